@@ -1,0 +1,131 @@
+// Package lease lets replicas contend for a row in a database, so that one of
+// them at a time holds it, and says how far that can be relied on. It knows the
+// words, the protocol and the timing; a [Store] keeps the rows in one kind of
+// database.
+//
+// # Words
+//
+// A group is a name that replicas contend for. An owner is one start of one
+// process. The lease is the row that says who holds the group, under which
+// token, until when. A term is one owner's uninterrupted time as holder; its
+// token, a fencing token, only ever grows and never repeats. A heartbeat is a
+// renewal. The trust deadline is the local moment after which a holder must not
+// act any more, whatever the database says. The fence row repeats owner and
+// token, is written by takeovers only, and is what fenced work is compared with.
+//
+// # What is guaranteed
+//
+//  1. Tokens strictly grow, and one token has one owner for ever: also after
+//     the row is deleted, the database is restored from a backup, or a failover
+//     loses the last writes (unless the new server's clock is behind the lost
+//     term's token and the acquirer has not seen that term).
+//  4. The context of a term is cancelled, with a cause that says why, before
+//     another replica can hold the lease, and early enough that work which
+//     stops within Grace has stopped by then. This assumes that the process is
+//     running and that clock rates agree within Drift, pair by pair. It assumes
+//     nothing about how clocks are set, and holds when the database's clock is
+//     stepped (though not twice, in opposite directions, between two readings
+//     of a follower). One server takes the writes.
+//  5. A leader is back within TTL + 1 s of a crash while another replica was
+//     watching (else within TTL + 1 s of the next one's start), at once after a
+//     clean stop, and within TTL + 1 s of the database coming back, for ever.
+//
+// The numbers are those of the project's list; 2, 3 and 6 are about claims,
+// fenced transactions and ticks, and rest on the token.
+//
+// What is not guaranteed: a lease is not mutual exclusion. A process that is
+// paused can act for an instant after it wakes, and what it wrote before can
+// arrive late. Whatever must never be written by an old term has to compare the
+// token.
+//
+// # Why tokens only grow (guarantee 1)
+//
+// A new token is the largest of the compared one + 1, the highest that the
+// acquirer has ever seen + 1, and the microseconds since 1970 by the database's
+// clock. The first makes it grow while rows are kept; the other two make it
+// grow when they were lost. It is written into lease and fence by the statement
+// that compares them, so two acquirers cannot get one token: the second finds
+// another row. Rows are never deleted; a release only marks.
+//
+// # Why no two terms overlap (guarantee 4)
+//
+// The holder counts from before it sends. A statement that is confirmed to have
+// renewed the lease at local time s, sent, is trusted until
+//
+//	s + TTL - Drift*TTL - Grace
+//
+// and the row's time of renewal, which the server sets when the statement
+// begins, cannot be earlier than s. Elapsed time is the larger of what the
+// monotonic and the wall clock say, so a machine that slept wakes up untrusting.
+//
+// A follower takes an unreleased lease only when one heartbeat has been in the
+// row for the row's own TTL, by the follower's monotonic clock. It may begin to
+// count before it saw the heartbeat only as far as two clocks vouch for it: when
+// a reading first shows a heartbeat, its age is what the database's clock says,
+// less what that clock may have gained on the follower's own since the reading
+// before (a gain is subtracted, a loss never added). Without a reading before,
+// the age is zero, which is why a replica that starts beside a lease that is
+// not released watches it for one TTL first.
+//
+// So holder and follower count the same TTL from the same statement, the holder
+// from before and the follower from after, each on a clock whose rate agrees
+// with the other's within Drift: the holder's context ends Grace before the
+// follower can act.
+//
+//	holder    s──────────── trusted ─────────────┤·· Grace ··┤ drift
+//	row          └ renewed_at                                │
+//	follower        └ sees it ─── the row's TTL ─────────────────┤ takes it
+//
+// The acquire compares token and heartbeat, so a renewal in between makes it
+// fail. A released lease can be taken at once, on the connection whose reading
+// showed it. After the database's identity has changed, a replica takes nothing
+// for one TTL, since the holder's last writes may be missing there; the same
+// goes for a row that is behind what this replica has seen.
+//
+// # Why late and lost answers do no harm
+//
+// Every statement compares all that it expects, so it applies at most once, and
+// not at all once its time is over:
+//
+//   - A renewal compares the last confirmed heartbeat and writes a number that
+//     is used once. If its answer is lost, the row tells by that number whether
+//     it ran, and trust counts from when that statement was sent. If it runs
+//     late, after its successor, it finds another heartbeat.
+//   - An acquire that runs late finds another heartbeat, or makes its owner the
+//     holder without its knowledge: the owner's next look either adopts the
+//     term, trusted from when the acquire was sent, or releases it by its token.
+//   - A release compares owner and token, and is harmless when repeated.
+//
+// No answer is never taken for an answer. A renewal may succeed after the row's
+// time has passed, as long as nobody took it; it never brings back a term whose
+// trust has ended, and then only keeps others out while work drains.
+//
+// # The end of a term
+//
+//	stop starting work → cancel the context, with the cause
+//	  → keep renewing while work drains, for a TTL at most
+//	  → release, on a context of its own
+//
+// Work that has not drained by then keeps the lease from being released: it
+// expires, and the holder does not campaign while the work runs.
+//
+// # What happens when
+//
+//   - The holder's process dies: followers wait until its last heartbeat is a
+//     TTL old.
+//   - It is paused: the same; when it wakes, [Held.Trusted] says no at once,
+//     and the context ends as soon as its timer runs.
+//   - The database is away for less than the trust that is left: nothing. For
+//     longer: the term ends with [ErrLost] by the trust deadline. Everybody
+//     goes on trying.
+//   - The database is restarted, or another server answers: a holder goes on
+//     if its row is still as it left it; nobody takes anything for one TTL.
+//   - The row is deleted, rewound or restored: its holder's next heartbeat finds
+//     out and the term ends; followers watch the row for one TTL.
+//   - The database's clock is stepped: nothing.
+//
+// # Timing
+//
+// See [Timing], which has the relation between the times, their defaults and
+// limits.
+package lease

@@ -1,0 +1,229 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// Held is a lease while this process holds it: one term. It is trusted from
+// the acquire until its trust deadline passes unrenewed, its row turns out to
+// be somebody else's, or [Held.End] is called; it never becomes trusted again.
+// After that it drains: the keeper goes on renewing, for a TTL at most, only to
+// keep others out while work stops. [Held.Release] ends that too.
+//
+// A Held is safe for concurrent use.
+type Held struct {
+	keeper *Keeper
+	group  string
+	token  uint64
+	log    *zap.Logger
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	resign chan struct{} // closed when somebody asks the holder to resign
+
+	// All guarded by keeper.mu.
+	since    instant            // when the newest statement that is known to have renewed was sent
+	beat     uint64             // the heartbeat that it wrote
+	pending  map[uint64]instant // numbers whose statement may still have run, or may run later
+	asked    bool               // what the row is known to say of resigning
+	due      time.Time          // the next heartbeat
+	draining bool
+	ended    instant // when trust ended
+	dropped  bool    // not renewed any more
+	timer    *time.Timer
+}
+
+// hold starts a term whose acquire was sent at since and wrote the number beat.
+func (k *Keeper) hold(group string, token, beat uint64, since instant) *Held {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	h := &Held{
+		keeper: k, group: group, token: token, since: since, beat: beat,
+		log:     k.log.With(zap.String("group", group), zap.Uint64("token", token)),
+		ctx:     ctx,
+		cancel:  cancel,
+		resign:  make(chan struct{}),
+		pending: map[uint64]instant{},
+		due:     since.mono.Add(k.timing.RenewEvery),
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) == 0 {
+		k.lastAttempt = k.now()
+	}
+	k.held[h] = struct{}{}
+	// The timer never moves with renewals: when it fires it looks at what is
+	// left, so that a renewal and the deadline cannot race for it.
+	h.timer = time.AfterFunc(max(0, h.trustLeft(k.now())), h.deadline)
+	k.poke()
+	return h
+}
+
+// Group is the group of the lease.
+func (h *Held) Group() string { return h.group }
+
+// Token names the term.
+func (h *Held) Token() uint64 { return h.token }
+
+// Owner is the holder's name.
+func (h *Held) Owner() string { return h.keeper.owner }
+
+// Context ends when the lease is not trusted any more, with a cause that
+// matches [ErrLost] or is what [Held.End] was given.
+func (h *Held) Context() context.Context { return h.ctx }
+
+// ResignAsked is closed when somebody asked this holder to step down.
+func (h *Held) ResignAsked() <-chan struct{} { return h.resign }
+
+// Trusted reports whether the holder may still act. It reads the clocks
+// itself, because the context of a process that was paused can look alive for
+// a while after the deadline. Whatever starts something asks this first.
+func (h *Held) Trusted() bool { return h.TrustLeft() > 0 }
+
+// TrustLeft is the time until the trust deadline; zero when the term is over.
+func (h *Held) TrustLeft() time.Duration {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	return max(0, h.trustLeft(h.keeper.now()))
+}
+
+// End ends the term: its context is cancelled with the cause. The lease is
+// still kept, for a TTL at most, until Release. Only the first end counts.
+func (h *Held) End(cause error) {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	h.end(cause)
+}
+
+// Release gives the lease back, so that another replica can take it at once. It
+// must not be called before all work of the term has stopped. It ends the term
+// if nothing else did, works on after ctx has ended, and tries three times; the
+// error says that the lease is left to expire.
+func (h *Held) Release(ctx context.Context) error {
+	h.keeper.mu.Lock()
+	h.end(ErrReleased)
+	h.drop()
+	h.keeper.mu.Unlock()
+	return h.keeper.release(ctx, h.group, h.token)
+}
+
+// Abandon stops the renewals and leaves the lease to expire.
+func (h *Held) Abandon() {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	h.end(ErrReleased)
+	h.drop()
+}
+
+// release marks a term of this owner as released.
+func (k *Keeper) release(ctx context.Context, group string, token uint64) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	for range 3 {
+		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
+		err = withCause(attempt, k.store.Release(attempt, group, k.owner, token))
+		cancel()
+		if err == nil || errors.Is(err, ErrChanged) { // another replica has it already
+			return nil
+		}
+	}
+	return fmt.Errorf("release lease of %q: %w", group, err)
+}
+
+// What follows is called with keeper.mu held.
+
+// trustLeft is the time until the trust deadline, and ends the term when that
+// has passed.
+func (h *Held) trustLeft(at instant) time.Duration {
+	if h.draining {
+		return 0
+	}
+	left := h.keeper.timing.Trust() - at.atMost(h.since)
+	if left <= 0 {
+		h.end(fmt.Errorf("%w: not renewed for %v", ErrLost, at.atMost(h.since).Round(time.Millisecond)))
+	}
+	return left
+}
+
+// end is End.
+func (h *Held) end(cause error) {
+	if h.draining {
+		return
+	}
+	h.draining = true
+	h.ended = h.keeper.now()
+	if h.timer != nil {
+		h.timer.Stop()
+	}
+	h.cancel(cause)
+}
+
+// deadline runs when the trust of the acquire is over.
+func (h *Held) deadline() {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	if left := h.trustLeft(h.keeper.now()); left > 0 {
+		h.timer.Reset(left)
+	}
+}
+
+// drop stops the renewals.
+func (h *Held) drop() {
+	h.dropped = true
+	delete(h.keeper.held, h)
+}
+
+// confirm takes in that the row has the number. What was sent earlier and is
+// unanswered expected an older one, so it cannot apply any more.
+func (h *Held) confirm(number uint64) {
+	sent, ok := h.pending[number]
+	if !ok || h.dropped {
+		return
+	}
+	h.beat = number
+	h.since = sent
+	clear(h.pending)
+	h.due = sent.mono.Add(h.keeper.timing.RenewEvery)
+	h.trustLeft(h.keeper.now()) // an answer can come too late
+}
+
+// settle concludes from the row what an unclear renewal has done.
+func (h *Held) settle(row *Lease) {
+	if h.dropped {
+		return
+	}
+	switch {
+	case row == nil:
+		h.lose("its row was deleted")
+	case row.Token != h.token || row.Owner != h.keeper.owner:
+		h.lose(fmt.Sprintf("held by %q under token %d", row.Owner, row.Token))
+	case row.Released:
+		h.lose("its row was released by somebody else")
+	case row.Heartbeat != h.beat && !h.isPending(row.Heartbeat):
+		h.lose(fmt.Sprintf("its row has heartbeat %d, not %d: it was restored or rewritten", row.Heartbeat, h.beat))
+	default:
+		if h.isPending(row.Heartbeat) {
+			h.confirm(row.Heartbeat)
+		} else {
+			h.due = h.keeper.now().mono.Add(h.keeper.timing.RenewEvery / 16)
+		}
+		if row.ResignAsked && !h.asked {
+			h.asked = true
+			close(h.resign)
+		}
+	}
+}
+
+func (h *Held) isPending(number uint64) bool {
+	_, ok := h.pending[number]
+	return ok
+}
+
+// lose ends a term whose row is not this owner's any more.
+func (h *Held) lose(why string) {
+	h.end(fmt.Errorf("%w: %s", ErrLost, why))
+	h.drop()
+}

@@ -1,0 +1,259 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
+)
+
+// Keeper is one owner: it holds any number of leases and keeps them all alive
+// with one statement per heartbeat. [Keeper.Run] has to run for as long as any
+// of them is held. A Keeper is safe for concurrent use.
+type Keeper struct {
+	store  Store
+	owner  string
+	timing Timing
+	log    *zap.Logger
+	now    func() instant // replaced by this package's tests only
+
+	wake chan struct{} // capacity 1: something is due sooner than planned
+
+	mu          sync.Mutex // guards what follows, and the fields of every Held
+	held        map[*Held]struct{}
+	number      uint64  // the last heartbeat number used: never twice by one owner
+	lastAttempt instant // when a heartbeat was last sent, or none was needed
+	running     bool
+}
+
+// An Option changes a default of [NewKeeper].
+type Option func(*Keeper)
+
+// WithTiming sets the timing. Default: [Timing]'s.
+func WithTiming(t Timing) Option { return func(k *Keeper) { k.timing = t } }
+
+// WithLabel sets the first part of the owner's name, which helps people to find
+// the culprit. Default "worker".
+func WithLabel(label string) Option { return func(k *Keeper) { k.owner = NewOwner(label) } }
+
+// WithLogger sets the logger. Default: silent.
+func WithLogger(l *zap.Logger) Option { return func(k *Keeper) { k.log = l } }
+
+// NewKeeper returns a keeper of a new owner. It starts nothing. The error is a
+// [*TimingError].
+func NewKeeper(store Store, options ...Option) (*Keeper, error) {
+	k := &Keeper{
+		store: store,
+		log:   zap.NewNop(),
+		now:   now,
+		wake:  make(chan struct{}, 1),
+		held:  map[*Held]struct{}{},
+	}
+	for _, option := range options {
+		option(k)
+	}
+	if store == nil {
+		return nil, errors.New("lease: store is nil")
+	}
+	if k.owner == "" {
+		k.owner = NewOwner("")
+	}
+	timing, err := k.timing.Complete()
+	if err != nil {
+		return nil, err
+	}
+	k.timing = timing
+	k.log = k.log.With(zap.String("owner", k.owner))
+	k.lastAttempt = k.now()
+	return k, nil
+}
+
+// Owner is the name that this keeper's leases are held under.
+func (k *Keeper) Owner() string { return k.owner }
+
+// Timing is the complete timing.
+func (k *Keeper) Timing() Timing { return k.timing }
+
+// Run sends the heartbeats, until ctx ends. No error of the database ends it.
+// Leases that are still held then end as lost. It returns ctx's error, or
+// another one at once when it already runs.
+func (k *Keeper) Run(ctx context.Context) error {
+	k.mu.Lock()
+	if k.running {
+		k.mu.Unlock()
+		return errors.New("lease: this keeper is already running")
+	}
+	k.running = true
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		k.running = false
+		for h := range k.held {
+			h.end(fmt.Errorf("%w: its keeper was stopped", ErrLost))
+			h.drop()
+		}
+	}()
+
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(k.timing.RenewEvery/16),
+		backoff.WithMaxInterval(k.timing.RenewEvery/2),
+		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
+	)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		timer.Reset(k.untilBeat())
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-k.wake:
+			continue
+		case <-timer.C:
+		}
+		if err := k.beat(ctx); err != nil {
+			wait := retry.NextBackOff()
+			k.log.Warn("heartbeat failed", zap.Error(err), zap.Duration("retry", wait))
+			k.retryIn(wait)
+			continue
+		}
+		retry.Reset()
+	}
+}
+
+// LastAttempt is how long ago a heartbeat was last sent, or found not to be
+// needed. More than a TTL means that [Keeper.Run] is stuck or does not run.
+func (k *Keeper) LastAttempt() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) == 0 {
+		return 0
+	}
+	return k.now().atLeast(k.lastAttempt)
+}
+
+// untilBeat is how long until the first of the held leases is due.
+func (k *Keeper) untilBeat() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.now()
+	wait := k.timing.TTL
+	for h := range k.held {
+		wait = min(wait, h.due.Sub(at.mono))
+	}
+	return max(0, wait)
+}
+
+// retryIn plans the next beat after one that failed.
+func (k *Keeper) retryIn(wait time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	due := k.now().mono.Add(wait)
+	for h := range k.held {
+		h.due = due
+	}
+}
+
+// beat renews every lease that is held, in one statement, and reads back where
+// the answer leaves a doubt. An error means that the outcome is unknown.
+func (k *Keeper) beat(ctx context.Context) error {
+	request, batch, timeout := k.batch()
+	if len(batch) == 0 {
+		return nil
+	}
+	renewed, err := k.renew(ctx, request, timeout)
+	if err != nil {
+		return fmt.Errorf("renew %d leases: %w", len(batch), err)
+	}
+	if renewed == len(batch) {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for _, h := range batch {
+			h.confirm(request.Heartbeat)
+		}
+		return nil
+	}
+	return k.settle(ctx, batch)
+}
+
+// batch prepares a renewal of all that is due or held: each lease that can
+// still be renewed expects its own row and gets the same new number.
+func (k *Keeper) batch() (Renew, []*Held, time.Duration) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.now()
+	k.lastAttempt = at
+	k.number++
+	request := Renew{Owner: k.owner, Heartbeat: k.number}
+	timeout := k.timing.AttemptTimeout
+	var batch []*Held
+	for h := range k.held {
+		if left := h.trustLeft(at); left > 0 {
+			timeout = min(timeout, left) // an answer after that is of no use
+		}
+		if h.draining && at.atLeast(h.ended) >= k.timing.TTL {
+			h.log.Warn("work has not stopped a TTL after its context ended: the lease is left to expire")
+			h.drop()
+			continue
+		}
+		h.pending[k.number] = at
+		request.Leases = append(request.Leases, Renewal{Group: h.group, Token: h.token, Heartbeat: h.beat, ResignAsked: h.asked})
+		batch = append(batch, h)
+	}
+	return request, batch, timeout
+}
+
+func (k *Keeper) renew(ctx context.Context, request Renew, timeout time.Duration) (int, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+	defer cancel()
+	renewed, err := k.store.Renew(ctx, request)
+	return renewed, withCause(ctx, err)
+}
+
+// settle reads the rows of a batch that was not renewed as a whole.
+func (k *Keeper) settle(ctx context.Context, batch []*Held) error {
+	groups := make([]string, len(batch))
+	for i, h := range batch {
+		groups[i] = h.group
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
+	defer cancel()
+	readings, err := k.store.Read(ctx, groups...)
+	if err != nil {
+		return fmt.Errorf("read back %d leases: %w", len(batch), withCause(ctx, err))
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, h := range batch {
+		h.settle(readings[i].Lease)
+	}
+	return nil
+}
+
+// nextNumber returns a heartbeat number that this owner has never used.
+func (k *Keeper) nextNumber() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.number++
+	return k.number
+}
+
+// poke makes Run look again at what is due.
+func (k *Keeper) poke() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// withCause makes an error of an ended context say why it ended.
+func withCause(ctx context.Context, err error) error {
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}

@@ -1,0 +1,77 @@
+package lease
+
+import (
+	"fmt"
+	"regexp"
+	"time"
+)
+
+// Lease is a lease row as one reading showed it. It is a plain value: nothing
+// updates it.
+type Lease struct {
+	// Owner is who took the lease last; empty when nobody has held it yet.
+	Owner string
+	// Token names the term. It only grows, and one token has one owner for ever.
+	Token uint64
+	// Heartbeat changes with every renewal. Together with Token it says
+	// whether a row is the one that was read before.
+	Heartbeat uint64
+	// RenewedAt is when the row was last acquired or renewed, by the
+	// database's clock. It is compared with [Reading.Now] of the same reading
+	// and with nothing else.
+	RenewedAt time.Time
+	// TTL is the time to live that the holder took the lease with. Followers
+	// wait for this one, not for their own.
+	TTL time.Duration
+	// Released says that the holder gave the lease back and nobody has taken
+	// it since.
+	Released bool
+	// ResignAsked says that somebody asked the holder of this term to step
+	// down ([Store.AskResign]).
+	ResignAsked bool
+}
+
+// Fence is a fence row: the holder that fenced work is compared with. Only a
+// takeover writes it, so that work which locks it never delays a heartbeat.
+type Fence struct {
+	Owner string
+	Token uint64
+}
+
+// Reading is one plain read of a group's two rows.
+type Reading struct {
+	Group string
+	// Lease and Fence are nil where the row is absent. Neither is ever deleted
+	// by a Store: a lease row that is absent beside its fence row was deleted
+	// by somebody else.
+	Lease *Lease
+	Fence *Fence
+	// Now is the database's clock at the reading.
+	Now time.Time
+	// Server identifies the database server process that answered: it differs
+	// between servers, and between two starts of one server.
+	Server string
+	// Session identifies the connection that answered. An acquire that leans
+	// on this reading names it, and is refused on any other connection.
+	Session uint64
+}
+
+// MaxName is the largest length of a group, job or owner name, in bytes.
+const MaxName = 128
+
+var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]*$`)
+
+// CheckName reports why s cannot name a group, a job or an owner. Names are
+// ASCII, so that two names are equal in the database exactly when they are
+// equal in Go, whatever the collation.
+func CheckName(what, s string) error {
+	switch {
+	case s == "":
+		return fmt.Errorf("lease: %s: empty: give it a name of 1 to %d bytes", what, MaxName)
+	case len(s) > MaxName:
+		return fmt.Errorf("lease: %s %.40q...: %d bytes: at most %d", what, s, len(s), MaxName)
+	case !nameRule.MatchString(s):
+		return fmt.Errorf("lease: %s %q: only letters, digits and . _ : / @ + - are allowed, the first a letter or a digit", what, s)
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package lease
+
+import (
+	"crypto/rand"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// NewOwner returns an owner name for one start of one process,
+// "label/host/pid/random". It is never empty and never reused: a restarted
+// process, or a second one with the same label, is another owner, so that
+// nobody can renew or release a term of its predecessor. An empty label is
+// replaced by "worker"; characters that names cannot have become "-".
+func NewOwner(label string) string {
+	host, err := os.Hostname()
+	if err != nil || host == "" {
+		host = "unknown"
+	}
+	if label == "" {
+		label = "worker"
+	}
+	return strings.Join([]string{namePart(label), namePart(host), strconv.Itoa(os.Getpid()), rand.Text()[:13]}, "/")
+}
+
+// namePart makes s fit for a part of a name. Two parts of 40 bytes, a pid and
+// 13 random characters (65 bits) stay below MaxName.
+func namePart(s string) string {
+	const most = 40
+	part := strings.Map(func(r rune) rune {
+		if r < 0x80 && r != '/' && nameRule.MatchString("x"+string(r)) {
+			return r
+		}
+		return '-'
+	}, s)
+	part = strings.TrimLeft(part, "._:@+-")
+	if len(part) > most {
+		part = part[:most]
+	}
+	if part == "" {
+		return "x"
+	}
+	return part
+}

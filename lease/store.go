@@ -1,0 +1,118 @@
+package lease
+
+import (
+	"context"
+	"time"
+)
+
+// Store keeps lease and fence rows in one database. Every write is one atomic
+// statement that compares all that it expects, so that a statement which runs
+// late, twice or after its caller gave up is harmless. The package leasetest
+// holds every implementation to this contract.
+//
+// Any error other than [ErrChanged] means that the outcome is unknown: the
+// statement may have run, may run later, or never. Callers read back before
+// they conclude anything. A context that ends leaves the same unknown.
+//
+// Implementations are safe for concurrent use. A method that waits for the
+// database never holds up the renewals of other groups.
+type Store interface {
+	// Read reads the rows of each group, in the order asked, by a plain read
+	// that takes no locks. All readings of one call are of one instant.
+	Read(ctx context.Context, groups ...string) ([]Reading, error)
+
+	// Prepare inserts the rows of a group that are missing. Both missing: a
+	// new group, its lease released. Lease missing beside its fence: it was
+	// deleted, and comes back held by nobody, not released, with ttl, and with
+	// a token from the database's clock that is above the fence's. Fence
+	// missing: copied from the lease. Existing rows are left alone.
+	Prepare(ctx context.Context, group string, ttl time.Duration) error
+
+	// Acquire takes the lease when its row is still the one that was read, and
+	// writes lease and fence in the same statement. It returns the new token:
+	// the largest of the compared tokens + 1, a.Floor + 1 and the microseconds
+	// since 1970 by the database's clock. ErrChanged: the rows are not those
+	// of the reading any more, or the connection of the reading is gone.
+	Acquire(ctx context.Context, a Acquire) (token uint64, err error)
+
+	// Renew writes the next heartbeat into each row that still has the owner,
+	// the token and the confirmed heartbeat, and is not released. It is one
+	// statement however many leases it renews, and returns how many it
+	// renewed. When that is not all of them, Read tells which.
+	Renew(ctx context.Context, r Renew) (renewed int, err error)
+
+	// Release marks the lease as released when owner and token still match.
+	// It returns nil when they do, or did (it may be repeated), and ErrChanged
+	// when somebody else has the lease.
+	Release(ctx context.Context, group, owner string, token uint64) error
+
+	// AskResign asks the holder of the term to step down; it finds out by its
+	// next heartbeat. ErrChanged: that term is over.
+	AskResign(ctx context.Context, group string, token uint64) error
+}
+
+// Acquire is a request to take a lease, with everything that it leans on.
+type Acquire struct {
+	// Read is the reading that showed that the lease can be taken. Its two
+	// tokens, its heartbeat and its session are compared.
+	Read Reading
+	// Owner becomes the holder.
+	Owner string
+	// Heartbeat is the first heartbeat of the new term, greater than zero.
+	Heartbeat uint64
+	// TTL is written into the row, for followers.
+	TTL time.Duration
+	// Floor is the highest token that this process has ever seen in the group.
+	Floor uint64
+}
+
+// Renew is a heartbeat for all the leases that one owner holds.
+type Renew struct {
+	Owner string
+	// Heartbeat is the number to write. An owner never uses one twice.
+	Heartbeat uint64
+	Leases    []Renewal
+}
+
+// Renewal is what a renewal expects of one lease row.
+type Renewal struct {
+	Group string
+	Token uint64
+	// Heartbeat is the last one that the holder knows to be in the row.
+	Heartbeat uint64
+	// ResignAsked is what the holder knows of [Lease.ResignAsked]. A request
+	// that it does not know of yet keeps the row from being renewed, which is
+	// how it finds out without a statement of its own.
+	ResignAsked bool
+}
+
+// Bell wakes those who wait for a lease, so that nobody has to poll for a clean
+// hand-over. It is a doorbell and never a lock: it may ring for nothing or not
+// at all, and only the row decides. At most one goroutine calls Wait; Pass and
+// Close may be called by others.
+type Bell interface {
+	// Wait blocks until it is worth looking at the lease, or until the bell
+	// cannot be listened to (any error but the context's). After nil, the
+	// caller has the bell, and no other waiter is rung until it calls Pass.
+	Wait(ctx context.Context) error
+	// Pass gives the bell to the next who waits. The holder of a lease keeps
+	// the bell for its term and passes it once the lease is released. Without
+	// the bell it does nothing.
+	Pass(ctx context.Context) error
+	// Close frees what the bell uses; Wait then fails.
+	Close() error
+}
+
+// Ringer is implemented by stores that have a [Bell]. Without one, a clean
+// hand-over is found by the next timed look.
+type Ringer interface {
+	// Bell returns a bell of the group. It dials nothing before Wait.
+	Bell(group string) Bell
+}
+
+// Checker is implemented by stores that can tell whether their database keeps
+// the guarantees as it is set up. Check returns an error that matches
+// [ErrSetup] when it does not, and any other error when it could not be asked.
+type Checker interface {
+	Check(ctx context.Context) error
+}

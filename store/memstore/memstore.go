@@ -1,0 +1,197 @@
+// Package memstore keeps leases in the memory of one process: for tests,
+// examples, and programs that run alone. It holds to the contract of
+// [lease.Store], and is the store that runs inside testing/synctest bubbles.
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var (
+	_ lease.Store  = (*Store)(nil)
+	_ lease.Ringer = (*Store)(nil)
+)
+
+// Store is a database in memory. It is safe for concurrent use. Replicas in one
+// process share a Store.
+type Store struct {
+	mu     sync.Mutex
+	leases map[string]lease.Lease
+	fences map[string]lease.Fence
+	bells  map[string]chan struct{} // of capacity 1; a full one is had by somebody
+	offset time.Duration            // of the database's clock
+	server int
+}
+
+// New returns an empty store.
+func New() *Store {
+	return &Store{
+		leases: map[string]lease.Lease{},
+		fences: map[string]lease.Fence{},
+		bells:  map[string]chan struct{}{},
+	}
+}
+
+// StepClock steps the database's clock, as an operator or NTP may.
+func (s *Store) StepClock(by time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.offset += by
+}
+
+// Restart makes the store answer as another start of its server: the rows
+// stay, the identity and the sessions are new.
+func (s *Store) Restart() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server++
+}
+
+// Update changes the rows of a group behind everybody's back, as an operator or
+// a restored backup may. A row that change sets to nil is deleted.
+func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.read(group, s.now())
+	l, f := change(r.Lease, r.Fence)
+	delete(s.leases, group)
+	delete(s.fences, group)
+	if l != nil {
+		s.leases[group] = *l
+	}
+	if f != nil {
+		s.fences[group] = *f
+	}
+}
+
+func (s *Store) now() time.Time { return time.Now().Add(s.offset).UTC().Round(time.Microsecond) }
+
+func (s *Store) read(group string, now time.Time) lease.Reading {
+	r := lease.Reading{Group: group, Now: now, Server: fmt.Sprint("memory/", s.server), Session: uint64(s.server)}
+	if l, ok := s.leases[group]; ok {
+		r.Lease = &l
+	}
+	if f, ok := s.fences[group]; ok {
+		r.Fence = &f
+	}
+	return r
+}
+
+// Read implements [lease.Store].
+func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	readings, now := make([]lease.Reading, len(groups)), s.now()
+	for i, group := range groups {
+		readings[i] = s.read(group, now)
+	}
+	return readings, nil
+}
+
+// Prepare implements [lease.Store].
+func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if err := lease.CheckName("group", group); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, hasLease := s.leases[group]
+	f, hasFence := s.fences[group]
+	if !hasLease {
+		l = lease.Lease{RenewedAt: s.now(), TTL: ttl, Released: true}
+		if hasFence {
+			l.Released = false
+			l.Token = max(f.Token+1, uint64(s.now().UnixMicro()))
+		}
+		s.leases[group] = l
+	}
+	if !hasFence {
+		s.fences[group] = lease.Fence{Owner: l.Owner, Token: l.Token}
+	}
+	return nil
+}
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if a.Read.Lease == nil || a.Read.Fence == nil {
+		return 0, lease.ErrChanged
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, hasLease := s.leases[a.Read.Group]
+	f, hasFence := s.fences[a.Read.Group]
+	if !hasLease || !hasFence || a.Read.Session != uint64(s.server) || l.Token != a.Read.Lease.Token ||
+		l.Heartbeat != a.Read.Lease.Heartbeat || f.Token != a.Read.Fence.Token {
+		return 0, lease.ErrChanged
+	}
+	token := max(l.Token+1, f.Token+1, a.Floor+1, uint64(s.now().UnixMicro()))
+	s.fences[a.Read.Group] = lease.Fence{Owner: a.Owner, Token: token}
+	s.leases[a.Read.Group] = lease.Lease{Owner: a.Owner, Token: token, Heartbeat: a.Heartbeat, RenewedAt: s.now(), TTL: a.TTL}
+	return token, nil
+}
+
+// Renew implements [lease.Store].
+func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	renewed := 0
+	for _, want := range r.Leases {
+		l, ok := s.leases[want.Group]
+		if !ok || l.Released || l.Owner != r.Owner || l.Token != want.Token || l.Heartbeat != want.Heartbeat || l.ResignAsked != want.ResignAsked {
+			continue
+		}
+		l.Heartbeat, l.RenewedAt = r.Heartbeat, s.now()
+		s.leases[want.Group] = l
+		renewed++
+	}
+	return renewed, nil
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.leases[group]
+	if !ok || l.Owner != owner || l.Token != token {
+		return lease.ErrChanged
+	}
+	l.Released = true
+	s.leases[group] = l
+	return nil
+}
+
+// AskResign implements [lease.Store].
+func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, ok := s.leases[group]
+	if !ok || l.Released || l.Token != token {
+		return lease.ErrChanged
+	}
+	l.ResignAsked = true
+	s.leases[group] = l
+	return nil
+}
