@@ -1,0 +1,117 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// ringer listens for the store's bell on a goroutine of its own. All but listen
+// is called by the campaign's goroutine, which owns the fields below.
+type ringer struct {
+	bell  lease.Bell    // nil where the store has none
+	begin chan struct{} // capacity 1: asks listen to wait for the bell
+	rung  chan struct{} // capacity 1: the bell is ours
+
+	listening bool // between start and rung
+	has       bool
+	// A bell that was had for nothing is left to others for a moment. The
+	// moment is short at first, since a leader that has just begun may still be
+	// on its way into the line, and grows while nobody is there to keep it.
+	fruitless *backoff.ExponentialBackOff
+	started   time.Time
+	notBefore time.Time
+}
+
+func newRinger(store lease.Store, group string, fruitless *backoff.ExponentialBackOff) *ringer {
+	r := &ringer{begin: make(chan struct{}, 1), rung: make(chan struct{}, 1), fruitless: fruitless}
+	if s, ok := store.(lease.Ringer); ok {
+		r.bell = s.Bell(group)
+	}
+	return r
+}
+
+// listen waits for the bell whenever it is asked to, until ctx ends.
+func (r *ringer) listen(ctx context.Context, failed *backoff.ExponentialBackOff) {
+	if r.bell == nil {
+		return
+	}
+	defer func() { _ = r.bell.Close() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.begin:
+		}
+		for r.bell.Wait(ctx) != nil {
+			// Without a bell the timed look remains, so this is not worth a
+			// word.
+			if !pause(ctx, failed.NextBackOff()) {
+				return
+			}
+		}
+		failed.Reset()
+		r.rung <- struct{}{}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// start puts this replica in line for the bell, unless it has it.
+func (r *ringer) start() {
+	if r.bell != nil && !r.listening && !r.has {
+		r.listening = true
+		r.started = time.Now()
+		r.begin <- struct{}{}
+	}
+}
+
+// ready fires when it is time to start, and never while there is no need to.
+func (r *ringer) ready() <-chan time.Time {
+	if r.bell == nil || r.listening || r.has {
+		return nil
+	}
+	return time.After(time.Until(r.notBefore))
+}
+
+// got notes that the bell is ours.
+func (r *ringer) got() {
+	r.has, r.listening = true, false
+	if time.Since(r.started) > r.fruitless.MaxInterval {
+		r.fruitless.Reset() // somebody kept it
+	}
+}
+
+// passIdle hands the bell on after it was had for nothing.
+func (r *ringer) passIdle() {
+	if r.has {
+		r.notBefore = time.Now().Add(r.fruitless.NextBackOff())
+		r.pass()
+	}
+}
+
+// pass hands the bell on.
+func (r *ringer) pass() {
+	if !r.has {
+		return
+	}
+	r.has = false
+	// Its own time limit: a bell that cannot be passed is dropped by its
+	// connection sooner or later, and nothing depends on it.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = r.bell.Pass(ctx)
+}

@@ -1,0 +1,224 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// campaign is one Run of an Election. One goroutine owns it.
+type campaign struct {
+	*Election
+	candidate *lease.Candidate
+	run       func(context.Context, Term) error
+	bell      *ringer
+}
+
+// newBackOff never gives up: the library's default does after 15 minutes.
+func (e *Election) newBackOff(initial, most time.Duration) *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(initial),
+		backoff.WithMaxInterval(max(initial, most)),
+		backoff.WithMaxElapsedTime(0),
+	)
+}
+
+// loop looks, waits and leads until ctx ends.
+func (c *campaign) loop(ctx context.Context) error {
+	// While the database is away it is tried often, so that its return is
+	// noticed well within the second that the guarantee leaves.
+	failed := c.newBackOff(c.timing.TTL/30, min(c.timing.TTL/5, 400*time.Millisecond))
+	standBack := c.newBackOff(c.timing.TTL/10, c.timing.TTL)
+	for ctx.Err() == nil {
+		c.expect(0)
+		held, wait, err := c.candidate.Look(ctx)
+		switch {
+		case held != nil:
+			failed.Reset()
+			began := time.Now()
+			cause, err := c.lead(ctx, held)
+			if err != nil {
+				return err
+			}
+			switch {
+			case errors.Is(cause, ErrResigned):
+				c.standBack(ctx, c.timing.TTL)
+			case errors.Is(cause, errReturned):
+				if time.Since(began) > c.timing.TTL {
+					standBack.Reset()
+				}
+				c.standBack(ctx, standBack.NextBackOff())
+			}
+		case err != nil && ctx.Err() == nil:
+			wait = failed.NextBackOff()
+			c.log.Warn("cannot campaign", zap.Error(err), zap.Duration("retry", wait))
+			c.bell.passIdle()
+			c.await(ctx, wait)
+		case err == nil:
+			failed.Reset()
+			c.follow(wait)
+			c.bell.passIdle()
+			c.await(ctx, wait)
+		}
+	}
+	c.bell.pass()
+	c.become(State{})
+	return nil
+}
+
+// follow notes who leads.
+func (c *campaign) follow(wait time.Duration) {
+	s := State{}
+	if r := c.candidate.Reading(); r.Lease != nil && !r.Lease.Released {
+		s.Owner, s.Token = r.Lease.Owner, r.Lease.Token
+	}
+	c.log.Debug("following", zap.String("leader", s.Owner), zap.Uint64("leader_token", s.Token), zap.Duration("look", wait))
+	c.become(s)
+}
+
+// await returns when it is time to look again, when the bell rings, or when ctx
+// ends.
+func (c *campaign) await(ctx context.Context, wait time.Duration) {
+	c.expect(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-c.bell.ready():
+			c.bell.start()
+		case <-c.bell.rung:
+			c.bell.got()
+			return
+		}
+	}
+}
+
+// standBack waits without campaigning, so that others go first.
+func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
+	c.log.Info("standing back", zap.Duration("for", wait))
+	c.expect(wait)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+			return
+		case <-c.bell.rung:
+			c.bell.got()
+			c.bell.pass()
+		}
+	}
+}
+
+// lead runs one term, from the acquire to the release, and returns why it
+// ended. An error ends the campaign.
+func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error) {
+	term := Term{held}
+	log := c.log.With(zap.Uint64("token", held.Token()))
+	log.Info("leading")
+	select { // a request to resign an earlier term
+	case <-c.resign:
+	default:
+	}
+	leading := State{Role: Leading, Owner: held.Owner(), Token: held.Token()}
+	c.become(leading)
+
+	returned := make(chan error, 1)
+	go func() { returned <- c.run(held.Context(), term) }()
+	finished := c.reign(ctx, held, returned)
+	cause = context.Cause(held.Context())
+	if errors.Is(cause, ErrLost) {
+		log.Warn("lease lost", zap.Error(cause))
+	} else {
+		log.Info("term over", zap.NamedError("cause", cause))
+	}
+	leading.Role, leading.Cause = Draining, cause
+	c.become(leading)
+
+	if !finished {
+		if err := c.drain(ctx, held, returned, log); err != nil {
+			return cause, err
+		}
+	}
+	// Only now: nothing of the term runs any more.
+	if err := held.Release(ctx); err != nil {
+		log.Warn("the lease is left to expire", zap.Error(err))
+	}
+	c.bell.pass()
+	c.become(State{Cause: cause})
+	return cause, nil
+}
+
+// reign waits for the end of a term and sees that its context ends. It reports
+// whether the leading function has returned.
+func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan error) bool {
+	c.bell.start()
+	// The bell hangs on a connection, which can die unnoticed; who leads looks
+	// after it now and then.
+	check := time.NewTicker(4 * c.timing.TTL)
+	defer check.Stop()
+	for {
+		select {
+		case err := <-returned:
+			if err != nil && held.Context().Err() == nil {
+				c.log.Warn("the leading function failed", zap.Error(err))
+			}
+			held.End(errReturned)
+			return true
+		case <-held.Context().Done():
+			return false
+		case <-ctx.Done():
+			held.End(ErrStopped)
+			return false
+		case <-c.resign:
+			held.End(ErrResigned)
+			return false
+		case <-held.ResignAsked():
+			held.End(ErrResigned)
+			return false
+		case <-c.bell.rung:
+			c.bell.got()
+		case <-check.C:
+			c.bell.has = false
+			c.bell.start()
+		}
+	}
+}
+
+// drain waits until the leading function has returned: for a TTL while the
+// lease is kept, and then, with the lease left to expire, for as long as it
+// takes, or until ctx ends.
+func (c *campaign) drain(ctx context.Context, held *lease.Held, returned <-chan error, log *zap.Logger) error {
+	c.expect(0)
+	timer := time.NewTimer(c.timing.TTL)
+	defer timer.Stop()
+	select {
+	case <-returned:
+		return nil
+	case <-timer.C:
+	}
+	held.Abandon()
+	log.Error("the leading function ignores its context: the lease is left to expire, and this replica does not campaign while it runs")
+	select {
+	case <-returned:
+		return nil
+	case <-ctx.Done():
+		select {
+		case <-returned:
+			return nil
+		default:
+			return ErrStillLeading
+		}
+	}
+}

@@ -1,0 +1,239 @@
+package election
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Causes of a term's end: [context.Cause] of the term's context matches one.
+var (
+	// ErrLost: the lease could not be renewed in time, or is somebody else's.
+	ErrLost = lease.ErrLost
+	// ErrResigned: somebody asked the leader to step down, by
+	// [Election.Resign] or through the database.
+	ErrResigned = errors.New("election: resigned")
+	// ErrStopped: the context of [Election.Run] ended.
+	ErrStopped = errors.New("election: stopped")
+)
+
+var (
+	// ErrStillLeading is returned by [Election.Run] when the leading function
+	// has not returned a TTL after its context ended. Its lease was left to
+	// expire.
+	ErrStillLeading = errors.New("election: the leading function has not returned")
+	// ErrNotLeading is returned by [Election.Resign] on a replica that does
+	// not lead.
+	ErrNotLeading = errors.New("election: this replica does not lead")
+
+	// errReturned ends a term whose leading function returned by itself.
+	errReturned = errors.New("election: the leading function returned")
+)
+
+// Election is one replica's campaign for a group. Its methods are safe for
+// concurrent use.
+type Election struct {
+	group  string
+	store  lease.Store
+	keeper *lease.Keeper
+	shared bool // the keeper is run by the caller
+	timing lease.Timing
+	log    *zap.Logger
+	events *mailbox
+	resign chan struct{} // capacity 1: asks the present term to end
+
+	keeperOptions []lease.Option
+
+	mu      sync.Mutex
+	running bool
+	state   State
+	changed chan struct{} // closed and replaced when state changes
+	due     time.Time     // when the campaign has to have got on, see Check
+}
+
+// An Option changes a default of [New].
+type Option func(*Election)
+
+// WithTiming sets the timing. Default: [lease.Timing]'s.
+func WithTiming(t lease.Timing) Option {
+	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, lease.WithTiming(t)) }
+}
+
+// WithLabel sets the first part of the owner's name. Default "worker".
+func WithLabel(label string) Option {
+	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, lease.WithLabel(label)) }
+}
+
+// WithLogger sets the logger. Default: silent. A lost lease is a warning, a bid
+// that others won is debug.
+func WithLogger(l *zap.Logger) Option {
+	return func(e *Election) {
+		e.log = l
+		e.keeperOptions = append(e.keeperOptions, lease.WithLogger(l))
+	}
+}
+
+// WithKeeper makes the election hold its lease with a keeper that others use
+// too, so that all their leases share one heartbeat statement. The caller runs
+// [lease.Keeper.Run], for longer than the election. Timing and label are the
+// keeper's.
+func WithKeeper(k *lease.Keeper) Option {
+	return func(e *Election) { e.keeper, e.shared = k, true }
+}
+
+// WithObserver has f called for each change of this replica's [State]: in
+// order, none left out, one at a time, on a goroutine of its own, so that a
+// slow f delays nothing but itself. [Election.Run] returns after the last call.
+func WithObserver(f func(State)) Option {
+	return func(e *Election) { e.events.observers = append(e.events.observers, f) }
+}
+
+// New returns a campaign for the group. It starts nothing and dials nothing.
+// The error names the option that does not fit.
+func New(store lease.Store, group string, options ...Option) (*Election, error) {
+	e := &Election{
+		group: group, store: store,
+		log:     zap.NewNop(),
+		events:  newMailbox(),
+		resign:  make(chan struct{}, 1),
+		changed: make(chan struct{}),
+	}
+	for _, option := range options {
+		option(e)
+	}
+	if err := lease.CheckName("group", group); err != nil {
+		return nil, err
+	}
+	if e.keeper == nil {
+		keeper, err := lease.NewKeeper(store, e.keeperOptions...)
+		if err != nil {
+			return nil, err
+		}
+		e.keeper = keeper
+	}
+	e.timing = e.keeper.Timing()
+	e.log = e.log.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
+	return e, nil
+}
+
+// Run is [New] and [Election.Run] in one.
+func Run(ctx context.Context, store lease.Store, group string, lead func(context.Context, Term) error, options ...Option) error {
+	e, err := New(store, group, options...)
+	if err != nil {
+		return err
+	}
+	return e.Run(ctx, lead)
+}
+
+// Owner is the name under which this replica holds the lease.
+func (e *Election) Owner() string { return e.keeper.Owner() }
+
+// Timing is the complete timing.
+func (e *Election) Timing() lease.Timing { return e.timing }
+
+// Run campaigns until ctx ends, and calls lead for each term that is won, with
+// a context that ends with the term and whose cause says why. No error of the
+// database ends the campaign, and none of lead: when lead returns before its
+// context has ended, the lease is released and this replica stands back for a
+// while, longer each time, so that others go first.
+//
+// At the end of a term lead is awaited, for a TTL while the lease is kept; then
+// the lease is released. If lead has not returned by then, the lease is left to
+// expire, and this replica does not campaign before lead has returned.
+//
+// When ctx ends, Run ends the term with the cause [ErrStopped] and returns nil
+// once the lease is released, or [ErrStillLeading]. It returns an error at once
+// when it already runs, or when the database is unfit ([lease.ErrSetup]).
+func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) error) error {
+	if err := e.begin(); err != nil {
+		return err
+	}
+	defer e.finish()
+	if checker, ok := e.store.(lease.Checker); ok {
+		if err := e.check(ctx, checker); errors.Is(err, lease.ErrSetup) {
+			return err
+		} else if err != nil {
+			e.log.Warn("the database could not be checked", zap.Error(err))
+		}
+	}
+	candidate, err := e.keeper.Candidate(e.group)
+	if err != nil {
+		return err
+	}
+
+	// The helpers outlive ctx: heartbeats go on while the last term drains.
+	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var wait sync.WaitGroup
+	defer wait.Wait()
+	wait.Go(e.events.deliver)
+	defer e.events.close()
+	defer stop()
+	if !e.shared {
+		wait.Go(func() { _ = e.keeper.Run(helpers) })
+	}
+	c := &campaign{Election: e, candidate: candidate, run: lead, bell: newRinger(e.store, e.group, e.newBackOff(e.timing.TTL/1000, e.timing.TTL/3))}
+	wait.Go(func() { c.bell.listen(helpers, e.newBackOff(e.timing.TTL/30, e.timing.TTL/3)) })
+	return c.loop(ctx)
+}
+
+func (e *Election) check(ctx context.Context, checker lease.Checker) error {
+	ctx, cancel := context.WithTimeout(ctx, e.timing.TTL)
+	defer cancel()
+	return checker.Check(ctx)
+}
+
+func (e *Election) begin() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.running {
+		return fmt.Errorf("election: the campaign for %q is already running", e.group)
+	}
+	e.running = true
+	e.due = time.Now()
+	e.state = State{}
+	e.events.open()
+	return nil
+}
+
+func (e *Election) finish() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.running = false
+}
+
+// Resign makes this replica step down: its term ends with the cause
+// [ErrResigned], and once the leading function has returned the lease is
+// released and this replica stands back for a TTL. Resign returns nil when that
+// is done, [ErrNotLeading] when there was nothing to do, and ctx's error when
+// that ended first; the resignation goes on then.
+func (e *Election) Resign(ctx context.Context) error {
+	e.mu.Lock()
+	state, changed := e.state, e.changed
+	e.mu.Unlock()
+	if state.Role == Following {
+		return ErrNotLeading
+	}
+	select {
+	case e.resign <- struct{}{}:
+	default: // somebody has asked already
+	}
+	for token := state.Token; ; {
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		e.mu.Lock()
+		state, changed = e.state, e.changed
+		e.mu.Unlock()
+		if state.Role == Following || state.Token != token {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package election
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Leadership is who leads a group, as one reading of its row showed it. It can
+// be out of date when it is read; what must not be done by an old leader is
+// fenced by the token, not by asking who leads.
+type Leadership struct {
+	Group string
+	// Owner and Token name the last term; empty and zero when there was none.
+	Owner string
+	Token uint64
+	// TTL is how long the lease lives without a heartbeat, and Age how long
+	// ago the last one was, by the database's clock.
+	TTL, Age time.Duration
+	// Released: the leader stepped down, and nobody has taken over yet.
+	Released bool
+	// ResignAsked: the leader was asked to step down and has not yet.
+	ResignAsked bool
+}
+
+// Held reports whether the term still stands, as far as one reading can tell.
+func (l Leadership) Held() bool { return l.Owner != "" && !l.Released && l.Age < l.TTL }
+
+// Leader reads who leads the group. It takes no part in the election.
+func Leader(ctx context.Context, store lease.Store, group string) (Leadership, error) {
+	if err := lease.CheckName("group", group); err != nil {
+		return Leadership{}, err
+	}
+	readings, err := store.Read(ctx, group)
+	if err != nil {
+		return Leadership{}, fmt.Errorf("read lease of %q: %w", group, err)
+	}
+	l := Leadership{Group: group}
+	if row := readings[0].Lease; row != nil {
+		l.Owner, l.Token, l.TTL = row.Owner, row.Token, row.TTL
+		l.Age = readings[0].Now.Sub(row.RenewedAt)
+		l.Released, l.ResignAsked = row.Released, row.ResignAsked
+	}
+	return l, nil
+}
+
+// Observe yields who leads the group, first at once and then whenever that has
+// changed, until ctx ends or the loop is left. It reads the row every interval
+// (zero: a second), and takes no part in the election. An error is yielded when
+// the database cannot be read; the next turn tries again. Terms that were
+// shorter than the interval can be missed; [WithObserver] misses nothing of a
+// replica of one's own.
+func Observe(ctx context.Context, store lease.Store, group string, interval time.Duration) iter.Seq2[Leadership, error] {
+	if interval <= 0 {
+		interval = time.Second
+	}
+	return func(yield func(Leadership, error) bool) {
+		var last Leadership
+		for first := true; ; first = false {
+			l, err := Leader(ctx, store, group)
+			if ctx.Err() != nil {
+				return
+			}
+			news := l.Owner != last.Owner || l.Token != last.Token || l.Held() != last.Held()
+			if err != nil || first || news {
+				if !yield(l, err) {
+					return
+				}
+				if err == nil {
+					last = l
+				}
+			}
+			if !pause(ctx, interval) {
+				return
+			}
+		}
+	}
+}
+
+// AskResign asks the leader of the group, whoever it is, to step down. It
+// returns the term that was asked; the leader hears of it by its next
+// heartbeat. [ErrNotLeading]: nobody leads.
+func AskResign(ctx context.Context, store lease.Store, group string) (Leadership, error) {
+	l, err := Leader(ctx, store, group)
+	if err != nil {
+		return l, err
+	}
+	if l.Owner == "" || l.Released {
+		return l, fmt.Errorf("%w: nobody leads %q", ErrNotLeading, group)
+	}
+	return l, store.AskResign(ctx, group, l.Token)
+}

@@ -1,0 +1,159 @@
+package election
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// Role is what a replica is in its campaign.
+type Role uint8
+
+const (
+	// Following: another replica leads, or none does. The zero value.
+	Following Role = iota
+	// Leading: this replica leads.
+	Leading
+	// Draining: this replica's term is over, and its leading function has not
+	// returned yet.
+	Draining
+)
+
+// String returns "following", "leading" or "draining".
+func (r Role) String() string {
+	switch r {
+	case Following:
+		return "following"
+	case Leading:
+		return "leading"
+	case Draining:
+		return "draining"
+	}
+	return fmt.Sprintf("Role(%d)", uint8(r))
+}
+
+// State is what a replica knows of its group's leader.
+type State struct {
+	Role Role
+	// Owner and Token name the term that this replica last saw; empty while
+	// nobody leads.
+	Owner string
+	Token uint64
+	// Cause says why this replica's own term ended, while it drains and in the
+	// first state after it.
+	Cause error
+}
+
+// State is this replica's present state.
+func (e *Election) State() State {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.state
+}
+
+// become changes the state and tells the observers.
+func (e *Election) become(s State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.state == s {
+		return
+	}
+	e.state = s
+	close(e.changed)
+	e.changed = make(chan struct{})
+	e.events.post(s)
+}
+
+// expect notes that the campaign got on, and will again within wait.
+func (e *Election) expect(wait time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.due = time.Now().Add(wait)
+}
+
+// Check is the watchdog, for a health check: it returns nil while the campaign
+// gets on, leading or not, and otherwise an error that says what is wrong: it
+// does not run, has been stuck for two TTLs, heartbeats are overdue, or the
+// work of a past term has not stopped.
+func (e *Election) Check() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	late := time.Since(e.due)
+	switch {
+	case !e.running:
+		return fmt.Errorf("election: the campaign for %q does not run", e.group)
+	case e.state.Role == Draining && late > e.timing.TTL:
+		return fmt.Errorf("election: the work of term %d in %q has not stopped, %v after its context ended: this replica does not campaign", e.state.Token, e.group, late.Round(time.Second))
+	case e.state.Role == Leading:
+		if late := e.keeper.LastAttempt(); late > e.timing.TTL {
+			return fmt.Errorf("election: no heartbeat in %q for %v", e.group, late.Round(time.Second))
+		}
+	case late > 2*e.timing.TTL:
+		return fmt.Errorf("election: the campaign for %q is stuck for %v", e.group, late.Round(time.Second))
+	}
+	return nil
+}
+
+// mailbox hands states to the observers, in order and without a bound: a change
+// is never dropped, and never waits for an observer.
+type mailbox struct {
+	observers []func(State)
+
+	mu     sync.Mutex
+	posted []State
+	more   chan struct{} // capacity 1
+	closed bool
+}
+
+func newMailbox() *mailbox { return &mailbox{more: make(chan struct{}, 1)} }
+
+func (m *mailbox) post(s State) {
+	if len(m.observers) == 0 {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.posted = append(m.posted, s)
+	m.signal()
+}
+
+func (m *mailbox) open() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = false
+}
+
+func (m *mailbox) close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.closed = true
+	m.signal()
+}
+
+func (m *mailbox) signal() {
+	select {
+	case m.more <- struct{}{}:
+	default:
+	}
+}
+
+// deliver calls the observers until the mailbox is closed and empty.
+func (m *mailbox) deliver() {
+	for {
+		m.mu.Lock()
+		posted, closed := m.posted, m.closed
+		m.posted = nil
+		m.mu.Unlock()
+		for _, s := range posted {
+			for _, f := range m.observers {
+				f(s)
+			}
+		}
+		if closed && len(posted) == 0 {
+			return
+		}
+		if len(posted) == 0 {
+			<-m.more
+		}
+	}
+}
