@@ -1,0 +1,293 @@
+package mysqlstore_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	osexec "os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+func ring(t testing.TB, b lease.Bell) {
+	t.Helper()
+	if err := b.Wait(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func closeBell(t testing.TB, b lease.Bell) {
+	t.Helper()
+	if err := b.Close(); err != nil {
+		t.Errorf("close bell: %v", err)
+	}
+}
+
+// listeners tells how many connections wait for the lock of a bell of this database.
+func listeners(t testing.TB, db dbtest.Database) func() int {
+	admin := db.Open(t)
+	return func() int {
+		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT GET_LOCK%'")
+	}
+}
+
+func isFree(t testing.TB, db dbtest.Database, group string) func() bool {
+	t.Helper()
+	admin, name := db.Open(t), mysqlstore.LockName(db.Config(t).DBName, "cronlease_", group)
+	return func() bool { return count(t, admin, "SELECT IS_FREE_LOCK(?)", name) == 1 }
+}
+
+func TestBellGoesRoundInOrder(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		holder := open(t, db.DSN).Bell("billing")
+		ring(t, holder)
+		listening := listeners(t, db)
+		const waiters = 8
+		order := make(chan int, waiters)
+		errs := make(chan error, waiters)
+		for i := range waiters {
+			b := open(t, db.DSN).Bell("billing")
+			go func() {
+				err := b.Wait(soon(t))
+				order <- i
+				errs <- errors.Join(err, b.Pass(soon(t)))
+			}()
+			eventually(t, "the next one waits", func() bool { return listening() == i+1 })
+		}
+		if err := holder.Pass(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		var got []int
+		for range waiters {
+			got = append(got, <-order)
+			if err := <-errs; err != nil {
+				t.Error(err)
+			}
+		}
+		if !slices.IsSorted(got) {
+			t.Errorf("rung in the order %v", got)
+		}
+		if err := holder.Pass(soon(t)); err != nil {
+			t.Errorf("pass without the bell: %v", err)
+		}
+	})
+}
+
+func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		listening := listeners(t, db)
+		holder, waiter := open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing")
+		ring(t, holder)
+		ring(t, holder) // has it still
+		rung := make(chan error)
+		go func() { rung <- waiter.Wait(soon(t)) }()
+		eventually(t, "the other one waits", func() bool { return listening() == 1 })
+		admin := db.Open(t)
+		id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName(db.Config(t).DBName, "cronlease_", "billing"))
+		exec(t, admin, fmt.Sprint("KILL ", id))
+		if err := <-rung; err != nil {
+			t.Fatal(err)
+		}
+		// The one who had it finds out when it asks.
+		ctx, cancel := context.WithTimeout(soon(t), 300*time.Millisecond)
+		defer cancel()
+		if err := holder.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the holder before: %v, although somebody else has the bell", err)
+		}
+		if err := waiter.Pass(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		ring(t, holder)
+	})
+}
+
+// The holder's process is killed, so that nobody says goodbye to the server.
+func TestBellIsRungWhenTheHoldersProcessDies(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		process := osexec.Command(os.Args[0])
+		process.Env = append(os.Environ(), bellHolder+"="+db.DSN)
+		out, err := process.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := process.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			_ = process.Process.Kill()
+			_ = process.Wait()
+		}()
+		for lines := bufio.NewScanner(out); ; {
+			if !lines.Scan() {
+				t.Fatal("the holder ended")
+			}
+			if strings.Contains(lines.Text(), "has the bell") {
+				break
+			}
+		}
+		waiter := open(t, db.DSN).Bell("billing")
+		rung := make(chan error)
+		go func() { rung <- waiter.Wait(soon(t)) }()
+		listening := listeners(t, db)
+		eventually(t, "the other one waits", func() bool { return listening() == 1 })
+		begin := time.Now()
+		if err := process.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-rung; err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("rung %v after the kill", time.Since(begin))
+	})
+}
+
+// holdBell is what TestMain does in the process that the test before kills.
+func holdBell(dsn string) error {
+	s, err := mysqlstore.Open(dsn)
+	if err != nil {
+		return err
+	}
+	if err := s.Bell("billing").Wait(context.Background()); err != nil {
+		return err
+	}
+	fmt.Println("has the bell")
+	<-time.After(patience)
+	return errors.New("was not killed")
+}
+
+func TestBellOfACancelledWaiterIsFree(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		listening := listeners(t, db)
+		holder, waiter, next := open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing")
+		ring(t, holder)
+		for range 5 {
+			ctx, cancel := context.WithCancel(soon(t))
+			gone := make(chan error)
+			go func() { gone <- waiter.Wait(ctx) }()
+			eventually(t, "the waiter waits", func() bool { return listening() >= 1 })
+			cancel()
+			if err := <-gone; !errors.Is(err, context.Canceled) {
+				t.Errorf("cancelled: %v", err)
+			}
+		}
+		if err := holder.Pass(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		ring(t, next)
+		closeBell(t, next)
+		eventually(t, "nobody has the lock", isFree(t, db, "billing"))
+		ring(t, waiter) // works on
+	})
+}
+
+func TestBellClose(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		listening := listeners(t, db)
+		s := open(t, db.DSN)
+		holder, waiter, next := s.Bell("billing"), s.Bell("billing"), s.Bell("billing")
+		ring(t, holder)
+		closed := make(chan error)
+		go func() { closed <- waiter.Wait(soon(t)) }()
+		eventually(t, "the waiter waits", func() bool { return listening() == 1 })
+		closeBell(t, waiter)
+		if err := <-closed; err == nil || !strings.Contains(err.Error(), "closed") {
+			t.Errorf("Wait of a closed bell: %v", err)
+		}
+		closeBell(t, waiter)
+		if err := waiter.Wait(soon(t)); err == nil {
+			t.Error("Wait after Close succeeded")
+		}
+		if err := waiter.Pass(soon(t)); err != nil {
+			t.Errorf("Pass after Close: %v", err)
+		}
+		closeBell(t, holder) // passes it
+		ring(t, next)
+		other := s.Bell("indexing")
+		ring(t, other) // of another group
+	})
+}
+
+// The pool of a service may cut off every read that takes longer than a second.
+func TestBellWithAReadTimeout(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		pool := openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second; c.Logger = &mysql.NopLogger{} }))
+		short := openOn(t, pool)
+		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = time.Second }))
+		holder := open(t, db.DSN).Bell("billing")
+		ring(t, holder)
+		rung := make(chan error)
+		waiters := []lease.Bell{short.Bell("billing"), own.Bell("billing")}
+		for _, b := range waiters {
+			go func() { rung <- errors.Join(b.Wait(soon(t)), b.Pass(soon(t))) }()
+		}
+		select {
+		case err := <-rung:
+			t.Fatalf("rung while the holder has the bell: %v", err)
+		case <-time.After(5 * time.Second):
+		}
+		if err := holder.Pass(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		for range waiters {
+			if err := <-rung; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
+// Bells never take the connections that heartbeats need.
+func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		pool := db.Open(t)
+		pool.SetMaxOpenConns(5)
+		s := openOn(t, pool)
+		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
+			t.Fatal(err)
+		}
+		first := s.Bell("a")
+		ring(t, first)
+		second := s.Bell("b")
+		if err := second.Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at least 6") {
+			t.Errorf("a second bell in a pool of 5: %v", err)
+		}
+		closeBell(t, first)
+		ring(t, second)
+		take(t, s, "billing", "me")
+		if err := pool.PingContext(soon(t)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLockName(t *testing.T) {
+	t.Parallel()
+	seen := map[string]string{}
+	for _, of := range [][3]string{{"d", "p", "g"}, {"d", "p", "G"}, {"dp", "", "g"}, {"d", "pg", ""}, {strings.Repeat("d", 64), strings.Repeat("p", 48), strings.Repeat("g", 128)}} {
+		name := mysqlstore.LockName(of[0], of[1], of[2])
+		if len(name) > 64 || name != strings.ToLower(name) {
+			t.Errorf("%v: %q", of, name)
+		}
+		if other, ok := seen[name]; ok {
+			t.Errorf("%v and %s have one lock", of, other)
+		}
+		seen[name] = fmt.Sprint(of)
+	}
+}

@@ -1,0 +1,44 @@
+// Package mysqlstore keeps leases in MySQL 8.0, 8.4 and 9.x and in MariaDB 10.6
+// to 11.8, with the same SQL for all of them. It implements [lease.Store],
+// [lease.Ringer] and [lease.Checker].
+//
+//	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
+//	store, err := mysqlstore.New(db) // a *sql.DB that the service has already
+//
+// # Tables
+//
+// [Store.Migrate] creates the tables, by default cronlease_lease,
+// cronlease_fence and cronlease_schema, and needs the privileges CREATE, ALTER,
+// INDEX, SELECT, INSERT and UPDATE. It may run in any number of replicas at once. All
+// else needs only SELECT, INSERT and UPDATE on the tables.
+//
+// # Connections
+//
+// A Store keeps connections of its own for as long as it is open:
+//
+//   - one for heartbeats, releases and requests to resign, which never waits
+//     for anything but its own short statements;
+//   - one, or two when several groups look at once, for readings and takeovers;
+//   - one for each [lease.Bell] that waits or was rung.
+//
+// With [New] they come from the caller's pool and count against its
+// SetMaxOpenConns, which must be 0 (no limit, the default) or at least 5, plus
+// one for each bell after the first. When such a connection is lost, a new one
+// waits its turn in that pool; a service whose pool may be exhausted for longer
+// than a TTL uses [Open], whose heartbeats depend on no pool.
+//
+// The store sets what it needs on its own connections (autocommit, strict mode,
+// time zone, isolation, short lock waits), reads it back, and never returns such
+// a connection to a pool. So the caller's pool may have any settings.
+//
+// # Clock and identity
+//
+// Only the database's clock is used, as UTC_TIMESTAMP(6). The identity of the
+// server ([lease.Reading].Server) is its id and the second of its start, which
+// the server computes so that a step of its clock does not change it.
+//
+// # Servers with several writers
+//
+// Use one node of a Galera or Group Replication cluster for all replicas: bells
+// (GET_LOCK) do not reach other nodes, and readings of another node can be late.
+package mysqlstore

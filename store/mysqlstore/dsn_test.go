@@ -1,0 +1,278 @@
+package mysqlstore_test
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+const canary = "canary-4711"
+
+func TestDSN(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ dsn, user, password, addr, database string }{
+		{"u:p@tcp(h:1)/d", "u", "p", "h:1", "d"},
+		{"u:p@tcp(h)/d?timeout=3s", "u", "p", "h:3306", "d"},
+		{"u:p@s/?@tcp(h:1)/d", "u", "p@s/?", "h:1", "d"},
+		{"u@unix(/run/s)/d", "u", "", "/run/s", "d"},
+		{"mysql://u:p@h:1/d", "u", "p", "h:1", "d"},
+		{"MySQL://u:p@h/d?loc=Europe/Berlin&parseTime=true", "u", "p", "h:3306", "d"},
+		{"mysql://u:p%40%2F%3F%23@[::1]:1/d", "u", "p@/?#", "[::1]:1", "d"},
+		{"mysql://h/d", "", "", "h:3306", "d"},
+	} {
+		c, err := mysqlstore.ParseDSN(test.dsn)
+		if err != nil {
+			t.Errorf("%s: %v", test.dsn, err)
+			continue
+		}
+		if c.User != test.user || c.Passwd != test.password || c.Addr != test.addr || c.DBName != test.database {
+			t.Errorf("%s: %q %q %q %q", test.dsn, c.User, c.Passwd, c.Addr, c.DBName)
+		}
+	}
+}
+
+func TestDSNRefused(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		dsn, says string
+		setup     bool
+	}{
+		{"u:canary-4711@tcp(h:1)/d?multiStatements=true", "multiStatements", true},
+		{"u:canary-4711@tcp(h:1)/d?allowAllFiles=true", "allowAllFiles", true},
+		{"mysql://u:canary-4711@h/d?multiStatements=1", "multiStatements", true},
+		{"u:canary-4711@tcp(h:1)/d?allowCleartextPasswords=true", "allowCleartextPasswords", true},
+		{"u:canary-4711@tcp(h:1)/d?allowCleartextPasswords=true&tls=skip-verify", "tls=true", true},
+		{"u:canary-4711@tcp(h:1)/d?allowOldPasswords=true", "allowOldPasswords", true},
+		{"u:canary-4711@tcp(h:1)/", "database", false},
+		{"u:canary-4711@tcp(h:1)", "/", false},
+		{"u:canary-4711@h:1/d", "tcp(host:port)", false},
+		{"u:canary-4711tcp(h:1)/d", "network", false},
+		{"u:canary-4711@tcp(h:1/d", "not understood", false},
+		{"u:canary-4711@tcp(h:1)/d?parseTime=perhaps", "parseTime", false},
+		{"u:canary-4711@tcp(h:1)/d?timeout=canary-4711", "timeout", false},
+		{"u:canary-4711@tcp(h:1)/d?strict=true", "strict", false},
+		{"u:canary-4711@tcp(h:1)/d?tls=canary-4711", "tls", false},
+		{"u:canary-4711@tcp(h:1)/d?collation=gbk_chinese_ci&interpolateParams=true", "not understood", false},
+		{"u:canary-4711@tcp(h:1)/d?collation=gbk_chinese_ci", "collation", false},
+		{"mysql://u:canary-4711@h:port/d", "not a URL", false},
+		{"mysql://u:canary-4711%@h/d", "not a URL", false},
+		{"mysql://u:canary-4711#@h/d", "", false},
+		{"mysql://u:canary-4711/d", "not a URL", false},
+		{"mysql://u:canary-4711@/d", "host", false},
+		{"mysql://u:canary-4711@h", "database", false},
+		{"postgres://u:canary-4711@h/d", "not understood", false},
+		{"", "empty", false},
+		{"canary-4711", "/", false},
+	} {
+		s, err := mysqlstore.Open(test.dsn)
+		if err == nil {
+			t.Errorf("%s: accepted as %v", test.dsn, s)
+			closeStore(t, s)
+			continue
+		}
+		if strings.Contains(err.Error(), canary) {
+			t.Errorf("%s: the error shows the password: %v", test.dsn, err)
+		}
+		if !strings.Contains(err.Error(), test.says) {
+			t.Errorf("%s: %v, want it to say %q", test.dsn, err, test.says)
+		}
+		if errors.Is(err, lease.ErrSetup) != test.setup {
+			t.Errorf("%s: ErrSetup is %t, want %t: %v", test.dsn, !test.setup, test.setup, err)
+		}
+	}
+	s, err := mysqlstore.Open("u:p@tcp(h:1)/d?allowCleartextPasswords=true&tls=true")
+	if err != nil {
+		t.Fatalf("clear text inside of verified TLS: %v", err)
+	}
+	closeStore(t, s)
+}
+
+// A DSN is a password with something around it, so nothing of it is shown
+// unless it is in its place.
+func FuzzDSNShowsNoPassword(f *testing.F) {
+	for _, dsn := range []string{"u:%s@tcp(h:1)/d", "mysql://u:%s@h/d", "u:%stcp(h:1)/d", "u:%s@h/d?timeout=%s", "u:p/%s@tcp(h)"} {
+		f.Add(dsn)
+	}
+	f.Fuzz(func(t *testing.T, form string) {
+		dsn := strings.ReplaceAll(form, "%s", canary)
+		c, err := mysqlstore.ParseDSN(dsn)
+		if err != nil {
+			if strings.Contains(err.Error(), canary) {
+				t.Errorf("%q: %v", dsn, err)
+			}
+			return
+		}
+		if _, err := mysql.NewConnector(c); err != nil {
+			return
+		}
+		s, err := mysqlstore.Open(dsn)
+		if err != nil {
+			if strings.Contains(err.Error(), canary) {
+				t.Errorf("%q: %v", dsn, err)
+			}
+			return
+		}
+		defer closeStore(t, s)
+		if c.Passwd != "" && strings.Contains(c.Passwd, canary) && strings.Contains(strings.Replace(s.String(), c.User, "", 1), canary) &&
+			!strings.Contains(c.Addr+c.DBName, canary) {
+			t.Errorf("%q: String: %s", dsn, s)
+		}
+	})
+}
+
+func TestNoPasswordInErrors(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		closed, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := closed.Close(); err != nil {
+			t.Fatal(err)
+		}
+		for name, change := range map[string]func(*mysql.Config){
+			"wrong port":       func(c *mysql.Config) { c.Addr = closed.Addr().String() },
+			"wrong host":       func(c *mysql.Config) { c.Addr = "no-such-host.invalid:3306" },
+			"wrong password":   func(*mysql.Config) {},
+			"wrong user":       func(c *mysql.Config) { c.User = "nobody" },
+			"unknown database": func(c *mysql.Config) { c.DBName = "no_such_database" },
+			"no TLS":           func(c *mysql.Config) { c.TLSConfig = "true" },
+			"wrong variable":   func(c *mysql.Config) { c.Params = map[string]string{"no_such_variable": "1"} },
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				dsn := with(t, db, func(c *mysql.Config) {
+					c.Passwd = canary
+					change(c)
+				})
+				stores := map[string]*mysqlstore.Store{"Open": open(t, dsn), "New": openOn(t, openSQL(t, dsn))}
+				for how, s := range stores {
+					_, readErr := s.Read(soon(t), "g")
+					_, renewErr := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: 2, Leases: []lease.Renewal{{Group: "g"}}})
+					bell := s.Bell("g")
+					for what, err := range map[string]error{
+						"Read": readErr, "Renew": renewErr, "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)),
+						"Prepare": s.Prepare(soon(t), "g", 1e9), "Release": s.Release(soon(t), "g", "me", 1), "Wait": bell.Wait(soon(t)),
+					} {
+						if err == nil {
+							t.Errorf("%s, %s: no error", how, what)
+							continue
+						}
+						for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", errorTexts(err))} {
+							if strings.Contains(text, canary) {
+								t.Errorf("%s, %s: shows the password: %s", how, what, text)
+							}
+						}
+					}
+					for _, text := range []string{s.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s), fmt.Sprintf("%+v", bell)} {
+						if strings.Contains(text, canary) {
+							t.Errorf("%s: shows the password: %s", how, text)
+						}
+					}
+				}
+			})
+		}
+	})
+}
+
+// errorTexts is every text in a tree of errors.
+func errorTexts(err error) []string {
+	texts := []string{err.Error()}
+	switch e := any(err).(type) { // each step of the tree by itself
+	case interface{ Unwrap() error }:
+		if inner := e.Unwrap(); inner != nil {
+			texts = append(texts, errorTexts(inner)...)
+		}
+	case interface{ Unwrap() []error }:
+		for _, inner := range e.Unwrap() {
+			texts = append(texts, errorTexts(inner)...)
+		}
+	}
+	return texts
+}
+
+func TestPrefix(t *testing.T) {
+	t.Parallel()
+	for prefix, good := range map[string]bool{
+		"a": true, "cronlease_": true, "A9_": true, "x" + strings.Repeat("y", 47): true,
+		"": false, "_a": false, "9a": false, "a-": false, "a`b": false, "a b": false, "a\x00": false, "ä": false, "a\n": false,
+		"x" + strings.Repeat("y", 48): false, "a;drop": false, "a.b": false, "{lease}": false, "?": false,
+	} {
+		s, err := mysqlstore.Open("u:p@tcp(h:1)/d", mysqlstore.WithTablePrefix(prefix))
+		if (err == nil) != good {
+			t.Errorf("prefix %q: %v", prefix, err)
+		}
+		if err == nil {
+			closeStore(t, s)
+		}
+	}
+}
+
+func FuzzPrefix(f *testing.F) {
+	f.Add("cronlease_")
+	f.Add("a`; DROP TABLE x; --")
+	f.Fuzz(func(t *testing.T, prefix string) {
+		s, err := mysqlstore.Open("u:p@tcp(h:1)/d", mysqlstore.WithTablePrefix(prefix))
+		if err != nil {
+			return
+		}
+		defer closeStore(t, s)
+		want := "UPDATE `" + prefix + "lease` FORCE INDEX (PRIMARY) SET"
+		got := s.RenewStatement(lease.Renew{Owner: "o", Leases: []lease.Renewal{{Group: "g"}}})
+		if !strings.HasPrefix(got, want) || strings.Count(got, "`") != 2 {
+			t.Errorf("prefix %q: %s", prefix, got)
+		}
+	})
+}
+
+func FuzzFill(f *testing.F) {
+	f.Add("billing")
+	f.Add("it's")
+	f.Add("a?b\\")
+	f.Add("")
+	f.Fuzz(func(t *testing.T, text string) {
+		got := mysqlstore.Fill("<?>", text)
+		if plain := "<_binary'" + text + "'>"; got == plain {
+			if text != "" && lease.CheckName("x", "x"+text[:min(len(text), 100)]) != nil {
+				t.Errorf("%q was written as it is", text)
+			}
+		} else if hex := fmt.Sprintf("<x'%x'>", text); got != hex {
+			t.Errorf("%q became %s", text, got)
+		}
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	if _, err := mysqlstore.New(nil); err == nil {
+		t.Error("New(nil) gave no error")
+	}
+	other := sql.OpenDB(otherDriver{})
+	defer other.Close()
+	if _, err := mysqlstore.New(other); err == nil || !strings.Contains(err.Error(), "go-sql-driver/mysql") {
+		t.Errorf("New with another driver: %v", err)
+	}
+	pool := openSQL(t, "u:p@tcp(h:1)/d")
+	pool.SetMaxOpenConns(4)
+	if _, err := mysqlstore.New(pool); !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 5") {
+		t.Errorf("New with a pool of 4: %v", err)
+	}
+	pool.SetMaxOpenConns(5)
+	openOn(t, pool)
+}
+
+type otherDriver struct{ driver.Connector }
+
+func (otherDriver) Driver() driver.Driver { return otherDriver{} }
+
+func (otherDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupported }

@@ -1,0 +1,97 @@
+package mysqlstore
+
+import (
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var errClosed = errors.New("mysqlstore: closed")
+
+// Errors of the server, by number.
+const (
+	accessDeniedToDatabase = 1044
+	unknownDatabase        = 1049
+	unknownColumn          = 1054
+	serverShutdown         = 1053
+	commandDenied          = 1142
+	columnDenied           = 1143
+	noSuchTable            = 1146
+	lockWaitTimeout        = 1205
+	deadlock               = 1213
+	optionPrevents         = 1290 // read_only, among others
+	statementFormat        = 1665 // binlog_format
+	readOnlyTransaction    = 1792
+	readOnlyMode           = 1836
+	recordChanged          = 1020
+	connectionKilled       = 1927 // MariaDB
+	clientTimeout          = 4031 // MySQL
+)
+
+func number(err error) uint16 {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// isAnswer reports whether err leaves its session in good order: the
+// statement has run and the rows were not as expected, or the server rolled it
+// back.
+func isAnswer(err error) bool {
+	switch number(err) {
+	case lockWaitTimeout, deadlock, recordChanged:
+		return true
+	}
+	return errors.Is(err, lease.ErrChanged)
+}
+
+func isServerError(err error) bool { return number(err) != 0 }
+
+// isConnectionError reports whether err is of the connection and not of a
+// statement.
+func isConnectionError(err error) bool {
+	var network net.Error
+	switch {
+	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, sql.ErrConnDone),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		return true
+	}
+	switch number(err) {
+	case serverShutdown, connectionKilled, clientTimeout:
+		return true
+	}
+	return false
+}
+
+// explain adds the cure to errors that say that the database is not set up.
+func explain(err error) error {
+	cure := ""
+	switch number(err) {
+	case noSuchTable, unknownColumn:
+		cure = "the tables are missing or of another version: run Migrate (worker migrate)"
+	case unknownDatabase:
+		cure = "create the database, or name another one in the DSN"
+	case accessDeniedToDatabase, commandDenied, columnDenied:
+		cure = "grant SELECT, INSERT and UPDATE on the tables; Migrate (worker migrate) needs CREATE, ALTER and INDEX too"
+	case optionPrevents, readOnlyTransaction, readOnlyMode:
+		cure = "the server takes no writes (read_only): use the primary, or SET GLOBAL read_only = OFF"
+	case statementFormat:
+		cure = "set binlog_format to ROW or MIXED"
+	}
+	switch {
+	case cure != "":
+		return fmt.Errorf("%w: %w: %s", lease.ErrSetup, err, cure)
+	case errors.Is(err, driver.ErrBadConn):
+		return fmt.Errorf("%w (or, with rejectReadOnly, the server takes no writes)", err)
+	}
+	return err
+}

@@ -1,0 +1,274 @@
+package mysqlstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Read implements [lease.Store]. A connection that was lost while it was idle
+// is replaced without an error; the readings name the new one.
+func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+	if len(groups) == 0 {
+		return nil, nil
+	}
+	names := make(list, len(groups))
+	for i, group := range groups {
+		names[i] = group
+	}
+	query := fill(s.sql.read, names, names)
+	var readings []lease.Reading
+	err := s.onLook(ctx, "read lease", true, func(ctx context.Context, one *session) error {
+		found, now, err := readRows(ctx, one, query)
+		if err != nil {
+			return err
+		}
+		readings = make([]lease.Reading, len(groups))
+		for i, group := range groups {
+			readings[i] = lease.Reading{Group: group, Now: now, Server: one.server.identity, Session: one.number}
+			rows := found[group]
+			if rows.Lease != nil {
+				readings[i].Lease = new(*rows.Lease)
+			}
+			if rows.Fence != nil {
+				readings[i].Fence = new(*rows.Fence)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readings, nil
+}
+
+// readRows runs the read query. It scans no instants: how the driver makes
+// those depends on the DSN.
+func readRows(ctx context.Context, one *session, query string) (map[string]lease.Reading, time.Time, error) {
+	rows, err := one.conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, time.Time{}, err
+	}
+	defer rows.Close()
+	found := map[string]lease.Reading{}
+	var now time.Time
+	for rows.Next() {
+		var (
+			kind                    int
+			name, owner             string
+			token, heartbeat, ttl   uint64
+			micros                  int64
+			released, resignIsAsked bool
+		)
+		if err := rows.Scan(&kind, &name, &owner, &token, &heartbeat, &micros, &ttl, &released, &resignIsAsked); err != nil {
+			return nil, time.Time{}, err
+		}
+		r := found[name]
+		switch kind {
+		case nowRow:
+			now = time.UnixMicro(micros).UTC()
+			continue
+		case leaseRow:
+			r.Lease = &lease.Lease{
+				Owner: owner, Token: token, Heartbeat: heartbeat,
+				RenewedAt: time.UnixMicro(micros).UTC(),
+				TTL:       time.Duration(min(ttl, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond,
+				Released:  released, ResignAsked: resignIsAsked,
+			}
+		case fenceRow:
+			r.Fence = &lease.Fence{Owner: owner, Token: token}
+		}
+		found[name] = r
+	}
+	if err := rows.Err(); err != nil {
+		return nil, time.Time{}, err
+	}
+	if now.IsZero() {
+		return nil, time.Time{}, errors.New("the answer has no clock")
+	}
+	return found, now, nil
+}
+
+// Prepare implements [lease.Store]. It inserts what is missing by up to three
+// statements, each of which looks for itself; a context that ends leaves any
+// of them undone, and another call completes them.
+func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	if err := lease.CheckName("group", group); err != nil {
+		return err
+	}
+	micros, err := ttlMicros(ttl)
+	if err != nil {
+		return err
+	}
+	for _, statement := range []string{
+		fill(s.sql.insertNew, group, micros, group, group),
+		fill(s.sql.insertDeleted, micros, group, group),
+		fill(s.sql.insertFence, group, group),
+	} {
+		err := s.onLook(ctx, "prepare lease", false, func(ctx context.Context, one *session) error {
+			return retryDeadlocks(ctx, func() error {
+				_, err := one.exec(ctx, statement)
+				return err
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// retryDeadlocks repeats a statement that the server rolled back because it was
+// in the way of others, as may happen when many replicas find a new group.
+func retryDeadlocks(ctx context.Context, do func() error) error {
+	for attempt := 1; ; attempt++ {
+		err := do()
+		if n := number(err); n != deadlock && n != recordChanged || attempt == 10 {
+			return err
+		}
+		select {
+		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// Acquire implements [lease.Store]. It waits up to 3 s for fenced transactions
+// of the holder before to end.
+func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+	if err := errors.Join(lease.CheckName("group", a.Read.Group), lease.CheckName("owner", a.Owner)); err != nil {
+		return 0, err
+	}
+	micros, err := ttlMicros(a.TTL)
+	if err != nil {
+		return 0, err
+	}
+	if a.Read.Lease == nil || a.Read.Fence == nil {
+		return 0, lease.ErrChanged
+	}
+	row, fence := a.Read.Lease, a.Read.Fence
+	highest := max(row.Token, fence.Token, a.Floor)
+	if highest == math.MaxUint64 {
+		return 0, fmt.Errorf("acquire lease: the token of %q is %d, and there is no larger one: repair the row", a.Read.Group, highest)
+	}
+	statement := fill(s.sql.acquire, a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
+		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
+	var token uint64
+	err = s.onReading(ctx, a.Read.Session, func(ctx context.Context, one *session) error {
+		result, err := one.exec(ctx, statement)
+		if err != nil {
+			return err
+		}
+		changed, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if changed == 0 {
+			return lease.ErrChanged
+		}
+		last, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		token = uint64(last)
+		if changed != 2 || token <= highest {
+			return fmt.Errorf("the server answered with token %d and %d changed rows", token, changed)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return token, nil
+}
+
+// onReading runs an acquire with the session that a reading names, and no other.
+func (s *Store) onReading(ctx context.Context, number uint64, do func(context.Context, *session) error) error {
+	return s.with(ctx, "acquire lease", func(ctx context.Context) error {
+		for _, l := range s.looks {
+			if number == 0 || l.number.Load() != number {
+				continue
+			}
+			if err := l.take(ctx); err != nil {
+				return err
+			}
+			defer l.give()
+			if !l.usable(ctx) || l.session.number != number {
+				break
+			}
+			err := do(ctx, l.session)
+			if err != nil && !isAnswer(err) {
+				l.drop()
+			}
+			return err
+		}
+		return lease.ErrChanged
+	})
+}
+
+// Renew implements [lease.Store]. It returns an error after 1 s of waiting for
+// a row that somebody else has locked; none is renewed then.
+func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+	if len(r.Leases) == 0 {
+		return 0, nil
+	}
+	statement := s.renewStatement(r)
+	renewed := 0
+	err := s.onBeats(ctx, "renew lease", func(ctx context.Context, one *session) error {
+		var err error
+		renewed, err = one.changed(ctx, statement)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return renewed, nil
+}
+
+func (s *Store) renewStatement(r lease.Renew) string {
+	names, rows := make(list, len(r.Leases)), make(list, len(r.Leases))
+	for i, l := range r.Leases {
+		names[i] = l.Group
+		rows[i] = row{l.Group, l.Token, l.Heartbeat, l.ResignAsked}
+	}
+	return fill(s.sql.renew, r.Heartbeat, names, r.Owner, rows)
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
+	return s.mark(ctx, "release lease",
+		fill(s.sql.release, group, owner, token), fill(s.sql.isReleased, group, owner, token))
+}
+
+// AskResign implements [lease.Store].
+func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
+	return s.mark(ctx, "ask to resign",
+		fill(s.sql.askResign, group, token), fill(s.sql.isAsked, group, token))
+}
+
+// mark sets a mark, unless the query says that it is set already.
+func (s *Store) mark(ctx context.Context, op, statement, isMarked string) error {
+	return s.onBeats(ctx, op, func(ctx context.Context, one *session) error {
+		n, err := one.changed(ctx, statement)
+		if err != nil || n > 0 {
+			return err
+		}
+		if n, err = one.count(ctx, isMarked); err == nil && n == 0 {
+			return lease.ErrChanged
+		}
+		return err
+	})
+}
+
+func ttlMicros(ttl time.Duration) (uint64, error) {
+	if ttl <= 0 {
+		return 0, fmt.Errorf("mysqlstore: TTL %v: must be positive", ttl)
+	}
+	return uint64(ttl.Microseconds()), nil
+}

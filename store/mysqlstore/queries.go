@@ -1,0 +1,244 @@
+package mysqlstore
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// queries are the statements of a store, with the names of its tables in place.
+// Each ? stands for a value that [fill] writes. All of them are in the common
+// subset of MySQL 8.0 and MariaDB 10.6.
+type queries struct {
+	lease, fence, schema string // quoted names of the tables
+
+	read          string
+	insertNew     string
+	insertDeleted string
+	insertFence   string
+	acquire       string
+	renew         string
+	release       string
+	isReleased    string
+	askResign     string
+	isAsked       string
+
+	engines       string
+	version       string
+	createSchema  string
+	insertVersion string
+}
+
+const (
+	// setNames comes first: some character sets leave no other statement as it
+	// was meant.
+	setNames = `SET NAMES utf8mb4`
+
+	// setSession makes a connection fit for the store, whatever the server's
+	// defaults and the DSN say. The comments are for one kind of server each:
+	// no time limits, and long lists of names that are never given up for a scan.
+	setSession = `SET autocommit = 1, time_zone = '+00:00',
+	sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
+	innodb_lock_wait_timeout = ?, lock_wait_timeout = ?, wait_timeout = 2147483,
+	sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
+	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
+	/*M! , max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`
+
+	setIsolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
+
+	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'hostname', 'port', 'server_id',
+	'server_uuid', 'server_uid', 'autocommit', 'sql_mode', 'time_zone', 'transaction_isolation', 'tx_isolation',
+	'innodb_lock_wait_timeout', 'read_only', 'super_read_only', 'innodb_read_only', 'log_bin', 'binlog_format')`
+
+	// started: Uptime is the time of this statement less the time of the
+	// server's start, so that their difference is exactly that second, also
+	// after the clock was stepped. The last column is far from zero when
+	// somebody froze the session's clock by SET timestamp.
+	startedMySQL = `SELECT DATABASE(), UNIX_TIMESTAMP(), variable_value,
+	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE()))
+	FROM performance_schema.global_status WHERE variable_name = 'Uptime'`
+	startedMariaDB = `SELECT DATABASE(), UNIX_TIMESTAMP(), variable_value,
+	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE()))
+	FROM information_schema.global_status WHERE variable_name = 'UPTIME'`
+
+	getLock     = `SELECT GET_LOCK(?, ?)`
+	hasLock     = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
+	releaseLock = `SELECT RELEASE_LOCK(?)`
+)
+
+// Kinds of rows that the read query answers with.
+const (
+	nowRow = iota
+	leaseRow
+	fenceRow
+)
+
+func newQueries(prefix string) *queries {
+	q := &queries{
+		// One statement, so that all rows and the clock are of one instant.
+		read: `
+SELECT 0, _binary'', _binary'', 0, 0, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)), 0, 0, 0
+UNION ALL
+SELECT 1, name, owner, token, heartbeat, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', renewed_at), ttl_us, released, resign_asked
+FROM {lease} WHERE name IN (?)
+UNION ALL
+SELECT 2, name, owner, token, 0, 0, 0, 0, 0
+FROM {fence} WHERE name IN (?)`,
+
+		// The three inserts of Prepare. Each looks for itself at what is there,
+		// so that one which runs late does no harm; ON DUPLICATE KEY is for
+		// several at once, and changes nothing. INSERT IGNORE would also hide
+		// that a value was cut.
+		insertNew: `
+INSERT INTO {lease} (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked)
+SELECT ?, _binary'', 0, 0, UTC_TIMESTAMP(6), ?, 1, 0 FROM DUAL
+WHERE NOT EXISTS (SELECT * FROM {fence} WHERE name = ?) AND NOT EXISTS (SELECT * FROM {lease} WHERE name = ?)
+ON DUPLICATE KEY UPDATE name = {lease}.name`,
+
+		insertDeleted: `
+INSERT INTO {lease} (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked)
+SELECT f.name, _binary'',
+	GREATEST(f.token + 1, CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED)),
+	0, UTC_TIMESTAMP(6), ?, 0, 0 FROM {fence} f
+WHERE f.name = ? AND NOT EXISTS (SELECT * FROM {lease} WHERE name = ?)
+ON DUPLICATE KEY UPDATE name = {lease}.name`,
+
+		insertFence: `
+INSERT INTO {fence} (name, owner, token)
+SELECT l.name, l.owner, l.token FROM {lease} l
+WHERE l.name = ? AND NOT EXISTS (SELECT * FROM {fence} WHERE name = ?)
+ON DUPLICATE KEY UPDATE name = {fence}.name`,
+
+		// The fence row is locked first: a takeover that waits there for
+		// fenced work must not hold the lease row, which heartbeats need. The
+		// token's expression must be the same in both rows, and must not read
+		// what the statement assigns.
+		acquire: `
+UPDATE {fence} f STRAIGHT_JOIN {lease} l ON l.name = f.name
+SET f.owner = ?,
+	f.token = LAST_INSERT_ID(GREATEST(CAST(? AS UNSIGNED), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED))),
+	l.owner = ?,
+	l.token = GREATEST(CAST(? AS UNSIGNED), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED)),
+	l.heartbeat = ?, l.renewed_at = UTC_TIMESTAMP(6), l.ttl_us = ?, l.released = 0, l.resign_asked = 0
+WHERE f.name = ? AND f.token = ? AND l.token = ? AND l.heartbeat = ?`,
+
+		// FORCE INDEX: a scan would wait for other rows' locks, and lose all
+		// leases for one.
+		renew: `
+UPDATE {lease} FORCE INDEX (PRIMARY) SET heartbeat = ?, renewed_at = UTC_TIMESTAMP(6)
+WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, resign_asked) IN (?)`,
+
+		release:    `UPDATE {lease} SET released = 1 WHERE name = ? AND owner = ? AND token = ? AND released = 0`,
+		isReleased: `SELECT COUNT(*) FROM {lease} WHERE name = ? AND owner = ? AND token = ? AND released = 1`,
+		askResign:  `UPDATE {lease} SET resign_asked = 1 WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 0`,
+		isAsked:    `SELECT COUNT(*) FROM {lease} WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 1`,
+
+		engines: `
+SELECT table_name, engine FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence')`,
+		version: `SELECT COALESCE(MAX(version), 0) FROM {schema}`,
+		createSchema: `
+CREATE TABLE IF NOT EXISTS {schema} (
+	version    INT UNSIGNED NOT NULL,
+	applied_at DATETIME(6)  NOT NULL,
+	PRIMARY KEY (version)
+) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`,
+		insertVersion: `
+INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE version = {schema}.version`,
+	}
+	names := tableNames(prefix)
+	q.lease, q.fence, q.schema = names.Replace("{lease}"), names.Replace("{fence}"), names.Replace("{schema}")
+	for _, text := range []*string{
+		&q.read, &q.insertNew, &q.insertDeleted, &q.insertFence, &q.acquire, &q.renew, &q.release, &q.isReleased,
+		&q.askResign, &q.isAsked, &q.engines, &q.version, &q.createSchema, &q.insertVersion,
+	} {
+		*text = strings.TrimSpace(names.Replace(*text))
+	}
+	return q
+}
+
+// tableNames replaces {table} by the table's quoted name. The prefix has been
+// checked to need no escaping.
+func tableNames(prefix string) *strings.Replacer {
+	return strings.NewReplacer(
+		"{prefix}", prefix,
+		"{lease}", "`"+prefix+"lease`",
+		"{fence}", "`"+prefix+"fence`",
+		"{schema}", "`"+prefix+"schema`",
+	)
+}
+
+// list is several values for one ?, and row one of them that is a row.
+type (
+	list []any
+	row  []any
+)
+
+// fill puts values in the place of each ? of a query. It does so here and not
+// in the driver for three reasons: a statement is always one message to the
+// server, whether or not the pool has interpolateParams; it may have more than
+// 65,535 values; and text is always a binary string, whatever the connection's
+// character set. Values are numbers, and strings that are written so that they
+// cannot be anything else; see [quote].
+func fill(query string, values ...any) string {
+	var b strings.Builder
+	for {
+		before, after, found := strings.Cut(query, "?")
+		b.WriteString(before)
+		if !found {
+			break
+		}
+		write(&b, values[0])
+		query, values = after, values[1:]
+	}
+	if len(values) != 0 {
+		panic(fmt.Sprintf("mysqlstore: %d values too many", len(values)))
+	}
+	return b.String()
+}
+
+func write(b *strings.Builder, value any) {
+	switch v := value.(type) {
+	case string:
+		quote(b, v)
+	case uint64:
+		b.WriteString(strconv.FormatUint(v, 10))
+	case int:
+		b.WriteString(strconv.Itoa(v))
+	case bool:
+		if v {
+			b.WriteByte('1')
+		} else {
+			b.WriteByte('0')
+		}
+	case list:
+		for i, one := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			write(b, one)
+		}
+	case row:
+		b.WriteByte('(')
+		write(b, list(v))
+		b.WriteByte(')')
+	default:
+		panic(fmt.Sprintf("mysqlstore: value of type %T", value))
+	}
+}
+
+// quote writes s as a binary string: names as they are, and anything with a
+// character that names do not have in hexadecimal.
+func quote(b *strings.Builder, s string) {
+	for i := range len(s) {
+		c := s[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._:/@+-", c) >= 0 {
+			continue
+		}
+		fmt.Fprintf(b, "x'%x'", s)
+		return
+	}
+	b.WriteString("_binary'")
+	b.WriteString(s)
+	b.WriteByte('\'')
+}

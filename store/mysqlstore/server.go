@@ -1,0 +1,145 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// server is what a connection's server and session say of themselves.
+type server struct {
+	identity  string            // of this start of this server
+	database  string            // the connection's
+	variables map[string]string // by lower-case name; what a server does not know is missing
+	frozen    bool              // the session's clock stands still
+}
+
+func readServer(ctx context.Context, conn *sql.Conn) (server, error) {
+	s := server{variables: map[string]string{}}
+	rows, err := conn.QueryContext(ctx, showVariables)
+	if err != nil {
+		return server{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name, value string
+		if err := rows.Scan(&name, &value); err != nil {
+			return server{}, err
+		}
+		s.variables[strings.ToLower(name)] = value
+	}
+	if err := rows.Err(); err != nil {
+		return server{}, err
+	}
+
+	var started uint64
+	if s.database, started, s.frozen, err = readStart(ctx, conn, s.isMariaDB()); err != nil {
+		return server{}, err
+	}
+	s.identity = fmt.Sprintf("%s/%s:%s/%d", s.id(), s.variables["hostname"], s.variables["port"], started)
+	return s, nil
+}
+
+// readStart reads the second in which the server was started, and what belongs
+// to the connection.
+func readStart(ctx context.Context, conn *sql.Conn, isMariaDB bool) (database string, started uint64, frozen bool, err error) {
+	query := startedMySQL
+	if isMariaDB {
+		query = startedMariaDB
+	}
+	var (
+		name   sql.NullString
+		now    uint64
+		uptime string
+		off    sql.NullInt64
+	)
+	if err := conn.QueryRowContext(ctx, query).Scan(&name, &now, &uptime, &off); err != nil {
+		return "", 0, false, err
+	}
+	up, err := strconv.ParseUint(uptime, 10, 64)
+	if err != nil {
+		return "", 0, false, fmt.Errorf("read the server's uptime: %w", err)
+	}
+	// Unsigned: once its clock was stepped to before its start, a server's
+	// uptime wraps around, and so does the difference.
+	return name.String, now - up, off.Int64 > 60, nil
+}
+
+// id is the server's lasting id: server_uuid in MySQL, server_uid in newer
+// releases of MariaDB.
+func (s server) id() string {
+	for _, name := range []string{"server_uuid", "server_uid"} {
+		if id := s.variables[name]; id != "" {
+			return id
+		}
+	}
+	return "server " + s.variables["server_id"]
+}
+
+func (s server) isMariaDB() bool { return strings.Contains(s.variables["version"], "MariaDB") }
+
+// checkSession reports a setting of the session that is not what was set, as
+// may be behind a proxy.
+func (s server) checkSession() error {
+	const cure = "connect to the server itself, or make what is in between keep session settings"
+	switch {
+	case s.variables["autocommit"] != "ON":
+		return fmt.Errorf("%w: autocommit is off and could not be set: %s", lease.ErrSetup, cure)
+	case !strings.Contains(s.variables["sql_mode"], "STRICT_TRANS_TABLES"):
+		return fmt.Errorf("%w: sql_mode is %q without STRICT_TRANS_TABLES and could not be set: %s", lease.ErrSetup, s.variables["sql_mode"], cure)
+	case s.variables["time_zone"] != "+00:00":
+		return fmt.Errorf("%w: time_zone is %q and could not be set: %s", lease.ErrSetup, s.variables["time_zone"], cure)
+	case s.isolation() != "READ-COMMITTED":
+		return fmt.Errorf("%w: the isolation level is %s and could not be set: %s", lease.ErrSetup, s.isolation(), cure)
+	case s.frozen:
+		return fmt.Errorf("%w: the session's clock was frozen by SET timestamp: remove that from the DSN and from init_connect", lease.ErrSetup)
+	case s.database == "":
+		return fmt.Errorf("%w: the connection has no database: name one in the DSN", lease.ErrSetup)
+	}
+	return nil
+}
+
+func (s server) isolation() string {
+	if level := s.variables["transaction_isolation"]; level != "" {
+		return level
+	}
+	return s.variables["tx_isolation"]
+}
+
+// check reports what keeps the server from keeping the guarantees.
+func (s server) check() error {
+	if err := s.checkVersion(); err != nil {
+		return err
+	}
+	for _, name := range []string{"super_read_only", "read_only", "innodb_read_only"} {
+		// MariaDB 12 has more values than ON.
+		if value := s.variables[name]; value != "" && value != "OFF" {
+			return fmt.Errorf("%w: the server has %s = %s: use the primary, or SET GLOBAL %s = OFF if this is it", lease.ErrSetup, name, value, name)
+		}
+	}
+	if s.variables["log_bin"] == "ON" && s.variables["binlog_format"] == "STATEMENT" {
+		return fmt.Errorf("%w: the server has binlog_format = STATEMENT, which forbids writes in READ COMMITTED: set it to ROW or MIXED", lease.ErrSetup)
+	}
+	return nil
+}
+
+func (s server) checkVersion() error {
+	version := s.variables["version"]
+	kind, major, minor := "MySQL", 8, 0
+	if s.isMariaDB() {
+		kind, major, minor = "MariaDB", 10, 6
+	}
+	var gotMajor, gotMinor int
+	if _, err := fmt.Sscanf(version, "%d.%d", &gotMajor, &gotMinor); err != nil {
+		return errors.New("the server's version is not understood: " + strconv.Quote(version))
+	}
+	if gotMajor < major || gotMajor == major && gotMinor < minor {
+		return fmt.Errorf("%w: the server is %s %s: at least %d.%d is needed", lease.ErrSetup, kind, version, major, minor)
+	}
+	return nil
+}

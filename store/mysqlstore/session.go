@@ -1,0 +1,278 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// A heartbeat that waits for a row lock is of little use after that. A
+	// takeover waits for fenced transactions to end. Both are short, so that a
+	// statement whose client gave up does not live on for long.
+	beatLockWait    = 1 * time.Second
+	lookLockWait    = 3 * time.Second
+	migrateLockWait = 60 * time.Second
+
+	// answerLimit bounds each statement whose context does not.
+	answerLimit = 30 * time.Second
+)
+
+// settings are what a session has that others do not.
+type settings struct {
+	lockWait time.Duration // whole seconds
+}
+
+// session is one connection with the store's settings, which never goes back
+// into a pool.
+type session struct {
+	number uint64 // never used twice by a process
+	server server
+	conn   *sql.Conn
+}
+
+var sessions atomic.Uint64
+
+// openSession takes a connection out of the pool and makes it a session.
+func openSession(ctx context.Context, pool *sql.DB, set settings) (*session, error) {
+	// The pool may have idle connections that are dead, and if its DSN says
+	// checkConnLiveness=false, it does not notice.
+	for attempt := 0; ; attempt++ {
+		conn, err := pool.Conn(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("connect: %w", err)
+		}
+		s := &session{number: sessions.Add(1), conn: conn}
+		if s.server, err = setUp(ctx, conn, set); err == nil {
+			return s, nil
+		}
+		s.discard()
+		if attempt == 3 || ctx.Err() != nil || !isConnectionError(err) {
+			return nil, fmt.Errorf("set up connection: %w", err)
+		}
+	}
+}
+
+// setUp sets the session's settings and reads them and the server's back.
+func setUp(ctx context.Context, conn *sql.Conn, set settings) (server, error) {
+	for _, statement := range sessionStatements(set) {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return server{}, err
+		}
+	}
+	s, err := readServer(ctx, conn)
+	if err != nil {
+		return server{}, err
+	}
+	return s, s.checkSession()
+}
+
+func sessionStatements(set settings) []string {
+	wait := int(set.lockWait / time.Second)
+	return []string{setNames, fill(setSession, wait, wait), setIsolation}
+}
+
+// discard closes the connection for good.
+func (s *session) discard() {
+	// The pool closes what it is told is bad. It can say nothing of interest:
+	// the connection may be closed already.
+	_ = s.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = s.conn.Close()
+}
+
+// alive reports whether the server has kept its end of an idle connection. It
+// sends nothing: the driver looks at the socket.
+func (s *session) alive(ctx context.Context) bool {
+	err := s.conn.Raw(func(c any) error {
+		if r, ok := c.(driver.SessionResetter); ok {
+			return r.ResetSession(ctx)
+		}
+		return nil
+	})
+	return err == nil
+}
+
+// exec runs a statement that changes rows.
+func (s *session) exec(ctx context.Context, statement string) (sql.Result, error) {
+	return s.conn.ExecContext(ctx, statement)
+}
+
+// changed runs a statement and returns how many rows it changed.
+func (s *session) changed(ctx context.Context, statement string) (int, error) {
+	result, err := s.exec(ctx, statement)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// count runs a query whose answer is one number.
+func (s *session) count(ctx context.Context, query string) (int, error) {
+	var n int
+	err := s.conn.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
+}
+
+// slot is the place of one session that is opened when needed and used by one
+// at a time.
+type slot struct {
+	store *Store
+	set   settings
+	turn  chan struct{} // of capacity 1; whoever fills it has the session
+
+	session *session      // nil when there is none; of whoever has the turn
+	number  atomic.Uint64 // the session's, for those who look for it; 0 when there is none
+}
+
+func newSlot(s *Store, set settings) *slot {
+	return &slot{store: s, set: set, turn: make(chan struct{}, 1)}
+}
+
+func (l *slot) take(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *slot) give() { <-l.turn }
+
+// usable reports whether there is a session that was not closed by the server,
+// and drops one that was. It is called with the turn.
+func (l *slot) usable(ctx context.Context) bool {
+	if l.session != nil && !l.session.alive(ctx) {
+		l.drop()
+	}
+	return l.session != nil
+}
+
+// open returns the session, a new one if need be. It is called with the turn.
+func (l *slot) open(ctx context.Context) (s *session, fresh bool, err error) {
+	if l.store.closing.Err() != nil { // shut has been here, or waits for its turn
+		return nil, false, errClosed
+	}
+	if l.usable(ctx) {
+		return l.session, false, nil
+	}
+	s, err = openSession(ctx, l.store.pins, l.set)
+	if err != nil {
+		return nil, false, err
+	}
+	l.session = s
+	l.number.Store(s.number)
+	return s, true, nil
+}
+
+// drop discards the session. It is called with the turn.
+func (l *slot) drop() {
+	if l.session != nil {
+		l.number.Store(0)
+		l.session.discard()
+		l.session = nil
+	}
+}
+
+// shut drops the session once it is free, which the store's closing hastens.
+func (l *slot) shut() {
+	l.turn <- struct{}{}
+	l.drop()
+	l.give()
+}
+
+// run calls do with the session. It is called with the turn. A session is kept
+// only after a clear answer. When the connection turns out to be lost, do is
+// called once more with a new session: if it only reads, or if the driver says
+// that its statement was never sent.
+func (l *slot) run(ctx context.Context, reads bool, do func(*session) error) error {
+	for attempt := 0; ; attempt++ {
+		s, fresh, err := l.open(ctx)
+		if err != nil {
+			return err
+		}
+		err = do(s)
+		if err == nil || isAnswer(err) {
+			return err
+		}
+		l.drop()
+		again := errors.Is(err, driver.ErrBadConn) || reads && isConnectionError(err)
+		if fresh || !again || attempt > 0 || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// with runs do in a call that is named op in errors.
+func (s *Store) with(ctx context.Context, op string, do func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("no answer within %v", answerLimit))
+	defer cancel()
+	defer context.AfterFunc(s.closing, cancel)()
+	var err error
+	if s.closing.Err() != nil {
+		err = errClosed
+	} else {
+		err = do(limited)
+	}
+	switch {
+	case err == nil || isAnswer(err) && !isServerError(err):
+		return err
+	case ctx.Err() != nil:
+		return fmt.Errorf("%s: %w", op, ctx.Err())
+	case s.closing.Err() != nil:
+		return fmt.Errorf("%s: %w", op, errClosed)
+	case limited.Err() != nil:
+		return fmt.Errorf("%s: %w", op, context.Cause(limited))
+	}
+	return fmt.Errorf("%s: %w", op, explain(err))
+}
+
+// onBeats runs do with the heartbeats' session.
+func (s *Store) onBeats(ctx context.Context, op string, do func(context.Context, *session) error) error {
+	return s.with(ctx, op, func(ctx context.Context) error {
+		if err := s.beats.take(ctx); err != nil {
+			return err
+		}
+		defer s.beats.give()
+		return s.beats.run(ctx, false, func(one *session) error { return do(ctx, one) })
+	})
+}
+
+// onLook runs do, which may be repeated if it only reads, with a session for
+// looks: the first one if it is free.
+func (s *Store) onLook(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
+	return s.with(ctx, op, func(ctx context.Context) error {
+		l, err := s.takeLook(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.give()
+		return l.run(ctx, reads, func(one *session) error { return do(ctx, one) })
+	})
+}
+
+func (s *Store) takeLook(ctx context.Context) (*slot, error) {
+	for _, l := range s.looks {
+		select {
+		case l.turn <- struct{}{}:
+			return l, nil
+		default:
+		}
+	}
+	select {
+	case s.looks[0].turn <- struct{}{}:
+		return s.looks[0], nil
+	case s.looks[1].turn <- struct{}{}:
+		return s.looks[1], nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,185 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var (
+	_ lease.Store   = (*Store)(nil)
+	_ lease.Ringer  = (*Store)(nil)
+	_ lease.Checker = (*Store)(nil)
+)
+
+const (
+	defaultPrefix = "cronlease_"
+
+	// looks is the number of connections for readings and takeovers.
+	looks = 2
+	// pinned is how many connections of a pool a store with one bell keeps.
+	pinned = 1 + looks + 1
+)
+
+// Store is a lease store in MySQL or MariaDB. It is safe for concurrent use.
+type Store struct {
+	name   string  // what String shows
+	pool   *sql.DB // for other parts of the program
+	pins   *sql.DB // where the store's own connections come from
+	owned  bool    // both were opened by Open
+	prefix string
+	sql    *queries
+
+	beats *slot        // heartbeats, releases, requests to resign
+	looks [looks]*slot // readings, and the takeovers that lean on them
+
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+	closed  sync.Once
+
+	mu       sync.Mutex // guards what follows
+	bells    map[*bell]struct{}
+	bellWait time.Duration // longest wait for a lock that a read timeout has let through
+}
+
+// An Option changes a default of [Open] and [New].
+type Option func(*Store)
+
+// WithTablePrefix sets what the tables' names begin with. Default "cronlease_".
+// It begins with a letter and has at most 48 letters, digits and underscores.
+// Stores with different prefixes in one database have nothing in common.
+func WithTablePrefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
+
+// Open returns a store with connections of its own to the database that the DSN
+// names: user:password@tcp(host:port)/database?name=value with the parameters of
+// github.com/go-sql-driver/mysql, or mysql://user:password@host:port/database.
+// It dials nothing. It refuses multiStatements, allowAllFiles, and passwords in
+// clear text without verified TLS, with an error that matches [lease.ErrSetup].
+// No error shows a part of the DSN that may be a password.
+func Open(dsn string, options ...Option) (*Store, error) {
+	config, err := parseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", config.User, config.Net, config.Addr, config.DBName), options)
+	if err != nil {
+		return nil, err
+	}
+	if s.pool, err = openPool(poolConfig(config)); err != nil {
+		return nil, err
+	}
+	if s.pins, err = openPool(pinConfig(config)); err != nil {
+		return nil, errors.Join(err, s.pool.Close())
+	}
+	s.owned = true
+	return s, nil
+}
+
+func openPool(config *mysql.Config) (*sql.DB, error) {
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, errors.New("mysqlstore: DSN: its collation cannot be used: remove it, or choose one of utf8mb4")
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// New returns a store that takes its connections from a pool of the caller,
+// which must be one of github.com/go-sql-driver/mysql, and remains the caller's
+// to close, after the store. It dials nothing. A pool with a SetMaxOpenConns
+// below 5 is refused: see the package's documentation on connections.
+func New(db *sql.DB, options ...Option) (*Store, error) {
+	if db == nil {
+		return nil, errors.New("mysqlstore: db is nil")
+	}
+	switch d := db.Driver().(type) {
+	case *mysql.MySQLDriver, mysql.MySQLDriver:
+	default:
+		return nil, fmt.Errorf("mysqlstore: db has the driver %T: it must be github.com/go-sql-driver/mysql itself", d)
+	}
+	s, err := newStore("a pool of the caller", options)
+	if err != nil {
+		return nil, err
+	}
+	s.pool, s.pins = db, db
+	if err := s.checkPool(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+var prefixRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,47}$`)
+
+func newStore(name string, options []Option) (*Store, error) {
+	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, bellWait: bellWait}
+	for _, option := range options {
+		option(s)
+	}
+	if !prefixRule.MatchString(s.prefix) {
+		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.prefix)
+	}
+	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.prefix)
+	s.sql = newQueries(s.prefix)
+	s.beats = newSlot(s, settings{lockWait: beatLockWait})
+	for i := range s.looks {
+		s.looks[i] = newSlot(s, settings{lockWait: lookLockWait})
+	}
+	s.closing, s.close = context.WithCancel(context.Background())
+	return s, nil
+}
+
+// checkPool reports that the caller's pool is too small for what is kept of it.
+func (s *Store) checkPool() error {
+	if most := s.pins.Stats().MaxOpenConnections; most > 0 && most < pinned+1 {
+		return fmt.Errorf("mysqlstore: %w: the pool has SetMaxOpenConns(%d), and the store keeps %d connections: set at least %d, or 0 for no limit",
+			lease.ErrSetup, most, pinned, pinned+1)
+	}
+	return nil
+}
+
+// String names the database without its password.
+func (s *Store) String() string { return s.name }
+
+// GoString is String.
+func (s *Store) GoString() string { return s.name }
+
+// DB is a pool of connections to the store's database: the caller's, or one
+// that [Store.Close] closes. Heartbeats do not use it.
+func (s *Store) DB() *sql.DB { return s.pool }
+
+// Close ends what still runs and closes every connection that the store keeps,
+// and its bells. It does not close a pool of the caller. Only the first call
+// does anything.
+func (s *Store) Close() error {
+	var err error
+	s.closed.Do(func() { err = s.shut() })
+	return err
+}
+
+func (s *Store) shut() error {
+	s.mu.Lock()
+	s.close()
+	bells := s.bells
+	s.bells = nil
+	s.mu.Unlock()
+
+	var errs []error
+	for b := range bells {
+		errs = append(errs, b.Close())
+	}
+	s.beats.shut()
+	for _, l := range s.looks {
+		l.shut()
+	}
+	if s.owned {
+		errs = append(errs, s.pins.Close(), s.pool.Close())
+	}
+	return errors.Join(errs...)
+}
