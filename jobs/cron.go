@@ -1,0 +1,75 @@
+package jobs
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs/cron"
+)
+
+// CronSchedule has its ticks where a cron expression matches. See [Cron].
+type CronSchedule struct {
+	expression string
+	zone       string
+	dialect    cron.Dialect
+	dst        cron.DST
+	parsed     *cron.Expression
+	err        error
+}
+
+// Cron has its ticks where the expression matches, in UTC unless [CronSchedule.In]
+// says otherwise. Five fields are Unix cron, six (the first for seconds) are
+// Spring's; [CronSchedule.Dialect] chooses another dialect. What is wrong with
+// the expression is reported when the job is added.
+func Cron(expression string) CronSchedule {
+	return CronSchedule{expression: expression, zone: "UTC"}.parse()
+}
+
+// In returns the schedule in a time zone by its IANA name, such as
+// "Europe/Berlin". The names come from the machine or, where it has none, from
+// the package time/tzdata if the program imports it.
+func (s CronSchedule) In(zone string) CronSchedule {
+	s.zone = zone
+	return s.parse()
+}
+
+// Dialect returns the schedule with its expression read as another dialect.
+func (s CronSchedule) Dialect(d cron.Dialect) CronSchedule {
+	s.dialect = d
+	return s.parse()
+}
+
+// DST returns the schedule with another rule for clock changes.
+func (s CronSchedule) DST(p cron.DST) CronSchedule {
+	s.dst = p
+	return s.parse()
+}
+
+func (s CronSchedule) parse() CronSchedule {
+	s.parsed, s.err = nil, nil
+	// LoadLocation takes "" for UTC and "Local" for whatever the machine has:
+	// neither is the same on every replica.
+	location, err := time.LoadLocation(s.zone)
+	if err != nil || s.zone == "" || s.zone == "Local" {
+		s.err = fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", s.zone)
+		return s
+	}
+	s.parsed, s.err = cron.Parse(s.expression, cron.In(location), cron.WithDialect(s.dialect), cron.WithDST(s.dst))
+	return s
+}
+
+// Err reports what is wrong with the expression or the zone; a [*cron.Error]
+// points at the field.
+func (s CronSchedule) Err() error { return s.err }
+
+// Next implements [Schedule].
+func (s CronSchedule) Next(after time.Time) time.Time {
+	if s.parsed == nil {
+		return time.Time{}
+	}
+	return s.parsed.Next(after)
+}
+
+func (s CronSchedule) String() string {
+	return fmt.Sprintf("cron %q in %s, %s, dst %s", s.expression, s.zone, s.dialect, s.dst)
+}
