@@ -1,0 +1,83 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// clock is a term's gocron scheduler: an alarm clock that wakes the term when a
+// schedule may have a tick. What is due, and who may run it, is the term's own
+// business, so that a wake which is late, lost or doubled costs a delay of a
+// sweep at most and never a tick.
+//
+// Each term has a fresh one: a gocron scheduler that was stopped and started
+// again delivers stale ticks, and a job whose context ended never fires again.
+type clock struct {
+	gocron gocron.Scheduler
+	log    *zap.Logger
+}
+
+// startClock builds a clock for the term's schedules and starts it. Jobs with
+// one schedule share one alarm.
+func startClock(t *term) (*clock, error) {
+	s, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithStopTimeout(stopTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
+	}
+	c := &clock{gocron: s, log: t.log}
+	for _, group := range t.alarms {
+		_, err := s.NewJob(
+			gocron.CronJob("", true), // replaced by WithCronImplementation
+			gocron.NewTask(func() { t.wake(group) }),
+			gocron.WithCronImplementation(alarm{group[0].job.Schedule}),
+		)
+		if err != nil {
+			c.stop()
+			return nil, fmt.Errorf("scheduler: schedule job %q: %w", group[0].job.Name, err)
+		}
+	}
+	s.Start()
+	return c, nil
+}
+
+// stopTimeout bounds the wait for alarms that are being delivered; these start
+// runs and wait for none.
+const stopTimeout = time.Second
+
+// stop ends the clock and waits for alarms that are being delivered.
+func (c *clock) stop() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*stopTimeout)
+	defer cancel()
+	if err := c.gocron.ShutdownWithContext(ctx); err != nil {
+		c.log.Warn("gocron did not stop cleanly", zap.Error(err))
+	}
+}
+
+// alarm is a schedule as gocron wants it: instants in UTC, strictly later than
+// asked and at least a second apart (gocron drops a tick whose wall clock it
+// has just seen), and never zero. Ticks that are closer than that are found by
+// the wake of the one before.
+type alarm struct{ schedule jobs.Schedule }
+
+var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
+
+// IsValid implements gocron.Cron; the schedule was checked by jobs.
+func (a alarm) IsValid(string, *time.Location, time.Time) error { return nil }
+
+// Next implements gocron.Cron.
+func (a alarm) Next(last time.Time) time.Time {
+	next := a.schedule.Next(last)
+	if !next.IsZero() && next.Sub(last) < time.Second {
+		next = a.schedule.Next(last.Add(time.Second - 1))
+	}
+	if next.IsZero() {
+		return never
+	}
+	return next.UTC()
+}

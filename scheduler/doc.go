@@ -1,0 +1,14 @@
+// Package scheduler fires the jobs of a group on the one replica that holds the
+// group's lease. It is the only package that knows gocron.
+//
+// A term begins: a fresh gocron scheduler is built for its schedules and
+// started, as an alarm clock. An alarm, or a sweep each second, makes the term
+// look at which ticks are due; the run's context hangs on the term's. A term
+// ends: the contexts of its runs are cancelled with the cause, the gocron
+// scheduler is shut down, the runs are awaited, and only then is the lease
+// released. A run that does not stop is named in the log and never lets this
+// replica lead again while it runs.
+//
+// Every start of a run reads the trust deadline from the clocks, because the
+// context of a process that was paused can look alive for a moment after it.
+package scheduler

@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Scheduler runs the jobs of one group on whichever replica holds the group's
+// lease. Every replica declares the same jobs and calls Run. Its methods are
+// safe for concurrent use.
+type Scheduler struct {
+	group    string
+	log      *zap.Logger
+	election *election.Election
+
+	electionOptions []election.Option
+
+	mu      sync.Mutex
+	jobs    []jobs.Job
+	started bool
+	term    *term // the present or the last one
+}
+
+// An Option changes a default of [New].
+type Option func(*Scheduler)
+
+// WithTiming sets the timing of the lease. Default: [lease.Timing]'s.
+func WithTiming(t lease.Timing) Option { return withElection(election.WithTiming(t)) }
+
+// WithLabel sets the first part of the owner's name. Default "worker".
+func WithLabel(label string) Option { return withElection(election.WithLabel(label)) }
+
+// WithObserver has f called for each change of this replica's role, as
+// [election.WithObserver] does.
+func WithObserver(f func(election.State)) Option { return withElection(election.WithObserver(f)) }
+
+// WithLogger sets the logger. Default: silent. Runs are logged at info, failed
+// ones at error, both with the keys group, owner, token, job and tick.
+func WithLogger(l *zap.Logger) Option {
+	return func(s *Scheduler) {
+		s.log = l
+		s.electionOptions = append(s.electionOptions, election.WithLogger(l))
+	}
+}
+
+func withElection(o election.Option) Option {
+	return func(s *Scheduler) { s.electionOptions = append(s.electionOptions, o) }
+}
+
+// New returns a scheduler of the group. It starts nothing and dials nothing.
+// The error names the option that does not fit.
+func New(store lease.Store, group string, options ...Option) (*Scheduler, error) {
+	s := &Scheduler{group: group, log: zap.NewNop()}
+	for _, option := range options {
+		option(s)
+	}
+	e, err := election.New(store, group, s.electionOptions...)
+	if err != nil {
+		return nil, err
+	}
+	s.election = e
+	s.log = s.log.With(zap.String("group", group), zap.String("owner", e.Owner()))
+	return s, nil
+}
+
+// Add declares jobs, before Run. Either all are taken or none: the error says
+// what is wrong with each that is not ([jobs.Job.Validate], or a name that is
+// taken).
+func (s *Scheduler) Add(add ...jobs.Job) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.started {
+		return errors.New("scheduler: jobs are added before Run")
+	}
+	names := map[string]bool{}
+	for _, j := range s.jobs {
+		names[j.Name] = true
+	}
+	var wrong []error
+	for _, j := range add {
+		if err := j.Validate(); err != nil {
+			wrong = append(wrong, err)
+		} else if names[j.Name] {
+			wrong = append(wrong, fmt.Errorf("scheduler: job %q is declared twice", j.Name))
+		}
+		names[j.Name] = true
+	}
+	if wrong != nil {
+		return errors.Join(wrong...)
+	}
+	s.jobs = append(s.jobs, add...)
+	return nil
+}
+
+// Run takes part in the group's election until ctx ends, and fires the jobs
+// while this replica leads. No error of the database ends it.
+//
+// When the lease is lost, the contexts of the running jobs end with a cause
+// that matches [election.ErrLost], before another replica can hold it. When ctx
+// ends, they end with [election.ErrStopped]; Run waits for them, releases the
+// lease and returns nil. Jobs that have not returned a TTL later make it return
+// [election.ErrStillLeading]. It returns an error at once when it was already
+// called, or when the database is unfit ([lease.ErrSetup]).
+func (s *Scheduler) Run(ctx context.Context) error {
+	s.mu.Lock()
+	if s.started {
+		s.mu.Unlock()
+		return errors.New("scheduler: Run was already called")
+	}
+	s.started = true
+	s.mu.Unlock()
+	return s.election.Run(ctx, s.lead)
+}
+
+// Resign makes this replica step down, as [election.Election.Resign] does.
+func (s *Scheduler) Resign(ctx context.Context) error { return s.election.Resign(ctx) }
+
+// State is this replica's role in the election.
+func (s *Scheduler) State() election.State { return s.election.State() }
+
+// Owner is the name under which this replica holds the lease.
+func (s *Scheduler) Owner() string { return s.election.Owner() }
+
+// Check is the watchdog of [election.Election.Check], for a health check.
+func (s *Scheduler) Check() error { return s.election.Check() }
+
+// Running is what runs on this replica now, oldest first. A run whose context
+// ended long ago belongs to a job that ignores it.
+func (s *Scheduler) Running() []Running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.term == nil {
+		return nil
+	}
+	return s.term.runs.list()
+}
+
+// lead is one term: it fires the jobs until ctx ends, and returns once nothing
+// of the term runs any more.
+func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
+	s.mu.Lock()
+	t := newTerm(ctx, held, s.jobs, s.log, s.election.Timing().Grace)
+	s.term = t
+	s.mu.Unlock()
+
+	clock, err := startClock(t)
+	if err != nil {
+		return err
+	}
+	sweep := time.NewTicker(time.Second)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-sweep.C:
+			t.sweep()
+			continue
+		case <-ctx.Done():
+		}
+		clock.stop()
+		t.runs.drain(t.grace)
+		return nil
+	}
+}
