@@ -14,11 +14,14 @@ import (
 // statement may have run, may run later, or never. Callers read back before
 // they conclude anything. A context that ends leaves the same unknown.
 //
+// Tokens and heartbeats stay below 2^63.
+//
 // Implementations are safe for concurrent use. A method that waits for the
 // database never holds up the renewals of other groups.
 type Store interface {
 	// Read reads the rows of each group, in the order asked, by a plain read
-	// that takes no locks. All readings of one call are of one instant.
+	// that takes no locks. All readings of one call are of one instant, and
+	// there are none for no groups.
 	Read(ctx context.Context, groups ...string) ([]Reading, error)
 
 	// Prepare inserts the rows of a group that are missing. Both missing: a
@@ -32,13 +35,15 @@ type Store interface {
 	// writes lease and fence in the same statement. It returns the new token:
 	// the largest of the compared tokens + 1, a.Floor + 1 and the microseconds
 	// since 1970 by the database's clock. ErrChanged: the rows are not those
-	// of the reading any more, or the connection of the reading is gone.
+	// of the reading any more or were not there, or the connection of the
+	// reading is gone.
 	Acquire(ctx context.Context, a Acquire) (token uint64, err error)
 
 	// Renew writes the next heartbeat into each row that still has the owner,
-	// the token and the confirmed heartbeat, and is not released. It is one
-	// statement however many leases it renews, and returns how many it
-	// renewed. When that is not all of them, Read tells which.
+	// the token and the confirmed heartbeat, was asked to resign if the renewal
+	// says so and only then, and is not released. It is one statement however
+	// many leases it renews, and returns how many it renewed. When that is not
+	// all of them, Read tells which.
 	Renew(ctx context.Context, r Renew) (renewed int, err error)
 
 	// Release marks the lease as released when owner and token still match.
@@ -93,13 +98,16 @@ type Renewal struct {
 type Bell interface {
 	// Wait blocks until it is worth looking at the lease, or until the bell
 	// cannot be listened to (any error but the context's). After nil, the
-	// caller has the bell, and no other waiter is rung until it calls Pass.
+	// caller has the bell: where the store can, no other waiter is rung until
+	// it calls Pass; a store that polls rings all of them. A Wait by who has
+	// the bell already looks whether it still does.
 	Wait(ctx context.Context) error
 	// Pass gives the bell to the next who waits. The holder of a lease keeps
 	// the bell for its term and passes it once the lease is released. Without
 	// the bell it does nothing.
 	Pass(ctx context.Context) error
-	// Close frees what the bell uses; Wait then fails.
+	// Close passes the bell and frees what it uses; Wait then fails. Closing
+	// twice is closing once.
 	Close() error
 }
 

@@ -1,0 +1,239 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var bellCases = []testCase{
+	{"bell/rings the next when the lease is released", func(e *env) {
+		s, next := e.bells()
+		for range 3 {
+			holder := s.Bell(group)
+			r := e.takeWithBell(s, holder)
+			found := e.waitForRelease(next, next.Bell(group))
+			e.stillWaits(found)
+			e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+			e.ok(holder.Pass(e.ctx()), "Pass")
+			e.ok(<-found, "Wait until the lease is released")
+			e.ok(holder.Close(), "Close")
+		}
+	}},
+
+	{"bell/a holder's Close passes it", func(e *env) {
+		s, next := e.bells()
+		holder := s.Bell(group)
+		r := e.takeWithBell(s, holder)
+		found := e.waitForRelease(next, next.Bell(group))
+		e.stillWaits(found)
+		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+		e.ok(holder.Close(), "Close")
+		e.ok(<-found, "Wait until the lease is released")
+	}},
+
+	{"bell/one has it at a time", func(e *env) {
+		s, next := e.exclusiveBells()
+		holder, waiter, third := s.Bell(group), next.Bell(group), next.Bell(group)
+		defer e.close(holder, waiter, third)
+		e.takeWithBell(s, holder)
+		e.silent(waiter, "Wait while another has the bell")
+		e.ok(waiter.Pass(e.ctx()), "Pass without the bell")
+		e.silent(third, "Wait while another has the bell, and one without it has passed it")
+		e.ok(holder.Pass(e.ctx()), "Pass")
+		e.ok(waiter.Wait(e.ctx()), "Wait for a bell that was passed")
+		e.silent(third, "Wait while the next has the bell")
+		e.silent(holder, "Wait of the one who passed it")
+	}},
+
+	{"bell/each group has its own", func(e *env) {
+		s, next := e.exclusiveBells()
+		long := strings.Repeat("x", lease.MaxName-1)
+		for _, pair := range [][2]string{{"a", "b"}, {"a", "A"}, {long + "1", long + "2"}} {
+			e.take(s, pair[0], alice)
+			e.prepare(s, pair[1])
+			one, other, same := s.Bell(pair[0]), next.Bell(pair[1]), next.Bell(pair[0])
+			e.ok(one.Wait(e.ctx()), "Wait for the bell of "+pair[0])
+			e.ok(other.Wait(e.ctx()), "Wait for the bell of "+pair[1]+" while another has that of "+pair[0])
+			e.silent(same, "Wait for the bell of "+pair[0]+" while another has it")
+			e.close(one, other, same)
+		}
+	}},
+
+	{"bell/a context ends Wait", func(e *env) {
+		s, next := e.bells()
+		holder, waiter := s.Bell(group), next.Bell(group)
+		defer e.close(holder)
+		r := e.takeWithBell(s, holder)
+		ctx, cancel := context.WithCancel(e.ctx())
+		defer cancel()
+		ended := e.waitForError(ctx, waiter)
+		e.stillWaits(ended)
+		cancel()
+		if err := e.soon(ended); !errors.Is(err, context.Canceled) {
+			e.Errorf("Wait after its context ended: error %v, want the context's", err)
+		}
+		// It is no worse a bell for that.
+		found := e.waitForRelease(next, waiter)
+		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+		e.ok(holder.Pass(e.ctx()), "Pass")
+		e.ok(<-found, "Wait until the lease is released")
+	}},
+
+	{"bell/Close ends Wait", func(e *env) {
+		s, next := e.bells()
+		holder, waiter := s.Bell(group), next.Bell(group)
+		defer e.close(holder)
+		r := e.takeWithBell(s, holder)
+		ended := e.waitForError(e.ctx(), waiter)
+		e.stillWaits(ended)
+		e.ok(waiter.Close(), "Close")
+		if err := e.soon(ended); err == nil || errors.Is(err, context.DeadlineExceeded) {
+			e.Errorf("Wait while the bell was closed: error %v, want one of the bell's own", err)
+		}
+		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+		e.ok(holder.Pass(e.ctx()), "Pass")
+		for range 10 {
+			if err := waiter.Wait(e.ctx()); err == nil {
+				e.Fatalf("Wait after Close has no error")
+			}
+		}
+		// A closed bell keeps nobody from the next ring.
+		third := next.Bell(group)
+		defer e.close(third)
+		e.ok(third.Wait(e.ctx()), "Wait for a bell that was passed, after another was closed")
+	}},
+
+	{"bell/closed before its first use", func(e *env) {
+		s, _ := e.bells()
+		b := s.Bell(group)
+		e.ok(b.Pass(e.ctx()), "Pass before Wait")
+		e.ok(b.Close(), "Close before Wait")
+		if err := b.Wait(e.ctx()); err == nil {
+			e.Errorf("Wait after Close has no error")
+		}
+	}},
+}
+
+// ringer is a store that has bells.
+type ringer interface {
+	lease.Store
+	lease.Ringer
+}
+
+// bells returns the stores of a holder and of a replica that waits.
+func (e *env) bells() (ringer, ringer) {
+	e.Helper()
+	s, ok := e.open().(ringer)
+	if !ok {
+		e.Skip("left out: the store has no bells")
+	}
+	return s, e.open().(ringer)
+}
+
+func (e *env) exclusiveBells() (ringer, ringer) {
+	e.Helper()
+	if e.h.BellRingsAll {
+		e.Skip("left out: Harness.BellRingsAll says that several can have the bell")
+	}
+	return e.bells()
+}
+
+// takeWithBell takes the group as alice, who gets the bell first.
+func (e *env) takeWithBell(s lease.Store, b lease.Bell) lease.Reading {
+	e.Helper()
+	e.prepare(s, group)
+	if l := e.row(s, group).Lease; !l.Released {
+		e.ok(s.Release(e.ctx(), group, l.Owner, l.Token), "Release")
+	}
+	e.ok(b.Wait(e.ctx()), "Wait for a bell that nobody has, of a lease that nobody holds")
+	return e.take(s, group, alice)
+}
+
+// waitForRelease waits for the bell until the row says that the lease is
+// released: a bell may ring for nothing. It passes and closes the bell.
+func (e *env) waitForRelease(s lease.Store, b lease.Bell) <-chan error {
+	ctx := e.ctx()
+	found := make(chan error, 1)
+	go func() {
+		defer func() { _ = b.Close() }()
+		for {
+			if err := b.Wait(ctx); err != nil {
+				found <- err
+				return
+			}
+			rs, err := s.Read(ctx, group)
+			if err == nil && len(rs) == 1 && rs[0].Lease != nil && !rs[0].Lease.Released {
+				err = b.Pass(ctx)
+				if err == nil {
+					continue
+				}
+			}
+			found <- err
+			return
+		}
+	}()
+	return found
+}
+
+// waitForError waits for the bell, again when it rings, until Wait fails.
+func (e *env) waitForError(ctx context.Context, b lease.Bell) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			over := ctx.Err() != nil
+			err := b.Wait(ctx)
+			switch {
+			case err == nil && over:
+				err = errors.New("none, after the context ended")
+			case err == nil:
+				err = b.Pass(ctx)
+			}
+			if err != nil {
+				ended <- err
+				return
+			}
+		}
+	}()
+	return ended
+}
+
+// stillWaits gives a Wait a moment to begin.
+func (e *env) stillWaits(ended <-chan error) {
+	e.Helper()
+	select {
+	case err := <-ended:
+		e.Fatalf("Wait failed: %v", err)
+	case <-time.After(moment):
+	}
+}
+
+func (e *env) soon(ended <-chan error) error {
+	e.Helper()
+	select {
+	case err := <-ended:
+		return err
+	case <-e.ctx().Done():
+		e.Fatalf("Wait has not ended")
+		return nil
+	}
+}
+
+// silent says that the bell does not ring for b.
+func (e *env) silent(b lease.Bell, what string) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), moment)
+	defer cancel()
+	if err := b.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		e.Errorf("%s: error %v, want the context's", what, err)
+	}
+}
+
+func (e *env) close(bells ...lease.Bell) {
+	for _, b := range bells {
+		e.ok(b.Close(), "Close")
+	}
+}

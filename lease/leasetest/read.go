@@ -1,0 +1,267 @@
+package leasetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var readCases = []testCase{
+	{"harness", func(e *env) {
+		s := e.open()
+		l := &lease.Lease{
+			Owner: alice, Token: 1_700_000_000_123_456, Heartbeat: 7, TTL: 1234567 * time.Microsecond,
+			RenewedAt: time.Date(2031, 10, 26, 1, 30, 0, 123456000, time.UTC), Released: true, ResignAsked: true,
+		}
+		f := &lease.Fence{Owner: bob, Token: 1_700_000_000_123_455}
+		for _, rows := range []lease.Reading{{Lease: l, Fence: f}, {Lease: l}, {Fence: f}, {}} {
+			e.set(group, rows.Lease, rows.Fence)
+			rows.Group = group
+			e.unchanged(rows, "rows written by Harness.Update, read by the store")
+			e.h.Update(e.TB, group, func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+				e.same(l, rows.Lease, "rows handed to Harness.Update's change")
+				e.equal(show(f), show(rows.Fence), "fence row handed to Harness.Update's change")
+				return l, f
+			})
+			e.unchanged(rows, "rows that Harness.Update was to leave as they are")
+		}
+		e.take(s, group, alice)
+	}},
+
+	{"read/absent", func(e *env) {
+		r := e.read(e.open(), group)
+		if r.Lease != nil || r.Fence != nil {
+			e.Errorf("a group that nobody prepared has lease %s, fence %s", show(r.Lease), show(r.Fence))
+		}
+		if r.Server == "" {
+			e.Errorf("the reading names no server")
+		}
+		if r.Now.IsZero() {
+			e.Errorf("the reading has no instant")
+		}
+	}},
+
+	{"read/no groups", func(e *env) {
+		rs, err := e.open().Read(e.ctx())
+		e.ok(err, "Read of no groups")
+		e.equal(len(rs), 0, "readings of no groups")
+	}},
+
+	{"read/many groups in the order asked", func(e *env) {
+		s := e.open()
+		var asked, held []string
+		for i := range 200 {
+			name := fmt.Sprint("group", (i*37)%200)
+			asked = append(asked, name)
+			if i%20 == 0 {
+				e.take(s, name, "owner-of-"+name)
+				held = append(held, name)
+			}
+		}
+		asked = append(asked, held[1], held[0], held[0])
+		rs, err := s.Read(e.ctx(), asked...)
+		e.ok(err, "Read")
+		if len(rs) != len(asked) {
+			e.Fatalf("%d readings of %d groups", len(rs), len(asked))
+		}
+		found := 0
+		for i, r := range rs {
+			if r.Group != asked[i] {
+				e.Fatalf("reading %d is of group %q, want %q", i, r.Group, asked[i])
+			}
+			if (r.Lease == nil) != (r.Fence == nil) {
+				e.Errorf("group %q: lease %s beside fence %s", r.Group, show(r.Lease), show(r.Fence))
+			}
+			if r.Lease != nil && r.Fence != nil {
+				found++
+				e.equal(r.Lease.Owner, "owner-of-"+r.Group, "owner of "+r.Group)
+				e.equal(r.Fence.Owner, "owner-of-"+r.Group, "fence owner of "+r.Group)
+			}
+		}
+		e.equal(found, len(held)+3, "readings with rows")
+	}},
+
+	{"read/one row without the other", func(e *env) {
+		s := e.open()
+		for _, name := range []string{"a", "b", "c"} {
+			e.take(s, name, alice)
+		}
+		e.deleteLease("a")
+		e.deleteFence("b")
+		rs, err := s.Read(e.ctx(), "a", "b", "c")
+		e.ok(err, "Read")
+		e.equal(len(rs), 3, "readings")
+		for i, want := range []struct{ lease, fence bool }{{false, true}, {true, false}, {true, true}}[:len(rs)] {
+			e.equal(rs[i].Lease != nil, want.lease, "lease row of "+rs[i].Group+" is there")
+			e.equal(rs[i].Fence != nil, want.fence, "fence row of "+rs[i].Group+" is there")
+		}
+	}},
+
+	{"read/one instant and one server", func(e *env) {
+		s := e.open()
+		for range 20 {
+			rs, err := s.Read(e.ctx(), "a", "b", "c", "d", "e")
+			e.ok(err, "Read")
+			for _, r := range rs {
+				if !r.Now.Equal(rs[0].Now) || r.Server != rs[0].Server || r.Session != rs[0].Session {
+					e.Fatalf("readings of one call differ: %v %s %d and %v %s %d",
+						rs[0].Now, rs[0].Server, rs[0].Session, r.Now, r.Server, r.Session)
+				}
+			}
+		}
+		e.equal(e.read(e.open(), "a").Server, e.read(s, "a").Server, "server, as another replica of the same database sees it")
+	}},
+
+	{"read/instants are UTC, with fractions of seconds", func(e *env) {
+		s := e.open()
+		e.take(s, group, alice)
+		fractions := func(of func(lease.Reading) time.Time) bool {
+			for begin := time.Now(); time.Since(begin) < 1100*time.Millisecond; {
+				if of(e.row(s, group)).Nanosecond() != 0 {
+					return true
+				}
+				r := e.row(s, group)
+				e.renew(s, alice, r.Lease.Heartbeat+1, renewal(r))
+			}
+			return false
+		}
+		if !fractions(func(r lease.Reading) time.Time { return r.Now }) {
+			e.Errorf("Now has no fractions of seconds")
+		}
+		if !fractions(func(r lease.Reading) time.Time { return r.Lease.RenewedAt }) {
+			e.Errorf("RenewedAt has no fractions of seconds")
+		}
+		r := e.row(s, group)
+		e.equal(r.Now.Location(), time.UTC, "location of Now")
+		e.equal(r.Lease.RenewedAt.Location(), time.UTC, "location of RenewedAt")
+		later := e.row(s, group)
+		if later.Now.Before(r.Now) {
+			e.Errorf("Now went from %v to %v", r.Now, later.Now)
+		}
+	}},
+
+	{"read/another server behind the address", func(e *env) {
+		if e.h.Restart == nil {
+			e.Skip("left out: Harness.Restart is nil")
+		}
+		s := e.open()
+		e.prepare(s, group)
+		before := e.row(s, group)
+		e.h.Restart(e.TB)
+		after := e.afterRestart(s)
+		if after.Server == before.Server {
+			e.Errorf("Server is %q before and after", after.Server)
+		}
+		if after.Session == before.Session {
+			e.Errorf("Session is %d before and after", after.Session)
+		}
+		e.same(after.Lease, before.Lease, "rows after another server took over")
+		_, err := s.Acquire(e.ctx(), lease.Acquire{Read: before, Owner: alice, Heartbeat: 1, TTL: ttl})
+		e.refused(err, "Acquire that leans on a reading of the server before")
+		e.unchanged(after, "after that")
+		_, err = s.Acquire(e.ctx(), lease.Acquire{Read: after, Owner: alice, Heartbeat: 1, TTL: ttl})
+		e.ok(err, "Acquire that leans on a reading of this server")
+	}},
+
+	{"read/an ended context", func(e *env) {
+		s := e.open()
+		r := e.take(s, group, alice)
+		ctx, cancel := context.WithCancel(e.Context())
+		cancel()
+		for what, call := range map[string]func() error{
+			"Read":    func() error { _, err := s.Read(ctx, group); return err },
+			"Prepare": func() error { return s.Prepare(ctx, otherOne, ttl) },
+			"Acquire": func() error {
+				_, err := s.Acquire(ctx, lease.Acquire{Read: r, Owner: bob, Heartbeat: 1, TTL: ttl})
+				return err
+			},
+			"Renew": func() error {
+				_, err := s.Renew(ctx, lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{renewal(r)}})
+				return err
+			},
+			"Release":   func() error { return s.Release(ctx, group, alice, r.Lease.Token) },
+			"AskResign": func() error { return s.AskResign(ctx, group, r.Lease.Token) },
+		} {
+			if err := call(); err == nil || errors.Is(err, lease.ErrChanged) {
+				e.Errorf("%s with an ended context: error %v, want one that is not ErrChanged", what, err)
+			}
+		}
+		e.row(s, group) // the store still works
+	}},
+}
+
+// afterRestart reads until a connection to the server that answers now is there:
+// one to the server before may have to be found dead first.
+func (e *env) afterRestart(s lease.Store) lease.Reading {
+	e.Helper()
+	ctx := e.ctx()
+	for {
+		rs, err := s.Read(ctx, group)
+		if err == nil && len(rs) == 1 && rs[0].Lease != nil {
+			return rs[0]
+		}
+		if ctx.Err() != nil {
+			e.Fatalf("Read after Harness.Restart: %v", err)
+		}
+	}
+}
+
+var nameCases = []testCase{
+	{"names/nearly equal groups are different", func(e *env) {
+		s := e.open()
+		// The numbers are equal to databases that take text for numbers.
+		names := []string{"a", "A", "a-", "a.", "a_", "a/", "aa", "b", "1", "01", "1.0", "1e0", "0x1", "1+0", "a_b", "axb"}
+		for _, name := range names {
+			e.take(s, name, "owner-of-"+name)
+		}
+		rs, err := s.Read(e.ctx(), names...)
+		e.ok(err, "Read")
+		for _, r := range rs {
+			owner := "owner-of-" + r.Group
+			if r.Lease == nil || r.Fence == nil || r.Lease.Owner != owner || r.Fence.Owner != owner {
+				e.Fatalf("group %q: lease %s, fence %s: want those of %s", r.Group, show(r.Lease), show(r.Fence), owner)
+			}
+		}
+		e.ok(s.Release(e.ctx(), "A", "owner-of-A", e.row(s, "A").Lease.Token), "Release of A")
+		e.equal(e.row(s, "a").Lease.Released, false, "a is released with A")
+	}},
+
+	{"names/longest are kept whole", func(e *env) {
+		s := e.open()
+		long := strings.Repeat("x", lease.MaxName-1)
+		for _, end := range []string{"1", "2"} {
+			e.take(s, long+end, strings.Repeat("o", lease.MaxName-1)+end)
+		}
+		for _, end := range []string{"1", "2"} {
+			r := e.row(s, long+end)
+			owner := strings.Repeat("o", lease.MaxName-1) + end
+			e.equal(r.Lease.Owner, owner, "owner in the lease row")
+			e.equal(r.Fence.Owner, owner, "owner in the fence row")
+			e.equal(e.renew(s, owner, 2, renewal(r)), 1, "leases renewed")
+			e.ok(s.Release(e.ctx(), long+end, owner, r.Lease.Token), "Release")
+		}
+	}},
+
+	{"names/too long are refused or kept whole", func(e *env) {
+		s := e.open()
+		long := strings.Repeat("x", lease.MaxName)
+		if err := s.Prepare(e.ctx(), long+"y", ttl); err == nil {
+			e.row(s, long+"y")
+		}
+		if r := e.read(s, long); r.Lease != nil || r.Fence != nil {
+			e.Errorf("Prepare of a group of %d bytes made one of %d", lease.MaxName+1, lease.MaxName)
+		}
+		e.prepare(s, group)
+		a := e.request(s, group, long+"y")
+		if _, err := s.Acquire(e.ctx(), a); err == nil {
+			e.equal(e.row(s, group).Lease.Owner, a.Owner, "owner of the lease row")
+			e.equal(e.row(s, group).Fence.Owner, a.Owner, "owner of the fence row")
+		} else {
+			e.unchanged(a.Read, "after a refused Acquire")
+		}
+	}},
+}

@@ -1,0 +1,126 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// bellEvery is how often a waiting bell asks whether the file has changed,
+// which reads one page of shared memory.
+const bellEvery = 100 * time.Millisecond
+
+var errBellClosed = errors.New("sqlitestore: wait for bell: closed")
+
+// bell watches the file. It rings all who wait when a lease becomes free, and
+// once for each time that it does.
+type bell struct {
+	store *Store
+	group string
+
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+
+	mu   sync.Mutex // held by Wait
+	rung state      // what it rang for last
+}
+
+// state is that of a row nobody holds.
+type state struct {
+	free             bool
+	token, heartbeat int64
+}
+
+// Bell implements [lease.Ringer]. SQLite cannot wake another process, so the
+// bell looks ten times a second whether the file was changed, and only then at
+// the row. Everybody who waits is rung, when the lease is released or its row
+// deleted, and at once if it is so already; never twice for one release. Pass
+// does nothing.
+func (s *Store) Bell(group string) lease.Bell {
+	b := &bell{store: s, group: group}
+	b.closing, b.close = context.WithCancel(s.closing)
+	return b
+}
+
+// Wait implements [lease.Bell].
+func (b *bell) Wait(ctx context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closing.Err() != nil {
+		return errBellClosed
+	}
+	listening, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(b.closing, cancel)()
+	err := b.wait(listening)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("sqlitestore: wait for bell: %w", ctx.Err())
+	case b.closing.Err() != nil:
+		return errBellClosed
+	}
+	return err
+}
+
+func (b *bell) wait(ctx context.Context) error {
+	return b.store.do(ctx, "wait for bell", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		seen := int64(-1)
+		every := time.NewTicker(bellEvery)
+		defer every.Stop()
+		for {
+			ring, version, err := b.look(ctx, c, seen)
+			if ring || err != nil {
+				return err
+			}
+			seen = version
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-every.C:
+			}
+		}
+	})
+}
+
+// look reports whether to ring, and the version of the file's content that it
+// has seen.
+func (b *bell) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, error) {
+	var current bool
+	if err := c.Raw(func(dc any) error { current = dc.(*conn).current(); return nil }); err != nil {
+		return false, 0, err
+	}
+	if !current {
+		return true, 0, nil // another file has the name: look at that one
+	}
+	var version int64
+	if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil || version == seen {
+		return false, version, err
+	}
+	now := state{free: true}
+	err := c.QueryRowContext(ctx, b.store.sql.takeable, b.group).Scan(&now.token, &now.heartbeat)
+	if errors.Is(err, sql.ErrNoRows) {
+		now, err = state{}, nil
+	}
+	if err != nil {
+		return false, 0, err
+	}
+	ring := now.free && now != b.rung
+	b.rung = now
+	return ring, version, nil
+}
+
+// Pass implements [lease.Bell]. It does nothing.
+func (b *bell) Pass(context.Context) error { return nil }
+
+// Close implements [lease.Bell].
+func (b *bell) Close() error {
+	b.close()
+	return nil
+}

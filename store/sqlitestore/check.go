@@ -1,0 +1,38 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Check implements [lease.Checker]. It changes nothing, and refuses a file that
+// is missing, cannot be written, is on a network file system, has tables of
+// another version, or no write-ahead log. Each of these errors matches
+// [lease.ErrSetup] and says what to do.
+func (s *Store) Check(ctx context.Context) error {
+	return s.do(ctx, "check database", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		if name, remote := networkFS(s.path); remote {
+			return fmt.Errorf("%w: it is on a network file system (%s), where locks fail: put it on a local disk", lease.ErrSetup, name)
+		}
+		version, err := s.version(ctx, s.own)
+		if err != nil {
+			return err
+		}
+		if version != len(migrations) {
+			return fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(version))
+		}
+		var mode string
+		if err := c.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+			return err
+		}
+		if mode != "wal" {
+			return fmt.Errorf("%w: its journal mode is %s: run PRAGMA journal_mode = WAL", lease.ErrSetup, mode)
+		}
+		// Gets the lock for writing, and writes nothing.
+		_, err = exec(ctx, c, s.sql.release, "", "", 0)
+		return err
+	})
+}

@@ -1,0 +1,79 @@
+package sqlitestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// explain names the file, and the cure where there is one. What needs somebody
+// to act matches [lease.ErrSetup].
+func (s *Store) explain(ctx context.Context, err error) error {
+	if problem := s.problem(ctx, err); problem != "" {
+		return fmt.Errorf("%s: %w: %s: %w", s.path, lease.ErrSetup, problem, err)
+	}
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case sqlite3.SQLITE_FULL:
+			return fmt.Errorf("%s: no space left: free some on its disk: %w", s.path, err)
+		case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED:
+			return fmt.Errorf("%s: another process is writing: %w", s.path, err)
+		}
+	}
+	return fmt.Errorf("%s: %w", s.path, err)
+}
+
+// problem says what is wrong with the file and what cures it, if it is known.
+func (s *Store) problem(ctx context.Context, err error) string {
+	code := 0
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		code = e.Code() & 0xff
+	}
+	if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		switch code {
+		case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
+		case sqlite3.SQLITE_ERROR:
+			if version, err := s.version(ctx, s.own); err == nil && version < len(migrations) {
+				return versionProblem(version)
+			}
+			return ""
+		default:
+			return ""
+		}
+	}
+	dir := filepath.Dir(s.path)
+	file, fileErr := os.Stat(s.path)
+	_, dirErr := os.Stat(dir)
+	switch {
+	case errors.Is(dirErr, fs.ErrNotExist):
+		return fmt.Sprintf("its directory does not exist: create it (mkdir -p %q)", dir)
+	case fileErr == nil && file.IsDir():
+		return "it is a directory: give the path of a file"
+	case code == sqlite3.SQLITE_NOTADB, code == sqlite3.SQLITE_CORRUPT:
+		return "it is not an SQLite database, or a damaged one: give another path, or restore the file"
+	case errors.Is(fileErr, fs.ErrNotExist) && code == 0:
+		return "the file does not exist: run Migrate (worker migrate)"
+	}
+	return fmt.Sprintf("it cannot be written: the process needs to write the file, those beside it with -wal and -shm, and the directory %q", dir)
+}
+
+func versionProblem(version int) string {
+	switch newest := len(migrations); {
+	case version == 0:
+		return "it has no lease tables: run Migrate (worker migrate)"
+	case version < newest:
+		return fmt.Sprintf("its tables are of version %d, and this program needs %d: run Migrate (worker migrate)", version, newest)
+	default:
+		return fmt.Sprintf("its tables are of version %d, and this program knows versions up to %d: update the program", version, newest)
+	}
+}

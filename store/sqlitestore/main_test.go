@@ -1,0 +1,165 @@
+package sqlitestore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/lease/leasetest"
+	"github.com/cronlease/cronlease/store/sqlitestore"
+)
+
+// children are what child processes of the tests do with a file, by the
+// environment variable that names it.
+var children = map[string]func(path string) error{childFile: child}
+
+func TestMain(m *testing.M) {
+	for variable, run := range children {
+		if path := os.Getenv(variable); path != "" {
+			if err := run(path); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			return
+		}
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func soon(t testing.TB) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func open(t testing.TB, path string) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, s)
+	return s
+}
+
+func closeAfter(t testing.TB, c io.Closer) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+}
+
+// migrated is the path of a new file with the tables.
+func migrated(t testing.TB) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "leases.db")
+	if err := open(t, path).Migrate(soon(t)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func run(t testing.TB, db *sql.DB, statement string, args ...any) {
+	t.Helper()
+	if _, err := db.ExecContext(soon(t), statement, args...); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	leasetest.Run(t, func(t testing.TB) leasetest.Harness {
+		path := migrated(t)
+		db := open(t, path).DB()
+		run(t, db, "CREATE TABLE stepped (micros INTEGER NOT NULL) STRICT")
+		run(t, db, "INSERT INTO stepped VALUES (0)")
+		return leasetest.Harness{
+			Open: func(t testing.TB) lease.Store {
+				s, err := sqlitestore.OpenWithClock(path, sqlitestore.SteppedClock)
+				if err != nil {
+					t.Fatal(err)
+				}
+				closeAfter(t, s)
+				return s
+			},
+			Update: func(t testing.TB, group string, change leasetest.Change) { update(t, db, group, change) },
+			StepClock: func(t testing.TB, by time.Duration) {
+				run(t, db, "UPDATE stepped SET micros = micros + ?", by.Microseconds())
+			},
+			Restart:      func(t testing.TB) { replace(t, path) },
+			BellRingsAll: true,
+		}
+	})
+}
+
+// update changes the rows of a group behind the stores' backs.
+func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
+	t.Helper()
+	l, f := new(lease.Lease), new(lease.Fence)
+	var micros, ttl int64
+	err := db.QueryRowContext(soon(t), `SELECT owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked
+		FROM cronlease_lease WHERE name = ?`, group).Scan(&l.Owner, &l.Token, &l.Heartbeat, &micros, &ttl, &l.Released, &l.ResignAsked)
+	l.RenewedAt, l.TTL = time.UnixMicro(micros), time.Duration(ttl)*time.Microsecond
+	if errors.Is(err, sql.ErrNoRows) {
+		l, err = nil, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.QueryRowContext(soon(t), `SELECT owner, token FROM cronlease_fence WHERE name = ?`, group).Scan(&f.Owner, &f.Token)
+	if errors.Is(err, sql.ErrNoRows) {
+		f, err = nil, nil
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	l, f = change(l, f)
+	run(t, db, `DELETE FROM cronlease_lease WHERE name = ?`, group)
+	if l != nil {
+		run(t, db, `INSERT INTO cronlease_lease (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)`, group, l.Owner, l.Token, l.Heartbeat, l.RenewedAt.UnixMicro(), l.TTL.Microseconds(), l.Released, l.ResignAsked)
+	}
+	// After the lease: inserting that makes a fence.
+	run(t, db, `DELETE FROM cronlease_fence WHERE name = ?`, group)
+	if f != nil {
+		run(t, db, `INSERT INTO cronlease_fence (name, owner, token) VALUES (?, ?, ?)`, group, f.Owner, f.Token)
+	}
+}
+
+// replace puts a copy of the file in its place, while others have it open.
+func replace(t testing.TB, path string) {
+	t.Helper()
+	s, err := sqlitestore.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.DB().ExecContext(soon(t), "VACUUM INTO ?", path+".copy"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{path + "-wal", path + "-shm"} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(path+".copy", path); err != nil {
+		t.Fatal(err)
+	}
+	db := open(t, path).DB()
+	run(t, db, "PRAGMA journal_mode = WAL")
+}

@@ -1,0 +1,70 @@
+package sqlitestore
+
+import "strings"
+
+// clock is SQLite's clock in microseconds. SQLite's own functions stop at
+// milliseconds, too coarse for tokens that are to be those of their instant, so
+// this one is registered with the driver. It reads the same clock of the same
+// host, while the statement runs: no instant is ever a parameter.
+const clock = "cronlease_micros()"
+
+// queries are the statements. Parameters are numbered, {now} is the clock.
+type queries struct {
+	read, prepare, copyFence, acquire, renew, release, askResign, takeable string
+}
+
+func newQueries(clock string) queries {
+	now := strings.NewReplacer("{now}", "("+clock+")")
+	return queries{
+		// ?1 is a JSON array, so that any number of groups is one statement, and
+		// one snapshot of the file.
+		read: now.Replace(`
+WITH instant (now) AS MATERIALIZED (SELECT {now})
+SELECT asked.key, instant.now, schema.file,
+  l.owner, l.token, l.heartbeat, l.renewed_at, l.ttl_us, l.released, l.resign_asked, f.owner, f.token
+FROM instant CROSS JOIN cronlease_schema AS schema CROSS JOIN json_each(?1) AS asked
+LEFT JOIN cronlease_lease AS l ON l.name = asked.value
+LEFT JOIN cronlease_fence AS f ON f.name = asked.value`),
+
+		// Makes the fence row as well, by the trigger, when both are missing.
+		prepare: now.Replace(`
+INSERT INTO cronlease_lease (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked)
+SELECT ?1, '', CASE WHEN f.name IS NULL THEN 0 ELSE max(f.token + 1, {now}) END, 0, {now}, ?2, f.name IS NULL, 0
+FROM (SELECT 1) LEFT JOIN cronlease_fence AS f ON f.name = ?1
+WHERE true
+ON CONFLICT (name) DO NOTHING`),
+
+		copyFence: `
+INSERT INTO cronlease_fence (name, owner, token)
+SELECT name, owner, token FROM cronlease_lease WHERE name = ?1
+ON CONFLICT (name) DO NOTHING`,
+
+		// Writes the fence row as well, by the trigger.
+		acquire: now.Replace(`
+UPDATE cronlease_lease
+SET owner = ?1, token = max(token + 1, ?2 + 1, ?3 + 1, {now}), heartbeat = ?4, renewed_at = {now}, ttl_us = ?5,
+  released = 0, resign_asked = 0
+WHERE name = ?6 AND token = ?7 AND heartbeat = ?8
+  AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?6 AND token = ?2)
+RETURNING token`),
+
+		// ?1 is a JSON array of [group, token, heartbeat, resign asked].
+		renew: now.Replace(`
+UPDATE cronlease_lease
+SET heartbeat = ?2, renewed_at = instant.now
+FROM (SELECT {now} AS now) AS instant CROSS JOIN
+  (SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS heartbeat, value ->> 3 AS resign_asked FROM json_each(?1)) AS held
+WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronlease_lease.token = held.token
+  AND cronlease_lease.heartbeat = held.heartbeat AND cronlease_lease.released = 0
+  AND cronlease_lease.resign_asked = held.resign_asked`),
+
+		release:   `UPDATE cronlease_lease SET released = 1 WHERE name = ?1 AND owner = ?2 AND token = ?3`,
+		askResign: `UPDATE cronlease_lease SET resign_asked = 1 WHERE name = ?1 AND token = ?2 AND released = 0`,
+
+		// What a waiter looks at: nothing while somebody holds the lease.
+		takeable: `
+SELECT coalesce(l.token, -1), coalesce(l.heartbeat, -1)
+FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1
+WHERE l.name IS NULL OR l.released = 1`,
+	}
+}
