@@ -1,0 +1,52 @@
+# `make` lists the targets. They need Go, and what they say; `make test` brings its databases itself.
+
+GO ?= go
+# What bench and cover look at, and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
+PACKAGES ?= ./...
+TESTFLAGS ?=
+
+withdb := bin/withdb
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# The databases, and the program that starts and ends them. CRONLEASE_TEST_DSN=user:password@tcp(host:port)/ takes a
+# running server instead.
+.PHONY: databases
+databases: ## make sure that MariaDB and MySQL are there (test and the like do it themselves)
+	@scripts/install-databases
+	@$(GO) build -o $(withdb) ./internal/cmd/withdb
+
+.PHONY: test
+test: databases ## vet and test everything, with the race detector, on MariaDB and MySQL
+	@$(withdb) -- scripts/test -race $(TESTFLAGS)
+
+.PHONY: test-fast
+test-fast: databases ## the same without the race detector
+	@$(withdb) -- scripts/test $(TESTFLAGS)
+
+.PHONY: bench
+bench: databases ## run the benchmarks of PACKAGES on both databases
+	@$(withdb) -- $(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) $(PACKAGES)
+
+.PHONY: cover
+cover: databases ## test PACKAGES and print how much of each function the tests reach (all: cover.out)
+	@$(withdb) -- $(GO) test -timeout 20m -coverprofile=cover.out -coverpkg=./... $(TESTFLAGS) $(PACKAGES)
+	@$(GO) tool cover -func=cover.out
+
+.PHONY: examples
+examples: databases ## vet and test the examples that are modules of their own
+	@set -e; modules=$$(find examples -name go.mod -exec dirname {} + | sort); \
+	if [ -z "$$modules" ]; then echo "no module below examples/"; exit 0; fi; \
+	MODULES="$$modules" $(withdb) -- scripts/test $(TESTFLAGS)
+
+.PHONY: lint
+lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)
+	@$(GO) tool -modfile=tools/go.mod golangci-lint run
+
+.PHONY: clean
+clean: ## remove what the other targets made in this folder
+	@rm -rf bin cover.out

@@ -1,0 +1,6 @@
+//go:build unix && !linux
+
+package main
+
+// endWithParent does nothing: only Linux can tie a process to its parent.
+func endWithParent() {}

@@ -1,0 +1,137 @@
+package dbserver
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// process is a started server program.
+type process struct {
+	cmd  *exec.Cmd
+	log  *tail
+	done chan struct{} // closed when the process has ended and its output is read
+}
+
+// start starts the command so that it ends with this process.
+func start(cmd *exec.Cmd) (*process, error) {
+	p := &process{cmd: cmd, log: &tail{wanted: logReady, found: make(chan struct{})}, done: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = p.log, p.log
+	endWithParent(cmd)
+	started := make(chan error, 1)
+	go func() {
+		defer close(p.done)
+		// For Linux the parent is the thread that started the command: it has to live as long.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			_ = cmd.Wait() // how a server ends does not matter, and its log says more
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// runLocked is cmd.Run for a command that ends with this process.
+func runLocked(cmd *exec.Cmd) error {
+	endWithParent(cmd)
+	result := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		result <- cmd.Run()
+	}()
+	return <-result
+}
+
+func (p *process) running() bool {
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (p *process) kill() error {
+	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("kill process %d: %w", p.cmd.Process.Pid, err)
+	}
+	<-p.done
+	return nil
+}
+
+func (p *process) stop(ctx context.Context) error {
+	err := errors.Join(terminate(p.cmd.Process), resume(p.cmd.Process))
+	if err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return fmt.Errorf("stop process %d: %w", p.cmd.Process.Pid, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(context.Cause(ctx), p.kill())
+	}
+}
+
+// tailSize is how much of a log is kept.
+const tailSize = 64 << 10
+
+// tail keeps the end of what is written to it, and closes found when wanted has been written.
+type tail struct {
+	wanted string // nothing is looked for when empty
+	found  chan struct{}
+
+	mu   sync.Mutex // guards all below
+	text []byte
+	seen bool
+}
+
+// Write never fails.
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	from := max(0, len(t.text)-len(t.wanted))
+	t.text = append(t.text, p...)
+	if t.wanted != "" && !t.seen && bytes.Contains(t.text[from:], []byte(t.wanted)) {
+		t.seen = true
+		close(t.found)
+	}
+	if excess := len(t.text) - tailSize; excess > 0 {
+		t.text = append(t.text[:0], t.text[excess:]...)
+	}
+	return len(p), nil
+}
+
+// String returns what is kept, without the last newline.
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimRight(string(t.text), "\n")
+}
+
+// openDB is sql.Open without the driver's global name.
+func openDB(dsn string) (*sql.DB, error) {
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, fmt.Errorf("read the DSN: %w", err)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		return nil, fmt.Errorf("read the DSN: %w", err)
+	}
+	return sql.OpenDB(connector), nil
+}

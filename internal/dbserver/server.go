@@ -1,0 +1,313 @@
+package dbserver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// startLimit is how long a server may take to accept connections; it needs about a second.
+const startLimit = 2 * time.Minute
+
+// redoSize is the size of the redo log. It has to be the same when the data folder is created.
+const redoSize = "32M"
+
+// Ports are taken from below Linux's range for outgoing connections (32768 and up), so that no client's connection
+// occupies the port while its server is down.
+const (
+	firstPort = 20000
+	lastPort  = 32000
+	portTries = 20
+)
+
+// What a server's log says.
+const (
+	logReady     = "ready for connections"
+	logPortTaken = "Do you already have another"
+)
+
+var (
+	// ErrRunning says that the server already runs.
+	ErrRunning = errors.New("dbserver: the server runs already")
+	// ErrNotRunning says that the server does not run: not started yet, ended, or crashed.
+	ErrNotRunning = errors.New("dbserver: the server does not run")
+	// ErrClosed says that Close has been called.
+	ErrClosed = errors.New("dbserver: the server is closed")
+)
+
+// Server is a private database server. Its methods may be called from several goroutines; they happen one at a time.
+type Server struct {
+	program program
+	args    []string
+
+	mu      sync.Mutex // guards all below
+	folder  string     // empty until the first Start
+	port    int        // 0 until the first Start
+	process *process   // nil when not started
+	closed  bool
+}
+
+// program is a server program on this machine.
+type program struct {
+	path, kind, version string
+}
+
+// New returns a server that will run the given program (see [Find]) with additional options, which override its own.
+// It asks the program for its kind, and starts nothing.
+func New(ctx context.Context, path string, args ...string) (*Server, error) {
+	kind, version, err := identify(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{program: program{path, kind, version}, args: slices.Clone(args)}, nil
+}
+
+// Kind returns [MariaDB] or [MySQL].
+func (s *Server) Kind() string { return s.program.kind }
+
+// Version returns what the program says about its version.
+func (s *Server) Version() string { return s.program.version }
+
+// Addr returns the server's address, host:port. It is known after the first Start and stays the same.
+func (s *Server) Addr() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.addr()
+}
+
+func (s *Server) addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
+
+// DSN returns a data source name for github.com/go-sql-driver/mysql: root, without a password. The database may be
+// empty.
+func (s *Server) DSN(database string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.dsn(database)
+}
+
+func (s *Server) dsn(database string) string {
+	config := mysql.NewConfig()
+	config.User, config.Net, config.Addr, config.DBName = "root", "tcp", s.addr(), database
+	return config.FormatDSN()
+}
+
+// Folder returns the server's temporary folder; it is empty before the first Start.
+func (s *Server) Folder() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.folder
+}
+
+// Pid returns the id of the server's process, or 0 when it does not run.
+func (s *Server) Pid() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running() {
+		return 0
+	}
+	return s.process.cmd.Process.Pid
+}
+
+// Log returns the end of what the running or the last process wrote.
+func (s *Server) Log() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process == nil {
+		return ""
+	}
+	return s.process.log.String()
+}
+
+// Start starts the server and returns when it accepts connections. The first call creates the data folder and chooses
+// the port; later ones, after Stop or Kill, use them again. Once it has started, the end of ctx has no effect on it.
+// After an error the server does not run.
+func (s *Server) Start(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.running():
+		return ErrRunning
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s did not start in %v", s.Kind(), startLimit))
+	defer cancel()
+	if s.port != 0 {
+		return s.launch(ctx)
+	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	for try := 1; ; try++ {
+		s.port = RandomPort()
+		err := s.launch(ctx)
+		if err == nil {
+			return nil
+		}
+		// Ports are shared by all processes of the machine: somebody may have been quicker.
+		if taken := s.process != nil && strings.Contains(s.process.log.String(), logPortTaken); !taken || try == portTries {
+			s.port = 0
+			return err
+		}
+	}
+}
+
+// prepare makes the server's folder.
+func (s *Server) prepare(ctx context.Context) error {
+	if s.folder == "" {
+		folder, err := os.MkdirTemp("", "cronlease-"+s.Kind()+"-")
+		if err != nil {
+			return fmt.Errorf("create the server's folder: %w", err)
+		}
+		s.folder = folder
+	}
+	// What a failed attempt left is not reused.
+	for _, name := range []string{"data", "tmp"} {
+		path := filepath.Join(s.folder, name)
+		if err := os.RemoveAll(path); err != nil {
+			return fmt.Errorf("create the server's folder: %w", err)
+		}
+		if err := os.Mkdir(path, 0o700); err != nil {
+			return fmt.Errorf("create the server's folder: %w", err)
+		}
+	}
+	return fill(ctx, s.program, filepath.Join(s.folder, "data"))
+}
+
+// launch starts a process on the folder and port, and waits until it accepts connections.
+func (s *Server) launch(ctx context.Context) error {
+	p, err := start(exec.Command(s.program.path, s.options()...))
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.Kind(), err)
+	}
+	s.process = p
+	select {
+	case <-p.log.found:
+		if err = s.ping(ctx); err == nil {
+			return nil
+		}
+	case <-p.done:
+		err = errors.New("it ended at once")
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	return errors.Join(fmt.Errorf("start %s: %w\n%s", s.Kind(), err, p.log.String()), p.kill())
+}
+
+func (s *Server) options() []string {
+	data := filepath.Join(s.folder, "data")
+	options := []string{
+		"--no-defaults", "--datadir=" + data, "--tmpdir=" + filepath.Join(s.folder, "tmp"),
+		"--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port), "--skip-name-resolve",
+		// Relative to the data folder: the path of a socket may not be long.
+		"--socket=server.sock", "--pid-file=" + filepath.Join(data, "server.pid"),
+		"--max-connections=500", "--table-open-cache=400", "--table-definition-cache=400",
+		"--innodb-buffer-pool-size=64M",
+		// What is written reaches the system, and so survives the process, but nothing waits for the disk.
+		"--loose-innodb-flush-method=nosync",
+		// Machines limit the number of asynchronous requests, containers often forbid them.
+		"--innodb-use-native-aio=OFF",
+	}
+	if s.Kind() == MySQL {
+		options = append(options, "--mysqlx=OFF", "--skip-log-bin", "--secure-file-priv=NULL",
+			"--innodb-redo-log-capacity="+redoSize)
+	} else {
+		options = append(options, "--innodb-log-file-size="+redoSize)
+	}
+	options = append(options, userArgs()...)
+	return append(options, s.args...)
+}
+
+// RandomPort returns a port that probably is free, now and after its user has left it for a while.
+func RandomPort() int { return firstPort + rand.IntN(lastPort-firstPort) }
+
+func (s *Server) ping(ctx context.Context) error {
+	db, err := openDB(s.dsn(""))
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	return db.PingContext(ctx)
+}
+
+func (s *Server) running() bool { return s.process != nil && s.process.running() }
+
+// Stop asks the server to end, as at a planned restart, and returns when it has. It wakes a paused server for that. If
+// ctx ends first, the server is killed, and the error is the context's. The error is ErrNotRunning if it did not run.
+func (s *Server) Stop(ctx context.Context) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running() {
+		return ErrNotRunning
+	}
+	if err := s.process.stop(ctx); err != nil {
+		return fmt.Errorf("stop %s: %w", s.Kind(), err)
+	}
+	return nil
+}
+
+// Kill ends the server at once, as a crash would, and returns when its process is gone. The error is ErrNotRunning if
+// it did not run.
+func (s *Server) Kill() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running() {
+		return ErrNotRunning
+	}
+	if err := s.process.kill(); err != nil {
+		return fmt.Errorf("kill %s: %w", s.Kind(), err)
+	}
+	return nil
+}
+
+// Pause stops the server's process where it is: connections stay open, the system still accepts new ones for it, and
+// nothing is answered until Resume. The error is ErrNotRunning if it does not run.
+func (s *Server) Pause() error { return s.signal("pause", suspend) }
+
+// Resume lets a paused server go on. The error is ErrNotRunning if it does not run.
+func (s *Server) Resume() error { return s.signal("resume", resume) }
+
+func (s *Server) signal(verb string, send func(*os.Process) error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.running() {
+		return ErrNotRunning
+	}
+	if err := send(s.process.cmd.Process); err != nil {
+		return fmt.Errorf("%s %s: %w", verb, s.Kind(), err)
+	}
+	return nil
+}
+
+// Close kills the server if it runs and removes its folder. Only the first call does anything.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	var err error
+	if s.running() {
+		err = s.process.kill()
+	}
+	if s.folder != "" {
+		err = errors.Join(err, os.RemoveAll(s.folder))
+	}
+	if err != nil {
+		return fmt.Errorf("close %s: %w", s.Kind(), err)
+	}
+	return nil
+}

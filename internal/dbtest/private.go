@@ -1,0 +1,52 @@
+package dbtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
+)
+
+// Private starts a server for this test alone, to stop, kill or pause it. It ends when the test does.
+//
+// It needs a server program on this machine. When the tests use a given server (CRONLEASE_TEST_DSN) and there is no
+// program of its kind, the private server may be of the other kind: see its Kind.
+func Private(tb testing.TB, kind string, options ...string) *dbserver.Server {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	server, err := dbserver.New(ctx, serverProgram(ctx, tb, kind), options...)
+	if err != nil {
+		tb.Fatalf("private server: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			tb.Errorf("private server: %v", err)
+		}
+	})
+	if err := server.Start(ctx); err != nil {
+		tb.Fatalf("private server: %v", err)
+	}
+	return server
+}
+
+func serverProgram(ctx context.Context, tb testing.TB, kind string) string {
+	tb.Helper()
+	path, err := dbserver.Find(ctx, kind)
+	if err == nil {
+		return path
+	}
+	if os.Getenv(dbserver.GivenVariable) != "" && errors.Is(err, dbserver.ErrNoProgram) {
+		for _, other := range dbserver.Kinds() {
+			if path, err := dbserver.Find(ctx, other); err == nil {
+				tb.Logf("no %s program on this machine: the private server is %s", kind, other)
+				return path
+			}
+		}
+	}
+	tb.Fatalf("this test starts a server of its own: %v (run scripts/install-databases, or set %s)", err,
+		dbserver.VariableOf(kind))
+	return ""
+}
