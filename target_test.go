@@ -1,0 +1,92 @@
+package cronlease_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+)
+
+// target is what the jobs call: it records who called it, for which tick, under
+// which token.
+type target struct {
+	t   testing.TB
+	url string
+
+	mu   sync.Mutex
+	got  []arrival
+	more chan struct{} // closed and replaced with each arrival
+}
+
+type arrival struct {
+	path  string
+	tick  string
+	owner string
+	token uint64
+	at    time.Time
+}
+
+func newTarget(t testing.TB) *target {
+	r := &target{t: t, more: make(chan struct{})}
+	closing := make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		token, err := strconv.ParseUint(request.Header.Get("Cronlease-Token"), 10, 64)
+		if err != nil {
+			t.Errorf("token: %v", err)
+		}
+		r.record(arrival{request.URL.Path, request.Header.Get("Cronlease-Tick"), request.Header.Get("Cronlease-Owner"), token, time.Now()})
+		if request.URL.Path == "/hold" {
+			select {
+			case <-request.Context().Done(): // the caller's context ended, or the caller did
+			case <-closing:
+			}
+		}
+	}))
+	t.Cleanup(func() {
+		close(closing)
+		server.Close()
+	})
+	r.url = server.URL
+	return r
+}
+
+func (r *target) record(a arrival) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.got = append(r.got, a)
+	close(r.more)
+	r.more = make(chan struct{})
+}
+
+func (r *target) arrivals() []arrival {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+func (r *target) waitForTick(token uint64) { r.t.Helper(); r.wait("/tick", token) }
+
+func (r *target) waitForHold(token uint64) { r.t.Helper(); r.wait("/hold", token) }
+
+// wait returns once a run has called the path under the token.
+func (r *target) wait(path string, token uint64) {
+	r.t.Helper()
+	deadline := time.After(patience)
+	for {
+		r.mu.Lock()
+		more := r.more
+		found := slices.ContainsFunc(r.got, func(a arrival) bool { return a.path == path && a.token == token })
+		r.mu.Unlock()
+		if found {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			r.t.Fatalf("no %s under token %d within %v", path, token, patience)
+		}
+	}
+}
