@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+)
+
+// run carries out a command line.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	return root.ExecuteContext(ctx)
+}
+
+// usageError is a command line that is wrong.
+type usageError struct {
+	problem string
+	command *cobra.Command
+}
+
+func (e *usageError) Error() string {
+	return fmt.Sprintf("%s\nRun '%s --help' for usage.", e.problem, e.command.CommandPath())
+}
+
+func usagef(command *cobra.Command, format string, args ...any) error {
+	return &usageError{fmt.Sprintf(format, args...), command}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "worker",
+		Short: "Run scheduled jobs on one of several replicas",
+		Long: `Identical workers share one database. They contend for the lease of their
+group; the one that holds it fires the scheduled jobs. When it dies or is
+stopped, another one goes on.
+
+Try it: worker demo`,
+		Version:       version(),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(command *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			problem := fmt.Sprintf("unknown command %q", args[0])
+			if close := command.SuggestionsFor(args[0]); len(close) > 0 {
+				problem += ": did you mean " + strings.Join(close, " or ") + "?"
+			}
+			return usagef(command, "%s", problem)
+		},
+		RunE: func(command *cobra.Command, _ []string) error {
+			return usagef(command, "expected a command: run, demo, status, resign, migrate or version")
+		},
+	}
+	root.SuggestionsMinimumDistance = 2
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })
+	root.AddCommand(newRun(), newDemo(), newStatus(), newResign(), newMigrate(), newVersion(), newGuard())
+	return root
+}
+
+func noArguments(command *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return usagef(command, "unexpected argument %q", args[0])
+	}
+	return nil
+}
+
+// newGuard is what worker run starts for each exec job.
+func newGuard() *cobra.Command {
+	return &cobra.Command{
+		Use:    execjob.GuardCommand,
+		Short:  "Guard an exec job (started by worker run only)",
+		Hidden: true,
+		RunE:   func(*cobra.Command, []string) error { return execjob.Guard() },
+	}
+}
+
+// target is the database and group that a command is about: those of a
+// configuration file, or the flags'.
+type target struct {
+	config   string
+	database string
+	group    string
+}
+
+const defaultConfig = "worker.yaml"
+
+func (t *target) addFlags(command *cobra.Command, withGroup bool) {
+	flags := command.Flags()
+	flags.StringVar(&t.config, "config", defaultConfig, "configuration file")
+	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database\nor sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
+	if withGroup {
+		flags.StringVar(&t.group, "group", "", "group, with --database")
+	}
+}
+
+// open opens the database and returns it with the group's name.
+func (t *target) open(command *cobra.Command) (database, string, error) {
+	hasGroup := command.Flags().Lookup("group") != nil
+	switch {
+	case t.database == "" && t.group != "":
+		return nil, "", usagef(command, "--group is for --database: a configuration file names its group")
+	case t.database == "":
+		c, err := loadConfig(command, t.config)
+		if err != nil {
+			return nil, "", err
+		}
+		db, err := openDatabase(c.Database)
+		return db, c.Group, c.Wrap("database", err)
+	case command.Flags().Changed("config"):
+		return nil, "", usagef(command, "--config and --database exclude each other")
+	case hasGroup && t.group == "":
+		return nil, "", usagef(command, "--database needs --group too")
+	}
+	where, err := config.ParseDatabase(t.database, os.LookupEnv)
+	if err != nil {
+		return nil, "", usagef(command, "--database: %v", err)
+	}
+	db, err := openDatabase(where)
+	return db, t.group, err
+}
+
+// loadConfig reads the file. One that is not there is a wrong command line when
+// nobody named it.
+func loadConfig(command *cobra.Command, path string) (*config.Config, error) {
+	c, err := config.Load(path, os.LookupEnv)
+	if errors.Is(err, os.ErrNotExist) && !command.Flags().Changed("config") {
+		return nil, usagef(command, "no %s in this folder: name a configuration file with --config", defaultConfig)
+	}
+	return c, err
+}

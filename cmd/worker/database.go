@@ -1,0 +1,25 @@
+package main
+
+import (
+	"context"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/sqlitestore"
+)
+
+// database is a store with its tables.
+type database interface {
+	lease.Store
+	Migrate(ctx context.Context) error
+	Close() error
+}
+
+// openDatabase opens the store of the database. It dials nothing.
+func openDatabase(where config.Database) (database, error) {
+	if where.Kind() == config.SQLite {
+		return sqlitestore.Open(where.Open())
+	}
+	return mysqlstore.Open(where.Open())
+}

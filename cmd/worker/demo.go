@@ -1,0 +1,102 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/demo"
+)
+
+// demonstration is worker demo.
+type demonstration struct {
+	database  string
+	lasts     time.Duration
+	killEvery time.Duration
+}
+
+func newDemo() *cobra.Command {
+	var d demonstration
+	command := &cobra.Command{
+		Use:   "demo",
+		Short: "Watch three workers share a lease while the leader is killed",
+		Long: `Watch three workers share a lease while the leader is killed every few seconds.
+
+The workers are processes of this machine, and their database is a SQLite file
+in a temporary folder, which is removed at the end. With --database they use
+MySQL, where the tables are created if they are missing, in a group of their own.
+
+It ends with Ctrl-C, or by itself with --for, and says what it saw: how many
+ticks ran, whether any ran twice, how many fell into a takeover. It fails if a
+tick ran twice.`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return d.run(command) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database;\n${VARIABLES} are expanded, which keeps a password out of ps")
+	flags.DurationVar(&d.lasts, "for", 0, "end after this time, such as 20s (default: at Ctrl-C)")
+	flags.DurationVar(&d.killEvery, "kill-every", 5*time.Second, "time between two kills of the leader; 0 for none")
+	return command
+}
+
+func (d *demonstration) run(command *cobra.Command) (err error) {
+	switch {
+	case d.lasts < 0:
+		return usagef(command, "--for %v: must not be negative", d.lasts)
+	case d.killEvery < 0:
+		return usagef(command, "--kill-every %v: must not be negative", d.killEvery)
+	}
+	program, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("find this program, to start replicas of it: %w", err)
+	}
+	folder, err := os.MkdirTemp("", "cronlease-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+
+	group, text := "demo", "sqlite:"+strings.ReplaceAll(filepath.Join(folder, "lease.db"), "${", "$${")
+	if d.database != "" {
+		// Others may use that database, for a demo too.
+		group, text = "demo-"+strings.ToLower(rand.Text()[:8]), d.database
+	}
+	where, err := config.ParseDatabase(text, os.LookupEnv)
+	if err != nil {
+		return usagef(command, "--database: %v", err)
+	}
+	db, err := openDatabase(where)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Migrate(command.Context()); err != nil {
+		return err
+	}
+	options := demo.Options{
+		Program: program, Database: where, Store: db, Group: group, Folder: folder,
+		For: d.lasts, KillEvery: d.killEvery, Out: command.OutOrStdout(),
+	}
+	if out, ok := command.OutOrStdout().(*os.File); ok && isTerminal(out) {
+		options.Size = func() (int, int) {
+			width, height, err := term.GetSize(int(out.Fd()))
+			if err != nil {
+				return 80, 24
+			}
+			return width, height
+		}
+	}
+	_, err = demo.Run(command.Context(), options)
+	if d.database != "" {
+		fmt.Fprintf(command.OutOrStdout(), "The tables, and in them the rows of the group %s, stay in %v.\n", group, where)
+	}
+	return err
+}

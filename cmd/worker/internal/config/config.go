@@ -1,0 +1,92 @@
+// Package config reads the worker's configuration file.
+//
+// A file is taken as a whole or not at all: [Load] reports everything that is
+// wrong with it, each with file, line, column and what was expected, before
+// anything starts.
+//
+// A value is what it looks like: `name: 007` is the text "007", whatever YAML
+// would make of it. In every value, but in no key, ${NAME} stands for the
+// environment variable, and $${ for ${ itself. Variables are put in after the
+// file has been parsed, so that nothing in them can change its structure.
+package config
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// MaxSize is the largest configuration file, in bytes.
+const MaxSize = 10 << 20
+
+// Config is what a configuration file says.
+type Config struct {
+	Database Database
+	Group    string
+	// Lease has zero fields where the file leaves the choice to the library.
+	Lease lease.Timing
+	Jobs  []Job
+
+	file  string
+	place map[string]position // by key, as in "jobs[0].cron"
+}
+
+// Job is one entry of jobs. Exactly one of Exec and HTTP is set.
+type Job struct {
+	jobs.Job // without Do
+	Exec     []string
+	HTTP     *HTTP
+}
+
+// HTTP is a request to send.
+type HTTP struct {
+	// URL may hold credentials: it is not for logs.
+	URL    string
+	Method string // "POST" when the file does not say
+}
+
+// Error is one thing that is wrong with a file.
+type Error struct {
+	File         string
+	Line, Column int
+	// Key is the way to the value, as in "jobs[1].every"; empty for the whole file.
+	Key     string
+	Problem string
+}
+
+func (e *Error) Error() string {
+	at := fmt.Sprintf("%s:%d:%d: ", e.File, e.Line, e.Column)
+	if e.Key != "" {
+		at += e.Key + ": "
+	}
+	return at + e.Problem
+}
+
+// Load reads the file. Variables are looked up with lookup, which is
+// [os.LookupEnv] outside tests. The error joins an [*Error] for each thing that
+// is wrong.
+func Load(path string, lookup func(string) (string, bool)) (*Config, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return Parse(path, data, lookup)
+}
+
+// Wrap places an error that was found later, when the value of the key was
+// used, at its line in the file.
+func (c *Config) Wrap(key string, err error) error {
+	p, ok := c.place[key]
+	if err == nil || !ok {
+		return err
+	}
+	return fmt.Errorf("%s:%d:%d: %s: %w", c.file, p.line, p.column, key, err)
+}

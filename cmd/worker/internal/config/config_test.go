@@ -1,0 +1,373 @@
+package config_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// example is the file that the documentation shows.
+const example = `database: "mysql://user:pass@127.0.0.1:3306/app"   # or "sqlite:/var/lib/app/lease.db"; ${VARIABLES} are expanded
+group: billing
+lease: {ttl: 15s, grace: 2s}
+jobs:
+  - name: nightly-report
+    cron: "0 0 2 * * *"          # or every: 5m, or at: 2027-01-01T00:00:00Z
+    zone: Europe/Berlin          # default UTC
+    timeout: 1h
+    exec: ["/usr/local/bin/report", "--full"]    # an argument list, never a shell line
+  - name: ping
+    every: 30s
+    http: {url: "http://127.0.0.1:8080/ping", method: POST}
+`
+
+// environment looks variables up in a map.
+func environment(variables map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := variables[name]
+		return value, ok
+	}
+}
+
+var variables = environment(map[string]string{
+	"PASSWORD": "canary/p#a:s%@\"'s?",
+	"URL":      "mysql://me:canary@db.example:3306/app",
+	"EVERY":    "5m",
+	"BAD":      "canary",
+	"EMPTY":    "",
+})
+
+func parse(t *testing.T, text string) *config.Config {
+	t.Helper()
+	c, err := config.Parse("worker.yaml", []byte(text), variables)
+	if err != nil {
+		t.Fatalf("Parse: %v\n%s", err, text)
+	}
+	return c
+}
+
+func TestExample(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "worker.yaml")
+	if err := os.WriteFile(path, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := config.Load(path, os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	equal(t, "kind", c.Database.Kind(), config.MySQL)
+	equal(t, "database", c.Database.Open(), "mysql://user:pass@127.0.0.1:3306/app")
+	equal(t, "group", c.Group, "billing")
+	equal(t, "lease", c.Lease, lease.Timing{TTL: 15 * time.Second, Grace: 2 * time.Second})
+	if len(c.Jobs) != 2 {
+		t.Fatalf("%d jobs, want 2", len(c.Jobs))
+	}
+	report, ping := c.Jobs[0], c.Jobs[1]
+	equal(t, "name", report.Name, "nightly-report")
+	equal(t, "timeout", report.Timeout, time.Hour)
+	equal(t, "schedule", report.Schedule.String(), jobs.Cron("0 0 2 * * *").In("Europe/Berlin").String())
+	equal(t, "exec", strings.Join(report.Exec, "|"), "/usr/local/bin/report|--full")
+	equal(t, "http", report.HTTP, nil)
+	equal(t, "name", ping.Name, "ping")
+	equal(t, "schedule", ping.Schedule.String(), jobs.Every(30*time.Second).String())
+	equal(t, "http", *ping.HTTP, config.HTTP{URL: "http://127.0.0.1:8080/ping", Method: "POST"})
+	equal(t, "exec", len(ping.Exec), 0)
+}
+
+func equal[T comparable](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: got %v, want %v", what, got, want)
+	}
+}
+
+func TestValues(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:lease.db
+group: 007
+jobs:
+  - {name: yes, at: 2027-01-01T00:00:00+01:00, exec: [echo, 010, true, 1.50, "$HOME", "$${HOME}", "${EVERY}", "$$", "${EMPTY}"]}
+  - {name: plain, cron: 0 0 2 * * *, http: &request {url: "https://x.example/"}}
+  - name: variable
+    every: ${EVERY}
+    http: *request
+`)
+	equal(t, "kind", c.Database.Kind(), config.SQLite)
+	equal(t, "database", c.Database.Open(), "lease.db")
+	equal(t, "group", c.Group, "007")
+	equal(t, "lease", c.Lease, lease.Timing{})
+	equal(t, "name", c.Jobs[0].Name, "yes")
+	equal(t, "at", c.Jobs[0].Schedule.String(), "at 2026-12-31T23:00:00Z")
+	equal(t, "exec", strings.Join(c.Jobs[0].Exec, "|"), "echo|010|true|1.50|$HOME|${HOME}|5m|$$|")
+	equal(t, "zone", c.Jobs[1].Schedule.String(), jobs.Cron("0 0 2 * * *").String())
+	equal(t, "method", c.Jobs[1].HTTP.Method, "POST")
+	equal(t, "every", c.Jobs[2].Schedule.String(), "every 5m0s")
+	equal(t, "alias", c.Jobs[2].HTTP.URL, "https://x.example/")
+}
+
+// with returns a file in which the line that starts with key is replaced.
+func with(line string) string {
+	key, _, _ := strings.Cut(line, ":")
+	lines := []string{"database: sqlite:x.db", "group: g", "jobs:", "  - {name: a, every: 1m, exec: [x]}", ""}
+	for i := range lines {
+		if strings.HasPrefix(lines[i], key+":") {
+			lines[i] = line
+			if key == "jobs" {
+				return strings.Join(lines[:i+1], "\n") + "\n"
+			}
+			return strings.Join(lines, "\n")
+		}
+	}
+	return strings.Join(lines, "\n") + line + "\n"
+}
+
+// job returns a file with one job, whose first key is in line 4, after
+// database, group and jobs.
+func job(lines ...string) string {
+	return with("jobs:\n  - " + strings.Join(lines, "\n    "))
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	const unknownHere = "expected one of database, group, lease, jobs"
+	for name, test := range map[string]struct {
+		text string
+		want []string // without the file's name; a part of the line is enough
+	}{
+		"empty":            {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
+		"comment":          {"# nothing\n", []string{"1:1: empty: expected"}},
+		"null":             {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, jobs"}},
+		"text":             {"hello\n", []string{`1:1: "hello": expected a configuration`}},
+		"list":             {"- a\n", []string{`1:1: a list: expected a configuration`}},
+		"syntax":           {"group: g\njobs: [\n", []string{"2:1: not YAML: "}},
+		"syntax, first":    {"group: g: h\n", []string{"1:1: not YAML: mapping values are not allowed in this context"}},
+		"syntax, quote":    {"group: g\njobs:\n  - name: \"a\n    every: 5m\n", []string{"not YAML: found unexpected end of stream"}},
+		"syntax, line":     {"group: g\njobs:\n  - name: a\n   every: 5m\n", []string{"4:1: not YAML: "}},
+		"tab":              {"group: g\njobs:\n\t- name: a\n", []string{"3:1: not YAML: found character that cannot start any token"}},
+		"anchor":           {"group: g\njobs: *none\n", []string{"2:1: not YAML: unknown anchor 'none' referenced"}},
+		"not text":         {"group: g\njobs: \xff\n", []string{"2:7: expected UTF-8 text"}},
+		"control":          {"group: g\njobs: \x00\n", []string{"2:7: expected UTF-8 text"}},
+		"second document":  {with("group: g") + "---\ngroup: h\n", []string{"5:1: a second document: expected one per file"}},
+		"second, broken":   {with("group: g") + "---\n[\n", []string{"not YAML"}},
+		"unknown":          {with("color: red"), []string{"5:1: color: unknown key: " + unknownHere}},
+		"misspelt":         {with("grop: g"), []string{"5:1: grop: unknown key: did you mean group? Expected one of"}},
+		"misspelt only":    {"database: sqlite:x\ngruop: g\njobs: [{name: a, every: 1m, exec: [x]}]\n", []string{"2:1: gruop: unknown key: did you mean group?"}},
+		"missing":          {"lease: {}\n", []string{"1:1: no database: expected", "1:1: no group: expected", "1:1: no jobs: expected"}},
+		"twice":            {with("group: g") + "group: h\n", []string{"5:1: group: given twice, first in line 2: expected it once"}},
+		"key is a list":    {with("[a]: b"), []string{"5:1: a list: expected a key: one of database"}},
+		"merge":            {with("<<: {group: h}"), []string{`5:1: "<<": expected a key`}},
+		"tag":              {with("group: !!str g"), []string{"2:8: group: the tag !!str: expected a name such as billing, without a tag"}},
+		"contains itself":  {with("jobs: &a [*a]"), []string{"jobs[0]: a list: expected a job with the keys name"}},
+		"group":            {with("group: a b"), []string{`2:8: group: "a b": expected a name of 1 to 128 letters`}},
+		"group, empty":     {with("group:"), []string{`2:7: group: empty: expected a name`}},
+		"group, quoted":    {with(`group: ""`), []string{`2:8: group: "": expected a name`}},
+		"group, list":      {with("group: [a]"), []string{`2:8: group: a list: expected a name`}},
+		"group, long":      {with("group: " + strings.Repeat("x", 200)), []string{`2:8: group: "xxx`}},
+		"lease":            {with("lease: 15s"), []string{`5:8: lease: "15s": expected timings such as {ttl: 15s, grace: 2s} with the keys ttl, grace`}},
+		"lease, unknown":   {with("lease: {tll: 15s}"), []string{"5:9: lease.tll: unknown key: did you mean ttl? Expected one of ttl, grace"}},
+		"ttl":              {with("lease: {ttl: 15}"), []string{`5:14: lease.ttl: "15": expected a duration such as 30s, 5m or 1h`}},
+		"ttl, short":       {with("lease: {ttl: 10ms}"), []string{"5:14: lease.ttl: 10ms: must be from 1s to 24h0m0s"}},
+		"grace":            {with("lease:\n  ttl: 15s\n  grace: 14s"), []string{"7:10: lease.grace: 14s: must be at most"}},
+		"grace, negative":  {with("lease: {grace: -1s}"), []string{`5:16: lease.grace: "-1s": expected a duration such as 30s, 5m or 1h, above zero`}},
+		"jobs, empty":      {with("jobs: []"), []string{"3:7: jobs: an empty list: expected a list with at least one job"}},
+		"jobs, null":       {with("jobs:"), []string{"3:6: jobs: empty: expected a list with at least one job"}},
+		"jobs, mapping":    {with("jobs: {a: b}"), []string{"3:7: jobs: a mapping: expected a list with at least one job"}},
+		"job":              {with("jobs: [x]"), []string{`3:8: jobs[0]: "x": expected a job with the keys name, cron`}},
+		"job, null":        {with("jobs:\n  -"), []string{`jobs[0]: empty: expected a job with the keys`}},
+		"no name":          {job("every: 1m", "exec: [x]"), []string{"4:5: jobs[0]: no name: expected"}},
+		"name":             {job("name: é", "every: 1m", "exec: [x]"), []string{`4:11: jobs[0].name: "é": expected a name of 1 to 128`}},
+		"same name":        {job("{name: a, every: 1m, exec: [x]}\n  - {name: b, every: 1m, exec: [x]}\n  - {name: a, every: 1m, exec: [x]}"), []string{`6:12: jobs[2].name: "a": the job in line 4 has this name too`}},
+		"same name, alias": {with("jobs: [&a {name: a, every: 1m, exec: [x]}, *a]"), []string{`3:18: jobs[1].name: "a": the job in line 3 has this name too`}},
+		"no schedule":      {job("name: a", "exec: [x]"), []string{"4:5: jobs[0]: expected one of cron, every or at"}},
+		"two schedules":    {job("name: a", "every: 1m", "cron: 0 0 2 * * *", "exec: [x]"), []string{"6:11: jobs[0].cron: beside every: expected only one of cron, every or at"}},
+		"no work":          {job("name: a", "every: 1m"), []string{"4:5: jobs[0]: expected one of exec or http"}},
+		"two works":        {job("name: a", "every: 1m", "exec: [x]", "http: {url: \"http://x/\"}"), []string{"7:11: jobs[0].http: beside exec: expected only one of exec or http"}},
+		"misspelt, once":   {job("name: a", "evry: 1m", "exec: [x]"), []string{"5:5: jobs[0].evry: unknown key: did you mean every?"}},
+		"every":            {job("name: a", `every: "30"`, "exec: [x]"), []string{`5:12: jobs[0].every: "30": expected a duration such as 30s, 5m or 1h`}},
+		"every, zero":      {job("name: a", `every: 0`, "exec: [x]"), []string{`5:12: jobs[0].every: "0": expected a duration such as 30s, 5m or 1h, above zero`}},
+		"every, short":     {job("name: a", `every: 10ms`, "exec: [x]"), []string{`5:12: jobs[0].every: every 10ms: must be at least 1s`}},
+		"every, variable":  {job("name: a", `every: ${BAD}`, "exec: [x]"), []string{`5:12: jobs[0].every: "${BAD}": expected a duration`}},
+		"at":               {job("name: a", `at: 2027-01-01`, "exec: [x]"), []string{`5:9: jobs[0].at: "2027-01-01": expected an instant such as 2027-01-01T00:00:00Z`}},
+		"cron":             {job("name: a", `cron: "0 99 2 * * *"`, "exec: [x]"), []string{`5:14: jobs[0].cron: `}},
+		"cron, plain":      {job("name: a", `cron: 0 99 2 * * *`, "exec: [x]"), []string{`5:13: jobs[0].cron: `}},
+		"cron, variable":   {job("name: a", `cron: "${BAD}"`, "exec: [x]"), []string{`5:11: jobs[0].cron: `}},
+		"zone":             {job("name: a", `cron: 0 0 2 * * *`, "zone: Berlin", "exec: [x]"), []string{`6:11: jobs[0].zone: "Berlin": expected a time zone's IANA name such as Europe/Berlin`}},
+		"zone, local":      {job("name: a", `cron: 0 0 2 * * *`, "zone: Local", "exec: [x]"), []string{`6:11: jobs[0].zone: "Local": expected`}},
+		"zone, empty":      {job("name: a", `cron: 0 0 2 * * *`, `zone: ""`, "exec: [x]"), []string{`6:11: jobs[0].zone: "": expected`}},
+		"zone, every":      {job("name: a", `every: 1m`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},
+		"timeout":          {job("name: a", `every: 1m`, "timeout: soon", "exec: [x]"), []string{`6:14: jobs[0].timeout: "soon": expected a duration`}},
+		"exec, line":       {job("name: a", `every: 1m`, "exec: rm -rf x"), []string{`6:11: jobs[0].exec: "rm -rf x": expected an argument list such as ["/usr`}},
+		"exec, empty":      {job("name: a", `every: 1m`, "exec: []"), []string{`6:11: jobs[0].exec: an empty list: expected an argument list`}},
+		"exec, no program": {job("name: a", `every: 1m`, `exec: ["", x]`), []string{`6:12: jobs[0].exec[0]: "": expected an argument list`}},
+		"exec, null":       {job("name: a", `every: 1m`, `exec: [x, ~]`), []string{`6:15: jobs[0].exec[1]: empty: expected an argument, as text`}},
+		"exec, nul":        {job("name: a", `every: 1m`, `exec: ["a\0b"]`), []string{`6:12: jobs[0].exec[0]: "a\x00b": expected an argument list`}},
+		"exec, nested":     {job("name: a", `every: 1m`, `exec: [x, [y]]`), []string{`6:15: jobs[0].exec[1]: a list: expected an argument, as text`}},
+		"http":             {job("name: a", `every: 1m`, `http: "http://x/"`), []string{`6:11: jobs[0].http: "http://x/": expected a request such as {url: "http://127.0.0.1:8080/ping"} with the keys url, method`}},
+		"http, no url":     {job("name: a", `every: 1m`, `http: {method: GET}`), []string{`6:11: jobs[0].http: no url: expected the address`}},
+		"url, relative":    {job("name: a", `every: 1m`, `http: {url: /ping}`), []string{`6:17: jobs[0].http.url: expected an absolute URL such as`}},
+		"url, scheme":      {job("name: a", `every: 1m`, `http: {url: "ftp://x/"}`), []string{`6:17: jobs[0].http.url: expected an absolute URL`}},
+		"url, no host":     {job("name: a", `every: 1m`, `http: {url: "http:///x"}`), []string{`6:17: jobs[0].http.url: expected an absolute URL`}},
+		"url, port":        {job("name: a", `every: 1m`, `http: {url: "http://x:99999/"}`), []string{`6:17: jobs[0].http.url: expected an absolute URL`}},
+		"url, secret":      {job("name: a", `every: 1m`, `http: {url: "http://u:canary@x:y/"}`), []string{`6:17: jobs[0].http.url: expected an absolute URL`}},
+		"method":           {job("name: a", `every: 1m`, `http: {url: "http://x/", method: FETCH}`), []string{`6:38: jobs[0].http.method: "FETCH": expected one of GET, HEAD, POST`}},
+		"variable":         {with("group: ${NONE}"), []string{"2:8: group: ${NONE}: not set: expected this variable in the environment, or $${NONE} for the plain text"}},
+		"variable, open":   {with(`group: "${NONE"`), []string{`2:8: group: "${NONE": expected a } after ${`}},
+		"variable, name":   {with(`group: "${a b}"`), []string{`2:8: group: "${a b}": expected a variable's name`}},
+		"database":         {with("database: postgres://u:canary@h/d"), []string{`1:11: database: expected "mysql://user:password@host:3306/database" or "sqlite:/path/of/file.db"`}},
+		"database, DSN":    {with("database: u:canary@tcp(h:1)/d"), []string{`1:11: database: expected "mysql://`}},
+		"database, null":   {with("database:"), []string{`1:10: database: empty: expected "mysql://`}},
+		"no database name": {with("database: mysql://u:canary@h:1/"), []string{`1:11: database: no database after the host: expected`}},
+		"no host":          {with("database: mysql://u:canary@/d"), []string{`1:11: database: no host: expected`}},
+		"database, port":   {with("database: mysql://u:canary@h:x/d"), []string{`1:11: database: not a URL: expected`}},
+		"database, hash":   {with("database: mysql://u:x#canary@h:1/d"), []string{`1:11: database: `}},
+		"database, var":    {with("database: mysql://u:${NONE}@h:1/d"), []string{`1:11: database: ${NONE}: not set`}},
+		"database, %":      {with("database: mysql://u:%zcanary@h:1/d"), []string{`1:11: database: the user or the password has a % in it`}},
+		"sqlite":           {with("database: 'sqlite:'"), []string{`1:11: database: no file: expected sqlite:/path/of/file.db`}},
+		"sqlite, memory":   {with("database: 'sqlite::memory:'"), []string{`1:11: database: in memory: expected`}},
+		"sqlite, options":  {with("database: sqlite:x?mode=ro"), []string{`1:11: database: expected a plain path`}},
+		"all at once": {"database: x\ngroup: a b\nlease: {ttl: 1}\njobs:\n  - name: a\n    every: x\n  - nam: b\n", []string{
+			"1:11: database: ", "2:8: group: ", "3:14: lease.ttl: ", "5:5: jobs[0]: expected one of exec or http", "6:12: jobs[0].every: ",
+			"7:5: jobs[1].nam: unknown key: did you mean name?", "7:5: jobs[1]: expected one of cron", "7:5: jobs[1]: expected one of exec",
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Parse("worker.yaml", []byte(test.text), variables)
+			if err == nil {
+				t.Fatalf("no error in\n%s", test.text)
+			}
+			lines := strings.Split(err.Error(), "\n")
+			if len(lines) != len(test.want) {
+				t.Fatalf("%d errors, want %d:\n%v\n\nin\n%s", len(lines), len(test.want), err, test.text)
+			}
+			for i, line := range lines {
+				if !strings.HasPrefix(line, "worker.yaml:") || !strings.Contains(line, test.want[i]) {
+					t.Errorf("got  %s\nwant %s", line, "worker.yaml:"+test.want[i])
+				}
+				if strings.Contains(line, "canary") {
+					t.Errorf("shows what may be a secret: %s", line)
+				}
+			}
+		})
+	}
+}
+
+func TestTooMuch(t *testing.T) {
+	t.Parallel()
+	bomb := "jobs: [{name: a, every: 1m, exec: &e [" + strings.Repeat("x,", 1_000) + "]}"
+	for i := range 1000 {
+		bomb += fmt.Sprintf(", {name: j%d, every: 1m, exec: *e}", i)
+	}
+	for name, test := range map[string]struct{ text, want string }{
+		"size":   {strings.Repeat("#", config.MaxSize+1), "worker.yaml:1:1: larger than 10485760 bytes: expected"},
+		"errors": {with("jobs: [" + strings.Repeat("x,", 1000) + "]"), "worker.yaml: 950 more errors"},
+		"bomb":   {with(bomb + "]"), "the file unfolds to more than 200000 values: expected fewer aliases"},
+		"deep":   {with("jobs: " + strings.Repeat("[", 20_000)), "not YAML: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := config.Parse("worker.yaml", []byte(test.text), variables)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("got %.1000v, want %q", err, test.want)
+			}
+			if n := strings.Count(err.Error(), "\n"); n > 60 {
+				t.Errorf("%d lines", n)
+			}
+		})
+	}
+}
+
+func TestNoFile(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "none.yaml")
+	_, err := config.Load(path, os.LookupEnv)
+	if err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v, want an error with the path", err)
+	}
+}
+
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	c := parse(t, with("group: g"))
+	equal(t, "wrapped", c.Wrap("group", os.ErrClosed).Error(), "worker.yaml:2:8: group: file already closed")
+	equal(t, "unknown", c.Wrap("lease", os.ErrClosed), os.ErrClosed)
+	equal(t, "nil", c.Wrap("group", nil), nil)
+}
+
+func TestDatabase(t *testing.T) {
+	t.Parallel()
+	for raw, want := range map[string]struct{ kind, open, show string }{
+		"sqlite:/var/lib/x.db":   {config.SQLite, "/var/lib/x.db", "sqlite:/var/lib/x.db"},
+		"sqlite:///var/lib/x.db": {config.SQLite, "/var/lib/x.db", "sqlite:/var/lib/x.db"},
+		"sqlite:x ${EVERY}.db":   {config.SQLite, "x 5m.db", "sqlite:x 5m.db"},
+		"${URL}":                 {config.MySQL, "mysql://me:canary@db.example:3306/app", "mysql://me@db.example:3306/app"},
+		"mysql://h/d":            {config.MySQL, "mysql://h/d", "mysql://h/d"},
+		"mysql://u:canary%40@h:1/d?tls=true&x=canary": {config.MySQL, "mysql://u:canary%40@h:1/d?tls=true&x=canary", "mysql://u@h:1/d"},
+		"mysql://u:${PASSWORD}@h:1/d":                 {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/d", "mysql://u@h:1/d"},
+		"mysql://u:p@ss@h/d":                          {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
+		"mysql://u:$${x}@h/d":                         {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
+	} {
+		t.Run(raw, func(t *testing.T) {
+			t.Parallel()
+			d, err := config.ParseDatabase(raw, variables)
+			if err != nil {
+				t.Fatal(err)
+			}
+			equal(t, "kind", d.Kind(), want.kind)
+			equal(t, "open", d.Open(), want.open)
+			for _, shown := range []string{d.String(), fmt.Sprintf("%v", d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprintf("%s", &d)} {
+				equal(t, "shown", shown, want.show)
+			}
+			c := config.Config{Database: d}
+			for _, format := range []string{"%v", "%+v", "%#v"} {
+				if shown := fmt.Sprintf(format, c); strings.Contains(shown, "canary") {
+					t.Errorf("%s shows the password: %s", format, shown)
+				}
+			}
+		})
+	}
+}
+
+func FuzzParse(f *testing.F) {
+	f.Add([]byte(example))
+	f.Add([]byte(job("name: a", `every: ${BAD}`, "exec: [x, $${y}, ${EVERY}]")))
+	f.Add([]byte(with("jobs: &a [*a, {<<: *a}]")))
+	f.Add([]byte("database: mysql://u:${PASSWORD}@h/d\n---\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		c, err := config.Parse("worker.yaml", data, variables)
+		if err != nil {
+			if strings.Contains(err.Error(), "canary/p#a") {
+				t.Errorf("shows a variable: %v", err)
+			}
+			for line := range strings.SplitSeq(err.Error(), "\n") {
+				if !strings.HasPrefix(line, "worker.yaml:") {
+					t.Errorf("no place: %q", line)
+				}
+			}
+			return
+		}
+		if lease.CheckName("group", c.Group) != nil || len(c.Jobs) == 0 || c.Database.Open() == "" {
+			t.Errorf("taken: %+v", c)
+		}
+		if _, err := c.Lease.Complete(); err != nil {
+			t.Errorf("taken: %v", err)
+		}
+		names := map[string]bool{}
+		for _, j := range c.Jobs {
+			j.Do = jobs.Job{}.Call
+			if err := j.Validate(); err != nil || names[j.Name] || (len(j.Exec) == 0) == (j.HTTP == nil) || j.Timeout < 0 {
+				t.Errorf("taken: %+v: %v", j, err)
+			}
+			names[j.Name] = true
+		}
+	})
+}

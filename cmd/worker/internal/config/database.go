@@ -1,0 +1,152 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+)
+
+// The kinds of database.
+const (
+	MySQL  = "mysql"
+	SQLite = "sqlite"
+)
+
+// Database says which database to use. However it is printed, its password is
+// left out.
+type Database struct {
+	kind string
+	open string
+	show string
+}
+
+// Kind returns [MySQL] or [SQLite].
+func (d Database) Kind() string { return d.kind }
+
+// Open returns what the store's Open takes: a mysql:// URL with the password,
+// or the path of a SQLite file.
+func (d Database) Open() string { return d.open }
+
+// URL returns what [ParseDatabase] takes, with the password and with no
+// variables in it.
+func (d Database) URL() string {
+	if d.kind == SQLite {
+		return "sqlite:" + d.open
+	}
+	return d.open
+}
+
+// String returns the URL without its password and parameters.
+func (d Database) String() string { return d.show }
+
+// GoString returns the same, for %#v.
+func (d Database) GoString() string { return d.show }
+
+// databaseForm is what an error says that it expected.
+const databaseForm = `"mysql://user:password@host:3306/database" or "sqlite:/path/of/file.db"`
+
+// ParseDatabase reads a database URL, in which ${NAME} stands for a variable.
+// A variable within the user or password part is taken as it is: it needs no
+// percent-encoding. No error shows what may be a secret.
+func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, error) {
+	if strings.HasPrefix(raw, "mysql://") {
+		return parseMySQL(raw, lookup)
+	}
+	expanded, err := expand(raw, lookup)
+	if err != nil {
+		return Database{}, err
+	}
+	switch path, isSQLite := strings.CutPrefix(expanded, "sqlite:"); {
+	case strings.HasPrefix(expanded, "mysql://"):
+		// The whole URL, or its host, is in variables: it is encoded already.
+		return parseMySQL(expanded, nil)
+	case !isSQLite:
+		return Database{}, fmt.Errorf("expected %s", databaseForm)
+	case path == "":
+		return Database{}, errors.New("no file: expected sqlite:/path/of/file.db")
+	case strings.HasPrefix(path, ":memory:") || strings.Contains(path, "mode=memory"):
+		return Database{}, errors.New("in memory: expected the path of a file, which replicas can share")
+	case strings.ContainsAny(path, "?#\x00"):
+		return Database{}, errors.New("expected a plain path after sqlite:, without ? and #")
+	default:
+		// sqlite:///var/lib/x is what other programs call /var/lib/x.
+		if rest, ok := strings.CutPrefix(path, "//"); ok && strings.HasPrefix(rest, "/") {
+			path = rest
+		}
+		return Database{kind: SQLite, open: path, show: "sqlite:" + path}, nil
+	}
+}
+
+// parseMySQL takes the URL apart before it puts variables in, unless lookup is
+// nil.
+func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error) {
+	fill := func(s string) (string, error) {
+		if lookup == nil {
+			return s, nil
+		}
+		return expand(s, lookup)
+	}
+	rest := strings.TrimPrefix(raw, "mysql://")
+	// Up to the first of /?# stands the authority, but not within ${}, and the
+	// last @ in it ends the user part, as everywhere.
+	end := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		end = i
+	}
+	authority, tail := rest[:end], rest[end:]
+	user, host := "", authority
+	if i := strings.LastIndexByte(authority, '@'); i >= 0 {
+		user, host = authority[:i], authority[i+1:]
+	}
+	host, err := fill(host)
+	if err != nil {
+		return Database{}, err
+	}
+	if tail, err = fill(tail); err != nil {
+		return Database{}, err
+	}
+	u, err := url.Parse("mysql://" + host + tail)
+	if err != nil {
+		return Database{}, fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", databaseForm)
+	}
+	switch {
+	case u.Hostname() == "":
+		return Database{}, fmt.Errorf("no host: expected %s", databaseForm)
+	case strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1:
+		return Database{}, fmt.Errorf("no database after the host: expected %s", databaseForm)
+	case u.Fragment != "":
+		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", databaseForm)
+	}
+	shown := "mysql://" + u.Host + u.Path
+	if u.User != nil { // the user came out of the host's variable
+		shown = "mysql://" + url.User(u.User.Username()).String() + "@" + u.Host + u.Path
+	}
+	if user != "" {
+		name, password, hasPassword := strings.Cut(user, ":")
+		if name, err = part(name, fill); err != nil {
+			return Database{}, err
+		}
+		u.User = url.User(name)
+		shown = "mysql://" + url.User(name).String() + "@" + u.Host + u.Path
+		if hasPassword {
+			if password, err = part(password, fill); err != nil {
+				return Database{}, err
+			}
+			u.User = url.UserPassword(name, password)
+		}
+	}
+	return Database{kind: MySQL, open: u.String(), show: shown}, nil
+}
+
+// part decodes what stands in the URL and leaves what comes from a variable.
+func part(s string, fill func(string) (string, error)) (string, error) {
+	if !strings.Contains(s, "${") {
+		plain, err := url.PathUnescape(s)
+		if err != nil {
+			return "", errors.New("the user or the password has a % in it: expected %25, or the password in a variable")
+		}
+		return plain, nil
+	}
+	return fill(s)
+}

@@ -1,0 +1,400 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"sort"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits on what a file that is small enough can still blow up to.
+const (
+	maxValues = 200_000 // aliases count each time they are used
+	maxErrors = 50      // more than anybody reads
+)
+
+type position struct{ line, column int }
+
+// document is a file while it is read.
+type document struct {
+	name   string
+	lookup func(string) (string, bool)
+	place  map[string]position
+	errors []*Error
+	more   int // errors that were not kept
+	values int
+}
+
+// value is a node of the file and the way to it.
+type value struct {
+	doc  *document
+	node *yaml.Node
+	key  string
+}
+
+// Parse reads a configuration from data; name is the file's name in errors.
+// See [Load].
+func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
+	doc := &document{name: name, lookup: lookup, place: map[string]position{}}
+	config := &Config{file: name, place: doc.place}
+	if root := doc.parse(data); root != nil {
+		readConfig(value{doc: doc, node: root}, config)
+	}
+	if err := doc.err(); err != nil {
+		return nil, err
+	}
+	return config, nil
+}
+
+// parse returns the root of the only document in data, or nil and a report.
+func (d *document) parse(data []byte) *yaml.Node {
+	if len(data) > MaxSize {
+		d.report(position{1, 1}, "", "larger than %d bytes: expected a configuration file", MaxSize)
+		return nil
+	}
+	if at := invalid(data); at >= 0 {
+		d.report(position{1 + bytes.Count(data[:at], []byte("\n")), at - bytes.LastIndexByte(data[:at], '\n')}, "",
+			"expected UTF-8 text without control characters")
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	var root, next yaml.Node
+	switch err := decoder.Decode(&root); {
+	case errors.Is(err, io.EOF):
+		d.report(position{1, 1}, "", "empty: expected the keys database, group and jobs")
+		return nil
+	case err != nil:
+		d.reportSyntax(data, err)
+		return nil
+	}
+	switch err := decoder.Decode(&next); {
+	case err == nil:
+		d.report(position{max(next.Line, 1), max(next.Column, 1)}, "", "a second document: expected one per file")
+		return nil
+	case !errors.Is(err, io.EOF):
+		d.reportSyntax(data, err)
+		return nil
+	}
+	return root.Content[0]
+}
+
+// invalid returns where data is no text, or -1.
+func invalid(data []byte) int {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 || r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0x7f {
+			return i
+		}
+		i += size
+	}
+	return -1
+}
+
+var (
+	syntaxError   = regexp.MustCompile(`^yaml: (?:line (\d+): )?`)
+	unknownAnchor = regexp.MustCompile(`unknown anchor '(.*)' referenced`)
+)
+
+// reportSyntax gives an error of the YAML parser its place. The parser names the
+// line where the enclosing list or mapping began, and none at all for the first
+// line and for aliases. So the place is the first line after which the parser
+// already finds the same fault.
+func (d *document) reportSyntax(data []byte, err error) {
+	fault, line := syntaxFault(err)
+	if match := unknownAnchor.FindStringSubmatch(fault); match != nil {
+		before, _, _ := bytes.Cut(data, []byte("*"+match[1]))
+		line = 1 + bytes.Count(before, []byte("\n"))
+	} else {
+		lines := bytes.SplitAfter(data, []byte("\n"))
+		line = max(line, 1+sort.Search(len(lines)-1, func(n int) bool {
+			end := 0
+			for _, l := range lines[:n+1] {
+				end += len(l)
+			}
+			found, _ := syntaxFault(parses(data[:end]))
+			return found == fault
+		}))
+	}
+	d.report(position{line, 1}, "", "not YAML: %s", fault)
+}
+
+// parses returns the parser's error on any document of data.
+func parses(data []byte) error {
+	decoder := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var node yaml.Node
+		if err := decoder.Decode(&node); errors.Is(err, io.EOF) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// syntaxFault splits an error of the parser into what and where.
+func syntaxFault(err error) (fault string, line int) {
+	if err == nil {
+		return "", 0
+	}
+	fault = err.Error()
+	if match := syntaxError.FindStringSubmatch(fault); match != nil {
+		fault = fault[len(match[0]):]
+		line, _ = strconv.Atoi(match[1]) // absent for the first line
+	}
+	return fault, line
+}
+
+func (d *document) report(at position, key, format string, args ...any) {
+	if len(d.errors) >= maxErrors {
+		d.more++
+		return
+	}
+	d.errors = append(d.errors, &Error{File: d.name, Line: at.line, Column: at.column, Key: key, Problem: fmt.Sprintf(format, args...)})
+}
+
+func (d *document) err() error {
+	if len(d.errors) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(d.errors, func(a, b *Error) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+	})
+	all := make([]error, 0, len(d.errors)+1)
+	for _, err := range d.errors {
+		all = append(all, err)
+	}
+	if d.more > 0 {
+		all = append(all, fmt.Errorf("%s: %d more errors", d.name, d.more))
+	}
+	return errors.Join(all...)
+}
+
+func (v value) position() position {
+	return position{max(v.node.Line, 1), max(v.node.Column, 1)}
+}
+
+func (v value) report(format string, args ...any) {
+	v.doc.report(v.position(), v.key, format, args...)
+}
+
+// resolve follows an alias, and counts what the file unfolds to. Nothing here
+// recurses deeper than the keys of the tables, so that an alias which contains
+// itself ends too.
+func (v value) resolve() (value, bool) {
+	v.doc.values++
+	if v.doc.values > maxValues {
+		if v.doc.values == maxValues+1 {
+			v.report("the file unfolds to more than %d values: expected fewer aliases", maxValues)
+		}
+		return v, false
+	}
+	for range 100 {
+		if v.node.Kind != yaml.AliasNode {
+			return v, true
+		}
+		v.node = v.node.Alias
+	}
+	v.report("expected a value, this alias leads nowhere")
+	return v, false
+}
+
+// field is a key that a mapping may have, and how its value is read into T.
+// read reports what is wrong by itself.
+type field[T any] struct {
+	key  string
+	read func(v value, into *T)
+}
+
+// readMapping reads a mapping by a table of its keys. It returns where each key
+// of the table was found, also those with a bad value and those that are
+// likely meant by a misspelt one, so that nobody is told to add what is there.
+func readMapping[T any](v value, what string, fields []field[T], into *T) map[string]value {
+	found := map[string]value{}
+	v, ok := v.resolve()
+	if !ok {
+		return nil
+	}
+	known := make([]string, len(fields))
+	for i, f := range fields {
+		known[i] = f.key
+	}
+	if v.node.Kind != yaml.MappingNode {
+		v.report("%s: expected %s with the keys %s", describe(v.node), what, strings.Join(known, ", "))
+		return nil
+	}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		name, at := v.node.Content[i], v.child(v.node.Content[i], v.node.Content[i+1])
+		index := slices.Index(known, name.Value)
+		switch before, twice := found[name.Value]; {
+		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
+			at.node, at.key = name, v.key
+			at.report("%s: expected a key: one of %s", describe(name), strings.Join(known, ", "))
+		case index < 0:
+			meant := nearest(name.Value, known)
+			at.node = name
+			if meant == "" {
+				at.report("unknown key: expected one of %s", strings.Join(known, ", "))
+			} else {
+				at.report("unknown key: did you mean %s? Expected one of %s", meant, strings.Join(known, ", "))
+				if _, ok := found[meant]; !ok {
+					found[meant] = at
+				}
+			}
+		case twice && before.key == at.key:
+			at.node = name
+			at.report("given twice, first in line %d: expected it once", before.node.Line)
+		default:
+			found[name.Value] = at
+			v.doc.place[at.key] = at.position()
+			fields[index].read(at, into)
+		}
+	}
+	return found
+}
+
+// child is a member of a mapping. An empty value is where its key is.
+func (v value) child(key, node *yaml.Node) value {
+	path := key.Value
+	if v.key != "" {
+		path = v.key + "." + path
+	}
+	if node.Line == 0 {
+		node.Line, node.Column = key.Line, key.Column
+	}
+	return value{doc: v.doc, node: node, key: path}
+}
+
+// readList calls read with each member of a list.
+func readList(v value, what string, read func(value)) {
+	v, ok := v.resolve()
+	if !ok {
+		return
+	}
+	if v.node.Kind != yaml.SequenceNode {
+		v.report("%s: expected %s", describe(v.node), what)
+		return
+	}
+	if len(v.node.Content) == 0 {
+		v.report("an empty list: expected %s", what)
+	}
+	for i, node := range v.node.Content {
+		read(value{doc: v.doc, node: node, key: fmt.Sprintf("%s[%d]", v.key, i)})
+	}
+}
+
+// text is a scalar: as it is written, which is what errors show, and with its
+// variables put in.
+type text struct {
+	value
+	raw, expanded string
+}
+
+// readText reads a scalar, whatever YAML takes it for.
+func readText(v value, what string) (text, bool) {
+	t, ok := readRaw(v, what)
+	if !ok {
+		return text{}, false
+	}
+	expanded, err := expand(t.raw, t.doc.lookup)
+	if err != nil {
+		t.report("%v", err)
+		return text{}, false
+	}
+	t.expanded = expanded
+	return t, true
+}
+
+// readRaw reads a scalar and leaves its variables as they are.
+func readRaw(v value, what string) (text, bool) {
+	v, ok := v.resolve()
+	if !ok {
+		return text{}, false
+	}
+	switch {
+	case v.node.Kind != yaml.ScalarNode, v.node.Tag == "!!null":
+		v.report("%s: expected %s", describe(v.node), what)
+		return text{}, false
+	case v.node.Style&yaml.TaggedStyle != 0:
+		v.report("the tag %s: expected %s, without a tag", v.node.Tag, what)
+		return text{}, false
+	}
+	return text{value: v, raw: v.node.Value}, true
+}
+
+// bad reports the value. It shows the text of the file, never that of a
+// variable, which may be a secret.
+func (t text) bad(format string, args ...any) {
+	t.report("%s: %s", quote(t.raw), fmt.Sprintf(format, args...))
+}
+
+// quote shows a text, bounded.
+func quote(s string) string {
+	const most = 80
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
+}
+
+func describe(node *yaml.Node) string {
+	switch {
+	case node.Kind == yaml.MappingNode:
+		return "a mapping"
+	case node.Kind == yaml.SequenceNode:
+		return "a list"
+	case node.Kind == yaml.AliasNode:
+		return "an alias"
+	case node.Tag == "!!null":
+		return "empty"
+	default:
+		return quote(node.Value)
+	}
+}
+
+// nearest returns the known key that a misspelt one is likely to mean, or "".
+func nearest(s string, known []string) string {
+	best, most := "", 1+len(s)/4
+	if len(s) > 40 {
+		return ""
+	}
+	for _, k := range known {
+		if d := distance(strings.ToLower(s), k); d <= most {
+			best, most = k, d-1
+		}
+	}
+	return best
+}
+
+// distance counts the edits from a to b; two swapped letters are one.
+func distance(a, b string) int {
+	var older []int
+	previous := make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row := make([]int, len(b)+1)
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			row[j] = min(previous[j]+1, row[j-1]+1, previous[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], older[j-2]+1)
+			}
+		}
+		older, previous = previous, row
+	}
+	return previous[len(b)]
+}

@@ -1,0 +1,41 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// expand puts in the values of variables. Only ${NAME} is one: $NAME and $$
+// stay what they are, and $${ becomes ${.
+func expand(s string, lookup func(string) (string, bool)) (string, error) {
+	var out strings.Builder
+	for {
+		before, after, found := strings.Cut(s, "${")
+		if !found {
+			out.WriteString(s)
+			return out.String(), nil
+		}
+		if escaped, ok := strings.CutSuffix(before, "$"); ok {
+			out.WriteString(escaped + "${")
+			s = after
+			continue
+		}
+		out.WriteString(before)
+		name, rest, found := strings.Cut(after, "}")
+		switch {
+		case !found:
+			return "", fmt.Errorf("%s: expected a } after ${, or $${ for a plain ${", quote("${"+after))
+		case !variableName.MatchString(name):
+			return "", fmt.Errorf("%s: expected a variable's name such as ${DATABASE_URL}, or $${ for a plain ${", quote("${"+name+"}"))
+		}
+		value, set := lookup(name)
+		if !set {
+			return "", fmt.Errorf("${%s}: not set: expected this variable in the environment, or $${%s} for the plain text", name, name)
+		}
+		out.WriteString(value)
+		s = rest
+	}
+}

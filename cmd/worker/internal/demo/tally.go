@@ -1,0 +1,90 @@
+//go:build unix
+
+package demo
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// tally counts what was seen.
+type tally struct {
+	runs        map[int64]int // by tick
+	first, last int64         // tick
+	lastAt      time.Time     // arrival of the last tick
+	gap         time.Duration
+	terms       map[uint64]bool // by token
+}
+
+// add counts a run and reports whether its tick has run before.
+func (t *tally) add(r ran) (double bool) {
+	if t.runs == nil {
+		t.runs = map[int64]int{}
+	}
+	tick := r.tick.UnixMilli()
+	if len(t.runs) == 0 {
+		t.first, t.last = tick, tick
+	} else {
+		t.gap = max(t.gap, r.at.Sub(t.lastAt))
+	}
+	t.first, t.last, t.lastAt = min(t.first, tick), max(t.last, tick), r.at
+	t.term(r.token)
+	t.runs[tick]++
+	return t.runs[tick] > 1
+}
+
+// term notes a term.
+func (t *tally) term(token uint64) {
+	if t.terms == nil {
+		t.terms = map[uint64]bool{}
+	}
+	t.terms[token] = true
+}
+
+// Summary is what a demo saw.
+type Summary struct {
+	Lasted    time.Duration
+	Ticks     int // that ran
+	Doubles   int // of them, that ran more than once
+	Missed    int // between the first and the last that ran
+	Takeovers int
+	// Gap is the longest time without a run, from the first on.
+	Gap time.Duration
+}
+
+// summary is what was seen until now, which also ends a gap.
+func (t *tally) summary(began, now time.Time) Summary {
+	s := Summary{Lasted: now.Sub(began), Ticks: len(t.runs), Takeovers: max(0, len(t.terms)-1), Gap: t.gap}
+	for _, n := range t.runs {
+		if n > 1 {
+			s.Doubles++
+		}
+	}
+	if s.Ticks > 0 {
+		s.Gap = max(s.Gap, now.Sub(t.lastAt))
+		s.Missed = int((t.last-t.first)/every.Milliseconds()) + 1 - s.Ticks
+	}
+	return s
+}
+
+func (s Summary) counts() string {
+	return fmt.Sprintf("ticks %d, doubles %d, missed %d, takeovers %d, longest gap %.1fs",
+		s.Ticks, s.Doubles, s.Missed, s.Takeovers, s.Gap.Seconds())
+}
+
+// String says it in a line, and explains what a newcomer may ask about.
+func (s Summary) String() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "Seen in %v: %s\n", s.Lasted.Round(time.Second), s.counts())
+	switch {
+	case s.Ticks == 0:
+		fmt.Fprintln(&text, "No tick ran: nobody has led long enough.")
+	case s.Missed > 0:
+		fmt.Fprintf(&text, "The missed ticks fell into takeovers: nobody led then, for up to the TTL of %v and a moment.\n", ttl)
+	}
+	if s.Doubles > 0 {
+		fmt.Fprintln(&text, "A DOUBLE IS A FAULT: no tick may run twice.")
+	}
+	return text.String()
+}

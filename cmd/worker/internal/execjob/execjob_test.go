@@ -1,0 +1,512 @@
+//go:build linux
+
+package execjob_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// limit is how long anything may take that is expected to happen.
+const limit = 30 * time.Second
+
+// workerCommand makes the test program run a job, as a worker that can be killed.
+const workerCommand = "test-worker"
+
+// canary is in the environment of every worker here, and must not be in a job's.
+const canary = "canary-of-a-secret"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 {
+		switch os.Args[1] {
+		case execjob.GuardCommand:
+			if err := execjob.Guard(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
+		case workerCommand:
+			fmt.Println(execjob.New(os.Args[2:], time.Hour, zap.NewNop())(context.Background(), run))
+			os.Exit(1)
+		}
+	}
+	os.Setenv("CRONLEASE_TEST_DSN", canary)
+	os.Setenv("DATABASE_URL", canary)
+	goleak.VerifyTestMain(m)
+}
+
+var run = jobs.Run{
+	Group: "billing", Job: "report", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2,
+	Tick: time.Date(2027, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600)),
+}
+
+var errLost = errors.New("the lease is lost")
+
+// fixture is a run of a shell script that has a pipe to the test as its file 9,
+// and one for its processes among themselves as its file 8.
+// Each process of the job holds it, so that the test sees its end exactly when
+// none of them is left.
+type fixture struct {
+	t      *testing.T
+	cancel func()
+	result chan error
+	logs   *observer.ObservedLogs
+	pipe   *os.File
+	lines  *bufio.Reader
+}
+
+func shell(t *testing.T, script, fifo string) []string {
+	t.Helper()
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"sh", "-c", `mkfifo "$1.go"; exec 8<>"$1.go" 9>"$1"; ` + script, "sh", fifo}
+}
+
+// listen opens the pipe, which waits for the job to do so too.
+func listen(t *testing.T, fifo string) *os.File {
+	t.Helper()
+	pipe, err := os.Open(fifo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = pipe.Close() })
+	if err := pipe.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		t.Fatal(err)
+	}
+	return pipe
+}
+
+func start(t *testing.T, grace time.Duration, script string) *fixture {
+	t.Helper()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	core, logs := observer.New(zapcore.DebugLevel)
+	do := execjob.New(shell(t, script, fifo), grace, zap.New(core))
+	ctx, cancel := context.WithCancelCause(t.Context())
+	f := &fixture{t: t, cancel: func() { cancel(errLost) }, result: make(chan error, 1), logs: logs}
+	go func() { f.result <- do(ctx, run) }()
+	f.pipe = listen(t, fifo)
+	f.lines = bufio.NewReader(f.pipe)
+	return f
+}
+
+// line returns the next line that the job sends.
+func (f *fixture) line() string {
+	f.t.Helper()
+	line, err := f.lines.ReadString('\n')
+	if err != nil {
+		f.t.Fatalf("the job says no more: %v", err)
+	}
+	return strings.TrimSpace(line)
+}
+
+// wait returns the run's error, and checks that nothing of the job is left when
+// there is one.
+func (f *fixture) wait() error {
+	f.t.Helper()
+	select {
+	case err := <-f.result:
+		f.dead()
+		return err
+	case <-time.After(limit):
+		f.t.Fatal("the run does not return")
+		return nil
+	}
+}
+
+func (f *fixture) dead() {
+	f.t.Helper()
+	raw, err := f.pipe.SyscallConn()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	buffer := make([]byte, 1<<16)
+	if err := raw.Read(func(fd uintptr) bool {
+		for {
+			n, err := syscall.Read(int(fd), buffer)
+			if n <= 0 {
+				if err != nil {
+					f.t.Errorf("a process of the job is alive (%v)", err)
+				}
+				return true
+			}
+		}
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) output() string {
+	var text strings.Builder
+	for _, entry := range f.logs.FilterMessage("output").All() {
+		fmt.Fprintln(&text, entry.ContextMap()["line"])
+	}
+	return text.String()
+}
+
+func wantCancelled(t *testing.T, err error, how string) {
+	t.Helper()
+	if !errors.Is(err, errLost) || !strings.Contains(err.Error(), how) {
+		t.Errorf("got %v, want %s, because %v", err, how, errLost)
+	}
+}
+
+func TestCancelKillsWhatIgnoresIt(t *testing.T) {
+	t.Parallel()
+	const grace = time.Second
+	f := start(t, grace, `trap "" TERM; sleep 600 & echo ready >&9; wait`)
+	f.line()
+	began := time.Now()
+	f.cancel()
+	wantCancelled(t, f.wait(), "killed, because it had not stopped 950ms after SIGTERM")
+	if took := time.Since(began); took < grace*9/10 || took > grace+time.Second {
+		t.Errorf("it took %v, with a grace of %v", took, grace)
+	}
+}
+
+func TestCancelLetsStop(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `trap "echo bye >&9; exit 0" TERM; sh -c 'echo ready >&9; exec sleep 600' & wait`)
+	f.line()
+	began := time.Now()
+	f.cancel()
+	if got := f.line(); got != "bye" {
+		t.Errorf("got %q", got)
+	}
+	wantCancelled(t, f.wait(), "stopped (exit status 0)")
+	if took := time.Since(began); took > limit/2 {
+		t.Errorf("it took %v, all of its grace", took)
+	}
+}
+
+func TestCancelReachesStopped(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `echo ready >&9; kill -STOP $$`)
+	f.line()
+	f.cancel()
+	wantCancelled(t, f.wait(), "stopped (ended by signal: terminated)")
+}
+
+func TestEveryMemberHasTheGrace(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `sh -c 'trap "echo cleaned >&9; exit 0" TERM; echo ready >&9; while :; do read x <&8; done' & wait`)
+	f.line()
+	f.cancel() // the outer shell ends at once
+	if got := f.line(); got != "cleaned" {
+		t.Errorf("got %q", got)
+	}
+	wantCancelled(t, f.wait(), "stopped (ended by signal: terminated)")
+}
+
+func TestNothingEscapes(t *testing.T) {
+	t.Parallel()
+	const stay = `trap "" TERM HUP INT; echo ready >&9; echo ready >&8; while :; do sleep 600; done`
+	for name, test := range map[string]struct {
+		script string // starts processes that say that they are ready
+		ready  int
+	}{
+		"new session": {`setsid sh -c '` + stay + `' &`, 1},
+		"daemon":      {`(setsid sh -c '` + stay + `' &)`, 1},
+		"generations": {`setsid sh -c 'setsid sh -c "setsid sleep 600 & setsid sleep 600 & echo ready >&9; echo ready >&8; wait" & wait' &`, 1},
+		"many":        {`for i in 1 2 3 4 5 6 7 8; do (setsid sh -c '` + stay + `' &); done`, 8},
+	} {
+		t.Run(name+", cancelled", func(t *testing.T) {
+			t.Parallel()
+			f := start(t, 200*time.Millisecond, test.script+"\nsleep 600")
+			for range test.ready {
+				f.line()
+			}
+			f.cancel()
+			wantCancelled(t, f.wait(), "killed")
+		})
+		t.Run(name+", by itself", func(t *testing.T) {
+			t.Parallel()
+			f := start(t, limit, test.script+strings.Repeat("\nread x <&8", test.ready)+"\nexit 3")
+			var exit *execjob.ExitError
+			if err := f.wait(); !errors.As(err, &exit) || exit.Code != 3 {
+				t.Errorf("got %v, want exit status 3", err)
+			}
+		})
+	}
+}
+
+func TestLeftBehindIsKilled(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `trap "" TERM; sleep 600 & echo ready >&9; exit 0`)
+	if err := f.wait(); err != nil {
+		t.Errorf("got %v, want success", err)
+	}
+}
+
+func TestWorkerKilled(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"group":       `trap "" TERM; sleep 600 & echo ready >&9; wait`,
+		"new session": `setsid sh -c 'trap "" TERM; echo ready >&9; sleep 600' & wait`,
+		"daemon":      `(setsid sh -c 'trap "" TERM; echo ready >&9; sleep 600' &); sleep 600`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fifo := filepath.Join(t.TempDir(), "fifo")
+			worker := exec.Command(os.Args[0], append([]string{workerCommand}, shell(t, script, fifo)...)...)
+			if err := worker.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pipe := listen(t, fifo)
+			lines := bufio.NewReader(pipe)
+			if _, err := lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			if err := worker.Process.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			_ = worker.Wait() // it was killed
+			if rest, err := io.ReadAll(lines); err != nil {
+				t.Errorf("the job survives its worker: %v, %q", err, rest)
+			}
+		})
+	}
+}
+
+func TestGuardKilled(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `trap "" TERM; sleep 600 & echo $PPID >&9; wait`)
+	guard, err := strconv.Atoi(f.line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err = <-f.result:
+	case <-time.After(limit):
+		t.Fatal("the run does not return")
+	}
+	if err == nil || !strings.Contains(err.Error(), "the guard of the job was killed") {
+		t.Errorf("got %v", err)
+	}
+	if _, err := io.ReadAll(f.lines); err != nil {
+		t.Errorf("the job survives its guard: %v", err)
+	}
+}
+
+// Without a worker that could kill it, the job still dies with its guard.
+func TestGuardKilledBesideStoppedWorker(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	worker := exec.Command(os.Args[0], append([]string{workerCommand}, shell(t, `trap "" TERM; echo $PPID >&9; read x <&8`, fifo)...)...)
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		_ = worker.Process.Kill()
+		_ = worker.Wait() // it was killed
+	}()
+	lines := bufio.NewReader(listen(t, fifo))
+	line, err := lines.ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, err := strconv.Atoi(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	var status syscall.WaitStatus
+	if _, err := syscall.Wait4(worker.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+		t.Fatalf("not stopped: %v %v", status, err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(lines); err != nil {
+		t.Errorf("the job survives its guard: %v", err)
+	}
+}
+
+func TestGuardHearsOnlyItsWorker(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `for s in TERM INT HUP QUIT; do kill -$s $PPID; done; echo ready >&9`)
+	f.line()
+	if err := f.wait(); err != nil {
+		t.Errorf("got %v, want success", err)
+	}
+}
+
+func TestStoppedGuard(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `kill -STOP $PPID; echo ready >&9; sleep 600`)
+	f.line()
+	f.cancel()
+	wantCancelled(t, f.wait(), "stopped (ended by signal: terminated)")
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, jobs.ErrTimeout)
+	defer cancel()
+	err := execjob.New([]string{"sleep", "600"}, time.Second, zap.NewNop())(ctx, run)
+	if !errors.Is(err, jobs.ErrTimeout) {
+		t.Errorf("got %v, want %v", err, jobs.ErrTimeout)
+	}
+}
+
+func TestNotStarted(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errLost)
+	if err := execjob.New([]string{"sleep", "600"}, time.Second, zap.NewNop())(ctx, run); !errors.Is(err, errLost) {
+		t.Errorf("got %v, want %v", err, errLost)
+	}
+	plain := filepath.Join(t.TempDir(), "plain")
+	if err := os.WriteFile(plain, []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runnable := filepath.Join(t.TempDir(), "runnable")
+	if err := os.WriteFile(runnable, []byte("hello"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for program, want := range map[string]string{
+		"/no/such/program": "no such file or directory",
+		"no-such-program":  "executable file not found",
+		plain:              "permission denied",
+		runnable:           "exec format error",
+		t.TempDir():        "is a directory",
+	} {
+		err := execjob.New([]string{program}, time.Second, zap.NewNop())(t.Context(), run)
+		if err == nil || !strings.Contains(err.Error(), "start "+program) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want start %s: %s", err, program, want)
+		}
+	}
+}
+
+func TestExit(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct{ script, want string }{
+		"status":         {`echo one; echo two >&2; exit 3`, "exit status 3; its last output:\n"},
+		"nothing to say": {`exit 3`, "exit status 3"},
+		"signal":         {`kill -9 $$`, "ended by signal: killed"},
+		"no newline":     {`printf 'half a line'; exit 1`, "exit status 1; its last output:\nhalf a line"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, limit, test.script)
+			var exit *execjob.ExitError
+			err := f.wait()
+			if !errors.As(err, &exit) || !strings.HasPrefix(err.Error(), test.want) {
+				t.Errorf("got %v, want %s", err, test.want)
+			}
+		})
+	}
+}
+
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `echo to stdout; echo to stderr >&2; printf 'with\r\nbad \377 byte\n\033[31m'; cat; ls /proc/self/fd | tr '\n' ' '`)
+	if err := f.wait(); err != nil {
+		t.Fatal(err)
+	}
+	all := f.output()
+	for _, want := range []string{"to stdout\n", "to stderr\n", "with\n", "bad \uFFFD byte\n", "0 1 2 3 8 9 \n"} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in %q", want, all)
+		}
+	}
+	for _, entry := range f.logs.All() {
+		fields := entry.ContextMap()
+		want := "stdout"
+		if fields["line"] == "to stderr" {
+			want = "stderr"
+		}
+		if entry.Level != zapcore.InfoLevel || fields["stream"] != want || fields["group"] != "billing" || fields["job"] != "report" ||
+			fields["owner"] != run.Owner || fields["token"] != run.Token || fields["attempt"] != int64(2) || fields["tick"] != run.Tick {
+			t.Errorf("logged %v %v", entry.Level, fields)
+		}
+	}
+}
+
+func TestMuchOutput(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"one line":    `head -c 10000000 /dev/zero | tr '\0' x; echo; echo the end; exit 1`,
+		"many lines":  `yes 'a line of the output' | head -c 10000000; echo the end; exit 1`,
+		"empty lines": `yes '' | head -c 1000000; echo the end; exit 1`,
+		"no newline":  `head -c 10000000 /dev/zero | tr '\0' x; exit 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := start(t, limit, script)
+			var exit *execjob.ExitError
+			if err := f.wait(); !errors.As(err, &exit) {
+				t.Fatalf("got %.100v, want exit status 1", err)
+			}
+			if len(exit.Output) > 4<<10 || !strings.HasSuffix(exit.Output, "the end") && name != "no newline" {
+				t.Errorf("%d bytes of output in the error, which end with %q", len(exit.Output), exit.Output[max(0, len(exit.Output)-20):])
+			}
+			size, truncated, longest := 0, 0, 0
+			for _, entry := range f.logs.All() {
+				line, _ := entry.ContextMap()["line"].(string)
+				size += len(line) + 100
+				longest = max(longest, len(line))
+				if entry.Level == zapcore.WarnLevel || entry.ContextMap()["truncated"] == true {
+					truncated++
+				}
+			}
+			if size > 2<<20 || truncated != 1 {
+				t.Errorf("%d bytes logged, %d notes that something is missing", size, truncated)
+			}
+			if long := name == "one line" || name == "no newline"; longest > 8<<10 || long && longest != 8<<10 {
+				t.Errorf("the longest line has %d bytes", longest)
+			}
+		})
+	}
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Parallel()
+	f := start(t, limit, `env | sort; tr '\0' '\n' </proc/$PPID/environ; tr '\0' ' ' </proc/$PPID/cmdline; echo`)
+	if err := f.wait(); err != nil {
+		t.Fatal(err)
+	}
+	all := f.output()
+	if strings.Contains(all, canary) {
+		t.Errorf("a secret reaches the job or its guard:\n%s", all)
+	}
+	for _, want := range []string{
+		"CRONLEASE_ATTEMPT=2", "CRONLEASE_GROUP=billing", "CRONLEASE_JOB=report", "CRONLEASE_OWNER=worker/host/1/abc",
+		"CRONLEASE_TICK=2027-01-01T00:00:00Z", "CRONLEASE_TOKEN=1767225600000001", "PATH=" + os.Getenv("PATH"), "guard report",
+	} {
+		if !strings.Contains(all, want) {
+			t.Errorf("no %q in\n%s", want, all)
+		}
+	}
+	got := execjob.Environment([]string{
+		"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=", "TZ=UTC", "TMPDIR=/t", "PATH=/bin",
+		"PATHS=x", "CRONLEASE_TOKEN=1", "LD_PRELOAD=x", "AWS_SECRET_ACCESS_KEY=x", "lc_all=x", "=x", "",
+	}, run)
+	if len(got) != 11+6 {
+		t.Errorf("%d variables: %q", len(got), got)
+	}
+}

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// awaitProcess waits for the end of a process that is not ours.
+func awaitProcess(pid int) error {
+	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, int(limit.Milliseconds()))
+		switch {
+		case errors.Is(err, unix.EINTR):
+		case err != nil:
+			return err
+		case n == 0:
+			return errors.New("still runs")
+		default:
+			return nil
+		}
+	}
+}
+
+// Replicas that outlived a killed demo would go on for ever.
+func TestDemoKilled(t *testing.T) {
+	t.Parallel()
+	demo := exec.Command(os.Args[0], "demo")
+	demo.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	stdout, err := demo.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := demo.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var replicas []*os.Process
+	for lines := bufio.NewScanner(stdout); len(replicas) < 3 && lines.Scan(); {
+		if _, after, ok := strings.Cut(lines.Text(), "starts (pid "); ok {
+			pid, err := strconv.Atoi(strings.TrimSuffix(after, ")"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			replica, err := os.FindProcess(pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			replicas = append(replicas, replica)
+		}
+	}
+	if err := demo.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = demo.Wait() // it was killed
+	if len(replicas) != 3 {
+		t.Fatalf("%d replicas", len(replicas))
+	}
+	for _, replica := range replicas {
+		if err := awaitProcess(replica.Pid); err != nil {
+			t.Errorf("replica %d: %v", replica.Pid, err)
+			_ = replica.Kill()
+		}
+		_ = replica.Release()
+	}
+}

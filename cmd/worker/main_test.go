@@ -1,0 +1,444 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+)
+
+// limit is how long anything may take that is expected to happen.
+const limit = 60 * time.Second
+
+// The test program is the worker too: for guards and for processes of their own.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && !strings.HasPrefix(os.Args[1], "-test.") {
+		main()
+	}
+	os.Setenv("CANARY", "canary-of-a-secret")
+	goleak.VerifyTestMain(m)
+}
+
+// result is what a command line has led to.
+type result struct {
+	stdout, stderr string
+	err            error
+}
+
+func command(t *testing.T, args ...string) result {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	err := run(ctx, args, &stdout, &stderr)
+	return result{stdout.String(), stderr.String(), err}
+}
+
+// configure writes a configuration with these jobs and returns its path.
+func configure(t *testing.T, jobs string) string {
+	t.Helper()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "worker.yaml")
+	text := fmt.Sprintf("database: sqlite:%s\ngroup: billing\nlease: {ttl: 2s}\njobs:\n%s", filepath.Join(folder, "lease.db"), jobs)
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+const idle = "  - {name: idle, at: 2001-01-01T00:00:00Z, exec: [\"true\"]}\n"
+
+// worker is a worker process with its log.
+type worker struct {
+	t   *testing.T
+	cmd *exec.Cmd
+
+	mu    sync.Mutex
+	lines []map[string]any
+	more  chan struct{} // closed and replaced at each line
+	ended chan struct{} // closed when the log has ended
+}
+
+func startWorker(t *testing.T, args ...string) *worker {
+	t.Helper()
+	w := &worker{t: t, cmd: exec.Command(os.Args[0], args...), more: make(chan struct{}), ended: make(chan struct{})}
+	log, err := w.cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(w.ended)
+		for lines := bufio.NewScanner(log); lines.Scan(); {
+			var entry map[string]any
+			if err := json.Unmarshal(lines.Bytes(), &entry); err != nil {
+				t.Errorf("logged what is no JSON: %s", lines.Text())
+			}
+			w.mu.Lock()
+			w.lines = append(w.lines, entry)
+			close(w.more)
+			w.more = make(chan struct{})
+			w.mu.Unlock()
+		}
+	}()
+	t.Cleanup(func() {
+		_ = w.cmd.Process.Kill() // an error means that it has ended
+		<-w.ended
+		_ = w.cmd.Wait()
+	})
+	return w
+}
+
+// await waits for a line of the log.
+func (w *worker) await(what string, is func(line map[string]any) bool) map[string]any {
+	w.t.Helper()
+	late := time.After(limit)
+	for seen := 0; ; {
+		w.mu.Lock()
+		lines, more := w.lines, w.more
+		w.mu.Unlock()
+		for ; seen < len(lines); seen++ {
+			if is(lines[seen]) {
+				return lines[seen]
+			}
+		}
+		select {
+		case <-more:
+		case <-w.ended:
+			w.t.Fatalf("ended without %s: %v", what, lines)
+		case <-late:
+			w.t.Fatalf("no %s: %v", what, lines)
+		}
+	}
+}
+
+func (w *worker) awaitMessage(message string) map[string]any {
+	w.t.Helper()
+	return w.await(message, func(line map[string]any) bool { return line["msg"] == message })
+}
+
+// stop sends SIGTERM and returns the exit code.
+func (w *worker) stop() int {
+	w.t.Helper()
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		w.t.Fatal(err)
+	}
+	select {
+	case <-w.ended:
+	case <-time.After(limit):
+		w.t.Fatal("SIGTERM does not stop it")
+	}
+	_ = w.cmd.Wait() // the exit code says it
+	return w.cmd.ProcessState.ExitCode()
+}
+
+func statusOf(t *testing.T, path string) status {
+	t.Helper()
+	r := command(t, "status", "--json", "--config", path)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	var s status
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		t.Fatalf("%v: %s", err, r.stdout)
+	}
+	return s
+}
+
+func TestExecJobToTheEnd(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - name: hello\n    every: 1s\n    exec: [sh, -c, 'echo \"$CRONLEASE_JOB under $CRONLEASE_TOKEN\"; env']\n")
+	w := startWorker(t, "run", "--config", path, "--label", "here")
+	leading := w.awaitMessage("leading")
+	output := w.await("output", func(line map[string]any) bool {
+		text, _ := line["line"].(string)
+		return strings.HasPrefix(text, "hello under ")
+	})
+	w.awaitMessage("run succeeded")
+	s := statusOf(t, path)
+	if s.State != "held" || !strings.HasPrefix(s.Owner, "here/") || s.TTLSeconds != 2 || s.HeartbeatAgeSeconds < 0 || s.HeartbeatAgeSeconds > 2 {
+		t.Errorf("status: %+v", s)
+	}
+	if want := fmt.Sprintf("hello under %d", s.Token); output["line"] != want || leading["owner"] != s.Owner {
+		t.Errorf("got %v by %v, want %s by %s", output["line"], leading["owner"], want, s.Owner)
+	}
+	if code := w.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	w.awaitMessage("stopped")
+	if after := statusOf(t, path); after.State != "released" || after.Token != s.Token {
+		t.Errorf("not released: %+v", after)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, line := range w.lines {
+		if strings.Contains(fmt.Sprint(line), "canary") {
+			t.Errorf("the job has the worker's secrets: %v", line)
+		}
+	}
+}
+
+func TestTermCancelsJobs(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - name: long\n    every: 1s\n    exec: [sh, -c, 'trap \"echo told; exit 1\" TERM; echo ready; while :; do sleep 0.1; done']\n")
+	w := startWorker(t, "run", "--config", path)
+	w.await("ready", func(line map[string]any) bool { return line["line"] == "ready" })
+	if code := w.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	w.await("told", func(line map[string]any) bool { return line["line"] == "told" })
+	cancelled := w.awaitMessage("run cancelled")
+	if text, _ := cancelled["error"].(string); !strings.HasPrefix(text, "stopped (exit status 1): ") {
+		t.Errorf("logged %v", cancelled)
+	}
+	if s := statusOf(t, path); s.State != "released" {
+		t.Errorf("not released: %+v", s)
+	}
+}
+
+func TestResign(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	if r := command(t, "migrate", "--config", path); r.err != nil {
+		t.Fatal(r.err)
+	}
+	if r := command(t, "resign", "--config", path); r.err != nil || !strings.Contains(r.stdout, "nobody leads billing") {
+		t.Errorf("with nobody: %+v", r)
+	}
+	a := startWorker(t, "run", "--config", path, "--label", "a")
+	a.awaitMessage("leading")
+	b := startWorker(t, "run", "--config", path, "--label", "b", "--log-level", "debug")
+	b.awaitMessage("following")
+	before := statusOf(t, path)
+	r := command(t, "resign", "--config", path)
+	if r.err != nil || !strings.Contains(r.stdout, before.Owner+" stepped down") || !strings.Contains(r.stdout, "b/") {
+		t.Errorf("got %+v", r)
+	}
+	after := statusOf(t, path)
+	if after.State != "held" || !strings.HasPrefix(after.Owner, "b/") || after.Token <= before.Token {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+	if a.stop() != 0 || b.stop() != 0 {
+		t.Error("not stopped cleanly")
+	}
+}
+
+func TestResignOfTheDead(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	w := startWorker(t, "run", "--config", path)
+	w.awaitMessage("leading")
+	if err := w.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-w.ended
+	r := command(t, "resign", "--config", path, "--timeout", "300ms")
+	if exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "has not stepped down after 300ms") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestInProcess(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	ctx, cancel := context.WithCancel(t.Context())
+	stderr := &notify{want: `"msg":"leading"`, found: make(chan struct{})}
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"run", "--config", path, "--log-level", "info"}, &bytes.Buffer{}, stderr)
+	}()
+	select {
+	case <-stderr.found:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if s := statusOf(t, path); s.State != "released" {
+		t.Errorf("not released: %+v", s)
+	}
+}
+
+// notify closes found when want has been written.
+type notify struct {
+	want  string
+	found chan struct{}
+	text  []byte
+	once  sync.Once
+}
+
+func (n *notify) Write(p []byte) (int, error) {
+	n.text = append(n.text, p...)
+	if bytes.Contains(n.text, []byte(n.want)) {
+		n.once.Do(func() { close(n.found) })
+	}
+	return len(p), nil
+}
+
+func TestStatusForms(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	if r := command(t, "status", "--config", path); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "migrate") {
+		t.Errorf("without tables: %+v", r)
+	}
+	if r := command(t, "migrate", "--config", path); r.err != nil || r.stdout != "the tables are up to date\n" {
+		t.Errorf("migrate: %+v", r)
+	}
+	if r := command(t, "migrate", "--config", path); r.err != nil {
+		t.Errorf("migrate again: %+v", r)
+	}
+	const want = `{"group":"billing","state":"none","owner":"","token":0,"ttl_seconds":0,"heartbeat_age_seconds":0,"resign_asked":false}` + "\n"
+	if r := command(t, "status", "--config", path, "--json"); r.err != nil || r.stdout != want {
+		t.Errorf("got %+v", r)
+	}
+	database := "sqlite:" + filepath.Join(filepath.Dir(path), "lease.db")
+	if r := command(t, "status", "--database", database, "--group", "other"); r.err != nil || !strings.Contains(r.stdout, "leader  nobody") {
+		t.Errorf("got %+v", r)
+	}
+	for state, s := range map[string]status{
+		"held":     {State: "held", Owner: "a/b/1/c", Token: 7, TTLSeconds: 15, HeartbeatAgeSeconds: 0.25, ResignAsked: true},
+		"released": {State: "released", Owner: "a/b/1/c", Token: 7},
+		"expired":  {State: "expired", Owner: "a/b/1/c", Token: 7},
+	} {
+		command := newStatus()
+		var out bytes.Buffer
+		command.SetOut(&out)
+		if err := s.print(command, false); err != nil {
+			t.Error(err)
+		}
+		want := map[string][]string{
+			"held":     {"leader     a/b/1/c\n", "token      7\n", "heartbeat  250ms ago\n", "ttl        15s\n", "asked to step down"},
+			"released": {"nobody: the lease is released", "last leader  a/b/1/c\n"},
+			"expired":  {"nobody: the lease has expired", "last leader  a/b/1/c\n"},
+		}[state]
+		for _, part := range want {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("%s: no %q in\n%s", state, part, out.String())
+			}
+		}
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	if err := os.WriteFile(bad, []byte("database: sqlite:x\ngroup: a b\njobs: []\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		args []string
+		code int
+		want string
+	}{
+		"nothing":            {nil, 2, "expected a command: run, demo"},
+		"unknown":            {[]string{"frobnicate"}, 2, `unknown command "frobnicate"`},
+		"misspelt":           {[]string{"stauts"}, 2, "did you mean status?"},
+		"argument":           {[]string{"run", "worker.yaml"}, 2, `unexpected argument "worker.yaml"`},
+		"flag":               {[]string{"run", "--colour"}, 2, "unknown flag: --colour"},
+		"flag's value":       {[]string{"resign", "--timeout", "soon"}, 2, `invalid argument "soon"`},
+		"negative":           {[]string{"resign", "--timeout", "-1s"}, 2, "--timeout -1s: must not be negative"},
+		"level":              {[]string{"run", "--log-level", "loud"}, 2, `--log-level "loud": expected debug, info, warn or error`},
+		"no file":            {[]string{"status"}, 2, "no worker.yaml in this folder"},
+		"missing file":       {[]string{"run", "--config", "/no/such.yaml"}, 1, "/no/such.yaml"},
+		"bad file":           {[]string{"run", "--config", bad}, 1, bad + ":2:8: group: "},
+		"all of a bad file":  {[]string{"status", "--config", bad}, 1, bad + ":3:7: jobs: "},
+		"two places":         {[]string{"status", "--config", path, "--database", "sqlite:x", "--group", "g"}, 2, "exclude each other"},
+		"no group":           {[]string{"status", "--database", "sqlite:x"}, 2, "--database needs --group"},
+		"group without":      {[]string{"status", "--config", path, "--group", "g"}, 2, "--group is for --database"},
+		"database":           {[]string{"status", "--database", "postgres://u:${CANARY}@h/d", "--group", "g"}, 2, "--database: expected"},
+		"group's name":       {[]string{"status", "--database", "sqlite:/no/such/folder/x", "--group", "a b"}, 1, `group "a b"`},
+		"no database":        {[]string{"status", "--database", "mysql://u:${CANARY}@127.0.0.1:1/d", "--group", "g"}, 1, "127.0.0.1:1"},
+		"unsafe":             {[]string{"status", "--database", "mysql://u:${CANARY}@127.0.0.1:1/d?multiStatements=true", "--group", "g"}, 1, "multiStatements"},
+		"demo, for":          {[]string{"demo", "--for", "-1s"}, 2, "--for -1s: must not be negative"},
+		"demo, kill":         {[]string{"demo", "--kill-every", "-1s"}, 2, "--kill-every -1s: must not be negative"},
+		"demo, database":     {[]string{"demo", "--database", "x"}, 2, "--database: expected"},
+		"guard by hand":      {[]string{"version", "guard"}, 2, "unexpected argument"},
+		"help":               {[]string{"--help"}, 0, "Try it: worker demo"},
+		"help of run":        {[]string{"run", "--help"}, 0, "--config string"},
+		"help of demo":       {[]string{"demo", "--help"}, 0, "--kill-every duration"},
+		"help of status":     {[]string{"status", "--help"}, 0, "--json"},
+		"help of resign":     {[]string{"resign", "--help"}, 0, "--timeout duration"},
+		"help of migrate":    {[]string{"migrate", "--help"}, 0, "--database string"},
+		"help of version":    {[]string{"version", "--help"}, 0, "Print the version"},
+		"version":            {[]string{"version"}, 0, "worker devel (go"},
+		"version, as a flag": {[]string{"--version"}, 0, "worker devel"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := command(t, test.args...)
+			text := r.stdout
+			if r.err != nil {
+				text = r.err.Error()
+			}
+			if exitCode(r.err) != test.code || !strings.Contains(text, test.want) {
+				t.Errorf("%v: got code %d, want %d: got %s, want %s", test.args, exitCode(r.err), test.code, text, test.want)
+			}
+			if strings.Contains(text+r.stderr, "canary-of-a-secret") {
+				t.Errorf("shows a password: %s%s", text, r.stderr)
+			}
+			if strings.Contains(r.stdout+r.stderr, "guard") {
+				t.Errorf("shows the hidden command: %s%s", r.stdout, r.stderr)
+			}
+		})
+	}
+}
+
+func TestUnfitDatabase(t *testing.T) {
+	t.Parallel()
+	where, err := config.ParseDatabase("mysql://u:secret@127.0.0.1:1/d?multiStatements=true", os.LookupEnv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "worker.yaml")
+	text := "group: g\njobs:\n" + idle + "database: " + where.URL() + "\n"
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := command(t, "run", "--config", path)
+	if exitCode(r.err) != 1 || !strings.HasPrefix(r.err.Error(), path+":4:11: database: ") || strings.Contains(r.err.Error(), "secret") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	r := command(t, "demo", "--for", "9s", "--kill-every", "3s")
+	if r.err != nil {
+		t.Fatalf("%v\n%s", r.err, r.stdout)
+	}
+	for _, part := range []string{"starts (pid ", "leads under token ", " ran on replica-", "is killed with SIGKILL", "was killed\n", "Seen in 9s: ticks ", " doubles 0, "} {
+		if !strings.Contains(r.stdout, part) {
+			t.Errorf("no %q", part)
+		}
+	}
+	if strings.Contains(r.stdout, "takeovers 0") || t.Failed() {
+		t.Errorf("saw:\n%s", r.stdout)
+	}
+	left, err := filepath.Glob(filepath.Join(os.TempDir(), "cronlease-demo-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder, _, _ := strings.Cut(r.stdout[strings.Index(r.stdout, "sqlite:")+len("sqlite:"):], "/lease.db")
+	if slices.Contains(left, folder) || !strings.Contains(folder, "cronlease-demo-") {
+		t.Errorf("%s is left", folder)
+	}
+}

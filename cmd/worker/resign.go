@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// handOver is how long worker resign waits for the next leader, once the asked
+// one has stepped down. It takes moments while another worker runs.
+const handOver = 3 * time.Second
+
+func newResign() *cobra.Command {
+	var t target
+	var timeout time.Duration
+	command := &cobra.Command{
+		Use:   "resign",
+		Short: "Ask the leader to step down and wait until it has",
+		Long: `Ask the leader to step down and wait until it has: its running jobs are
+cancelled, the lease is released, and another worker takes over.`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) (err error) {
+			if timeout < 0 {
+				return usagef(command, "--timeout %v: must not be negative", timeout)
+			}
+			db, group, err := t.open(command)
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, db.Close()) }()
+			return resign(command, db, group, timeout)
+		},
+	}
+	t.addFlags(command, true)
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: twice the TTL)")
+	return command
+}
+
+func resign(command *cobra.Command, store lease.Store, group string, timeout time.Duration) error {
+	out := command.OutOrStdout()
+	asked, err := election.AskResign(command.Context(), store, group)
+	switch {
+	case errors.Is(err, election.ErrNotLeading):
+		_, err := fmt.Fprintf(out, "nobody leads %s: nothing to do\n", group)
+		return err
+	case err != nil && !errors.Is(err, lease.ErrChanged): // changed: that term is over already
+		return err
+	}
+	if timeout == 0 {
+		timeout = 2 * asked.TTL
+	}
+	now, err := awaitEnd(command.Context(), store, asked, timeout)
+	if err != nil {
+		return err
+	}
+	if now.Token == asked.Token {
+		_, err = fmt.Fprintf(out, "%s stepped down (token %d); nobody has taken over yet\n", asked.Owner, asked.Token)
+	} else {
+		_, err = fmt.Fprintf(out, "%s stepped down (token %d); %s leads %s now (token %d)\n", asked.Owner, asked.Token, now.Owner, group, now.Token)
+	}
+	return err
+}
+
+// awaitEnd waits until the asked term is over, and then a moment for the next.
+func awaitEnd(ctx context.Context, store lease.Store, asked election.Leadership, timeout time.Duration) (election.Leadership, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	look := time.NewTicker(100 * time.Millisecond)
+	defer look.Stop()
+	var next <-chan time.Time // ends the wait for the next leader
+	for {
+		now, err := election.Leader(ctx, store, asked.Group)
+		switch {
+		case err == nil && now.Token != asked.Token:
+			return now, nil
+		case err == nil && now.Released && next == nil:
+			next = time.After(handOver)
+		}
+		select {
+		case <-look.C:
+		case <-next:
+			return asked, nil
+		case <-ctx.Done():
+			if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				return asked, context.Cause(ctx)
+			}
+			if next != nil {
+				return asked, nil
+			}
+			return asked, errors.Join(fmt.Errorf("%s has not stepped down after %v (token %d): its jobs may still be stopping, or it is not running any more; worker status tells",
+				asked.Owner, timeout, asked.Token), err)
+		}
+	}
+}
