@@ -68,6 +68,7 @@ func TestParseErrors(t *testing.T) {
 		{auto, "0 0 * MAI *", "month", "MAI", 6, "want a number from 1 to 12, *, or a list, range or step of these, or names such as JAN"},
 		{auto, "0 0 * ANF *", "month", "ANF", 6, "want a number from 1 to 12, *, or a list, range or step of these, or names such as JAN"},
 		{unix, "0 0 * * UNM", "day-of-week", "UNM", 8, "want a number from 0 to 7, *, or a list, range or step of these, or ?, names such as MON (L and # are spring and quartz)"},
+		{auto, "0 0 0 * 1-ſe *", "month", "ſe", 10, "want a number from 1 to 12, *, or a list, range or step of these, or names such as JAN"},
 		{auto, "0 0 0 * * MONDAY", "day-of-week", "MONDAY", 10, "want a number from 0 to 7, *, or a list, range or step of these, or ?, names such as MON, FRIL, FRI#2"},
 
 		// L, W and #

@@ -7,8 +7,10 @@ type Expression struct {
 	text     string
 	calendar calendar
 	zone     *zone
-	pass     pass
-	disabled bool    // nothing matches
+	disabled bool // nothing matches
+	// onceADay makes a repeated time count in its first pass only, and a skipped one at the instant it would have come
+	// without the change. Otherwise a time counts whenever the wall clock shows it.
+	onceADay bool
 	native   *native // set when the search of the dialect's own engine is asked for
 }
 
@@ -64,13 +66,10 @@ func Parse(expression string, options ...Option) (*Expression, error) {
 		years:   p.years(),
 	}
 	switch {
-	case c.dst == Once && e.calendar.hours != 1<<24-1:
-		e.pass = firstPass
-	case c.dst == Native && p.dialect != Unix:
+	case c.dst == Once:
+		e.onceADay = e.calendar.hours != 1<<24-1
+	case p.dialect != Unix:
 		e.native = &native{p.dialect, &e.calendar, e.zone, p.monthDays, p.weekDays}
-		if p.dialect == Quartz {
-			e.pass = lastPass
-		}
 	}
 	// What can match on no day at all is known now, so that no search has to find out.
 	_, found := e.next(firstInstant)
@@ -112,7 +111,7 @@ func (e *Expression) Prev(before time.Time) time.Time {
 	if e.disabled || s < firstInstant {
 		return time.Time{}
 	}
-	t, ok := e.prev(min(s, endInstant-1))
+	t, ok := e.prev(s)
 	for ok && e.native != nil && e.native.next(t-1, t) != t {
 		t, ok = e.prev(t - 1)
 	}

@@ -1,18 +1,5 @@
 package cron
 
-// pass says which instants count where a clock is changed.
-type pass uint8
-
-const (
-	// bothPasses takes every instant at which the wall clock matches: twice in a repeated hour, never in a skipped one.
-	bothPasses pass = iota
-	// firstPass takes the first of the two in a repeated hour. A time that is skipped counts at the instant it would
-	// have come without the change.
-	firstPass
-	// lastPass takes the last of the two in a repeated hour, and skips what is skipped.
-	lastPass
-)
-
 // farJump is more than two offsets of one zone can differ, in seconds.
 const farJump = 2 * day
 
@@ -26,7 +13,7 @@ func (e *Expression) next(t int64) (int64, bool) {
 		if ok {
 			found = min(found, wall-z.offset[i])
 		}
-		if gap := z.skipped(i); gap > 0 && e.pass == firstPass {
+		if gap := z.skipped(i); gap > 0 && e.onceADay {
 			// The clock that nobody put forward: it shows the skipped times while the gap lasts.
 			late := z.offset[i] - gap
 			if wall, ok := e.calendar.next(max(t, z.from[i]) + late); ok && wall-late < z.from[i]+gap {
@@ -43,7 +30,6 @@ func (e *Expression) next(t int64) (int64, bool) {
 			// No clock of the zone shows a matching time before: leave out the changes in between.
 			t = wall - z.offset[i] - farJump
 			i = z.index(t) - 1
-			continue
 		}
 	}
 	return 0, false
@@ -59,7 +45,7 @@ func (e *Expression) prev(t int64) (int64, bool) {
 		if ok {
 			found = max(found, wall-z.offset[i])
 		}
-		if gap := z.skipped(i); gap > 0 && e.pass == firstPass {
+		if gap := z.skipped(i); gap > 0 && e.onceADay {
 			late := z.offset[i] - gap
 			if wall, ok := e.calendar.prev(min(from, z.from[i]+gap-1) + late); ok && wall-late >= z.from[i] {
 				found = max(found, wall-late)
@@ -82,11 +68,8 @@ func (e *Expression) prev(t int64) (int64, bool) {
 // window returns the part of span i, from low up to high, in which what the wall clock shows counts.
 func (e *Expression) window(i int) (low, high int64) {
 	low, high = e.zone.from[i], e.zone.end(i)
-	switch e.pass {
-	case firstPass:
+	if e.onceADay {
 		low += e.zone.repeated(i)
-	case lastPass:
-		high -= e.zone.repeated(i + 1)
 	}
 	return max(low, firstInstant), min(high, endInstant)
 }

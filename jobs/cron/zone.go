@@ -93,7 +93,7 @@ func (z *zone) skipped(i int) int64 {
 }
 
 func (z *zone) repeated(i int) int64 {
-	if i == 0 || i >= len(z.from) {
+	if i == 0 {
 		return 0
 	}
 	return max(0, z.offset[i-1]-z.offset[i])

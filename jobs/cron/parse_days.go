@@ -26,7 +26,7 @@ func (p *parser) parseMonthDays(t part) error {
 			f.plain |= uint32(plain[0])
 			continue
 		}
-		if p.dialect == Quartz && text != t.text && len(text) != len(t.text) {
+		if p.dialect == Quartz && len(item.text) != len(t.text) {
 			return p.fail(dayOfMonth.String(), item.text, item.offset, "quartz knows L and W only alone, not in a list")
 		}
 		if err := p.parseLastOrNearest(text, item); err != nil {
@@ -82,7 +82,7 @@ func (p *parser) parseWeekDays(t part) error {
 		return nil
 	}
 	for _, item := range t.list() {
-		special := strings.HasSuffix(strings.ToUpper(item.text), "L") || strings.Contains(item.text, "#")
+		special := strings.HasSuffix(item.text, "L") || strings.HasSuffix(item.text, "l") || strings.Contains(item.text, "#")
 		if p.dialect == Unix || !special {
 			var plain set
 			if err := p.parseItem(dayOfWeek, item, &plain); err != nil {

@@ -186,21 +186,19 @@ func (p *parser) parseValue(f field, value part) (int, error) {
 
 // parseName returns the value of a name, -1 when it is none.
 func (p *parser) parseName(f field, name string) int {
-	if len(name) != 3 {
-		return -1
-	}
+	names := "SUNMONTUEWEDTHUFRISAT"
 	if f == month {
-		i := strings.Index("JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC", strings.ToUpper(name))
-		if i%3 != 0 {
+		names = "JANFEBMARAPRMAYJUNJULAUGSEPOCTNOVDEC"
+	}
+	const lower = 'a' - 'A'
+	i := 0
+	for len(name) != 3 || name[0]&^lower != names[i] || name[1]&^lower != names[i+1] || name[2]&^lower != names[i+2] {
+		if i += 3; i == len(names) {
 			return -1
 		}
-		return i/3 + 1
 	}
-	i := strings.Index("SUNMONTUEWEDTHUFRISAT", strings.ToUpper(name))
 	switch {
-	case i%3 != 0:
-		return -1
-	case p.dialect == Quartz:
+	case f == month || p.dialect == Quartz:
 		return i/3 + 1
 	case p.dialect == Spring && i == 0:
 		return 7
