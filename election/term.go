@@ -1,6 +1,10 @@
 package election
 
-import "github.com/cronlease/cronlease/lease"
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
 
 // Term is one replica's uninterrupted time as leader. It is a small value, safe
 // to copy and for concurrent use.
@@ -20,3 +24,7 @@ func (t Term) Token() uint64 { return t.held.Token() }
 // it right before each action that must not happen after the term: in a process
 // that was paused, the term's context can look alive for a moment longer.
 func (t Term) Trusted() bool { return t.held.Trusted() }
+
+// TrustLeft is how long the term will be trusted if no further heartbeat
+// succeeds; zero when it is over.
+func (t Term) TrustLeft() time.Duration { return t.held.TrustLeft() }
