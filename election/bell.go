@@ -15,6 +15,7 @@ type ringer struct {
 	bell  lease.Bell    // nil where the store has none
 	begin chan struct{} // capacity 1: asks listen to wait for the bell
 	rung  chan struct{} // capacity 1: the bell is ours
+	lost  chan struct{} // capacity 1: what had been listened to broke
 
 	listening bool // between start and rung
 	has       bool
@@ -27,7 +28,7 @@ type ringer struct {
 }
 
 func newRinger(store lease.Store, group string, fruitless *backoff.ExponentialBackOff) *ringer {
-	r := &ringer{begin: make(chan struct{}, 1), rung: make(chan struct{}, 1), fruitless: fruitless}
+	r := &ringer{begin: make(chan struct{}, 1), rung: make(chan struct{}, 1), lost: make(chan struct{}, 1), fruitless: fruitless}
 	if s, ok := store.(lease.Ringer); ok {
 		r.bell = s.Bell(group)
 	}
@@ -46,9 +47,16 @@ func (r *ringer) listen(ctx context.Context, failed *backoff.ExponentialBackOff)
 			return
 		case <-r.begin:
 		}
-		for r.bell.Wait(ctx) != nil {
+		for began := time.Now(); r.bell.Wait(ctx) != nil; began = time.Now() {
 			// Without a bell the timed look remains, so this is not worth a
-			// word.
+			// word. But when it breaks after a while, so may have the database:
+			// then the sooner that is seen, the sooner its TTL begins.
+			if time.Since(began) > r.fruitless.MaxInterval {
+				select {
+				case r.lost <- struct{}{}:
+				default:
+				}
+			}
 			if !pause(ctx, failed.NextBackOff()) {
 				return
 			}

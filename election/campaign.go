@@ -14,9 +14,9 @@ import (
 // campaign is one Run of an Election. One goroutine owns it.
 type campaign struct {
 	*Election
-	candidate *lease.Candidate
-	run       func(context.Context, Term) error
-	bell      *ringer
+	run     func(context.Context, Term) error
+	bell    *ringer
+	checked bool // the database was found fit
 }
 
 // newBackOff never gives up: the library's default does after 15 minutes.
@@ -32,12 +32,26 @@ func (e *Election) newBackOff(initial, most time.Duration) *backoff.ExponentialB
 func (c *campaign) loop(ctx context.Context) error {
 	// While the database is away it is tried often, so that its return is
 	// noticed well within the second that the guarantee leaves.
-	failed := c.newBackOff(c.timing.TTL/30, min(c.timing.TTL/5, 400*time.Millisecond))
+	failed := c.newBackOff(min(c.timing.TTL/30, 200*time.Millisecond), min(c.timing.TTL/5, 400*time.Millisecond))
 	standBack := c.newBackOff(c.timing.TTL/10, c.timing.TTL)
 	for ctx.Err() == nil {
 		c.expect(0)
+		if err := c.check(ctx); err != nil {
+			return err
+		}
+		if late := c.beatsLate(); late > 0 {
+			// It could take the lease and not keep it.
+			c.log.Warn("cannot campaign: heartbeats are stuck", zap.Duration("for", late))
+			c.bell.passIdle()
+			c.await(ctx, c.timing.TTL/5)
+			continue
+		}
 		held, wait, err := c.candidate.Look(ctx)
 		switch {
+		case held != nil && ctx.Err() != nil: // stopped in the middle of it
+			if err := held.Release(ctx); err != nil {
+				c.log.Warn("the lease is left to expire", zap.Error(err))
+			}
 		case held != nil:
 			failed.Reset()
 			began := time.Now()
@@ -48,6 +62,10 @@ func (c *campaign) loop(ctx context.Context) error {
 			switch {
 			case errors.Is(cause, ErrResigned):
 				c.standBack(ctx, c.timing.TTL)
+			case errors.Is(cause, ErrLost):
+				// It may be this replica that cannot keep the lease: whoever
+				// waits for it goes first.
+				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond))
 			case errors.Is(cause, errReturned):
 				if time.Since(began) > c.timing.TTL {
 					standBack.Reset()
@@ -71,18 +89,38 @@ func (c *campaign) loop(ctx context.Context) error {
 	return nil
 }
 
+// check asks once whether the database is fit, and again before each look until
+// it has answered. That it cannot be asked keeps nobody from campaigning.
+func (c *campaign) check(ctx context.Context) error {
+	checker, ok := c.store.(lease.Checker)
+	if !ok || c.checked {
+		return nil
+	}
+	attempt, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
+	defer cancel()
+	err := checker.Check(attempt)
+	if errors.Is(err, lease.ErrSetup) {
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
+		c.log.Warn("the database could not be checked", zap.Error(err))
+	}
+	c.checked = err == nil
+	return nil
+}
+
 // follow notes who leads.
 func (c *campaign) follow(wait time.Duration) {
 	s := State{}
-	if r := c.candidate.Reading(); r.Lease != nil && !r.Lease.Released {
+	if r := c.candidate.Reading(); r.Lease != nil && r.Lease.Owner != "" && !r.Lease.Released {
 		s.Owner, s.Token = r.Lease.Owner, r.Lease.Token
 	}
 	c.log.Debug("following", zap.String("leader", s.Owner), zap.Uint64("leader_token", s.Token), zap.Duration("look", wait))
 	c.become(s)
 }
 
-// await returns when it is time to look again, when the bell rings, or when ctx
-// ends.
+// await returns when it is time to look again, when the bell rings or breaks, or
+// when ctx ends.
 func (c *campaign) await(ctx context.Context, wait time.Duration) {
 	c.expect(wait)
 	timer := time.NewTimer(wait)
@@ -92,6 +130,8 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 		case <-ctx.Done():
 			return
 		case <-timer.C:
+			return
+		case <-c.bell.lost:
 			return
 		case <-c.bell.ready():
 			c.bell.start()
@@ -135,7 +175,12 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 	c.become(leading)
 
 	returned := make(chan error, 1)
-	go func() { returned <- c.run(held.Context(), term) }()
+	c.setAlive(true)
+	go func() {
+		err := c.run(held.Context(), term)
+		c.setAlive(false)
+		returned <- err
+	}()
 	finished := c.reign(ctx, held, returned)
 	cause = context.Cause(held.Context())
 	if errors.Is(cause, ErrLost) {
@@ -143,6 +188,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 	} else {
 		log.Info("term over", zap.NamedError("cause", cause))
 	}
+	c.expect(0) // for the watchdog, from here on
 	leading.Role, leading.Cause = Draining, cause
 	c.become(leading)
 
@@ -156,6 +202,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 		log.Warn("the lease is left to expire", zap.Error(err))
 	}
 	c.bell.pass()
+	c.expect(0)
 	c.become(State{Cause: cause})
 	return cause, nil
 }
@@ -166,7 +213,7 @@ func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan 
 	c.bell.start()
 	// The bell hangs on a connection, which can die unnoticed; who leads looks
 	// after it now and then.
-	check := time.NewTicker(4 * c.timing.TTL)
+	check := time.NewTicker(min(4*c.timing.TTL, time.Minute))
 	defer check.Stop()
 	for {
 		select {
@@ -200,7 +247,6 @@ func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan 
 // lease is kept, and then, with the lease left to expire, for as long as it
 // takes, or until ctx ends.
 func (c *campaign) drain(ctx context.Context, held *lease.Held, returned <-chan error, log *zap.Logger) error {
-	c.expect(0)
 	timer := time.NewTimer(c.timing.TTL)
 	defer timer.Stop()
 	select {

@@ -25,8 +25,8 @@ var (
 
 var (
 	// ErrStillLeading is returned by [Election.Run] when the leading function
-	// has not returned a TTL after its context ended. Its lease was left to
-	// expire.
+	// has not returned a TTL after its context ended, its lease left to expire,
+	// and at once while that of an earlier Run has not.
 	ErrStillLeading = errors.New("election: the leading function has not returned")
 	// ErrNotLeading is returned by [Election.Resign] on a replica that does
 	// not lead.
@@ -42,18 +42,23 @@ type Election struct {
 	group  string
 	store  lease.Store
 	keeper *lease.Keeper
-	shared bool // the keeper is run by the caller
-	timing lease.Timing
-	log    *zap.Logger
-	events *mailbox
-	resign chan struct{} // capacity 1: asks the present term to end
+	// candidate belongs to whoever runs. It outlives a Run, and with it what
+	// this replica has seen of the group.
+	candidate *lease.Candidate
+	shared    bool // the keeper is run by the caller
+	timing    lease.Timing
+	log       *zap.Logger
+	events    *mailbox
+	resign    chan struct{} // capacity 1: asks the present term to end
 
 	keeperOptions []lease.Option
 
 	mu      sync.Mutex
 	running bool
+	alive   bool // the leading function has not returned
 	state   State
 	changed chan struct{} // closed and replaced when state changes
+	began   time.Time     // the present Run
 	due     time.Time     // when the campaign has to have got on, see Check
 }
 
@@ -107,9 +112,6 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 	for _, option := range options {
 		option(e)
 	}
-	if err := lease.CheckName("group", group); err != nil {
-		return nil, err
-	}
 	if e.keeper == nil {
 		keeper, err := lease.NewKeeper(store, e.keeperOptions...)
 		if err != nil {
@@ -117,6 +119,11 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 		}
 		e.keeper = keeper
 	}
+	candidate, err := e.keeper.Candidate(group)
+	if err != nil {
+		return nil, err
+	}
+	e.candidate = candidate
 	e.timing = e.keeper.Timing()
 	e.log = e.log.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
@@ -148,25 +155,13 @@ func (e *Election) Timing() lease.Timing { return e.timing }
 // expire, and this replica does not campaign before lead has returned.
 //
 // When ctx ends, Run ends the term with the cause [ErrStopped] and returns nil
-// once the lease is released, or [ErrStillLeading]. It returns an error at once
-// when it already runs, or when the database is unfit ([lease.ErrSetup]).
+// once the lease is released, or [ErrStillLeading]. It returns an error when it
+// already runs, and when the database says that it is unfit ([lease.ErrSetup]).
 func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) error) error {
 	if err := e.begin(); err != nil {
 		return err
 	}
 	defer e.finish()
-	if checker, ok := e.store.(lease.Checker); ok {
-		if err := e.check(ctx, checker); errors.Is(err, lease.ErrSetup) {
-			return err
-		} else if err != nil {
-			e.log.Warn("the database could not be checked", zap.Error(err))
-		}
-	}
-	candidate, err := e.keeper.Candidate(e.group)
-	if err != nil {
-		return err
-	}
-
 	// The helpers outlive ctx: heartbeats go on while the last term drains.
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wait sync.WaitGroup
@@ -177,15 +172,12 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	if !e.shared {
 		wait.Go(func() { _ = e.keeper.Run(helpers) })
 	}
-	c := &campaign{Election: e, candidate: candidate, run: lead, bell: newRinger(e.store, e.group, e.newBackOff(e.timing.TTL/1000, e.timing.TTL/3))}
-	wait.Go(func() { c.bell.listen(helpers, e.newBackOff(e.timing.TTL/30, e.timing.TTL/3)) })
+	c := &campaign{Election: e, run: lead, bell: newRinger(e.store, e.group, e.newBackOff(
+		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
+	wait.Go(func() {
+		c.bell.listen(helpers, e.newBackOff(min(e.timing.TTL/30, time.Second), min(e.timing.TTL/3, 30*time.Second)))
+	})
 	return c.loop(ctx)
-}
-
-func (e *Election) check(ctx context.Context, checker lease.Checker) error {
-	ctx, cancel := context.WithTimeout(ctx, e.timing.TTL)
-	defer cancel()
-	return checker.Check(ctx)
 }
 
 func (e *Election) begin() error {
@@ -194,8 +186,12 @@ func (e *Election) begin() error {
 	if e.running {
 		return fmt.Errorf("election: the campaign for %q is already running", e.group)
 	}
+	if e.alive {
+		return ErrStillLeading
+	}
 	e.running = true
-	e.due = time.Now()
+	e.began = time.Now()
+	e.due = e.began
 	e.state = State{}
 	e.events.open()
 	return nil
@@ -205,6 +201,16 @@ func (e *Election) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
+	e.state = State{}
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+// setAlive notes whether the leading function runs.
+func (e *Election) setAlive(alive bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.alive = alive
 }
 
 // Resign makes this replica step down: its term ends with the cause

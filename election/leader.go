@@ -59,7 +59,7 @@ func Observe(ctx context.Context, store lease.Store, group string, interval time
 	}
 	return func(yield func(Leadership, error) bool) {
 		var last Leadership
-		for first := true; ; first = false {
+		for first := true; ; {
 			l, err := Leader(ctx, store, group)
 			if ctx.Err() != nil {
 				return
@@ -70,7 +70,7 @@ func Observe(ctx context.Context, store lease.Store, group string, interval time
 					return
 				}
 				if err == nil {
-					last = l
+					last, first = l, false
 				}
 			}
 			if !pause(ctx, interval) {

@@ -71,6 +71,16 @@ func (e *Election) expect(wait time.Duration) {
 	e.due = time.Now().Add(wait)
 }
 
+// beatsLate is how long no heartbeat was sent or found not to be needed, if that
+// is longer than a TTL, and otherwise zero.
+func (e *Election) beatsLate() time.Duration {
+	late := min(e.keeper.LastAttempt(), time.Since(e.began)) // the keeper may be older
+	if late <= e.timing.TTL {
+		return 0
+	}
+	return late
+}
+
 // Check is the watchdog, for a health check: it returns nil while the campaign
 // gets on, leading or not, and otherwise an error that says what is wrong: it
 // does not run, has been stuck for two TTLs, heartbeats are overdue, or the
@@ -78,17 +88,15 @@ func (e *Election) expect(wait time.Duration) {
 func (e *Election) Check() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	late := time.Since(e.due)
+	late, beat := time.Since(e.due), e.beatsLate()
 	switch {
 	case !e.running:
 		return fmt.Errorf("election: the campaign for %q does not run", e.group)
 	case e.state.Role == Draining && late > e.timing.TTL:
 		return fmt.Errorf("election: the work of term %d in %q has not stopped, %v after its context ended: this replica does not campaign", e.state.Token, e.group, late.Round(time.Second))
-	case e.state.Role == Leading:
-		if late := e.keeper.LastAttempt(); late > e.timing.TTL {
-			return fmt.Errorf("election: no heartbeat in %q for %v", e.group, late.Round(time.Second))
-		}
-	case late > 2*e.timing.TTL:
+	case beat > 0:
+		return fmt.Errorf("election: heartbeats in %q are stuck for %v", e.group, beat.Round(time.Second))
+	case e.state.Role != Leading && late > 2*e.timing.TTL:
 		return fmt.Errorf("election: the campaign for %q is stuck for %v", e.group, late.Round(time.Second))
 	}
 	return nil

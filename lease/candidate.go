@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -34,7 +35,7 @@ func (k *Keeper) Candidate(group string) (*Candidate, error) {
 	}
 	return &Candidate{
 		keeper: k, group: group,
-		watch:      watch{ttl: k.timing.TTL},
+		watch:      watch{ttl: k.timing.TTL, drift: k.timing.Drift},
 		unanswered: map[uint64]unanswered{},
 	}, nil
 }
@@ -46,7 +47,7 @@ func (k *Keeper) Candidate(group string) (*Candidate, error) {
 func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 	if c.held != nil {
 		c.keeper.mu.Lock()
-		c.watch.saw(c.held.token, c.held.beat)
+		c.watch.saw(c.held.token, c.held.beat, c.keeper.timing.TTL)
 		c.keeper.mu.Unlock()
 	}
 	// The second round sees what the first prepared or released, the third who
@@ -58,24 +59,30 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		row, fence := c.watch.last.Lease, c.watch.last.Fence
 		wait := c.watch.takeableIn(c.keeper.now())
 		switch {
-		case row != nil && row.Owner == c.keeper.owner && !row.Released:
+		case row != nil && row.Owner == c.keeper.owner && !row.Released && !c.keeper.holds(c.group, row.Token):
 			// A late acquire of ours: its client gave up, the server did not.
-			h, err := c.adopt(ctx, *row)
-			if h != nil || err != nil {
+			if h, err := c.adopt(ctx, *row); h != nil || err != nil {
 				return h, 0, err
+			}
+			// Or a term that is over. A row that was rewound to it is not
+			// given up: somebody newer may still trust what is gone.
+			if wait := c.watch.quarantinedFor(c.keeper.now()); wait > 0 {
+				return nil, c.until(wait), nil
+			}
+			c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
+			if err := c.keeper.release(ctx, c.group, row.Token); err != nil {
+				return nil, 0, err
 			}
 		case row == nil && fence == nil && wait > 0:
 			// The group is known here, and gone there. It is watched like a
 			// row that was rewound, before it begins anew.
-			return nil, wait, nil
+			return nil, c.until(wait), nil
 		case row == nil || fence == nil:
 			if err := c.prepare(ctx); err != nil {
 				return nil, 0, err
 			}
 		case wait > 0:
-			// Jitter, so that a crash does not make every follower write at
-			// the same moment.
-			return nil, wait + rand.N(c.keeper.timing.TTL/64), nil
+			return nil, c.until(wait), nil
 		default:
 			h, err := c.acquire(ctx)
 			if h != nil || err != nil {
@@ -83,7 +90,19 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 			}
 		}
 	}
-	return nil, rand.N(c.keeper.timing.AttemptTimeout / 4), nil
+	return nil, c.jitter(), nil
+}
+
+// until is how long to wait for something that is due after wait. A lease is
+// looked at once a minute at least: what two clocks can differ by between two
+// looks delays a takeover.
+func (c *Candidate) until(wait time.Duration) time.Duration {
+	return min(wait, time.Minute) + c.jitter()
+}
+
+// jitter keeps a crash from making every follower write at the same moment.
+func (c *Candidate) jitter() time.Duration {
+	return rand.N(min(c.keeper.timing.TTL/64, 250*time.Millisecond))
 }
 
 // Reading is the last reading of the group's rows, nil before the first.
@@ -109,16 +128,19 @@ func (c *Candidate) read(ctx context.Context) error {
 func (c *Candidate) prepare(ctx context.Context) error {
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
-	if err := c.keeper.store.Prepare(ctx, c.group, c.keeper.timing.TTL); err != nil {
+	// The holder of a lease that was deleted trusts it for its own TTL.
+	ttl := max(c.keeper.timing.TTL, c.watch.highTTL)
+	if err := c.keeper.store.Prepare(ctx, c.group, ttl); err != nil {
 		return fmt.Errorf("prepare lease of %q: %w", c.group, withCause(ctx, err))
 	}
 	return nil
 }
 
 // acquire takes the row that was just read. Nil and no error: somebody was
-// quicker.
+// quicker. When ctx ends it still waits for its answer: a lease that is taken
+// and not known to be would keep everybody out for a TTL.
 func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
-	ctx, cancel := c.attempt(ctx)
+	ctx, cancel := c.attempt(context.WithoutCancel(ctx))
 	defer cancel()
 	request := Acquire{
 		Read:      *c.watch.last,
@@ -128,6 +150,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 		Floor:     c.watch.highToken,
 	}
 	sent := c.keeper.now()
+	maps.DeleteFunc(c.unanswered, func(_ uint64, a unanswered) bool { return !c.trusts(a.sent) })
 	token, err := c.keeper.store.Acquire(ctx, request)
 	switch {
 	case err == nil:
@@ -141,27 +164,31 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 }
 
 // adopt takes over a term that an unanswered acquire of ours began, if there is
-// trust left: it counts from when that statement was sent. Otherwise the term
-// is released by its owner and token. Nil and no error: look again.
+// trust left: it counts from when that statement was sent. Nil and no error:
+// there is nothing to adopt.
 func (c *Candidate) adopt(ctx context.Context, row Lease) (*Held, error) {
 	a, ok := c.unanswered[row.Heartbeat]
 	// The same number is never used twice, so the row was written by that very
 	// statement; a term that was held before is over, whatever the row says.
-	if ok && row.Token > a.compared && (c.held == nil || row.Token > c.held.token) {
-		h, err := c.hold(ctx, row.Token, row.Heartbeat, a.sent)
-		if h != nil {
-			h.log.Info("adopted a lease whose acquire was not answered")
-			return h, err
-		}
+	if !ok || !c.trusts(a.sent) || row.Token <= a.compared || c.held != nil && row.Token <= c.held.token {
+		return nil, nil
 	}
-	c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
-	return nil, c.keeper.release(ctx, c.group, row.Token)
+	h, err := c.hold(ctx, row.Token, row.Heartbeat, a.sent)
+	if h != nil {
+		h.log.Info("adopted a lease whose acquire was not answered")
+	}
+	return h, err
+}
+
+// trusts reports whether a term whose acquire was sent then can have trust left.
+func (c *Candidate) trusts(sent instant) bool {
+	return c.keeper.now().atMost(sent) < c.keeper.timing.Trust()
 }
 
 // hold begins a term, unless its answer came after its trust deadline.
 func (c *Candidate) hold(ctx context.Context, token, number uint64, sent instant) (*Held, error) {
 	clear(c.unanswered) // each of them expects an older token
-	c.watch.saw(token, number)
+	c.watch.saw(token, number, c.keeper.timing.TTL)
 	h := c.keeper.hold(c.group, token, number, sent)
 	c.held = h
 	if h.Trusted() {

@@ -63,9 +63,10 @@
 // count before it saw the heartbeat only as far as two clocks vouch for it: when
 // a reading first shows a heartbeat, its age is what the database's clock says,
 // less what that clock may have gained on the follower's own since the reading
-// before (a gain is subtracted, a loss never added). Without a reading before,
-// the age is zero, which is why a replica that starts beside a lease that is
-// not released watches it for one TTL first.
+// before (a gain is subtracted, a loss never added), and no more than the time
+// since that reading. Without a reading before, or with none of the last two
+// TTLs, the age is zero, which is why a replica that starts beside a lease that
+// is not released watches it for one TTL first.
 //
 // So holder and follower count the same TTL from the same statement, the holder
 // from before and the follower from after, each on a clock whose rate agrees
@@ -80,7 +81,8 @@
 // fail. A released lease can be taken at once, on the connection whose reading
 // showed it. After the database's identity has changed, a replica takes nothing
 // for one TTL, since the holder's last writes may be missing there; the same
-// goes for a row that is behind what this replica has seen.
+// goes for a row that is behind what this replica has seen, or behind its fence.
+// That TTL is the longest of the row's, this replica's, and the newest term's.
 //
 // # Why late and lost answers do no harm
 //

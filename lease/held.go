@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"go.uber.org/zap"
@@ -30,7 +31,8 @@ type Held struct {
 	beat     uint64             // the heartbeat that it wrote
 	pending  map[uint64]instant // numbers whose statement may still have run, or may run later
 	asked    bool               // what the row is known to say of resigning
-	due      time.Time          // the next heartbeat
+	askOnce  sync.Once
+	due      time.Time // the next heartbeat
 	draining bool
 	ended    instant // when trust ended
 	dropped  bool    // not renewed any more
@@ -51,9 +53,6 @@ func (k *Keeper) hold(group string, token, beat uint64, since instant) *Held {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.held) == 0 {
-		k.lastAttempt = k.now()
-	}
 	k.held[h] = struct{}{}
 	// The timer never moves with renewals: when it fires it looks at what is
 	// left, so that a renewal and the deadline cannot race for it.
@@ -208,11 +207,11 @@ func (h *Held) settle(row *Lease) {
 		if h.isPending(row.Heartbeat) {
 			h.confirm(row.Heartbeat)
 		} else {
-			h.due = h.keeper.now().mono.Add(h.keeper.timing.RenewEvery / 16)
+			h.due = h.keeper.now().mono.Add(h.keeper.soon())
 		}
-		if row.ResignAsked && !h.asked {
-			h.asked = true
-			close(h.resign)
+		h.asked = row.ResignAsked // and a request can be taken back
+		if h.asked {
+			h.askOnce.Do(func() { close(h.resign) })
 		}
 	}
 }

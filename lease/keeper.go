@@ -26,7 +26,7 @@ type Keeper struct {
 	mu          sync.Mutex // guards what follows, and the fields of every Held
 	held        map[*Held]struct{}
 	number      uint64  // the last heartbeat number used: never twice by one owner
-	lastAttempt instant // when a heartbeat was last sent, or none was needed
+	lastAttempt instant // when Run last sent a heartbeat, or saw that none was due
 	running     bool
 }
 
@@ -99,9 +99,10 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}()
 
+	// Often enough to make use of what trust is left when the database is back.
 	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(k.timing.RenewEvery/16),
-		backoff.WithMaxInterval(k.timing.RenewEvery/2),
+		backoff.WithInitialInterval(k.soon()),
+		backoff.WithMaxInterval(max(k.soon(), min(k.timing.RenewEvery/4, time.Second))),
 		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
 	)
 	timer := time.NewTimer(0)
@@ -130,18 +131,19 @@ func (k *Keeper) Run(ctx context.Context) error {
 func (k *Keeper) LastAttempt() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.held) == 0 {
-		return 0
-	}
 	return k.now().atLeast(k.lastAttempt)
 }
 
-// untilBeat is how long until the first of the held leases is due.
+// soon is a short time, beside which a heartbeat's interval is long.
+func (k *Keeper) soon() time.Duration { return min(k.timing.RenewEvery/16, 400*time.Millisecond) }
+
+// untilBeat is how long until the first of the held leases is due, or until it
+// is time to show that the keeper is alive.
 func (k *Keeper) untilBeat() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := k.now()
-	wait := k.timing.TTL
+	wait := k.timing.TTL / 2
 	for h := range k.held {
 		wait = min(wait, h.due.Sub(at.mono))
 	}
@@ -161,7 +163,10 @@ func (k *Keeper) retryIn(wait time.Duration) {
 // beat renews every lease that is held, in one statement, and reads back where
 // the answer leaves a doubt. An error means that the outcome is unknown.
 func (k *Keeper) beat(ctx context.Context) error {
-	request, batch, timeout := k.batch()
+	request, batch, timeout, overdue := k.batch()
+	for _, h := range overdue {
+		h.log.Warn("work has not stopped a TTL after its context ended: the lease is left to expire")
+	}
 	if len(batch) == 0 {
 		return nil
 	}
@@ -181,30 +186,30 @@ func (k *Keeper) beat(ctx context.Context) error {
 }
 
 // batch prepares a renewal of all that is due or held: each lease that can
-// still be renewed expects its own row and gets the same new number.
-func (k *Keeper) batch() (Renew, []*Held, time.Duration) {
+// still be renewed expects its own row and gets the same new number. What
+// drains for too long is overdue, and not renewed any more.
+func (k *Keeper) batch() (request Renew, batch []*Held, timeout time.Duration, overdue []*Held) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := k.now()
 	k.lastAttempt = at
 	k.number++
-	request := Renew{Owner: k.owner, Heartbeat: k.number}
-	timeout := k.timing.AttemptTimeout
-	var batch []*Held
+	request = Renew{Owner: k.owner, Heartbeat: k.number}
+	timeout = k.timing.AttemptTimeout
 	for h := range k.held {
 		if left := h.trustLeft(at); left > 0 {
 			timeout = min(timeout, left) // an answer after that is of no use
 		}
 		if h.draining && at.atLeast(h.ended) >= k.timing.TTL {
-			h.log.Warn("work has not stopped a TTL after its context ended: the lease is left to expire")
 			h.drop()
+			overdue = append(overdue, h)
 			continue
 		}
 		h.pending[k.number] = at
 		request.Leases = append(request.Leases, Renewal{Group: h.group, Token: h.token, Heartbeat: h.beat, ResignAsked: h.asked})
 		batch = append(batch, h)
 	}
-	return request, batch, timeout
+	return request, batch, timeout, overdue
 }
 
 func (k *Keeper) renew(ctx context.Context, request Renew, timeout time.Duration) (int, error) {
@@ -232,6 +237,18 @@ func (k *Keeper) settle(ctx context.Context, batch []*Held) error {
 		h.settle(readings[i].Lease)
 	}
 	return nil
+}
+
+// holds reports whether the term is one that this keeper keeps alive.
+func (k *Keeper) holds(group string, token uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for h := range k.held {
+		if h.group == group && h.token == token {
+			return true
+		}
+	}
+	return false
 }
 
 // nextNumber returns a heartbeat number that this owner has never used.

@@ -91,7 +91,7 @@ func (t Timing) Complete() (Timing, error) {
 	if t.AttemptTimeout < 0 {
 		return t, &TimingError{"AttemptTimeout", t.AttemptTimeout.String(), "must not be negative"}
 	}
-	if t.RenewEvery+t.AttemptTimeout >= trust {
+	if t.RenewEvery >= trust-t.AttemptTimeout { // a sum could overflow
 		return t, &TimingError{"RenewEvery", t.RenewEvery.String(), fmt.Sprintf(
 			"must be below %v: with AttemptTimeout %v it has to fit into TTL %v less Grace %v and drift %v",
 			trust-t.AttemptTimeout, t.AttemptTimeout, t.TTL, t.Grace, t.margin())}

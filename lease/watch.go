@@ -11,7 +11,8 @@ import "time"
 // It is pure state: each method takes the instants it needs. One goroutine
 // owns it.
 type watch struct {
-	ttl time.Duration // this replica's own
+	ttl   time.Duration // this replica's own
+	drift float64       // by which the rates of two clocks may differ
 
 	last    *Reading // the newest reading
 	replied instant  // when it was answered
@@ -19,8 +20,11 @@ type watch struct {
 	// quarantine is how long after replied nothing may be taken, whatever the
 	// row says: the server changed, or the row is behind what was seen.
 	quarantine time.Duration
-	// highToken and highBeat are the newest row ever seen.
+	// highToken and highBeat are the newest row ever seen, and highTTL is what
+	// its holder may trust it for.
 	highToken, highBeat uint64
+	highTTL             time.Duration
+	behind              bool // the last reading was, by what was known then
 }
 
 // observe takes in a reading, with the instants before it was sent and after it
@@ -38,7 +42,7 @@ func (w *watch) observe(r Reading, sent, replied instant) {
 	if r.Lease != nil {
 		row = *r.Lease
 	}
-	wait := max(w.ttl, row.TTL)
+	wait := max(w.ttl, row.TTL, w.highTTL)
 	otherServer := previous != nil && previous.Server != r.Server
 	if otherServer {
 		// Whatever the other server shows may lack what this one's holder
@@ -46,37 +50,61 @@ func (w *watch) observe(r Reading, sent, replied instant) {
 		w.quarantine = wait
 	}
 
-	if !otherServer && previous != nil && sameRow(previous.Lease, r.Lease) {
-		w.age += sinceLast
-		return
+	if r.Fence != nil {
+		// The two rows are written together: a lease that is behind its fence
+		// was rewound, also when this is the first reading.
+		w.saw(r.Fence.Token, 0, row.TTL)
 	}
-	// The row is new to this follower.
-	if row.Token < w.highToken || row.Token == w.highToken && row.Heartbeat < w.highBeat {
+	same := !otherServer && previous != nil && sameRow(previous.Lease, r.Lease)
+	behind := row.Token < w.highToken || row.Token == w.highToken && row.Heartbeat < w.highBeat
+	if behind && !(same && w.behind) {
 		// Rewound, deleted or restored: somebody newer may still trust a row
 		// that is gone.
 		w.quarantine = max(w.quarantine, wait)
 	}
-	w.saw(row.Token, row.Heartbeat)
+	w.behind = behind
+	if same {
+		w.age += sinceLast
+		return
+	}
+	// The row is new to this follower.
+	w.saw(row.Token, row.Heartbeat, row.TTL)
 	w.age = 0
-	if previous == nil || otherServer || r.Lease == nil {
-		return // nothing to compare the database's clock with
+	between := time.Duration(0) // the least between the two readings
+	if previous != nil {
+		between = sent.atLeast(before)
+	}
+	if previous == nil || otherServer || r.Lease == nil || between > 2*wait {
+		return // nothing to compare the database's clock with, or not lately
 	}
 	// This heartbeat was written after the previous reading. It is as old as
 	// the database says, less what its clock may have gained on ours since
 	// then: between that reading's reply and this one's sending. What it lost
-	// is never added.
-	gained := r.Now.Sub(previous.Now) - sent.atLeast(before)
-	w.age = max(0, r.Now.Sub(row.RenewedAt)-max(0, gained))
+	// is never added. Whichever way the clock was stepped, before the heartbeat
+	// or after it, one of the first two holds. The third is for a statement
+	// that waited in the server: it carries the time at which it began, which
+	// may lie before the previous reading, and before a step that no two
+	// readings show.
+	age := r.Now.Sub(row.RenewedAt)
+	gained := r.Now.Sub(previous.Now) - w.slowed(between)
+	w.age = max(0, min(w.slowed(age), age-gained, between))
+}
+
+// slowed is the least that a clock shows while another shows d.
+func (w *watch) slowed(d time.Duration) time.Duration {
+	return d - time.Duration(float64(d)*w.drift)
 }
 
 // saw raises the newest row ever seen: also by this replica's own terms, which
 // no reading may have shown.
-func (w *watch) saw(token, heartbeat uint64) {
+func (w *watch) saw(token, heartbeat uint64, ttl time.Duration) {
 	if token > w.highToken {
-		w.highToken, w.highBeat = token, 0
+		w.highToken, w.highBeat, w.highTTL = token, 0, 0
+		w.behind = false // by what is known now, that is another question
 	}
 	if token == w.highToken {
 		w.highBeat = max(w.highBeat, heartbeat)
+		w.highTTL = max(w.highTTL, ttl)
 	}
 }
 
@@ -84,18 +112,27 @@ func (w *watch) saw(token, heartbeat uint64) {
 // reading showed; zero or less is now.
 func (w *watch) takeableIn(at instant) time.Duration {
 	since := at.atLeast(w.replied)
-	left := w.quarantine - since
+	left := w.quarantinedFor(at)
 	if l := w.last.Lease; l != nil && !l.Released {
 		left = max(left, l.TTL-w.age-since)
 	}
 	return left
 }
 
+// quarantinedFor is how long after at nothing may be taken, or given up.
+func (w *watch) quarantinedFor(at instant) time.Duration {
+	return w.quarantine - at.atLeast(w.replied)
+}
+
 // sameRow reports whether two readings show one renewal of one term. The
-// release of a term is not news that makes it younger.
+// release of a term is not news that makes it younger, and neither is a row
+// that was prepared for a group that had none.
 func sameRow(a, b *Lease) bool {
-	if a == nil || b == nil {
-		return a == b
+	if a == nil {
+		a = &Lease{}
+	}
+	if b == nil {
+		b = &Lease{}
 	}
 	return a.Token == b.Token && a.Heartbeat == b.Heartbeat
 }

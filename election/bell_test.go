@@ -1,0 +1,116 @@
+package election_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// brittle is a store whose bells can be broken, as a lost connection does.
+type brittle struct {
+	*memstore.Store
+
+	mu    sync.Mutex
+	broke chan struct{} // closed when all that listen now hear that
+	dead  bool          // no bell works
+}
+
+type brittleBell struct {
+	lease.Bell
+	s *brittle
+}
+
+func (s *brittle) Bell(group string) lease.Bell { return brittleBell{s.Store.Bell(group), s} }
+
+func (s *brittle) breakNow() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.broke)
+	s.broke = make(chan struct{})
+}
+
+func (b brittleBell) Wait(ctx context.Context) error {
+	b.s.mu.Lock()
+	broke, dead := b.s.broke, b.s.dead
+	b.s.mu.Unlock()
+	if dead {
+		return errLink
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-broke:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return b.Bell.Wait(ctx)
+}
+
+// The leader dies and the server is started anew, both at once. Who listened to
+// the bell hears that, looks, and so begins to count at once.
+func TestRestartIsHeardThroughTheBell(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		for after := time.Duration(0); after < ttl; after += 1300 * time.Millisecond {
+			store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+			first, second, _ := pair(t, store)
+			time.Sleep(after)
+			first.cut()
+			store.Restart()
+			store.breakNow()
+			restarted := time.Now()
+			<-second.terms
+			within(t, "the takeover", restarted, ttl+time.Second)
+			first.stop()
+			second.stop()
+			<-first.done
+			<-second.done
+		}
+	})
+}
+
+// Bells that never work cost nothing but the quick hand-over.
+func TestBellsThatDoNotWork(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &brittle{Store: memstore.New(), broke: make(chan struct{}), dead: true}
+		first, second, _ := pair(t, store)
+		before := second.statements()
+		time.Sleep(time.Hour)
+		if n := second.statements() - before; n > int(time.Hour/(ttl/2)) {
+			t.Errorf("%d statements an hour", n)
+		}
+		stopped := time.Now()
+		first.stop()
+		<-second.terms
+		within(t, "the hand-over", stopped, ttl+time.Second)
+	})
+}
+
+// A leader's bell breaks: it gets in line again, and those who came first ring
+// for nothing, with pauses.
+func TestBellsThatBreakNowAndThen(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+		first, second, a := pair(t, store)
+		before := second.statements()
+		for range 60 {
+			store.breakNow()
+			time.Sleep(time.Minute)
+		}
+		if n := second.statements() - before; n > 2*int(time.Hour/(ttl/2)) {
+			t.Errorf("%d statements an hour", n)
+		}
+		if !a.Trusted() {
+			t.Error("a healthy leader was deposed")
+		}
+		stopped := time.Now()
+		first.stop()
+		<-second.terms
+		within(t, "the hand-over", stopped, ttl+time.Second)
+	})
+}

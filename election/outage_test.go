@@ -1,0 +1,179 @@
+package election_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// The database is away for an hour: nobody gives up, and there is a leader
+// within TTL + 1 s of its return.
+func TestDatabaseAwayForAnHour(t *testing.T) {
+	for name, c := range map[string]struct {
+		away    func(*link)
+		restart bool
+		slack   time.Duration
+	}{
+		"refused":              {(*link).cut, false, time.Second},
+		"refused, and started": {(*link).cut, true, time.Second},
+		"silent":               {(*link).hang, false, time.Second},
+		// An attempt that is under way when the database returns is given up
+		// when its time is over.
+		"silent, and started": {(*link).hang, true, time.Second + ttl/5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := memstore.New()
+				first, second, a := pair(t, store)
+				third := start(t, store)
+				time.Sleep(time.Minute)
+				for _, r := range []*replica{first, second, third} {
+					c.away(r.link)
+				}
+				causedBy(t, <-first.ends, election.ErrLost)
+				time.Sleep(time.Hour)
+				for _, r := range []*replica{first, second, third} {
+					if err := r.Check(); err != nil {
+						t.Errorf("Check while the database is away: %v", err)
+					}
+					r.heal()
+				}
+				if c.restart {
+					store.Restart()
+				}
+				back := time.Now()
+				var b term
+				select {
+				case b = <-first.terms:
+				case b = <-second.terms:
+				case b = <-third.terms:
+				}
+				within(t, "a new leader", back, ttl+c.slack)
+				if b.Token() <= a.Token() {
+					t.Errorf("token %d after %d", b.Token(), a.Token())
+				}
+				time.Sleep(time.Hour)
+				if !b.Trusted() {
+					t.Error("it did not stay")
+				}
+			})
+		})
+	}
+}
+
+// The bound of a second for long TTLs too.
+func TestDatabaseAwayWithALongTTL(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		long := election.WithTiming(lease.Timing{TTL: 10 * time.Minute})
+		first := start(t, store, long)
+		<-first.terms
+		second := start(t, store, long)
+		time.Sleep(time.Hour)
+		second.cut()
+		first.cut()
+		time.Sleep(time.Hour)
+		first.stop() // a crash
+		second.heal()
+		store.Restart()
+		back := time.Now()
+		<-second.terms
+		within(t, "a new leader", back, 10*time.Minute+time.Second)
+	})
+}
+
+// An outage that is over before the trust is.
+func TestDatabaseAwayForAMoment(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		first, second, _ := pair(t, store)
+		for range 30 {
+			time.Sleep(47 * time.Second)
+			first.cut()
+			second.cut()
+			time.Sleep(6 * time.Second)
+			first.heal()
+			second.heal()
+		}
+		if len(first.ends) != 0 || len(second.terms) != 0 {
+			t.Error("a healthy leader was deposed")
+		}
+	})
+}
+
+// A day with a database clock that is stepped by an hour, again and again.
+func TestHealthyLeaderIsNeverDeposed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		first, second, a := pair(t, store)
+		third := start(t, store)
+		began := time.Now()
+		for i := 0; time.Since(began) < 24*time.Hour; i++ {
+			time.Sleep(13*time.Minute + 700*time.Millisecond)
+			store.StepClock([]time.Duration{time.Hour, -time.Hour, -time.Hour, time.Hour}[i%4])
+			for _, r := range []*replica{first, second, third} {
+				if err := r.Check(); err != nil {
+					t.Fatalf("Check: %v", err)
+				}
+			}
+		}
+		if !a.Trusted() || len(second.terms)+len(third.terms) != 0 {
+			t.Error("a healthy leader was deposed")
+		}
+		for _, r := range []*replica{second, third} {
+			if n := r.statements(); n > 2*24*3600/15 {
+				t.Errorf("%d statements of a follower", n)
+			}
+		}
+		if n := first.statements(); n > 24*3600/5*11/10 {
+			t.Errorf("%d statements of the leader", n)
+		}
+	})
+}
+
+// Statements of half a second depose nobody either.
+func TestSlowDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		var all []*replica
+		for range 3 {
+			r := prepare(t, store)
+			r.always(func(string) fault { return fault{late: 500 * time.Millisecond, reply: 500 * time.Millisecond} })
+			all = append(all, r.start())
+		}
+		time.Sleep(24 * time.Hour)
+		terms, ends := 0, 0
+		for _, r := range all {
+			terms, ends = terms+len(r.terms), ends+len(r.ends)
+		}
+		if terms != 1 || ends != 0 {
+			t.Errorf("%d terms, %d ends", terms, ends)
+		}
+	})
+}
+
+// The server is started anew: the healthy leader stays, and nobody takes
+// anything for a TTL, though the lease is released in that time.
+func TestRestartOfTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		first, second, a := pair(t, store)
+		for range 10 {
+			store.Restart()
+			time.Sleep(20 * time.Second)
+		}
+		if !a.Trusted() || len(second.terms) != 0 {
+			t.Fatal("a healthy leader was deposed")
+		}
+		store.Restart()
+		restarted := time.Now()
+		first.stop()
+		b := <-second.terms
+		if after := b.began.Sub(restarted); after < ttl || after > ttl+time.Second {
+			t.Errorf("taken %v after the restart", after)
+		}
+	})
+}

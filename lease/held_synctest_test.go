@@ -1,0 +1,261 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// A machine sleeps: its monotonic clock stands still, its wall clock does not.
+func TestSuspendedMachine(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var machine clocks
+		r := stoppedRig(t, memstore.New())
+		r.SetClocks(machine.read)
+		go func() { _ = r.Run(t.Context()) }()
+		h := r.hold("g")
+		time.Sleep(6 * time.Second)
+		machine.sleep(11 * time.Second)
+		if !h.Trusted() || h.TrustLeft() != 850*time.Millisecond {
+			t.Errorf("trusted for %v after 1 s awake and 11 s asleep", h.TrustLeft())
+		}
+		machine.sleep(time.Second)
+		if h.Trusted() {
+			t.Error("trusted after a sleep past the deadline")
+		}
+		lost(t, h, "not renewed")
+
+		h = r.takes(r.candidate("other"))
+		machine.sleep(time.Hour)
+		woke := time.Now()
+		<-h.Context().Done()
+		if after := time.Since(woke); after > 5*time.Second {
+			t.Errorf("the context ended %v after it woke", after)
+		}
+		lost(t, h, "not renewed")
+
+		h = r.takes(r.candidate("third"))
+		machine.sleep(-2 * time.Hour) // somebody sets the clock back
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Error("lost by a clock that was set back")
+		}
+		r.link.cut()
+		machine.sleep(-2 * time.Hour)
+		time.Sleep(13 * time.Second)
+		lost(t, h, "not renewed")
+	})
+}
+
+func TestDrain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var k *lease.Keeper
+		warned := 0
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.DebugLevel)
+		logger := zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
+			if strings.Contains(e.Message, "left to expire") {
+				warned++
+			}
+			if k.Locked() { // a log that blocks must not block the deadlines
+				t.Errorf("logs %q with the lock held", e.Message)
+			}
+			return nil
+		}))
+		r := newRig(t, memstore.New(), lease.WithLogger(logger))
+		k = r.Keeper
+		other := r.hold("other")
+		h := r.hold("g")
+		time.Sleep(7 * time.Second)
+		why := errors.New("enough")
+		h.End(why)
+		h.End(errors.New("again"))
+		ended := time.Now()
+		if cause := context.Cause(h.Context()); cause != why || h.Trusted() {
+			t.Errorf("cause %v, trusted %v", cause, h.Trusted())
+		}
+		last := time.Duration(0)
+		for beat := r.row("g").Heartbeat; time.Since(ended) < time.Minute; time.Sleep(100 * time.Millisecond) {
+			if now := r.row("g").Heartbeat; now != beat {
+				beat, last = now, time.Since(ended)
+			}
+		}
+		if last < 8*time.Second || last > 15*time.Second {
+			t.Errorf("last renewed %v after the end, want it kept up for a TTL at most", last)
+		}
+		if r.row("g").Released {
+			t.Error("released by itself")
+		}
+		if warned != 1 {
+			t.Errorf("%d warnings", warned)
+		}
+		if !other.Trusted() {
+			t.Error("the other lease was lost")
+		}
+	})
+}
+
+// A renewal that succeeds late keeps others out, and brings no trust back.
+func TestNoTrustAfterTheDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		r.link.cut()
+		time.Sleep(14 * time.Second)
+		lost(t, h, "not renewed")
+		r.link.heal()
+		beat := r.row("g").Heartbeat
+		time.Sleep(5 * time.Second)
+		if r.row("g").Heartbeat == beat {
+			t.Error("not kept while work drains")
+		}
+		lost(t, h, "not renewed")
+	})
+}
+
+func TestAbandon(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		row := r.row("g")
+		h.Abandon()
+		time.Sleep(time.Minute)
+		if r.row("g") != row {
+			t.Errorf("%+v became %+v", row, r.row("g"))
+		}
+		if cause := context.Cause(h.Context()); !errors.Is(cause, lease.ErrReleased) {
+			t.Errorf("cause %v", cause)
+		}
+	})
+}
+
+func TestRelease(t *testing.T) {
+	down := fault{err: errLink}
+	for name, c := range map[string]struct {
+		faults   []fault
+		err      bool
+		released bool
+	}{
+		"at once":            {nil, false, true},
+		"second try":         {[]fault{down}, false, true},
+		"third try":          {[]fault{down, down}, false, true},
+		"never":              {[]fault{down, down, down}, true, false},
+		"lost answer":        {[]fault{{err: errLink, applied: true}}, false, true},
+		"no answer":          {[]fault{{silence: true}}, false, true},
+		"lost answers":       {[]fault{{err: errLink, applied: true}, {err: errLink, applied: true}, {err: errLink, applied: true}}, true, true},
+		"ghost of the first": {[]fault{{err: errLink, late: time.Hour}}, false, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, memstore.New())
+				h := r.hold("g")
+				r.link.once("release", c.faults...)
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel() // it works on all the same
+				if err := h.Release(ctx); (err != nil) != c.err {
+					t.Errorf("error %v", err)
+				}
+				if got := r.row("g").Released; got != c.released {
+					t.Errorf("released: %v", got)
+				}
+				if cause := context.Cause(h.Context()); !errors.Is(cause, lease.ErrReleased) || h.Trusted() {
+					t.Errorf("cause %v, trusted %v", cause, h.Trusted())
+				}
+				renewals := r.link.count("renew")
+				time.Sleep(2 * time.Hour)
+				if r.link.count("renew") != renewals {
+					t.Error("still renewed")
+				}
+			})
+		})
+	}
+}
+
+// The release of an old term leaves the next one alone, of whomever it is.
+func TestReleaseOfAnOldTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := newRig(t, store), newRig(t, store)
+		old := a.hold("g")
+		a.link.cut()
+		candidate := b.candidate("g")
+		time.Sleep(b.waits(candidate))
+		next := b.takes(candidate)
+		a.link.heal()
+		if err := old.Release(t.Context()); err != nil {
+			t.Errorf("error %v, though somebody else has it", err)
+		}
+		if b.row("g").Released || !next.Trusted() {
+			t.Error("somebody else's lease was released")
+		}
+		_ = next.Release(t.Context())
+		again := a.hold("g")
+		_ = old.Release(t.Context())
+		if a.row("g").Released || !again.Trusted() {
+			t.Error("a later term of its own was released")
+		}
+	})
+}
+
+// It costs no statement of its own until somebody asks.
+func TestResignAsked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		reads := r.link.count("read")
+		time.Sleep(time.Minute)
+		if n := r.link.count("read") - reads; n != 0 {
+			t.Errorf("%d reads while nobody asked", n)
+		}
+		if err := r.link.AskResign(t.Context(), "g", h.Token()+1); !errors.Is(err, lease.ErrChanged) {
+			t.Errorf("another term was asked: %v", err)
+		}
+		if err := r.link.AskResign(t.Context(), "g", h.Token()); err != nil {
+			t.Fatal(err)
+		}
+		asked := time.Now()
+		<-h.ResignAsked()
+		if after := time.Since(asked); after > 5*time.Second {
+			t.Errorf("noticed after %v", after)
+		}
+		if n := r.link.count("read") - reads; n != 1 {
+			t.Errorf("%d reads to notice it", n)
+		}
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Error("a request ended the term by itself")
+		}
+		// A request that is taken back does not end it either.
+		r.change("g", func(l *lease.Lease) { l.ResignAsked = false })
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+		_ = r.link.AskResign(t.Context(), "g", h.Token())
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+	})
+}
+
+func TestHeldSaysWhatItHolds(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		row := r.row("g")
+		if h.Group() != "g" || h.Token() != row.Token || h.Owner() != row.Owner || row.Owner != r.Owner() {
+			t.Errorf("%q %d %q, row %+v", h.Group(), h.Token(), h.Owner(), row)
+		}
+		synctest.Wait()
+	})
+}

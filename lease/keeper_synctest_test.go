@@ -1,0 +1,163 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func TestOneStatementForAThousandLeases(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		var held []*lease.Held
+		for i := range 1000 {
+			held = append(held, r.hold(fmt.Sprint("g", i)))
+		}
+		time.Sleep(5 * time.Minute)
+		if n := r.link.count("renew"); n < 50 || n > 70 {
+			t.Errorf("%d renewals in 5 minutes", n)
+		}
+		if !slices.Contains(r.link.sizes, 1000) {
+			t.Errorf("no renewal of all: %v", r.link.sizes)
+		}
+		for _, h := range held {
+			if !h.Trusted() {
+				t.Fatalf("%s was lost: %v", h.Group(), context.Cause(h.Context()))
+			}
+		}
+		if n := r.link.count("read"); n > 2000 {
+			t.Errorf("%d reads, though all was clear", n)
+		}
+	})
+}
+
+// A lease that is somebody else's costs only its own term.
+func TestLossOfOneAmongMany(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		a, b, c := r.hold("a"), r.hold("b"), r.hold("c")
+		r.change("b", func(l *lease.Lease) { l.Owner, l.Token = "somebody", l.Token+1 })
+		time.Sleep(time.Minute)
+		lost(t, b, "somebody")
+		if !a.Trusted() || !c.Trusted() {
+			t.Error("the others were lost too")
+		}
+	})
+}
+
+// The server still runs a renewal that its client gave up, after the next one.
+// ... and before it: then it is the renewal, and counts from its own sending.
+func TestTrustDeadline(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		time.Sleep(7 * time.Second) // renewed at 5 s
+		r.link.cut()
+		began := time.Now()
+		<-h.Context().Done()
+		if after := time.Since(began); after != 10850*time.Millisecond {
+			t.Errorf("the context ended %v after 7 s", after)
+		}
+		lost(t, h, "not renewed for 12.85s")
+		r.link.heal()
+		time.Sleep(time.Minute)
+		if h.Trusted() || h.TrustLeft() != 0 {
+			t.Error("trusted again")
+		}
+	})
+}
+
+// An outage that ends before the trust does costs nothing.
+// No statement is waited for past the deadline.
+func TestLastAttempt(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		check := func(what string) {
+			t.Helper()
+			for range 100 {
+				time.Sleep(time.Second)
+				if late := r.LastAttempt(); late > 15*time.Second {
+					t.Fatalf("%s: %v", what, late)
+				}
+			}
+		}
+		check("idle")
+		h := r.hold("g")
+		check("holding")
+		r.link.cut()
+		check("database away")
+		r.link.heal()
+		_ = h.Release(t.Context())
+		check("released")
+
+		stuck := make(chan struct{})
+		r.link.once("renew", fault{stuck: stuck})
+		h = r.hold("g")
+		time.Sleep(time.Minute)
+		lost(t, h, "not renewed")
+		_ = h.Release(t.Context())
+		r.hold("g") // a new term does not hide it
+		if late := r.LastAttempt(); late < 40*time.Second {
+			t.Errorf("stuck for a minute, and it says %v", late)
+		}
+		close(stuck)
+		check("unstuck")
+
+		idle := stoppedRig(t, r.store)
+		time.Sleep(time.Minute)
+		if late := idle.LastAttempt(); late < time.Minute {
+			t.Errorf("not run for a minute, and it says %v", late)
+		}
+	})
+}
+
+func TestKeeperRun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := stoppedRig(t, memstore.New())
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 2)
+		go func() { done <- r.Run(ctx) }()
+		synctest.Wait()
+		h := r.hold("g")
+		if err := r.Run(ctx); err == nil || !strings.Contains(err.Error(), "already running") {
+			t.Errorf("second Run: %v", err)
+		}
+		cancel()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Errorf("Run: %v", err)
+		}
+		lost(t, h, "stopped")
+		if r.row("g").Released {
+			t.Error("released, while work may still run")
+		}
+		go func() { done <- r.Run(t.Context()) }()
+		time.Sleep(20 * time.Second)
+		h = r.hold("g")
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Error("the keeper does not run again")
+		}
+	})
+}
+
+func TestNewKeeper(t *testing.T) {
+	t.Parallel()
+	if _, err := lease.NewKeeper(nil); err == nil {
+		t.Error("no store is accepted")
+	}
+	k, err := lease.NewKeeper(memstore.New(), lease.WithLabel("billing"))
+	if err != nil || !strings.HasPrefix(k.Owner(), "billing/") {
+		t.Errorf("owner %q, %v", k.Owner(), err)
+	}
+	if _, err := k.Candidate("no good"); err == nil {
+		t.Error("a bad group is accepted")
+	}
+}

@@ -1,0 +1,179 @@
+package lease_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func TestRenewalWithALostReply(t *testing.T) {
+	for _, applied := range []bool{true, false} {
+		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, memstore.New())
+				h := r.hold("g")
+				r.link.once("renew", fault{err: errLink, applied: applied})
+				time.Sleep(5*time.Second + time.Nanosecond) // it is sent at 5 s
+				if left := h.TrustLeft(); left > 7850*time.Millisecond {
+					t.Errorf("trusted for %v by a renewal that was not answered", left)
+				}
+				time.Sleep(2 * time.Second)
+				left := h.TrustLeft()
+				if applied && left != 10850*time.Millisecond-time.Nanosecond {
+					t.Errorf("trusted for %v, want to count from the statement that ran", left)
+				}
+				if !applied && left < 11*time.Second {
+					t.Errorf("trusted for %v: not tried again", left)
+				}
+				time.Sleep(time.Minute)
+				if !h.Trusted() {
+					t.Errorf("lost: %v", context.Cause(h.Context()))
+				}
+			})
+		})
+	}
+}
+
+func TestGhostRenewalAfterItsSuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		r.link.once("renew", fault{err: errLink, late: 4 * time.Second})
+		time.Sleep(8 * time.Second)
+		before := r.row("g")
+		time.Sleep(1500 * time.Millisecond) // the ghost ran at 9 s
+		if r.row("g") != before {
+			t.Errorf("the ghost changed %+v to %+v", before, r.row("g"))
+		}
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+	})
+}
+
+func TestGhostRenewalBeforeItsSuccessor(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		r.link.always(func(op string) fault {
+			if op == "renew" && r.link.calls[op] <= 3 {
+				return fault{err: errLink, late: time.Duration(r.link.calls[op]) * 100 * time.Millisecond}
+			}
+			return fault{}
+		})
+		time.Sleep(9 * time.Second)
+		if left := h.TrustLeft(); left != 8850*time.Millisecond {
+			t.Errorf("trusted for %v, want to count from 5 s", left)
+		}
+		time.Sleep(time.Minute)
+		if !h.Trusted() {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+	})
+}
+
+func TestTrustCountsFromSending(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		r.link.always(func(string) fault { return fault{reply: 2900 * time.Millisecond} })
+		h := r.hold("g")
+		if left := h.TrustLeft(); left != 12850*time.Millisecond-2900*time.Millisecond {
+			t.Errorf("trusted for %v after an acquire of 2.9 s", left)
+		}
+		time.Sleep(5 * time.Second) // the renewal was sent 2.9 s ago
+		synctest.Wait()
+		if left := h.TrustLeft(); left != 12850*time.Millisecond-2900*time.Millisecond {
+			t.Errorf("trusted for %v after a renewal of 2.9 s", left)
+		}
+	})
+}
+
+func TestOutageShorterThanTrust(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		h := r.hold("g")
+		for range 20 {
+			time.Sleep(3 * time.Second)
+			r.link.cut()
+			time.Sleep(8 * time.Second)
+			r.link.heal()
+			time.Sleep(10 * time.Second)
+			if !h.Trusted() {
+				t.Fatalf("lost: %v", context.Cause(h.Context()))
+			}
+		}
+		if n := h.Pending(); n != 0 {
+			t.Errorf("%d renewals are still remembered", n)
+		}
+	})
+}
+
+func TestAttemptEndsWithTrust(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New(), lease.WithTiming(lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}))
+		h := r.hold("g")
+		var ended []time.Duration
+		began := time.Now()
+		r.link.always(func(string) fault { return fault{silence: true} })
+		for range 3 {
+			n := r.link.count("renew")
+			for r.link.count("renew") == n && h.Trusted() {
+				time.Sleep(10 * time.Millisecond)
+			}
+			ended = append(ended, time.Since(began))
+		}
+		// Sent at 2 s, given up at 12 s; sent again, given up at 12.85 s.
+		if r.link.count("renew") != 2 || ended[2] > 12900*time.Millisecond {
+			t.Errorf("%d renewals, %v", r.link.count("renew"), ended)
+		}
+		r.link.heal()
+		h.End(nil)
+		time.Sleep(time.Second)
+		if n := r.link.count("renew"); n < 3 {
+			t.Error("the keeper still waits for an answer, after the deadline")
+		}
+	})
+}
+
+func TestRowThatIsNotMineAnyMore(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)
+		why    string
+	}{
+		"deleted": {func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f }, "deleted"},
+		"rewound": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Heartbeat--; return l, f }, "restored"},
+		"taken": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Owner, l.Token = "b", l.Token+1
+			return l, f
+		}, `"b"`},
+		"old token": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Token--; return l, f }, "token"},
+		"old owner": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Owner = "b"; return l, f }, `"b"`},
+		"released":  {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Released = true; return l, f }, "released"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := newRig(t, memstore.New())
+				h := r.hold("g")
+				time.Sleep(6 * time.Second)
+				r.store.Update("g", c.change)
+				changed := time.Now()
+				<-h.Context().Done()
+				if after := time.Since(changed); after > 4*time.Second {
+					t.Errorf("noticed after %v, not by the next heartbeat", after)
+				}
+				lost(t, h, c.why)
+				renewals := r.link.count("renew")
+				time.Sleep(time.Minute)
+				if r.link.count("renew") != renewals {
+					t.Error("renewed what is not held")
+				}
+			})
+		})
+	}
+}

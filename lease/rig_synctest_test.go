@@ -1,0 +1,131 @@
+package lease_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// rig is one replica inside a bubble: a keeper that runs until the test ends,
+// on a link of its own.
+type rig struct {
+	*lease.Keeper
+	t     *testing.T
+	store *memstore.Store
+	link  *link
+}
+
+// bubble runs a test of rigs in parallel with others and in no time.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+func newRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
+	t.Helper()
+	r := stoppedRig(t, store, options...)
+	go func() { _ = r.Run(t.Context()) }()
+	synctest.Wait()
+	return r
+}
+
+// stoppedRig is a rig whose keeper nobody runs.
+func stoppedRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
+	t.Helper()
+	l := newLink(store)
+	k, err := lease.NewKeeper(l, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &rig{Keeper: k, t: t, store: store, link: l}
+}
+
+func (r *rig) candidate(group string) *lease.Candidate {
+	r.t.Helper()
+	c, err := r.Candidate(group)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// takes has the candidate take the lease now.
+func (r *rig) takes(c *lease.Candidate) *lease.Held {
+	r.t.Helper()
+	held, wait, err := c.Look(r.t.Context())
+	if held == nil {
+		r.t.Fatalf("the lease is not taken: wait %v, %v", wait, err)
+	}
+	return held
+}
+
+func (r *rig) hold(group string) *lease.Held {
+	r.t.Helper()
+	return r.takes(r.candidate(group))
+}
+
+// waits looks and returns how long the candidate then waits.
+func (r *rig) waits(c *lease.Candidate) time.Duration {
+	r.t.Helper()
+	held, wait, err := c.Look(r.t.Context())
+	if held != nil || err != nil {
+		r.t.Fatalf("held %v, error %v, want neither", held, err)
+	}
+	return wait
+}
+
+func (r *rig) row(group string) lease.Lease {
+	r.t.Helper()
+	readings, err := r.store.Read(context.WithoutCancel(r.t.Context()), group)
+	if err != nil || readings[0].Lease == nil {
+		r.t.Fatalf("no row of %q: %v", group, err)
+	}
+	return *readings[0].Lease
+}
+
+// change changes the lease row behind everybody's back.
+func (r *rig) change(group string, f func(l *lease.Lease)) {
+	r.store.Update(group, func(l *lease.Lease, fence *lease.Fence) (*lease.Lease, *lease.Fence) {
+		f(l)
+		return l, fence
+	})
+}
+
+// lost checks that a term is over, and that its cause says why.
+func lost(t *testing.T, held *lease.Held, why string) {
+	t.Helper()
+	cause := context.Cause(held.Context())
+	if !errors.Is(cause, lease.ErrLost) || !strings.Contains(cause.Error(), why) {
+		t.Errorf("cause %v, want lost, %q", cause, why)
+	}
+	if held.Trusted() {
+		t.Error("still trusted")
+	}
+}
+
+// clocks are a machine's two clocks; its sleep moves only the wall clock.
+type clocks struct {
+	mu    sync.Mutex
+	slept time.Duration
+}
+
+func (c *clocks) sleep(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.slept += d
+}
+
+func (c *clocks) read() (mono, wall time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := time.Now()
+	return t, t.Add(c.slept)
+}

@@ -1,0 +1,173 @@
+package lease_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func TestTokenGrowsOverARestore(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := newRig(t, store), newRig(t, store)
+		h := a.hold("g")
+		_ = h.Release(t.Context())
+		c := b.candidate("g")
+		seen := b.takes(c)
+		_ = seen.Release(t.Context())
+		store.StepClock(-10 * 365 * 24 * time.Hour)
+		store.Update("g", func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Token, f.Token = 5, 5
+			return l, f
+		})
+		if wait := b.waits(c); wait < 15*time.Second {
+			t.Errorf("waits for %v beside a row that was rewound", wait)
+		}
+		time.Sleep(16 * time.Second)
+		again := b.takes(c)
+		if again.Token() <= seen.Token() {
+			t.Errorf("token %d after %d", again.Token(), seen.Token())
+		}
+	})
+}
+
+func TestRestartOfTheServer(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := newRig(t, store), newRig(t, store)
+		h, released := a.hold("g"), a.hold("other")
+		onG, onOther := b.candidate("g"), b.candidate("other")
+		b.waits(onG)
+		b.waits(onOther)
+		_ = released.Release(t.Context())
+		store.Restart()
+		if wait := b.waits(onG); wait < 15*time.Second {
+			t.Errorf("waits for %v", wait)
+		}
+		wait := b.waits(onOther)
+		if wait < 15*time.Second {
+			t.Errorf("waits for %v beside a released lease", wait)
+		}
+		time.Sleep(wait)
+		b.takes(onOther)
+		b.waits(onG)
+		if !h.Trusted() {
+			t.Errorf("lost: %v", context.Cause(h.Context()))
+		}
+	})
+}
+
+func TestAcquireOnAnotherConnection(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		_ = r.hold("g").Release(t.Context())
+		c := r.candidate("g")
+		r.link.always(func(op string) fault {
+			if op == "acquire" && r.link.calls[op] == 2 {
+				r.store.Restart()
+			}
+			return fault{}
+		})
+		if wait := r.waits(c); wait < 15*time.Second {
+			t.Errorf("waits for %v", wait)
+		}
+		if !r.row("g").Released {
+			t.Error("taken")
+		}
+	})
+}
+
+func TestRowRewoundToMyOldTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := newRig(t, store), newRig(t, store)
+		onA := a.candidate("g")
+		mine := a.takes(onA)
+		old := a.row("g")
+		a.link.cut()
+		onB := b.candidate("g")
+		time.Sleep(b.waits(onB))
+		next := b.takes(onB)
+		a.link.heal()
+		_ = mine.Release(t.Context())
+		a.waits(onA)
+		store.Update("g", func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
+			return &old, &lease.Fence{Owner: old.Owner, Token: old.Token}
+		})
+		wait := a.waits(onA)
+		if a.row("g").Released || !next.Trusted() {
+			t.Fatalf("row %+v, next trusted %v", a.row("g"), next.Trusted())
+		}
+		time.Sleep(wait)
+		if h := a.takes(onA); h.Token() <= next.Token() || next.Trusted() {
+			t.Errorf("token %d after %d, which is trusted: %v", h.Token(), next.Token(), next.Trusted())
+		}
+	})
+}
+
+func TestRowRewoundWithinMyOwnTerm(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memstore.New())
+		c := r.candidate("g")
+		h := r.takes(c)
+		first := r.row("g")
+		time.Sleep(12 * time.Second)
+		r.change("g", func(l *lease.Lease) { *l = first })
+		<-h.Context().Done()
+		if wait := r.waits(c); wait < 15*time.Second {
+			t.Errorf("waits for %v", wait)
+		}
+	})
+}
+
+func TestDeletedRows(t *testing.T) {
+	for name, keepFence := range map[string]bool{"lease": true, "both": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				store := memstore.New()
+				minute := lease.Timing{TTL: time.Minute}
+				a, b, fresh := newRig(t, store, lease.WithTiming(minute)), newRig(t, store), newRig(t, store)
+				h := a.hold("g")
+				c := b.candidate("g")
+				b.waits(c)
+				a.link.cut()
+				store.Update("g", func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+					if keepFence {
+						return nil, f
+					}
+					return nil, nil
+				})
+				began := time.Now()
+				wait := b.waits(c)
+				if wait < time.Minute || wait > 61*time.Second {
+					t.Errorf("waits for %v", wait)
+				}
+				if keepFence { // nobody else can know; the prepared row says it
+					if wait := fresh.waits(fresh.candidate("g")); wait < time.Minute {
+						t.Errorf("a new replica waits for %v", wait)
+					}
+				}
+				time.Sleep(wait)
+				var next *lease.Held
+				for next == nil && time.Since(began) < time.Hour {
+					var err error
+					if next, wait, err = c.Look(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(wait)
+				}
+				if after := time.Since(began); after > 62*time.Second {
+					t.Fatalf("taken after %v", after)
+				}
+				if h.Trusted() || next.Token() <= h.Token() {
+					t.Errorf("token %d after %d, which is trusted: %v", next.Token(), h.Token(), h.Trusted())
+				}
+				synctest.Wait()
+			})
+		})
+	}
+}
