@@ -17,6 +17,7 @@ type brittle struct {
 	mu    sync.Mutex
 	broke chan struct{} // closed when all that listen now hear that
 	dead  bool          // no bell works
+	bells []lease.Bell
 }
 
 type brittleBell struct {
@@ -24,7 +25,22 @@ type brittleBell struct {
 	s *brittle
 }
 
-func (s *brittle) Bell(group string) lease.Bell { return brittleBell{s.Store.Bell(group), s} }
+func (s *brittle) Bell(group string) lease.Bell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	b := s.Store.Bell(group)
+	s.bells = append(s.bells, b)
+	return brittleBell{b, s}
+}
+
+// steal takes the bell from whoever has it.
+func (s *brittle) steal() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.bells {
+		_ = b.Pass(context.Background())
+	}
+}
 
 func (s *brittle) breakNow() {
 	s.mu.Lock()
@@ -112,5 +128,20 @@ func TestBellsThatBreakNowAndThen(t *testing.T) {
 		first.stop()
 		<-second.terms
 		within(t, "the hand-over", stopped, ttl+time.Second)
+	})
+}
+
+// A leader's bell goes to another without its knowledge, as when a connection
+// dies unnoticed: it looks after it now and then.
+func TestBellThatIsLostUnnoticed(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+		first, second, _ := pair(t, store)
+		store.steal()
+		time.Sleep(3 * time.Minute)
+		stopped := time.Now()
+		first.stop()
+		<-second.terms
+		within(t, "the hand-over", stopped, soon)
 	})
 }

@@ -85,6 +85,7 @@ func TestObserversInASecondRun(t *testing.T) {
 			changes = 0
 			r.start()
 			<-r.terms
+			time.Sleep(time.Minute)
 			r.stop()
 			<-r.done
 			if changes != 4 { // leading, draining, following with its cause, nothing

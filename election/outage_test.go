@@ -67,7 +67,8 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 // The bound of a second for long TTLs too.
 func TestDatabaseAwayWithALongTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		shared := memstore.New()
+		store := noBell{shared}
 		long := election.WithTiming(lease.Timing{TTL: 10 * time.Minute})
 		first := start(t, store, long)
 		<-first.terms
@@ -77,8 +78,9 @@ func TestDatabaseAwayWithALongTTL(t *testing.T) {
 		first.cut()
 		time.Sleep(time.Hour)
 		first.stop() // a crash
+		time.Sleep(3 * time.Minute)
 		second.heal()
-		store.Restart()
+		shared.Restart()
 		back := time.Now()
 		<-second.terms
 		within(t, "a new leader", back, 10*time.Minute+time.Second)
@@ -155,6 +157,34 @@ func TestSlowDatabase(t *testing.T) {
 	})
 }
 
+// The row is deleted: the leader hears of it, and until there is one again
+// nobody is said to lead.
+func TestDeletedRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		first, second, a := pair(t, store)
+		store.Update("g", func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+		deleted := time.Now()
+		e := <-first.ends
+		causedBy(t, e, election.ErrLost)
+		time.Sleep(ttl - time.Second - time.Since(deleted))
+		for _, r := range []*replica{first, second} {
+			if s := r.State(); s.Owner != "" || s.Token != 0 {
+				t.Errorf("nobody leads, and the state is %+v", s)
+			}
+		}
+		var b term
+		select {
+		case b = <-first.terms:
+		case b = <-second.terms:
+		}
+		if after := b.began.Sub(e.at); after < 2*time.Second || b.Token() <= a.Token() {
+			t.Errorf("token %d, %v after the end of %d", b.Token(), after, a.Token())
+		}
+		within(t, "a new leader", e.at, ttl+2*time.Second)
+	})
+}
+
 // The server is started anew: the healthy leader stays, and nobody takes
 // anything for a TTL, though the lease is released in that time.
 func TestRestartOfTheServer(t *testing.T) {
@@ -171,6 +201,10 @@ func TestRestartOfTheServer(t *testing.T) {
 		store.Restart()
 		restarted := time.Now()
 		first.stop()
+		time.Sleep(time.Second)
+		if s := second.State(); s != (election.State{}) {
+			t.Errorf("nobody leads, and the state is %+v", s)
+		}
 		b := <-second.terms
 		if after := b.began.Sub(restarted); after < ttl || after > ttl+time.Second {
 			t.Errorf("taken %v after the restart", after)

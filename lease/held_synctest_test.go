@@ -85,6 +85,9 @@ func TestDrain(t *testing.T) {
 		}
 		last := time.Duration(0)
 		for beat := r.row("g").Heartbeat; time.Since(ended) < time.Minute; time.Sleep(100 * time.Millisecond) {
+			if time.Since(ended) == 10*time.Second {
+				h.End(errors.New("and again")) // which does not begin it anew
+			}
 			if now := r.row("g").Heartbeat; now != beat {
 				beat, last = now, time.Since(ended)
 			}
