@@ -70,6 +70,17 @@ func (s CronSchedule) Next(after time.Time) time.Time {
 	return s.parsed.Next(after)
 }
 
+// Prev implements [Backward].
+func (s CronSchedule) Prev(before time.Time) time.Time {
+	if s.parsed == nil {
+		return time.Time{}
+	}
+	return s.parsed.Prev(before)
+}
+
+// Zone is [CronSchedule.In], by the name that Spring uses.
+func (s CronSchedule) Zone(zone string) CronSchedule { return s.In(zone) }
+
 func (s CronSchedule) String() string {
 	return fmt.Sprintf("cron %q in %s, %s, dst %s", s.expression, s.zone, s.dialect, s.dst)
 }

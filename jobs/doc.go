@@ -3,6 +3,17 @@
 // token reaches it as a number.
 //
 // A tick is one planned instant of a job, always in UTC and the same on every
-// replica: schedules depend on the calendar alone, never on when a process
-// started. A run is one attempt at one tick.
+// replica: schedules depend on the calendar, or on what the ledger knows, never
+// on when a process started. A run is one attempt at one tick.
+//
+// The [Ledger] records what ran, in the same database as the lease. Its rows are
+// written by the claim that gives a tick to exactly one run, and changed by
+// comparisons of all that is expected. A job's newest row is its cursor: what is
+// due after it is decided by whoever leads, so no gap loses a tick.
+//
+//	claim ──▶ running ──▶ succeeded, failed, timed out, cancelled, panicked
+//	  │        │    ▲ └──▶ interrupted: its holder did not finish it
+//	  │  retry ▼    │ start, with the next attempt
+//	  ├─────▶ waiting
+//	  └─────▶ skipped
 package jobs

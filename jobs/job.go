@@ -20,6 +20,30 @@ type Job struct {
 	// Timeout bounds one run: its context then ends with the cause
 	// [ErrTimeout]. Zero means no limit but the term's.
 	Timeout time.Duration
+	// Misfire and CatchUp say what becomes of ticks that were missed.
+	Misfire Misfire
+	CatchUp CatchUp
+	// Recover says what becomes of a run that its holder did not finish.
+	Recover Recover
+	// Retry says how often a run that failed is tried again.
+	Retry Retry
+	// Overlap says what becomes of a tick that is due while an earlier run is
+	// not over.
+	Overlap Overlap
+	// Limit is how many runs there may be at a time under [OverlapAllow].
+	// Zero: any number.
+	Limit int
+	// LockAtMostFor is ShedLock's name for the limit of a run: it is the
+	// Timeout where that is zero.
+	LockAtMostFor time.Duration
+	// LockAtLeastFor keeps the job occupied for so long from the start of a
+	// run, as ShedLock does, even if the run is shorter: what is due meanwhile
+	// is treated by Overlap. It ends with the leader's term: that no tick is
+	// run twice does not rest on it. Zero: no longer than the run.
+	LockAtLeastFor time.Duration
+	// History says which runs the ledger keeps. Zero: 10,000 of them, for
+	// 30 days.
+	History History
 	// Do does the work. It has to return soon after ctx has ended:
 	// [context.Cause] says why it did. A panic is recovered and counts as an
 	// error ([PanicError]).
@@ -39,11 +63,24 @@ type Run struct {
 	Token uint64
 	// Attempt counts the runs of this tick, from 1.
 	Attempt int
+	// Missed counts the ticks right before this one that it stands for.
+	Missed int
+	// Trigger is not zero for a run that somebody triggered by hand.
+	Trigger uint64
 }
 
-// ErrTimeout is the cause of a context that ended because a run reached its
-// job's Timeout.
-var ErrTimeout = errors.New("jobs: timeout")
+// Key identifies the run in the ledger.
+func (r Run) Key() Key { return Key{Job: r.Job, Tick: r.Tick, Trigger: r.Trigger} }
+
+// Causes of a run's context that are not its term's.
+var (
+	// ErrTimeout: the run reached its job's Timeout.
+	ErrTimeout = errors.New("jobs: timeout")
+	// ErrCancelled: somebody cancelled the run.
+	ErrCancelled = errors.New("jobs: cancelled on request")
+	// ErrReplacedByTick: a newer tick of the job took its place.
+	ErrReplacedByTick = errors.New("jobs: replaced by a newer tick")
+)
 
 // PanicError is the error of a run that panicked.
 type PanicError struct {
@@ -73,10 +110,54 @@ func (j Job) Validate() error {
 	case j.Timeout < 0:
 		return fmt.Errorf("jobs: job %q: Timeout %v: must not be negative", j.Name, j.Timeout)
 	}
-	if v, ok := j.Schedule.(interface{ Err() error }); ok && v.Err() != nil {
-		return fmt.Errorf("jobs: job %q: %w", j.Name, v.Err())
+	var err error
+	if v, ok := j.Schedule.(interface{ Err() error }); ok {
+		err = v.Err()
+	}
+	switch {
+	case err != nil:
+	case j.Misfire > MisfireAll:
+		err = fmt.Errorf("Misfire %d: not known", j.Misfire)
+	case j.Recover > RecoverRerun:
+		err = fmt.Errorf("Recover %d: not known", j.Recover)
+	case j.Overlap > OverlapReplace:
+		err = fmt.Errorf("Overlap %d: not known", j.Overlap)
+	case j.CatchUp.Limit < 0 || j.CatchUp.Limit > maxCatchUp:
+		err = fmt.Errorf("CatchUp.Limit %d: must be from 0 to %d", j.CatchUp.Limit, maxCatchUp)
+	case j.CatchUp.Deadline < 0:
+		err = fmt.Errorf("CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)
+	case j.Limit < 0:
+		err = fmt.Errorf("Limit %d: must not be negative", j.Limit)
+	case j.LockAtMostFor < 0:
+		err = fmt.Errorf("LockAtMostFor %v: must not be negative", j.LockAtMostFor)
+	case j.LockAtLeastFor < 0:
+		err = fmt.Errorf("LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
+	case j.History.Keep < 0 || j.History.For < 0:
+		err = fmt.Errorf("History %+v: must not be negative", j.History)
+	default:
+		err = j.Retry.validate()
+	}
+	if err != nil {
+		return fmt.Errorf("jobs: job %q: %w", j.Name, err)
 	}
 	return nil
+}
+
+// maxCatchUp bounds what one gap can cost.
+const maxCatchUp = 10_000
+
+// Complete returns the job with defaults for its zero fields.
+func (j Job) Complete() Job {
+	if j.CatchUp.Limit == 0 {
+		j.CatchUp.Limit = 1000
+	}
+	if j.Timeout == 0 {
+		j.Timeout = j.LockAtMostFor
+	}
+	if j.History == (History{}) {
+		j.History = History{Keep: 10_000, For: 30 * 24 * time.Hour}
+	}
+	return j
 }
 
 // Call runs the job's function and turns a panic into a [*PanicError], so that

@@ -52,6 +52,16 @@ func (s EverySchedule) Next(after time.Time) time.Time {
 	return time.UnixMilli(ms - mod(ms, every) + every).UTC()
 }
 
+// Prev implements [Backward].
+func (s EverySchedule) Prev(before time.Time) time.Time {
+	if s.err != nil {
+		return time.Time{}
+	}
+	every := s.every.Milliseconds()
+	ms := before.Add(-1).UnixMilli()
+	return time.UnixMilli(ms - mod(ms, every)).UTC()
+}
+
 // mod is the remainder that is never negative: instants before 1970 have the
 // same phase.
 func mod(a, b int64) int64 { return (a%b + b) % b }
@@ -61,8 +71,8 @@ func (s EverySchedule) String() string { return "every " + s.every.String() }
 // AtSchedule has one tick. See [At].
 type AtSchedule struct{ at time.Time }
 
-// At has one tick, at the instant.
-func At(t time.Time) AtSchedule { return AtSchedule{t.UTC()} }
+// At has one tick, at the instant, to the microsecond.
+func At(t time.Time) AtSchedule { return AtSchedule{t.UTC().Truncate(time.Microsecond)} }
 
 // Err reports an instant that was never set.
 func (s AtSchedule) Err() error {
@@ -75,6 +85,14 @@ func (s AtSchedule) Err() error {
 // Next implements [Schedule].
 func (s AtSchedule) Next(after time.Time) time.Time {
 	if s.at.After(after) {
+		return s.at
+	}
+	return time.Time{}
+}
+
+// Prev implements [Backward].
+func (s AtSchedule) Prev(before time.Time) time.Time {
+	if s.at.Before(before) {
 		return s.at
 	}
 	return time.Time{}

@@ -1,0 +1,143 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Group is a group's jobs as seen from outside: what anybody may ask and do
+// through the database, whoever leads. It is a small value, safe for concurrent
+// use.
+type Group struct {
+	ledger Ledger
+	name   string
+}
+
+// NewGroup returns the jobs of a group.
+func NewGroup(ledger Ledger, name string) Group { return Group{ledger, name} }
+
+// Pause stops the ticks of a job, or of the whole group when job is empty, until
+// Resume. Ticks of the paused time are recorded as skipped; what runs goes on. An
+// unknown job is an error that matches [ErrNoJob] and lists the near names.
+func (g Group) Pause(ctx context.Context, job string) error {
+	return g.explain(ctx, job, g.ledger.Pause(ctx, g.name, job))
+}
+
+// Resume is the end of Pause.
+func (g Group) Resume(ctx context.Context, job string) error {
+	return g.explain(ctx, job, g.ledger.Resume(ctx, g.name, job))
+}
+
+// Trigger asks for a run of the job now, beside its schedule, and returns its
+// key. Whoever leads starts it within about a second, once; also when the job is
+// paused.
+func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
+	key, err := g.ledger.Trigger(ctx, g.name, job)
+	return key, g.explain(ctx, job, err)
+}
+
+// Cancel asks for the end of a run that is not over: its context ends with
+// [ErrCancelled], within about a second.
+func (g Group) Cancel(ctx context.Context, key Key) error {
+	err := g.ledger.Cancel(ctx, g.name, key)
+	if !errors.Is(err, ErrNoRun) {
+		return err
+	}
+	snapshot, loadErr := g.ledger.Load(ctx, g.name)
+	if loadErr != nil {
+		return err
+	}
+	if _, ok := snapshot.Jobs[key.Job]; !ok {
+		return noJob(snapshot, g.name, key.Job)
+	}
+	return err
+}
+
+// Runs reads the history, the newest first.
+func (g Group) Runs(ctx context.Context, filter Filter) ([]Record, error) {
+	return g.ledger.Runs(ctx, g.name, filter)
+}
+
+// Load reads every job that the ledger knows, and the runs that are not over.
+func (g Group) Load(ctx context.Context) (Snapshot, error) { return g.ledger.Load(ctx, g.name) }
+
+func (g Group) explain(ctx context.Context, job string, err error) error {
+	if !errors.Is(err, ErrNoJob) {
+		return err
+	}
+	snapshot, loadErr := g.ledger.Load(ctx, g.name)
+	if loadErr != nil {
+		return err
+	}
+	return noJob(snapshot, g.name, job)
+}
+
+func noJob(snapshot Snapshot, group, job string) error {
+	names := slices.Sorted(maps.Keys(snapshot.Jobs))
+	near := Near(names, job)
+	switch {
+	case len(names) == 0:
+		return fmt.Errorf("%w: %q in group %q: no job of the group has ever been led", ErrNoJob, job, group)
+	case len(near) == 0:
+		return fmt.Errorf("%w: %q in group %q: there are %s", ErrNoJob, job, group, strings.Join(first(names, 10), ", "))
+	default:
+		return fmt.Errorf("%w: %q in group %q: did you mean %s?", ErrNoJob, job, group, strings.Join(near, ", "))
+	}
+}
+
+func first(names []string, n int) []string {
+	if len(names) > n {
+		return append(slices.Clone(names[:n]), "...")
+	}
+	return names
+}
+
+// Near returns the names, at most three, that somebody who wrote name may have
+// meant, the nearest first.
+func Near(names []string, name string) []string {
+	type candidate struct {
+		name     string
+		distance int
+	}
+	var near []candidate
+	for _, n := range names {
+		d := distance(strings.ToLower(name), strings.ToLower(n))
+		if name != "" && (strings.Contains(n, name) || strings.Contains(name, n)) {
+			d = min(d, 1)
+		}
+		if d <= max(2, len(name)/3) {
+			near = append(near, candidate{n, d})
+		}
+	}
+	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
+	var result []string
+	for _, c := range near[:min(3, len(near))] {
+		result = append(result, c.name)
+	}
+	return result
+}
+
+// distance is the Levenshtein distance, in bytes.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j+1]+1, row[j]+1)
+		}
+	}
+	return row[len(b)]
+}

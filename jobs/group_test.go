@@ -1,0 +1,124 @@
+package jobs_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func TestNear(t *testing.T) {
+	t.Parallel()
+	names := []string{"nightly-report", "weekly-report", "invoices", "mail/send", "mail/sync", "x"}
+	tests := []struct {
+		name string
+		want []string
+	}{
+		{"nightly-reprot", []string{"nightly-report"}},
+		{"Nightly-Report", []string{"nightly-report"}},
+		{"report", []string{"nightly-report", "weekly-report"}},
+		{"invoice", []string{"invoices"}},
+		{"mail/sned", []string{"mail/send", "mail/sync"}},
+		{"backup", nil},
+		{"", []string{"x"}},
+	}
+	for _, test := range tests {
+		if got := jobs.Near(names, test.name); !slices.Equal(got, test.want) {
+			t.Errorf("%q: %q, want %q", test.name, got, test.want)
+		}
+	}
+	var many []string
+	for i := range 9 {
+		many = append(many, fmt.Sprint("job-", i))
+	}
+	if got := jobs.Near(many, "job-5"); len(got) != 3 || got[0] != "job-5" {
+		t.Errorf("%q", got)
+	}
+	if got := jobs.Near(nil, "a"); got != nil {
+		t.Errorf("%q", got)
+	}
+}
+
+// led is a group whose ledger knows the jobs.
+func led(t *testing.T, names ...string) jobs.Group {
+	t.Helper()
+	store := memstore.New()
+	store.Update("g", func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
+		return nil, &lease.Fence{Owner: "me", Token: 7}
+	})
+	var declared []jobs.Declared
+	for _, name := range names {
+		declared = append(declared, jobs.Declared{Name: name, Schedule: "manual"})
+	}
+	if err := store.Open(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
+		t.Fatal(err)
+	}
+	return jobs.NewGroup(store, "g")
+}
+
+// An unknown job is named in the error, with what there is instead.
+func TestGroupErrors(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	var many []string
+	for i := range 12 {
+		many = append(many, fmt.Sprintf("job-%02d", i))
+	}
+	tests := []struct {
+		group jobs.Group
+		job   string
+		want  string
+	}{
+		{led(t), "a", `jobs: no such job: "a" in group "g": no job of the group has ever been led`},
+		{led(t, "report", "mail"), "rapport", `jobs: no such job: "rapport" in group "g": did you mean report?`},
+		{led(t, "report", "mail"), "backup-all", `jobs: no such job: "backup-all" in group "g": there are mail, report`},
+		{led(t, many...), "backup", `jobs: no such job: "backup" in group "g": there are job-00, job-01, job-02, job-03, job-04, job-05, job-06, job-07, job-08, job-09, ...`},
+	}
+	for _, test := range tests {
+		_, triggerErr := test.group.Trigger(ctx, test.job)
+		for _, err := range []error{
+			triggerErr, test.group.Pause(ctx, test.job), test.group.Resume(ctx, test.job),
+			test.group.Cancel(ctx, jobs.Key{Job: test.job, Tick: noon}),
+		} {
+			if !errors.Is(err, jobs.ErrNoJob) || err.Error() != test.want {
+				t.Errorf("error %v, want %s", err, test.want)
+			}
+		}
+	}
+}
+
+func TestGroup(t *testing.T) {
+	t.Parallel()
+	ctx, g := t.Context(), led(t, "a")
+	if err := errors.Join(g.Pause(ctx, "a"), g.Pause(ctx, "")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := g.Load(ctx); err != nil || !s.Paused || !s.Jobs["a"].Paused {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if err := errors.Join(g.Resume(ctx, "a"), g.Resume(ctx, "")); err != nil {
+		t.Fatal(err)
+	}
+	if s, err := g.Load(ctx); err != nil || s.Paused || s.Jobs["a"].Paused {
+		t.Errorf("%+v, %v", s, err)
+	}
+	key, err := g.Trigger(ctx, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Cancel(ctx, key); err != nil {
+		t.Error(err)
+	}
+	if runs, err := g.Runs(ctx, jobs.Filter{Job: "a"}); err != nil || len(runs) != 1 || runs[0].Key != key || !runs[0].CancelAsked {
+		t.Errorf("%+v, %v", runs, err)
+	}
+	key.Tick = key.Tick.Add(time.Hour)
+	if err := g.Cancel(ctx, key); !errors.Is(err, jobs.ErrNoRun) || errors.Is(err, jobs.ErrNoJob) {
+		t.Errorf("error %v", err)
+	}
+}

@@ -1,0 +1,125 @@
+package jobs_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+func valid() jobs.Job {
+	return jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), Do: func(context.Context, jobs.Run) error { return nil }}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		want   string // a part of the error's text
+		change func(*jobs.Job)
+	}{
+		{"", func(*jobs.Job) {}},
+		{"", func(j *jobs.Job) {
+			j.Misfire, j.CatchUp = jobs.MisfireAll, jobs.CatchUp{Limit: 10_000, Deadline: time.Hour}
+			j.Recover, j.Overlap, j.Limit = jobs.RecoverRerun, jobs.OverlapReplace, 3
+			j.LockAtMostFor, j.LockAtLeastFor, j.History = time.Hour, time.Minute, jobs.History{Keep: 1, For: time.Hour}
+		}},
+		{"", func(j *jobs.Job) { j.Name = strings.Repeat("a", 128) }},
+		{"", func(j *jobs.Job) { j.Schedule = jobs.Manual() }},
+		{`name ""`, func(j *jobs.Job) { j.Name = "" }},
+		{`name "aaa`, func(j *jobs.Job) { j.Name = strings.Repeat("a", 129) }},
+		{`name "a b"`, func(j *jobs.Job) { j.Name = "a b" }},
+		{`name "ä"`, func(j *jobs.Job) { j.Name = "ä" }},
+		{`"a": no Schedule`, func(j *jobs.Job) { j.Schedule = nil }},
+		{`"a": no Do`, func(j *jobs.Job) { j.Do = nil }},
+		{`"a": Timeout -1s`, func(j *jobs.Job) { j.Timeout = -time.Second }},
+		{`"a": every 1ms`, func(j *jobs.Job) { j.Schedule = jobs.Every(time.Millisecond) }},
+		{`"a": Misfire 3`, func(j *jobs.Job) { j.Misfire = 3 }},
+		{`"a": Recover 2`, func(j *jobs.Job) { j.Recover = 2 }},
+		{`"a": Overlap 4`, func(j *jobs.Job) { j.Overlap = 4 }},
+		{`"a": CatchUp.Limit -1`, func(j *jobs.Job) { j.CatchUp.Limit = -1 }},
+		{`"a": CatchUp.Limit 10001: must be from 0 to 10000`, func(j *jobs.Job) { j.CatchUp.Limit = 10_001 }},
+		{`"a": CatchUp.Deadline -1s`, func(j *jobs.Job) { j.CatchUp.Deadline = -time.Second }},
+		{`"a": Limit -1`, func(j *jobs.Job) { j.Limit = -1 }},
+		{`"a": LockAtMostFor -1s`, func(j *jobs.Job) { j.LockAtMostFor = -time.Second }},
+		{`"a": LockAtLeastFor -1s`, func(j *jobs.Job) { j.LockAtLeastFor = -time.Second }},
+		{`"a": History {Keep:-1`, func(j *jobs.Job) { j.History.Keep = -1 }},
+		{`"a": History {Keep:0 For:-1s}`, func(j *jobs.Job) { j.History.For = -time.Second }},
+		{`"a": Retry.Attempts -1`, func(j *jobs.Job) { j.Retry.Attempts = -1 }},
+		{`"a": fixed rate 999ms: must be at least 1s`, func(j *jobs.Job) { j.Schedule = jobs.FixedRate(999 * time.Millisecond) }},
+		{`"a": fixed rate 1.0000001s: must be a whole`, func(j *jobs.Job) { j.Schedule = jobs.FixedRate(time.Second + 100) }},
+		{`"a": fixed delay: initial delay -1s`, func(j *jobs.Job) { j.Schedule = jobs.FixedDelay(time.Second).InitialDelay(-time.Second) }},
+		{`"a": fixed delay: initial delay 1ns: must be a whole`, func(j *jobs.Job) { j.Schedule = jobs.FixedDelay(time.Second).InitialDelay(1) }},
+	}
+	for _, test := range tests {
+		t.Run(test.want, func(t *testing.T) {
+			t.Parallel()
+			j := valid()
+			test.change(&j)
+			wantError(t, j.Validate(), test.want)
+		})
+	}
+}
+
+func TestComplete(t *testing.T) {
+	t.Parallel()
+	j := jobs.Job{LockAtMostFor: time.Hour}.Complete()
+	if j.CatchUp.Limit != 1000 || j.Timeout != time.Hour || j.History != (jobs.History{Keep: 10_000, For: 30 * 24 * time.Hour}) {
+		t.Errorf("%+v", j)
+	}
+	j = jobs.Job{CatchUp: jobs.CatchUp{Limit: 1}, Timeout: time.Minute, LockAtMostFor: time.Hour, History: jobs.History{Keep: 5}}
+	if c := j.Complete(); c.CatchUp.Limit != 1 || c.Timeout != time.Minute || c.History != j.History {
+		t.Errorf("%+v", c)
+	}
+}
+
+func TestCallRecoversAPanic(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("no luck")
+	for _, value := range []any{"boom", cause} {
+		j := valid()
+		j.Do = func(context.Context, jobs.Run) error { panic(value) }
+		err := j.Call(t.Context(), jobs.Run{})
+		var panicked *jobs.PanicError
+		if !errors.As(err, &panicked) || panicked.Value != value || !strings.Contains(string(panicked.Stack), "job_test.go") {
+			t.Errorf("%v: %v", value, err)
+		}
+		if errors.Is(err, cause) != (value == cause) {
+			t.Errorf("%v: %v", value, err)
+		}
+	}
+}
+
+// Names of policies and states are read as they are written.
+func TestNames(t *testing.T) {
+	t.Parallel()
+	for m := jobs.MisfireOnce; m <= jobs.MisfireAll; m++ {
+		if got, err := jobs.ParseMisfire(m.String()); got != m || err != nil {
+			t.Errorf("%v: %v, %v", m, got, err)
+		}
+	}
+	for r := jobs.RecoverSkip; r <= jobs.RecoverRerun; r++ {
+		if got, err := jobs.ParseRecover(r.String()); got != r || err != nil {
+			t.Errorf("%v: %v, %v", r, got, err)
+		}
+	}
+	for o := jobs.OverlapForbid; o <= jobs.OverlapReplace; o++ {
+		if got, err := jobs.ParseOverlap(o.String()); got != o || err != nil {
+			t.Errorf("%v: %v, %v", o, got, err)
+		}
+	}
+	for s := jobs.Running; s <= jobs.Interrupted; s++ {
+		if got, err := jobs.ParseState(s.String()); got != s || err != nil || s.Over() != (s != jobs.Running && s != jobs.Waiting) {
+			t.Errorf("%v: %v, %v", s, got, err)
+		}
+	}
+	_, err := jobs.ParseOverlap("forbit")
+	wantError(t, err, `"forbit": must be one of ["forbid" "queue" "allow" "replace"]`)
+	_, err = jobs.ParseState("")
+	wantError(t, err, `must be one of ["running"`)
+	if s := jobs.Overlap(9).String() + jobs.State(0).String(); s != "9State(0)" {
+		t.Error(s)
+	}
+}

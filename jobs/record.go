@@ -1,0 +1,117 @@
+package jobs
+
+import "time"
+
+// Record is a run as the ledger has it.
+type Record struct {
+	Key
+	State State
+	// Owner and Token name the term that claimed it or moved it last; empty
+	// and zero for a manual run that nobody has taken up yet.
+	Owner string
+	Token uint64
+	// Attempt counts the starts: 0 while it has never been started.
+	Attempt int
+	// Claimed, Started (the last attempt) and Finished are by the database's
+	// clock; zero where it has not come to that.
+	Claimed, Started, Finished time.Time
+	// Due is when a waiting run may start, by the database's clock.
+	Due time.Time
+	// Missed counts the ticks right before this one that were not run and have
+	// no row of their own.
+	Missed int
+	// Error says why it did not succeed; at most MaxError bytes.
+	Error string
+	// CancelAsked: somebody asked for its end.
+	CancelAsked bool
+}
+
+// MaxError is how much of an error's text the ledger keeps, in bytes.
+const MaxError = 2000
+
+// Declared is what the ledger keeps of a job.
+type Declared struct {
+	Name string
+	// Schedule is the text of [Schedule.String].
+	Schedule string
+}
+
+// Snapshot is what a term that begins has to know.
+type Snapshot struct {
+	// Now is the database's clock at the reading.
+	Now time.Time
+	// Changes is [Ledger.Changes] at the reading.
+	Changes uint64
+	// Paused: the whole group is paused.
+	Paused bool
+	// Jobs are all that the ledger knows of the group, by name.
+	Jobs map[string]Known
+	// Open are the runs that are not over, in the order of their ticks.
+	Open []Record
+}
+
+// Known is what the ledger knows of a job.
+type Known struct {
+	Schedule string
+	// Since is when the ledger first knew the job, and ScheduleSince when its
+	// present schedule began to rule. Ticks before it are nobody's.
+	Since, ScheduleSince time.Time
+	Paused               bool
+	// Cursor is the newest scheduled tick that was claimed; zero when none was.
+	Cursor time.Time
+	// Finished is when a run of the job last came to its end, zero when none
+	// has: what a fixed delay counts from.
+	Finished time.Time
+}
+
+// Claim is a tick to claim.
+type Claim struct {
+	Key
+	// State is Running, Waiting or Skipped.
+	State State
+	// Delay is how long a Waiting run has to wait, from now.
+	Delay time.Duration
+	// Missed and Error are as in [Record].
+	Missed int
+	Error  string
+}
+
+// Claimed is what stands for a claim after it.
+type Claimed struct {
+	// Mine: the row was written by this call, or an earlier repetition of it.
+	Mine bool
+	Record
+}
+
+// Move is a change of a row's state.
+type Move struct {
+	Key
+	// What the row has to be.
+	From    State
+	Attempt int
+	Owner   string
+	Token   uint64
+	// What it becomes. To Running counts an attempt and clears CancelAsked; to
+	// Waiting makes it due after Delay.
+	To    State
+	Delay time.Duration
+	Error string
+}
+
+// History says which of a job's runs are kept.
+type History struct {
+	// Keep is how many are kept at most; zero: any number.
+	Keep int
+	// For is how long they are kept; zero: for ever.
+	For time.Duration
+}
+
+// Filter selects runs; the zero value selects all.
+type Filter struct {
+	Job   string
+	State State
+	// Since leaves out runs whose tick is earlier.
+	Since time.Time
+	// Limit is how many are returned at most. Zero: 100.
+	Limit int
+}
