@@ -20,20 +20,22 @@ var (
 // Store is a database in memory. It is safe for concurrent use. Replicas in one
 // process share a Store.
 type Store struct {
-	mu     sync.Mutex
-	leases map[string]lease.Lease
-	fences map[string]lease.Fence
-	bells  map[string]chan struct{} // of capacity 1; a full one is had by somebody
-	offset time.Duration            // of the database's clock
-	server int
+	mu      sync.Mutex
+	leases  map[string]lease.Lease
+	fences  map[string]lease.Fence
+	ledgers map[string]*ledger
+	bells   map[string]chan struct{} // of capacity 1; a full one is had by somebody
+	offset  time.Duration            // of the database's clock
+	server  int
 }
 
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		leases: map[string]lease.Lease{},
-		fences: map[string]lease.Fence{},
-		bells:  map[string]chan struct{}{},
+		leases:  map[string]lease.Lease{},
+		fences:  map[string]lease.Fence{},
+		ledgers: map[string]*ledger{},
+		bells:   map[string]chan struct{}{},
 	}
 }
 

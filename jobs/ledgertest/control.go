@@ -1,0 +1,315 @@
+package ledgertest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+var pauseCases = []testCase{
+	{"pause/a job, and the group", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		paused := func(wantReport, wantGroup bool, what string) {
+			e.Helper()
+			snapshot := e.load(group)
+			e.equal(snapshot.Jobs[report].Paused, wantReport, "Paused of the job "+what)
+			e.equal(snapshot.Jobs[cleanup].Paused, false, "Paused of the other job "+what)
+			e.equal(snapshot.Paused, wantGroup, "Paused of the group "+what)
+		}
+		paused(false, false, "at the beginning")
+		for range 2 {
+			e.ok(s.Pause(e.ctx(), group, report), "Pause")
+			paused(true, false, "after Pause")
+		}
+		for range 2 {
+			e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
+			paused(true, true, "after Pause of the group")
+		}
+		e.openLedger(s, e.take(s, group, bob), report, cleanup)
+		paused(true, true, "in the next term")
+		e.ok(s.Resume(e.ctx(), group, ""), "Resume of the group")
+		paused(true, false, "after Resume of the group")
+		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
+		for range 2 {
+			e.ok(s.Resume(e.ctx(), group, report), "Resume")
+			paused(false, true, "after Resume")
+		}
+	}},
+
+	{"pause/what there is not", func(e *env) {
+		s := e.open()
+		e.is(s.Pause(e.ctx(), group, report), jobs.ErrNoJob, "Pause in an empty ledger")
+		e.begin(s)
+		e.openLedger(s, e.take(s, otherOne, alice), "elsewhere")
+		for _, name := range []string{"unknown", "Report", "elsewhere"} {
+			e.is(s.Pause(e.ctx(), group, name), jobs.ErrNoJob, "Pause of "+name)
+			e.is(s.Resume(e.ctx(), group, name), jobs.ErrNoJob, "Resume of "+name)
+		}
+		snapshot := e.load(group)
+		e.equal(len(snapshot.Jobs), 2, "jobs known")
+		e.equal(snapshot.Paused, false, "Paused of the group")
+	}},
+
+	{"pause/only this group", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.ok(s.Pause(e.ctx(), group, report), "Pause")
+		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
+		other := e.load(otherOne)
+		e.equal(other.Paused, false, "Paused of the other group")
+		e.equal(other.Jobs[report].Paused, false, "Paused of the other group's job")
+		e.ok(s.Pause(e.ctx(), otherOne, report), "Pause")
+		e.ok(s.Resume(e.ctx(), otherOne, report), "Resume")
+		e.ok(s.Resume(e.ctx(), otherOne, ""), "Resume of the group")
+		e.equal(e.load(group).Paused, true, "Paused of the group")
+		e.equal(e.known(group, report).Paused, true, "Paused of the job")
+	}},
+}
+
+var triggerCases = []testCase{
+	{"trigger/a run for whoever leads", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		e.ok(s.Pause(e.ctx(), group, report), "Pause") // stops the ticks, not this
+		before := e.now()
+		k := e.trigger(s, report)
+		e.between(k.Tick, before, "Tick")
+		r := e.record(group, k)
+		e.between(r.Claimed, before, "Claimed")
+		if now := e.now(); r.Due.After(now) {
+			e.Errorf("due at %v, and it is %v", r.Due, now)
+		}
+		e.same(r, jobs.Record{Key: k, State: jobs.Waiting, Claimed: r.Claimed, Due: r.Due}, "a manual run")
+		open := e.load(group).Open
+		if len(open) != 1 || open[0] != r {
+			e.Errorf("open runs %v, want the manual one", open)
+		}
+		e.equal(e.count(group), 1, "runs")
+	}},
+
+	{"trigger/each is a run", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		seen := map[jobs.Key]bool{}
+		for range 100 {
+			k := e.trigger(s, report)
+			if seen[k] {
+				e.Fatalf("Trigger answered %v twice", k)
+			}
+			seen[k] = true
+		}
+		for _, r := range e.load(group).Open {
+			e.equal(seen[r.Key], true, "Trigger answered the key of the run")
+		}
+		e.equal(e.count(group), len(seen), "runs")
+	}},
+
+	{"trigger/what there is not", func(e *env) {
+		s := e.open()
+		_, err := s.Trigger(e.ctx(), group, report)
+		e.is(err, jobs.ErrNoJob, "Trigger in an empty ledger")
+		e.begin(s)
+		e.openLedger(s, e.take(s, otherOne, alice), "elsewhere")
+		for _, name := range []string{"unknown", "Report", "elsewhere", ""} {
+			_, err := s.Trigger(e.ctx(), group, name)
+			e.is(err, jobs.ErrNoJob, "Trigger of "+name)
+		}
+		e.equal(e.count(group), 0, "runs")
+	}},
+
+	{"trigger/only this group", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.trigger(s, report)
+		e.equal(e.count(otherOne), 0, "runs of the other group")
+		e.equal(len(e.load(otherOne).Open), 0, "open runs of the other group")
+	}},
+}
+
+var cancelCases = []testCase{
+	{"cancel/a run that is not over", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for n, r := range []jobs.Record{e.running(s, h, key(report, 0)), e.waiting(s, h, key(report, 1)), e.record(group, e.trigger(s, report))} {
+			beside := e.running(s, h, key(report, 10+n))
+			for range 2 {
+				e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+				r.CancelAsked = true
+				e.unchanged(r, "after Cancel")
+			}
+			e.unchanged(beside, "after Cancel of another")
+		}
+	}},
+
+	{"cancel/a run that is over", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for n, state := range outcomes {
+			r := e.running(s, h, key(report, n))
+			r = e.moved(s, h, to(state, r))
+			e.is(s.Cancel(e.ctx(), group, r.Key), jobs.ErrNoRun, "Cancel of a run that has "+state.String())
+			e.unchanged(r, "after Cancel")
+		}
+		r := e.skipped(s, h, key(report, 100))
+		e.is(s.Cancel(e.ctx(), group, r.Key), jobs.ErrNoRun, "Cancel of a tick that was skipped")
+		e.unchanged(r, "after Cancel")
+	}},
+
+	{"cancel/a run that there is not", func(e *env) {
+		s := e.open()
+		e.is(s.Cancel(e.ctx(), group, key(report, 1)), jobs.ErrNoRun, "Cancel in an empty ledger")
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		for _, k := range []jobs.Key{
+			key(report, 2), key(cleanup, 1), key("unknown", 1), {Job: report, Tick: tick(1), Trigger: 1}, {Job: report, Tick: tick(1).Add(time.Microsecond)},
+		} {
+			e.is(s.Cancel(e.ctx(), group, k), jobs.ErrNoRun, "Cancel")
+		}
+		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.is(s.Cancel(e.ctx(), otherOne, r.Key), jobs.ErrNoRun, "Cancel in another group")
+		e.unchanged(r, "after Cancel of others")
+		e.equal(e.count(group), 1, "runs")
+	}},
+
+	{"cancel/is of one attempt", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+		r = e.moved(s, h, to(jobs.Waiting, r))
+		e.equal(r.CancelAsked, true, "CancelAsked of a run that waits for its next attempt")
+		r = e.moved(s, h, to(jobs.Running, r))
+		e.equal(r.CancelAsked, false, "CancelAsked of the next attempt")
+		again := to(jobs.Running, r)
+		again.From, again.Attempt = jobs.Waiting, 1
+		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+		e.equal(e.move(s, h, again)[0], true, "the same start again")
+		r.CancelAsked = true
+		e.unchanged(r, "after the same start again")
+		r = e.moved(s, h, to(jobs.Cancelled, r))
+		e.equal(r.CancelAsked, true, "CancelAsked of a run that was cancelled")
+	}},
+}
+
+var changesCases = []testCase{
+	{"changes/with what people ask for", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		// Much of the same: a sum of something may come back to what it was.
+		for _, step := range []struct {
+			what string
+			do   func() error
+		}{
+			{"Pause", func() error { return s.Pause(e.ctx(), group, report) }},
+			{"Pause of another", func() error { return s.Pause(e.ctx(), group, cleanup) }},
+			{"Pause of the group", func() error { return s.Pause(e.ctx(), group, "") }},
+			{"Resume", func() error { return s.Resume(e.ctx(), group, report) }},
+			{"Resume of the group", func() error { return s.Resume(e.ctx(), group, "") }},
+			{"Trigger", func() error { e.trigger(s, report); return nil }},
+			{"Trigger again", func() error { e.trigger(s, report); return nil }},
+			{"Trigger of another", func() error { e.trigger(s, cleanup); return nil }},
+			{"Cancel", func() error { return s.Cancel(e.ctx(), group, r.Key) }},
+			{"Cancel of a manual run", func() error { return s.Cancel(e.ctx(), group, e.trigger(s, report)) }},
+		} {
+			was := e.changes(group)
+			e.equal(e.changes(group), was, "Changes with nothing changed")
+			e.ok(step.do(), step.what)
+			if e.changes(group) == was {
+				e.Errorf("Changes is %d before and after %s", was, step.what)
+			}
+			e.equal(e.load(group).Changes, e.changes(group), "Changes of the snapshot")
+		}
+	}},
+
+	{"changes/not with the work of a leader", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.ok(s.Pause(e.ctx(), group, cleanup), "Pause")
+		was := e.changes(group)
+		r := e.running(s, h, key(report, 1))
+		e.waiting(s, h, key(report, 2))
+		e.skipped(s, h, key(report, 3))
+		e.equal(e.changes(group), was, "Changes after claims")
+		r = e.moved(s, h, to(jobs.Waiting, r))
+		r = e.moved(s, h, to(jobs.Running, r))
+		e.moved(s, h, to(jobs.Succeeded, r))
+		e.equal(e.changes(group), was, "Changes after moves")
+		e.openLedger(s, e.take(s, group, bob), report)
+		e.equal(e.changes(group), was, "Changes in the next term")
+	}},
+
+	{"changes/only of this group", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		e.openLedger(s, e.take(s, otherOne, alice), report)
+		was := e.changes(otherOne)
+		e.ok(s.Pause(e.ctx(), group, report), "Pause")
+		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
+		e.ok(s.Cancel(e.ctx(), group, e.trigger(s, report)), "Cancel")
+		e.equal(e.changes(otherOne), was, "Changes of the other group")
+	}},
+}
+
+var runsCases = []testCase{
+	{"runs/the newest first", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for _, n := range []int{4, 1, 5, 2, 3} {
+			e.running(s, h, key(report, 2*n))
+			e.waiting(s, h, key(cleanup, 2*n+1))
+		}
+		k := e.trigger(s, report)
+		rs := e.runs(group, jobs.Filter{})
+		e.equal(len(rs), 11, "runs")
+		e.equal(rs[0].Key, k, "the newest run")
+		if !slices.IsSortedFunc(rs, func(a, b jobs.Record) int { return b.Tick.Compare(a.Tick) }) {
+			e.Errorf("not the newest first: %v", rs)
+		}
+	}},
+
+	{"runs/filters", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.claim(s, h, newID(), many(60, jobs.Running, jobs.Waiting, jobs.Skipped)...)
+		every := e.runs(group, jobs.Filter{Limit: all})
+		e.equal(len(every), 60, "runs")
+		for _, since := range []time.Time{{}, tick(30), tick(30).Add(time.Microsecond), tick(30).Add(1)} {
+			for _, job := range []string{"", report, cleanup, "unknown"} {
+				for _, state := range []jobs.State{0, jobs.Running, jobs.Skipped, jobs.TimedOut} {
+					for _, limit := range []int{0, 1, 5, 1000} {
+						f := jobs.Filter{Job: job, State: state, Since: since, Limit: limit}
+						var want []jobs.Record
+						for _, r := range every {
+							if (job == "" || r.Job == job) && (state == 0 || r.State == state) && !r.Tick.Before(since) && (limit == 0 || len(want) < limit) {
+								want = append(want, r)
+							}
+						}
+						if got := e.runs(group, f); !slices.Equal(got, want) {
+							e.Fatalf("Runs of %+v: %d, want %d", f, len(got), len(want))
+						}
+					}
+				}
+			}
+		}
+	}},
+
+	{"runs/a hundred when no limit is given", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.claim(s, h, newID(), many(150, jobs.Running, jobs.Skipped)...)
+		for _, f := range []jobs.Filter{{}, {Since: tick(1)}} {
+			rs := e.runs(group, f)
+			e.equal(len(rs), 100, "runs")
+			for i, r := range rs {
+				e.equal(r.Tick, tick(149-i), fmt.Sprintf("tick of run %d", i))
+			}
+		}
+		e.equal(len(e.runs(group, jobs.Filter{Limit: 120})), 120, "runs with a limit")
+	}},
+}

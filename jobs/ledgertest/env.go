@@ -1,0 +1,351 @@
+package ledgertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+const (
+	// alice and bob are replicas; the others differ from alice by what a
+	// database may take for nothing.
+	alice       = "worker/alice/1/x"
+	bob         = "worker/bob/2/y"
+	aliceUpper  = "Worker/alice/1/x"
+	aliceLonger = "worker/alice/1/x-"
+
+	group    = "billing"
+	otherOne = "indexing"
+	report   = "report"
+	cleanup  = "cleanup"
+
+	all = 5000 // more runs than a case makes
+	ttl = 15 * time.Second
+)
+
+// tick is the nth planned instant of the cases, in the past.
+func tick(n int) time.Time {
+	return time.Date(2024, 5, 6, 7, 8, 9, 123456000, time.UTC).Add(time.Duration(n) * time.Minute)
+}
+
+func key(job string, n int) jobs.Key { return jobs.Key{Job: job, Tick: tick(n)} }
+
+func newID() (id jobs.ClaimID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
+// env is one case on one database.
+type env struct {
+	testing.TB
+	h     Harness
+	watch Store // belongs to no replica: shows rows as they are
+	limit context.Context
+}
+
+func newEnv(t testing.TB, h Harness) *env {
+	t.Helper()
+	if h.Open == nil {
+		t.Fatal("ledgertest: the Harness needs Open")
+	}
+	if h.Patience == 0 {
+		h.Patience = time.Minute
+	}
+	return &env{TB: t, h: h}
+}
+
+func (e *env) run(c testCase) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.h.Patience)
+	defer cancel()
+	e.limit = ctx
+	e.watch = e.open()
+	c.run(e)
+}
+
+func (e *env) open() Store {
+	e.Helper()
+	return e.h.Open(e.TB)
+}
+
+// ctx ends with the harness's patience.
+func (e *env) ctx() context.Context { return e.limit }
+
+func (e *env) ok(err error, what string) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v, want no error", what, err)
+	}
+}
+
+// is says that err is the answer want.
+func (e *env) is(err, want error, what string) {
+	e.Helper()
+	if !errors.Is(err, want) {
+		e.Errorf("%s: error %v, want %v", what, err, want)
+	}
+}
+
+func (e *env) equal(got, want any, what string) {
+	e.Helper()
+	if got != want {
+		e.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// now is the database's clock.
+func (e *env) now() time.Time {
+	e.Helper()
+	rs, err := e.watch.Read(e.ctx(), group)
+	e.ok(err, "Read")
+	return rs[0].Now
+}
+
+// between says that at is an instant of the database's clock from before to now.
+func (e *env) between(at, before time.Time, what string) {
+	e.Helper()
+	e.betweenPlus(at, before, 0, what)
+}
+
+// betweenPlus says that at is later than such an instant by delay.
+func (e *env) betweenPlus(at, before time.Time, delay time.Duration, what string) {
+	e.Helper()
+	if now := e.now(); at.Before(before.Add(delay)) || at.After(now.Add(delay)) {
+		e.Errorf("%s: %v, want an instant from %v to %v", what, at, before.Add(delay), now.Add(delay))
+	}
+	if at.Nanosecond()%1000 != 0 || at.Location() != time.UTC {
+		e.Errorf("%s: %v, want it in UTC and of whole microseconds", what, at)
+	}
+}
+
+// takeOver begins a term of owner in group, whoever holds it.
+func takeOver(ctx context.Context, s Store, group, owner string) (jobs.Holder, error) {
+	if err := s.Prepare(ctx, group, ttl); err != nil {
+		return jobs.Holder{}, fmt.Errorf("prepare: %w", err)
+	}
+	err := lease.ErrChanged
+	for attempt := 0; errors.Is(err, lease.ErrChanged) && attempt < 5; attempt++ {
+		var rs []lease.Reading
+		if rs, err = s.Read(ctx, group); err != nil {
+			return jobs.Holder{}, fmt.Errorf("read: %w", err)
+		}
+		var token uint64
+		if token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl}); err == nil {
+			return jobs.Holder{Group: group, Owner: owner, Token: token}, nil
+		}
+	}
+	return jobs.Holder{}, fmt.Errorf("acquire: %w", err)
+}
+
+// take begins a term.
+func (e *env) take(s Store, group, owner string) jobs.Holder {
+	e.Helper()
+	h, err := takeOver(e.ctx(), s, group, owner)
+	e.ok(err, "a term of "+owner+" in "+group)
+	return h
+}
+
+// begin begins a term of alice that has opened two jobs.
+func (e *env) begin(s Store) jobs.Holder {
+	e.Helper()
+	h := e.take(s, group, alice)
+	e.openLedger(s, h, report, cleanup)
+	return h
+}
+
+func (e *env) openLedger(s Store, h jobs.Holder, names ...string) {
+	e.Helper()
+	var declared []jobs.Declared
+	for _, name := range names {
+		declared = append(declared, jobs.Declared{Name: name, Schedule: "every 1m"})
+	}
+	e.ok(s.Open(e.ctx(), h, declared), "Open")
+}
+
+func (e *env) load(group string) jobs.Snapshot {
+	e.Helper()
+	snapshot, err := e.watch.Load(e.ctx(), group)
+	e.ok(err, "Load")
+	return snapshot
+}
+
+// known is what the ledger knows of a job of the group, which must be there.
+func (e *env) known(group, job string) jobs.Known {
+	e.Helper()
+	k, ok := e.load(group).Jobs[job]
+	if !ok {
+		e.Fatalf("Load of %q: no job %q", group, job)
+	}
+	return k
+}
+
+func (e *env) changes(group string) uint64 {
+	e.Helper()
+	n, err := e.watch.Changes(e.ctx(), group)
+	e.ok(err, "Changes")
+	return n
+}
+
+func (e *env) runs(group string, f jobs.Filter) []jobs.Record {
+	e.Helper()
+	rs, err := e.watch.Runs(e.ctx(), group, f)
+	e.ok(err, "Runs")
+	return rs
+}
+
+// count is how many runs the group has.
+func (e *env) count(group string) int {
+	e.Helper()
+	return len(e.runs(group, jobs.Filter{Limit: all}))
+}
+
+// find reads a run, and nil when there is none.
+func (e *env) find(group string, k jobs.Key) *jobs.Record {
+	e.Helper()
+	rs := e.runs(group, jobs.Filter{Job: k.Job, Since: k.Tick, Limit: all})
+	if i := slices.IndexFunc(rs, func(r jobs.Record) bool { return r.Key == k }); i >= 0 {
+		return &rs[i]
+	}
+	return nil
+}
+
+// record reads a run that must be there.
+func (e *env) record(group string, k jobs.Key) jobs.Record {
+	e.Helper()
+	r := e.find(group, k)
+	if r == nil {
+		e.Fatalf("no run %v in group %q", k, group)
+	}
+	return *r
+}
+
+func (e *env) absent(group string, k jobs.Key, what string) {
+	e.Helper()
+	if r := e.find(group, k); r != nil {
+		e.Errorf("%s: there is a run %s", what, show(*r))
+	}
+}
+
+// same compares whole records.
+func (e *env) same(got, want jobs.Record, what string) {
+	e.Helper()
+	if got != want {
+		e.Errorf("%s: run\n\t%s, want\n\t%s", what, show(got), show(want))
+	}
+}
+
+// unchanged says that a run is still as it was.
+func (e *env) unchanged(was jobs.Record, what string) {
+	e.Helper()
+	e.same(e.record(group, was.Key), was, what)
+}
+
+// claim claims, and has an answer for each.
+func (e *env) claim(s Store, h jobs.Holder, id jobs.ClaimID, claims ...jobs.Claim) []jobs.Claimed {
+	e.Helper()
+	claimed, err := s.Claim(e.ctx(), h, id, claims)
+	e.ok(err, "Claim")
+	if len(claimed) != len(claims) {
+		e.Fatalf("Claim of %d answered %d", len(claims), len(claimed))
+	}
+	for i, c := range claimed {
+		if c.Key != claims[i].Key {
+			e.Fatalf("Claim answered %v for %v", c.Key, claims[i].Key)
+		}
+	}
+	return claimed
+}
+
+// mine claims in a call of its own, and gets it.
+func (e *env) mine(s Store, h jobs.Holder, c jobs.Claim) jobs.Record {
+	e.Helper()
+	got := e.claim(s, h, newID(), c)[0]
+	if !got.Mine {
+		e.Fatalf("Claim of %v is not mine: %s", c.Key, show(got.Record))
+	}
+	return got.Record
+}
+
+// running, waiting and skipped claim a tick as that.
+func (e *env) running(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+	e.Helper()
+	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Running})
+}
+
+func (e *env) waiting(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+	e.Helper()
+	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Waiting})
+}
+
+func (e *env) skipped(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+	e.Helper()
+	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Skipped, Error: "paused"})
+}
+
+// to is a move of the run as it is.
+func to(state jobs.State, r jobs.Record) jobs.Move {
+	return jobs.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: state}
+}
+
+func (e *env) move(s Store, h jobs.Holder, moves ...jobs.Move) []bool {
+	e.Helper()
+	moved, err := s.Move(e.ctx(), h, moves)
+	e.ok(err, "Move")
+	if len(moved) != len(moves) {
+		e.Fatalf("Move of %d answered %d", len(moves), len(moved))
+	}
+	return moved
+}
+
+// moved moves a run, and returns it as it is then.
+func (e *env) moved(s Store, h jobs.Holder, m jobs.Move) jobs.Record {
+	e.Helper()
+	if !e.move(s, h, m)[0] {
+		e.Fatalf("Move of %s to %v did nothing", show(e.record(h.Group, m.Key)), m.To)
+	}
+	return e.record(h.Group, m.Key)
+}
+
+// refused makes a move that must not do anything.
+func (e *env) refused(s Store, h jobs.Holder, m jobs.Move, what string) {
+	e.Helper()
+	was := e.find(h.Group, m.Key)
+	if e.move(s, h, m)[0] {
+		e.Errorf("%s: Move says that the run is as it wants it", what)
+	}
+	if was == nil {
+		e.absent(h.Group, m.Key, what)
+	} else {
+		e.same(e.record(h.Group, m.Key), *was, what)
+	}
+}
+
+func (e *env) trigger(s Store, job string) jobs.Key {
+	e.Helper()
+	k, err := s.Trigger(e.ctx(), group, job)
+	e.ok(err, "Trigger")
+	if k.Job != job || k.Trigger == 0 {
+		e.Fatalf("Trigger of %q answered %v, want a key of that job with a trigger", job, k)
+	}
+	return k
+}
+
+// show prints a run.
+func show(r jobs.Record) string {
+	at := func(t time.Time) string {
+		if t.IsZero() {
+			return "never"
+		}
+		return t.Format("2006-01-02T15:04:05.999999999Z07:00 MST")
+	}
+	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t claimed %s started %s finished %s due %s",
+		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked,
+		at(r.Claimed), at(r.Started), at(r.Finished), at(r.Due))
+}

@@ -1,0 +1,341 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+var _ jobs.Ledger = (*Store)(nil)
+
+// ledger is a group's jobs and runs.
+type ledger struct {
+	changes uint64
+	paused  bool
+	jobs    map[string]*jobs.Known
+	runs    map[string][]*run // by job, in the order of their keys
+}
+
+// run is a record with the claim that wrote it.
+type run struct {
+	jobs.Record
+	id jobs.ClaimID
+}
+
+// compare orders the runs of a job.
+func compare(a, b jobs.Key) int {
+	return cmp.Or(a.Tick.Compare(b.Tick), cmp.Compare(a.Trigger, b.Trigger))
+}
+
+// find returns where the run of the key is, or belongs.
+func (l *ledger) find(key jobs.Key) (int, bool) {
+	return slices.BinarySearchFunc(l.runs[key.Job], key, func(r *run, k jobs.Key) int { return compare(r.Key, k) })
+}
+
+func (l *ledger) get(key jobs.Key) *run {
+	if i, ok := l.find(key); ok {
+		return l.runs[key.Job][i]
+	}
+	return nil
+}
+
+func (l *ledger) insert(r *run) {
+	i, _ := l.find(r.Key)
+	l.runs[r.Job] = slices.Insert(l.runs[r.Job], i, r)
+}
+
+// ledger returns the group's ledger; called with mu held.
+func (s *Store) ledger(group string) *ledger {
+	l, ok := s.ledgers[group]
+	if !ok {
+		l = &ledger{jobs: map[string]*jobs.Known{}, runs: map[string][]*run{}}
+		s.ledgers[group] = l
+	}
+	return l
+}
+
+// current reports whether h is the group's holder; called with mu held.
+func (s *Store) current(h jobs.Holder) bool {
+	f, ok := s.fences[h.Group]
+	return ok && f.Owner == h.Owner && f.Token == h.Token
+}
+
+// Open implements [jobs.Ledger].
+func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.current(h) {
+		return jobs.ErrReplaced
+	}
+	l, now := s.ledger(h.Group), s.now()
+	for _, d := range declared {
+		known, ok := l.jobs[d.Name]
+		switch {
+		case !ok:
+			l.jobs[d.Name] = &jobs.Known{Schedule: d.Schedule, Since: now, ScheduleSince: now}
+		case known.Schedule != d.Schedule:
+			known.Schedule, known.ScheduleSince = d.Schedule, now
+		}
+	}
+	return nil
+}
+
+// Load implements [jobs.Ledger].
+func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.Snapshot{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.ledger(group)
+	snapshot := jobs.Snapshot{Now: s.now(), Changes: l.changes, Paused: l.paused, Jobs: map[string]jobs.Known{}}
+	for name, known := range l.jobs {
+		k := *known
+		for _, r := range l.runs[name] {
+			if r.Trigger == 0 && r.Tick.After(k.Cursor) {
+				k.Cursor = r.Tick
+			}
+		}
+		snapshot.Jobs[name] = k
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.runs)) {
+		for _, r := range l.runs[name] {
+			if !r.State.Over() {
+				snapshot.Open = append(snapshot.Open, r.Record)
+			}
+		}
+	}
+	slices.SortStableFunc(snapshot.Open, func(a, b jobs.Record) int { return a.Tick.Compare(b.Tick) })
+	return snapshot, nil
+}
+
+// Changes implements [jobs.Ledger].
+func (s *Store) Changes(ctx context.Context, group string) (uint64, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ledger(group).changes, nil
+}
+
+// Claim implements [jobs.Ledger].
+func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
+	result := make([]jobs.Claimed, len(claims))
+	for i, c := range claims {
+		r := l.get(c.Key)
+		if r == nil {
+			if !current {
+				return nil, jobs.ErrReplaced
+			}
+			r = &run{id: id, Record: jobs.Record{
+				Key: c.Key, State: c.State, Owner: h.Owner, Token: h.Token,
+				Claimed: now, Missed: c.Missed, Error: cut(c.Error),
+			}}
+			switch c.State {
+			case jobs.Running:
+				r.Attempt, r.Started = 1, now
+			case jobs.Waiting:
+				r.Due = now.Add(c.Delay.Truncate(time.Microsecond))
+			default:
+				r.Finished = now
+			}
+			l.insert(r)
+		}
+		result[i] = jobs.Claimed{Mine: r.id == id, Record: r.Record}
+	}
+	return result, nil
+}
+
+// Move implements [jobs.Ledger].
+func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
+	done := make([]bool, len(moves))
+	applied := false
+	for i, m := range moves {
+		r := l.get(m.Key)
+		if r == nil {
+			continue
+		}
+		attempt := m.Attempt
+		if m.To == jobs.Running {
+			attempt++
+		}
+		if r.State == m.To && r.Attempt == attempt && r.Owner == h.Owner && r.Token == h.Token {
+			done[i], applied = true, true // by an earlier repetition
+			continue
+		}
+		if !current || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token {
+			continue
+		}
+		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, cut(m.Error)
+		switch m.To {
+		case jobs.Running:
+			r.Started, r.CancelAsked = now, false
+		case jobs.Waiting:
+			r.Due = now.Add(m.Delay.Truncate(time.Microsecond))
+		default:
+			r.Finished = now
+			if known, ok := l.jobs[m.Job]; ok {
+				known.Finished = now
+			}
+		}
+		done[i], applied = true, true
+	}
+	if !applied && !current && len(moves) > 0 {
+		return nil, jobs.ErrReplaced
+	}
+	return done, nil
+}
+
+// Prune implements [jobs.Ledger].
+func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	if batch <= 0 {
+		batch = 500
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now := s.ledger(group), s.now()
+	runs := l.runs[job]
+	newest := -1
+	for i, r := range runs {
+		if r.Trigger == 0 {
+			newest = i
+		}
+	}
+	kept, deleted := runs[:0:0], 0
+	for i, r := range runs {
+		old := history.For > 0 && now.Sub(r.Claimed) > history.For
+		many := history.Keep > 0 && len(runs)-i > history.Keep
+		if (old || many) && deleted < batch && i != newest && r.State.Over() {
+			deleted++
+			continue
+		}
+		kept = append(kept, r)
+	}
+	l.runs[job] = kept
+	return deleted, nil
+}
+
+// Pause implements [jobs.Control].
+func (s *Store) Pause(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, group, job, true)
+}
+
+// Resume implements [jobs.Control].
+func (s *Store) Resume(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, group, job, false)
+}
+
+func (s *Store) setPaused(ctx context.Context, group, job string, paused bool) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.ledger(group)
+	if job == "" {
+		l.paused = paused
+	} else if known, ok := l.jobs[job]; ok {
+		known.Paused = paused
+	} else {
+		return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+	}
+	l.changes++
+	return nil
+}
+
+// Trigger implements [jobs.Control].
+func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+	if err := ctx.Err(); err != nil {
+		return jobs.Key{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l, now := s.ledger(group), s.now()
+	if _, ok := l.jobs[job]; !ok {
+		return jobs.Key{}, fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+	}
+	key := jobs.Key{Job: job, Tick: now, Trigger: 1}
+	for l.get(key) != nil {
+		key.Trigger++
+	}
+	l.insert(&run{Record: jobs.Record{Key: key, State: jobs.Waiting, Claimed: now, Due: now}})
+	l.changes++
+	return key, nil
+}
+
+// Cancel implements [jobs.Control].
+func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.ledger(group)
+	r := l.get(key)
+	if r == nil || r.State.Over() {
+		return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
+	}
+	r.CancelAsked = true
+	l.changes++
+	return nil
+}
+
+// Runs implements [jobs.Control].
+func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var records []jobs.Record
+	for name, runs := range s.ledger(group).runs {
+		for _, r := range runs {
+			if (filter.Job == "" || filter.Job == name) && (filter.State == 0 || filter.State == r.State) && !r.Tick.Before(filter.Since) {
+				records = append(records, r.Record)
+			}
+		}
+	}
+	slices.SortFunc(records, func(a, b jobs.Record) int { return cmp.Or(-compare(a.Key, b.Key), cmp.Compare(a.Job, b.Job)) })
+	limit := filter.Limit
+	if limit <= 0 {
+		limit = 100
+	}
+	return records[:min(limit, len(records))], nil
+}
+
+// cut bounds an error's text, at the end of a character.
+func cut(text string) string {
+	if len(text) <= jobs.MaxError {
+		return text
+	}
+	end := jobs.MaxError
+	for end > jobs.MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
