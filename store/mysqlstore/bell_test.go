@@ -257,7 +257,7 @@ func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.Open(t)
-		pool.SetMaxOpenConns(5)
+		pool.SetMaxOpenConns(6)
 		s := openOn(t, pool)
 		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
 			t.Fatal(err)
@@ -265,8 +265,8 @@ func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
 		first := s.Bell("a")
 		ring(t, first)
 		second := s.Bell("b")
-		if err := second.Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at least 6") {
-			t.Errorf("a second bell in a pool of 5: %v", err)
+		if err := second.Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at least 7") {
+			t.Errorf("a second bell in a pool of 6: %v", err)
 		}
 		closeBell(t, first)
 		ring(t, second)

@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -92,5 +94,27 @@ func (s *Store) checkGrants(ctx context.Context, one *session) error {
 			return err
 		}
 	}
-	return nil
+	return s.checkLedger(ctx, one)
+}
+
+// checkLedger leaves DELETE out: only pruning needs it, and says so.
+func (s *Store) checkLedger(ctx context.Context, one *session) error {
+	var (
+		none jobs.Holder
+		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
+	)
+	for _, statement := range []string{
+		s.openStatement(none, []jobs.Declared{{}}),
+		s.claimStatement(none, jobs.ClaimID{}, []jobs.Claim{{Key: key}}),
+		s.moveStatement(none, []jobs.Move{{Key: key}}),
+		fill(s.runs.pauseJob, false, "", ""),
+		fill(s.runs.trigger, 0, "", ""),
+		fill(s.runs.cancel, "", "", 0, 0),
+	} {
+		if _, err := one.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	_, err := s.load(ctx, one, "")
+	return err
 }

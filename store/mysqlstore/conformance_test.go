@@ -3,29 +3,34 @@ package mysqlstore_test
 import (
 	"database/sql"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs/ledgertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// The same suite with a DSN, and with the pools of services whose settings are
-// as odd as they may be.
+type variant struct {
+	name string
+	open func(t testing.TB, db dbtest.Database) *mysqlstore.Store
+}
+
+// variants are a store with a DSN, and with the pools of services whose settings
+// are as odd as they may be. The same suites run on all.
+var variants = []variant{
+	{"DSN", func(t testing.TB, db dbtest.Database) *mysqlstore.Store { return open(t, db.DSN) }},
+	{"pool", func(t testing.TB, db dbtest.Database) *mysqlstore.Store { return openOn(t, db.Open(t)) }},
+	{"pool with odd settings", func(t testing.TB, db dbtest.Database) *mysqlstore.Store { return openOn(t, openSQL(t, oddDSN(t, db))) }},
+}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	variants := []struct {
-		name string
-		open func(t testing.TB, db dbtest.Database) lease.Store
-	}{
-		{"DSN", func(t testing.TB, db dbtest.Database) lease.Store { return open(t, db.DSN) }},
-		{"pool", func(t testing.TB, db dbtest.Database) lease.Store { return openOn(t, db.Open(t)) }},
-		{"pool with odd settings", func(t testing.TB, db dbtest.Database) lease.Store { return openOn(t, openSQL(t, oddDSN(t, db))) }},
-	}
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		for _, variant := range variants {
 			t.Run(variant.name, func(t *testing.T) {
@@ -42,6 +47,55 @@ func TestConformance(t *testing.T) {
 			})
 		}
 	})
+}
+
+func TestLedgerConformance(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		for _, variant := range []variant{variants[0], variants[2]} {
+			t.Run(variant.name, func(t *testing.T) {
+				t.Parallel()
+				databases := &emptied{kind: db.Kind, parent: t}
+				ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
+					empty := databases.take(t)
+					return ledgertest.Harness{Open: func(t testing.TB) ledgertest.Store { return variant.open(t, empty) }}
+				})
+			})
+		}
+	})
+}
+
+// emptied are databases with empty tables, used by one case after the other:
+// to make tables takes far longer than most cases.
+type emptied struct {
+	kind   string
+	parent testing.TB
+
+	mu   sync.Mutex // guards free
+	free []dbtest.Database
+}
+
+func (e *emptied) take(t testing.TB) dbtest.Database {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.free) == 0 {
+		db := dbtest.Fresh(e.parent, e.kind)
+		migrated(e.parent, db.DSN)
+		e.free = append(e.free, db)
+	}
+	db := e.free[len(e.free)-1]
+	e.free = e.free[:len(e.free)-1]
+	t.Cleanup(func() {
+		pool := db.Open(t)
+		for _, table := range []string{"lease", "fence", "run", "job"} {
+			exec(t, pool, "DELETE FROM cronlease_"+table)
+		}
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.free = append(e.free, db)
+	})
+	return db
 }
 
 // oddDSN has every setting that a store might stumble over.

@@ -1,6 +1,6 @@
-// Package mysqlstore keeps leases in MySQL 8.0, 8.4 and 9.x and in MariaDB 10.6
-// to 11.8, with the same SQL for all of them. It implements [lease.Store],
-// [lease.Ringer] and [lease.Checker].
+// Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
+// and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
+// implements [lease.Store], [lease.Ringer], [lease.Checker] and [jobs.Ledger].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
 //	store, err := mysqlstore.New(db) // a *sql.DB that the service has already
@@ -8,9 +8,10 @@
 // # Tables
 //
 // [Store.Migrate] creates the tables, by default cronlease_lease,
-// cronlease_fence and cronlease_schema, and needs the privileges CREATE, ALTER,
-// INDEX, SELECT, INSERT and UPDATE. It may run in any number of replicas at once. All
-// else needs only SELECT, INSERT and UPDATE on the tables.
+// cronlease_fence, cronlease_job, cronlease_run and cronlease_schema, and needs
+// the privileges CREATE, ALTER, INDEX, SELECT, INSERT and UPDATE. It may run in
+// any number of replicas at once. All else needs only SELECT, INSERT and UPDATE
+// on the tables, and [Store.Prune] DELETE on cronlease_run.
 //
 // # Connections
 //
@@ -19,13 +20,16 @@
 //   - one for heartbeats, releases and requests to resign, which never waits
 //     for anything but its own short statements;
 //   - one, or two when several groups look at once, for readings and takeovers;
-//   - one for each [lease.Bell] that waits or was rung.
+//   - one for each [lease.Bell] that waits or was rung;
+//   - as many as are needed at once for the ledger, at most 4. A claim that waits
+//     for a takeover waits here, and no heartbeat behind it.
 //
 // With [New] they come from the caller's pool and count against its
-// SetMaxOpenConns, which must be 0 (no limit, the default) or at least 5, plus
-// one for each bell after the first. When such a connection is lost, a new one
-// waits its turn in that pool; a service whose pool may be exhausted for longer
-// than a TTL uses [Open], whose heartbeats depend on no pool.
+// SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
+// one for each bell after the first; up to 3 more are used for the ledger. When
+// such a connection is lost, a new one waits its turn in that pool; a service
+// whose pool may be exhausted for longer than a TTL uses [Open], whose heartbeats
+// depend on no pool.
 //
 // The store sets what it needs on its own connections (autocommit, strict mode,
 // time zone, isolation, short lock waits), reads it back, and never returns such
@@ -37,8 +41,17 @@
 // server ([lease.Reading].Server) is its id and the second of its start, which
 // the server computes so that a step of its clock does not change it.
 //
+// # Ledger
+//
+// Each claim, and each later step of a run, is one statement that takes a shared
+// lock on the group's fence row, and so waits for a takeover that is under way,
+// and changes nothing after it. Claims go in batches of up to 500 and other steps
+// of up to 200 rows, each of which applies as a whole or not at all; longer lists
+// are several batches, and a call that failed half-way goes on when it is repeated.
+//
 // # Servers with several writers
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: bells
-// (GET_LOCK) do not reach other nodes, and readings of another node can be late.
+// (GET_LOCK) do not reach other nodes, readings of another node can be late, and
+// the shared lock on the fence row holds nobody up there.
 package mysqlstore

@@ -263,11 +263,11 @@ func TestNewRefuses(t *testing.T) {
 		t.Errorf("New with another driver: %v", err)
 	}
 	pool := openSQL(t, "u:p@tcp(h:1)/d")
-	pool.SetMaxOpenConns(4)
-	if _, err := mysqlstore.New(pool); !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 5") {
-		t.Errorf("New with a pool of 4: %v", err)
-	}
 	pool.SetMaxOpenConns(5)
+	if _, err := mysqlstore.New(pool); !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 6") {
+		t.Errorf("New with a pool of 5: %v", err)
+	}
+	pool.SetMaxOpenConns(6)
 	openOn(t, pool)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -51,7 +52,12 @@ func isAnswer(err error) bool {
 	case lockWaitTimeout, deadlock, recordChanged:
 		return true
 	}
-	return errors.Is(err, lease.ErrChanged)
+	for _, answer := range []error{lease.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
+		if errors.Is(err, answer) {
+			return true
+		}
+	}
+	return false
 }
 
 func isServerError(err error) bool { return number(err) != 0 }
@@ -74,6 +80,9 @@ func isConnectionError(err error) bool {
 
 // explain adds the cure to errors that say that the database is not set up.
 func explain(err error) error {
+	if errors.Is(err, lease.ErrSetup) {
+		return err
+	}
 	cure := ""
 	switch number(err) {
 	case noSuchTable, unknownColumn:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -31,3 +32,38 @@ func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
 	_, started, _, err := readStart(ctx, conn, server{variables: map[string]string{"version": version}}.isMariaDB())
 	return started, err
 }
+
+// LedgerStatements are the ledger's statements that run often, or over much.
+func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []jobs.Move) map[string]string {
+	var keys, ticks table
+	for _, c := range claims {
+		keys = append(keys, row{c.Job, c.Tick.UnixMicro(), c.Trigger})
+		ticks = append(ticks, row{c.Tick.UnixMicro(), c.Trigger})
+	}
+	k := claims[0].Key
+	return map[string]string{
+		"claim":         s.claimStatement(h, jobs.ClaimID{1}, claims),
+		"move":          s.moveStatement(h, moves),
+		"read runs":     fill(s.runs.readRuns, keys, h.Group, h.Group),
+		"changes":       fill(s.runs.changes, h.Group, h.Group),
+		"summary":       fill(s.runs.summary, h.Group, h.Group, h.Group),
+		"jobs":          fill(s.runs.jobs, h.Group),
+		"open runs":     fill(s.runs.openRuns, h.Group),
+		"runs":          s.runsQuery(h.Group, jobs.Filter{}),
+		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
+		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
+		"pause":         fill(s.runs.pauseJob, true, h.Group, k.Job),
+		"trigger":       fill(s.runs.trigger, 1, h.Group, k.Job),
+		"cancel":        fill(s.runs.cancel, h.Group, k.Job, k.Tick.UnixMicro(), 0),
+		"bounds":        fill(s.runs.bounds, h.Group, k.Job),
+		"kept from":     fill(s.runs.keptFrom, h.Group, k.Job, 10),
+		"prunable":      fill(s.runs.prunable, h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
+		"prune":         fill(s.runs.prune, ticks, h.Group, k.Job),
+	}
+}
+
+// Sizes of a statement.
+const (
+	ClaimChunk = claimChunk
+	MoveChunk  = moveChunk
+)

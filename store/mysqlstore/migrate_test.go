@@ -131,6 +131,7 @@ func userDSN(t *testing.T, db dbtest.Database, user string, grants ...string) st
 
 var leastGrants = []string{
 	"SELECT, INSERT, UPDATE ON @.cronlease_lease", "SELECT, INSERT, UPDATE ON @.cronlease_fence", "SELECT ON @.cronlease_schema",
+	"SELECT, INSERT, UPDATE ON @.cronlease_run", "SELECT, INSERT, UPDATE ON @.cronlease_job",
 }
 
 func TestLeastPrivileges(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // Each ? stands for a value that [fill] writes. All of them are in the common
 // subset of MySQL 8.0 and MariaDB 10.6.
 type queries struct {
-	lease, fence, schema string // quoted names of the tables
+	lease, fence, run, job, schema string // quoted names of the tables
 
 	read          string
 	insertNew     string
@@ -135,7 +135,7 @@ WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, re
 
 		engines: `
 SELECT table_name, engine FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence')`,
+WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job')`,
 		version: `SELECT COALESCE(MAX(version), 0) FROM {schema}`,
 		createSchema: `
 CREATE TABLE IF NOT EXISTS {schema} (
@@ -148,6 +148,7 @@ INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLI
 	}
 	names := tableNames(prefix)
 	q.lease, q.fence, q.schema = names.Replace("{lease}"), names.Replace("{fence}"), names.Replace("{schema}")
+	q.run, q.job = names.Replace("{run}"), names.Replace("{job}")
 	for _, text := range []*string{
 		&q.read, &q.insertNew, &q.insertDeleted, &q.insertFence, &q.acquire, &q.renew, &q.release, &q.isReleased,
 		&q.askResign, &q.isAsked, &q.engines, &q.version, &q.createSchema, &q.insertVersion,
@@ -164,14 +165,19 @@ func tableNames(prefix string) *strings.Replacer {
 		"{prefix}", prefix,
 		"{lease}", "`"+prefix+"lease`",
 		"{fence}", "`"+prefix+"fence`",
+		"{run}", "`"+prefix+"run`",
+		"{job}", "`"+prefix+"job`",
 		"{schema}", "`"+prefix+"schema`",
 	)
 }
 
-// list is several values for one ?, and row one of them that is a row.
+// list is several values for one ?, and row one of them that is a row; table
+// is the rows of a VALUES clause, and text a part of a query.
 type (
-	list []any
-	row  []any
+	list  []any
+	row   []any
+	table []row
+	text  string
 )
 
 // fill puts values in the place of each ? of a query. It does so here and not
@@ -205,6 +211,8 @@ func write(b *strings.Builder, value any) {
 		b.WriteString(strconv.FormatUint(v, 10))
 	case int:
 		b.WriteString(strconv.Itoa(v))
+	case int64:
+		b.WriteString(strconv.FormatInt(v, 10))
 	case bool:
 		if v {
 			b.WriteByte('1')
@@ -222,6 +230,16 @@ func write(b *strings.Builder, value any) {
 		b.WriteByte('(')
 		write(b, list(v))
 		b.WriteByte(')')
+	case table:
+		for i, one := range v {
+			if i > 0 {
+				b.WriteByte(',')
+			}
+			b.WriteString("/*!80019 ROW*/") // MySQL wants the word, MariaDB has none
+			write(b, one)
+		}
+	case text:
+		b.WriteString(string(v))
 	default:
 		panic(fmt.Sprintf("mysqlstore: value of type %T", value))
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -128,18 +129,19 @@ func (s server) check() error {
 	return nil
 }
 
+// checkVersion wants MySQL 8.0.19, the first with VALUES ROW(), or MariaDB 10.6.
 func (s server) checkVersion() error {
 	version := s.variables["version"]
-	kind, major, minor := "MySQL", 8, 0
+	kind, least := "MySQL", []int{8, 0, 19}
 	if s.isMariaDB() {
-		kind, major, minor = "MariaDB", 10, 6
+		kind, least = "MariaDB", []int{10, 6, 0}
 	}
-	var gotMajor, gotMinor int
-	if _, err := fmt.Sscanf(version, "%d.%d", &gotMajor, &gotMinor); err != nil {
+	got := make([]int, 3)
+	if _, err := fmt.Sscanf(version, "%d.%d.%d", &got[0], &got[1], &got[2]); err != nil {
 		return errors.New("the server's version is not understood: " + strconv.Quote(version))
 	}
-	if gotMajor < major || gotMajor == major && gotMinor < minor {
-		return fmt.Errorf("%w: the server is %s %s: at least %d.%d is needed", lease.ErrSetup, kind, version, major, minor)
+	if slices.Compare(got, least) < 0 {
+		return fmt.Errorf("%w: the server is %s %s: at least %d.%d.%d is needed", lease.ErrSetup, kind, version, least[0], least[1], least[2])
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ const (
 	// statement whose client gave up does not live on for long.
 	beatLockWait    = 1 * time.Second
 	lookLockWait    = 3 * time.Second
+	ledgerLockWait  = 5 * time.Second // a claim waits as long as a takeover, and then learns of it
 	migrateLockWait = 60 * time.Second
 
 	// answerLimit bounds each statement whose context does not.
@@ -257,6 +258,58 @@ func (s *Store) onLook(ctx context.Context, op string, reads bool, do func(conte
 		defer l.give()
 		return l.run(ctx, reads, func(one *session) error { return do(ctx, one) })
 	})
+}
+
+// onLedger runs do, which may be repeated if it only reads, with a session for
+// the ledger: the first one that is free.
+func (s *Store) onLedger(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
+	return s.with(ctx, op, func(ctx context.Context) error {
+		l, err := s.takeLedger(ctx)
+		if err != nil {
+			return err
+		}
+		defer l.give()
+		return l.run(ctx, reads, func(one *session) error {
+			return retryDeadlocks(ctx, func() error { return do(ctx, one) })
+		})
+	})
+}
+
+func (s *Store) takeLedger(ctx context.Context) (*slot, error) {
+	var turns [ledgers]chan struct{} // nil where the pool is too small for one more
+	for i, l := range s.ledgers[:s.ledgersInPool()] {
+		turns[i] = l.turn
+		select {
+		case l.turn <- struct{}{}:
+			return l, nil
+		default:
+		}
+	}
+	select {
+	case turns[0] <- struct{}{}:
+		return s.ledgers[0], nil
+	case turns[1] <- struct{}{}:
+		return s.ledgers[1], nil
+	case turns[2] <- struct{}{}:
+		return s.ledgers[2], nil
+	case turns[3] <- struct{}{}:
+		return s.ledgers[3], nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// ledgersInPool is how many connections the ledger may keep, so that the rest of
+// the store and the caller have theirs.
+func (s *Store) ledgersInPool() int {
+	most := s.pins.Stats().MaxOpenConnections
+	if most == 0 {
+		return ledgers
+	}
+	s.mu.Lock()
+	bells := max(1, len(s.bells))
+	s.mu.Unlock()
+	return min(max(1, most-1-looks-bells-1), ledgers)
 }
 
 func (s *Store) takeLook(ctx context.Context) (*slot, error) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -18,6 +19,7 @@ var (
 	_ lease.Store   = (*Store)(nil)
 	_ lease.Ringer  = (*Store)(nil)
 	_ lease.Checker = (*Store)(nil)
+	_ jobs.Ledger   = (*Store)(nil)
 )
 
 const (
@@ -25,11 +27,16 @@ const (
 
 	// looks is the number of connections for readings and takeovers.
 	looks = 2
-	// pinned is how many connections of a pool a store with one bell keeps.
-	pinned = 1 + looks + 1
+	// ledgers is the largest number of connections for the ledger. More make
+	// nothing faster, and hold up heartbeats in the server.
+	ledgers = 4
+	// pinned is how many connections of a pool a store with one bell keeps, at
+	// the least that the ledger can do with.
+	pinned = 1 + looks + 1 + 1
 )
 
-// Store is a lease store in MySQL or MariaDB. It is safe for concurrent use.
+// Store keeps leases and the ledger in MySQL or MariaDB. It is safe for
+// concurrent use.
 type Store struct {
 	name   string  // what String shows
 	pool   *sql.DB // for other parts of the program
@@ -37,9 +44,11 @@ type Store struct {
 	owned  bool    // both were opened by Open
 	prefix string
 	sql    *queries
+	runs   *ledgerQueries
 
-	beats *slot        // heartbeats, releases, requests to resign
-	looks [looks]*slot // readings, and the takeovers that lean on them
+	beats   *slot          // heartbeats, releases, requests to resign
+	looks   [looks]*slot   // readings, and the takeovers that lean on them
+	ledgers [ledgers]*slot // the ledger's, the first ones first
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -94,7 +103,7 @@ func openPool(config *mysql.Config) (*sql.DB, error) {
 // New returns a store that takes its connections from a pool of the caller,
 // which must be one of github.com/go-sql-driver/mysql, and remains the caller's
 // to close, after the store. It dials nothing. A pool with a SetMaxOpenConns
-// below 5 is refused: see the package's documentation on connections.
+// below 6 is refused: see the package's documentation on connections.
 func New(db *sql.DB, options ...Option) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("mysqlstore: db is nil")
@@ -126,10 +135,13 @@ func newStore(name string, options []Option) (*Store, error) {
 		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.prefix)
 	}
 	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.prefix)
-	s.sql = newQueries(s.prefix)
+	s.sql, s.runs = newQueries(s.prefix), newLedgerQueries(s.prefix)
 	s.beats = newSlot(s, settings{lockWait: beatLockWait})
 	for i := range s.looks {
 		s.looks[i] = newSlot(s, settings{lockWait: lookLockWait})
+	}
+	for i := range s.ledgers {
+		s.ledgers[i] = newSlot(s, settings{lockWait: ledgerLockWait})
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -175,7 +187,7 @@ func (s *Store) shut() error {
 		errs = append(errs, b.Close())
 	}
 	s.beats.shut()
-	for _, l := range s.looks {
+	for _, l := range append(s.looks[:], s.ledgers[:]...) {
 		l.shut()
 	}
 	if s.owned {

@@ -1,0 +1,93 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Pause implements [jobs.Control]. A group may be paused before its first job
+// is known.
+func (s *Store) Pause(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, "pause", group, job, true)
+}
+
+// Resume implements [jobs.Control].
+func (s *Store) Resume(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, "resume", group, job, false)
+}
+
+func (s *Store) setPaused(ctx context.Context, op, group, job string, paused bool) error {
+	if err := lease.CheckName("group", group); err != nil {
+		return err
+	}
+	statement := fill(s.runs.pauseJob, paused, group, job)
+	if job == "" {
+		statement = fill(s.runs.pauseGroup, group, paused, paused)
+	}
+	return s.onLedger(ctx, op, false, func(ctx context.Context, one *session) error {
+		n, err := one.changed(ctx, statement)
+		if err == nil && n == 0 {
+			return noJob(group, job)
+		}
+		return err
+	})
+}
+
+// Trigger implements [jobs.Control]. After an error it may have asked for a run
+// or not; [Store.Runs] tells.
+func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
+	err := s.onLedger(ctx, "trigger", false, func(ctx context.Context, one *session) error {
+		result, err := one.exec(ctx, fill(s.runs.trigger, key.Trigger, group, job))
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return noJob(group, job)
+		}
+		tick, err := result.LastInsertId()
+		key.Tick = time.UnixMicro(tick).UTC()
+		return err
+	})
+	if err != nil {
+		return jobs.Key{}, err
+	}
+	return key, nil
+}
+
+// Cancel implements [jobs.Control].
+func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
+	if checkKey(key) != nil {
+		return noRun(group, key) // the table cannot have it
+	}
+	tick := key.Tick.UnixMicro()
+	return s.onLedger(ctx, "cancel", false, func(ctx context.Context, one *session) error {
+		n, err := one.changed(ctx, fill(s.runs.cancel, group, key.Job, tick, key.Trigger))
+		if err != nil || n > 0 {
+			return err
+		}
+		// There is none, or its end was asked for before.
+		n, err = one.count(ctx, fill(s.runs.isOpen, group, key.Job, tick, key.Trigger))
+		if err == nil && n == 0 {
+			return noRun(group, key)
+		}
+		return err
+	})
+}
+
+func noJob(group, job string) error {
+	return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+}
+
+func noRun(group string, key jobs.Key) error {
+	return fmt.Errorf("%w: tick %s of job %q in group %q", jobs.ErrNoRun, key.Tick.UTC().Format(time.RFC3339Nano), key.Job, group)
+}

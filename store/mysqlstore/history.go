@@ -1,0 +1,134 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+const (
+	defaultLimit = 100
+	defaultBatch = 500
+
+	// longAgo is a tick before all others.
+	longAgo int64 = -1 << 62
+)
+
+// Runs implements [jobs.Control]. It reads about as many rows as it returns,
+// but for a job's runs of one state, which it looks for among all the job's.
+func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
+	query := s.runsQuery(group, filter)
+	var all []jobs.Record
+	err := s.onLedger(ctx, "read runs", true, func(ctx context.Context, one *session) error {
+		var err error
+		all, err = records(ctx, one, query)
+		return err
+	})
+	return all, err
+}
+
+func (s *Store) runsQuery(group string, filter jobs.Filter) string {
+	limit := filter.Limit
+	if limit <= 0 {
+		limit = defaultLimit
+	}
+	since := filter.Since.Add(time.Microsecond - 1).UnixMicro() // the first one that is not earlier
+	var keys []string
+	switch {
+	case filter.Job != "":
+		state := int(filter.State)
+		keys = append(keys, fill(s.runs.newestOfJob, group, filter.Job, since, state, state, limit))
+	case filter.State != 0:
+		keys = append(keys, fill(s.runs.newestIn, group, int(filter.State), since, limit))
+	default:
+		for state := jobs.Running; state <= jobs.Interrupted; state++ {
+			keys = append(keys, fill(s.runs.newestIn, group, int(state), since, limit))
+		}
+	}
+	return fill(s.runs.newestRuns, text(strings.Join(keys, "\nUNION ALL\n")), limit, group)
+}
+
+// Prune implements [jobs.Ledger]. It counts a run's time from its end, and is
+// the only method that needs the privilege DELETE. It waits for no claim and
+// holds none up.
+func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+	if history.Keep < 0 || history.For < 0 {
+		return 0, fmt.Errorf("mysqlstore: history of job %q: keep %d for %v: must not be negative", job, history.Keep, history.For)
+	}
+	if history.Keep == 0 && history.For == 0 {
+		return 0, nil
+	}
+	if batch <= 0 {
+		batch = defaultBatch
+	}
+	deleted := 0
+	err := s.onLedger(ctx, "prune", false, func(ctx context.Context, one *session) error {
+		keys, err := s.prunable(ctx, one, group, job, history, batch-deleted)
+		if err != nil {
+			return err
+		}
+		for chunk := range slices.Chunk(keys, defaultBatch) {
+			n, err := one.changed(ctx, fill(s.runs.prune, chunk, group, job))
+			deleted += n
+			if number(err) == commandDenied {
+				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user who has it", lease.ErrSetup, err, s.sql.run)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return deleted, err
+}
+
+// prunable returns the keys of the oldest runs that need not be kept.
+func (s *Store) prunable(ctx context.Context, one *session, group, job string, history jobs.History, batch int) (table, error) {
+	var (
+		now         int64
+		newest      sql.NullInt64
+		keptTick    = longAgo
+		keptTrigger uint64
+	)
+	if err := one.conn.QueryRowContext(ctx, fill(s.runs.bounds, group, job)).Scan(&now, &newest); err != nil {
+		return nil, err
+	}
+	if !newest.Valid {
+		newest.Int64 = longAgo
+	}
+	if history.Keep > 0 {
+		err := one.conn.QueryRowContext(ctx, fill(s.runs.keptFrom, group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+	}
+	last, age := keptTick, history.For.Microseconds()
+	if history.For > 0 {
+		// A run ends after its tick, so that those which ended before then are
+		// at the beginning of the key.
+		last = max(last, now-age)
+	}
+	rows, err := one.conn.QueryContext(ctx, fill(s.runs.prunable, group, job, last, newest.Int64,
+		keptTick, keptTick, keptTrigger, age, age, batch))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var keys table
+	for rows.Next() {
+		var tick int64
+		var trigger uint64
+		if err := rows.Scan(&tick, &trigger); err != nil {
+			return nil, err
+		}
+		keys = append(keys, row{tick, trigger})
+	}
+	return keys, rows.Err()
+}

@@ -1,0 +1,243 @@
+package mysqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+const (
+	// One statement takes so many rows; more in one would not be faster.
+	claimChunk = 500
+	moveChunk  = 200
+
+	// maxSchedule is what the table holds of a schedule's text, in bytes.
+	maxSchedule = 16000
+)
+
+// Open implements [jobs.Ledger].
+func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	rows := make([]jobs.Declared, 1, len(declared)+1) // the group's own row, without a name
+	for _, d := range declared {
+		if err := lease.CheckName("job", d.Name); err != nil {
+			return err
+		}
+		if len(d.Schedule) > maxSchedule {
+			return fmt.Errorf("mysqlstore: job %q: its schedule's text has %d bytes: at most %d", d.Name, len(d.Schedule), maxSchedule)
+		}
+		rows = append(rows, d)
+	}
+	slices.SortStableFunc(rows, func(a, b jobs.Declared) int { return cmp.Compare(a.Name, b.Name) })
+	for chunk := range slices.Chunk(rows, claimChunk) {
+		statement := s.openStatement(h, chunk)
+		err := s.onLedger(ctx, "open ledger", false, func(ctx context.Context, one *session) error {
+			n, err := one.changed(ctx, statement)
+			if err != nil || n > 0 {
+				return err
+			}
+			// All was there already, or the term is over.
+			n, err = one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
+			if err == nil && n == 0 {
+				return jobs.ErrReplaced
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Store) openStatement(h jobs.Holder, declared []jobs.Declared) string {
+	rows := make(table, len(declared))
+	for i, d := range declared {
+		rows[i] = row{d.Name, d.Schedule}
+	}
+	return fill(s.runs.open, rows, h.Group, h.Owner, h.Token)
+}
+
+// Load implements [jobs.Ledger].
+func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	var snapshot jobs.Snapshot
+	err := s.onLedger(ctx, "load ledger", true, func(ctx context.Context, one *session) error {
+		var err error
+		snapshot, err = s.load(ctx, one, group)
+		return err
+	})
+	return snapshot, err
+}
+
+// load reads the changes first: what happens while it reads the rest is seen
+// by the next look at them.
+func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snapshot, error) {
+	snapshot := jobs.Snapshot{Jobs: map[string]jobs.Known{}}
+	var now int64
+	err := one.conn.QueryRowContext(ctx, fill(s.runs.summary, group, group, group)).Scan(&now, &snapshot.Changes, &snapshot.Paused)
+	if err != nil {
+		return jobs.Snapshot{}, err
+	}
+	snapshot.Now = time.UnixMicro(now).UTC()
+	if err := s.loadJobs(ctx, one, group, snapshot.Jobs); err != nil {
+		return jobs.Snapshot{}, err
+	}
+	if snapshot.Open, err = records(ctx, one, fill(s.runs.openRuns, group)); err != nil {
+		return jobs.Snapshot{}, err
+	}
+	return snapshot, nil
+}
+
+func (s *Store) loadJobs(ctx context.Context, one *session, group string, into map[string]jobs.Known) error {
+	rows, err := one.conn.QueryContext(ctx, fill(s.runs.jobs, group))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			name             string
+			k                jobs.Known
+			since, ruling    sql.NullInt64
+			finished, cursor sql.NullInt64
+		)
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &finished, &cursor); err != nil {
+			return err
+		}
+		k.Since, k.ScheduleSince, k.Finished, k.Cursor = instant(since), instant(ruling), instant(finished), instant(cursor)
+		into[name] = k
+	}
+	return rows.Err()
+}
+
+// Changes implements [jobs.Ledger].
+func (s *Store) Changes(ctx context.Context, group string) (uint64, error) {
+	var changes uint64
+	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
+		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&changes)
+	})
+	return changes, err
+}
+
+// records runs a query of runs.
+func records(ctx context.Context, one *session, query string) ([]jobs.Record, error) {
+	rows, err := one.conn.QueryContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []jobs.Record
+	for rows.Next() {
+		r, _, err := scanRun(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+// scanRun reads what comes before, if anything, and the columns of a run.
+func scanRun(rows *sql.Rows, before ...any) (jobs.Record, jobs.ClaimID, error) {
+	var (
+		r                               jobs.Record
+		id                              []byte
+		tick                            int64
+		claimed, started, finished, due sql.NullInt64
+	)
+	err := rows.Scan(append(before, &r.Job, &tick, &r.Trigger, &id, &r.State, &r.Owner, &r.Token, &r.Attempt,
+		&claimed, &started, &finished, &due, &r.Missed, &r.Error, &r.CancelAsked)...)
+	r.Tick = time.UnixMicro(tick).UTC()
+	r.Claimed, r.Started, r.Finished, r.Due = instant(claimed), instant(started), instant(finished), instant(due)
+	var claim jobs.ClaimID
+	copy(claim[:], id)
+	return r, claim, err
+}
+
+// found is what readRuns answers.
+type found struct {
+	runs     map[jobs.Key]foundRun
+	replaced bool // the fence row names another term
+}
+
+type foundRun struct {
+	jobs.Record
+	id jobs.ClaimID
+}
+
+// readRuns reads the runs of the keys that are there, and whether h is still the
+// holder, in one instant.
+func (s *Store) readRuns(ctx context.Context, one *session, h jobs.Holder, keys []jobs.Key) (found, error) {
+	list := make(table, len(keys))
+	for i, k := range keys {
+		list[i] = row{k.Job, k.Tick.UnixMicro(), k.Trigger}
+	}
+	rows, err := one.conn.QueryContext(ctx, fill(s.runs.readRuns, list, h.Group, h.Group))
+	if err != nil {
+		return found{}, err
+	}
+	defer rows.Close()
+	f := found{runs: make(map[jobs.Key]foundRun, len(keys)), replaced: true}
+	for rows.Next() {
+		var isFence bool
+		r, id, err := scanRun(rows, &isFence)
+		switch {
+		case err != nil:
+			return found{}, err
+		case isFence:
+			f.replaced = r.Owner != h.Owner || r.Token != h.Token
+		default:
+			f.runs[r.Key] = foundRun{r, id}
+		}
+	}
+	return f, rows.Err()
+}
+
+// checkKey reports a key that the table would not keep as it is.
+func checkKey(k jobs.Key) error {
+	if err := lease.CheckName("job", k.Job); err != nil {
+		return err
+	}
+	if !time.UnixMicro(k.Tick.UnixMicro()).Equal(k.Tick) {
+		return fmt.Errorf("mysqlstore: job %q: tick %v: must be of whole microseconds", k.Job, k.Tick)
+	}
+	return nil
+}
+
+// plain is the key as it is read back, by which maps find it.
+func plain(k jobs.Key) jobs.Key {
+	k.Tick = time.UnixMicro(k.Tick.UnixMicro()).UTC()
+	return k
+}
+
+// compareKeys is the order of the rows in the table.
+func compareKeys(a, b jobs.Key) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), a.Tick.Compare(b.Tick), cmp.Compare(a.Trigger, b.Trigger))
+}
+
+func instant(micros sql.NullInt64) time.Time {
+	if !micros.Valid {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros.Int64).UTC()
+}
+
+func delayMicros(d time.Duration) int64 { return max(0, d.Microseconds()) }
+
+// cut bounds an error's text, at the end of a character.
+func cut(s string) string {
+	if len(s) <= jobs.MaxError {
+		return s
+	}
+	end := jobs.MaxError
+	for end > jobs.MaxError-utf8.UTFMax && !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end]
+}

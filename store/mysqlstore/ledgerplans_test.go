@@ -1,0 +1,112 @@
+package mysqlstore_test
+
+import (
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// No statement reads more than it is about, however long the history is.
+func TestLedgerPlans(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		h := holder(t, s, "billing", "me")
+		fillLedger(t, db, s, h, 50, 20_000)
+		var claims []jobs.Claim
+		var moves []jobs.Move
+		for n := range 20 {
+			c := jobs.Claim{Key: key("job-0001", n), State: jobs.Running}
+			claims = append(claims, c)
+			moves = append(moves, jobs.Move{Key: c.Key, From: jobs.Running, Attempt: 1, Owner: "me", Token: h.Token, To: jobs.Failed})
+		}
+		c := conn(t, db.Open(t))
+		for _, statement := range mysqlstore.SessionStatements() {
+			exec(t, c, statement)
+		}
+		// The keys and the number of rows that each step on a table may use.
+		const key, byState = "PRIMARY", "by_state"
+		allowed := map[string]map[string]string{
+			"claim": {"f": key, "cronlease_run": ""}, "move": {"f": key, "r": key, "j": key},
+			"read runs": {"r": key, "cronlease_fence": key},
+			"changes":   {"cronlease_job": key, "cronlease_run": byState}, "summary": {"cronlease_job": key, "cronlease_run": byState},
+			"jobs": {"j": key, "r": key}, "open runs": {"r": byState},
+			"runs": {"r": key, "cronlease_run": byState}, "runs of job": {"r": key, "cronlease_run": key}, "runs of state": {"r": key, "cronlease_run": byState},
+			"pause": {"j": key, "g": key}, "trigger": {"j": key, "cronlease_run": ""}, "cancel": {"r": key, "g": key},
+			"bounds": {"cronlease_run": key}, "kept from": {"cronlease_run": key}, "prunable": {"cronlease_run": key}, "prune": {"r": key},
+		}
+		for name, statement := range s.LedgerStatements(h, claims, moves) {
+			for _, plan := range explainPlan(t, c, statement) {
+				table := plan["table"]
+				want, ok := allowed[name][table]
+				if strings.HasPrefix(table, "<") || table == "" || table == "v" || table == "k" {
+					continue // rows of the statement itself
+				}
+				sorts := strings.Contains(plan["Extra"], "filesort") && name != "open runs" // which are few
+				if !ok || sorts || want != "" && (plan["key"] != want || plan["type"] == "ALL" || plan["type"] == "index") {
+					t.Errorf("%s: %v", name, plan)
+				}
+			}
+		}
+	})
+}
+
+// explainPlan returns the steps of a statement's plan.
+func explainPlan(t testing.TB, c *sql.Conn, statement string) []map[string]string {
+	t.Helper()
+	rows, err := c.QueryContext(soon(t), "EXPLAIN FORMAT=TRADITIONAL "+statement)
+	if err != nil {
+		t.Fatalf("explain %.200s: %v", statement, err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var steps []map[string]string
+	for rows.Next() {
+		values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
+		for i := range values {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		step := map[string]string{}
+		for i, column := range columns {
+			step[column] = values[i].String
+		}
+		steps = append(steps, step)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return steps
+}
+
+// fillLedger writes a history of n runs that are over, of so many jobs, and
+// makes the server look at it.
+func fillLedger(t testing.TB, db dbtest.Database, s *mysqlstore.Store, h jobs.Holder, ofJobs, n int) {
+	t.Helper()
+	names := make([]string, ofJobs)
+	for i := range names {
+		names[i] = fmt.Sprintf("job-%04d", i)
+	}
+	openJobs(t, s, h, names...)
+	pool := db.Open(t)
+	for from := 0; from < n; from += 2000 {
+		var rows []string
+		for i := from; i < min(n, from+2000); i++ {
+			rows = append(rows, fmt.Sprintf("('%s', '%s', %d, 0, 'an id of 16 byte', 3, '%s', %d, 1, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), NULL, 0, '', 0)",
+				h.Group, names[i%ofJobs], tick(i/ofJobs).UnixMicro(), h.Owner, h.Token))
+		}
+		exec(t, pool, "INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt, claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked) VALUES "+
+			strings.Join(rows, ","))
+	}
+	exec(t, pool, "ANALYZE TABLE cronlease_run, cronlease_job")
+}

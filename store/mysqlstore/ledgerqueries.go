@@ -1,0 +1,193 @@
+package mysqlstore
+
+import "strings"
+
+// ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
+// come in as a VALUES clause (see [table]) and are joined to {run} by its whole
+// key in the order of the list, so that no plan is left to the optimizer and
+// rows are locked in the order of their key.
+//
+// States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
+type ledgerQueries struct {
+	open        string
+	hasFence    string
+	summary     string
+	jobs        string
+	openRuns    string
+	changes     string
+	claim       string
+	move        string
+	readRuns    string
+	pauseJob    string
+	pauseGroup  string
+	trigger     string
+	cancel      string
+	isOpen      string
+	newestRuns  string
+	newestOfJob string
+	newestIn    string
+	bounds      string
+	keptFrom    string
+	prunable    string
+	prune       string
+}
+
+const (
+	micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
+
+	// runColumns are what scanRun reads.
+	runColumns = `r.job, r.tick, r.trigger_id, r.claim_id, r.state, r.owner, r.token, r.attempt,
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.claimed_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.started_at),
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.finished_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.due_at),
+	r.missed, r.error, r.cancel_asked`
+
+	// changesOf is the group's counter mixed with the keys of the manual runs
+	// that wait: asking for a run is then one INSERT and nothing else.
+	changesOf = `
+	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
+	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0)`
+)
+
+func newLedgerQueries(prefix string) *ledgerQueries {
+	q := &ledgerQueries{
+		// The clause waits for a takeover that is under way: without it, READ
+		// COMMITTED reads the fence row from before. The assignments are made
+		// in their order.
+		open: `
+INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
+WITH v (name, schedule) AS (VALUES ?)
+SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
+FROM {fence} f STRAIGHT_JOIN v
+WHERE f.name = ? AND f.owner = ? AND f.token = ?
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE
+	schedule_since = IF({job}.schedule = v.schedule, {job}.schedule_since, UTC_TIMESTAMP(6)),
+	schedule = v.schedule`,
+
+		hasFence: `SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`,
+
+		summary: `
+SELECT ` + micros + `, ` + changesOf + `,
+	COALESCE((SELECT paused FROM {job} WHERE grp = ? AND name = _binary''), 0)`,
+		changes: `SELECT ` + changesOf,
+
+		// The cursor is the end of a range of the key. MySQL sorts the range
+		// unless the whole key is named.
+		jobs: `
+SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused,
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
+	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
+	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
+FROM {job} j WHERE j.grp = ? AND j.name > _binary''`,
+		openRuns: `
+SELECT ` + runColumns + ` FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
+ORDER BY r.tick, r.job, r.trigger_id`,
+
+		// IGNORE leaves rows alone that are there already. It would also hide
+		// that a value was cut, so values are checked before. LAST_INSERT_ID
+		// returns the instant that the rows were stamped with.
+		claim: `
+INSERT IGNORE INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
+WITH v (job, tick, trigger_id, state, delay, missed, error) AS (VALUES ?)
+SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.state = 1,
+	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
+	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
+	v.missed, v.error, 0
+FROM {fence} f STRAIGHT_JOIN v
+WHERE f.name = ? AND f.owner = ? AND f.token = ?
+LOCK IN SHARE MODE`,
+
+		// The fence row is locked before any run. No expression reads what
+		// another one assigns: in an UPDATE of several tables their order is
+		// not said. A job's last finish is of the same statement.
+		move: `
+UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN (
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished) AS (VALUES ?) SELECT * FROM v
+) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished
+SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error,
+	r.attempt = v.attempt + (v.to_state = 1),
+	r.cancel_asked = IF(v.to_state = 1, 0, r.cancel_asked),
+	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
+	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
+	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
+	j.finished_at = UTC_TIMESTAMP(6)
+WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token`,
+
+		// One statement, so that all rows are of one instant: when the fence
+		// row has a later token, a run that is absent stays absent.
+		readRuns: `
+WITH v (job, tick, trigger_id) AS (VALUES ?)
+SELECT 0, ` + runColumns + ` FROM v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+UNION ALL
+SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`,
+
+		pauseJob: `
+UPDATE {job} j STRAIGHT_JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
+SET j.paused = ?, g.changes = g.changes + 1
+WHERE j.grp = ? AND j.name = ?`,
+		pauseGroup: `
+INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
+VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), ?, 1)
+ON DUPLICATE KEY UPDATE paused = ?, changes = {job}.changes + 1`,
+
+		trigger: `
+INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
+SELECT j.grp, j.name, LAST_INSERT_ID(` + micros + `), ?, _binary'', 2, _binary'', 0, 0,
+	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0
+FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`,
+
+		cancel: `
+UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''
+SET r.cancel_asked = 1, g.changes = g.changes + 1
+WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2)`,
+		isOpen: `
+SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`,
+
+		// The keys are found in an index alone, and only the rows that are
+		// asked for are read. The ? is one newestOfJob, or some newestIn.
+		newestRuns: `
+SELECT ` + runColumns + ` FROM (? ORDER BY tick DESC, trigger_id DESC LIMIT ?) k
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = k.job AND r.tick = k.tick AND r.trigger_id = k.trigger_id
+ORDER BY r.tick DESC, r.trigger_id DESC, r.job`,
+		newestOfJob: `
+(SELECT job, tick, trigger_id FROM {run} FORCE INDEX (PRIMARY)
+WHERE grp = ? AND job = ? AND tick >= ? AND (? = 0 OR state = ?) ORDER BY tick DESC, trigger_id DESC LIMIT ?)`,
+		newestIn: `
+(SELECT job, tick, trigger_id FROM {run} FORCE INDEX (by_state)
+WHERE grp = ? AND state = ? AND tick >= ? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?)`,
+
+		// Pruning looks without locks and deletes by key. What it finds stays
+		// true: a run that is over stays so, and the newest tick only grows.
+		bounds: `
+SELECT ` + micros + `, (SELECT tick FROM {run} FORCE INDEX (PRIMARY) WHERE grp = ? AND job = ? AND trigger_id = 0
+	ORDER BY tick DESC LIMIT 1)`,
+		keptFrom: `
+SELECT tick, trigger_id FROM {run} FORCE INDEX (PRIMARY) WHERE grp = ? AND job = ?
+ORDER BY tick DESC, trigger_id DESC LIMIT 1 OFFSET ?`,
+		prunable: `
+SELECT tick, trigger_id FROM {run} FORCE INDEX (PRIMARY)
+WHERE grp = ? AND job = ? AND tick <= ? AND state > 2 AND (trigger_id > 0 OR tick <> ?)
+	AND (tick < ? OR tick = ? AND trigger_id <= ? OR ? > 0 AND finished_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND)
+ORDER BY tick, trigger_id LIMIT ?`,
+		prune: `
+DELETE r FROM (WITH v (tick, trigger_id) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = ? AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+WHERE r.state > 2`,
+	}
+	names := tableNames(prefix)
+	for _, text := range []*string{
+		&q.open, &q.hasFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
+		&q.pauseJob, &q.pauseGroup, &q.trigger, &q.cancel, &q.isOpen,
+		&q.newestRuns, &q.newestOfJob, &q.newestIn, &q.bounds, &q.keptFrom, &q.prunable, &q.prune,
+	} {
+		*text = strings.TrimSpace(names.Replace(*text))
+	}
+	return q
+}

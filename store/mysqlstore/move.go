@@ -1,0 +1,118 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Move implements [jobs.Ledger]. Up to 200 rows are one statement; more are
+// several, each of which applies as a whole or not at all. It waits up to 5 s
+// for a takeover to end.
+func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+	order := make([]int, len(moves))
+	for i, m := range moves {
+		if err := checkMove(m); err != nil {
+			return nil, err
+		}
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return compareKeys(moves[a].Key, moves[b].Key) })
+
+	done, some, replaced := make([]bool, len(moves)), false, false
+	for chunk := range slices.Chunk(order, moveChunk) {
+		part := make([]jobs.Move, len(chunk))
+		for i, at := range chunk {
+			part[i] = moves[at]
+		}
+		err := s.onLedger(ctx, "move runs", false, func(ctx context.Context, one *session) error {
+			moved, over, err := s.move(ctx, one, h, part)
+			replaced = replaced || over
+			for i, is := range moved {
+				done[chunk[i]] = is
+				some = some || is
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if replaced && !some {
+		return nil, jobs.ErrReplaced
+	}
+	return done, nil
+}
+
+func checkMove(m jobs.Move) error {
+	switch {
+	case m.From != jobs.Running && m.From != jobs.Waiting:
+		return fmt.Errorf("mysqlstore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
+	case m.To < jobs.Running || m.To > jobs.Interrupted:
+		return fmt.Errorf("mysqlstore: move of job %q: to state %v: there is none", m.Job, m.To)
+	case m.Attempt < 0:
+		return fmt.Errorf("mysqlstore: move of job %q: attempt %d: must not be negative", m.Job, m.Attempt)
+	}
+	return checkKey(m.Key)
+}
+
+// move changes the rows, and reads them back if not all were changed.
+func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []jobs.Move) (moved []bool, replaced bool, err error) {
+	n, err := one.changed(ctx, s.moveStatement(h, moves))
+	if err != nil {
+		return nil, false, err
+	}
+	// Rows of two tables are counted: each run once, and each job that a run
+	// of was finished.
+	most, jobsFinished := len(moves), map[string]bool{}
+	for _, m := range moves {
+		if m.To.Over() && !jobsFinished[m.Job] {
+			jobsFinished[m.Job] = true
+			most++
+		}
+	}
+	moved = make([]bool, len(moves))
+	if n == most {
+		for i := range moved {
+			moved[i] = true
+		}
+		return moved, false, nil
+	}
+	keys := make([]jobs.Key, len(moves))
+	for i, m := range moves {
+		keys[i] = plain(m.Key)
+	}
+	f, err := s.readRuns(ctx, one, h, keys)
+	if err != nil {
+		return nil, false, err
+	}
+	for i, m := range moves {
+		r, ok := f.runs[keys[i]]
+		moved[i] = ok && r.State == m.To && r.Attempt == attemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
+	}
+	return moved, f.replaced, nil
+}
+
+func attemptAfter(m jobs.Move) int {
+	if m.To == jobs.Running {
+		return m.Attempt + 1
+	}
+	return m.Attempt
+}
+
+func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move) string {
+	rows := make(table, len(moves))
+	for i, m := range moves {
+		finished := ""
+		if m.To.Over() {
+			finished = m.Job
+		}
+		rows[i] = row{
+			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
+			int(m.To), delayMicros(m.Delay), cut(m.Error), finished,
+		}
+	}
+	return fill(s.runs.move, h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
+}
