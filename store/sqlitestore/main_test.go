@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronlease/cronlease/jobs/ledgertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store/sqlitestore"
@@ -81,27 +82,51 @@ func run(t testing.TB, db *sql.DB, statement string, args ...any) {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	leasetest.Run(t, func(t testing.TB) leasetest.Harness {
-		path := migrated(t)
+		path, stepClock := withSteppedClock(t)
 		db := open(t, path).DB()
-		run(t, db, "CREATE TABLE stepped (micros INTEGER NOT NULL) STRICT")
-		run(t, db, "INSERT INTO stepped VALUES (0)")
 		return leasetest.Harness{
-			Open: func(t testing.TB) lease.Store {
-				s, err := sqlitestore.OpenWithClock(path, sqlitestore.SteppedClock)
-				if err != nil {
-					t.Fatal(err)
-				}
-				closeAfter(t, s)
-				return s
-			},
-			Update: func(t testing.TB, group string, change leasetest.Change) { update(t, db, group, change) },
-			StepClock: func(t testing.TB, by time.Duration) {
-				run(t, db, "UPDATE stepped SET micros = micros + ?", by.Microseconds())
-			},
+			Open:         func(t testing.TB) lease.Store { return openWithSteppedClock(t, path) },
+			Update:       func(t testing.TB, group string, change leasetest.Change) { update(t, db, group, change) },
+			StepClock:    stepClock,
 			Restart:      func(t testing.TB) { replace(t, path) },
 			BellRingsAll: true,
 		}
 	})
+}
+
+func TestLedgerConformance(t *testing.T) {
+	t.Parallel()
+	ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
+		path, stepClock := withSteppedClock(t)
+		return ledgertest.Harness{
+			Open:      func(t testing.TB) ledgertest.Store { return openWithSteppedClock(t, path) },
+			StepClock: stepClock,
+			Patience:  5 * time.Minute, // the driver is slow with -race
+		}
+	})
+}
+
+// withSteppedClock is migrated, with what steps the clock of all its stores.
+func withSteppedClock(t testing.TB) (path string, step func(t testing.TB, by time.Duration)) {
+	t.Helper()
+	path = migrated(t)
+	db := open(t, path).DB()
+	run(t, db, "CREATE TABLE stepped (micros INTEGER NOT NULL) STRICT")
+	run(t, db, "INSERT INTO stepped VALUES (0)")
+	return path, func(t testing.TB, by time.Duration) {
+		t.Helper()
+		run(t, db, "UPDATE stepped SET micros = micros + ?", by.Microseconds())
+	}
+}
+
+func openWithSteppedClock(t testing.TB, path string) *sqlitestore.Store {
+	t.Helper()
+	s, err := sqlitestore.OpenWithClock(path, sqlitestore.SteppedClock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeAfter(t, s)
+	return s
 }
 
 // update changes the rows of a group behind the stores' backs.

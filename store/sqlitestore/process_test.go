@@ -68,18 +68,18 @@ func childTerm(ctx context.Context, s *sqlitestore.Store, owner string) error {
 // process is a child.
 type process struct {
 	*exec.Cmd
-	input  io.Closer
+	input  io.WriteCloser
 	output *bufio.Scanner
 }
 
-func start(t *testing.T, path string) *process {
+func start(t *testing.T, variable, path string) *process {
 	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := &process{Cmd: exec.CommandContext(soon(t), self)}
-	p.Env = append(os.Environ(), childFile+"="+path)
+	p.Env = append(os.Environ(), variable+"="+path)
 	p.Stderr = os.Stderr
 	if p.input, err = p.StdinPipe(); err != nil {
 		t.Fatal(err)
@@ -129,7 +129,7 @@ func TestProcesses(t *testing.T) {
 
 	var all []*process
 	for range 4 {
-		all = append(all, start(t, path))
+		all = append(all, start(t, childFile, path))
 	}
 	for round := range 4 {
 		for _, p := range all {
@@ -143,7 +143,7 @@ func TestProcesses(t *testing.T) {
 		if err := victim.Wait(); !errors.As(err, &ended) {
 			t.Fatalf("a killed child ended with %v", err)
 		}
-		all[round] = start(t, path)
+		all[round] = start(t, childFile, path)
 	}
 	for _, p := range all {
 		terms(p, 10)

@@ -48,11 +48,12 @@ WHERE name = ?6 AND token = ?7 AND heartbeat = ?8
   AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?6 AND token = ?2)
 RETURNING token`),
 
-		// ?1 is a JSON array of [group, token, heartbeat, resign asked].
+		// ?1 is a JSON array of [group, token, heartbeat, resign asked]. With CROSS
+		// JOIN, SQLite would look at all leases, and search the array for each.
 		renew: now.Replace(`
 UPDATE cronlease_lease
 SET heartbeat = ?2, renewed_at = instant.now
-FROM (SELECT {now} AS now) AS instant CROSS JOIN
+FROM (SELECT {now} AS now) AS instant,
   (SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS heartbeat, value ->> 3 AS resign_asked FROM json_each(?1)) AS held
 WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronlease_lease.token = held.token
   AND cronlease_lease.heartbeat = held.heartbeat AND cronlease_lease.released = 0

@@ -1,0 +1,75 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Claim implements [jobs.Ledger]. Up to 500 rows are one statement; more are
+// several, each of which applies as a whole or not at all. A call that ends with
+// an error may have claimed some: repeated with the same id, it goes on.
+func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+	for _, c := range claims {
+		if err := checkClaim(c); err != nil {
+			return nil, err
+		}
+	}
+	all := make([]jobs.Claimed, 0, len(claims))
+	for part := range slices.Chunk(claims, ledgerBatch) {
+		claimed, err := s.claim(ctx, h, id, part)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, claimed...)
+	}
+	return all, nil
+}
+
+func checkClaim(c jobs.Claim) error {
+	switch {
+	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
+		return fmt.Errorf("sqlitestore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
+	case c.Missed < 0:
+		return fmt.Errorf("sqlitestore: claim of job %q: missed %d: must not be negative", c.Job, c.Missed)
+	}
+	return checkKey(c.Key)
+}
+
+func (s *Store) claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+	rows, keys := make([][7]any, len(claims)), make([]jobs.Key, len(claims))
+	for i, c := range claims {
+		rows[i] = [7]any{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), c.Delay.Microseconds(), c.Missed, errorText(c.Error)}
+		keys[i] = plain(c.Key)
+	}
+	list, err := json.Marshal(rows)
+	if err != nil {
+		return nil, err
+	}
+	runs := make(map[jobs.Key]run, len(claims))
+	err = s.write(ctx, "claim", func(ctx context.Context, c *sql.Conn) error {
+		args := []any{string(list), h.Group, h.Owner, number(h.Token), id[:]}
+		if err := eachRun(ctx, c, s.runs.claim, args, func(r run) { runs[r.Key] = r }); err != nil {
+			return err
+		}
+		// None are returned to a term that is over, though it may repeat a claim
+		// that it made before.
+		return s.readRuns(ctx, c, h.Group, keys, runs)
+	})
+	if err != nil {
+		return nil, err
+	}
+	claimed := make([]jobs.Claimed, len(claims))
+	for i, key := range keys {
+		r, ok := runs[key]
+		if !ok {
+			return nil, jobs.ErrReplaced
+		}
+		claimed[i] = jobs.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
+	}
+	return claimed, nil
+}

@@ -1,0 +1,96 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Pause implements [jobs.Control]. A group may be paused before its first job is
+// known.
+func (s *Store) Pause(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, "pause", group, job, true)
+}
+
+// Resume implements [jobs.Control].
+func (s *Store) Resume(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, "resume", group, job, false)
+}
+
+func (s *Store) setPaused(ctx context.Context, action, group, job string, paused bool) error {
+	if err := lease.CheckName("group", group); err != nil {
+		return err
+	}
+	statement, args := s.runs.pauseJob, []any{group, job, paused}
+	if job == "" {
+		statement, args = s.runs.pauseGroup, []any{group, paused}
+	}
+	n, err := s.writeRow(ctx, action, statement, args...)
+	if err == nil && n == 0 {
+		return noJob(group, job)
+	}
+	return err
+}
+
+// writeRow returns how many rows matched.
+func (s *Store) writeRow(ctx context.Context, action, statement string, args ...any) (n int64, err error) {
+	err = s.write(ctx, action, func(ctx context.Context, c *sql.Conn) error {
+		n, err = exec(ctx, c, statement, args...)
+		return err
+	})
+	return n, err
+}
+
+// Trigger implements [jobs.Control]. After an error it may have asked for a run
+// or not; [Store.Runs] tells.
+func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+	key := jobs.Key{Job: job}
+	err := s.write(ctx, "trigger", func(ctx context.Context, c *sql.Conn) (err error) {
+		rows, err := c.QueryContext(ctx, s.runs.trigger, group, job)
+		if err != nil {
+			return err
+		}
+		// The statement has taken effect when it has been read to its end.
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			var tick int64
+			if err := rows.Scan(&tick, &key.Trigger); err != nil {
+				return err
+			}
+			key.Tick = instant(tick)
+		}
+		return rows.Err()
+	})
+	if err == nil && key.Trigger == 0 {
+		err = noJob(group, job)
+	}
+	if err != nil {
+		return jobs.Key{}, err
+	}
+	return key, nil
+}
+
+// Cancel implements [jobs.Control].
+func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
+	if checkKey(key) != nil {
+		return noRun(group, key) // the table cannot have it
+	}
+	n, err := s.writeRow(ctx, "cancel", s.runs.cancel, group, key.Job, key.Tick.UnixMicro(), key.Trigger)
+	if err == nil && n == 0 {
+		return noRun(group, key)
+	}
+	return err
+}
+
+func noJob(group, job string) error {
+	return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+}
+
+func noRun(group string, key jobs.Key) error {
+	return fmt.Errorf("%w: tick %s of job %q in group %q", jobs.ErrNoRun, key.Tick.UTC().Format(time.RFC3339Nano), key.Job, group)
+}

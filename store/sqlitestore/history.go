@@ -1,0 +1,63 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+const (
+	defaultLimit = 100
+	defaultBatch = 500
+
+	// pruneLook is how many of a job's oldest runs one statement looks at, so
+	// that it is short where there is nothing to delete.
+	pruneLook = 10000
+)
+
+// Runs implements [jobs.Control]. It reads about as many rows as it returns, but
+// for a job's runs of one state, which it looks for among all the job's.
+func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
+	since := filter.Since.Add(time.Microsecond - 1).UnixMicro() // the first one that is not earlier
+	query, args := s.runs.newest, []any{group, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}
+	switch {
+	case filter.Job != "":
+		query, args = s.runs.newestOfJob, append(args, int(filter.State), filter.Job)
+	case filter.State != 0:
+		query, args = s.runs.newestOfState, append(args, int(filter.State))
+	}
+	var all []jobs.Record
+	err := s.do(ctx, "read runs", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
+		all, err = records(ctx, c, query, args...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Prune implements [jobs.Ledger]. At most 500 rows are one statement, which
+// looks at the 10,000 oldest runs of the job.
+func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+	if batch <= 0 {
+		batch = defaultBatch
+	}
+	age, deleted := history.For.Microseconds(), 0
+	for deleted < batch && (history.Keep > 0 || age > 0) {
+		n, most := 0, min(defaultBatch, batch-deleted)
+		err := s.write(ctx, "prune", func(ctx context.Context, c *sql.Conn) error {
+			rows, err := exec(ctx, c, s.runs.prune, group, job, history.Keep, age, most, pruneLook)
+			n = int(rows)
+			return err
+		})
+		deleted += n
+		if err != nil || n < most {
+			return deleted, err
+		}
+	}
+	return deleted, nil
+}

@@ -1,0 +1,159 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Read implements [lease.Store].
+func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+	if len(groups) == 0 {
+		return nil, ctx.Err()
+	}
+	asked, err := json.Marshal(groups)
+	if err != nil {
+		return nil, err
+	}
+	readings := make([]lease.Reading, len(groups))
+	err = s.do(ctx, "read", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
+		rows, err := c.QueryContext(ctx, s.sql.read, string(asked))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			var (
+				i                                     int
+				now                                   int64
+				file                                  string
+				owner, fenceOwner                     sql.NullString
+				token, heartbeat, renewed, ttl, fence sql.NullInt64
+				released, resign                      sql.NullBool
+			)
+			if err := rows.Scan(&i, &now, &file, &owner, &token, &heartbeat, &renewed, &ttl, &released, &resign, &fenceOwner, &fence); err != nil {
+				return err
+			}
+			r := lease.Reading{Group: groups[i], Now: instant(now), Server: "sqlite:" + file + fileNumber(of.file), Session: of.session}
+			if owner.Valid {
+				r.Lease = &lease.Lease{
+					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: instant(renewed.Int64),
+					TTL: time.Duration(ttl.Int64) * time.Microsecond, Released: released.Bool, ResignAsked: resign.Bool,
+				}
+			}
+			if fenceOwner.Valid {
+				r.Fence = &lease.Fence{Owner: fenceOwner.String, Token: uint64(fence.Int64)}
+			}
+			readings[i] = r
+		}
+		return rows.Err()
+	})
+	if err != nil {
+		return nil, err
+	}
+	return readings, nil
+}
+
+// Prepare implements [lease.Store].
+func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	if err := lease.CheckName("group", group); err != nil {
+		return err
+	}
+	return s.do(ctx, "prepare", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		if _, err := exec(ctx, c, s.sql.prepare, group, ttl.Microseconds()); err != nil {
+			return err
+		}
+		_, err := exec(ctx, c, s.sql.copyFence, group)
+		return err
+	})
+}
+
+// Acquire implements [lease.Store].
+func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+	if err := lease.CheckName("owner", a.Owner); err != nil {
+		return 0, err
+	}
+	l, f := a.Read.Lease, a.Read.Fence
+	if l == nil || f == nil || tooLarge(l.Token, l.Heartbeat, f.Token) {
+		return 0, lease.ErrChanged
+	}
+	var token int64
+	err := s.do(ctx, "acquire", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
+		if of.session != a.Read.Session {
+			return lease.ErrChanged
+		}
+		rows, err := c.QueryContext(ctx, s.sql.acquire, a.Owner, f.Token, a.Floor, a.Heartbeat, a.TTL.Microseconds(), a.Read.Group, l.Token, l.Heartbeat)
+		if err != nil {
+			return err
+		}
+		// The statement has taken effect when it has been read to its end.
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			if err := rows.Scan(&token); err != nil {
+				return err
+			}
+		}
+		if err := rows.Err(); err != nil {
+			return err
+		}
+		if token == 0 {
+			return lease.ErrChanged
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return uint64(token), nil
+}
+
+// Renew implements [lease.Store].
+func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+	held := make([][4]any, 0, len(r.Leases))
+	for _, l := range r.Leases {
+		if !tooLarge(l.Token, l.Heartbeat) {
+			held = append(held, [4]any{l.Group, l.Token, l.Heartbeat, l.ResignAsked})
+		}
+	}
+	if len(held) == 0 {
+		return 0, ctx.Err()
+	}
+	expected, err := json.Marshal(held)
+	if err != nil {
+		return 0, err
+	}
+	var n int64
+	err = s.do(ctx, "renew", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		n, err = exec(ctx, c, s.sql.renew, string(expected), r.Heartbeat, r.Owner)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
+
+// Release implements [lease.Store].
+func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
+	return s.changeOne(ctx, "release", s.sql.release, group, owner, token)
+}
+
+// AskResign implements [lease.Store].
+func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
+	return s.changeOne(ctx, "ask to resign", s.sql.askResign, group, token)
+}
+
+// changeOne runs a statement that changes the one row which is as expected.
+func (s *Store) changeOne(ctx context.Context, action, statement string, args ...any) error {
+	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error {
+		n, err := exec(ctx, c, statement, args...)
+		if err == nil && n == 0 {
+			return lease.ErrChanged
+		}
+		return err
+	})
+}

@@ -1,0 +1,158 @@
+package sqlitestore
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
+// come in as a JSON array. Writes for a holder compare the fence row themselves:
+// SQLite has one writer at a time, so that no takeover comes in between.
+//
+// INDEXED BY, CROSS JOIN, and a + before the state, which then is in no index,
+// leave no plan to the optimizer: it may believe that the tables are small.
+type ledgerQueries struct {
+	open, current, group, jobs, openRuns      string
+	claim, move, readRuns                     string
+	pauseJob, pauseGroup, trigger, cancel     string
+	newest, newestOfJob, newestOfState, prune string
+}
+
+// runColumns are what scanRun reads.
+const runColumns = `job, tick, trigger_id, claim_id, state, owner, token, attempt,
+  claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked`
+
+func newLedgerQueries(clock string) ledgerQueries {
+	text := strings.NewReplacer(
+		"{now}", "("+clock+")",
+		// One instant for all rows of a statement.
+		"{instant}", "WITH instant (now) AS MATERIALIZED (SELECT ("+clock+"))",
+		"{columns}", runColumns,
+	)
+	newestOf := func(state string) string {
+		return text.Replace(`
+SELECT {columns} FROM cronlease_run INDEXED BY cronlease_run_by_state
+WHERE grp = ?1 AND tick >= ?2 AND state = ` + state)
+	}
+	const byAge = `
+ORDER BY tick DESC, trigger_id DESC, job LIMIT ?3`
+	var states []string
+	for state := jobs.Running; state <= jobs.Interrupted; state++ {
+		states = append(states, newestOf(fmt.Sprint(uint8(state))))
+	}
+	return ledgerQueries{
+		// ?1 is a JSON array of [name, schedule].
+		open: text.Replace(`{instant}
+INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused)
+SELECT f.name, d.value ->> 0, d.value ->> 1, instant.now, instant.now, 0
+FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS d
+WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
+ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, schedule_since = excluded.schedule_since
+WHERE schedule <> excluded.schedule`),
+
+		current: `SELECT count(*) FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3`,
+
+		group: text.Replace(`
+SELECT {now}, coalesce(g.changes, 0), coalesce(g.paused, 0)
+FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
+
+		jobs: `
+SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.finished_at, c.tick
+FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
+WHERE j.grp = ?1`,
+
+		openRuns: text.Replace(`
+SELECT {columns} FROM cronlease_run INDEXED BY cronlease_run_by_state
+WHERE grp = ?1 AND state IN (1, 2)
+ORDER BY tick, job, trigger_id`),
+
+		// ?1 is a JSON array of [job, tick, trigger, state, delay, missed, error in
+		// hexadecimal]. Rows that are there stay as they are, and are returned as
+		// well: nothing is returned when the fence row is another term's.
+		claim: text.Replace(`{instant}
+INSERT INTO cronlease_run (grp, {columns})
+SELECT f.name, c.value ->> 0, c.value ->> 1, c.value ->> 2, ?5, c.value ->> 3, f.owner, f.token, c.value ->> 3 = 1,
+  instant.now,
+  CASE WHEN c.value ->> 3 = 1 THEN instant.now END,
+  CASE WHEN c.value ->> 3 > 2 THEN instant.now END,
+  CASE WHEN c.value ->> 3 = 2 THEN instant.now + (c.value ->> 4) END,
+  c.value ->> 5, CAST(unhex(c.value ->> 6) AS TEXT), 0
+FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS c
+WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
+ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET claim_id = claim_id
+RETURNING {columns}`),
+
+		// ?1 is a JSON array of [job, tick, trigger, from, attempt, owner, token, to,
+		// delay, error in hexadecimal, attempt after]. A row that is as the move
+		// wants it, by a repetition, is left alone. Every row conflicts, with itself:
+		// UPDATE FROM cannot be kept from reading all runs for each of the list.
+		move: text.Replace(`{instant}
+INSERT INTO cronlease_run (grp, {columns})
+SELECT r.grp, r.job, r.tick, r.trigger_id, r.claim_id, m.value ->> 7, f.owner, f.token, m.value ->> 10, r.claimed_at,
+  CASE WHEN m.value ->> 7 = 1 THEN instant.now ELSE r.started_at END,
+  CASE WHEN m.value ->> 7 > 2 THEN instant.now ELSE r.finished_at END,
+  CASE WHEN m.value ->> 7 = 2 THEN instant.now + (m.value ->> 8) ELSE r.due_at END,
+  r.missed, CAST(unhex(m.value ->> 9) AS TEXT),
+  CASE WHEN m.value ->> 7 = 1 THEN 0 ELSE r.cancel_asked END
+FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS m CROSS JOIN cronlease_run AS r
+WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
+  AND r.grp = ?2 AND r.job = m.value ->> 0 AND r.tick = m.value ->> 1 AND r.trigger_id = m.value ->> 2
+  AND +r.state = m.value ->> 3 AND r.attempt = m.value ->> 4 AND r.owner = m.value ->> 5 AND r.token = m.value ->> 6
+  AND (r.state, r.attempt, r.owner, r.token) IS NOT (m.value ->> 7, m.value ->> 10, f.owner, f.token)
+ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, owner = excluded.owner,
+  token = excluded.token, attempt = excluded.attempt, started_at = excluded.started_at, finished_at = excluded.finished_at,
+  due_at = excluded.due_at, error = excluded.error, cancel_asked = excluded.cancel_asked
+RETURNING {columns}`),
+
+		// ?1 is a JSON array of [job, tick, trigger].
+		readRuns: text.Replace(`
+SELECT {columns} FROM json_each(?1) AS k CROSS JOIN cronlease_run
+WHERE grp = ?2 AND job = k.value ->> 0 AND tick = k.value ->> 1 AND trigger_id = k.value ->> 2`),
+
+		// Counts a change, by the trigger.
+		pauseJob: `UPDATE cronlease_job SET paused = ?3 WHERE grp = ?1 AND name = ?2`,
+		pauseGroup: `
+INSERT INTO cronlease_group (name, changes, paused) VALUES (?1, 1, ?2)
+ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = excluded.paused`,
+
+		// Both count a change, by the triggers.
+		trigger: text.Replace(`{instant}
+INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+  claimed_at, due_at, missed, error, cancel_asked)
+SELECT j.grp, j.name, instant.now,
+  1 + coalesce((SELECT max(trigger_id) FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = instant.now), 0),
+  x'', 2, '', 0, 0, instant.now, instant.now, 0, '', 0
+FROM cronlease_job AS j CROSS JOIN instant
+WHERE j.grp = ?1 AND j.name = ?2
+RETURNING tick, trigger_id`),
+		cancel: `
+UPDATE cronlease_run SET cancel_asked = 1
+WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
+
+		// The newest of each state, merged.
+		newest:        strings.Join(states, "\nUNION ALL") + byAge,
+		newestOfState: newestOf("?4") + byAge,
+		newestOfJob: text.Replace(`
+SELECT {columns} FROM cronlease_run
+WHERE grp = ?1 AND tick >= ?2 AND (?4 = 0 OR +state = ?4) AND job = ?5
+ORDER BY tick DESC, trigger_id DESC LIMIT ?3`),
+
+		// ?3 is how many are kept at most, ?4 for how long; 0 is no bound. ?6 bounds
+		// how many of the oldest are looked at.
+		prune: text.Replace(`
+DELETE FROM cronlease_run
+WHERE grp = ?1 AND job = ?2 AND (tick, trigger_id) IN (
+  SELECT tick, trigger_id FROM (
+    SELECT tick, trigger_id, state, claimed_at FROM cronlease_run
+    WHERE grp = ?1 AND job = ?2 ORDER BY tick, trigger_id LIMIT ?6)
+  WHERE +state > 2
+    AND (trigger_id > 0 OR tick <> (SELECT tick FROM cronlease_cursor WHERE grp = ?1 AND job = ?2))
+    AND (?4 > 0 AND claimed_at < (SELECT {now}) - ?4
+      OR ?3 > 0 AND (tick, trigger_id) <= (
+        SELECT tick, trigger_id FROM cronlease_run
+        WHERE grp = ?1 AND job = ?2 ORDER BY tick DESC, trigger_id DESC LIMIT 1 OFFSET ?3))
+  ORDER BY tick, trigger_id LIMIT ?5)`),
+	}
+}

@@ -1,0 +1,110 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Move implements [jobs.Ledger]. Up to 500 rows are one statement; more are
+// several, each of which applies as a whole or not at all. So are moves of one
+// row: they apply in their order.
+func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+	for _, m := range moves {
+		if err := checkMove(m); err != nil {
+			return nil, err
+		}
+	}
+	all, some, replaced := make([]bool, 0, len(moves)), false, false
+	for len(moves) > 0 {
+		n := distinct(moves)
+		done, current, err := s.move(ctx, h, moves[:n])
+		if err != nil {
+			return nil, err
+		}
+		for _, is := range done {
+			some = some || is
+		}
+		all, moves, replaced = append(all, done...), moves[n:], replaced || !current
+	}
+	if replaced && !some {
+		return nil, jobs.ErrReplaced
+	}
+	return all, nil
+}
+
+func checkMove(m jobs.Move) error {
+	switch {
+	case m.From != jobs.Running && m.From != jobs.Waiting:
+		return fmt.Errorf("sqlitestore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
+	case m.To < jobs.Running || m.To > jobs.Interrupted:
+		return fmt.Errorf("sqlitestore: move of job %q: to state %v: there is none", m.Job, m.To)
+	case m.Attempt < 0:
+		return fmt.Errorf("sqlitestore: move of job %q: attempt %d: must not be negative", m.Job, m.Attempt)
+	}
+	return checkKey(m.Key)
+}
+
+// distinct is how many of the first moves one statement can do: each row once.
+func distinct(moves []jobs.Move) int {
+	seen := make(map[jobs.Key]bool, len(moves))
+	for i, m := range moves {
+		key := plain(m.Key)
+		if i == ledgerBatch || seen[key] {
+			return i
+		}
+		seen[key] = true
+	}
+	return len(moves)
+}
+
+// move reports which of the rows are now as wanted, and whether h is known to be
+// replaced.
+func (s *Store) move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (done []bool, current bool, err error) {
+	rows, keys := make([][11]any, len(moves)), make([]jobs.Key, len(moves))
+	for i, m := range moves {
+		rows[i] = [11]any{
+			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, number(m.Token),
+			int(m.To), m.Delay.Microseconds(), errorText(m.Error), attemptAfter(m),
+		}
+		keys[i] = plain(m.Key)
+	}
+	list, err := json.Marshal(rows)
+	if err != nil {
+		return nil, false, err
+	}
+	runs := make(map[jobs.Key]run, len(moves))
+	err = s.write(ctx, "move runs", func(ctx context.Context, c *sql.Conn) error {
+		args := []any{string(list), h.Group, h.Owner, number(h.Token)}
+		err := eachRun(ctx, c, s.runs.move, args, func(r run) { runs[r.Key] = r })
+		current = len(runs) > 0
+		if err != nil || len(runs) == len(moves) {
+			return err
+		}
+		// The others were not as expected, or moved before, or the term is over.
+		if err := s.readRuns(ctx, c, h.Group, keys, runs); err != nil || current {
+			return err
+		}
+		current, err = s.current(ctx, c, h)
+		return err
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	done = make([]bool, len(moves))
+	for i, m := range moves {
+		r, ok := runs[keys[i]]
+		done[i] = ok && r.State == m.To && r.Attempt == attemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
+	}
+	return done, current, nil
+}
+
+func attemptAfter(m jobs.Move) int {
+	if m.To == jobs.Running {
+		return m.Attempt + 1
+	}
+	return m.Attempt
+}
