@@ -34,8 +34,8 @@ func startClock(t *term) (*clock, error) {
 	for _, group := range t.alarms {
 		_, err := s.NewJob(
 			gocron.CronJob("", true), // replaced by WithCronImplementation
-			gocron.NewTask(func() { t.wake(group) }),
-			gocron.WithCronImplementation(alarm{group[0].job.Schedule}),
+			gocron.NewTask(func() { t.do(func() { t.wake(group) }) }),
+			gocron.WithCronImplementation(alarm{group[0].schedule}),
 		)
 		if err != nil {
 			c.stop()
@@ -60,9 +60,8 @@ func (c *clock) stop() {
 }
 
 // alarm is a schedule as gocron wants it: instants in UTC, strictly later than
-// asked and at least a second apart (gocron drops a tick whose wall clock it
-// has just seen), and never zero. Ticks that are closer than that are found by
-// the wake of the one before.
+// asked, never two in one second (gocron drops the second of them), and never
+// zero. Ticks that are closer than that are found by the wake of the one before.
 type alarm struct{ schedule jobs.Schedule }
 
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
@@ -73,8 +72,8 @@ func (a alarm) IsValid(string, *time.Location, time.Time) error { return nil }
 // Next implements gocron.Cron.
 func (a alarm) Next(last time.Time) time.Time {
 	next := a.schedule.Next(last)
-	if !next.IsZero() && next.Sub(last) < time.Second {
-		next = a.schedule.Next(last.Add(time.Second - 1))
+	if second := last.Truncate(time.Second); !next.IsZero() && next.Truncate(time.Second).Equal(second) {
+		next = a.schedule.Next(second.Add(time.Second - 1))
 	}
 	if next.IsZero() {
 		return never

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
-	"time"
 
 	"go.uber.org/zap"
 
@@ -19,15 +19,24 @@ import (
 // safe for concurrent use.
 type Scheduler struct {
 	group    string
+	ledger   jobs.Ledger
 	log      *zap.Logger
 	election *election.Election
+	most     int
+	running  registry
 
 	electionOptions []election.Option
 
 	mu      sync.Mutex
 	jobs    []jobs.Job
+	names   map[string]bool
 	started bool
-	term    *term // the present or the last one
+}
+
+// Store keeps a group's lease and the ledger of its runs, in one database.
+type Store interface {
+	lease.Store
+	jobs.Ledger
 }
 
 // An Option changes a default of [New].
@@ -42,6 +51,11 @@ func WithLabel(label string) Option { return withElection(election.WithLabel(lab
 // WithObserver has f called for each change of this replica's role, as
 // [election.WithObserver] does.
 func WithObserver(f func(election.State)) Option { return withElection(election.WithObserver(f)) }
+
+// WithMaxRuns limits how many runs this replica has at a time. What is due
+// beyond that is claimed and waits, first come first served. Zero, the default:
+// any number.
+func WithMaxRuns(n int) Option { return func(s *Scheduler) { s.most = n } }
 
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
 // ones at error, both with the keys group, owner, token, job and tick.
@@ -58,10 +72,13 @@ func withElection(o election.Option) Option {
 
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
-func New(store lease.Store, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, log: zap.NewNop()}
+func New(store Store, group string, options ...Option) (*Scheduler, error) {
+	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), names: map[string]bool{}}
 	for _, option := range options {
 		option(s)
+	}
+	if s.most < 0 {
+		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", s.most)
 	}
 	e, err := election.New(store, group, s.electionOptions...)
 	if err != nil {
@@ -82,14 +99,11 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 		return errors.New("scheduler: jobs are added before Run")
 	}
 	names := map[string]bool{}
-	for _, j := range s.jobs {
-		names[j.Name] = true
-	}
 	var wrong []error
 	for _, j := range add {
 		if err := j.Validate(); err != nil {
 			wrong = append(wrong, err)
-		} else if names[j.Name] {
+		} else if names[j.Name] || s.names[j.Name] {
 			wrong = append(wrong, fmt.Errorf("scheduler: job %q is declared twice", j.Name))
 		}
 		names[j.Name] = true
@@ -98,6 +112,7 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 		return errors.Join(wrong...)
 	}
 	s.jobs = append(s.jobs, add...)
+	maps.Copy(s.names, names)
 	return nil
 }
 
@@ -130,43 +145,31 @@ func (s *Scheduler) State() election.State { return s.election.State() }
 // Owner is the name under which this replica holds the lease.
 func (s *Scheduler) Owner() string { return s.election.Owner() }
 
+// Jobs is the group's jobs as anybody may see and steer them through the
+// database: pause, resume, trigger, cancel and the history.
+func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) }
+
 // Check is the watchdog of [election.Election.Check], for a health check.
 func (s *Scheduler) Check() error { return s.election.Check() }
-
-// Running is what runs on this replica now, oldest first. A run whose context
-// ended long ago belongs to a job that ignores it.
-func (s *Scheduler) Running() []Running {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.term == nil {
-		return nil
-	}
-	return s.term.runs.list()
-}
 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
 func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
 	s.mu.Lock()
-	t := newTerm(ctx, held, s.jobs, s.log, s.election.Timing().Grace)
-	s.term = t
+	t := newTerm(ctx, held, s)
 	s.mu.Unlock()
-
-	clock, err := startClock(t)
-	if err != nil {
+	if err := t.open(); err != nil {
+		if ctx.Err() != nil || errors.Is(err, jobs.ErrReplaced) {
+			<-ctx.Done() // the heartbeat finds out too
+			return nil
+		}
 		return err
 	}
-	sweep := time.NewTicker(time.Second)
-	defer sweep.Stop()
-	for {
-		select {
-		case <-sweep.C:
-			t.sweep()
-			continue
-		case <-ctx.Done():
-		}
-		clock.stop()
-		t.runs.drain(t.grace)
-		return nil
+	clock, err := startClock(t)
+	if err != nil {
+		close(t.closed)
+		return err
 	}
+	t.loop(clock)
+	return nil
 }

@@ -1,0 +1,171 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// entry is a job in a term. The term's loop owns it.
+type entry struct {
+	job      jobs.Job
+	schedule jobs.Schedule // what rules now: for a relative one, what it gives
+	known    jobs.Known
+
+	// next is the first tick that has not been dealt with; zero: none.
+	next time.Time
+	// claiming: a claim of the job is under way. Its ticks are claimed in
+	// order, so the next one waits for it.
+	claiming bool
+
+	rows    map[jobs.Key]*row
+	count   [phases]int // of the rows
+	resting int         // runs that are over and occupy the job for LockAtLeastFor
+	blocked []*row      // rows that wait for room, oldest first
+
+	ended   int       // runs that ended since the history was pruned
+	pruneAt time.Time // at the latest
+}
+
+func newEntry(job jobs.Job) *entry {
+	return &entry{job: job.Complete(), schedule: job.Schedule, rows: map[jobs.Key]*row{}}
+}
+
+// resolve makes the schedule anew from what is known, and next with it.
+func (e *entry) resolve() {
+	after := e.known.Cursor
+	if since := e.known.ScheduleSince; after.Before(since) {
+		after = since
+		if _, ok := e.job.Schedule.(jobs.Relative); ok {
+			after = since.Add(-1) // its first tick may be the very instant
+		}
+	}
+	e.schedule = e.job.Schedule
+	if relative, ok := e.schedule.(jobs.Relative); ok {
+		e.schedule = relative.From(e.known)
+	}
+	e.next = e.schedule.Next(after)
+}
+
+// finished notes that a run, or what stands for one, came to its end.
+func (e *entry) finished(now time.Time) { e.known.Finished = now.UTC().Truncate(time.Microsecond) }
+
+// waiting is how many runs are to start and do not run yet.
+func (e *entry) waiting() int { return e.count[asked] + e.count[waiting] + e.count[ready] }
+
+// occupied is how many runs hold the room of the job.
+func (e *entry) occupied() int { return e.count[ready] + e.count[running] + e.resting }
+
+// busy is how many runs an earlier tick has left.
+func (e *entry) busy() int { return e.waiting() + e.count[running] + e.resting }
+
+// room reports whether the job lets another run start.
+func (e *entry) room() bool {
+	if e.job.Overlap == jobs.OverlapAllow {
+		return e.job.Limit == 0 || e.occupied() < e.job.Limit
+	}
+	return e.occupied() == 0
+}
+
+// onTime is how late a tick may be and still count as on time: an alarm that
+// was lost is noticed by the sweep within a second.
+const onTime = 5 * time.Second
+
+// plan decides what becomes of the ticks that are due: claims in the order of
+// their ticks, by the job's policies, all up to the newest one. It moves next
+// on. paused says that the group is, slot that this replica may start a run.
+func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
+	limit := 1
+	if e.job.Misfire == jobs.MisfireAll {
+		limit = e.job.CatchUp.Limit
+	}
+	d := dueTicks(e.schedule, e.next, now, limit)
+	if len(d.ticks) == 0 {
+		return nil
+	}
+	e.next = d.next
+	newest, earlier := d.ticks[len(d.ticks)-1], d.missed+len(d.ticks)-1
+	e.known.Cursor = newest
+
+	switch {
+	case paused || e.known.Paused:
+		return []jobs.Claim{e.skip(newest, earlier, "paused")}
+	case e.tooLate(newest, now):
+		return []jobs.Claim{e.skip(newest, earlier, tooLate)}
+	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
+		return []jobs.Claim{e.skip(newest, earlier, "missed")}
+	case e.job.Misfire == jobs.MisfireAll:
+		return e.all(d, now, slot)
+	}
+	c := e.start(newest, slot)
+	c.Missed = earlier
+	return []jobs.Claim{c}
+}
+
+// all claims every tick that is not too late. When they were missed, and are not
+// merely due, the first may start and the others wait, whatever Overlap says;
+// and while some still wait, what becomes due stands in line behind them.
+func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
+	var claims []jobs.Claim
+	late := 0
+	for e.tooLate(d.ticks[late], now) { // the last one is not
+		late++
+	}
+	if late > 0 {
+		claims = append(claims, e.skip(d.ticks[late-1], d.missed+late-1, tooLate))
+	}
+	missed := len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime || e.catchingUp()
+	for i, tick := range d.ticks[late:] {
+		c := e.start(tick, slot)
+		if missed && c.State == jobs.Skipped || i > 0 && !e.parallel(i) {
+			c.State, c.Error = jobs.Waiting, ""
+		}
+		if i == 0 && late == 0 {
+			c.Missed = d.missed
+		}
+		claims = append(claims, c)
+	}
+	return claims
+}
+
+// catchingUp reports whether ticks wait that have never been started.
+func (e *entry) catchingUp() bool {
+	for _, r := range e.rows {
+		if r.record.Attempt == 0 && (r.phase == waiting || r.phase == ready) {
+			return true
+		}
+	}
+	return false
+}
+
+// parallel reports whether another run may start beside n that are about to.
+func (e *entry) parallel(n int) bool {
+	return e.job.Overlap == jobs.OverlapAllow && (e.job.Limit == 0 || e.busy()+n < e.job.Limit)
+}
+
+// start claims a tick by the job's overlap policy.
+func (e *entry) start(tick time.Time, slot bool) jobs.Claim {
+	c := jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running}
+	switch overlap := e.job.Overlap; {
+	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && e.busy() >= e.job.Limit:
+		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
+	case overlap == jobs.OverlapForbid && e.busy() > 0:
+		c.State, c.Error = jobs.Skipped, "an earlier run has not finished"
+	case overlap == jobs.OverlapQueue && e.waiting() > 0:
+		c.State, c.Error = jobs.Skipped, "an earlier tick waits already"
+	case overlap != jobs.OverlapAllow && e.busy() > 0, !slot:
+		c.State = jobs.Waiting
+	}
+	return c
+}
+
+func (e *entry) skip(tick time.Time, missed int, why string) jobs.Claim {
+	return jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
+}
+
+const tooLate = "too late to start"
+
+// tooLate reports whether the tick's start deadline has passed.
+func (e *entry) tooLate(tick, now time.Time) bool {
+	return e.job.CatchUp.Deadline > 0 && now.Sub(tick) > e.job.CatchUp.Deadline
+}

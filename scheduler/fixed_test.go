@@ -1,0 +1,114 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// A fixed rate keeps its phase over restarts and takeovers; a fixed delay counts
+// from the last end, also over them.
+func TestFixedOverTakeovers(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start(nil).stop()
+		c.until(7 * time.Second)
+		declared := []jobs.Job{
+			{Name: "rate", Schedule: jobs.FixedRate(time.Minute), Do: sleep(10 * time.Second)},
+			{Name: "rate-later", Schedule: jobs.FixedRate(time.Minute).InitialDelay(30 * time.Second)},
+			{Name: "delay", Schedule: jobs.FixedDelay(time.Minute), Do: sleep(10 * time.Second)},
+			{Name: "delay-later", Schedule: jobs.FixedDelay(time.Minute).InitialDelay(30 * time.Second)},
+		}
+		first := c.start(declared)
+		c.until(3 * time.Minute)
+		c.until(190 * time.Second)
+		first.kill()
+		c.start(append(declared, jobs.Job{Name: "new", Schedule: jobs.FixedRate(time.Minute)}))
+		c.until(5*time.Minute - 1)
+		c.wantRows("rate", "7s succeeded", "1m7s succeeded", "2m7s succeeded", "3m7s interrupted: not finished by "+first.Owner(), "4m7s succeeded")
+		c.wantRows("rate-later", "37s succeeded", "1m37s succeeded", "2m37s succeeded", "3m37s succeeded", "4m37s succeeded")
+		c.wantRows("delay", "7s succeeded", "1m17s succeeded", "2m27s succeeded", "3m37s succeeded", "4m47s succeeded")
+		if run := c.runs("new")[1]; !run.Tick.Equal(c.begin.Add(run.began)) {
+			t.Errorf("the tick %v began at %v: its own alarm did not wake it", run.Tick, run.began)
+		}
+		c.wantRows("delay-later", "37s succeeded", "1m37s succeeded", "2m37s succeeded", "3m37s succeeded", "4m37s succeeded")
+	})
+}
+
+// A fixed schedule that changes rules from its change on.
+func TestFixedScheduleChanges(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := func(d time.Duration) []jobs.Job {
+			return []jobs.Job{{Name: "delay", Schedule: jobs.FixedDelay(d)}, {Name: "rate", Schedule: jobs.FixedRate(d)}}
+		}
+		c.start(declared(time.Hour)).stop()
+		c.until(30 * time.Minute)
+		c.start(declared(time.Minute))
+		c.until(30*time.Minute + 90*time.Second)
+		want := []string{"0s succeeded", "30m succeeded", "31m succeeded"}
+		c.wantRows("delay", want...)
+		c.wantRows("rate", want...)
+	})
+}
+
+// A fixed delay waits for every run of the job, and counts from the last one.
+func TestFixedDelayCountsFromTheLastEnd(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{
+			{Name: "retried", Schedule: jobs.FixedDelay(time.Minute), Retry: exact(2, 30*time.Second), Do: failing(1)},
+			{Name: "triggered", Schedule: jobs.FixedDelay(time.Minute), Do: sleep(20 * time.Second)},
+			{Name: "locked", Schedule: jobs.FixedDelay(time.Minute), LockAtLeastFor: 90 * time.Second},
+		})
+		c.until(70*time.Second + time.Millisecond)
+		if _, err := c.Trigger(t.Context(), "triggered"); err != nil {
+			t.Fatal(err)
+		}
+		c.until(3 * time.Minute)
+		c.wantRows("retried", "0s succeeded, attempt 2", "1m*s succeeded", "2m*s succeeded")
+		c.wantRows("triggered", "0s succeeded", "1m10.001s succeeded", "2m31s succeeded")
+		c.wantBegan("locked", 0, 90*time.Second, 3*time.Minute)
+	})
+}
+
+// Ticks of a fixed delay that are skipped do not follow each other through the
+// whole gap.
+func TestFixedDelayDoesNotFlood(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{
+			{Name: "paused", Schedule: jobs.FixedDelay(time.Second)},
+			{Name: "skip", Schedule: jobs.FixedDelay(time.Second), Misfire: jobs.MisfireSkip},
+			{Name: "late", Schedule: jobs.FixedDelay(time.Second), CatchUp: jobs.CatchUp{Deadline: time.Second}},
+		}
+		c.start(declared).stop()
+		if err := c.Pause(t.Context(), "paused"); err != nil {
+			t.Fatal(err)
+		}
+		c.until(14 * 24 * time.Hour)
+		c.start(declared)
+		c.until(14*24*time.Hour + 2500*time.Millisecond)
+		c.wantRows("paused", "0s succeeded", "1s skipped: paused", "336h0m1s skipped: paused", "336h0m2s skipped: paused")
+		c.wantRows("skip", "0s succeeded", "1s skipped: missed", "336h0m1s succeeded", "336h0m2s succeeded")
+		c.wantRows("late", "0s succeeded", "1s skipped: too late to start", "336h0m1s succeeded", "336h0m2s succeeded")
+	})
+}
+
+func TestManualAndOneOff(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{
+			{Name: "manual", Schedule: jobs.Manual()},
+			{Name: "once", Schedule: jobs.At(c.begin.Add(90 * time.Second))},
+			{Name: "past", Schedule: jobs.At(c.begin.Add(-time.Second))},
+		}
+		c.start(declared).stop()
+		c.until(time.Hour)
+		c.start(declared)
+		c.until(2 * time.Hour)
+		if _, err := c.Trigger(t.Context(), "manual"); err != nil {
+			t.Fatal(err)
+		}
+		c.until(3 * time.Hour)
+		c.wantRows("manual", "2h succeeded")
+		c.wantRows("once", "1m30s succeeded")
+		c.wantRows("past")
+	})
+}

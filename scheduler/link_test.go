@@ -1,0 +1,156 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+var errAway = errors.New("the database is away")
+
+// link is a replica's way to the database. Operations go by the names of the
+// methods.
+type link struct {
+	*memstore.Store
+
+	mu   sync.Mutex
+	cut  bool           // no statement gets through, for ever
+	away time.Time      // none does until then
+	fail map[string]int // so many fail without effect
+	lose map[string]int // the replies of so many are lost
+
+	// Called for what the database did, whatever the replica heard of it.
+	opened  func(jobs.Holder, []jobs.Declared)
+	claimed func(jobs.Holder, []jobs.Claimed)
+
+	hold  map[string]time.Duration // how long statements are under way
+	delay map[string]time.Duration // and their replies
+
+	stubborn time.Duration // how long Changes takes, whatever its context says
+	underWay int
+	loads    int
+}
+
+func newLink(store *memstore.Store) *link {
+	return &link{Store: store, fail: map[string]int{}, lose: map[string]int{}, hold: map[string]time.Duration{}, delay: map[string]time.Duration{}}
+}
+
+func (l *link) set(change func(*link)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	change(l)
+}
+
+// call sends a statement.
+func (l *link) call(ctx context.Context, op string, statement func() error) error {
+	l.mu.Lock()
+	failed := l.cut || time.Now().Before(l.away) || l.fail[op] > 0
+	lost := !failed && l.lose[op] > 0
+	l.fail[op]--
+	if lost {
+		l.lose[op]--
+	}
+	hold, delay := l.hold[op], l.delay[op]
+	if op == "Load" {
+		l.loads++
+	}
+	l.underWay++
+	l.mu.Unlock()
+	defer l.set(func(l *link) { l.underWay-- })
+	if op == "Changes" {
+		time.Sleep(l.stubborn)
+	}
+	if failed {
+		return errAway
+	}
+	if err := wait(ctx, hold); err != nil {
+		return err
+	}
+	err := statement()
+	if lost {
+		return errAway
+	}
+	if lateErr := wait(ctx, delay); lateErr != nil {
+		return lateErr
+	}
+	return err
+}
+
+func wait(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (l *link) Read(ctx context.Context, groups ...string) (result []lease.Reading, err error) {
+	err = l.call(ctx, "Read", func() error { result, err = l.Store.Read(ctx, groups...); return err })
+	return result, err
+}
+
+func (l *link) Acquire(ctx context.Context, a lease.Acquire) (result uint64, err error) {
+	err = l.call(ctx, "Acquire", func() error { result, err = l.Store.Acquire(ctx, a); return err })
+	return result, err
+}
+
+func (l *link) Renew(ctx context.Context, r lease.Renew) (result int, err error) {
+	err = l.call(ctx, "Renew", func() error { result, err = l.Store.Renew(ctx, r); return err })
+	return result, err
+}
+
+func (l *link) Release(ctx context.Context, group, owner string, token uint64) error {
+	return l.call(ctx, "Release", func() error { return l.Store.Release(ctx, group, owner, token) })
+}
+
+func (l *link) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	return l.call(ctx, "Open", func() error {
+		err := l.Store.Open(ctx, h, declared)
+		if err == nil && l.opened != nil {
+			l.opened(h, declared)
+		}
+		return err
+	})
+}
+
+func (l *link) Load(ctx context.Context, group string) (result jobs.Snapshot, err error) {
+	err = l.call(ctx, "Load", func() error { result, err = l.Store.Load(ctx, group); return err })
+	return result, err
+}
+
+func (l *link) Changes(ctx context.Context, group string) (result uint64, err error) {
+	err = l.call(ctx, "Changes", func() error { result, err = l.Store.Changes(ctx, group); return err })
+	return result, err
+}
+
+func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) (result []jobs.Claimed, err error) {
+	err = l.call(ctx, "Claim", func() error {
+		result, err = l.Store.Claim(ctx, h, id, claims)
+		if err == nil && l.claimed != nil {
+			l.claimed(h, result)
+		}
+		return err
+	})
+	return result, err
+}
+
+func (l *link) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (result []bool, err error) {
+	err = l.call(ctx, "Move", func() error { result, err = l.Store.Move(ctx, h, moves); return err })
+	return result, err
+}
+
+func (l *link) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (result int, err error) {
+	err = l.call(ctx, "Prune", func() error { result, err = l.Store.Prune(ctx, group, job, history, batch); return err })
+	return result, err
+}

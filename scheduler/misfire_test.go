@@ -1,0 +1,97 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// After two weeks without a leader there is no flood, and every tick has a row
+// or is counted.
+func TestTwoWeeksOff(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		hour := func(name string, misfire jobs.Misfire, catchUp jobs.CatchUp) jobs.Job {
+			return jobs.Job{Name: name, Schedule: jobs.Every(time.Hour), Misfire: misfire, CatchUp: catchUp, Do: sleep(time.Minute)}
+		}
+		declared := []jobs.Job{
+			hour("once", jobs.MisfireOnce, jobs.CatchUp{}),
+			hour("skip", jobs.MisfireSkip, jobs.CatchUp{}),
+			hour("all", jobs.MisfireAll, jobs.CatchUp{Limit: 3}),
+			hour("once-late", jobs.MisfireOnce, jobs.CatchUp{Deadline: 10 * time.Minute}),
+			hour("once-in-time", jobs.MisfireOnce, jobs.CatchUp{Deadline: 50 * time.Minute}),
+			hour("all-late", jobs.MisfireAll, jobs.CatchUp{Limit: 5, Deadline: 2 * time.Hour}),
+			hour("all-too-late", jobs.MisfireAll, jobs.CatchUp{Limit: 5, Deadline: time.Minute}),
+			{Name: "second", Schedule: jobs.Every(time.Second), Do: sleep(0)},
+			{Name: "second-all", Schedule: jobs.Cron("* * * * * *"), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 2}, Do: sleep(0)},
+		}
+		c.start(declared).stop()
+		c.until(14*24*time.Hour + 30*time.Minute)
+		r := c.start(declared)
+		c.until(14*24*time.Hour + 35*time.Minute)
+		r.stop()
+		c.wantRows("once", "336h succeeded, missed 335")
+		c.wantRows("skip", "336h skipped, missed 335: missed")
+		c.wantRows("all", "334h succeeded, missed 333", "335h succeeded", "336h succeeded")
+		c.wantBegan("all", 14*24*time.Hour+30*time.Minute, 14*24*time.Hour+31*time.Minute, 14*24*time.Hour+32*time.Minute)
+		c.wantRows("once-late", "336h skipped, missed 335: too late to start")
+		c.wantRows("once-in-time", "336h succeeded, missed 335")
+		c.wantRows("all-late", "334h skipped, missed 333: too late to start", "335h succeeded", "336h succeeded")
+		c.wantRows("all-too-late", "336h skipped, missed 335: too late to start")
+		for job, want := range map[string]int{"second": 301, "second-all": 302} {
+			if records := c.records(job); len(records) != want || records[0].Missed != 10_000 || records[1].Missed != 0 {
+				t.Errorf("%s: %d rows, the first missed %d", job, len(records), records[0].Missed)
+			}
+		}
+	})
+}
+
+// A job that is seen for the first time starts now, and so does one whose
+// schedule has changed, while the others go on where they were.
+func TestNewAndChangedSchedulesStartNow(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := func(name string, s jobs.Schedule) jobs.Job {
+			return jobs.Job{Name: name, Schedule: s, Misfire: jobs.MisfireAll}
+		}
+		c.start([]jobs.Job{job("same", jobs.Every(time.Minute)), job("changed", jobs.Every(time.Minute))})
+		c.until(90 * time.Second)
+		c.replicas[0].stop()
+		c.until(270 * time.Second)
+		c.start([]jobs.Job{job("same", jobs.Every(time.Minute)), job("changed", jobs.Cron("* * * * *")), job("new", jobs.Every(time.Minute))})
+		c.until(330 * time.Second)
+		c.wantRows("same", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
+		c.wantRows("changed", "1m succeeded", "5m succeeded")
+		c.wantRows("new", "5m succeeded")
+	})
+}
+
+// A takeover loses no tick of its gap, also the first one of a job.
+func TestTakeoverCatchesUp(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{
+			{Name: "once", Schedule: jobs.Every(5 * time.Second)},
+			{Name: "all", Schedule: jobs.Every(5 * time.Second), Misfire: jobs.MisfireAll},
+			{Name: "at", Schedule: jobs.At(c.begin.Add(10 * time.Second))},
+		}
+		first := c.start(declared)
+		c.start(declared)
+		c.until(7 * time.Second)
+		first.kill()
+		c.until(26 * time.Second)
+		c.wantRows("once", "5s succeeded", "20s succeeded, missed 2", "25s succeeded")
+		c.wantRows("all", "5s succeeded", "10s succeeded", "15s succeeded", "20s succeeded", "25s succeeded")
+		c.wantRows("at", "10s succeeded")
+	})
+}
+
+// A start deadline also holds for what has waited for room.
+func TestDeadlineWhileWaiting(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{
+			Name: "long", Schedule: jobs.Every(time.Hour), Overlap: jobs.OverlapQueue,
+			CatchUp: jobs.CatchUp{Deadline: 10 * time.Minute}, Do: sleep(75 * time.Minute),
+		}})
+		c.until(5 * time.Hour)
+		c.wantRows("long", "1h succeeded", "2h skipped: too late to start", "3h succeeded", "4h skipped: too late to start", "5h running")
+	})
+}

@@ -1,0 +1,156 @@
+package scheduler_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+const busy = "an earlier run has not finished"
+
+func TestOverlap(t *testing.T) {
+	minute := time.Minute
+	tests := []struct {
+		name  string
+		job   jobs.Job
+		until time.Duration
+		want  []string
+		began []time.Duration
+	}{
+		{
+			"forbid", jobs.Job{Do: sleep(150 * time.Second)}, 5*minute + 1,
+			[]string{"1m succeeded", "2m skipped: " + busy, "3m skipped: " + busy, "4m running", "5m skipped: " + busy},
+			[]time.Duration{minute, 4 * minute},
+		},
+		{
+			"queue", jobs.Job{Overlap: jobs.OverlapQueue, Do: sleep(150 * time.Second)}, 5*minute + 1,
+			[]string{"1m succeeded", "2m running", "3m skipped: an earlier tick waits already", "4m waiting", "5m skipped: an earlier tick waits already"},
+			[]time.Duration{minute, 210 * time.Second},
+		},
+		{
+			"allow", jobs.Job{Overlap: jobs.OverlapAllow, Do: sleep(150 * time.Second)}, 5*minute + 1,
+			[]string{"1m succeeded", "2m succeeded", "3m running", "4m running", "5m running"},
+			[]time.Duration{minute, 2 * minute, 3 * minute, 4 * minute, 5 * minute},
+		},
+		{
+			"allow two", jobs.Job{Overlap: jobs.OverlapAllow, Limit: 2, Do: sleep(150 * time.Second)}, 5*minute + 1,
+			[]string{"1m succeeded", "2m succeeded", "3m skipped: as many runs as allowed have not finished", "4m running", "5m running"},
+			[]time.Duration{minute, 2 * minute, 4 * minute, 5 * minute},
+		},
+		{
+			"replace", jobs.Job{Overlap: jobs.OverlapReplace, Do: sleep(150 * time.Second)}, 3*minute + 1,
+			[]string{"1m cancelled: jobs: replaced by a newer tick: context canceled", "2m cancelled: jobs: replaced by a newer tick: context canceled", "3m running"},
+			[]time.Duration{minute, 2 * minute, 3 * minute},
+		},
+		{
+			"lock at least", jobs.Job{LockAtLeastFor: 90 * time.Second}, 4*minute + 1,
+			[]string{"1m succeeded", "2m skipped: " + busy, "3m succeeded", "4m skipped: " + busy},
+			[]time.Duration{minute, 3 * minute},
+		},
+		{
+			"lock at least, queue", jobs.Job{Overlap: jobs.OverlapQueue, LockAtLeastFor: 80 * time.Second}, 4*minute + 1,
+			[]string{"1m succeeded", "2m succeeded", "3m succeeded", "4m waiting"},
+			[]time.Duration{minute, 140 * time.Second, 220 * time.Second},
+		},
+		{
+			"lock at most", jobs.Job{LockAtMostFor: 90 * time.Second, Do: sleep(time.Hour)}, 3*minute + 1,
+			[]string{"1m timed out: jobs: timeout: context deadline exceeded", "2m skipped: " + busy, "3m running"},
+			[]time.Duration{minute, 3 * minute},
+		},
+		{
+			"forbid and a retry that waits", jobs.Job{Retry: jobs.Retry{Attempts: 2, Initial: 90 * time.Second, Jitter: 1e-9}, Do: failing(1)}, 3*minute + 1,
+			[]string{"1m succeeded, attempt 2", "2m skipped: " + busy, "3m succeeded"},
+			[]time.Duration{minute, 150 * time.Second, 3 * minute},
+		},
+		{
+			"queue and a retry that waits", jobs.Job{Overlap: jobs.OverlapQueue, Retry: jobs.Retry{Attempts: 2, Initial: 90 * time.Second, Jitter: 1e-9}, Do: failing(1)}, 3*minute + 1,
+			[]string{"1m succeeded, attempt 2", "2m skipped: an earlier tick waits already", "3m succeeded"},
+			[]time.Duration{minute, 150 * time.Second, 3 * minute},
+		},
+		{
+			"allow one and a retry that waits", jobs.Job{Overlap: jobs.OverlapAllow, Limit: 1, Retry: jobs.Retry{Attempts: 2, Initial: 90 * time.Second, Jitter: 1e-9}, Do: failing(1)}, 3*minute + 1,
+			[]string{"1m succeeded, attempt 2", "2m skipped: as many runs as allowed have not finished", "3m succeeded"},
+			[]time.Duration{minute, 150 * time.Second, 3 * minute},
+		},
+		{
+			"replace and a retry that waits", jobs.Job{Overlap: jobs.OverlapReplace, Retry: jobs.Retry{Attempts: 2, Initial: 90 * time.Second, Jitter: 1e-9}, Do: failing(1)}, 3*minute + 1,
+			[]string{"1m cancelled: jobs: replaced by a newer tick", "2m succeeded", "3m succeeded"},
+			[]time.Duration{minute, 2 * minute, 3 * minute},
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				test.job.Name, test.job.Schedule = "job", jobs.Every(time.Minute)
+				c.start([]jobs.Job{test.job})
+				c.until(test.until)
+				c.wantRows("job", test.want...)
+				for i := range test.began { // the wait for a retry is jittered by nanoseconds
+					runs := c.runs("job")
+					if len(runs) != len(test.began) || (runs[i].began-test.began[i]).Abs() > time.Microsecond {
+						t.Fatalf("began %+v, want %v", runs, test.began)
+					}
+				}
+			})
+		})
+	}
+}
+
+// The runs that make up for a gap follow each other, whatever Overlap says.
+func TestCatchUpInOrder(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var declared []jobs.Job
+		for name, overlap := range map[string]jobs.Overlap{"forbid": jobs.OverlapForbid, "queue": jobs.OverlapQueue, "replace": jobs.OverlapReplace, "allow": jobs.OverlapAllow} {
+			declared = append(declared, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, Overlap: overlap, Limit: 2, Do: sleep(8 * time.Second)})
+		}
+		c.start(declared).stop()
+		c.until(5*time.Minute + time.Second)
+		c.start(declared)
+		c.until(6*time.Minute - time.Second)
+		for _, name := range []string{"forbid", "queue", "replace"} {
+			c.wantRows(name, "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
+			c.wantBegan(name, 301*time.Second, 309*time.Second, 317*time.Second, 325*time.Second, 333*time.Second)
+		}
+		c.wantBegan("allow", 301*time.Second, 301*time.Second, 309*time.Second, 309*time.Second, 317*time.Second)
+	})
+}
+
+// A run that ignores that it was replaced keeps its room, and of what waits for
+// that the newest is left.
+func TestReplaceOfARunThatIgnoresItsContext(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		stuck := make(chan struct{})
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapReplace, Do: deaf(stuck)}})
+		c.until(4*time.Minute + time.Second)
+		close(stuck)
+		c.until(4*time.Minute + 2*time.Second)
+		c.wantRows("job", "1m succeeded", "2m skipped: jobs: replaced by a newer tick", "3m skipped: jobs: replaced by a newer tick", "4m succeeded")
+		if cause := c.runs("job")[0].cause; !errors.Is(cause, jobs.ErrReplacedByTick) {
+			t.Errorf("cause %v", cause)
+		}
+	})
+}
+
+// What waits for a slot is replaced as what waits for room is, and a start that
+// the ledger is being told of.
+func TestReplaceOfWhatHasNotStarted(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{
+			{Name: "hog", Schedule: jobs.At(c.begin.Add(30 * time.Second)), Do: sleep(3 * time.Minute)},
+			{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapReplace, Do: sleep(0)},
+		}, scheduler.WithMaxRuns(1))
+		c.until(190 * time.Second)
+		r.link.set(func(l *link) { l.delay["Move"] = 2 * time.Second })
+		c.until(209 * time.Second)
+		c.wantRows("job", "1m skipped: jobs: replaced by a newer tick", "2m skipped: jobs: replaced by a newer tick", "3m waiting")
+		r.link.set(func(l *link) { l.away = time.Now().Add(32 * time.Second) })
+		c.until(5*time.Minute - 1)
+		c.wantRows("job", "1m skipped: jobs: replaced by a newer tick", "2m skipped: jobs: replaced by a newer tick", "3m cancelled: jobs: replaced by a newer tick", "4m succeeded")
+		if runs := c.runs("job"); len(runs) != 1 {
+			t.Errorf("ran %+v", runs)
+		}
+	})
+}

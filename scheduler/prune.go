@@ -1,0 +1,54 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// A job's history is pruned after so many of its runs have ended, and after so
+// much time.
+const (
+	pruneEvery   = 200
+	pruneAtLeast = time.Hour
+)
+
+// prune deletes old runs of one job at a time, beside everything else.
+func (t *term) prune() {
+	if t.pruning || t.stopping {
+		return
+	}
+	now := time.Now()
+	for i := range t.order {
+		at := (t.pruned + 1 + i) % len(t.order) // a busy job must not hold up the others
+		e := t.order[at]
+		if e.ended < pruneEvery && now.Before(e.pruneAt) {
+			continue
+		}
+		e.ended, e.pruneAt = 0, now.Add(pruneAtLeast)
+		t.pruning, t.pruned = true, at
+		t.helpers.Go(func() {
+			err := t.pruneJob(e)
+			t.do(func() {
+				t.pruning = false
+				t.prune()
+				if err != nil && t.ctx.Err() == nil {
+					t.log.Warn("cannot prune the history", zap.String("job", e.job.Name), zap.Error(err))
+				}
+			})
+		})
+		return
+	}
+}
+
+func (t *term) pruneJob(e *entry) error {
+	for {
+		ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+		n, err := t.ledger.Prune(ctx, t.holder.Group, e.job.Name, e.job.History, 0)
+		cancel()
+		if err != nil || n == 0 {
+			return err
+		}
+	}
+}

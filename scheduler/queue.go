@@ -1,0 +1,150 @@
+package scheduler
+
+import (
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// claimDue has the ticks of a job that are due claimed.
+func (t *term) claimDue(e *entry, now time.Time) {
+	if e.claiming || e.next.IsZero() || e.next.After(now) || !t.held.Trusted() {
+		return
+	}
+	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
+		return // counts from the end of what runs
+	}
+	claims := e.plan(now, t.paused, t.slot())
+	if len(claims) == 0 {
+		return
+	}
+	if claims[len(claims)-1].State == jobs.Skipped {
+		e.finished(now) // a fixed delay counts from here
+	} else if e.job.Overlap == jobs.OverlapReplace {
+		for _, r := range e.rows {
+			t.end(r, jobs.ErrReplacedByTick)
+		}
+	}
+	e.claiming = true
+	for i := range claims {
+		c := &claims[i]
+		if c.State == jobs.Skipped {
+			continue
+		}
+		r := t.take(e, jobs.Record{Key: c.Key})
+		if c.State == jobs.Running && t.slot() {
+			t.shift(r, running)
+		} else { // those before it took the slots
+			c.State = jobs.Waiting
+			t.shift(r, asked)
+		}
+	}
+	t.wrote.claim(e, claims)
+}
+
+// slot reports whether another run may start on this replica.
+func (t *term) slot() bool { return t.most == 0 || t.running < t.most }
+
+// claimed takes in the answer to a claim: err says that there is none, and
+// that the term is over.
+func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err error) {
+	e.claiming = false
+	for i, c := range claims {
+		mine := err == nil && result[i].Mine
+		log := t.log.With(zap.String("job", e.job.Name), zap.Time("tick", c.Tick))
+		if err == nil && !mine {
+			log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
+		}
+		if c.State == jobs.Skipped {
+			if mine {
+				log.Warn("tick skipped", zap.String("why", c.Error), zap.Int("missed", c.Missed))
+			}
+			continue
+		}
+		r := e.rows[c.Key]
+		if !mine {
+			t.forget(r)
+			continue
+		}
+		r.record = result[i].Record
+		switch {
+		case c.State == jobs.Waiting:
+			t.enqueue(r, c.Delay)
+		case e.tooLate(c.Tick, time.Now()): // the answer was long in coming
+			t.close(r, jobs.Skipped, tooLate)
+		default:
+			t.start(r)
+		}
+	}
+	t.freed(e)
+	t.claimDue(e, time.Now()) // what became due meanwhile
+}
+
+// enqueue starts a row once its time has come, its job has room and this
+// replica has a slot.
+func (t *term) enqueue(r *row, wait time.Duration) {
+	t.shift(r, waiting)
+	join := func() {
+		r.entry.blocked = append(r.entry.blocked, r)
+		t.freed(r.entry)
+	}
+	switch {
+	case r.stop != nil:
+		t.drop(r)
+	case wait > 0:
+		t.after(wait, join)
+	default:
+		join()
+	}
+}
+
+// freed has what waited for room or for a slot go on, first come first served,
+// and a schedule that counts from the end of runs.
+func (t *term) freed(e *entry) {
+	if t.stopping {
+		return // it is the next leader's
+	}
+	for len(e.blocked) > 0 && e.room() {
+		r := e.blocked[0]
+		e.blocked = e.blocked[1:]
+		if r.phase == waiting { // it was not dropped
+			t.shift(r, ready)
+			t.ready = append(t.ready, r)
+		}
+	}
+	for len(t.ready) > 0 && t.slot() {
+		r := t.ready[0]
+		t.ready = t.ready[1:]
+		if r.phase == ready {
+			t.launch(r)
+		}
+	}
+	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 {
+		last := e.next
+		e.resolve()
+		if !e.next.IsZero() && !e.next.Equal(last) {
+			t.after(time.Until(e.next), func() { t.claimDue(e, time.Now()) })
+		}
+	}
+}
+
+// launch tells the ledger that a row starts, and starts it.
+func (t *term) launch(r *row) {
+	if r.record.Attempt == 0 && r.record.Trigger == 0 && r.entry.tooLate(r.record.Tick, time.Now()) {
+		t.close(r, jobs.Skipped, tooLate)
+		return
+	}
+	t.shift(r, running)
+	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
+		if !done {
+			t.forget(r) // it is over, or somebody else's
+			return
+		}
+		r.record.State = jobs.Running
+		r.record.Attempt++
+		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
+		t.start(r)
+	})
+}

@@ -1,0 +1,140 @@
+package scheduler
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// bareTerm is a term without a loop: what it writes stays in wrote.
+func bareTerm(declared ...jobs.Job) *term {
+	t := &term{
+		holder: jobs.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(),
+		events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, timers: map[*time.Timer]struct{}{},
+	}
+	t.wrote = &writer{t: t}
+	for _, job := range declared {
+		e := newEntry(job)
+		t.entries[job.Name], t.order = e, append(t.order, e)
+	}
+	return t
+}
+
+// written answers the moves that are to be written, and returns what they were.
+func (t *term) written(done bool) (moves []jobs.State) {
+	batch := t.wrote.moves
+	t.wrote.moves = nil
+	for _, w := range batch {
+		moves = append(moves, w.move.To)
+		w.done(done)
+	}
+	return moves
+}
+
+func manualRun(n uint64) jobs.Record {
+	return jobs.Record{Key: jobs.Key{Job: "job", Tick: noon, Trigger: n}, State: jobs.Waiting}
+}
+
+// Of a row that is over nothing is left, whichever way it went.
+func TestNothingIsLeftOfARow(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]func(t *term, r *row){
+		"its start is refused": func(t *term, r *row) { t.enqueue(r, 0); t.written(false) },
+		"dropped while it waits for its time": func(t *term, r *row) {
+			t.enqueue(r, time.Hour)
+			t.end(r, jobs.ErrCancelled)
+			t.written(true)
+		},
+		"dropped while it waits for room": func(t *term, r *row) {
+			r.entry.resting = 1
+			t.enqueue(r, 0)
+			t.end(r, jobs.ErrCancelled)
+			r.entry.resting = 0
+			t.freed(r.entry)
+			t.written(true)
+		},
+		"dropped while it waits for a slot": func(t *term, r *row) {
+			t.most, t.running = 1, 1
+			t.enqueue(r, 0)
+			t.end(r, jobs.ErrCancelled)
+			t.running = 0
+			t.freed(r.entry)
+			t.written(true)
+		},
+		"dropped while its start is written": func(t *term, r *row) {
+			t.enqueue(r, 0)
+			t.end(r, jobs.ErrCancelled)
+			t.written(true)
+			t.written(true)
+		},
+		"the claim was somebody else's": func(t *term, r *row) {
+			t.shift(r, running)
+			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Running}}, []jobs.Claimed{{}}, nil)
+		},
+		"the claim has no answer": func(t *term, r *row) {
+			t.shift(r, asked)
+			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Waiting}}, nil, errTermOver)
+		},
+	} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+		e := term.entries["job"]
+		way(term, term.take(e, manualRun(1)))
+		e.count[gone] = 0
+		if len(e.rows) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves) > 0 {
+			t.Errorf("%s: %d rows, counts %v, %d running, %d to write", name, len(e.rows), e.count, term.running, len(term.wrote.moves))
+		}
+	}
+}
+
+// A snapshot that is older than what the term has done since does no harm.
+func TestStaleSnapshot(t *testing.T) {
+	t.Parallel()
+	term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow})
+	snapshot := jobs.Snapshot{Open: []jobs.Record{manualRun(1)}}
+	term.apply(snapshot)
+	term.apply(snapshot)
+	if moves := term.wrote.moves; len(moves) != 1 || moves[0].move.To != jobs.Running {
+		t.Fatalf("%+v", moves)
+	}
+	ended := manualRun(2)
+	ended.State, ended.Owner, ended.Token, ended.Attempt = jobs.Running, "me", 7, 1
+	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
+	if e := term.entries["job"]; len(e.rows) != 1 {
+		t.Errorf("a run of this term that has ended was taken for another's: %+v", e.rows)
+	}
+	snapshot.Open[0].CancelAsked = true
+	term.stopping = true
+	term.apply(jobs.Snapshot{Open: []jobs.Record{manualRun(3)}})
+	if moves := term.wrote.moves; len(moves) != 1 {
+		t.Errorf("after the term: %+v", moves)
+	}
+}
+
+// The histories are pruned one after the other, and a busy job does not keep the
+// others from it.
+func TestPruneGoesRound(t *testing.T) {
+	t.Parallel()
+	job := func(name string) jobs.Job { return jobs.Job{Name: name, Schedule: jobs.Manual()} }
+	term := bareTerm(job("a"), job("b"), job("c"))
+	term.ledger, term.timing.AttemptTimeout = memstore.New(), time.Minute
+	for i := range 7 {
+		for _, e := range term.order {
+			e.ended, e.pruneAt = pruneEvery, time.Now().Add(time.Hour)
+		}
+		term.prune()
+		term.prune()
+		if want := (i + 1) % 3; term.pruned != want || term.order[want].ended != 0 {
+			t.Errorf("turn %d: pruned %d", i, term.pruned)
+		}
+		for _, e := range term.order {
+			e.ended = 0
+		}
+		(<-term.events)()
+		term.helpers.Wait()
+	}
+}
