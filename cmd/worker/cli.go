@@ -17,7 +17,7 @@ import (
 // run carries out a command line.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := newRoot()
-	root.SetArgs(args)
+	root.SetArgs(behindDashes(args))
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	return root.ExecuteContext(ctx)
@@ -54,20 +54,21 @@ Try it: worker demo`,
 				return nil
 			}
 			problem := fmt.Sprintf("unknown command %q", args[0])
-			if close := command.SuggestionsFor(args[0]); len(close) > 0 {
-				problem += ": did you mean " + strings.Join(close, " or ") + "?"
+			if near := command.SuggestionsFor(args[0]); len(near) > 0 {
+				problem += ": did you mean " + strings.Join(near, " or ") + "?"
 			}
 			return usagef(command, "%s", problem)
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			return usagef(command, "expected a command: run, demo, status, resign, migrate or version")
+			return usagef(command, "expected a command: run, demo, status, jobs, runs, next, trigger, pause, resume, cancel, resign, migrate or version")
 		},
 	}
 	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })
-	root.AddCommand(newRun(), newDemo(), newStatus(), newResign(), newMigrate(), newVersion(), newGuard())
+	root.AddCommand(newRun(), newDemo(), newStatus(), newResign(), newMigrate(), newVersion(), newGuard(),
+		newJobs(), newRuns(), newNext(), newTrigger(), newPause(), newResume(), newCancel())
 	return root
 }
 
@@ -94,6 +95,8 @@ type target struct {
 	config   string
 	database string
 	group    string
+
+	file *config.Config // what open has read; nil with --database
 }
 
 const defaultConfig = "worker.yaml"
@@ -118,6 +121,7 @@ func (t *target) open(command *cobra.Command) (database, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
+		t.file = c
 		db, err := openDatabase(c.Database)
 		return db, c.Group, c.Wrap("database", err)
 	case command.Flags().Changed("config"):

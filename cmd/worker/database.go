@@ -4,14 +4,14 @@ import (
 	"context"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
 // database is a store with its tables.
 type database interface {
-	lease.Store
+	scheduler.Store
 	Migrate(ctx context.Context) error
 	Close() error
 }

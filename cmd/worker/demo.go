@@ -34,9 +34,13 @@ The workers are processes of this machine, and their database is a SQLite file
 in a temporary folder, which is removed at the end. With --database they use
 MySQL, where the tables are created if they are missing, in a group of their own.
 
-It ends with Ctrl-C, or by itself with --for, and says what it saw: how many
-ticks ran, whether any ran twice, how many fell into a takeover. It fails if a
-tick ran twice.`,
+The job ticks every second, and what falls into a takeover is caught up by the
+next leader. It ends with Ctrl-C, or by itself with --for, and says what it saw:
+how many ticks ran, whether any ran twice or was missed (none is expected to),
+how many takeovers there were, and the longest time without a run. It fails if a
+tick ran twice or is missing.`,
+		Example: `  worker demo
+  worker demo --for 20s --kill-every 4s`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return d.run(command) },
 	}
@@ -82,7 +86,7 @@ func (d *demonstration) run(command *cobra.Command) (err error) {
 		return err
 	}
 	options := demo.Options{
-		Program: program, Database: where, Store: db, Group: group, Folder: folder,
+		Program: program, Database: where, Store: db, History: db, Group: group, Folder: folder,
 		For: d.lasts, KillEvery: d.killEvery, Out: command.OutOrStdout(),
 	}
 	if out, ok := command.OutOrStdout().(*os.File); ok && isTerminal(out) {

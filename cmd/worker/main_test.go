@@ -371,6 +371,27 @@ func TestCommandLine(t *testing.T) {
 		"demo, for":          {[]string{"demo", "--for", "-1s"}, 2, "--for -1s: must not be negative"},
 		"demo, kill":         {[]string{"demo", "--kill-every", "-1s"}, 2, "--kill-every -1s: must not be negative"},
 		"demo, database":     {[]string{"demo", "--database", "x"}, 2, "--database: expected"},
+		"trigger, no job":    {[]string{"trigger"}, 2, "expected a job's name: worker jobs lists them"},
+		"trigger, two jobs":  {[]string{"trigger", "a", "b"}, 2, `unexpected argument "b": one job at a time`},
+		"cancel, no job":     {[]string{"cancel"}, 2, "expected a job's name"},
+		"cancel, tick":       {[]string{"cancel", "a", "--tick", "noon", "--database", "sqlite:/x", "--group", "g"}, 2, `--tick "noon": expected an instant such as`},
+		"pause, two jobs":    {[]string{"pause", "a", "b"}, 2, `unexpected argument "b"`},
+		"pause, empty":       {[]string{"pause", ""}, 2, "expected a job's name"},
+		"resume, two jobs":   {[]string{"resume", "a", "b"}, 2, `unexpected argument "b"`},
+		"jobs, argument":     {[]string{"jobs", "a"}, 2, `unexpected argument "a"`},
+		"runs, argument":     {[]string{"runs", "a"}, 2, `unexpected argument "a"`},
+		"runs, job":          {[]string{"runs", "--job", ""}, 2, "--job: expected a job's name"},
+		"runs, status":       {[]string{"runs", "--status", "done"}, 2, `--status "done": expected one of running, waiting, succeeded, failed, timed out, cancelled, panicked, skipped, interrupted`},
+		"runs, since":        {[]string{"runs", "--since", "yesterday"}, 2, `--since "yesterday": expected an instant such as 2027-01-01T00:00:00Z, or a duration such as 24h or 7d`},
+		"runs, since ahead":  {[]string{"runs", "--since", "-1h"}, 2, `--since "-1h": expected`},
+		"runs, limit":        {[]string{"runs", "--limit", "0"}, 2, "--limit 0: must be at least 1"},
+		"help of jobs":       {[]string{"jobs", "--help"}, 0, "worker jobs --json | jq"},
+		"help of runs":       {[]string{"runs", "--help"}, 0, "worker runs --job nightly-report --since 7d"},
+		"help of next":       {[]string{"next", "--help"}, 0, `worker next "0 2 * * *"`},
+		"help of trigger":    {[]string{"trigger", "--help"}, 0, "worker trigger nightly-report --wait"},
+		"help of pause":      {[]string{"pause", "--help"}, 0, "worker pause nightly-report"},
+		"help of resume":     {[]string{"resume", "--help"}, 0, "worker resume nightly-report"},
+		"help of cancel":     {[]string{"cancel", "--help"}, 0, "worker cancel nightly-report --tick 2027"},
 		"guard by hand":      {[]string{"version", "guard"}, 2, "unexpected argument"},
 		"help":               {[]string{"--help"}, 0, "Try it: worker demo"},
 		"help of run":        {[]string{"run", "--help"}, 0, "--config string"},
@@ -425,7 +446,7 @@ func TestDemo(t *testing.T) {
 	if r.err != nil {
 		t.Fatalf("%v\n%s", r.err, r.stdout)
 	}
-	for _, part := range []string{"starts (pid ", "leads under token ", " ran on replica-", "is killed with SIGKILL", "was killed\n", "Seen in 9s: ticks ", " doubles 0, "} {
+	for _, part := range []string{"starts (pid ", "leads under token ", " ran on replica-", "is killed with SIGKILL", "was killed\n", "Seen in 9s: ticks ", " doubles 0, missed 0, "} {
 		if !strings.Contains(r.stdout, part) {
 			t.Errorf("no %q", part)
 		}

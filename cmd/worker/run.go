@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -101,7 +102,8 @@ func (r *runner) scheduler(c *config.Config, db database, client *httpjob.Client
 	if err != nil {
 		return nil, err
 	}
-	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(timing), scheduler.WithLabel(r.label), scheduler.WithLogger(log))
+	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(timing), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
+		scheduler.WithMaxRuns(c.MaxRuns))
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func (r *runner) scheduler(c *config.Config, db database, client *httpjob.Client
 		if entry.HTTP != nil {
 			job.Do = client.Job(entry.HTTP.Method, entry.HTTP.URL)
 		} else {
-			job.Do = execjob.New(entry.Exec, timing.Grace, log)
+			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: timing.Grace, TrustLeft: jobs.TrustLeft, Log: log})
 		}
 		if err := s.Add(job); err != nil {
 			return nil, err

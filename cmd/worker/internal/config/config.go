@@ -28,7 +28,9 @@ type Config struct {
 	Group    string
 	// Lease has zero fields where the file leaves the choice to the library.
 	Lease lease.Timing
-	Jobs  []Job
+	// MaxRuns is how many runs the worker has at a time; zero: any number.
+	MaxRuns int
+	Jobs    []Job
 
 	file  string
 	place map[string]position // by key, as in "jobs[0].cron"

@@ -114,6 +114,87 @@ jobs:
 	equal(t, "alias", c.Jobs[2].HTTP.URL, "https://x.example/")
 }
 
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:lease.db
+group: g
+max_runs: 20
+jobs:
+  - name: full
+    dst: native
+    cron: 0 0 2 ? * 6L
+    dialect: quartz
+    zone: Europe/Berlin
+    lock_at_most_for: 1h
+    lock_at_least_for: 30s
+    misfire: all
+    catch_up: {limit: 50, deadline: 1d12h}
+    recover: rerun
+    retry: {attempts: 3, initial: 2s, max: 1m}
+    overlap: allow
+    max_runs: 4
+    history: {keep: 1000, for: 30d}
+    exec: [x]
+  - {name: rate, initial_delay: 10s, fixed_rate: "${EVERY}", exec: [x], misfire: once, recover: skip, overlap: forbid}
+  - {name: delay, fixed_delay: 1m, initial_delay: 0s, exec: [x], misfire: skip, overlap: queue, retry: {attempts: 2}}
+  - {name: hand, manual: true, exec: [x], overlap: replace, history: {keep: 5}, lock_at_least_for: 0s}
+  - {name: plain, cron: "*/5 * * * *", dst: once, dialect: UNIX, exec: [x]}
+`)
+	equal(t, "runs", c.MaxRuns, 20)
+	full, rate, delay, hand, plain := c.Jobs[0].Job, c.Jobs[1].Job, c.Jobs[2].Job, c.Jobs[3].Job, c.Jobs[4].Job
+	equal(t, "schedule", full.Schedule.String(), `cron "0 0 2 ? * 6L" in Europe/Berlin, quartz, dst native`)
+	equal(t, "schedule", rate.Schedule.String(), jobs.FixedRate(5*time.Minute).InitialDelay(10*time.Second).String())
+	equal(t, "schedule", delay.Schedule.String(), jobs.FixedDelay(time.Minute).String())
+	equal(t, "schedule", hand.Schedule.String(), jobs.Manual().String())
+	equal(t, "schedule", plain.Schedule.String(), `cron "*/5 * * * *" in UTC, unix, dst once`)
+	equal(t, "at most", full.LockAtMostFor, time.Hour)
+	equal(t, "at least", full.LockAtLeastFor, 30*time.Second)
+	equal(t, "catch-up", full.CatchUp, jobs.CatchUp{Limit: 50, Deadline: 36 * time.Hour})
+	equal(t, "retry", full.Retry, jobs.Retry{Attempts: 3, Initial: 2 * time.Second, Max: time.Minute})
+	equal(t, "runs of a job", full.Limit, 4)
+	equal(t, "history", full.History, jobs.History{Keep: 1000, For: 30 * 24 * time.Hour})
+	equal(t, "history", hand.History, jobs.History{Keep: 5})
+	equal(t, "retry", delay.Retry, jobs.Retry{Attempts: 2})
+	for i, want := range []struct {
+		misfire jobs.Misfire
+		recover jobs.Recover
+		overlap jobs.Overlap
+	}{
+		{jobs.MisfireAll, jobs.RecoverRerun, jobs.OverlapAllow},
+		{jobs.MisfireOnce, jobs.RecoverSkip, jobs.OverlapForbid},
+		{jobs.MisfireSkip, jobs.RecoverSkip, jobs.OverlapQueue},
+		{jobs.MisfireOnce, jobs.RecoverSkip, jobs.OverlapReplace},
+	} {
+		j := c.Jobs[i].Job
+		equal(t, "misfire", j.Misfire, want.misfire)
+		equal(t, "recover", j.Recover, want.recover)
+		equal(t, "overlap", j.Overlap, want.overlap)
+	}
+	for _, j := range c.Jobs {
+		j.Do = jobs.Job{}.Call
+		if err := j.Validate(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestParseDuration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]time.Duration{
+		"90s": 90 * time.Second, "30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "0d": 0, "-1s": -time.Second, "0": 0, "1d0.5s": 24*time.Hour + 500*time.Millisecond,
+	} {
+		if got, err := config.ParseDuration(text); got != want || err != nil {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "d", "5", "1.5d", "-1d", "+1d", "1d-1h", "1d+1h", "1d1d", "1h1d", "65536d", "65535d2000000h", "d5s", "1D"} {
+		if got, err := config.ParseDuration(text); err == nil {
+			t.Errorf("%q: got %v", text, got)
+		}
+	}
+}
+
 // with returns a file in which the line that starts with key is replaced.
 func with(line string) string {
 	key, _, _ := strings.Cut(line, ":")
@@ -138,14 +219,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":            {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":          {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":             {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, jobs"}},
+		"null":             {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, jobs"}},
 		"text":             {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"list":             {"- a\n", []string{`1:1: a list: expected a configuration`}},
 		"syntax":           {"group: g\njobs: [\n", []string{"2:1: not YAML: "}},
@@ -187,8 +268,8 @@ func TestErrors(t *testing.T) {
 		"name":             {job("name: é", "every: 1m", "exec: [x]"), []string{`4:11: jobs[0].name: "é": expected a name of 1 to 128`}},
 		"same name":        {job("{name: a, every: 1m, exec: [x]}\n  - {name: b, every: 1m, exec: [x]}\n  - {name: a, every: 1m, exec: [x]}"), []string{`6:12: jobs[2].name: "a": the job in line 4 has this name too`}},
 		"same name, alias": {with("jobs: [&a {name: a, every: 1m, exec: [x]}, *a]"), []string{`3:18: jobs[1].name: "a": the job in line 3 has this name too`}},
-		"no schedule":      {job("name: a", "exec: [x]"), []string{"4:5: jobs[0]: expected one of cron, every or at"}},
-		"two schedules":    {job("name: a", "every: 1m", "cron: 0 0 2 * * *", "exec: [x]"), []string{"6:11: jobs[0].cron: beside every: expected only one of cron, every or at"}},
+		"no schedule":      {job("name: a", "exec: [x]"), []string{"4:5: jobs[0]: expected one of cron, every, at, fixed_rate, fixed_delay or manual"}},
+		"two schedules":    {job("name: a", "every: 1m", "cron: 0 0 2 * * *", "exec: [x]"), []string{"6:11: jobs[0].cron: beside every: expected only one of cron, every, at, fixed_rate, fixed_delay or manual"}},
 		"no work":          {job("name: a", "every: 1m"), []string{"4:5: jobs[0]: expected one of exec or http"}},
 		"two works":        {job("name: a", "every: 1m", "exec: [x]", "http: {url: \"http://x/\"}"), []string{"7:11: jobs[0].http: beside exec: expected only one of exec or http"}},
 		"misspelt, once":   {job("name: a", "evry: 1m", "exec: [x]"), []string{"5:5: jobs[0].evry: unknown key: did you mean every?"}},
@@ -205,6 +286,53 @@ func TestErrors(t *testing.T) {
 		"zone, empty":      {job("name: a", `cron: 0 0 2 * * *`, `zone: ""`, "exec: [x]"), []string{`6:11: jobs[0].zone: "": expected`}},
 		"zone, every":      {job("name: a", `every: 1m`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},
 		"timeout":          {job("name: a", `every: 1m`, "timeout: soon", "exec: [x]"), []string{`6:14: jobs[0].timeout: "soon": expected a duration`}},
+		"zone, rate":       {job("name: a", `fixed_rate: 1m`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron: no other schedule depends on it`}},
+		"zone, manual":     {job("name: a", `manual: true`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},
+		"dialect":          {job("name: a", `cron: 0 0 2 * * *`, "dialect: jenkins", "exec: [x]"), []string{`6:14: jobs[0].dialect: "jenkins": expected unix, spring or quartz`}},
+		"dialect, empty":   {job("name: a", `cron: 0 0 2 * * *`, `dialect: ""`, "exec: [x]"), []string{`6:14: jobs[0].dialect: "": expected unix, spring or quartz`}},
+		"dialect, every":   {job("name: a", `every: 1m`, "dialect: unix", "exec: [x]"), []string{`6:14: jobs[0].dialect: expected it only beside cron`}},
+		"dialect, misfit":  {job("name: a", `cron: "0 0 2 * * 5"`, "dialect: quartz", "exec: [x]"), []string{`5:22: jobs[0].cron: day-of-week "5" in "0 0 2 * * 5": quartz wants ? here`}},
+		"dialect, later":   {job("name: a", `dialect: unix`, `cron: "0 0 2 * * 5"`, "exec: [x]"), []string{`6:12: jobs[0].cron: seconds "0" in "0 0 2 * * 5": six fields given`}},
+		"dst":              {job("name: a", `cron: 0 0 2 * * *`, "dst: twice", "exec: [x]"), []string{`6:10: jobs[0].dst: "twice": expected once or native`}},
+		"dst, rate":        {job("name: a", `fixed_rate: 1m`, "dst: once", "exec: [x]"), []string{`6:10: jobs[0].dst: expected it only beside cron`}},
+		"manual":           {job("name: a", `manual: false`, "exec: [x]"), []string{`5:13: jobs[0].manual: "false": expected true, for a job that only runs when it is triggered, or no such key`}},
+		"manual, beside":   {job("name: a", `every: 1m`, `manual: true`, "exec: [x]"), []string{`6:13: jobs[0].manual: beside every: expected only one of cron, every, at, fixed_rate, fixed_delay or manual`}},
+		"rate":             {job("name: a", `fixed_rate: 10ms`, "exec: [x]"), []string{`5:17: jobs[0].fixed_rate: fixed rate 10ms: must be at least 1s`}},
+		"rate, number":     {job("name: a", `fixed_rate: 5000`, "exec: [x]"), []string{`5:17: jobs[0].fixed_rate: "5000": expected a duration such as 30s, 5m or 1h`}},
+		"delay":            {job("name: a", `fixed_delay: -1s`, "exec: [x]"), []string{`5:18: jobs[0].fixed_delay: "-1s": expected a duration such as 30s, 5m or 1h, above zero`}},
+		"delay, short":     {job("name: a", `initial_delay: 1m`, `fixed_delay: 999ms`, "exec: [x]"), []string{`6:18: jobs[0].fixed_delay: fixed delay 999ms: must be at least 1s`}},
+		"delay, beside":    {job("name: a", `fixed_rate: 1m`, `fixed_delay: 1m`, "exec: [x]"), []string{`6:18: jobs[0].fixed_delay: beside fixed_rate: expected only one of`}},
+		"initial":          {job("name: a", `fixed_rate: 1m`, "initial_delay: -5s", "exec: [x]"), []string{`6:20: jobs[0].initial_delay: "-5s": expected a duration such as 30s, 5m or 1h, not below zero`}},
+		"initial, every":   {job("name: a", `every: 1m`, "initial_delay: 5s", "exec: [x]"), []string{`6:20: jobs[0].initial_delay: expected it only beside fixed_rate or fixed_delay: no other schedule counts`}},
+		"days":             {job("name: a", `every: 1.5d`, "exec: [x]"), []string{`5:12: jobs[0].every: "1.5d": expected a duration`}},
+		"days, many":       {job("name: a", `every: 99999d`, "exec: [x]"), []string{`5:12: jobs[0].every: "99999d": expected a duration`}},
+		"days, sign":       {job("name: a", `every: 1d-1h`, "exec: [x]"), []string{`5:12: jobs[0].every: "1d-1h": expected a duration`}},
+		"at most":          {job("name: a", `every: 1m`, "lock_at_most_for: 0s", "exec: [x]"), []string{`6:23: jobs[0].lock_at_most_for: "0s": expected a duration such as 30s, 5m or 1h, above zero`}},
+		"at most, timeout": {job("name: a", `every: 1m`, "lock_at_most_for: 5m", "timeout: 5m", "exec: [x]"), []string{`6:23: jobs[0].lock_at_most_for: beside timeout: expected only one of them`}},
+		"at least":         {job("name: a", `every: 1m`, "lock_at_least_for: PT5S", "exec: [x]"), []string{`6:24: jobs[0].lock_at_least_for: "PT5S": expected a duration`}},
+		"misfire":          {job("name: a", `every: 1m`, "misfire: MISFIRE_INSTRUCTION_DO_NOTHING", "exec: [x]"), []string{`6:14: jobs[0].misfire: "MISFIRE_INSTRUCTION_DO_NOTHING": expected once, skip or all`}},
+		"misfire, empty":   {job("name: a", `every: 1m`, "misfire:", "exec: [x]"), []string{`6:13: jobs[0].misfire: empty: expected once, skip or all`}},
+		"catch-up":         {job("name: a", `every: 1m`, "catch_up: 5", "exec: [x]"), []string{`6:15: jobs[0].catch_up: "5": expected bounds such as {limit: 100, deadline: 1h} with the keys limit, deadline`}},
+		"catch-up, limit":  {job("name: a", `every: 1m`, "catch_up: {limit: 0}", "exec: [x]"), []string{`6:23: jobs[0].catch_up.limit: "0": expected a number from 1 to 10000`}},
+		"catch-up, most":   {job("name: a", `every: 1m`, "catch_up: {limit: 10001}", "exec: [x]"), []string{`6:23: jobs[0].catch_up.limit: "10001": expected a number from 1 to 10000`}},
+		"catch-up, late":   {job("name: a", `every: 1m`, "catch_up: {deadline: 0}", "exec: [x]"), []string{`6:26: jobs[0].catch_up.deadline: "0": expected a duration such as 30s, 5m or 1h, above zero`}},
+		"recover":          {job("name: a", `every: 1m`, "recover: yes", "exec: [x]"), []string{`6:14: jobs[0].recover: "yes": expected skip or rerun`}},
+		"retry":            {job("name: a", `every: 1m`, "retry: 3", "exec: [x]"), []string{`6:12: jobs[0].retry: "3": expected attempts such as {attempts: 3, initial: 1s, max: 5m} with the keys attempts, initial, max`}},
+		"retry, none":      {job("name: a", `every: 1m`, "retry: {initial: 1s}", "exec: [x]"), []string{`6:12: jobs[0].retry: no attempts: expected how many there are in all`}},
+		"retry, attempts":  {job("name: a", `every: 1m`, "retry: {attempts: three}", "exec: [x]"), []string{`6:23: jobs[0].retry.attempts: "three": expected a number from 1 to 1000`}},
+		"retry, initial":   {job("name: a", `every: 1m`, "retry: {attempts: 3, initial: -1s}", "exec: [x]"), []string{`6:35: jobs[0].retry.initial: "-1s": expected a duration`}},
+		"retry, max":       {job("name: a", `every: 1m`, "retry: {max: 5s, attempts: 3, initial: 10s}", "exec: [x]"), []string{`6:18: jobs[0].retry.max: 5s: must be at least initial, 10s`}},
+		"retry, default":   {job("name: a", `every: 1m`, "retry: {attempts: 3, max: 500ms}", "exec: [x]"), []string{`6:31: jobs[0].retry.max: 500ms: must be at least initial, 1s`}},
+		"retry, misspelt":  {job("name: a", `every: 1m`, "retry: {attempt: 3}", "exec: [x]"), []string{`6:13: jobs[0].retry.attempt: unknown key: did you mean attempts?`}},
+		"overlap":          {job("name: a", `every: 1m`, "overlap: skip", "exec: [x]"), []string{`6:14: jobs[0].overlap: "skip": expected forbid, queue, allow or replace`}},
+		"job runs":         {job("name: a", `every: 1m`, "overlap: allow", "max_runs: 0", "exec: [x]"), []string{`7:15: jobs[0].max_runs: "0": expected a number from 1 to 100000`}},
+		"job runs, alone":  {job("name: a", `every: 1m`, "max_runs: 3", "exec: [x]"), []string{`6:15: jobs[0].max_runs: expected it only beside overlap: allow`}},
+		"job runs, forbid": {job("name: a", `every: 1m`, "max_runs: 3", "overlap: queue", "exec: [x]"), []string{`6:15: jobs[0].max_runs: expected it only beside overlap: allow`}},
+		"runs":             {with("max_runs: -1"), []string{`5:11: max_runs: "-1": expected a number from 1 to 100000`}},
+		"history":          {job("name: a", `every: 1m`, "history: 30d", "exec: [x]"), []string{`6:14: jobs[0].history: "30d": expected bounds such as {keep: 1000, for: 30d} with the keys keep, for`}},
+		"history, empty":   {job("name: a", `every: 1m`, "history: {}", "exec: [x]"), []string{`6:14: jobs[0].history: expected keep, for, or both`}},
+		"history, keep":    {job("name: a", `every: 1m`, "history: {keep: 1e9}", "exec: [x]"), []string{`6:21: jobs[0].history.keep: "1e9": expected a number from 1 to 1000000000`}},
+		"history, for":     {job("name: a", `every: 1m`, "history: {for: 30}", "exec: [x]"), []string{`6:20: jobs[0].history.for: "30": expected a duration`}},
 		"exec, line":       {job("name: a", `every: 1m`, "exec: rm -rf x"), []string{`6:11: jobs[0].exec: "rm -rf x": expected an argument list such as ["/usr`}},
 		"exec, empty":      {job("name: a", `every: 1m`, "exec: []"), []string{`6:11: jobs[0].exec: an empty list: expected an argument list`}},
 		"exec, no program": {job("name: a", `every: 1m`, `exec: ["", x]`), []string{`6:12: jobs[0].exec[0]: "": expected an argument list`}},
@@ -324,7 +452,7 @@ func TestDatabase(t *testing.T) {
 			}
 			equal(t, "kind", d.Kind(), want.kind)
 			equal(t, "open", d.Open(), want.open)
-			for _, shown := range []string{d.String(), fmt.Sprintf("%v", d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprintf("%s", &d)} {
+			for _, shown := range []string{d.String(), fmt.Sprintf("%v", d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprintf("%+v", &d)} {
 				equal(t, "shown", shown, want.show)
 			}
 			c := config.Config{Database: d}
@@ -340,6 +468,9 @@ func TestDatabase(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(example))
 	f.Add([]byte(job("name: a", `every: ${BAD}`, "exec: [x, $${y}, ${EVERY}]")))
+	f.Add([]byte(job("name: a", "fixed_rate: 5m", "initial_delay: 1s", "misfire: all", "catch_up: {limit: 5, deadline: 1d}", "exec: [x]")))
+	f.Add([]byte(job("name: a", "cron: 0 0 2 ? * 6L", "dialect: quartz", "dst: native", "retry: {attempts: 3, initial: 1s, max: 5m}", "exec: [x]")))
+	f.Add([]byte(job("name: a", "manual: true", "overlap: allow", "max_runs: 4", "recover: rerun", "history: {keep: 3, for: 30d}", "exec: [x]")))
 	f.Add([]byte(with("jobs: &a [*a, {<<: *a}]")))
 	f.Add([]byte("database: mysql://u:${PASSWORD}@h/d\n---\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {

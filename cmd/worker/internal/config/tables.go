@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strconv"
@@ -30,6 +31,7 @@ var configFields = []field[Config]{
 	}},
 	{"group", func(v value, c *Config) { c.Group = readName(v, "group") }},
 	{"lease", readLease},
+	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
 	{"jobs", readJobs},
 }
 
@@ -38,12 +40,26 @@ var leaseFields = []field[lease.Timing]{
 	{"grace", func(v value, t *lease.Timing) { t.Grace = readDuration(v) }},
 }
 
-// jobFile is a job while it is read: its schedule needs two keys.
+// jobFile is a job while it is read: its schedule is made of several keys. They
+// are nil where they are missing or bad.
 type jobFile struct {
-	job  Job
-	cron *text
-	zone *text
+	job          Job
+	cron         *text
+	zone         *text
+	dialect      *cron.Dialect
+	dst          *cron.DST
+	fixedRate    time.Duration
+	fixedDelay   time.Duration
+	initialDelay time.Duration
 }
+
+// Bounds on counts. Those of a catch-up are the library's.
+const (
+	maxRuns     = 100_000
+	maxCatchUp  = 10_000
+	maxAttempts = 1000
+	maxKeep     = 1_000_000_000
+)
 
 var jobFields = []field[jobFile]{
 	{"name", func(v value, f *jobFile) { f.job.Name = readName(v, "job") }},
@@ -72,6 +88,18 @@ var jobFields = []field[jobFile]{
 			f.job.Schedule = jobs.At(at)
 		}
 	}},
+	{"fixed_rate", func(v value, f *jobFile) { f.fixedRate = readDuration(v) }},
+	{"fixed_delay", func(v value, f *jobFile) { f.fixedDelay = readDuration(v) }},
+	{"manual", func(v value, f *jobFile) {
+		const what = "true, for a job that only runs when it is triggered, or no such key"
+		if t, ok := readText(v, what); ok {
+			if t.expanded != "true" {
+				t.bad("expected %s", what)
+			}
+			f.job.Schedule = jobs.Manual()
+		}
+	}},
+	{"initial_delay", func(v value, f *jobFile) { f.initialDelay = readWait(v) }},
 	{"zone", func(v value, f *jobFile) {
 		const what = "a time zone's IANA name such as Europe/Berlin"
 		if t, ok := readText(v, what); ok {
@@ -82,7 +110,27 @@ var jobFields = []field[jobFile]{
 			f.zone = &t
 		}
 	}},
+	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, "unix, spring or quartz", cron.ParseDialect) }},
+	{"dst", func(v value, f *jobFile) { f.dst = readWord(v, "once or native", cron.ParseDST) }},
 	{"timeout", func(v value, f *jobFile) { f.job.Timeout = readDuration(v) }},
+	{"lock_at_most_for", func(v value, f *jobFile) { f.job.LockAtMostFor = readDuration(v) }},
+	{"lock_at_least_for", func(v value, f *jobFile) { f.job.LockAtLeastFor = readWait(v) }},
+	{"misfire", func(v value, f *jobFile) { set(&f.job.Misfire, readWord(v, "once, skip or all", jobs.ParseMisfire)) }},
+	{"catch_up", func(v value, f *jobFile) {
+		readMapping(v, "bounds such as {limit: 100, deadline: 1h}", catchUpFields, &f.job.CatchUp)
+	}},
+	{"recover", func(v value, f *jobFile) { set(&f.job.Recover, readWord(v, "skip or rerun", jobs.ParseRecover)) }},
+	{"retry", readRetry},
+	{"overlap", func(v value, f *jobFile) {
+		set(&f.job.Overlap, readWord(v, "forbid, queue, allow or replace", jobs.ParseOverlap))
+	}},
+	{"max_runs", func(v value, f *jobFile) { f.job.Limit = readCount(v, maxRuns) }},
+	{"history", func(v value, f *jobFile) {
+		found := readMapping(v, "bounds such as {keep: 1000, for: 30d}", historyFields, &f.job.History)
+		if found != nil && len(found) == 0 {
+			v.report("expected keep, for, or both")
+		}
+	}},
 	{"exec", func(v value, f *jobFile) {
 		const what = `an argument list such as ["/usr/local/bin/report", "--full"]`
 		readList(v, what, func(v value) {
@@ -100,6 +148,22 @@ var jobFields = []field[jobFile]{
 		require(v, found, "url", "the address to send the request to")
 		f.job.HTTP = &request
 	}},
+}
+
+var catchUpFields = []field[jobs.CatchUp]{
+	{"limit", func(v value, c *jobs.CatchUp) { c.Limit = readCount(v, maxCatchUp) }},
+	{"deadline", func(v value, c *jobs.CatchUp) { c.Deadline = readDuration(v) }},
+}
+
+var retryFields = []field[jobs.Retry]{
+	{"attempts", func(v value, r *jobs.Retry) { r.Attempts = readCount(v, maxAttempts) }},
+	{"initial", func(v value, r *jobs.Retry) { r.Initial = readDuration(v) }},
+	{"max", func(v value, r *jobs.Retry) { r.Max = readDuration(v) }},
+}
+
+var historyFields = []field[jobs.History]{
+	{"keep", func(v value, h *jobs.History) { h.Keep = readCount(v, maxKeep) }},
+	{"for", func(v value, h *jobs.History) { h.For = readDuration(v) }},
 }
 
 var httpFields = []field[HTTP]{
@@ -169,25 +233,71 @@ func readJobs(v value, c *Config) {
 // checkJob checks what concerns several keys of one job.
 func checkJob(v value, found map[string]value, f *jobFile) {
 	require(v, found, "name", "a name for the job")
-	exactlyOne(v, found, "cron", "every", "at")
+	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual")
 	exactlyOne(v, found, "exec", "http")
-	_, hasCron := found["cron"]
-	zone, hasZone := found["zone"]
-	if hasZone && !hasCron {
-		zone.report("expected it only beside cron: every and at do not depend on a time zone")
+	for _, key := range []string{"zone", "dialect", "dst"} {
+		onlyBeside(found, key, "no other schedule depends on it", "cron")
 	}
-	// Without its zone the expression would be read as another schedule.
-	if f.cron == nil || hasZone && f.zone == nil {
-		return
+	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
+	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
+		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
-	schedule := jobs.Cron(f.cron.expanded)
+	if at, ok := found["lock_at_most_for"]; ok {
+		if _, ok := found["timeout"]; ok {
+			at.report("beside timeout: expected only one of them, they are two names for the limit of a run")
+		}
+	}
+	f.job.Schedule = f.schedule(found)
+}
+
+// schedule makes the schedule of its keys, and reports what is wrong with them
+// together. After a report the schedule does not matter.
+func (f *jobFile) schedule(found map[string]value) jobs.Schedule {
+	switch {
+	case f.fixedRate != 0:
+		s := jobs.FixedRate(f.fixedRate).InitialDelay(f.initialDelay)
+		reportAt(found["fixed_rate"], s.Err())
+		return s
+	case f.fixedDelay != 0:
+		s := jobs.FixedDelay(f.fixedDelay).InitialDelay(f.initialDelay)
+		reportAt(found["fixed_delay"], s.Err())
+		return s
+	case f.cron == nil:
+		return f.job.Schedule
+	}
+	s := jobs.Cron(f.cron.expanded)
+	// Without one of these the expression would be read as another schedule.
+	for key, bad := range map[string]bool{"zone": f.zone == nil, "dialect": f.dialect == nil, "dst": f.dst == nil} {
+		if _, given := found[key]; given && bad {
+			return s
+		}
+	}
 	if f.zone != nil {
-		schedule = schedule.In(f.zone.expanded)
+		s = s.In(f.zone.expanded)
 	}
-	if err := schedule.Err(); err != nil {
+	if f.dialect != nil {
+		s = s.Dialect(*f.dialect)
+	}
+	if f.dst != nil {
+		s = s.DST(*f.dst)
+	}
+	if err := s.Err(); err != nil {
 		reportCron(*f.cron, err)
 	}
-	f.job.Schedule = schedule
+	return s
+}
+
+func readRetry(v value, f *jobFile) {
+	r := &f.job.Retry
+	found := readMapping(v, "attempts such as {attempts: 3, initial: 1s, max: 5m}", retryFields, r)
+	require(v, found, "attempts", "how many there are in all")
+	first := r.Initial
+	if first == 0 {
+		first = time.Second // the library's default
+	}
+	if at, ok := found["max"]; ok && r.Max != 0 && r.Max < first {
+		at.report("%v: must be at least initial, %v", r.Max, first)
+	}
 }
 
 // reportCron points at the field of the expression that is wrong, where the
@@ -252,24 +362,97 @@ func readName(v value, what string) string {
 	return t.expanded
 }
 
-// readDuration reads a duration above zero. It returns zero after it has
+// onlyBeside reports a key that is there without any of those that it belongs to.
+func onlyBeside(found map[string]value, key, why string, keys ...string) {
+	at, ok := found[key]
+	if !ok {
+		return
+	}
+	for _, k := range keys {
+		if _, ok := found[k]; ok {
+			return
+		}
+	}
+	at.report("expected it only beside %s: %s", strings.Join(keys, " or "), why)
+}
+
+func reportAt(v value, err error) {
+	if err != nil {
+		v.report("%v", err)
+	}
+}
+
+// set sets what was read, unless it was bad.
+func set[T any](to *T, read *T) {
+	if read != nil {
+		*to = *read
+	}
+}
+
+// readWord reads one of a few words. It returns nil after it has reported.
+func readWord[T any](v value, what string, parse func(string) (T, error)) *T {
+	t, ok := readText(v, what)
+	if !ok {
+		return nil
+	}
+	word, err := parse(t.expanded)
+	if err != nil || t.expanded == "" {
+		t.bad("expected %s", what)
+		return nil
+	}
+	return &word
+}
+
+// readCount reads a number from 1 to most. It returns zero after it has
 // reported.
-func readDuration(v value) time.Duration {
-	const what = "a duration such as 30s, 5m or 1h"
+func readCount(v value, most int) int {
+	what := fmt.Sprintf("a number from 1 to %d", most)
 	t, ok := readText(v, what)
 	if !ok {
 		return 0
 	}
-	d, err := time.ParseDuration(t.expanded)
-	switch {
-	case err != nil:
+	n, err := strconv.Atoi(t.expanded)
+	if err != nil || n < 1 || n > most {
 		t.bad("expected %s", what)
 		return 0
-	case d <= 0:
-		t.bad("expected %s, above zero", what)
+	}
+	return n
+}
+
+const durationForm = "a duration such as 30s, 5m or 1h"
+
+// readDuration reads a duration above zero. It returns zero after it has
+// reported.
+func readDuration(v value) time.Duration {
+	t, d, ok := readAnyDuration(v)
+	if ok && d <= 0 {
+		t.bad("expected %s, above zero", durationForm)
 		return 0
 	}
 	return d
+}
+
+// readWait reads a duration that may be zero.
+func readWait(v value) time.Duration {
+	t, d, ok := readAnyDuration(v)
+	if ok && d < 0 {
+		t.bad("expected %s, not below zero", durationForm)
+		return 0
+	}
+	return d
+}
+
+func readAnyDuration(v value) (text, time.Duration, bool) {
+	t, ok := readText(v, durationForm)
+	if !ok {
+		return t, 0, false
+	}
+	d, err := ParseDuration(t.expanded)
+	if err != nil {
+		t.bad("expected %s", durationForm)
+		return t, 0, false
+	}
+	return t, d, true
 }
 
 func goodPort(port string) bool {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -35,14 +36,23 @@ const (
 	stopLimit = 2*ttl + 3*time.Second
 )
 
-// ErrDoubles says that a tick ran more than once.
-var ErrDoubles = errors.New("demo: a tick ran more than once")
+// What a demo must never see.
+var (
+	// ErrDoubles says that a tick ran more than once.
+	ErrDoubles = errors.New("demo: a tick ran more than once")
+	// ErrMissed says that a tick between the first and the last was lost.
+	ErrMissed = errors.New("demo: a tick is missing")
+)
+
+// jobName is the name of the demo's job.
+const jobName = "tick"
 
 // Options says what to show. All but For and KillEvery are required.
 type Options struct {
 	Program  string          // the worker program, for the replicas
 	Database config.Database // with its tables
 	Store    lease.Store     // the same one
+	History  History         // its ledger
 	Group    string
 	Folder   string // for the replicas' configuration
 	// For is when the demo ends by itself; zero means never.
@@ -53,6 +63,11 @@ type Options struct {
 	// Size returns the size of the terminal that Out is, and is nil when Out is
 	// none: then there is no board, but a line for each event.
 	Size func() (width, height int)
+}
+
+// History is what a demo reads of the ledger.
+type History interface {
+	Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error)
 }
 
 // show is a demo while it runs. One goroutine, that of Run, owns it.
@@ -93,9 +108,9 @@ type look struct {
 }
 
 // Run shows the demo until ctx ends or its time is over, stops the replicas,
-// prints what was seen and returns that. [ErrDoubles]: a tick ran more than
-// once, which must never be. Any other error means that the demo could not be
-// shown to its end.
+// prints what was seen and returns that. [ErrDoubles] and [ErrMissed]: a tick ran
+// more than once, or never, which must not be. Any other error means that the
+// demo could not be shown to its end.
 func Run(ctx context.Context, o Options) (Summary, error) {
 	s := &show{
 		Options: o, began: time.Now(),
@@ -125,10 +140,20 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	if err == nil {
 		err = s.loop(ctx, ticks, looks)
 	}
-	summary := s.tally.summary(s.began, time.Now())
+	end := time.Now()
 	err = errors.Join(err, s.stop(ticks, looks))
+	summary := s.tally.summary(s.began, end)
 	if err != nil {
 		return summary, err
+	}
+	if summary.Missed > 0 {
+		// One that was running when its worker was killed may not have got as far
+		// as to report.
+		summary.Interrupted, err = s.interrupted(context.WithoutCancel(ctx))
+		if err != nil {
+			return summary, err
+		}
+		summary.Missed -= summary.Interrupted
 	}
 	if s.board != nil {
 		fmt.Fprintln(o.Out)
@@ -136,10 +161,33 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	if _, err := fmt.Fprint(o.Out, summary); err != nil {
 		return summary, err
 	}
-	if summary.Doubles > 0 {
-		return summary, ErrDoubles
+	switch {
+	case summary.Doubles > 0:
+		err = ErrDoubles
+	case summary.Missed > 0:
+		err = ErrMissed
 	}
-	return summary, nil
+	return summary, err
+}
+
+// interrupted counts the ticks that did not report, and of which the ledger
+// knows why.
+func (s *show) interrupted(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	count := 0
+	for _, state := range []jobs.State{jobs.Interrupted, jobs.Cancelled} {
+		records, err := s.History.Runs(ctx, s.Group, jobs.Filter{Job: jobName, State: state, Limit: 10_000})
+		if err != nil {
+			return 0, fmt.Errorf("read what became of the missing ticks: %w", err)
+		}
+		for _, r := range records {
+			if s.tally.lacks(r.Tick) {
+				count++
+			}
+		}
+	}
+	return count, nil
 }
 
 // serve listens for the job's reports and writes the configuration of a job
@@ -168,8 +216,9 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 	stop = func() { _ = server.Close() }
 
 	file = filepath.Join(s.Folder, "worker.yaml")
-	text := fmt.Sprintf("database: ${%s}\ngroup: %s\nlease: {ttl: %v}\njobs:\n  - name: tick\n    every: %v\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n",
-		databaseVariable, s.Group, ttl, every, listener.Addr(), path)
+	text := fmt.Sprintf("database: ${%s}\ngroup: %s\nlease: {ttl: %v}\njobs:\n"+
+		"  - name: %s\n    every: %v\n    misfire: all\n    overlap: allow\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n",
+		databaseVariable, s.Group, ttl, jobName, every, listener.Addr(), path)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		stop()
 		return "", nil, fmt.Errorf("write the configuration of the replicas: %w", err)
@@ -352,7 +401,8 @@ func (s *show) stop(ticks <-chan ran, looks <-chan look) error {
 	var wrong []error
 	for running > 0 {
 		select {
-		case <-ticks: // not counted any more, nor are hand-overs of those who stop
+		case r := <-ticks: // new ones are not counted any more, nor are hand-overs of those who stop
+			s.tally.late(r)
 		case <-looks:
 		case note := <-s.notes:
 			s.say("%s", note)
@@ -365,7 +415,7 @@ func (s *show) stop(ticks <-chan ran, looks <-chan look) error {
 				wrong = append(wrong, fmt.Errorf("%s did not stop cleanly: %w", p.name, p.problem()))
 			}
 		case <-limit.C:
-			wrong = append(wrong, fmt.Errorf("killed, because they did not stop within %v:", stopLimit))
+			wrong = append(wrong, fmt.Errorf("killed, because they did not stop within %v", stopLimit))
 			for _, r := range s.replicas {
 				if r.process != nil {
 					_ = r.process.cmd.Process.Kill() // an error means that it has ended

@@ -34,6 +34,21 @@ func (t *tally) add(r ran) (double bool) {
 	return t.runs[tick] > 1
 }
 
+// late counts a run that arrived after the end: of a tick that would be missing
+// otherwise, or a double.
+func (t *tally) late(r ran) {
+	if tick := r.tick.UnixMilli(); len(t.runs) > 0 && tick >= t.first && tick <= t.last {
+		t.runs[tick]++
+	}
+}
+
+// lacks reports whether the tick is one between the first and the last that did
+// not run.
+func (t *tally) lacks(tick time.Time) bool {
+	at := tick.UnixMilli()
+	return len(t.runs) > 0 && at > t.first && at < t.last && t.runs[at] == 0
+}
+
 // term notes a term.
 func (t *tally) term(token uint64) {
 	if t.terms == nil {
@@ -49,6 +64,9 @@ type Summary struct {
 	Doubles   int // of them, that ran more than once
 	Missed    int // between the first and the last that ran
 	Takeovers int
+	// Interrupted counts the ticks, not among the missed, whose run was killed
+	// with its worker before it had any effect.
+	Interrupted int
 	// Gap is the longest time without a run, from the first on.
 	Gap time.Duration
 }
@@ -77,14 +95,17 @@ func (s Summary) counts() string {
 func (s Summary) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Seen in %v: %s\n", s.Lasted.Round(time.Second), s.counts())
-	switch {
-	case s.Ticks == 0:
+	if s.Ticks == 0 {
 		fmt.Fprintln(&text, "No tick ran: nobody has led long enough.")
-	case s.Missed > 0:
-		fmt.Fprintf(&text, "The missed ticks fell into takeovers: nobody led then, for up to the TTL of %v and a moment.\n", ttl)
+	}
+	if s.Interrupted > 0 {
+		fmt.Fprintf(&text, "Beside these, %d ran just when their worker was killed: recorded as interrupted, as the job has not asked for a rerun.\n", s.Interrupted)
 	}
 	if s.Doubles > 0 {
 		fmt.Fprintln(&text, "A DOUBLE IS A FAULT: no tick may run twice.")
+	}
+	if s.Missed > 0 {
+		fmt.Fprintln(&text, "A MISSED TICK IS A FAULT: what falls into a takeover is caught up by the next leader.")
 	}
 	return text.String()
 }

@@ -3,11 +3,13 @@
 package demo
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
 )
 
 var start = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -33,7 +35,7 @@ func TestTally(t *testing.T) {
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
-	for _, part := range []string{"Seen in 8s: ticks 4, doubles 1, missed 3, takeovers 2, longest gap 4.5s\n", "missed ticks", "FAULT"} {
+	for _, part := range []string{"Seen in 8s: ticks 4, doubles 1, missed 3, takeovers 2, longest gap 4.5s\n", "A MISSED TICK IS A FAULT", "A DOUBLE IS A FAULT"} {
 		if !strings.Contains(got.String(), part) {
 			t.Errorf("no %q in %q", part, got)
 		}
@@ -41,6 +43,46 @@ func TestTally(t *testing.T) {
 	if late := tally.summary(start, start.Add(20*time.Second)); late.Gap != 13*time.Second {
 		t.Errorf("the gap until now: %v", late.Gap)
 	}
+}
+
+// What was missing when the demo ended may still arrive, or be known to the
+// ledger as interrupted.
+func TestMissing(t *testing.T) {
+	t.Parallel()
+	s := &show{Options: Options{Group: "demo", History: history{
+		// Tick 6 is nobody's; 3 arrived after all, and 9 is after the last.
+		jobs.Interrupted: {at(4, 0, 0).tick, at(3, 0, 0).tick, at(9, 0, 0).tick},
+		jobs.Cancelled:   {at(5, 0, 0).tick},
+	}}}
+	s.tally.late(at(1, 0, 5)) // nothing to be missing from
+	for _, r := range []ran{at(1, 0, 5), at(2, 0, 5), at(7, 0, 9)} {
+		s.tally.add(r)
+	}
+	s.tally.late(at(3, 0, 5))
+	s.tally.late(at(8, 0, 9))
+	s.tally.late(at(2, 0, 9))
+	got := s.tally.summary(start, start.Add(8*time.Second))
+	if got.Ticks != 4 || got.Missed != 3 || got.Doubles != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if n, err := s.interrupted(t.Context()); n != 2 || err != nil {
+		t.Errorf("%d interrupted, %v", n, err)
+	}
+	got.Interrupted, got.Missed = 2, 1
+	if text := got.String(); !strings.Contains(text, "Beside these, 2 ran just when their worker was killed") {
+		t.Errorf("got %s", text)
+	}
+}
+
+// history is a ledger's, by state.
+type history map[jobs.State][]time.Time
+
+func (h history) Runs(_ context.Context, _ string, f jobs.Filter) ([]jobs.Record, error) {
+	var records []jobs.Record
+	for _, tick := range h[f.State] {
+		records = append(records, jobs.Record{Key: jobs.Key{Job: f.Job, Tick: tick}, State: f.State})
+	}
+	return records, nil
 }
 
 func TestTallyOfNothing(t *testing.T) {

@@ -7,8 +7,10 @@
 // once more for each run with the hidden command [GuardCommand]. The guard has
 // one child, the job, in a process group of its own, and reads a pipe from the
 // worker. The worker asks over it for the job to be stopped; when it ends
-// without a word, because the worker was killed, the guard kills the job. On
-// Linux the guard also adopts what leaves the job's group (setsid, daemons) and
+// without a word, because the worker was killed, the guard kills the job. And
+// the worker tells it again and again until when the run's term is trusted: when
+// that time has come without news, because the worker is paused, the guard stops
+// the job as if it had been asked to. On Linux the guard also adopts what leaves the job's group (setsid, daemons) and
 // kills that too, and the job dies if the guard is killed.
 //
 // Elsewhere than on Linux only the process group is stopped and killed.
@@ -19,11 +21,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"runtime"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -57,12 +59,29 @@ func lastOutput(s string) string {
 	return "; its last output:\n" + s
 }
 
+// Options says how programs are run.
+type Options struct {
+	// Grace is how long a program has to stop.
+	Grace time.Duration
+	// TrustLeft is how long the term of the run that the context belongs to will
+	// be trusted, as [jobs.TrustLeft] tells: the program is stopped then at the
+	// latest, even if this process is paused. Nil: there is no such limit.
+	TrustLeft func(context.Context) time.Duration
+	Log       *zap.Logger
+}
+
 // command is a program to run.
 type command struct {
-	args  []string
-	grace time.Duration
-	log   *zap.Logger
+	args []string
+	Options
 }
+
+// vouchEvery is how often the guard is told until when the term is trusted.
+const vouchEvery = 250 * time.Millisecond
+
+// errUntrusted is the error of a program that its guard stopped, in a term that
+// still goes on: this process could not vouch for it in time.
+var errUntrusted = errors.New("this process did not say in time that the term goes on: it was paused, or the machine is overloaded")
 
 // New returns a job function that runs the program args[0] with the arguments
 // that follow: without a shell, with nothing on standard input, in the worker's
@@ -76,15 +95,20 @@ type command struct {
 //
 // SIGKILL is sent a twentieth of grace early: killing takes a moment too, and all
 // has to be over when grace is.
-func New(args []string, grace time.Duration, log *zap.Logger) func(context.Context, jobs.Run) error {
-	return command{args, grace - grace/20, log}.run
+func New(args []string, o Options) func(context.Context, jobs.Run) error {
+	o.Grace -= o.Grace / 20
+	return command{args, o}.run
 }
 
 func (c command) run(ctx context.Context, run jobs.Run) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("not started: %w", context.Cause(ctx))
 	}
-	out := newOutput(c.log.With(
+	until, ok := c.trustedUntil(ctx)
+	if !ok {
+		return fmt.Errorf("not started: %w", c.cause(ctx))
+	}
+	out := newOutput(c.Log.With(
 		zap.String("group", run.Group), zap.String("owner", run.Owner), zap.Uint64("token", run.Token),
 		zap.String("job", run.Job), zap.Time("tick", run.Tick), zap.Int("attempt", run.Attempt),
 	))
@@ -93,26 +117,86 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 		return fmt.Errorf("start the guard of the job: %w", err)
 	}
 	// An error of a write means that the guard is gone, which its report tells.
-	_ = guard.say(order{Args: c.args, Grace: c.grace})
+	_ = guard.say(order{Args: c.args, Grace: c.Grace, Until: until})
 	withdraw := context.AfterFunc(ctx, func() { _ = guard.stop() })
+	ended := make(chan struct{})
+	var vouching sync.WaitGroup
+	if c.TrustLeft != nil {
+		vouching.Go(func() { c.vouch(ctx, guard, ended) })
+	}
 	end := guard.wait()
 	withdraw()
+	close(ended)
+	vouching.Wait()
 	out.flush()
 	return c.judge(ctx, end, out)
 }
 
+// trustedUntil is when the term's trust ends by the clock, which the guard has
+// too; zero for never. It is false when that time has come.
+//
+// The clock is read first: a pause between the two then makes the time too early
+// and never too late.
+func (c command) trustedUntil(ctx context.Context) (time.Duration, bool) {
+	if c.TrustLeft == nil {
+		return 0, true
+	}
+	now := clock()
+	left := c.TrustLeft(ctx)
+	return now + left, left > 0
+}
+
+// vouch tells the guard how long the term is trusted, until the run or the trust
+// ends.
+func (c command) vouch(ctx context.Context, guard *process, ended <-chan struct{}) {
+	again := time.NewTicker(vouchEvery)
+	defer again.Stop()
+	for {
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return
+		case <-ended:
+			return
+		}
+		until, ok := c.trustedUntil(ctx)
+		if !ok || guard.say(order{Until: until}) != nil {
+			return
+		}
+	}
+}
+
+// cause is why a run is over that was not trusted any more. The context's end
+// may come a moment later in a process that was paused.
+func (c command) cause(ctx context.Context) error {
+	late := time.NewTimer(time.Second)
+	defer late.Stop()
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-late.C:
+		return errUntrusted
+	}
+}
+
 // judge turns the end of a run into the job's error.
 func (c command) judge(ctx context.Context, end report, out *output) error {
+	cause := context.Cause(ctx)
+	if end.Untrusted {
+		cause = c.cause(ctx)
+	}
 	exit := &ExitError{Code: end.Code, Signal: end.Signal, Output: out.tail()}
 	switch {
 	case end.Problem != "":
 		return errors.New(end.Problem)
 	case !end.Ended:
 		return fmt.Errorf("the guard of the job was killed, and the job with it; what left its process group may still run%s", lastOutput(exit.Output))
+	case end.Untrusted && end.Group == 0:
+		return fmt.Errorf("not started: %w", cause)
 	case end.Killed:
-		return fmt.Errorf("killed, because it had not stopped %v after SIGTERM: %w%s", c.grace, context.Cause(ctx), lastOutput(exit.Output))
+		return fmt.Errorf("killed, because it had not stopped %v after SIGTERM: %w%s", c.Grace, cause, lastOutput(exit.Output))
 	case end.Stopped:
-		return fmt.Errorf("stopped (%s): %w%s", exit.how(), context.Cause(ctx), lastOutput(exit.Output))
+		return fmt.Errorf("stopped (%s): %w%s", exit.how(), cause, lastOutput(exit.Output))
 	case end.Code != 0 || end.Signal != "":
 		return exit
 	default:
@@ -120,22 +204,26 @@ func (c command) judge(ctx context.Context, end report, out *output) error {
 	}
 }
 
-// order is what the worker tells the guard first. A line "stop" may follow.
+// order is what the worker tells the guard: first what to run, and later any
+// number of orders with a new Until, and one to Stop.
 type order struct {
-	Args  []string
-	Grace time.Duration
+	Args  []string      `json:",omitempty"`
+	Grace time.Duration `json:",omitempty"`
+	Until time.Duration `json:",omitempty"` // when to stop by itself, by [clock]; zero: never
+	Stop  bool          `json:",omitempty"`
 }
 
 // report is what the guard tells the worker: when the job runs, and when all of
 // it has ended.
 type report struct {
-	Group   int    `json:",omitempty"` // the job's process group, while it runs
-	Problem string `json:",omitempty"` // why it could not be started
-	Ended   bool   `json:",omitempty"`
-	Code    int    `json:",omitempty"`
-	Signal  string `json:",omitempty"`
-	Stopped bool   `json:",omitempty"` // the job was asked to stop before it ended
-	Killed  bool   `json:",omitempty"` // and had to be killed
+	Group     int    `json:",omitempty"` // the job's process group, while it runs
+	Problem   string `json:",omitempty"` // why it could not be started
+	Ended     bool   `json:",omitempty"`
+	Code      int    `json:",omitempty"`
+	Signal    string `json:",omitempty"`
+	Stopped   bool   `json:",omitempty"` // the job was asked to stop before it ended
+	Untrusted bool   `json:",omitempty"` // by the guard itself, because Until had come
+	Killed    bool   `json:",omitempty"` // and had to be killed
 }
 
 // process is a guard, as the worker sees it.
@@ -197,10 +285,12 @@ func (p *process) say(o order) error {
 	return err
 }
 
+// stop asks for the job to be stopped.
 func (p *process) stop() error {
-	_, err := io.WriteString(p.control, "stop\n")
-	// A guard that somebody has stopped could not hear it.
-	return errors.Join(err, syscall.Kill(p.cmd.Process.Pid, syscall.SIGCONT))
+	// A guard that somebody has stopped could not hear it, and would leave the
+	// pipe full of what it was told before.
+	err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGCONT)
+	return errors.Join(err, p.say(order{Stop: true}))
 }
 
 // wait returns how the run ended, once all of it has.

@@ -32,6 +32,13 @@ const limit = 30 * time.Second
 // workerCommand makes the test program run a job, as a worker that can be killed.
 const workerCommand = "test-worker"
 
+// trustedCommand is the same, in a term that is always trusted for so long.
+const (
+	trustedCommand = "test-trusted"
+	trusted        = 2 * time.Second
+	trustedGrace   = 500 * time.Millisecond
+)
+
 // canary is in the environment of every worker here, and must not be in a job's.
 const canary = "canary-of-a-secret"
 
@@ -45,7 +52,11 @@ func TestMain(m *testing.M) {
 			}
 			os.Exit(0)
 		case workerCommand:
-			fmt.Println(execjob.New(os.Args[2:], time.Hour, zap.NewNop())(context.Background(), run))
+			fmt.Println(execjob.New(os.Args[2:], execjob.Options{Grace: time.Hour, Log: zap.NewNop()})(context.Background(), run))
+			os.Exit(1)
+		case trustedCommand:
+			o := execjob.Options{Grace: trustedGrace, TrustLeft: func(context.Context) time.Duration { return trusted }, Log: zap.NewNop()}
+			fmt.Println(execjob.New(os.Args[2:], o)(context.Background(), run))
 			os.Exit(1)
 		}
 	}
@@ -67,6 +78,7 @@ var errLost = errors.New("the lease is lost")
 // none of them is left.
 type fixture struct {
 	t      *testing.T
+	fifo   string
 	cancel func()
 	result chan error
 	logs   *observer.ObservedLogs
@@ -98,11 +110,16 @@ func listen(t *testing.T, fifo string) *os.File {
 
 func start(t *testing.T, grace time.Duration, script string) *fixture {
 	t.Helper()
+	return startTrusted(t, grace, nil, script)
+}
+
+func startTrusted(t *testing.T, grace time.Duration, left func(context.Context) time.Duration, script string) *fixture {
+	t.Helper()
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	core, logs := observer.New(zapcore.DebugLevel)
-	do := execjob.New(shell(t, script, fifo), grace, zap.New(core))
+	do := execjob.New(shell(t, script, fifo), execjob.Options{Grace: grace, TrustLeft: left, Log: zap.New(core)})
 	ctx, cancel := context.WithCancelCause(t.Context())
-	f := &fixture{t: t, cancel: func() { cancel(errLost) }, result: make(chan error, 1), logs: logs}
+	f := &fixture{t: t, fifo: fifo, cancel: func() { cancel(errLost) }, result: make(chan error, 1), logs: logs}
 	go func() { f.result <- do(ctx, run) }()
 	f.pipe = listen(t, fifo)
 	f.lines = bufio.NewReader(f.pipe)
@@ -117,6 +134,16 @@ func (f *fixture) line() string {
 		f.t.Fatalf("the job says no more: %v", err)
 	}
 	return strings.TrimSpace(line)
+}
+
+// write writes to the pipe that the job's processes have among themselves.
+func (f *fixture) write(text string) error {
+	pipe, err := os.OpenFile(f.fifo+".go", os.O_RDWR, 0) // which does not wait for a reader
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(pipe, text)
+	return errors.Join(err, pipe.Close())
 }
 
 // wait returns the run's error, and checks that nothing of the job is left when
@@ -355,6 +382,102 @@ func TestGuardHearsOnlyItsWorker(t *testing.T) {
 	}
 }
 
+// A paused worker can stop nothing: the guard does when the trust is over.
+func TestPausedWorker(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"stops":       `trap "exit 0" TERM; echo ready >&9; while :; do read x <&8; done`,
+		"ignores it":  `trap "" TERM; sleep 600 & echo ready >&9; wait`,
+		"new session": `setsid sh -c 'trap "" TERM; echo ready >&9; sleep 600' & wait`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			fifo := filepath.Join(t.TempDir(), "fifo")
+			worker := exec.Command(os.Args[0], append([]string{trustedCommand}, shell(t, script, fifo)...)...)
+			var said strings.Builder
+			worker.Stdout = &said
+			if err := worker.Start(); err != nil {
+				t.Fatal(err)
+			}
+			pipe := listen(t, fifo)
+			lines := bufio.NewReader(pipe)
+			if _, err := lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
+			}
+			paused := time.Now()
+			if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
+				t.Fatal(err)
+			}
+			var status syscall.WaitStatus
+			if _, err := syscall.Wait4(worker.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
+				t.Fatalf("not stopped: %v %v", status, err)
+			}
+			if rest, err := io.ReadAll(lines); err != nil {
+				_ = worker.Process.Kill()
+				t.Errorf("the job goes on beside its paused worker: %v, %q", err, rest)
+			}
+			if took, most := time.Since(paused), trusted+trustedGrace+time.Second; took > most {
+				t.Errorf("it took %v, want %v at most", took, most)
+			}
+			if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			_ = worker.Wait() // it always fails
+			if !strings.Contains(said.String(), "did not say in time that the term goes on") {
+				t.Errorf("the worker said %q", &said)
+			}
+		})
+	}
+}
+
+// What is trusted on and on is not stopped.
+func TestVouched(t *testing.T) {
+	t.Parallel()
+	asked := make(chan struct{}, 100)
+	f := startTrusted(t, limit, func(context.Context) time.Duration { asked <- struct{}{}; return trusted }, `read x <&8; exit 3`)
+	for range 12 { // one each 250 ms
+		select {
+		case <-asked:
+		case err := <-f.result:
+			t.Fatalf("stopped: %v", err)
+		}
+	}
+	if err := f.write("go\n"); err != nil {
+		t.Fatal(err)
+	}
+	var exit *execjob.ExitError
+	if err := f.wait(); !errors.As(err, &exit) || exit.Code != 3 {
+		t.Errorf("got %v, want exit status 3", err)
+	}
+}
+
+func TestTrustEnds(t *testing.T) {
+	t.Parallel()
+	end := time.Now().Add(trusted)
+	f := startTrusted(t, limit, func(context.Context) time.Duration { return max(0, time.Until(end)) }, `trap "echo bye >&9; exit 0" TERM; while :; do read x <&8; done`)
+	if got := f.line(); got != "bye" {
+		t.Errorf("got %q", got)
+	}
+	if early := time.Until(end); early > 0 {
+		t.Errorf("stopped %v before the trust ended", early)
+	}
+	f.cancel() // the context ends a moment later than the trust
+	wantCancelled(t, f.wait(), "stopped (exit status 0)")
+}
+
+func TestTrustOverAtStart(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o := execjob.Options{Grace: time.Second, Log: zap.NewNop(), TrustLeft: func(context.Context) time.Duration { cancel(errLost); return 0 }}
+	err := execjob.New([]string{"/no/such/program"}, o)(ctx, run)
+	wantCancelled(t, err, "not started: ")
+	// So short that it is over before the guard has begun.
+	ctx, cancel = context.WithCancelCause(t.Context())
+	o.TrustLeft = func(context.Context) time.Duration { cancel(errLost); return 1 }
+	err = execjob.New([]string{"sh", "-c", "exit 3"}, o)(ctx, run)
+	wantCancelled(t, err, "not started: ")
+}
+
 func TestStoppedGuard(t *testing.T) {
 	t.Parallel()
 	f := start(t, limit, `kill -STOP $PPID; echo ready >&9; sleep 600`)
@@ -367,7 +490,7 @@ func TestTimeout(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithTimeoutCause(t.Context(), time.Millisecond, jobs.ErrTimeout)
 	defer cancel()
-	err := execjob.New([]string{"sleep", "600"}, time.Second, zap.NewNop())(ctx, run)
+	err := execjob.New([]string{"sleep", "600"}, execjob.Options{Grace: time.Second, Log: zap.NewNop()})(ctx, run)
 	if !errors.Is(err, jobs.ErrTimeout) {
 		t.Errorf("got %v, want %v", err, jobs.ErrTimeout)
 	}
@@ -377,7 +500,7 @@ func TestNotStarted(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errLost)
-	if err := execjob.New([]string{"sleep", "600"}, time.Second, zap.NewNop())(ctx, run); !errors.Is(err, errLost) {
+	if err := execjob.New([]string{"sleep", "600"}, execjob.Options{Grace: time.Second, Log: zap.NewNop()})(ctx, run); !errors.Is(err, errLost) {
 		t.Errorf("got %v, want %v", err, errLost)
 	}
 	plain := filepath.Join(t.TempDir(), "plain")
@@ -395,7 +518,7 @@ func TestNotStarted(t *testing.T) {
 		runnable:           "exec format error",
 		t.TempDir():        "is a directory",
 	} {
-		err := execjob.New([]string{program}, time.Second, zap.NewNop())(t.Context(), run)
+		err := execjob.New([]string{program}, execjob.Options{Grace: time.Second, Log: zap.NewNop()})(t.Context(), run)
 		if err == nil || !strings.Contains(err.Error(), "start "+program) || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want start %s: %s", err, program, want)
 		}

@@ -3,7 +3,6 @@
 package execjob
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -36,36 +35,39 @@ func Guard() error {
 
 	keepFiles()
 	control, status := os.NewFile(controlFile, "control"), os.NewFile(statusFile, "status")
-	reader := bufio.NewReader(control)
-	line, err := reader.ReadBytes('\n')
-	if err != nil {
-		return fmt.Errorf("read the worker's order: %w (this command is only for workers)", err)
-	}
+	orders := json.NewDecoder(control)
 	var what order
-	if err := json.Unmarshal(line, &what); err != nil {
-		return fmt.Errorf("read the worker's order: %w", err)
+	if err := orders.Decode(&what); err != nil {
+		return fmt.Errorf("read the worker's order: %w (this command is only for workers)", err)
 	}
 	// A worker that does not read is dead: what it should hear does not matter.
 	tell := json.NewEncoder(status).Encode
 
 	ended := make(chan os.Signal, 1)
 	signal.Notify(ended, syscall.SIGCHLD)
+	if what.Until != 0 && clock() >= what.Until {
+		_ = tell(report{Ended: true, Code: -1, Stopped: true, Untrusted: true})
+		return nil
+	}
 	job, err := begin(what.Args)
 	if err != nil {
 		_ = tell(report{Problem: err.Error()})
-		return nil
+		return nil //nolint:nilerr // the worker is told
 	}
 	_ = tell(report{Group: job.main})
 
-	stop, alone := make(chan struct{}), make(chan struct{})
+	news := make(chan order)
 	go func() {
-		defer close(alone)
-		if _, err := reader.ReadBytes('\n'); err == nil {
-			close(stop)
-			_, _ = reader.ReadBytes('\n') // until the worker closes it, or dies
+		defer close(news) // the worker has closed it, or is dead
+		for {
+			var o order
+			if orders.Decode(&o) != nil {
+				return
+			}
+			news <- o
 		}
 	}()
-	end := watch(job, what.Grace, ended, stop, alone)
+	end := watch(job, what, ended, news)
 	_ = tell(end)
 	return nil
 }
@@ -85,25 +87,48 @@ func keepFiles() {
 
 // watch waits for the end of the job and kills what is left then: when it ended
 // by itself, at once; when it was asked to stop, after grace; when the worker is
-// gone, at once.
-func watch(job *family, grace time.Duration, ended <-chan os.Signal, stop, alone <-chan struct{}) report {
+// gone, at once. The end of news is that of the worker.
+func watch(job *family, what order, ended <-chan os.Signal, news <-chan order) report {
 	var end report
 	var over <-chan time.Time
+	stop := func() {
+		if end.Stopped {
+			return
+		}
+		end.Stopped = true
+		over = time.After(what.Grace)
+		// A member that is stopped gets SIGTERM when it goes on.
+		_ = syscall.Kill(-job.main, syscall.SIGTERM)
+		_ = syscall.Kill(-job.main, syscall.SIGCONT)
+	}
+	until := what.Until
+	check := time.NewTimer(0)
+	defer check.Stop()
 	for done := job.over(end.Stopped); !done; done = done || job.over(end.Stopped) {
+		switch left := until - clock(); {
+		case until == 0 || end.Stopped:
+		case left <= 0:
+			end.Untrusted = true
+			stop()
+			continue
+		default:
+			// Not in one go: timers stand still while a machine is suspended.
+			check.Reset(min(left, vouchEvery))
+		}
 		select {
 		case <-ended:
-		case <-stop:
-			stop, end.Stopped = nil, true
-			timer := time.NewTimer(grace)
-			defer timer.Stop()
-			over = timer.C
-			// A member that is stopped gets SIGTERM when it goes on.
-			_ = syscall.Kill(-job.main, syscall.SIGTERM)
-			_ = syscall.Kill(-job.main, syscall.SIGCONT)
+		case <-check.C:
 		case <-over:
 			end.Killed, done = true, true
-		case <-alone:
-			done = true
+		case o, ok := <-news:
+			switch {
+			case !ok:
+				done = true
+			case o.Stop:
+				stop()
+			default:
+				until = o.Until
+			}
 		}
 	}
 	status := job.kill(ended)

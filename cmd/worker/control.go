@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// control is a command that changes something in the database, where the leader
+// finds it within about a second.
+type control struct {
+	target
+	asJSON bool
+}
+
+// command returns the command; do carries it out.
+func (c *control) command(command *cobra.Command, do func(command *cobra.Command, db database, group jobs.Group, args []string) error) *cobra.Command {
+	command.RunE = func(command *cobra.Command, args []string) (err error) {
+		db, group, err := c.open(command)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, db.Close()) }()
+		c.group = group
+		return do(command, db, jobs.NewGroup(db, group), args)
+	}
+	c.addFlags(command, true)
+	command.Flags().BoolVar(&c.asJSON, "json", false, "print JSON")
+	return command
+}
+
+// tell prints the text, or the value as JSON.
+func (c *control) tell(command *cobra.Command, value any, format string, args ...any) error {
+	if c.asJSON {
+		return json.NewEncoder(command.OutOrStdout()).Encode(value)
+	}
+	_, err := fmt.Fprintf(command.OutOrStdout(), format+"\n", args...)
+	return err
+}
+
+func oneJob(command *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0 || args[0] == "":
+		return usagef(command, "expected a job's name: worker jobs lists them")
+	case len(args) > 1:
+		return usagef(command, "unexpected argument %q: one job at a time", args[1])
+	}
+	return nil
+}
+
+// pausing is what pause and resume print. Its JSON form is relied on.
+type pausing struct {
+	Group string `json:"group"`
+	// Job is empty for the whole group.
+	Job    string `json:"job"`
+	Paused bool   `json:"paused"`
+}
+
+func newPause() *cobra.Command {
+	return newPausing(&cobra.Command{
+		Use:   "pause [JOB]",
+		Short: "Pause a job, or all of the group",
+		Long: `Pause a job or, without a name, the whole group. What runs goes on, and no tick
+is run until worker resume: those of the meantime are recorded as skipped. A
+paused job can still be triggered.`,
+		Example: `  worker pause nightly-report
+  worker pause`,
+	}, true, "paused")
+}
+
+func newResume() *cobra.Command {
+	return newPausing(&cobra.Command{
+		Use:   "resume [JOB]",
+		Short: "Undo worker pause",
+		Long: `Resume a job or, without a name, the group. A job runs when neither it nor the
+group is paused. Ticks of the paused time are not made up for.`,
+		Example: `  worker resume nightly-report
+  worker resume`,
+	}, false, "resumed")
+}
+
+func newPausing(command *cobra.Command, pause bool, done string) *cobra.Command {
+	var c control
+	command.Args = func(command *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return nil
+		}
+		return oneJob(command, args)
+	}
+	return c.command(command, func(command *cobra.Command, _ database, group jobs.Group, args []string) error {
+		result := pausing{Group: c.group, Paused: pause}
+		what := "the whole group " + c.group
+		if len(args) > 0 {
+			result.Job, what = args[0], args[0]
+		}
+		set := group.Resume
+		if pause {
+			set = group.Pause
+		}
+		if err := set(command.Context(), result.Job); err != nil {
+			return err
+		}
+		return c.tell(command, result, "%s: %s", what, done)
+	})
+}
+
+func newTrigger() *cobra.Command {
+	var c control
+	var wait bool
+	command := &cobra.Command{
+		Use:   "trigger JOB",
+		Short: "Run a job now, once, beside its schedule",
+		Long: `Run a job now, once, beside its schedule, also when it is paused. Whoever leads
+starts it within about a second. With --wait it is waited for, and an outcome
+other than success is an error.`,
+		Example: `  worker trigger nightly-report --wait`,
+		Args:    oneJob,
+	}
+	c.command(command, func(command *cobra.Command, db database, group jobs.Group, args []string) error {
+		ctx := command.Context()
+		key, err := group.Trigger(ctx, args[0])
+		if err != nil {
+			return err
+		}
+		record := jobs.Record{Key: key, State: jobs.Waiting}
+		if !wait {
+			note := ""
+			if leader, err := election.Leader(ctx, db, c.group); err == nil && !leader.Held() {
+				note = "; nobody leads the group now, so it waits for who does next"
+			}
+			return c.tell(command, recordOf(record), "%s: triggered, with the tick %s%s", key.Job, key.Tick.Format(time.RFC3339Nano), note)
+		}
+		if record, err = awaitRun(ctx, group, key); err != nil {
+			return err
+		}
+		if err := c.tell(command, recordOf(record), "%s: %s", key.Job, record.State); err != nil {
+			return err
+		}
+		if record.State != jobs.Succeeded {
+			return fmt.Errorf("%s: %s: %s", key.Job, record.State, record.Error)
+		}
+		return nil
+	})
+	command.Flags().BoolVar(&wait, "wait", false, "wait until the run is over")
+	return command
+}
+
+// awaitRun waits until a run is over.
+func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key) (jobs.Record, error) {
+	again := time.NewTicker(250 * time.Millisecond)
+	defer again.Stop()
+	for {
+		snapshot, err := group.Load(ctx)
+		if err != nil {
+			return jobs.Record{}, err
+		}
+		if _, open := find(snapshot.Open, key); !open {
+			break
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return jobs.Record{}, fmt.Errorf("%s is not over yet: %w", key.Job, context.Cause(ctx))
+		}
+	}
+	const most = 100_000 // runs of the job since then
+	records, err := group.Runs(ctx, jobs.Filter{Job: key.Job, Since: key.Tick, Limit: most})
+	if err != nil {
+		return jobs.Record{}, err
+	}
+	record, ok := find(records, key)
+	if !ok {
+		return record, fmt.Errorf("%s: the run is over, but not in the history any more", key.Job)
+	}
+	return record, nil
+}
+
+func find(records []jobs.Record, key jobs.Key) (jobs.Record, bool) {
+	for _, r := range records {
+		if r.Job == key.Job && r.Tick.Equal(key.Tick) && r.Trigger == key.Trigger {
+			return r, true
+		}
+	}
+	return jobs.Record{}, false
+}
+
+func newCancel() *cobra.Command {
+	var c control
+	var tick string
+	command := &cobra.Command{
+		Use:   "cancel JOB",
+		Short: "Cancel a run of a job",
+		Long: `Cancel a run of a job: the newest that is not over or, with --tick, that of the
+tick. It is asked to stop within about a second; one that has not started is
+not started any more, and one that waits for another attempt gets none.`,
+		Example: `  worker cancel nightly-report
+  worker cancel nightly-report --tick 2027-01-01T02:00:00Z`,
+		Args: oneJob,
+	}
+	c.command(command, func(command *cobra.Command, _ database, group jobs.Group, args []string) error {
+		var at time.Time
+		if command.Flags().Changed("tick") {
+			var err error
+			if at, err = time.Parse(time.RFC3339, tick); err != nil {
+				return usagef(command, "--tick %q: expected an instant such as 2027-01-01T02:00:00Z", tick)
+			}
+		}
+		snapshot, err := group.Load(command.Context())
+		if err != nil {
+			return err
+		}
+		if _, known := snapshot.Jobs[args[0]]; !known {
+			return noJob(names(snapshot, nil), c.group, args[0])
+		}
+		record := jobs.Record{Key: jobs.Key{Job: args[0], Tick: at.UTC()}}
+		for _, r := range snapshot.Open { // in the order of their ticks
+			if r.Job == args[0] && (at.IsZero() || r.Tick.Equal(at)) {
+				record = r
+			}
+		}
+		if record.Tick.IsZero() {
+			return fmt.Errorf("%w: %s has none that is not over", jobs.ErrNoRun, args[0])
+		}
+		if err := group.Cancel(command.Context(), record.Key); err != nil {
+			return err
+		}
+		record.CancelAsked = true
+		return c.tell(command, recordOf(record), "%s: the run of %s is asked to stop", args[0], record.Tick.Format(time.RFC3339Nano))
+	})
+	command.Flags().StringVar(&tick, "tick", "", "tick of the run, in RFC 3339, as worker runs prints it (default: the newest run that is not over)")
+	return command
+}

@@ -1,0 +1,146 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/jobs/cron"
+)
+
+// next is worker next.
+type next struct {
+	dialect string
+	zone    string
+	dst     string
+	from    string
+	count   int
+}
+
+func newNext() *cobra.Command {
+	var n next
+	command := &cobra.Command{
+		Use:   "next EXPRESSION",
+		Short: "Print when a cron expression is due",
+		Long: `Print the next instants at which a cron expression is due, in UTC, one a line,
+and "never" where there is no further one. It needs no database.
+
+An expression that is none is an error that points at the field, with exit
+code 2.`,
+		Example: `  worker next "0 2 * * *"
+  worker next --zone Europe/Berlin --count 3 "0 0 2 * * MON-FRI"
+  worker next --dialect quartz --from 2027-01-01T00:00:00Z "0 0 2 ? * 6L"`,
+		Args: func(command *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return usagef(command, `expected a cron expression, such as "0 2 * * *"`)
+			case len(args) > 1:
+				return usagef(command, "unexpected argument %q: write the expression as one argument, in quotes", args[1])
+			}
+			return nil
+		},
+		RunE: func(command *cobra.Command, args []string) error { return n.run(command, args[0]) },
+	}
+	flags := command.Flags()
+	flags.StringVar(&n.dialect, "dialect", "", "spring, quartz or unix (default: five fields are unix, six are spring)")
+	flags.StringVar(&n.zone, "zone", "UTC", "time zone of the expression, by its IANA name")
+	flags.StringVar(&n.dst, "dst", "once", "when clocks change: once, or native to do what the dialect's own engine does")
+	flags.StringVar(&n.from, "from", "", "print what is due after this instant, in RFC 3339 (default: now)")
+	flags.IntVar(&n.count, "count", 5, "how many instants to print at most")
+	return command
+}
+
+func (n *next) run(command *cobra.Command, expression string) error {
+	dialect, err := cron.ParseDialect(n.dialect)
+	if err != nil {
+		return usagef(command, "--dialect %q: expected spring, quartz or unix", n.dialect)
+	}
+	dst, err := cron.ParseDST(n.dst)
+	if err != nil {
+		return usagef(command, "--dst %q: expected once or native", n.dst)
+	}
+	at := time.Now()
+	if command.Flags().Changed("from") {
+		if at, err = time.Parse(time.RFC3339, n.from); err != nil {
+			return usagef(command, "--from %q: expected an instant such as 2027-01-01T00:00:00Z", n.from)
+		}
+	}
+	if n.count < 1 {
+		return usagef(command, "--count %d: must be at least 1", n.count)
+	}
+	schedule := jobs.Cron(expression).In(n.zone).Dialect(dialect).DST(dst)
+	var bad *cron.Error
+	switch err := schedule.Err(); {
+	case errors.As(err, &bad):
+		return usagef(command, "%s", pointAt(bad))
+	case err != nil:
+		return usagef(command, "--%v", err)
+	}
+	for range n.count {
+		if err := command.Context().Err(); err != nil {
+			return err
+		}
+		at = schedule.Next(at)
+		line := "never"
+		if !at.IsZero() {
+			line = at.Format(time.RFC3339)
+		}
+		if _, err := fmt.Fprintln(command.OutOrStdout(), line); err != nil {
+			return err
+		}
+		if at.IsZero() {
+			break
+		}
+	}
+	return nil
+}
+
+// pointAt says what is wrong with an expression, and marks the place below it.
+func pointAt(bad *cron.Error) string {
+	what := bad.Field
+	if bad.Text != "" {
+		what += fmt.Sprintf(" %q", bad.Text)
+	}
+	// One character for one: what a terminal would act on would also move the mark.
+	plain := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if !unicode.IsPrint(r) {
+				return ' '
+			}
+			return r
+		}, s)
+	}
+	before := bad.Expression[:min(bad.Offset, len(bad.Expression))]
+	return fmt.Sprintf("%s: %s\n  %s\n  %s%s", what, bad.Reason, plain(bad.Expression),
+		strings.Repeat(" ", utf8.RuneCountInString(before)), strings.Repeat("^", max(1, utf8.RuneCountInString(bad.Text))))
+}
+
+// behindDashes moves the expressions of worker next that begin with a hyphen,
+// such as "-1 * * * *", to where they are not taken for flags.
+func behindDashes(args []string) []string {
+	if len(args) == 0 || args[0] != "next" {
+		return args
+	}
+	var flags, expressions []string
+	for i, arg := range args {
+		switch {
+		case arg == "--":
+			expressions = append(expressions, args[i+1:]...)
+			return append(append(flags, "--"), expressions...)
+		case strings.HasPrefix(arg, "-") && !strings.HasPrefix(arg, "--") && strings.ContainsAny(arg, " \t"):
+			expressions = append(expressions, arg)
+		default:
+			flags = append(flags, arg)
+		}
+	}
+	if len(expressions) == 0 {
+		return args
+	}
+	return append(append(flags, "--"), expressions...)
+}

@@ -1,0 +1,258 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// runRecord is what is printed of a run. Its JSON form is relied on: keys are
+// added, but never renamed or removed. What has not happened is null.
+type runRecord struct {
+	Job  string    `json:"job"`
+	Tick time.Time `json:"tick"`
+	// Trigger is 0 for a tick of the schedule.
+	Trigger uint64 `json:"trigger"`
+	// State is running, waiting, succeeded, failed, timed out, cancelled,
+	// panicked, skipped or interrupted.
+	State   string `json:"state"`
+	Attempt int    `json:"attempt"`
+	Owner   string `json:"owner"`
+	Token   uint64 `json:"token"`
+	// Claimed, Due, Started and Finished are by the database's clock.
+	Claimed     *time.Time `json:"claimed"`
+	Due         *time.Time `json:"due"`
+	Started     *time.Time `json:"started"`
+	Finished    *time.Time `json:"finished"`
+	TookSeconds *float64   `json:"took_seconds"`
+	Missed      int        `json:"missed"`
+	Error       string     `json:"error"`
+	CancelAsked bool       `json:"cancel_asked"`
+}
+
+func recordOf(r jobs.Record) runRecord {
+	record := runRecord{
+		Job: r.Job, Tick: r.Tick.UTC(), Trigger: r.Trigger, State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
+		Claimed: instant(r.Claimed), Due: instant(r.Due), Started: instant(r.Started), Finished: instant(r.Finished),
+		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked,
+	}
+	if !r.Started.IsZero() && !r.Finished.IsZero() {
+		took := r.Finished.Sub(r.Started).Seconds()
+		record.TookSeconds = &took
+	}
+	return record
+}
+
+// instant is nil for the zero time.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+// shown is an instant for people.
+func shown(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
+}
+
+// history is worker runs.
+type history struct {
+	target
+	job    string
+	status string
+	since  string
+	limit  int
+	asJSON bool
+}
+
+func newRuns() *cobra.Command {
+	var h history
+	command := &cobra.Command{
+		Use:   "runs",
+		Short: "List the runs, the newest first",
+		Long: `List the runs of the group's jobs, the newest first: those that are going on,
+and those that are over, as long as the ledger keeps them.`,
+		Example: `  worker runs --job nightly-report --since 7d
+  worker runs --status failed --since 2027-01-01T00:00:00Z --json`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) error { return h.run(command) },
+	}
+	h.addFlags(command, true)
+	flags := command.Flags()
+	flags.StringVar(&h.job, "job", "", "only runs of this job")
+	flags.StringVar(&h.status, "status", "", "only runs in this state: "+strings.Join(stateNames(), ", "))
+	flags.StringVar(&h.since, "since", "", "only ticks since this instant (RFC 3339), or for this long until now, such as 24h or 7d")
+	flags.IntVar(&h.limit, "limit", 100, "how many runs to list at most")
+	flags.BoolVar(&h.asJSON, "json", false, "print JSON")
+	return command
+}
+
+func stateNames() []string {
+	var all []string
+	for s := jobs.Running; s <= jobs.Interrupted; s++ {
+		all = append(all, s.String())
+	}
+	return all
+}
+
+func (h *history) filter(command *cobra.Command) (jobs.Filter, error) {
+	filter := jobs.Filter{Job: h.job, Limit: h.limit}
+	if h.limit < 1 {
+		return filter, usagef(command, "--limit %d: must be at least 1", h.limit)
+	}
+	if command.Flags().Changed("job") && h.job == "" {
+		return filter, usagef(command, "--job: expected a job's name")
+	}
+	if command.Flags().Changed("status") {
+		state, err := jobs.ParseState(strings.NewReplacer("_", " ", "-", " ").Replace(h.status))
+		if err != nil {
+			return filter, usagef(command, "--status %q: expected one of %s", h.status, strings.Join(stateNames(), ", "))
+		}
+		filter.State = state
+	}
+	if command.Flags().Changed("since") {
+		since, err := time.Parse(time.RFC3339, h.since)
+		if ago, ago2 := config.ParseDuration(h.since); err != nil && ago2 == nil && ago >= 0 {
+			since, err = time.Now().Add(-ago), nil
+		}
+		if err != nil {
+			return filter, usagef(command, "--since %q: expected an instant such as 2027-01-01T00:00:00Z, or a duration such as 24h or 7d", h.since)
+		}
+		filter.Since = since.UTC()
+	}
+	return filter, nil
+}
+
+func (h *history) run(command *cobra.Command) (err error) {
+	filter, err := h.filter(command)
+	if err != nil {
+		return err
+	}
+	db, group, err := h.open(command)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	g := jobs.NewGroup(db, group)
+	records, err := g.Runs(command.Context(), filter)
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 && h.job != "" {
+		if err := h.checkName(command.Context(), g, group); err != nil {
+			return err
+		}
+	}
+	list := make([]runRecord, len(records))
+	for i, r := range records {
+		list[i] = recordOf(r)
+	}
+	return printRuns(command.OutOrStdout(), list, h.asJSON)
+}
+
+// checkName tells a job without runs from one that there is not.
+func (h *history) checkName(ctx context.Context, g jobs.Group, group string) error {
+	snapshot, err := g.Load(ctx)
+	if err != nil {
+		return err
+	}
+	if all := names(snapshot, h.declared()); !slices.Contains(all, h.job) {
+		return noJob(all, group, h.job)
+	}
+	return nil
+}
+
+// noJob says that there is no such job, and which there are.
+func noJob(all []string, group, name string) error {
+	const most = 10
+	near := jobs.Near(all, name)
+	var choice string
+	switch {
+	case len(all) == 0:
+		choice = "no job of the group has ever been led"
+	case len(near) > 0:
+		choice = "did you mean " + strings.Join(near, ", ") + "?"
+	case len(all) > most:
+		choice = "there are " + strings.Join(all[:most], ", ") + ", ..."
+	default:
+		choice = "there are " + strings.Join(all, ", ")
+	}
+	return fmt.Errorf("%w: %q in group %q: %s", jobs.ErrNoJob, name, group, choice)
+}
+
+func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(out).Encode(list)
+	}
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(out, "no runs")
+		return err
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tERROR") // Flush tells of errors
+	for _, r := range list {
+		tick, state, took, token := r.Tick.Format(time.RFC3339Nano), r.State, "-", "-"
+		if r.Trigger > 0 {
+			tick += " (triggered)"
+		}
+		if r.CancelAsked && (r.State == jobs.Running.String() || r.State == jobs.Waiting.String()) {
+			state += ", cancel asked"
+		}
+		if r.TookSeconds != nil {
+			took = time.Duration(*r.TookSeconds * float64(time.Second)).Round(time.Millisecond).String()
+		}
+		if r.Token > 0 {
+			token = strconv.FormatUint(r.Token, 10)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", tick, r.Job, state, r.Attempt, shortOwner(r.Owner), token, shown(r.Started), took, firstLine(r.Error))
+	}
+	return table.Flush()
+}
+
+// shortOwner leaves out what tells two starts of one process apart: the token
+// beside it does.
+func shortOwner(owner string) string {
+	if owner == "" {
+		return "-"
+	}
+	if i := strings.LastIndexByte(owner, '/'); i > 0 {
+		return owner[:i]
+	}
+	return owner
+}
+
+// firstLine is what a table has room for.
+func firstLine(s string) string {
+	const most = 100
+	line, _, more := strings.Cut(s, "\n")
+	line = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, line)
+	if runes := []rune(line); len(runes) > most {
+		line, more = string(runes[:most]), true
+	}
+	if more {
+		line += "..."
+	}
+	return line
+}
