@@ -65,6 +65,8 @@ lease: {ttl: %v, grace: %v}
 jobs:
   - name: tick
     every: 1s
+    misfire: all
+    overlap: allow
     http: {url: "%s/tick", method: POST}
   - name: hold
     every: 1s
@@ -176,10 +178,8 @@ func (c *cluster) waitForFollowers(n int) {
 	})
 }
 
-// finish stops every worker and checks what holds whatever happened: tokens
-// grow and have one owner, no tick ran twice, and no run began before an
-// earlier term's runs had ended.
-func (c *cluster) finish() {
+// terminateAll stops every worker.
+func (c *cluster) terminateAll() {
 	c.t.Helper()
 	c.mu.Lock()
 	workers := slices.Clone(c.workers)
@@ -192,6 +192,14 @@ func (c *cluster) finish() {
 			c.t.Errorf("worker %d ended with exit code %d", w.cmd.Process.Pid, code)
 		}
 	}
+}
+
+// finish stops every worker and checks what holds whatever happened: tokens
+// grow and have one owner, no tick ran twice, and no run began before an
+// earlier term's runs had ended.
+func (c *cluster) finish() {
+	c.t.Helper()
+	c.terminateAll()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var terms []event

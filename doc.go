@@ -11,7 +11,7 @@
 //   - jobs: jobs, schedules and ticks
 //   - scheduler: fires jobs on the leader, through gocron
 //   - store/mysqlstore, store/sqlitestore, store/memstore: where rows live
-//   - lease/leasetest: the contract that every store is held to
+//   - lease/leasetest and jobs/ledgertest: the contract that every store is held to
 //   - cmd/worker: the same as a program, for jobs that are commands or HTTP calls
 //
 // The package has no code; its test is the end-to-end proof, with real worker
