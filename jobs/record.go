@@ -91,8 +91,9 @@ type Move struct {
 	Attempt int
 	Owner   string
 	Token   uint64
-	// What it becomes. To Running counts an attempt and clears CancelAsked; to
-	// Waiting makes it due after Delay.
+	// What it becomes. To Running counts an attempt; to Waiting makes it due
+	// after Delay. CancelAsked stays as it is: a wish that came in between is
+	// found by the next look at [Ledger.Changes].
 	To    State
 	Delay time.Duration
 	Error string

@@ -176,7 +176,7 @@ var cancelCases = []testCase{
 		e.equal(e.count(group), 1, "runs")
 	}},
 
-	{"cancel/is of one attempt", func(e *env) {
+	{"cancel/is not lost by a start", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
@@ -184,7 +184,7 @@ var cancelCases = []testCase{
 		r = e.moved(s, h, to(jobs.Waiting, r))
 		e.equal(r.CancelAsked, true, "CancelAsked of a run that waits for its next attempt")
 		r = e.moved(s, h, to(jobs.Running, r))
-		e.equal(r.CancelAsked, false, "CancelAsked of the next attempt")
+		e.equal(r.CancelAsked, true, "CancelAsked of the next attempt")
 		again := to(jobs.Running, r)
 		again.From, again.Attempt = jobs.Waiting, 1
 		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")

@@ -771,7 +771,7 @@ func (s *replica) write(h jobs.Holder, m jobs.Move, r *row, attempt int, text st
 	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, text
 	switch m.To {
 	case jobs.Running:
-		r.Started, r.CancelAsked = s.now("Started"), false
+		r.Started = s.now("Started")
 	case jobs.Waiting:
 		r.Due = s.now("the next attempt's Due").Add(m.Delay.Truncate(time.Microsecond))
 		if s.has("move: Due without the delay") {
@@ -803,8 +803,8 @@ func (s *replica) write(h jobs.Holder, m jobs.Move, r *row, attempt int, text st
 		r.Owner = was.Owner
 	case s.has("move: leaves the token"):
 		r.Token = was.Token
-	case s.has("move: leaves CancelAsked"):
-		r.CancelAsked = was.CancelAsked
+	case s.has("move: clears CancelAsked at a start") && m.To == jobs.Running:
+		r.CancelAsked = false
 	case s.has("move: clears CancelAsked"), s.has("move: clears CancelAsked at the end") && m.To.Over():
 		r.CancelAsked = false
 	}

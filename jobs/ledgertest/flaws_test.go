@@ -138,7 +138,7 @@ var flaws = []string{
 	"move: leaves the error",
 	"move: leaves the owner",
 	"move: leaves the token",
-	"move: leaves CancelAsked",
+	"move: clears CancelAsked at a start",
 	"move: clears CancelAsked",
 	"move: clears CancelAsked at the end",
 	"move: Due without the delay",

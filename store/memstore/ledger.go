@@ -191,7 +191,7 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, cut(m.Error)
 		switch m.To {
 		case jobs.Running:
-			r.Started, r.CancelAsked = now, false
+			r.Started = now
 		case jobs.Waiting:
 			r.Due = now.Add(m.Delay.Truncate(time.Microsecond))
 		default:

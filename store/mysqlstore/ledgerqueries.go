@@ -111,7 +111,6 @@ STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.t
 LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished
 SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error,
 	r.attempt = v.attempt + (v.to_state = 1),
-	r.cancel_asked = IF(v.to_state = 1, 0, r.cancel_asked),
 	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
 	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
 	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),

@@ -41,7 +41,7 @@ func TestMoves(t *testing.T) {
 			first := r.Started
 			move(t, s, h, to(r, jobs.Running))
 			see(jobs.Running, 2, "")
-			if !r.Started.After(first) || r.CancelAsked {
+			if !r.Started.After(first) || !r.CancelAsked {
 				t.Errorf("%s: started again: %+v", name, r)
 			}
 			if k := load(t, s, group).Jobs["a"]; !k.Finished.IsZero() {

@@ -95,7 +95,7 @@ SELECT r.grp, r.job, r.tick, r.trigger_id, r.claim_id, m.value ->> 7, f.owner, f
   CASE WHEN m.value ->> 7 > 2 THEN instant.now ELSE r.finished_at END,
   CASE WHEN m.value ->> 7 = 2 THEN instant.now + (m.value ->> 8) ELSE r.due_at END,
   r.missed, CAST(unhex(m.value ->> 9) AS TEXT),
-  CASE WHEN m.value ->> 7 = 1 THEN 0 ELSE r.cancel_asked END
+  r.cancel_asked
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS m CROSS JOIN cronlease_run AS r
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
   AND r.grp = ?2 AND r.job = m.value ->> 0 AND r.tick = m.value ->> 1 AND r.trigger_id = m.value ->> 2
@@ -103,7 +103,7 @@ WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
   AND (r.state, r.attempt, r.owner, r.token) IS NOT (m.value ->> 7, m.value ->> 10, f.owner, f.token)
 ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, owner = excluded.owner,
   token = excluded.token, attempt = excluded.attempt, started_at = excluded.started_at, finished_at = excluded.finished_at,
-  due_at = excluded.due_at, error = excluded.error, cancel_asked = excluded.cancel_asked
+  due_at = excluded.due_at, error = excluded.error
 RETURNING {columns}`),
 
 		// ?1 is a JSON array of [job, tick, trigger].
