@@ -165,7 +165,10 @@ func TestObserve(t *testing.T) {
 		}
 		cancel()
 		<-done
-		for range election.Observe(t.Context(), store, "g", time.Second) {
+		for _, err := range election.Observe(t.Context(), store, "g", time.Second) {
+			if err != nil {
+				t.Error(err)
+			}
 			break
 		}
 		for _, err := range election.Observe(t.Context(), store, "no good", time.Second) {

@@ -63,14 +63,14 @@ func (s anchored) Next(after time.Time) time.Time {
 	if after.Before(s.first) {
 		return s.first
 	}
-	return s.first.Add((after.Sub(s.first)/s.every + 1) * s.every)
+	return s.first.Add(after.Sub(s.first).Truncate(s.every) + s.every)
 }
 
 func (s anchored) Prev(before time.Time) time.Time {
 	if !before.After(s.first) {
 		return time.Time{}
 	}
-	return s.first.Add((before.Sub(s.first) - 1) / s.every * s.every)
+	return s.first.Add((before.Sub(s.first) - 1).Truncate(s.every))
 }
 
 func (s anchored) String() string { return s.text }

@@ -72,7 +72,7 @@ func TestPrev(t *testing.T) {
 		schedule := rapid.SampledFrom([]jobs.Schedule{
 			jobs.Every(every),
 			jobs.At(noon),
-			jobs.FixedRate(every).InitialDelay(every / time.Second * time.Second).From(jobs.Known{ScheduleSince: noon}),
+			jobs.FixedRate(every).InitialDelay(every.Truncate(time.Second)).From(jobs.Known{ScheduleSince: noon}),
 			jobs.Cron("*/7 1-5 * * *").In("Europe/Berlin"),
 		}).Draw(t, "schedule")
 		instant := noon.Add(time.Duration(rapid.Int64Range(-int64(48*time.Hour), int64(48*time.Hour)).Draw(t, "instant")))

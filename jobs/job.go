@@ -127,7 +127,7 @@ func (j Job) Validate() error {
 	case j.CatchUp.Deadline < 0:
 		err = fmt.Errorf("CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)
 	case j.Limit < 0:
-		err = fmt.Errorf("Limit %d: must not be negative", j.Limit)
+		err = fmt.Errorf("overlap: Limit %d: must not be negative", j.Limit)
 	case j.LockAtMostFor < 0:
 		err = fmt.Errorf("LockAtMostFor %v: must not be negative", j.LockAtMostFor)
 	case j.LockAtLeastFor < 0:

@@ -42,7 +42,7 @@ func TestValidate(t *testing.T) {
 		{`"a": CatchUp.Limit -1`, func(j *jobs.Job) { j.CatchUp.Limit = -1 }},
 		{`"a": CatchUp.Limit 10001: must be from 0 to 10000`, func(j *jobs.Job) { j.CatchUp.Limit = 10_001 }},
 		{`"a": CatchUp.Deadline -1s`, func(j *jobs.Job) { j.CatchUp.Deadline = -time.Second }},
-		{`"a": Limit -1`, func(j *jobs.Job) { j.Limit = -1 }},
+		{`"a": overlap: Limit -1`, func(j *jobs.Job) { j.Limit = -1 }},
 		{`"a": LockAtMostFor -1s`, func(j *jobs.Job) { j.LockAtMostFor = -time.Second }},
 		{`"a": LockAtLeastFor -1s`, func(j *jobs.Job) { j.LockAtLeastFor = -time.Second }},
 		{`"a": History {Keep:-1`, func(j *jobs.Job) { j.History.Keep = -1 }},
@@ -86,7 +86,7 @@ func TestCallRecoversAPanic(t *testing.T) {
 		if !errors.As(err, &panicked) || panicked.Value != value || !strings.Contains(string(panicked.Stack), "job_test.go") {
 			t.Errorf("%v: %v", value, err)
 		}
-		if errors.Is(err, cause) != (value == cause) {
+		if errors.Is(err, cause) != (value == any(cause)) {
 			t.Errorf("%v: %v", value, err)
 		}
 	}

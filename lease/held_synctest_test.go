@@ -80,7 +80,7 @@ func TestDrain(t *testing.T) {
 		h.End(why)
 		h.End(errors.New("again"))
 		ended := time.Now()
-		if cause := context.Cause(h.Context()); cause != why || h.Trusted() {
+		if cause := context.Cause(h.Context()); !errors.Is(cause, why) || h.Trusted() {
 			t.Errorf("cause %v, trusted %v", cause, h.Trusted())
 		}
 		last := time.Duration(0)

@@ -57,7 +57,7 @@ func (w *watch) observe(r Reading, sent, replied instant) {
 	}
 	same := !otherServer && previous != nil && sameRow(previous.Lease, r.Lease)
 	behind := row.Token < w.highToken || row.Token == w.highToken && row.Heartbeat < w.highBeat
-	if behind && !(same && w.behind) {
+	if behind && (!same || !w.behind) {
 		// Rewound, deleted or restored: somebody newer may still trust a row
 		// that is gone.
 		w.quarantine = max(w.quarantine, wait)

@@ -197,8 +197,8 @@ func (c *cluster) wantRows(job string, want ...string) {
 	}
 	ok := len(lines) == len(want)
 	for i := 0; ok && i < len(want); i++ {
-		before, after, any := strings.Cut(want[i], "*")
-		ok = lines[i] == want[i] || any && strings.HasPrefix(lines[i], before) && strings.HasSuffix(lines[i], after)
+		before, after, open := strings.Cut(want[i], "*")
+		ok = lines[i] == want[i] || open && strings.HasPrefix(lines[i], before) && strings.HasSuffix(lines[i], after)
 	}
 	if !ok {
 		c.Errorf("%s: the ledger has\n%s\nwant\n%s\n", job, got, strings.Join(want, "\n"))

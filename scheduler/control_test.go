@@ -50,13 +50,13 @@ func TestPauseAndResume(t *testing.T) {
 }
 
 // A manual run starts within about a second, once, beside the schedule; under
-// each way of overlapping it waits for what runs.
+// each way of overlapping it waits for what runs, past any start deadline.
 func TestTrigger(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		var declared []jobs.Job
 		overlaps := map[string]jobs.Overlap{"forbid": jobs.OverlapForbid, "queue": jobs.OverlapQueue, "replace": jobs.OverlapReplace, "allow": jobs.OverlapAllow}
 		for name, overlap := range overlaps {
-			declared = append(declared, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Overlap: overlap, Do: sleep(20 * time.Second)})
+			declared = append(declared, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Overlap: overlap, CatchUp: jobs.CatchUp{Deadline: time.Second}, Do: sleep(20 * time.Second)})
 		}
 		c.start(declared)
 		c.until(70*time.Second + time.Millisecond)

@@ -103,8 +103,7 @@ func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
 }
 
 // all claims every tick that is not too late. When they were missed, and are not
-// merely due, the first may start and the others wait, whatever Overlap says;
-// and while some still wait, what becomes due stands in line behind them.
+// merely due, the first may start and the others wait, whatever Overlap says.
 func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
 	var claims []jobs.Claim
 	late := 0
@@ -114,7 +113,7 @@ func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
 	if late > 0 {
 		claims = append(claims, e.skip(d.ticks[late-1], d.missed+late-1, tooLate))
 	}
-	missed := len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime || e.catchingUp()
+	missed := len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime
 	for i, tick := range d.ticks[late:] {
 		c := e.start(tick, slot)
 		if missed && c.State == jobs.Skipped || i > 0 && !e.parallel(i) {
@@ -126,16 +125,6 @@ func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
 		claims = append(claims, c)
 	}
 	return claims
-}
-
-// catchingUp reports whether ticks wait that have never been started.
-func (e *entry) catchingUp() bool {
-	for _, r := range e.rows {
-		if r.record.Attempt == 0 && (r.phase == waiting || r.phase == ready) {
-			return true
-		}
-	}
-	return false
 }
 
 // parallel reports whether another run may start beside n that are about to.

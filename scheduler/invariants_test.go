@@ -40,7 +40,6 @@ type opening struct {
 	at        time.Time
 	token     uint64
 	schedules map[string]string
-	declared  []jobs.Job
 }
 
 func (s *simulation) opened(h jobs.Holder, declared []jobs.Declared) {

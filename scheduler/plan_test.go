@@ -160,18 +160,3 @@ func TestPlanProperty(t *testing.T) {
 		}
 	})
 }
-
-// What becomes due while missed ticks still wait stands in line behind them; a
-// retry that waits is not such a line.
-func TestDueWhileCatchingUp(t *testing.T) {
-	t.Parallel()
-	for attempt, want := range []string{"1 waiting", "1 skipped (an earlier run has not finished)"} {
-		e := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{running: 1})
-		record := jobs.Record{Key: jobs.Key{Job: "job", Tick: noon}, Attempt: attempt}
-		e.rows[record.Key] = &row{entry: e, record: record, phase: waiting}
-		e.count[waiting]++
-		if got := claimsText(e.plan(noon.Add(time.Minute), false, true)); got != want {
-			t.Errorf("attempt %d: %q, want %q", attempt, got, want)
-		}
-	}
-}

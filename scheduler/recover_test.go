@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // What its leader did not finish is interrupted, and run again only where the
@@ -111,12 +115,16 @@ func TestPoison(t *testing.T) {
 func TestZombie(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		free := make(chan struct{})
-		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Recover: jobs.RecoverRerun, Do: deaf(free)}})
+		core, log := observer.New(zap.ErrorLevel)
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Recover: jobs.RecoverRerun, Do: deaf(free)}}, scheduler.WithLogger(zap.New(core)))
 		c.until(70 * time.Second)
 		r.link.set(func(l *link) { l.away = time.Now().Add(time.Minute) })
 		c.until(5 * time.Minute)
 		if n := len(c.runs("job")); n != 1 {
 			t.Fatalf("%d runs beside each other", n)
+		}
+		if n := log.FilterMessageSnippet("ignores its context").FilterField(zap.String("job", "job")).Len(); n != 1 {
+			t.Errorf("it was named %d times", n)
 		}
 		close(free)
 		c.until(6*time.Minute - time.Second)

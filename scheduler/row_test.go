@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -107,12 +108,24 @@ func TestStaleSnapshot(t *testing.T) {
 	if e := term.entries["job"]; len(e.rows) != 1 {
 		t.Errorf("a run of this term that has ended was taken for another's: %+v", e.rows)
 	}
-	snapshot.Open[0].CancelAsked = true
 	term.stopping = true
-	term.apply(jobs.Snapshot{Open: []jobs.Record{manualRun(3)}})
+	ended.Owner, ended.Token = "another", 6
+	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
 	if moves := term.wrote.moves; len(moves) != 1 {
 		t.Errorf("after the term: %+v", moves)
 	}
+}
+
+// Nothing of a term is left to wake up after it.
+func TestTimersEndWithTheTerm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(*testing.T) {
+		term := bareTerm()
+		term.after(time.Hour, func() {})
+		term.stopTimers()
+		time.Sleep(2 * time.Hour)
+		synctest.Wait() // it would wait for the loop, and the bubble could not end
+	})
 }
 
 // The histories are pruned one after the other, and a busy job does not keep the

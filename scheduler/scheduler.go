@@ -158,11 +158,12 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
 	s.mu.Lock()
 	t := newTerm(ctx, held, s)
 	s.mu.Unlock()
-	if err := t.open(); err != nil {
-		if ctx.Err() != nil || errors.Is(err, jobs.ErrReplaced) {
-			<-ctx.Done() // the heartbeat finds out too
-			return nil
-		}
+	defer t.cut(nil)
+	err := t.open()
+	if ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
 	clock, err := startClock(t)
@@ -171,5 +172,8 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
 		return err
 	}
 	t.loop(clock)
+	if ctx.Err() == nil {
+		return context.Cause(t.ctx) // the lease goes back, and both rows are made anew
+	}
 	return nil
 }

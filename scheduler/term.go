@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -19,6 +20,7 @@ import (
 // one after the other.
 type term struct {
 	ctx      context.Context // ends with the term
+	cut      context.CancelCauseFunc
 	held     election.Term
 	holder   jobs.Holder
 	ledger   jobs.Ledger
@@ -48,8 +50,9 @@ type term struct {
 
 // newTerm prepares a term. It reads nothing yet.
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
+	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
-		ctx: ctx, held: held, ledger: s.ledger,
+		ctx: ctx, cut: cut, held: held, ledger: s.ledger,
 		holder:   jobs.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
 		timing:   s.election.Timing(),
@@ -143,6 +146,15 @@ func (t *term) loop(clock *clock) {
 			ended = nil
 			t.stop(clock)
 		}
+	}
+}
+
+// replaced ends the term early: its heartbeats may go on, but the ledger says
+// that the group has a newer token, so it can start nothing.
+func (t *term) replaced(err error) {
+	if t.ctx.Err() == nil {
+		t.log.Warn("the ledger refuses this term", zap.Error(err))
+		t.cut(fmt.Errorf("%w: %w", election.ErrLost, err))
 	}
 }
 

@@ -125,6 +125,9 @@ func (w *writer) sendClaims(batch []write, rows int) {
 	})
 	w.t.do(func() {
 		w.claiming--
+		if errors.Is(err, jobs.ErrReplaced) {
+			w.t.replaced(err)
+		}
 		at := 0
 		for _, c := range batch {
 			var mine []jobs.Claimed
@@ -152,7 +155,10 @@ func (w *writer) sendMoves(batch []write) {
 	})
 	w.t.do(func() {
 		w.moving--
-		if err != nil && !errors.Is(err, jobs.ErrReplaced) {
+		switch {
+		case errors.Is(err, jobs.ErrReplaced):
+			w.t.replaced(err)
+		case err != nil:
 			w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", len(batch)))
 		}
 		for i, m := range batch {

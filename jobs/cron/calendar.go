@@ -22,7 +22,7 @@ const (
 
 // next returns the first matching wall clock time at or after wall.
 func (c *calendar) next(wall int64) (int64, bool) {
-	n := floorDiv(wall, day)
+	n := dayOf(wall)
 	y, m, d := civil(n)
 	if y > lastYear {
 		return 0, false
@@ -51,7 +51,7 @@ func (c *calendar) next(wall int64) (int64, bool) {
 
 // prev returns the last matching wall clock time at or before wall.
 func (c *calendar) prev(wall int64) (int64, bool) {
-	n := floorDiv(wall, day)
+	n := dayOf(wall)
 	y, m, d := civil(n)
 	if y < baseYear {
 		return 0, false
@@ -183,10 +183,11 @@ func days(y, m, d int) int64 {
 	return int64(century*146097+y*365+y/4-y/100+(153*(m-3)+2)/5+d-1) - 719468
 }
 
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
+// dayOf is the day since 1970 of a wall clock, rounded down.
+func dayOf(wall int64) int64 {
+	n := wall / day
+	if wall%day < 0 {
+		n--
 	}
-	return q
+	return n
 }

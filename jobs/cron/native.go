@@ -74,7 +74,7 @@ func (w *walk) forward(seconds int64) {
 
 // date returns the date of the wall clock, and the day's number and second.
 func (w *walk) date() (y, m, d int, n, second int64) {
-	n = floorDiv(w.wall, day)
+	n = dayOf(w.wall)
 	y, m, d = civil(n)
 	return y, m, d, n, w.wall - n*day
 }

@@ -61,8 +61,9 @@ func (p *parser) parseSet(f field, list part, s *set) error {
 // parseItem reads one of *, a and a-b, each with or without /step.
 func (p *parser) parseItem(f field, item part, s *set) error {
 	span, stepText, stepped := item.cut("/")
-	step, err := 1, error(nil)
+	step := 1
 	if stepped {
+		var err error
 		if step, err = p.parseStep(f, span, stepText); err != nil {
 			return err
 		}

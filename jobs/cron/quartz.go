@@ -9,14 +9,14 @@ func (w *walk) quartz() (int64, bool) {
 	w.place(w.wall)
 	c := w.calendar
 	for range nativeMoves {
-		_, _, _, n, second := w.date()
+		_, _, _, _, second := w.date()
 		s := second % 60
 		if next := int64(bits.TrailingZeros64(c.seconds >> s << s)); next < 60 {
 			w.place(w.wall + next - s)
 		} else {
 			w.place(w.wall - s + 60 + int64(bits.TrailingZeros64(c.seconds)))
 		}
-		_, _, _, n, second = w.date()
+		_, _, _, n, second := w.date()
 		h, m := second/3600, second/60%60
 		switch next := int64(bits.TrailingZeros64(c.minutes >> m << m)); {
 		case next == m:
@@ -40,7 +40,7 @@ func (w *walk) quartz() (int64, bool) {
 		if !ok {
 			return 0, false
 		}
-		if to = floorDiv(to, day); to == n {
+		if to = dayOf(to); to == n {
 			return w.wall - w.offset, true
 		}
 		w.place(to * day)

@@ -24,8 +24,8 @@ func (w *walk) toDate(y, m, d int) {
 	if m > 12 {
 		y, m = y+1, m-12
 	}
-	_, _, _, n, second := w.date()
-	n = days(y, m, min(d, kindLength[kindOf(y, m)]))
+	_, _, _, _, second := w.date()
+	n := days(y, m, min(d, kindLength[kindOf(y, m)]))
 	w.place(n*day + second)
 }
 
@@ -149,7 +149,7 @@ func (w *walk) unit(mask uint64, size, count int64) bool {
 }
 
 func (w *walk) get(size, count int64) int64 {
-	return (w.wall - floorDiv(w.wall, day)*day) / size % count
+	return (w.wall - dayOf(w.wall)*day) / size % count
 }
 
 // midnight sets hours, minutes and seconds to zero, one after the other.
