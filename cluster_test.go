@@ -2,16 +2,19 @@ package cronlease_test
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
 const sqlite = "sqlite"
@@ -176,6 +179,34 @@ func (c *cluster) waitForFollowers(n int) {
 		}
 		return len(following) >= n
 	})
+}
+
+// pause stops a worker with SIGSTOP, and returns when. On SQLite it does so until
+// the worker is not in the middle of a write: there a process that is stopped
+// holds the file's only write lock, and nobody can take over (docs/database.md).
+func (c *cluster) pause(w *worker) time.Time {
+	c.t.Helper()
+	for {
+		at := time.Now()
+		w.signal(syscall.SIGSTOP)
+		if c.kind != sqlite || c.writable() {
+			return at
+		}
+		w.signal(syscall.SIGCONT)
+	}
+}
+
+// writable reports whether the SQLite file can be written now.
+func (c *cluster) writable() bool {
+	c.t.Helper()
+	store, err := sqlitestore.Open(c.url)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer store.Close()
+	ctx, cancel := context.WithTimeout(c.t.Context(), 200*time.Millisecond)
+	defer cancel()
+	return store.Prepare(ctx, "probe", ttl) == nil
 }
 
 // terminateAll stops every worker.

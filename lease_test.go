@@ -75,8 +75,7 @@ func TestPausedLeader(t *testing.T) {
 		leader := c.leader()
 		old := leader.token()
 		c.target.waitForTick(old)
-		paused := time.Now()
-		leader.signal(syscall.SIGSTOP)
+		paused := c.pause(leader)
 		next := c.waitForLeaderAfter(old)
 		if gap := next.at.Sub(paused); gap > back {
 			t.Errorf("no leader for %v", gap)
