@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
+	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
 // decode reads a command's JSON, which must succeed.
@@ -271,9 +272,7 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 		t.Fatalf("%v: %q", err, said[:n])
 	}
 
-	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	pauseBetweenWrites(t, a, filepath.Join(folder, "lease.db"))
 	n, err := pipe.Read(said)
 	if err != nil {
 		t.Fatal(err)
@@ -303,6 +302,32 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 	a.await("the cancelled run", about("long", "run cancelled"))
 	if a.stop() != 0 || b.stop() != 0 {
 		t.Error("not stopped cleanly")
+	}
+}
+
+// pauseBetweenWrites stops a worker with SIGSTOP, until that is not in the middle
+// of a write: it would hold the SQLite file's only write lock, and nobody could
+// take over.
+func pauseBetweenWrites(t *testing.T, w *worker, file string) {
+	t.Helper()
+	store, err := sqlitestore.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	for {
+		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		err := store.Prepare(ctx, "probe", time.Second)
+		cancel()
+		if err == nil {
+			return
+		}
+		if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
