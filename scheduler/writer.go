@@ -21,6 +21,7 @@ const (
 	claimsAtOnce = 3
 	moveBatch    = 500
 	movesMost    = 2
+	moveWait     = 200 * time.Millisecond
 )
 
 // writer writes to the ledger for a term: what comes while statements are under
@@ -30,7 +31,8 @@ type writer struct {
 	t *term
 
 	claims, moves    []write
-	claiming, moving int // statements under way
+	claiming, moving int       // statements under way
+	moveSince        time.Time // when the first of moves came
 
 	// ctx outlives the term: what its runs have come to is still written.
 	ctx context.Context
@@ -58,6 +60,9 @@ func (w *writer) claim(e *entry, claims []jobs.Claim) {
 
 // move has done called with whether the row was moved.
 func (w *writer) move(m jobs.Move, done func(bool)) {
+	if len(w.moves) == 0 {
+		w.moveSince = time.Now()
+	}
 	w.moves = append(w.moves, write{move: m, done: done})
 }
 
@@ -100,7 +105,7 @@ func (w *writer) flush() {
 	for w.moving < w.movesAtOnce() && len(w.moves) > 0 {
 		n := min(len(w.moves), moveBatch)
 		batch := w.moves[:n:n]
-		w.moves = w.moves[n:]
+		w.moves, w.moveSince = w.moves[n:], time.Now()
 		w.moving++
 		go w.sendMoves(batch)
 	}
@@ -199,10 +204,13 @@ func (w *writer) retry(ctx context.Context, what string, f func(context.Context)
 }
 
 // movesAtOnce lets starts go first: while ticks are being claimed, what became of
-// others is written by one statement at a time.
+// others waits, though not for long.
 func (w *writer) movesAtOnce() int {
-	if w.claiming > 0 {
-		return 1
+	switch {
+	case w.claiming == 0:
+		return movesMost
+	case time.Since(w.moveSince) < moveWait:
+		return 0
 	}
-	return movesMost
+	return 1
 }
