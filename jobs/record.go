@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"time"
+	"unicode/utf8"
+)
 
 // Record is a run as the ledger has it.
 type Record struct {
@@ -28,6 +31,18 @@ type Record struct {
 
 // MaxError is how much of an error's text the ledger keeps, in bytes.
 const MaxError = 2000
+
+// CutError bounds an error's text for the ledger, at the end of a character.
+func CutError(text string) string {
+	if len(text) <= MaxError {
+		return text
+	}
+	end := MaxError
+	for end > MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}
 
 // Declared is what the ledger keeps of a job.
 type Declared struct {

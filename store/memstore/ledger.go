@@ -7,7 +7,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -145,7 +144,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 			}
 			r = &run{id: id, Record: jobs.Record{
 				Key: c.Key, State: c.State, Owner: h.Owner, Token: h.Token,
-				Claimed: now, Missed: c.Missed, Error: cut(c.Error),
+				Claimed: now, Missed: c.Missed, Error: jobs.CutError(c.Error),
 			}}
 			switch c.State {
 			case jobs.Running:
@@ -188,7 +187,7 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		if !current || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token {
 			continue
 		}
-		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, cut(m.Error)
+		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, jobs.CutError(m.Error)
 		switch m.To {
 		case jobs.Running:
 			r.Started = now
@@ -326,16 +325,4 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 		limit = 100
 	}
 	return records[:min(limit, len(records))], nil
-}
-
-// cut bounds an error's text, at the end of a character.
-func cut(text string) string {
-	if len(text) <= jobs.MaxError {
-		return text
-	}
-	end := jobs.MaxError
-	for end > jobs.MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
 }

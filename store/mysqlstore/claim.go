@@ -115,7 +115,7 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 func (s *Store) claimStatement(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) string {
 	rows := make(table, len(claims))
 	for i, c := range claims {
-		rows[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, cut(c.Error)}
+		rows[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, jobs.CutError(c.Error)}
 	}
 	return fill(s.runs.claim, rows, string(id[:]), h.Group, h.Owner, h.Token)
 }
@@ -124,7 +124,7 @@ func (s *Store) claimStatement(h jobs.Holder, id jobs.ClaimID, claims []jobs.Cla
 func claimedNow(h jobs.Holder, c jobs.Claim, now time.Time) jobs.Record {
 	r := jobs.Record{
 		Key: plain(c.Key), State: c.State, Owner: h.Owner, Token: h.Token,
-		Claimed: now, Missed: c.Missed, Error: cut(c.Error),
+		Claimed: now, Missed: c.Missed, Error: jobs.CutError(c.Error),
 	}
 	switch c.State {
 	case jobs.Running:

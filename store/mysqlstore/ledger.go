@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -229,15 +228,3 @@ func instant(micros sql.NullInt64) time.Time {
 }
 
 func delayMicros(d time.Duration) int64 { return max(0, d.Microseconds()) }
-
-// cut bounds an error's text, at the end of a character.
-func cut(s string) string {
-	if len(s) <= jobs.MaxError {
-		return s
-	}
-	end := jobs.MaxError
-	for end > jobs.MaxError-utf8.UTFMax && !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end]
-}

@@ -111,7 +111,7 @@ func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move) string {
 		}
 		rows[i] = row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
-			int(m.To), delayMicros(m.Delay), cut(m.Error), finished,
+			int(m.To), delayMicros(m.Delay), jobs.CutError(m.Error), finished,
 		}
 	}
 	return fill(s.runs.move, h.Group, h.Owner, h.Token, rows, h.Group, h.Group)

@@ -239,12 +239,5 @@ func number(n uint64) int64 {
 // errorText is an error's text for a JSON list: bounded, at the end of a
 // character, and in hexadecimal, for it may not be UTF-8.
 func errorText(text string) string {
-	if len(text) > jobs.MaxError {
-		end := jobs.MaxError
-		for end > jobs.MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-			end--
-		}
-		text = text[:end]
-	}
-	return hex.EncodeToString([]byte(text))
+	return hex.EncodeToString([]byte(jobs.CutError(text)))
 }
