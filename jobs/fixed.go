@@ -15,7 +15,7 @@ type Relative interface {
 }
 
 // Backward is implemented by schedules that can also be walked towards the past,
-// which makes catching up after a long gap quick.
+// which saves catching up after a long gap some calls of Next. It is optional.
 type Backward interface {
 	// Prev returns the last tick before the instant: strictly earlier, in UTC,
 	// and the zero time when there is none.

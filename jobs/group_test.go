@@ -55,7 +55,7 @@ func led(t *testing.T, names ...string) jobs.Group {
 	for _, name := range names {
 		declared = append(declared, jobs.Declared{Name: name, Schedule: "manual"})
 	}
-	if err := store.Open(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
+	if err := store.Declare(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
 		t.Fatal(err)
 	}
 	return jobs.NewGroup(store, "g")

@@ -37,9 +37,11 @@ type Job struct {
 	// Timeout where that is zero.
 	LockAtMostFor time.Duration
 	// LockAtLeastFor keeps the job occupied for so long from the start of a
-	// run, as ShedLock does, even if the run is shorter: what is due meanwhile
-	// is treated by Overlap. It ends with the leader's term: that no tick is
-	// run twice does not rest on it. Zero: no longer than the run.
+	// run, as ShedLock does, even if the run is shorter and over a takeover:
+	// what is due meanwhile is treated by Overlap, and retries, reruns and
+	// manual runs wait. A new leader goes by the last start that the ledger
+	// has. That no tick is run twice does not rest on it. Zero: no longer than
+	// the run.
 	LockAtLeastFor time.Duration
 	// History says which runs the ledger keeps. Zero: 10,000 of them, for
 	// 30 days.
@@ -63,7 +65,8 @@ type Run struct {
 	Token uint64
 	// Attempt counts the runs of this tick, from 1.
 	Attempt int
-	// Missed counts the ticks right before this one that it stands for.
+	// Missed counts the ticks right before this one that it stands for; from
+	// 10,000 on it means that at least so many were missed.
 	Missed int
 	// Trigger is not zero for a run that somebody triggered by hand.
 	Trigger uint64

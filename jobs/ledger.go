@@ -36,11 +36,11 @@ var (
 //
 // Implementations are safe for concurrent use, and never hold up heartbeats.
 type Ledger interface {
-	// Open declares the jobs of a term that begins. A job that is new is known
+	// Declare says which jobs a term that begins has. A job that is new is known
 	// from now on; one whose schedule differs from what the ledger has rules
 	// from now on. Jobs that the ledger knows and declared lacks are left
 	// alone.
-	Open(ctx context.Context, h Holder, declared []Declared) error
+	Declare(ctx context.Context, h Holder, declared []Declared) error
 
 	// Load reads what a term has to know: every job of the group with its
 	// cursor, and every run that is not over.
@@ -48,7 +48,8 @@ type Ledger interface {
 
 	// Changes is a number that changes when somebody pauses, resumes, triggers
 	// or cancels something in the group, so that a leader need not Load to
-	// find out. It is one cheap read.
+	// find out. Claims change it never, and moves only where they take up a
+	// run that somebody triggered. It is one cheap read.
 	Changes(ctx context.Context, group string) (uint64, error)
 
 	// Claim inserts the rows that are not there yet and returns what stands
@@ -60,7 +61,8 @@ type Ledger interface {
 
 	// Move changes the state of rows that are still as the move expects them,
 	// and makes h their holder. It returns for each whether its row is now as
-	// the move wanted it, also by an earlier repetition. A row whose state is
+	// the move wanted it, also by an earlier repetition: a row that waits under
+	// h already stays as it is when it is moved to wait. A row whose state is
 	// final is not moved. It is one statement, or several as for Claim.
 	Move(ctx context.Context, h Holder, moves []Move) ([]bool, error)
 
@@ -84,8 +86,8 @@ type Control interface {
 	// database's present instant, under a key of its own, so that it is run
 	// exactly once and moves no cursor. It returns the key. [ErrNoJob].
 	Trigger(ctx context.Context, group, job string) (Key, error)
-	// Cancel asks for the end of a run that is not over. [ErrNoRun]: there is
-	// none under the key.
+	// Cancel asks for the end of a run that is not over. Asking twice is asking
+	// once, also for [Ledger.Changes]. [ErrNoRun]: there is none under the key.
 	Cancel(ctx context.Context, group string, key Key) error
 	// Runs reads the history, the newest first.
 	Runs(ctx context.Context, group string, filter Filter) ([]Record, error)

@@ -14,7 +14,9 @@ const (
 	MisfireOnce Misfire = iota
 	// MisfireSkip runs none of them.
 	MisfireSkip
-	// MisfireAll runs each of them, in order, up to [CatchUp.Limit].
+	// MisfireAll runs each of them, in order, up to [CatchUp.Limit]. A tick that
+	// is due while some of them still wait for their first start waits in line
+	// behind them, whatever [Overlap] says but [OverlapReplace].
 	MisfireAll
 )
 
@@ -28,8 +30,9 @@ func ParseMisfire(name string) (Misfire, error) { return parsePolicy[Misfire](mi
 
 // CatchUp bounds what is caught up after a gap.
 type CatchUp struct {
-	// Limit is how many missed ticks [MisfireAll] runs, the newest ones. Zero:
-	// 1000.
+	// Limit is how many missed ticks [MisfireAll] runs, the newest ones, and how
+	// many ticks wait in line at a time: what is due beyond that is skipped.
+	// Zero: 1000.
 	Limit int
 	// Deadline is how late a tick may start. Zero: any time. A tick whose
 	// deadline has passed is skipped.

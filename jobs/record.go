@@ -21,7 +21,8 @@ type Record struct {
 	// Due is when a waiting run may start, by the database's clock.
 	Due time.Time
 	// Missed counts the ticks right before this one that were not run and have
-	// no row of their own.
+	// no row of their own; from 10,000 on it means that there were at least so
+	// many.
 	Missed int
 	// Error says why it did not succeed; at most MaxError bytes.
 	Error string
@@ -65,6 +66,17 @@ type Snapshot struct {
 	Open []Record
 }
 
+// CountStarts raises each job's Started to the start of its runs that are not
+// over: it is for stores that keep the starts of the others with the job.
+func (s Snapshot) CountStarts() {
+	for _, r := range s.Open {
+		if k, ok := s.Jobs[r.Job]; ok {
+			k.Started = later(k.Started, r.Started)
+			s.Jobs[r.Job] = k
+		}
+	}
+}
+
 // Known is what the ledger knows of a job.
 type Known struct {
 	Schedule string
@@ -74,6 +86,10 @@ type Known struct {
 	Paused               bool
 	// Cursor is the newest scheduled tick that was claimed; zero when none was.
 	Cursor time.Time
+	// Started is the latest instant at which a run of the job was started, by
+	// the database's clock, and zero when none was: what [Job.LockAtLeastFor]
+	// counts from.
+	Started time.Time
 	// Finished is when a run of the job last came to its end, zero when none
 	// has: what a fixed delay counts from.
 	Finished time.Time
@@ -114,11 +130,12 @@ type Move struct {
 	Error string
 }
 
-// History says which of a job's runs are kept.
+// History says which of a job's runs are kept. What is not over is always kept.
 type History struct {
 	// Keep is how many are kept at most; zero: any number.
 	Keep int
-	// For is how long they are kept; zero: for ever.
+	// For is how long they are kept after they came to their end, which is
+	// their claim for those that were claimed as skipped; zero: for ever.
 	For time.Duration
 }
 

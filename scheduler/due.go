@@ -25,9 +25,12 @@ func dueTicks(s jobs.Schedule, next, now time.Time, limit int) due {
 	if next.IsZero() || next.After(now) {
 		return d
 	}
-	backward, canGoBack := s.(jobs.Backward)
 	for counted := 0; !d.next.IsZero() && !d.next.After(now); counted++ {
-		if counted == maxCounted && canGoBack {
+		if counted == maxCounted {
+			backward, ok := s.(jobs.Backward)
+			if !ok {
+				backward = &searched{Schedule: s, from: d.next, gap: time.Second}
+			}
 			return jump(s, backward, d, now, limit)
 		}
 		if len(d.ticks) == limit {
@@ -54,4 +57,49 @@ func jump(s jobs.Schedule, backward jobs.Backward, d due, now time.Time, limit i
 		newest.missed -= more
 	}
 	return newest
+}
+
+// searched makes a schedule that only knows the way forward go back, by what
+// Next answers to earlier and earlier instants, so that a gap costs a bounded
+// number of calls however many ticks it has: about two for each tick of a
+// regular schedule, some dozens where the ticks are irregular.
+type searched struct {
+	jobs.Schedule
+	from time.Time     // a tick; those before it are of no interest
+	gap  time.Duration // between the last two ticks that were found: a good guess
+}
+
+// Prev implements [jobs.Backward], as far back as from.
+func (s *searched) Prev(before time.Time) time.Time {
+	tick := func(after time.Time) (time.Time, bool) {
+		t := s.Next(after)
+		return t, !t.IsZero() && t.Before(before)
+	}
+	// Back in growing steps, until there is a tick; there is none after high.
+	high, step := before.Add(-1), s.gap
+	low := high.Add(-step)
+	found, ok := tick(low)
+	for !ok {
+		if low.Before(s.from) {
+			return time.Time{}
+		}
+		step *= 2
+		low, high = low.Add(-step), low
+		found, ok = tick(low)
+	}
+	// There may be more between the one found and high.
+	for {
+		next, more := tick(found)
+		if !more {
+			s.gap = before.Sub(found)
+			return found
+		}
+		found = next
+		middle := found.Add(high.Sub(found) / 2)
+		if t, ok := tick(middle); ok {
+			found = t
+		} else {
+			high = middle
+		}
+	}
 }

@@ -55,6 +55,46 @@ func TestDueTicks(t *testing.T) {
 	}
 }
 
+// counted counts what a schedule is asked. It cannot be walked backwards.
+type counted struct {
+	jobs.Schedule
+	asked *int
+}
+
+func (s counted) Next(after time.Time) time.Time {
+	*s.asked++
+	return s.Schedule.Next(after)
+}
+
+// A long gap costs a bounded number of questions, also for a schedule that only
+// knows the way forward.
+func TestDueTicksAreBounded(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	for _, test := range []struct {
+		schedule jobs.Schedule
+		limit    int
+		most     int
+	}{
+		{jobs.Every(time.Second), 1, maxCounted + 100},
+		{jobs.Every(time.Second), maxCounted, 3*maxCounted + 100},
+		{jobs.Every(time.Hour), maxCounted, 3*maxCounted + 100},
+		{jobs.Cron("* * 9-10 * * 1-5"), maxCounted, 3*maxCounted + 1000},
+		{jobs.Cron("0,1,2,30 */7 9-10 1,28 * *"), maxCounted / 2, 10 * maxCounted},
+	} {
+		asked := 0
+		start := time.Now()
+		got := dueTicks(counted{test.schedule, &asked}, test.schedule.Next(noon), noon.Add(100*year), test.limit)
+		if asked > test.most {
+			t.Errorf("%v, limit %d: asked %d times, want at most %d", test.schedule, test.limit, asked, test.most)
+		}
+		if len(got.ticks) != test.limit || got.missed < maxCounted {
+			t.Errorf("%v, limit %d: %d ticks, missed %d", test.schedule, test.limit, len(got.ticks), got.missed)
+		}
+		t.Logf("%v, limit %d: asked %d times in %v", test.schedule, test.limit, asked, time.Since(start))
+	}
+}
+
 // For any schedule, gap and limit: the ticks are the newest ones, they and the
 // missed ones are all that are due, and the next one is later.
 func TestDueTicksProperty(t *testing.T) {
@@ -69,7 +109,13 @@ func TestDueTicksProperty(t *testing.T) {
 				return jobs.FixedRate(time.Duration(ms) * time.Millisecond).From(jobs.Known{ScheduleSince: noon.Add(-time.Hour)})
 			}),
 			rapid.Just[jobs.Schedule](jobs.At(noon.Add(time.Minute))),
+			rapid.Map(rapid.SampledFrom([]string{"* * 9 * * *", "*/2 */5 * * * *", "* 0-20 */6 * * *", "0-3 * * * * 0,6"}), func(text string) jobs.Schedule {
+				return jobs.Cron(text)
+			}),
 		).Draw(t, "schedule")
+		if rapid.Bool().Draw(t, "forward") {
+			schedule = forward{schedule}
+		}
 		limit := rapid.OneOf(rapid.IntRange(1, 20), rapid.IntRange(9990, maxCounted)).Draw(t, "limit")
 		next := schedule.Next(noon.Add(time.Duration(rapid.Int64Range(0, int64(48*time.Hour)).Draw(t, "since"))))
 		gap := rapid.OneOf(rapid.Int64Range(0, int64(time.Minute)), rapid.Int64Range(0, int64(5*time.Hour)), rapid.Int64Range(0, int64(14*24*time.Hour))).Draw(t, "gap")

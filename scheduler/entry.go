@@ -23,6 +23,10 @@ type entry struct {
 	resting int         // runs that are over and occupy the job for LockAtLeastFor
 	blocked []*row      // rows that wait for room, oldest first
 
+	// lined is the newest tick that was claimed to wait in line, under
+	// MisfireAll: see line.
+	lined time.Time
+
 	ended   int       // runs that ended since the history was pruned
 	pruneAt time.Time // at the latest
 }
@@ -67,6 +71,33 @@ func (e *entry) room() bool {
 	return e.occupied() == 0
 }
 
+// line is how many ticks of MisfireAll wait in line for their first start:
+// missed ones, and those that came due behind them. A job that replaces what is
+// older has no line.
+func (e *entry) line() int {
+	if e.waiting() == 0 || e.job.Overlap == jobs.OverlapReplace {
+		return 0
+	}
+	n := 0
+	for key, r := range e.rows {
+		first := (r.phase == asked || r.phase == waiting || r.phase == ready) && r.record.Attempt == 0
+		if first && key.Trigger == 0 && !key.Tick.After(e.lined) {
+			n++
+		}
+	}
+	return n
+}
+
+// locked is how long the job is still occupied at an instant of the database's
+// clock, by the run that was started last: never for longer than LockAtLeastFor,
+// even if that clock was set back.
+func (e *entry) locked(now time.Time) time.Duration {
+	if e.known.Started.IsZero() {
+		return 0
+	}
+	return e.job.LockAtLeastFor - max(0, now.Sub(e.known.Started))
+}
+
 // onTime is how late a tick may be and still count as on time: an alarm that
 // was lost is noticed by the sweep within a second.
 const onTime = 5 * time.Second
@@ -75,9 +106,10 @@ const onTime = 5 * time.Second
 // their ticks, by the job's policies, all up to the newest one. It moves next
 // on. paused says that the group is, slot that this replica may start a run.
 func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
-	limit := 1
+	limit, line := 1, 0
 	if e.job.Misfire == jobs.MisfireAll {
-		limit = e.job.CatchUp.Limit
+		line = e.line()
+		limit = max(1, e.job.CatchUp.Limit-line)
 	}
 	d := dueTicks(e.schedule, e.next, now, limit)
 	if len(d.ticks) == 0 {
@@ -94,8 +126,10 @@ func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
 		return []jobs.Claim{e.skip(newest, earlier, tooLate)}
 	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
 		return []jobs.Claim{e.skip(newest, earlier, "missed")}
+	case line > 0 && line >= e.job.CatchUp.Limit:
+		return []jobs.Claim{e.skip(newest, earlier, "as many ticks as allowed wait already")}
 	case e.job.Misfire == jobs.MisfireAll:
-		return e.all(d, now, slot)
+		return e.all(d, now, slot, line > 0)
 	}
 	c := e.start(newest, slot)
 	c.Missed = earlier
@@ -103,8 +137,9 @@ func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
 }
 
 // all claims every tick that is not too late. When they were missed, and are not
-// merely due, the first may start and the others wait, whatever Overlap says.
-func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
+// merely due, the first may start and the others wait, whatever Overlap says;
+// and when there is a line, they all wait behind it.
+func (e *entry) all(d due, now time.Time, slot, behind bool) []jobs.Claim {
 	var claims []jobs.Claim
 	late := 0
 	for e.tooLate(d.ticks[late], now) { // the last one is not
@@ -113,10 +148,13 @@ func (e *entry) all(d due, now time.Time, slot bool) []jobs.Claim {
 	if late > 0 {
 		claims = append(claims, e.skip(d.ticks[late-1], d.missed+late-1, tooLate))
 	}
-	missed := len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime
+	missed := behind || len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime
+	if missed {
+		e.lined = e.known.Cursor
+	}
 	for i, tick := range d.ticks[late:] {
 		c := e.start(tick, slot)
-		if missed && c.State == jobs.Skipped || i > 0 && !e.parallel(i) {
+		if missed && c.State == jobs.Skipped || behind || i > 0 && !e.parallel(i) {
 			c.State, c.Error = jobs.Waiting, ""
 		}
 		if i == 0 && late == 0 {

@@ -27,7 +27,7 @@ func faulty() []jobs.Job {
 // Statements that fail, and replies that are lost, delay a run and neither
 // double nor lose it.
 func TestLostStatementsAndReplies(t *testing.T) {
-	for _, op := range []string{"Claim", "Move", "Open", "Load", "Changes", "Prune"} {
+	for _, op := range []string{"Claim", "Move", "Declare", "Load", "Changes", "Prune"} {
 		for _, kind := range []string{"fail", "lose"} {
 			t.Run(op+"/"+kind, func(t *testing.T) {
 				inBubble(t, func(c *cluster) {

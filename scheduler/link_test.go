@@ -114,9 +114,9 @@ func (l *link) Release(ctx context.Context, group, owner string, token uint64) e
 	return l.call(ctx, "Release", func() error { return l.Store.Release(ctx, group, owner, token) })
 }
 
-func (l *link) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	return l.call(ctx, "Open", func() error {
-		err := l.Store.Open(ctx, h, declared)
+func (l *link) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	return l.call(ctx, "Declare", func() error {
+		err := l.Store.Declare(ctx, h, declared)
 		if err == nil && l.opened != nil {
 			l.opened(h, declared)
 		}

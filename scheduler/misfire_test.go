@@ -95,3 +95,47 @@ func TestDeadlineWhileWaiting(t *testing.T) {
 		c.wantRows("long", "1h succeeded", "2h skipped: too late to start", "3h succeeded", "4h skipped: too late to start", "5h running")
 	})
 }
+
+// Ticks that are due while missed ones of them still wait run behind them, in
+// order, also over a takeover, until the line is at its end.
+func TestDueTicksWaitBehindMissedOnes(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var declared []jobs.Job
+		for name, overlap := range map[string]jobs.Overlap{"forbid": jobs.OverlapForbid, "queue": jobs.OverlapQueue, "allow": jobs.OverlapAllow, "replace": jobs.OverlapReplace} {
+			declared = append(declared, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, Overlap: overlap, Limit: 1, Do: sleep(25 * time.Second)})
+		}
+		c.start(declared).stop()
+		c.until(5*time.Minute + time.Second)
+		first := c.start(declared)
+		c.until(400 * time.Second)
+		first.stop() // cancels the fourth, and leaves the fifth and the sixth
+		c.start(declared)
+		c.until(9*time.Minute - 1)
+		for _, name := range []string{"forbid", "queue", "allow"} {
+			c.wantRows(name, "1m succeeded", "2m succeeded", "3m succeeded", "4m cancelled*", "5m succeeded", "6m succeeded", "7m succeeded", "8m succeeded")
+			c.wantBegan(name, 301*time.Second, 326*time.Second, 351*time.Second, 376*time.Second, 400*time.Second, 425*time.Second, 450*time.Second, 480*time.Second)
+		}
+		replaced := "jobs: replaced by a newer tick"
+		c.wantRows("replace", "1m succeeded", "2m succeeded", "3m cancelled: "+replaced+"*", "4m skipped: "+replaced, "5m skipped: "+replaced, "6m succeeded", "7m succeeded", "8m succeeded")
+	})
+}
+
+// The line is as long as CatchUp says, and what finds it full is recorded. It
+// takes in what a further gap adds, the newest first.
+func TestLineIsBounded(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 3}, Do: sleep(70 * time.Second)}}
+		c.start(declared).stop()
+		c.until(5*time.Minute + time.Second)
+		first := c.start(declared)
+		c.until(12*time.Minute + 30*time.Second)
+		full := "as many ticks as allowed wait already"
+		rows := []string{"3m succeeded, missed 2", "4m succeeded", "5m succeeded", "6m succeeded", "7m succeeded", "8m succeeded"}
+		c.wantRows("job", append(rows, "9m running", "10m waiting", "11m waiting", "12m skipped: "+full)...)
+		first.stop()
+		c.until(16*time.Minute + 30*time.Second)
+		c.start(declared)
+		c.until(17*time.Minute + 1)
+		c.wantRows("job", append(rows, "9m cancelled*", "10m running", "11m waiting", "12m skipped: "+full, "15m waiting, missed 2", "16m waiting", "17m skipped: "+full)...)
+	})
+}

@@ -14,6 +14,16 @@ import (
 // crowd says what there is of a job already.
 type crowd struct{ asked, waiting, ready, running, resting int }
 
+// inLine has so many ticks wait in line, right before noon.
+func (e *entry) inLine(n int) {
+	for i := range n {
+		e.lined = noon.Add(time.Duration(i-n) * time.Second)
+		key := jobs.Key{Job: "job", Tick: e.lined}
+		e.rows[key] = &row{entry: e, record: jobs.Record{Key: key}, phase: waiting}
+		e.count[waiting]++
+	}
+}
+
 func planned(job jobs.Job, c crowd) *entry {
 	job.Name = "job"
 	if job.Schedule == nil {
@@ -49,6 +59,8 @@ func TestPlan(t *testing.T) {
 		queued = " (an earlier tick waits already)"
 		full   = " (as many runs as allowed have not finished)"
 		late   = " (too late to start)"
+
+		lineFull = " (as many ticks as allowed wait already)"
 	)
 	all := jobs.Job{Misfire: jobs.MisfireAll}
 	in := func(j jobs.Job, change func(*jobs.Job)) jobs.Job { change(&j); return j }
@@ -63,6 +75,7 @@ func TestPlan(t *testing.T) {
 		name   string
 		job    jobs.Job
 		crowd  crowd
+		line   int
 		after  time.Duration // after noon
 		paused bool
 		noSlot bool
@@ -84,6 +97,18 @@ func TestPlan(t *testing.T) {
 		{name: "all, two allowed", job: allOverlap(jobs.OverlapAllow, 2), after: 3 * time.Minute, want: "1 running, 2 running, 3 waiting"},
 		{name: "all, two allowed, one runs", job: allOverlap(jobs.OverlapAllow, 2), crowd: crowd{running: 1}, after: 3 * time.Minute, want: "1 running, 2 waiting, 3 waiting"},
 		{name: "all, two allowed, both run", job: allOverlap(jobs.OverlapAllow, 2), crowd: crowd{running: 2}, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
+		{name: "all, behind a line", job: all, crowd: crowd{running: 1}, line: 1, after: time.Minute, want: "1 waiting"},
+		{name: "all, behind a line that waits for a slot", job: all, line: 1, after: time.Minute, want: "1 waiting"},
+		{name: "all, queue, behind a line", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1}, line: 2, after: time.Minute, want: "1 waiting"},
+		{name: "all, allowed, behind a line", job: allOverlap(jobs.OverlapAllow, 0), line: 2, after: time.Minute, want: "1 waiting"},
+		{name: "all, two allowed, behind a line", job: allOverlap(jobs.OverlapAllow, 2), crowd: crowd{running: 2}, line: 1, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
+		{name: "all, queue, one waits that was not missed", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1, waiting: 1}, after: time.Minute, want: "1 skipped" + queued},
+		{name: "all, replace, no line", job: allOverlap(jobs.OverlapReplace, 0), line: 1, after: time.Minute, want: "1 waiting"},
+		{name: "all, room in the line", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 2, after: time.Minute, want: "1 waiting"},
+		{name: "all, room for one of three", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 2, after: 3 * time.Minute, want: "3 waiting +2"},
+		{name: "all, the line is full", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 3, after: 2 * time.Minute, want: "2 skipped +1" + lineFull},
+		{name: "all, the line is full, replace", job: in(allOverlap(jobs.OverlapReplace, 0), func(j *jobs.Job) { j.CatchUp.Limit = 1 }), line: 1, after: time.Minute, want: "1 waiting"},
+		{name: "all, too late behind a line", job: deadline(jobs.MisfireAll, 30*time.Second), line: 1, after: 2*time.Minute + time.Second, want: "1 skipped" + late + ", 2 waiting"},
 		{name: "all, no slot", job: all, after: 2 * time.Minute, noSlot: true, want: "1 waiting, 2 waiting"},
 		{name: "deadline, once", job: deadline(jobs.MisfireOnce, 30*time.Second), after: 3*time.Minute + 31*time.Second, want: "3 skipped +2" + late},
 		{name: "deadline, on its instant", job: deadline(jobs.MisfireOnce, 30*time.Second), after: 3*time.Minute + 30*time.Second, want: "3 running +2"},
@@ -112,6 +137,7 @@ func TestPlan(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			e := planned(test.job, test.crowd)
+			e.inLine(test.line)
 			now := noon.Add(test.after)
 			if got := claimsText(e.plan(now, test.paused, !test.noSlot)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
@@ -120,6 +146,41 @@ func TestPlan(t *testing.T) {
 				t.Errorf("next is %v", e.next)
 			}
 		})
+	}
+}
+
+// In line is what waits for its first start, as far as the ticks that were
+// missed or came due behind them; not retries, manual runs and ticks that wait
+// for another reason.
+func TestLine(t *testing.T) {
+	t.Parallel()
+	key := func(minute int, trigger uint64) jobs.Key {
+		return jobs.Key{Job: "job", Tick: noon.Add(time.Duration(minute) * time.Minute), Trigger: trigger}
+	}
+	e := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{})
+	e.lined = noon.Add(5 * time.Minute)
+	for _, test := range []struct {
+		what    string
+		key     jobs.Key
+		phase   phase
+		attempt int
+		want    int // of the line, with this one
+	}{
+		{"waits", key(1, 0), waiting, 0, 1},
+		{"is asked for", key(2, 0), asked, 0, 2},
+		{"is ready", key(3, 0), ready, 0, 3},
+		{"runs", key(4, 0), running, 0, 3},
+		{"is being closed", key(0, 0), closing, 0, 3},
+		{"was tried before", key(-1, 0), waiting, 1, 3},
+		{"was asked for by hand", key(1, 1), waiting, 0, 3},
+		{"is the last of the line", key(5, 0), waiting, 0, 4},
+		{"came after it", key(6, 0), waiting, 0, 4},
+	} {
+		e.rows[test.key] = &row{entry: e, record: jobs.Record{Key: test.key, Attempt: test.attempt}, phase: test.phase}
+		e.count[test.phase]++
+		if got := e.line(); got != test.want {
+			t.Errorf("with one that %s: %d in line, want %d", test.what, got, test.want)
+		}
 	}
 }
 
@@ -137,6 +198,7 @@ func TestPlanProperty(t *testing.T) {
 		}
 		count := rapid.IntRange(0, 2)
 		e := planned(job, crowd{count.Draw(t, "asked"), count.Draw(t, "waiting"), count.Draw(t, "ready"), count.Draw(t, "running"), count.Draw(t, "resting")})
+		e.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
 		tick := e.next
 		now := noon.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "gap")) * time.Second)
 		claims := e.plan(now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot"))

@@ -130,6 +130,19 @@ func (t *term) freed(e *entry) {
 	}
 }
 
+// rest keeps a job occupied for so long, if at all, although nothing of it runs.
+func (t *term) rest(e *entry, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	e.resting++
+	t.after(wait, func() {
+		e.resting--
+		t.freed(e)
+		t.claimDue(e, time.Now()) // what was not claimed meanwhile
+	})
+}
+
 // launch tells the ledger that a row starts, and starts it.
 func (t *term) launch(r *row) {
 	if r.record.Attempt == 0 && r.record.Trigger == 0 && r.entry.tooLate(r.record.Tick, time.Now()) {

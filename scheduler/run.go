@@ -91,13 +91,7 @@ func (t *term) finish(r *row, state jobs.State, why string, err error) {
 		}
 		t.forget(r)
 	})
-	if rest := e.job.LockAtLeastFor - time.Since(x.started); rest > 0 {
-		e.resting++
-		t.after(rest, func() {
-			e.resting--
-			t.freed(e)
-		})
-	}
+	t.rest(e, e.job.LockAtLeastFor-time.Since(x.started))
 	t.freed(e)
 }
 

@@ -53,7 +53,7 @@ func TestSimulation(t *testing.T) {
 func (s *simulation) act() {
 	c, at := s.cluster, s.random.IntN(3)
 	r := c.replicas[at]
-	op := []string{"Claim", "Move", "Open", "Load", "Changes", "Renew", "Acquire", "Release"}[s.random.IntN(8)]
+	op := []string{"Claim", "Move", "Declare", "Load", "Changes", "Renew", "Acquire", "Release"}[s.random.IntN(8)]
 	job := s.declared[s.random.IntN(len(s.declared))].Name
 	switch s.random.IntN(16) {
 	case 0, 1, 2:

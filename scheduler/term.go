@@ -82,7 +82,7 @@ func (t *term) open() error {
 	}
 	var snapshot jobs.Snapshot
 	err := t.wrote.retry(t.ctx, "open the ledger", func(ctx context.Context) error {
-		if err := t.ledger.Open(ctx, t.holder, declared); err != nil {
+		if err := t.ledger.Declare(ctx, t.holder, declared); err != nil {
 			return err
 		}
 		var err error
@@ -95,7 +95,9 @@ func (t *term) open() error {
 	groups := map[string]int{}
 	for _, e := range t.order {
 		e.known = snapshot.Jobs[e.job.Name]
+		e.lined = e.known.Cursor // what an earlier term left waiting was missed
 		e.resolve()
+		t.rest(e, e.locked(snapshot.Now))
 		text := e.job.Schedule.String()
 		if _, ok := e.job.Schedule.(jobs.Relative); ok {
 			text += " of " + e.job.Name // its ticks are its own

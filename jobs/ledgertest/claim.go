@@ -174,7 +174,7 @@ var claimCases = []testCase{
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
 		other := e.take(s, otherOne, alice)
-		e.openLedger(s, other, report)
+		e.declareJobs(s, other, report)
 		e.equal(e.known(otherOne, report).Cursor, time.Time{}, "cursor of the other group's job")
 		e.equal(len(e.load(otherOne).Open), 0, "open runs of the other group")
 		e.equal(e.count(otherOne), 0, "runs of the other group")

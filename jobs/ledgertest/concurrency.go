@@ -189,11 +189,11 @@ var concurrencyCases = []testCase{
 		}
 	}},
 
-	{"concurrency/nothing is opened after a takeover", func(e *env) {
+	{"concurrency/nothing is declared after a takeover", func(e *env) {
 		e.outlast(func(s Store, h jobs.Holder, from int, busy func()) error {
 			for n := range 20 {
 				declared := []jobs.Declared{{Name: report, Schedule: fmt.Sprint("every ", from+n, "s")}, {Name: fmt.Sprint("job", from+n), Schedule: "every 1m"}}
-				if err := s.Open(e.ctx(), h, declared); err != nil {
+				if err := s.Declare(e.ctx(), h, declared); err != nil {
 					return err
 				}
 				busy()
@@ -209,7 +209,7 @@ var concurrencyCases = []testCase{
 		for i := range stores {
 			names = append(names, fmt.Sprint("job", i))
 		}
-		e.openLedger(stores[0], h, names...)
+		e.declareJobs(stores[0], h, names...)
 		n := e.h.times(25)
 		e.together(stores, func(i int, s Store) {
 			for round := range n {

@@ -28,7 +28,7 @@ var pauseCases = []testCase{
 			e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
 			paused(true, true, "after Pause of the group")
 		}
-		e.openLedger(s, e.take(s, group, bob), report, cleanup)
+		e.declareJobs(s, e.take(s, group, bob), report, cleanup)
 		paused(true, true, "in the next term")
 		e.ok(s.Resume(e.ctx(), group, ""), "Resume of the group")
 		paused(true, false, "after Resume of the group")
@@ -43,7 +43,7 @@ var pauseCases = []testCase{
 		s := e.open()
 		e.is(s.Pause(e.ctx(), group, report), jobs.ErrNoJob, "Pause in an empty ledger")
 		e.begin(s)
-		e.openLedger(s, e.take(s, otherOne, alice), "elsewhere")
+		e.declareJobs(s, e.take(s, otherOne, alice), "elsewhere")
 		for _, name := range []string{"unknown", "Report", "elsewhere"} {
 			e.is(s.Pause(e.ctx(), group, name), jobs.ErrNoJob, "Pause of "+name)
 			e.is(s.Resume(e.ctx(), group, name), jobs.ErrNoJob, "Resume of "+name)
@@ -56,7 +56,7 @@ var pauseCases = []testCase{
 	{"pause/only this group", func(e *env) {
 		s := e.open()
 		e.begin(s)
-		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.declareJobs(s, e.take(s, otherOne, alice), report)
 		e.ok(s.Pause(e.ctx(), group, report), "Pause")
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
 		other := e.load(otherOne)
@@ -113,7 +113,7 @@ var triggerCases = []testCase{
 		_, err := s.Trigger(e.ctx(), group, report)
 		e.is(err, jobs.ErrNoJob, "Trigger in an empty ledger")
 		e.begin(s)
-		e.openLedger(s, e.take(s, otherOne, alice), "elsewhere")
+		e.declareJobs(s, e.take(s, otherOne, alice), "elsewhere")
 		for _, name := range []string{"unknown", "Report", "elsewhere", ""} {
 			_, err := s.Trigger(e.ctx(), group, name)
 			e.is(err, jobs.ErrNoJob, "Trigger of "+name)
@@ -124,7 +124,7 @@ var triggerCases = []testCase{
 	{"trigger/only this group", func(e *env) {
 		s := e.open()
 		e.begin(s)
-		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.declareJobs(s, e.take(s, otherOne, alice), report)
 		e.trigger(s, report)
 		e.equal(e.count(otherOne), 0, "runs of the other group")
 		e.equal(len(e.load(otherOne).Open), 0, "open runs of the other group")
@@ -170,7 +170,7 @@ var cancelCases = []testCase{
 		} {
 			e.is(s.Cancel(e.ctx(), group, k), jobs.ErrNoRun, "Cancel")
 		}
-		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.declareJobs(s, e.take(s, otherOne, alice), report)
 		e.is(s.Cancel(e.ctx(), otherOne, r.Key), jobs.ErrNoRun, "Cancel in another group")
 		e.unchanged(r, "after Cancel of others")
 		e.equal(e.count(group), 1, "runs")
@@ -240,14 +240,54 @@ var changesCases = []testCase{
 		r = e.moved(s, h, to(jobs.Running, r))
 		e.moved(s, h, to(jobs.Succeeded, r))
 		e.equal(e.changes(group), was, "Changes after moves")
-		e.openLedger(s, e.take(s, group, bob), report)
+		e.declareJobs(s, e.take(s, group, bob), report)
 		e.equal(e.changes(group), was, "Changes in the next term")
+	}},
+
+	{"changes/not with manual runs that a leader claims", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		was := e.changes(group)
+		for n, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped} {
+			e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(n), Trigger: uint64(n + 1)}, State: state})
+			e.equal(e.changes(group), was, "Changes after a claim with a trigger, "+state.String())
+		}
+		r := e.record(group, e.trigger(s, report))
+		r = e.moved(s, h, to(jobs.Running, r))
+		was = e.changes(group)
+		for _, state := range []jobs.State{jobs.Waiting, jobs.Running, jobs.Failed} {
+			r = e.moved(s, h, to(state, r))
+			e.equal(e.changes(group), was, "Changes after a move of a manual run to "+state.String())
+		}
+	}},
+
+	{"changes/once with a run whose end is asked for twice", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for n, r := range []jobs.Record{e.running(s, h, key(report, 1)), e.record(group, e.trigger(s, report))} {
+			e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+			was := e.changes(group)
+			e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel again")
+			e.equal(e.changes(group), was, fmt.Sprint("Changes after the second Cancel of run ", n))
+		}
+	}},
+
+	{"changes/with what is a group's first", func(e *env) {
+		s := e.open()
+		was := e.changes(group)
+		e.ok(s.Pause(e.ctx(), group, ""), "Pause of a group that was never led")
+		paused := e.changes(group)
+		e.equal(paused != was, true, "Changes is another number after the group's first change")
+		e.equal(e.load(group).Changes, paused, "Changes of the snapshot")
+		e.ok(s.Resume(e.ctx(), group, ""), "Resume of the group")
+		e.equal(e.changes(group) != paused, true, "Changes is another number after its second change")
+		e.equal(e.changes(otherOne), was, "Changes of the other group")
 	}},
 
 	{"changes/only of this group", func(e *env) {
 		s := e.open()
 		e.begin(s)
-		e.openLedger(s, e.take(s, otherOne, alice), report)
+		e.declareJobs(s, e.take(s, otherOne, alice), report)
 		was := e.changes(otherOne)
 		e.ok(s.Pause(e.ctx(), group, report), "Pause")
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")

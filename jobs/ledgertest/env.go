@@ -152,21 +152,21 @@ func (e *env) take(s Store, group, owner string) jobs.Holder {
 	return h
 }
 
-// begin begins a term of alice that has opened two jobs.
+// begin begins a term of alice that has declared two jobs.
 func (e *env) begin(s Store) jobs.Holder {
 	e.Helper()
 	h := e.take(s, group, alice)
-	e.openLedger(s, h, report, cleanup)
+	e.declareJobs(s, h, report, cleanup)
 	return h
 }
 
-func (e *env) openLedger(s Store, h jobs.Holder, names ...string) {
+func (e *env) declareJobs(s Store, h jobs.Holder, names ...string) {
 	e.Helper()
 	var declared []jobs.Declared
 	for _, name := range names {
 		declared = append(declared, jobs.Declared{Name: name, Schedule: "every 1m"})
 	}
-	e.ok(s.Open(e.ctx(), h, declared), "Open")
+	e.ok(s.Declare(e.ctx(), h, declared), "Declare")
 }
 
 func (e *env) load(group string) jobs.Snapshot {

@@ -28,7 +28,7 @@ func replaced(h jobs.Holder) map[string]jobs.Holder {
 func (e *env) nothing(s Store, h jobs.Holder, run jobs.Record, what string) {
 	e.Helper()
 	was, runs := e.load(h.Group), e.runs(h.Group, jobs.Filter{Limit: all})
-	e.is(s.Open(e.ctx(), h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}, {Name: report, Schedule: "every 9m"}}), jobs.ErrReplaced, what+": Open")
+	e.is(s.Declare(e.ctx(), h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}, {Name: report, Schedule: "every 9m"}}), jobs.ErrReplaced, what+": Open")
 	for _, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped} {
 		_, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, 50), State: state}})
 		e.is(err, jobs.ErrReplaced, what+": Claim")
@@ -77,7 +77,7 @@ var fenceCases = []testCase{
 		s := e.open()
 		r := e.running(s, e.begin(s), key(report, 1))
 		other := e.take(s, otherOne, alice)
-		e.openLedger(s, other, report)
+		e.declareJobs(s, other, report)
 		other.Group = group
 		e.nothing(s, other, r, "the owner's term in another group")
 	}},

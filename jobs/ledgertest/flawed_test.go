@@ -30,8 +30,9 @@ type database struct {
 	changes map[string]uint64
 	paused  map[string]bool
 	jobs    map[jobKey]*jobs.Known
-	runs    []*row // by group, tick, trigger and job
-	claims  int    // how many rows were ever claimed
+	runs    []*row          // by group, tick, trigger and job
+	claims  int             // how many rows were ever claimed
+	counted map[string]bool // jobs whose start the present Move has written
 }
 
 type jobKey struct{ group, job string }
@@ -264,6 +265,9 @@ func (d *database) changed(group, how string) {
 	if d.has("changes: not with "+how) || d.has("changes: not twice") && d.changes[group] > 0 {
 		return
 	}
+	if d.has("changes: not with a Pause that is the first") && how == "Pause of the group" && len(d.jobs) == 0 {
+		return
+	}
 	if d.changes[group]++; d.has("changes: of all groups") {
 		d.changes[otherOne] += 3
 	}
@@ -315,28 +319,28 @@ func (d *database) insert(r *row) {
 	d.runs = slices.Insert(d.runs, i, r)
 }
 
-func (s *replica) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	if err := s.ended(ctx, "Open"); err != nil {
+func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	if err := s.ended(ctx, "Declare"); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.Group = s.name(h.Group)
-	if !s.current(h, "open") {
+	if !s.current(h, "declare") {
 		return jobs.ErrReplaced
 	}
-	if s.has("open: checks the fence, then writes") {
+	if s.has("declare: checks the fence, then writes") {
 		s.elsewhere()
 	}
-	if len(declared) == 0 && s.has("open: fails with none") {
+	if len(declared) == 0 && s.has("declare: fails with none") {
 		return errors.New("syntax error near ')'")
 	}
 	now, seen := s.now("Since"), map[string]bool{}
 	for i, job := range declared {
-		if i >= 50 && s.has("open: at most 50 jobs") {
+		if i >= 50 && s.has("declare: at most 50 jobs") {
 			break
 		}
-		if s.has("open: cuts the schedule") && len(job.Schedule) > 255 {
+		if s.has("declare: cuts the schedule") && len(job.Schedule) > 255 {
 			job.Schedule = job.Schedule[:255]
 		}
 		k := jobKey{h.Group, s.name(job.Name)}
@@ -344,39 +348,39 @@ func (s *replica) Open(ctx context.Context, h jobs.Holder, declared []jobs.Decla
 		known, ok := s.jobs[k]
 		if !ok {
 			s.jobs[k] = &jobs.Known{Schedule: job.Schedule, Since: now, ScheduleSince: now}
-			if s.has("open: no Since") {
+			if s.has("declare: no Since") {
 				s.jobs[k].Since = time.Time{}
 			}
-			if s.has("open: no ScheduleSince") {
+			if s.has("declare: no ScheduleSince") {
 				s.jobs[k].ScheduleSince = time.Time{}
 			}
 			continue
 		}
-		if s.has("open: resumes") {
+		if s.has("declare: resumes") {
 			known.Paused = false
 		}
-		if s.has("open: clears Finished") {
+		if s.has("declare: clears Finished") {
 			known.Finished = time.Time{}
 		}
-		same := known.Schedule == job.Schedule || s.has("open: ignores the schedule's case") && strings.EqualFold(known.Schedule, job.Schedule) ||
-			s.has("open: ignores the schedule's end") && strings.TrimSpace(known.Schedule) == strings.TrimSpace(job.Schedule)
+		same := known.Schedule == job.Schedule || s.has("declare: ignores the schedule's case") && strings.EqualFold(known.Schedule, job.Schedule) ||
+			s.has("declare: ignores the schedule's end") && strings.TrimSpace(known.Schedule) == strings.TrimSpace(job.Schedule)
 		if same {
-			if s.has("open: moves ScheduleSince") {
+			if s.has("declare: moves ScheduleSince") {
 				known.ScheduleSince = now
 			}
 			continue
 		}
-		if !s.has("open: leaves ScheduleSince") {
+		if !s.has("declare: leaves ScheduleSince") {
 			known.ScheduleSince = now
 		}
-		if s.has("open: moves Since") {
+		if s.has("declare: moves Since") {
 			known.Since = now
 		}
-		if !s.has("open: leaves the schedule") {
+		if !s.has("declare: leaves the schedule") {
 			known.Schedule = job.Schedule
 		}
 	}
-	if s.has("open: forgets what is not declared") {
+	if s.has("declare: forgets what is not declared") {
 		for k := range s.jobs {
 			if k.group == h.Group && !seen[k.job] {
 				delete(s.jobs, k)
@@ -384,11 +388,11 @@ func (s *replica) Open(ctx context.Context, h jobs.Holder, declared []jobs.Decla
 		}
 	}
 	for _, r := range s.runs {
-		if r.group == h.Group && r.State == jobs.Running && s.has("open: ends the runs") {
+		if r.group == h.Group && r.State == jobs.Running && s.has("declare: ends the runs") {
 			r.State = jobs.Interrupted
 		}
 	}
-	if s.has("changes: with Open") {
+	if s.has("changes: with Declare") {
 		s.changes[h.Group]++
 	}
 	return nil
@@ -412,7 +416,7 @@ func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	for k, known := range s.jobs {
 		if k.group == group || s.has("load: jobs of all groups") {
 			with := *known
-			with.Cursor = s.cursor(k, f)
+			with.Cursor, with.Started = s.cursor(k, f), s.started(k, known.Started)
 			snapshot.Jobs[k.job] = with
 		}
 	}
@@ -462,6 +466,33 @@ func (d *database) cursor(k jobKey, f *lease.Fence) time.Time {
 		cursor, last = r.Tick, r.asked
 	}
 	return cursor
+}
+
+// started is when a run of the job was last started, and over that of the runs
+// that are over.
+func (d *database) started(k jobKey, over time.Time) time.Time {
+	switch {
+	case d.has("load: no Started"):
+		return time.Time{}
+	case d.has("load: Started of runs that are over only"):
+		return over
+	case d.has("load: Started of open runs only"), d.has("load: Started of what is kept"):
+		over = time.Time{}
+	}
+	for _, r := range d.runs {
+		at := r.Started
+		if d.has("load: Started at the claim") {
+			at = r.Claimed
+		}
+		switch {
+		case r.group != k.group, r.Job != k.job && !d.has("load: Started of all jobs"),
+			r.State.Over() && !d.has("load: Started of what is kept"),
+			r.Trigger != 0 && d.has("load: Started not of manual runs"):
+		case at.After(over), d.has("load: Started of the newest tick") && !at.IsZero():
+			over = at
+		}
+	}
+	return over
 }
 
 func (s *replica) Changes(ctx context.Context, group string) (uint64, error) {
@@ -533,6 +564,9 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 				return nil, err
 			}
 			s.insert(r)
+			if c.Trigger != 0 && s.has("changes: with a manual claim") {
+				s.changes[h.Group]++
+			}
 		}
 		if r == nil {
 			continue
@@ -650,6 +684,7 @@ func (s *replica) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([
 			}
 		}
 	}
+	s.counted = map[string]bool{}
 	some := false
 	for i, m := range moves {
 		if i >= 200 && s.has("move: at most 200") {
@@ -717,6 +752,8 @@ func (s *replica) move(h jobs.Holder, m jobs.Move, current bool) (bool, error) {
 	}
 	again := r.State == m.To && r.Attempt == attempt && r.Owner == h.Owner && r.Token == h.Token
 	switch {
+	case s.has("move: waits anew") && m.From == jobs.Waiting && m.To == jobs.Waiting:
+		again = false
 	case s.has("move: not again"), !current && s.has("move: the replaced cannot repeat"):
 		again = false
 	case s.has("move: again by the state alone") && r.State == m.To:
@@ -742,6 +779,9 @@ func (s *replica) move(h jobs.Holder, m jobs.Move, current bool) (bool, error) {
 		return false, nil
 	}
 	s.write(h, m, r, attempt, text)
+	if m.To == jobs.Waiting && m.Trigger != 0 && s.has("changes: with the retry of a manual run") {
+		s.changes[h.Group]++
+	}
 	if known != nil && (m.To.Over() || s.has("move: the job's Finished with each move")) {
 		s.finish(h, r, known)
 	}
@@ -756,6 +796,10 @@ func (s *replica) finish(h jobs.Holder, r *row, known *jobs.Known) {
 		return
 	}
 	known.Finished = s.now("the job's Finished")
+	if s.has("load: Started of the last that ended") && !r.Started.IsZero() ||
+		r.Started.After(known.Started) && (!s.counted[r.Job] || !s.has("load: Started of the first that ends")) {
+		known.Started, s.counted[r.Job] = r.Started, true
+	}
 	if !s.has("clock: machine's for the job's Finished") && !r.Finished.IsZero() {
 		known.Finished = r.Finished // of the same statement
 	}
@@ -967,6 +1011,7 @@ func (s *replica) Cancel(ctx context.Context, group string, key jobs.Key) error 
 		r.CancelAsked && s.has("cancel: only once") {
 		return fmt.Errorf("%w: %v", jobs.ErrNoRun, key)
 	}
+	asked := r.CancelAsked
 	r.CancelAsked = true
 	if s.has("cancel: ends the run") {
 		r.State, r.Finished = jobs.Cancelled, s.now("Finished")
@@ -976,7 +1021,9 @@ func (s *replica) Cancel(ctx context.Context, group string, key jobs.Key) error 
 			other.CancelAsked = true
 		}
 	}
-	s.changed(group, "Cancel")
+	if !asked || s.has("changes: with each Cancel") {
+		s.changed(group, "Cancel")
+	}
 	return nil
 }
 
@@ -1100,7 +1147,11 @@ func (s *replica) Prune(ctx context.Context, group, job string, history jobs.His
 		if !of(r) {
 			continue
 		}
-		old := age > 0 && (now.Sub(r.Finished) > age || s.has("prune: ignores that they are young"))
+		end := r.Finished
+		if s.has("prune: For since the claim") {
+			end = r.Claimed
+		}
+		old := age > 0 && (now.Sub(end) > age || s.has("prune: ignores that they are young"))
 		many := history.Keep > 0 && place > keep && !s.has("prune: ignores Keep")
 		if place--; s.has("prune: the newest first") {
 			place += 2

@@ -82,7 +82,7 @@ type testCase struct {
 func cases() []testCase {
 	var all []testCase
 	for _, some := range [][]testCase{
-		openCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, cancelCases,
+		declareCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, cancelCases,
 		changesCases, runsCases, pruneCases, valueCases, fenceCases, concurrencyCases,
 	} {
 		all = append(all, some...)

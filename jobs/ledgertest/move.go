@@ -186,6 +186,32 @@ var moveCases = []testCase{
 		}
 	}},
 
+	{"move/to wait, of what waits", func(e *env) {
+		s := e.open()
+		r := e.waiting(s, e.begin(s), key(report, 1))
+		next := e.take(s, group, bob)
+		m := to(jobs.Waiting, r)
+		m.Delay, m.Error = time.Hour, "for the next term"
+		before := e.now()
+		got := e.moved(s, next, m)
+		e.betweenPlus(got.Due, before, time.Hour, "Due")
+		r.Owner, r.Token, r.Due, r.Error = bob, next.Token, got.Due, m.Error
+		e.same(got, r, "a waiting run that the next term took over")
+		for range 2 {
+			e.later()
+			e.equal(e.move(s, next, m)[0], true, "the same move again")
+			e.unchanged(r, "after the same move again")
+		}
+		m = to(jobs.Waiting, r)
+		m.Delay, m.Error = 2*time.Hour, "again"
+		for range 2 {
+			e.later()
+			e.equal(e.move(s, next, m)[0], true, "to wait, of a run that waits for the holder")
+			e.unchanged(r, "after that")
+		}
+		e.moved(s, next, to(jobs.Running, r))
+	}},
+
 	{"move/the same again, when the run has moved on", func(e *env) {
 		s := e.open()
 		h := e.begin(s)

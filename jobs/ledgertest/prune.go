@@ -162,6 +162,28 @@ var pruneCases = []testCase{
 		e.left(report, "keep them for a moment", 2)
 	}},
 
+	{"prune/for so long after their end", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		age := 20 * time.Millisecond
+		for n := 0; ; n += 2 {
+			r := e.running(s, h, key(report, n))
+			e.skipped(s, h, key(report, n+1)) // is the newest, and stays
+			e.after(r.Claimed, age)
+			r = e.moved(s, h, to(jobs.Succeeded, r))
+			e.prune(s, report, jobs.History{For: age}, 0)
+			if e.now().Sub(r.Finished) >= age {
+				age *= 2 // it took too long to tell
+				continue
+			}
+			e.unchanged(r, "a run that was claimed long ago and ended just now")
+			e.after(r.Finished, age)
+			e.prune(s, report, jobs.History{For: age}, 0)
+			e.absent(group, r.Key, "after its time")
+			return
+		}
+	}},
+
 	{"prune/manual runs too", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
@@ -183,7 +205,7 @@ var pruneCases = []testCase{
 		h := e.begin(s)
 		e.over(s, h, report, 5)
 		other := e.take(s, otherOne, alice)
-		e.openLedger(s, other, report)
+		e.declareJobs(s, other, report)
 		e.over(s, other, report, 5)
 		e.equal(e.prune(s, report, jobs.History{Keep: 1}, 0), 4, "deleted")
 		e.equal(e.count(otherOne), 5, "runs of the other group")

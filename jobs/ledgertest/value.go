@@ -127,7 +127,7 @@ var valueCases = []testCase{
 		names := []string{allowed, "a", "A", "a-", "a.", "a_", "a/", "aa", "b", "1", "01", "1.0", "1e0", "0x1", "a_b", "axb", "NULL", long + "1", long + "2"}
 		for i, name := range names {
 			h := e.take(s, name, name)
-			e.openLedger(s, h, names...)
+			e.declareJobs(s, h, names...)
 			for n, job := range names {
 				e.running(s, h, key(job, 100*i+n))
 			}
@@ -149,8 +149,8 @@ var valueCases = []testCase{
 		s := e.open()
 		long := strings.Repeat("x", lease.MaxName)
 		h := e.take(s, group, alice)
-		e.openLedger(s, h, long)
-		if err := s.Open(e.ctx(), h, []jobs.Declared{{Name: long + "y", Schedule: "every 2m"}}); err == nil {
+		e.declareJobs(s, h, long)
+		if err := s.Declare(e.ctx(), h, []jobs.Declared{{Name: long + "y", Schedule: "every 2m"}}); err == nil {
 			e.equal(e.known(group, long+"y").Schedule, "every 2m", "Schedule of a job of a long name")
 		}
 		e.equal(e.known(group, long).Schedule, "every 1m", "Schedule of a job of a name that is its beginning")
@@ -204,8 +204,8 @@ var valueCases = []testCase{
 		ctx, cancel := context.WithCancel(e.Context())
 		cancel()
 		for what, call := range map[string]func() error{
-			"Open": func() error { return s.Open(ctx, h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}}) },
-			"Load": func() error { _, err := s.Load(ctx, group); return err },
+			"Declare": func() error { return s.Declare(ctx, h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}}) },
+			"Load":    func() error { _, err := s.Load(ctx, group); return err },
 			"Claim": func() error {
 				_, err := s.Claim(ctx, h, newID(), []jobs.Claim{{Key: key(report, 10), State: jobs.Running}})
 				return err

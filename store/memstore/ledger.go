@@ -65,8 +65,8 @@ func (s *Store) current(h jobs.Holder) bool {
 	return ok && f.Owner == h.Owner && f.Token == h.Token
 }
 
-// Open implements [jobs.Ledger].
-func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+// Declare implements [jobs.Ledger].
+func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -114,6 +114,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 		}
 	}
 	slices.SortStableFunc(snapshot.Open, func(a, b jobs.Record) int { return a.Tick.Compare(b.Tick) })
+	snapshot.CountStarts()
 	return snapshot, nil
 }
 
@@ -197,6 +198,9 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 			r.Finished = now
 			if known, ok := l.jobs[m.Job]; ok {
 				known.Finished = now
+				if r.Started.After(known.Started) {
+					known.Started = r.Started
+				}
 			}
 		}
 		done[i], applied = true, true
@@ -227,7 +231,7 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 	}
 	kept, deleted := runs[:0:0], 0
 	for i, r := range runs {
-		old := history.For > 0 && now.Sub(r.Claimed) > history.For
+		old := history.For > 0 && now.Sub(r.Finished) > history.For
 		many := history.Keep > 0 && len(runs)-i > history.Keep
 		if (old || many) && deleted < batch && i != newest && r.State.Over() {
 			deleted++
@@ -299,8 +303,10 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	if r == nil || r.State.Over() {
 		return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
 	}
-	r.CancelAsked = true
-	l.changes++
+	if !r.CancelAsked {
+		r.CancelAsked = true
+		l.changes++
+	}
 	return nil
 }
 

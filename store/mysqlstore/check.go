@@ -104,9 +104,9 @@ func (s *Store) checkLedger(ctx context.Context, one *session) error {
 		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
 	)
 	for _, statement := range []string{
-		s.openStatement(none, []jobs.Declared{{}}),
+		s.declareStatement(none, []jobs.Declared{{}}),
 		s.claimStatement(none, jobs.ClaimID{}, []jobs.Claim{{Key: key}}),
-		s.moveStatement(none, []jobs.Move{{Key: key}}),
+		s.moveStatement(none, []jobs.Move{{Key: key}}, nil),
 		fill(s.runs.pauseJob, false, "", ""),
 		fill(s.runs.trigger, 0, "", ""),
 		fill(s.runs.cancel, "", "", 0, 0),

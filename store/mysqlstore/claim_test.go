@@ -110,8 +110,8 @@ func TestLedgerRefusesValues(t *testing.T) {
 			}
 		}
 		for _, d := range []jobs.Declared{{Name: ""}, {Name: "a b"}, {Name: "a", Schedule: strings.Repeat("x", 16_001)}} {
-			if err := s.Open(soon(t), h, []jobs.Declared{d}); err == nil || errors.Is(err, jobs.ErrReplaced) {
-				t.Errorf("open with %.20q: %v", d, err)
+			if err := s.Declare(soon(t), h, []jobs.Declared{d}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+				t.Errorf("declare %.20q: %v", d, err)
 			}
 		}
 		if got := run(t, s, "billing", r.Key); got != r {
@@ -267,7 +267,7 @@ func TestManyRowsInOneCall(t *testing.T) {
 		for i := range n {
 			names = append(names, jobs.Declared{Name: fmt.Sprintf("declared-%d", i), Schedule: strings.Repeat("x", i)})
 		}
-		if err := s.Open(soon(t), h, names); err != nil {
+		if err := s.Declare(soon(t), h, names); err != nil {
 			t.Fatal(err)
 		}
 		known := load(t, s, "billing").Jobs

@@ -75,7 +75,7 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 		if err != nil || n > 0 {
 			return err
 		}
-		// There is none, or its end was asked for before.
+		// There is none, or its end was asked for before, which is no change.
 		n, err = one.count(ctx, fill(s.runs.isOpen, group, key.Job, tick, key.Trigger))
 		if err == nil && n == 0 {
 			return noRun(group, key)

@@ -106,7 +106,10 @@ func TestControl(t *testing.T) {
 		}
 		same("prune")
 		changed("cancel", s.Cancel(soon(t), "billing", rs[0].Key))
-		changed("cancel again", s.Cancel(soon(t), "billing", rs[0].Key))
+		if err := s.Cancel(soon(t), "billing", rs[0].Key); err != nil {
+			t.Errorf("cancel again: %v", err)
+		}
+		same("cancel again")
 		changed("cancel a manual run", s.Cancel(soon(t), "billing", keys[1]))
 		if a, b, c := run(t, s, "billing", rs[0].Key), run(t, s, "billing", rs[1].Key), run(t, s, "billing", keys[1]); !a.CancelAsked || b.CancelAsked || !c.CancelAsked {
 			t.Errorf("asked: %v, %v, %v", a, b, c)
@@ -125,10 +128,10 @@ func TestControl(t *testing.T) {
 			t.Errorf("cancel in another group: %v", err)
 		}
 		same("what is refused")
-		if err := s.Open(soon(t), h, []jobs.Declared{{Name: "c", Schedule: "x"}}); err != nil {
+		if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "c", Schedule: "x"}}); err != nil {
 			t.Error(err)
 		}
-		same("open")
+		same("declare")
 		if n := count(t, db.Open(t), "SELECT COUNT(*) FROM cronlease_job WHERE name <> '' AND changes > 0"); n > 0 {
 			t.Errorf("%d jobs count the changes of their group", n)
 		}

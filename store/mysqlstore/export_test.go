@@ -43,7 +43,7 @@ func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []job
 	k := claims[0].Key
 	return map[string]string{
 		"claim":         s.claimStatement(h, jobs.ClaimID{1}, claims),
-		"move":          s.moveStatement(h, moves),
+		"move":          s.moveStatement(h, moves, nil),
 		"read runs":     fill(s.runs.readRuns, keys, h.Group, h.Group),
 		"changes":       fill(s.runs.changes, h.Group, h.Group),
 		"summary":       fill(s.runs.summary, h.Group, h.Group, h.Group),

@@ -21,8 +21,8 @@ const (
 	maxSchedule = 16000
 )
 
-// Open implements [jobs.Ledger].
-func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+// Declare implements [jobs.Ledger].
+func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
 	rows := make([]jobs.Declared, 1, len(declared)+1) // the group's own row, without a name
 	for _, d := range declared {
 		if err := lease.CheckName("job", d.Name); err != nil {
@@ -35,8 +35,8 @@ func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declare
 	}
 	slices.SortStableFunc(rows, func(a, b jobs.Declared) int { return cmp.Compare(a.Name, b.Name) })
 	for chunk := range slices.Chunk(rows, claimChunk) {
-		statement := s.openStatement(h, chunk)
-		err := s.onLedger(ctx, "open ledger", false, func(ctx context.Context, one *session) error {
+		statement := s.declareStatement(h, chunk)
+		err := s.onLedger(ctx, "declare jobs", false, func(ctx context.Context, one *session) error {
 			n, err := one.changed(ctx, statement)
 			if err != nil || n > 0 {
 				return err
@@ -55,12 +55,12 @@ func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declare
 	return nil
 }
 
-func (s *Store) openStatement(h jobs.Holder, declared []jobs.Declared) string {
+func (s *Store) declareStatement(h jobs.Holder, declared []jobs.Declared) string {
 	rows := make(table, len(declared))
 	for i, d := range declared {
 		rows[i] = row{d.Name, d.Schedule}
 	}
-	return fill(s.runs.open, rows, h.Group, h.Owner, h.Token)
+	return fill(s.runs.declare, rows, h.Group, h.Owner, h.Token)
 }
 
 // Load implements [jobs.Ledger].
@@ -90,6 +90,7 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 	if snapshot.Open, err = records(ctx, one, fill(s.runs.openRuns, group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
+	snapshot.CountStarts()
 	return snapshot, nil
 }
 
@@ -101,15 +102,16 @@ func (s *Store) loadJobs(ctx context.Context, one *session, group string, into m
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			name             string
-			k                jobs.Known
-			since, ruling    sql.NullInt64
-			finished, cursor sql.NullInt64
+			name                      string
+			k                         jobs.Known
+			since, ruling             sql.NullInt64
+			started, finished, cursor sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &finished, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &started, &finished, &cursor); err != nil {
 			return err
 		}
-		k.Since, k.ScheduleSince, k.Finished, k.Cursor = instant(since), instant(ruling), instant(finished), instant(cursor)
+		k.Since, k.ScheduleSince = instant(since), instant(ruling)
+		k.Started, k.Finished, k.Cursor = instant(started), instant(finished), instant(cursor)
 		into[name] = k
 	}
 	return rows.Err()

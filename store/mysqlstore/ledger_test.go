@@ -33,7 +33,7 @@ func openJobs(t testing.TB, s jobs.Ledger, h jobs.Holder, names ...string) {
 	for _, name := range names {
 		declared = append(declared, jobs.Declared{Name: name, Schedule: "every 1m0s"})
 	}
-	if err := s.Open(soon(t), h, declared); err != nil {
+	if err := s.Declare(soon(t), h, declared); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -137,7 +137,7 @@ func changes(t testing.TB, s jobs.Ledger, group string) uint64 {
 func writes(s jobs.Ledger, waiting jobs.Record) map[string]func(context.Context, jobs.Holder) error {
 	return map[string]func(context.Context, jobs.Holder) error{
 		"INSERT INTO `cronlease_job`": func(ctx context.Context, h jobs.Holder) error {
-			return s.Open(ctx, h, []jobs.Declared{{Name: "new"}})
+			return s.Declare(ctx, h, []jobs.Declared{{Name: "new"}})
 		},
 		"INSERT IGNORE": func(ctx context.Context, h jobs.Holder) error {
 			claimed, err := s.Claim(ctx, h, id(), running("new", 1))
@@ -320,7 +320,7 @@ func TestLostReplies(t *testing.T) {
 			}
 		}
 		mine := id()
-		lose("open", "INSERT INTO `cronlease_job`", func() error { return s.Open(soon(t), h, []jobs.Declared{{Name: "b"}}) })
+		lose("declare", "INSERT INTO `cronlease_job`", func() error { return s.Declare(soon(t), h, []jobs.Declared{{Name: "b"}}) })
 		lose("claim", "INSERT IGNORE", func() error {
 			claimed, err := s.Claim(soon(t), h, mine, running("a", 1, 2))
 			if err == nil && (!claimed[0].Mine || !claimed[1].Mine) {
@@ -369,7 +369,7 @@ func TestOpenAndLoad(t *testing.T) {
 		}
 		h := holder(t, s, "billing", "me")
 		declared := []jobs.Declared{{Name: "b", Schedule: "every 1s"}, {Name: "a", Schedule: "cron 0 0 2 * * * \x00é"}, {Name: "A", Schedule: ""}}
-		if err := s.Open(soon(t), h, declared); err != nil {
+		if err := s.Declare(soon(t), h, declared); err != nil {
 			t.Fatal(err)
 		}
 		first := load(t, s, "billing")
@@ -381,7 +381,7 @@ func TestOpenAndLoad(t *testing.T) {
 		if len(first.Jobs) != 3 {
 			t.Errorf("jobs: %v", first.Jobs)
 		}
-		if err := s.Open(soon(t), h, []jobs.Declared{{Name: "b", Schedule: "every 2s"}, declared[1]}); err != nil {
+		if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "b", Schedule: "every 2s"}, declared[1]}); err != nil {
 			t.Fatal(err)
 		}
 		second := load(t, s, "billing")
@@ -553,7 +553,7 @@ func TestLedgerUnderContention(t *testing.T) {
 			work(func(n int) error { return s.Cancel(soon(t), "billing", key(names[n%3], n)) })
 			work(func(n int) error { return s.Pause(soon(t), "billing", []string{"", "a", "b", "c"}[n%4]) })
 			work(func(n int) error {
-				return s.Open(soon(t), h, []jobs.Declared{{Name: names[n%3], Schedule: fmt.Sprint(n)}})
+				return s.Declare(soon(t), h, []jobs.Declared{{Name: names[n%3], Schedule: fmt.Sprint(n)}})
 			})
 			work(func(n int) error {
 				_, err := s.Prune(soon(t), "billing", names[n%3], jobs.History{Keep: 5}, 3)

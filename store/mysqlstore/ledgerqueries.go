@@ -9,7 +9,7 @@ import "strings"
 //
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
-	open        string
+	declare     string
 	hasFence    string
 	summary     string
 	jobs        string
@@ -42,10 +42,11 @@ const (
 	r.missed, r.error, r.cancel_asked`
 
 	// changesOf is the group's counter mixed with the keys of the manual runs
-	// that wait: asking for a run is then one INSERT and nothing else.
+	// that nobody has taken up: asking for a run is then one INSERT and nothing
+	// else.
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
-	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0)`
+	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
 )
 
 func newLedgerQueries(prefix string) *ledgerQueries {
@@ -53,7 +54,7 @@ func newLedgerQueries(prefix string) *ledgerQueries {
 		// The clause waits for a takeover that is under way: without it, READ
 		// COMMITTED reads the fence row from before. The assignments are made
 		// in their order.
-		open: `
+		declare: `
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
 WITH v (name, schedule) AS (VALUES ?)
 SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
@@ -76,7 +77,7 @@ SELECT ` + micros + `, ` + changesOf + `,
 		jobs: `
 SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused,
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
 	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
 FROM {job} j WHERE j.grp = ? AND j.name > _binary''`,
@@ -101,11 +102,15 @@ LOCK IN SHARE MODE`,
 
 		// The fence row is locked before any run. No expression reads what
 		// another one assigns: in an UPDATE of several tables their order is
-		// not said. A job's last finish is of the same statement.
+		// not said. (A run that is finished keeps its start.) A job's last
+		// finish is of the same statement, and its latest start the latest of
+		// what it was, that of one of the runs and v.started, since a row is
+		// written once even if it is joined to several. What waits under the
+		// holder already is not made to wait again.
 		move: `
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
-	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished) AS (VALUES ?) SELECT * FROM v
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished
@@ -114,8 +119,10 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
 	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
 	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
-	j.finished_at = UTC_TIMESTAMP(6)
-WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token`,
+	j.finished_at = UTC_TIMESTAMP(6),
+	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
+WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`,
 
 		// One statement, so that all rows are of one instant: when the fence
 		// row has a later token, a run that is absent stays absent.
@@ -145,7 +152,7 @@ FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`,
 		cancel: `
 UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''
 SET r.cancel_asked = 1, g.changes = g.changes + 1
-WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2)`,
+WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2) AND r.cancel_asked = 0`,
 		isOpen: `
 SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`,
 
@@ -180,13 +187,13 @@ DELETE r FROM (WITH v (tick, trigger_id) AS (VALUES ?) SELECT * FROM v) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = ? AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE r.state > 2`,
 	}
-	names := tableNames(prefix)
+	names, epoch := tableNames(prefix), strings.NewReplacer("{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
 	for _, text := range []*string{
-		&q.open, &q.hasFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
+		&q.declare, &q.hasFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
 		&q.pauseJob, &q.pauseGroup, &q.trigger, &q.cancel, &q.isOpen,
 		&q.newestRuns, &q.newestOfJob, &q.newestIn, &q.bounds, &q.keptFrom, &q.prunable, &q.prune,
 	} {
-		*text = strings.TrimSpace(names.Replace(*text))
+		*text = strings.TrimSpace(names.Replace(epoch.Replace(*text)))
 	}
 	return q
 }

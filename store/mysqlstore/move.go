@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -60,29 +61,29 @@ func checkMove(m jobs.Move) error {
 
 // move changes the rows, and reads them back if not all were changed.
 func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []jobs.Move) (moved []bool, replaced bool, err error) {
-	n, err := one.changed(ctx, s.moveStatement(h, moves))
+	finished, keys := map[string]int{}, make([]jobs.Key, len(moves))
+	for i, m := range moves {
+		keys[i] = plain(m.Key)
+		if m.To.Over() {
+			finished[m.Job]++
+		}
+	}
+	started, err := s.latestStarts(ctx, one, h, moves, finished)
 	if err != nil {
 		return nil, false, err
 	}
-	// Rows of two tables are counted: each run once, and each job that a run
-	// of was finished.
-	most, jobsFinished := len(moves), map[string]bool{}
-	for _, m := range moves {
-		if m.To.Over() && !jobsFinished[m.Job] {
-			jobsFinished[m.Job] = true
-			most++
-		}
+	n, err := one.changed(ctx, s.moveStatement(h, moves, started))
+	if err != nil {
+		return nil, false, err
 	}
 	moved = make([]bool, len(moves))
-	if n == most {
+	// Rows of two tables are counted: each run once, and each job that a run
+	// of was finished.
+	if n == len(moves)+len(finished) {
 		for i := range moved {
 			moved[i] = true
 		}
 		return moved, false, nil
-	}
-	keys := make([]jobs.Key, len(moves))
-	for i, m := range moves {
-		keys[i] = plain(m.Key)
 	}
 	f, err := s.readRuns(ctx, one, h, keys)
 	if err != nil {
@@ -95,6 +96,32 @@ func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []j
 	return moved, f.replaced, nil
 }
 
+// latestStarts is, for each job of which one statement finishes several runs,
+// the latest start among these: the statement itself sees that of one of them.
+// It may be read before: a run that has started has.
+func (s *Store) latestStarts(ctx context.Context, one *session, h jobs.Holder, moves []jobs.Move, finished map[string]int) (map[string]time.Time, error) {
+	var keys []jobs.Key
+	for _, m := range moves {
+		if m.To.Over() && finished[m.Job] > 1 {
+			keys = append(keys, plain(m.Key))
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	f, err := s.readRuns(ctx, one, h, keys)
+	if err != nil {
+		return nil, err
+	}
+	started := map[string]time.Time{}
+	for _, r := range f.runs {
+		if r.Started.After(started[r.Job]) {
+			started[r.Job] = r.Started
+		}
+	}
+	return started, nil
+}
+
 func attemptAfter(m jobs.Move) int {
 	if m.To == jobs.Running {
 		return m.Attempt + 1
@@ -102,16 +129,20 @@ func attemptAfter(m jobs.Move) int {
 	return m.Attempt
 }
 
-func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move) string {
+// moveStatement also writes the starts to those jobs of which it finishes a run.
+func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move, started map[string]time.Time) string {
 	rows := make(table, len(moves))
 	for i, m := range moves {
-		finished := ""
+		finished, start := "", int64(0)
 		if m.To.Over() {
 			finished = m.Job
 		}
+		if at, ok := started[m.Job]; ok {
+			start = at.UnixMicro()
+		}
 		rows[i] = row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
-			int(m.To), delayMicros(m.Delay), jobs.CutError(m.Error), finished,
+			int(m.To), delayMicros(m.Delay), jobs.CutError(m.Error), finished, start,
 		}
 	}
 	return fill(s.runs.move, h.Group, h.Owner, h.Token, rows, h.Group, h.Group)

@@ -23,7 +23,7 @@ func (s *Store) Renewal() string { return s.sql.renew }
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
-		"open": s.runs.open, "current": s.runs.current, "group": s.runs.group, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
+		"declare": s.runs.declare, "current": s.runs.current, "group": s.runs.group, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
 		"claim": s.runs.claim, "move": s.runs.move, "read runs": s.runs.readRuns, "pause job": s.runs.pauseJob,
 		"trigger": s.runs.trigger, "cancel": s.runs.cancel, "prune": s.runs.prune,
 		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,

@@ -32,9 +32,9 @@ func (s *Store) write(ctx context.Context, action string, f func(ctx context.Con
 	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error { return f(ctx, c) })
 }
 
-// Open implements [jobs.Ledger]. Up to 500 jobs are one statement; more are
+// Declare implements [jobs.Ledger]. Up to 500 jobs are one statement; more are
 // several.
-func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
 	rows := make([][2]string, len(declared))
 	for i, d := range declared {
 		if err := lease.CheckName("job", d.Name); err != nil {
@@ -46,14 +46,14 @@ func (s *Store) Open(ctx context.Context, h jobs.Holder, declared []jobs.Declare
 		rows[i] = [2]string{d.Name, d.Schedule}
 	}
 	current := false
-	err := s.write(ctx, "open ledger", func(ctx context.Context, c *sql.Conn) error {
+	err := s.write(ctx, "declare jobs", func(ctx context.Context, c *sql.Conn) error {
 		for len(rows) > 0 {
 			n := min(ledgerBatch, len(rows))
 			list, err := json.Marshal(rows[:n])
 			if err != nil {
 				return err
 			}
-			if _, err := exec(ctx, c, s.runs.open, string(list), h.Group, h.Owner, number(h.Token)); err != nil {
+			if _, err := exec(ctx, c, s.runs.declare, string(list), h.Group, h.Owner, number(h.Token)); err != nil {
 				return err
 			}
 			rows = rows[n:]
@@ -103,6 +103,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
+	snapshot.CountStarts()
 	return snapshot, nil
 }
 
@@ -115,15 +116,16 @@ func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string) (_ map[s
 	all := map[string]jobs.Known{}
 	for rows.Next() {
 		var (
-			name             string
-			k                jobs.Known
-			since, ruling    int64
-			finished, cursor sql.NullInt64
+			name                      string
+			k                         jobs.Known
+			since, ruling             int64
+			started, finished, cursor sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &finished, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &started, &finished, &cursor); err != nil {
 			return nil, err
 		}
-		k.Since, k.ScheduleSince, k.Finished, k.Cursor = instant(since), instant(ruling), instantOrZero(finished), instantOrZero(cursor)
+		k.Since, k.ScheduleSince = instant(since), instant(ruling)
+		k.Started, k.Finished, k.Cursor = instantOrZero(started), instantOrZero(finished), instantOrZero(cursor)
 		all[name] = k
 	}
 	return all, rows.Err()

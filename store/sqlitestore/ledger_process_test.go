@@ -122,7 +122,7 @@ func TestProcessesClaim(t *testing.T) {
 	path := migrated(t)
 	s := open(t, path)
 	h := leader(t, s)
-	if err := s.Open(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "every 1s"}}); err != nil {
+	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "every 1s"}}); err != nil {
 		t.Fatal(err)
 	}
 	claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Skipped})
@@ -249,7 +249,7 @@ func TestTenMigrateVersion1AtOnce(t *testing.T) {
 		t.Errorf("Check of version 1: error %v, want ErrSetup", err)
 	}
 	h := leader(t, s)
-	if err := s.Open(soon(t), h, nil); err != nil {
+	if err := s.Declare(soon(t), h, nil); err != nil {
 		t.Errorf("Open needs the fence row alone: %v", err)
 	}
 	if _, err := s.Load(soon(t), "group"); !errors.Is(err, lease.ErrSetup) {
@@ -274,7 +274,7 @@ func TestTenMigrateVersion1AtOnce(t *testing.T) {
 			t.Errorf("child: %v", err)
 		}
 	}
-	if err := s.Open(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 		t.Errorf("the term that began in version 1: %v", err)
 	}
 	claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})

@@ -120,14 +120,14 @@ func TestLedgerLargeBatch(t *testing.T) {
 		}
 	}
 	next := leader(t, s)
-	if err := s.Open(soon(t), h, nil); !errors.Is(err, jobs.ErrReplaced) {
+	if err := s.Declare(soon(t), h, nil); !errors.Is(err, jobs.ErrReplaced) {
 		t.Errorf("Open of a replaced term: error %v, want ErrReplaced", err)
 	}
 	declared := make([]jobs.Declared, n)
 	for i := range declared {
 		declared[i] = jobs.Declared{Name: "job" + tick(i).Format("150405"), Schedule: "daily"}
 	}
-	if err := s.Open(soon(t), next, declared); err != nil {
+	if err := s.Declare(soon(t), next, declared); err != nil {
 		t.Fatal(err)
 	}
 	snapshot, err := s.Load(soon(t), "group")
@@ -188,7 +188,7 @@ func TestCursorBesideManualRuns(t *testing.T) {
 	t.Parallel()
 	s := open(t, migrated(t))
 	h := leader(t, s)
-	if err := s.Open(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {

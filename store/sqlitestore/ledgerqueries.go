@@ -14,7 +14,7 @@ import (
 // INDEXED BY, CROSS JOIN, and a + before the state, which then is in no index,
 // leave no plan to the optimizer: it may believe that the tables are small.
 type ledgerQueries struct {
-	open, current, group, jobs, openRuns      string
+	declare, current, group, jobs, openRuns   string
 	claim, move, readRuns                     string
 	pauseJob, pauseGroup, trigger, cancel     string
 	newest, newestOfJob, newestOfState, prune string
@@ -44,7 +44,7 @@ ORDER BY tick DESC, trigger_id DESC, job LIMIT ?3`
 	}
 	return ledgerQueries{
 		// ?1 is a JSON array of [name, schedule].
-		open: text.Replace(`{instant}
+		declare: text.Replace(`{instant}
 INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused)
 SELECT f.name, d.value ->> 0, d.value ->> 1, instant.now, instant.now, 0
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS d
@@ -59,7 +59,7 @@ SELECT {now}, coalesce(g.changes, 0), coalesce(g.paused, 0)
 FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
 
 		jobs: `
-SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.finished_at, c.tick
+SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.started_at, j.finished_at, c.tick
 FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
 WHERE j.grp = ?1`,
 
@@ -117,7 +117,7 @@ WHERE grp = ?2 AND job = k.value ->> 0 AND tick = k.value ->> 1 AND trigger_id =
 INSERT INTO cronlease_group (name, changes, paused) VALUES (?1, 1, ?2)
 ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = excluded.paused`,
 
-		// Both count a change, by the triggers.
+		// Both count a change, by the triggers; the second wish to cancel is none.
 		trigger: text.Replace(`{instant}
 INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
   claimed_at, due_at, missed, error, cancel_asked)
@@ -145,11 +145,11 @@ ORDER BY tick DESC, trigger_id DESC LIMIT ?3`),
 DELETE FROM cronlease_run
 WHERE grp = ?1 AND job = ?2 AND (tick, trigger_id) IN (
   SELECT tick, trigger_id FROM (
-    SELECT tick, trigger_id, state, claimed_at FROM cronlease_run
+    SELECT tick, trigger_id, state, finished_at FROM cronlease_run
     WHERE grp = ?1 AND job = ?2 ORDER BY tick, trigger_id LIMIT ?6)
   WHERE +state > 2
     AND (trigger_id > 0 OR tick <> (SELECT tick FROM cronlease_cursor WHERE grp = ?1 AND job = ?2))
-    AND (?4 > 0 AND claimed_at < (SELECT {now}) - ?4
+    AND (?4 > 0 AND finished_at < (SELECT {now}) - ?4
       OR ?3 > 0 AND (tick, trigger_id) <= (
         SELECT tick, trigger_id FROM cronlease_run
         WHERE grp = ?1 AND job = ?2 ORDER BY tick DESC, trigger_id DESC LIMIT 1 OFFSET ?3))

@@ -22,7 +22,7 @@ func TestLedgerPlans(t *testing.T) {
 		fence   = "SEARCH f USING PRIMARY KEY (name=?)"
 	)
 	want := map[string][]string{
-		"open":            {fence},
+		"declare":         {fence},
 		"current":         {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
 		"group":           {"SEARCH g USING PRIMARY KEY (name=?)"},
 		"jobs":            {"SEARCH j USING PRIMARY KEY (grp=?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
@@ -46,7 +46,7 @@ func TestLedgerPlans(t *testing.T) {
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			h := leader(t, s)
-			if err := s.Open(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+			if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 				t.Fatal(err)
 			}
 			claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})

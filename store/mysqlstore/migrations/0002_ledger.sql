@@ -25,7 +25,8 @@ CREATE TABLE IF NOT EXISTS {run} (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- What the ledger knows of each job. The row without a name is the group's own:
--- its changes count what people ask for, so that a leader finds out.
+-- its changes count what people ask for, so that a leader finds out. The latest
+-- start and end are those among its runs that are over.
 CREATE TABLE IF NOT EXISTS {job} (
   grp            VARBINARY(128)   NOT NULL,
   name           VARBINARY(128)   NOT NULL,
@@ -34,6 +35,7 @@ CREATE TABLE IF NOT EXISTS {job} (
   schedule_since DATETIME(6)      NOT NULL,
   paused         BOOLEAN          NOT NULL,
   changes        BIGINT UNSIGNED  NOT NULL,
+  started_at     DATETIME(6)      NULL,
   finished_at    DATETIME(6)      NULL,
   PRIMARY KEY (grp, name)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;

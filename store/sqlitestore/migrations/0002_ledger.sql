@@ -34,6 +34,7 @@ CREATE TABLE cronlease_job (
   since          INTEGER NOT NULL,
   schedule_since INTEGER NOT NULL,
   paused         INTEGER NOT NULL CHECK (paused IN (0, 1)),
+  started_at     INTEGER,
   finished_at    INTEGER,
   PRIMARY KEY (grp, name)
 ) STRICT, WITHOUT ROWID;
@@ -65,7 +66,9 @@ END;
 CREATE TRIGGER cronlease_finished AFTER UPDATE OF state ON cronlease_run
 WHEN NEW.state > 2
 BEGIN
-  UPDATE cronlease_job SET finished_at = NEW.finished_at WHERE grp = NEW.grp AND name = NEW.job;
+  UPDATE cronlease_job
+  SET finished_at = NEW.finished_at, started_at = max(coalesce(started_at, NEW.started_at), coalesce(NEW.started_at, started_at))
+  WHERE grp = NEW.grp AND name = NEW.job;
 END;
 
 CREATE TRIGGER cronlease_triggered AFTER INSERT ON cronlease_run

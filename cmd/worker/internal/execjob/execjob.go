@@ -319,8 +319,9 @@ var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGU
 
 // Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
 // LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
-// CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN
-// and CRONLEASE_ATTEMPT.
+// CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
+// CRONLEASE_ATTEMPT, CRONLEASE_MISSED and CRONLEASE_TRIGGER (0 unless somebody
+// triggered the run by hand).
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
 	for _, variable := range own {
@@ -341,5 +342,7 @@ func Environment(own []string, run jobs.Run) []string {
 		"CRONLEASE_OWNER="+run.Owner,
 		fmt.Sprintf("CRONLEASE_TOKEN=%d", run.Token),
 		fmt.Sprintf("CRONLEASE_ATTEMPT=%d", run.Attempt),
+		fmt.Sprintf("CRONLEASE_MISSED=%d", run.Missed),
+		fmt.Sprintf("CRONLEASE_TRIGGER=%d", run.Trigger),
 	)
 }

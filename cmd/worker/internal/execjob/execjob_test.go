@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -66,7 +68,7 @@ func TestMain(m *testing.M) {
 }
 
 var run = jobs.Run{
-	Group: "billing", Job: "report", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2,
+	Group: "billing", Job: "report", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2, Missed: 335,
 	Tick: time.Date(2027, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600)),
 }
 
@@ -619,7 +621,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, want := range []string{
 		"CRONLEASE_ATTEMPT=2", "CRONLEASE_GROUP=billing", "CRONLEASE_JOB=report", "CRONLEASE_OWNER=worker/host/1/abc",
-		"CRONLEASE_TICK=2027-01-01T00:00:00Z", "CRONLEASE_TOKEN=1767225600000001", "PATH=" + os.Getenv("PATH"), "guard report",
+		"CRONLEASE_TICK=2027-01-01T00:00:00Z", "CRONLEASE_TOKEN=1767225600000001", "CRONLEASE_MISSED=335\n", "CRONLEASE_TRIGGER=0\n", "PATH=" + os.Getenv("PATH"), "guard report",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("no %q in\n%s", want, all)
@@ -629,7 +631,12 @@ func TestEnvironment(t *testing.T) {
 		"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=", "TZ=UTC", "TMPDIR=/t", "PATH=/bin",
 		"PATHS=x", "CRONLEASE_TOKEN=1", "LD_PRELOAD=x", "AWS_SECRET_ACCESS_KEY=x", "lc_all=x", "=x", "",
 	}, run)
-	if len(got) != 11+6 {
+	if len(got) != 11+8 {
 		t.Errorf("%d variables: %q", len(got), got)
+	}
+	manual := run
+	manual.Trigger = math.MaxUint64
+	if got := execjob.Environment(nil, manual); !slices.Contains(got, "CRONLEASE_TRIGGER=18446744073709551615") {
+		t.Errorf("of a manual run: %q", got)
 	}
 }

@@ -72,8 +72,9 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 
 // Job returns a job function that sends a request without a body, with the
 // headers Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
-// Cronlease-Owner, Cronlease-Token and Cronlease-Attempt. It returns nil for any
-// 2xx, a [*StatusError] for any other answer, and an error that wraps the
+// Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
+// Cronlease-Trigger (0 unless somebody triggered the run by hand). It returns nil
+// for any 2xx, a [*StatusError] for any other answer, and an error that wraps the
 // context's cause when the context ends first: the request may then have been
 // carried out or not.
 func (c *Client) Job(method, address string) func(context.Context, jobs.Run) error {
@@ -90,6 +91,8 @@ func (c *Client) Job(method, address string) func(context.Context, jobs.Run) err
 		request.Header.Set("Cronlease-Owner", run.Owner)
 		request.Header.Set("Cronlease-Token", strconv.FormatUint(run.Token, 10))
 		request.Header.Set("Cronlease-Attempt", strconv.Itoa(run.Attempt))
+		request.Header.Set("Cronlease-Missed", strconv.Itoa(run.Missed))
+		request.Header.Set("Cronlease-Trigger", strconv.FormatUint(run.Trigger, 10))
 		response, err := c.http.Do(request)
 		switch {
 		case err != nil && ctx.Err() != nil:

@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var run = jobs.Run{
-	Group: "billing", Job: "ping", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2,
+	Group: "billing", Job: "ping", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2, Missed: 335, Trigger: 18446744073709551615,
 	Tick: time.Date(2027, 1, 1, 1, 0, 0, 500_000_000, time.FixedZone("CET", 3600)),
 }
 
@@ -59,9 +59,20 @@ func TestRequest(t *testing.T) {
 	for name, want := range map[string]string{
 		"User-Agent": "cronlease/v1.2.3", "Cronlease-Group": "billing", "Cronlease-Job": "ping", "Cronlease-Tick": "2027-01-01T00:00:00.5Z",
 		"Cronlease-Owner": "worker/host/1/abc", "Cronlease-Token": "1767225600000001", "Cronlease-Attempt": "2",
+		"Cronlease-Missed": "335", "Cronlease-Trigger": "18446744073709551615",
 	} {
 		if value := got.Header.Get(name); value != want {
 			t.Errorf("%s: got %q, want %q", name, value, want)
+		}
+	}
+	scheduled := run
+	scheduled.Missed, scheduled.Trigger = 0, 0
+	if err := job(t.Context(), scheduled); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"Cronlease-Missed", "Cronlease-Trigger"} {
+		if value := got.Header.Get(name); value != "0" {
+			t.Errorf("%s of a scheduled run that stands for none: got %q", name, value)
 		}
 	}
 }

@@ -10,22 +10,28 @@ import (
 
 func (e *env) declare(s Store, h jobs.Holder, declared ...jobs.Declared) {
 	e.Helper()
-	e.ok(s.Open(e.ctx(), h, declared), "Open")
+	e.ok(s.Declare(e.ctx(), h, declared), "Declare")
 }
 
 // later waits until the database's clock has moved by more than a moment, so
 // that an instant stamped then is told from one stamped before.
 func (e *env) later() {
 	e.Helper()
-	for begin := e.now(); e.now().Sub(begin) <= moment; {
+	e.after(e.now(), moment)
+}
+
+// after waits until the database's clock is more than d after an instant.
+func (e *env) after(at time.Time, d time.Duration) {
+	e.Helper()
+	for e.now().Sub(at) <= d {
 		if err := e.ctx().Err(); err != nil {
-			e.Fatalf("the database's clock stands at %v", begin)
+			e.Fatalf("the database's clock does not come to %v after %v", d, at)
 		}
 	}
 }
 
-var openCases = []testCase{
-	{"open/a new job is known since now", func(e *env) {
+var declareCases = []testCase{
+	{"declare/a new job is known since now", func(e *env) {
 		s := e.open()
 		h := e.take(s, group, alice)
 		before := e.now()
@@ -39,18 +45,18 @@ var openCases = []testCase{
 		e.equal(known[cleanup].Schedule, "0 0 2 * * * in Europe/Berlin", "Schedule of the other job")
 	}},
 
-	{"open/an unchanged schedule rules since when it did", func(e *env) {
+	{"declare/an unchanged schedule rules since when it did", func(e *env) {
 		s := e.open()
 		e.begin(s)
 		was := e.load(group).Jobs
 		e.later()
-		e.openLedger(s, e.take(s, group, bob), report, cleanup)
+		e.declareJobs(s, e.take(s, group, bob), report, cleanup)
 		for name, k := range e.load(group).Jobs {
-			e.equal(k, was[name], name+" after the next term opened it")
+			e.equal(k, was[name], name+" after the next term declared it")
 		}
 	}},
 
-	{"open/a changed schedule rules from now on", func(e *env) {
+	{"declare/a changed schedule rules from now on", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
 		e.running(s, h, key(report, 1))
@@ -70,12 +76,12 @@ var openCases = []testCase{
 		e.equal(e.known(group, cleanup), other, "a job whose schedule did not change")
 	}},
 
-	{"open/a job that was not declared is left alone", func(e *env) {
+	{"declare/a job that was not declared is left alone", func(e *env) {
 		s := e.open()
 		e.begin(s)
 		was := e.load(group).Jobs
 		e.later()
-		e.openLedger(s, e.take(s, group, bob), report)
+		e.declareJobs(s, e.take(s, group, bob), report)
 		e.equal(e.load(group).Jobs[cleanup], was[cleanup], "a job that the next term did not declare")
 		e.declare(s, e.take(s, group, alice))
 		for name, k := range e.load(group).Jobs {
@@ -84,7 +90,7 @@ var openCases = []testCase{
 		e.equal(len(e.load(group).Jobs), 2, "jobs known")
 	}},
 
-	{"open/a hundred jobs", func(e *env) {
+	{"declare/a hundred jobs", func(e *env) {
 		s := e.open()
 		h := e.take(s, group, alice)
 		var declared []jobs.Declared
@@ -99,14 +105,14 @@ var openCases = []testCase{
 		}
 	}},
 
-	{"open/runs stay as they are", func(e *env) {
+	{"declare/runs stay as they are", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
 		h = e.take(s, group, bob)
-		e.openLedger(s, h, report)
+		e.declareJobs(s, h, report)
 		e.declare(s, h, jobs.Declared{Name: report, Schedule: "every 2m"})
-		e.unchanged(r, "after another term opened the ledger")
+		e.unchanged(r, "after another term declared its jobs")
 	}},
 }
 
@@ -145,7 +151,7 @@ var loadCases = []testCase{
 		e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(30), Trigger: 1}, State: jobs.Running})
 		e.trigger(s, report)
 		cursor(tick(8), "after manual runs")
-		e.openLedger(s, e.take(s, group, bob), report)
+		e.declareJobs(s, e.take(s, group, bob), report)
 		cursor(tick(8), "in the next term")
 		e.equal(e.known(group, cleanup).Cursor, tick(20), "cursor of the other job")
 	}},
@@ -178,7 +184,7 @@ var loadCases = []testCase{
 	{"load/open runs of older terms and of undeclared jobs", func(e *env) {
 		s := e.open()
 		r := e.running(s, e.begin(s), key(report, 1))
-		e.openLedger(s, e.take(s, group, bob), cleanup)
+		e.declareJobs(s, e.take(s, group, bob), cleanup)
 		open := e.load(group).Open
 		if len(open) != 1 || open[0] != r {
 			e.Errorf("open runs %v, want that of the term before", open)
@@ -190,6 +196,66 @@ var loadCases = []testCase{
 		h := e.begin(s)
 		e.claim(s, h, newID(), many(1000, jobs.Running)...)
 		e.equal(len(e.load(group).Open), 1000, "open runs")
+	}},
+
+	{"load/when a run was last started", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		started := func(want time.Time, what string) {
+			e.Helper()
+			e.equal(e.known(group, report).Started, want, "Started "+what)
+		}
+		started(time.Time{}, "before the first run")
+		e.waiting(s, h, key(report, 1))
+		e.skipped(s, h, key(report, 2))
+		started(time.Time{}, "beside ticks that were not started")
+		first := e.running(s, h, key(report, 4))
+		started(first.Started, "beside the first run")
+		e.later()
+		second := e.running(s, h, key(report, 3))
+		started(second.Started, "after an earlier tick was started")
+		second = e.moved(s, h, to(jobs.Waiting, second))
+		started(second.Started, "of a run that waits for its next attempt")
+		second = e.moved(s, h, to(jobs.Running, second))
+		started(second.Started, "after the next attempt was started")
+		e.later()
+		other := e.running(s, h, key(cleanup, 1))
+		started(second.Started, "after a run of another job was started")
+		second = e.moved(s, h, to(jobs.Failed, second))
+		started(second.Started, "after its end")
+		e.moved(s, h, to(jobs.Succeeded, first))
+		started(second.Started, "after the end of a run that was started before")
+		e.moved(s, h, to(jobs.Cancelled, e.waiting(s, h, key(report, 5))))
+		started(second.Started, "after a run that was never started is over")
+		manual := e.record(group, e.trigger(s, report))
+		manual = e.moved(s, h, to(jobs.Running, manual))
+		started(manual.Started, "beside a manual run")
+		manual = e.moved(s, h, to(jobs.Succeeded, manual))
+		e.equal(e.known(group, cleanup).Started, other.Started, "Started of the other job")
+		e.later()
+		e.prune(s, report, jobs.History{For: moment}, 0)
+		e.absent(group, manual.Key, "after pruning")
+		e.declareJobs(s, e.take(s, group, bob), report)
+		started(manual.Started, "in the next term, after the run is deleted")
+	}},
+
+	{"load/when the last of runs that end together was started", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for round, order := range [][]int{{1, 3, 2}, {3, 1, 2}, {1, 2, 3}, {3, 2, 1}} {
+			var moves []jobs.Move
+			var last jobs.Record
+			for _, n := range order {
+				e.later()
+				last = e.running(s, h, key(report, 10*round+n))
+				moves = append(moves, to(jobs.Succeeded, last))
+			}
+			never := e.waiting(s, h, key(report, 10*round+4))
+			other := e.running(s, h, key(cleanup, round))
+			e.move(s, h, append(moves, to(jobs.Cancelled, never), to(jobs.Failed, other))...)
+			e.equal(e.known(group, report).Started, last.Started, "Started")
+			e.equal(e.known(group, cleanup).Started, other.Started, "Started of the other job")
+		}
 	}},
 
 	{"load/when a run last came to its end", func(e *env) {
@@ -212,7 +278,7 @@ var loadCases = []testCase{
 		manual = e.moved(s, h, to(jobs.Succeeded, manual))
 		e.equal(e.known(group, report).Finished, manual.Finished, "Finished after a manual run")
 		e.equal(e.known(group, cleanup).Finished, time.Time{}, "Finished of the other job")
-		e.openLedger(s, e.take(s, group, bob), report)
+		e.declareJobs(s, e.take(s, group, bob), report)
 		e.equal(e.known(group, report).Finished, manual.Finished, "Finished in the next term")
 	}},
 }
