@@ -5,7 +5,6 @@ package memstore
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -25,8 +24,12 @@ type Store struct {
 	fences  map[string]lease.Fence
 	ledgers map[string]*ledger
 	bells   map[string]chan struct{} // of capacity 1; a full one is had by somebody
-	offset  time.Duration            // of the database's clock
+	locks   map[string]lockRow
+	offset  time.Duration // of the database's clock
 	server  int
+
+	doorbells map[string]*doorbell // by address
+	doors     int                  // how many there ever were
 }
 
 // New returns an empty store.
@@ -36,6 +39,9 @@ func New() *Store {
 		fences:  map[string]lease.Fence{},
 		ledgers: map[string]*ledger{},
 		bells:   map[string]chan struct{}{},
+		locks:   map[string]lockRow{},
+
+		doorbells: map[string]*doorbell{},
 	}
 }
 
@@ -74,7 +80,7 @@ func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence)
 func (s *Store) now() time.Time { return time.Now().Add(s.offset).UTC().Round(time.Microsecond) }
 
 func (s *Store) read(group string, now time.Time) lease.Reading {
-	r := lease.Reading{Group: group, Now: now, Server: fmt.Sprint("memory/", s.server), Session: uint64(s.server)}
+	r := lease.Reading{Group: group, Now: now, Server: s.identity(), Session: uint64(s.server)}
 	if l, ok := s.leases[group]; ok {
 		r.Lease = &l
 	}

@@ -1,0 +1,51 @@
+package lease
+
+import (
+	"context"
+	"slices"
+)
+
+// HoldKind says what a [Hold] is a hold on.
+type HoldKind int
+
+// The kinds of holds.
+const (
+	// HoldLease: the lease of a group. Its fence row names owner and token.
+	HoldLease HoldKind = iota
+	// HoldLock: a lock. Its row contains the mark for as long as it is held.
+	HoldLock
+)
+
+// Hold is something that this process holds under a token, as fenced work needs
+// to know it: package fence compares it with the database before it commits.
+type Hold struct {
+	// Store is where its row is kept: a [Store], or a store of locks.
+	Store any
+	Kind  HoldKind
+	// Name is the group's, or the lock's.
+	Name  string
+	Owner string
+	Token uint64
+	// Mark is what a lock's row contains for as long as it is held. A lease has
+	// none: its fence row is compared with Owner and Token.
+	Mark []byte
+	// Trusted reports whether the holder may still act, by the clocks
+	// themselves, as [Held.Trusted] does. Nil: nobody can tell but the database.
+	Trusted func() bool
+}
+
+type holdsKey struct{}
+
+// WithHold returns a context whose work is done under the hold, beside those
+// that ctx has already. It is for whoever runs such work: what an election
+// leads with, and each run of a scheduler, has its term's hold already.
+func WithHold(ctx context.Context, h Hold) context.Context {
+	return context.WithValue(ctx, holdsKey{}, append(Holds(ctx), h))
+}
+
+// Holds returns what the work of ctx is done under, the oldest first; nil when
+// that is nothing.
+func Holds(ctx context.Context) []Hold {
+	holds, _ := ctx.Value(holdsKey{}).([]Hold)
+	return slices.Clone(holds)
+}

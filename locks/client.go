@@ -1,0 +1,232 @@
+package locks
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// groupPrefix begins the names of the lease rows that stand for sessions.
+const groupPrefix = "locks/"
+
+var programStarted = time.Now()
+
+// Client takes locks for one process. All its locks live and end with one
+// session, a lease that is kept by one heartbeat however many there are. It is
+// safe for concurrent use, and meant to be shared by a whole program.
+type Client struct {
+	store  Store
+	bell   Doorbell // nil when the store has none
+	keeper *lease.Keeper
+	timing lease.Timing
+	log    *zap.Logger
+	self   process // without token and bell
+
+	keeperOptions []lease.Option
+
+	running  context.Context // ends with the last step of Close
+	stop     context.CancelFunc
+	group    sync.WaitGroup // the goroutines
+	finished chan struct{}  // closed when nothing is held after Close, and the session given back
+
+	writes   chan struct{} // capacity 1: some name is dirty
+	listens  chan struct{} // capacity 1: there may be something to wait for
+	sessions chan struct{} // capacity 1: a session may be needed, or may end
+	rings    chan struct{} // capacity 1: somebody is to be rung
+
+	judging chan struct{} // of capacity 1; whoever fills it has judges, while the database is asked
+	judges  map[session]*judge
+
+	mu       sync.Mutex // guards what follows, and all names, requests and sessions
+	started  bool
+	closing  bool
+	names    map[string]*name
+	active   map[*name]bool // those of names that somebody wants something of
+	dirty    []*name
+	term     *term // nil while there is no session
+	number   uint64
+	address  string          // of the bell
+	ring     map[string]bool // addresses that are to be rung
+	covered  map[string]bool // the locks that the present Wait of the bell watches; nil when there is none
+	covering bool            // see cover
+	dead     map[session]time.Time
+	server   string // that answered last
+	barred   time.Time
+	barredBy time.Duration // the longest TTL seen
+	clock    clock
+	failure  error // of the last statement, nil after one that was answered
+}
+
+// clock is the database's, as a reading showed it.
+type clock struct {
+	now time.Time // the database's
+	at  time.Time // ours
+}
+
+// An Option changes a default of [New].
+type Option func(*Client)
+
+// WithTiming sets how long the session lives, and so how long the locks of a
+// crashed process keep others out. Default: [lease.Timing]'s.
+func WithTiming(t lease.Timing) Option {
+	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, lease.WithTiming(t)) }
+}
+
+// WithLabel sets the first part of the owner's name, "label/host/pid/random".
+// Default "worker".
+func WithLabel(label string) Option {
+	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, lease.WithLabel(label)) }
+}
+
+// WithLogger sets the logger. Default: silent. A lost session is a warning.
+func WithLogger(l *zap.Logger) Option {
+	return func(c *Client) {
+		c.log = l
+		c.keeperOptions = append(c.keeperOptions, lease.WithLogger(l))
+	}
+}
+
+// New returns a client. It starts nothing and dials nothing before the first
+// lock. The error names the option that does not fit.
+func New(store Store, options ...Option) (*Client, error) {
+	if store == nil {
+		return nil, errors.New("locks: store is nil")
+	}
+	c := &Client{
+		store:    store,
+		log:      zap.NewNop(),
+		writes:   make(chan struct{}, 1),
+		listens:  make(chan struct{}, 1),
+		sessions: make(chan struct{}, 1),
+		rings:    make(chan struct{}, 1),
+		finished: make(chan struct{}),
+		judging:  make(chan struct{}, 1),
+		judges:   map[session]*judge{},
+		names:    map[string]*name{},
+		active:   map[*name]bool{},
+		ring:     map[string]bool{},
+		dead:     map[session]time.Time{},
+	}
+	for _, option := range options {
+		option(c)
+	}
+	keeper, err := lease.NewKeeper(store, c.keeperOptions...)
+	if err != nil {
+		return nil, err
+	}
+	c.keeper, c.timing = keeper, keeper.Timing()
+	c.barredBy = c.timing.TTL
+	c.self = process{
+		Group:   groupPrefix + strings.ToLower(rand.Text()[:13]),
+		Owner:   keeper.Owner(),
+		Started: programStarted.Unix(),
+		TTL:     c.timing.TTL,
+	}
+	c.running, c.stop = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Owner is the name that this process's locks are held under.
+func (c *Client) Owner() string { return c.self.Owner }
+
+// start begins the client's work. It is called with mu held.
+func (c *Client) start() {
+	if c.started {
+		return
+	}
+	c.started = true
+	if ringer, ok := c.store.(Ringer); ok {
+		c.bell = ringer.Doorbell()
+	}
+	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
+	c.group.Go(c.keepSession)
+	c.group.Go(c.write)
+	c.group.Go(c.listen)
+	c.group.Go(c.ringOthers)
+	c.group.Go(c.pruning)
+}
+
+// Close ends the client: who waits for a lock gets [ErrClosed], and locks that
+// are held are waited for until ctx ends. Then the session is given back, or,
+// if locks are still held, left to expire, which the error says.
+func (c *Client) Close(ctx context.Context) error {
+	c.mu.Lock()
+	c.closing = true
+	started := c.started
+	for n := range c.active {
+		for _, r := range slices.Clone(n.requests) {
+			if r.state == wanted {
+				c.giveUp(r, ErrClosed)
+			}
+		}
+	}
+	c.mu.Unlock()
+	if !started {
+		c.stop()
+		return nil
+	}
+	c.poke(c.sessions)
+	var err error
+	select {
+	case <-c.finished:
+	case <-ctx.Done():
+		err = c.held()
+	}
+	c.stop()
+	c.group.Wait()
+	if c.bell != nil {
+		err = errors.Join(err, c.bell.Close())
+	}
+	return err
+}
+
+// held is the error that names the locks which are still held.
+func (c *Client) held() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var names []string
+	for n := range c.active {
+		for _, r := range n.requests {
+			if r.state == held {
+				names = append(names, n.text)
+				break
+			}
+		}
+	}
+	if len(names) == 0 {
+		return errors.New("locks: close: the database did not confirm in time that all locks are given back: they expire")
+	}
+	return fmt.Errorf("locks: close: %d locks are still held, and left to expire: %s", len(names), strings.Join(names, ", "))
+}
+
+// poke wakes a goroutine.
+func (c *Client) poke(what chan struct{}) {
+	select {
+	case what <- struct{}{}:
+	default:
+	}
+}
+
+// attempt bounds one statement.
+func (c *Client) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	timeout := c.timing.AttemptTimeout
+	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
+}
+
+// databaseNow is the database's clock as far as it is known, in microseconds
+// since 1970. It is for people, and compared with nothing.
+func (c *Client) databaseNow() int64 {
+	if c.clock.now.IsZero() {
+		return 0
+	}
+	return c.clock.now.Add(time.Since(c.clock.at)).UnixMicro()
+}

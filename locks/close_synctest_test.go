@@ -1,0 +1,179 @@
+package locks_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+func TestCloseOfAnIdleClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		if err := a.Close(t.Context()); err != nil || a.link.all() > 0 {
+			t.Errorf("before the first lock: %v, %d statements", err, a.link.all())
+		}
+		b.lock("stock").unlock(t)
+		held := b.lock("stock")
+		group := w.look("stock").Processes[0].Group
+		held.unlock(t)
+		for range 2 { // closing twice is closing once
+			begin := time.Now()
+			if err := b.Close(t.Context()); err != nil || time.Since(begin) > 0 {
+				t.Errorf("after %v: %v", time.Since(begin), err)
+			}
+		}
+		// Its session was given back.
+		readings, err := w.Read(t.Context(), group)
+		if err != nil || !readings[0].Lease.Released {
+			t.Errorf("session %+v, %v", readings[0].Lease, err)
+		}
+		for _, r := range []*rig{a, b} {
+			is(t, second(r.Mutex("stock").Lock(t.Context())), locks.ErrClosed)
+			is(t, second(r.Mutex("stock").TryLock(t.Context())), locks.ErrClosed)
+			is(t, second(r.RWMutex("stock").RLock(t.Context())), locks.ErrClosed)
+			is(t, r.Do(t.Context(), "stock", func(context.Context) error { t.Error("runs"); return nil }), locks.ErrClosed)
+		}
+	})
+}
+
+// Who waits is told, who holds is waited for, and the places of both are given
+// back.
+func TestClose(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held, other := a.lock("stock"), b.lock("other")
+		waiting, behind := a.waits("other"), b.waits("other")
+		next := b.waits("stock")
+		closed := make(chan error)
+		go func() { closed <- a.Close(context.Background()) }()
+		if !waiting.is() {
+			t.Fatal("still waits")
+		}
+		is(t, waiting.err, locks.ErrClosed)
+		is(t, second(a.Mutex("third").Lock(t.Context())), locks.ErrClosed)
+		time.Sleep(time.Hour) // held all that time
+		synctest.Wait()
+		select {
+		case err := <-closed:
+			t.Fatalf("closed while a lock is held: %v", err)
+		default:
+		}
+		if !held.Trusted() {
+			t.Errorf("%v", context.Cause(held.Context()))
+		}
+		next.hasNot()
+		held.unlock(t)
+		if err := <-closed; err != nil {
+			t.Error(err)
+		}
+		next.has().unlock(t)
+		other.unlock(t)
+		behind.has().unlock(t)
+	})
+}
+
+// Locks that are still held when the context of Close ends are left to expire:
+// the error names them, their contexts end before others are given them, and
+// their Unlock says so.
+func TestCloseWithAHeldLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		a.leaves = true
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begin := time.Now()
+		err := a.Close(ctx)
+		if err == nil || !strings.Contains(err.Error(), "stock") {
+			t.Errorf("%v", err)
+		}
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("closed after %v", took)
+		}
+		next.hasNot()
+		if held.Trusted() {
+			t.Error("trusted without a heartbeat")
+		}
+		select {
+		case <-held.ended:
+			is(t, context.Cause(held.Context()), locks.ErrLost)
+		case <-time.After(timing.Trust()):
+			t.Error("the context of a lock goes on, without a heartbeat")
+		}
+		next.within(2 * timing.TTL).unlock(t)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin = time.Now()
+		is(t, held.Unlock(ctx), locks.ErrLost)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("its unlock waits for %v, for nothing", took)
+		}
+	})
+}
+
+// Close does not wait for a database that does not answer for longer than its
+// context and one statement.
+func TestCloseWithoutDatabase(t *testing.T) {
+	for name, breakLink := range outages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held, other := a.lock("stock"), b.lock("other")
+				waiting := a.waits("other")
+				held.unlock(t)
+				breakLink(a.link)
+				a.leaves = true
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				begin := time.Now()
+				err := a.Close(ctx)
+				took := time.Since(begin)
+				if !waiting.is() {
+					t.Fatal("still waits")
+				}
+				is(t, waiting.err, locks.ErrClosed)
+				if err == nil {
+					t.Error("no error, and nothing was confirmed")
+				}
+				if took > time.Second+timing.AttemptTimeout {
+					t.Errorf("closed after %v: %v", took, err)
+				}
+				other.unlock(t)
+				b.waits("other").within(afterCrash + 2*aLook).unlock(t) // behind a place that nobody has taken out
+			})
+		})
+	}
+}
+
+// Whoever asked while there was no session yet, and no database, is told too.
+func TestCloseBeforeTheFirstSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.link.hang()
+		waiting := a.waits("stock")
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		begin := time.Now()
+		if err := a.Close(ctx); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(begin); took > 2*timing.AttemptTimeout {
+			t.Errorf("closed after %v", took)
+		}
+		if !waiting.is() {
+			t.Fatal("still waits")
+		}
+		is(t, waiting.err, locks.ErrClosed)
+	})
+}

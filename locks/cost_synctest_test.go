@@ -1,0 +1,216 @@
+package locks_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func containsAll(text string, parts ...string) bool {
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
+}
+
+// A client that holds nothing and waits for nothing looks at what it gave back
+// last for two heartbeats, and sends no more than those then; one that was never
+// used sends nothing.
+func TestCostOfAnIdleClient(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock").unlock(t)
+		before, beats := a.link.all(), a.link.count("renew")
+		time.Sleep(time.Hour)
+		beats = a.link.count("renew") - beats
+		others := a.link.all() - before - beats
+		if most := int(time.Hour/timing.RenewEvery) + 1; beats > most {
+			t.Errorf("%d heartbeats in an hour", beats)
+		}
+		if others > 4 { // rows are pruned once an hour
+			t.Errorf("%d other statements in an hour: %v", others, a.link.calls)
+		}
+		if n := b.link.all(); n > 0 {
+			t.Errorf("%d statements of a client that nobody used", n)
+		}
+	})
+}
+
+// Holders cost one look at their rows per heartbeat, however many they are.
+func TestCostOfHolders(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		for i := range 100 {
+			a.lock(fmt.Sprint("stock/", i))
+		}
+		before := a.link.all()
+		time.Sleep(10 * time.Minute)
+		if n, most := a.link.all()-before, 2*int(10*time.Minute/timing.RenewEvery)+4; n > most {
+			t.Errorf("%d statements in ten minutes, want at most %d: %v", n, most, a.link.calls)
+		}
+		w.unlockAll(t)
+	})
+}
+
+// unlockAll gives back whatever is held, all at once.
+func (w *world) unlockAll(t *testing.T) {
+	var group sync.WaitGroup
+	for _, stays := range w.stays {
+		for _, s := range stays {
+			group.Go(func() { s.unlock(t) })
+		}
+	}
+	group.Wait()
+}
+
+// However many wait in a process, it listens to one bell, once at a time, and
+// looks at all their rows by one statement a second.
+func TestCostOfManyWaiters(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		const many = 1000
+		var holders []*stay
+		for i := range many / 10 {
+			holders = append(holders, a.lock(fmt.Sprint("stock/", i)))
+		}
+		var waiters []*waiter
+		for i := range many {
+			waiters = append(waiters, b.begin(false, b.Mutex(fmt.Sprint("stock/", i%len(holders))).Lock))
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second)
+		before, looks, waits := b.link.all(), b.link.count("readlocks"), b.link.count("wait")
+		time.Sleep(time.Minute)
+		t.Logf("in a minute: %d looks, %d waits, %d in all", b.link.count("readlocks")-looks, b.link.count("wait")-waits, b.link.all()-before)
+		if n := b.link.count("readlocks") - looks; n > 60+int(time.Minute/timing.RenewEvery)+5 {
+			t.Errorf("%d looks in a minute", n)
+		}
+		if n := b.link.all() - before; n > 60*5 {
+			t.Errorf("%d statements in a minute: %v", n, b.link.calls)
+		}
+		begin := time.Now()
+		for _, s := range holders {
+			go s.unlock(t)
+		}
+		serve(t, time.Second, waiters...)
+		if took := time.Since(begin); took > time.Second {
+			t.Errorf("a thousand hand-overs took %v", took)
+		}
+		synctest.Wait()
+		if b.link.mostEver != 1 {
+			t.Errorf("%d waits for the bell at once", b.link.mostEver)
+		}
+	})
+}
+
+// What is asked for while a statement is under way rides in the next, up to 256
+// locks.
+func TestStatementsAreCombined(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.lock("first").unlock(t)
+		a.link.only("writelocks", fault{reply: 10 * time.Millisecond})
+		const many = 1000
+		for _, what := range []string{"locks", "unlocks"} {
+			a.link.rows = nil
+			before := a.link.count("writelocks")
+			begin := time.Now()
+			if what == "locks" {
+				var all []*waiter
+				for i := range many {
+					all = append(all, a.begin(false, a.Mutex(fmt.Sprint("stock/", i)).Lock))
+				}
+				for _, x := range all {
+					x.within(time.Second)
+				}
+			} else {
+				w.stays["first"] = nil
+				w.unlockAll(t)
+			}
+			statements, most := a.link.count("writelocks")-before, slices.Max(a.link.rows)
+			t.Logf("a thousand %s by %d statements, of up to %d rows, in %v", what, statements, most, time.Since(begin))
+			if statements > many/256+4 || most > 256 {
+				t.Errorf("a thousand %s by %d statements, of up to %d rows", what, statements, most)
+			}
+		}
+	})
+}
+
+// A lock and its unlock are a write each, without a reading as long as nobody
+// else writes the row.
+func TestCostOfALock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.lock("stock").unlock(t)
+		before, writes := a.link.all(), a.link.count("writelocks")
+		for range 100 {
+			a.lock("stock").unlock(t)
+		}
+		if n := a.link.count("writelocks") - writes; n != 200 {
+			t.Errorf("%d writes for 100 locks", n)
+		}
+		if n := a.link.all() - before; n != 200 {
+			t.Errorf("%d statements for 100 locks: %v", n, a.link.calls)
+		}
+	})
+}
+
+// A hundred on one lock have it one after the other, whoever they are of.
+func TestCrowdOnOneLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		rigs := []*rig{w.rig(), w.rig(), w.rig(), w.rig()}
+		held := rigs[0].lock("stock")
+		var all []*waiter
+		for i := range 100 {
+			all = append(all, rigs[i%4].waits("stock"))
+		}
+		begin := time.Now()
+		held.unlock(t)
+		for i, x := range all {
+			x.has()
+			if i+1 < len(all) && all[i+1].is() {
+				t.Fatalf("%d has it beside %d", i+1, i)
+			}
+			x.stay.unlock(t)
+		}
+		if took := time.Since(begin); took > 500*time.Millisecond {
+			t.Errorf("took %v", took)
+		}
+	})
+}
+
+// While a write of a lock is under way, who waits for it rests.
+func TestNobodySpins(t *testing.T) {
+	for _, op := range []string{"writelocks", "readlocks"} {
+		for name, f := range map[string]fault{"late": {late: time.Second}, "reply": {reply: time.Second}, "silence": {silence: true}} {
+			t.Run(op+" "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					held := a.lock("stock")
+					waiting, more := b.waits("stock"), a.waits("stock")
+					time.Sleep(time.Second / 2)
+					b.link.only(op, f)
+					// b is writing while the row says that it has the lock.
+					last := b.begin(true, b.RWMutex("stock").RLock)
+					time.Sleep(time.Millisecond)
+					before := b.link.all()
+					go held.unlock(t)
+					time.Sleep(time.Second)
+					if n := b.link.all() - before; n > 200 {
+						t.Errorf("%d statements in a second: %v", n, b.link.calls)
+					}
+					b.link.heal()
+					serve(t, hangs, waiting, more, last)
+				})
+			})
+		}
+	}
+}

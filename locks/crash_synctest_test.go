@@ -1,0 +1,318 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+// afterCrash is how long after its last heartbeat a process that crashed keeps
+// its places at most, while somebody waits behind them; aLook is what is added
+// where a test is about something else.
+var (
+	afterCrash = timing.TTL + time.Second
+	aLook      = time.Second
+)
+
+// lastBeat is when the session of a process was last renewed.
+func (w *world) lastBeat(t *testing.T, r *rig) time.Time {
+	t.Helper()
+	for _, p := range w.look("stock").Processes {
+		if p.Owner == r.Owner() {
+			readings, err := w.Read(context.Background(), p.Group)
+			if err != nil || readings[0].Lease == nil {
+				t.Fatalf("session of %s: %v", r.Owner(), err)
+			}
+			return readings[0].Lease.RenewedAt
+		}
+	}
+	t.Fatalf("%s has no place", r.Owner())
+	return time.Time{}
+}
+
+// A holder's process vanishes while somebody waits: whenever in its interval of
+// heartbeats, its place is given up in time, and not before.
+func TestCrashOfAHolder(t *testing.T) {
+	for i := range 12 {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held := a.lock("stock")
+				time.Sleep(time.Duration(i) * 700 * time.Millisecond)
+				next := b.waits("stock")
+				time.Sleep(40*time.Second + time.Duration(i)*430*time.Millisecond)
+				next.hasNot()
+				a.crash()
+				last := w.lastBeat(t, a)
+				next.within(3 * timing.TTL).unlock(t)
+				took := next.at.Sub(last)
+				if took > afterCrash {
+					t.Errorf("given up %v after the last heartbeat", took)
+				}
+				if took < timing.TTL {
+					t.Errorf("taken %v after the last heartbeat", took)
+				}
+				is(t, held.Unlock(context.Background()), locks.ErrLost)
+			})
+		})
+	}
+}
+
+// Who comes only after the crash has to watch the session for its TTL.
+func TestWaiterAfterACrash(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock")
+		a.crash()
+		time.Sleep(time.Hour)
+		b.waits("stock").within(afterCrash + aLook).unlock(t)
+	})
+}
+
+// Several that crashed at once, holders and waiters, do not add up.
+func TestCrashOfMany(t *testing.T) {
+	for _, mixed := range []bool{false, true} {
+		t.Run(fmt.Sprint("mixed ", mixed), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				var crashed []*rig
+				for i := range 8 {
+					r := w.rig()
+					switch {
+					case i == 0:
+						r.lock("stock")
+					case mixed && i%2 == 1:
+						r.rwaits("stock")
+					default:
+						r.waits("stock")
+					}
+					crashed = append(crashed, r)
+					time.Sleep(time.Second)
+				}
+				b := w.rig()
+				next := b.waits("stock")
+				time.Sleep(20 * time.Second)
+				var last time.Time
+				for _, r := range crashed {
+					r.crash()
+					if at := w.lastBeat(t, r); at.After(last) {
+						last = at
+					}
+				}
+				next.within(5 * timing.TTL).unlock(t)
+				if took := next.at.Sub(last); took > afterCrash+aLook {
+					t.Errorf("given up %v after the last heartbeat of the last one", took)
+				}
+			})
+		})
+	}
+}
+
+// One after the other vanishes: the one behind them gets it within the bound of
+// the last.
+func TestCrashOfOneAfterTheOther(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, c := w.rig(), w.rig(), w.rig()
+		a.lock("stock")
+		second, third := b.waits("stock"), c.waits("stock")
+		time.Sleep(20 * time.Second)
+		a.crash()
+		time.Sleep(timing.TTL / 2)
+		last := w.lastBeat(t, b)
+		b.crash()
+		third.within(3 * timing.TTL)
+		if took := third.at.Sub(last); took > afterCrash+aLook {
+			t.Errorf("given up %v after the last heartbeat", took)
+		}
+		third.stay.unlock(t)
+		second.stop(errEnough)
+	})
+}
+
+// A waiter that crashed is passed over when its turn comes.
+func TestCrashOfAWaiter(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, c := w.rig(), w.rig(), w.rig()
+		held := a.lock("stock")
+		gone, next := b.waits("stock"), c.waits("stock")
+		b.crash()
+		time.Sleep(2 * timing.TTL)
+		begin := time.Now()
+		held.unlock(t)
+		next.has().unlock(t)
+		if took := time.Since(begin); took > 0 {
+			t.Errorf("found out only when its turn came: %v", took)
+		}
+		gone.stop(errEnough)
+	})
+}
+
+// Processes that only try find out too, by trying again.
+func TestCrashAndTryLock(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, timing.TTL + time.Second, time.Minute} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				a.lock("stock")
+				time.Sleep(7 * time.Second)
+				a.crash()
+				begin := time.Now()
+				for {
+					l, err := b.Mutex("stock").TryLock(t.Context())
+					if err == nil {
+						took := time.Since(begin)
+						if took < timing.TTL-timing.RenewEvery || took > timing.TTL+2*every {
+							t.Errorf("had it after %v", took)
+						}
+						w.enter(l, false, timing.Grace).unlock(t)
+						return
+					}
+					is(t, err, locks.ErrBusy)
+					if time.Since(begin) > 10*timing.TTL+2*every {
+						t.Fatal("never had it")
+					}
+					time.Sleep(every)
+				}
+			})
+		})
+	}
+}
+
+// A holder that is alive is never taken for one that crashed, by whoever tries
+// or waits, and however seldom.
+func TestLivingHolder(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, timing.TTL + 300*time.Millisecond, 40 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b, c := w.rig(), w.rig(), w.rig()
+				held := a.lock("stock")
+				waiting := c.waits("stock")
+				for range 20 {
+					is(t, second(b.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
+					time.Sleep(every)
+					w.StepClock(time.Hour)
+				}
+				waiting.hasNot()
+				held.unlock(t)
+				waiting.has().unlock(t)
+			})
+		})
+	}
+}
+
+// A process with a longer TTL than the others' is waited for as long.
+func TestMixedTTLs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		long, short := 40*time.Second, 3*time.Second
+		a, b := w.rig(locks.WithTiming(lease.Timing{TTL: long})), w.rig(locks.WithTiming(lease.Timing{TTL: short}))
+		a.grace, b.grace = withTTL(long).Grace, withTTL(short).Grace
+		held := a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(time.Minute)
+		a.crash()
+		last := w.lastBeat(t, a)
+		next.within(2 * long)
+		if took := next.at.Sub(last); took < long || took > long+2*time.Second {
+			t.Errorf("given up %v after the last heartbeat", took)
+		}
+		is(t, context.Cause(held.Context()), locks.ErrLost)
+		// And one with a shorter is not waited for any longer.
+		b.crash()
+		c := w.rig(locks.WithTiming(lease.Timing{TTL: long}))
+		begin := time.Now()
+		c.waits("stock").within(2 * long).unlock(t)
+		if took := time.Since(begin); took > short+2*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+	})
+}
+
+// Without a bell those who wait look every 100 ms.
+func TestWithoutABell(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		type silent struct{ locks.Store }
+		la, lb := newLink(w.database), newLink(w.database)
+		a, b := w.rigOn(la, silent{la}), w.rigOn(lb, silent{lb})
+		for range 20 {
+			held := a.lock("stock")
+			next := b.waits("stock")
+			time.Sleep(time.Second)
+			held.unlock(t)
+			next.within(101 * time.Millisecond).unlock(t)
+		}
+		a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		last := w.lastBeat(t, a)
+		a.crash()
+		next.within(3 * timing.TTL).unlock(t)
+		if took := next.at.Sub(last); took > afterCrash+aLook {
+			t.Errorf("given up %v after the last heartbeat", took)
+		}
+	})
+}
+
+// A bell that does not ring, or cannot be listened to, costs a second.
+func TestBrokenBell(t *testing.T) {
+	for _, op := range []string{"ring", "wait", "address"} {
+		for name, f := range map[string]fault{"errors": {err: errLink}, "silence": {silence: true}} {
+			t.Run(op+" "+name, func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					for _, r := range []*rig{a, b} {
+						r.link.only(op, f)
+					}
+					held := a.lock("stock")
+					next := b.waits("stock")
+					time.Sleep(10 * time.Second)
+					held.unlock(t)
+					// The wait for a bell that is silent ends after its attempt's time.
+					limit := time.Second + 100*time.Millisecond
+					if f.silence && op != "ring" {
+						limit += timing.AttemptTimeout
+					}
+					next.within(limit).unlock(t)
+				})
+			})
+		}
+	}
+}
+
+// The holder's process is gone, and so is the waiter's database for a while.
+func TestCrashAndOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		a.crash()
+		b.link.hang()
+		time.Sleep(time.Hour)
+		b.link.heal()
+		s := next.within(timing.TTL + timing.AttemptTimeout + 5*time.Second)
+		synctest.Wait()
+		if s.Context().Err() != nil {
+			t.Errorf("%v", context.Cause(s.Context()))
+		}
+		s.unlock(t)
+		if errors.Is(next.err, locks.ErrLost) {
+			t.Error(next.err)
+		}
+	})
+}

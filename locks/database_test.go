@@ -1,0 +1,144 @@
+package locks_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// database is what all processes of a test share. It looks at every row that is
+// written: whether it can follow from the one before.
+type database struct {
+	*memstore.Store
+	t *testing.T
+
+	mu      sync.Mutex
+	highest map[string]uint64 // version ever
+}
+
+func newDatabase(t *testing.T) *database {
+	return &database{Store: memstore.New(), t: t, highest: map[string]uint64{}}
+}
+
+// written is a row as anybody can read it, without this package's code.
+type written struct {
+	version   uint64
+	Processes []struct {
+		Group string `json:"group"`
+		Token uint64 `json:"token"`
+		Owner string `json:"owner"`
+		Bell  string `json:"bell"`
+	} `json:"processes"`
+	Places []struct {
+		ID      string `json:"id"`
+		Granted uint64 `json:"granted"`
+		Read    bool   `json:"read"`
+		Process int    `json:"process"`
+	} `json:"places"`
+}
+
+func (w written) ids() []string {
+	ids := make([]string, len(w.Places))
+	for i, p := range w.Places {
+		ids[i] = p.ID
+	}
+	return ids
+}
+
+func (d *database) row(name string) locks.Row {
+	r, err := d.ReadLocks(context.Background(), name)
+	if err != nil {
+		d.t.Error(err)
+		return locks.Row{}
+	}
+	return r.Rows[0]
+}
+
+func (d *database) parse(row locks.Row) written {
+	w := written{version: row.Version}
+	if len(row.Queue) > 0 {
+		if err := json.Unmarshal(row.Queue, &w); err != nil {
+			d.t.Errorf("row of %q: %v: %s", row.Name, err, row.Queue)
+		}
+	}
+	return w
+}
+
+// look is the row of a lock now.
+func (d *database) look(name string) written { return d.parse(d.row(name)) }
+
+// has reports whether the row contains a mark, as fenced work looks for it.
+func (d *database) has(name string, mark []byte) bool { return bytes.Contains(d.row(name).Queue, mark) }
+
+// WriteLocks looks at what is written.
+func (d *database) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := make([]locks.Row, len(writes))
+	for i, w := range writes {
+		before[i] = d.row(w.Name)
+		if slices.ContainsFunc(writes[:i], func(o locks.Write) bool { return o.Name == w.Name }) {
+			d.t.Errorf("lock %q is written twice by one statement", w.Name)
+		}
+		if w.Version <= w.Expect {
+			d.t.Errorf("lock %q: version %d after %d", w.Name, w.Version, w.Expect)
+		}
+	}
+	done, err := d.Store.WriteLocks(ctx, server, writes)
+	for i, w := range writes {
+		if err == nil && done[i] {
+			if why := d.wrong(d.parse(before[i]), d.look(w.Name), d.highest[w.Name]); why != "" {
+				d.t.Errorf("lock %q: %s:\n%s\nbecomes\n%s", w.Name, why, before[i].Queue, w.Queue)
+			}
+			d.highest[w.Name] = max(d.highest[w.Name], w.Version)
+		}
+	}
+	return done, err
+}
+
+// wrong says what is wrong with a change of a row.
+func (d *database) wrong(before, after written, highest uint64) string {
+	if after.version <= before.version {
+		return fmt.Sprintf("version %d after %d", after.version, before.version)
+	}
+	waiting := false // somebody before this place waits
+	writer := false  // or is a writer
+	for i, p := range after.Places {
+		if slices.Contains(after.ids()[:i], p.ID) {
+			return "a place occurs twice"
+		}
+		if p.Granted > 0 && (waiting || writer || i > 0 && !p.Read) {
+			return fmt.Sprintf("place %d has the lock", i)
+		}
+		waiting, writer = waiting || p.Granted == 0, writer || !p.Read
+		was := slices.Index(before.ids(), p.ID)
+		switch {
+		case was >= 0 && before.Places[was].Granted > 0 && p.Granted != before.Places[was].Granted:
+			return fmt.Sprintf("place %d loses its token", i)
+		case (was < 0 || before.Places[was].Granted == 0) && p.Granted > 0 && p.Granted != after.version:
+			return fmt.Sprintf("place %d is given token %d by version %d", i, p.Granted, after.version)
+		case (was < 0 || before.Places[was].Granted == 0) && p.Granted > 0 && p.Granted <= highest:
+			return fmt.Sprintf("place %d is given token %d, and there was %d", i, p.Granted, highest)
+		}
+	}
+	// Who stays keeps the order, and who is new comes last.
+	stayed := slices.DeleteFunc(before.ids(), func(id string) bool { return !slices.Contains(after.ids(), id) })
+	if !slices.Equal(stayed, after.ids()[:min(len(stayed), len(after.Places))]) {
+		return "the order has changed"
+	}
+	return ""
+}
+
+// change changes a row behind everybody's back.
+func (d *database) change(name string, f func(locks.Row) locks.Row) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.UpdateLock(name, f)
+}

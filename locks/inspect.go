@@ -1,0 +1,106 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Info is a lock as one look at the database showed it.
+type Info struct {
+	Name string
+	// Holders are those who have the lock: one writer, or any number of
+	// readers. It is empty for a lock that nobody has.
+	Holders []Place
+	// Waiting are those who wait for it, the next one first.
+	Waiting []Place
+	// Now is the database's clock at the look.
+	Now time.Time
+}
+
+// Place is that of one holder or waiter of a lock. Its instants are of the
+// database's clock, as the place's process knew it.
+type Place struct {
+	// Owner is "label/host/pid/random"; Started is when that program was
+	// started, by its own clock.
+	Owner   string
+	Started time.Time
+	// Label is what the caller said with the option of that name.
+	Label string
+	Read  bool
+	// Token is the fencing token, 0 while waiting.
+	Token uint64
+	// Since is when the place in the line was taken, and Held when the lock
+	// was given to it; zero while waiting.
+	Since, Held time.Time
+	// Until is when the place ends unless its process goes on renewing it, or
+	// sooner, when the limit of a LockFor has passed. It is not renewed any
+	// more when it is before [Info.Now]: a crashed process, whose places go to
+	// others once somebody who waits has watched it for its TTL. Zero: its
+	// session is over.
+	Until time.Time
+}
+
+// Inspect tells who has the lock of that name and who waits for it. It takes no
+// part in the lock, and changes nothing.
+func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
+	if err := lease.CheckName("lock", name); err != nil {
+		return Info{}, err
+	}
+	ctx, cancel := c.attempt(ctx)
+	defer cancel()
+	reading, err := c.store.ReadLocks(ctx, name)
+	if err != nil {
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, withCause(ctx, err))
+	}
+	q, err := decode(name, reading.Rows[0].Queue)
+	if err != nil {
+		return Info{}, err
+	}
+	info := Info{Name: name, Now: reading.Now}
+	if len(q.Processes) == 0 {
+		return info, nil
+	}
+	groups := make([]string, len(q.Processes))
+	for i, p := range q.Processes {
+		groups[i] = p.Group
+	}
+	sessions, err := c.store.Read(ctx, groups...)
+	if err != nil {
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, withCause(ctx, err))
+	}
+	for _, p := range q.Places {
+		of := q.Processes[p.Process]
+		shown := Place{
+			Owner: of.Owner, Started: time.Unix(of.Started, 0).UTC(), Label: p.Label, Read: p.Read, Token: p.Granted,
+			Since: micros(p.Since), Held: micros(p.Got), Until: until(of, p, sessions[p.Process].Lease),
+		}
+		if p.Granted > 0 {
+			info.Holders = append(info.Holders, shown)
+		} else {
+			info.Waiting = append(info.Waiting, shown)
+		}
+	}
+	return info, nil
+}
+
+func micros(at int64) time.Time {
+	if at == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(at).UTC()
+}
+
+// until is when a place ends, by what its session's lease says.
+func until(of process, p place, row *lease.Lease) time.Time {
+	if row == nil || row.Token != of.Token || row.Released {
+		return time.Time{}
+	}
+	end := row.RenewedAt.Add(row.TTL)
+	if limit := micros(p.Got).Add(p.For); p.Granted > 0 && p.For > 0 && limit.Before(end) {
+		return limit
+	}
+	return end
+}

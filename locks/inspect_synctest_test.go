@@ -1,0 +1,143 @@
+package locks_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+func inspect(t *testing.T, r *rig, name string) locks.Info {
+	t.Helper()
+	info, err := r.Inspect(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.Name != name || info.Now.IsZero() {
+		t.Errorf("%q at %v", info.Name, info.Now)
+	}
+	return info
+}
+
+func TestInspect(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, observer := w.rig(locks.WithLabel("billing")), w.rig(), w.rig()
+		if info := inspect(t, observer, "stock"); len(info.Holders)+len(info.Waiting) > 0 {
+			t.Errorf("a lock that nobody has: %+v", info)
+		}
+		a.lock("other").unlock(t) // now they know what the database's clock says
+		b.lock("other").unlock(t)
+		held := a.lock("stock", locks.Label("nightly"))
+		from := time.Now()
+		time.Sleep(time.Second)
+		next := b.wait(true, func(ctx context.Context) (*locks.Lock, error) {
+			return b.RWMutex("stock", locks.Label(`"`)).RLockFor(ctx, 10*time.Second)
+		})
+		since := time.Now()
+		time.Sleep(time.Second)
+		own := a.waits("stock")
+		writes := observer.link.count("writelocks")
+
+		info := inspect(t, observer, "stock")
+		if len(info.Holders) != 1 || len(info.Waiting) != 2 {
+			t.Fatalf("%+v", info)
+		}
+		h := info.Holders[0]
+		if h.Owner != a.Owner() || h.Label != "nightly" || h.Read || h.Token != held.Token() || !h.Held.Equal(from) || !h.Since.Equal(from) {
+			t.Errorf("holder %+v", h)
+		}
+		if h.Until.Before(info.Now) || h.Until.After(info.Now.Add(timing.TTL)) {
+			t.Errorf("until %v at %v", h.Until, info.Now)
+		}
+		x := info.Waiting[0]
+		if x.Owner != b.Owner() || x.Label != `"` || !x.Read || x.Token != 0 || !x.Held.IsZero() || !x.Since.Equal(since) {
+			t.Errorf("waiter %+v", x)
+		}
+		if y := info.Waiting[1]; y.Owner != a.Owner() || y.Read {
+			t.Errorf("waiter %+v", y)
+		}
+		if observer.link.count("writelocks") != writes || observer.link.count("acquire") > 0 {
+			t.Error("looking at a lock writes")
+		}
+
+		// A limit ends sooner than the session would be let expire.
+		held.unlock(t)
+		next.has()
+		got := time.Now()
+		info = inspect(t, observer, "stock")
+		if len(info.Holders) != 1 || !info.Holders[0].Held.Equal(got) || !info.Holders[0].Until.Equal(got.Add(10*time.Second)) {
+			t.Errorf("%+v, want until %v", info.Holders, got.Add(10*time.Second))
+		}
+		next.stay.unlock(t)
+		own.has()
+
+		// A process that vanished is not renewed any more.
+		a.crash()
+		time.Sleep(timing.TTL + timing.RenewEvery)
+		if info = inspect(t, observer, "stock"); !info.Holders[0].Until.Before(info.Now) {
+			t.Errorf("until %v at %v", info.Holders[0].Until, info.Now)
+		}
+		b.waits("stock").within(afterCrash + 2*aLook).unlock(t)
+		if info = inspect(t, observer, "stock"); len(info.Holders)+len(info.Waiting) > 0 {
+			t.Errorf("%+v", info)
+		}
+	})
+}
+
+// When the place was taken is known of the first lock of a process too.
+func TestInspectTheFirstLock(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("stock")
+		if h := inspect(t, a, "stock").Holders[0]; !h.Since.Equal(time.Now()) {
+			t.Errorf("taken at %v", h.Since)
+		}
+		held.unlock(t)
+	})
+}
+
+// A place whose session was released, or taken over, ends at no time.
+func TestInspectAnEndedSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, observer := w.rig(), w.rig()
+		held := a.lock("stock")
+		of := w.look("stock").Processes[0]
+		if err := w.Release(t.Context(), of.Group, of.Owner, of.Token); err != nil {
+			t.Fatal(err)
+		}
+		if info := inspect(t, observer, "stock"); len(info.Holders) != 1 || !info.Holders[0].Until.IsZero() {
+			t.Errorf("%+v", info)
+		}
+		<-held.ended
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+	})
+}
+
+func TestInspectWithoutDatabase(t *testing.T) {
+	for _, op := range []string{"read", "readlocks"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held := a.lock("stock")
+				b.link.only(op, fault{err: errLink})
+				_, err := b.Inspect(t.Context(), "stock")
+				is(t, err, errLink)
+				b.link.only(op, fault{silence: true})
+				begin := time.Now()
+				if _, err = b.Inspect(t.Context(), "stock"); err == nil || time.Since(begin) > timing.AttemptTimeout {
+					t.Errorf("after %v: %v", time.Since(begin), err)
+				}
+				ctx, cancel := context.WithCancelCause(t.Context())
+				cancel(errEnough)
+				_, err = b.Inspect(ctx, "stock")
+				is(t, err, errEnough)
+				held.unlock(t)
+			})
+		})
+	}
+}

@@ -1,0 +1,161 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// judge watches another process's session on behalf of those who wait for its
+// locks. It ends a session only as a lease is taken over: by its holder's
+// release, or after its heartbeat has stood still for its TTL by our own clock.
+// All of it belongs to whoever has filled Client.judging.
+type judge struct {
+	session   session
+	ttl       time.Duration
+	candidate *lease.Candidate
+	asked     time.Time // when somebody last wanted to know
+	due       time.Time // when it is worth to look
+	missing   time.Time // since when its rows are not there; zero when they are
+	dead      bool
+}
+
+// judgeAhead judges the sessions that keep somebody here waiting, and returns
+// how long it is until that is worth doing again.
+func (c *Client) judgeAhead(names []*name) time.Duration {
+	var ahead []process
+	c.mu.Lock()
+	for _, n := range names {
+		if p := n.waits(); p != nil {
+			ahead = c.appendAhead(ahead, n, p.ID)
+		}
+	}
+	c.mu.Unlock()
+	_, next := c.judge(c.running, ahead)
+	return next
+}
+
+// appendAhead adds the processes that are before a place in the line. It is
+// called with mu held.
+func (c *Client) appendAhead(ahead []process, n *name, id string) []process {
+	for _, p := range n.queue.Places {
+		if p.ID == id {
+			break
+		}
+		of := n.queue.Processes[p.Process]
+		if of.Group != c.self.Group && !slices.ContainsFunc(ahead, func(o process) bool { return o.session() == of.session() }) {
+			ahead = append(ahead, of)
+		}
+	}
+	return ahead
+}
+
+// judge looks at the sessions for which it is time, and has the places of those
+// that are over taken out. It reports whether there were any, and how long it is
+// until the next is due, a second at most.
+func (c *Client) judge(ctx context.Context, processes []process) (found bool, next time.Duration) {
+	next = lookEvery
+	select {
+	case c.judging <- struct{}{}:
+		defer func() { <-c.judging }()
+	case <-ctx.Done():
+		return false, next
+	}
+	for _, p := range processes {
+		j, err := c.judgeOf(p)
+		if err == nil && !j.dead && !time.Now().Before(j.due) {
+			err = c.examine(ctx, j)
+		}
+		if err != nil {
+			if j != nil {
+				j.due = time.Now().Add(pollEvery)
+				next = min(next, pollEvery)
+			}
+			if ctx.Err() == nil {
+				c.log.Warn("cannot tell whether the holder of a lock is alive", zap.String("holder", p.Owner), zap.Error(err))
+			}
+			continue
+		}
+		if j.dead {
+			found = true
+			c.bury(p)
+			continue
+		}
+		next = min(next, max(time.Until(j.due), time.Millisecond))
+	}
+	return found, next
+}
+
+func (c *Client) judgeOf(p process) (*judge, error) {
+	s := p.session()
+	j := c.judges[s]
+	if j == nil {
+		candidate, err := c.keeper.Candidate(s.group)
+		if err != nil {
+			return nil, fmt.Errorf("the row names the session %q: %w", s.group, err)
+		}
+		j = &judge{session: s, ttl: max(p.TTL, c.timing.TTL), candidate: candidate}
+		c.judges[s] = j
+	}
+	j.asked = time.Now()
+	return j, nil
+}
+
+// examine looks at the session's lease, and ends it when it may be taken.
+func (c *Client) examine(ctx context.Context, j *judge) error {
+	attempt, cancel := c.attempt(ctx)
+	readings, err := c.store.Read(attempt, j.session.group)
+	cancel()
+	if err != nil {
+		return err
+	}
+	row := readings[0].Lease
+	switch {
+	case row != nil && (row.Token > j.session.token || row.Token == j.session.token && row.Released):
+		j.dead = true
+		return nil
+	case row == nil || row.Token < j.session.token:
+		// Deleted or restored by somebody. Its holder trusts it for a TTL at
+		// most, and cannot renew it.
+		if j.missing.IsZero() {
+			j.missing = time.Now()
+		}
+		j.due = j.missing.Add(j.ttl)
+		j.dead = !time.Now().Before(j.due)
+		return nil
+	}
+	j.missing = time.Time{}
+	taken, wait, err := j.candidate.Look(ctx)
+	switch {
+	case err != nil:
+		return err
+	case taken == nil:
+		j.due = time.Now().Add(wait)
+		return nil
+	}
+	// Taken over: its holder's heartbeats find another token from now on.
+	j.dead = true
+	return taken.Release(ctx)
+}
+
+// bury has the places of a session that is over taken out of every line that is
+// known here.
+func (c *Client) bury(p process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := p.session()
+	if _, known := c.dead[s]; !known {
+		c.log.Info("the session of a holder is over: its locks are free", zap.String("holder", p.Owner), zap.Uint64("token", s.token))
+	}
+	c.dead[s] = time.Now()
+	for _, n := range c.names {
+		if slices.ContainsFunc(n.queue.Processes, func(o process) bool { return o.session() == s }) {
+			c.touch(n)
+		}
+	}
+}

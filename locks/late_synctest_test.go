@@ -1,0 +1,280 @@
+package locks_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// unclear are the ways in which the outcome of a statement stays unknown.
+var unclear = map[string]fault{
+	"refused":               {err: errLink},
+	"lost reply":            {err: errLink, applied: true},
+	"at once":               {err: errLink, late: time.Nanosecond},
+	"soon":                  {err: errLink, late: 6 * time.Millisecond},
+	"late":                  {err: errLink, late: time.Second},
+	"very late":             {err: errLink, late: time.Minute},
+	"silence":               {silence: true},
+	"slow":                  {late: time.Second, reply: time.Second},
+	"slow reply":            {reply: 2 * time.Second},
+	"too slow":              {late: timing.AttemptTimeout + time.Second},
+	"too slow to be heard":  {reply: timing.AttemptTimeout + time.Second},
+	"slower than the trust": {late: timing.TTL + time.Second},
+}
+
+// Whatever happens to any of the first statements that get a lock, it is given
+// once, to one at a time, and nothing is left of it in the row.
+func TestUnclearLock(t *testing.T) {
+	for name, f := range unclear {
+		for _, op := range []string{"writelocks", "readlocks", "acquire", "read", "prepare"} {
+			for at := range 3 {
+				t.Run(fmt.Sprintf("%s %s %d", op, name, at), func(t *testing.T) {
+					bubble(t, func(t *testing.T) {
+						w := newWorld(t)
+						a, b := w.rig(), w.rig()
+						a.link.once(op, append(make([]fault, at), f)...)
+						for range 2 {
+							a.waits("stock").within(timing.TTL + hangs).unlock(t)
+							b.waits("stock").within(timing.TTL + hangs).unlock(t)
+						}
+						shared := a.begin(true, a.RWMutex("stock").RLock)
+						serve(t, timing.TTL+hangs, shared, b.begin(false, b.Mutex("stock").Lock))
+						time.Sleep(2 * time.Minute)
+						if row := w.row("stock"); row.Queue != nil {
+							t.Errorf("left in the row: %s", row.Queue)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// Whatever happens to the statement that gives a lock back, the next has it, and
+// an unlock that says so is one.
+func TestUnclearUnlock(t *testing.T) {
+	for name, f := range unclear {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held := a.lock("stock")
+				next, own := b.waits("stock"), a.waits("stock")
+				a.link.once("writelocks", f)
+				held.unlock(t)
+				if w.has("stock", held.mark) {
+					t.Error("unlocked, and its mark is in the row")
+				}
+				next.within(2 * time.Second).unlock(t)
+				own.within(2 * time.Second)
+				time.Sleep(2 * time.Minute)
+				if !own.stay.Trusted() || !w.has("stock", own.stay.mark) {
+					t.Error("a late unlock has taken another lock of its process")
+				}
+				own.stay.unlock(t)
+			})
+		})
+	}
+}
+
+// A caller gives up while the statement that takes its place is under way: the
+// place is gone in the end, and never has the lock for long.
+func TestUnclearGivingUp(t *testing.T) {
+	for name, f := range unclear {
+		for _, again := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, again %v", name, again), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					a.lock("other").unlock(t) // it has its session
+					b.lock("stock").unlock(t)
+					faults := []fault{f}
+					if again {
+						faults = append(faults, f, fault{err: errLink})
+					}
+					a.link.once("writelocks", faults...)
+					first := a.waits("stock")
+					first.stop(errEnough)
+					if !first.is() {
+						t.Fatal("still waits")
+					}
+					if first.err == nil {
+						first.stay.unlock(t)
+					}
+					for i := range 10 {
+						b.waits("stock").within(2 * hangs).unlock(t)
+						if i > 5 {
+							time.Sleep(10 * time.Second)
+						}
+						a.waits("other").within(2 * hangs).unlock(t)
+					}
+					time.Sleep(time.Minute)
+					if row := w.row("stock"); row.Queue != nil {
+						t.Errorf("left in the row: %s", row.Queue)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The same, and nobody else writes the row, which would keep a late statement
+// from being carried out: the process itself sees to that.
+func TestUnclearAndQuiet(t *testing.T) {
+	for name, f := range unclear {
+		for _, try := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, try %v", name, try), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					a.lock("other").unlock(t) // it has its session
+					a.link.once("writelocks", f)
+					var first *waiter
+					if try {
+						first = a.begin(false, a.Mutex("stock").TryLock)
+					} else {
+						first = a.waits("stock")
+						first.stop(errEnough)
+					}
+					<-first.done
+					if first.err == nil {
+						first.stay.unlock(t)
+					}
+					time.Sleep(hangs)
+					for range 120 {
+						if row := w.row("stock"); row.Queue != nil {
+							t.Fatalf("a place that was given up comes back: %s", row.Queue)
+						}
+						time.Sleep(time.Second)
+					}
+					b.waits("stock").has().unlock(t)
+				})
+			})
+		}
+	}
+}
+
+// A TryLock whose statement has no clear answer has not got the lock, and does
+// not get it later.
+func TestUnclearTryLock(t *testing.T) {
+	for name, f := range unclear {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				a.lock("stock").unlock(t)
+				a.link.once("writelocks", f)
+				l, err := a.Mutex("stock").TryLock(t.Context())
+				if err == nil {
+					w.enter(l, false, timing.Grace).unlock(t)
+				} else if f.err == nil && f.late+f.reply < timing.AttemptTimeout && !f.silence {
+					t.Errorf("%v", err)
+				}
+				b.waits("stock").within(hangs).unlock(t)
+				time.Sleep(2 * time.Minute)
+				if row := w.row("stock"); row.Queue != nil {
+					t.Errorf("left in the row: %s", row.Queue)
+				}
+			})
+		})
+	}
+}
+
+// Somebody else's row is written behind the back of a write that is late.
+func TestLateWriteFindsAnotherVersion(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock").unlock(t)
+		b.lock("stock").unlock(t)
+		// The write that gives it to a is carried out when b has had it twice.
+		a.link.once("writelocks", fault{late: 10 * time.Second})
+		waiting := a.waits("stock")
+		held := b.lock("stock")
+		time.Sleep(20 * time.Second)
+		if !held.Trusted() || len(w.look("stock").Places) != 2 {
+			t.Errorf("%s", w.row("stock").Queue)
+		}
+		waiting.hasNot()
+		held.unlock(t)
+		waiting.has().unlock(t)
+	})
+}
+
+// A place is given by a statement whose answer comes after the trust of its
+// process has ended: the caller does not get a lock that is not trusted.
+func TestGivenTooLate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := b.lock("stock")
+		waiting := a.waits("stock")
+		time.Sleep(20 * time.Second)
+		// a hears nothing any more, and is given the lock.
+		a.link.hang()
+		held.unlock(t)
+		next := b.waits("stock")
+		time.Sleep(timing.TTL + 10*time.Second)
+		next.has()
+		a.link.heal()
+		time.Sleep(hangs)
+		waiting.hasNot()
+		next.stay.unlock(t)
+		waiting.within(2 * time.Second)
+		synctest.Wait()
+		if !waiting.stay.Trusted() {
+			t.Error("not trusted")
+		}
+		waiting.stay.unlock(t)
+	})
+}
+
+// Rows are read slowly while all else is fast: what is read is old when it comes.
+func TestSlowReads(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		for _, r := range []*rig{a, b} {
+			r.link.only("readlocks", fault{reply: 800 * time.Millisecond})
+		}
+		done := make(chan struct{})
+		for i := range 8 {
+			r := []*rig{a, b}[i%2]
+			go func() {
+				for range 10 {
+					l, err := r.Mutex("stock").Lock(t.Context())
+					if err != nil {
+						t.Error(err)
+						break
+					}
+					s := w.enter(l, false, timing.Grace)
+					time.Sleep(time.Duration(i) * 130 * time.Millisecond)
+					s.unlock(t)
+				}
+				done <- struct{}{}
+			}()
+		}
+		for range 8 {
+			<-done
+		}
+	})
+}
+
+// What a caller's context says when the database is the reason.
+func TestWhyItWaits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.lock("stock").unlock(t)
+		a.link.cut()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := second(a.Mutex("stock").Lock(ctx))
+		is(t, err, context.DeadlineExceeded)
+		if err == nil || !containsAll(err.Error(), "stock", errLink.Error()) {
+			t.Errorf("%v", err)
+		}
+	})
+}

@@ -1,0 +1,237 @@
+package locks
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// lookEvery is how long a bell is waited for at most: a ring may be lost.
+	lookEvery = time.Second
+	// pollEvery is how often to look where there is no bell.
+	pollEvery = 100 * time.Millisecond
+	// coverEvery is how often the bell is rung by its own process, until it
+	// watches a lock that was not waited for when its Wait began.
+	coverEvery = 20 * time.Millisecond
+	// idleMost is how many locks that were given back are looked at.
+	idleMost = 256
+)
+
+// listen waits, on behalf of everybody in this process who waits for a lock: for
+// a ring, for rows that change, and for sessions that end.
+func (c *Client) listen() {
+	look := time.NewTimer(c.timing.RenewEvery)
+	defer look.Stop()
+	for c.running.Err() == nil {
+		waiting, rows := c.waiting()
+		if len(waiting) == 0 {
+			c.setCovered(nil)
+			select {
+			case <-c.listens:
+			case <-look.C:
+				look.Reset(c.lookAround())
+			case <-c.running.Done():
+			}
+			continue
+		}
+		c.await(rows, c.judgeAhead(waiting))
+		if c.running.Err() != nil {
+			return
+		}
+		if err := c.lookAgain(waiting); err != nil {
+			if c.running.Err() == nil {
+				c.log.Warn("locks that are waited for cannot be read", zap.Error(err))
+			}
+			c.pause(nil, pollEvery)
+			continue
+		}
+		c.heal(waiting)
+		select {
+		case <-look.C:
+			look.Reset(c.lookAround())
+		default:
+		}
+	}
+}
+
+// waiting returns the locks that somebody here is in the line for, and what
+// their rows contain until the first of them has moved up. Those behind it
+// cannot be given the lock before it is. Without a session there are no places,
+// but those who will be before them are looked at all the same.
+func (c *Client) waiting() (names []*name, rows []Watch) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for n := range c.active {
+		switch p := n.waits(); {
+		case n.busy: // what is being written will tell
+		case p != nil:
+			names = append(names, n)
+			rows = append(rows, Watch{n.text, p.mark()})
+		case c.term != nil && c.term.over && slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted }):
+			names = append(names, n)
+		}
+	}
+	return names, rows
+}
+
+// waits is the first place in the line of somebody here who has not been given
+// the lock, as far as it is known; nil when there is none. It is called with mu
+// held.
+func (n *name) waits() *place {
+	if !n.known {
+		return nil
+	}
+	for i := range n.queue.Places {
+		p := &n.queue.Places[i]
+		if p.Granted > 0 {
+			continue
+		}
+		for _, r := range n.requests {
+			if r.ID == p.ID && r.state == wanted && r.term != nil && !r.term.over {
+				return p
+			}
+		}
+	}
+	return nil
+}
+
+// await waits for the bell, up to limit.
+func (c *Client) await(rows []Watch, limit time.Duration) {
+	if c.bell == nil {
+		c.pause(nil, min(limit, pollEvery))
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.running, limit+c.timing.AttemptTimeout)
+	defer cancel()
+	address, err := c.bell.Address(ctx)
+	if err == nil {
+		c.setAddress(address)
+		covered := make(map[string]bool, len(rows))
+		for _, row := range rows {
+			covered[row.Name] = true
+		}
+		c.setCovered(covered)
+		err = c.bell.Wait(ctx, rows, limit)
+		c.setCovered(nil)
+	}
+	if err != nil && c.running.Err() == nil {
+		c.log.Debug("the bell cannot be listened to", zap.Error(err))
+		c.pause(nil, pollEvery)
+	}
+}
+
+// setAddress notes where this process is rung, and has it written wherever it
+// waits.
+func (c *Client) setAddress(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.address == address {
+		return
+	}
+	c.address = address
+	for n := range c.active {
+		if n.waits() != nil {
+			c.touch(n)
+		}
+	}
+}
+
+func (c *Client) setCovered(covered map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.covered = covered
+}
+
+// cover rings this process's own bell, until its Wait watches every lock that
+// somebody waits for: a Wait that was sent before a place was taken may not
+// have begun when that place is rung for. It is called with mu held.
+func (c *Client) cover() {
+	if c.covering || !c.uncovered() {
+		return
+	}
+	c.covering = true
+	c.group.Go(func() {
+		for {
+			c.mu.Lock()
+			c.covering = c.running.Err() == nil && c.uncovered()
+			if !c.covering {
+				c.mu.Unlock()
+				return
+			}
+			c.ring[c.address] = true
+			c.poke(c.rings)
+			c.mu.Unlock()
+			c.pause(nil, coverEvery)
+		}
+	})
+}
+
+// uncovered reports whether the bell's present Wait does not watch a lock that
+// somebody waits for. It is called with mu held.
+func (c *Client) uncovered() bool {
+	if c.covered == nil || c.address == "" {
+		return false
+	}
+	for n := range c.active {
+		if !c.covered[n.text] && n.waits() != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// heal has written what is overdue: a lock that nobody was given while it was
+// barred, or that its last holder could not pass on.
+func (c *Client) heal(names []*name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range names {
+		if n.busy || !n.known {
+			continue
+		}
+		if p, _ := c.plan(n); p != nil {
+			c.touch(n)
+		}
+	}
+}
+
+// lookAgain reads the rows of the locks.
+func (c *Client) lookAgain(names []*name) error { return c.look(c.running, names, false) }
+
+// lookAround looks whether the rows of locks that are held still say so, and
+// whether those that were given back lately still say that: rows can be restored
+// or deleted by somebody, and a failover can lose an unlock. (One that is older
+// than the session's last heartbeat but one cannot be lost without it.) It returns
+// how long it is until the next time.
+func (c *Client) lookAround() time.Duration {
+	c.mu.Lock()
+	var names, idle []*name
+	for _, n := range c.names {
+		switch {
+		case n.holds():
+			names = append(names, n)
+		case len(n.requests) == 0 && n.known:
+			idle = append(idle, n)
+		}
+	}
+	if len(names) == 0 {
+		idle = slices.DeleteFunc(idle, func(n *name) bool { return time.Since(n.used) > 2*c.timing.RenewEvery })
+	}
+	slices.SortFunc(idle, func(a, b *name) int { return b.used.Compare(a.used) })
+	c.mu.Unlock()
+	names = append(names, idle[:min(len(idle), idleMost)]...)
+	err := c.look(c.running, names, false)
+	if err == nil || c.running.Err() != nil {
+		return c.timing.RenewEvery
+	}
+	c.log.Warn("locks that are held cannot be read", zap.Error(err))
+	return c.timing.RenewEvery / 4
+}
+
+// holds reports whether somebody here has the lock. It is called with mu held.
+func (n *name) holds() bool {
+	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == held })
+}

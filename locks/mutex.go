@@ -1,0 +1,160 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Mutex is a lock that one at a time has, among all processes that use the same
+// database. It is a name and no more: making one costs nothing, and two of one
+// name are the same lock. It is safe for concurrent use.
+type Mutex struct {
+	client  *Client
+	name    string
+	options options
+}
+
+// A LockOption changes how a [Mutex] or [RWMutex] is locked.
+type LockOption func(*options)
+
+// Label is shown by [Client.Inspect] beside the owner, so that people find out
+// which part of a program has the lock.
+func Label(text string) LockOption { return func(o *options) { o.label = text } }
+
+// Reentrant lets who holds the lock lock it again, with the [Lock.Context] of the
+// first: what is returned then is a part of that one. Without it, that is
+// [ErrNested], because most often it is a mistake.
+func Reentrant() LockOption { return func(o *options) { o.reentrant = true } }
+
+// Mutex returns the mutex of that name: up to 128 letters, digits and
+// . _ : / @ + -, the first a letter or a digit. A name that is not is an error
+// of its Lock. A mutex and an [RWMutex] of one name are the same lock.
+func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
+	return &Mutex{c, name, combine(opts)}
+}
+
+func combine(opts []LockOption) options {
+	var o options
+	for _, option := range opts {
+		option(&o)
+	}
+	return o
+}
+
+// Lock waits until this caller has the lock. Whoever came first, in whatever
+// process, has it first. When ctx ends, the error says who has the lock, and the
+// place in the line is given up.
+func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
+	return m.client.acquire(ctx, m.name, m.options)
+}
+
+// TryLock takes the lock if it is free, and otherwise returns [ErrBusy]. It
+// waits for the database, not for others. Whether a holder that does not answer
+// has crashed can only be told after watching it for its TTL: a process that
+// only tries finds out by trying again after that.
+func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
+	o := m.options
+	o.try = true
+	return m.client.acquire(ctx, m.name, o)
+}
+
+// LockFor is Lock for a bounded time: the lock's context ends after limit,
+// counted from when it was given, and the lock itself goes to the next in line
+// a grace later, whatever its holder does.
+func (m *Mutex) LockFor(ctx context.Context, limit time.Duration) (*Lock, error) {
+	o, err := m.options.within(m.name, limit)
+	if err != nil {
+		return nil, err
+	}
+	return m.client.acquire(ctx, m.name, o)
+}
+
+func (o options) within(name string, limit time.Duration) (options, error) {
+	if limit <= 0 {
+		return o, fmt.Errorf("locks: lock %q for %v: must be above 0", name, limit)
+	}
+	o.limit = limit
+	return o, nil
+}
+
+// Do runs f while it holds the lock. The context that f gets ends with ctx, and
+// when the lock is lost. Do returns the error of f, and beside it one that
+// matches [ErrLost] when the lock was lost before f had returned.
+func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	l, err := m.Lock(ctx)
+	if err != nil {
+		return err
+	}
+	return l.do(ctx, f)
+}
+
+// Do is [Mutex.Do] of the mutex of that name.
+func (c *Client) Do(ctx context.Context, name string, f func(ctx context.Context) error) error {
+	return c.Mutex(name).Do(ctx, f)
+}
+
+// do runs f and unlocks, also when f panics.
+func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err error) {
+	working, cancel := context.WithCancelCause(l.attach(ctx))
+	stop := context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })
+	defer func() {
+		stop()
+		cancel(ErrUnlocked)
+		// After ctx has ended it is still to be given back.
+		finish, done := l.client.attempt(context.WithoutCancel(ctx))
+		defer done()
+		err = errors.Join(err, l.Unlock(finish))
+	}()
+	return f(working)
+}
+
+// RWMutex is a lock that either one writer has or any number of readers. Who
+// waits is served in the order of coming: a waiting writer keeps later readers
+// back, and readers who wait together have it together. Like a [Mutex], it is a
+// name and no more.
+type RWMutex struct {
+	write, read Mutex
+}
+
+// RWMutex returns the lock of that name; see [Client.Mutex].
+func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
+	write := Mutex{c, name, combine(opts)}
+	read := write
+	read.options.read = true
+	return &RWMutex{write, read}
+}
+
+// Lock waits until this caller has the lock alone; see [Mutex.Lock].
+func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) { return m.write.Lock(ctx) }
+
+// TryLock is [Mutex.TryLock].
+func (m *RWMutex) TryLock(ctx context.Context) (*Lock, error) { return m.write.TryLock(ctx) }
+
+// LockFor is [Mutex.LockFor].
+func (m *RWMutex) LockFor(ctx context.Context, limit time.Duration) (*Lock, error) {
+	return m.write.LockFor(ctx, limit)
+}
+
+// Do is [Mutex.Do].
+func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.write.Do(ctx, f)
+}
+
+// RLock waits until this caller has the lock for reading.
+func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) { return m.read.Lock(ctx) }
+
+// TryRLock takes the lock for reading, or returns [ErrBusy] when a writer has it
+// or waits for it; see [Mutex.TryLock].
+func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) { return m.read.TryLock(ctx) }
+
+// RLockFor is RLock for a bounded time; see [Mutex.LockFor].
+func (m *RWMutex) RLockFor(ctx context.Context, limit time.Duration) (*Lock, error) {
+	return m.read.LockFor(ctx, limit)
+}
+
+// RDo runs f while it holds the lock for reading; see [Mutex.Do].
+func (m *RWMutex) RDo(ctx context.Context, f func(ctx context.Context) error) error {
+	return m.read.Do(ctx, f)
+}

@@ -1,0 +1,91 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func client(t *testing.T, store locks.Store, options ...locks.Option) *locks.Client {
+	t.Helper()
+	c, err := locks.New(store, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := c.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
+}
+
+func lock(t *testing.T, m *locks.Mutex) *locks.Lock {
+	t.Helper()
+	l, err := m.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func unlock(t *testing.T, l *locks.Lock) {
+	t.Helper()
+	if err := l.Unlock(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestOneAtATimeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := client(t, store), client(t, store)
+		first := lock(t, a.Mutex("stock"))
+		if _, err := b.Mutex("stock").TryLock(t.Context()); !errors.Is(err, locks.ErrBusy) {
+			t.Fatalf("TryLock of a held lock: %v", err)
+		}
+		got := make(chan int, 8)
+		release := make(chan struct{})
+		for i, c := range []*locks.Client{b, a, b, a} {
+			go func() {
+				l, err := c.Mutex("stock").Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				got <- i
+				<-release
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}()
+			synctest.Wait()
+		}
+		if len(got) > 0 {
+			t.Fatal("somebody has it beside its holder")
+		}
+		begin := time.Now()
+		unlock(t, first)
+		for i := range 4 {
+			if next := <-got; next != i {
+				t.Fatalf("number %d has it, want %d", next, i)
+			}
+			synctest.Wait()
+			if len(got) > 0 {
+				t.Fatal("two have it")
+			}
+			release <- struct{}{}
+		}
+		synctest.Wait()
+		if took := time.Since(begin); took > 100*time.Millisecond {
+			t.Errorf("four hand-overs took %v", took)
+		}
+	})
+}

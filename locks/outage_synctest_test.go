@@ -1,0 +1,222 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+// hangs is how long a statement that was sent into the silence keeps its caller
+// from sending the next, at most.
+var hangs = timing.AttemptTimeout + 2*time.Second
+
+var outages = map[string]func(*link){"cut": (*link).cut, "hung": (*link).hang}
+
+// An outage shorter than the trust that is left costs nobody a lock.
+func TestShortOutage(t *testing.T) {
+	for name, breakLink := range outages {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held := a.lock("stock")
+				next := b.waits("stock")
+				for range 20 {
+					time.Sleep(7300 * time.Millisecond)
+					breakLink(a.link)
+					breakLink(b.link)
+					time.Sleep(timing.Trust() - timing.RenewEvery - timing.AttemptTimeout)
+					a.link.heal()
+					b.link.heal()
+				}
+				if !held.Trusted() || held.Context().Err() != nil {
+					t.Errorf("%v", context.Cause(held.Context()))
+				}
+				next.hasNot()
+				held.unlock(t)
+				next.within(hangs).unlock(t)
+			})
+		})
+	}
+}
+
+// In a longer one the contexts end in time, with a cause that says why, before
+// anybody else is given the lock, and everybody who waits has it afterwards.
+func TestLongOutage(t *testing.T) {
+	for name, breakLink := range outages {
+		for _, all := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, all %v", name, all), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					held, shared := a.lock("stock"), a.rlock("shared")
+					next, own, writer := b.waits("stock"), a.waits("stock"), b.waits("shared")
+					time.Sleep(20 * time.Second)
+					breakLink(a.link)
+					if all {
+						breakLink(b.link)
+					}
+					last := w.lastBeat(t, a)
+					for _, s := range []*stay{held, shared} {
+						<-s.ended
+						is(t, context.Cause(s.Context()), locks.ErrLost)
+						if at := s.until.Sub(last); at > timing.Trust()+time.Second/10 {
+							t.Errorf("ended %v after the last heartbeat", at)
+						}
+						if s.Trusted() {
+							t.Error("still trusted")
+						}
+						is(t, s.Unlock(t.Context()), locks.ErrLost)
+						is(t, s.Unlock(t.Context()), locks.ErrUnlocked)
+					}
+					time.Sleep(10 * time.Minute)
+					a.link.heal()
+					b.link.heal()
+					limit := hangs + 2*time.Second
+					if all {
+						limit += timing.TTL
+					}
+					serve(t, limit, next, own, writer)
+				})
+			})
+		}
+	}
+}
+
+// The holder does not stop when its lock is lost, and never unlocks.
+func TestStubbornHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		next := b.waits("stock")
+		own := a.waits("other")
+		own.has().unlock(t)
+		time.Sleep(20 * time.Second)
+		last := w.lastBeat(t, a)
+		a.link.hang()
+		<-held.ended
+		next.within(2 * timing.TTL).unlock(t)
+		if took := next.at.Sub(last); took > afterCrash+aLook {
+			t.Errorf("others wait for %v", took)
+		}
+		a.link.heal()
+		// Its own process gets no locks while it runs, for a TTL at most.
+		own = a.waits("other")
+		own.within(2*timing.TTL + 2*time.Second).unlock(t)
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		a.lock("stock").unlock(t)
+	})
+}
+
+// The row of the session is not there, or not its own, any more.
+func TestLostSession(t *testing.T) {
+	for name, change := range map[string]func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence){
+		"deleted":       func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil },
+		"lease deleted": func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f },
+		"rewound": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Heartbeat--
+			return l, f
+		},
+		"older term": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Token--
+			f.Token--
+			return l, f
+		},
+		"released": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Released = true
+			return l, f
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				held := a.lock("stock")
+				own, next := a.waits("other"), b.waits("stock")
+				own.has().unlock(t)
+				time.Sleep(22 * time.Second)
+				if name == "released" {
+					// By whom? Nobody but its holder may, so nothing is promised but
+					// that it is lost at its next heartbeat.
+					next.stop(errEnough)
+					synctest.Wait()
+				}
+				w.Update(w.look("stock").Processes[0].Group, change)
+				select {
+				case <-held.ended:
+				case <-time.After(timing.RenewEvery + time.Second):
+					t.Fatal("its holder does not notice")
+				}
+				is(t, context.Cause(held.Context()), locks.ErrLost)
+				is(t, held.Unlock(t.Context()), locks.ErrLost)
+				if name != "released" {
+					next.within(2*timing.TTL + 2*time.Second).unlock(t)
+				}
+				again := a.waits("stock")
+				again.within(2*timing.TTL + 2*time.Second).unlock(t)
+			})
+		})
+	}
+}
+
+// The contexts of a process's locks end when its trust does, also while the
+// statement that deletes old rows gets no answer.
+func TestLossDuringPruning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		// A statement may take long here, so that one is under way in many of
+		// the processes when their trust ends.
+		timing, err := lease.Timing{TTL: time.Hour, RenewEvery: 20 * time.Minute, AttemptTimeout: 25 * time.Minute}.Complete()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var stays []*stay
+		for i := range 40 {
+			r := w.rig(locks.WithTiming(timing))
+			l, err := r.Mutex(fmt.Sprint("stock/", i)).Lock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			stays = append(stays, w.enter(l, false, timing.Grace))
+			r.crash()
+		}
+		begin := time.Now()
+		late := 0
+		for _, s := range stays {
+			<-s.ended
+			if s.until.Sub(begin) > timing.Trust() {
+				late++
+			}
+		}
+		if late > 0 {
+			t.Errorf("%d of %d contexts outlive the trust of their session", late, len(stays))
+		}
+	})
+}
+
+// The database does not come back for a long time: nothing gives up.
+func TestLastingOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.link.cut()
+		waiting := a.waits("stock")
+		time.Sleep(2 * time.Hour)
+		waiting.hasNot()
+		if n := a.link.all(); n < 2*60*60/2 {
+			t.Errorf("%d statements in two hours", n)
+		}
+		a.link.heal()
+		waiting.within(2 * time.Second).unlock(t)
+		if waiting.err != nil || errors.Is(waiting.err, locks.ErrLost) {
+			t.Error(waiting.err)
+		}
+	})
+}

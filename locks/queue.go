@@ -1,0 +1,182 @@
+package locks
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// queue is what a lock's row says: who holds the lock and who waits for it, in
+// the order in which they came. It is a value without any input or output;
+// everything that the row means is decided here.
+//
+// Whoever is entitled to the lock follows from the order alone: a writer has it
+// when nobody is before it, a reader when no writer is. So a waiting writer
+// keeps later readers back and is not starved, and neither are readers.
+type queue struct {
+	// Processes are those that have a place, each once.
+	Processes []process `json:"processes"`
+	Places    []place   `json:"places"`
+}
+
+// process is one session of one process: all its places end with it.
+type process struct {
+	// Group is the name of the session's lease row, and Token its term.
+	Group string `json:"group"`
+	Token uint64 `json:"token"`
+	// Owner is for people.
+	Owner string `json:"owner"`
+	// Started is when the program was started, in seconds since 1970 by its
+	// own clock; for people.
+	Started int64 `json:"started"`
+	// TTL is that of the session.
+	TTL time.Duration `json:"ttl"`
+	// Bell is where to ring when one of its waiting places is granted.
+	Bell string `json:"bell,omitempty"`
+}
+
+// place is the place of one holder or waiter in the line. The order of the
+// first two fields matters: see [place.mark].
+type place struct {
+	// ID is unique for ever. It begins with the group of its process.
+	ID string `json:"id"`
+	// Granted is the fencing token: the version of the row that gave the lock
+	// to this place, 0 while it waits.
+	Granted uint64 `json:"granted"`
+	Read    bool   `json:"read,omitempty"`
+	// Since is when the place was taken, Got when the lock was given to it, in
+	// microseconds since 1970 by the database's clock as its process knew it;
+	// For is how long it keeps the lock at most. For people.
+	Since int64         `json:"since"`
+	Got   int64         `json:"got,omitempty"`
+	For   time.Duration `json:"for,omitempty"`
+	Label string        `json:"label,omitempty"`
+
+	// Process is the index of its process.
+	Process int `json:"process"`
+}
+
+// session names one process's session.
+type session struct {
+	group string
+	token uint64
+}
+
+func (p process) session() session { return session{p.Group, p.Token} }
+
+// mark is what the row contains for as long as the lock is held by this place,
+// and at no other time: it is what fenced work looks for. A label cannot forge
+// it, because its quotes are escaped.
+func (p place) mark() []byte {
+	return fmt.Appendf(nil, `"id":%q,"granted":%d,`, p.ID, p.Granted)
+}
+
+// decode reads a row. An error says that it was written by something else.
+func decode(name string, row []byte) (queue, error) {
+	var q queue
+	if len(row) == 0 {
+		return q, nil
+	}
+	if err := json.Unmarshal(row, &q); err != nil {
+		return q, fmt.Errorf("locks: the row of %q cannot be read: %w: repair or delete it", name, err)
+	}
+	for i, p := range q.Places {
+		if p.Process < 0 || p.Process >= len(q.Processes) {
+			return q, fmt.Errorf("locks: the row of %q cannot be read: place %d is of process %d of %d: repair or delete it", name, i, p.Process, len(q.Processes))
+		}
+	}
+	return q, nil
+}
+
+// encode is the row; nil when nobody is in it.
+func (q queue) encode() []byte {
+	if len(q.Places) == 0 {
+		return nil
+	}
+	row, err := json.Marshal(q)
+	if err != nil {
+		panic(err) // there is nothing in it that JSON does not have
+	}
+	return row
+}
+
+// clone is a copy that shares nothing.
+func (q queue) clone() queue {
+	return queue{slices.Clone(q.Processes), slices.Clone(q.Places)}
+}
+
+// join adds a place at the end of the line.
+func (q *queue) join(of process, p place) {
+	i := slices.IndexFunc(q.Processes, func(o process) bool { return o.session() == of.session() })
+	if i < 0 {
+		i = len(q.Processes)
+		q.Processes = append(q.Processes, of)
+	} else if of.Bell != "" {
+		q.Processes[i].Bell = of.Bell
+	}
+	p.Process, p.Granted = i, 0
+	q.Places = append(q.Places, p)
+}
+
+// keep leaves only the places that are to be kept, and reports whether any was
+// not.
+func (q *queue) keep(keep func(process, place) bool) bool {
+	before := len(q.Places)
+	q.Places = slices.DeleteFunc(q.Places, func(p place) bool { return !keep(q.Processes[p.Process], p) })
+	if len(q.Places) == before {
+		return false
+	}
+	// Drop the processes that have no place any more.
+	index, left := make([]int, len(q.Processes)), []process{}
+	for i := range index {
+		index[i] = -1
+	}
+	for i, p := range q.Places {
+		if index[p.Process] < 0 {
+			index[p.Process] = len(left)
+			left = append(left, q.Processes[p.Process])
+		}
+		q.Places[i].Process = index[p.Process]
+	}
+	q.Processes = left
+	return true
+}
+
+// grant gives the lock to everybody who is entitled to it, with the token, and
+// returns their places.
+func (q *queue) grant(token uint64, now int64) []place {
+	var granted []place
+	for i := range q.Places {
+		p := &q.Places[i]
+		if !p.Read && i > 0 {
+			break
+		}
+		if p.Granted == 0 {
+			p.Granted, p.Got = token, now
+			granted = append(granted, *p)
+		}
+		if !p.Read {
+			break
+		}
+	}
+	return granted
+}
+
+// find is the place of that id, or nil.
+func (q *queue) find(id string) *place {
+	for i := range q.Places {
+		if q.Places[i].ID == id {
+			return &q.Places[i]
+		}
+	}
+	return nil
+}
+
+// free reports whether a newcomer would be given the lock at once.
+func (q *queue) free(read bool) bool {
+	if !read {
+		return len(q.Places) == 0
+	}
+	return !slices.ContainsFunc(q.Places, func(p place) bool { return !p.Read })
+}

@@ -1,0 +1,350 @@
+package locks
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// line makes a queue of one process from a text: w and r wait, W and R have the
+// lock with token 1.
+func line(text string) queue {
+	q := queue{Processes: []process{{Group: "locks/a", Token: 1}}}
+	for i, kind := range text {
+		p := place{ID: fmt.Sprintf("locks/a.%d", i), Read: strings.ContainsRune("rR", kind)}
+		if strings.ContainsRune("RW", kind) {
+			p.Granted = 1
+		}
+		q.Places = append(q.Places, p)
+	}
+	return q
+}
+
+func (q queue) text() string {
+	var b strings.Builder
+	for _, p := range q.Places {
+		kind := "w"
+		if p.Read {
+			kind = "r"
+		}
+		if p.Granted > 0 {
+			kind = strings.ToUpper(kind)
+		}
+		b.WriteString(kind)
+	}
+	return b.String()
+}
+
+func TestQueueGrants(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ before, after string }{
+		{"", ""},
+		{"w", "W"},
+		{"r", "R"},
+		{"W", "W"},
+		{"Ww", "Ww"},
+		{"Wr", "Wr"},
+		{"ww", "Ww"},
+		{"rrr", "RRR"},
+		{"Rr", "RR"},
+		{"Rwr", "Rwr"},
+		{"RRwrw", "RRwrw"},
+		{"rwr", "Rwr"},
+		{"wrr", "Wrr"},
+		{"rrwr", "RRwr"},
+	} {
+		q := line(c.before)
+		granted := q.grant(7, 70)
+		if q.text() != c.after {
+			t.Errorf("%q becomes %q, want %q", c.before, q.text(), c.after)
+		}
+		for _, p := range granted {
+			if p.Granted != 7 || p.Got != 70 || !reflect.DeepEqual(*q.find(p.ID), p) {
+				t.Errorf("%q: was given %+v", c.before, p)
+			}
+		}
+		if want := strings.Count(c.after, "W") + strings.Count(c.after, "R") - strings.Count(c.before, "W") - strings.Count(c.before, "R"); len(granted) != want {
+			t.Errorf("%q: %d were given it, want %d", c.before, len(granted), want)
+		}
+		if again := q.grant(8, 80); len(again) > 0 {
+			t.Errorf("%q: %d were given it twice", c.before, len(again))
+		}
+	}
+}
+
+func TestQueueFree(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line        string
+		write, read bool
+	}{
+		{"", true, true},
+		{"W", false, false},
+		{"w", false, false},
+		{"R", false, true},
+		{"RR", false, true},
+		{"Rw", false, false},
+	} {
+		q := line(c.line)
+		if q.free(false) != c.write || q.free(true) != c.read {
+			t.Errorf("%q: free for a writer %v, for a reader %v", c.line, q.free(false), q.free(true))
+		}
+	}
+}
+
+// modelled is a place in a naive model of a queue.
+type modelled struct {
+	id    string
+	read  bool
+	of    process
+	token uint64
+}
+
+// entitled reports who has the lock, by the definition and nothing else.
+func entitled(line []modelled, at int) bool {
+	for _, before := range line[:at] {
+		if !before.read || !line[at].read {
+			return false
+		}
+	}
+	return true
+}
+
+// Any sequence of joining, leaving, dying processes and grants, with the row
+// written and read between any two, is what the model says.
+func TestQueueModel(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var (
+			q       queue
+			model   []modelled
+			number  int
+			version uint64 // of the row
+			highest uint64 // token ever given
+		)
+		processes := make([]process, 4)
+		for i := range processes {
+			processes[i] = process{Group: fmt.Sprint("locks/", i/2), Token: uint64(1 + i%2), Owner: fmt.Sprint("o", i), TTL: time.Second, Bell: fmt.Sprint("b", i)}
+		}
+		remove := func(t *rapid.T, gone func(modelled) bool) {
+			before := len(model)
+			ids := map[string]bool{}
+			for _, m := range model {
+				if gone(m) {
+					ids[m.id] = true
+				}
+			}
+			model = slices.DeleteFunc(model, gone)
+			if changed := q.keep(func(_ process, p place) bool { return !ids[p.ID] }); changed != (len(model) < before) {
+				t.Fatalf("keep reports a change: %v", changed)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"join": func(t *rapid.T) {
+				number++
+				m := modelled{fmt.Sprintf("id.%d", number), rapid.Bool().Draw(t, "read"), rapid.SampledFrom(processes).Draw(t, "process"), 0}
+				if free := len(model) == 0 || m.read && !slices.ContainsFunc(model, func(o modelled) bool { return !o.read }); q.free(m.read) != free {
+					t.Fatalf("free(%v): %v", m.read, !free)
+				}
+				model = append(model, m)
+				q.join(m.of, place{ID: m.id, Read: m.read, Granted: 99}) // a newcomer has nothing, whatever it says
+			},
+			"leave": func(t *rapid.T) {
+				if len(model) == 0 {
+					t.Skip("nobody")
+				}
+				id := rapid.SampledFrom(model).Draw(t, "who").id
+				remove(t, func(m modelled) bool { return m.id == id })
+			},
+			"die": func(t *rapid.T) {
+				dead := rapid.SampledFrom(processes).Draw(t, "process")
+				remove(t, func(m modelled) bool { return m.of.session() == dead.session() })
+			},
+			"grant": func(t *rapid.T) {
+				version++
+				var want []string
+				for i := range model {
+					if model[i].token == 0 && entitled(model, i) {
+						model[i].token = version
+						want = append(want, model[i].id)
+					}
+				}
+				var got []string
+				for _, p := range q.grant(version, 1) {
+					if p.Granted <= highest {
+						t.Fatalf("token %d after %d", p.Granted, highest)
+					}
+					got = append(got, p.ID)
+				}
+				if len(got) > 0 {
+					highest = version
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("given to %v, want %v", got, want)
+				}
+			},
+			"write and read": func(t *rapid.T) {
+				row := q.encode()
+				if (row == nil) != (len(model) == 0) {
+					t.Fatalf("row %q of %d places", row, len(model))
+				}
+				back, err := decode("x", row)
+				if err != nil {
+					t.Fatal(err)
+				}
+				q = back
+			},
+			"copy": func(t *rapid.T) {
+				old := q
+				q = q.clone()
+				for i := range old.Places {
+					old.Places[i] = place{}
+				}
+				for i := range old.Processes {
+					old.Processes[i] = process{}
+				}
+			},
+			"": func(t *rapid.T) {
+				if len(q.Places) != len(model) {
+					t.Fatalf("%d places, want %d", len(q.Places), len(model))
+				}
+				used := map[int]bool{}
+				writers, readers := 0, 0
+				for i, p := range q.Places {
+					m := model[i]
+					if p.ID != m.id || p.Read != m.read || p.Granted != m.token || q.Processes[p.Process].session() != m.of.session() {
+						t.Fatalf("place %d is %+v of %+v, want %+v", i, p, q.Processes[p.Process], m)
+					}
+					if q.find(p.ID) != &q.Places[i] {
+						t.Fatalf("find(%q)", p.ID)
+					}
+					used[p.Process] = true
+					switch {
+					case p.Granted == 0:
+					case p.Read:
+						readers++
+					default:
+						writers++
+					}
+				}
+				if writers > 1 || writers > 0 && readers > 0 {
+					t.Fatalf("%d writers beside %d readers", writers, readers)
+				}
+				if len(used) != len(q.Processes) {
+					t.Fatalf("%d processes, of which %d have a place", len(q.Processes), len(used))
+				}
+				for i, p := range q.Processes {
+					if slices.IndexFunc(q.Processes, func(o process) bool { return o.session() == p.session() }) != i {
+						t.Fatalf("process %v occurs twice", p.session())
+					}
+				}
+			},
+		})
+	})
+}
+
+func TestQueueRoundTrip(t *testing.T) {
+	t.Parallel()
+	text := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{`"`, `\`, `\"id\":\"`, "</script>", "\x00", "\xff", "\u2028"}))
+	rapid.Check(t, func(t *rapid.T) {
+		var q queue
+		for i := range rapid.IntRange(1, 4).Draw(t, "processes") {
+			q.Processes = append(q.Processes, process{
+				Group: fmt.Sprint("locks/", i), Token: rapid.Uint64().Draw(t, "token"), Owner: strings.ToValidUTF8(text.Draw(t, "owner"), ""),
+				Started: rapid.Int64().Draw(t, "started"), TTL: time.Duration(rapid.Int64().Draw(t, "TTL")), Bell: strings.ToValidUTF8(text.Draw(t, "bell"), ""),
+			})
+		}
+		for i := range rapid.IntRange(1, 6).Draw(t, "places") {
+			q.Places = append(q.Places, place{
+				ID: fmt.Sprint("locks/a.", i), Granted: rapid.Uint64().Draw(t, "granted"), Read: rapid.Bool().Draw(t, "read"),
+				Since: rapid.Int64().Draw(t, "since"), Got: rapid.Int64().Draw(t, "got"), For: time.Duration(rapid.Int64().Draw(t, "for")),
+				Label: strings.ToValidUTF8(text.Draw(t, "label"), ""), Process: rapid.IntRange(0, len(q.Processes)-1).Draw(t, "process"),
+			})
+		}
+		back, err := decode("x", q.encode())
+		if err != nil || !reflect.DeepEqual(q, back) {
+			t.Fatalf("%+v becomes %+v, %v", q, back, err)
+		}
+	})
+}
+
+// The row contains a place's mark while the lock is its, and not when it waits,
+// was given the lock under another token or is gone, whatever people write into
+// labels, owners and addresses.
+func TestMarkCannotBeForged(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		var marks [][]byte
+		for id := range 12 {
+			for token := range uint64(4) {
+				marks = append(marks, place{ID: fmt.Sprintf("locks/a.%d", id), Granted: token}.mark())
+			}
+		}
+		forged := rapid.Custom(func(t *rapid.T) string {
+			mark := string(rapid.SampledFrom(marks).Draw(t, "mark"))
+			return rapid.SampledFrom([]string{mark, `"` + mark, `\` + mark, strings.ReplaceAll(mark, `"`, `\"`), mark[1:], `x"},{` + mark + `"x":"`}).Draw(t, "form")
+		})
+		var q queue
+		q.Processes = []process{{Group: "locks/a", Token: 1, Owner: forged.Draw(t, "owner"), Bell: forged.Draw(t, "bell")}}
+		for i := range rapid.IntRange(1, 12).Draw(t, "places") {
+			q.Places = append(q.Places, place{ID: fmt.Sprintf("locks/a.%d", i), Granted: rapid.Uint64Range(0, 3).Draw(t, "granted"), Read: rapid.Bool().Draw(t, "read"), Label: forged.Draw(t, "label")})
+		}
+		row := q.encode()
+		for id := range 12 {
+			for token := range uint64(4) {
+				wanted := place{ID: fmt.Sprintf("locks/a.%d", id), Granted: token}
+				p := q.find(wanted.ID)
+				if has := bytes.Contains(row, wanted.mark()); has != (p != nil && p.Granted == token) {
+					t.Fatalf("mark %s in the row: %v\n%s", wanted.mark(), has, row)
+				}
+			}
+		}
+	})
+}
+
+func TestMalformedRows(t *testing.T) {
+	t.Parallel()
+	for _, row := range []string{
+		"x",
+		"{",
+		`[]`,
+		`{"processes":[],"places":[{"id":"a","granted":1,"process":0}]}`,
+		`{"processes":[{"group":"g","token":1}],"places":[{"id":"a","process":1}]}`,
+		`{"processes":[{"group":"g","token":1}],"places":[{"id":"a","process":-1}]}`,
+		`{"processes":[{"group":"g","token":-1}],"places":[]}`,
+		`{"processes":[{"group":"g","token":1}],"places":[]} and more`,
+	} {
+		if _, err := decode("stock", []byte(row)); err == nil || !strings.Contains(err.Error(), `"stock"`) || !strings.Contains(err.Error(), "repair or delete it") {
+			t.Errorf("row %s: %v", row, err)
+		}
+	}
+	for _, row := range []string{"", `{"processes":[],"places":[]}`} {
+		if q, err := decode("stock", []byte(row)); err != nil || len(q.Places) > 0 {
+			t.Errorf("row %q: %+v, %v", row, q, err)
+		}
+	}
+}
+
+// A process is in the queue once, with the newest address of its bell.
+func TestJoinKeepsTheBell(t *testing.T) {
+	t.Parallel()
+	var q queue
+	a := process{Group: "locks/a", Token: 1, Bell: "one"}
+	q.join(a, place{ID: "1"})
+	a.Bell = ""
+	q.join(a, place{ID: "2"})
+	if len(q.Processes) != 1 || q.Processes[0].Bell != "one" {
+		t.Errorf("%+v", q.Processes)
+	}
+	a.Bell = "two"
+	q.join(a, place{ID: "3"})
+	if len(q.Processes) != 1 || q.Processes[0].Bell != "two" {
+		t.Errorf("%+v", q.Processes)
+	}
+}

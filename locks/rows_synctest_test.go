@@ -1,0 +1,398 @@
+package locks_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+// notices is how long it takes at most until a client looks at the rows that it
+// holds or waits for.
+var notices = timing.RenewEvery + time.Second
+
+// Another server answers: holders go on, and nobody is given a lock for a TTL.
+func TestRestart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		b.lock("other").unlock(t)
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		w.Restart()
+		begin := time.Now()
+		time.Sleep(notices)
+		if !held.Trusted() {
+			t.Fatalf("%v", context.Cause(held.Context()))
+		}
+		is(t, second(b.Mutex("other").TryLock(t.Context())), locks.ErrBusy)
+		free := a.waits("free")
+		free.hasNot()
+		held.unlock(t)
+		next.hasNot()
+		sleepUntil(begin, timing.TTL-time.Millisecond)
+		next.hasNot()
+		free.hasNot()
+		next.within(notices + 2*time.Second).unlock(t)
+		free.within(notices + 2*time.Second).unlock(t)
+		// And then as before.
+		begin = time.Now()
+		a.lock("stock").unlock(t)
+		b.lock("free").unlock(t)
+		if time.Since(begin) > 0 {
+			t.Error("a restart is remembered for too long")
+		}
+	})
+}
+
+// A client that has not heard of the restart finds out by its write.
+func TestRestartAndAWrite(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.lock("stock").unlock(t) // its row is known
+		w.Restart()
+		begin := time.Now()
+		a.lock("stock").unlock(t)
+		if took := time.Since(begin); took < timing.TTL || took > timing.TTL+2*time.Second {
+			t.Errorf("given after %v", took)
+		}
+	})
+}
+
+// The longest TTL that was seen counts.
+func TestRestartWithMixedTTLs(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		long := 40 * time.Second
+		a, b := w.rig(locks.WithTiming(withTTL(long))), w.rig(locks.WithTiming(withTTL(2*time.Second)))
+		held := a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(time.Minute)
+		w.Restart()
+		begin := time.Now()
+		time.Sleep(3 * time.Second)
+		held.unlock(t)
+		next.within(long + 3*time.Second).unlock(t)
+		if took := time.Since(begin); took < long {
+			t.Errorf("given after %v", took)
+		}
+	})
+}
+
+// The server is restarted while all are cut off for longer than they trust: who
+// waits takes its place after a TTL, and then watches what is before it.
+func TestRestartInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		a.link.cut()
+		b.link.cut()
+		time.Sleep(time.Minute)
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		w.Restart()
+		a.link.heal()
+		b.link.heal()
+		begin := time.Now()
+		next.within(5 * timing.TTL).unlock(t)
+		if took := time.Since(begin); took > 2*timing.TTL+3*time.Second {
+			t.Errorf("served %v after the database was back", took)
+		}
+	})
+}
+
+// A held lock whose row is gone or older is lost at the next look, and not given
+// to anybody for a TTL by those who knew better.
+func TestChangedRow(t *testing.T) {
+	for name, change := range map[string]func(old, row locks.Row) locks.Row{
+		"deleted": func(_, _ locks.Row) locks.Row { return locks.Row{} },
+		"rewound": func(old, _ locks.Row) locks.Row { return old },
+		"emptied": func(_, row locks.Row) locks.Row { row.Queue = nil; row.Version -= 2; return row },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				a.lock("stock").unlock(t)
+				old := w.row("stock")
+				held := a.lock("stock")
+				next, own := b.waits("stock"), a.waits("stock")
+				time.Sleep(22 * time.Second)
+				w.change("stock", func(row locks.Row) locks.Row { return change(old, row) })
+				begin := time.Now()
+				select {
+				case <-held.ended:
+				case <-time.After(notices):
+					t.Fatal("its holder does not notice")
+				}
+				is(t, context.Cause(held.Context()), locks.ErrLost)
+				is(t, held.Unlock(t.Context()), locks.ErrLost)
+				select {
+				case <-next.done:
+				case <-own.done:
+				case <-time.After(timing.TTL + 2*time.Second):
+					t.Fatal("nobody has it in time")
+				}
+				if took := time.Since(begin); took < timing.TTL {
+					t.Errorf("given after %v", took)
+				}
+				serve(t, 2*time.Second, next, own)
+			})
+		})
+	}
+}
+
+// Those who noticed that a row was rewound and wait for its holder to notice too
+// do not make others, who know no less, give the lock away.
+func TestRewoundRowAndOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b, c := w.rig(), w.rig(), w.rig()
+		a.lock("stock").unlock(t)
+		b.rwaits("stock").has().unlock(t)
+		c.rwaits("stock").has().unlock(t)
+		old := w.row("stock")
+		held := a.lock("stock")
+		next, third := b.waits("stock"), c.waits("stock")
+		time.Sleep(7 * time.Second)
+		before := a.link.count("readlocks")
+		for a.link.count("readlocks") == before { // it has just looked
+			time.Sleep(10 * time.Millisecond)
+		}
+		w.change("stock", func(locks.Row) locks.Row { return old })
+		begin := time.Now()
+		select {
+		case <-next.done:
+		case <-third.done:
+		}
+		if took := time.Since(begin); took < timing.TTL {
+			t.Errorf("given after %v; its holder had ended: %v", took, held.Context().Err() != nil)
+		}
+		<-held.ended
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		serve(t, 2*time.Second, next, third)
+	})
+}
+
+// Tokens grow although the row was deleted, also for who has never seen it.
+func TestTokensOfADeletedRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		old := a.lock("stock")
+		old.unlock(t)
+		for range 50 {
+			s := a.lock("stock")
+			s.unlock(t)
+			old = s
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		b := w.rig()
+		s := b.lock("stock")
+		if s.Token() <= old.Token() {
+			t.Errorf("token %d after %d", s.Token(), old.Token())
+		}
+		s.unlock(t)
+		// With the clock set back, who has seen it goes on all the same.
+		w.StepClock(-24 * time.Hour)
+		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		next := b.waits("stock")
+		next.within(timing.TTL + 2*time.Second)
+		if next.stay.Token() <= s.Token() {
+			t.Errorf("token %d after %d", next.stay.Token(), s.Token())
+		}
+		next.stay.unlock(t)
+	})
+}
+
+// Tokens grow although the row was restored from a backup, also for who has
+// never seen what is gone.
+func TestTokensOfARestoredRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		a.lock("stock").unlock(t)
+		backup := w.row("stock")
+		time.Sleep(time.Hour)
+		highest := uint64(0)
+		for range 5 {
+			s := a.lock("stock")
+			highest = s.Token()
+			s.unlock(t)
+		}
+		if err := a.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Hour)
+		w.change("stock", func(locks.Row) locks.Row { return backup })
+		w.highest["stock"] = 0
+		b := w.rig()
+		l, err := b.Mutex("stock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if l.Token() <= highest {
+			t.Errorf("token %d after %d", l.Token(), highest)
+		}
+		if err := l.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A failover that loses an unlock leaves a place of a process that lives in the
+// row, and that process does not want the lock any more.
+func TestLostUnlock(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		name := "rewound"
+		if restart {
+			name = "failover"
+		}
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.resurrected["stock"] = true
+				a, b := w.rig(), w.rig()
+				kept := a.lock("other") // its process goes on to use locks
+				held := a.lock("stock")
+				b.rwaits("free").has().unlock(t)
+				lost := w.row("stock")
+				held.unlock(t)
+				b.lock("stock").unlock(t)
+				time.Sleep(time.Minute)
+				w.change("stock", func(locks.Row) locks.Row { return lost })
+				if restart {
+					w.Restart()
+				}
+				b.waits("stock").within(2*timing.TTL + 2*time.Second).unlock(t)
+				kept.unlock(t)
+			})
+		})
+	}
+}
+
+// The row is deleted just before the process looks at what it holds: who waits
+// there is not forgotten.
+func TestDeletedBetweenLooks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("stock")
+		own := a.waits("stock")
+		synctest.Wait()
+		var last time.Time
+		deleted := false
+		a.link.always(func(op string) fault {
+			if op != "readlocks" || deleted {
+				return fault{}
+			}
+			// Two looks at one instant are that of who waits, and that of who holds.
+			if time.Now().Equal(last) {
+				deleted = true
+				return fault{before: func() {
+					w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+				}}
+			}
+			last = time.Now()
+			return fault{}
+		})
+		<-held.ended
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		own.within(timing.TTL + 2*time.Second).unlock(t)
+	})
+}
+
+// A row that cannot be read is an error for who wants that lock, and nobody else
+// notices.
+func TestMalformedRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("held")
+		w.change("broken", func(row locks.Row) locks.Row { row.Version, row.Queue = 7, []byte("{"); return row })
+		err := second(a.Mutex("broken").TryLock(t.Context()))
+		if err == nil {
+			t.Fatal("a lock whose row cannot be read")
+		}
+		if _, err := a.Inspect(t.Context(), "broken"); err == nil {
+			t.Error("it is inspected")
+		}
+		waiting := a.waits("broken")
+		for range 20 {
+			time.Sleep(time.Second)
+			other := a.waits("other")
+			other.within(2 * time.Second).unlock(t)
+			is(t, second(a.Mutex("held").TryLock(t.Context())), locks.ErrBusy)
+		}
+		held.unlock(t)
+		w.change("broken", func(row locks.Row) locks.Row { row.Version, row.Queue = 8, nil; return row })
+		waiting.within(2 * time.Second).unlock(t)
+	})
+}
+
+// Rows that nobody was in for a week are deleted, and those of sessions that
+// ended, and what is in use stays.
+func TestPruning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(locks.WithTiming(withTTL(time.Hour))), w.rig()
+		b.lock("old").unlock(t)
+		held := b.lock("stock")
+		group := w.look("stock").Processes[0].Group
+		held.unlock(t)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		kept := a.lock("kept")
+		time.Sleep(6 * 24 * time.Hour)
+		if w.row("old").Version == 0 {
+			t.Error("deleted too early")
+		}
+		time.Sleep(2 * 24 * time.Hour)
+		if w.row("old").Version > 0 || w.row("stock").Version > 0 {
+			t.Error("not deleted")
+		}
+		readings, err := w.Read(t.Context(), group)
+		if err != nil || readings[0].Lease != nil {
+			t.Errorf("session %+v, %v", readings[0].Lease, err)
+		}
+		if !kept.Trusted() || !w.has("kept", kept.mark) {
+			t.Error("deleted while it is held")
+		}
+		kept.unlock(t)
+		begin := time.Now()
+		s := a.lock("old")
+		if time.Since(begin) > 0 {
+			t.Error("who comes back waits")
+		}
+		s.unlock(t)
+	})
+}
+
+// An account that may not delete goes on.
+func TestPruningRefused(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig(locks.WithTiming(withTTL(time.Hour)))
+		a.link.only("prune", fault{err: errLink})
+		held := a.lock("stock")
+		time.Sleep(12 * time.Hour)
+		if !held.Trusted() {
+			t.Errorf("%v", context.Cause(held.Context()))
+		}
+		if n := a.link.count("prune"); n < 11 || n > 13 {
+			t.Errorf("tried %d times in 12 hours", n)
+		}
+		held.unlock(t)
+	})
+}

@@ -1,0 +1,247 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+const (
+	// A lock's row that nobody was in for pruneIdle is deleted, and so are the
+	// rows of sessions that ended: their names are never used again.
+	pruneIdle  = 7 * 24 * time.Hour
+	pruneEvery = time.Hour
+	pruneLimit = 500
+)
+
+// term is one session of this process: the lease that all its locks live by.
+type term struct {
+	held  *lease.Held
+	over  bool          // its context has ended
+	ended chan struct{} // closed when it is over
+	open  int           // locks that were given under it and whose holders have not stopped
+}
+
+// keepSession takes the session when it is first needed, and again when it was
+// lost. It ends once the client is closed and nothing is wanted any more.
+func (c *Client) keepSession() {
+	candidate, err := c.keeper.Candidate(c.self.Group)
+	if err != nil {
+		panic(err) // the name is ours
+	}
+	retry := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(min(c.timing.TTL/30, 100*time.Millisecond)),
+		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
+		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
+	)
+	for c.running.Err() == nil {
+		want, done := c.wantsSession()
+		if done {
+			close(c.finished)
+			return
+		}
+		if !want {
+			c.pause(c.sessions, time.Hour)
+			continue
+		}
+		session, wait, err := candidate.Look(c.running)
+		c.sawServer(candidate.Reading())
+		switch {
+		case session != nil:
+			retry.Reset()
+			c.keep(session)
+		case err != nil && c.running.Err() == nil:
+			wait = retry.NextBackOff()
+			c.log.Warn("no session for locks", zap.Error(err), zap.Duration("retry", wait))
+			c.failTries(err)
+			c.pause(nil, wait)
+		default:
+			c.pause(nil, wait)
+		}
+	}
+}
+
+// pause waits for a poke, or that long.
+func (c *Client) pause(poked <-chan struct{}, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-poked:
+	case <-timer.C:
+	case <-c.running.Done():
+	}
+}
+
+// wantsSession reports whether somebody wants a lock, and whether the client is
+// done for good.
+func (c *Client) wantsSession() (want, done bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.active) > 0, c.closing && len(c.active) == 0
+}
+
+// failTries answers those who do not wait, when the database does not.
+func (c *Client) failTries(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failure = err
+	for n := range c.active {
+		for _, r := range slices.Clone(n.requests) {
+			if r.try && r.state == wanted {
+				c.giveUp(r, err)
+			}
+		}
+	}
+}
+
+// keep is one session, from its acquire to its release.
+func (c *Client) keep(h *lease.Held) {
+	t := &term{held: h, ended: make(chan struct{})}
+	c.begin(t)
+	// Not here, where something else may be under way: the contexts of all locks
+	// end with the session's.
+	context.AfterFunc(h.Context(), func() { c.end(t, context.Cause(h.Context())) })
+	for alive := true; alive; {
+		select {
+		case <-t.ended:
+			alive = false
+		case <-c.sessions:
+			if _, done := c.wantsSession(); done {
+				h.End(ErrClosed)
+			}
+		}
+	}
+	if !c.drain(t) || c.running.Err() != nil {
+		h.Abandon()
+		if c.running.Err() == nil {
+			c.log.Error("locks that were lost have not been unlocked: their session is left to expire")
+		}
+		return
+	}
+	if err := h.Release(c.running); err != nil {
+		c.log.Warn("the session is left to expire", zap.Error(err))
+	}
+}
+
+// begin gives everybody who waits a place in the new session.
+func (c *Client) begin(t *term) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.term = t
+	c.failure = nil
+	for n := range c.active {
+		for _, r := range n.requests {
+			if r.state == wanted {
+				c.enter(r)
+			}
+		}
+	}
+	c.poke(c.listens)
+}
+
+// end takes all locks of a session from their holders. Who waits goes on to do
+// so, in the next session.
+func (c *Client) end(t *term, cause error) {
+	if errors.Is(cause, ErrLost) {
+		c.log.Warn("session lost, and all its locks", zap.Error(cause))
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t.over = true
+	defer close(t.ended)
+	for n := range c.active {
+		for _, r := range slices.Clone(n.requests) {
+			if r.term != t {
+				continue
+			}
+			switch r.state {
+			case held:
+				c.lose(r, cause)
+			case leaving:
+				c.forget(r)
+			case wanted:
+				r.term = nil
+			}
+		}
+	}
+}
+
+// drain waits until every lock of the session was unlocked, for a TTL at most:
+// then it has expired.
+func (c *Client) drain(t *term) bool {
+	expired := time.NewTimer(c.timing.TTL)
+	defer expired.Stop()
+	for {
+		c.mu.Lock()
+		open := t.open
+		c.mu.Unlock()
+		if open == 0 {
+			return true
+		}
+		select {
+		case <-c.sessions:
+		case <-expired.C:
+			return false
+		case <-c.running.Done():
+			return false
+		}
+	}
+}
+
+// sawServer notes which server has answered.
+func (c *Client) sawServer(r *lease.Reading) {
+	if r == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answeredBy(r.Server)
+}
+
+// pruning deletes what nobody needs any more, now and then.
+func (c *Client) pruning() {
+	for c.pause(nil, pruneEvery/2+rand.N(pruneEvery)); c.running.Err() == nil; c.pause(nil, pruneEvery) {
+		c.prune()
+	}
+}
+
+// prune deletes rows that nobody needs any more, here and there; who does not
+// have the privilege leaves them.
+func (c *Client) prune() {
+	c.mu.Lock()
+	for text, n := range c.names {
+		if len(n.requests) == 0 && !n.busy && !n.dirty && time.Since(n.used) > pruneEvery {
+			delete(c.names, text)
+		}
+	}
+	for s, since := range c.dead {
+		if time.Since(since) > pruneEvery {
+			delete(c.dead, s)
+		}
+	}
+	c.mu.Unlock()
+	select {
+	case c.judging <- struct{}{}:
+		for s, j := range c.judges {
+			if time.Since(j.asked) > pruneEvery {
+				delete(c.judges, s)
+			}
+		}
+		<-c.judging
+	case <-c.running.Done():
+		return
+	}
+
+	ctx, cancel := c.attempt(c.running)
+	defer cancel()
+	if _, err := c.store.PruneLocks(ctx, groupPrefix, pruneIdle, pruneLimit); err != nil && c.running.Err() == nil {
+		c.log.Info("rows of old locks could not be deleted", zap.Error(err))
+	}
+}

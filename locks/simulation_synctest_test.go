@@ -1,0 +1,485 @@
+package locks_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+var simRuns = flag.Int("simulations", 200, "how many simulations of locks are run")
+
+// Clients lock and unlock, read and write, try, wait, give up and dawdle, while
+// statements are lost, late and slow, processes crash, the server is restarted,
+// its clock is stepped, and rows are deleted and rewound. At each lock that is
+// given: nobody else has it who may not, whoever had it has stopped for a grace,
+// tokens grow, and the row has no mark but its holders'. At each write of a row:
+// see database. And once all is whole again, whoever waits is served in time.
+//
+// CRONLEASE_SEED replays the decisions of a seed. The order in which goroutines
+// run at one instant is not replayed.
+func TestSimulation(t *testing.T) {
+	simulate(t, *simRuns, simEvents)
+}
+
+// The same, with rows of locks that are deleted and rewound.
+func TestSimulationOfChangedRows(t *testing.T) {
+	events := maps.Clone(simEvents)
+	events["deleted"], events["rewound"] = 8, 8
+	simulate(t, *simRuns/4, events)
+}
+
+func simulate(t *testing.T, runs int, events map[string]int) {
+	first := rand.Uint64()
+	if s := os.Getenv("CRONLEASE_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, runs = seed, 1
+	}
+	var mu sync.Mutex
+	counts := map[string]int{}
+	t.Run("seeds", func(t *testing.T) {
+		for i := range runs {
+			seed := first + uint64(i)
+			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					s := newSimulation(t, seed, events)
+					s.run()
+					if t.Failed() {
+						t.Logf("CRONLEASE_SEED=%d", seed)
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					for what, n := range s.w.counts {
+						counts[what] += n
+					}
+				})
+			})
+		}
+	})
+	t.Log(counts)
+	wanted := append(slices.Collect(maps.Keys(events)), "given", "read", "lost", "limit", "busy", "gave up", "in time")
+	for _, what := range wanted {
+		if counts[what] == 0 && runs >= 50 {
+			t.Errorf("%q never happened", what)
+		}
+	}
+}
+
+// simulation decides what goes wrong. One goroutine owns it, but for what its
+// workers share.
+type simulation struct {
+	w     *world
+	t     *testing.T
+	rng   *rand.Rand
+	rigs  []*simRig
+	names []string
+	// events are what can happen, each with how often it comes.
+	events map[string]int
+	ended  context.Context
+	end    context.CancelFunc
+	group  sync.WaitGroup // the workers
+
+	odd       bool // a round had an event for which TTL + 2 s is not promised
+	lateUntil time.Time
+	direction int // of the last step of the clock
+	stepped   time.Time
+	noStart   time.Time // until then no process starts, see changeRow
+
+	mu      sync.Mutex // guards what workers share
+	calm    bool       // nobody asks for anything new, and holders stop at once
+	waiting map[*simCall]bool
+}
+
+// simRig is one process of a simulation.
+type simRig struct {
+	*rig
+	crashed bool
+	stop    context.CancelFunc // of its workers
+}
+
+// simCall is one call that waits for a lock.
+type simCall struct {
+	name  string
+	since time.Time
+	of    *simRig
+}
+
+func newSimulation(t *testing.T, seed uint64, events map[string]int) *simulation {
+	s := &simulation{w: newWorld(t), t: t, events: events, rng: rand.New(rand.NewPCG(seed, 0)), waiting: map[*simCall]bool{}}
+	s.ended, s.end = context.WithCancel(t.Context())
+	for i := range 1 + s.rng.IntN(3) {
+		s.names = append(s.names, fmt.Sprint("lock/", i))
+	}
+	for range 2 + s.rng.IntN(3) {
+		s.start()
+	}
+	return s
+}
+
+func (s *simulation) span(most time.Duration) time.Duration {
+	return time.Duration(s.rng.Int64N(int64(most)))
+}
+
+func (s *simulation) start() {
+	ctx, stop := context.WithCancel(s.ended)
+	r := &simRig{rig: s.w.rig(), stop: stop}
+	s.rigs = append(s.rigs, r)
+	for range 1 + s.rng.IntN(4) {
+		rng := rand.New(rand.NewPCG(s.rng.Uint64(), 1))
+		s.group.Go(func() { s.work(ctx, r, rng) })
+	}
+}
+
+func (s *simulation) isCalm() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.calm
+}
+
+// work is one part of a program that uses locks.
+func (s *simulation) work(ctx context.Context, r *simRig, rng *rand.Rand) {
+	span := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
+	for ctx.Err() == nil {
+		pause(ctx, span([]time.Duration{time.Millisecond, time.Second, 10 * time.Second}[rng.IntN(3)]))
+		name := s.names[rng.IntN(len(s.names))]
+		rw, read, waits := r.RWMutex(name), rng.IntN(3) == 0, true
+		get := rw.Lock
+		if read {
+			get = rw.RLock
+		}
+		asks, enough := ctx, func() {}
+		switch kind := rng.IntN(8); {
+		case kind == 0 && read:
+			get, waits = rw.TryRLock, false
+		case kind == 0:
+			get, waits = rw.TryLock, false
+		case kind == 1 && read:
+			limit := 1 + span(20*time.Second)
+			get = func(ctx context.Context) (*locks.Lock, error) { return rw.RLockFor(ctx, limit) }
+		case kind == 1:
+			limit := 1 + span(20*time.Second)
+			get = func(ctx context.Context) (*locks.Lock, error) { return rw.LockFor(ctx, limit) }
+		case kind < 4:
+			asks, enough = context.WithTimeout(ctx, span(20*time.Second))
+			waits = false
+		}
+		if s.isCalm() {
+			pause(ctx, time.Second)
+			enough()
+			continue
+		}
+		call := &simCall{name, time.Now(), r}
+		if waits {
+			s.mu.Lock()
+			s.waiting[call] = true
+			s.mu.Unlock()
+		}
+		l, err := get(asks)
+		enough()
+		if err == nil {
+			s.hold(r, s.w.enter(l, read, timing.Grace), rng)
+		} else {
+			s.answered(ctx, call, waits, err)
+		}
+		s.mu.Lock()
+		delete(s.waiting, call)
+		s.mu.Unlock()
+	}
+}
+
+// answered looks at an error of a call that asked for a lock.
+func (s *simulation) answered(ctx context.Context, call *simCall, waits bool, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, locks.ErrBusy):
+		s.w.count("busy")
+	case errors.Is(err, context.DeadlineExceeded) && !waits:
+		s.w.count("gave up")
+	case waits && errors.Is(err, locks.ErrLost):
+		s.w.count("too late")
+	case waits:
+		s.t.Errorf("%v: who waits for %q since %v: %v", time.Now(), call.name, call.since, err)
+	default:
+		s.w.count("no answer")
+	}
+}
+
+func (s *simulation) hold(r *simRig, held *stay, rng *rand.Rand) {
+	most := []time.Duration{time.Millisecond, time.Second, 20 * time.Second}[rng.IntN(3)]
+	if held.read {
+		s.w.count("read")
+	}
+	till := time.Now().Add(time.Duration(rng.Int64N(int64(most))))
+	for held.Context().Err() == nil && time.Now().Before(till) && !s.isCalm() {
+		pause(held.Context(), min(time.Until(till), time.Second))
+	}
+	cause := context.Cause(held.Context())
+	switch {
+	case errors.Is(cause, locks.ErrLost):
+		s.w.count("lost")
+	case errors.Is(cause, locks.ErrLimit):
+		s.w.count("limit")
+	case cause != nil:
+		s.t.Errorf("%v: %q ended: %v", time.Now(), held.name, cause)
+	}
+	if cause != nil { // it stops within the grace
+		time.Sleep(time.Duration(rng.Int64N(int64(held.grace))))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.Int64N(int64(10*time.Second))))
+	defer cancel()
+	err := held.Unlock(ctx)
+	if cause != nil && !errors.Is(err, cause) && ctx.Err() == nil {
+		s.t.Errorf("%v: unlock of %q, which ended because %v: %v", time.Now(), held.name, cause, err)
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+func (s *simulation) run() {
+	for range 1 + s.rng.IntN(3) {
+		s.odd = false
+		for range 1 + s.rng.IntN(8) {
+			s.event()
+			time.Sleep(s.span(10 * time.Second))
+			if s.t.Failed() {
+				break
+			}
+		}
+		s.heal()
+		if s.t.Failed() {
+			break
+		}
+	}
+	s.end()
+	for _, r := range s.rigs {
+		r.stop()
+	}
+	s.group.Wait()
+	synctest.Wait()
+}
+
+// heal makes all whole, and checks that whoever waits then is served.
+func (s *simulation) heal() {
+	for _, r := range s.rigs {
+		if !r.crashed {
+			r.link.heal()
+		}
+	}
+	// What was sent into the silence is given up by then, what is late is done,
+	// and who dawdles has stopped.
+	time.Sleep(max(time.Until(s.lateUntil), 0) + hangs)
+	s.setCalm(true)
+	bound := timing.TTL + 2*time.Second
+	if s.odd {
+		bound = 3 * timing.TTL
+	}
+	bound += s.longest()
+	s.mu.Lock()
+	pending := maps.Clone(s.waiting)
+	s.mu.Unlock()
+	time.Sleep(bound)
+	synctest.Wait()
+	s.mu.Lock()
+	for call := range pending {
+		if s.waiting[call] && !call.of.crashed {
+			s.t.Errorf("%v: %s waits for %q since %v, and all is whole since %v (odd: %v): %s", time.Now(), call.of.Owner(), call.name, call.since, bound, s.odd, s.w.row(call.name).Queue)
+		}
+	}
+	s.mu.Unlock()
+	s.w.count("in time")
+	s.rigs = slices.DeleteFunc(s.rigs, func(r *simRig) bool { return r.crashed })
+	for len(s.rigs) < 2 {
+		s.start()
+	}
+	s.setCalm(false)
+}
+
+// longest is what holders may still take: they look at the calm once a second,
+// and stop within the grace; each in the line adds a look.
+func (s *simulation) longest() time.Duration {
+	return timing.Grace + 2*time.Second
+}
+
+func (s *simulation) setCalm(calm bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.calm = calm
+}
+
+// lossy is a link on which anything can happen to a statement.
+func (s *simulation) lossy() func(string) fault {
+	rng := rand.New(rand.NewPCG(s.rng.Uint64(), 2))
+	only := ""
+	if s.rng.IntN(2) == 0 {
+		only = []string{"read", "acquire", "renew", "readlocks", "writelocks", "writelocks", "wait", "ring", "release"}[s.rng.IntN(9)]
+	}
+	late := time.Now().Add(30 * time.Second)
+	if late.After(s.lateUntil) {
+		s.lateUntil = late
+	}
+	return func(op string) fault { // called with the link's lock
+		if only != "" && op != only || time.Now().After(late.Add(-20*time.Second)) {
+			return fault{}
+		}
+		span := func(most time.Duration) time.Duration { return 1 + time.Duration(rng.Int64N(int64(most))) }
+		switch rng.IntN(8) {
+		case 0:
+			return fault{err: errLink}
+		case 1:
+			return fault{err: errLink, applied: true}
+		case 2:
+			return fault{err: errLink, late: span(20 * time.Second)}
+		case 3:
+			return fault{late: span(5 * time.Second)}
+		case 4:
+			return fault{reply: span(5 * time.Second)}
+		case 5:
+			return fault{silence: true}
+		case 6:
+			return fault{late: span(time.Second), reply: span(time.Second)}
+		}
+		return fault{}
+	}
+}
+
+var simEvents = map[string]int{
+	"cut": 5, "hung": 5, "lossy": 12, "all cut": 1, "all hung": 1, "all lossy": 3, "healed": 5, "crashed": 3,
+	"restarted": 1, "stepped": 3, "session deleted": 1,
+}
+
+func (s *simulation) event() {
+	total := 0
+	for _, weight := range s.events {
+		total += weight
+	}
+	at := s.rng.IntN(total)
+	for _, name := range slices.Sorted(maps.Keys(s.events)) {
+		if at -= s.events[name]; at < 0 {
+			if s.do(name, s.rigs[s.rng.IntN(len(s.rigs))]) {
+				s.w.count(name)
+			}
+			return
+		}
+	}
+}
+
+// do lets an event happen, and reports whether it did.
+func (s *simulation) do(event string, r *simRig) bool {
+	switch event {
+	case "cut", "hung", "lossy", "healed":
+		if r.crashed {
+			return false
+		}
+		s.breaks(event, r)
+	case "all cut", "all hung", "all lossy":
+		for _, r := range s.rigs {
+			if !r.crashed {
+				s.breaks(event[len("all "):], r)
+			}
+		}
+	case "crashed":
+		if r.crashed || len(s.rigs) > 8 || time.Now().Before(s.noStart) {
+			return false
+		}
+		r.crash()
+		s.mu.Lock()
+		r.crashed = true
+		s.mu.Unlock()
+		r.stop()
+		s.start()
+	case "restarted":
+		s.odd = true
+		s.w.Restart()
+	case "stepped":
+		direction := 1 - 2*s.rng.IntN(2)
+		if direction != s.direction && time.Since(s.stepped) < 3*timing.TTL {
+			return false
+		}
+		s.odd = s.odd || direction < 0
+		s.direction, s.stepped = direction, time.Now()
+		s.w.StepClock(time.Duration(direction) * s.span(time.Hour))
+	case "session deleted":
+		s.odd = true
+		for _, p := range s.w.look(s.names[0]).Processes {
+			s.w.Update(p.Group, deleteRows)
+			return true
+		}
+		return false
+	case "deleted", "rewound":
+		return s.changeRow(event)
+	}
+	return true
+}
+
+func (s *simulation) breaks(how string, r *simRig) {
+	switch how {
+	case "cut":
+		r.link.cut()
+	case "hung":
+		r.link.hang()
+	case "lossy":
+		r.link.always(s.lossy())
+	case "healed":
+		r.link.heal()
+	}
+}
+
+func deleteRows(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil }
+
+// changeRow deletes or empties the row of a lock behind everybody's back. What
+// that can do to a process which has not seen the newest row is not promised;
+// so it happens only when all have.
+func (s *simulation) changeRow(event string) bool {
+	name := s.names[s.rng.IntN(len(s.names))]
+	before := s.w.row(name)
+	if before.Version < 10 {
+		return false
+	}
+	for _, r := range s.rigs {
+		if r.crashed {
+			continue
+		}
+		r.link.heal()
+		ctx, cancel := context.WithTimeout(s.t.Context(), time.Millisecond)
+		l, err := r.RWMutex(name).TryRLock(ctx)
+		cancel()
+		if err == nil {
+			s.w.enter(l, true, timing.Grace).unlock(s.t)
+		}
+		if !errors.Is(err, locks.ErrBusy) {
+			return false
+		}
+	}
+	if s.w.row(name).Version != before.Version {
+		return false
+	}
+	s.odd = true
+	s.noStart = time.Now().Add(2 * timing.TTL)
+	s.w.change(name, func(row locks.Row) locks.Row {
+		if event == "deleted" {
+			return locks.Row{}
+		}
+		return locks.Row{Name: name, Version: row.Version - uint64(1+s.rng.IntN(3))}
+	})
+	return true
+}

@@ -1,0 +1,176 @@
+package memstore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+var (
+	_ locks.Store  = (*Store)(nil)
+	_ locks.Ringer = (*Store)(nil)
+)
+
+// lockRow is a row of a lock.
+type lockRow struct {
+	version uint64
+	queue   []byte
+	written time.Time
+}
+
+// ReadLocks implements [locks.Store].
+func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+	if err := ctx.Err(); err != nil {
+		return locks.Reading{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := locks.Reading{Now: s.now(), Server: s.identity()}
+	for _, name := range names {
+		row := s.locks[name]
+		r.Rows = append(r.Rows, locks.Row{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
+	}
+	return r, nil
+}
+
+// WriteLocks implements [locks.Store].
+func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for _, w := range writes {
+		if err := lease.CheckName("lock", w.Name); err != nil {
+			return nil, err
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	done := make([]bool, len(writes))
+	if server != s.identity() {
+		return done, nil
+	}
+	for i, w := range writes {
+		if row, ok := s.locks[w.Name]; ok == (w.Expect > 0) && row.version == w.Expect {
+			s.locks[w.Name] = lockRow{w.Version, slices.Clone(w.Queue), s.now()}
+			done[i] = true
+		}
+	}
+	return done, nil
+}
+
+// PruneLocks implements [locks.Store].
+func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.now().Add(-idle)
+	rows, groups := 0, 0
+	for name, row := range s.locks {
+		if rows < limit && len(row.queue) == 0 && row.written.Before(before) {
+			delete(s.locks, name)
+			rows++
+		}
+	}
+	for group, l := range s.leases {
+		if groups < limit && strings.HasPrefix(group, prefix) && l.RenewedAt.Before(before) {
+			delete(s.leases, group)
+			delete(s.fences, group)
+			groups++
+		}
+	}
+	return rows + groups, nil
+}
+
+// UpdateLock changes the row of a lock behind everybody's back, as an operator or
+// a restored backup may. One that change returns with version 0 is deleted.
+func (s *Store) UpdateLock(name string, change func(locks.Row) locks.Row) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	row := s.locks[name]
+	changed := change(locks.Row{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
+	if changed.Version == 0 {
+		delete(s.locks, name)
+		return
+	}
+	s.locks[name] = lockRow{changed.Version, slices.Clone(changed.Queue), s.now()}
+}
+
+func (s *Store) identity() string { return fmt.Sprint("memory/", s.server) }
+
+// doorbell is a channel that others find by its address.
+type doorbell struct {
+	store   *Store
+	address string
+	rung    chan struct{} // of capacity 1
+	closed  sync.Once
+}
+
+// Doorbell implements [locks.Ringer].
+func (s *Store) Doorbell() locks.Doorbell {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.doors++
+	d := &doorbell{store: s, address: fmt.Sprint("memory/", s.doors), rung: make(chan struct{}, 1)}
+	s.doorbells[d.address] = d
+	return d
+}
+
+// Wait implements [locks.Doorbell].
+func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+	d.store.mu.Lock()
+	changed := slices.ContainsFunc(rows, func(w locks.Watch) bool { return !bytes.Contains(d.store.locks[w.Name].queue, w.Mark) })
+	d.store.mu.Unlock()
+	if changed {
+		return nil
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-d.rung:
+		return nil
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Address implements [locks.Doorbell].
+func (d *doorbell) Address(ctx context.Context) (string, error) { return d.address, ctx.Err() }
+
+// Ring implements [locks.Doorbell].
+func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	for _, address := range addresses {
+		if other := d.store.doorbells[address]; other != nil {
+			select {
+			case other.rung <- struct{}{}:
+			default:
+			}
+		}
+	}
+	return nil
+}
+
+// Close implements [locks.Doorbell].
+func (d *doorbell) Close() error {
+	d.closed.Do(func() {
+		d.store.mu.Lock()
+		defer d.store.mu.Unlock()
+		delete(d.store.doorbells, d.address)
+	})
+	return nil
+}
