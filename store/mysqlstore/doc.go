@@ -1,6 +1,7 @@
 // Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
 // and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
-// implements [lease.Store], [lease.Ringer], [lease.Checker] and [jobs.Ledger].
+// implements [lease.Store], [lease.Ringer], [lease.Checker], [jobs.Ledger] and
+// [locks.Store].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
 //	store, err := mysqlstore.New(db) // a *sql.DB that the service has already
@@ -8,10 +9,12 @@
 // # Tables
 //
 // [Store.Migrate] creates the tables, by default cronlease_lease,
-// cronlease_fence, cronlease_job, cronlease_run and cronlease_schema, and needs
-// the privileges CREATE, ALTER, INDEX, SELECT, INSERT and UPDATE. It may run in
-// any number of replicas at once. All else needs only SELECT, INSERT and UPDATE
-// on the tables, and [Store.Prune] DELETE on cronlease_run.
+// cronlease_fence, cronlease_job, cronlease_run, cronlease_lock and
+// cronlease_schema, and needs the privileges CREATE, ALTER, INDEX, SELECT, INSERT
+// and UPDATE. It may run in any number of replicas at once. All else needs only
+// SELECT, INSERT and UPDATE on the tables, and [Store.Prune] DELETE on
+// cronlease_run, [Store.PruneLocks] on cronlease_lock, cronlease_lease and
+// cronlease_fence.
 //
 // # Connections
 //
@@ -22,11 +25,14 @@
 //   - one, or two when several groups look at once, for readings and takeovers;
 //   - one for each [lease.Bell] that waits or was rung;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
-//     for a takeover waits here, and no heartbeat behind it.
+//     for a takeover waits here, and no heartbeat behind it;
+//   - for locks, once one is asked for, two for their rows, and one for each
+//     [locks.Doorbell] that was waited for.
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each bell after the first; up to 3 more are used for the ledger. When
+// one for each bell after the first, and 3 for locks; up to 3 more are used for
+// the ledger. When
 // such a connection is lost, a new one waits its turn in that pool; a service
 // whose pool may be exhausted for longer than a TTL uses [Open], whose heartbeats
 // depend on no pool.
@@ -49,9 +55,15 @@
 // of up to 200 rows, each of which applies as a whole or not at all; longer lists
 // are several batches, and a call that failed half-way goes on when it is repeated.
 //
+// # Locks
+//
+// All locks that change at once are one statement, in the order of their names.
+// While a fenced transaction under a lock checks and commits, only that lock's row
+// waits for it, up to 1 s.
+//
 // # Servers with several writers
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: bells
-// (GET_LOCK) do not reach other nodes, readings of another node can be late, and
+// and doorbells do not reach other nodes, readings of another node can be late, and
 // the shared lock on the fence row holds nobody up there.
 package mysqlstore

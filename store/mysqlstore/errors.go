@@ -20,8 +20,9 @@ var errClosed = errors.New("mysqlstore: closed")
 const (
 	accessDeniedToDatabase = 1044
 	unknownDatabase        = 1049
-	unknownColumn          = 1054
 	serverShutdown         = 1053
+	unknownColumn          = 1054
+	duplicateKey           = 1062
 	commandDenied          = 1142
 	columnDenied           = 1143
 	noSuchTable            = 1146
@@ -29,6 +30,7 @@ const (
 	deadlock               = 1213
 	optionPrevents         = 1290 // read_only, among others
 	statementFormat        = 1665 // binlog_format
+	interrupted            = 1317 // by KILL QUERY
 	readOnlyTransaction    = 1792
 	readOnlyMode           = 1836
 	recordChanged          = 1020

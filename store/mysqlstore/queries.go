@@ -135,7 +135,7 @@ WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, re
 
 		engines: `
 SELECT table_name, engine FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job')`,
+WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job', '{prefix}lock')`,
 		version: `SELECT COALESCE(MAX(version), 0) FROM {schema}`,
 		createSchema: `
 CREATE TABLE IF NOT EXISTS {schema} (
@@ -167,6 +167,7 @@ func tableNames(prefix string) *strings.Replacer {
 		"{fence}", "`"+prefix+"fence`",
 		"{run}", "`"+prefix+"run`",
 		"{job}", "`"+prefix+"job`",
+		"{lock}", "`"+prefix+"lock`",
 		"{schema}", "`"+prefix+"schema`",
 	)
 }

@@ -309,11 +309,20 @@ func (s *Store) ledgersInPool() int {
 	s.mu.Lock()
 	bells := max(1, len(s.bells))
 	s.mu.Unlock()
-	return min(max(1, most-1-looks-bells-1), ledgers)
+	others := 1 + looks + bells
+	if s.locksUsed.Load() {
+		others += lockPins
+	}
+	return min(max(1, most-others-1), ledgers)
 }
 
 func (s *Store) takeLook(ctx context.Context) (*slot, error) {
-	for _, l := range s.looks {
+	return takeEither(ctx, s.looks[0], s.looks[1])
+}
+
+// takeEither takes the first of two slots if it is free, else whichever is next.
+func takeEither(ctx context.Context, first, second *slot) (*slot, error) {
+	for _, l := range []*slot{first, second} {
 		select {
 		case l.turn <- struct{}{}:
 			return l, nil
@@ -321,10 +330,10 @@ func (s *Store) takeLook(ctx context.Context) (*slot, error) {
 		}
 	}
 	select {
-	case s.looks[0].turn <- struct{}{}:
-		return s.looks[0], nil
-	case s.looks[1].turn <- struct{}{}:
-		return s.looks[1], nil
+	case first.turn <- struct{}{}:
+		return first, nil
+	case second.turn <- struct{}{}:
+		return second, nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

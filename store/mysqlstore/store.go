@@ -6,13 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
 )
 
 var (
@@ -20,6 +23,8 @@ var (
 	_ lease.Ringer  = (*Store)(nil)
 	_ lease.Checker = (*Store)(nil)
 	_ jobs.Ledger   = (*Store)(nil)
+	_ locks.Store   = (*Store)(nil)
+	_ locks.Ringer  = (*Store)(nil)
 )
 
 const (
@@ -33,6 +38,9 @@ const (
 	// pinned is how many connections of a pool a store with one bell keeps, at
 	// the least that the ledger can do with.
 	pinned = 1 + looks + 1 + 1
+	// lockPins is how many more it keeps for locks: two for their rows, and a
+	// doorbell.
+	lockPins = 3
 )
 
 // Store keeps leases and the ledger in MySQL or MariaDB. It is safe for
@@ -46,9 +54,14 @@ type Store struct {
 	sql    *queries
 	runs   *ledgerQueries
 
+	locking *lockQueries
+
 	beats   *slot          // heartbeats, releases, requests to resign
 	looks   [looks]*slot   // readings, and the takeovers that lean on them
 	ledgers [ledgers]*slot // the ledger's, the first ones first
+	lockers [2]*slot       // for the rows of locks
+
+	locksUsed atomic.Bool
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -135,13 +148,16 @@ func newStore(name string, options []Option) (*Store, error) {
 		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.prefix)
 	}
 	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.prefix)
-	s.sql, s.runs = newQueries(s.prefix), newLedgerQueries(s.prefix)
+	s.sql, s.runs, s.locking = newQueries(s.prefix), newLedgerQueries(s.prefix), newLockQueries(s.prefix)
 	s.beats = newSlot(s, settings{lockWait: beatLockWait})
 	for i := range s.looks {
 		s.looks[i] = newSlot(s, settings{lockWait: lookLockWait})
 	}
 	for i := range s.ledgers {
 		s.ledgers[i] = newSlot(s, settings{lockWait: ledgerLockWait})
+	}
+	for i := range s.lockers {
+		s.lockers[i] = newSlot(s, settings{lockWait: lockWait})
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	return s, nil
@@ -187,7 +203,7 @@ func (s *Store) shut() error {
 		errs = append(errs, b.Close())
 	}
 	s.beats.shut()
-	for _, l := range append(s.looks[:], s.ledgers[:]...) {
+	for _, l := range slices.Concat(s.looks[:], s.ledgers[:], s.lockers[:]) {
 		l.shut()
 	}
 	if s.owned {

@@ -38,7 +38,7 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 			if err := rows.Scan(&i, &now, &file, &owner, &token, &heartbeat, &renewed, &ttl, &released, &resign, &fenceOwner, &fence); err != nil {
 				return err
 			}
-			r := lease.Reading{Group: groups[i], Now: instant(now), Server: "sqlite:" + file + fileNumber(of.file), Session: of.session}
+			r := lease.Reading{Group: groups[i], Now: instant(now), Server: serverOf(file, of), Session: of.session}
 			if owner.Valid {
 				r.Lease = &lease.Lease{
 					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: instant(renewed.Int64),

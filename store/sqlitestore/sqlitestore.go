@@ -1,6 +1,6 @@
 // Package sqlitestore keeps leases and the ledger of runs in an SQLite file, for
 // several processes of one host. It implements [lease.Store], [lease.Ringer],
-// [lease.Checker] and [jobs.Ledger], and needs no C compiler.
+// [lease.Checker], [jobs.Ledger] and [locks.Store], and needs no C compiler.
 //
 //	store, err := sqlitestore.Open("/var/lib/billing/leases.db")
 //	err = store.Migrate(ctx) // creates the file and its tables
@@ -58,11 +58,12 @@ var errClosed = errors.New("sqlitestore: closed")
 
 // Store is a lease store and a ledger in an SQLite file. It is safe for concurrent use.
 type Store struct {
-	path string
-	sql  queries
-	runs ledgerQueries
-	own  *sql.DB // what this package runs
-	pool *sql.DB // what DB returns
+	path    string
+	sql     queries
+	runs    ledgerQueries
+	locking lockQueries
+	own     *sql.DB // what this package runs
+	pool    *sql.DB // what DB returns
 
 	writing chan struct{} // full while the ledger is written
 
@@ -100,7 +101,7 @@ func open(path, clock string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: path %q: %w", path, err)
 	}
-	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), writing: make(chan struct{}, 1)}
+	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.own = sql.OpenDB(&connector{store: s})
 	s.own.SetMaxIdleConns(4)

@@ -1,0 +1,65 @@
+package mysqlstore
+
+import "strings"
+
+// lockQueries are the statements of locks; see [queries].
+type lockQueries struct {
+	read, insert, write, writeMany           string
+	idle, idleSessions, pruneLocks           string
+	pruneFences, pruneLeases, wait, notWaits string
+}
+
+const (
+	// connectionID is where a doorbell is rung.
+	connectionID = `SELECT CONNECTION_ID()`
+	killQuery    = `KILL QUERY ?`
+)
+
+func newLockQueries(prefix string) *lockQueries {
+	q := &lockQueries{
+		read: `
+SELECT 0, _binary'', ` + micros + `, _binary''
+UNION ALL
+SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
+
+		insert: `INSERT INTO {lock} (name, version, queue, written_at) VALUES ?`,
+
+		write: `
+UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
+
+		// The rows are locked in the order of the list: all clients sort it, so
+		// that two statements do not deadlock.
+		writeMany: `
+UPDATE (WITH v (name, expect, version, queue) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {lock} l ON l.name = v.name
+SET l.version = v.version, l.queue = v.queue, l.written_at = UTC_TIMESTAMP(6)
+WHERE l.version = v.expect`,
+
+		// Pruning looks without locking anything, and deletes by key what is
+		// still as it was seen.
+		idle: `
+SELECT name, version FROM {lock}
+WHERE queue = _binary'' AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
+		idleSessions: `
+SELECT name, token FROM {lease}
+WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
+		pruneLocks:  `DELETE FROM {lock} WHERE name IN (?) AND (name, version) IN (?)`,
+		pruneFences: `DELETE FROM {fence} WHERE name IN (?) AND (name, token) IN (?)`,
+		pruneLeases: `DELETE FROM {lease} WHERE name IN (?) AND (name, token) IN (?)`,
+
+		// It looks once it can be killed: what was written before is seen by
+		// the look, and who writes later kills it. SLEEP is for nobody but
+		// this connection.
+		wait: `SELECT IF(EXISTS(?), 0, SLEEP(?))`,
+		// A row that has not moved up contains the mark.
+		notWaits: `SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`,
+	}
+	names := tableNames(prefix)
+	for _, text := range []*string{
+		&q.read, &q.insert, &q.write, &q.writeMany, &q.idle, &q.idleSessions,
+		&q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
+	} {
+		*text = strings.TrimSpace(names.Replace(*text))
+	}
+	return q
+}

@@ -1,0 +1,54 @@
+package sqlitestore
+
+import "strings"
+
+// lockQueries are the statements of locks; see [queries].
+type lockQueries struct {
+	read, file, insert, update, moved    string
+	pruneLocks, pruneFences, pruneLeases string
+}
+
+func newLockQueries(clock string) lockQueries {
+	now := strings.NewReplacer("{now}", "("+clock+")")
+	// A JSON array of [name, expected version, version, queue in hexadecimal].
+	const asked = `(SELECT value ->> 0 AS name, value ->> 1 AS expect, value ->> 2 AS version, unhex(value ->> 3) AS queue FROM json_each(?1)) AS asked`
+	return lockQueries{
+		read: now.Replace(`
+WITH instant (now) AS MATERIALIZED (SELECT {now})
+SELECT asked.key, instant.now, schema.file, l.version, l.queue
+FROM instant CROSS JOIN cronlease_schema AS schema CROSS JOIN json_each(?1) AS asked
+LEFT JOIN cronlease_lock AS l ON l.name = asked.value`),
+
+		file: `SELECT file FROM cronlease_schema`,
+
+		insert: now.Replace(`
+INSERT INTO cronlease_lock (name, version, queue, written_at)
+SELECT asked.name, asked.version, asked.queue, {now} FROM ` + asked + `
+WHERE true
+ON CONFLICT (name) DO NOTHING
+RETURNING name`),
+
+		update: now.Replace(`
+UPDATE cronlease_lock SET version = asked.version, queue = asked.queue, written_at = {now}
+FROM ` + asked + `
+WHERE cronlease_lock.name = asked.name AND cronlease_lock.version = asked.expect
+RETURNING name`),
+
+		// ?1 is a JSON array of [name, mark in hexadecimal]: how many rows lack
+		// their mark.
+		moved: `
+SELECT count(*) FROM json_each(?1) AS asked
+LEFT JOIN cronlease_lock AS l ON l.name = asked.value ->> 0
+WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
+
+		pruneLocks: now.Replace(`
+DELETE FROM cronlease_lock WHERE name IN (
+  SELECT name FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 LIMIT ?2)`),
+		pruneFences: now.Replace(`
+DELETE FROM cronlease_fence WHERE name IN (
+  SELECT name FROM cronlease_lease WHERE substr(name, 1, length(?1)) = ?1 AND renewed_at < {now} - ?2 LIMIT ?3)`),
+		pruneLeases: now.Replace(`
+DELETE FROM cronlease_lease WHERE name IN (
+  SELECT name FROM cronlease_lease WHERE substr(name, 1, length(?1)) = ?1 AND renewed_at < {now} - ?2 LIMIT ?3)`),
+	}
+}

@@ -1,0 +1,197 @@
+package sqlitestore
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+var (
+	_ locks.Store  = (*Store)(nil)
+	_ locks.Ringer = (*Store)(nil)
+)
+
+// doorbellEvery is how often a waiting doorbell asks whether the file has
+// changed, which reads one page of shared memory.
+const doorbellEvery = 20 * time.Millisecond
+
+// ReadLocks implements [locks.Store].
+func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+	asked, err := json.Marshal(names)
+	if err != nil || len(names) == 0 {
+		return locks.Reading{}, errors.Join(errors.New("sqlitestore: read locks: no names"), err)
+	}
+	r := locks.Reading{Rows: make([]locks.Row, len(names))}
+	err = s.do(ctx, "read locks", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
+		rows, err := c.QueryContext(ctx, s.locking.read, string(asked))
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			var (
+				i       int
+				now     int64
+				file    string
+				version sql.NullInt64
+				queue   []byte
+			)
+			if err := rows.Scan(&i, &now, &file, &version, &queue); err != nil {
+				return err
+			}
+			r.Now, r.Server = instant(now), serverOf(file, of)
+			r.Rows[i] = locks.Row{Name: names[i], Version: uint64(version.Int64), Queue: queue}
+		}
+		return rows.Err()
+	})
+	return r, err
+}
+
+// serverOf identifies a file as a server.
+func serverOf(file string, of opened) string { return "sqlite:" + file + fileNumber(of.file) }
+
+// WriteLocks implements [locks.Store].
+func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	var inserts, updates [][4]any
+	for _, w := range writes {
+		if err := lease.CheckName("lock", w.Name); err != nil {
+			return nil, err
+		}
+		one := [4]any{w.Name, w.Expect, w.Version, hex.EncodeToString(w.Queue)}
+		if w.Expect == 0 {
+			inserts = append(inserts, one)
+		} else {
+			updates = append(updates, one)
+		}
+	}
+	written := map[string]bool{}
+	err := s.do(ctx, "write locks", func(ctx context.Context, c *sql.Conn, of opened) error {
+		var file string
+		if err := c.QueryRowContext(ctx, s.locking.file).Scan(&file); err != nil {
+			return err
+		}
+		if serverOf(file, of) != server {
+			return nil
+		}
+		return errors.Join(
+			writeLocks(ctx, c, s.locking.insert, inserts, written),
+			writeLocks(ctx, c, s.locking.update, updates, written))
+	})
+	if err != nil {
+		return nil, err
+	}
+	done := make([]bool, len(writes))
+	for i, w := range writes {
+		done[i] = written[w.Name]
+	}
+	return done, nil
+}
+
+// writeLocks runs a statement that returns the names of the rows it has written.
+func writeLocks(ctx context.Context, c *sql.Conn, statement string, writes [][4]any, written map[string]bool) (err error) {
+	if len(writes) == 0 {
+		return nil
+	}
+	asked, err := json.Marshal(writes)
+	if err != nil {
+		return err
+	}
+	rows, err := c.QueryContext(ctx, statement, string(asked))
+	if err != nil {
+		return err
+	}
+	// The statement has taken effect when it has been read to its end.
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			return err
+		}
+		written[name] = true
+	}
+	return rows.Err()
+}
+
+// PruneLocks implements [locks.Store].
+func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
+	pruned := int64(0)
+	err := s.do(ctx, "prune locks", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		n, err := exec(ctx, c, s.locking.pruneLocks, idle.Microseconds(), limit)
+		if err != nil {
+			return err
+		}
+		pruned += n
+		// First: the lease row is what finds it.
+		if _, err := exec(ctx, c, s.locking.pruneFences, prefix, idle.Microseconds(), limit); err != nil {
+			return err
+		}
+		n, err = exec(ctx, c, s.locking.pruneLeases, prefix, idle.Microseconds(), limit)
+		pruned += n
+		return err
+	})
+	return int(pruned), err
+}
+
+// doorbell watches the file: SQLite cannot wake another process.
+type doorbell struct {
+	store *Store
+}
+
+// Doorbell implements [locks.Ringer]. It has no address: while it waits, it asks
+// fifty times a second whether the file has changed, and then looks at the rows.
+func (s *Store) Doorbell() locks.Doorbell { return doorbell{s} }
+
+// Wait implements [locks.Doorbell].
+func (d doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+	marks := make([][2]string, len(rows))
+	for i, w := range rows {
+		marks[i] = [2]string{w.Name, hex.EncodeToString(w.Mark)}
+	}
+	asked, err := json.Marshal(marks)
+	if err != nil {
+		return fmt.Errorf("sqlitestore: wait for doorbell: %w", err)
+	}
+	return d.store.do(ctx, "wait for doorbell", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		over := time.NewTimer(limit)
+		defer over.Stop()
+		every := time.NewTicker(doorbellEvery)
+		defer every.Stop()
+		for seen := int64(-1); ; {
+			var version, moved int64
+			if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil {
+				return err
+			}
+			if version != seen {
+				if err := c.QueryRowContext(ctx, d.store.locking.moved, string(asked)).Scan(&moved); err != nil || moved > 0 {
+					return err
+				}
+				seen = version
+			}
+			select {
+			case <-over.C:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-d.store.closing.Done():
+				return errClosed
+			case <-every.C:
+			}
+		}
+	})
+}
+
+// Address implements [locks.Doorbell].
+func (d doorbell) Address(ctx context.Context) (string, error) { return "", ctx.Err() }
+
+// Ring implements [locks.Doorbell].
+func (d doorbell) Ring(ctx context.Context, _ ...string) error { return ctx.Err() }
+
+// Close implements [locks.Doorbell].
+func (d doorbell) Close() error { return nil }
