@@ -1,0 +1,9 @@
+//go:build !linux
+
+package main
+
+import "os/exec"
+
+func endWithParent(*exec.Cmd) {}
+
+func lockThread() (unlock func()) { return func() {} }

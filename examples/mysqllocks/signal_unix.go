@@ -1,0 +1,11 @@
+//go:build unix
+
+package main
+
+import (
+	"os"
+	"syscall"
+)
+
+func suspend(p *os.Process) error { return p.Signal(syscall.SIGSTOP) }
+func resume(p *os.Process) error  { return p.Signal(syscall.SIGCONT) }
