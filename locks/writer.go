@@ -101,6 +101,16 @@ func (c *Client) round(ctx context.Context, batch []*name) error {
 		}
 		plans, _ = c.plans(batch, append(unknown, refused...))
 	}
+	if c.needsBell(plans) {
+		// From the start, so that whoever gives it the lock can ring.
+		attempt, cancel := c.attempt(ctx)
+		address, err := c.bell.Address(attempt)
+		cancel()
+		if err == nil {
+			c.setAddress(address)
+			plans, _ = c.plans(batch, append(unknown, refused...))
+		}
+	}
 	if len(plans) > 0 {
 		if err := c.writeRows(ctx, plans); err != nil {
 			c.failed(batch, err, true)
@@ -109,6 +119,18 @@ func (c *Client) round(ctx context.Context, batch []*name) error {
 	}
 	c.settle(batch)
 	return nil
+}
+
+// needsBell reports whether somebody here is about to wait, and the client has
+// no bell yet on which to be rung.
+func (c *Client) needsBell(plans []plan) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.bell != nil && c.address == "" && slices.ContainsFunc(plans, func(p plan) bool {
+		return slices.ContainsFunc(p.queue.Places, func(at place) bool {
+			return at.Granted == 0 && p.queue.Processes[at.Process].Group == c.self.Group
+		})
+	})
 }
 
 // look reads the rows of the locks. What is being written, or was seen anew

@@ -1,0 +1,359 @@
+package cronlease_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+)
+
+// lockProcess is a player that runs.
+type lockProcess struct {
+	number int
+	cmd    *exec.Cmd
+	in     io.WriteCloser
+	ended  chan struct{}
+	err    error // after ended
+}
+
+// lockGame is the processes that play for the locks of one database.
+type lockGame struct {
+	t      *testing.T
+	role   lockRole
+	random *rand.Rand
+	all    []*lockProcess // owned by the test's goroutine
+	alive  []*lockProcess // likewise
+
+	mu     sync.Mutex
+	events []lockEvent
+	more   chan struct{} // closed and replaced with each event
+}
+
+// start starts another process.
+func (g *lockGame) start() *lockProcess {
+	g.t.Helper()
+	role := g.role
+	role.Seed = g.random.Uint64()
+	text, err := json.Marshal(role)
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	p := &lockProcess{number: len(g.all), cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), lockPlayerVariable+"="+string(text))
+	p.cmd.Stderr = os.Stderr
+	p.cmd.SysProcAttr = processAttributes()
+	if p.in, err = p.cmd.StdinPipe(); err != nil {
+		g.t.Fatal(err)
+	}
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	started := make(chan error)
+	go g.live(p, out, started)
+	if err := <-started; err != nil {
+		g.t.Fatal(err)
+	}
+	g.t.Cleanup(func() {
+		_ = p.cmd.Process.Kill()
+		<-p.ended
+	})
+	g.all, g.alive = append(g.all, p), append(g.alive, p)
+	return p
+}
+
+// live starts the process, takes in what it says and waits for its end. The
+// process dies with the thread that started it, so the thread is kept.
+func (g *lockGame) live(p *lockProcess, out io.Reader, started chan<- error) {
+	defer lockThread()()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	defer close(p.ended)
+	for lines := json.NewDecoder(out); ; {
+		e := lockEvent{}
+		if err := lines.Decode(&e); err != nil {
+			if !errors.Is(err, io.EOF) {
+				g.t.Errorf("process %d: %v", p.number, err)
+			}
+			break
+		}
+		e.Process = p.number
+		g.record(e)
+	}
+	p.err = p.cmd.Wait()
+}
+
+func (g *lockGame) record(e lockEvent) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.events = append(g.events, e)
+	close(g.more)
+	g.more = make(chan struct{})
+}
+
+// wait returns once match has been true of an event that is recorded from now
+// on.
+func (g *lockGame) wait(what string, match func(lockEvent) bool) {
+	g.t.Helper()
+	deadline := time.After(patience)
+	g.mu.Lock()
+	seen := len(g.events)
+	g.mu.Unlock()
+	for {
+		g.mu.Lock()
+		events, more := g.events[seen:], g.more
+		seen = len(g.events)
+		g.mu.Unlock()
+		if slices.ContainsFunc(events, match) {
+			return
+		}
+		select {
+		case <-more:
+		case <-deadline:
+			g.t.Fatalf("not seen within %v: %s", patience, what)
+		}
+	}
+}
+
+// kill kills one of the processes, whatever it does or while it holds a lock,
+// and returns when.
+func (g *lockGame) kill(holder bool) int64 {
+	g.t.Helper()
+	at := g.random.IntN(len(g.alive))
+	if holder {
+		type worker struct{ process, number int }
+		kept := map[worker]int{}
+		g.wait("a process that holds a lock for long", func(e lockEvent) bool {
+			w := worker{e.Process, e.Worker}
+			if e.What != lockKept {
+				delete(kept, w)
+				return false
+			}
+			kept[w]++
+			at = slices.IndexFunc(g.alive, func(p *lockProcess) bool { return p.number == e.Process })
+			return kept[w] > usualSteps
+		})
+	}
+	victim := g.alive[at]
+	g.alive = slices.Delete(g.alive, at, at+1)
+	killed := monotonic()
+	if err := victim.cmd.Process.Kill(); err != nil {
+		g.t.Fatal(err)
+	}
+	<-victim.ended
+	g.record(lockEvent{What: lockKilled, Process: victim.number, At: killed})
+	return killed
+}
+
+// Processes that take a mutex and a read-write lock are killed, again and again.
+// Nobody has a lock beside a writer; what everybody saw can be put in an order in
+// which the locks work and their tokens grow; and nobody who waits is forgotten.
+// CRONLEASE_SEED replays the decisions.
+func TestLocksOfKilledProcesses(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, 12)
+		})
+	}
+	t.Run(sqlite, func(t *testing.T) {
+		t.Parallel()
+		// It has one writer at a time for all that goes on.
+		playForLocks(t, lockRole{Kind: sqlite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, 6)
+	})
+}
+
+func playForLocks(t *testing.T, role lockRole, kills int) {
+	t.Helper()
+	const processes = 4
+	seed := uint64(time.Now().UnixNano())
+	if s := os.Getenv("CRONLEASE_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("CRONLEASE_SEED=%d", seed)
+	store, err := role.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(store.Migrate(t.Context()), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+
+	g := &lockGame{t: t, role: role, random: rand.New(rand.NewPCG(seed, 0)), more: make(chan struct{})}
+	for range processes {
+		g.start()
+	}
+	var last int64
+	for i := range kills {
+		idle(t.Context(), time.Duration(500+g.random.IntN(1700))*time.Millisecond)
+		last = g.kill(i%2 == 1)
+		g.start()
+	}
+	g.beQuiet()
+	g.waitForEach(last)
+	g.finish()
+
+	holds, err := gatherHolds(g.events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grace := lockGrace(t)
+	if err := checkOverlaps(holds, grace); err != nil {
+		t.Error(err)
+	}
+	began := time.Now()
+	if err := checkLinear(holds, grace); err != nil {
+		t.Error(err)
+	}
+	t.Logf("the order was found in %v", time.Since(began))
+	checkWaits(t, holds, last)
+	checkFaults(t, holds, g.events)
+}
+
+// beQuiet asks all processes to hold no lock for long.
+func (g *lockGame) beQuiet() {
+	g.t.Helper()
+	for _, p := range g.alive {
+		if _, err := fmt.Fprintln(p.in); err != nil {
+			g.t.Fatal(err)
+		}
+	}
+}
+
+// waitForEach returns once every worker of the processes that are alive was
+// given a lock after the instant.
+func (g *lockGame) waitForEach(after int64) {
+	g.t.Helper()
+	type worker struct{ process, number int }
+	missing := map[worker]bool{}
+	for _, p := range g.alive {
+		for w := range g.role.Workers {
+			missing[worker{p.number, w}] = true
+		}
+	}
+	g.wait("every worker with a lock", func(e lockEvent) bool {
+		if e.What == lockGot && e.At > after {
+			delete(missing, worker{e.Process, e.Worker})
+		}
+		return len(missing) == 0
+	})
+}
+
+// finish has all processes end, once whoever waits has had the lock.
+func (g *lockGame) finish() {
+	g.t.Helper()
+	for _, p := range g.alive {
+		_ = p.in.Close()
+	}
+	deadline := time.After(patience)
+	for _, p := range g.alive {
+		select {
+		case <-p.ended:
+			if p.err != nil {
+				g.t.Errorf("process %d: %v", p.number, p.err)
+			}
+		case <-deadline:
+			g.t.Fatalf("process %d has not ended within %v: somebody waits still", p.number, patience)
+		}
+	}
+}
+
+// checkWaits fails when somebody was given a lock much later than the last kill, or
+// than it was asked for, or never. A crashed holder costs a TTL, then everybody in
+// the line has the lock for a while, and each ring that is lost would cost a
+// second.
+func checkWaits(t *testing.T, holds []lockHold, last int64) {
+	t.Helper()
+	most := lockTiming.TTL + 4*time.Second
+	var waits []time.Duration
+	for _, h := range holds {
+		switch {
+		case h.killed:
+		case h.got == never:
+			t.Errorf("%s: a call of worker %d.%d was not answered", h.lock, h.process, h.worker)
+		case h.got > last:
+			waits = append(waits, time.Duration(h.got-max(h.called, last)))
+		}
+	}
+	slices.Sort(waits)
+	longest := waits[len(waits)-1]
+	t.Logf("%d locks after the last kill, after %v (median) and %v at most", len(waits), waits[len(waits)/2], longest)
+	if longest > most {
+		t.Errorf("somebody waited for %v after the last kill, more than %v", longest, most)
+	}
+}
+
+// checkFaults counts what happened, and fails when it was not what the test is
+// for.
+func checkFaults(t *testing.T, holds []lockHold, events []lockEvent) {
+	t.Helper()
+	counts := map[string]int{}
+	var slowest time.Duration
+	for _, h := range holds {
+		if h.got == never {
+			if h.killed {
+				counts["killed waiting"]++
+			}
+			continue
+		}
+		counts[h.lock+" locks"]++
+		if h.read {
+			counts["by readers"]++
+		}
+		if !h.hit {
+			continue
+		}
+		counts["killed holding"]++
+		next := lockHold{got: never}
+		for _, o := range holds {
+			if o.lock == h.lock && o.got > h.stopped && o.got < next.got && (!o.read || !h.read) && o.process != h.process {
+				next = o
+			}
+		}
+		if next.got == never {
+			continue
+		}
+		counts["taken over"]++
+		if next.called < h.stopped && !slices.ContainsFunc(events, func(e lockEvent) bool {
+			return e.What == lockKilled && e.At > h.stopped && e.At < next.got
+		}) {
+			slowest = max(slowest, time.Duration(next.got-h.stopped))
+		}
+	}
+	failures := map[string]int{}
+	for _, e := range events {
+		if e.What == lockKilled {
+			counts["kills"]++
+		}
+		if e.Error != "" {
+			failures[e.What+": "+e.Error]++
+		}
+		if contains(e.Error, "changed by somebody else") {
+			t.Errorf("process %d: %s: and nobody did", e.Process, e.Error)
+		}
+	}
+	t.Logf("%v; taken over after %v at most by who waited while nobody else was killed; refused or lost: %v", counts, slowest, failures)
+	for _, want := range []string{mutexName + " locks", rwMutexName + " locks", "by readers", "killed holding", "killed waiting", "taken over"} {
+		if counts[want] == 0 {
+			t.Errorf("%q never happened", want)
+		}
+	}
+}
