@@ -9,10 +9,12 @@
 //
 //   - election: one leader among replicas, with a context for each term
 //   - jobs: jobs, schedules and ticks
+//   - fence: transactions that an old leader cannot commit
 //   - scheduler: fires jobs on the leader, through gocron
 //   - store/mysqlstore, store/sqlitestore, store/memstore: where rows live
 //   - lease/leasetest and jobs/ledgertest: the contract that every store is held to
-//   - cmd/worker: the same as a program, for jobs that are commands or HTTP calls
+//   - cmd/worker: the same as a program, for jobs that are commands, HTTP calls
+//     or SQL statements
 //
 // The package has no code; its test is the end-to-end proof, with real worker
 // processes on a real server.

@@ -8,10 +8,19 @@ import (
 	"testing"
 )
 
-// Each Go block of the README is taken from an example, which has a test.
-func TestREADMEIsTakenFromExamples(t *testing.T) {
+// Each Go block of these documents is taken from an example, which has a test.
+func TestDocumentsAreTakenFromExamples(t *testing.T) {
 	t.Parallel()
-	readme, err := os.ReadFile("README.md")
+	for _, document := range []string{"README.md", "docs/fencing.md"} {
+		t.Run(document, func(t *testing.T) {
+			t.Parallel()
+			testTakenFromExamples(t, document)
+		})
+	}
+}
+
+func testTakenFromExamples(t *testing.T, document string) {
+	readme, err := os.ReadFile(document)
 	if err != nil {
 		t.Fatal(err)
 	}

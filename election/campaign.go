@@ -177,7 +177,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 	returned := make(chan error, 1)
 	c.setAlive(true)
 	go func() {
-		err := c.run(held.Context(), term)
+		err := c.run(lease.WithHold(held.Context(), held.Hold()), term)
 		c.setAlive(false)
 		returned <- err
 	}()

@@ -61,6 +61,30 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
+// What a term leads with is done under the term's hold.
+func TestTermHasItsHold(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		ctx, stop := context.WithCancel(t.Context())
+		err := election.Run(ctx, store, "g", func(ctx context.Context, term election.Term) error {
+			holds := lease.Holds(ctx)
+			if len(holds) != 1 || holds[0].Store != lease.Store(store) || holds[0].Kind != lease.HoldLease || holds[0].Name != "g" ||
+				holds[0].Owner != term.Owner() || holds[0].Token != term.Token() || !holds[0].Trusted() {
+				t.Errorf("holds %+v", holds)
+			}
+			stop()
+			<-ctx.Done()
+			if holds[0].Trusted() {
+				t.Error("trusted after the term")
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Again after it returned, much later too, and at once.
 func TestRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -19,6 +19,7 @@
 //     the row is deleted, the database is restored from a backup, or a failover
 //     loses the last writes (unless the new server's clock is behind the lost
 //     term's token and the acquirer has not seen that term).
+//  3. A fenced transaction of a replaced holder cannot commit (package fence).
 //  4. The context of a term is cancelled, with a cause that says why, before
 //     another replica can hold the lease, and early enough that work which
 //     stops within Grace has stopped by then. This assumes that the process is
@@ -30,8 +31,8 @@
 //     watching (else within TTL + 1 s of the next one's start), at once after a
 //     clean stop, and within TTL + 1 s of the database coming back, for ever.
 //
-// The numbers are those of the project's list; 2, 3 and 6 are about claims,
-// fenced transactions and ticks, and rest on the token.
+// The numbers are those of the project's list; 2 and 6 are about claims and
+// ticks, and rest on the token, as 3 does.
 //
 // What is not guaranteed: a lease is not mutual exclusion. A process that is
 // paused can act for an instant after it wakes, and what it wrote before can

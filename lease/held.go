@@ -70,6 +70,11 @@ func (h *Held) Token() uint64 { return h.token }
 // Owner is the holder's name.
 func (h *Held) Owner() string { return h.keeper.owner }
 
+// Hold is the term as fenced work needs to know it.
+func (h *Held) Hold() Hold {
+	return Hold{Store: h.keeper.store, Kind: HoldLease, Name: h.group, Owner: h.Owner(), Token: h.token, Trusted: h.Trusted}
+}
+
 // Context ends when the lease is not trusted any more, with a cause that
 // matches [ErrLost] or is what [Held.End] was given.
 func (h *Held) Context() context.Context { return h.ctx }

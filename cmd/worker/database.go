@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/scheduler"
@@ -13,6 +14,7 @@ import (
 type database interface {
 	scheduler.Store
 	Migrate(ctx context.Context) error
+	DB() *sql.DB
 	Close() error
 }
 

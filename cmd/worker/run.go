@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -109,9 +110,12 @@ func (r *runner) scheduler(c *config.Config, db database, client *httpjob.Client
 	}
 	for _, entry := range c.Jobs {
 		job := entry.Job
-		if entry.HTTP != nil {
+		switch {
+		case entry.HTTP != nil:
 			job.Do = client.Job(entry.HTTP.Method, entry.HTTP.URL)
-		} else {
+		case entry.SQL != nil:
+			job.Do = sqljob.New(db.DB(), entry.SQL)
+		default:
 			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: timing.Grace, TrustLeft: jobs.TrustLeft, Log: log})
 		}
 		if err := s.Add(job); err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"time"
 
+	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -39,9 +40,12 @@ func (i *Invoices) heartbeat(ctx context.Context, run jobs.Run) error {
 	return i.record(ctx, run)
 }
 
-// record notes a run under its tick and its term's token.
+// record notes a run under its tick and its term's token, unless another replica
+// leads by then.
 func (i *Invoices) record(ctx context.Context, run jobs.Run) error {
-	_, err := i.db.ExecContext(ctx, "INSERT INTO invoice_run (job, tick, token) VALUES (?, ?, ?)",
-		run.Job, run.Tick.UnixMicro(), run.Token)
-	return err
+	return fence.Do(ctx, i.db, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, "INSERT INTO invoice_run (job, tick, token) VALUES (?, ?, ?)",
+			run.Job, run.Tick.UnixMicro(), run.Token)
+		return err
+	})
 }

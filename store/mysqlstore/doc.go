@@ -1,7 +1,7 @@
 // Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
 // and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
 // implements [lease.Store], [lease.Ringer], [lease.Checker], [jobs.Ledger] and
-// [locks.Store].
+// [locks.Store], and is a [fence.Store].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
 //	store, err := mysqlstore.New(db) // a *sql.DB that the service has already
@@ -65,5 +65,7 @@
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: bells
 // and doorbells do not reach other nodes, readings of another node can be late, and
-// the shared lock on the fence row holds nobody up there.
+// the shared lock by which a claim holds up a takeover is not known there. Fenced
+// transactions do without it: on such a server their check is a write of the
+// fence row, or of the lock's, so that those of one group wait for each other.
 package mysqlstore

@@ -18,6 +18,7 @@ var errClosed = errors.New("mysqlstore: closed")
 
 // Errors of the server, by number.
 const (
+	recordChanged          = 1020
 	accessDeniedToDatabase = 1044
 	unknownDatabase        = 1049
 	serverShutdown         = 1053
@@ -29,11 +30,10 @@ const (
 	lockWaitTimeout        = 1205
 	deadlock               = 1213
 	optionPrevents         = 1290 // read_only, among others
-	statementFormat        = 1665 // binlog_format
 	interrupted            = 1317 // by KILL QUERY
+	statementFormat        = 1665 // binlog_format
 	readOnlyTransaction    = 1792
 	readOnlyMode           = 1836
-	recordChanged          = 1020
 	connectionKilled       = 1927 // MariaDB
 	clientTimeout          = 4031 // MySQL
 )

@@ -17,6 +17,13 @@ var (
 	Newest     = len(migrations)
 )
 
+// AlwaysWrite has checks of fenced transactions write the fence row, as on a
+// cluster with several writers.
+func (s *Store) AlwaysWrite() { s.alwaysWrite = true }
+
+// ManyWriters is what a store concludes from a server's variables.
+func ManyWriters(variables map[string]string) bool { return server{variables: variables}.manyWriters() }
+
 // RenewStatement is the statement that Renew sends.
 func (s *Store) RenewStatement(r lease.Renew) string { return s.renewStatement(r) }
 

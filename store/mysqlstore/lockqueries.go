@@ -4,7 +4,10 @@ import "strings"
 
 // lockQueries are the statements of locks; see [queries].
 type lockQueries struct {
+	table string // its quoted name
+
 	read, insert, write, writeMany           string
+	check, change                            string
 	idle, idleSessions, pruneLocks           string
 	pruneFences, pruneLeases, wait, notWaits string
 }
@@ -35,6 +38,10 @@ STRAIGHT_JOIN {lock} l ON l.name = v.name
 SET l.version = v.version, l.queue = v.queue, l.written_at = UTC_TIMESTAMP(6)
 WHERE l.version = v.expect`,
 
+		// The checks of a fenced transaction; see [queries].
+		check:  `SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`,
+		change: `UPDATE ?.{lock} SET version = version + 1 WHERE name = ? AND LOCATE(?, queue) > 0`,
+
 		// Pruning looks without locking anything, and deletes by key what is
 		// still as it was seen.
 		idle: `
@@ -55,8 +62,9 @@ WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIM
 		notWaits: `SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`,
 	}
 	names := tableNames(prefix)
+	q.table = names.Replace("{lock}")
 	for _, text := range []*string{
-		&q.read, &q.insert, &q.write, &q.writeMany, &q.idle, &q.idleSessions,
+		&q.read, &q.insert, &q.write, &q.writeMany, &q.check, &q.change, &q.idle, &q.idleSessions,
 		&q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
 	} {
 		*text = strings.TrimSpace(names.Replace(*text))

@@ -22,6 +22,8 @@ type queries struct {
 	isReleased    string
 	askResign     string
 	isAsked       string
+	checkFence    string
+	writeFence    string
 
 	engines       string
 	version       string
@@ -48,7 +50,8 @@ const (
 
 	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'hostname', 'port', 'server_id',
 	'server_uuid', 'server_uid', 'autocommit', 'sql_mode', 'time_zone', 'transaction_isolation', 'tx_isolation',
-	'innodb_lock_wait_timeout', 'read_only', 'super_read_only', 'innodb_read_only', 'log_bin', 'binlog_format')`
+	'innodb_lock_wait_timeout', 'read_only', 'super_read_only', 'innodb_read_only', 'log_bin', 'binlog_format',
+	'wsrep_on', 'group_replication_single_primary_mode')`
 
 	// started: Uptime is the time of this statement less the time of the
 	// server's start, so that their difference is exactly that second, also
@@ -133,6 +136,12 @@ WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, re
 		askResign:  `UPDATE {lease} SET resign_asked = 1 WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 0`,
 		isAsked:    `SELECT COUNT(*) FROM {lease} WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 1`,
 
+		// The two checks of a fenced transaction, on the caller's connection, which
+		// may have another database and any settings. The first ? is the name of
+		// the store's. The lock is what counts: a takeover waits for it.
+		checkFence: `SELECT COUNT(*) FROM ?.{fence} WHERE name = ? AND owner = ? AND token = ? LOCK IN SHARE MODE`,
+		writeFence: `UPDATE ?.{fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`,
+
 		engines: `
 SELECT table_name, engine FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job', '{prefix}lock')`,
@@ -151,7 +160,7 @@ INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLI
 	q.run, q.job = names.Replace("{run}"), names.Replace("{job}")
 	for _, text := range []*string{
 		&q.read, &q.insertNew, &q.insertDeleted, &q.insertFence, &q.acquire, &q.renew, &q.release, &q.isReleased,
-		&q.askResign, &q.isAsked, &q.engines, &q.version, &q.createSchema, &q.insertVersion,
+		&q.askResign, &q.isAsked, &q.checkFence, &q.writeFence, &q.engines, &q.version, &q.createSchema, &q.insertVersion,
 	} {
 		*text = strings.TrimSpace(names.Replace(*text))
 	}

@@ -84,6 +84,13 @@ func (s server) id() string {
 
 func (s server) isMariaDB() bool { return strings.Contains(s.variables["version"], "MariaDB") }
 
+// manyWriters reports whether the server belongs to a cluster in which others
+// take writes too (Galera, or Group Replication in multi-primary mode): there a
+// lock holds nobody up on another node, and only a write is noticed.
+func (s server) manyWriters() bool {
+	return s.variables["wsrep_on"] == "ON" || s.variables["group_replication_single_primary_mode"] == "OFF"
+}
+
 // checkSession reports a setting of the session that is not what was set, as
 // may be behind a proxy.
 func (s server) checkSession() error {

@@ -168,6 +168,7 @@ func (l *slot) open(ctx context.Context) (s *session, fresh bool, err error) {
 	}
 	l.session = s
 	l.number.Store(s.number)
+	l.store.learn(s.server)
 	return s, true, nil
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
@@ -25,6 +26,7 @@ var (
 	_ jobs.Ledger   = (*Store)(nil)
 	_ locks.Store   = (*Store)(nil)
 	_ locks.Ringer  = (*Store)(nil)
+	_ fence.Store   = (*Store)(nil)
 )
 
 const (
@@ -67,8 +69,11 @@ type Store struct {
 	close   context.CancelFunc
 	closed  sync.Once
 
+	alwaysWrite bool // checks write the fence row on any server, for tests
+
 	mu       sync.Mutex // guards what follows
 	bells    map[*bell]struct{}
+	found    *place        // what the sessions say of the database; nil before the first
 	bellWait time.Duration // longest wait for a lock that a read timeout has let through
 }
 

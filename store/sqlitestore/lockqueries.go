@@ -4,8 +4,8 @@ import "strings"
 
 // lockQueries are the statements of locks; see [queries].
 type lockQueries struct {
-	read, file, insert, update, moved    string
-	pruneLocks, pruneFences, pruneLeases string
+	read, file, insert, update, moved, check string
+	pruneLocks, pruneFences, pruneLeases     string
 }
 
 func newLockQueries(clock string) lockQueries {
@@ -40,6 +40,8 @@ RETURNING name`),
 SELECT count(*) FROM json_each(?1) AS asked
 LEFT JOIN cronlease_lock AS l ON l.name = asked.value ->> 0
 WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
+
+		check: `UPDATE cronlease_lock SET version = version WHERE name = ?1 AND instr(queue, ?2) > 0`,
 
 		pruneLocks: now.Replace(`
 DELETE FROM cronlease_lock WHERE name IN (

@@ -10,7 +10,7 @@ const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.
 type queries struct {
-	read, prepare, copyFence, acquire, renew, release, askResign, takeable string
+	read, prepare, copyFence, acquire, renew, release, askResign, checkFence, takeable string
 }
 
 func newQueries(clock string) queries {
@@ -61,6 +61,10 @@ WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronle
 
 		release:   `UPDATE cronlease_lease SET released = 1 WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 		askResign: `UPDATE cronlease_lease SET resign_asked = 1 WHERE name = ?1 AND token = ?2 AND released = 0`,
+
+		// The check of a fenced transaction, on the caller's connection. A write,
+		// since a snapshot that the transaction reads may be older than a takeover.
+		checkFence: `UPDATE main.cronlease_fence SET token = token WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
 		// What a waiter looks at: nothing while somebody holds the lease.
 		takeable: `

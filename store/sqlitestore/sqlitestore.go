@@ -1,6 +1,7 @@
 // Package sqlitestore keeps leases and the ledger of runs in an SQLite file, for
 // several processes of one host. It implements [lease.Store], [lease.Ringer],
-// [lease.Checker], [jobs.Ledger] and [locks.Store], and needs no C compiler.
+// [lease.Checker], [jobs.Ledger] and [locks.Store], is a [fence.Store], and needs
+// no C compiler.
 //
 //	store, err := sqlitestore.Open("/var/lib/billing/leases.db")
 //	err = store.Migrate(ctx) // creates the file and its tables
@@ -28,7 +29,8 @@
 // for 500 rows of the ledger, which is the most), and others wait until their
 // context ends. Readings wait for nobody. A process that is
 // stopped (SIGSTOP) in the middle of a statement keeps the others from writing
-// until it goes on or is killed: then nobody can renew, and nobody can lead.
+// until it goes on or is killed: then nobody can renew, and nobody can lead. The
+// same goes for a transaction of [Store.DB] from its first write to its end.
 package sqlitestore
 
 import (
@@ -43,6 +45,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -52,6 +55,7 @@ var (
 	_ lease.Ringer  = (*Store)(nil)
 	_ lease.Checker = (*Store)(nil)
 	_ jobs.Ledger   = (*Store)(nil)
+	_ fence.Store   = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")

@@ -15,6 +15,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -36,11 +37,12 @@ type Config struct {
 	place map[string]position // by key, as in "jobs[0].cron"
 }
 
-// Job is one entry of jobs. Exactly one of Exec and HTTP is set.
+// Job is one entry of jobs. Exactly one of Exec, HTTP and SQL is set.
 type Job struct {
 	jobs.Job // without Do
 	Exec     []string
 	HTTP     *HTTP
+	SQL      []sqljob.Statement
 }
 
 // HTTP is a request to send.

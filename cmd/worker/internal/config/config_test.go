@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -27,6 +29,29 @@ jobs:
     every: 30s
     http: {url: "http://127.0.0.1:8080/ping", method: POST}
 `
+
+func TestSQL(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+jobs:
+  - name: a
+    every: 1m
+    sql:
+      - DELETE FROM session WHERE 1 > 0
+      - {statement: "INSERT INTO log VALUES (?, ?, ${EVERY}, '?')", args: [tick, token]}
+      - statement: INSERT INTO log VALUES ('a\\b')
+`)
+	want := []sqljob.Statement{
+		{Text: "DELETE FROM session WHERE 1 > 0"},
+		{Text: "INSERT INTO log VALUES (?, ?, 5m, '?')", Args: []string{"tick", "token"}},
+		{Text: `INSERT INTO log VALUES ('a\\b')`},
+	}
+	if got := c.Jobs[0].SQL; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q", got)
+	}
+}
 
 // environment looks variables up in a map.
 func environment(variables map[string]string) func(string) (string, bool) {
@@ -270,8 +295,21 @@ func TestErrors(t *testing.T) {
 		"same name, alias": {with("jobs: [&a {name: a, every: 1m, exec: [x]}, *a]"), []string{`3:18: jobs[1].name: "a": the job in line 3 has this name too`}},
 		"no schedule":      {job("name: a", "exec: [x]"), []string{"4:5: jobs[0]: expected one of cron, every, at, fixed_rate, fixed_delay or manual"}},
 		"two schedules":    {job("name: a", "every: 1m", "cron: 0 0 2 * * *", "exec: [x]"), []string{"6:11: jobs[0].cron: beside every: expected only one of cron, every, at, fixed_rate, fixed_delay or manual"}},
-		"no work":          {job("name: a", "every: 1m"), []string{"4:5: jobs[0]: expected one of exec or http"}},
-		"two works":        {job("name: a", "every: 1m", "exec: [x]", "http: {url: \"http://x/\"}"), []string{"7:11: jobs[0].http: beside exec: expected only one of exec or http"}},
+		"no work":          {job("name: a", "every: 1m"), []string{"4:5: jobs[0]: expected one of exec, http or sql"}},
+		"two works":        {job("name: a", "every: 1m", "exec: [x]", "http: {url: \"http://x/\"}"), []string{"7:11: jobs[0].http: beside exec: expected only one of exec, http or sql"}},
+		"three works":      {job("name: a", "every: 1m", "http: {url: \"http://x/\"}", "sql: [DELETE FROM a]"), []string{"7:10: jobs[0].sql: beside http: expected only one of exec, http or sql"}},
+		"sql, text":        {job("name: a", "every: 1m", "sql: DELETE FROM a"), []string{`6:10: jobs[0].sql: "DELETE FROM a": expected a list of SQL statements`}},
+		"sql, empty":       {job("name: a", "every: 1m", "sql: []"), []string{`6:10: jobs[0].sql: an empty list: expected a list of SQL statements`}},
+		"sql, blank":       {job("name: a", "every: 1m", `sql: [" ; "]`), []string{`6:11: jobs[0].sql[0]: " ; ": empty: expected an SQL statement`}},
+		"sql, two":         {job("name: a", "every: 1m", `sql: ["DELETE FROM a; COMMIT"]`), []string{`6:11: jobs[0].sql[0]: "DELETE FROM a; COMMIT": several statements: expected one for each entry`}},
+		"sql, commit":      {job("name: a", "every: 1m", `sql: [DELETE FROM a, COMMIT]`), []string{`6:26: jobs[0].sql[1]: "COMMIT": COMMIT: the statements are one transaction already`}},
+		"sql, create":      {job("name: a", "every: 1m", `sql: [{statement: CREATE TABLE a (b INT)}]`), []string{`6:23: jobs[0].sql[0].statement: "CREATE TABLE a (b INT)": CREATE TABLE: MySQL commits what came before it`}},
+		"sql, no text":     {job("name: a", "every: 1m", `sql: [{args: [tick]}]`), []string{`6:11: jobs[0].sql[0]: no statement: expected the text of the statement`}},
+		"sql, unknown":     {job("name: a", "every: 1m", `sql: [{statemen: DELETE FROM a}]`), []string{`6:12: jobs[0].sql[0].statemen: unknown key: did you mean statement? Expected one of statement, args`}},
+		"sql, list":        {job("name: a", "every: 1m", `sql: [[a]]`), []string{`6:11: jobs[0].sql[0]: a list: expected an SQL statement such as`}},
+		"sql, argument":    {job("name: a", "every: 1m", `sql: [{statement: "DELETE FROM a WHERE b = ?", args: [tock]}]`), []string{`6:59: jobs[0].sql[0].args[0]: "tock": did you mean tick? Expected one of tick, token, attempt, job, group, missed`}},
+		"sql, arguments":   {job("name: a", "every: 1m", `sql: [{statement: "DELETE FROM a WHERE b = ?", args: [tick, job]}]`), []string{`6:23: jobs[0].sql[0].statement: "DELETE FROM a WHERE b = ?": 1 placeholders (?) and 2 args: expected as many of both`}},
+		"sql, no argument": {job("name: a", "every: 1m", `sql: ["DELETE FROM a WHERE b = ?"]`), []string{`6:11: jobs[0].sql[0]: "DELETE FROM a WHERE b = ?": 1 placeholders (?) and 0 args`}},
 		"misspelt, once":   {job("name: a", "evry: 1m", "exec: [x]"), []string{"5:5: jobs[0].evry: unknown key: did you mean every?"}},
 		"every":            {job("name: a", `every: "30"`, "exec: [x]"), []string{`5:12: jobs[0].every: "30": expected a duration such as 30s, 5m or 1h`}},
 		"every, zero":      {job("name: a", `every: 0`, "exec: [x]"), []string{`5:12: jobs[0].every: "0": expected a duration such as 30s, 5m or 1h, above zero`}},
@@ -363,7 +401,7 @@ func TestErrors(t *testing.T) {
 		"sqlite, memory":   {with("database: 'sqlite::memory:'"), []string{`1:11: database: in memory: expected`}},
 		"sqlite, options":  {with("database: sqlite:x?mode=ro"), []string{`1:11: database: expected a plain path`}},
 		"all at once": {"database: x\ngroup: a b\nlease: {ttl: 1}\njobs:\n  - name: a\n    every: x\n  - nam: b\n", []string{
-			"1:11: database: ", "2:8: group: ", "3:14: lease.ttl: ", "5:5: jobs[0]: expected one of exec or http", "6:12: jobs[0].every: ",
+			"1:11: database: ", "2:8: group: ", "3:14: lease.ttl: ", "5:5: jobs[0]: expected one of exec, http or sql", "6:12: jobs[0].every: ",
 			"7:5: jobs[1].nam: unknown key: did you mean name?", "7:5: jobs[1]: expected one of cron", "7:5: jobs[1]: expected one of exec",
 		}},
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
 	"github.com/cronlease/cronlease/lease"
@@ -148,6 +149,64 @@ var jobFields = []field[jobFile]{
 		require(v, found, "url", "the address to send the request to")
 		f.job.HTTP = &request
 	}},
+	{"sql", func(v value, f *jobFile) {
+		readList(v, "a list of SQL statements", func(v value) { f.job.SQL = append(f.job.SQL, readStatement(v)) })
+	}},
+}
+
+var statementFields = []field[statementFile]{
+	{"statement", func(v value, s *statementFile) { s.readText(v) }},
+	{"args", func(v value, s *statementFile) {
+		readList(v, "a list of "+strings.Join(sqljob.Args, ", "), func(v value) {
+			t, ok := readText(v, "one of "+strings.Join(sqljob.Args, ", "))
+			switch {
+			case !ok:
+			case slices.Contains(sqljob.Args, t.expanded):
+				s.Args = append(s.Args, t.expanded)
+				return
+			case nearest(t.expanded, sqljob.Args) != "":
+				t.bad("did you mean %s? Expected one of %s", nearest(t.expanded, sqljob.Args), strings.Join(sqljob.Args, ", "))
+			default:
+				t.bad("expected one of %s", strings.Join(sqljob.Args, ", "))
+			}
+			s.bad = true
+		})
+	}},
+}
+
+// statementFile is a statement while it is read.
+type statementFile struct {
+	sqljob.Statement
+	at  text
+	bad bool // it, or one of its arguments: reported
+}
+
+func (s *statementFile) readText(v value) {
+	t, ok := readText(v, `an SQL statement such as "DELETE FROM session WHERE ends < UTC_TIMESTAMP()"`)
+	if !ok {
+		s.bad = true
+		return
+	}
+	s.at, s.Text = t, t.expanded
+	if err := sqljob.Check(s.Text); err != nil {
+		t.bad("%v", err)
+		s.bad = true
+	}
+}
+
+// readStatement reads a statement: its text, or a mapping with its arguments.
+func readStatement(v value) sqljob.Statement {
+	var s statementFile
+	if v, ok := v.resolve(); ok && v.node.Kind == yaml.MappingNode {
+		found := readMapping(v, "a statement", statementFields, &s)
+		require(v, found, "statement", "the text of the statement")
+	} else {
+		s.readText(v)
+	}
+	if n, known := s.Placeholders(); s.Text != "" && !s.bad && known && n != len(s.Args) {
+		s.at.bad("%d placeholders (?) and %d args: expected as many of both", n, len(s.Args))
+	}
+	return s.Statement
 }
 
 var catchUpFields = []field[jobs.CatchUp]{
@@ -234,7 +293,7 @@ func readJobs(v value, c *Config) {
 func checkJob(v value, found map[string]value, f *jobFile) {
 	require(v, found, "name", "a name for the job")
 	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual")
-	exactlyOne(v, found, "exec", "http")
+	exactlyOne(v, found, "exec", "http", "sql")
 	for _, key := range []string{"zone", "dialect", "dst"} {
 		onlyBeside(found, key, "no other schedule depends on it", "cron")
 	}

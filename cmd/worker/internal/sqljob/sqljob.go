@@ -1,0 +1,91 @@
+// Package sqljob runs SQL statements as jobs.
+package sqljob
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/sqlverb"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Statement is an SQL statement, and which facts of the run its placeholders
+// stand for, in their order.
+type Statement struct {
+	Text string
+	Args []string // of Args
+}
+
+// Args are what a placeholder can stand for.
+var Args = []string{"tick", "token", "attempt", "job", "group", "missed"}
+
+// layout is an instant as DATETIME(6) has it.
+const layout = "2006-01-02 15:04:05.000000"
+
+// Placeholders counts the ? of the statement, if they can be counted.
+func (s Statement) Placeholders() (n int, known bool) {
+	n, _, known = sqlverb.Placeholders(s.Text)
+	return n, known
+}
+
+// Check reports a text that cannot be a part of a fenced transaction.
+func Check(text string) error {
+	if strings.Trim(text, " \t\r\n;") == "" {
+		return errors.New("empty: expected an SQL statement")
+	}
+	if _, one, _ := sqlverb.Placeholders(text); !one {
+		return errors.New("several statements: expected one for each entry of the list")
+	}
+	switch effect, words := sqlverb.Of(text); effect {
+	case sqlverb.Controls:
+		return fmt.Errorf("%s: the statements are one transaction already, which is committed if the lease is still held", words)
+	case sqlverb.Commits:
+		return fmt.Errorf("%s: MySQL commits what came before it, whoever holds the lease: change tables by other means", words)
+	}
+	return nil
+}
+
+// New returns a job function that runs the statements, in their order, in one
+// transaction of the database that keeps the lease. All of them take effect, if
+// the run's term still stands when they have run, or none: the errors are those
+// of [fence.Do], or name the statement that failed.
+func New(db *sql.DB, statements []Statement) func(context.Context, jobs.Run) error {
+	return func(ctx context.Context, run jobs.Run) error {
+		return fence.Do(ctx, db, func(tx *sql.Tx) error {
+			for i, s := range statements {
+				values := make([]any, len(s.Args))
+				for j, name := range s.Args {
+					values[j] = value(run, name)
+				}
+				if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
+					if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
+						err = fmt.Errorf("%w: %w", cause, err)
+					}
+					return fmt.Errorf("statement %d: %w", i+1, err)
+				}
+			}
+			return nil
+		})
+	}
+}
+
+func value(run jobs.Run, name string) any {
+	switch name {
+	case "tick":
+		return run.Tick.UTC().Format(layout)
+	case "token":
+		return int64(run.Token) // tokens are below 2^63, and SQLite has no others
+	case "attempt":
+		return run.Attempt
+	case "job":
+		return run.Job
+	case "group":
+		return run.Group
+	default:
+		return run.Missed
+	}
+}

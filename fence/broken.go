@@ -1,0 +1,105 @@
+package fence
+
+import (
+	"database/sql/driver"
+	"errors"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// Errors of MySQL and MariaDB, by number.
+const (
+	inTransaction      = 1568 // what SET TRANSACTION answers within one
+	recordChanged      = 1020
+	lockWaitTimeout    = 1205
+	lockTableFull      = 1206
+	deadlock           = 1213
+	optionPrevents     = 1290 // read_only
+	queryInterrupted   = 1317
+	readOnlyMode       = 1836
+	statementTimeout   = 1969 // MariaDB
+	queryTimeout       = 3024 // MySQL
+	rollbackInCommit   = 3101 // Group Replication
+	serverShutdown     = 1053
+	connectionKilled   = 1927 // MariaDB
+	clientInteraction  = 4031 // MySQL: wait_timeout has passed
+	sqliteError        = 1    // SQLite's code for what is wrong with a statement
+	sqliteInputOutput  = 10
+	sqliteCodeMask     = 0xff
+	sqliteProbe        = "BEGIN"
+	sqliteProbeCleanUp = "ROLLBACK"
+)
+
+func number(err error) uint16 {
+	var e *mysql.MySQLError
+	if errors.As(err, &e) {
+		return e.Number
+	}
+	return 0
+}
+
+// sqliteCode is SQLite's primary code of an error.
+func sqliteCode(err error) (int, bool) {
+	var e interface {
+		error
+		Code() int // modernc.org/sqlite
+	}
+	if errors.As(err, &e) {
+		return e.Code() & sqliteCodeMask, true
+	}
+	return 0, false
+}
+
+// damage is what an error of a statement has done to its transaction.
+type damage int
+
+const (
+	noDamage     damage = iota // the statement was refused, or undone, by itself
+	unclear                    // the connection can tell, see [guard.isOver]
+	halfOrNoMore               // the transaction cannot be trusted any more
+)
+
+// damageOf tells what an error has done. Of MySQL and MariaDB, these leave less
+// than the statements so far, or may:
+//
+//   - 1213 and 1206 have rolled the transaction back, and what follows would be
+//     committed by itself;
+//   - 1205, 1317, 1969 and 3024 have rolled the statement back, for no fault of
+//     its own: a COMMIT would store the others without it;
+//   - 1020 is the one or the other, by the release of MariaDB;
+//   - 1053, 1927, 4031 and all that no server sends: the connection is lost.
+//
+// Others, such as 1062 (a duplicate key) or 3572 (NOWAIT), answer what was
+// asked, and the transaction goes on as before. Of a driver that is not known,
+// no error is taken to be harmless.
+func damageOf(err error) damage {
+	var answer *mysql.MySQLError
+	switch {
+	case err == nil, errors.Is(err, driver.ErrSkip):
+		return noDamage
+	case errors.As(err, &answer):
+		switch answer.Number {
+		case recordChanged, lockWaitTimeout, lockTableFull, deadlock, queryInterrupted, statementTimeout, queryTimeout,
+			serverShutdown, connectionKilled, clientInteraction:
+			return halfOrNoMore
+		}
+		return noDamage
+	}
+	if _, ok := sqliteCode(err); ok {
+		return unclear
+	}
+	return halfOrNoMore
+}
+
+// isRefusal reports whether an error of COMMIT says that nothing is stored. A
+// server that is stopped, or a session that is killed, may have stored it.
+func isRefusal(err error) bool {
+	switch number(err) {
+	case deadlock, rollbackInCommit, optionPrevents, readOnlyMode:
+		return true
+	}
+	if code, ok := sqliteCode(err); ok {
+		return code != sqliteInputOutput
+	}
+	return errors.Is(err, driver.ErrBadConn) // never sent, by the contract of drivers
+}

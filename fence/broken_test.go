@@ -1,0 +1,373 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// How a transaction breaks while its caller looks away.
+var breaks = []struct {
+	name string
+	// half is what a plain transaction stores of 1, 2 and 3, where 2 is what broke.
+	half int
+	err  uint16
+	only string // a kind of database; empty: each
+	do   func(t *testing.T, s *scene, tx *sql.Tx) error
+}{
+	// The server rolls 1 back and leaves the transaction; 3 is stored by itself.
+	{"1213", 1, 1213, "", func(t *testing.T, s *scene, tx *sql.Tx) error {
+		other, err := s.db.BeginTx(soon(t), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = other.Rollback() }()
+		// The other has changed more, so that this one is the victim.
+		for _, statement := range []string{"UPDATE big SET n = n + 1", "UPDATE pair SET n = n + 1 WHERE id = 1"} {
+			if _, err := other.ExecContext(soon(t), statement); err != nil {
+				return err
+			}
+		}
+		if _, err := tx.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 2"); err != nil {
+			return err
+		}
+		done := make(chan error, 1)
+		go func() {
+			_, err := other.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 2")
+			done <- err
+		}()
+		s.waitForStatement("UPDATE pair SET n = n + 1 WHERE id = 2")
+		_, err = tx.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 1")
+		if err := <-done; err != nil {
+			t.Errorf("the other was the victim: %v", err)
+		}
+		return err
+	}},
+	// The server rolls 2 back alone.
+	{"1205", 2, 1205, "", func(t *testing.T, s *scene, tx *sql.Tx) error {
+		other, err := s.db.BeginTx(soon(t), nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = other.Rollback() }()
+		if _, err := other.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 1"); err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(soon(t), "SET SESSION innodb_lock_wait_timeout = 1"); err != nil {
+			return err
+		}
+		_, err = tx.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 1")
+		return err
+	}},
+	// A row that has changed since the snapshot: the server rolls all of it back.
+	{"1020", 1, 1020, dbserver.MariaDB, func(t *testing.T, s *scene, tx *sql.Tx) error {
+		for _, statement := range []string{"SET SESSION innodb_snapshot_isolation = ON", "SELECT n FROM pair"} {
+			if _, err := tx.ExecContext(soon(t), statement); err != nil {
+				return err
+			}
+		}
+		s.exec("UPDATE pair SET n = n + 1 WHERE id = 1")
+		_, err := tx.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 1")
+		return err
+	}},
+	// The connection is lost; the plain transaction is too.
+	{"killed", 0, 0, "", func(t *testing.T, s *scene, tx *sql.Tx) error {
+		var id int64
+		if err := tx.QueryRowContext(soon(t), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			return err
+		}
+		s.exec(fmt.Sprint("KILL ", id))
+		_, err := tx.ExecContext(soon(t), "UPDATE pair SET n = n + 1 WHERE id = 1")
+		return err
+	}},
+	// The statement is ended while its rows come.
+	{"1317 in a row", 2, 1317, "", func(t *testing.T, s *scene, tx *sql.Tx) error {
+		var id int64
+		if err := tx.QueryRowContext(soon(t), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			return err
+		}
+		// MySQL answers an interrupted SLEEP with 1, and goes on: so it is asked often.
+		rows, err := tx.QueryContext(soon(t), "SELECT REPEAT('x', 100000), SLEEP(0.01) FROM big a CROSS JOIN big b")
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for n := 0; rows.Next(); n++ {
+			if n == 10 {
+				s.exec(fmt.Sprint("KILL QUERY ", id))
+			}
+		}
+		return rows.Err()
+	}},
+}
+
+func (s *scene) tables() {
+	s.exec("CREATE TABLE pair (id INTEGER PRIMARY KEY, n INTEGER)")
+	s.exec("INSERT INTO pair VALUES (1, 0), (2, 0)")
+	s.exec("CREATE TABLE big (id INTEGER PRIMARY KEY, n INTEGER)")
+	s.exec("INSERT INTO big VALUES (1,0),(2,0),(3,0),(4,0),(5,0),(6,0),(7,0),(8,0),(9,0),(10,0),(11,0),(12,0),(13,0),(14,0),(15,0),(16,0)")
+}
+
+func TestBrokenTransaction(t *testing.T) {
+	t.Parallel()
+	for _, b := range breaks {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				if b.only != "" && s.kind != b.only {
+					return
+				}
+				s.tables()
+				// careless stores 1 and 3, and does not look at what became of 2.
+				var last error
+				careless := func(tx *sql.Tx) error {
+					if err := s.insert(tx, 1); err != nil {
+						return err
+					}
+					err := b.do(t, s, tx)
+					if err == nil || b.err != 0 && !is(err, b.err) {
+						t.Errorf("it did not break: %v", err)
+					}
+					last = s.insert(tx, 3)
+					return nil
+				}
+				tx, err := s.db.BeginTx(soon(t), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := careless(tx); err != nil {
+					t.Fatal(err)
+				}
+				_ = tx.Commit()
+				s.wantStored(b.half) // why there is a guard
+				s.exec("DELETE FROM effect")
+
+				for _, w := range []way{ways[0], ways[1], ways[3]} {
+					err := w.run(s.ctx(), s, careless)
+					if !errors.Is(err, fence.ErrBroken) || !errors.Is(last, fence.ErrBroken) || b.err != 0 && (!is(err, b.err) || !is(last, b.err)) {
+						t.Errorf("%s: %v, after the statement %v", w.name, err, last)
+					}
+					s.wantStored(0)
+				}
+				guarded, err := s.guarded().BeginTx(soon(t), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = careless(guarded)
+				if err := guarded.Commit(); !errors.Is(err, fence.ErrBroken) {
+					t.Errorf("a guarded transaction committed: %v", err)
+				}
+				s.wantStored(0)
+
+				// A caller that looks finds the cause.
+				err = fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error { return b.do(t, s, tx) })
+				if b.err != 0 && !is(err, b.err) {
+					t.Errorf("the caller's error: %v", err)
+				}
+				s.exec("UPDATE pair SET n = 0") // nothing is locked any more
+				s.wantStored(0)
+			})
+		})
+	}
+}
+
+func is(err error, number uint16) bool {
+	var e *mysql.MySQLError
+	return errors.As(err, &e) && e.Number == number
+}
+
+// Without a guard, Commit sees that the server has left the transaction.
+func TestCommitOfATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		s.tables()
+		for _, statement := range []string{"", "COMMIT", "ROLLBACK", "CREATE TABLE more (id INTEGER)"} {
+			err := commit(s.ctx(), s.db, func(tx *sql.Tx) error {
+				if statement == "" {
+					if err := breaks[0].do(t, s, tx); !is(err, 1213) {
+						t.Error(err)
+					}
+					return nil
+				}
+				_, err := tx.Exec(statement)
+				return err
+			})
+			if !errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "ended") {
+				t.Errorf("after %q: %v", statement, err)
+			}
+		}
+	})
+}
+
+// An error of one statement alone leaves the transaction as it is.
+func TestHarmlessErrors(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s *scene) {
+		for i, w := range []way{ways[0], ways[1], ways[3]} {
+			err := w.run(s.ctx(), s, func(tx *sql.Tx) error {
+				if err := s.insert(tx, 10*i); err != nil {
+					return err
+				}
+				if err := s.insert(tx, 10*i); err == nil {
+					t.Error("a key twice")
+				}
+				if _, err := tx.Exec("SELECT nonsense"); err == nil {
+					t.Error("nonsense")
+				}
+				if err := tx.QueryRow("SELECT id FROM effect WHERE id = -1").Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
+					t.Error(err)
+				}
+				if _, err := tx.Exec("INSERT INTO effect VALUES (?, ?)", make(chan int), 1); err == nil {
+					t.Error("a channel")
+				}
+				return s.insert(tx, 10*i+1)
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			s.wantStored(2 * (i + 1))
+		}
+	})
+}
+
+// SQLite ends a transaction on some errors: what follows must not be stored.
+func TestSQLiteEndsTransaction(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s *scene) {
+		if s.kind != sqlite {
+			return
+		}
+		careless := func(tx *sql.Tx) error {
+			if err := s.insert(tx, 1); err != nil {
+				return err
+			}
+			if _, err := tx.Exec("INSERT OR ROLLBACK INTO effect VALUES (1, 1)"); err == nil {
+				t.Error("a key twice")
+			}
+			_ = s.insert(tx, 2)
+			return nil
+		}
+		tx, err := s.db.BeginTx(soon(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = careless(tx)
+		_ = tx.Rollback()
+		s.wantStored(1) // why there is a guard
+		s.exec("DELETE FROM effect")
+		if err := fence.Do(s.ctx(), s.db, careless); !errors.Is(err, fence.ErrBroken) {
+			t.Error(err)
+		}
+		s.wantStored(0)
+		if err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error { return s.insert(tx, 1) }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A statement whose own context ends takes its connection with it, on MySQL.
+func TestContextOfAStatement(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error {
+			if err := s.insert(tx, 1); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithCancel(soon(t))
+			go func() {
+				s.waitForStatement("SELECT SLEEP(2)")
+				cancel()
+			}()
+			if _, err := tx.ExecContext(ctx, "SELECT SLEEP(2)"); !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+			return nil
+		})
+		if !errors.Is(err, fence.ErrBroken) || !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		s.wantStored(0)
+	})
+}
+
+// A dead connection of the pool is replaced before the transaction begins.
+func TestDeadConnectionOfThePool(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		config := s.at.Config(t)
+		config.CheckConnLiveness = false // so that the pool does not notice
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		db := sql.OpenDB(connector)
+		defer db.Close()
+		db.SetMaxOpenConns(1)
+		for id := range 3 {
+			var session int64
+			if err := db.QueryRowContext(soon(t), "SELECT CONNECTION_ID()").Scan(&session); err != nil {
+				t.Fatal(err)
+			}
+			s.exec(fmt.Sprint("KILL ", session))
+			calls := 0
+			err := fence.Do(s.ctx(), db, func(tx *sql.Tx) error {
+				calls++
+				return s.insert(tx, id)
+			})
+			// The driver may find out only when it reads the answer to BEGIN, which is
+			// no ErrBadConn any more.
+			if calls > 1 || err != nil && !errors.Is(err, fence.ErrBroken) || err == nil && calls != 1 {
+				t.Errorf("called %d times: %v", calls, err)
+			}
+		}
+	})
+}
+
+// A transaction of another database is refused with an error that says so.
+func TestOtherDatabase(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s *scene) {
+		other := otherDatabase(t, s)
+		err := fence.Do(s.ctx(), other, func(*sql.Tx) error { return nil })
+		if err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "the transaction is") {
+			t.Error(err)
+		}
+	})
+}
+
+// The connection of the work may be of another schema, with any settings, and its
+// user needs to read the fence's table alone.
+func TestOtherSchemaAndUser(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		db := otherSchema(t, s)
+		if err := fence.Do(s.ctx(), db, func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT INTO own VALUES (1)")
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+		s.takeOver("next")
+		if err := fence.Do(s.ctx(), db, func(tx *sql.Tx) error {
+			_, err := tx.Exec("INSERT INTO own VALUES (2)")
+			return err
+		}); !errors.Is(err, fence.ErrFenced) {
+			t.Error(err)
+		}
+		var n int
+		if err := db.QueryRow("SELECT COUNT(*) FROM own").Scan(&n); err != nil || n != 1 {
+			t.Errorf("%d rows: %v", n, err)
+		}
+	})
+}
+
+var _ fence.Store = (*mysqlstore.Store)(nil)

@@ -1,0 +1,183 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Do runs fn in a transaction of db that is committed only if what ctx is held
+// under is still this process's at that moment: the group's lease for a job or
+// a leading function, and each lock that it holds. db may be any pool of the
+// database that keeps them, whatever it is set to.
+//
+// When fn returns nil, the holds are checked and the transaction is committed; an
+// error of fn rolls it back and is returned, with why ctx has ended if it has; a
+// panic rolls it back and goes on. fn neither commits nor rolls back itself, does
+// not keep tx, and is called once at most.
+//
+// Errors of Do itself match [ErrFenced], [ErrBroken], [ErrUnknown] or [ErrNoHold], or
+// are the server's answer to what was asked. Only after ErrUnknown something may
+// be stored. When ctx ends, the transaction is rolled back, and the error is its
+// cause, and ErrFenced too if the term is over; a COMMIT that was sent is
+// awaited for as long as [WithBound] says.
+func Do(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error, options ...Option) error {
+	f, err := newFence(ctx, options)
+	if err != nil {
+		return err
+	}
+	// The pool may have idle connections that are dead. This many is what
+	// database/sql tries.
+	for attempt := 0; ; attempt++ {
+		if err := ended(ctx, f.holds); err != nil {
+			return err
+		}
+		begun, err := f.once(ctx, db, fn)
+		if begun || attempt == 3 || !errors.Is(err, driver.ErrBadConn) {
+			return err
+		}
+	}
+}
+
+// once runs the transaction on one connection of the pool.
+func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (begun bool, err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return false, f.explain(ctx, fmt.Errorf("connect: %w", err))
+	}
+	defer conn.Close()
+	raw := conn.Raw(func(c any) error {
+		dc, ok := c.(driver.Conn)
+		if !ok {
+			err = fmt.Errorf("fence: the pool's connection is a %T, no driver.Conn", c)
+			return nil
+		}
+		var usable bool
+		begun, usable, err = f.transaction(ctx, dc, fn)
+		if !usable {
+			return driver.ErrBadConn // the pool closes it
+		}
+		return nil
+	})
+	if raw != nil && err == nil && !begun {
+		err = f.explain(ctx, raw)
+	}
+	return begun, err
+}
+
+// transaction runs the transaction on a connection, and reports whether the
+// connection can be used again.
+func (f *fence) transaction(ctx context.Context, dc driver.Conn, fn func(*sql.Tx) error) (begun, usable bool, err error) {
+	g := &guard{raw: dc, fenced: true, implicit: f.dialect == MySQL}
+	db := sql.OpenDB(newSingle(g))
+	db.SetMaxOpenConns(1)
+	// In this order: what the end of ctx has set going must not reach the
+	// connection once the pool has it again.
+	defer db.Close()
+	defer g.leave()
+
+	tx, err := db.BeginTx(ctx, f.tx)
+	if err != nil {
+		return false, false, f.explain(ctx, fmt.Errorf("begin: %w", err))
+	}
+	returned := false
+	defer func() {
+		if !returned { // it panicked
+			_ = tx.Rollback()
+		}
+	}()
+	err = fn(tx)
+	returned = true
+	if err != nil {
+		done := tx.Rollback() == nil
+		if over := ended(ctx, f.holds); over != nil && !errors.Is(err, ErrFenced) {
+			err = fmt.Errorf("%w: %w", over, err) // the one may well be why the other
+		}
+		return true, done && g.state().usable, err
+	}
+	switch state := g.state(); {
+	case state.broken != nil:
+		err = fmt.Errorf("%w: %w", ErrBroken, state.broken)
+	case !state.open:
+		err = errDoCommits // or the end of ctx has ended it, which goes first
+	default:
+		if err = f.check(ctx, tx); err == nil {
+			err = f.paused()
+		}
+	}
+	if err != nil {
+		_ = tx.Rollback() // or the end of its connection does it
+		return true, false, f.explain(ctx, err)
+	}
+	if err := f.commit(ctx, tx, g); err != nil {
+		return true, false, err
+	}
+	return true, f.restore(ctx, db), nil
+}
+
+// commit ends a transaction that was checked.
+func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
+	longer, cancel := outlast(ctx, f.bound)
+	defer cancel()
+	var commit func() error
+	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect == MySQL {
+		// The driver's own Commit waits for an answer for ever.
+		commit = func() error {
+			_, err := execer.ExecContext(longer, commitStatement, nil)
+			return err
+		}
+	}
+	g.allow(commit)
+	err := tx.Commit()
+	if err == nil {
+		return nil
+	}
+	if g.state().sent && !isRefusal(err) {
+		return fmt.Errorf("%w: %w", ErrUnknown, err)
+	}
+	_ = tx.Rollback()
+	return f.explain(ctx, err)
+}
+
+// restore undoes what check has set on the connection, and reports whether it
+// has.
+func (f *fence) restore(ctx context.Context, db *sql.DB) bool {
+	if f.dialect != MySQL {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	_, err := db.ExecContext(ctx, restoreStatement)
+	return err == nil
+}
+
+// single is the connector of a pool of one connection.
+type single struct{ conn atomic.Pointer[guard] }
+
+func newSingle(g *guard) *single {
+	s := &single{}
+	s.conn.Store(g)
+	return s
+}
+
+// Connect implements [driver.Connector]. After the first time, the connection
+// was found to be dead.
+func (s *single) Connect(context.Context) (driver.Conn, error) {
+	if g := s.conn.Swap(nil); g != nil {
+		return g, nil
+	}
+	return nil, driver.ErrBadConn
+}
+
+// Driver implements [driver.Connector].
+func (s *single) Driver() driver.Driver { return none{} }
+
+// none is the driver of such a pool, which opens no other connections.
+type none struct{}
+
+// Open implements [driver.Driver].
+func (none) Open(string) (driver.Conn, error) { return nil, driver.ErrBadConn }

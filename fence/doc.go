@@ -1,0 +1,55 @@
+// Package fence commits a transaction only if its holder has not been replaced
+// (guarantee 3). It is for jobs and leading functions that write to the
+// database that keeps their lease, and so for work that must not be done twice
+// or too late, even if its process stood still in the middle of it:
+//
+//	err := fence.Do(ctx, db, func(tx *sql.Tx) error {
+//		_, err := tx.ExecContext(ctx, "UPDATE account SET balance = balance - 1 WHERE id = ?", id)
+//		return err
+//	})
+//
+// The token comes with ctx, which is the one that the job was called with. The
+// transaction is a [*sql.Tx] like any other, for sqlx, GORM, or whatever is used
+// to write. [Commit] is for transactions that the caller begins.
+//
+// # Why it holds
+//
+// A takeover writes the group's fence row. At its end, right before COMMIT, a
+// fenced transaction takes a shared lock on this row and compares owner and
+// token. If the takeover was first, they differ, and nothing is stored. If it
+// comes after, it waits for the lock, and so its term begins after the
+// COMMIT. Heartbeats write another row and wait for neither, however long the
+// transaction is.
+//
+// A process that stands still between the check and COMMIT keeps the lock. So
+// before it takes it, it has the server end its session when nothing is heard
+// of it for the time of [WithBound], 2 s by default, which rolls the
+// transaction back: that is how long it can hold up a takeover.
+//
+// On a cluster with several writers (Galera, or Group Replication with
+// multi-primary mode) a shared lock keeps nobody on another node from taking
+// over. There the check writes the row, which the cluster notices: of the
+// takeover and the transaction the second to commit fails. The store finds out by
+// itself.
+//
+// SQLite has one lock for the file: the check is a write, and a transaction that
+// has written anything keeps out every other writer until it ends, heartbeats
+// too. Keep fenced transactions shorter there than a lease can do without a
+// heartbeat. A process that is stopped in the middle of one blocks the file.
+//
+// # Broken transactions
+//
+// After some errors a transaction is not what it was: 1213 (deadlock) rolls it
+// back, and what follows is stored statement by statement; 1205 (lock wait
+// timeout) rolls one statement back, and COMMIT would store the others. Code
+// that goes on all the same stores a half. So [Do] stands between the driver and
+// database/sql, remembers the first such error, and refuses everything after it
+// with [ErrBroken]. [Guard] does the same for a pool, and for [Commit].
+//
+// # What it does not do
+//
+// It says nothing about effects elsewhere: hand the token to what you write to,
+// and let that refuse older ones; docs/fencing.md has an example. And it
+// compares tokens when it commits, no earlier: what fn does besides the
+// transaction is done by then.
+package fence

@@ -1,0 +1,85 @@
+package fence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+var (
+	// ErrFenced says that the holder has been replaced, or that its term is
+	// over: nothing of the transaction is stored. The error is a [*FencedError].
+	ErrFenced = errors.New("fence: refused")
+
+	// ErrBroken says that the transaction could not be taken to its end, and why:
+	// the database has rolled it back, or a part of it, or cannot be reached any
+	// more. Nothing of it is stored, if it was one of [Do] or of [Guard]; it
+	// may be tried again as a whole, under the same hold.
+	ErrBroken = errors.New("fence: broken transaction")
+
+	// ErrUnknown says that the answer to COMMIT was lost: the transaction is
+	// stored as a whole or not at all, and only its rows can tell which. If it is
+	// stored, that happened before the next holder's term.
+	ErrUnknown = errors.New("fence: the outcome of COMMIT is unknown")
+
+	// ErrNoHold says that the context is of no term's work, so that there is
+	// no token to fence with.
+	ErrNoHold = errors.New("fence: the context is of no term's work: hand on the one that a job or a leading function was called with")
+)
+
+// FencedError is an [ErrFenced]: whose transaction was refused, and who has
+// what it held now, as far as is known.
+type FencedError struct {
+	Hold lease.Hold
+	// Owner and Token are of who has it now; empty and zero when that is not
+	// known, or nobody has.
+	Owner string
+	Token uint64
+	// Cause is why the context ended, if it did.
+	Cause error
+}
+
+func (e *FencedError) Error() string {
+	kind := "group"
+	if e.Hold.Kind == lease.HoldLock {
+		kind = "lock"
+	}
+	text := fmt.Sprintf("%v: %s %q, token %d: the term is over", ErrFenced, kind, e.Hold.Name, e.Hold.Token)
+	if e.Token != 0 {
+		text += fmt.Sprintf(": %s has it now under token %d", e.Owner, e.Token)
+	}
+	if e.Cause != nil {
+		text += fmt.Sprintf(": %v", e.Cause)
+	}
+	return text
+}
+
+// Is makes it an [ErrFenced].
+func (e *FencedError) Is(target error) bool { return target == ErrFenced }
+
+// Unwrap returns Cause.
+func (e *FencedError) Unwrap() error { return e.Cause }
+
+// ended returns why the work of ctx may not go on: a term that is over, or else
+// an end of the context.
+func ended(ctx context.Context, holds []lease.Hold) error {
+	var cause error
+	if ctx.Err() != nil {
+		cause = context.Cause(ctx)
+	}
+	for _, h := range holds {
+		if h.Trusted != nil && !h.Trusted() {
+			return &FencedError{Hold: h, Cause: cause}
+		}
+	}
+	switch {
+	case cause == nil:
+		return nil
+	case errors.Is(cause, ctx.Err()):
+		return fmt.Errorf("fence: %w", cause)
+	default:
+		return fmt.Errorf("fence: %w: %w", ctx.Err(), cause)
+	}
+}

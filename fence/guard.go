@@ -1,0 +1,400 @@
+package fence
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/sqlverb"
+)
+
+// Guard returns a connector whose transactions are refused further statements,
+// and their COMMIT, once the database has rolled them back or a part of them,
+// or their connection is lost; see [ErrBroken]. They are those of [sql.DB.BeginTx];
+// a BEGIN that is sent as a statement is not seen. [Do] needs no guard, it
+// brings its own; with it, [Commit] is as safe.
+//
+//	connector, err := mysql.NewConnector(config)
+//	db := sql.OpenDB(fence.Guard(connector))
+//
+// Within a transaction it also refuses statements that would end it: COMMIT and
+// the like, and on MySQL and MariaDB those that commit implicitly, such as CREATE
+// TABLE. It cannot see what a stored procedure does, or the second of several
+// statements that are sent as one.
+func Guard(c driver.Connector) driver.Connector { return &guarded{c} }
+
+// guarded is the connector of [Guard].
+type guarded struct{ driver.Connector }
+
+// Connect implements [driver.Connector].
+func (c *guarded) Connect(ctx context.Context) (driver.Conn, error) {
+	raw, err := c.Connector.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	g := &guard{raw: raw}
+	switch c.Driver().(type) {
+	case *mysql.MySQLDriver, mysql.MySQLDriver:
+		g.implicit = true
+	}
+	return g, nil
+}
+
+// guard is a connection that remembers what has broken its transaction.
+type guard struct {
+	raw      driver.Conn
+	implicit bool // some statements commit implicitly
+
+	// Only of [Do]. commit carries out a COMMIT; nil: the driver does.
+	fenced bool
+	commit func() error
+
+	mu      sync.Mutex // held while raw is used
+	left    bool       // raw is somebody else's again
+	in      bool       // a transaction is open
+	broken  error      // what has broken it
+	allowed bool       // COMMIT, of a fenced one
+	sent    bool       // its COMMIT was sent
+	bad     bool       // the connection is not to be used again
+}
+
+var (
+	_ driver.ConnBeginTx        = (*guard)(nil)
+	_ driver.ConnPrepareContext = (*guard)(nil)
+	_ driver.ExecerContext      = (*guard)(nil)
+	_ driver.NamedValueChecker  = (*guard)(nil)
+	_ driver.Pinger             = (*guard)(nil)
+	_ driver.QueryerContext     = (*guard)(nil)
+	_ driver.SessionResetter    = (*guard)(nil)
+	_ driver.Validator          = (*guard)(nil)
+)
+
+var (
+	errLeft      = errors.New("fence: used after the function that was given it has returned")
+	errDoCommits = errors.New("fence: Do commits: return nil from the function to commit, and an error to roll back")
+)
+
+// do runs f on the connection, unless the transaction is broken, and notes
+// what it has done to it.
+func (g *guard) do(f func() error) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.refusal(); err != nil {
+		return err
+	}
+	err := f()
+	g.note(err)
+	return err
+}
+
+// statement is do for the text of a statement.
+func (g *guard) statement(text string, f func() error) error {
+	return g.do(func() error {
+		if err := g.forbidden(text); err != nil {
+			return err
+		}
+		return f()
+	})
+}
+
+// What follows is called with the mutex held.
+
+func (g *guard) refusal() error {
+	switch {
+	case g.left:
+		return errLeft
+	case g.in && g.broken != nil:
+		return fmt.Errorf("%w: %w", ErrBroken, g.broken)
+	}
+	return nil
+}
+
+// forbiddenError is of a statement that was not sent.
+type forbiddenError struct{ text string }
+
+func (e *forbiddenError) Error() string { return e.text }
+
+// forbidden reports a statement that would end the transaction.
+func (g *guard) forbidden(text string) error {
+	if !g.in || !g.fenced && (text == commitStatement || text == rollbackStatement) { // these are Commit's own
+		return nil
+	}
+	switch effect, words := sqlverb.Of(text); {
+	case effect == sqlverb.Controls:
+		return &forbiddenError{fmt.Sprintf("fence: %s within a transaction: it would end the transaction without its check", words)}
+	case effect == sqlverb.Commits && g.implicit:
+		return &forbiddenError{fmt.Sprintf("fence: %s within a transaction: the server would commit what came before it", words)}
+	}
+	return nil
+}
+
+// lost looks at the connection before COMMIT is sent: if the database has closed
+// it, that is better known before than after.
+func (g *guard) lost() error {
+	if r, ok := g.raw.(driver.SessionResetter); ok {
+		return r.ResetSession(context.Background())
+	}
+	return nil
+}
+
+func (g *guard) note(err error) {
+	var mine *forbiddenError
+	if !g.in || g.broken != nil || errors.As(err, &mine) {
+		return
+	}
+	switch damageOf(err) {
+	case halfOrNoMore:
+		g.broken = err
+	case unclear:
+		if g.isOver() {
+			g.broken = err
+		}
+	}
+}
+
+// isOver asks SQLite whether the transaction is over, which some errors do and
+// some do not, by trying to begin another.
+func (g *guard) isOver() bool {
+	execer, ok := g.raw.(driver.ExecerContext)
+	if !ok {
+		return true
+	}
+	_, err := execer.ExecContext(context.Background(), sqliteProbe, nil)
+	if err == nil {
+		if _, err = execer.ExecContext(context.Background(), sqliteProbeCleanUp, nil); err != nil {
+			g.bad = true
+		}
+		return true
+	}
+	code, ok := sqliteCode(err)
+	return !ok || code != sqliteError
+}
+
+// leave gives the connection back: whatever still wants to use it is refused.
+func (g *guard) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.left = true
+}
+
+// guardState is what Do asks at the end.
+type guardState struct {
+	open   bool  // the transaction is
+	broken error // what has broken it
+	sent   bool  // its COMMIT was sent
+	usable bool  // the connection is
+}
+
+func (g *guard) state() guardState {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	v, ok := g.raw.(driver.Validator)
+	return guardState{g.in, g.broken, g.sent, !g.bad && (!ok || v.IsValid())}
+}
+
+// allow lets the transaction commit.
+func (g *guard) allow(commit func() error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.allowed, g.commit = true, commit
+}
+
+// BeginTx implements [driver.ConnBeginTx].
+func (g *guard) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left {
+		return nil, errLeft
+	}
+	var tx driver.Tx
+	var err error
+	if b, ok := g.raw.(driver.ConnBeginTx); ok {
+		tx, err = b.BeginTx(ctx, o)
+	} else if o.Isolation != driver.IsolationLevel(sql.LevelDefault) || o.ReadOnly {
+		err = errors.New("fence: the driver has neither isolation levels nor read-only transactions")
+	} else {
+		tx, err = g.raw.Begin() //nolint:staticcheck // older drivers have nothing else
+	}
+	if err != nil {
+		return nil, err
+	}
+	g.in, g.broken, g.sent = true, nil, false
+	return &guardTx{g, tx}, nil
+}
+
+// guardTx is a transaction of a guard.
+type guardTx struct {
+	g   *guard
+	raw driver.Tx
+}
+
+// Commit implements [driver.Tx].
+func (t *guardTx) Commit() error {
+	g := t.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	err := g.refusal()
+	switch {
+	case err != nil || !g.fenced:
+	case !g.allowed:
+		err = errDoCommits
+	default:
+		err = g.lost()
+	}
+	if err != nil {
+		_ = t.rollback() // why counts
+		return err
+	}
+	g.in, g.sent = false, true
+	if g.commit != nil {
+		err = g.commit()
+	} else {
+		err = t.raw.Commit()
+	}
+	g.bad = g.bad || err != nil
+	return err
+}
+
+// Rollback implements [driver.Tx].
+func (t *guardTx) Rollback() error {
+	t.g.mu.Lock()
+	defer t.g.mu.Unlock()
+	if t.g.left {
+		return errLeft
+	}
+	return t.rollback()
+}
+
+func (t *guardTx) rollback() error {
+	t.g.in = false
+	if t.g.left {
+		return nil
+	}
+	err := t.raw.Rollback()
+	if _, isSQLite := sqliteCode(err); isSQLite && t.g.broken != nil {
+		return nil //nolint:nilerr // SQLite has rolled it back before
+	}
+	t.g.bad = t.g.bad || err != nil // it may still be open
+	return err
+}
+
+// Begin implements [driver.Conn].
+func (g *guard) Begin() (driver.Tx, error) {
+	return g.BeginTx(context.Background(), driver.TxOptions{})
+}
+
+// Close implements [driver.Conn].
+func (g *guard) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.fenced { // it is not Do's to close
+		return nil
+	}
+	return g.raw.Close()
+}
+
+// Prepare implements [driver.Conn].
+func (g *guard) Prepare(query string) (driver.Stmt, error) {
+	return g.PrepareContext(context.Background(), query)
+}
+
+// PrepareContext implements [driver.ConnPrepareContext].
+func (g *guard) PrepareContext(ctx context.Context, query string) (stmt driver.Stmt, err error) {
+	err = g.statement(query, func() error {
+		var raw driver.Stmt
+		if p, ok := g.raw.(driver.ConnPrepareContext); ok {
+			raw, err = p.PrepareContext(ctx, query)
+		} else {
+			raw, err = g.raw.Prepare(query)
+		}
+		if err == nil {
+			stmt = &guardStmt{raw: raw, g: g}
+		}
+		return err
+	})
+	return stmt, err
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (g *guard) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (result driver.Result, err error) {
+	execer, ok := g.raw.(driver.ExecerContext)
+	if !ok {
+		return nil, driver.ErrSkip // database/sql prepares it
+	}
+	err = g.statement(query, func() error {
+		if query == commitStatement {
+			if err := g.lost(); err != nil {
+				return err
+			}
+		}
+		result, err = execer.ExecContext(ctx, query, args)
+		if err == nil && (query == commitStatement || query == rollbackStatement) {
+			g.in = false
+		}
+		return err
+	})
+	return result, err
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (g *guard) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+	queryer, ok := g.raw.(driver.QueryerContext)
+	if !ok {
+		return nil, driver.ErrSkip
+	}
+	err = g.statement(query, func() error {
+		raw, err := queryer.QueryContext(ctx, query, args)
+		if err == nil {
+			rows = &guardRows{raw: raw, g: g}
+		}
+		return err
+	})
+	return rows, err
+}
+
+// CheckNamedValue implements [driver.NamedValueChecker]. It is the driver's
+// part that sends nothing.
+func (g *guard) CheckNamedValue(v *driver.NamedValue) error {
+	if c, ok := g.raw.(driver.NamedValueChecker); ok {
+		return c.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+// Ping implements [driver.Pinger].
+func (g *guard) Ping(ctx context.Context) error {
+	p, ok := g.raw.(driver.Pinger)
+	if !ok {
+		return nil
+	}
+	return g.do(func() error { return p.Ping(ctx) })
+}
+
+// ResetSession implements [driver.SessionResetter].
+func (g *guard) ResetSession(ctx context.Context) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.bad {
+		return driver.ErrBadConn
+	}
+	if r, ok := g.raw.(driver.SessionResetter); ok {
+		return r.ResetSession(ctx)
+	}
+	return nil
+}
+
+// IsValid implements [driver.Validator].
+func (g *guard) IsValid() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.left || g.bad {
+		return false
+	}
+	v, ok := g.raw.(driver.Validator)
+	return !ok || v.IsValid()
+}

@@ -1,0 +1,176 @@
+package fence_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// pausing is a store after whose check the process stands still.
+type pausing struct {
+	store
+	after func()
+}
+
+func (p *pausing) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+	held, err := p.store.CheckHold(ctx, tx, h)
+	p.after()
+	return held, err
+}
+
+// A heartbeat passes a transaction that has checked and one that has not, and a
+// takeover waits for the former to end.
+func TestTakeoverWaitsAndHeartbeatsDoNot(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				beats := uint64(1)
+				beat := func() {
+					ctx, cancel := context.WithTimeout(soon(t), time.Second)
+					defer cancel()
+					n, err := s.store.Renew(ctx, lease.Renew{Owner: s.hold.Owner, Heartbeat: beats + 1, Leases: []lease.Renewal{
+						{Group: group, Token: s.hold.Token, Heartbeat: beats},
+					}})
+					if n != 1 || err != nil {
+						t.Errorf("%d renewed: %v", n, err)
+					}
+					beats++
+				}
+				taken := make(chan error, 1)
+				hold := s.hold
+				hold.Store = &pausing{s.store, func() {
+					beat()
+					go func() {
+						_, err := s.tryTakeOver("next")
+						taken <- err
+					}()
+					s.waitForStatement("UPDATE `cronlease_fence`")
+					beat()
+					if len(taken) > 0 {
+						t.Error("a takeover went past a transaction that has checked")
+					}
+				}}
+				err := w.run(lease.WithHold(soon(t), hold), s, func(tx *sql.Tx) error {
+					err := s.insert(tx, 1)
+					beat()
+					return err
+				})
+				if err != nil {
+					t.Error(err)
+				}
+				// A heartbeat was in between, so the takeover finds another row.
+				if err := <-taken; !errors.Is(err, lease.ErrChanged) {
+					t.Errorf("the takeover after it: %v", err)
+				}
+				s.takeOver("next")
+				s.wantStored(1)
+			})
+		})
+	}
+}
+
+// waitForStatement waits until a session runs a statement that begins like this,
+// which is a long time if it is one that waits.
+func (s *scene) waitForStatement(prefix string) {
+	s.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for ctx := soon(s.t); ; <-look.C {
+		var n int
+		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND db = DATABASE()", prefix+"%").Scan(&n); err != nil {
+			s.t.Errorf("nobody runs %s: %v", prefix, err)
+			return
+		}
+		if n > 0 {
+			return
+		}
+	}
+}
+
+// A process that stands still between its check and COMMIT holds a takeover up
+// for the bound, and then has stored nothing.
+func TestPausedAfterItsCheck(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				var next uint64
+				var heldUp time.Duration
+				hold := s.hold
+				hold.Store = &pausing{s.store, func() {
+					began := time.Now()
+					for next == 0 && time.Since(began) < patience/3 { // one that waits for longer than it may is tried again
+						var err error
+						if next, err = s.tryTakeOver("next"); err != nil {
+							t.Log(err)
+						}
+					}
+					heldUp = time.Since(began)
+				}}
+				err := w.run(lease.WithHold(soon(t), hold), s, func(tx *sql.Tx) error { return s.insert(tx, 1) }, fence.WithBound(time.Second))
+				var fenced *fence.FencedError
+				if !errors.As(err, &fenced) || fenced.Token != next {
+					t.Errorf("it woke up to %v", err)
+				}
+				s.wantStored(0)
+				if heldUp > 2*time.Second {
+					t.Errorf("it held up a takeover for %v", heldUp)
+				}
+			})
+		})
+	}
+}
+
+// A session that has ended by the time of COMMIT is found out before it is sent.
+func TestKilledAfterItsCheck(t *testing.T) {
+	t.Parallel()
+	for _, w := range []way{ways[0], ways[1], ways[3]} {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				var session int64
+				hold := s.hold
+				hold.Store = &pausing{s.store, func() {
+					s.exec(fmt.Sprint("KILL ", session))
+					s.waitForEnd(session)
+				}}
+				err := w.run(lease.WithHold(soon(t), hold), s, func(tx *sql.Tx) error {
+					if err := tx.QueryRow("SELECT CONNECTION_ID()").Scan(&session); err != nil {
+						return err
+					}
+					return s.insert(tx, 1)
+				})
+				if !errors.Is(err, fence.ErrBroken) || errors.Is(err, fence.ErrUnknown) {
+					t.Error(err)
+				}
+				s.wantStored(0)
+			})
+		})
+	}
+}
+
+// waitForEnd waits until a session is gone.
+func (s *scene) waitForEnd(session int64) {
+	s.t.Helper()
+	look := time.NewTicker(5 * time.Millisecond)
+	defer look.Stop()
+	for ctx := soon(s.t); ; <-look.C {
+		var n int
+		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", session).Scan(&n); err != nil {
+			s.t.Error(err)
+			return
+		}
+		if n == 0 {
+			return
+		}
+	}
+}

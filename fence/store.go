@@ -1,0 +1,198 @@
+package fence
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Store is a store of leases or locks that keeps them in an SQL database. It is
+// what [lease.Hold.Store] has to be for fenced transactions.
+type Store interface {
+	// FenceDialect is the database's.
+	FenceDialect() Dialect
+
+	// CheckHold reports whether owner and token still are who has what h is a
+	// hold on, and sees to it that this stays so until the transaction tx ends:
+	// whoever wants to take it waits for that, and heartbeats do not. It returns
+	// the database's errors as they are, and one that matches [lease.ErrSetup]
+	// when tx is in another database than the store.
+	CheckHold(ctx context.Context, tx Querier, h lease.Hold) (held bool, err error)
+}
+
+// Querier is a transaction as a check needs it: a [*sql.Tx].
+type Querier interface {
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// Dialect is a kind of database, as far as a fence has to know it.
+type Dialect int
+
+// The dialects.
+const (
+	// MySQL, and MariaDB.
+	MySQL Dialect = iota + 1
+	// SQLite.
+	SQLite
+)
+
+// The statements that a fence sends to MySQL and MariaDB.
+const (
+	// beginProbe is answered by the error 1568 within a transaction, and by
+	// nothing else: neither server tells it otherwise to a user without
+	// privileges. Outside of one it changes nothing that matters.
+	beginProbe = `SET TRANSACTION READ WRITE`
+	// limitStatement has the server end a session that says nothing for so many
+	// seconds, and remembers what it was before.
+	limitStatement   = `SET @cronlease_wait_timeout = @@SESSION.wait_timeout, SESSION wait_timeout = %d`
+	restoreStatement = `SET SESSION wait_timeout = @cronlease_wait_timeout`
+	// Whatever the session's completion_type is, a transaction is not followed by
+	// another or by the end of the session.
+	commitStatement   = `COMMIT AND NO CHAIN NO RELEASE`
+	rollbackStatement = `ROLLBACK AND NO CHAIN NO RELEASE`
+)
+
+// errPaused is of a process that stood still for the bound. Its session is over,
+// or about to be.
+var errPaused = errors.New("the process stood still after its check: COMMIT was not sent")
+
+// fence is what one transaction is fenced with.
+type fence struct {
+	settings
+	checked time.Time // when the last check was sent
+	holds   []lease.Hold
+	stores  []Store // of the holds
+	dialect Dialect
+}
+
+// newFence takes the holds of ctx. They are checked in one order by everybody,
+// so that no two transactions wait for each other.
+func newFence(ctx context.Context, options []Option) (*fence, error) {
+	f := &fence{settings: settings{bound: defaultBound}, holds: lease.Holds(ctx)}
+	for _, option := range options {
+		option(&f.settings)
+	}
+	if f.bound < time.Second || f.bound > maxBound || f.bound%time.Second != 0 {
+		return nil, fmt.Errorf("fence: WithBound(%v): must be whole seconds from %v to %v", f.bound, time.Second, maxBound)
+	}
+	if len(f.holds) == 0 {
+		return nil, ErrNoHold
+	}
+	slices.SortStableFunc(f.holds, func(a, b lease.Hold) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
+	})
+	for _, h := range f.holds {
+		store, ok := h.Store.(Store)
+		if !ok {
+			return nil, fmt.Errorf("fence: what is held on %q is kept in %T, which keeps no rows in an SQL database: hand its token to what you write to, and let it refuse older ones", h.Name, h.Store)
+		}
+		dialect := store.FenceDialect()
+		if f.dialect != 0 && dialect != f.dialect {
+			return nil, fmt.Errorf("fence: %q and %q are held in databases of different kinds: one transaction cannot check both", f.holds[0].Name, h.Name)
+		}
+		f.stores, f.dialect = append(f.stores, store), dialect
+	}
+	return f, nil
+}
+
+// check compares every hold with the database, in the transaction. After nil,
+// nobody can take what is held before the transaction ends, and if this
+// process stands still, the database ends it after the bound.
+func (f *fence) check(ctx context.Context, tx Querier) error {
+	if f.dialect == MySQL {
+		// First, so that there is no moment in which a row is locked without it.
+		if _, err := tx.ExecContext(ctx, fmt.Sprintf(limitStatement, f.bound/time.Second)); err != nil {
+			return fmt.Errorf("set wait_timeout: %w", err)
+		}
+	}
+	for i, h := range f.holds {
+		f.checked = time.Now()
+		held, err := f.stores[i].CheckHold(ctx, tx, h)
+		if err != nil {
+			return err
+		}
+		if !held {
+			return &FencedError{Hold: h}
+		}
+	}
+	return nil
+}
+
+// paused reports that this process has said nothing for as long as the server
+// waits for it, by whichever clock says more. It counts from before the last check,
+// since it may have been paused before it read the answer.
+func (f *fence) paused() error {
+	now := time.Now()
+	if f.dialect == MySQL && max(now.Sub(f.checked), now.Round(0).Sub(f.checked.Round(0))) >= f.bound {
+		return errPaused
+	}
+	return nil
+}
+
+// explain makes an error of the transaction, none of which is stored, one of
+// this package. It is called once the transaction has ended.
+func (f *fence) explain(ctx context.Context, err error) error {
+	var fenced *FencedError
+	if over := ended(ctx, f.holds); over != nil {
+		// What the end of ctx did to the transaction is of less interest.
+		if !errors.As(over, &fenced) || fenced.Cause != nil {
+			return over
+		}
+		return f.nameNext(ctx, fenced)
+	}
+	if errors.As(err, &fenced) {
+		return f.nameNext(ctx, fenced)
+	}
+	switch {
+	case errors.Is(err, ErrBroken):
+	case errors.Is(err, errDoCommits):
+		return err
+	case errors.Is(err, lease.ErrSetup), damageOf(err) == noDamage:
+		return fmt.Errorf("fence: %w", err) // the answer says what is wrong
+	default:
+		err = fmt.Errorf("%w: %w", ErrBroken, err)
+	}
+	// It may have been a takeover that was in the way.
+	for _, h := range f.holds {
+		if next := f.nameNext(ctx, &FencedError{Hold: h}); next.Token > h.Token {
+			return next
+		}
+	}
+	return err
+}
+
+// nameNext finds out who has a lease now, if the database says it soon.
+func (f *fence) nameNext(ctx context.Context, e *FencedError) *FencedError {
+	store, ok := e.Hold.Store.(lease.Store)
+	if !ok || e.Hold.Kind != lease.HoldLease {
+		return e
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+	defer cancel()
+	readings, err := store.Read(ctx, e.Hold.Name)
+	if err != nil || readings[0].Fence == nil {
+		return e
+	}
+	if now := readings[0].Fence; now.Token != e.Hold.Token || now.Owner != e.Hold.Owner {
+		e.Owner, e.Token = now.Owner, now.Token
+	}
+	return e
+}
+
+// outlast returns a context that ends a while after ctx: a COMMIT that was sent
+// is worth an answer.
+func outlast(ctx context.Context, by time.Duration) (context.Context, context.CancelFunc) {
+	longer, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(by, func() { cancel(context.Cause(ctx)) }) })
+	return longer, func() {
+		stop()
+		cancel(nil)
+	}
+}

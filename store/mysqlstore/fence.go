@@ -1,0 +1,85 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// place is what a check of a fenced transaction has to know of the database.
+type place struct {
+	schema      string // quoted
+	manyWriters bool
+}
+
+// learn takes in what a new session says of the database.
+func (s *Store) learn(from server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.found = &place{"`" + strings.ReplaceAll(from.database, "`", "``") + "`", from.manyWriters()}
+}
+
+// where returns the place. A store that holds something has had a session.
+func (s *Store) where(ctx context.Context) (place, error) {
+	s.mu.Lock()
+	found := s.found
+	s.mu.Unlock()
+	if found == nil {
+		if err := s.onLook(ctx, "find the database", true, func(context.Context, *session) error { return nil }); err != nil {
+			return place{}, err
+		}
+		s.mu.Lock()
+		found = s.found
+		s.mu.Unlock()
+	}
+	return *found, nil
+}
+
+// FenceDialect implements [fence.Store].
+func (s *Store) FenceDialect() fence.Dialect { return fence.MySQL }
+
+// CheckHold implements [fence.Store]: by a shared lock on the fence row, or on the
+// lock's, or, on a cluster with several writers, by a change of it. The user of
+// tx needs SELECT on that table, and UPDATE there.
+func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+	where, err := s.where(ctx)
+	if err != nil {
+		return false, err
+	}
+	table, check, change, values := s.sql.fence, s.sql.checkFence, s.sql.writeFence, []any{text(where.schema), h.Name, h.Owner, h.Token}
+	if h.Kind == lease.HoldLock {
+		table, check, change, values = s.locking.table, s.locking.check, s.locking.change, []any{text(where.schema), h.Name, string(h.Mark)}
+	}
+	var n int64
+	if where.manyWriters || s.alwaysWrite {
+		var result sql.Result
+		result, err = tx.ExecContext(ctx, fill(change, values...))
+		if err == nil {
+			n, err = result.RowsAffected()
+		}
+	} else {
+		err = tx.QueryRowContext(ctx, fill(check, values...)).Scan(&n)
+	}
+	if err != nil {
+		return false, explainCheck(err, where.schema+"."+table)
+	}
+	return n == 1, nil
+}
+
+// explainCheck adds the cure to what is wrong with the caller's connection.
+func explainCheck(err error, table string) error {
+	var cure string
+	switch number(err) {
+	case noSuchTable, unknownDatabase:
+		cure = "the transaction is on another server than what it is fenced with: use a pool of that one"
+	case commandDenied, columnDenied, accessDeniedToDatabase:
+		cure = "the user of the transaction may not look at what it is fenced with: grant SELECT on " + table + ", and UPDATE on a cluster with several writers"
+	default:
+		return err
+	}
+	return fmt.Errorf("mysqlstore: check fence: %w: %w: %s", lease.ErrSetup, err, cure)
+}
