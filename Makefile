@@ -43,6 +43,11 @@ examples: databases ## vet and test the examples that are modules of their own
 	if [ -z "$$modules" ]; then echo "no module below examples/"; exit 0; fi; \
 	MODULES="$$modules" $(withdb) -- scripts/test $(TESTFLAGS)
 
+.PHONY: model
+model: ## check the models of docs/model with Spin: each must hold, and fail without each of its rules
+	@scripts/install-spin
+	@scripts/model
+
 .PHONY: lint
 lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
