@@ -10,12 +10,16 @@
 //   - election: one leader among replicas, with a context for each term
 //   - jobs: jobs, schedules and ticks
 //   - fence: transactions that an old leader cannot commit
+//   - locks: mutexes and read/write locks, whose sessions are leases
 //   - scheduler: fires jobs on the leader, through gocron
 //   - store/mysqlstore, store/sqlitestore, store/memstore: where rows live
-//   - lease/leasetest and jobs/ledgertest: the contract that every store is held to
+//   - lease/leasetest, jobs/ledgertest and locks/lockstest: the contracts that
+//     every store is held to
+//   - gocronlease: an elector and a locker for a gocron scheduler of one's own
 //   - cmd/worker: the same as a program, for jobs that are commands, HTTP calls
 //     or SQL statements
 //
-// The package has no code; its test is the end-to-end proof, with real worker
+// docs/model has the protocol once more, as a model that Spin checks. The package
+// has no code; its test is the end-to-end proof, with real worker
 // processes on a real server.
 package cronlease

@@ -36,11 +36,11 @@ type Hold struct {
 
 type holdsKey struct{}
 
-// WithHold returns a context whose work is done under the hold, beside those
+// WithHold returns a context whose work is done under the holds, beside those
 // that ctx has already. It is for whoever runs such work: what an election
 // leads with, and each run of a scheduler, has its term's hold already.
-func WithHold(ctx context.Context, h Hold) context.Context {
-	return context.WithValue(ctx, holdsKey{}, append(Holds(ctx), h))
+func WithHold(ctx context.Context, holds ...Hold) context.Context {
+	return context.WithValue(ctx, holdsKey{}, append(Holds(ctx), holds...))
 }
 
 // Holds returns what the work of ctx is done under, the oldest first; nil when

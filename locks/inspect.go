@@ -75,7 +75,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 		of := q.Processes[p.Process]
 		shown := Place{
 			Owner: of.Owner, Started: time.Unix(of.Started, 0).UTC(), Label: p.Label, Read: p.Read, Token: p.Granted,
-			Since: micros(p.Since), Held: micros(p.Got), Until: until(of, p, sessions[p.Process].Lease),
+			Since: micros(p.Since), Held: p.given(), Until: until(of, p, sessions[p.Process].Lease),
 		}
 		if p.Granted > 0 {
 			info.Holders = append(info.Holders, shown)
@@ -93,13 +93,21 @@ func micros(at int64) time.Time {
 	return time.UnixMicro(at).UTC()
 }
 
+// given is when the lock was given to the place; zero while it waits.
+func (p place) given() time.Time {
+	if p.Granted == 0 {
+		return time.Time{}
+	}
+	return micros(max(p.Since, p.Got))
+}
+
 // until is when a place ends, by what its session's lease says.
 func until(of process, p place, row *lease.Lease) time.Time {
 	if row == nil || row.Token != of.Token || row.Released {
 		return time.Time{}
 	}
 	end := row.RenewedAt.Add(row.TTL)
-	if limit := micros(p.Got).Add(p.For); p.Granted > 0 && p.For > 0 && limit.Before(end) {
+	if limit := p.given().Add(p.For); p.Granted > 0 && p.For > 0 && limit.Before(end) {
 		return limit
 	}
 	return end

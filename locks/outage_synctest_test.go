@@ -115,6 +115,39 @@ func TestStubbornHolder(t *testing.T) {
 	})
 }
 
+// The session is lost while the database can be reached: it is not given back
+// before the holder has stopped, and then it is, at once.
+func TestSlowHolderOfALostSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		group := w.look("stock").Processes[0].Group
+		next := b.waits("stock")
+		time.Sleep(20 * time.Second)
+		a.link.only("renew", fault{err: errLink})
+		<-held.ended
+		released := func() bool {
+			synctest.Wait()
+			readings, err := w.Read(t.Context(), group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return readings[0].Lease.Released
+		}
+		time.Sleep(timing.Grace / 2)
+		next.hasNot()
+		if released() {
+			t.Error("the session is given back while its holder works on")
+		}
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		if !released() {
+			t.Error("the session is not given back")
+		}
+		next.within(afterCrash).unlock(t)
+	})
+}
+
 // The row of the session is not there, or not its own, any more.
 func TestLostSession(t *testing.T) {
 	for name, change := range map[string]func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence){

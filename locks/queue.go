@@ -45,16 +45,19 @@ type place struct {
 	// to this place, 0 while it waits.
 	Granted uint64 `json:"granted"`
 	Read    bool   `json:"read,omitempty"`
-	// Since is when the place was taken, Got when the lock was given to it, in
-	// microseconds since 1970 by the database's clock as its process knew it;
-	// For is how long it keeps the lock at most. For people.
+	// Since is when the place was taken, and Got when the lock was given to it, if
+	// that was not at once, in microseconds since 1970 by the database's clock
+	// as its process knew it; For is how long it keeps the lock at most. For
+	// people.
 	Since int64         `json:"since"`
 	Got   int64         `json:"got,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
 	Label string        `json:"label,omitempty"`
 
 	// Process is the index of its process.
-	Process int `json:"process"`
+	Process int `json:"process,omitempty"`
+
+	fresh bool // it was added by the change that is being made
 }
 
 // session names one process's session.
@@ -89,6 +92,13 @@ func decode(name string, row []byte) (queue, error) {
 	return q, nil
 }
 
+// settle ends a change: nothing in it is fresh any more.
+func (q queue) settle() {
+	for i := range q.Places {
+		q.Places[i].fresh = false
+	}
+}
+
 // encode is the row; nil when nobody is in it.
 func (q queue) encode() []byte {
 	if len(q.Places) == 0 {
@@ -115,7 +125,7 @@ func (q *queue) join(of process, p place) {
 	} else if of.Bell != "" {
 		q.Processes[i].Bell = of.Bell
 	}
-	p.Process, p.Granted = i, 0
+	p.Process, p.Granted, p.fresh = i, 0, true
 	q.Places = append(q.Places, p)
 }
 
@@ -153,7 +163,10 @@ func (q *queue) grant(token uint64, now int64) []place {
 			break
 		}
 		if p.Granted == 0 {
-			p.Granted, p.Got = token, now
+			p.Granted = token
+			if !p.fresh {
+				p.Got = now
+			}
 			granted = append(granted, *p)
 		}
 		if !p.Read {

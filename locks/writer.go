@@ -368,6 +368,7 @@ func (c *Client) plan(n *name) (p *plan, busy []*request) {
 		granted = q.grant(version, c.databaseNow())
 	}
 	changed = c.setBell(&q, mine) || changed
+	q.settle()
 	if !changed && len(granted) == 0 && !n.unsure {
 		return nil, busy
 	}

@@ -141,6 +141,16 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []locks.Wr
 	switch {
 	case number(err) == duplicateKey:
 		return nil
+	case number(err) == lockWaitTimeout && len(writes) == 1:
+		return nil
+	case number(err) == lockWaitTimeout:
+		// A transaction that has looked for one of them keeps all waiting.
+		for i := range writes {
+			if err := s.insertLocks(ctx, one, writes[i:i+1], written); err != nil {
+				return err
+			}
+		}
+		return nil
 	case err != nil:
 		return err
 	}
@@ -204,11 +214,14 @@ func (s *Store) updateStatement(writes []locks.Write) string {
 		w := writes[0]
 		return fill(s.locking.write, w.Version, string(w.Queue), w.Name, w.Expect)
 	}
-	rows := make(table, len(writes))
+	var versions, queues strings.Builder
+	names, expected := make(list, len(writes)), make(list, len(writes))
 	for i, w := range writes {
-		rows[i] = row{w.Name, w.Expect, w.Version, string(w.Queue)}
+		versions.WriteString(fill(" WHEN ? THEN ?", w.Name, w.Version))
+		queues.WriteString(fill(" WHEN ? THEN ?", w.Name, string(w.Queue)))
+		names[i], expected[i] = w.Name, row{w.Name, w.Expect}
 	}
-	return fill(s.locking.writeMany, rows)
+	return fill(s.locking.writeMany, text(versions.String()), text(queues.String()), names, expected)
 }
 
 // PruneLocks implements [locks.Store]. It needs the privilege DELETE on the

@@ -255,16 +255,15 @@ func write(b *strings.Builder, value any) {
 	}
 }
 
-// quote writes s as a binary string: names as they are, and anything with a
-// character that names do not have in hexadecimal.
+// quote writes s as a binary string: printable ASCII as it is, and anything with
+// another character, a quote or a backslash in hexadecimal. So there is nothing
+// to escape, whatever the session's sql_mode and character set.
 func quote(b *strings.Builder, s string) {
 	for i := range len(s) {
-		c := s[i]
-		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._:/@+-", c) >= 0 {
-			continue
+		if c := s[i]; c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			fmt.Fprintf(b, "x'%x'", s)
+			return
 		}
-		fmt.Fprintf(b, "x'%x'", s)
-		return
 	}
 	b.WriteString("_binary'")
 	b.WriteString(s)

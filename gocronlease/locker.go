@@ -1,0 +1,104 @@
+package gocronlease
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-co-op/gocron/v2"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+var _ gocron.Locker = (*Locker)(nil)
+
+// Locker is a [gocron.Locker] over a client's locks. It is safe for concurrent
+// use.
+type Locker struct {
+	client *locks.Client
+	prefix string
+	keep   time.Duration
+}
+
+// A LockerOption changes a default of [NewLocker].
+type LockerOption func(*Locker)
+
+// KeepFor sets how long a lock is kept at least, counted from when it was taken,
+// also when its run was shorter: another replica whose clock is late by less
+// than that finds it taken, and does not run the same tick again. Longer than
+// the job's interval, it skips ticks. Default 500 ms; zero keeps none.
+func KeepFor(d time.Duration) LockerOption { return func(l *Locker) { l.keep = d } }
+
+// Prefix is put before the names of jobs to make those of locks, so that other
+// schedulers on the same database have their own. Default "gocron/".
+func Prefix(prefix string) LockerOption { return func(l *Locker) { l.prefix = prefix } }
+
+// NewLocker returns a locker that takes each job's lock for as long as it runs.
+func NewLocker(client *locks.Client, options ...LockerOption) *Locker {
+	l := &Locker{client: client, prefix: "gocron/", keep: 500 * time.Millisecond}
+	for _, option := range options {
+		option(l)
+	}
+	return l
+}
+
+// Lock implements [gocron.Locker]. It does not wait: when another replica has
+// the lock, the error matches [locks.ErrBusy] and gocron leaves the run out. The
+// lock's name is the job's, which should be given by gocron.WithName; one that
+// cannot be a lock's name is changed, and ends with a part of its hash.
+func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	taken := time.Now()
+	lock, err := l.client.Mutex(l.prefix+nameOf(job), locks.Label(job)).TryLock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &heldLock{lock, taken.Add(l.keep)}, nil
+}
+
+// nameOf makes a lock's name of a job's: gocron names jobs after their function
+// if nobody else does, as in "main.(*invoices).run-fm".
+func nameOf(job string) string {
+	const most = 64
+	if lease.CheckName("job", job) == nil && len(job) <= most {
+		return job
+	}
+	fit := strings.Map(func(r rune) rune {
+		if lease.CheckName("character", "x"+string(r)) != nil {
+			return '-'
+		}
+		return r
+	}, job)
+	sum := sha256.Sum256([]byte(job))
+	return fmt.Sprintf("%.*s-%x", most, fit, sum[:6])
+}
+
+// heldLock is a lock of a run.
+type heldLock struct {
+	*locks.Lock
+	until time.Time
+}
+
+// Unlock implements [gocron.Lock]. When the lock is to be kept for longer, it is
+// given back later and Unlock returns at once. It goes on after ctx has ended,
+// as gocron's has when the scheduler is stopped.
+func (h *heldLock) Unlock(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	if left := time.Until(h.until); left > 0 {
+		time.AfterFunc(left, func() {
+			// A database that does not answer is the client's to go on with,
+			// and a lock that was lost meanwhile is nobody's any more.
+			_ = h.unlock(ctx)
+		})
+		return nil
+	}
+	return h.unlock(ctx)
+}
+
+func (h *heldLock) unlock(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	return h.Lock.Unlock(ctx)
+}
