@@ -240,6 +240,24 @@ func TestMixedTTLs(t *testing.T) {
 	})
 }
 
+// The rows of a session are gone, and its holder cannot hear of it: it trusts its
+// own TTL, which is longer than that of who waits.
+func TestDeletedSessionOfALongTTL(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		long, short := 40*time.Second, 3*time.Second
+		a, b := w.rig(locks.WithTiming(lease.Timing{TTL: long})), w.rig(locks.WithTiming(lease.Timing{TTL: short}))
+		a.grace, b.grace = withTTL(long).Grace, withTTL(short).Grace
+		held := a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(time.Minute)
+		a.crash()
+		w.Update(w.look("stock").Processes[0].Group, deleteRows)
+		next.within(2*long + 2*time.Second).unlock(t)
+		is(t, context.Cause(held.Context()), locks.ErrLost)
+	})
+}
+
 // Without a bell those who wait look every 100 ms.
 func TestWithoutABell(t *testing.T) {
 	bubble(t, func(t *testing.T) {

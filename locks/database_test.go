@@ -87,6 +87,9 @@ func (d *database) WriteLocks(ctx context.Context, server string, writes []locks
 		if slices.ContainsFunc(writes[:i], func(o locks.Write) bool { return o.Name == w.Name }) {
 			d.t.Errorf("lock %q is written twice by one statement", w.Name)
 		}
+		if i > 0 && w.Name < writes[i-1].Name { // statements that lock rows in one order do not deadlock
+			d.t.Errorf("lock %q is written after %q", w.Name, writes[i-1].Name)
+		}
 		if w.Version <= w.Expect {
 			d.t.Errorf("lock %q: version %d after %d", w.Name, w.Version, w.Expect)
 		}

@@ -118,6 +118,28 @@ func TestGivenUpWhenGiven(t *testing.T) {
 	})
 }
 
+// The same, when the answer comes in the instant in which the context ends.
+func TestGivenUpWhenTheAnswerComes(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock").unlock(t)
+		for range 40 {
+			a.link.only("writelocks", fault{reply: time.Second})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			l, err := a.Mutex("stock").Lock(ctx)
+			cancel()
+			if err == nil {
+				w.enter(l, false, timing.Grace).unlock(t)
+			} else {
+				is(t, err, context.DeadlineExceeded)
+			}
+			a.link.heal()
+			b.waits("stock").within(3 * time.Second).unlock(t)
+		}
+	})
+}
+
 func TestEndedContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
