@@ -20,11 +20,12 @@ type database struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	highest map[string]uint64 // version ever
+	highest map[string]uint64    // version ever
+	empty   map[string]locks.Row // the last that nobody was in
 }
 
 func newDatabase(t *testing.T) *database {
-	return &database{Store: memstore.New(), t: t, highest: map[string]uint64{}}
+	return &database{Store: memstore.New(), t: t, highest: map[string]uint64{}, empty: map[string]locks.Row{}}
 }
 
 // written is a row as anybody can read it, without this package's code.
@@ -99,6 +100,9 @@ func (d *database) WriteLocks(ctx context.Context, server string, writes []locks
 		if err == nil && done[i] {
 			if why := d.wrong(d.parse(before[i]), d.look(w.Name), d.highest[w.Name]); why != "" {
 				d.t.Errorf("lock %q: %s:\n%s\nbecomes\n%s", w.Name, why, before[i].Queue, w.Queue)
+			}
+			if row := d.row(w.Name); row.Queue == nil {
+				d.empty[w.Name] = row
 			}
 			d.highest[w.Name] = max(d.highest[w.Name], w.Version)
 		}

@@ -123,66 +123,6 @@ func (c *Client) await(rows []Watch, limit time.Duration) {
 	}
 }
 
-// setAddress notes where this process is rung, and has it written wherever it
-// waits.
-func (c *Client) setAddress(address string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.address == address {
-		return
-	}
-	c.address = address
-	for n := range c.active {
-		if n.waits() != nil {
-			c.touch(n)
-		}
-	}
-}
-
-func (c *Client) setCovered(covered map[string]bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.covered = covered
-}
-
-// cover rings this process's own bell, until its Wait watches every lock that
-// somebody waits for: a Wait that was sent before a place was taken may not
-// have begun when that place is rung for. It is called with mu held.
-func (c *Client) cover() {
-	if c.covering || !c.uncovered() {
-		return
-	}
-	c.covering = true
-	c.group.Go(func() {
-		for {
-			c.mu.Lock()
-			c.covering = c.running.Err() == nil && c.uncovered()
-			if !c.covering {
-				c.mu.Unlock()
-				return
-			}
-			c.ring[c.address] = true
-			c.poke(c.rings)
-			c.mu.Unlock()
-			c.pause(nil, coverEvery)
-		}
-	})
-}
-
-// uncovered reports whether the bell's present Wait does not watch a lock that
-// somebody waits for. It is called with mu held.
-func (c *Client) uncovered() bool {
-	if c.covered == nil || c.address == "" {
-		return false
-	}
-	for n := range c.active {
-		if !c.covered[n.text] && n.waits() != nil {
-			return true
-		}
-	}
-	return false
-}
-
 // heal has written what is overdue: a lock that nobody was given while it was
 // barred, or that its last holder could not pass on.
 func (c *Client) heal(names []*name) {

@@ -449,13 +449,17 @@ func (s *simulation) breaks(how string, r *simRig) {
 
 func deleteRows(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil }
 
-// changeRow deletes or empties the row of a lock behind everybody's back. What
+// changeRow deletes the row of a lock, or restores it to when nobody was in it,
+// behind everybody's back. What
 // that can do to a process which has not seen the newest row is not promised;
 // so it happens only when all have.
 func (s *simulation) changeRow(event string) bool {
 	name := s.names[s.rng.IntN(len(s.names))]
 	before := s.w.row(name)
-	if before.Version < 10 {
+	s.w.database.mu.Lock()
+	old := s.w.empty[name]
+	s.w.database.mu.Unlock()
+	if old.Version == 0 || old.Version >= before.Version {
 		return false
 	}
 	for _, r := range s.rigs {
@@ -478,11 +482,9 @@ func (s *simulation) changeRow(event string) bool {
 	}
 	s.odd = true
 	s.noStart = time.Now().Add(2 * timing.TTL)
-	s.w.change(name, func(row locks.Row) locks.Row {
-		if event == "deleted" {
-			return locks.Row{}
-		}
-		return locks.Row{Name: name, Version: row.Version - uint64(1+s.rng.IntN(3))}
-	})
+	if event == "deleted" {
+		old = locks.Row{}
+	}
+	s.w.change(name, func(locks.Row) locks.Row { return old })
 	return true
 }

@@ -1,0 +1,115 @@
+package locks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// options are what a caller asks for.
+type options struct {
+	read      bool
+	try       bool
+	limit     time.Duration
+	label     string
+	reentrant bool
+}
+
+// acquire gets the lock, or says why not.
+func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, error) {
+	if err := lease.CheckName("lock", text); err != nil {
+		return nil, err
+	}
+	if o.limit < 0 {
+		return nil, fmt.Errorf("locks: lock %q for %v: must be above 0", text, o.limit)
+	}
+	if l := holding(ctx, c, text); l != nil {
+		return l.nest(ctx, o)
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, fmt.Errorf("locks: lock %q: %w", text, err)
+	}
+	l, ahead, err := c.request(ctx, text, o)
+	if errors.Is(err, ErrBusy) {
+		if found, _ := c.judge(ctx, ahead); found { // a holder that is gone for good does not count
+			l, _, err = c.request(ctx, text, o)
+		}
+	}
+	return l, err
+}
+
+// request makes one request and waits for its answer. Of one that is refused,
+// ahead are those who have the lock.
+func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, ahead []process, err error) {
+	r := &request{
+		try:     o.try,
+		place:   place{Read: o.read, For: o.limit, Label: o.label},
+		decided: make(chan struct{}), left: make(chan struct{}),
+	}
+	l = &Lock{client: c, request: r}
+	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+
+	c.mu.Lock()
+	if c.closing {
+		c.mu.Unlock()
+		return nil, nil, fmt.Errorf("locks: lock %q: %w", text, ErrClosed)
+	}
+	c.start()
+	r.name = c.name(text)
+	c.submit(r)
+	c.mu.Unlock()
+
+	select {
+	case <-r.decided:
+	case <-ctx.Done():
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case r.err != nil:
+		return nil, c.appendAhead(nil, r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
+	case r.open && r.trusted() && ctx.Err() == nil:
+		l.ctx = l.attach(r.ctx)
+		return l, nil, nil
+	}
+	cause := context.Cause(ctx)
+	if r.open { // it was given, and came too late
+		c.close(r)
+		if cause == nil {
+			cause = fmt.Errorf("%w: it was not trusted any more when it came", ErrLost)
+		}
+	}
+	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.why(r))
+	c.withdraw(r, err)
+	return nil, nil, err
+}
+
+// withdraw ends a request that nobody waits for any more. It is called with mu
+// held.
+func (c *Client) withdraw(r *request, err error) {
+	switch r.state {
+	case wanted:
+		c.giveUp(r, err)
+	case held:
+		r.state = leaving
+		c.touch(r.name)
+	}
+	r.cancel(err)
+}
+
+// why says what a request has been waiting for. It is called with mu held.
+func (c *Client) why(r *request) string {
+	if c.failure != nil {
+		return fmt.Sprintf(" (the database: %v)", c.failure)
+	}
+	for _, p := range r.name.queue.Places {
+		if p.Granted > 0 && p.ID != r.ID {
+			of := r.name.queue.Processes[p.Process]
+			return fmt.Sprintf(" (held by %s under token %d)", of.Owner, p.Granted)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,73 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// unlockNested is called with mu held.
+func (l *Lock) unlockNested() error {
+	if l.done {
+		return fmt.Errorf("locks: unlock %q: %w", l.Name(), ErrUnlocked)
+	}
+	l.done = true
+	cause := context.Cause(l.ctx)
+	l.cancel(ErrUnlocked)
+	if l.until != nil {
+		l.until.Stop()
+	}
+	if cause != nil {
+		return fmt.Errorf("locks: unlock %q: others may have had it: %w", l.Name(), cause)
+	}
+	return nil
+}
+
+type contextKey struct{}
+
+// attach makes the context of a holder, which knows what it holds.
+func (l *Lock) attach(ctx context.Context) context.Context {
+	return lease.WithHold(context.WithValue(ctx, contextKey{}, append(locksOf(ctx), l)), l.hold())
+}
+
+// locksOf are the locks that a context holds.
+func locksOf(ctx context.Context) []*Lock {
+	all, _ := ctx.Value(contextKey{}).([]*Lock)
+	return all[:len(all):len(all)]
+}
+
+// holding is the lock of that name that the context holds and that was not
+// unlocked, or nil.
+func holding(ctx context.Context, c *Client, text string) *Lock {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, l := range locksOf(ctx) {
+		if l.client == c && l.Name() == text && l.request.open {
+			return l
+		}
+	}
+	return nil
+}
+
+// nest answers who asks for a lock that its context holds.
+func (l *Lock) nest(ctx context.Context, o options) (*Lock, error) {
+	l.client.mu.Lock()
+	defer l.client.mu.Unlock()
+	switch {
+	case !o.reentrant:
+		return nil, fmt.Errorf("locks: lock %q: %w: use its Lock, or Reentrant()", l.Name(), ErrNested)
+	case l.request.Read && !o.read:
+		return nil, fmt.Errorf("locks: lock %q: %w, for reading: it cannot become a writer's", l.Name(), ErrNested)
+	case !l.request.trusted():
+		return nil, fmt.Errorf("locks: lock %q: %w", l.Name(), context.Cause(l.request.ctx))
+	}
+	inner := &Lock{client: l.client, request: l.request}
+	inner.ctx, inner.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(l.request.ctx, func() { inner.cancel(context.Cause(l.request.ctx)) })
+	if o.limit > 0 {
+		inner.until = time.AfterFunc(o.limit, func() { inner.cancel(fmt.Errorf("%w (%v)", ErrLimit, o.limit)) })
+	}
+	return inner, nil
+}
