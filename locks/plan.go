@@ -11,6 +11,7 @@ type plan struct {
 	write   Write
 	queue   queue   // what write makes of the row
 	granted []place // what it gives
+	server  string  // the one whose rows it leans on
 }
 
 // needsBell reports whether somebody here is about to wait, and the client has
@@ -119,7 +120,7 @@ func (c *Client) plan(n *name) (p *plan, busy []*request) {
 	if !changed && len(granted) == 0 && !n.unsure {
 		return nil, busy
 	}
-	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted}, busy
+	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, c.server}, busy
 }
 
 // setBell writes down where to ring this process, as long as it waits. It is

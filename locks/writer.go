@@ -117,12 +117,11 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	for i, p := range plans {
 		writes[i] = p.write
 	}
-	c.mu.Lock()
-	server := c.server
-	c.mu.Unlock()
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
-	done, err := c.store.WriteLocks(ctx, server, writes)
+	// The plans of one call lean on one server. If another one has answered by
+	// now, they are not carried out there, where nobody is to be given a lock yet.
+	done, err := c.store.WriteLocks(ctx, plans[0].server, writes)
 	if err != nil {
 		return fmt.Errorf("write %d locks: %w", len(plans), withCause(ctx, err))
 	}
