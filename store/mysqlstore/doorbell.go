@@ -28,7 +28,17 @@ type doorbell struct {
 // Doorbell implements [locks.Ringer]. It takes a connection of its own with the
 // first Address or Wait. Who waits with another account, or on another node of a
 // cluster, is not reached, and looks by itself once a second.
-func (s *Store) Doorbell() locks.Doorbell { return &doorbell{store: s} }
+func (s *Store) Doorbell() locks.Doorbell {
+	d := &doorbell{store: s}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closing.Err() != nil {
+		d.closed = true
+	} else {
+		s.doorbells[d] = struct{}{}
+	}
+	return d
+}
 
 // Address implements [locks.Doorbell].
 func (d *doorbell) Address(ctx context.Context) (address string, err error) {
@@ -143,5 +153,8 @@ func (d *doorbell) Close() error {
 	s := d.session
 	d.mu.Unlock()
 	d.drop(s)
+	d.store.mu.Lock()
+	defer d.store.mu.Unlock()
+	delete(d.store.doorbells, d)
 	return nil
 }

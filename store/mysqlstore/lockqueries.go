@@ -50,8 +50,12 @@ WHERE queue = _binary'' AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECO
 SELECT name, token FROM {lease}
 WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
 		pruneLocks:  `DELETE FROM {lock} WHERE name IN (?) AND (name, version) IN (?)`,
-		pruneFences: `DELETE FROM {fence} WHERE name IN (?) AND (name, token) IN (?)`,
-		pruneLeases: `DELETE FROM {lease} WHERE name IN (?) AND (name, token) IN (?)`,
+		pruneLeases: `
+DELETE FROM {lease}
+WHERE name IN (?) AND (name, token) IN (?) AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`,
+		pruneFences: `
+DELETE FROM {fence}
+WHERE name IN (?) AND (name, token) IN (?) AND NOT EXISTS (SELECT * FROM {lease} WHERE {lease}.name = {fence}.name)`,
 
 		// It looks once it can be killed: what was written before is seen by
 		// the look, and who writes later kills it. SLEEP is for nobody but

@@ -246,11 +246,12 @@ func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duratio
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		if _, err := one.exec(ctx, fill(s.locking.pruneFences, names, keys)); err != nil {
+		n, err := one.changed(ctx, fill(s.locking.pruneLeases, names, keys, idle.Microseconds()))
+		if err != nil {
 			return err
 		}
-		n, err := one.changed(ctx, fill(s.locking.pruneLeases, names, keys))
 		pruned += n
+		_, err = one.exec(ctx, fill(s.locking.pruneFences, names, keys))
 		return err
 	})
 	return pruned, err

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"sync"
@@ -71,10 +72,11 @@ type Store struct {
 
 	alwaysWrite bool // checks write the fence row on any server, for tests
 
-	mu       sync.Mutex // guards what follows
-	bells    map[*bell]struct{}
-	found    *place        // what the sessions say of the database; nil before the first
-	bellWait time.Duration // longest wait for a lock that a read timeout has let through
+	mu        sync.Mutex // guards what follows
+	bells     map[*bell]struct{}
+	doorbells map[*doorbell]struct{}
+	found     *place        // what the sessions say of the database; nil before the first
+	bellWait  time.Duration // longest wait for a lock that a read timeout has let through
 }
 
 // An Option changes a default of [Open] and [New].
@@ -145,7 +147,7 @@ func New(db *sql.DB, options ...Option) (*Store, error) {
 var prefixRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,47}$`)
 
 func newStore(name string, options []Option) (*Store, error) {
-	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, bellWait: bellWait}
+	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait}
 	for _, option := range options {
 		option(s)
 	}
@@ -199,13 +201,16 @@ func (s *Store) Close() error {
 func (s *Store) shut() error {
 	s.mu.Lock()
 	s.close()
-	bells := s.bells
+	bells, doorbells := s.bells, maps.Clone(s.doorbells)
 	s.bells = nil
 	s.mu.Unlock()
 
 	var errs []error
 	for b := range bells {
 		errs = append(errs, b.Close())
+	}
+	for d := range doorbells {
+		errs = append(errs, d.Close())
 	}
 	s.beats.shut()
 	for _, l := range slices.Concat(s.looks[:], s.ledgers[:], s.lockers[:]) {

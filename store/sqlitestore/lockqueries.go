@@ -46,11 +46,12 @@ WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
 		pruneLocks: now.Replace(`
 DELETE FROM cronlease_lock WHERE name IN (
   SELECT name FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 LIMIT ?2)`),
-		pruneFences: now.Replace(`
-DELETE FROM cronlease_fence WHERE name IN (
-  SELECT name FROM cronlease_lease WHERE substr(name, 1, length(?1)) = ?1 AND renewed_at < {now} - ?2 LIMIT ?3)`),
 		pruneLeases: now.Replace(`
 DELETE FROM cronlease_lease WHERE name IN (
   SELECT name FROM cronlease_lease WHERE substr(name, 1, length(?1)) = ?1 AND renewed_at < {now} - ?2 LIMIT ?3)`),
+		// After the leases.
+		pruneFences: `
+DELETE FROM cronlease_fence WHERE substr(name, 1, length(?1)) = ?1
+  AND NOT EXISTS (SELECT 1 FROM cronlease_lease WHERE cronlease_lease.name = cronlease_fence.name)`,
 	}
 }

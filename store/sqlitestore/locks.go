@@ -128,12 +128,11 @@ func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duratio
 			return err
 		}
 		pruned += n
-		// First: the lease row is what finds it.
-		if _, err := exec(ctx, c, s.locking.pruneFences, prefix, idle.Microseconds(), limit); err != nil {
+		if n, err = exec(ctx, c, s.locking.pruneLeases, prefix, idle.Microseconds(), limit); err != nil {
 			return err
 		}
-		n, err = exec(ctx, c, s.locking.pruneLeases, prefix, idle.Microseconds(), limit)
 		pruned += n
+		_, err = exec(ctx, c, s.locking.pruneFences, prefix)
 		return err
 	})
 	return int(pruned), err

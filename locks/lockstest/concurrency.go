@@ -1,0 +1,286 @@
+package lockstest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+// contenders is how many connections work at once.
+const contenders = 8
+
+func (e *env) processes() []locks.Store {
+	e.Helper()
+	stores := make([]locks.Store, contenders)
+	for i := range stores {
+		stores[i] = e.open()
+	}
+	return stores
+}
+
+// together runs f for each store at once, and waits for all.
+func (e *env) together(stores []locks.Store, f func(i int, s locks.Store)) {
+	begin := make(chan struct{})
+	var all sync.WaitGroup
+	for i, s := range stores {
+		all.Go(func() {
+			<-begin
+			f(i, s)
+		})
+	}
+	close(begin)
+	all.Wait()
+}
+
+// tryWrite is for goroutines, which cannot end the case.
+func (e *env) tryWrite(s locks.Store, server string, writes ...locks.Write) []bool {
+	done, err := s.WriteLocks(e.ctx(), server, writes)
+	if err != nil || len(done) != len(writes) {
+		e.Errorf("WriteLocks of %d rows beside others: %d answers, error %v", len(writes), len(done), err)
+		return make([]bool, len(writes))
+	}
+	return done
+}
+
+// winners collects who was told that it has written which version of which row.
+type winners struct {
+	*env
+	mu sync.Mutex
+	of map[string]map[uint64][]string // by name and version, the queues
+}
+
+func (e *env) winners() *winners { return &winners{env: e, of: map[string]map[uint64][]string{}} }
+
+func (w *winners) add(writes []locks.Write, done []bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for i, one := range writes {
+		if !done[i] {
+			continue
+		}
+		if w.of[one.Name] == nil {
+			w.of[one.Name] = map[uint64][]string{}
+		}
+		w.of[one.Name][one.Version] = append(w.of[one.Name][one.Version], string(one.Queue))
+	}
+}
+
+// check says that no version was won twice, and that a row that is there was
+// written by who was told so, if it was.
+func (w *winners) check(names ...string) {
+	w.Helper()
+	rows := w.read(w.watch, names...).Rows
+	for i, name := range names {
+		for version, queues := range w.of[name] {
+			if len(queues) > 1 {
+				w.Errorf("version %d of %q was won by %d: %.40q", version, name, len(queues), queues)
+			}
+			if version > rows[i].Version {
+				w.Errorf("version %d of %q was won, and the row is %s", version, name, show(rows[i]))
+			}
+			if version == rows[i].Version && queues[0] != string(rows[i].Queue) {
+				w.Errorf("version %d of %q was won with the queue %q, and the row is %s", version, name, queues[0], show(rows[i]))
+			}
+		}
+	}
+}
+
+var concurrencyCases = []testCase{
+	{"concurrency/eight write the same rows, one wins each", func(e *env) {
+		stores, server := e.processes(), e.server()
+		names := []string{"a", "b", "c", "d", "e"}
+		for _, name := range names {
+			e.put(stores[0], write(name, 0, 1, "first"))
+		}
+		for round := range uint64(e.h.times(50)) {
+			w := e.winners()
+			e.together(stores, func(i int, s locks.Store) {
+				var writes []locks.Write
+				for _, name := range names {
+					writes = append(writes, write(name, round+1, round+2, fmt.Sprint("of ", i)))
+				}
+				rand.Shuffle(len(writes), func(i, j int) { writes[i], writes[j] = writes[j], writes[i] })
+				w.add(writes, e.tryWrite(s, server, writes...))
+			})
+			for _, name := range names {
+				if n := len(w.of[name][round+2]); n != 1 {
+					e.Fatalf("version %d of %q was won by %d of %d", round+2, name, n, len(stores))
+				}
+			}
+			w.check(names...)
+		}
+	}},
+
+	{"concurrency/eight write the same row, each version is won once", func(e *env) {
+		stores, server := e.processes(), e.server()
+		w := e.winners()
+		e.together(stores, func(i int, s locks.Store) {
+			for n := 0; n < e.h.times(25); {
+				r, err := s.ReadLocks(e.ctx(), one)
+				if err != nil || len(r.Rows) != 1 {
+					e.Errorf("ReadLocks: %d rows, error %v", len(r.Rows), err)
+					return
+				}
+				next := write(one, r.Rows[0].Version, r.Rows[0].Version+1, fmt.Sprint("of ", i))
+				done := e.tryWrite(s, server, next)
+				w.add([]locks.Write{next}, done)
+				if done[0] {
+					n++
+				}
+				if e.Failed() || e.ctx().Err() != nil {
+					return
+				}
+			}
+		})
+		w.check(one)
+		e.equal(e.row(one).Version, uint64(contenders*e.h.times(25)), "version after so many writes")
+		e.equal(len(w.of[one]), contenders*e.h.times(25), "versions that were won")
+	}},
+
+	{"concurrency/eight write new rows, one wins each", func(e *env) {
+		stores, server := e.processes(), e.server()
+		for round := range e.h.times(50) {
+			w := e.winners()
+			names := []string{fmt.Sprint("a", round), fmt.Sprint("b", round), fmt.Sprint("c", round)}
+			e.together(stores, func(i int, s locks.Store) {
+				var writes []locks.Write
+				for _, name := range names {
+					writes = append(writes, write(name, 0, 1, fmt.Sprint("of ", i)))
+				}
+				writes = slices.Delete(writes, i%3, i%3+1)
+				rand.Shuffle(len(writes), func(i, j int) { writes[i], writes[j] = writes[j], writes[i] })
+				w.add(writes, e.tryWrite(s, server, writes...))
+			})
+			w.check(names...)
+			won := 0
+			for _, row := range e.read(e.watch, names...).Rows {
+				n := len(w.of[row.Name][1])
+				if won += n; row.Version > 0 && n == 0 {
+					e.Fatalf("the row is %s, and nobody was told that it wrote it", show(row))
+				}
+			}
+			if won == 0 {
+				e.Fatalf("of %d who write new rows, nobody has written one", len(stores))
+			}
+		}
+	}},
+
+	{"concurrency/eight write all sorts", func(e *env) {
+		stores, server := e.processes(), e.server()
+		w := e.winners()
+		var names []string
+		for i := range 20 {
+			names = append(names, fmt.Sprint("lock", i))
+		}
+		e.together(stores, func(i int, s locks.Store) {
+			for n := range e.h.times(50) {
+				mine := slices.Clone(names)
+				rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
+				mine = mine[:1+rand.IntN(10)]
+				r, err := s.ReadLocks(e.ctx(), mine...)
+				if err != nil || len(r.Rows) != len(mine) {
+					e.Errorf("ReadLocks: %d rows, error %v", len(r.Rows), err)
+					return
+				}
+				var writes []locks.Write
+				for _, row := range r.Rows {
+					writes = append(writes, write(row.Name, row.Version, row.Version+1, fmt.Sprint("of ", i, " in ", n)))
+				}
+				w.add(writes, e.tryWrite(s, server, writes...))
+			}
+		})
+		w.check(names...)
+		for _, row := range e.read(e.watch, names...).Rows {
+			if row.Version == 0 {
+				e.Errorf("row %q was never written", row.Name)
+			}
+		}
+	}},
+
+	{"concurrency/several rows are written and read as one", func(e *env) {
+		s, reader := e.open(), e.open()
+		server, names := e.server(), []string{"a", "b", "c", "d", "e"}
+		for _, name := range names {
+			e.put(s, write(name, 0, 1, "queue 1"))
+		}
+		written := make(chan struct{})
+		go func() {
+			defer close(written)
+			for n := range uint64(e.h.times(250)) {
+				var writes []locks.Write
+				for _, name := range names {
+					writes = append(writes, write(name, n+1, n+2, fmt.Sprint("queue ", n+2)))
+				}
+				slices.Reverse(writes)
+				if done := e.tryWrite(s, server, writes...); slices.Contains(done, false) {
+					e.Errorf("WriteLocks of rows that nobody else writes: %t", done)
+					return
+				}
+			}
+		}()
+		defer func() { <-written }() // also when a reading ends the case
+		for over := false; !over; {
+			select {
+			case <-written:
+				over = true
+			default:
+			}
+			rows := e.read(reader, names...).Rows
+			for _, row := range rows {
+				if row.Version != rows[0].Version || string(row.Queue) != fmt.Sprint("queue ", row.Version) {
+					e.Fatalf("in one reading: %s and %s", show(rows[0]), show(row))
+				}
+			}
+		}
+	}},
+
+	{"concurrency/a row is pruned or written", func(e *env) {
+		s, pruner := e.open(), e.open()
+		server := e.server()
+		for round := range e.h.times(100) {
+			name := fmt.Sprint("lock", round)
+			e.put(s, write(name, 0, 1, ""))
+			var done []bool
+			e.together([]locks.Store{s, pruner}, func(i int, s locks.Store) {
+				if i == 0 {
+					done = e.tryWrite(s, server, write(name, 1, 2, "somebody"))
+					return
+				}
+				if _, err := s.PruneLocks(e.ctx(), "sessions/", 0, 100); err != nil {
+					e.Errorf("PruneLocks beside a write: %v", err)
+				}
+			})
+			switch row := e.row(name); {
+			case done[0]:
+				e.is(name, 2, "somebody", "a row that was written while idle ones were pruned")
+			case row.Version != 0:
+				e.Errorf("a row that was neither written nor pruned: %s", show(row))
+			}
+		}
+	}},
+
+	{"concurrency/one store for all", func(e *env) {
+		shared, server := e.open(), e.server()
+		stores := make([]locks.Store, contenders)
+		for i := range stores {
+			stores[i] = shared
+		}
+		e.together(stores, func(i int, s locks.Store) {
+			for n := range uint64(e.h.times(25)) {
+				w := write(fmt.Sprint("lock", i), n, n+1, fmt.Sprint("queue ", i, " ", n))
+				if !e.tryWrite(s, server, w)[0] {
+					e.Errorf("WriteLocks of a row that nobody else writes was not done")
+					return
+				}
+				r, err := s.ReadLocks(e.ctx(), w.Name)
+				if err != nil || len(r.Rows) != 1 || !sameRow(r.Rows[0], written(w)) {
+					e.Errorf("ReadLocks: %+v, error %v, want %s", r.Rows, err, show(written(w)))
+					return
+				}
+			}
+		})
+	}},
+}

@@ -1,0 +1,308 @@
+package lockstest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+// ringer is a store that has doorbells.
+type ringer interface {
+	locks.Store
+	locks.Ringer
+}
+
+// process is a store with a doorbell, of a process that waits.
+type process struct {
+	ringer
+	bell locks.Doorbell
+}
+
+// process opens a store and its doorbell, which is closed when the case ends.
+func (e *env) process() process {
+	e.Helper()
+	s, ok := e.open().(ringer)
+	if !ok {
+		e.Skip("left out: the store has no doorbells")
+	}
+	return process{s, e.bell(s)}
+}
+
+func (e *env) bell(s ringer) locks.Doorbell {
+	e.Helper()
+	bell := s.Doorbell()
+	e.Cleanup(sync.OnceFunc(func() { _ = bell.Close() })) // cases that look at its error close it themselves
+	return bell
+}
+
+// address is where the doorbell is rung; empty if it cannot be.
+func (e *env) address(bell locks.Doorbell) string {
+	e.Helper()
+	address, err := bell.Address(e.ctx())
+	e.ok(err, "Address")
+	return address
+}
+
+// canBeRung leaves a case out for doorbells that only watch the rows.
+func (e *env) canBeRung(bell locks.Doorbell) string {
+	e.Helper()
+	address := e.address(bell)
+	if address == "" {
+		e.Skip("left out: the doorbell has no address")
+	}
+	return address
+}
+
+func (e *env) ring(s process, addresses ...string) {
+	e.Helper()
+	e.ok(s.bell.Ring(e.ctx(), addresses...), "Ring")
+}
+
+// long is for a Wait that must end before its limit, and atOnce is when. No
+// store needs more than a fraction of a second; a machine may be busy.
+func (e *env) long() time.Duration   { return min(25*time.Second, e.h.Patience/2) }
+func (e *env) atOnce() time.Duration { return e.long() / 2 }
+
+// waiting is a Wait that is under way.
+type waiting struct {
+	*env
+	ended chan error
+}
+
+// wait begins a Wait. It has ended when the case has.
+func (e *env) wait(ctx context.Context, bell locks.Doorbell, rows ...locks.Watch) waiting {
+	e.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	w := waiting{e, make(chan error, 1)}
+	over := make(chan struct{})
+	e.Cleanup(func() {
+		cancel()
+		<-over
+	})
+	go func() {
+		defer close(over)
+		w.ended <- bell.Wait(ctx, rows, e.long())
+	}()
+	return w
+}
+
+// still says that it waits for a moment.
+func (w waiting) still(what string) {
+	w.Helper()
+	select {
+	case err := <-w.ended:
+		w.Fatalf("%s: Wait ended, error %v", what, err)
+	case <-time.After(moment):
+	}
+}
+
+// ends says that Wait ends, and not by its limit.
+func (w waiting) ends(what string) error {
+	w.Helper()
+	select {
+	case err := <-w.ended:
+		return err
+	case <-time.After(w.atOnce()):
+		w.Fatalf("%s: Wait has not ended within %v", what, w.atOnce())
+		return nil
+	}
+}
+
+func (w waiting) rung(what string) {
+	w.Helper()
+	w.ok(w.ends(what), what+": Wait")
+}
+
+// rungBy rings until Wait ends: the first ring may come before the database
+// has begun to wait.
+func (w waiting) rungBy(s process, what string, addresses ...string) {
+	w.Helper()
+	over := time.After(w.atOnce())
+	for {
+		w.ring(s, addresses...)
+		select {
+		case err := <-w.ended:
+			w.ok(err, what+": Wait")
+			return
+		case <-time.After(moment):
+		case <-over:
+			w.Fatalf("%s: Wait has not ended within %v", what, w.atOnce())
+		}
+	}
+}
+
+// waits begins a Wait that goes on.
+func (e *env) waits(bell locks.Doorbell, rows ...locks.Watch) waiting {
+	e.Helper()
+	e.ok(bell.Wait(e.ctx(), nil, time.Millisecond), "Wait for a ring that is remembered")
+	w := e.wait(e.ctx(), bell, rows...)
+	w.still("nothing happens")
+	return w
+}
+
+// found says that a Wait returns at once because of a row.
+func (e *env) found(bell locks.Doorbell, what string, rows ...locks.Watch) {
+	e.Helper()
+	e.wait(e.ctx(), bell, rows...).rung(what)
+}
+
+// limited says that a Wait lasts until its limit.
+func (e *env) limited(bell locks.Doorbell, limit time.Duration, what string, rows ...locks.Watch) {
+	e.Helper()
+	begin := time.Now()
+	e.ok(bell.Wait(e.ctx(), rows, limit), what+": Wait")
+	if took := time.Since(begin); took < limit*9/10 {
+		e.Errorf("%s: Wait ended after %v, want the limit of %v", what, took, limit)
+	} else if took > limit+e.atOnce() {
+		e.Errorf("%s: Wait took %v, with a limit of %v", what, took, limit)
+	}
+}
+
+func watch(name, mark string) locks.Watch { return locks.Watch{Name: name, Mark: []byte(mark)} }
+
+var doorbellCases = []testCase{
+	{"doorbell/a row without its mark", func(e *env) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "a mark, and more"), write(two, 0, 1, ""), write(three, 0, 1, "x"))
+		e.limited(s.bell, 2*moment, "the mark is there", watch(one, "a mark"))
+		for what, row := range map[string]locks.Watch{
+			"the row has another":           watch(one, "a remark"),
+			"the row has it in other case":  watch(one, "A mark"),
+			"the row has a part of it":      watch(one, "a mark, and more than that"),
+			"the row has it with a space":   watch(one, "amark"),
+			"the row is that of nobody":     watch(two, "a mark"),
+			"the row is a part of the mark": watch(three, "xx"),
+			"a mark with NUL":               watch(one, "a mark\x00"),
+			"a mark that is a pattern":      watch(one, "%mark_"),
+		} {
+			e.found(s.bell, what, row)
+		}
+	}},
+
+	{"doorbell/one row of several without its mark", func(e *env) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark 1"), write(two, 0, 1, "mark 2"), write(three, 0, 1, "mark 3"))
+		all := []locks.Watch{watch(one, "mark 1"), watch(two, "mark 2"), watch(three, "mark 3")}
+		e.limited(s.bell, 2*moment, "all marks are there", all...)
+		for i := range all {
+			rows := append([]locks.Watch{}, all...)
+			rows[i].Mark = []byte("mark")
+			e.limited(s.bell, moment, "all marks are there", rows...)
+			rows[i].Mark = []byte("mark 4")
+			e.found(s.bell, fmt.Sprint("the mark of row ", i, " is not there"), rows...)
+		}
+		e.found(s.bell, "one of two marks of a row is not there", watch(one, "mark 1"), watch(one, "mark 2"))
+	}},
+
+	{"doorbell/a row that is not there", func(e *env) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		e.found(s.bell, "the row is not there", watch(two, "mark"))
+		e.found(s.bell, "one of two rows is not there", watch(one, "mark"), watch(two, "mark"))
+	}},
+
+	{"doorbell/any bytes in a mark", func(e *env) {
+		s := e.process()
+		for i, queue := range queues() {
+			if queue == "" {
+				continue
+			}
+			name := fmt.Sprint("lock", i)
+			e.put(s, write(name, 0, 1, "<"+queue+">"))
+			e.limited(s.bell, 20*time.Millisecond, fmt.Sprintf("the mark %.40q", queue), watch(name, queue))
+			e.found(s.bell, fmt.Sprintf("not the mark %.40q", queue), watch(name, queue+"."))
+		}
+	}},
+
+	{"doorbell/until the limit", func(e *env) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		for _, limit := range []time.Duration{0, time.Microsecond, time.Millisecond, 150 * time.Millisecond, 30 * time.Millisecond} {
+			e.limited(s.bell, limit, "nothing happens", watch(one, "mark"))
+		}
+		e.limited(s.bell, moment, "there are no rows")
+		if !e.h.quick {
+			e.limited(s.bell, 1200*time.Millisecond, "nothing happens", watch(one, "mark"))
+		}
+	}},
+
+	{"doorbell/a thousand rows", func(e *env) {
+		s, other := e.process(), e.process()
+		var writes []locks.Write
+		var rows []locks.Watch
+		for i := range 1000 {
+			name := fmt.Sprint("lock", i)
+			writes = append(writes, write(name, 0, 1, "mark of "+name+"."))
+			rows = append(rows, watch(name, "mark of "+name+"."))
+		}
+		e.put(s, writes...)
+		address := e.address(s.bell)
+		e.limited(s.bell, 2*moment, "all marks are there", rows...)
+		w := e.waits(s.bell, rows...)
+		e.put(other, write("lock999", 1, 2, "changed"))
+		e.ring(other, address)
+		w.rung("the last row has changed")
+		e.found(s.bell, "the last row has changed", rows...)
+	}},
+
+	{"doorbell/a context ends Wait", func(e *env) {
+		s, other := e.process(), e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		ctx, cancel := context.WithCancel(e.ctx())
+		defer cancel()
+		w := e.wait(ctx, s.bell, watch(one, "mark"))
+		w.still("nothing happens")
+		cancel()
+		if err := w.ends("its context ended"); !errors.Is(err, context.Canceled) {
+			e.Errorf("Wait after its context ended: error %v, want the context's", err)
+		}
+		// It is no worse a bell for that.
+		e.limited(s.bell, 2*moment, "after a context has ended", watch(one, "mark"))
+		address := e.address(s.bell) // it may have changed
+		w = e.waits(s.bell, watch(one, "mark"))
+		e.put(other, write(one, 1, 2, "changed"))
+		e.ring(other, address)
+		w.rung("after a context has ended")
+	}},
+
+	{"context/an ended one, for doorbells", func(e *env) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		address := e.address(s.bell)
+		ctx, cancel := context.WithCancel(e.Context())
+		cancel()
+		if err := e.wait(ctx, s.bell, watch(one, "mark")).ends("its context has ended"); !errors.Is(err, context.Canceled) {
+			e.Errorf("Wait with an ended context: error %v, want the context's", err)
+		}
+		if _, err := s.bell.Address(ctx); !errors.Is(err, context.Canceled) {
+			e.Errorf("Address with an ended context: error %v, want the context's", err)
+		}
+		if err := s.bell.Ring(ctx, address); !errors.Is(err, context.Canceled) {
+			e.Errorf("Ring with an ended context: error %v, want the context's", err)
+		}
+		e.found(s.bell, "after a context has ended", watch(one, "another"))
+	}},
+
+	{"doorbell/closed", func(e *env) {
+		s, other := e.process(), e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		e.ok(e.bell(s).Close(), "Close before the first use")
+		second := e.bell(s)
+		address, mine := e.address(second), e.address(s.bell)
+		e.limited(second, moment, "nothing happens", watch(one, "mark"))
+		e.ok(second.Close(), "Close")
+		e.ok(second.Close(), "Close again")
+		e.ring(s, address)
+		// Others are none the worse for it.
+		w := e.waits(s.bell, watch(one, "mark"))
+		e.ring(other, address, e.address(other.bell))
+		w.still("a bell that is closed was rung")
+		e.put(other, write(one, 1, 2, "changed"))
+		e.ring(other, address, mine)
+		w.rung("a bell was closed")
+	}},
+}

@@ -1,0 +1,199 @@
+package lockstest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+)
+
+const (
+	// one, two and three are locks; group is that of a session.
+	one   = "door"
+	two   = "gate"
+	three = "window"
+	group = "sessions/a"
+	alice = "worker/alice/1/x"
+
+	ttl = 15 * time.Second
+)
+
+// env is one case on one database.
+type env struct {
+	testing.TB
+	h     Harness
+	watch locks.Store // belongs to no process: shows rows as they are
+	limit context.Context
+}
+
+func newEnv(t testing.TB, h Harness) *env {
+	t.Helper()
+	if h.Open == nil {
+		t.Fatal("lockstest: the Harness needs Open")
+	}
+	if h.Patience == 0 {
+		h.Patience = time.Minute
+	}
+	return &env{TB: t, h: h}
+}
+
+func (e *env) run(c testCase) {
+	e.Helper()
+	ctx, cancel := context.WithTimeout(e.Context(), e.h.Patience)
+	defer cancel()
+	e.limit = ctx
+	e.watch = e.open()
+	c.run(e)
+}
+
+func (e *env) open() locks.Store {
+	e.Helper()
+	return e.h.Open(e.TB)
+}
+
+// ctx ends with the harness's patience.
+func (e *env) ctx() context.Context { return e.limit }
+
+func (e *env) ok(err error, what string) {
+	e.Helper()
+	if err != nil {
+		e.Fatalf("%s: %v, want no error", what, err)
+	}
+}
+
+func (e *env) equal(got, want any, what string) {
+	e.Helper()
+	if got != want {
+		e.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func (e *env) read(s locks.Store, names ...string) locks.Reading {
+	e.Helper()
+	r, err := s.ReadLocks(e.ctx(), names...)
+	e.ok(err, "ReadLocks")
+	if len(r.Rows) != len(names) {
+		e.Fatalf("ReadLocks of %d names answered %d rows", len(names), len(r.Rows))
+	}
+	for i, name := range names {
+		if r.Rows[i].Name != name {
+			e.Fatalf("row %d is of %q, want %q", i, r.Rows[i].Name, name)
+		}
+	}
+	return r
+}
+
+func (e *env) row(name string) locks.Row {
+	e.Helper()
+	return e.read(e.watch, name).Rows[0]
+}
+
+// is says that a row is of that version and has that queue.
+func (e *env) is(name string, version uint64, queue, what string) {
+	e.Helper()
+	e.same(e.row(name), locks.Row{Name: name, Version: version, Queue: []byte(queue)}, what)
+}
+
+func (e *env) same(got, want locks.Row, what string) {
+	e.Helper()
+	if !sameRow(got, want) {
+		e.Errorf("%s: row\n\t%s, want\n\t%s", what, show(got), show(want))
+	}
+}
+
+// sameRow compares rows. A queue of nobody is nil or empty.
+func sameRow(a, b locks.Row) bool {
+	return a.Name == b.Name && a.Version == b.Version && bytes.Equal(a.Queue, b.Queue)
+}
+
+func show(r locks.Row) string {
+	return fmt.Sprintf("{%q version %d queue %d bytes %.80q}", r.Name, r.Version, len(r.Queue), r.Queue)
+}
+
+// write is a write of a row.
+func write(name string, expect, version uint64, queue string) locks.Write {
+	return locks.Write{Name: name, Expect: expect, Version: version, Queue: []byte(queue)}
+}
+
+// written is the row that a write makes.
+func written(w locks.Write) locks.Row {
+	return locks.Row{Name: w.Name, Version: w.Version, Queue: w.Queue}
+}
+
+// write writes, and says that each row is as the write says, if that is the
+// answer, and else as it was.
+func (e *env) write(s locks.Store, writes ...locks.Write) []bool {
+	e.Helper()
+	names := make([]string, len(writes))
+	for i, w := range writes {
+		names[i] = w.Name
+	}
+	before := e.read(e.watch, names...)
+	done, err := s.WriteLocks(e.ctx(), before.Server, writes)
+	e.ok(err, "WriteLocks")
+	if len(done) != len(writes) {
+		e.Fatalf("WriteLocks of %d rows answered %d", len(writes), len(done))
+	}
+	after := e.read(e.watch, names...)
+	for i, w := range writes {
+		want := before.Rows[i]
+		if done[i] {
+			want = written(w)
+		}
+		if !sameRow(after.Rows[i], want) {
+			e.Fatalf("WriteLocks of version %d over %d answered %t, and the row is\n\t%s, want\n\t%s",
+				w.Version, w.Expect, done[i], show(after.Rows[i]), show(want))
+		}
+	}
+	return done
+}
+
+// put writes, and it is done.
+func (e *env) put(s locks.Store, writes ...locks.Write) {
+	e.Helper()
+	for i, done := range e.write(s, writes...) {
+		if !done {
+			e.Fatalf("WriteLocks of %q, version %d over %d, was not done: the row is %s",
+				writes[i].Name, writes[i].Version, writes[i].Expect, show(e.row(writes[i].Name)))
+		}
+	}
+}
+
+// refused writes, and it is not done.
+func (e *env) refused(s locks.Store, w locks.Write, what string) {
+	e.Helper()
+	if e.write(s, w)[0] {
+		e.Errorf("%s: version %d was written over %d", what, w.Version, w.Expect)
+	}
+}
+
+// server is how a write names the server.
+func (e *env) server() string {
+	e.Helper()
+	return e.read(e.watch, one).Server
+}
+
+// session makes the lease row of a session, which alice holds.
+func (e *env) session(s locks.Store, group string) lease.Renewal {
+	e.Helper()
+	e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
+	rs, err := s.Read(e.ctx(), group)
+	e.ok(err, "Read")
+	token, err := s.Acquire(e.ctx(), lease.Acquire{Read: rs[0], Owner: alice, Heartbeat: 1, TTL: ttl})
+	e.ok(err, "Acquire")
+	return lease.Renewal{Group: group, Token: token, Heartbeat: 1}
+}
+
+// hasSession says whether the rows of a session are there.
+func (e *env) hasSession(group string, want bool, what string) {
+	e.Helper()
+	rs, err := e.watch.Read(e.ctx(), group)
+	e.ok(err, "Read")
+	if hasLease, hasFence := rs[0].Lease != nil, rs[0].Fence != nil; hasLease != want || hasFence != want {
+		e.Errorf("%s: group %q has a lease row: %t, a fence row: %t, want %t", what, group, hasLease, hasFence, want)
+	}
+}

@@ -1,0 +1,587 @@
+package lockstest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// watching is no flaw: doorbells that have no address and look at the rows all
+// the time.
+const watching = "doorbells that watch"
+
+// database has the locks of a store in memory with one of the flaws, or none,
+// beside the leases of a sound one.
+type database struct {
+	flaw   string
+	leases *memstore.Store
+
+	mu       sync.Mutex
+	busy     int
+	rows     map[string]*row
+	sessions map[string]*session
+	doors    map[string]*door
+	number   int
+	pruned   map[string]uint64
+	past     map[string]bool // writes that were done
+	process  int
+}
+
+type row struct {
+	locks.Row
+	first, last time.Time
+	writes      int
+}
+
+// session is what a flaw knows of a session's lease.
+type session struct{ first time.Time }
+
+func newDatabase(flaw string) *database {
+	return &database{
+		flaw: flaw, leases: memstore.New(), rows: map[string]*row{}, sessions: map[string]*session{}, doors: map[string]*door{},
+		pruned: map[string]uint64{}, past: map[string]bool{},
+	}
+}
+
+func (d *database) quickHarness() Harness {
+	h := d.harness()
+	h.quick, h.Patience = true, 1500*time.Millisecond
+	return h
+}
+
+func (d *database) harness() Harness {
+	return Harness{
+		Open: func(testing.TB) locks.Store {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			d.process++
+			return &store{Store: d.leases, database: d, number: d.process}
+		},
+		StepClock: func(_ testing.TB, by time.Duration) { d.leases.StepClock(by) },
+		Restart:   func(testing.TB) { d.leases.Restart() },
+	}
+}
+
+// store is one of the database: the leases of a sound one, and locks.
+type store struct {
+	lease.Store
+	*database
+	number int
+}
+
+func (d *database) has(flaw string) bool { return d.flaw == flaw }
+
+// elsewhere lets others in, in the middle of what should be one statement.
+func (d *database) elsewhere() {
+	d.mu.Unlock()
+	for range 10 {
+		runtime.Gosched()
+	}
+	<-time.After(50 * time.Microsecond)
+	d.mu.Lock()
+}
+
+// alone says that another statement is under way, if that is the flaw.
+func (d *database) alone(flaw string) (func(), error) {
+	if !d.has(flaw) {
+		return func() {}, nil
+	}
+	d.busy++
+	if d.elsewhere(); d.busy > 1 {
+		d.busy--
+		return nil, errors.New("deadlock")
+	}
+	return func() { d.busy-- }, nil
+}
+
+func (d *database) ended(ctx context.Context, what string) error {
+	switch {
+	case d.has("context: "+what) || ctx.Err() == nil:
+		return nil
+	case d.has("context: an error of its own"):
+		return errors.New("connection lost")
+	}
+	return ctx.Err()
+}
+
+// instant is the server's clock and its identity.
+func (d *database) instant() (now time.Time, server string) {
+	rs, err := d.leases.Read(context.Background(), "x")
+	if err != nil {
+		panic(err) // memory has no errors
+	}
+	if d.has("restart: server stays") {
+		return rs[0].Now, "server"
+	}
+	return rs[0].Now, rs[0].Server
+}
+
+// Read is that of a sound store, but for what leases and locks share.
+func (s *store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+	rs, err := s.Store.Read(ctx, groups...)
+	if s.has("restart: server stays") {
+		for i := range rs {
+			rs[i].Server = "server"
+		}
+	}
+	return rs, err
+}
+
+func (s *store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now, _ := s.instant(); s.sessions[group] == nil {
+		s.sessions[group] = &session{now}
+	}
+	return s.Store.Prepare(ctx, group, ttl)
+}
+
+func (d *database) name(name string) string {
+	switch {
+	case d.has("names: case"):
+		return strings.ToLower(name)
+	case d.has("names: trailing"):
+		return strings.TrimRight(name, "-. ")
+	case d.has("names: numbers"):
+		return strings.TrimSuffix(strings.TrimPrefix(name, "0"), ".0")
+	case d.has("names: truncated") && len(name) == lease.MaxName:
+		return name[:lease.MaxName-1]
+	case d.has("names: null") && strings.EqualFold(name, "null"):
+		return "null"
+	}
+	return name
+}
+
+func (s *store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+	if err := s.ended(ctx, "ReadLocks"); err != nil {
+		return locks.Reading{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := locks.Reading{}
+	r.Now, r.Server = s.instant()
+	switch {
+	case s.has("read: fails after a restart") && r.Server != "memory/0":
+		return locks.Reading{}, errors.New("connection refused")
+	case s.has("read: no server"):
+		r.Server = ""
+	case s.has("read: server is the process"):
+		r.Server += fmt.Sprint("/", s.number)
+	case s.has("read: no clock"):
+		r.Now = time.Time{}
+	case s.has("read: machine's clock"):
+		r.Now = time.Now().UTC().Round(time.Microsecond)
+	case s.has("read: local time"):
+		r.Now = r.Now.In(time.FixedZone("CET", 3600))
+	case s.has("read: whole seconds"):
+		r.Now = r.Now.Truncate(time.Second)
+	case s.has("read: at most 100"):
+		names = names[:min(len(names), 100)]
+	}
+	seen := map[string]bool{}
+	for i, name := range names {
+		if s.has("read: one after the other") && i > 0 {
+			s.elsewhere()
+		}
+		found := locks.Row{Name: name}
+		if one := s.rows[s.name(name)]; one != nil {
+			found.Version, found.Queue = one.Version, one.Queue
+			if !s.has("read: hands out its own bytes") {
+				found.Queue = slices.Clone(found.Queue)
+			}
+		} else if s.has("read: absent rows are of version 1") {
+			found.Version = 1
+		} else if s.has("read: absent rows have a queue") {
+			found.Queue = []byte("null")
+		} else if s.has("read: absent rows are left out") {
+			continue
+		}
+		if s.has("read: no queue") {
+			found.Queue = nil
+		}
+		if seen[name] && s.has("read: once per name") {
+			continue
+		}
+		seen[name] = true
+		r.Rows = append(r.Rows, found)
+	}
+	if s.has("read: sorted") {
+		slices.SortFunc(r.Rows, func(a, b locks.Row) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return r, nil
+}
+
+func (s *store) isServer(named string) bool {
+	_, server := s.instant()
+	if s.has("read: server is the process") {
+		server += fmt.Sprint("/", s.number)
+	}
+	return named == server || s.has("write: ignores the server") || s.has("read: no server") ||
+		s.has("write: any server if none is named") && named == "" ||
+		s.has("write: ignores the server's end") && strings.HasPrefix(named, server)
+}
+
+func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	if err := s.ended(ctx, "WriteLocks"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(writes) == 0 && s.has("write: fails with none") {
+		return nil, errors.New("syntax error near ')'")
+	}
+	var invalid error
+	for _, w := range writes {
+		if err := lease.CheckName("lock", w.Name); err != nil {
+			invalid = err
+		}
+	}
+	if invalid != nil && !s.has("names: any") && !s.has("names: the others are written") {
+		return nil, invalid
+	}
+	done := make([]bool, len(writes))
+	if !s.isServer(server) {
+		switch {
+		case s.has("write: another server is an error"):
+			return nil, errors.New("another server")
+		case s.has("write: another server answers all"):
+			for i := range done {
+				done[i] = true
+			}
+		}
+		return done, nil
+	}
+	over, err := s.alone("store: not for two at once")
+	if err == nil && len(writes) > 1 {
+		var several func()
+		if several, err = s.alone("store: fails when it has to wait"); err == nil {
+			defer several()
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer over()
+
+	matches := make([]bool, len(writes))
+	for i, w := range writes {
+		matches[i] = (i < 500 || !s.has("write: at most 500")) && s.matches(w, writes)
+	}
+	s.together(writes, matches)
+	if s.has("write: looks, then writes") {
+		s.elsewhere()
+	}
+	for i, w := range writes {
+		if !matches[i] {
+			if one := s.rows[s.name(w.Name)]; one != nil && s.has("prune: by what was refused") {
+				one.last, _ = s.instant()
+			}
+			continue
+		}
+		if s.has("write: one after the other") && i > 0 {
+			s.elsewhere()
+			if !s.matches(w, writes) {
+				continue
+			}
+		}
+		if s.has("names: the others are written") && lease.CheckName("lock", w.Name) != nil {
+			continue
+		}
+		s.set(w, writes)
+		done[i] = true
+	}
+	if s.has("names: the others are written") && invalid != nil {
+		return nil, invalid
+	}
+	s.answer(writes, done)
+	return done, nil
+}
+
+// matches compares a row with what a write expects.
+func (s *store) matches(w locks.Write, writes []locks.Write) bool {
+	one := s.rows[s.name(w.Name)]
+	if one == nil {
+		return w.Expect == 0 && s.pruned[w.Name] == 0 || s.has("write: inserts for a row") ||
+			s.has("write: inserts for a row beside others") && len(writes) > 1
+	}
+	if w.Expect == 0 {
+		return s.has("write: overwrites for no row") || s.has("write: overwrites for no row where nobody is") && len(one.Queue) == 0 ||
+			s.has("write: overwrites for no row what is of that version") && one.Version == w.Version
+	}
+	switch {
+	case s.has("write: ignores the version"),
+		s.has("write: ignores that the row is older") && one.Version < w.Expect,
+		s.has("write: ignores that the row is newer") && one.Version > w.Expect,
+		s.has("write: ignores that the row is newer by one") && one.Version == w.Expect+1,
+		s.has("write: compares in 53 bits") && float64(one.Version) == float64(w.Expect),
+		s.has("write: again if it was written before") && s.past[fmt.Sprint(w.Name, w.Expect, w.Version, string(w.Queue))]:
+		return true
+	}
+	if s.has("write: several with any version of the list") && slices.ContainsFunc(writes, func(other locks.Write) bool { return other.Expect == one.Version }) {
+		return true
+	}
+	return one.Version == w.Expect
+}
+
+// together is what flaws make of several writes.
+func (s *store) together(writes []locks.Write, matches []bool) {
+	first := true
+	clash, mixed := false, map[bool]bool{}
+	for i, w := range writes {
+		clash = clash || w.Expect == 0 && !matches[i]
+		mixed[w.Expect == 0] = true
+	}
+	all := !slices.Contains(matches, false)
+	for i, w := range writes {
+		switch {
+		case s.has("write: all or none") && !all,
+			s.has("write: the first that matches") && !first,
+			s.has("write: only when all new rows are new, but says so of all") && clash && w.Expect == 0,
+			s.has("write: no new rows beside others") && mixed[true] && mixed[false] && w.Expect == 0,
+			s.has("write: no others beside new rows") && mixed[true] && mixed[false] && w.Expect > 0:
+			matches[i] = false
+		}
+		first = first && !matches[i]
+	}
+}
+
+// answer is what flaws make of what was done.
+func (s *store) answer(writes []locks.Write, done []bool) {
+	n, clash := 0, false
+	for i, w := range writes {
+		if done[i] {
+			n++
+			s.past[fmt.Sprint(w.Name, w.Expect, w.Version, string(w.Queue))] = true
+		}
+		clash = clash || w.Expect == 0 && !done[i]
+	}
+	if s.has("write: answers by name") {
+		byName := map[string]bool{}
+		var names []string
+		for i, w := range writes {
+			byName[w.Name] = done[i]
+			names = append(names, w.Name)
+		}
+		slices.Sort(names)
+		for i, name := range names {
+			done[i] = byName[name]
+		}
+		return
+	}
+	for i, w := range writes {
+		one := s.rows[s.name(w.Name)]
+		switch {
+		case s.has("write: answers all"):
+			done[i] = true
+		case s.has("write: answers none"):
+			done[i] = false
+		case s.has("write: answers the first n"):
+			done[i] = i < n
+		case s.has("write: answers by the version") && n > 0:
+			done[i] = one != nil && one.Version == w.Version
+		case s.has("write: answers by a version that is as high") && n > 0:
+			done[i] = one != nil && one.Version >= w.Version
+		case s.has("write: only when all new rows are new, but says so of none") && clash && w.Expect == 0:
+			done[i] = false
+		case s.has("write: only when all new rows are new, but says so of all") && clash && w.Expect == 0:
+			done[i] = true
+		}
+	}
+}
+
+// set writes a row.
+func (s *store) set(w locks.Write, writes []locks.Write) {
+	one := s.rows[s.name(w.Name)]
+	now, _ := s.instant()
+	if one == nil {
+		one = &row{Row: locks.Row{Name: w.Name}, first: now}
+		s.rows[s.name(w.Name)] = one
+	}
+	if s.has("write: several as the first") && len(writes) > 1 && w.Expect > 0 {
+		w.Queue = writes[0].Queue
+	}
+	switch {
+	case s.has("write: leaves the queue") && one.Version > 0:
+	case s.has("write: leaves the queue of nobody") && len(w.Queue) == 0:
+	case s.has("write: keeps the caller's bytes"):
+		one.Queue = w.Queue
+	default:
+		one.Queue = s.bytes(slices.Clone(w.Queue), len(writes))
+	}
+	switch {
+	case s.has("write: leaves the version") && one.Version > 0:
+	case s.has("write: counts the version up"):
+		one.Version++
+	case s.has("write: version in 32 bits"):
+		one.Version = uint64(uint32(w.Version))
+	case s.has("write: version in 53 bits"):
+		one.Version = uint64(float64(w.Version))
+	default:
+		one.Version = w.Version
+	}
+	if one.writes == 0 || !s.has("prune: by the first of several") || len(writes) == 1 {
+		one.last = now
+	}
+	one.writes++
+	if s.has("write: other rows too") {
+		for _, other := range s.rows {
+			other.Queue = one.Queue
+		}
+	}
+	if s.has("write: touches the lease") {
+		s.leases.Update(w.Name, func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			if l != nil {
+				l.Heartbeat++
+			}
+			return l, f
+		})
+	}
+}
+
+// bytes is what flaws make of a queue.
+func (s *store) bytes(queue []byte, n int) []byte {
+	const most = 64 << 10
+	switch {
+	case s.has("write: queue is text") && !utf8.Valid(queue):
+		return bytes.ToValidUTF8(queue, []byte("?"))
+	case s.has("write: queue ends at NUL"):
+		before, _, _ := bytes.Cut(queue, []byte{0})
+		return before
+	case s.has("write: queue is trimmed"):
+		return bytes.TrimRight(queue, " ")
+	case s.has("write: queue without backslashes"):
+		return bytes.ReplaceAll(queue, []byte(`\`), nil)
+	case s.has("write: queue of 64 KiB") && len(queue) > most, s.has("write: queue of 64 KiB in one call") && n > 2 && len(queue) > most:
+		return queue[:most]
+	case s.has("write: nobody fails") && len(queue) == 0:
+		return []byte("null")
+	}
+	return queue
+}
+
+func (s *store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
+	if err := s.ended(ctx, "PruneLocks"); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, _ := s.instant()
+	n := s.pruneRows(now.Add(-idle), prefix, limit)
+	if s.has("prune: one limit for all") {
+		limit -= n
+	}
+	m, err := s.pruneSessions(ctx, now, prefix, idle, limit)
+	switch {
+	case s.has("prune: counts one more"):
+		return n + m + 1, err
+	case s.has("prune: counts nothing"):
+		return 0, err
+	case s.has("prune: counts locks"):
+		return n, err
+	case s.has("prune: counts leases"):
+		return m, err
+	}
+	return n + m, err
+}
+
+func (s *store) pruneRows(before time.Time, prefix string, limit int) int {
+	var found []string
+	for name, one := range s.rows {
+		at := one.last
+		if s.has("prune: by the first write") {
+			at = one.first
+		}
+		queue := one.Queue
+		if s.has("prune: locks of spaces") {
+			queue = bytes.TrimSpace(queue)
+		}
+		if !s.has("prune: no locks") && (at.Before(before) || s.has("prune: young locks")) &&
+			(len(queue) == 0 || s.has("prune: locks that somebody has")) &&
+			(one.writes == 1 || !s.has("prune: locks that were never written again")) &&
+			(strings.HasPrefix(name, prefix) || !s.has("prune: locks of the prefix")) &&
+			(len(found) < limit || s.has("prune: ignores the limit of locks")) {
+			found = append(found, name)
+		}
+	}
+	if s.has("prune: looks, then deletes") {
+		s.elsewhere()
+	}
+	for _, name := range found {
+		if s.has("prune: clears locks") {
+			s.rows[name].Queue = nil
+			continue
+		}
+		if s.has("prune: locks of the version come back") {
+			s.pruned[name] = s.rows[name].Version
+		}
+		delete(s.rows, name)
+	}
+	return len(found)
+}
+
+func (s *store) pruneSessions(ctx context.Context, now time.Time, prefix string, idle time.Duration, limit int) (int, error) {
+	n := 0
+	for name, of := range s.sessions {
+		rs, err := s.leases.Read(ctx, name)
+		if err != nil {
+			return n, err
+		}
+		l, f := rs[0].Lease, rs[0].Fence
+		if l == nil || s.has("prune: no leases") || !s.begins(name, prefix) {
+			continue
+		}
+		at := l.RenewedAt
+		if s.has("prune: leases by their first heartbeat") {
+			at = of.first
+		}
+		if !at.Before(now.Add(-idle)) && !s.has("prune: young leases") || s.has("prune: leases that are released") && !l.Released ||
+			s.has("prune: leases that somebody took") && l.Owner == "" || n >= limit && !s.has("prune: ignores the limit of leases") {
+			continue
+		}
+		s.leases.Update(name, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
+			if s.has("prune: leaves fences") {
+				return nil, f
+			}
+			return nil, nil
+		})
+		delete(s.sessions, name)
+		n++
+	}
+	return n, nil
+}
+
+func (s *store) begins(name, prefix string) bool {
+	var pattern string
+	switch {
+	case s.has("prune: leases of all groups"):
+		return true
+	case s.has("prune: prefix anywhere"):
+		return strings.Contains(name, prefix)
+	case s.has("prune: prefix in any case"):
+		return strings.HasPrefix(strings.ToLower(name), strings.ToLower(prefix))
+	case s.has("prune: prefix of whole parts"):
+		return strings.HasPrefix(name, strings.TrimRight(prefix, "/"))
+	case s.has("prune: prefix without backslashes"):
+		return strings.HasPrefix(name, strings.ReplaceAll(prefix, `\`, ""))
+	case s.has("prune: prefix with any character for _"):
+		pattern = strings.ReplaceAll(regexp.QuoteMeta(prefix), "_", ".")
+	case s.has("prune: prefix with any characters for %"):
+		pattern = strings.ReplaceAll(regexp.QuoteMeta(prefix), "%", ".*")
+	default:
+		return strings.HasPrefix(name, prefix)
+	}
+	return regexp.MustCompile("^" + pattern).MatchString(name)
+}

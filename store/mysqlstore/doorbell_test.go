@@ -1,0 +1,369 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// doorbell opens one that is closed when the test ends.
+func doorbell(t testing.TB, s *mysqlstore.Store) locks.Doorbell {
+	t.Helper()
+	d := s.Doorbell()
+	t.Cleanup(func() {
+		if err := d.Close(); err != nil {
+			t.Errorf("close doorbell: %v", err)
+		}
+	})
+	return d
+}
+
+func address(t testing.TB, d locks.Doorbell) string {
+	t.Helper()
+	a, err := d.Address(soon(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a == "" {
+		t.Fatal("the doorbell has no address")
+	}
+	return a
+}
+
+// connectionOf is the number in an address, which is the connection's.
+func connectionOf(address string) string {
+	_, id, _ := strings.Cut(address, "#")
+	return id
+}
+
+// waitFor begins a Wait for a row to change, which lasts longer than the test.
+func waitFor(t testing.TB, d locks.Doorbell, name, mark string) <-chan error {
+	t.Helper()
+	ctx, rung := soon(t), make(chan error, 1)
+	go func() { rung <- d.Wait(ctx, []locks.Watch{{Name: name, Mark: []byte(mark)}}, 25*time.Second) }()
+	return rung
+}
+
+// sleeps tells whether the connection waits to be rung.
+func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
+	admin := db.Open(t)
+	return func() bool {
+		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND info LIKE 'SELECT IF(EXISTS(%' AND state = 'User sleep'", connectionOf(address)) == 1
+	}
+}
+
+func ringAt(t testing.TB, d locks.Doorbell, addresses ...string) {
+	t.Helper()
+	if err := d.Ring(soon(t), addresses...); err != nil {
+		t.Fatalf("ring: %v", err)
+	}
+}
+
+// quickly is when a Wait that is rung ends; alone, it lasts for 25 s.
+const quickly = 10 * time.Second
+
+func isRung(t testing.TB, rung <-chan error, what string) {
+	t.Helper()
+	select {
+	case err := <-rung:
+		if err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	case <-time.After(quickly):
+		t.Fatalf("%s: Wait has not ended within %v", what, quickly)
+	}
+}
+
+// Every ring of a connection that sleeps ends its sleep.
+func TestDoorbellIsRungWhileItSleeps(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s, other := migrated(t, db.DSN), open(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		d := doorbell(t, s)
+		at := address(t, d)
+		asleep := sleeps(t, db, at)
+		for range 50 {
+			rung := waitFor(t, d, "a", "mark")
+			eventually(t, "the doorbell sleeps", asleep)
+			ringAt(t, other.Doorbell(), at)
+			isRung(t, rung, "a ring")
+		}
+		isEqual(t, address(t, d), at, "address after all these rings")
+	})
+}
+
+func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s, other := migrated(t, db.DSN), open(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		admin, d := db.Open(t), doorbell(t, s)
+		old := address(t, d)
+		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, old)
+		eventually(t, "the doorbell sleeps", asleep)
+		exec(t, admin, "KILL "+connectionOf(old))
+		select {
+		case err := <-rung:
+			if err == nil {
+				t.Error("Wait on a connection that was killed has no error")
+			}
+		case <-time.After(quickly):
+			t.Fatal("Wait on a connection that was killed has not ended")
+		}
+
+		// And once more, while nobody waits.
+		for range 2 {
+			now := address(t, d)
+			if now == old {
+				t.Fatalf("the address of a connection that was killed is still %q", now)
+			}
+			asleep = sleeps(t, db, now)
+			rung = waitFor(t, d, "a", "mark")
+			eventually(t, "the doorbell sleeps", asleep)
+			ringAt(t, other.Doorbell(), old)
+			select {
+			case err := <-rung:
+				t.Errorf("rung at the address of a connection that was killed: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			ringAt(t, other.Doorbell(), old, now)
+			isRung(t, rung, "a ring at the new address")
+			old = now
+			exec(t, admin, "KILL "+connectionOf(old))
+			eventually(t, "the connection ends", func() bool {
+				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(old)) == 0
+			})
+		}
+	})
+}
+
+// A ring at an address that is not that of a doorbell of this start of this
+// server ends nobody's statement.
+func TestRingEndsNoOtherStatement(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s, other := migrated(t, db.DSN), open(t, db.DSN)
+		admin := db.Open(t)
+		var dead []string
+		for range 3 {
+			d := s.Doorbell()
+			dead = append(dead, address(t, d))
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, at := range dead {
+			eventually(t, "the connection ends", func() bool {
+				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(at)) == 0
+			})
+		}
+		// Connections that are opened after that, and one of the same account that is busy.
+		var id string
+		victim := conn(t, db.Open(t))
+		if err := victim.QueryRowContext(soon(t), "SELECT CONNECTION_ID()").Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		// An update, which ends only when the row is free: KILL QUERY makes it fail.
+		writeLocks(t, s, replace("a", 0, "mark"))
+		end := fenced(t, db, "a")
+		exec(t, victim, "SET innodb_lock_wait_timeout = 60")
+		ended := make(chan error, 1)
+		go func() {
+			_, err := victim.ExecContext(soon(t), "UPDATE cronlease_lock SET queue = CONCAT(queue, 'x') WHERE name = 'a'")
+			ended <- err
+		}()
+		eventually(t, "the statement waits", waits(t, db, "UPDATE cronlease_lock SET queue"))
+		server, _, _ := strings.Cut(dead[0], "#")
+		addresses := append(dead, "elsewhere#"+id, "#"+id, id, server, server+"#", server+id, server+"# "+id, server+"#"+id+" ", server+"#"+id+";", server+"#-"+id,
+			server+"#+"+id, server+"#0x"+id, strings.ToUpper(server)+"x#"+id, server[:len(server)-1]+"#"+id, server+"0#"+id, server+"##"+id, server+"#"+id+"#")
+		for _, at := range addresses {
+			ringAt(t, other.Doorbell(), at)
+		}
+		ringAt(t, other.Doorbell(), addresses...)
+		select {
+		case err := <-ended:
+			t.Fatalf("the statement of another connection ended: %v", err)
+		case <-time.After(100 * time.Millisecond):
+		}
+		end()
+		if err := <-ended; err != nil {
+			t.Errorf("the statement of another connection: %v", err)
+		}
+		isEqual(t, rows(t, s, "a"), "a 1 markx", "rows")
+	})
+}
+
+// Doorbells of another account cannot be rung, and that is no error.
+func TestRingOfAnotherAccount(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		other := open(t, userDSN(t, db, uniqueName("u"), append(leastGrants[:len(leastGrants):len(leastGrants)], "SELECT, INSERT, UPDATE ON @.cronlease_lock")...))
+		d, mine := doorbell(t, s), doorbell(t, other)
+		at := address(t, d)
+		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
+		eventually(t, "the doorbell sleeps", asleep)
+		own := address(t, mine)
+		ringAt(t, other.Doorbell(), at)
+		// Those that come after it are rung.
+		heard, hears := waitFor(t, mine, "a", "mark"), sleeps(t, db, own)
+		eventually(t, "the other doorbell sleeps", hears)
+		ringAt(t, other.Doorbell(), at, own)
+		isRung(t, heard, "a ring after that of another account")
+		select {
+		case err := <-rung:
+			t.Errorf("rung by another account: %v", err)
+		default:
+		}
+		ringAt(t, s.Doorbell(), at)
+		isRung(t, rung, "a ring of its own account")
+	})
+}
+
+func TestLocksAfterARestart(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := dbtest.Private(t, kind)
+			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+			s := migrated(t, db.DSN)
+			isEqual(t, writeLocks(t, s, replace("a", 0, "mark"), replace("b", 0, "mark")), "[true true]", "new rows")
+			before, d := readLocks(t, s, "a"), doorbell(t, s)
+			old := address(t, d)
+			rung := waitFor(t, d, "a", "mark")
+			eventually(t, "the doorbell sleeps", sleeps(t, db, old))
+			// Two starts in one second look like one.
+			eventually(t, "more than a second passes", func() bool { return readLocks(t, s, "a").Now.Sub(before.Now) > 1100*time.Millisecond })
+
+			if err := server.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			select {
+			case err := <-rung:
+				if err == nil {
+					t.Error("Wait has no error when the server dies")
+				}
+			case <-time.After(quickly):
+				t.Fatal("Wait has not ended with the server")
+			}
+			if _, err := d.Address(soon(t)); err == nil {
+				t.Error("Address without a server has no error")
+			}
+			if err := server.Start(soon(t)); err != nil {
+				t.Fatal(err)
+			}
+
+			after, now := readLocks(t, s, "a"), address(t, d)
+			if after.Server == before.Server {
+				t.Errorf("the server is still %q", after.Server)
+			}
+			if now == old || !strings.HasPrefix(now, after.Server+"#") {
+				t.Errorf("the address is %q after %q, on the server %q", now, old, after.Server)
+			}
+			done, err := s.WriteLocks(soon(t), before.Server, []locks.Write{replace("a", 1, "x"), replace("b", 1, "x"), replace("c", 0, "x")})
+			if err != nil || fmt.Sprint(done) != "[false false false]" {
+				t.Errorf("WriteLocks on the server before: %t, %v", done, err)
+			}
+			isEqual(t, rows(t, s, "a", "b", "c"), "a 1 mark, b 1 mark, c 0 ", "rows")
+			isEqual(t, writeLocks(t, s, replace("a", 1, "mark")), "[true]", "on the server that answers now")
+
+			// The number of the old address may be that of somebody else now.
+			rung = waitFor(t, d, "a", "mark")
+			eventually(t, "the doorbell sleeps", sleeps(t, db, now))
+			prefix, _, _ := strings.Cut(old, "#")
+			ringAt(t, s.Doorbell(), old, prefix+"#"+connectionOf(now))
+			select {
+			case err := <-rung:
+				t.Errorf("rung at an address of the server before: %v", err)
+			case <-time.After(50 * time.Millisecond):
+			}
+			ringAt(t, s.Doorbell(), now)
+			isRung(t, rung, "a ring at the new address")
+		})
+	}
+}
+
+// The pool of a service may cut off reads that take longer than two seconds, and
+// with a DSN the store has no such limit.
+func TestDoorbellWithAReadTimeout(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		pool := openOn(t, openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second })))
+		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 500 * time.Millisecond }))
+		writeLocks(t, own, replace("a", 0, "mark"))
+		for name, s := range map[string]*mysqlstore.Store{"pool": pool, "DSN": own} {
+			d := doorbell(t, s)
+			at := address(t, d)
+			for range 2 {
+				if err := d.Wait(soon(t), []locks.Watch{{Name: "a", Mark: []byte("mark")}}, time.Second); err != nil {
+					t.Errorf("%s: Wait for a second: %v", name, err)
+				}
+			}
+			isEqual(t, address(t, d), at, name+": address after that")
+		}
+	})
+}
+
+func TestDoorbellOfAClosedStore(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		pool := db.Open(t)
+		for name, make := range map[string]func() (*mysqlstore.Store, error){
+			"DSN":  func() (*mysqlstore.Store, error) { return mysqlstore.Open(db.DSN) },
+			"pool": func() (*mysqlstore.Store, error) { return mysqlstore.New(pool) },
+		} {
+			s, err := make()
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeLocks(t, s, replace("of/"+name, 0, "mark"))
+			d, idle := s.Doorbell(), s.Doorbell()
+			at, unused := address(t, d), address(t, idle)
+			rung := waitFor(t, d, "of/"+name, "mark")
+			eventually(t, "the doorbell sleeps", sleeps(t, db, at))
+			closeStore(t, s)
+			select {
+			case err := <-rung:
+				if err == nil || !strings.Contains(err.Error(), "closed") {
+					t.Errorf("%s: Wait of a store that was closed: %v", name, err)
+				}
+			case <-time.After(quickly):
+				t.Fatalf("%s: Wait has not ended with its store", name)
+			}
+			if _, err := d.Address(soon(t)); err == nil {
+				t.Errorf("%s: Address of a store that was closed has no error", name)
+			}
+			// Close leaves no connection of the store's, used or not.
+			admin := db.Open(t)
+			left := func(at string) int {
+				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(at))
+			}
+			eventually(t, name+": the connection of the doorbell that was used ends", func() bool { return left(at) == 0 })
+			ctx, cancel := context.WithTimeout(soon(t), 2*time.Second)
+			for left(unused) > 0 && ctx.Err() == nil {
+				<-time.After(10 * time.Millisecond)
+			}
+			cancel()
+			isEqual(t, left(unused), 0, name+": connections of a doorbell that nobody waits for, after its store was closed")
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+			if err := idle.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,557 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/locks/lockstest"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+func TestLocksConformance(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		for _, variant := range []variant{variants[0], variants[2]} {
+			t.Run(variant.name, func(t *testing.T) {
+				t.Parallel()
+				databases := &emptied{kind: db.Kind, parent: t}
+				lockstest.Run(t, func(t testing.TB) lockstest.Harness {
+					empty := databases.take(t)
+					t.Cleanup(func() { exec(t, empty.Open(t), "DELETE FROM cronlease_lock") })
+					return lockstest.Harness{Open: func(t testing.TB) locks.Store { return variant.open(t, empty) }}
+				})
+			})
+		}
+	})
+}
+
+// replace is a write of a row.
+func replace(name string, expect uint64, queue string) locks.Write {
+	return locks.Write{Name: name, Expect: expect, Version: expect + 1, Queue: []byte(queue)}
+}
+
+func readLocks(t testing.TB, s locks.Store, names ...string) locks.Reading {
+	t.Helper()
+	r, err := s.ReadLocks(soon(t), names...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// writeLocks writes, and says which of them were done.
+func writeLocks(t testing.TB, s locks.Store, writes ...locks.Write) string {
+	t.Helper()
+	done, err := s.WriteLocks(soon(t), readLocks(t, s, "a").Server, writes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(done)
+}
+
+// rows shows rows of locks.
+func rows(t testing.TB, s locks.Store, names ...string) string {
+	t.Helper()
+	var all []string
+	for _, row := range readLocks(t, s, names...).Rows {
+		all = append(all, fmt.Sprintf("%s %d %s", row.Name, row.Version, row.Queue))
+	}
+	return strings.Join(all, ", ")
+}
+
+func isEqual(t testing.TB, got, want any, what string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+// fenced holds the row of a lock, as work does that is fenced by it, until the
+// returned function is called.
+func fenced(t testing.TB, db dbtest.Database, name string) (end func()) {
+	t.Helper()
+	return lockRow(t, db, "SELECT name FROM cronlease_lock WHERE name = '"+name+"' LOCK IN SHARE MODE")
+}
+
+func TestFencedWorkDelaysOnlyItsLock(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		isEqual(t, writeLocks(t, s, replace("a", 0, "1"), replace("b", 0, "1"), replace("c", 0, "1"), replace("d", 0, "1")), "[true true true true]", "new rows")
+		end := fenced(t, db, "b")
+		isEqual(t, writeLocks(t, s, replace("c", 1, "2"), replace("b", 1, "2"), replace("a", 1, "2"), replace("d", 9, "2")), "[true false true false]", "beside fenced work")
+		isEqual(t, rows(t, s, "a", "b", "c", "d"), "a 2 2, b 1 1, c 2 2, d 1 1", "rows")
+		isEqual(t, writeLocks(t, s, replace("b", 1, "2")), "[false]", "the fenced lock alone")
+		isEqual(t, writeLocks(t, s, replace("b", 1, "2"), replace("new", 0, "1"), replace("a", 2, "3")), "[false true true]", "beside a new row")
+		also := fenced(t, db, "d")
+		isEqual(t, writeLocks(t, s, replace("a", 3, "4"), replace("b", 1, "2"), replace("d", 1, "2"), replace("c", 2, "3")), "[true false false true]", "beside two of them")
+		also()
+		end()
+		isEqual(t, writeLocks(t, s, replace("b", 1, "2"), replace("d", 1, "2")), "[true true]", "after fenced work")
+		isEqual(t, rows(t, s, "a", "b", "c", "d", "new"), "a 4 4, b 2 2, c 3 3, d 2 2, new 1 1", "rows")
+	})
+}
+
+// Work that ends soon enough is waited for.
+func TestWriteLocksWaitsForFencedWork(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "1"), replace("b", 0, "1"))
+		end, isWaiting := fenced(t, db, "a"), waits(t, db, "UPDATE")
+		done := make(chan string)
+		go func() { done <- writeLocks(t, s, replace("a", 1, "2"), replace("b", 1, "2")) }()
+		eventually(t, "the write waits", isWaiting)
+		end()
+		isEqual(t, <-done, "[true true]", "after the work has ended")
+	})
+}
+
+// Work that looked for a row which is not there, because its lock was lost and
+// pruned, may keep new rows out of the gap: they are not written, and the others
+// are.
+func TestFencedWorkWithoutRowDelaysOnlyNewLocks(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "1"), replace("z", 0, "1"))
+		tx, err := db.Open(t).BeginTx(soon(t), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		var found int
+		if err := tx.QueryRowContext(soon(t), "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'lost' LOCK IN SHARE MODE").Scan(&found); err != nil || found != 0 {
+			t.Fatalf("%d rows, %v", found, err)
+		}
+		isEqual(t, writeLocks(t, s, replace("new", 0, "1"), replace("a", 1, "2")), "[false true]", "beside work that found no row")
+		isEqual(t, rows(t, s, "new", "a"), "new 0 , a 2 2", "rows")
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		isEqual(t, writeLocks(t, s, replace("new", 0, "1"), replace("a", 2, "3")), "[true true]", "after that")
+	})
+}
+
+// Statements that lock rows in one order do not deadlock: each locks them by
+// name, in whatever order it was asked.
+func TestWriteLocksLocksByName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, statement, hold string
+		expect                uint64
+	}{
+		{"rows that are there", "UPDATE `", "UPDATE cronlease_lock SET queue = 'x' WHERE name = 'm'", 1},
+		{"new rows", "INSERT INTO `cronlease_lock`", "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('m', 1, 'x', UTC_TIMESTAMP(6))", 0},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+				s := migrated(t, db.DSN)
+				pool := db.Open(t)
+				if test.expect > 0 {
+					writeLocks(t, s, replace("a", 0, "1"), replace("m", 0, "1"), replace("z", 0, "1"))
+				}
+				isWaiting := waits(t, db, test.statement)
+				look := conn(t, pool)
+				isFree := func(name string) bool {
+					var found string
+					err := look.QueryRowContext(soon(t), "SELECT name FROM cronlease_lock WHERE name = '"+name+"' FOR UPDATE NOWAIT").Scan(&found)
+					if number := new(mysql.MySQLError); err != nil && !errors.Is(err, sql.ErrNoRows) && !errors.As(err, &number) {
+						t.Error(err)
+					}
+					return err == nil || errors.Is(err, sql.ErrNoRows)
+				}
+				server := readLocks(t, s, "a").Server
+				for _, order := range [][]string{{"z", "m", "a"}, {"a", "m", "z"}} {
+					tx, err := pool.BeginTx(soon(t), nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					exec(t, tx, test.hold)
+					var writes []locks.Write
+					for _, name := range order {
+						writes = append(writes, replace(name, test.expect, "2"))
+					}
+					ctx, cancel := context.WithCancel(soon(t))
+					ended := make(chan struct{})
+					go func() {
+						defer close(ended)
+						_, _ = s.WriteLocks(ctx, server, writes) // it is of no interest how it ends
+					}()
+					eventually(t, "the write waits", isWaiting)
+					if first, last := isFree("a"), isFree("z"); isWaiting() && (first || !last) {
+						t.Errorf("while the row in the middle is waited for, the first row is free: %t, the last: %t, want only the last", first, last)
+					}
+					cancel()
+					<-ended
+					if err := tx.Rollback(); err != nil {
+						t.Fatal(err)
+					}
+					eventually(t, "the write ends", func() bool { return !isWaiting() })
+					exec(t, pool, "DELETE FROM cronlease_lock")
+					if test.expect > 0 {
+						writeLocks(t, s, replace("a", 0, "1"), replace("m", 0, "1"), replace("z", 0, "1"))
+					}
+				}
+			})
+		})
+	}
+}
+
+func TestReadLocksWaitsForNobody(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "1"), replace("b", 0, "1"))
+		tx, err := db.Open(t).BeginTx(soon(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		exec(t, tx, "UPDATE cronlease_lock SET version = 99, queue = 'x'")
+		exec(t, tx, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('c', 99, 'x', UTC_TIMESTAMP(6))")
+		isEqual(t, rows(t, s, "a", "b", "c"), "a 1 1, b 1 1, c 0 ", "rows that somebody is about to write")
+	})
+}
+
+// A write whose client gave up waits on in the server, and is carried out when
+// the row is free, or is not: the same either way for who reads the row.
+func TestWriteLocksThatAppliesLate(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "1"), replace("b", 0, "1"))
+		server := readLocks(t, s, "a").Server
+		end, isWaiting := fenced(t, db, "a"), waits(t, db, "UPDATE")
+		ctx, cancel := context.WithCancel(soon(t))
+		result := make(chan error)
+		go func() {
+			_, err := s.WriteLocks(ctx, server, []locks.Write{replace("a", 1, "2")})
+			result <- err
+		}()
+		eventually(t, "the write waits", isWaiting)
+		cancel()
+		if err := <-result; !errors.Is(err, context.Canceled) {
+			t.Errorf("given up: %v", err)
+		}
+		end()
+		eventually(t, "the write ends", func() bool { return !isWaiting() })
+		version := readLocks(t, s, "a").Rows[0].Version
+		isEqual(t, writeLocks(t, s, replace("a", version, "3")), "[true]", "after a write that came late or not")
+		isEqual(t, rows(t, s, "a", "b"), fmt.Sprintf("a %d 3, b 1 1", version+1), "rows")
+	})
+}
+
+func TestLocksLostReplies(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		direct := migrated(t, db.DSN)
+		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
+		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+		server := readLocks(t, s, "a").Server
+		for _, step := range []struct {
+			statement string
+			writes    []locks.Write
+			want      string
+		}{
+			{"INSERT INTO `cronlease_lock`", []locks.Write{replace("a", 0, "1"), replace("b", 0, "1")}, "a 1 1, b 1 1"},
+			{"UPDATE", []locks.Write{replace("a", 1, "2")}, "a 2 2, b 1 1"},
+			{"UPDATE", []locks.Write{replace("a", 2, "3"), replace("b", 1, "3")}, "a 3 3, b 2 3"},
+			// Which of two was written is read back, and that reply is lost.
+			{"SELECT 0, _binary", []locks.Write{replace("a", 3, "4"), replace("b", 9, "4")}, "a 4 4, b 2 3"},
+		} {
+			lost := proxy.DropReply(step.statement)
+			if done, err := s.WriteLocks(soon(t), server, step.writes); err == nil {
+				t.Errorf("%s whose reply is lost: %t, want an error", step.statement, done)
+			}
+			isLost(t, lost)
+			isEqual(t, rows(t, direct, "a", "b"), step.want, "rows after the reply to "+step.statement+" was lost")
+		}
+		lost := proxy.DropRequest("UPDATE")
+		if done, err := s.WriteLocks(soon(t), server, []locks.Write{replace("a", 4, "x"), replace("b", 2, "x")}); err == nil {
+			t.Errorf("a write that was lost: %t, want an error", done)
+		}
+		isLost(t, lost)
+		isEqual(t, rows(t, direct, "a", "b"), "a 4 4, b 2 3", "rows after a write was lost")
+		// What only reads repeats itself, if the connection was a good one.
+		readLocks(t, s, "a")
+		lost = proxy.DropReply("SELECT 0, _binary")
+		isEqual(t, rows(t, s, "a", "b"), "a 4 4, b 2 3", "rows")
+		isLost(t, lost)
+	})
+}
+
+// isLost says that what was to be lost has come and gone.
+func isLost(t testing.TB, lost <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-lost:
+	case <-time.After(patience):
+		t.Fatal("the statement whose reply was to be lost was not sent")
+	}
+}
+
+func TestLocksNeedConnectionsOfAPool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		pool := db.Open(t)
+		s := openOn(t, pool)
+		for most, works := range map[int]bool{8: false, 9: true, 0: true} {
+			pool.SetMaxOpenConns(most)
+			calls := map[string]func() error{
+				"ReadLocks":  func() error { _, err := s.ReadLocks(soon(t), "a"); return err },
+				"WriteLocks": func() error { _, err := s.WriteLocks(soon(t), "x", []locks.Write{replace("a", 0, "")}); return err },
+				"PruneLocks": func() error { _, err := s.PruneLocks(soon(t), "x", time.Hour, 1); return err },
+			}
+			for what, call := range calls {
+				err := call()
+				if works && err != nil || !works && (!errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 9")) {
+					t.Errorf("%s in a pool of %d: %v", what, most, err)
+				}
+			}
+		}
+	})
+}
+
+// All of the store works in the smallest pool, with a doorbell that waits.
+func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		pool := db.Open(t)
+		pool.SetMaxOpenConns(9)
+		s := openOn(t, pool)
+		first := s.Bell("billing")
+		ring(t, first)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		door := doorbell(t, s)
+		at := address(t, door)
+		rung := waitFor(t, door, "a", "mark")
+		eventually(t, "the doorbell sleeps", sleeps(t, db, at))
+		results := make(chan error, 20)
+		for i := range 10 {
+			go func() {
+				_, err := s.ReadLocks(soon(t), "a")
+				results <- err
+			}()
+			go func() {
+				_, err := s.Read(soon(t), fmt.Sprint("group", i))
+				results <- err
+			}()
+		}
+		for range 20 {
+			if err := <-results; err != nil {
+				t.Error(err)
+			}
+		}
+		take(t, s, "billing", "me")
+		openJobs(t, s, holder(t, s, "other", "me"), "report")
+		if err := pool.PingContext(soon(t)); err != nil {
+			t.Error(err)
+		}
+		ringAt(t, s.Doorbell(), at)
+		isRung(t, rung, "a ring")
+		closeBell(t, first)
+	})
+}
+
+// Pruning looks first and deletes then; what was written in between stays.
+func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ name, change, statement, query, want string }{
+		{"a lock that was taken", "UPDATE cronlease_lock SET version = 2, queue = 'x'", "DELETE", "SELECT COUNT(*) FROM cronlease_lock", "1"},
+		{"a session that was taken over", "UPDATE cronlease_lease l, cronlease_fence f SET l.token = l.token + 1, f.token = f.token + 1, l.renewed_at = UTC_TIMESTAMP(6)",
+			"DELETE", "SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
+		{"a session that was renewed", "UPDATE cronlease_lease SET heartbeat = heartbeat + 1, renewed_at = UTC_TIMESTAMP(6)",
+			"DELETE", "SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+				s := migrated(t, db.DSN)
+				pool := db.Open(t)
+				if strings.Contains(test.change, "lock") {
+					writeLocks(t, s, replace("a", 0, ""))
+				} else {
+					take(t, s, "locks/a", "me")
+				}
+				exec(t, pool, "UPDATE cronlease_lock SET written_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR")
+				exec(t, pool, "UPDATE cronlease_lease SET renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR")
+				tx, err := pool.BeginTx(soon(t), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = tx.Rollback() }()
+				exec(t, tx, test.change)
+				isWaiting := waits(t, db, test.statement)
+				pruned := make(chan error)
+				go func() {
+					n, err := s.PruneLocks(soon(t), "locks/", time.Hour, 100)
+					if err == nil && n != 0 {
+						err = fmt.Errorf("%d rows pruned", n)
+					}
+					pruned <- err
+				}()
+				eventually(t, "the deletion waits", isWaiting)
+				if err := tx.Commit(); err != nil {
+					t.Fatal(err)
+				}
+				if err := <-pruned; err != nil {
+					t.Error(err)
+				}
+				isEqual(t, fmt.Sprint(count(t, pool, test.query)), test.want, "rows that are left")
+			})
+		})
+	}
+}
+
+func TestPruneLocksNeedsDelete(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		exec(t, db.Open(t), "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('a', 1, '', '2020-01-01')")
+		s := open(t, userDSN(t, db, uniqueName("u"), append(leastGrants[:len(leastGrants):len(leastGrants)], "SELECT, INSERT, UPDATE ON @.cronlease_lock")...))
+		isEqual(t, writeLocks(t, s, replace("b", 0, ""), replace("c", 0, "")), "[true true]", "without the privilege DELETE")
+		isEqual(t, writeLocks(t, s, replace("b", 1, "x"), replace("c", 1, "x")), "[true true]", "without the privilege DELETE")
+		if _, err := s.PruneLocks(soon(t), "locks/", time.Hour, 100); !errors.Is(err, lease.ErrSetup) {
+			t.Errorf("PruneLocks without the privilege DELETE: %v", err)
+		}
+	})
+}
+
+// running returns the statement that a connection runs, once there is one that
+// begins so.
+func runningStatement(t testing.TB, db dbtest.Database, begins string) string {
+	t.Helper()
+	admin := db.Open(t)
+	var statement string
+	eventually(t, "a statement that begins with "+begins, func() bool {
+		return admin.QueryRowContext(soon(t), "SELECT info FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE ?", begins+"%").Scan(&statement) == nil
+	})
+	return statement
+}
+
+// Statements of locks find their rows by the key, however many there are. They
+// are caught as they run, while they wait for a row or a ring.
+func TestLockPlans(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		pool := db.Open(t)
+		fillLocks(t, db, 10_000)
+		exec(t, pool, "ANALYZE TABLE cronlease_lock")
+		var many []locks.Write
+		var watches []locks.Watch
+		for i := range 256 {
+			many = append(many, replace(fmt.Sprintf("lock%04d", 3*i+1), 1, "x"))
+			watches = append(watches, locks.Watch{Name: many[i].Name, Mark: []byte("mark")})
+		}
+		server := readLocks(t, s, "a").Server
+		end, idle := fenced(t, db, many[0].Name), fenced(t, db, "lock0000")
+		door := doorbell(t, s)
+		statements := map[string]string{}
+		for _, run := range []struct {
+			what, begins string
+			do           func(context.Context) error
+		}{
+			{"write one", "UPDATE", func(ctx context.Context) error { _, err := s.WriteLocks(ctx, server, many[:1]); return err }},
+			{"write many", "UPDATE", func(ctx context.Context) error { _, err := s.WriteLocks(ctx, server, many); return err }},
+			{"prune", "DELETE", func(ctx context.Context) error { _, err := s.PruneLocks(ctx, "locks/", -time.Hour, 1); return err }},
+			{"wait", "SELECT IF(EXISTS(", func(ctx context.Context) error { return door.Wait(ctx, watches, patience/2) }},
+		} {
+			ctx, cancel := context.WithCancel(soon(t))
+			result := make(chan error)
+			go func() { result <- run.do(ctx) }()
+			statements[run.what] = runningStatement(t, db, run.begins)
+			cancel()
+			<-result
+			isRunning := waits(t, db, run.begins+"%cronlease_lock")
+			eventually(t, "the statement ends", func() bool { return run.what == "wait" || !isRunning() })
+		}
+		end()
+		idle()
+		c := conn(t, pool)
+		for _, statement := range mysqlstore.SessionStatements() {
+			exec(t, c, statement)
+		}
+		for what, statement := range statements {
+			if what == "wait" {
+				// The servers look at such rows while they make the plan, and so
+				// have none to show.
+				statement = strings.Replace(statement, "SLEEP(15.000)", "SLEEP(0)", 1)
+				if n := rowsRead(t, c, statement); n > 2*len(watches) {
+					t.Errorf("%s: %d rows were read one after the other to look at %d", what, n, len(watches))
+				}
+				continue
+			}
+			most := map[string]int{"write many": len(many)}[what]
+			found := 0
+			for _, plan := range explainPlan(t, c, statement) {
+				if table := plan["table"]; table == "" || strings.HasPrefix(table, "<") || table == "v" {
+					continue // rows of the statement itself
+				}
+				found++
+				n, err := strconv.Atoi(plan["rows"])
+				if err != nil || n > max(1, most) || plan["key"] != "PRIMARY" || plan["type"] == "ALL" || plan["type"] == "index" {
+					t.Errorf("%s: %v", what, plan)
+				}
+			}
+			isEqual(t, found, 1, "steps of the plan of "+what)
+		}
+	})
+}
+
+// rowsRead is how many rows a query makes the server read without a key.
+func rowsRead(t testing.TB, c *sql.Conn, query string) int {
+	t.Helper()
+	read := func() (sum int) {
+		status, err := c.QueryContext(soon(t), "SHOW SESSION STATUS WHERE Variable_name IN ('Handler_read_first', 'Handler_read_next', 'Handler_read_prev', 'Handler_read_rnd', 'Handler_read_rnd_next')")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer status.Close()
+		for status.Next() {
+			var name string
+			var n int
+			if err := status.Scan(&name, &n); err != nil {
+				t.Fatal(err)
+			}
+			sum += n
+		}
+		if err := status.Err(); err != nil {
+			t.Fatal(err)
+		}
+		return sum
+	}
+	first := read()
+	before := read() // reading has a price too
+	var answer int
+	if err := c.QueryRowContext(soon(t), query).Scan(&answer); err != nil {
+		t.Fatal(err)
+	}
+	return read() - before - (before - first)
+}
+
+// fillLocks makes n rows of locks. The first is that of nobody.
+func fillLocks(t testing.TB, db dbtest.Database, n int) {
+	t.Helper()
+	var all []string
+	for i := range n {
+		all = append(all, fmt.Sprintf("('lock%04d', 1, 'mark', UTC_TIMESTAMP(6))", i))
+	}
+	all[0] = strings.Replace(all[0], "mark", "", 1)
+	exec(t, db.Open(t), "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES "+strings.Join(all, ","))
+}

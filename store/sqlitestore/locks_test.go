@@ -1,0 +1,22 @@
+package sqlitestore_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/locks/lockstest"
+)
+
+func TestLocksConformance(t *testing.T) {
+	t.Parallel()
+	lockstest.Run(t, func(t testing.TB) lockstest.Harness {
+		path, stepClock := withSteppedClock(t)
+		return lockstest.Harness{
+			Open:      func(t testing.TB) locks.Store { return openWithSteppedClock(t, path) },
+			StepClock: stepClock,
+			Restart:   func(t testing.TB) { replace(t, path) },
+			Patience:  5 * time.Minute, // the driver is slow with -race
+		}
+	})
+}
