@@ -49,7 +49,7 @@ WHERE queue = _binary'' AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECO
 		idleSessions: `
 SELECT name, token FROM {lease}
 WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
-		pruneLocks:  `DELETE FROM {lock} WHERE name IN (?) AND (name, version) IN (?)`,
+		pruneLocks: `DELETE FROM {lock} WHERE name IN (?) AND (name, version) IN (?)`,
 		pruneLeases: `
 DELETE FROM {lease}
 WHERE name IN (?) AND (name, token) IN (?) AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`,
