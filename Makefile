@@ -4,6 +4,7 @@ GO ?= go
 # What bench and cover look at, and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
 PACKAGES ?= ./...
 TESTFLAGS ?=
+export FUZZTIME ?= 1m
 
 withdb := bin/withdb
 
@@ -27,6 +28,10 @@ test: databases ## vet and test everything, with the race detector, on MariaDB a
 .PHONY: test-fast
 test-fast: databases ## the same without the race detector
 	@$(withdb) -- scripts/test $(TESTFLAGS)
+
+.PHONY: fuzz
+fuzz: ## run each fuzz target for FUZZTIME (default 1m), one after the other; FUZZ=cron for those of that name
+	@scripts/fuzz $(FUZZ)
 
 .PHONY: bench
 bench: databases ## run the benchmarks of PACKAGES on both databases

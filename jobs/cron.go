@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs/cron"
@@ -49,13 +50,30 @@ func (s CronSchedule) parse() CronSchedule {
 	s.parsed, s.err = nil, nil
 	// LoadLocation takes "" for UTC and "Local" for whatever the machine has:
 	// neither is the same on every replica.
-	location, err := time.LoadLocation(s.zone)
+	location, err := loadLocation(s.zone)
 	if err != nil || s.zone == "" || s.zone == "Local" {
 		s.err = fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", s.zone)
 		return s
 	}
 	s.parsed, s.err = cron.Parse(s.expression, cron.In(location), cron.WithDialect(s.dialect), cron.WithDST(s.dst))
 	return s
+}
+
+// locations are the zones by name that were loaded. Loaded again, a zone would
+// be another pointer, and each of a list of jobs would have a table of its
+// changes of its own.
+var locations sync.Map
+
+func loadLocation(name string) (*time.Location, error) {
+	if known, ok := locations.Load(name); ok {
+		return known.(*time.Location), nil
+	}
+	location, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, err
+	}
+	known, _ := locations.LoadOrStore(name, location)
+	return known.(*time.Location), nil
 }
 
 // Err reports what is wrong with the expression or the zone; a [*cron.Error]

@@ -52,7 +52,9 @@ func (s FixedRateSchedule) From(known Known) Schedule {
 	return anchored{first: known.ScheduleSince.Add(s.initial).UTC(), every: s.every, text: s.String()}
 }
 
-// anchored ticks at first and each multiple of every after it.
+// anchored ticks at first and each multiple of every after it. It counts in
+// microseconds, which all its ticks are whole numbers of, since a Duration ends
+// after 292 years.
 type anchored struct {
 	first time.Time
 	every time.Duration
@@ -63,14 +65,20 @@ func (s anchored) Next(after time.Time) time.Time {
 	if after.Before(s.first) {
 		return s.first
 	}
-	return s.first.Add(after.Sub(s.first).Truncate(s.every) + s.every)
+	return s.tick(after.UnixMicro(), 1)
 }
 
 func (s anchored) Prev(before time.Time) time.Time {
 	if !before.After(s.first) {
 		return time.Time{}
 	}
-	return s.first.Add((before.Sub(s.first) - 1).Truncate(s.every))
+	return s.tick(before.Add(-1).UnixMicro(), 0)
+}
+
+// tick is the one that is so many after the last by an instant, in microseconds.
+func (s anchored) tick(micros, more int64) time.Time {
+	first, every := s.first.UnixMicro(), s.every.Microseconds()
+	return time.UnixMicro(first + ((micros-first)/every+more)*every).UTC()
 }
 
 func (s anchored) String() string { return s.text }

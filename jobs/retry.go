@@ -3,6 +3,7 @@ package jobs
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -39,6 +40,8 @@ func (r Retry) After(attempt int) (time.Duration, bool) {
 		return 0, false
 	}
 	r = r.complete()
+	const most = math.MaxInt64 / 4 // 73 years; twice that is the longest with jitter, and more would overflow
+	r.Initial, r.Max = min(r.Initial, most), min(r.Max, most)
 	b := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(r.Initial),
 		backoff.WithMaxInterval(r.Max),

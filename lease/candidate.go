@@ -20,7 +20,8 @@ type Candidate struct {
 	// unanswered are the acquires whose outcome is unknown, by the heartbeat
 	// that each would write.
 	unanswered map[uint64]unanswered
-	held       *Held // the last one
+	held       *Held  // the last one
+	namesake   uint64 // the last term of another process with this owner's name
 }
 
 type unanswered struct {
@@ -59,7 +60,7 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		row, fence := c.watch.last.Lease, c.watch.last.Fence
 		wait := c.watch.takeableIn(c.keeper.now())
 		switch {
-		case row != nil && row.Owner == c.keeper.owner && !row.Released && !c.keeper.holds(c.group, row.Token):
+		case row != nil && c.isLeftOver(*row):
 			// A late acquire of ours: its client gave up, the server did not.
 			if h, err := c.adopt(ctx, *row); h != nil || err != nil {
 				return h, 0, err
@@ -91,6 +92,25 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		}
 	}
 	return nil, c.jitter(), nil
+}
+
+// isLeftOver reports whether the row is held in this owner's name, by this
+// process and not by a term of it. One by another process is as good as any
+// other's: it is neither adopted nor released.
+func (c *Candidate) isLeftOver(row Lease) bool {
+	k := c.keeper
+	switch {
+	case row.Owner != k.owner || row.Released || k.holds(c.group, row.Token):
+		return false
+	case k.issued(row.Heartbeat):
+		return true
+	}
+	if c.namesake != row.Token {
+		c.namesake = row.Token
+		k.log.Error("another process holds the lease under the name of this one: no two starts of a process may have one name",
+			zap.String("group", c.group), zap.Uint64("token", row.Token))
+	}
+	return false
 }
 
 // until is how long to wait for something that is due after wait. A lease is

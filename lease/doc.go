@@ -126,6 +126,10 @@
 //   - The row is deleted, rewound or restored: its holder's next heartbeat finds
 //     out and the term ends; followers watch the row for one TTL.
 //   - The database's clock is stepped: nothing.
+//   - Another process has the same owner name, which takes a copied random
+//     number: they follow each other like any two, since each knows the
+//     heartbeats that it wrote, and the one that waits logs it as an error. Not
+//     so a copy of a whole running machine, which knows the same heartbeats.
 //
 // # Timing
 //

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type Keeper struct {
 	timing Timing
 	log    *zap.Logger
 	now    func() instant // replaced by this package's tests only
+	first  uint64         // heartbeat numbers begin after it, at random: see issued
 
 	wake chan struct{} // capacity 1: something is due sooner than planned
 
@@ -48,6 +50,7 @@ func WithLogger(l *zap.Logger) Option { return func(k *Keeper) { k.log = l } }
 func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 	k := &Keeper{
 		store: store,
+		first: rand.Uint64N(1 << 48), // which leaves a long life below 2^63
 		log:   zap.NewNop(),
 		now:   now,
 		wake:  make(chan struct{}, 1),
@@ -67,6 +70,7 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 		return nil, err
 	}
 	k.timing = timing
+	k.number = k.first
 	k.log = k.log.With(zap.String("owner", k.owner))
 	k.lastAttempt = k.now()
 	return k, nil
@@ -257,6 +261,15 @@ func (k *Keeper) nextNumber() uint64 {
 	defer k.mu.Unlock()
 	k.number++
 	return k.number
+}
+
+// issued reports whether the number is one of this keeper's. Numbers begin at
+// random, so that another process which has this owner's name all the same is
+// not taken for this one.
+func (k *Keeper) issued(number uint64) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return number > k.first && number <= k.number
 }
 
 // poke makes Run look again at what is due.

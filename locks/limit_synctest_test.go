@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"math"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -72,6 +73,24 @@ func TestLockFor(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The longest limit there is ends nothing, and does not overflow.
+func TestLockForEver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.wait(false, func(ctx context.Context) (*locks.Lock, error) { return a.Mutex("stock").LockFor(ctx, math.MaxInt64) })
+		l := held.has()
+		next := b.waits("stock")
+		time.Sleep(time.Hour)
+		next.hasNot()
+		if !l.Trusted() {
+			t.Errorf("lost: %v", context.Cause(l.Context()))
+		}
+		l.unlock(t)
+		next.has().unlock(t)
+	})
 }
 
 func TestLockForNothing(t *testing.T) {

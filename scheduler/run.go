@@ -128,7 +128,7 @@ func (r *run) report(state jobs.State, m jobs.Move, err error) {
 		log.Info("run succeeded")
 		return
 	case jobs.Cancelled:
-		log.Warn("run cancelled", zap.Error(err), zap.NamedError("cause", context.Cause(r.ctx)))
+		log.Warn("run cancelled", zap.Error(logged(err)), zap.NamedError("cause", context.Cause(r.ctx)))
 		return
 	case jobs.Panicked:
 		errors.As(err, &panicked)
@@ -138,6 +138,15 @@ func (r *run) report(state jobs.State, m jobs.Move, err error) {
 		if m.To == jobs.Waiting {
 			log = log.With(zap.Duration("retry", m.Delay))
 		}
-		log.Error("run "+state.String(), zap.Error(err))
+		log.Error("run "+state.String(), zap.Error(logged(err)))
 	}
+}
+
+// logged bounds what is logged of a job's error.
+func logged(err error) error {
+	const most = 16 << 10 // bytes; what the worker's jobs say at their end is below
+	if text := err.Error(); len(text) > most {
+		return fmt.Errorf("%s... (%d bytes in all)", text[:most], len(text))
+	}
+	return err
 }

@@ -179,7 +179,7 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, asJSON b
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tSCHEDULE\tPAUSED\tNEXT\tRUNNING\tLAST RUN") // Flush tells of errors
 	for _, s := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, s.Schedule, s.paused(), s.next(now), s.running(), s.last())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, firstLine(s.Schedule), s.paused(), s.next(now), s.running(), s.last())
 	}
 	return table.Flush()
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -243,7 +244,7 @@ func firstLine(s string) string {
 	const most = 100
 	line, _, more := strings.Cut(s, "\n")
 	line = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if !unicode.IsPrint(r) { // what a terminal may take for a command, or for nothing
 			return ' '
 		}
 		return r

@@ -1,6 +1,9 @@
 package cron
 
-import "fmt"
+import (
+	"fmt"
+	"strconv"
+)
 
 // Error is what Parse returns for an expression it refuses.
 type Error struct {
@@ -17,7 +20,16 @@ type Error struct {
 	Reason string
 }
 
-// Error names what is wrong, where, and what would be right.
+// Error names what is wrong, where, and what would be right. Of long texts it shows the beginning.
 func (e *Error) Error() string {
-	return fmt.Sprintf("cron: %s %q in %q: %s", e.Field, e.Text, e.Expression, e.Reason)
+	return fmt.Sprintf("cron: %s %s in %s: %s", e.Field, quote(e.Text), quote(e.Expression), e.Reason)
+}
+
+// quote shows a text, bounded.
+func quote(s string) string {
+	const most = 120 // bytes; no expression that somebody meant is longer by much
+	if len(s) > most {
+		return strconv.Quote(s[:most]) + "..."
+	}
+	return strconv.Quote(s)
 }

@@ -22,6 +22,9 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	var e *sqlite.Error
 	if errors.As(err, &e) {
+		if e.Code() == sqlite3.SQLITE_IOERR_WRITE { // only of ENOSPC does SQLite say that the disk is full
+			return fmt.Errorf("%s: it cannot grow, or be written: its disk fails, or a quota or a limit on its size is reached: %w", s.path, err)
+		}
 		switch e.Code() & 0xff {
 		case sqlite3.SQLITE_FULL:
 			return fmt.Errorf("%s: no space left: free some on its disk: %w", s.path, err)

@@ -3,8 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"strings"
-	"time"
 )
 
 // SteppedClock is the clock plus what the table stepped says, for tests that
@@ -33,16 +31,10 @@ func (s *Store) Statements() map[string]string {
 // InUse is how many connections the package's own statements have.
 func (s *Store) InUse() int { return s.own.Stats().InUse }
 
-// Fill prepares groups in a file that SQLite may not let grow.
-func (s *Store) Fill(ctx context.Context) error {
+// LimitPages lets the file have so many pages at most; none is less than it has.
+// The store keeps to one connection from then on, since each has its own limit.
+func (s *Store) LimitPages(ctx context.Context, most int) error {
 	s.own.SetMaxOpenConns(1)
-	if _, err := s.own.ExecContext(ctx, "PRAGMA max_page_count = 1"); err != nil { // that is, the pages it has
-		return err
-	}
-	for i := range 10000 {
-		if err := s.Prepare(ctx, fmt.Sprint(strings.Repeat("x", 100), i), time.Second); err != nil {
-			return err
-		}
-	}
-	return nil
+	_, err := s.own.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", most))
+	return err
 }

@@ -128,19 +128,6 @@ func newer(t *testing.T, path string) {
 	run(t, s.DB(), "UPDATE cronlease_schema SET version = version + 1")
 }
 
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	s := open(t, migrated(t))
-	// As SQLite finds out: by its own limit of pages.
-	err := s.Fill(soon(t))
-	if err == nil || errors.Is(err, lease.ErrChanged) || !strings.Contains(err.Error(), "no space left") {
-		t.Errorf("error %v, want one that says that there is no space left", err)
-	}
-	if _, err := s.Read(soon(t), "group"); err != nil {
-		t.Errorf("Read on a full disk: %v", err)
-	}
-}
-
 func TestTenMigrateAtOnce(t *testing.T) {
 	t.Parallel()
 	for range 5 {

@@ -31,10 +31,14 @@ func (d Database) Open() string { return d.open }
 // URL returns what [ParseDatabase] takes, with the password and with no
 // variables in it.
 func (d Database) URL() string {
-	if d.kind == SQLite {
+	switch {
+	case d.kind != SQLite:
+		return d.open
+	case strings.HasPrefix(d.open, "//"): // of which the first two would be taken for those of a URL
+		return "sqlite://" + d.open
+	default:
 		return "sqlite:" + d.open
 	}
-	return d.open
 }
 
 // String returns the URL without its password and parameters.
@@ -53,7 +57,7 @@ func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, er
 	if strings.HasPrefix(raw, "mysql://") {
 		return parseMySQL(raw, lookup)
 	}
-	expanded, err := expand(raw, lookup)
+	expanded, err := expandSecret(raw, lookup)
 	if err != nil {
 		return Database{}, err
 	}
@@ -85,7 +89,7 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 		if lookup == nil {
 			return s, nil
 		}
-		return expand(s, lookup)
+		return expandSecret(s, lookup)
 	}
 	rest := strings.TrimPrefix(raw, "mysql://")
 	// Up to the first of /?# stands the authority, but not within ${}, and the
@@ -137,6 +141,16 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 		}
 	}
 	return Database{kind: MySQL, open: u.String(), show: shown}, nil
+}
+
+// expandSecret is expand with errors that show no text.
+func expandSecret(s string, lookup func(string) (string, bool)) (string, error) {
+	expanded, err := expand(s, lookup)
+	var bad *formError
+	if errors.As(err, &bad) {
+		return "", errors.New("a ${ that is no variable: " + bad.expected)
+	}
+	return expanded, err
 }
 
 // part decodes what stands in the URL and leaves what comes from a variable.

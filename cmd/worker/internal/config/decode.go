@@ -18,7 +18,7 @@ import (
 
 // Limits on what a file that is small enough can still blow up to.
 const (
-	maxValues = 200_000 // aliases count each time they are used
+	maxValues = 200_000 // beyond those that it has; aliases count each time they are used
 	maxErrors = 50      // more than anybody reads
 )
 
@@ -28,10 +28,12 @@ type position struct{ line, column int }
 type document struct {
 	name   string
 	lookup func(string) (string, bool)
+	lines  int // of the file
 	place  map[string]position
 	errors []*Error
 	more   int // errors that were not kept
-	values int
+	values int // that were read
+	most   int // that may be
 }
 
 // value is a node of the file and the way to it.
@@ -66,6 +68,7 @@ func (d *document) parse(data []byte) *yaml.Node {
 			"expected UTF-8 text without control characters")
 		return nil
 	}
+	d.lines = lines(data)
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root, next yaml.Node
 	switch err := decoder.Decode(&root); {
@@ -84,7 +87,26 @@ func (d *document) parse(data []byte) *yaml.Node {
 		d.reportSyntax(data, err)
 		return nil
 	}
+	d.most = count(&root) + maxValues
 	return root.Content[0]
+}
+
+// count is how many nodes there are, with none behind an alias.
+func count(node *yaml.Node) int {
+	n := 1
+	for _, inside := range node.Content {
+		n += count(inside)
+	}
+	return n
+}
+
+// lines is how many there are, as YAML counts them.
+func lines(data []byte) int {
+	n := 1 - bytes.Count(data, []byte("\r\n"))
+	for _, end := range []string{"\n", "\r", "\u0085", "\u2028", "\u2029"} {
+		n += bytes.Count(data, []byte(end))
+	}
+	return n
 }
 
 // invalid returns where data is no text, or -1.
@@ -113,6 +135,9 @@ func (d *document) reportSyntax(data []byte, err error) {
 	if match := unknownAnchor.FindStringSubmatch(fault); match != nil {
 		before, _, _ := bytes.Cut(data, []byte("*"+match[1]))
 		line = 1 + bytes.Count(before, []byte("\n"))
+		if !plainKey.MatchString(match[1]) {
+			fault = "unknown anchor " + quote(match[1]) + " referenced"
+		}
 	} else {
 		lines := bytes.SplitAfter(data, []byte("\n"))
 		line = max(line, 1+sort.Search(len(lines)-1, func(n int) bool {
@@ -154,6 +179,9 @@ func syntaxFault(err error) (fault string, line int) {
 }
 
 func (d *document) report(at position, key, format string, args ...any) {
+	if d.lines > 0 && at.line > d.lines { // the parser puts what is missing at the end a line too far
+		at = position{d.lines, 1}
+	}
 	if len(d.errors) >= maxErrors {
 		d.more++
 		return
@@ -191,9 +219,9 @@ func (v value) report(format string, args ...any) {
 // itself ends too.
 func (v value) resolve() (value, bool) {
 	v.doc.values++
-	if v.doc.values > maxValues {
-		if v.doc.values == maxValues+1 {
-			v.report("the file unfolds to more than %d values: expected fewer aliases", maxValues)
+	if v.doc.values > v.doc.most {
+		if v.doc.values == v.doc.most+1 {
+			v.report("the file unfolds to more than %d values: expected fewer aliases", v.doc.most)
 		}
 		return v, false
 	}
@@ -261,9 +289,14 @@ func readMapping[T any](v value, what string, fields []field[T], into *T) map[st
 	return found
 }
 
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}$`)
+
 // child is a member of a mapping. An empty value is where its key is.
 func (v value) child(key, node *yaml.Node) value {
 	path := key.Value
+	if !plainKey.MatchString(path) {
+		path = quote(path)
+	}
 	if v.key != "" {
 		path = v.key + "." + path
 	}
@@ -324,7 +357,7 @@ func readRaw(v value, what string) (text, bool) {
 		v.report("%s: expected %s", describe(v.node), what)
 		return text{}, false
 	case v.node.Style&yaml.TaggedStyle != 0:
-		v.report("the tag %s: expected %s, without a tag", v.node.Tag, what)
+		v.report("the tag %s: expected %s, without a tag", quote(v.node.Tag), what)
 		return text{}, false
 	}
 	return text{value: v, raw: v.node.Value}, true
@@ -336,9 +369,19 @@ func (t text) bad(format string, args ...any) {
 	t.report("%s: %s", quote(t.raw), fmt.Sprintf(format, args...))
 }
 
-// quote shows a text, bounded.
+// A URL with a user part and a DSN of the driver; both may hold a password.
+var (
+	secretForm = regexp.MustCompile(`(?s)://.*@|:.*@(tcp|unix)\(`)
+	schemeForm = regexp.MustCompile(`^[a-z][a-z0-9+]{0,19}://`)
+)
+
+// quote shows a text, bounded, and next to nothing of one that may hold a
+// password, which stands in the wrong place then.
 func quote(s string) string {
 	const most = 80
+	if secretForm.MatchString(s) {
+		return strconv.Quote(schemeForm.FindString(s)) + "..."
+	}
 	if len(s) > most {
 		return strconv.Quote(s[:most]) + "..."
 	}

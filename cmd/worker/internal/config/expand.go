@@ -8,6 +8,12 @@ import (
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
+// formError is about a ${ that begins no variable. What follows it may be a
+// part of a password.
+type formError struct{ text, expected string }
+
+func (e *formError) Error() string { return quote(e.text) + ": " + e.expected }
+
 // expand puts in the values of variables. Only ${NAME} is one: $NAME and $$
 // stay what they are, and $${ becomes ${.
 func expand(s string, lookup func(string) (string, bool)) (string, error) {
@@ -27,9 +33,9 @@ func expand(s string, lookup func(string) (string, bool)) (string, error) {
 		name, rest, found := strings.Cut(after, "}")
 		switch {
 		case !found:
-			return "", fmt.Errorf("%s: expected a } after ${, or $${ for a plain ${", quote("${"+after))
+			return "", &formError{"${" + after, "expected a } after ${, or $${ for a plain ${"}
 		case !variableName.MatchString(name):
-			return "", fmt.Errorf("%s: expected a variable's name such as ${DATABASE_URL}, or $${ for a plain ${", quote("${"+name+"}"))
+			return "", &formError{"${" + name + "}", "expected a variable's name such as ${DATABASE_URL}, or $${ for a plain ${"}
 		}
 		value, set := lookup(name)
 		if !set {

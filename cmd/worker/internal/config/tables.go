@@ -366,6 +366,8 @@ func reportCron(t text, err error) {
 	switch {
 	case !errors.As(err, &bad):
 		t.report("%v", err)
+	case secretForm.MatchString(t.raw):
+		t.bad("expected a cron expression")
 	case t.raw != t.expanded:
 		t.bad("expected a cron expression, but what the variables stand for is wrong at %s", bad.Field)
 	default:

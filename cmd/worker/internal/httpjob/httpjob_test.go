@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -150,6 +151,35 @@ func TestCancelled(t *testing.T) {
 	}
 	if err := job(ctx, run); !errors.Is(err, lost) {
 		t.Errorf("started: got %v, want %v", err, lost)
+	}
+}
+
+// An answer of 10 MB, or one that never ends, is neither read nor kept.
+func TestMuchAnswer(t *testing.T) {
+	t.Parallel()
+	for name, size := range map[string]int{"10 MB": 10 << 20, "endless": math.MaxInt} {
+		for _, status := range []int{http.StatusOK, http.StatusInternalServerError} {
+			t.Run(fmt.Sprint(name, " ", status), func(t *testing.T) {
+				t.Parallel()
+				_, job := serve(t, "POST", func(w http.ResponseWriter, _ *http.Request) {
+					w.WriteHeader(status)
+					line := []byte(strings.Repeat("x", 64<<10))
+					for sent := 0; sent < size; sent += len(line) {
+						if _, err := w.Write(line); err != nil {
+							return // the job has hung up
+						}
+					}
+				})
+				var bad *httpjob.StatusError
+				err := job(t.Context(), run)
+				if status == http.StatusOK && err != nil || status != http.StatusOK && !errors.As(err, &bad) {
+					t.Fatalf("got %.1000v", err)
+				}
+				if err != nil && len(err.Error()) > 2<<10 {
+					t.Errorf("an error of %d bytes", len(err.Error()))
+				}
+			})
+		}
 	}
 }
 
