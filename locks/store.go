@@ -39,7 +39,7 @@ type Row struct {
 	Name string
 	// Version grows with each write, and never repeats.
 	Version uint64
-	// Queue is who holds the lock and who waits for it, nil for nobody. Stores
+	// Queue is who holds the lock and who waits for it, empty for nobody. Stores
 	// keep it as it is.
 	Queue []byte
 }
@@ -81,7 +81,8 @@ type Doorbell interface {
 	// listened to. One goroutine calls Wait.
 	Wait(ctx context.Context, rows []Watch, limit time.Duration) error
 	// Address is where others ring this bell. It is empty when it cannot be
-	// rung, and can change when a connection is lost.
+	// rung, and can change when a connection is lost. It may be held up while
+	// Wait waits.
 	Address(ctx context.Context) (string, error)
 	// Ring rings the bell at each of the addresses that can be reached from
 	// here, and is silent about the others.
