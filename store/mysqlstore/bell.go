@@ -62,7 +62,7 @@ func (b *bell) Wait(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for bell: %w", ctx.Err())
 	}
-	return fmt.Errorf("wait for bell: %w", explain(err))
+	return fmt.Errorf("wait for bell: %w", b.store.explain(err))
 }
 
 func (b *bell) wait(ctx context.Context) error {

@@ -15,7 +15,8 @@ import (
 // takes no writes, session settings that cannot be made safe, tables that are
 // missing, of another version, not of InnoDB or without the needed grants, and
 // a pool that is too small. Each of these errors matches [lease.ErrSetup] and
-// names the setting and its cure.
+// names the setting and its cure. That none of several hosts takes writes is
+// another kind of error: it may be over soon.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.checkPool(); err != nil {
 		return err
@@ -27,6 +28,9 @@ func (s *Store) Check(ctx context.Context) error {
 			return err
 		}
 		if err := now.check(); err != nil {
+			if s.several && now.readOnly() != "" {
+				return readOnlyError(now.readOnly()) // there is another host to ask
+			}
 			return err
 		}
 		if err := s.checkSchema(ctx, one); err != nil {

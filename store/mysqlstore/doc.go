@@ -41,6 +41,24 @@
 // time zone, isolation, short lock waits), reads it back, and never returns such
 // a connection to a pool. So the caller's pool may have any settings.
 //
+// # Several hosts
+//
+// The DSN of [Open] may list several hosts:
+//
+//	store, err := mysqlstore.Open("worker:secret@tcp(db1:3306,db2:3306)/billing")
+//
+// Each new connection goes to the one that takes writes: the last good one is
+// tried first, then the others in their order, each with an equal share of the
+// time that is left, at most the DSN's timeout (default 10 s). A server that was
+// demoted is left: when it refuses a write, and otherwise when a connection is
+// used that was not asked for a second. When the first connection of the store
+// gets to another host, all others are closed, those of [Store.DB] too. At most
+// one of the hosts may take writes at a time; who that is, something else decides.
+//
+// With [New], which server a connection leads to is the caller's business: the
+// store drops a session whose server refuses a write, and takes the next one
+// that the pool gives it.
+//
 // # Clock and identity
 //
 // Only the database's clock is used, as UTC_TIMESTAMP(6). The identity of the

@@ -24,27 +24,46 @@ const connectTimeout = 10 * time.Second
 // parseDSN reads a DSN of the driver or a URL, and refuses what is unsafe. Its
 // errors never contain a part of the DSN that is not a known name: the parts of
 // a DSN which is not understood may be a password.
-func parseDSN(dsn string) (*mysql.Config, error) {
-	config, err := parseAny(dsn)
+//
+// The hosts are those of its list, as host:port, or the address of the settings
+// alone; of a list, the settings have the first.
+func parseDSN(dsn string) (config *mysql.Config, hosts []string, err error) {
+	config, hosts, err = parseAny(dsn)
 	if err != nil {
-		return nil, fmt.Errorf("mysqlstore: DSN (not shown, it may hold a password): %w", err)
+		return nil, nil, fmt.Errorf("mysqlstore: DSN (not shown, it may hold a password): %w", err)
 	}
 	if err := checkConfig(config); err != nil {
-		return nil, fmt.Errorf("mysqlstore: DSN: %w", err)
+		return nil, nil, fmt.Errorf("mysqlstore: DSN: %w", err)
 	}
-	return config, nil
+	return config, hosts, nil
 }
 
-func parseAny(dsn string) (*mysql.Config, error) {
+func parseAny(dsn string) (*mysql.Config, []string, error) {
 	const scheme = "mysql://"
-	switch {
-	case dsn == "":
-		return nil, errors.New("empty: want " + dsnForm)
-	case len(dsn) >= len(scheme) && strings.EqualFold(dsn[:len(scheme)], scheme):
-		return parseURL(scheme + dsn[len(scheme):])
-	default:
-		return parse(dsn)
+	if dsn == "" {
+		return nil, nil, errors.New("empty: want " + dsnForm)
 	}
+	read, find := parse, findList
+	if len(dsn) >= len(scheme) && strings.EqualFold(dsn[:len(scheme)], scheme) {
+		dsn, read, find = scheme+dsn[len(scheme):], parseURL, findListInURL
+	}
+	from, to := find(dsn)
+	if !strings.Contains(dsn[from:to], ",") {
+		config, err := read(dsn)
+		if err != nil {
+			return nil, nil, err
+		}
+		return config, []string{config.Addr}, nil
+	}
+	hosts, err := parseHosts(dsn[from:to])
+	if err != nil {
+		return nil, nil, err
+	}
+	config, err := read(dsn[:from] + hosts[0] + dsn[to:])
+	if err != nil {
+		return nil, nil, err
+	}
+	return config, hosts, nil
 }
 
 func parseURL(dsn string) (*mysql.Config, error) {
@@ -59,7 +78,7 @@ func parseURL(dsn string) (*mysql.Config, error) {
 	}
 	port := u.Port()
 	if port == "" {
-		port = "3306"
+		port = defaultPort
 	}
 	parameters, err := url.ParseQuery(u.RawQuery)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,14 +31,90 @@ func TestDSN(t *testing.T) {
 		{"mysql://u:p%40%2F%3F%23@[::1]:1/d", "u", "p@/?#", "[::1]:1", "d"},
 		{"mysql://h/d", "", "", "h:3306", "d"},
 	} {
-		c, err := mysqlstore.ParseDSN(test.dsn)
+		c, hosts, err := mysqlstore.ParseDSN(test.dsn)
 		if err != nil {
 			t.Errorf("%s: %v", test.dsn, err)
 			continue
 		}
+		if len(hosts) != 1 || hosts[0] != test.addr {
+			t.Errorf("%s: hosts %q", test.dsn, hosts)
+		}
 		if c.User != test.user || c.Passwd != test.password || c.Addr != test.addr || c.DBName != test.database {
 			t.Errorf("%s: %q %q %q %q", test.dsn, c.User, c.Passwd, c.Addr, c.DBName)
 		}
+	}
+}
+
+func TestDSNWithSeveralHosts(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		dsn   string
+		hosts []string
+	}{
+		{"u:p@tcp(a:1,b:2)/d", []string{"a:1", "b:2"}},
+		{"u:p@tcp(a,b,c)/d?timeout=3s", []string{"a:3306", "b:3306", "c:3306"}},
+		{"u:p@tcp( a:1 , b )/d", []string{"a:1", "b:3306"}},
+		{"u:p,@tcp(x,y)/@tcp(a:1,b:2)/d", []string{"a:1", "b:2"}},
+		{"u:p@tcp([::1]:1,[::2],127.0.0.1)/d", []string{"[::1]:1", "[::2]:3306", "127.0.0.1:3306"}},
+		{"u:p@tcp(a:1,a:2)/d", []string{"a:1", "a:2"}},
+		{"u:p@tcp(a.example.,b-1.example,_c)/d", []string{"a.example.:3306", "b-1.example:3306", "_c:3306"}},
+		{"u:p@unix(/run/s)/d", []string{"/run/s"}},
+		{"mysql://u:p@a,b:2/d", []string{"a:3306", "b:2"}},
+		{"MYSQL://u:p@a:1, b:2/d?tls=true", []string{"a:1", "b:2"}},
+		{"mysql://u:p,q@a,[::1]:2,[::2]/d", []string{"a:3306", "[::1]:2", "[::2]:3306"}},
+		{"mysql://a,b/d?timeout=3s", []string{"a:3306", "b:3306"}},
+	} {
+		c, hosts, err := mysqlstore.ParseDSN(test.dsn)
+		if err != nil {
+			t.Errorf("%s: %v", test.dsn, err)
+			continue
+		}
+		if !slices.Equal(hosts, test.hosts) || c.Addr != hosts[0] || c.DBName != "d" {
+			t.Errorf("%s: %q, and %s of %s", test.dsn, hosts, c.DBName, c.Addr)
+		}
+		s := open(t, test.dsn)
+		if !strings.Contains(s.String(), "("+strings.Join(hosts, ",")+")/d") {
+			t.Errorf("%s: String: %s", test.dsn, s)
+		}
+	}
+}
+
+func TestDSNWithSeveralHostsRefused(t *testing.T) {
+	t.Parallel()
+	for list, says := range map[string]string{
+		"a,":                "host 2 of its list is empty",
+		",a":                "host 1 of its list is empty",
+		"a, ,b":             "host 2 of its list is empty",
+		"a,b:3306,B":        "host 3 of its list is there twice",
+		"[::1],[::1]:3306":  "host 2 of its list is there twice",
+		"a,::1":             "host 2 of its list is not understood",
+		"a,b:1:2":           "host 2 of its list has no port",
+		"a:,b":              "host 1 of its list has no port",
+		"a:0,b":             "host 1 of its list has no port",
+		"a:65536,b":         "host 1 of its list has no port",
+		"a,[::1":            "host 2 of its list is not understood",
+		"a,[::1]canary-471": "host 2 of its list is not understood",
+		"a,[1.2.3.4]":       "host 2 of its list is no IPv6 address",
+		"a,[fe80::1%eth0]":  "host 2 of its list is no IPv6 address",
+		"a,b c":             "host 2 of its list is not understood",
+		"a,canary-4711é":    "host 2 of its list is not understood",
+		"canary-4711:x,b":   "host 1 of its list has no port",
+		"a,-b":              "host 2 of its list is not understood",
+	} {
+		for _, dsn := range []string{"u:canary-4711@tcp(" + list + ")/d", "mysql://u:canary-4711@" + list + "/d"} {
+			_, _, err := mysqlstore.ParseDSN(dsn)
+			if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "canary") {
+				t.Errorf("%s: %v, want it to say %q", dsn, err, says)
+			}
+		}
+	}
+	for _, dsn := range []string{"u:p@unix(/run/s,/run/t)/d", "u:p@tcp(h,/run/s)/d"} {
+		if _, _, err := mysqlstore.ParseDSN(dsn); err == nil || !strings.Contains(err.Error(), "over TCP") {
+			t.Errorf("%s: %v", dsn, err)
+		}
+	}
+	if _, _, err := mysqlstore.ParseDSN("u:p@tcp(a,b)/d?multiStatements=true"); !errors.Is(err, lease.ErrSetup) {
+		t.Errorf("multiStatements with two hosts: %v", err)
 	}
 }
 
@@ -100,12 +177,12 @@ func TestDSNRefused(t *testing.T) {
 // A DSN is a password with something around it, so nothing of it is shown
 // unless it is in its place.
 func FuzzDSNShowsNoPassword(f *testing.F) {
-	for _, dsn := range []string{"u:%s@tcp(h:1)/d", "mysql://u:%s@h/d", "u:%stcp(h:1)/d", "u:%s@h/d?timeout=%s", "u:p/%s@tcp(h)"} {
+	for _, dsn := range []string{"u:%s@tcp(h:1)/d", "mysql://u:%s@h/d", "u:%stcp(h:1)/d", "u:%s@h/d?timeout=%s", "u:p/%s@tcp(h)", "u:%s@tcp(h,i:1)/d", "mysql://u:%s@h,i/d", "mysql://u:p,%s@h/d", "u:p,%s(h)/d", "mysql://u:%s,/d"} {
 		f.Add(dsn)
 	}
 	f.Fuzz(func(t *testing.T, form string) {
 		dsn := strings.ReplaceAll(form, "%s", canary)
-		c, err := mysqlstore.ParseDSN(dsn)
+		c, hosts, err := mysqlstore.ParseDSN(dsn)
 		if err != nil {
 			if strings.Contains(err.Error(), canary) {
 				t.Errorf("%q: %v", dsn, err)
@@ -124,7 +201,7 @@ func FuzzDSNShowsNoPassword(f *testing.F) {
 		}
 		defer closeStore(t, s)
 		if c.Passwd != "" && strings.Contains(c.Passwd, canary) && strings.Contains(strings.Replace(s.String(), c.User, "", 1), canary) &&
-			!strings.Contains(c.Addr+c.DBName, canary) {
+			!strings.Contains(strings.Join(hosts, ",")+c.DBName, canary) {
 			t.Errorf("%q: String: %s", dsn, s)
 		}
 	})

@@ -14,7 +14,11 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-var errClosed = errors.New("mysqlstore: closed")
+var (
+	errClosed = errors.New("mysqlstore: closed")
+	// errReadOnly is of a store with several hosts, which then looks for another.
+	errReadOnly = errors.New("the server takes no writes")
+)
 
 // Errors of the server, by number.
 const (
@@ -64,13 +68,23 @@ func isAnswer(err error) bool {
 
 func isServerError(err error) bool { return number(err) != 0 }
 
+// isReadOnly reports whether the server refused a statement, of which it did
+// nothing, because it takes no writes.
+func isReadOnly(err error) bool {
+	switch number(err) {
+	case optionPrevents, readOnlyTransaction, readOnlyMode:
+		return true
+	}
+	return false
+}
+
 // isConnectionError reports whether err is of the connection and not of a
 // statement.
 func isConnectionError(err error) bool {
 	var network net.Error
 	switch {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, sql.ErrConnDone),
-		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		errors.Is(err, errReadOnly), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}
 	switch number(err) {
@@ -81,9 +95,13 @@ func isConnectionError(err error) bool {
 }
 
 // explain adds the cure to errors that say that the database is not set up.
-func explain(err error) error {
-	if errors.Is(err, lease.ErrSetup) {
+func (s *Store) explain(err error) error {
+	switch {
+	case errors.Is(err, lease.ErrSetup):
 		return err
+	case s.several && isReadOnly(err):
+		// No fault of the setup: its primary is changing.
+		return fmt.Errorf("%w: %w", errReadOnly, err)
 	}
 	cure := ""
 	switch number(err) {

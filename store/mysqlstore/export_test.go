@@ -24,6 +24,12 @@ func (s *Store) AlwaysWrite() { s.alwaysWrite = true }
 // ManyWriters is what a store concludes from a server's variables.
 func ManyWriters(variables map[string]string) bool { return server{variables: variables}.manyWriters() }
 
+// Settle returns how the connects of a store with several hosts agree on one.
+func Settle(addrs ...string) (next func(tried []bool) int, settle func(host int, tried []bool) bool) {
+	h := newHosts(addrs)
+	return h.next, h.settle
+}
+
 // RenewStatement is the statement that Renew sends.
 func (s *Store) RenewStatement(r lease.Renew) string { return s.renewStatement(r) }
 

@@ -79,7 +79,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return fmt.Errorf("migrate: %w", explain(err))
+	return fmt.Errorf("migrate: %w", s.explain(err))
 }
 
 func (s *Store) migrate(ctx context.Context) error {

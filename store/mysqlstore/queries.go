@@ -64,6 +64,13 @@ const (
 	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE()))
 	FROM information_schema.global_status WHERE variable_name = 'UPTIME'`
 
+	// readOnlySettings names the settings that keep the server from writing, and
+	// is empty when none does. super_read_only is never on without read_only,
+	// which has more values than ON in MariaDB 12.
+	readOnlySettings = `SELECT CONCAT_WS(' and ',
+	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
+	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only'))`
+
 	getLock     = `SELECT GET_LOCK(?, ?)`
 	hasLock     = `SELECT IS_USED_LOCK(?) = CONNECTION_ID()`
 	releaseLock = `SELECT RELEASE_LOCK(?)`

@@ -124,16 +124,24 @@ func (s server) check() error {
 	if err := s.checkVersion(); err != nil {
 		return err
 	}
-	for _, name := range []string{"super_read_only", "read_only", "innodb_read_only"} {
-		// MariaDB 12 has more values than ON.
-		if value := s.variables[name]; value != "" && value != "OFF" {
-			return fmt.Errorf("%w: the server has %s = %s: use the primary, or SET GLOBAL %s = OFF if this is it", lease.ErrSetup, name, value, name)
-		}
+	if name := s.readOnly(); name != "" {
+		return fmt.Errorf("%w: the server has %s = %s: use the primary, or SET GLOBAL %s = OFF if this is it", lease.ErrSetup, name, s.variables[name], name)
 	}
 	if s.variables["log_bin"] == "ON" && s.variables["binlog_format"] == "STATEMENT" {
 		return fmt.Errorf("%w: the server has binlog_format = STATEMENT, which forbids writes in READ COMMITTED: set it to ROW or MIXED", lease.ErrSetup)
 	}
 	return nil
+}
+
+// readOnly names a setting that keeps the server from writing, if one does.
+func (s server) readOnly() string {
+	for _, name := range []string{"super_read_only", "read_only", "innodb_read_only"} {
+		// MariaDB 12 has more values than ON.
+		if value := s.variables[name]; value != "" && value != "OFF" {
+			return name
+		}
+	}
+	return ""
 }
 
 // checkVersion wants MySQL 8.0.19, the first with VALUES ROW(), or MariaDB 10.6.

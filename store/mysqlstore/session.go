@@ -21,6 +21,12 @@ const (
 
 	// answerLimit bounds each statement whose context does not.
 	answerLimit = 30 * time.Second
+
+	// writableFor is how long a session of a store with several hosts is used
+	// after its server said that it takes writes, before it is asked again: it may
+	// have been demoted, and answers those who only read, and those whose
+	// privileges let them write all the same.
+	writableFor = 1 * time.Second
 )
 
 // settings are what a session has that others do not.
@@ -34,6 +40,7 @@ type session struct {
 	number uint64 // never used twice by a process
 	server server
 	conn   *sql.Conn
+	asked  time.Time // when its server took writes; of whoever has its turn
 }
 
 var sessions atomic.Uint64
@@ -47,7 +54,7 @@ func openSession(ctx context.Context, pool *sql.DB, set settings) (*session, err
 		if err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
-		s := &session{number: sessions.Add(1), conn: conn}
+		s := &session{number: sessions.Add(1), conn: conn, asked: time.Now()}
 		if s.server, err = setUp(ctx, conn, set); err == nil {
 			return s, nil
 		}
@@ -95,6 +102,21 @@ func (s *session) alive(ctx context.Context) bool {
 		return nil
 	})
 	return err == nil
+}
+
+// writable reports whether the server takes writes, as far as it was asked or
+// is asked now.
+func (s *session) writable(ctx context.Context) bool {
+	now := time.Now()
+	if now.Sub(s.asked) < writableFor {
+		return true
+	}
+	var settings string
+	if err := s.conn.QueryRowContext(ctx, readOnlySettings).Scan(&settings); err != nil || settings != "" {
+		return false
+	}
+	s.asked = now
+	return true
 }
 
 // exec runs a statement that changes rows.
@@ -145,10 +167,11 @@ func (l *slot) take(ctx context.Context) error {
 
 func (l *slot) give() { <-l.turn }
 
-// usable reports whether there is a session that was not closed by the server,
-// and drops one that was. It is called with the turn.
+// usable reports whether there is a session that was not closed by the server
+// and, where there is another host to go to, takes writes. It drops one that is
+// not. It is called with the turn.
 func (l *slot) usable(ctx context.Context) bool {
-	if l.session != nil && !l.session.alive(ctx) {
+	if l.session != nil && (!l.session.alive(ctx) || l.store.several && !l.session.writable(ctx)) {
 		l.drop()
 	}
 	return l.session != nil
@@ -190,8 +213,9 @@ func (l *slot) shut() {
 
 // run calls do with the session. It is called with the turn. A session is kept
 // only after a clear answer. When the connection turns out to be lost, do is
-// called once more with a new session: if it only reads, or if the driver says
-// that its statement was never sent.
+// called once more with a new session: if it only reads, if the driver says that
+// its statement was never sent, or if the server refused it because it takes no
+// writes and there is another host to go to.
 func (l *slot) run(ctx context.Context, reads bool, do func(*session) error) error {
 	for attempt := 0; ; attempt++ {
 		s, fresh, err := l.open(ctx)
@@ -203,7 +227,7 @@ func (l *slot) run(ctx context.Context, reads bool, do func(*session) error) err
 			return err
 		}
 		l.drop()
-		again := errors.Is(err, driver.ErrBadConn) || reads && isConnectionError(err)
+		again := errors.Is(err, driver.ErrBadConn) || reads && isConnectionError(err) || l.store.several && isReadOnly(err)
 		if fresh || !again || attempt > 0 || ctx.Err() != nil {
 			return err
 		}
@@ -234,7 +258,7 @@ func (s *Store) with(ctx context.Context, op string, do func(ctx context.Context
 	case limited.Err() != nil:
 		return fmt.Errorf("%s: %w", op, context.Cause(limited))
 	}
-	return fmt.Errorf("%s: %w", op, explain(err))
+	return fmt.Errorf("%s: %w", op, s.explain(err))
 }
 
 // onBeats runs do with the heartbeats' session.

@@ -3,11 +3,13 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,13 +51,14 @@ const (
 // Store keeps leases and the ledger in MySQL or MariaDB. It is safe for
 // concurrent use.
 type Store struct {
-	name   string  // what String shows
-	pool   *sql.DB // for other parts of the program
-	pins   *sql.DB // where the store's own connections come from
-	owned  bool    // both were opened by Open
-	prefix string
-	sql    *queries
-	runs   *ledgerQueries
+	name    string  // what String shows
+	pool    *sql.DB // for other parts of the program
+	pins    *sql.DB // where the store's own connections come from
+	owned   bool    // both were opened by Open
+	several bool    // and know several hosts
+	prefix  string
+	sql     *queries
+	runs    *ledgerQueries
 
 	locking *lockQueries
 
@@ -90,30 +93,47 @@ func WithTablePrefix(prefix string) Option { return func(s *Store) { s.prefix = 
 // Open returns a store with connections of its own to the database that the DSN
 // names: user:password@tcp(host:port)/database?name=value with the parameters of
 // github.com/go-sql-driver/mysql, or mysql://user:password@host:port/database.
+// Instead of one host:port there may be a list of a primary and its replicas,
+// host1:port1,host2:port2: the store uses the one that takes writes, and follows a
+// failover (see the package's documentation).
 // It dials nothing. It refuses multiStatements, allowAllFiles, and passwords in
 // clear text without verified TLS, with an error that matches [lease.ErrSetup].
 // No error shows a part of the DSN that may be a password.
 func Open(dsn string, options ...Option) (*Store, error) {
-	config, err := parseDSN(dsn)
+	config, addrs, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", config.User, config.Net, config.Addr, config.DBName), options)
+	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", config.User, config.Net, strings.Join(addrs, ","), config.DBName), options)
 	if err != nil {
 		return nil, err
 	}
-	if s.pool, err = openPool(poolConfig(config)); err != nil {
+	var several *hosts
+	if len(addrs) > 1 {
+		several = newHosts(addrs)
+	}
+	if s.pool, err = openPool(poolConfig(config), several); err != nil {
 		return nil, err
 	}
-	if s.pins, err = openPool(pinConfig(config)); err != nil {
+	if s.pins, err = openPool(pinConfig(config), several); err != nil {
 		return nil, errors.Join(err, s.pool.Close())
 	}
-	s.owned = true
+	s.owned, s.several = true, several != nil
 	return s, nil
 }
 
-func openPool(config *mysql.Config) (*sql.DB, error) {
-	connector, err := mysql.NewConnector(config)
+// openPool returns a pool of connections to the host of the settings, or to one
+// of several.
+func openPool(config *mysql.Config, several *hosts) (*sql.DB, error) {
+	var (
+		connector driver.Connector
+		err       error
+	)
+	if several != nil {
+		connector, err = several.connector(config)
+	} else {
+		connector, err = mysql.NewConnector(config)
+	}
 	if err != nil {
 		return nil, errors.New("mysqlstore: DSN: its collation cannot be used: remove it, or choose one of utf8mb4")
 	}
@@ -217,7 +237,9 @@ func (s *Store) shut() error {
 		l.shut()
 	}
 	if s.owned {
-		errs = append(errs, s.pins.Close(), s.pool.Close())
+		// They can only say that a connection was lost before it could be told
+		// to end.
+		_, _ = s.pins.Close(), s.pool.Close()
 	}
 	return errors.Join(errs...)
 }

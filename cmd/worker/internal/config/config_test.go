@@ -64,6 +64,7 @@ func environment(variables map[string]string) func(string) (string, bool) {
 var variables = environment(map[string]string{
 	"PASSWORD": "canary/p#a:s%@\"'s?",
 	"URL":      "mysql://me:canary@db.example:3306/app",
+	"HOSTS":    "a, b:2",
 	"EVERY":    "5m",
 	"BAD":      "canary",
 	"EMPTY":    "",
@@ -394,6 +395,8 @@ func TestErrors(t *testing.T) {
 		"database, null":   {with("database:"), []string{`1:10: database: empty: expected "mysql://`}},
 		"no database name": {with("database: mysql://u:canary@h:1/"), []string{`1:11: database: no database after the host: expected`}},
 		"no host":          {with("database: mysql://u:canary@/d"), []string{`1:11: database: no host: expected`}},
+		"database, hosts":  {with("database: mysql://u:canary@h,,i/d"), []string{`1:11: database: no host: expected`}},
+		"database, ports":  {with("database: mysql://u:canary@h,i:x/d"), []string{`1:11: database: not a URL: expected`}},
 		"database, port":   {with("database: mysql://u:canary@h:x/d"), []string{`1:11: database: not a URL: expected`}},
 		"database, hash":   {with("database: mysql://u:x#canary@h:1/d"), []string{`1:11: database: `}},
 		"database, var":    {with("database: mysql://u:${NONE}@h:1/d"), []string{`1:11: database: ${NONE}: not set`}},
@@ -524,6 +527,9 @@ func TestDatabase(t *testing.T) {
 		"mysql://h/d":            {config.MySQL, "mysql://h/d", "mysql://h/d"},
 		"mysql://u:canary%40@h:1/d?tls=true&x=canary": {config.MySQL, "mysql://u:canary%40@h:1/d?tls=true&x=canary", "mysql://u@h:1/d"},
 		"mysql://u:${PASSWORD}@h:1/d":                 {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/d", "mysql://u@h:1/d"},
+		"mysql://u:${PASSWORD}@a:1, b,[::1]:2/d?x=1":  {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b,[::1]:2/d?x=1", "mysql://u@a:1,b,[::1]:2/d"},
+		"mysql://u:x,y@a,b/d":                         {config.MySQL, "mysql://u:x,y@a,b/d", "mysql://u@a,b/d"},
+		"mysql://u@${HOSTS}/d":                        {config.MySQL, "mysql://u@a,b:2/d", "mysql://u@a,b:2/d"},
 		"mysql://u:p@ss@h/d":                          {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
 		"mysql://u:$${x}@h/d":                         {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
 	} {

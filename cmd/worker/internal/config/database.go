@@ -24,8 +24,8 @@ type Database struct {
 // Kind returns [MySQL] or [SQLite].
 func (d Database) Kind() string { return d.kind }
 
-// Open returns what the store's Open takes: a mysql:// URL with the password,
-// or the path of a SQLite file.
+// Open returns what the store's Open takes: a mysql:// URL with the password
+// and one host or a list of them, or the path of a SQLite file.
 func (d Database) Open() string { return d.open }
 
 // URL returns what [ParseDatabase] takes, with the password and with no
@@ -110,18 +110,17 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 	if tail, err = fill(tail); err != nil {
 		return Database{}, err
 	}
-	u, err := url.Parse("mysql://" + host + tail)
+	u, hosts, err := parseHosts(host + tail)
 	if err != nil {
-		return Database{}, fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", databaseForm)
+		return Database{}, err
 	}
 	switch {
-	case u.Hostname() == "":
-		return Database{}, fmt.Errorf("no host: expected %s", databaseForm)
 	case strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1:
 		return Database{}, fmt.Errorf("no database after the host: expected %s", databaseForm)
 	case u.Fragment != "":
 		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", databaseForm)
 	}
+	u.Host = hosts
 	shown := "mysql://" + u.Host + u.Path
 	if u.User != nil { // the user came out of the host's variable
 		shown = "mysql://" + url.User(u.User.Username()).String() + "@" + u.Host + u.Path
@@ -151,6 +150,32 @@ func expandSecret(s string, lookup func(string) (string, bool)) (string, error) 
 		return "", errors.New("a ${ that is no variable: " + bad.expected)
 	}
 	return expanded, err
+}
+
+// parseHosts parses what comes after the scheme, in which a list of hosts may
+// stand for one. It returns the URL with the first of them, and all. Which hosts
+// make a list, the store says.
+func parseHosts(rest string) (u *url.URL, hosts string, err error) {
+	to := len(rest)
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		to = i
+	}
+	from := strings.LastIndexByte(rest[:to], '@') + 1 // a user that came out of the host's variable
+	var all []string
+	for i, host := range strings.Split(rest[from:to], ",") {
+		one, err := url.Parse("mysql://" + rest[:from] + strings.TrimSpace(host) + rest[to:])
+		if err != nil {
+			return nil, "", fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", databaseForm)
+		}
+		if one.Hostname() == "" {
+			return nil, "", fmt.Errorf("no host: expected %s", databaseForm)
+		}
+		if i == 0 {
+			u = one
+		}
+		all = append(all, one.Host)
+	}
+	return u, strings.Join(all, ","), nil
 }
 
 // part decodes what stands in the URL and leaves what comes from a variable.

@@ -1,0 +1,148 @@
+package cronlease_test
+
+import (
+	"context"
+	"database/sql"
+	"net"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/internal/dbtest"
+)
+
+// After the primary was killed, and its replica was promoted, workers that know
+// both find the new one, and a leader is back within TTL + 1 s. Replication is
+// asynchronous: only ticks whose claims had not reached the replica run twice.
+func TestFailover(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			primary, replica := replicated(t, kind)
+			c := newCluster(t, kind, (&url.URL{
+				Scheme: "mysql", User: url.User("root"), Host: primary.Addr() + "," + replica.Addr(), Path: "/app",
+			}).String())
+			c.startThree()
+			leader := c.leader()
+			old := leader.token()
+			c.target.waitForHold(old)
+			c.target.waitForTick(old)
+
+			admin := openDatabase(t, replica.DSN("app"))
+			waitForReplica(t, admin, old)
+			if err := primary.Kill(); err != nil {
+				t.Fatal(err)
+			}
+			ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
+			if !contains(ended.Cause, "lease: lost") {
+				t.Errorf("the job's context ended with the cause %q", ended.Cause)
+			}
+
+			stop := map[string]string{dbserver.MariaDB: "STOP SLAVE", dbserver.MySQL: "STOP REPLICA"}[replica.Kind()]
+			executeOn(t, admin, stop)
+			c.forgetTicksBut(claimedTicks(t, admin))
+			executeOn(t, admin, "SET GLOBAL read_only = OFF")
+			promoted := time.Now()
+			next := c.waitForLeaderAfter(old)
+			if gap := next.at.Sub(promoted); gap > back {
+				t.Errorf("no leader for %v after the promotion", gap)
+			}
+			c.target.waitForTick(next.token)
+			c.finish()
+		})
+	}
+}
+
+// replicated starts a primary and a read-only replica of it, with an empty
+// database.
+func replicated(t *testing.T, kind string) (primary, replica *dbserver.Server) {
+	t.Helper()
+	start := func(id string) *dbserver.Server {
+		options := []string{"--server-id=" + id, "--log-bin=binlog"}
+		if kind == dbserver.MySQL {
+			options = append(options, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
+		}
+		return dbtest.Private(t, kind, options...)
+	}
+	primary, replica = start("1"), start("2")
+	host, port, err := net.SplitHostPort(primary.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	statements := "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '?', SOURCE_PORT = !, SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1;START REPLICA"
+	if replica.Kind() == dbserver.MariaDB {
+		statements = "CHANGE MASTER TO MASTER_HOST = '?', MASTER_PORT = !, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos;START SLAVE"
+	}
+	admin := openDatabase(t, replica.DSN(""))
+	for statement := range strings.SplitSeq(strings.NewReplacer("?", host, "!", port).Replace(statements), ";") {
+		executeOn(t, admin, statement)
+	}
+	executeOn(t, admin, "SET GLOBAL read_only = ON")
+	executeOn(t, openDatabase(t, primary.DSN("")), "CREATE DATABASE app")
+	return primary, replica
+}
+
+// waitForReplica waits until the replica knows of the term and of a claim.
+func waitForReplica(t *testing.T, admin *sql.DB, token uint64) {
+	t.Helper()
+	const query = "SELECT COUNT(*) FROM cronlease_fence JOIN cronlease_run USING (token) WHERE token = ?"
+	for end := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+		var n int
+		if err := admin.QueryRowContext(t.Context(), query, token).Scan(&n); err == nil && n > 0 {
+			return
+		} else if time.Now().After(end) {
+			t.Fatalf("the replica has no claim under token %d: %v", token, err)
+		}
+	}
+}
+
+// claimedTicks are the ticks of the job "tick" that the server knows of.
+func claimedTicks(t *testing.T, admin *sql.DB) map[string]bool {
+	t.Helper()
+	rows, err := admin.QueryContext(t.Context(), "SELECT tick FROM cronlease_run WHERE job = 'tick'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	ticks := map[string]bool{}
+	for rows.Next() {
+		var micros int64
+		if err := rows.Scan(&micros); err != nil {
+			t.Fatal(err)
+		}
+		ticks[time.UnixMicro(micros).UTC().Format(time.RFC3339Nano)] = true
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return ticks
+}
+
+func openDatabase(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	config, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() }) // its server may have gone
+	return db
+}
+
+func executeOn(t *testing.T, db *sql.DB, statement string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, statement); err != nil {
+		t.Fatalf("%s: %v", statement, err)
+	}
+}
