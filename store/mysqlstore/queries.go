@@ -262,15 +262,18 @@ func write(b *strings.Builder, value any) {
 	}
 }
 
-// quote writes s as a binary string: printable ASCII as it is, and anything with
-// another character, a quote or a backslash in hexadecimal. So there is nothing
-// to escape, whatever the session's sql_mode and character set.
+// quote writes s as a binary string: names and the JSON of plain names as they
+// are, and anything with another character in hexadecimal. So there is nothing to
+// escape, whatever the session's sql_mode and character set, and nothing that a
+// driver or a proxy might take for a placeholder or a comment.
 func quote(b *strings.Builder, s string) {
 	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '\'' || c == '\\' {
-			fmt.Fprintf(b, "x'%x'", s)
-			return
+		c := s[i]
+		if 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte(`._:/@+-=,"{}[]`, c) >= 0 {
+			continue
 		}
+		fmt.Fprintf(b, "x'%x'", s)
+		return
 	}
 	b.WriteString("_binary'")
 	b.WriteString(s)
