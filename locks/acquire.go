@@ -23,9 +23,6 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	if err := lease.CheckName("lock", text); err != nil {
 		return nil, err
 	}
-	if o.limit < 0 {
-		return nil, fmt.Errorf("locks: lock %q for %v: must be above 0", text, o.limit)
-	}
 	if l := holding(ctx, c, text); l != nil {
 		return l.nest(ctx, o)
 	}

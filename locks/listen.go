@@ -41,7 +41,7 @@ func (c *Client) listen() {
 		if c.running.Err() != nil {
 			return
 		}
-		if err := c.lookAgain(waiting); err != nil {
+		if err := c.look(c.running, waiting, false); err != nil {
 			if c.running.Err() == nil {
 				c.log.Warn("locks that are waited for cannot be read", zap.Error(err))
 			}
@@ -137,9 +137,6 @@ func (c *Client) heal(names []*name) {
 		}
 	}
 }
-
-// lookAgain reads the rows of the locks.
-func (c *Client) lookAgain(names []*name) error { return c.look(c.running, names, false) }
 
 // lookAround looks whether the rows of locks that are held still say so, and
 // whether those that were given back lately still say that: rows can be restored

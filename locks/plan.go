@@ -26,6 +26,10 @@ func (c *Client) needsBell(plans []plan) bool {
 	})
 }
 
+// session names the present session. It is called with mu held, while there is
+// one.
+func (c *Client) session() session { return session{c.self.Group, c.term.held.Token()} }
+
 // haunted reports whether there is a place in this session's name that nobody
 // asked for, as when an unlock was forgotten by the database. It is called with
 // mu held.
@@ -33,7 +37,7 @@ func (c *Client) haunted(n *name) bool {
 	if c.term == nil || c.term.over {
 		return false
 	}
-	mine := session{c.self.Group, c.term.held.Token()}
+	mine := c.session()
 	return slices.ContainsFunc(n.queue.Places, func(p place) bool {
 		return n.queue.Processes[p.Process].session() == mine && !slices.ContainsFunc(n.requests, func(r *request) bool { return r.ID == p.ID })
 	})
@@ -72,7 +76,7 @@ func (c *Client) plan(n *name) (p *plan, busy []*request) {
 		return nil, nil // the next session begins anew
 	}
 	q := n.queue.clone()
-	mine := session{c.self.Group, c.term.held.Token()}
+	mine := c.session()
 	changed := q.keep(func(of process, p place) bool {
 		if of.Group != mine.group {
 			_, dead := c.dead[of.session()]
