@@ -4,6 +4,8 @@
 // production. It can be stopped, killed, paused and started again on the same data, which is what tests of failures
 // need. What the server has acknowledged survives Kill, though not a crash of the machine: nothing waits for the disk.
 //
+// A [Galera] is three of them that are one cluster, and a server's clock can be stepped ([Server.FakeClock]).
+//
 // Nothing is left behind: [Server.Close] ends the process and removes the folder, and on Linux the process also dies
 // when the Go process that started it dies in any way.
 package dbserver

@@ -66,6 +66,22 @@ func (p *process) running() bool {
 	}
 }
 
+// whileRunning calls do with a context that ends with the process, whose cause then is ErrNotRunning.
+func (p *process) whileRunning(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	over := make(chan struct{})
+	defer close(over)
+	go func() {
+		select {
+		case <-p.done:
+			cancel(ErrNotRunning)
+		case <-over:
+		}
+	}()
+	return do(ctx)
+}
+
 func (p *process) kill() error {
 	if err := p.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill process %d: %w", p.cmd.Process.Pid, err)

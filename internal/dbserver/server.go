@@ -34,7 +34,7 @@ const (
 
 // What a server's log says.
 const (
-	logReady     = "ready for connections"
+	logReady     = ": ready for connections" // a node of Galera also says something like it before
 	logPortTaken = "Do you already have another"
 )
 
@@ -57,6 +57,10 @@ type Server struct {
 	port    int        // 0 until the first Start
 	process *process   // nil when not started
 	closed  bool
+
+	member   *member       // of a cluster; nil for a server by itself
+	faketime string        // the library that fakes the clock; empty when it is the machine's
+	offset   time.Duration // of the fake clock from the machine's
 }
 
 // program is a server program on this machine.
@@ -144,7 +148,7 @@ func (s *Server) Start(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, startLimit, fmt.Errorf("%s did not start in %v", s.Kind(), startLimit))
 	defer cancel()
-	if s.port != 0 {
+	if s.port != 0 || s.member != nil {
 		return s.launch(ctx)
 	}
 	if err := s.prepare(ctx); err != nil {
@@ -166,12 +170,8 @@ func (s *Server) Start(ctx context.Context) error {
 
 // prepare makes the server's folder.
 func (s *Server) prepare(ctx context.Context) error {
-	if s.folder == "" {
-		folder, err := os.MkdirTemp("", "cronlease-"+s.Kind()+"-")
-		if err != nil {
-			return fmt.Errorf("create the server's folder: %w", err)
-		}
-		s.folder = folder
+	if err := s.makeFolder(); err != nil {
+		return err
 	}
 	// What a failed attempt left is not reused.
 	for _, name := range []string{"data", "tmp"} {
@@ -186,16 +186,43 @@ func (s *Server) prepare(ctx context.Context) error {
 	return fill(ctx, s.program, filepath.Join(s.folder, "data"))
 }
 
+func (s *Server) makeFolder() error {
+	if s.folder != "" {
+		return nil
+	}
+	folder, err := os.MkdirTemp("", "cronlease-"+s.Kind()+"-")
+	if err != nil {
+		return fmt.Errorf("create the server's folder: %w", err)
+	}
+	s.folder = folder
+	return nil
+}
+
 // launch starts a process on the folder and port, and waits until it accepts connections.
 func (s *Server) launch(ctx context.Context) error {
-	p, err := start(exec.Command(s.program.path, s.options()...))
+	if s.faketime != "" {
+		if err := s.writeClock(); err != nil {
+			return err
+		}
+	}
+	options := s.options()
+	if s.member != nil {
+		more, err := s.memberOptions(ctx)
+		if err != nil {
+			return fmt.Errorf("start %s: %w", s.Kind(), err)
+		}
+		options = append(options, more...)
+	}
+	cmd := exec.Command(s.program.path, append(options, s.args...)...)
+	cmd.Env = s.env()
+	p, err := start(cmd)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.Kind(), err)
 	}
 	s.process = p
 	select {
 	case <-p.log.found:
-		if err = s.ping(ctx); err == nil {
+		if err = s.ready(ctx); err == nil {
 			return nil
 		}
 	case <-p.done:
@@ -226,20 +253,35 @@ func (s *Server) options() []string {
 	} else {
 		options = append(options, "--innodb-log-file-size="+redoSize)
 	}
-	options = append(options, userArgs()...)
-	return append(options, s.args...)
+	return append(options, userArgs()...)
+}
+
+// env is the environment of the server's processes.
+func (s *Server) env() []string {
+	env := os.Environ()
+	if s.member != nil {
+		env = append(env, "PATH="+s.member.folder+string(os.PathListSeparator)+os.Getenv("PATH"))
+	}
+	if s.faketime != "" {
+		env = append(env, s.clockEnv()...)
+	}
+	return env
 }
 
 // RandomPort returns a port that probably is free, now and after its user has left it for a while.
 func RandomPort() int { return firstPort + rand.IntN(lastPort-firstPort) }
 
-func (s *Server) ping(ctx context.Context) error {
+// ready returns once the server answers and, as a node of a cluster, has caught up. The end of the process ends it too.
+func (s *Server) ready(ctx context.Context) error {
 	db, err := openDB(s.dsn(""))
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	return db.PingContext(ctx)
+	if s.member == nil {
+		return db.PingContext(ctx)
+	}
+	return s.process.whileRunning(ctx, func(ctx context.Context) error { return waitSynced(ctx, db, 0) })
 }
 
 func (s *Server) running() bool { return s.process != nil && s.process.running() }

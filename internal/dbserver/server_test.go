@@ -68,6 +68,12 @@ func started(t *testing.T, path string) (*dbserver.Server, *sql.DB) {
 	if err := server.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	return server, connect(t, server)
+}
+
+// connect returns connections to the server.
+func connect(t *testing.T, server *dbserver.Server) *sql.DB {
+	t.Helper()
 	config, err := mysql.ParseDSN(server.DSN(""))
 	if err != nil {
 		t.Fatal(err)
@@ -79,7 +85,7 @@ func started(t *testing.T, path string) (*dbserver.Server, *sql.DB) {
 	}
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { db.Close() })
-	return server, db
+	return db
 }
 
 func execute(t *testing.T, db *sql.DB, statements ...string) {

@@ -32,6 +32,33 @@ func Private(tb testing.TB, kind string, options ...string) *dbserver.Server {
 	return server
 }
 
+// Galera starts a cluster of three MariaDB servers for this test alone, each of which takes writes. It ends when the test
+// does. It takes some seconds: tests that do no harm to it share one.
+//
+// It needs the MariaDB server program and the Galera library on this machine, whatever the environment says.
+func Galera(tb testing.TB, options ...string) *dbserver.Galera {
+	tb.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	path, err := dbserver.Find(ctx, dbserver.MariaDB)
+	if err != nil {
+		tb.Fatalf("cluster: %v (run scripts/install-databases)", err)
+	}
+	cluster, err := dbserver.NewGalera(ctx, path, options...)
+	if err != nil {
+		tb.Fatalf("cluster: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := cluster.Close(); err != nil {
+			tb.Errorf("cluster: %v", err)
+		}
+	})
+	if err := cluster.Start(ctx); err != nil {
+		tb.Fatalf("cluster: %v", err)
+	}
+	return cluster
+}
+
 func serverProgram(ctx context.Context, tb testing.TB, kind string) string {
 	tb.Helper()
 	path, err := dbserver.Find(ctx, kind)
