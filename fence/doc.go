@@ -30,7 +30,7 @@
 // multi-primary mode) a shared lock keeps nobody on another node from taking
 // over. There the check writes the row, which the cluster notices: of the
 // takeover and the transaction the second to commit fails. The store finds out by
-// itself.
+// itself, and does the same with claims and all that the ledger writes for a holder.
 //
 // SQLite has one lock for the file: the check is a write, and a transaction that
 // has written anything keeps out every other writer until it ends, heartbeats

@@ -23,8 +23,8 @@ var (
 // beside the lease, in the same database, so that each statement of a holder
 // compares the group's current token itself.
 //
-// Every write of a holder is one atomic statement that takes a shared lock on
-// the fence row and compares owner and token, so that it waits for a takeover
+// Every write of a holder is one atomic statement, or a transaction, that takes
+// a lock on the fence row and compares owner and token, so that it waits for a takeover
 // that is under way and fails after it: with [ErrReplaced] where nothing at all
 // was written for that reason. Any other error means that the outcome is
 // unknown. Each write may be repeated, and a repetition of one that took effect

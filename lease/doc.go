@@ -26,7 +26,8 @@
 //     running and that clock rates agree within Drift, pair by pair. It assumes
 //     nothing about how clocks are set, and holds when the database's clock is
 //     stepped (though not twice, in opposite directions, between two readings
-//     of a follower). One server takes the writes.
+//     of a follower). One server takes the writes; where several do, as in a
+//     Galera cluster, the replicas use one of them, or the servers' clocks agree.
 //  5. A leader is back within TTL + 1 s of a crash while another replica was
 //     watching (else within TTL + 1 s of the next one's start), at once after a
 //     clean stop, and within TTL + 1 s of the database coming back, for ever.
@@ -124,7 +125,11 @@
 //   - The database is restarted, or another server answers: a holder goes on
 //     if its row is still as it left it; nobody takes anything for one TTL.
 //   - The row is deleted, rewound or restored: its holder's next heartbeat finds
-//     out and the term ends; followers watch the row for one TTL.
+//     out and the term ends; followers watch the row for one TTL. Only if it
+//     is put back within a term, to a heartbeat that is newer than what a
+//     follower has seen, can nobody tell: that follower counts from the old
+//     heartbeat, and may lead before the holder's next one finds out. Tokens,
+//     claims and fences hold there too.
 //   - The database's clock is stepped: nothing.
 //   - Another process has the same owner name, which takes a copied random
 //     number: they follow each other like any two, since each knows the

@@ -70,20 +70,16 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 		for i, at := range missing {
 			part[i] = claims[at]
 		}
-		result, err := one.exec(ctx, s.claimStatement(h, id, part))
+		done, err := s.guarded(ctx, one, h, s.claimStatement(h, id, part))
 		if err != nil {
 			return nil, err
 		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return nil, err
-		}
-		if int(n) == len(part) {
-			now, err := result.LastInsertId()
+		if done.rows == len(part) {
+			now := time.UnixMicro(done.lastID).UTC()
 			for i, at := range missing {
-				claimed[at] = jobs.Claimed{Mine: true, Record: claimedNow(h, part[i], time.UnixMicro(now).UTC())}
+				claimed[at] = jobs.Claimed{Mine: true, Record: claimedNow(h, part[i], now)}
 			}
-			return claimed, err
+			return claimed, nil
 		}
 		keys := make([]jobs.Key, len(part))
 		for i, c := range part {

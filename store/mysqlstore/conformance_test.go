@@ -29,46 +29,66 @@ var variants = []variant{
 	{"pool with odd settings", func(t testing.TB, db dbtest.Database) *mysqlstore.Store { return openOn(t, openSQL(t, oddDSN(t, db))) }},
 }
 
+// writing is a store whose ledger works as on a cluster with several writers.
+var writing = variant{"DSN, writing the fence row", func(t testing.TB, db dbtest.Database) *mysqlstore.Store {
+	s := open(t, db.DSN)
+	s.AlwaysWrite()
+	return s
+}}
+
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		for _, variant := range variants {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
-				leasetest.Run(t, func(t testing.TB) leasetest.Harness {
-					fresh := dbtest.Fresh(t, db.Kind)
-					migrated(t, fresh.DSN)
-					pool := fresh.Open(t)
-					return leasetest.Harness{
-						Open:   func(t testing.TB) lease.Store { return variant.open(t, fresh) },
-						Update: func(t testing.TB, group string, change leasetest.Change) { update(t, pool, group, change) },
-					}
-				})
+				leaseConforms(t, variant, func(t testing.TB) dbtest.Database { return dbtest.Fresh(t, db.Kind) })
 			})
 		}
 	})
 }
 
+func leaseConforms(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
+	t.Helper()
+	leasetest.Run(t, func(t testing.TB) leasetest.Harness { return leaseHarness(t, variant, fresh) })
+}
+
+func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.Database) leasetest.Harness {
+	t.Helper()
+	db := fresh(t)
+	migrated(t, db.DSN)
+	pool := db.Open(t)
+	return leasetest.Harness{
+		Open:   func(t testing.TB) lease.Store { return variant.open(t, db) },
+		Update: func(t testing.TB, group string, change leasetest.Change) { update(t, pool, group, change) },
+	}
+}
+
 func TestLedgerConformance(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		for _, variant := range []variant{variants[0], variants[2]} {
+		for _, variant := range []variant{variants[0], variants[2], writing} {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
-				databases := &emptied{kind: db.Kind, parent: t}
-				ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
-					empty := databases.take(t)
-					return ledgertest.Harness{Open: func(t testing.TB) ledgertest.Store { return variant.open(t, empty) }}
-				})
+				ledgerConforms(t, variant, func(t testing.TB) dbtest.Database { return dbtest.Fresh(t, db.Kind) })
 			})
 		}
+	})
+}
+
+func ledgerConforms(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
+	t.Helper()
+	databases := &emptied{fresh: fresh, parent: t}
+	ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
+		empty := databases.take(t)
+		return ledgertest.Harness{Open: func(t testing.TB) ledgertest.Store { return variant.open(t, empty) }}
 	})
 }
 
 // emptied are databases with empty tables, used by one case after the other:
 // to make tables takes far longer than most cases.
 type emptied struct {
-	kind   string
+	fresh  func(testing.TB) dbtest.Database
 	parent testing.TB
 
 	mu   sync.Mutex // guards free
@@ -80,7 +100,7 @@ func (e *emptied) take(t testing.TB) dbtest.Database {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.free) == 0 {
-		db := dbtest.Fresh(e.parent, e.kind)
+		db := e.fresh(e.parent)
 		migrated(e.parent, db.DSN)
 		e.free = append(e.free, db)
 	}
@@ -167,8 +187,15 @@ func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
 	}
 
 	l, f = change(l, f)
-	exec(t, db, "DELETE FROM cronlease_lease WHERE name = ?", group)
-	exec(t, db, "DELETE FROM cronlease_fence WHERE name = ?", group)
+	for _, table := range []string{"lease", "fence"} {
+		eventually(t, "no other node changes the row", func() bool {
+			_, err := db.ExecContext(soon(t), "DELETE FROM cronlease_"+table+" WHERE name = ?", group)
+			if err != nil && !mysqlstore.IsRolledBack(err) {
+				t.Fatal(err)
+			}
+			return err == nil
+		})
+	}
 	if l != nil {
 		exec(t, db, "INSERT INTO cronlease_lease (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
 			group, l.Owner, l.Token, l.Heartbeat, l.RenewedAt.UTC().Format(layout), l.TTL.Microseconds(), l.Released, l.ResignAsked)

@@ -69,7 +69,8 @@
 //
 // Each claim, and each later step of a run, is one statement that takes a shared
 // lock on the group's fence row, and so waits for a takeover that is under way,
-// and changes nothing after it. Claims go in batches of up to 500 and other steps
+// and changes nothing after it (for clusters with several writers, see below).
+// Claims go in batches of up to 500 and other steps
 // of up to 200 rows, each of which applies as a whole or not at all; longer lists
 // are several batches, and a call that failed half-way goes on when it is repeated.
 //
@@ -82,8 +83,17 @@
 // # Servers with several writers
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: bells
-// and doorbells do not reach other nodes, readings of another node can be late, and
-// the shared lock by which a claim holds up a takeover is not known there. Fenced
-// transactions do without it: on such a server their check is a write of the
-// fence row, or of the lock's, so that those of one group wait for each other.
+// and doorbells do not reach other nodes, locks want all connections of a process
+// on one, and the age of a heartbeat is as wrong as the clocks of two nodes differ.
+//
+// What leans on the token holds on different nodes too. There nobody knows of the
+// shared lock by which a write of the ledger or a fenced transaction holds up a
+// takeover. So on such a server the write is a transaction that changes the fence
+// row first, by the same comparison, and the check of a fenced transaction changes
+// that row, or the lock's: of it and a takeover on another node the second to
+// commit fails. Those of one group wait for each other, and the ledger's writes
+// use one connection. A process that stands still in the middle of one is bounded:
+// the server ends its transaction, or its connection, after 2 s. And on Galera
+// every statement waits until what was committed on any node before is there
+// (wsrep_sync_wait).
 package mysqlstore

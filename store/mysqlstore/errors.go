@@ -39,6 +39,7 @@ const (
 	readOnlyTransaction    = 1792
 	readOnlyMode           = 1836
 	connectionKilled       = 1927 // MariaDB
+	rollbackInCommit       = 3101 // Group Replication
 	clientTimeout          = 4031 // MySQL
 )
 
@@ -54,14 +55,23 @@ func number(err error) uint16 {
 // statement has run and the rows were not as expected, or the server rolled it
 // back.
 func isAnswer(err error) bool {
-	switch number(err) {
-	case lockWaitTimeout, deadlock, recordChanged:
+	if number(err) == lockWaitTimeout || isRolledBack(err) {
 		return true
 	}
 	for _, answer := range []error{lease.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
 		if errors.Is(err, answer) {
 			return true
 		}
+	}
+	return false
+}
+
+// isRolledBack reports whether the server rolled back the transaction because it
+// was in the way of others.
+func isRolledBack(err error) bool {
+	switch number(err) {
+	case deadlock, recordChanged, rollbackInCommit:
+		return true
 	}
 	return false
 }

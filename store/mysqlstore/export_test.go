@@ -24,6 +24,19 @@ func (s *Store) AlwaysWrite() { s.alwaysWrite = true }
 // ManyWriters is what a store concludes from a server's variables.
 func ManyWriters(variables map[string]string) bool { return server{variables: variables}.manyWriters() }
 
+// IsRolledBack reports that a transaction was in the way of others.
+func IsRolledBack(err error) bool { return isRolledBack(err) }
+
+// LedgerTimeout is the wait_timeout of the ledger's first connection, in seconds.
+func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
+	n := 0
+	err := s.onLedger(ctx, "read wait_timeout", true, func(ctx context.Context, one *session) (err error) {
+		n, err = one.count(ctx, "SELECT @@wait_timeout")
+		return err
+	})
+	return n, err
+}
+
 // Settle returns how the connects of a store with several hosts agree on one.
 func Settle(addrs ...string) (next func(tried []bool) int, settle func(host int, tried []bool) bool) {
 	h := newHosts(addrs)

@@ -39,6 +39,14 @@ func (s *Store) where(ctx context.Context) (place, error) {
 	return *found, nil
 }
 
+// onManyWriters reports whether the store's database is on a cluster with several
+// writers, as far as a session has told.
+func (s *Store) onManyWriters() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.found != nil && s.found.manyWriters
+}
+
 // FenceDialect implements [fence.Store].
 func (s *Store) FenceDialect() fence.Dialect { return fence.MySQL }
 

@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -123,20 +124,41 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 	return nil
 }
 
+// deadlockTries is how often a statement is sent that deadlocks.
+const deadlockTries = 10
+
 // retryDeadlocks repeats a statement that the server rolled back because it was
 // in the way of others, as may happen when many replicas find a new group.
 func retryDeadlocks(ctx context.Context, do func() error) error {
+	return retryRolledBack(ctx, deadlockTries, do)
+}
+
+func retryRolledBack(ctx context.Context, tries int, do func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := do()
-		if n := number(err); n != deadlock && n != recordChanged || attempt == 10 {
+		if !isRolledBack(err) || attempt >= tries {
 			return err
 		}
 		select {
-		case <-time.After(rand.N(time.Duration(attempt) * 5 * time.Millisecond)):
+		case <-time.After(rand.N(time.Duration(min(attempt, 10)) * 5 * time.Millisecond)):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
+}
+
+// conflictTries take a second or two together, about as long as a statement waits
+// for a lock.
+const conflictTries = 50
+
+// retryConflicts repeats a statement on a cluster with several writers, where it
+// does not wait for those on other nodes, but fails. Elsewhere it makes so many
+// tries.
+func (s *session) retryConflicts(ctx context.Context, elsewhere int, do func() error) error {
+	if s.server.manyWriters() {
+		return retryRolledBack(ctx, conflictTries, do)
+	}
+	return retryRolledBack(ctx, elsewhere, do)
 }
 
 // Acquire implements [lease.Store]. It waits up to 3 s for fenced transactions
@@ -161,7 +183,11 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
 	var token uint64
 	err = s.onReading(ctx, a.Read.Session, func(ctx context.Context, one *session) error {
-		result, err := one.exec(ctx, statement)
+		var result sql.Result
+		err := one.retryConflicts(ctx, 1, func() (err error) {
+			result, err = one.exec(ctx, statement)
+			return err
+		})
 		if err != nil {
 			return err
 		}

@@ -37,12 +37,12 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 	for chunk := range slices.Chunk(rows, claimChunk) {
 		statement := s.declareStatement(h, chunk)
 		err := s.onLedger(ctx, "declare jobs", false, func(ctx context.Context, one *session) error {
-			n, err := one.changed(ctx, statement)
-			if err != nil || n > 0 {
+			done, err := s.guarded(ctx, one, h, statement)
+			if err != nil || done.rows > 0 {
 				return err
 			}
 			// All was there already, or the term is over.
-			n, err = one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
+			n, err := one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
 			if err == nil && n == 0 {
 				return jobs.ErrReplaced
 			}

@@ -11,6 +11,7 @@ import "strings"
 type ledgerQueries struct {
 	declare     string
 	hasFence    string
+	writeFence  string
 	summary     string
 	jobs        string
 	openRuns    string
@@ -66,6 +67,9 @@ ON DUPLICATE KEY UPDATE
 	schedule = v.schedule`,
 
 		hasFence: `SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`,
+
+		// Where a lock is not enough; see [Store.guarded].
+		writeFence: `UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`,
 
 		summary: `
 SELECT ` + micros + `, ` + changesOf + `,
@@ -189,7 +193,7 @@ WHERE r.state > 2`,
 	}
 	names, epoch := tableNames(prefix), strings.NewReplacer("{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
 	for _, text := range []*string{
-		&q.declare, &q.hasFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
+		&q.declare, &q.hasFence, &q.writeFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
 		&q.pauseJob, &q.pauseGroup, &q.trigger, &q.cancel, &q.isOpen,
 		&q.newestRuns, &q.newestOfJob, &q.newestIn, &q.bounds, &q.keptFrom, &q.prunable, &q.prune,
 	} {

@@ -25,14 +25,19 @@ func TestLocksConformance(t *testing.T) {
 		for _, variant := range []variant{variants[0], variants[2]} {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
-				databases := &emptied{kind: db.Kind, parent: t}
-				lockstest.Run(t, func(t testing.TB) lockstest.Harness {
-					empty := databases.take(t)
-					t.Cleanup(func() { exec(t, empty.Open(t), "DELETE FROM cronlease_lock") })
-					return lockstest.Harness{Open: func(t testing.TB) locks.Store { return variant.open(t, empty) }}
-				})
+				locksConform(t, variant, func(t testing.TB) dbtest.Database { return dbtest.Fresh(t, db.Kind) })
 			})
 		}
+	})
+}
+
+func locksConform(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
+	t.Helper()
+	databases := &emptied{fresh: fresh, parent: t}
+	lockstest.Run(t, func(t testing.TB) lockstest.Harness {
+		empty := databases.take(t)
+		t.Cleanup(func() { exec(t, empty.Open(t), "DELETE FROM cronlease_lock") })
+		return lockstest.Harness{Open: func(t testing.TB) locks.Store { return variant.open(t, empty) }}
 	})
 }
 

@@ -72,14 +72,14 @@ func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []j
 	if err != nil {
 		return nil, false, err
 	}
-	n, err := one.changed(ctx, s.moveStatement(h, moves, started))
+	done, err := s.guarded(ctx, one, h, s.moveStatement(h, moves, started))
 	if err != nil {
 		return nil, false, err
 	}
 	moved = make([]bool, len(moves))
 	// Rows of two tables are counted: each run once, and each job that a run
 	// of was finished.
-	if n == len(moves)+len(finished) {
+	if done.rows == len(moves)+len(finished) {
 		for i := range moved {
 			moved[i] = true
 		}

@@ -48,6 +48,20 @@ const (
 
 	setIsolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
 
+	// setGalera is for nodes of Galera: statements of all sorts (1, 2 and 4) wait
+	// until what was committed on any node before is there, so that connections
+	// may be of different nodes; and a transaction of a process that stands still
+	// ends after 2 s.
+	setGalera = `SET wsrep_sync_wait = 7 /*M! , idle_transaction_timeout = 2 */`
+
+	// For statements that are a transaction of several; see [Store.guarded]. The
+	// limits are in seconds.
+	begin       = `START TRANSACTION`
+	commit      = `COMMIT`
+	rollback    = `ROLLBACK`
+	limitIdle   = `SET wait_timeout = 2`
+	unlimitIdle = `SET wait_timeout = 2147483`
+
 	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'hostname', 'port', 'server_id',
 	'server_uuid', 'server_uid', 'autocommit', 'sql_mode', 'time_zone', 'transaction_isolation', 'tx_isolation',
 	'innodb_lock_wait_timeout', 'read_only', 'super_read_only', 'innodb_read_only', 'log_bin', 'binlog_format',

@@ -88,8 +88,12 @@ func (s server) isMariaDB() bool { return strings.Contains(s.variables["version"
 // take writes too (Galera, or Group Replication in multi-primary mode): there a
 // lock holds nobody up on another node, and only a write is noticed.
 func (s server) manyWriters() bool {
-	return s.variables["wsrep_on"] == "ON" || s.variables["group_replication_single_primary_mode"] == "OFF"
+	return s.isGalera() || s.variables["group_replication_single_primary_mode"] == "OFF"
 }
+
+// isGalera reports whether the server is a node of a cluster that others of its
+// kind may be ahead of.
+func (s server) isGalera() bool { return s.variables["wsrep_on"] == "ON" }
 
 // checkSession reports a setting of the session that is not what was set, as
 // may be behind a proxy.

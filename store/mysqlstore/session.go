@@ -76,7 +76,15 @@ func setUp(ctx context.Context, conn *sql.Conn, set settings) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
-	return s, s.checkSession()
+	if err := s.checkSession(); err != nil {
+		return server{}, err
+	}
+	if s.isGalera() {
+		if _, err := conn.ExecContext(ctx, setGalera); err != nil {
+			return server{}, err
+		}
+	}
+	return s, nil
 }
 
 func sessionStatements(set settings) []string {
@@ -132,6 +140,20 @@ func (s *session) changed(ctx context.Context, statement string) (int, error) {
 	}
 	n, err := result.RowsAffected()
 	return int(n), err
+}
+
+// change runs a statement and returns what it did.
+func (s *session) change(ctx context.Context, statement string) (change, error) {
+	result, err := s.exec(ctx, statement)
+	if err != nil {
+		return change{}, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return change{}, err
+	}
+	last, err := result.LastInsertId()
+	return change{int(n), last}, err
 }
 
 // count runs a query whose answer is one number.
@@ -289,20 +311,24 @@ func (s *Store) onLook(ctx context.Context, op string, reads bool, do func(conte
 // the ledger: the first one that is free.
 func (s *Store) onLedger(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
 	return s.with(ctx, op, func(ctx context.Context) error {
-		l, err := s.takeLedger(ctx)
+		l, err := s.takeLedger(ctx, reads)
 		if err != nil {
 			return err
 		}
 		defer l.give()
 		return l.run(ctx, reads, func(one *session) error {
-			return retryDeadlocks(ctx, func() error { return do(ctx, one) })
+			return one.retryConflicts(ctx, deadlockTries, func() error { return do(ctx, one) })
 		})
 	})
 }
 
-func (s *Store) takeLedger(ctx context.Context) (*slot, error) {
+func (s *Store) takeLedger(ctx context.Context, reads bool) (*slot, error) {
 	var turns [ledgers]chan struct{} // nil where the pool is too small for one more
-	for i, l := range s.ledgers[:s.ledgersInPool()] {
+	most := s.ledgersInPool()
+	if !reads && s.onManyWriters() {
+		most = 1 // all write the fence row: from different nodes, they would fail
+	}
+	for i, l := range s.ledgers[:most] {
 		turns[i] = l.turn
 		select {
 		case l.turn <- struct{}{}:

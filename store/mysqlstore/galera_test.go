@@ -1,0 +1,319 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/lease/leasetest"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// galera is a database of a cluster, by way of two of its nodes.
+type galera struct {
+	dbs   [2]dbtest.Database
+	pools [2]*sql.DB
+	// The stores of one who falls behind on the first node, and of one on the
+	// second.
+	old, next *mysqlstore.Store
+}
+
+func newGalera(t *testing.T) *galera {
+	t.Helper()
+	nodes := dbtest.Galera(t).Nodes()
+	first := dbtest.FreshOn(t, dbserver.MariaDB, nodes[0].DSN(""))
+	g := &galera{dbs: [2]dbtest.Database{first, {Kind: first.Kind, DSN: nodes[1].DSN(first.Config(t).DBName)}}}
+	for i, db := range g.dbs {
+		g.pools[i] = db.Open(t)
+	}
+	g.old, g.next = migrated(t, g.dbs[0].DSN), open(t, g.dbs[1].DSN)
+	exec(t, g.pools[0], "CREATE TABLE slow (n INT PRIMARY KEY) ENGINE=InnoDB")
+	exec(t, g.pools[0], "INSERT INTO slow VALUES (0)")
+	return g
+}
+
+// behind makes the first node apply what others write only later: from a lock of
+// a table on, which the second writes to, until the function that it returns is
+// called.
+func (g *galera) behind(t *testing.T) (catchUp func()) {
+	t.Helper()
+	locked := conn(t, g.pools[0])
+	exec(t, locked, "LOCK TABLES slow READ")
+	exec(t, g.pools[1], "UPDATE slow SET n = n + 1")
+	return func() { exec(t, locked, "UNLOCK TABLES") }
+}
+
+// sent is how many transactions the first node has sent to the others.
+func (g *galera) sent(t *testing.T) int {
+	t.Helper()
+	var name string
+	var n int
+	if err := g.pools[0].QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'wsrep_replicated'").Scan(&name, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// overtaken is a write on the first node, and one on the second that excludes it.
+type overtaken struct {
+	lock      string // holds up the statement below, on the first node; the group is its only value
+	statement string
+	write     func(context.Context) (done bool, err error)
+	overtake  func() error
+	replaced  error // what the write ends with, if it ends with an error
+	traces    string
+}
+
+// overtakes returns such writes by the holder of a group that has claimed tick 1.
+func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.Record) map[string]overtaken {
+	t.Helper()
+	takeover := request(t, g.next, group, "next")
+	takeOver := func() error {
+		_, err := g.next.Acquire(soon(t), takeover)
+		return err
+	}
+	row := readLocks(t, g.old, group)
+	lock := func(s *mysqlstore.Store, server, queue string) (bool, error) {
+		done, err := s.WriteLocks(soon(t), server, []locks.Write{replace(group, 1, queue)})
+		return err == nil && done[0], err
+	}
+	return map[string]overtaken{
+		"claim": {
+			lock: "INSERT INTO cronlease_run SELECT grp, job, tick + 60000000, trigger_id, claim_id, state, owner, token, attempt," +
+				" claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked FROM cronlease_run WHERE grp = ?",
+			statement: "INSERT IGNORE INTO `cronlease_run`",
+			write: func(ctx context.Context) (bool, error) {
+				_, err := g.old.Claim(ctx, h, id(), running("a", 2))
+				return true, err
+			},
+			overtake: takeOver, replaced: jobs.ErrReplaced,
+			traces: "SELECT COUNT(*) - 1 FROM cronlease_run WHERE grp = ?",
+		},
+		"move": {
+			lock:      "UPDATE cronlease_run SET missed = missed + 1 WHERE grp = ? AND job = 'a'",
+			statement: "UPDATE (SELECT f.owner",
+			write: func(ctx context.Context) (bool, error) {
+				_, err := g.old.Move(ctx, h, []jobs.Move{to(open, jobs.Succeeded)})
+				return true, err
+			},
+			overtake: takeOver, replaced: jobs.ErrReplaced,
+			traces: "SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND state > 2",
+		},
+		"declare": {
+			lock: "INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused, changes)" +
+				" VALUES (?, 'a', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0)",
+			statement: "INSERT INTO `cronlease_job`",
+			write: func(ctx context.Context) (bool, error) {
+				return true, g.old.Declare(ctx, h, []jobs.Declared{{Name: "a", Schedule: "x"}})
+			},
+			overtake: takeOver, replaced: jobs.ErrReplaced,
+			traces: "SELECT COUNT(*) FROM cronlease_job WHERE grp = ? AND name = 'a'",
+		},
+		"acquire": {
+			lock:      "UPDATE cronlease_fence SET checks = checks + 1 WHERE name = ?",
+			statement: "UPDATE `cronlease_fence`",
+			write: func(ctx context.Context) (bool, error) {
+				_, err := g.old.Acquire(ctx, request(t, g.old, group, "late"))
+				return true, err
+			},
+			overtake: takeOver, replaced: lease.ErrChanged,
+			traces: "SELECT COUNT(*) FROM cronlease_lease WHERE name = ? AND owner <> 'next'",
+		},
+		"renew": {
+			lock:      "UPDATE cronlease_lease SET ttl_us = ttl_us + 1 WHERE name = ?",
+			statement: "UPDATE `cronlease_lease`",
+			write: func(ctx context.Context) (bool, error) {
+				n, err := g.old.Renew(ctx, lease.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: group, Token: h.Token, Heartbeat: 1}}})
+				return n > 0, err
+			},
+			overtake: takeOver,
+			traces:   "SELECT COUNT(*) FROM cronlease_lease WHERE name = ? AND (owner <> 'next' OR heartbeat <> 1)",
+		},
+		"lock": {
+			lock:      "UPDATE cronlease_lock SET queue = 'x' WHERE name = ?",
+			statement: "UPDATE `cronlease_lock`",
+			write:     func(context.Context) (bool, error) { return lock(g.old, row.Server, "old") },
+			overtake: func() error {
+				_, err := lock(g.next, readLocks(t, g.next, group).Server, "next")
+				return err
+			},
+			traces: "SELECT COUNT(*) FROM cronlease_lock WHERE name = ? AND queue <> 'next'",
+		},
+	}
+}
+
+// A write on one node has compared what it has to compare, and then another node
+// commits what makes that untrue, which the first has not heard of yet. The write
+// must fail, and leave no trace.
+func TestGaleraRefusesWhatWasOvertaken(t *testing.T) {
+	t.Parallel()
+	g := newGalera(t)
+	const rounds = 5
+	for _, what := range []string{"claim", "move", "declare", "acquire", "renew", "lock"} {
+		traces := 0
+		for round := range rounds {
+			group := fmt.Sprintf("%s-%d", what, round)
+			h := holder(t, g.old, group, "old")
+			record := claim(t, g.old, h, running("a", 1)...)[0]
+			writeLocks(t, g.old, replace(group, 0, "first"))
+			traces += g.overtake(t, group, g.overtakes(t, group, h, record)[what])
+		}
+		if traces > 0 {
+			t.Errorf("%s: %d of %d left a trace", what, traces, rounds)
+		}
+	}
+}
+
+// overtake returns how many traces the write has left.
+func (g *galera) overtake(t *testing.T, group string, o overtaken) int {
+	t.Helper()
+	tx, err := g.pools[0].BeginTx(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, tx, o.lock, group)
+	result := make(chan error, 1)
+	go func() {
+		done, err := o.write(soon(t))
+		if done && err == nil {
+			err = errors.New("it says that it is done")
+		}
+		result <- err
+	}()
+	eventually(t, o.statement+" waits", waits(t, g.dbs[0], o.statement))
+
+	catchUp := g.behind(t)
+	if err := o.overtake(); err != nil {
+		t.Fatal(err)
+	}
+	before := g.sent(t)
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the write is sent to the other nodes", func() bool { return g.sent(t) > before })
+	catchUp()
+	if err := <-result; !errors.Is(err, o.replaced) {
+		t.Errorf("%s: %v, want %v", group, err, o.replaced)
+	}
+	return count(t, g.pools[0], "SET STATEMENT wsrep_sync_wait = 1 FOR "+o.traces, group)
+}
+
+// Who has taken over sees all that was written before, on whichever node.
+func TestGaleraReadingsWait(t *testing.T) {
+	t.Parallel()
+	g := newGalera(t)
+	for what, read := range map[string]struct {
+		statement string
+		do        func(h jobs.Holder) error
+	}{
+		"load": {"SELECT TIMESTAMPDIFF", func(jobs.Holder) error {
+			snapshot, err := g.old.Load(soon(t), "load")
+			if err == nil && len(snapshot.Open) != 1 {
+				err = fmt.Errorf("%d runs, want 1", len(snapshot.Open))
+			}
+			return err
+		}},
+		"read": {"SELECT 0, _binary''", func(jobs.Holder) error {
+			readings, err := g.old.Read(soon(t), "read")
+			if err == nil && (readings[0].Lease == nil || readings[0].Lease.Owner != "next") {
+				err = fmt.Errorf("%+v, want the lease of next", readings[0].Lease)
+			}
+			return err
+		}},
+		// Its heartbeats are of another node than its lease.
+		"renew": {"UPDATE `cronlease_lease`", func(h jobs.Holder) error {
+			n, err := g.old.Renew(soon(t), lease.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: "renew", Token: h.Token, Heartbeat: 1}}})
+			if err == nil && n != 1 {
+				err = fmt.Errorf("%d renewed, want 1", n)
+			}
+			return err
+		}},
+	} {
+		if err := read.do(jobs.Holder{Owner: "next"}); err == nil {
+			t.Fatalf("%s: there is something already", what) // and its connection is there
+		}
+		catchUp := g.behind(t)
+		h := holder(t, g.next, what, "next")
+		claim(t, g.next, h, running("a", 1)...)
+		result := make(chan error, 1)
+		go func() { result <- read.do(h) }()
+		waiting := waits(t, g.dbs[0], read.statement)
+		eventually(t, what+" waits", func() bool { return len(result) > 0 || waiting() })
+		catchUp()
+		if err := <-result; err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+func TestGaleraTakeoverFromOneWhoStandsStill(t *testing.T) {
+	t.Parallel()
+	g := newGalera(t)
+	proxy := dbtest.NewProxy(t, g.dbs[0].Config(t).Addr)
+	s := open(t, with(t, g.dbs[0], func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+	standStill(t, g.dbs[0], g.old, s, proxy)
+}
+
+// What stores are held to, they are held to on one node of a cluster. All but
+// bells and locks also works when a store's connections are of different nodes.
+func TestGaleraConformance(t *testing.T) {
+	t.Parallel()
+	cluster := dbtest.Galera(t)
+	fresh := func(t testing.TB) dbtest.Database {
+		t.Helper()
+		db := dbtest.FreshOn(t, dbserver.MariaDB, cluster.Nodes()[0].DSN(""))
+		// What the tests do by themselves is to see what was written elsewhere.
+		db.DSN = with(t, db, func(c *mysql.Config) { c.Params = map[string]string{"wsrep_sync_wait": "7"} })
+		return db
+	}
+	one, all := variants[0], anyNode(cluster)
+	used := &emptied{fresh: fresh, parent: t}
+	t.Run("lease", func(t *testing.T) { t.Parallel(); leaseConforms(t, one, used.take) })
+	t.Run("ledger", func(t *testing.T) { t.Parallel(); ledgerConforms(t, one, fresh) })
+	t.Run("locks", func(t *testing.T) { t.Parallel(); locksConform(t, one, fresh) })
+	t.Run("lease on all nodes", func(t *testing.T) {
+		t.Parallel()
+		leasetest.Run(t, func(t testing.TB) leasetest.Harness {
+			h := leaseHarness(t, all, used.take)
+			open := h.Open
+			h.Open = func(t testing.TB) lease.Store { return deaf{open(t)} }
+			return h
+		})
+	})
+	t.Run("ledger on all nodes", func(t *testing.T) { t.Parallel(); ledgerConforms(t, all, fresh) })
+}
+
+// deaf is a store without bells.
+type deaf struct{ lease.Store }
+
+// anyNode is a store whose connections lead to the nodes in turn.
+func anyNode(cluster *dbserver.Galera) variant {
+	return variant{"any node", func(t testing.TB, db dbtest.Database) *mysqlstore.Store {
+		t.Helper()
+		var turn atomic.Uint64
+		nodes := cluster.Nodes()
+		config := db.Config(t)
+		config.Params = nil // the store does what it needs
+		config.DialFunc = func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, nodes[turn.Add(1)%uint64(len(nodes))].Addr())
+		}
+		connector, err := mysql.NewConnector(config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool := sql.OpenDB(connector)
+		t.Cleanup(func() { _ = pool.Close() })
+		return openOn(t, pool)
+	}}
+}

@@ -1,0 +1,138 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// Where each write is a transaction of several statements, a reply of any of them
+// may be lost: the call says that it knows nothing, and its repetition goes on.
+func TestLostRepliesWithinAWrite(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
+		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+		s.AlwaysWrite()
+		h, pool := holder(t, s, "billing", "me"), db.Open(t)
+		for i, statement := range []string{"START TRANSACTION", "SET checks", "INSERT IGNORE", "COMMIT"} {
+			for j, lose := range []func(string) <-chan struct{}{proxy.DropRequest, proxy.DropReply} {
+				mine, claims := id(), running("a", 2*i+j)
+				lost := lose(statement)
+				if _, err := s.Claim(soon(t), h, mine, claims); err == nil || errors.Is(err, jobs.ErrReplaced) {
+					t.Errorf("claim without an answer to %s: %v", statement, err)
+				}
+				<-lost
+				claimed, err := s.Claim(soon(t), h, mine, claims)
+				if err != nil || !claimed[0].Mine {
+					t.Errorf("claim again, after none to %s: %+v, %v", statement, claimed, err)
+				}
+				if n := count(t, pool, "SELECT COUNT(*) FROM cronlease_run WHERE tick = ?", claims[0].Tick.UnixMicro()); n != 1 {
+					t.Errorf("%d rows for others after none to %s, want 1", n, statement)
+				}
+			}
+		}
+	})
+}
+
+// A write that waits too long for a row is undone at once, with its change of the
+// fence row, and its connection serves the next.
+func TestWriteThatWaitsTooLong(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		s.AlwaysWrite()
+		h := holder(t, s, "billing", "me")
+		claim(t, s, h, running("a", 1)...)
+		pool := db.Open(t)
+		sessions := func() int {
+			return count(t, pool, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE()")
+		}
+		open := run(t, s, "billing", key("a", 1))
+		before := sessions()
+		tx, err := pool.BeginTx(soon(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, tx, "UPDATE cronlease_run SET missed = missed + 1")
+		if _, err := s.Move(soon(t), h, []jobs.Move{to(open, jobs.Succeeded)}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+			t.Errorf("move of a row that another has: %v", err)
+		}
+		exec(t, pool, "SELECT * FROM cronlease_fence FOR UPDATE NOWAIT")
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if seconds, err := s.LedgerTimeout(soon(t)); err != nil || seconds < 1000 {
+			t.Errorf("the connection ends after %d s of doing nothing, %v", seconds, err)
+		}
+		move(t, s, h, to(open, jobs.Succeeded))
+		if after := sessions(); after != before+1 { // that of tx
+			t.Errorf("%d sessions, %d before", after, before)
+		}
+	})
+}
+
+func TestRolledBackByOthers(t *testing.T) {
+	t.Parallel()
+	for number, want := range map[uint16]bool{1020: true, 1213: true, 3101: true, 1205: false, 1062: false, 1047: false} {
+		if got := mysqlstore.IsRolledBack(&mysql.MySQLError{Number: number}); got != want {
+			t.Errorf("%d: %v", number, got)
+		}
+	}
+}
+
+// A process that stands still in the middle of a write holds up takeovers no
+// longer than they wait.
+func TestTakeoverFromOneWhoStandsStill(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		direct := migrated(t, db.DSN)
+		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
+		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+		s.AlwaysWrite()
+		standStill(t, db, direct, s, proxy)
+	})
+}
+
+// standStill has a store, behind a proxy, stand still after a statement of a claim,
+// and another one take over.
+func standStill(t *testing.T, db dbtest.Database, direct, s *mysqlstore.Store, proxy *dbtest.Proxy) {
+	t.Helper()
+	h := holder(t, s, "billing", "me")
+	claim(t, s, h, running("a", 1)...)
+	tx, err := db.Open(t).BeginTx(soon(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, tx, "UPDATE cronlease_run SET tick = tick + 60000000")
+	result := make(chan error, 1)
+	ctx, cancel := context.WithCancel(soon(t))
+	defer cancel()
+	go func() {
+		_, err := s.Claim(ctx, h, id(), running("a", 2))
+		result <- err
+	}()
+	eventually(t, "the claim waits", waits(t, db, "INSERT IGNORE"))
+	proxy.BlackHole()
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := direct.Acquire(soon(t), request(t, direct, "billing", "next")); err != nil {
+		t.Errorf("takeover: %v", err)
+	}
+	cancel()
+	proxy.Pass()
+	if err := <-result; err == nil {
+		t.Error("the claim says that it took effect")
+	}
+	if n := count(t, db.Open(t), "SELECT COUNT(*) FROM cronlease_run WHERE tick = ?", tick(2).UnixMicro()); n != 0 {
+		t.Error("the claim of the one who stood still is in the ledger")
+	}
+}
