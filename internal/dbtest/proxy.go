@@ -123,13 +123,14 @@ func (p *Proxy) Refuse() {
 	})
 }
 
-// Reset cuts all open connections with an RST to both sides. New ones are not affected.
-func (p *Proxy) Reset() {
+// Reset cuts all open connections with an RST to both sides, and returns how many there were. New ones are not affected.
+func (p *Proxy) Reset() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
 		l.reset()
 	}
+	return len(p.links)
 }
 
 // DropReply loses one reply: the next statement that contains text (any statement if it is empty) reaches the server and

@@ -261,7 +261,8 @@ func TestProxyMethodsAtTheSameTime(t *testing.T) {
 	proxy := dbtest.NewProxy(t, startEcho(t).addr)
 	var work sync.WaitGroup
 	for _, method := range []func(){
-		proxy.Pass, proxy.Reset, proxy.Refuse, proxy.Pass,
+		proxy.Pass, proxy.Refuse, proxy.Pass,
+		func() { proxy.Reset() },
 		func() { proxy.BlackHole() },
 		func() { proxy.Delay(time.Millisecond) },
 		func() { proxy.DropReply("") },
