@@ -5,6 +5,7 @@ GO ?= go
 PACKAGES ?= ./...
 TESTFLAGS ?=
 export FUZZTIME ?= 1m
+export FUZZJOBS ?= 1
 
 withdb := bin/withdb
 
@@ -22,15 +23,30 @@ databases: ## make sure that MariaDB and MySQL are there (test and the like do i
 	@$(GO) build -o $(withdb) ./internal/cmd/withdb
 
 .PHONY: test
-test: databases ## vet and test everything, with the race detector, on MariaDB and MySQL
+test: databases ## vet and test everything, with the race detector, on MariaDB and MySQL, and torture-short
 	@$(withdb) -- scripts/test -race $(TESTFLAGS)
+	@[ -n "$(TESTFLAGS)" ] || $(MAKE) -s torture-short
 
 .PHONY: test-fast
 test-fast: databases ## the same without the race detector
 	@$(withdb) -- scripts/test $(TESTFLAGS)
 
+# How long make torture goes on, on which kinds of database, and the seed of the first rounds, if not by the time.
+TORTURETIME ?= 1h
+ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all
+SEED ?= 0
+torture = $(GO) test ./internal/torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
+
+.PHONY: torture
+torture: databases ## break processes, networks and databases under real workers for TORTURETIME (1h), and check all they did
+	@$(torture) -torture.for=$(TORTURETIME)
+
+.PHONY: torture-short
+torture-short: databases ## the same for five minutes; make test does it
+	@$(torture) -torture.for=5m
+
 .PHONY: fuzz
-fuzz: ## run each fuzz target for FUZZTIME (default 1m), one after the other; FUZZ=cron for those of that name
+fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time; FUZZ=cron for those of that name
 	@scripts/fuzz $(FUZZ)
 
 .PHONY: bench

@@ -3,9 +3,7 @@ package cronlease_test
 import (
 	"context"
 	"database/sql"
-	"net"
 	"net/url"
-	"strings"
 	"testing"
 	"time"
 
@@ -23,7 +21,8 @@ func TestFailover(t *testing.T) {
 	for _, kind := range dbtest.Kinds(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			primary, replica := replicated(t, kind)
+			primary, replica := dbtest.Replicated(t, kind)
+			executeOn(t, openDatabase(t, primary.DSN("")), "CREATE DATABASE app")
 			c := newCluster(t, kind, (&url.URL{
 				Scheme: "mysql", User: url.User("root"), Host: primary.Addr() + "," + replica.Addr(), Path: "/app",
 			}).String())
@@ -56,35 +55,6 @@ func TestFailover(t *testing.T) {
 			c.finish()
 		})
 	}
-}
-
-// replicated starts a primary and a read-only replica of it, with an empty
-// database.
-func replicated(t *testing.T, kind string) (primary, replica *dbserver.Server) {
-	t.Helper()
-	start := func(id string) *dbserver.Server {
-		options := []string{"--server-id=" + id, "--log-bin=binlog"}
-		if kind == dbserver.MySQL {
-			options = append(options, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
-		}
-		return dbtest.Private(t, kind, options...)
-	}
-	primary, replica = start("1"), start("2")
-	host, port, err := net.SplitHostPort(primary.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
-	statements := "CHANGE REPLICATION SOURCE TO SOURCE_HOST = '?', SOURCE_PORT = !, SOURCE_USER = 'root', SOURCE_AUTO_POSITION = 1;START REPLICA"
-	if replica.Kind() == dbserver.MariaDB {
-		statements = "CHANGE MASTER TO MASTER_HOST = '?', MASTER_PORT = !, MASTER_USER = 'root', MASTER_USE_GTID = slave_pos;START SLAVE"
-	}
-	admin := openDatabase(t, replica.DSN(""))
-	for statement := range strings.SplitSeq(strings.NewReplacer("?", host, "!", port).Replace(statements), ";") {
-		executeOn(t, admin, statement)
-	}
-	executeOn(t, admin, "SET GLOBAL read_only = ON")
-	executeOn(t, openDatabase(t, primary.DSN("")), "CREATE DATABASE app")
-	return primary, replica
 }
 
 // waitForReplica waits until the replica knows of the term and of a claim.

@@ -1,0 +1,301 @@
+package torture
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// serverFaults are those of the database's processes, clocks and settings.
+func serverFaults() []fault {
+	alone := func(d *database) bool { return !d.isPair() }
+	return []fault{
+		{name: "server: SIGKILL", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+			r.database.kill(node)
+			r.rest(between(random, 0, r.ttl))
+			r.database.start(node)
+			return bit
+		}},
+		{name: "server: restart", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+			r.database.stop(node)
+			r.rest(between(random, 0, r.ttl))
+			r.database.start(node)
+			return bit
+		}},
+		{name: "server: SIGSTOP, SIGCONT", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+			r.database.pause(node, between(random, r.ttl/4, 2*r.ttl))
+			return bit
+		}},
+		{name: "server: clock forward", class: servers, may: (*round).mayStep, do: func(r *round, random *rand.Rand) func() bool {
+			return r.database.stepClock(random, between(random, time.Second, time.Hour))
+		}},
+		{name: "server: clock back", class: servers, on: alone, may: (*round).mayStep, do: func(r *round, random *rand.Rand) func() bool {
+			return r.database.stepClock(random, -between(random, time.Second, time.Hour))
+		}},
+		{name: "server: read only", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			node, bit := r.database.some(random), r.complained("read-only", "read only", "1290", "1836", "no host")
+			r.database.try(node, "SET GLOBAL read_only = ON")
+			r.rest(between(random, r.ttl/4, 2*r.ttl))
+			r.database.try(node, "SET GLOBAL read_only = OFF")
+			return bit
+		}},
+		{name: "server: KILL of connections", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			killed := 0
+			for range 1 + random.IntN(4) {
+				killed += r.database.killConnections(r.database.some(random))
+				r.rest(between(random, 0, r.ttl/10))
+			}
+			return func() bool { return killed > 0 }
+		}},
+		{name: "server: max_connections spent", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			return r.database.spendConnections(r.database.some(random), between(random, r.ttl/4, 2*r.ttl))
+		}},
+		{name: "server: FLUSH TABLES WITH READ LOCK", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			node := r.database.some(random)
+			return r.database.lockAll(node, between(random, r.ttl/4, 2*r.ttl))
+		}},
+		{name: "server: ALTER TABLE behind a reader", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			tables := []string{"cronlease_lease", "cronlease_fence", "cronlease_run", "cronlease_job"}
+			return r.database.alter(r.database.some(random), tables[random.IntN(len(tables))], between(random, r.ttl/4, 2*r.ttl))
+		}},
+	}
+}
+
+// some is the node to strike: the one that takes writes, or, where all do, mostly the first. It works.
+func (d *database) some(random *rand.Rand) int {
+	node := d.main()
+	if d.isGalera() {
+		if random.IntN(2) == 0 {
+			node = random.IntN(len(d.nodes))
+		}
+		d.synced(node)
+	}
+	return node
+}
+
+// synced waits until a node of a cluster is one.
+func (d *database) synced(node int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.nodes[node].WaitSynced(ctx, len(d.nodes)); err != nil {
+		d.round.broken("%v", err)
+	}
+}
+
+// kill ends a node as a crash would.
+func (d *database) kill(node int) {
+	if err := d.nodes[node].Kill(); err != nil {
+		d.round.broken("%v", err)
+	}
+}
+
+func (d *database) stop(node int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.nodes[node].Stop(ctx); err != nil {
+		d.round.broken("%v", err)
+	}
+}
+
+// start starts a node again, and returns when it takes part.
+func (d *database) start(node int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := d.nodes[node].Start(ctx); err != nil {
+		d.round.broken("%v\n%s", err, d.nodes[node].Log())
+	}
+}
+
+func (d *database) pause(node int, length time.Duration) {
+	if err := d.nodes[node].Pause(); err != nil {
+		d.round.broken("%v", err)
+	}
+	d.round.rest(length)
+	if err := d.nodes[node].Resume(); err != nil {
+		d.round.broken("%v", err)
+	}
+	if d.isGalera() { // it may have been thrown out
+		d.synced(node)
+	}
+}
+
+// try executes what must work on a node that works.
+func (d *database) try(node int, statement string) {
+	if err := d.exec(node, statement); err != nil {
+		d.round.broken("%v", err)
+	}
+}
+
+// players returns the connections of the players to a node.
+func (d *database) players(node int) (ids []uint64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	rows, err := d.pool(node).QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = 'player'")
+	if err != nil {
+		return nil, fmt.Errorf("list connections: %w", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var id uint64
+		if err := rows.Scan(&id); err != nil {
+			return nil, fmt.Errorf("list connections: %w", err)
+		}
+		ids = append(ids, id)
+	}
+	return ids, rows.Err()
+}
+
+// killConnections ends the players' connections, and returns how many it ended.
+func (d *database) killConnections(node int) (n int) {
+	ids, err := d.players(node)
+	if err != nil {
+		d.round.broken("%v", err)
+	}
+	for _, id := range ids {
+		if d.exec(node, fmt.Sprintf("KILL %d", id)) == nil { // else it has ended by itself
+			n++
+		}
+	}
+	return n
+}
+
+// spendConnections lets a node refuse new connections, and ends those that the players have, so that they need new ones.
+// It has an effect if there were some, and the node did refuse.
+func (d *database) spendConnections(node int, length time.Duration) (bit func() bool) {
+	const few = 10 // the least that both servers take
+	never := func() bool { return false }
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var most int
+	if err := d.pool(node).QueryRowContext(ctx, "SELECT @@GLOBAL.max_connections").Scan(&most); err != nil {
+		d.round.broken("%v", err)
+		return never
+	}
+	hog := d.open(node, "player") // root has one connection more than others
+	defer hog.Close()
+	d.try(node, fmt.Sprintf("SET GLOBAL max_connections = %d", few))
+	defer func() { d.try(node, fmt.Sprintf("SET GLOBAL max_connections = %d", most)) }()
+	killed, refused := d.killConnections(node), false
+	for end := time.Now().Add(length); time.Now().Before(end); d.round.rest(20 * time.Millisecond) {
+		c, err := hog.Conn(ctx)
+		if err == nil {
+			defer c.Close()
+		} else if answer := new(mysql.MySQLError); errors.As(err, &answer) && answer.Number == 1040 {
+			refused = true
+		}
+	}
+	return func() bool { return killed > 0 && refused }
+}
+
+// lockAll keeps all writes of a node waiting for a while. It has an effect if a statement was seen to wait, or a player
+// complained.
+func (d *database) lockAll(node int, length time.Duration) (bit func() bool) {
+	r := d.round
+	complained := r.after(Trouble, Drain, Lead)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	conn, err := d.pool(node).Conn(ctx)
+	if err == nil {
+		defer conn.Close()
+		_, err = conn.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK")
+	}
+	if err != nil {
+		r.broken("FLUSH TABLES WITH READ LOCK: %v", err)
+		return complained
+	}
+	waited := d.sees(ctx, node, length, "waiting for global read lock", "waiting for backup lock", "waiting for commit lock")
+	if _, err := conn.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
+		r.broken("UNLOCK TABLES: %v", err)
+	}
+	return func() bool { return waited || complained() }
+}
+
+// alter changes a table while somebody reads it for long: the change waits for the reader, and all others for it.
+func (d *database) alter(node int, table string, length time.Duration) (bit func() bool) {
+	r := d.round
+	complained := r.after(Trouble, Drain, Lead)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	tx, err := d.pool(node).BeginTx(ctx, nil)
+	if err == nil {
+		defer func() { _ = tx.Rollback() }() // it may have been ended by the change
+		_, err = tx.ExecContext(ctx, "SELECT COUNT(*) FROM torture."+table)
+	}
+	if err != nil {
+		r.broken("read %s: %v", table, err)
+		return complained
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := d.pool(node).ExecContext(ctx, "ALTER TABLE torture."+table+" COMMENT = 'tortured', ALGORITHM = COPY")
+		done <- err
+	}()
+	waited := d.sees(ctx, node, length, "waiting for table metadata lock")
+	_ = tx.Rollback()
+	if err := <-done; err != nil {
+		r.broken("alter %s: %v", table, err)
+	}
+	return func() bool { return waited || complained() }
+}
+
+// sees watches for that time whether statements of the players wait for what is named.
+func (d *database) sees(ctx context.Context, node int, length time.Duration, states ...string) (seen bool) {
+	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'player' AND LOWER(state) IN ('" + strings.Join(states, "', '") + "')"
+	for end := time.Now().Add(length); time.Now().Before(end); d.round.rest(50 * time.Millisecond) {
+		var n int
+		if err := d.pool(node).QueryRowContext(ctx, query).Scan(&n); err == nil && n > 0 {
+			seen = true
+		}
+	}
+	return seen
+}
+
+// stepClock sets the clock of the nodes by that much: of all of them, since several that take writes have to agree. It has
+// an effect if a later heartbeat shows it.
+func (d *database) stepClock(random *rand.Rand, by time.Duration) (bit func() bool) {
+	r := d.round
+	r.step()
+	before, err := d.heartbeat(d.main())
+	if err != nil {
+		return func() bool { return false }
+	}
+	begin := time.Now()
+	for _, node := range d.nodes {
+		if node.Pid() != 0 {
+			if err := node.StepClock(d.offset + by); err != nil {
+				r.broken("%v", err)
+			}
+		}
+	}
+	d.offset += by
+	r.rest(between(random, 0, r.ttl/2))
+	return func() bool {
+		after, err := d.heartbeat(d.main())
+		if err != nil {
+			return false // its row was deleted just before
+		}
+		// What has passed since cannot explain it.
+		shift := after.Sub(before) - time.Since(begin)
+		return shift.Abs() > by.Abs()/2
+	}
+}
+
+// heartbeat is when the lease was last renewed, by the database's clock.
+func (d *database) heartbeat(node int) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	var micros int64
+	const query = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', renewed_at) FROM torture.cronlease_lease WHERE name = ?"
+	if err := d.pool(node).QueryRowContext(ctx, query, Group).Scan(&micros); err != nil {
+		return time.Time{}, fmt.Errorf("read the lease: %w", err)
+	}
+	return time.UnixMicro(micros), nil
+}

@@ -1,0 +1,274 @@
+package torture
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// Group is the name that the players contend for.
+const Group = "torture"
+
+// Player is what a player process is told.
+type Player struct {
+	Worker     string // see [Event]
+	DSN        string
+	TTL, Grace time.Duration
+}
+
+// Schema are the statements that create the players' own tables, in the schema torture, and one for the faults.
+var Schema = []string{
+	"CREATE TABLE torture.counter (job VARBINARY(64) PRIMARY KEY, value BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB",
+	`CREATE TABLE torture.effect (job VARBINARY(64), seq BIGINT UNSIGNED, tick BIGINT NOT NULL, attempt INT NOT NULL,
+		token BIGINT UNSIGNED NOT NULL, owner VARBINARY(128) NOT NULL, PRIMARY KEY (job, seq), KEY (job, tick)) ENGINE=InnoDB`,
+	"CREATE TABLE torture.marker (id INT PRIMARY KEY) ENGINE=InnoDB",
+	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('rerun', 0), ('slow', 0)",
+}
+
+// Policies are the jobs of a player, as the checks see them.
+var Policies = []Policy{
+	{Job: "all", Every: time.Second, All: true, Effects: true},
+	{Job: "hold", Every: time.Second},
+	{Job: "once", Every: time.Second, Effects: true},
+	{Job: "rerun", Every: time.Second, All: true, Rerun: true, Effects: true},
+	{Job: "slow", Every: 3 * time.Second, All: true, Effects: true},
+}
+
+// player is a running one.
+type player struct {
+	Player
+	out   *recorder
+	store *mysqlstore.Store
+}
+
+// Play runs a player until SIGTERM. It writes what happens to out.
+func Play(p Player, out io.Writer) error {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
+	defer stop()
+	record := &recorder{worker: p.Worker, out: out}
+	go record.watchTime(ctx)
+	store, err := mysqlstore.Open(p.DSN)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	me := &player{p, record, store}
+	s, err := scheduler.New(store, Group,
+		scheduler.WithTiming(lease.Timing{TTL: p.TTL, Grace: p.Grace}),
+		scheduler.WithLogger(zap.New(record)),
+		scheduler.WithLabel(p.Worker),
+		scheduler.WithObserver(me.observe))
+	if err != nil {
+		return err
+	}
+	record.add(Event{Kind: Up, Owner: s.Owner()})
+	record.add(Event{Kind: Follow})
+	if err := s.Add(me.jobs()...); err != nil {
+		return err
+	}
+	err = s.Run(ctx)
+	if err == nil || errors.Is(err, lease.ErrSetup) {
+		record.add(Event{Kind: Down})
+	}
+	return err
+}
+
+func (p *player) observe(s election.State) {
+	switch s.Role {
+	case election.Following:
+		p.out.add(Event{Kind: Follow})
+	case election.Leading:
+		p.out.add(Event{Kind: Lead, Token: s.Token})
+	case election.Draining:
+		p.out.add(Event{Kind: Drain, Token: s.Token, Text: fmt.Sprint(s.Cause)})
+	}
+}
+
+func (p *player) jobs() []jobs.Job {
+	second, third := jobs.Cron("* * * * * *"), jobs.Cron("*/3 * * * * *")
+	work := func(pause time.Duration, once bool) func(context.Context, jobs.Run) error {
+		return func(ctx context.Context, run jobs.Run) error {
+			return p.called(ctx, run, func() error { return p.write(ctx, run, pause, once) })
+		}
+	}
+	return []jobs.Job{
+		{Name: "all", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(0, false)},
+		{Name: "hold", Schedule: second, Do: func(ctx context.Context, run jobs.Run) error {
+			return p.called(ctx, run, func() error { <-ctx.Done(); return context.Cause(ctx) })
+		}},
+		{Name: "once", Schedule: second, Misfire: jobs.MisfireOnce, Overlap: jobs.OverlapQueue, Do: work(0, false)},
+		{Name: "rerun", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun,
+			Retry: jobs.Retry{Attempts: 1000, Initial: 200 * time.Millisecond, Max: time.Second}, Do: work(0, true)},
+		{Name: "slow", Schedule: third, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(500*time.Millisecond, false)},
+	}
+}
+
+// called records a run around its work.
+func (p *player) called(ctx context.Context, run jobs.Run, work func() error) error {
+	e := Event{Token: run.Token, Job: run.Job, Tick: run.Tick.UnixMicro(), Attempt: run.Attempt}
+	p.out.addOf(e, Run, nil)
+	stop := context.AfterFunc(ctx, func() { p.out.addOf(e, Stop, context.Cause(ctx)) })
+	err := work()
+	stop()
+	p.out.addOf(e, End, err)
+	return err
+}
+
+// errNone says that the run's effect is there already.
+var errNone = errors.New("the effect is there")
+
+// write stores the run's effect in a fenced transaction, with a pause in its middle. With once it does so unless there
+// is one of this tick.
+func (p *player) write(ctx context.Context, run jobs.Run, pause time.Duration, once bool) error {
+	e := Event{Token: run.Token, Job: run.Job, Tick: run.Tick.UnixMicro(), Attempt: run.Attempt}
+	p.out.addOf(e, Begin, nil)
+	err := fence.Do(ctx, p.store.DB(), func(tx *sql.Tx) error {
+		// What another run has locked must not be waited for as long as servers do by default, nor be kept for long by a
+		// process that stands still.
+		if _, err := tx.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 2, wait_timeout = 3"); err != nil {
+			return err
+		}
+		result, err := tx.ExecContext(ctx, "UPDATE counter SET value = LAST_INSERT_ID(value + 1) WHERE job = ?", run.Job)
+		if err != nil {
+			return err
+		}
+		seq, err := result.LastInsertId()
+		if err != nil {
+			return err
+		}
+		e.Seq = uint64(seq) //nolint:gosec // a count
+		if once {
+			var n int
+			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM effect WHERE job = ? AND tick = ?", run.Job, e.Tick).Scan(&n); err != nil {
+				return err
+			}
+			if n > 0 {
+				return errNone
+			}
+		}
+		if pause > 0 {
+			select {
+			case <-time.After(pause):
+			case <-ctx.Done():
+			}
+		}
+		_, err = tx.ExecContext(ctx, "INSERT INTO effect (job, seq, tick, attempt, token, owner) VALUES (?, ?, ?, ?, ?, ?)",
+			run.Job, e.Seq, e.Tick, run.Attempt, run.Token, run.Owner)
+		return err
+	})
+	switch {
+	case err == nil:
+		e.Outcome = Stored
+	case errors.Is(err, errNone):
+		e.Outcome, e.Seq, err = None, 0, nil
+	case errors.Is(err, fence.ErrUnknown):
+		e.Outcome, e.Seq = Unknown, 0
+	case errors.Is(err, fence.ErrFenced):
+		e.Outcome, e.Seq = Refused, 0
+	default:
+		e.Outcome, e.Seq = Broken, 0
+	}
+	p.out.addOf(e, Commit, err)
+	return err
+}
+
+// recorder writes events, one a line. It is a zap core, which makes an event of each warning.
+type recorder struct {
+	worker string
+
+	mu  sync.Mutex // guards out, and the order of times in it
+	out io.Writer
+}
+
+func (r *recorder) add(e Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e.At, e.Worker = time.Now().UnixNano(), r.worker
+	line, err := json.Marshal(e)
+	if err == nil {
+		_, err = r.out.Write(append(line, '\n'))
+	}
+	if err != nil {
+		panic(err) // nobody listens any more
+	}
+}
+
+// addOf adds an event of a run.
+func (r *recorder) addOf(e Event, kind Kind, err error) {
+	e.Kind = kind
+	if kind != Commit {
+		e.Seq, e.Outcome = 0, ""
+	}
+	if err != nil {
+		e.Text = err.Error()
+	}
+	r.add(e)
+}
+
+// starving is how long a process may not get to run before that is recorded.
+const starving = 100 * time.Millisecond
+
+// watchTime records when the process stood still.
+func (r *recorder) watchTime(ctx context.Context) {
+	const step = 20 * time.Millisecond
+	ticker := time.NewTicker(step)
+	defer ticker.Stop()
+	for last := time.Now(); ; {
+		select {
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+		now := time.Now()
+		if gap := now.Sub(last) - step; gap > starving {
+			r.add(Event{Kind: Starved, For: int64(gap)})
+		}
+		last = now
+	}
+}
+
+// Enabled implements zapcore.Core.
+func (r *recorder) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+
+// With implements zapcore.Core.
+func (r *recorder) With([]zapcore.Field) zapcore.Core { return r }
+
+// Sync implements zapcore.Core.
+func (r *recorder) Sync() error { return nil }
+
+// Check implements zapcore.Core.
+func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if r.Enabled(e.Level) {
+		return c.AddCore(e, r)
+	}
+	return c
+}
+
+// Write implements zapcore.Core.
+func (r *recorder) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	text := e.Message
+	for _, f := range fields {
+		if err, ok := f.Interface.(error); ok {
+			text += ": " + err.Error()
+		}
+	}
+	r.add(Event{Kind: Trouble, Text: text})
+	return nil
+}
