@@ -205,27 +205,41 @@ func TestRandomKills(t *testing.T) {
 				<-time.After(20 * time.Millisecond)
 			}
 		})
-		beat, failures := uint64(1), 0
-		numbers := uint64(1)
+		defer func() {
+			cancel()
+			killer.Wait()
+		}()
+		beat, numbers, failures := uint64(1), uint64(1), 0
+		unclear := map[uint64]bool{} // heartbeats without an answer: one of them may apply yet
+		confirm := func(n uint64) {
+			beat = n
+			clear(unclear) // they compare an older one
+		}
+		// show takes in what the row says, if it can be read: what was confirmed, or else something unclear.
+		show := func() {
+			rs, err := s.Read(soon(t), "billing")
+			switch {
+			case err != nil:
+			case unclear[rs[0].Lease.Heartbeat]:
+				confirm(rs[0].Lease.Heartbeat)
+			case rs[0].Lease.Heartbeat != beat:
+				t.Fatalf("the row has heartbeat %d, neither %d nor one of %v", rs[0].Lease.Heartbeat, beat, unclear)
+			}
+		}
 		for range 200 {
 			numbers++
 			n, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: numbers, Leases: []lease.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
 			switch {
 			case err == nil && n == 1:
-				beat = numbers
-				continue
-			case err == nil:
+				confirm(numbers)
+			case err == nil && len(unclear) == 0:
 				t.Fatalf("heartbeat %d after %d was refused: %+v", numbers, beat, read(t, s, "billing").Lease)
-			}
-			failures++
-			rs, err := s.Read(soon(t), "billing")
-			if err != nil {
-				continue // unknown until it can be read
-			}
-			if got := rs[0].Lease.Heartbeat; got == numbers {
-				beat = numbers
-			} else if got != beat {
-				t.Fatalf("the row has heartbeat %d, neither %d nor %d", got, beat, numbers)
+			case err == nil: // one without an answer applied after the row was read
+				show()
+			default:
+				failures++
+				unclear[numbers] = true
+				show()
 			}
 		}
 		cancel()
