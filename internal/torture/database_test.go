@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -34,7 +35,8 @@ type database struct {
 	kind  string
 	nodes []*dbserver.Server
 
-	offset time.Duration // of the nodes' clocks to the machine's
+	cluster *dbserver.Galera // of the nodes, if they are one
+	offset  time.Duration    // of the nodes' clocks to the machine's
 
 	mu      sync.Mutex // guards all below
 	primary int        // the node that takes writes; of a Galera cluster any
@@ -60,7 +62,8 @@ func newDatabase(t testing.TB, r *round, kind string) *database {
 		primary, replica := dbtest.Replicated(t, strings.TrimSuffix(kind, "-pair"))
 		d.nodes = []*dbserver.Server{primary, replica}
 	default:
-		d.nodes = dbtest.Galera(t).Nodes()
+		d.cluster = dbtest.Galera(t)
+		d.nodes = d.cluster.Nodes()
 	}
 	// From their next start on, their clocks can be stepped.
 	for n, node := range d.nodes {
@@ -105,7 +108,7 @@ func (d *database) first(player int) int {
 	return 0
 }
 
-func (d *database) isGalera() bool { return d.kind == galera || d.kind == galeraAllOver }
+func (d *database) isGalera() bool { return d.cluster != nil }
 
 func (d *database) isPair() bool { return d.kind == mariaDBPair || d.kind == mySQLPair }
 
@@ -189,6 +192,9 @@ func (d *database) over(ctx context.Context, to time.Time) error {
 	}
 }
 
+// outside are the errors by which a node says that it has no cluster at the moment, or is in the way of another.
+var outside = []uint16{1047, 1180, 1205, 1213}
+
 // exec executes a statement on a node as its root. A node of a cluster is waited for until it is one.
 func (d *database) exec(node int, statement string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -199,7 +205,7 @@ func (d *database) exec(node int, statement string) error {
 		switch {
 		case err == nil:
 			return nil
-		case !d.isGalera() || !errors.As(err, &answer) || answer.Number != 1047 && answer.Number != 1205 && answer.Number != 1213 || ctx.Err() != nil:
+		case !d.isGalera() || !errors.As(err, &answer) || !slices.Contains(outside, answer.Number) || ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", statement, err)
 		}
 		d.round.rest(50 * time.Millisecond)

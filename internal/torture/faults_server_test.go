@@ -107,9 +107,13 @@ func (d *database) stop(node int) {
 
 // start starts a node again, and returns when it takes part.
 func (d *database) start(node int) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
 	defer cancel()
-	if err := d.nodes[node].Start(ctx); err != nil {
+	err := d.nodes[node].Start(ctx)
+	if err != nil && d.isGalera() {
+		err = d.cluster.Start(ctx) // the others may have lost each other meanwhile
+	}
+	if err != nil {
 		d.round.broken("%v\n%s", err, d.nodes[node].Log())
 	}
 }
@@ -198,50 +202,42 @@ func (d *database) spendConnections(node int, length time.Duration) (bit func() 
 // lockAll keeps all writes of a node waiting for a while. It has an effect if a statement was seen to wait, or a player
 // complained.
 func (d *database) lockAll(node int, length time.Duration) (bit func() bool) {
-	r := d.round
-	complained := r.after(Trouble, Drain, Lead)
+	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	conn, err := d.pool(node).Conn(ctx)
-	if err == nil {
-		defer conn.Close()
-		_, err = conn.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK")
-	}
-	if err != nil {
-		r.broken("FLUSH TABLES WITH READ LOCK: %v", err)
+	own := d.open(node, "root")
+	defer own.Close() // which ends the lock: a node that has lost its cluster refuses UNLOCK TABLES
+	own.SetMaxOpenConns(1)
+	if _, err := own.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK"); err != nil {
+		d.round.broken("FLUSH TABLES WITH READ LOCK: %v", err)
 		return complained
 	}
 	waited := d.sees(ctx, node, length, "waiting for global read lock", "waiting for backup lock", "waiting for commit lock")
-	if _, err := conn.ExecContext(ctx, "UNLOCK TABLES"); err != nil {
-		r.broken("UNLOCK TABLES: %v", err)
-	}
 	return func() bool { return waited || complained() }
 }
 
 // alter changes a table while somebody reads it for long: the change waits for the reader, and all others for it.
 func (d *database) alter(node int, table string, length time.Duration) (bit func() bool) {
-	r := d.round
-	complained := r.after(Trouble, Drain, Lead)
+	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	tx, err := d.pool(node).BeginTx(ctx, nil)
+	reader := d.open(node, "root")
+	defer reader.Close()
+	tx, err := reader.BeginTx(ctx, nil)
 	if err == nil {
-		defer func() { _ = tx.Rollback() }() // it may have been ended by the change
 		_, err = tx.ExecContext(ctx, "SELECT COUNT(*) FROM torture."+table)
 	}
 	if err != nil {
-		r.broken("read %s: %v", table, err)
+		d.round.broken("read %s: %v", table, err)
 		return complained
 	}
 	done := make(chan error, 1)
-	go func() {
-		_, err := d.pool(node).ExecContext(ctx, "ALTER TABLE torture."+table+" COMMENT = 'tortured', ALGORITHM = COPY")
-		done <- err
-	}()
+	go func() { done <- d.exec(node, "ALTER TABLE torture."+table+" COMMENT = 'tortured', ALGORITHM = COPY") }()
 	waited := d.sees(ctx, node, length, "waiting for table metadata lock")
-	_ = tx.Rollback()
+	_ = tx.Rollback() // a cluster may have ended it, for the change
+	_ = reader.Close()
 	if err := <-done; err != nil {
-		r.broken("alter %s: %v", table, err)
+		d.round.broken("%v", err)
 	}
 	return func() bool { return waited || complained() }
 }

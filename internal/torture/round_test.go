@@ -25,12 +25,18 @@ type round struct {
 	events   []Event
 	more     chan struct{} // closed and replaced with each event
 	troubles []string      // what went wrong that no check of the history would find
-	backs    []time.Duration
+	backs    []back
 	stepped  time.Time // when a clock was last stepped
 }
 
+// back is how long it took until a run began again after a fault was healed.
+type back struct {
+	after string
+	took  time.Duration
+}
+
 // patience bounds each wait for something that should come soon: a multiple of what any fault takes.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
 func newRound(t testing.TB, kind, name string, seed uint64) *round {
 	t.Helper()
@@ -175,13 +181,13 @@ func (r *round) token() uint64 {
 	return token
 }
 
-// settle waits until a run of a job has begun after everything was healed, and notes how long that took.
-func (r *round) settle(limit time.Duration) bool {
+// settle waits until a run of a job has begun after what is named was healed, and notes how long that took.
+func (r *round) settle(after string, limit time.Duration) bool {
 	from := time.Now()
 	_, ok := r.wait(r.mark(), limit, func(e Event) bool { return e.Kind == Run && e.Job == "all" })
 	if ok {
 		r.mu.Lock()
-		r.backs = append(r.backs, time.Since(from))
+		r.backs = append(r.backs, back{after, time.Since(from)})
 		r.mu.Unlock()
 	}
 	return ok
