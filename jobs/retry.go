@@ -56,6 +56,9 @@ func (r Retry) After(attempt int) (time.Duration, bool) {
 	return min(wait, r.Max), true
 }
 
+// Longest is the longest wait that [Retry.After] can return: Max, or its default.
+func (r Retry) Longest() time.Duration { return r.complete().Max }
+
 func (r Retry) complete() Retry {
 	if r.Initial == 0 {
 		r.Initial = time.Second

@@ -70,7 +70,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		case record.CancelAsked:
 			t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
 		case record.State == jobs.Waiting:
-			t.enqueue(t.take(e, record), record.Due.Sub(snapshot.Now))
+			t.enqueue(t.take(e, record), min(record.Due.Sub(snapshot.Now), e.longestWait(record.Attempt)))
 		case record.Token != t.holder.Token:
 			t.recover(t.take(e, record))
 		}
@@ -91,6 +91,16 @@ func (t *term) recover(r *row) {
 	}
 	log.Warn("a run was interrupted and is not run again", zap.String("why", why))
 	t.close(r, jobs.Interrupted, why)
+}
+
+// longestWait is how long a run that waits after so many attempts may have to
+// wait at most, by the job's policies: by the database's clock alone it would be
+// as much longer as that clock was set back meanwhile.
+func (e *entry) longestWait(attempts int) time.Duration {
+	if attempts == 0 {
+		return 0 // it waits for room, not for a time
+	}
+	return e.job.Retry.Longest()
 }
 
 // rerun reports whether a run that was interrupted in this attempt gets another.

@@ -35,6 +35,22 @@ func TestFixedOverTakeovers(t *testing.T) {
 	})
 }
 
+// A database clock that is ahead of everybody's does not make a fixed delay
+// longer: no run has ended in the future.
+func TestFixedDelayWithTheDatabaseAhead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "delay", Schedule: jobs.FixedDelay(time.Minute)}}
+		first := c.start(declared)
+		c.until(90 * time.Second)
+		c.store.StepClock(time.Hour)
+		c.until(2*time.Minute + time.Second)
+		first.stop()
+		c.start(declared)
+		c.until(3*time.Minute + 10*time.Second)
+		c.wantRows("delay", "0s succeeded", "1m succeeded", "2m succeeded", "3m1s succeeded")
+	})
+}
+
 // A fixed schedule that changes rules from its change on.
 func TestFixedScheduleChanges(t *testing.T) {
 	inBubble(t, func(c *cluster) {

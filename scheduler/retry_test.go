@@ -107,3 +107,30 @@ func TestErrorOfACancelledRun(t *testing.T) {
 		c.wantRows("job", "1m timed out: no luck, jobs: timeout")
 	})
 }
+
+// What waits does not wait longer than its job's policies say because the
+// database's clock was set back meanwhile: what has not been started yet is due,
+// and a retry comes after Retry.Max at the latest.
+func TestWaitingWhileTheClockIsSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		at := jobs.Every(time.Minute)
+		retry := exact(2, 30*time.Second)
+		retry.Max = 40 * time.Second
+		declared := []jobs.Job{
+			{Name: "queued", Schedule: at, Overlap: jobs.OverlapQueue, Do: sleep(100 * time.Second)},
+			{Name: "retried", Schedule: jobs.At(c.begin.Add(2 * time.Minute)), Retry: retry, Do: failing(1)},
+		}
+		first := c.start(declared)
+		c.until(2*time.Minute + time.Second)
+		c.wantRows("queued", "1m running", "2m waiting")
+		c.wantRows("retried", "2m waiting: no luck")
+		c.store.StepClock(-time.Hour)
+		first.kill()
+		c.start(declared)
+		c.until(3*time.Minute + 30*time.Second)
+		c.wantRows("retried", "2m succeeded, attempt 2")
+		if runs := c.runs("queued"); len(runs) < 2 || runs[1].began > 3*time.Minute {
+			t.Errorf("queued: ran %+v", runs)
+		}
+	})
+}

@@ -95,6 +95,9 @@ func (t *term) open() error {
 	groups := map[string]int{}
 	for _, e := range t.order {
 		e.known = snapshot.Jobs[e.job.Name]
+		if now := time.Now(); e.known.Finished.After(now) {
+			e.finished(now) // the database's clock is ahead, or was
+		}
 		e.lined = e.known.Cursor // what an earlier term left waiting was missed
 		e.resolve()
 		t.rest(e, e.locked(snapshot.Now))

@@ -144,6 +144,9 @@ func (s *slot) terminate() {
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
 	select {
 	case <-p.ended:
+		if p.cmd.ProcessState.ExitCode() != 0 { // a run has not stopped in time
+			s.round.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Killed})
+		}
 	case <-time.After(s.round.ttl*4 + 10*time.Second):
 		s.round.broken("%s does not end on SIGTERM", p.worker)
 		_ = p.cmd.Process.Kill()
