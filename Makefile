@@ -25,6 +25,7 @@ databases: ## make sure that MariaDB and MySQL are there (test and the like do i
 .PHONY: test
 test: databases ## vet and test everything, with the race detector, on MariaDB and MySQL, and torture-short
 	@$(withdb) -- scripts/test -race $(TESTFLAGS)
+	@$(GO) test -timeout 20m $(TESTFLAGS) ./internal/simulation # a year: the race detector leaves it weeks
 	@[ -n "$(TESTFLAGS)" ] || $(MAKE) -s torture-short
 
 .PHONY: test-fast
@@ -44,6 +45,11 @@ torture: databases ## break processes, networks and databases under real workers
 .PHONY: torture-short
 torture-short: databases ## the same for five minutes; make test does it
 	@$(torture) -torture.for=5m
+
+.PHONY: simulate
+simulate: ## simulate CRONLEASE_SIMULATE times (default 20) as much as test-fast does; CRONLEASE_SEED=n replays a bubble
+	@CRONLEASE_SIMULATE=$${CRONLEASE_SIMULATE:-20} $(GO) test -count=1 -timeout 0 -run '^TestSimulation' $(TESTFLAGS) \
+		./internal/simulation ./election ./locks
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time; FUZZ=cron for those of that name

@@ -1,10 +1,8 @@
 package election_test
 
 import (
-	"flag"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"testing"
@@ -12,10 +10,12 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/simulation"
 	"github.com/cronlease/cronlease/lease"
 )
 
-var simDays = flag.Float64("simulated-days", 1, "how long each simulation is")
+// simDays is how long each bubble is.
+const simDays = 1
 
 // Replicas come and go, statements are lost, late and slow, the database goes
 // away, is restarted, loses its last writes, and has its clock stepped. At each
@@ -23,28 +23,20 @@ var simDays = flag.Float64("simulated-days", 1, "how long each simulation is")
 // grow, one has one owner, no two terms overlap, a leader that is well is not
 // deposed, and whenever all is whole for a TTL and a second there is one.
 //
-// CRONLEASE_SEED replays the decisions of a seed. The order in which goroutines
-// run at one instant is not replayed.
+// CRONLEASE_SEED replays a bubble, CRONLEASE_SIMULATE=20 has 20 times as many: see
+// [simulation.Seeds].
 func TestSimulation(t *testing.T) {
-	seeds := []uint64{1, rand.Uint64(), rand.Uint64()}
-	if s := os.Getenv("CRONLEASE_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seeds = []uint64{seed}
-	}
-	for _, seed := range seeds {
+	for _, seed := range simulation.Seeds(t, 3) {
 		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				n := newNemesis(t, seed)
-				for time.Since(n.w.began) < time.Duration(*simDays*24*float64(time.Hour)) && !t.Failed() {
+				for time.Since(n.w.began) < simDays*24*time.Hour && !t.Failed() {
 					n.round()
 				}
 				counts := n.end()
 				t.Logf("CRONLEASE_SEED=%d: %v", seed, counts)
 				for _, want := range []string{"acquired", "terms", "cut", "hung", "lossy", "all cut", "all hung", "killed", "stopped", "restarted", "stepped", "in time"} {
-					if counts[want] == 0 && *simDays >= 1 {
+					if counts[want] == 0 {
 						t.Errorf("%q never happened", want)
 					}
 				}

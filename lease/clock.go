@@ -1,6 +1,10 @@
 package lease
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/internal/clocks"
+)
 
 // instant is one moment on this machine's two clocks. The monotonic one stops
 // while the machine sleeps; the wall clock may be set by anybody.
@@ -9,10 +13,13 @@ type instant struct {
 	wall time.Time // without a monotonic reading
 }
 
-// now reads both clocks.
-func now() instant {
-	t := time.Now()
-	return instant{mono: t, wall: t.Round(0)}
+// clocksOf reads both clocks of the machine that the user of the store lives on.
+func clocksOf(store Store) func() instant {
+	read := clocks.Of(store)
+	return func() instant {
+		at := read()
+		return instant{mono: at.Mono, wall: at.Wall}
+	}
 }
 
 // atMost is the most that can have passed since earlier: what a holder counts

@@ -20,8 +20,8 @@ type Keeper struct {
 	owner  string
 	timing Timing
 	log    *zap.Logger
-	now    func() instant // replaced by this package's tests only
-	first  uint64         // heartbeat numbers begin after it, at random: see issued
+	now    func() instant
+	first  uint64 // heartbeat numbers begin after it, at random: see issued
 
 	wake chan struct{} // capacity 1: something is due sooner than planned
 
@@ -52,7 +52,7 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 		store: store,
 		first: rand.Uint64N(1 << 48), // which leaves a long life below 2^63
 		log:   zap.NewNop(),
-		now:   now,
+		now:   clocksOf(store),
 		wake:  make(chan struct{}, 1),
 		held:  map[*Held]struct{}{},
 	}

@@ -45,7 +45,7 @@ func usually(most, muchMore time.Duration) *rapid.Generator[time.Duration] {
 func newModel(t *rapid.T) *model {
 	return &model{
 		holder: rate().Draw(t, "holder's rate"), database: rate().Draw(t, "database's rate"), self: rate().Draw(t, "follower's rate"),
-		epoch: now(), ttl: rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, time.Minute, time.Hour}).Draw(t, "TTL"),
+		epoch: clocksOf(nil)(), ttl: rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, time.Minute, time.Hour}).Draw(t, "TTL"),
 	}
 }
 

@@ -15,7 +15,7 @@ type follower struct {
 }
 
 func newFollower() *follower {
-	return &follower{watch: watch{ttl: 15 * time.Second, drift: 0.01}, start: now(), server: "one"}
+	return &follower{watch: watch{ttl: 15 * time.Second, drift: 0.01}, start: clocksOf(nil)(), server: "one"}
 }
 
 func (f *follower) at(second float64) instant {

@@ -3,11 +3,9 @@ package locks_test
 import (
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -15,11 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	sim "github.com/cronlease/cronlease/internal/simulation"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
 
-var simRuns = flag.Int("simulations", 200, "how many simulations of locks are run")
+// simRuns is how many bubbles of locks there are.
+const simRuns = 200
 
 // Clients lock and unlock, read and write, try, wait, give up and dawdle, while
 // statements are lost, late and slow, processes crash, the server is restarted,
@@ -28,33 +28,25 @@ var simRuns = flag.Int("simulations", 200, "how many simulations of locks are ru
 // tokens grow, and the row has no mark but its holders'. At each write of a row:
 // see database. And once all is whole again, whoever waits is served in time.
 //
-// CRONLEASE_SEED replays the decisions of a seed. The order in which goroutines
-// run at one instant is not replayed.
+// CRONLEASE_SEED replays a bubble, CRONLEASE_SIMULATE=20 has 20 times as many: see
+// [sim.Seeds].
 func TestSimulation(t *testing.T) {
-	simulate(t, *simRuns, simEvents)
+	simulate(t, simRuns, simEvents)
 }
 
 // The same, with rows of locks that are deleted and rewound.
 func TestSimulationOfChangedRows(t *testing.T) {
 	events := maps.Clone(simEvents)
 	events["deleted"], events["rewound"] = 8, 8
-	simulate(t, *simRuns/4, events)
+	simulate(t, simRuns/4, events)
 }
 
 func simulate(t *testing.T, runs int, events map[string]int) {
-	first := rand.Uint64()
-	if s := os.Getenv("CRONLEASE_SEED"); s != "" {
-		seed, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			t.Fatal(err)
-		}
-		first, runs = seed, 1
-	}
+	seeds := sim.Seeds(t, runs)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	t.Run("seeds", func(t *testing.T) {
-		for i := range runs {
-			seed := first + uint64(i)
+		for _, seed := range seeds {
 			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					s := newSimulation(t, seed, events)
@@ -74,7 +66,7 @@ func simulate(t *testing.T, runs int, events map[string]int) {
 	t.Log(counts)
 	wanted := append(slices.Collect(maps.Keys(events)), "given", "read", "lost", "limit", "busy", "gave up", "in time")
 	for _, what := range wanted {
-		if counts[what] == 0 && runs >= 50 {
+		if counts[what] == 0 && len(seeds) >= 50 {
 			t.Errorf("%q never happened", what)
 		}
 	}

@@ -23,7 +23,6 @@ type cluster struct {
 	jobs.Group
 	begin    time.Time
 	replicas []*replica
-	watch    func(*link) // may set what a new link calls
 
 	mu  sync.Mutex
 	ran []ran
@@ -64,9 +63,6 @@ type replica struct {
 func (c *cluster) start(declared []jobs.Job, options ...scheduler.Option) *replica {
 	c.Helper()
 	r := &replica{cluster: c, link: newLink(c.store), done: make(chan struct{})}
-	if c.watch != nil {
-		c.watch(r.link)
-	}
 	s, err := scheduler.New(r.link, "g", options...)
 	if err != nil {
 		c.Fatal(err)

@@ -24,10 +24,6 @@ type link struct {
 	fail map[string]int // so many fail without effect
 	lose map[string]int // the replies of so many are lost
 
-	// Called for what the database did, whatever the replica heard of it.
-	opened  func(jobs.Holder, []jobs.Declared)
-	claimed func(jobs.Holder, []jobs.Claimed)
-
 	hold  map[string]time.Duration // how long statements are under way
 	delay map[string]time.Duration // and their replies
 
@@ -115,13 +111,7 @@ func (l *link) Release(ctx context.Context, group, owner string, token uint64) e
 }
 
 func (l *link) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	return l.call(ctx, "Declare", func() error {
-		err := l.Store.Declare(ctx, h, declared)
-		if err == nil && l.opened != nil {
-			l.opened(h, declared)
-		}
-		return err
-	})
+	return l.call(ctx, "Declare", func() error { return l.Store.Declare(ctx, h, declared) })
 }
 
 func (l *link) Load(ctx context.Context, group string) (result jobs.Snapshot, err error) {
@@ -135,13 +125,7 @@ func (l *link) Changes(ctx context.Context, group string) (result uint64, err er
 }
 
 func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) (result []jobs.Claimed, err error) {
-	err = l.call(ctx, "Claim", func() error {
-		result, err = l.Store.Claim(ctx, h, id, claims)
-		if err == nil && l.claimed != nil {
-			l.claimed(h, result)
-		}
-		return err
-	})
+	err = l.call(ctx, "Claim", func() error { result, err = l.Store.Claim(ctx, h, id, claims); return err })
 	return result, err
 }
 

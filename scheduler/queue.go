@@ -72,14 +72,14 @@ func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err
 		switch {
 		case c.State == jobs.Waiting:
 			t.enqueue(r, c.Delay)
-		case e.tooLate(c.Tick, time.Now()): // the answer was long in coming
+		case e.tooLate(c.Tick, t.now()): // the answer was long in coming
 			t.close(r, jobs.Skipped, tooLate)
 		default:
 			t.start(r)
 		}
 	}
 	t.freed(e)
-	t.claimDue(e, time.Now()) // what became due meanwhile
+	t.claimDue(e, t.now()) // what became due meanwhile
 }
 
 // enqueue starts a row once its time has come, its job has room and this
@@ -125,7 +125,7 @@ func (t *term) freed(e *entry) {
 		last := e.next
 		e.resolve()
 		if !e.next.IsZero() && !e.next.Equal(last) {
-			t.after(time.Until(e.next), func() { t.claimDue(e, time.Now()) })
+			t.after(e.next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 		}
 	}
 }
@@ -139,13 +139,13 @@ func (t *term) rest(e *entry, wait time.Duration) {
 	t.after(wait, func() {
 		e.resting--
 		t.freed(e)
-		t.claimDue(e, time.Now()) // what was not claimed meanwhile
+		t.claimDue(e, t.now()) // what was not claimed meanwhile
 	})
 }
 
 // launch tells the ledger that a row starts, and starts it.
 func (t *term) launch(r *row) {
-	if r.record.Attempt == 0 && r.record.Trigger == 0 && r.entry.tooLate(r.record.Tick, time.Now()) {
+	if r.record.Attempt == 0 && r.record.Trigger == 0 && r.entry.tooLate(r.record.Tick, t.now()) {
 		t.close(r, jobs.Skipped, tooLate)
 		return
 	}

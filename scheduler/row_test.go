@@ -15,7 +15,7 @@ import (
 // bareTerm is a term without a loop: what it writes stays in wrote.
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
-		holder: jobs.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(),
+		holder: jobs.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
 		events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, timers: map[*time.Timer]struct{}{},
 	}
 	t.wrote = &writer{t: t}

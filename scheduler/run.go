@@ -61,7 +61,7 @@ func (t *term) finish(r *row, state jobs.State, why string, err error) {
 	e, x := r.entry, r.run
 	r.run = nil
 	t.registry.remove(x)
-	e.finished(time.Now())
+	e.finished(t.now())
 	e.ended++
 	m := move(r.record, state, why)
 	switch state {

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -22,6 +23,7 @@ type Scheduler struct {
 	ledger   jobs.Ledger
 	log      *zap.Logger
 	election *election.Election
+	now      func() clocks.Instant
 	most     int
 	running  registry
 
@@ -73,7 +75,7 @@ func withElection(o election.Option) Option {
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
 func New(store Store, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), names: map[string]bool{}}
+	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), now: clocks.Of(store), names: map[string]bool{}}
 	for _, option := range options {
 		option(s)
 	}

@@ -26,6 +26,7 @@ type term struct {
 	ledger   jobs.Ledger
 	log      *zap.Logger
 	timing   lease.Timing
+	now      func() time.Time // by the wall clock, which ticks are measured with
 	events   chan func()
 	closed   chan struct{} // closed when the loop has ended
 	wrote    *writer
@@ -62,6 +63,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
 		registry: &s.running,
+		now:      func() time.Time { return s.now().Wall },
 	}
 	t.wrote = newWriter(t)
 	for _, job := range s.jobs {
@@ -95,7 +97,7 @@ func (t *term) open() error {
 	groups := map[string]int{}
 	for _, e := range t.order {
 		e.known = snapshot.Jobs[e.job.Name]
-		if now := time.Now(); e.known.Finished.After(now) {
+		if now := t.now(); e.known.Finished.After(now) {
 			e.finished(now) // the database's clock is ahead, or was
 		}
 		e.lined = e.known.Cursor // what an earlier term left waiting was missed
@@ -212,7 +214,7 @@ func (t *term) nameLate() {
 // wake claims what is due of the entries. An alarm that is a hair early, by the
 // wall clock that ticks are measured with, is put off until the tick.
 func (t *term) wake(entries []*entry) {
-	now := time.Now()
+	now := t.now()
 	var early time.Duration
 	for _, e := range entries {
 		t.claimDue(e, now)
@@ -229,7 +231,7 @@ func (t *term) wake(entries []*entry) {
 // sweep finds what no alarm did: after a stepped clock, a paused process, or an
 // alarm that was lost.
 func (t *term) sweep() {
-	now := time.Now()
+	now := t.now()
 	for _, e := range t.order {
 		t.claimDue(e, now)
 	}

@@ -27,6 +27,25 @@ type run struct {
 	id jobs.ClaimID
 }
 
+func cloneLedgers(ledgers map[string]*ledger) map[string]*ledger {
+	clones := make(map[string]*ledger, len(ledgers))
+	for group, l := range ledgers {
+		clone := &ledger{changes: l.changes, paused: l.paused, jobs: map[string]*jobs.Known{}, runs: map[string][]*run{}}
+		for name, known := range l.jobs {
+			k := *known
+			clone.jobs[name] = &k
+		}
+		for name, runs := range l.runs {
+			for _, r := range runs {
+				c := *r
+				clone.runs[name] = append(clone.runs[name], &c)
+			}
+		}
+		clones[group] = clone
+	}
+	return clones
+}
+
 // compare orders the runs of a job.
 func compare(a, b jobs.Key) int {
 	return cmp.Or(a.Tick.Compare(b.Tick), cmp.Compare(a.Trigger, b.Trigger))

@@ -5,6 +5,7 @@ package memstore
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -74,6 +75,20 @@ func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence)
 	}
 	if f != nil {
 		s.fences[group] = *f
+	}
+}
+
+// Backup copies the rows of all groups, leases and ledgers, and returns what puts
+// the copy back, as often as it is called: a restored backup, or a failover to a
+// server that lacks the last writes. Locks are left as they are.
+func (s *Store) Backup() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	leases, fences, ledgers := maps.Clone(s.leases), maps.Clone(s.fences), cloneLedgers(s.ledgers)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.leases, s.fences, s.ledgers = maps.Clone(leases), maps.Clone(fences), cloneLedgers(ledgers)
 	}
 }
 

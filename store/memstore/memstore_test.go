@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -24,4 +25,49 @@ func TestConformance(t *testing.T) {
 			Restart:   func(testing.TB) { s.Restart() },
 		}
 	})
+}
+
+// A backup has the rows of leases and ledgers as they were, each time that it is
+// restored.
+func TestBackup(t *testing.T) {
+	t.Parallel()
+	s, ctx := memstore.New(), t.Context()
+	take := func() jobs.Holder {
+		t.Helper()
+		readings, err := s.Read(ctx, "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := jobs.Holder{Group: "g", Owner: "o"}
+		h.Token, err = s.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: "o", Heartbeat: 1, TTL: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h
+	}
+	if err := s.Prepare(ctx, "g", time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	first := take()
+	key := jobs.Key{Job: "job", Tick: time.Unix(1, 0).UTC()}
+	claims := []jobs.Claim{{Key: key, State: jobs.Running}}
+	if _, err := s.Claim(ctx, first, jobs.ClaimID{1}, claims); err != nil {
+		t.Fatal(err)
+	}
+	restore := s.Backup()
+	for id := range byte(2) {
+		if done, err := s.Move(ctx, first, []jobs.Move{{Key: key, From: jobs.Running, Attempt: 1, Owner: "o", Token: first.Token, To: jobs.Failed}}); err != nil || !done[0] {
+			t.Errorf("moved %v, %v", done, err)
+		}
+		claims[0].Tick = key.Tick.Add(time.Second)
+		if result, err := s.Claim(ctx, first, jobs.ClaimID{2 + id}, claims); err != nil || !result[0].Mine {
+			t.Errorf("claimed %+v, %v", result, err)
+		}
+		take()
+		restore()
+		readings, err := s.Read(ctx, "g")
+		if err != nil || readings[0].Lease.Token != first.Token || readings[0].Fence.Token != first.Token {
+			t.Errorf("%+v, %v, want token %d", readings, err, first.Token)
+		}
+	}
 }

@@ -1,0 +1,320 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// books is what the ledger should have, kept beside it and checked with each
+// statement:
+//
+//   - a key is claimed once, by the holder of the moment, and a row is moved by
+//     the holder of the moment, from what the move says it is;
+//   - the ticks of a job are claimed in order, and each since the job is known
+//     has a row or is counted by the one after it;
+//   - the ledger never forgets where a job's ticks are, or since when its
+//     schedule rules.
+type books struct {
+	rows      map[jobs.Key]entry
+	jobs      map[string]jobs.Known // Cursor as it should be
+	attempts  map[string]bool       // that were started
+	schedules map[string]jobs.Schedule
+	declared  map[string]jobs.Job // by the release of the last term
+	// restored: a server without the last writes was put in place under this
+	// term. What it has claimed or declared may be forgotten, and is not asked
+	// for.
+	restored uint64
+	excused  map[jobs.Key]bool // rows that were forgotten, or went back
+}
+
+type entry struct {
+	id      jobs.ClaimID
+	state   jobs.State
+	attempt int
+	owner   string
+	token   uint64
+	changed time.Time // by the bubble's clock
+}
+
+func newBooks() *books {
+	return &books{
+		rows: map[jobs.Key]entry{}, jobs: map[string]jobs.Known{}, attempts: map[string]bool{},
+		schedules: map[string]jobs.Schedule{}, declared: map[string]jobs.Job{}, excused: map[jobs.Key]bool{},
+	}
+}
+
+// clone copies what a backup has.
+func (b *books) clone() *books {
+	return &books{rows: maps.Clone(b.rows), jobs: maps.Clone(b.jobs)}
+}
+
+// forget goes back to older books, and returns how many rows that changes.
+func (b *books) forget(old *books) (n int) {
+	for key, row := range b.rows {
+		if before, ok := old.rows[key]; !ok || before.attempt != row.attempt || before.state != row.state {
+			b.excused[key] = true
+			n++
+		}
+	}
+	b.rows, b.jobs = old.rows, old.jobs
+	return n
+}
+
+// Declare implements [jobs.Ledger].
+func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	w.enter()
+	defer w.mu.Unlock()
+	err := w.Store.Declare(ctx, h, declared)
+	if err != nil {
+		w.refused("declare", h, err)
+		return err
+	}
+	w.note("%s declares %d jobs under %d", by(h.Owner), len(declared), h.Token)
+	w.mustHold("declares", h)
+	b := w.rows
+	for _, d := range declared {
+		known, ok := b.jobs[d.Name]
+		switch {
+		case !ok:
+			known = jobs.Known{Since: w.now(), ScheduleSince: w.now()}
+		case known.Schedule != d.Schedule:
+			w.counts["schedule changed"]++
+			known.ScheduleSince = w.now()
+		}
+		known.Schedule = d.Schedule
+		b.jobs[d.Name] = known
+		if b.schedules[d.Schedule] == nil {
+			w.failf("%q: nobody declares that", d.Schedule)
+		}
+	}
+	if r := w.replicas[h.Owner]; r != nil {
+		for _, j := range r.release.jobs {
+			b.declared[j.Name] = j.Complete()
+		}
+	}
+	if h.Token != b.restored {
+		b.restored = 0
+	}
+	return nil
+}
+
+// Load implements [jobs.Ledger].
+func (w *world) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	s, err := w.Store.Load(ctx, group)
+	if err != nil {
+		return s, err
+	}
+	for name, known := range w.rows.jobs {
+		got := s.Jobs[name]
+		if !got.Cursor.Equal(known.Cursor) || got.Schedule != known.Schedule || !got.ScheduleSince.Equal(known.ScheduleSince) || !got.Since.Equal(known.Since) {
+			w.failf("%s: the ledger knows %+v, want %+v", name, got, known)
+		}
+	}
+	return s, nil
+}
+
+// Claim implements [jobs.Ledger].
+func (w *world) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	result, err := w.Store.Claim(ctx, h, id, claims)
+	if err != nil {
+		w.refused("claim", h, err)
+		return result, err
+	}
+	batch := map[string]int{} // claims of each job
+	for _, c := range claims {
+		batch[c.Job]++
+	}
+	for i, c := range claims {
+		r, row := result[i], w.rows.rows[c.Key]
+		_, had := w.rows.rows[c.Key]
+		switch {
+		case r.Mine && had && row.id != id:
+			w.failf("%v is claimed twice, under %d and %d", c.Key, row.token, h.Token)
+		case r.Mine && had:
+			w.counts["claim repeated"]++
+		case !r.Mine && !had:
+			w.failf("%v is not there and not to be claimed: %+v", c.Key, r.Record)
+		case !r.Mine && h.Token == w.holder.Token && w.rows.restored != h.Token:
+			w.failf("%v is claimed again under %d, it was under %d", c.Key, h.Token, row.token)
+		case !r.Mine:
+			w.counts["claimed before"]++
+		default:
+			w.claimed(h, id, c, r.Record, batch)
+		}
+	}
+	return result, nil
+}
+
+// claimed checks and keeps a claim that took effect.
+func (w *world) claimed(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r jobs.Record, batch map[string]int) {
+	w.note("%s claims %s %v under %d: %v, missed %d, %q", by(h.Owner), c.Job, c.Tick, h.Token, c.State, c.Missed, c.Error)
+	w.mustHold("claims", h)
+	b := w.rows
+	w.counts["claimed as "+c.State.String()]++
+	if c.Error != "" {
+		w.counts["skipped: "+c.Error]++
+	}
+	if c.Missed > 0 {
+		w.counts["missed"]++
+	}
+	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
+	known := b.jobs[c.Job]
+	if b.restored != h.Token {
+		if err := b.follows(known, c); err != nil {
+			w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
+		}
+		if j := b.declared[c.Job]; c.Missed > 0 && c.State != jobs.Skipped && j.Misfire == jobs.MisfireAll && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
+			w.failf("%s: %v stands for %d missed ticks, which are to be run", c.Job, c.Tick, c.Missed)
+		}
+	}
+	if j := b.declared[c.Job]; w.peace && j.Overlap == jobs.OverlapForbid && j.Misfire != jobs.MisfireAll && c.State != jobs.Skipped {
+		for x := range w.works {
+			if x.Job == c.Job && x.Token == h.Token && time.Since(x.began) > 0 {
+				w.failf("%s: %v is claimed as %v while %v runs, which forbids it", c.Job, c.Tick, c.State, x.Key())
+			}
+		}
+	}
+	if c.Tick.After(known.Cursor) {
+		known.Cursor = c.Tick
+		b.jobs[c.Job] = known
+	}
+}
+
+// follows reports whether a claim, with the ticks that it counts, is the next
+// after what is known of its job.
+func (b *books) follows(known jobs.Known, c jobs.Claim) error {
+	rules := b.schedules[known.Schedule]
+	if relative, ok := rules.(jobs.Relative); ok {
+		rules = relative.From(known)
+	}
+	backward, ok := rules.(jobs.Backward)
+	switch {
+	case rules == nil:
+		return errors.New("the job is not known")
+	case !ok || isDelay(known.Schedule):
+		if !c.Tick.After(known.Cursor) {
+			return errors.New("not later")
+		}
+		return nil
+	case c.Missed >= 10_000: // at least
+		return nil
+	}
+	first := c.Tick
+	for range c.Missed {
+		first = backward.Prev(first)
+	}
+	if want := b.next(known); !first.Equal(want) {
+		return fmt.Errorf("it begins with %v, not %v", first, want)
+	}
+	return nil
+}
+
+// next is the first tick of a job that is not dealt with.
+func (b *books) next(known jobs.Known) time.Time {
+	rules, after := b.schedules[known.Schedule], known.Cursor
+	relative, ok := rules.(jobs.Relative)
+	if ok {
+		rules = relative.From(known)
+	}
+	if since := known.ScheduleSince; after.Before(since) {
+		after = since
+		if ok {
+			after = since.Add(-1)
+		}
+	}
+	return rules.Next(after)
+}
+
+// Move implements [jobs.Ledger].
+func (w *world) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	done, err := w.Store.Move(ctx, h, moves)
+	if err != nil {
+		w.refused("move", h, err)
+		return done, err
+	}
+	for i, m := range moves {
+		row, ok := w.rows.rows[m.Key]
+		attempt := m.Attempt
+		if m.To == jobs.Running {
+			attempt++
+		}
+		switch {
+		case !done[i]:
+			w.counts["row not moved"]++
+			continue
+		case !ok:
+			w.failf("%+v: there is no such row", m)
+			continue
+		case row.state == m.To && row.attempt == attempt && row.owner == h.Owner && row.token == h.Token:
+			w.counts["move repeated"]++
+			continue
+		case row.state.Over() || row.state != m.From || row.attempt != m.Attempt || row.owner != m.Owner || row.token != m.Token:
+			w.failf("%+v: the row is %+v", m, row)
+		}
+		w.note("%s moves %s %v to %v under %d, attempt %d: %s", by(h.Owner), m.Job, m.Tick, m.To, h.Token, attempt, m.Error)
+		w.mustHold("moves", h)
+		w.counts["moved to "+m.To.String()]++
+		if m.From == jobs.Running && m.Token != h.Token {
+			w.counts["recovered"]++
+		}
+		w.rows.rows[m.Key] = entry{id: row.id, state: m.To, attempt: attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
+	}
+	return done, nil
+}
+
+// Prune implements [jobs.Ledger].
+func (w *world) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	n, err := w.Store.Prune(ctx, group, job, history, batch)
+	w.counts["pruned"] += n
+	return n, err
+}
+
+// Trigger implements [jobs.Control].
+func (w *world) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	key, err := w.Store.Trigger(ctx, group, job)
+	if err == nil {
+		w.rows.rows[key] = entry{state: jobs.Waiting, changed: time.Now()}
+	}
+	return key, err
+}
+
+// mustHold checks that h is the holder; called with mu held, as what follows.
+func (w *world) mustHold(does string, h jobs.Holder) {
+	if h.Owner != w.holder.Owner || h.Token != w.holder.Token {
+		w.failf("%s %s under %d, while %s holds the group under %d", by(h.Owner), does, h.Token, by(w.holder.Owner), w.holder.Token)
+	}
+}
+
+func (w *world) refused(what string, h jobs.Holder, err error) {
+	if errors.Is(err, jobs.ErrReplaced) {
+		w.counts[what+" refused"]++
+		w.note("%s has a %s refused under %d", by(h.Owner), what, h.Token)
+	}
+}
+
+// open are the rows of a job that are not over, oldest first.
+func (b *books) open(job string) (keys []jobs.Key) {
+	for key, row := range b.rows {
+		if key.Job == job && !row.state.Over() {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b jobs.Key) int { return a.Tick.Compare(b.Tick) })
+	return keys
+}

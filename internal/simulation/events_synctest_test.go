@@ -1,0 +1,297 @@
+package simulation_test
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// do lets an event happen, most of them to one replica, and reports whether it
+// did.
+func (n *nemesis) do(event string, r *replica) bool {
+	switch event {
+	case "cut":
+		r.link.always(func() fault { return fault{name: "statement cut", err: errLink} })
+	case "fading":
+		r.link.always(n.fading())
+	case "hung":
+		r.link.always(func() fault { return fault{name: "statement hung", silence: true} })
+	case "lossy":
+		r.link.always(n.lossy())
+	case "healed":
+		r.link.heal()
+	case "all cut", "all hung", "all lossy":
+		for _, r := range n.replicas {
+			n.do(event[4:], r)
+		}
+	case "killed":
+		r.kill()
+	case "killed in between":
+		r.link.trap(n.op(r), r.kill)
+	case "shut down":
+		r.stop()
+	case "resigned":
+		n.odd = true
+		_, err := election.AskResign(n.t.Context(), n.w, group)
+		return err == nil
+	case "stopped", "asleep", "frozen":
+		n.stand(r, standing(event))
+	case "stopped in between":
+		r.link.trap(n.op(r), func() { r.stand(stopped) })
+	case "frozen in between":
+		r.link.trap(n.op(r), func() { r.stand(frozen) })
+	case "restarted":
+		n.odd = true // who does not look before the next look notices late
+		n.w.Restart()
+	case "stepped":
+		return n.step()
+	case "host stepped":
+		if n.justWoke(r) {
+			return false
+		}
+		n.odd = true // a step forward costs a term
+		by := n.span([]time.Duration{time.Second, 10 * time.Second, time.Hour}[n.rng.IntN(3)])
+		if n.rng.IntN(2) == 0 {
+			by = -by
+		}
+		r.host.step(by)
+	case "backup":
+		n.backups = append(n.backups, n.w.backup())
+		n.backups = n.backups[max(0, len(n.backups)-3):]
+	case "failed over":
+		if len(n.backups) == 0 {
+			return false
+		}
+		return n.lose(true, n.backups[n.rng.IntN(len(n.backups))])
+	case "lease deleted":
+		return n.lose(false, func() {
+			n.w.Update(group, func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+		})
+	case "group deleted":
+		return n.lose(false, func() {
+			n.w.Update(group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil })
+		})
+	case "paused", "triggered", "cancelled":
+		return n.operate(event)
+	case "deployed", "rolled", "rolled back":
+		return n.deploy(event, r)
+	}
+	return true
+}
+
+// op is a statement that a replica sends in its role.
+func (n *nemesis) op(r *replica) string {
+	if r.State().Role == election.Leading {
+		return []string{"Claim", "Claim", "Move", "Move", "Renew", "Release"}[n.rng.IntN(6)]
+	}
+	return []string{"Acquire", "Acquire", "Declare", "Load", "Claim", "Read"}[n.rng.IntN(6)]
+}
+
+// stand has a process stand still, for long enough to be replaced as often as
+// not.
+func (n *nemesis) stand(r *replica, how standing) {
+	d := n.span([]time.Duration{time.Second, 20 * time.Second, time.Minute}[n.rng.IntN(3)])
+	if r.stand(how) {
+		time.AfterFunc(d, r.wake)
+	}
+}
+
+// operate is what people do to the jobs.
+func (n *nemesis) operate(event string) bool {
+	ctx, names := n.t.Context(), n.names()
+	job := names[n.rng.IntN(len(names))]
+	switch event {
+	case "paused":
+		if n.rng.IntN(3) == 0 {
+			job = ""
+		}
+		if n.w.Pause(ctx, group, job) != nil {
+			return false
+		}
+		time.AfterFunc(n.span(time.Hour), func() { _ = n.w.Resume(ctx, group, job) })
+	case "triggered":
+		for range 1 + n.rng.IntN(4) {
+			if _, err := n.w.Trigger(ctx, group, job); err != nil {
+				return false
+			}
+		}
+	case "cancelled":
+		n.w.mu.Lock()
+		open := n.w.rows.open(job)
+		n.w.mu.Unlock()
+		return len(open) > 0 && n.w.Cancel(ctx, group, open[n.rng.IntN(len(open))]) == nil
+	}
+	return true
+}
+
+// deploy has another release be started from now on: the next one, or the one
+// before, while the others still run; or it replaces one replica.
+func (n *nemesis) deploy(event string, r *replica) bool {
+	switch event {
+	case "deployed":
+		next, what := n.target.next(n.rng, n.target.number+1, n.fast)
+		n.old, n.target = n.target, next
+		n.know(next)
+		for _, w := range what {
+			n.w.count(w)
+		}
+	case "rolled back":
+		if n.old == n.target {
+			return false
+		}
+		n.old, n.target = n.target, n.old
+	case "rolled":
+		r.stop()
+		n.start()
+	}
+	return true
+}
+
+// step steps the database's clock: not in opposite directions between two
+// readings of a follower, and not to before a term that was lost.
+func (n *nemesis) step() bool {
+	direction := 1 - 2*n.rng.IntN(2)
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	if direction < 0 && n.lost > n.w.taken[n.w.newest].at {
+		return false
+	}
+	if direction != n.direction && time.Since(n.turned) < 3*ttl+10*time.Second {
+		return false
+	}
+	n.direction, n.turned = direction, time.Now()
+	if direction < 0 {
+		n.odd = true // what the clock lost is not added to a heartbeat's age
+	}
+	n.w.stepped += time.Duration(direction) * n.span([]time.Duration{time.Second, 10 * time.Second, time.Hour}[n.rng.IntN(3)])
+	return true
+}
+
+// lose changes rows behind everybody's back. What that can do to a replica that
+// has not seen the newest term, and to tokens when the clock is behind, is not
+// promised; so it happens only while all have, and nobody starts for a while.
+func (n *nemesis) lose(failover bool, change func()) bool {
+	w := n.w
+	w.enter()
+	defer w.mu.Unlock()
+	behind := w.latest.Sub(w.now())
+	if behind > 0 && !failover {
+		return false
+	}
+	newest := w.taken[w.newest]
+	for _, r := range n.replicas {
+		if r.Owner() != newest.owner && time.Duration(r.link.read.Load()) <= newest.at {
+			return false
+		}
+	}
+	n.odd, n.lost = true, time.Since(w.began)
+	n.noStart = time.Now().Add(ttl)
+	change()
+	if failover {
+		w.Restart()
+		w.stepped += max(0, behind) // the other server's clock is right
+		w.rows.restored = w.holder.Token
+	}
+	w.note("rows are lost, failover: %v", failover)
+	return true
+}
+
+// lossy is a link on which anything can happen to a statement.
+func (n *nemesis) lossy() func() fault {
+	rng := rand.New(rand.NewPCG(n.rng.Uint64(), 2))
+	return func() fault { // called with the link's lock
+		var f fault
+		span := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
+		switch rng.IntN(8) {
+		case 0:
+			f = fault{name: "statement failed", err: errLink}
+		case 1:
+			f = fault{name: "reply lost", err: errLink, applied: true}
+		case 2:
+			f = fault{name: "statement late", err: errLink, late: 1 + span(20*time.Second)}
+		case 3:
+			f = fault{name: "statement slow", late: 1 + span(8*time.Second)}
+		case 4:
+			f = fault{name: "reply slow", reply: span(8 * time.Second)}
+		case 5:
+			f = fault{name: "statement hung", silence: true}
+		case 6:
+			f = fault{late: 1 + span(time.Second), reply: span(time.Second)}
+		}
+		n.w.mu.Lock()
+		defer n.w.mu.Unlock()
+		if until := time.Now().Add(f.late + f.reply); until.After(n.lateUntil) {
+			n.lateUntil = until
+		}
+		return f
+	}
+}
+
+// fading is a link that gets slow, and then breaks.
+func (n *nemesis) fading() func() fault {
+	left, slow := 1+n.rng.IntN(6), n.span(3*time.Second)
+	return func() fault { // called with the link's lock
+		if left--; left < 0 {
+			return fault{name: "statement cut", err: errLink}
+		}
+		return fault{name: "reply slow", reply: slow}
+	}
+}
+
+// dealtWith checks that the leader has no tick before it that is due, and no run
+// that nobody runs.
+func (n *nemesis) dealtWith() {
+	leaders := n.w.leaders()
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	w := n.w
+	if len(leaders) != 1 {
+		w.failf("%d leaders", len(leaders))
+		return
+	}
+	r := leaders[0]
+	if w.rows.restored == w.holder.Token {
+		return // what it knows is not what the ledger knows
+	}
+	const late = 10 * time.Second
+	for _, j := range r.release.jobs {
+		known := w.rows.jobs[j.Name]
+		next := w.rows.next(known)
+		if !isDelay(known.Schedule) && !next.IsZero() && next.Before(r.host.Clocks().Wall.Add(-late)) {
+			w.failf("%s, %s: the tick %v is due and nobody claims it", j.Name, j.Schedule, next)
+		}
+		for _, key := range w.rows.open(j.Name) {
+			row := w.rows.rows[key]
+			runs := slices.ContainsFunc(w.running(), func(x *work) bool { return x.Key() == key && x.Attempt == row.attempt })
+			if row.state == jobs.Running && row.token == w.holder.Token && !runs && time.Since(row.changed) > late+ttl {
+				w.failf("%v: attempt %d is running in the ledger, and nobody runs it: %+v", key, row.attempt, row)
+			}
+		}
+	}
+	w.counts["all dealt with"]++
+}
+
+// over checks that nothing is open that should be over.
+func (n *nemesis) over() {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	for _, j := range n.target.jobs {
+		for _, key := range n.w.rows.open(j.Name) {
+			if row := n.w.rows.rows[key]; time.Since(row.changed) > 5*time.Hour && !n.w.rows.excused[key] {
+				n.w.failf("%s, %v, %v: %v is still %v since %v: %+v", j.Name, j.Schedule, j.Overlap, key, row.state, row.changed, row)
+			}
+		}
+	}
+}
+
+// running are the runs in progress; called with mu held.
+func (w *world) running() (works []*work) {
+	for x := range w.works {
+		works = append(works, x)
+	}
+	return works
+}

@@ -1,0 +1,330 @@
+package simulation_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+)
+
+// nemesis decides what goes wrong in one bubble. One goroutine owns it. Times of
+// trouble and of calm alternate. After each trouble:
+//
+//   - there is a leader within TTL + 1 s of all being whole again.
+//
+// While it is calm:
+//
+//   - nobody else takes the lease;
+//   - no tick that is due is left alone, and no run that has ended is open;
+//   - a leader that crashes is followed within TTL + 1 s, and so is the return of
+//     the database.
+type nemesis struct {
+	w        *world
+	t        *testing.T
+	rng      *rand.Rand
+	fast     bool
+	replicas []*replica
+	target   *release // what is deployed
+	old      *release // what was before, and still runs here and there
+
+	backups   []func()
+	lateUntil time.Time // when the last late statement has run
+	noStart   time.Time // until then nobody may start, see lose
+	odd       bool      // this round had an event for which TTL + 1 s is not promised
+	direction int       // of the last step of the database's clock
+	turned    time.Time // when it was
+	lost      time.Duration
+}
+
+// soon is TTL + 1 s, by clocks that are slow.
+const soon = ttl + ttl/50 + time.Second
+
+func newNemesis(t *testing.T, seed uint64) *nemesis {
+	rng := rand.New(rand.NewPCG(seed, 0))
+	n := &nemesis{w: newWorld(t, slowness(rng)), t: t, rng: rng, fast: rng.IntN(8) == 0}
+	n.target = newRelease(rng, 4+rng.IntN(6), n.fast)
+	n.old = n.target
+	n.know(n.target)
+	for range 3 {
+		n.start()
+	}
+	return n
+}
+
+// slowness is by which part a clock is slow: as far apart as two clocks may be,
+// as often as not.
+func slowness(rng *rand.Rand) float64 {
+	switch rng.IntN(4) {
+	case 0:
+		return 0
+	case 1:
+		return 0.01
+	}
+	return rng.Float64() * 0.01
+}
+
+func (n *nemesis) know(r *release) {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	for _, j := range r.jobs {
+		n.w.rows.schedules[j.Schedule.String()] = j.Schedule
+	}
+}
+
+func (n *nemesis) start() {
+	if wait := time.Until(n.noStart); wait > 0 {
+		time.Sleep(wait)
+	}
+	rel := n.target
+	if n.rng.IntN(4) == 0 {
+		rel = n.old
+	}
+	wrong := n.span(time.Second)
+	if n.rng.IntN(4) == 0 {
+		wrong = n.span(20*time.Minute) - 10*time.Minute
+	}
+	slow := slowness(n.rng)
+	r := startReplica(n.w, newHost(slow, wrong), rel, rand.New(rand.NewPCG(n.rng.Uint64(), 1)))
+	n.replicas = append(n.replicas, r)
+	n.w.count("started")
+	n.w.note("%s starts, release %d, clocks slow by %v and wrong by %v", by(r.Owner()), rel.number, slow, wrong)
+}
+
+func (n *nemesis) span(most time.Duration) time.Duration {
+	return time.Duration(n.rng.Int64N(int64(most)))
+}
+
+// tidy forgets replicas that have ended.
+func (n *nemesis) tidy() {
+	n.replicas = slices.DeleteFunc(n.replicas, (*replica).isOver)
+}
+
+// well are the replicas that are to stay.
+func (n *nemesis) well() []*replica {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(n.replicas), func(r *replica) bool { return r.dead || !r.left.IsZero() })
+}
+
+// victim is the leader, as often as not.
+func (n *nemesis) victim() *replica {
+	if n.rng.IntN(2) == 0 {
+		for _, r := range n.replicas {
+			if r.State().Role == election.Leading {
+				return r
+			}
+		}
+	}
+	return n.replicas[n.rng.IntN(len(n.replicas))]
+}
+
+// events are what can happen, each with how often it comes.
+var events = map[string]int{
+	"cut": 5, "fading": 8, "hung": 5, "lossy": 10, "all cut": 2, "all hung": 2, "all lossy": 3, "healed": 5,
+	"killed": 4, "killed in between": 6, "shut down": 3, "resigned": 2,
+	"stopped": 4, "asleep": 3, "frozen": 4, "stopped in between": 4, "frozen in between": 2,
+	"restarted": 2, "stepped": 5, "host stepped": 3,
+	"backup": 4, "failed over": 3, "lease deleted": 1, "group deleted": 1,
+	"paused": 2, "triggered": 3, "cancelled": 2, "deployed": 3, "rolled": 4, "rolled back": 1,
+}
+
+func (n *nemesis) event() {
+	total := 0
+	for _, weight := range events {
+		total += weight
+	}
+	at := n.rng.IntN(total)
+	for _, name := range slices.Sorted(maps.Keys(events)) {
+		if at -= events[name]; at < 0 {
+			victim := n.victim()
+			n.w.note("%s is to be %s", by(victim.Owner()), name)
+			if n.do(name, victim) {
+				n.w.count(name)
+			}
+			return
+		}
+	}
+}
+
+// live lets trouble and calm alternate for a time.
+func (n *nemesis) live(length time.Duration) {
+	for time.Since(n.w.began) < length && !n.t.Failed() {
+		for again := true; again && !n.t.Failed(); again = n.rng.IntN(4) > 0 {
+			n.trouble()
+			n.heal()
+			n.leads("all was whole again")
+		}
+		n.calm()
+	}
+}
+
+func (n *nemesis) trouble() {
+	n.odd = false
+	n.w.note("trouble")
+	for range 1 + n.rng.IntN(8) {
+		n.tidy()
+		if len(n.replicas) == 0 || n.rng.IntN(10) == 0 && len(n.replicas) < 6 {
+			n.start()
+		}
+		synctest.Wait()
+		n.event()
+		time.Sleep(n.span(15 * time.Second))
+	}
+}
+
+// heal makes all whole: at least two replicas, none of which stops, nothing late.
+func (n *nemesis) heal() {
+	n.w.note("all is made whole")
+	synctest.Wait()
+	for _, r := range n.replicas {
+		r.link.heal()
+		r.wake()
+		if n.rng.IntN(2) == 0 && !n.justWoke(r) {
+			r.host.correct()
+		}
+	}
+	well := n.well()
+	for len(well) < 2 {
+		n.start()
+		well = n.well()
+	}
+	for _, r := range n.replicas {
+		if !slices.Contains(well, r) {
+			<-r.done
+		}
+	}
+	n.tidy()
+	for len(n.replicas) < 2 {
+		n.start()
+	}
+	// What was sent into the silence is given up by then.
+	time.Sleep(max(time.Until(n.lateUntil), ttl/5) + time.Millisecond)
+}
+
+// justWoke reports that a wall clock is not to be set now, see [host.stand].
+func (n *nemesis) justWoke(r *replica) bool {
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	return r.justWoke()
+}
+
+// leads waits as long as it may take until somebody leads.
+func (n *nemesis) leads(since string) {
+	bound := soon
+	if n.odd {
+		bound = 5 * ttl
+	}
+	time.Sleep(bound)
+	synctest.Wait()
+	switch leaders := n.w.leaders(); {
+	case len(leaders) > 1:
+		n.w.failf("%d leaders", len(leaders))
+	case len(leaders) == 0:
+		n.w.failf("no leader, %v after %s (odd: %v)", bound, since, n.odd)
+	case n.odd:
+		n.w.count("in the end")
+	default:
+		n.w.count("in time: " + since)
+	}
+	n.odd = false
+}
+
+// calm lets time pass in peace, and then has one thing happen in it.
+func (n *nemesis) calm() {
+	time.Sleep(2 * time.Minute)
+	n.w.mu.Lock()
+	newest := n.w.newest
+	n.w.peace = true
+	n.w.mu.Unlock()
+	most := 3 * time.Hour
+	if n.fast {
+		most = 10 * time.Minute
+	}
+	time.Sleep(n.span(most))
+	synctest.Wait()
+	n.w.mu.Lock()
+	n.w.peace = false
+	if n.w.newest != newest {
+		n.w.failf("token %d was taken while all was well", n.w.newest)
+	}
+	n.w.mu.Unlock()
+	n.dealtWith()
+	n.tidy()
+	if n.t.Failed() {
+		return
+	}
+	switch leader := n.w.leaders()[0]; n.rng.IntN(6) {
+	case 0, 1:
+		leader.kill()
+		n.leads("the leader crashed")
+	case 2:
+		n.away(2 * time.Minute)
+		n.leads("the database was back")
+	case 3:
+		for _, r := range n.replicas {
+			r.kill()
+		}
+		time.Sleep(n.span(6 * time.Hour))
+		for range 2 {
+			n.start()
+		}
+		n.leads("all had crashed")
+	}
+}
+
+// away has the database away for a while.
+func (n *nemesis) away(most time.Duration) {
+	for _, r := range n.replicas {
+		r.link.always(func() fault { return fault{name: "away", err: errLink} })
+	}
+	time.Sleep(n.span(most))
+	for _, r := range n.replicas {
+		r.link.heal()
+	}
+}
+
+// end makes everything right, sees that nothing is left, and stops everybody.
+func (n *nemesis) end() {
+	for _, job := range append(n.names(), "") {
+		_ = n.w.Resume(n.t.Context(), group, job) // the ledger may not know it
+	}
+	n.old = n.target
+	for _, r := range slices.Clone(n.replicas) { // all have the same release
+		synctest.Wait()
+		r.stop()
+		<-r.done
+		n.start()
+	}
+	n.tidy()
+	synctest.Wait()
+	for _, r := range n.replicas {
+		r.host.correct()
+	}
+	n.w.mu.Lock()
+	n.w.stepped = time.Duration(float64(time.Since(n.w.began)) * n.w.slow)
+	n.w.mu.Unlock()
+	if !n.t.Failed() {
+		time.Sleep(8 * time.Hour)
+		synctest.Wait()
+		n.dealtWith()
+		n.over()
+	}
+	for _, r := range n.replicas {
+		r.stop()
+	}
+	for _, r := range n.replicas {
+		<-r.done
+	}
+	time.Sleep(2 * time.Minute) // what is late
+}
+
+func (n *nemesis) names() (names []string) {
+	for _, j := range n.target.jobs {
+		names = append(names, j.Name)
+	}
+	return names
+}

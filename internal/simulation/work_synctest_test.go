@@ -1,0 +1,146 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+var errWork = errors.New("no luck")
+
+// work is a run in progress. When it begins:
+//
+//   - its attempt has never been run, and is what the ledger says;
+//   - its term is the group's present one, and trusted;
+//   - no other run of the job is alive, unless the job allows that, and its
+//     replica has no more runs than slots.
+type work struct {
+	jobs.Run
+	job     jobs.Job
+	replica *replica
+	ctx     context.Context
+	began   time.Time
+	stood   bool // its process stood still meanwhile; guarded by w.mu
+}
+
+// do is what a job does: nothing for a while, then something that the fence
+// guards. It stops within the grace.
+func (r *replica) do(ctx context.Context, job jobs.Job, run jobs.Run) error {
+	x := &work{Run: run, job: job, replica: r, ctx: ctx, began: time.Now()}
+	r.w.begins(x)
+	defer r.w.ends(x)
+	h := rand.New(rand.NewPCG(uint64(run.Tick.UnixMicro()), uint64(run.Attempt)))
+	took := time.Duration(h.Int64N(int64(r.release.work[job.Name])))
+	if run.Attempt > 1 {
+		took /= 8
+	}
+	stopping := grace - time.Millisecond
+	if h.IntN(2) == 0 {
+		stopping = time.Duration(h.Int64N(int64(grace)))
+	}
+	err := wait(ctx, took)
+	r.host.await()
+	if err != nil {
+		select {
+		case <-time.After(stopping):
+		case <-r.killed:
+			return err
+		}
+		r.host.await()
+	}
+	if r.link.dead.Load() {
+		return errLink
+	}
+	r.w.effect(x)
+	if err != nil {
+		return err
+	}
+	switch h.IntN(12) {
+	case 0, 1, 2:
+		return errWork
+	case 3:
+		return jobs.Permanent(errWork)
+	case 4:
+		panic("boom")
+	}
+	return nil
+}
+
+func (w *world) begins(x *work) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.works[x] = struct{}{}
+	w.counts["run"]++
+	w.note("%s runs %v under %d, attempt %d", by(x.Owner), x.Key(), x.Token, x.Attempt)
+	r := x.replica
+	if r.dead {
+		return
+	}
+	x.stood = r.justWoke()
+	if x.Token != w.holder.Token && w.absent(r, x.Token) && !r.thawed.IsZero() {
+		w.counts["began after a freeze"]++
+		x.stood = true
+		return // it cannot know
+	}
+	attempt := fmt.Sprint(x.Key(), x.Attempt)
+	if w.rows.attempts[attempt] && !w.rows.excused[x.Key()] {
+		w.failf("%s runs twice", attempt)
+	}
+	w.rows.attempts[attempt] = true
+	row, ok := w.rows.rows[x.Key()]
+	if !w.rows.excused[x.Key()] && (!ok || row.state != jobs.Running || row.attempt != x.Attempt || row.owner != x.Owner || row.token != x.Token) {
+		w.failf("%v runs under %d, attempt %d, but its row is %+v", x.Key(), x.Token, x.Attempt, row)
+	}
+	if (x.Token != w.holder.Token || x.Owner != w.holder.Owner) && !w.rows.excused[x.Key()] {
+		w.failf("%v begins under %d of %s, while %s holds the group under %d", x.Key(), x.Token, by(x.Owner), by(w.holder.Owner), w.holder.Token)
+	}
+	if over, ok := r.over[x.Token]; ok && time.Since(over) > 0 {
+		w.failf("%v begins %v after its term", x.Key(), time.Since(over))
+	}
+	if since := time.Since(w.renewed[x.Token]); since > trustMost && r.thawed.IsZero() {
+		w.failf("%v begins %v after the last heartbeat", x.Key(), since)
+	}
+	ofJob, ofReplica := 0, 0
+	for y := range w.works {
+		if y.stood || y.replica.dead || w.rows.excused[y.Key()] {
+			continue
+		}
+		if y.Job == x.Job {
+			ofJob++
+		}
+		if y.replica == r {
+			ofReplica++
+		}
+	}
+	if ofReplica > slots {
+		w.failf("%d runs on a replica", ofReplica)
+	}
+	if ofJob > 1 && (x.job.Overlap != jobs.OverlapAllow || x.job.Limit > 0 && ofJob > x.job.Limit) {
+		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, x.job.Overlap)
+	}
+}
+
+func (w *world) ends(x *work) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.works, x)
+	cause := context.Cause(x.ctx)
+	switch {
+	case cause == nil || x.replica.dead:
+	case errors.Is(cause, election.ErrLost):
+		w.counts["run ended: lost"]++
+	case errors.Is(cause, election.ErrStopped):
+		w.counts["run ended: stopped"]++
+	case errors.Is(cause, election.ErrResigned):
+		w.counts["run ended: resigned"]++
+	case errors.Is(cause, jobs.ErrTimeout), errors.Is(cause, jobs.ErrCancelled), errors.Is(cause, jobs.ErrReplacedByTick):
+		w.counts["run ended for itself"]++
+	default:
+		w.failf("the context of %v ended with %v", x.Key(), cause)
+	}
+}

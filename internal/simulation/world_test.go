@@ -1,0 +1,294 @@
+package simulation_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+const (
+	group = "g"
+	// tooMany is how many statements nobody sends at one instant.
+	tooMany = 20_000
+)
+
+// world is the database. It sees each statement that takes effect, whether or
+// not anybody heard of it, and checks there what has to hold:
+//
+//   - tokens strictly grow, and one has one owner for ever;
+//   - when a lease is taken, every run of an older term has stopped, unless its
+//     process is dead or stood still; when it is released, too;
+//   - what only the holder may do is refused to all others;
+//   - the rows of the ledger change as books says.
+type world struct {
+	*memstore.Store
+	t     *testing.T
+	began time.Time
+	slow  float64 // by which part the database's clock is slower than the bubble's
+
+	tracing sync.Mutex
+	trace   []event // the last that happened
+	failed  atomic.Bool
+
+	mu       sync.Mutex
+	at       time.Time // the present instant, and the statements of it
+	spun     int
+	stepped  time.Duration        // by which the database's clock was stepped
+	offset   time.Duration        // which the store has been told of its clock
+	latest   time.Time            // the latest instant that clock has ever shown
+	taken    map[uint64]taking    // by token
+	newest   uint64               // token, ever
+	renewed  map[uint64]time.Time // when each term's last heartbeat, or its acquire, took effect
+	holder   jobs.Holder          // by the fence row as it should be
+	replicas map[string]*replica  // by owner
+	works    map[*work]struct{}   // runs in progress
+	stoodFor map[standing]standby // by how a process stood still
+	counts   map[string]int
+	peace    bool // nothing goes wrong now
+	rows     *books
+}
+
+// taking is an acquire.
+type taking struct {
+	owner string
+	at    time.Duration // since the world began
+}
+
+// standby is the number of processes that stood still, and of those that were
+// replaced meanwhile.
+type standby struct{ all, replaced int }
+
+// event is something that happened.
+type event struct {
+	at     time.Duration
+	format string
+	args   []any
+}
+
+func newWorld(t *testing.T, slow float64) *world {
+	return &world{
+		Store: memstore.New(), t: t, began: time.Now(), slow: slow,
+		taken: map[uint64]taking{}, renewed: map[uint64]time.Time{}, replicas: map[string]*replica{}, works: map[*work]struct{}{},
+		stoodFor: map[standing]standby{}, counts: map[string]int{}, rows: newBooks(),
+	}
+}
+
+// note remembers what happened.
+func (w *world) note(format string, args ...any) {
+	w.tracing.Lock()
+	defer w.tracing.Unlock()
+	if w.trace = append(w.trace, event{time.Since(w.began), format, args}); len(w.trace) > 300 {
+		w.trace = slices.Delete(w.trace, 0, 100)
+	}
+}
+
+// failf fails the simulation with what happened before. It is over then: the
+// database says nothing more.
+func (w *world) failf(format string, args ...any) {
+	w.t.Helper()
+	if w.failed.Swap(true) {
+		return
+	}
+	w.tracing.Lock()
+	defer w.tracing.Unlock()
+	var before strings.Builder
+	for _, e := range w.trace {
+		fmt.Fprintf(&before, "%12.3f ", e.at.Seconds())
+		fmt.Fprintf(&before, e.format+"\n", e.args...)
+	}
+	w.t.Errorf("%s%12.3f %s", before.String(), time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// by is the end of an owner's name, which is the part that differs.
+func by(owner string) string { return owner[max(0, len(owner)-4):] }
+
+// count counts what happened.
+func (w *world) count(what string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.counts[what]++
+}
+
+// late counts a statement that ran after its client had given up.
+func (w *world) late(op string, err error) {
+	switch {
+	case err == nil:
+		w.count("late: " + op)
+	case errors.Is(err, lease.ErrChanged) || errors.Is(err, jobs.ErrReplaced):
+		w.count("late and refused")
+	}
+}
+
+// enter begins a statement: the database's clock is what it should be by now.
+func (w *world) enter() {
+	w.mu.Lock()
+	if now := time.Now(); !now.Equal(w.at) {
+		w.at, w.spun = now, 0
+	}
+	if w.spun++; w.spun == tooMany {
+		w.failf("%d statements at one instant", tooMany)
+	}
+	want := w.stepped - time.Duration(float64(time.Since(w.began))*w.slow)
+	w.StepClock(want - w.offset)
+	w.offset = want
+	if now := w.now(); now.After(w.latest) {
+		w.latest = now
+	}
+}
+
+// now is the database's clock; called with mu held.
+func (w *world) now() time.Time { return time.Now().Add(w.offset).UTC().Round(time.Microsecond) }
+
+// Read implements [lease.Store].
+func (w *world) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	readings, err := w.Store.Read(ctx, groups...)
+	if err != nil {
+		return nil, err
+	}
+	if l := readings[0].Lease; l != nil {
+		w.note("%s %d is read, heartbeat %d, released %v, on %s", by(l.Owner), l.Token, l.Heartbeat, l.Released, readings[0].Server)
+	}
+	return readings, nil
+}
+
+// Prepare implements [lease.Store].
+func (w *world) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	w.enter()
+	defer w.mu.Unlock()
+	return w.Store.Prepare(ctx, group, ttl)
+}
+
+// Acquire implements [lease.Store].
+func (w *world) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	token, err := w.Store.Acquire(ctx, a)
+	if err != nil {
+		w.note("%s acquires: %v", by(a.Owner), err)
+		return token, err
+	}
+	w.counts["acquired"]++
+	w.note("%s takes %d, heartbeat %d, from %s %d", by(a.Owner), token, a.Heartbeat, by(a.Read.Lease.Owner), a.Read.Lease.Token)
+	if had, ok := w.taken[token]; ok || token <= w.newest {
+		w.failf("token %d of %s after %d, had by %q", token, a.Owner, w.newest, had.owner)
+	}
+	w.renewed[token] = time.Now()
+	w.taken[token], w.newest = taking{a.Owner, time.Since(w.began)}, max(w.newest, token)
+	w.holder = jobs.Holder{Group: a.Read.Group, Owner: a.Owner, Token: token}
+	for x := range w.works {
+		if !w.excused(x) {
+			w.failf("token %d is taken by %s while %v of term %d of %s runs, its context ended: %v", token, by(a.Owner), x.Key(), x.Token, by(x.Owner), context.Cause(x.ctx))
+		}
+	}
+	for _, r := range w.replicas {
+		s := r.State()
+		if r.Owner() != a.Owner && s.Role == election.Leading && s.Token < token && !w.absent(r, s.Token) {
+			w.failf("token %d is taken by %s while %s leads under %d", token, by(a.Owner), by(r.Owner()), s.Token)
+		}
+	}
+	return token, nil
+}
+
+// excused reports whether a run may go on under a term that is over: its process
+// is dead or stood still; called with mu held.
+func (w *world) excused(x *work) bool { return w.absent(x.replica, x.Token) }
+
+// absent reports whether a process could not know that a term of it is over:
+// called with mu held.
+func (w *world) absent(r *replica, token uint64) bool {
+	if r.dead || r.justWoke() {
+		return true
+	}
+	// Nothing tells a virtual machine that it stood still, but its heartbeats;
+	// the answer to one may have been under way.
+	return !r.thawed.IsZero() && r.renewals < 2 && w.taken[token].at <= r.thawed.Sub(w.began)
+}
+
+// Renew implements [lease.Store].
+func (w *world) Renew(ctx context.Context, r lease.Renew) (int, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	renewed, err := w.Store.Renew(ctx, r)
+	w.note("%s renews %d with heartbeat %d: %d", by(r.Owner), r.Leases[0].Token, r.Heartbeat, renewed)
+	if renewed == 0 {
+		w.counts["renewal refused"]++
+		return renewed, err
+	}
+	w.renewed[r.Leases[0].Token] = time.Now()
+	if holder := w.replicas[r.Owner]; holder != nil && !holder.host.stands() {
+		holder.renewals++
+	}
+	return renewed, err
+}
+
+// Release implements [lease.Store].
+func (w *world) Release(ctx context.Context, group, owner string, token uint64) error {
+	w.enter()
+	defer w.mu.Unlock()
+	err := w.Store.Release(ctx, group, owner, token)
+	w.note("%s releases %d: %v", by(owner), token, err)
+	if err != nil {
+		return err
+	}
+	w.counts["released"]++
+	for x := range w.works {
+		if x.Token == token && !x.replica.dead {
+			w.failf("term %d is released while %v runs", token, x.Key())
+		}
+	}
+	return nil
+}
+
+// effect is what a run does to something that compares tokens as package fence
+// does: by the fence row, at that moment.
+func (w *world) effect(x *work) {
+	w.enter()
+	defer w.mu.Unlock()
+	readings, err := w.Store.Read(context.Background(), group)
+	f := readings[0].Fence
+	if err != nil || f == nil || f.Owner != x.Owner || f.Token != x.Token {
+		w.counts["effect refused"]++
+		return
+	}
+	w.counts["effect"]++
+	if x.Owner != w.holder.Owner || x.Token != w.holder.Token {
+		w.failf("an effect of %s under %d stands beside %s under %d", by(x.Owner), x.Token, by(w.holder.Owner), w.holder.Token)
+	}
+}
+
+// backup copies all rows: restore puts them back.
+func (w *world) backup() (restore func()) {
+	w.enter()
+	defer w.mu.Unlock()
+	rows, books, holder := w.Backup(), w.rows.clone(), w.holder
+	return func() { // called with mu held
+		rows()
+		w.counts["rows forgotten"] += w.rows.forget(books.clone())
+		w.holder = holder
+	}
+}
+
+// leaders are the replicas that lead.
+func (w *world) leaders() (leaders []*replica) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.replicas {
+		if !r.dead && r.State().Role == election.Leading {
+			leaders = append(leaders, r)
+		}
+	}
+	return leaders
+}
