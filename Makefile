@@ -6,8 +6,11 @@ PACKAGES ?= ./...
 TESTFLAGS ?=
 export FUZZTIME ?= 1m
 export FUZZJOBS ?= 1
+SOAKTIME ?= 1h
+SEED ?= 0
 
 withdb := bin/withdb
+soak := bin/soak
 
 .DEFAULT_GOAL := help
 
@@ -32,10 +35,9 @@ test: databases ## vet and test everything, with the race detector, on MariaDB a
 test-fast: databases ## the same without the race detector
 	@$(withdb) -- scripts/test $(TESTFLAGS)
 
-# How long make torture goes on, on which kinds of database, and the seed of the first rounds, if not by the time.
+# How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h
 ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all
-SEED ?= 0
 torture = $(GO) test ./internal/torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
 
 .PHONY: torture
@@ -54,6 +56,11 @@ simulate: ## simulate CRONLEASE_SIMULATE times (default 20) as much as test-fast
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time; FUZZ=cron for those of that name
 	@scripts/fuzz $(FUZZ)
+
+.PHONY: soak
+soak: databases ## three workers with 200 jobs on each database for SOAKTIME (default 1h): nothing may grow; SEED=n to repeat
+	@$(GO) build -o $(soak) ./internal/cmd/soak
+	@$(withdb) -- $(soak) -time $(SOAKTIME) -seed $(SEED)
 
 .PHONY: bench
 bench: databases ## run the benchmarks of PACKAGES on both databases
