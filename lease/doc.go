@@ -118,7 +118,9 @@
 //   - The holder's process dies: followers wait until its last heartbeat is a
 //     TTL old.
 //   - It is paused: the same; when it wakes, [Held.Trusted] says no at once,
-//     and the context ends as soon as its timer runs.
+//     and the context ends as soon as its timer runs. If the whole machine
+//     slept, by whose monotonic clock timers count, that is a quarter of Grace
+//     later at most.
 //   - The database is away for less than the trust that is left: nothing. For
 //     longer: the term ends with [ErrLost] by the trust deadline. Everybody
 //     goes on trying.
