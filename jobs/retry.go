@@ -56,8 +56,19 @@ func (r Retry) After(attempt int) (time.Duration, bool) {
 	return min(wait, r.Max), true
 }
 
-// Longest is the longest wait that [Retry.After] can return: Max, or its default.
-func (r Retry) Longest() time.Duration { return r.complete().Max }
+// Longest is the longest wait that [Retry.After] can return for so many attempts:
+// zero if there is no further one.
+func (r Retry) Longest(attempt int) time.Duration {
+	if attempt >= r.Attempts {
+		return 0
+	}
+	r = r.complete()
+	longest := float64(r.Initial) * math.Pow(2, float64(max(attempt-1, 0))) * (1 + r.Jitter)
+	if longest >= float64(r.Max) {
+		return r.Max
+	}
+	return time.Duration(longest)
+}
 
 func (r Retry) complete() Retry {
 	if r.Initial == 0 {

@@ -104,3 +104,22 @@ func wantError(t *testing.T, err error, want string) {
 		t.Errorf("error %v, want %q", err, want)
 	}
 }
+
+// No wait is longer than Longest says, and the bound is a tight one.
+func TestLongestRetry(t *testing.T) {
+	t.Parallel()
+	for _, r := range []jobs.Retry{
+		{Attempts: 8}, {Attempts: 8, Initial: 3 * time.Second, Max: 20 * time.Second, Jitter: 0.5}, {Attempts: 3, Initial: time.Second, Max: time.Second, Jitter: 1e-9},
+	} {
+		for attempt := 1; attempt <= r.Attempts; attempt++ {
+			longest, most := r.Longest(attempt), time.Duration(0)
+			for range 2000 {
+				wait, _ := r.After(attempt)
+				most = max(most, wait)
+			}
+			if most > longest || most < longest*9/10 {
+				t.Errorf("%+v: waits up to %v after attempt %d, and Longest says %v", r, most, attempt, longest)
+			}
+		}
+	}
+}

@@ -100,7 +100,7 @@ func (e *entry) longestWait(attempts int) time.Duration {
 	if attempts == 0 {
 		return 0 // it waits for room, not for a time
 	}
-	return e.job.Retry.Longest()
+	return e.job.Retry.Longest(attempts) // zero for one that was handed on by a clean stop
 }
 
 // rerun reports whether a run that was interrupted in this attempt gets another.

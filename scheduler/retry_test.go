@@ -134,3 +134,18 @@ func TestWaitingWhileTheClockIsSetBack(t *testing.T) {
 		}
 	})
 }
+
+// Neither does a run that a clean stop has handed on.
+func TestHandedOnWhileTheClockIsSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.At(c.begin.Add(time.Minute)), Recover: jobs.RecoverRerun, Do: sleep(10 * time.Second)}}
+		first := c.start(declared)
+		c.until(time.Minute + time.Second)
+		first.stop()
+		c.wantRows("job", "1m waiting: election: stopped: context canceled")
+		c.store.StepClock(-time.Hour)
+		c.start(declared)
+		c.until(2 * time.Minute)
+		c.wantRows("job", "1m succeeded, attempt 2")
+	})
+}
