@@ -72,8 +72,8 @@ func (c *check) steps() (steps []porcupine.Operation, events [][]Event) {
 		}
 		add(s, t.gained, t.follow, t.Event)
 	}
-	// What is stored under a token is so before a newer one is there: an open end is found to be wrong there, and not at
-	// the end of the search.
+	// What is stored under a token is so before a newer one is there, whenever its process got to know: so its end comes no
+	// later. The search finds out there that it has gone wrong, and not when all that came after has been tried.
 	replaced := func(token uint64) int64 {
 		at := int64(endless)
 		for _, t := range c.terms {
@@ -95,8 +95,9 @@ func (c *check) steps() (steps []porcupine.Operation, events [][]Event) {
 			}
 			at := x.time()
 			if unclear {
-				at.to = max(at.from, replaced(r.Token))
+				at.to = endless
 			}
+			at.to = max(at.from, min(at.to, replaced(r.Token)))
 			add(step{token: r.Token}, at, x.events()...)
 		}
 	}

@@ -222,3 +222,30 @@ func BenchmarkCheck(b *testing.B) {
 		})
 	}
 }
+
+// A process learns late that it has stored something, while many transactions of the next term are under way at once:
+// that is decided at once, and not by trying all their orders.
+func TestCheckRegisterOfManyAtOnce(t *testing.T) {
+	t.Parallel()
+	s := bare().up(0, "w1").up(0, "w2").lead(100, "w1", 5)
+	old := of(5, "slow", 0, 1)
+	s.add(150, "w1", Run, old).add(160, "w1", Begin, old).lead(3100, "w2", 8)
+	const many = 40
+	for i := range int64(many) {
+		e := of(8, "all", i, 1)
+		s.add(3200+i, "w2", Run, e).add(3200+i, "w2", Begin, e)
+		e.Outcome, e.Seq = Stored, uint64(i+1)
+		s.add(3400+i, "w2", Commit, e)
+	}
+	old.Outcome, old.Seq = Stored, 1
+	s.add(5000, "w1", Commit, old)
+	c := newCheck(s.History, 5*time.Second)
+	c.record()
+	c.gather()
+	c.checkRegister()
+	for _, v := range c.found {
+		if v.Guarantee == 3 || strings.Contains(v.What, "undecided") {
+			t.Error(v)
+		}
+	}
+}
