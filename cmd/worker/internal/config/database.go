@@ -50,7 +50,8 @@ func (d Database) GoString() string { return d.show }
 // databaseForm is what an error says that it expected.
 const databaseForm = `"mysql://user:password@host:3306/database" or "sqlite:/path/of/file.db"`
 
-// ParseDatabase reads a database URL, in which ${NAME} stands for a variable.
+// ParseDatabase reads a database URL, in which ${NAME} stands for a variable;
+// without lookup all is taken as it is, as [Database.URL] gives it.
 // A variable within the user or password part is taken as it is: it needs no
 // percent-encoding. No error shows what may be a secret.
 func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, error) {

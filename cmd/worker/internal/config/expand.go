@@ -15,8 +15,11 @@ type formError struct{ text, expected string }
 func (e *formError) Error() string { return quote(e.text) + ": " + e.expected }
 
 // expand puts in the values of variables. Only ${NAME} is one: $NAME and $$
-// stay what they are, and $${ becomes ${.
+// stay what they are, and $${ becomes ${. Without lookup all stays what it is.
 func expand(s string, lookup func(string) (string, bool)) (string, error) {
+	if lookup == nil {
+		return s, nil
+	}
 	var out strings.Builder
 	for {
 		before, after, found := strings.Cut(s, "${")

@@ -138,7 +138,7 @@ func FuzzParseDatabase(f *testing.F) {
 			}
 		}
 		again, err := config.ParseDatabase(d.URL(), nil)
-		if !strings.Contains(d.URL(), "${") && (err != nil || parts(again) != parts(d)) {
+		if err != nil || parts(again) != parts(d) {
 			t.Errorf("%q: read again %q: %v", d.URL(), again.URL(), err)
 		}
 		open := func() (interface{ Close() error }, error) { return sqlitestore.Open(d.Open()) }
