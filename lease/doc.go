@@ -58,7 +58,9 @@
 //
 // and the row's time of renewal, which the server sets when the statement
 // begins, cannot be earlier than s. Elapsed time is the larger of what the
-// monotonic and the wall clock say, so a machine that slept wakes up untrusting.
+// monotonic and the wall clock say, so a machine that slept wakes up untrusting
+// (unless its wall clock was set back meanwhile by as much as it slept: nothing
+// that a program can rely on everywhere tells of that).
 //
 // A follower takes an unreleased lease only when one heartbeat has been in the
 // row for the row's own TTL, by the follower's monotonic clock. It may begin to
