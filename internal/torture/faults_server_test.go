@@ -85,7 +85,22 @@ func (d *database) some(random *rand.Rand) int {
 func (d *database) synced(node int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := d.nodes[node].WaitSynced(ctx, len(d.nodes)); err != nil {
+	if d.nodes[node].WaitSynced(ctx, len(d.nodes)) != nil {
+		d.reform()
+	}
+}
+
+// reform makes a cluster of nodes that do not find each other again, which takes a person elsewhere: all of them are
+// ended, and the one with the latest data begins. Nothing that was committed is lost by that.
+func (d *database) reform() {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	defer cancel()
+	for _, node := range d.nodes {
+		if node.Pid() != 0 {
+			_ = node.Kill() // it may have ended by itself meanwhile
+		}
+	}
+	if err := d.cluster.Start(ctx); err != nil {
 		d.round.broken("%v", err)
 	}
 }
@@ -107,13 +122,13 @@ func (d *database) stop(node int) {
 
 // start starts a node again, and returns when it takes part.
 func (d *database) start(node int) {
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	err := d.nodes[node].Start(ctx)
-	if err != nil && d.isGalera() {
-		err = d.cluster.Start(ctx) // the others may have lost each other meanwhile
-	}
-	if err != nil {
+	switch err := d.nodes[node].Start(ctx); {
+	case err == nil:
+	case d.isGalera():
+		d.reform() // the others may have lost each other meanwhile
+	default:
 		d.round.broken("%v\n%s", err, d.nodes[node].Log())
 	}
 }
