@@ -150,7 +150,7 @@ func (c *Client) lookAround() time.Duration {
 		switch {
 		case n.holds():
 			names = append(names, n)
-		case len(n.requests) == 0 && n.known:
+		case len(n.requests) == 0: // known or not: the write that was to mend it may have come second
 			idle = append(idle, n)
 		}
 	}
