@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // ErrNoGalera says that this machine has no library of Galera.
@@ -32,9 +33,13 @@ const stateTransferName = "wsrep_sst_cronlease"
 
 // Galera is a cluster of three MariaDB servers, each of which takes writes. Its nodes are servers as others are: they can
 // be stopped, killed, paused and started again one by one. Start returns when the node has caught up; it needs a
-// majority of the others. A node that is paused is thrown out after 2 s, and comes back by itself after Resume: see
+// majority of the others. A node that is paused is thrown out after Silence, and comes back by itself after Resume: see
 // [Server.WaitSynced].
 type Galera struct {
+	// Silence is how long nothing may be heard of a node before the others throw it out: after Pause, but also on a
+	// machine that is busy. Zero: 2 s. It is set before the first Start.
+	Silence time.Duration
+
 	provider string
 	nodes    []*Server
 
@@ -178,7 +183,7 @@ func (g *Galera) fill(ctx context.Context) error {
 	for i, s := range g.nodes {
 		m := &member{
 			name: s.member.name, provider: g.provider, folder: g.folder, cluster: cluster, addresses: addresses,
-			group: ports[3*i+1], transfer: ports[3*i+2],
+			group: ports[3*i+1], transfer: ports[3*i+2], silence: cmp.Or(g.Silence, 2*time.Second),
 		}
 		if err := s.enter(ctx, m, ports[3*i]); err != nil {
 			return err

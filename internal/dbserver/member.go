@@ -24,7 +24,8 @@ type member struct {
 	addresses []string // of all nodes' group ports
 	group     int      // port for the cluster's own connections
 	transfer  int      // port for what the node missed
-	begins    bool     // the node starts the cluster anew
+	silence   time.Duration
+	begins    bool // the node starts the cluster anew
 }
 
 // syncPoll is how often a node is asked for its state; there is nothing to wait for.
@@ -116,6 +117,9 @@ func (s *Server) memberOptions(ctx context.Context) ([]string, error) {
 	return options, nil
 }
 
+// seconds is a duration as Galera reads it.
+func seconds(d time.Duration) string { return fmt.Sprintf("PT%gS", d.Seconds()) }
+
 func (s *Server) wsrepOptions() []string {
 	m := s.member
 	address := func(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
@@ -131,7 +135,8 @@ func (s *Server) wsrepOptions() []string {
 			"gcache.size=32M",
 			// Who is silent for so long is out.
 			"evs.keepalive_period=PT0.2S", "evs.inactive_check_period=PT0.2S",
-			"evs.suspect_timeout=PT1.5S", "evs.inactive_timeout=PT2S", "evs.install_timeout=PT2S",
+			"evs.suspect_timeout=" + seconds(m.silence*3/4), "evs.inactive_timeout=" + seconds(m.silence),
+			"evs.install_timeout=" + seconds(m.silence),
 			"gmcast.peer_timeout=PT1S",
 			// Who begins is said by --wsrep-new-cluster, and not by a file of the last time.
 			"pc.recovery=FALSE",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 )
@@ -33,10 +34,11 @@ func Private(tb testing.TB, kind string, options ...string) *dbserver.Server {
 }
 
 // Galera starts a cluster of three MariaDB servers for this test alone, each of which takes writes. It ends when the test
-// does. It takes some seconds: tests that do no harm to it share one.
+// does. It takes some seconds: tests that do no harm to it share one. For silence see [dbserver.Galera]; a test that does
+// not pause nodes allows many seconds, for a machine that is busy with other tests.
 //
 // It needs the MariaDB server program and the Galera library on this machine, whatever the environment says.
-func Galera(tb testing.TB, options ...string) *dbserver.Galera {
+func Galera(tb testing.TB, silence time.Duration, options ...string) *dbserver.Galera {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -48,6 +50,7 @@ func Galera(tb testing.TB, options ...string) *dbserver.Galera {
 	if err != nil {
 		tb.Fatalf("cluster: %v", err)
 	}
+	cluster.Silence = silence
 	tb.Cleanup(func() {
 		if err := cluster.Close(); err != nil {
 			tb.Errorf("cluster: %v", err)

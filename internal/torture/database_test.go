@@ -62,7 +62,7 @@ func newDatabase(t testing.TB, r *round, kind string) *database {
 		primary, replica := dbtest.Replicated(t, strings.TrimSuffix(kind, "-pair"))
 		d.nodes = []*dbserver.Server{primary, replica}
 	default:
-		d.cluster = dbtest.Galera(t)
+		d.cluster = dbtest.Galera(t, 2*r.ttl)
 		d.nodes = d.cluster.Nodes()
 	}
 	// From their next start on, their clocks can be stepped.

@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -31,7 +32,7 @@ type galera struct {
 
 func newGalera(t *testing.T) *galera {
 	t.Helper()
-	nodes := dbtest.Galera(t).Nodes()
+	nodes := dbtest.Galera(t, 20*time.Second).Nodes()
 	first := dbtest.FreshOn(t, dbserver.MariaDB, nodes[0].DSN(""))
 	g := &galera{dbs: [2]dbtest.Database{first, {Kind: first.Kind, DSN: nodes[1].DSN(first.Config(t).DBName)}}}
 	for i, db := range g.dbs {
@@ -269,7 +270,7 @@ func TestGaleraTakeoverFromOneWhoStandsStill(t *testing.T) {
 // bells and locks also works when a store's connections are of different nodes.
 func TestGaleraConformance(t *testing.T) {
 	t.Parallel()
-	cluster := dbtest.Galera(t)
+	cluster := dbtest.Galera(t, 20*time.Second)
 	fresh := func(t testing.TB) dbtest.Database {
 		t.Helper()
 		db := dbtest.FreshOn(t, dbserver.MariaDB, cluster.Nodes()[0].DSN(""))
