@@ -201,7 +201,7 @@ func FuzzDSNShowsNoPassword(f *testing.F) {
 		}
 		defer closeStore(t, s)
 		if c.Passwd != "" && strings.Contains(c.Passwd, canary) && strings.Contains(strings.Replace(s.String(), c.User, "", 1), canary) &&
-			!strings.Contains(strings.Join(hosts, ",")+c.DBName, canary) {
+			!strings.Contains(c.Net+strings.Join(hosts, ",")+c.DBName, canary) {
 			t.Errorf("%q: String: %s", dsn, s)
 		}
 	})
