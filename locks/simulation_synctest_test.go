@@ -443,8 +443,9 @@ func deleteRows(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { retur
 
 // changeRow deletes the row of a lock, or restores it to when nobody was in it,
 // behind everybody's back. What
-// that can do to a process which has not seen the newest row is not promised;
-// so it happens only when all have.
+// that can do to a process which has not seen the newest row is not promised, nor
+// what a statement does that is under way and expects just the row that comes
+// back; so it happens only when all have, to a version that none expects.
 func (s *simulation) changeRow(event string) bool {
 	name := s.names[s.rng.IntN(len(s.names))]
 	before := s.w.row(name)
@@ -474,6 +475,7 @@ func (s *simulation) changeRow(event string) bool {
 	}
 	s.odd = true
 	s.noStart = time.Now().Add(2 * timing.TTL)
+	old.Version--
 	if event == "deleted" {
 		old = locks.Row{}
 	}
