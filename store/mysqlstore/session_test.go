@@ -2,9 +2,9 @@ package mysqlstore_test
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -453,38 +453,13 @@ func TestRenewUsesThePrimaryKey(t *testing.T) {
 			for _, statement := range mysqlstore.SessionStatements() {
 				exec(t, c, statement)
 			}
-			rows, err := c.QueryContext(soon(t), "EXPLAIN FORMAT=TRADITIONAL "+s.RenewStatement(lease.Renew{Owner: "me", Heartbeat: 2, Leases: held}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer rows.Close()
-			columns, err := rows.Columns()
-			if err != nil {
-				t.Fatal(err)
-			}
-			found := 0
-			for rows.Next() {
-				values, into := make([]sql.NullString, len(columns)), make([]any, len(columns))
-				for i := range values {
-					into[i] = &values[i]
+			plan := explainPlan(t, c, s.RenewStatement(lease.Renew{Owner: "me", Heartbeat: 2, Leases: held}))
+			isEqual(t, len(plan), 1, "steps of the plan")
+			for _, step := range plan {
+				// The number of rows is an estimate, from statistics that the server brings up to date when it likes.
+				if n, err := strconv.Atoi(step["rows"]); step["type"] != "range" || step["key"] != "PRIMARY" || err != nil || n > 2*len(held) {
+					t.Errorf("%d leases are found by %v", len(held), step)
 				}
-				if err := rows.Scan(into...); err != nil {
-					t.Fatal(err)
-				}
-				plan := map[string]string{}
-				for i, column := range columns {
-					plan[column] = values[i].String
-				}
-				found++
-				if plan["type"] != "range" || plan["key"] != "PRIMARY" || plan["rows"] != fmt.Sprint(len(held)) {
-					t.Errorf("%d leases are found by %v", len(held), plan)
-				}
-			}
-			if err := rows.Err(); err != nil {
-				t.Fatal(err)
-			}
-			if found != 1 {
-				t.Errorf("the plan has %d steps", found)
 			}
 		}
 		held := hold(t, db, "me", 1000)
