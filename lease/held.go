@@ -56,7 +56,10 @@ func (k *Keeper) hold(group string, token, beat uint64, since instant) *Held {
 	k.held[h] = struct{}{}
 	// The timer never moves with renewals: when it fires it looks at what is
 	// left, so that a renewal and the deadline cannot race for it.
-	h.timer = time.AfterFunc(h.nextLook(h.trustLeft(k.now())), h.deadline)
+	h.timer = time.AfterFunc(max(0, h.trustLeft(k.now())), h.deadline)
+	if !k.watching {
+		k.watch()
+	}
 	k.poke()
 	return h
 }
@@ -165,21 +168,13 @@ func (h *Held) end(cause error) {
 	h.cancel(cause)
 }
 
-// deadline looks whether trust is over, and again when it may be.
+// deadline runs when the trust of the acquire is over.
 func (h *Held) deadline() {
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
 	if left := h.trustLeft(h.keeper.now()); left > 0 {
-		h.timer.Reset(h.nextLook(left))
+		h.timer.Reset(left)
 	}
-}
-
-// nextLook is when to look whether trust is over, of which so much is left. A
-// timer counts the monotonic clock, which stops while the machine sleeps: so
-// that work has most of Grace left after that, it looks four times as often.
-func (h *Held) nextLook(left time.Duration) time.Duration {
-	const least = 50 * time.Millisecond
-	return max(0, min(left, max(h.keeper.timing.Grace/4, least)))
 }
 
 // drop stops the renewals.

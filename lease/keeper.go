@@ -27,6 +27,7 @@ type Keeper struct {
 
 	mu          sync.Mutex // guards what follows, and the fields of every Held
 	held        map[*Held]struct{}
+	watching    bool    // look is to run again
 	number      uint64  // the last heartbeat number used: never twice by one owner
 	lastAttempt instant // when Run last sent a heartbeat, or saw that none was due
 	running     bool
@@ -136,6 +137,27 @@ func (k *Keeper) LastAttempt() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.now().atLeast(k.lastAttempt)
+}
+
+// watch has look run for as long as anything is held. It is called with mu held.
+func (k *Keeper) watch() {
+	const least = 50 * time.Millisecond
+	if k.watching = len(k.held) > 0; k.watching {
+		time.AfterFunc(max(k.timing.Grace/4, least), k.look)
+	}
+}
+
+// look ends the terms whose trust is over. The timers of the terms do that too,
+// but count the monotonic clock, which stops while the machine sleeps: so that
+// work has most of Grace left after that, this looks four times as often.
+func (k *Keeper) look() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	at := k.now()
+	for h := range k.held {
+		h.trustLeft(at)
+	}
+	k.watch()
 }
 
 // soon is a short time, beside which a heartbeat's interval is long.
