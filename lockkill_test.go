@@ -9,12 +9,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
@@ -52,7 +54,7 @@ func (g *lockGame) start() *lockProcess {
 	p := &lockProcess{number: len(g.all), cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), lockPlayerVariable+"="+string(text))
 	p.cmd.Stderr = os.Stderr
-	p.cmd.SysProcAttr = processAttributes()
+	dbserver.EndWithParent(p.cmd)
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -76,7 +78,8 @@ func (g *lockGame) start() *lockProcess {
 // live starts the process, takes in what it says and waits for its end. The
 // process dies with the thread that started it, so the thread is kept.
 func (g *lockGame) live(p *lockProcess, out io.Reader, started chan<- error) {
-	defer lockThread()()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err := p.cmd.Start()
 	started <- err
 	if err != nil {

@@ -8,11 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
 )
 
 // workerProgram is the worker, built once.
@@ -63,7 +66,7 @@ type event struct {
 func startWorker(c *cluster, config string) *worker {
 	c.t.Helper()
 	w := &worker{cluster: c, cmd: exec.Command(workerProgram, "run", "--config", config, "--log-level", "debug"), ended: make(chan struct{})}
-	w.cmd.SysProcAttr = processAttributes()
+	dbserver.EndWithParent(w.cmd)
 	stderr, err := w.cmd.StderrPipe()
 	if err != nil {
 		c.t.Fatal(err)
@@ -98,7 +101,8 @@ func stderrLines(r interface{ Read([]byte) (int, error) }) *bufio.Scanner {
 // live starts the process, reads its log and waits for its end. The process
 // dies with the thread that started it, so the thread is kept.
 func (w *worker) live(lines *bufio.Scanner, started chan<- error) {
-	defer lockThread()()
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	err := w.cmd.Start()
 	started <- err
 	if err != nil {

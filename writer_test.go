@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
@@ -218,11 +220,12 @@ func startWriter(t *testing.T, where string) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.SysProcAttr = processAttributes()
+	dbserver.EndWithParent(w.Cmd)
 	started, ended := make(chan error), make(chan struct{})
 	go func() {
 		defer close(ended)
-		defer lockThread()() // the process dies with the thread that started it
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread() // the process dies with the thread that started it
 		err := w.Start()
 		started <- err
 		if err != nil {

@@ -26,7 +26,7 @@ type process struct {
 func start(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, log: &tail{wanted: logReady, found: make(chan struct{})}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	endWithParent(cmd)
+	EndWithParent(cmd)
 	started := make(chan error, 1)
 	go func() {
 		defer close(p.done)
@@ -47,7 +47,7 @@ func start(cmd *exec.Cmd) (*process, error) {
 
 // runLocked is cmd.Run for a command that ends with this process.
 func runLocked(cmd *exec.Cmd) error {
-	endWithParent(cmd)
+	EndWithParent(cmd)
 	result := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()

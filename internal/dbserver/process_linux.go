@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// endWithParent makes the kernel kill the command's process when the thread that starts it ends.
-func endWithParent(cmd *exec.Cmd) {
+// EndWithParent makes the kernel kill the command's process when the thread that starts it ends.
+func EndWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

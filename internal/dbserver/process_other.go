@@ -4,5 +4,5 @@ package dbserver
 
 import "os/exec"
 
-// endWithParent does nothing: only Linux can tie a process to its parent. Here a server survives a killed parent.
-func endWithParent(*exec.Cmd) {}
+// EndWithParent does nothing: only Linux can tie a process to its parent. Here it survives a killed parent.
+func EndWithParent(*exec.Cmd) {}

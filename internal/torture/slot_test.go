@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
@@ -55,7 +56,7 @@ func (s *slot) start() {
 	p.cmd.Env = append(os.Environ(), playerVariable+"="+string(config))
 	var complaints strings.Builder
 	p.cmd.Stderr = &complaints
-	endWithParent(p.cmd)
+	dbserver.EndWithParent(p.cmd)
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		s.round.broken("start a player: %v", err)
