@@ -1,8 +1,6 @@
 package dbtest
 
 import (
-	"context"
-	"database/sql"
 	"net"
 	"strings"
 	"testing"
@@ -14,10 +12,10 @@ import (
 
 // Replicated starts two servers for this test alone: a primary, and a read-only replica of it that follows by GTID,
 // without the primary waiting for it. See [Private].
-func Replicated(tb testing.TB, kind string, options ...string) (primary, replica *dbserver.Server) {
+func Replicated(tb testing.TB, kind string) (primary, replica *dbserver.Server) {
 	tb.Helper()
 	start := func(id string) *dbserver.Server {
-		options := append([]string{"--server-id=" + id, "--log-bin=binlog"}, options...)
+		options := []string{"--server-id=" + id, "--log-bin=binlog"}
 		if kind == dbserver.MySQL {
 			options = append(options, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
 		}
@@ -37,18 +35,8 @@ func Replicated(tb testing.TB, kind string, options ...string) (primary, replica
 	if err != nil {
 		tb.Fatalf("replica: %v", err)
 	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
-		tb.Fatalf("replica: %v", err)
-	}
-	db := sql.OpenDB(connector)
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
-	defer cancel()
 	for statement := range strings.SplitSeq(strings.NewReplacer("?", host, "!", port).Replace(statements), ";") {
-		if _, err := db.ExecContext(ctx, statement); err != nil {
-			tb.Fatalf("replica: %s: %v", statement, err)
-		}
+		execute(tb, config.Clone(), statement)
 	}
 	return primary, replica
 }
