@@ -29,6 +29,8 @@ const (
 	galeraAllOver = "galera-all" // three nodes; each player has its own
 )
 
+var kinds = []string{mariaDB, mariaDBPair, mySQL, mySQLPair, galera, galeraAllOver}
+
 // database is what a round's players contend on.
 type database struct {
 	round *round
@@ -61,9 +63,11 @@ func newDatabase(t testing.TB, r *round, kind string) *database {
 	case mariaDBPair, mySQLPair:
 		primary, replica := dbtest.Replicated(t, strings.TrimSuffix(kind, "-pair"))
 		d.nodes = []*dbserver.Server{primary, replica}
-	default:
+	case galera, galeraAllOver:
 		d.cluster = dbtest.Galera(t, 2*r.ttl)
 		d.nodes = d.cluster.Nodes()
+	default:
+		t.Fatalf("kind of database %q: must be one of %q", kind, kinds)
 	}
 	// From their next start on, their clocks can be stepped.
 	for n, node := range d.nodes {

@@ -57,7 +57,7 @@ func (r *round) leaderOrAny(random *rand.Rand) *slot {
 	return r.any(random)
 }
 
-// followerOrAny is a slot that is not the leader's.
+// follower is a slot that is not the leader's.
 func (r *round) follower(random *rand.Rand) *slot {
 	leader := r.leader()
 	for {
@@ -147,7 +147,7 @@ func pauseFor(r *round, d time.Duration, bit func() bool, victims ...*slot) func
 	return bit
 }
 
-// networkFaults breaks the links of the leader, of a follower, or of all players.
+// networkFaults break the links of the leader, of a follower, or of all players.
 func networkFaults() []fault {
 	toServer, toClient := dbtest.ToServer, dbtest.ToClient
 	hole := func(directions ...dbtest.Direction) func(*round, *rand.Rand) func() bool {
@@ -229,27 +229,23 @@ func lose(one func(*dbtest.Proxy, string) <-chan struct{}) func(*round, *rand.Ra
 		lost := 0
 		for range 1 + random.IntN(4) {
 			s, text := r.leaderOrAny(random), texts[random.IntN(len(texts))]
-			var done []<-chan struct{}
+			hit, stop := make(chan struct{}, len(s.proxies)), make(chan struct{})
 			for _, p := range s.proxies {
-				done = append(done, one(p, text))
-			}
-			over := time.After(r.ttl)
-		waiting:
-			for {
-				for _, d := range done {
+				done := one(p, text)
+				go func() {
 					select {
-					case <-d:
-						lost++
-						break waiting
-					default:
+					case <-done:
+						hit <- struct{}{}
+					case <-stop:
 					}
-				}
-				select {
-				case <-over:
-					break waiting
-				case <-time.After(10 * time.Millisecond):
-				}
+				}()
 			}
+			select {
+			case <-hit:
+				lost++
+			case <-time.After(r.ttl):
+			}
+			close(stop)
 			for _, p := range s.proxies {
 				p.Pass()
 			}

@@ -14,7 +14,6 @@ import (
 // round is three players on a database of their own, and what happens to them.
 type round struct {
 	t          testing.TB
-	name       string
 	random     *rand.Rand
 	ttl, grace time.Duration
 	database   *database
@@ -38,9 +37,9 @@ type back struct {
 // patience bounds each wait for something that should come soon: a multiple of what any fault takes.
 const patience = 90 * time.Second
 
-func newRound(t testing.TB, kind, name string, seed uint64) *round {
+func newRound(t testing.TB, kind string, seed uint64) *round {
 	t.Helper()
-	r := &round{t: t, name: name, random: rand.New(rand.NewPCG(seed, 0)), ttl: 2 * time.Second, grace: 300 * time.Millisecond, more: make(chan struct{})}
+	r := &round{t: t, random: rand.New(rand.NewPCG(seed, 0)), ttl: 2 * time.Second, grace: 300 * time.Millisecond, more: make(chan struct{})}
 	r.database = newDatabase(t, r, kind)
 	for i := range 3 {
 		s := &slot{round: r, name: fmt.Sprintf("w%d", i+1)}

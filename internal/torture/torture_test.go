@@ -19,7 +19,7 @@ import (
 
 var (
 	length = flag.Duration("torture.for", 0, "how long each kind of database is tortured; 0: not at all, there is make torture for that")
-	on     = flag.String("torture.on", strings.Join([]string{mariaDB, mariaDBPair, mySQL, mySQLPair, galera, galeraAllOver}, ","), "the kinds of database")
+	on     = flag.String("torture.on", strings.Join(kinds, ","), "the kinds of database")
 	seed   = flag.Uint64("torture.seed", 0, "the seed of the first round of each kind; 0: by the time")
 	span   = flag.Duration("torture.round", 150*time.Second, "how long a round lasts before its history is checked")
 	keep   = flag.String("torture.keep", "", "a folder for the histories of all rounds; those with a violation are kept in any case")
@@ -52,9 +52,8 @@ func TestTorture(t *testing.T) {
 			end := time.Now().Add(*length)
 			const enough = 5 // failed rounds
 			for n, failed := first, 0; failed < enough && (total.rounds == 0 || time.Until(end) > *span/3); n++ {
-				if !t.Run(fmt.Sprint("seed=", n), func(t *testing.T) {
-					play(t, kind, n, minTime(end, time.Now().Add(*span)), total)
-				}) {
+				left := min(time.Until(end), *span)
+				if !t.Run(fmt.Sprint("seed=", n), func(t *testing.T) { play(t, kind, n, left, total) }) {
 					failed++
 				}
 			}
@@ -68,22 +67,13 @@ func TestTorture(t *testing.T) {
 	}
 }
 
-func minTime(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// play plays one round until about the given time.
-func play(t *testing.T, kind string, seed uint64, until time.Time, total *tally) {
+// play plays one round of about that length.
+func play(t *testing.T, kind string, seed uint64, length time.Duration, total *tally) {
 	total.rounds++
 	total.seeds = append(total.seeds, seed)
-	r := newRound(t, kind, t.Name(), seed)
 	begin := time.Now()
-	if left := time.Until(until); left < *span/3 {
-		until = begin.Add(*span / 3) // the servers took long to start
-	}
+	r := newRound(t, kind, seed)
+	until := time.Now().Add(max(length-time.Since(begin), *span/3)) // the servers may take long to start
 	for _, s := range r.slots {
 		s.start()
 	}
