@@ -157,7 +157,7 @@ func TestQueueModel(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				if len(model) == 0 {
-					t.Skip("nobody")
+					return // nobody is there to leave
 				}
 				id := rapid.SampledFrom(model).Draw(t, "who").id
 				remove(t, func(m modelled) bool { return m.id == id })

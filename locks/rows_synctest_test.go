@@ -281,6 +281,38 @@ func TestLostUnlock(t *testing.T) {
 	}
 }
 
+// The same, when somebody else's write comes before the one that is to mend it:
+// that is tried again, though nobody here wants the lock.
+func TestLostUnlockMendedSecond(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.resurrected["stock"] = true
+		a, b := w.rig(), w.rig()
+		kept := a.lock("other") // its process goes on to use locks
+		held := a.lock("stock")
+		lost := w.row("stock")
+		held.unlock(t)
+		time.Sleep(time.Minute)
+		w.change("stock", func(locks.Row) locks.Row { return lost })
+		refused := 0
+		a.link.always(func(op string) fault {
+			if op != "writelocks" || refused > 0 {
+				return fault{}
+			}
+			refused++
+			return fault{before: func() {
+				w.change("stock", func(r locks.Row) locks.Row { r.Version++; return r })
+			}}
+		})
+		b.waits("stock").within(4*timing.TTL + 2*time.Second).unlock(t)
+		if refused == 0 {
+			t.Error("no write came second")
+		}
+		a.link.heal()
+		kept.unlock(t)
+	})
+}
+
 // The row is deleted just before the process looks at what it holds: who waits
 // there is not forgotten.
 func TestDeletedBetweenLooks(t *testing.T) {
