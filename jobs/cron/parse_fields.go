@@ -72,6 +72,10 @@ func (p *parser) parseItem(f field, item part, s *set) error {
 	if err != nil {
 		return err
 	}
+	named := (f == month || f == dayOfWeek) && span.text != "" && span.text[0] >= 'A'
+	if stepped && named && p.dialect == Quartz {
+		return p.fail(f.String(), stepText.text, stepText.offset, "quartz ignores a step after a name: write numbers instead of %s", span.text)
+	}
 	low, high := p.bounds(f)
 	for ; a <= b; a += step {
 		v := a
@@ -95,9 +99,6 @@ func (p *parser) parseStep(f field, span, step part) (int, error) {
 	case p.dialect != Quartz:
 	case int(n) > limit && !strings.Contains(span.text, "-"):
 		return 0, p.fail(f.String(), step.text, step.offset, "at most %d: quartz takes no greater step here", limit)
-	case (f == month || f == dayOfWeek) && span.text != "" && span.text[0] >= 'A':
-		return 0, p.fail(f.String(), step.text, step.offset, "quartz ignores a step after a name: write numbers instead of %s",
-			span.text)
 	}
 	return int(n), nil
 }
