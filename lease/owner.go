@@ -28,7 +28,7 @@ func NewOwner(label string) string {
 func namePart(s string) string {
 	const most = 40
 	part := strings.Map(func(r rune) rune {
-		if r < 0x80 && r != '/' && nameRule.MatchString("x"+string(r)) {
+		if r < 0x80 && r != '/' && isName("x"+string(r)) {
 			return r
 		}
 		return '-'
