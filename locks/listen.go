@@ -128,11 +128,12 @@ func (c *Client) await(rows []Watch, limit time.Duration) {
 func (c *Client) heal(names []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := c.databaseNow()
 	for _, n := range names {
 		if n.busy || !n.known {
 			continue
 		}
-		if p, _ := c.plan(n); p != nil {
+		if p, _ := c.plan(n, now); p != nil {
 			c.touch(n)
 		}
 	}

@@ -49,8 +49,9 @@ func (c *Client) haunted(n *name) bool {
 func (c *Client) plans(batch, fresh []*name) (plans []plan, refused []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	now := c.databaseNow() // one version for all is the shortest statement
 	for _, n := range batch {
-		p, busy := c.plan(n)
+		p, busy := c.plan(n, now)
 		if len(busy) > 0 {
 			if !slices.Contains(fresh, n) {
 				refused = append(refused, n)
@@ -70,8 +71,9 @@ func (c *Client) plans(batch, fresh []*name) (plans []plan, refused []*name) {
 }
 
 // plan decides what to write for one lock, nil for nothing, and which requests
-// that do not wait cannot be served. It is called with mu held.
-func (c *Client) plan(n *name) (p *plan, busy []*request) {
+// that do not wait cannot be served. Now is the database's clock. It is called
+// with mu held.
+func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	if c.term == nil || c.term.over || !n.known {
 		return nil, nil // the next session begins anew
 	}
@@ -103,7 +105,7 @@ func (c *Client) plan(n *name) (p *plan, busy []*request) {
 			continue
 		}
 		if r.Since == 0 {
-			r.Since = c.databaseNow()
+			r.Since = now
 		}
 		q.join(self, r.place)
 		changed = true
@@ -114,10 +116,10 @@ func (c *Client) plan(n *name) (p *plan, busy []*request) {
 	// A token is greater than all that were, and a version is none that a late
 	// write may expect, also if the row was deleted or restored: by the
 	// database's clock.
-	version := max(n.version+1, n.floor+1, uint64(c.databaseNow()))
+	version := max(n.version+1, n.floor+1, uint64(now))
 	var granted []place
 	if !barred {
-		granted = q.grant(version, c.databaseNow())
+		granted = q.grant(version, now)
 	}
 	changed = c.setBell(&q, mine) || changed
 	q.settle()

@@ -30,12 +30,12 @@ SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
 		write: `
 UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
 
-		// A list of cases is faster than a join with a list of rows. The rows
-		// are locked in the order of the key, so that two statements do not
-		// deadlock.
+		// Versions and queue are expressions, see [byName]: they are faster than
+		// lists of cases or rows, and than a join with a list of rows. The rows are locked in the order of the key,
+		// so that two statements do not deadlock.
 		writeMany: `
-UPDATE {lock} FORCE INDEX (PRIMARY) SET version = CASE name ? END, queue = CASE name ? END, written_at = UTC_TIMESTAMP(6)
-WHERE name IN (?) AND (name, version) IN (?)`,
+UPDATE {lock} FORCE INDEX (PRIMARY) SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6)
+WHERE name IN (?) AND version = ?`,
 
 		// The checks of a fenced transaction; see [queries].
 		check:  `SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`,

@@ -89,9 +89,9 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 			updates = append(updates, w)
 		}
 	}
-	byName := func(a, b locks.Write) int { return strings.Compare(a.Name, b.Name) }
-	slices.SortFunc(inserts, byName)
-	slices.SortFunc(updates, byName)
+	sorted := func(a, b locks.Write) int { return strings.Compare(a.Name, b.Name) }
+	slices.SortFunc(inserts, sorted)
+	slices.SortFunc(updates, sorted)
 
 	written := make(map[string]bool, len(writes))
 	err := s.onLocks(ctx, "write locks", false, func(ctx context.Context, one *session) error {
@@ -214,14 +214,13 @@ func (s *Store) updateStatement(writes []locks.Write) string {
 		w := writes[0]
 		return fill(s.locking.write, w.Version, string(w.Queue), w.Name, w.Expect)
 	}
-	var versions, queues strings.Builder
-	names, expected := make(list, len(writes)), make(list, len(writes))
+	names := make(list, len(writes))
+	version, queue, expected := make(byName, len(writes)), make(byName, len(writes)), make(byName, len(writes))
 	for i, w := range writes {
-		versions.WriteString(fill(" WHEN ? THEN ?", w.Name, w.Version))
-		queues.WriteString(fill(" WHEN ? THEN ?", w.Name, string(w.Queue)))
-		names[i], expected[i] = w.Name, row{w.Name, w.Expect}
+		names[i] = w.Name
+		version[i], queue[i], expected[i] = named{w.Name, w.Version}, named{w.Name, string(w.Queue)}, named{w.Name, w.Expect}
 	}
-	return fill(s.locking.writeMany, text(versions.String()), text(queues.String()), names, expected)
+	return fill(s.locking.writeMany, version, queue, names, expected)
 }
 
 // PruneLocks implements [locks.Store]. It needs the privilege DELETE on the
