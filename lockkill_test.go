@@ -132,12 +132,21 @@ func (g *lockGame) wait(what string, match func(lockEvent) bool) {
 	}
 }
 
-// kill kills one of the processes, whatever it does or while it holds a lock,
-// and returns when.
-func (g *lockGame) kill(holder bool) int64 {
+// moment is what a process does when it is killed.
+type moment int
+
+const (
+	anything moment = iota
+	holding         // a lock, for long
+	waiting         // for a lock that another process holds for long
+	moments
+)
+
+// kill kills one of the processes and returns when.
+func (g *lockGame) kill(doing moment) int64 {
 	g.t.Helper()
 	at := g.random.IntN(len(g.alive))
-	if holder {
+	if doing != anything {
 		type worker struct{ process, number int }
 		kept := map[worker]int{}
 		g.wait("a process that holds a lock for long", func(e lockEvent) bool {
@@ -147,8 +156,12 @@ func (g *lockGame) kill(holder bool) int64 {
 				return false
 			}
 			kept[w]++
-			at = slices.IndexFunc(g.alive, func(p *lockProcess) bool { return p.number == e.Process })
-			return kept[w] > usualSteps
+			victim := e.Process
+			if doing == waiting {
+				victim = g.waiter(e)
+			}
+			at = slices.IndexFunc(g.alive, func(p *lockProcess) bool { return p.number == victim })
+			return kept[w] > usualSteps && at >= 0
 		})
 	}
 	victim := g.alive[at]
@@ -160,6 +173,31 @@ func (g *lockGame) kill(holder bool) int64 {
 	<-victim.ended
 	g.record(lockEvent{What: lockKilled, Process: victim.number, At: killed})
 	return killed
+}
+
+// waiter is a process that waits for the lock whose holder has just said that it
+// keeps it; -1 when there is none.
+func (g *lockGame) waiter(holder lockEvent) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	type worker struct{ process, number int }
+	asked, waits := map[worker]string{}, map[worker]bool{}
+	for _, e := range g.events {
+		w := worker{e.Process, e.Worker}
+		if e.What == lockCalled {
+			asked[w] = e.Lock
+		}
+		waits[w] = e.What == lockCalled
+	}
+	for _, p := range g.alive {
+		for number := range g.role.Workers {
+			w := worker{p.number, number}
+			if waits[w] && p.number != holder.Process && asked[w] == asked[worker{holder.Process, holder.Worker}] {
+				return p.number
+			}
+		}
+	}
+	return -1
 }
 
 // Processes that take a mutex and a read-write lock are killed, again and again.
@@ -207,7 +245,7 @@ func playForLocks(t *testing.T, role lockRole, kills int) {
 	var last int64
 	for i := range kills {
 		idle(t.Context(), time.Duration(500+g.random.IntN(1700))*time.Millisecond)
-		last = g.kill(i%2 == 1)
+		last = g.kill(moment(i) % moments)
 		g.start()
 	}
 	g.beQuiet()
