@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -268,8 +269,17 @@ func (s *Server) env() []string {
 	return env
 }
 
-// RandomPort returns a port that probably is free, now and after its user has left it for a while.
-func RandomPort() int { return firstPort + rand.IntN(lastPort-firstPort) }
+var (
+	portOrder = sync.OnceValue(func() []int { return rand.Perm(lastPort - firstPort) })
+	portsUsed atomic.Uint64
+)
+
+// RandomPort returns a port that probably is free, now and after its user has left it for a while: a process gets none
+// twice before it has had all. It is safe for concurrent use.
+func RandomPort() int {
+	order := portOrder()
+	return firstPort + order[(portsUsed.Add(1)-1)%uint64(len(order))]
+}
 
 // ready returns once the server answers and, as a node of a cluster, has caught up. The end of the process ends it too.
 func (s *Server) ready(ctx context.Context) error {

@@ -345,3 +345,16 @@ func parentProcess(kind string) {
 	_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends, if it does not kill this
 	_ = server.Close()
 }
+
+// Ports that were handed out before anybody listens there are not handed out again.
+func TestRandomPort(t *testing.T) {
+	t.Parallel()
+	seen := map[int]bool{}
+	for range 1000 {
+		port := dbserver.RandomPort()
+		if port < 20000 || port >= 32000 || seen[port] {
+			t.Fatalf("port %d: seen %v", port, seen[port])
+		}
+		seen[port] = true
+	}
+}
