@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -46,20 +47,25 @@ func Galera(tb testing.TB, silence time.Duration, options ...string) *dbserver.G
 	if err != nil {
 		tb.Fatalf("cluster: %v (run scripts/install-databases)", err)
 	}
-	cluster, err := dbserver.NewGalera(ctx, path, options...)
-	if err != nil {
-		tb.Fatalf("cluster: %v", err)
-	}
-	cluster.Silence = silence
-	tb.Cleanup(func() {
-		if err := cluster.Close(); err != nil {
-			tb.Errorf("cluster: %v", err)
+	for try := 1; ; try++ {
+		cluster, err := dbserver.NewGalera(ctx, path, options...)
+		if err != nil {
+			tb.Fatalf("cluster: %v", err)
 		}
-	})
-	if err := cluster.Start(ctx); err != nil {
-		tb.Fatalf("cluster: %v", err)
+		cluster.Silence = silence
+		tb.Cleanup(func() {
+			if err := cluster.Close(); err != nil {
+				tb.Errorf("cluster: %v", err)
+			}
+		})
+		if err = cluster.Start(ctx); err == nil {
+			return cluster
+		}
+		// Nodes are told their ports before they listen there: another process may be quicker.
+		if try == 3 || !strings.Contains(err.Error(), "Address already in use") {
+			tb.Fatalf("cluster: %v", err)
+		}
 	}
-	return cluster
 }
 
 func serverProgram(ctx context.Context, tb testing.TB, kind string) string {
