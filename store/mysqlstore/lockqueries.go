@@ -31,8 +31,9 @@ SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
 UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
 
 		// Versions and queue are expressions, see [byName]: they are faster than
-		// lists of cases or rows, and than a join with a list of rows. The rows are locked in the order of the key,
-		// so that two statements do not deadlock.
+		// lists of cases or rows, and than a join with a list of rows. The rows
+		// are locked in the order of the key, so that two statements do not
+		// deadlock.
 		writeMany: `
 UPDATE {lock} FORCE INDEX (PRIMARY) SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6)
 WHERE name IN (?) AND version = ?`,

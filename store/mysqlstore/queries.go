@@ -226,7 +226,6 @@ type (
 // cannot be anything else; see [quote].
 func fill(query string, values ...any) string {
 	var b strings.Builder
-	b.Grow(2 * len(query))
 	for {
 		before, after, found := strings.Cut(query, "?")
 		b.WriteString(before)
