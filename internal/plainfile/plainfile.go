@@ -1,0 +1,50 @@
+// Package plainfile reads small files that a configuration names, such as
+// passwords and certificates.
+package plainfile
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+// Read returns what is in the file, which may have at most so many bytes. It
+// never waits: a named pipe, a terminal or a device, whose reader may wait until
+// there is a writer, is an error. A link to a file is followed. No error shows
+// any of the content.
+func Read(path string, most int) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s: expected a regular file, not %s", path, kind(info.Mode()))
+	}
+	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > most {
+		return nil, fmt.Errorf("%s: expected at most %d bytes", path, most)
+	}
+	return data, nil
+}
+
+func kind(m os.FileMode) string {
+	switch {
+	case m.IsDir():
+		return "a directory"
+	case m&os.ModeNamedPipe != 0:
+		return "a pipe"
+	case m&os.ModeSocket != 0:
+		return "a socket"
+	case m&os.ModeDevice != 0:
+		return "a device"
+	}
+	return "a file of another kind"
+}
