@@ -12,13 +12,16 @@ const GivenVariable = "CRONLEASE_TEST_DSN"
 
 // DSNVariableOf returns the name of the environment variable that holds the DSN of the tests' server of that kind.
 func DSNVariableOf(kind string) string {
-	if kind == MySQL {
+	switch kind {
+	case MySQL:
 		return "CRONLEASE_TEST_MYSQL_DSN"
+	case NewMariaDB:
+		return "CRONLEASE_TEST_MARIADB_NEW_DSN"
 	}
 	return "CRONLEASE_TEST_MARIADB_DSN"
 }
 
-// Ask asks the server behind the DSN for its kind and version.
+// Ask asks the server behind the DSN for its kind, MariaDB or MySQL, and version.
 func Ask(ctx context.Context, dsn string) (kind, version string, err error) {
 	db, err := openDB(dsn)
 	if err != nil {

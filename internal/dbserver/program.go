@@ -15,39 +15,54 @@ import (
 const (
 	MariaDB = "mariadb"
 	MySQL   = "mysql"
+	// NewMariaDB is a second MariaDB beside the system's own one, which is older where the system is. From 11.6.2 on
+	// innodb_snapshot_isolation is ON by default: a transaction fails when it locks a row that changed after its snapshot.
+	NewMariaDB = "mariadb-new"
 )
 
 // ErrNoProgram says that this machine has no server program of the wanted kind.
 var ErrNoProgram = errors.New("no database server program on this machine")
 
 // Kinds returns the known kinds.
-func Kinds() []string { return []string{MariaDB, MySQL} }
+func Kinds() []string { return []string{MariaDB, MySQL, NewMariaDB} }
+
+// Dialect returns what a server of that kind speaks: MariaDB or MySQL.
+func Dialect(kind string) string {
+	if kind == NewMariaDB {
+		return MariaDB
+	}
+	return kind
+}
 
 // VariableOf returns the name of the environment variable that may hold the path of the server program of that kind.
 func VariableOf(kind string) string {
-	if kind == MySQL {
+	switch kind {
+	case MySQL:
 		return "CRONLEASE_MYSQLD"
+	case NewMariaDB:
+		return "CRONLEASE_MARIADBD_NEW"
 	}
 	return "CRONLEASE_MARIADBD"
 }
 
 // Find returns the path of a server program of that kind: the one that the environment names (VariableOf), else one on
-// the PATH or in a usual place, else, for MySQL, the one that scripts/install-databases prepared. The error is
-// ErrNoProgram if there is none, and names the reason if the one in the environment cannot be used.
+// the PATH or in a usual place, else, for MySQL, the one that scripts/install-databases prepared. For NewMariaDB that is the
+// only place besides the environment. The error is ErrNoProgram if there is none, and names the reason if the one in the
+// environment cannot be used.
 func Find(ctx context.Context, kind string) (string, error) {
 	if path := os.Getenv(VariableOf(kind)); path != "" {
 		found, version, err := identify(ctx, path)
 		if err != nil {
 			return "", fmt.Errorf("use %s: %w", VariableOf(kind), err)
 		}
-		if found != kind {
+		if found != Dialect(kind) {
 			return "", fmt.Errorf("use %s: %s is %s", VariableOf(kind), path, version)
 		}
 		return path, nil
 	}
 	for _, path := range candidates(kind) {
 		// mysqld may be either kind, and a program that does not even tell its version is no candidate.
-		if found, _, err := identify(ctx, path); err == nil && found == kind {
+		if found, _, err := identify(ctx, path); err == nil && found == Dialect(kind) {
 			return path, nil
 		}
 	}
@@ -55,6 +70,9 @@ func Find(ctx context.Context, kind string) (string, error) {
 }
 
 func candidates(kind string) []string {
+	if kind == NewMariaDB {
+		return prepared("CRONLEASE_MARIADB_NEW_DIR", "mariadb-new", "mariadbd")
+	}
 	names := []string{"mysqld"}
 	if kind == MariaDB {
 		names = []string{"mariadbd", "mysqld"}
@@ -75,23 +93,22 @@ func candidates(kind string) []string {
 		}
 	}
 	if kind == MySQL {
-		if dir := preparedMySQL(); dir != "" {
-			paths = append(paths, filepath.Join(dir, "mysqld"))
-		}
+		paths = append(paths, prepared("CRONLEASE_MYSQL_DIR", "mysql", "mysqld")...)
 	}
 	return paths
 }
 
-// preparedMySQL is the folder of scripts/install-databases.
-func preparedMySQL() string {
-	if dir := os.Getenv("CRONLEASE_MYSQL_DIR"); dir != "" {
-		return dir
+// prepared returns where scripts/install-databases puts a program: in the folder that the variable names, or in one of
+// that name in the cache.
+func prepared(variable, folder, program string) []string {
+	if dir := os.Getenv(variable); dir != "" {
+		return []string{filepath.Join(dir, program)}
 	}
 	cache, err := cacheFolder()
 	if err != nil {
-		return ""
+		return nil
 	}
-	return filepath.Join(cache, "mysql")
+	return []string{filepath.Join(cache, folder, program)}
 }
 
 // cacheFolder holds what is worth keeping between runs. It follows the same rule as scripts/install-databases.

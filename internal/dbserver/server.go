@@ -79,7 +79,7 @@ func New(ctx context.Context, path string, args ...string) (*Server, error) {
 	return &Server{program: program{path, kind, version}, args: slices.Clone(args)}, nil
 }
 
-// Kind returns [MariaDB] or [MySQL].
+// Kind returns [MariaDB] or [MySQL], also for the program of [NewMariaDB].
 func (s *Server) Kind() string { return s.program.kind }
 
 // Version returns what the program says about its version.

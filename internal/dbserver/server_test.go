@@ -33,14 +33,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// each runs f on each kind whose program is on this machine. MariaDB must be; where MySQL cannot be had, the scripts have
+// each runs f on each kind whose program is on this machine. MariaDB must be; where another cannot be had, the scripts have
 // said so.
 func each(t *testing.T, f func(t *testing.T, path string)) {
 	t.Helper()
 	for _, kind := range dbserver.Kinds() {
 		path, err := dbserver.Find(t.Context(), kind)
-		if kind == dbserver.MySQL && errors.Is(err, dbserver.ErrNoProgram) {
-			t.Log("no MySQL on this machine")
+		if kind != dbserver.MariaDB && errors.Is(err, dbserver.ErrNoProgram) {
+			t.Logf("no %s on this machine", kind)
 			continue
 		}
 		if err != nil {
@@ -304,8 +304,11 @@ func TestFindUsesTheProgramOfTheEnvironment(t *testing.T) {
 	if got, err := dbserver.Find(t.Context(), dbserver.MySQL); got != fake || err != nil {
 		t.Errorf("found %q, %v, want %q", got, err, fake)
 	}
-	if got, err := dbserver.Find(t.Context(), dbserver.MariaDB); err == nil {
-		t.Errorf("found %q as MariaDB, want an error: it says it is MySQL", got)
+	t.Setenv(dbserver.VariableOf(dbserver.NewMariaDB), fake)
+	for _, kind := range []string{dbserver.MariaDB, dbserver.NewMariaDB} {
+		if got, err := dbserver.Find(t.Context(), kind); err == nil {
+			t.Errorf("found %q as %s, want an error: it says it is MySQL", got, kind)
+		}
 	}
 	t.Setenv(dbserver.VariableOf(dbserver.MySQL), fake+"-missing")
 	if got, err := dbserver.Find(t.Context(), dbserver.MySQL); !errors.Is(err, fs.ErrNotExist) {
@@ -317,10 +320,15 @@ func TestFindWithoutPath(t *testing.T) {
 	empty := t.TempDir()
 	t.Setenv("PATH", empty)
 	t.Setenv("CRONLEASE_MYSQL_DIR", empty)
+	t.Setenv("CRONLEASE_MARIADB_NEW_DIR", empty)
 	t.Setenv(dbserver.VariableOf(dbserver.MySQL), "")
+	t.Setenv(dbserver.VariableOf(dbserver.NewMariaDB), "")
 	// It also looks in usual places, which a test cannot empty.
 	if _, err := dbserver.Find(t.Context(), dbserver.MySQL); err != nil && !errors.Is(err, dbserver.ErrNoProgram) {
 		t.Errorf("error %v, want ErrNoProgram", err)
+	}
+	if got, err := dbserver.Find(t.Context(), dbserver.NewMariaDB); !errors.Is(err, dbserver.ErrNoProgram) {
+		t.Errorf("found %q, %v, want ErrNoProgram", got, err)
 	}
 }
 

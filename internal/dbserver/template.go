@@ -152,9 +152,16 @@ func copyFolder(ctx context.Context, from, to string) error {
 	return run(ctx, "", "cp", "-R", from+"/.", to) // a cp without those options
 }
 
-// run runs a program to its end. Its output is a part of the error.
+// run runs a program to its end. Its output is a part of the error. It has a temporary folder of its own, since a MariaDB
+// that starts removes the temporary tables that another one has in the same folder.
 func run(ctx context.Context, input, name string, args ...string) error {
+	temporary, err := os.MkdirTemp("", "cronlease-template-")
+	if err != nil {
+		return fmt.Errorf("create a temporary folder: %w", err)
+	}
+	defer os.RemoveAll(temporary)
 	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temporary)
 	cmd.Stdin = strings.NewReader(input)
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out

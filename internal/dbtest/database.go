@@ -26,7 +26,7 @@ const howTo = "run `make test`, or set CRONLEASE_TEST_DSN=user:password@tcp(host
 
 // Database is an empty schema of a test's own.
 type Database struct {
-	// Kind is dbserver.MariaDB or dbserver.MySQL.
+	// Kind is one of dbserver.Kinds; what the server speaks is dbserver.Dialect of it.
 	Kind string
 	// DSN is for github.com/go-sql-driver/mysql and names the schema. The user may do anything on the server.
 	DSN string
@@ -53,7 +53,18 @@ func (d Database) Open(tb testing.TB) *sql.DB {
 // Each runs f as a parallel subtest on each kind of database at hand, with a fresh schema that is dropped at the end.
 func Each(t *testing.T, f func(t *testing.T, db Database)) {
 	t.Helper()
-	for _, kind := range Kinds(t) {
+	each(t, Kinds(t), f)
+}
+
+// EachDialect is Each on one server for each dialect: see Dialects.
+func EachDialect(t *testing.T, f func(t *testing.T, db Database)) {
+	t.Helper()
+	each(t, Dialects(t), f)
+}
+
+func each(t *testing.T, kinds []string, f func(t *testing.T, db Database)) {
+	t.Helper()
+	for _, kind := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f(t, Fresh(t, kind))
@@ -61,10 +72,10 @@ func Each(t *testing.T, f func(t *testing.T, db Database)) {
 	}
 }
 
-// EachB is Each for benchmarks; they run one after the other.
+// EachB is EachDialect for benchmarks; they run one after the other.
 func EachB(b *testing.B, f func(b *testing.B, db Database)) {
 	b.Helper()
-	for _, kind := range Kinds(b) {
+	for _, kind := range Dialects(b) {
 		b.Run(kind, func(b *testing.B) { f(b, Fresh(b, kind)) })
 	}
 }
@@ -72,11 +83,22 @@ func EachB(b *testing.B, f func(b *testing.B, db Database)) {
 // Kinds returns the kinds of database at hand, at least one.
 func Kinds(tb testing.TB) []string {
 	tb.Helper()
+	return kinds(tb, dbserver.Kinds())
+}
+
+// Dialects is Kinds with one server for each dialect: for tests that take long and depend on no version.
+func Dialects(tb testing.TB) []string {
+	tb.Helper()
+	return kinds(tb, []string{dbserver.MariaDB, dbserver.MySQL})
+}
+
+func kinds(tb testing.TB, wanted []string) []string {
+	tb.Helper()
 	if dsn := os.Getenv(dbserver.GivenVariable); dsn != "" {
 		return []string{givenKind(tb, dsn)}
 	}
 	var kinds []string
-	for _, kind := range dbserver.Kinds() {
+	for _, kind := range wanted {
 		if os.Getenv(dbserver.DSNVariableOf(kind)) != "" {
 			kinds = append(kinds, kind)
 		}
@@ -117,7 +139,7 @@ func FreshOn(tb testing.TB, kind, dsn string) Database {
 func dsn(tb testing.TB, kind string) string {
 	tb.Helper()
 	if dsn := os.Getenv(dbserver.GivenVariable); dsn != "" {
-		if given := givenKind(tb, dsn); given != kind {
+		if given := givenKind(tb, dsn); given != dbserver.Dialect(kind) {
 			tb.Fatalf("the server of %s is %s, the test needs %s", dbserver.GivenVariable, given, kind)
 		}
 		return dsn

@@ -54,7 +54,7 @@ func TestDatabaseIsOfItsKind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if kind != database.Kind {
+		if kind != dbserver.Dialect(database.Kind) {
 			t.Errorf("%s is of kind %s, want %s", version, kind, database.Kind)
 		}
 	})

@@ -90,6 +90,7 @@ func (l *link) hold(d Direction, came time.Time) bool {
 func (l *link) requests() {
 	var packets splitter
 	l.pump(ToServer, l.client, l.server, func(bytes []byte) *drop {
+		l.proxy.replace(bytes)
 		for _, packet := range packets.add(bytes) {
 			if d := l.request(packet); d != nil {
 				return d

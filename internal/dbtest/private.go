@@ -14,7 +14,7 @@ import (
 // Private starts a server for this test alone, to stop, kill or pause it. It ends when the test does.
 //
 // It needs a server program on this machine. When the tests use a given server (CRONLEASE_TEST_DSN) and there is no
-// program of its kind, the private server may be of the other kind: see its Kind.
+// program of its kind, the private server may be of another kind: see its Kind.
 func Private(tb testing.TB, kind string, options ...string) *dbserver.Server {
 	tb.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), limit)

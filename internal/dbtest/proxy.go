@@ -40,6 +40,7 @@ type Proxy struct {
 	hole     [2]bool
 	delay    [2]time.Duration
 	drop     *drop
+	replaced [][2][]byte   // texts and what stands in their place
 	changed  chan struct{} // closed, and replaced, when hole or delay changes
 	closed   bool
 }

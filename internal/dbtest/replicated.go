@@ -16,7 +16,7 @@ func Replicated(tb testing.TB, kind string) (primary, replica *dbserver.Server) 
 	tb.Helper()
 	start := func(id string) *dbserver.Server {
 		options := []string{"--server-id=" + id, "--log-bin=binlog"}
-		if kind == dbserver.MySQL {
+		if dbserver.Dialect(kind) == dbserver.MySQL {
 			options = append(options, "--gtid-mode=ON", "--enforce-gtid-consistency=ON")
 		}
 		return Private(tb, kind, options...)

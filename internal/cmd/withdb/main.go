@@ -4,12 +4,12 @@
 //
 //	go run ./internal/cmd/withdb -- go test ./...
 //
-// It starts a private MariaDB and a private MySQL server, tells the command where they are, and ends them with the
-// command. The command finds in its environment:
+// It starts private servers: MariaDB, a newer MariaDB and MySQL. It tells the command where they are, and ends them with
+// the command. The command finds in its environment:
 //
-//	CRONLEASE_TEST_MARIADB_DSN, CRONLEASE_TEST_MYSQL_DSN   data source names of root, without a database
-//	CRONLEASE_MARIADBD, CRONLEASE_MYSQLD                   the server programs, to start more servers
-//	TMPDIR                                                 a folder that is removed at the end
+//	CRONLEASE_TEST_MARIADB_DSN, CRONLEASE_TEST_MARIADB_NEW_DSN, CRONLEASE_TEST_MYSQL_DSN   data source names of root, without a database
+//	CRONLEASE_MARIADBD, CRONLEASE_MARIADBD_NEW, CRONLEASE_MYSQLD                           the server programs, to start more servers
+//	TMPDIR                                                                                 a folder that is removed at the end
 //
 // With CRONLEASE_TEST_DSN set it starts no server; the command uses that one alone.
 //

@@ -42,23 +42,25 @@ type withdb struct {
 	tmp string
 }
 
-// self is this program, to be run with environment. It finds MariaDB alone, which is the quicker one to start; if the
-// system itself has MySQL, it finds both.
+// self is this program, to be run with environment. It finds the system's MariaDB alone, which is the quickest one to
+// start; if the system itself has MySQL, it finds both.
 func self(t *testing.T) (program string, environment []string, tmp string) {
 	t.Helper()
-	return both(t, dbserver.VariableOf(dbserver.MySQL), "CRONLEASE_MYSQL_DIR="+t.TempDir())
+	empty := t.TempDir()
+	return all(t, dbserver.VariableOf(dbserver.MySQL)+"=", "CRONLEASE_MYSQL_DIR="+empty,
+		dbserver.VariableOf(dbserver.NewMariaDB)+"=", "CRONLEASE_MARIADB_NEW_DIR="+empty)
 }
 
-// both is this program, to be run with environment, which finds all servers. It does not see the variables that begin
-// with hidden, and those that give servers to the tests of the project: they are not meant here.
-func both(t *testing.T, hidden string, more ...string) (program string, environment []string, tmp string) {
+// all is this program, to be run with environment, which finds all servers. It does not see the variables that give
+// servers to the tests of the project: they are not meant here.
+func all(t *testing.T, more ...string) (program string, environment []string, tmp string) {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, variable := range os.Environ() {
-		if !strings.HasPrefix(variable, "CRONLEASE_TEST_") && !strings.HasPrefix(variable, hidden+"=") {
+		if !strings.HasPrefix(variable, "CRONLEASE_TEST_") {
 			environment = append(environment, variable)
 		}
 	}
@@ -117,7 +119,7 @@ func (w *withdb) end(t *testing.T) (code int, out string) {
 }
 
 // tell is a command that prints where the servers are, then "ready", and goes on.
-const tell = `echo "$CRONLEASE_TEST_MARIADB_DSN"; echo "$CRONLEASE_TEST_MYSQL_DSN"; echo ready; `
+const tell = `echo "$CRONLEASE_TEST_MARIADB_DSN"; echo "$CRONLEASE_TEST_MARIADB_NEW_DSN"; echo "$CRONLEASE_TEST_MYSQL_DSN"; echo ready; `
 
 // ready reads up to "ready" and returns the servers' addresses.
 func (w *withdb) ready(t *testing.T) (addrs []string) {
@@ -171,13 +173,15 @@ func refused(t *testing.T, addr string) {
 
 func TestCommandGetsServersAndEverythingEndsWithIt(t *testing.T) {
 	t.Parallel()
-	program, environment, tmp := both(t, "nothing")
+	program, environment, tmp := all(t)
 	w := startWithdb(t, program, environment, tmp, "--",
 		"sh", "-c", tell+`mktemp >/dev/null; test -x "$CRONLEASE_MARIADBD" && exit 7`)
 	addrs := w.ready(t)
-	want := 1
-	if _, err := dbserver.Find(t.Context(), dbserver.MySQL); err == nil {
-		want = 2
+	want := 0
+	for _, kind := range dbserver.Kinds() {
+		if _, err := dbserver.Find(t.Context(), kind); err == nil {
+			want++
+		}
 	}
 	if len(addrs) != want {
 		t.Errorf("%d servers, want %d", len(addrs), want)

@@ -7,9 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbserver"
@@ -44,52 +45,54 @@ func provide(ctx context.Context, out io.Writer) (env []string, closeAll func() 
 		line := strings.Repeat("*", 72)
 		fmt.Fprintf(out, "\n  %s\n  *  NO MYSQL on this machine: MariaDB alone (see scripts/install-databases).\n  %s\n\n", line, line)
 	}
+	if programs[dbserver.NewMariaDB] == "" {
+		fmt.Fprintln(out, "withdb: NO NEWER MARIADB on this machine (see scripts/install-databases)")
+	}
 	servers, err := startAll(ctx, programs, out)
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, s := range servers {
-		env = append(env, dbserver.DSNVariableOf(s.Kind())+"="+s.DSN(""))
+	for kind, s := range servers {
+		env = append(env, dbserver.DSNVariableOf(kind)+"="+s.DSN(""))
 	}
 	return env, func() error { return closeServers(servers, out) }, nil
 }
 
-// startAll starts one server of each program, at the same time.
-func startAll(ctx context.Context, programs map[string]string, out io.Writer) ([]*dbserver.Server, error) {
+// startAll starts one server of each program, at the same time. They are returned by kind.
+func startAll(ctx context.Context, programs map[string]string, out io.Writer) (map[string]*dbserver.Server, error) {
 	begin := time.Now()
-	var servers []*dbserver.Server
-	for _, kind := range dbserver.Kinds() {
-		if programs[kind] == "" {
-			continue
-		}
-		s, err := dbserver.New(ctx, programs[kind])
+	servers := map[string]*dbserver.Server{}
+	for kind, program := range programs {
+		s, err := dbserver.New(ctx, program)
 		if err != nil {
 			return nil, err
 		}
-		servers = append(servers, s)
+		servers[kind] = s
 	}
-	errs := make([]error, len(servers))
-	var starts sync.WaitGroup
-	for i, s := range servers {
-		starts.Go(func() { errs[i] = s.Start(ctx) })
+	errs := make(chan error, len(servers))
+	for _, s := range servers {
+		go func() { errs <- s.Start(ctx) }()
 	}
-	starts.Wait()
-	if err := errors.Join(errs...); err != nil {
+	var err error
+	for range servers {
+		err = errors.Join(err, <-errs)
+	}
+	if err != nil {
 		return nil, errors.Join(err, closeServers(servers, io.Discard))
 	}
 	var names []string
-	for _, s := range servers {
-		names = append(names, s.Kind()+" on "+s.Addr())
+	for _, kind := range slices.Sorted(maps.Keys(servers)) {
+		names = append(names, kind+" on "+servers[kind].Addr())
 	}
 	fmt.Fprintf(out, "withdb: started %s in %v\n", strings.Join(names, ", "), time.Since(begin).Round(time.Millisecond))
 	return servers, nil
 }
 
-func closeServers(servers []*dbserver.Server, out io.Writer) error {
+func closeServers(servers map[string]*dbserver.Server, out io.Writer) error {
 	var errs []error
-	for _, s := range servers {
+	for kind, s := range servers {
 		if s.Pid() == 0 && s.Log() != "" {
-			fmt.Fprintf(out, "withdb: the %s server ended before the command did; its log ends with:\n%s\n", s.Kind(), s.Log())
+			fmt.Fprintf(out, "withdb: the %s server ended before the command did; its log ends with:\n%s\n", kind, s.Log())
 		}
 		errs = append(errs, s.Close())
 	}
