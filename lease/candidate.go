@@ -20,18 +20,26 @@ type Candidate struct {
 	// unanswered are the acquires whose outcome is unknown, by the heartbeat
 	// that each would write.
 	unanswered map[uint64]unanswered
+	begun      bool // see Begin; of keeper.mu
+	gate       func(Skew) error
+	barred     error  // what the gate said last
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
+	leftOver   uint64 // the last term that was told of, see isLeftOver
 }
 
 type unanswered struct {
 	sent     instant
-	compared uint64 // the token that it expects in the row
+	previous Previous // what it expects in the row
 }
 
 // Candidate returns a candidate for the group's lease.
 func (k *Keeper) Candidate(group string) (*Candidate, error) {
-	if err := CheckName("group", group); err != nil {
+	check := CheckGroup
+	if k.sessions {
+		check = func(group string) error { return CheckName("group", group) }
+	}
+	if err := check(group); err != nil {
 		return nil, err
 	}
 	return &Candidate{
@@ -44,8 +52,14 @@ func (k *Keeper) Candidate(group string) (*Candidate, error) {
 // Look reads the lease, and takes it if it may be taken. It returns the lease
 // when it is ours now, and otherwise how long to wait before it is worth
 // looking again, unless a bell rings earlier. An error means that the database
-// gave no clear answer; look again after a while.
+// gave no clear answer; look again after a while; one that matches [ErrContended]
+// means that the keeper's owner contends for the group elsewhere.
 func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
+	leave, err := c.enter()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer leave()
 	if c.held != nil {
 		c.keeper.mu.Lock()
 		c.watch.saw(c.held.token, c.held.beat, c.keeper.timing.TTL)
@@ -62,18 +76,26 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		switch {
 		case row != nil && c.isLeftOver(*row):
 			// A late acquire of ours: its client gave up, the server did not.
-			if h, err := c.adopt(ctx, *row); h != nil || err != nil {
-				return h, 0, err
+			if c.barred == nil {
+				if h, err := c.adopt(ctx, *row); h != nil || err != nil {
+					return h, 0, err
+				}
 			}
 			// Or a term that is over. A row that was rewound to it is not
 			// given up: somebody newer may still trust what is gone.
 			if wait := c.watch.quarantinedFor(c.keeper.now()); wait > 0 {
 				return nil, c.until(wait), nil
 			}
-			c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
+			// Told once: while the server takes no writes, each look leads here.
+			if c.leftOver != row.Token {
+				c.leftOver = row.Token
+				c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
+			}
 			if err := c.keeper.release(ctx, c.group, row.Token); err != nil {
 				return nil, 0, err
 			}
+		case c.barred != nil:
+			return nil, c.keeper.timing.TTL/3 + c.jitter(), nil
 		case row == nil && fence == nil && wait > 0:
 			// The group is known here, and gone there. It is watched like a
 			// row that was rewound, before it begins anew.
@@ -128,6 +150,15 @@ func (c *Candidate) jitter() time.Duration {
 // Reading is the last reading of the group's rows, nil before the first.
 func (c *Candidate) Reading() *Reading { return c.watch.last }
 
+// HeartbeatAge is the least age of the heartbeat that the last reading showed:
+// for so long none was seen to follow it.
+func (c *Candidate) HeartbeatAge() time.Duration {
+	if c.watch.last == nil {
+		return 0
+	}
+	return c.watch.age + c.keeper.now().atLeast(c.watch.replied)
+}
+
 func (c *Candidate) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := c.keeper.timing.AttemptTimeout
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
@@ -141,7 +172,9 @@ func (c *Candidate) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read lease of %q: %w", c.group, withCause(ctx, err))
 	}
-	c.watch.observe(readings[0], sent, c.keeper.now())
+	replied := c.keeper.now()
+	c.watch.observe(readings[0], sent, replied)
+	c.ask(sent, replied)
 	return nil
 }
 
@@ -174,11 +207,11 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	token, err := c.keeper.store.Acquire(ctx, request)
 	switch {
 	case err == nil:
-		return c.hold(ctx, token, request.Heartbeat, sent)
+		return c.hold(ctx, token, request.Heartbeat, sent, previousOf(request))
 	case errors.Is(err, ErrChanged):
 		return nil, nil
 	default:
-		c.unanswered[request.Heartbeat] = unanswered{sent, request.Read.Lease.Token}
+		c.unanswered[request.Heartbeat] = unanswered{sent, previousOf(request)}
 		return nil, fmt.Errorf("acquire lease of %q: %w", c.group, withCause(ctx, err))
 	}
 }
@@ -190,10 +223,10 @@ func (c *Candidate) adopt(ctx context.Context, row Lease) (*Held, error) {
 	a, ok := c.unanswered[row.Heartbeat]
 	// The same number is never used twice, so the row was written by that very
 	// statement; a term that was held before is over, whatever the row says.
-	if !ok || !c.trusts(a.sent) || row.Token <= a.compared || c.held != nil && row.Token <= c.held.token {
+	if !ok || !c.trusts(a.sent) || row.Token <= a.previous.Token || c.held != nil && row.Token <= c.held.token {
 		return nil, nil
 	}
-	h, err := c.hold(ctx, row.Token, row.Heartbeat, a.sent)
+	h, err := c.hold(ctx, row.Token, row.Heartbeat, a.sent, a.previous)
 	if h != nil {
 		h.log.Info("adopted a lease whose acquire was not answered")
 	}
@@ -206,10 +239,10 @@ func (c *Candidate) trusts(sent instant) bool {
 }
 
 // hold begins a term, unless its answer came after its trust deadline.
-func (c *Candidate) hold(ctx context.Context, token, number uint64, sent instant) (*Held, error) {
+func (c *Candidate) hold(ctx context.Context, token, number uint64, sent instant, previous Previous) (*Held, error) {
 	clear(c.unanswered) // each of them expects an older token
 	c.watch.saw(token, number, c.keeper.timing.TTL)
-	h := c.keeper.hold(c.group, token, number, sent)
+	h := c.keeper.hold(c.group, token, number, sent, previous)
 	c.held = h
 	if h.Trusted() {
 		return h, nil

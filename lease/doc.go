@@ -31,6 +31,8 @@
 //  5. A leader is back within TTL + 1 s of a crash while another replica was
 //     watching (else within TTL + 1 s of the next one's start), at once after a
 //     clean stop, and within TTL + 1 s of the database coming back, for ever.
+//     A login that the server has refused is retried later than that, so that
+//     retries do not lock the account: docs/database.md has the bound.
 //
 // The numbers are those of the project's list; 2 and 6 are about claims and
 // ticks, and rest on the token, as 3 does.
@@ -47,7 +49,9 @@
 // clock. The first makes it grow while rows are kept; the other two make it
 // grow when they were lost. It is written into lease and fence by the statement
 // that compares them, so two acquirers cannot get one token: the second finds
-// another row. Rows are never deleted; a release only marks.
+// another row. Rows are never deleted; a release only marks. The one exception
+// are the groups of package locks, one for each start of a process: the rows of
+// those that have ended are deleted, and no process uses the name again.
 //
 // # Why no two terms overlap (guarantee 4)
 //

@@ -1,6 +1,9 @@
 package lease
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 var (
 	// ErrChanged says that a row was not as the statement expected: somebody
@@ -18,4 +21,18 @@ var (
 	// ErrSetup says that the database, as it is set up, cannot keep the
 	// guarantees; the error that wraps it names the setting and its cure.
 	ErrSetup = errors.New("lease: unfit database")
+
+	// ErrNotReady is the kind of [ErrSetup] that can pass while a replica
+	// waits: the server is read-only, tables or grants are missing that another
+	// program may be about to make, a login is refused. It never ends a
+	// campaign. An error that matches it matches ErrSetup too.
+	ErrNotReady = fmt.Errorf("%w, for now", ErrSetup)
+
+	// ErrDenied is the kind of [ErrNotReady] whose login was refused: a wrong
+	// or expired password, a locked account, a host that may not connect.
+	ErrDenied = fmt.Errorf("%w: login refused", ErrNotReady)
 )
+
+// Ends reports whether err says that the database cannot keep the guarantees
+// and that waiting cannot mend it: an [ErrSetup] that is no [ErrNotReady].
+func Ends(err error) bool { return errors.Is(err, ErrSetup) && !errors.Is(err, ErrNotReady) }

@@ -10,6 +10,19 @@ import (
 	"go.uber.org/zap"
 )
 
+// Previous is the term that a lease was taken over from. The acquire compared
+// its row, so that it was not renewed later.
+type Previous struct {
+	// Token is zero when the group is new.
+	Token uint64
+	// RenewedAt is its last heartbeat, or its acquire, by the database's clock.
+	RenewedAt time.Time
+}
+
+func previousOf(a Acquire) Previous {
+	return Previous{Token: a.Read.Lease.Token, RenewedAt: a.Read.Lease.RenewedAt}
+}
+
 // Held is a lease while this process holds it: one term. It is trusted from
 // the acquire until its trust deadline passes unrenewed, its row turns out to
 // be somebody else's, or [Held.End] is called; it never becomes trusted again.
@@ -21,6 +34,7 @@ type Held struct {
 	keeper *Keeper
 	group  string
 	token  uint64
+	before Previous
 	log    *zap.Logger
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -40,10 +54,10 @@ type Held struct {
 }
 
 // hold starts a term whose acquire was sent at since and wrote the number beat.
-func (k *Keeper) hold(group string, token, beat uint64, since instant) *Held {
+func (k *Keeper) hold(group string, token, beat uint64, since instant, previous Previous) *Held {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	h := &Held{
-		keeper: k, group: group, token: token, since: since, beat: beat,
+		keeper: k, group: group, token: token, before: previous, since: since, beat: beat,
 		log:     k.log.With(zap.String("group", group), zap.Uint64("token", token)),
 		ctx:     ctx,
 		cancel:  cancel,
@@ -69,6 +83,9 @@ func (h *Held) Group() string { return h.group }
 
 // Token names the term.
 func (h *Held) Token() uint64 { return h.token }
+
+// Previous is the term that this one took the lease over from.
+func (h *Held) Previous() Previous { return h.before }
 
 // Owner is the holder's name.
 func (h *Held) Owner() string { return h.keeper.owner }

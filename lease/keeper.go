@@ -21,15 +21,20 @@ type Keeper struct {
 	timing Timing
 	log    *zap.Logger
 	now    func() instant
-	first  uint64 // heartbeat numbers begin after it, at random: see issued
+	// sessions: the groups may be reserved ones, see CheckGroup.
+	sessions bool
+	first    uint64 // heartbeat numbers begin after it, at random: see issued
 
 	wake chan struct{} // capacity 1: something is due sooner than planned
 
+	trouble *Trouble
+
 	mu          sync.Mutex // guards what follows, and the fields of every Held
 	held        map[*Held]struct{}
-	watching    bool    // look is to run again
-	number      uint64  // the last heartbeat number used: never twice by one owner
-	lastAttempt instant // when Run last sent a heartbeat, or saw that none was due
+	contending  map[string]*Candidate // by group
+	watching    bool                  // look is to run again
+	number      uint64                // the last heartbeat number used: never twice by one owner
+	lastAttempt instant               // when Run last sent a heartbeat, or saw that none was due
 	running     bool
 }
 
@@ -46,6 +51,10 @@ func WithLabel(label string) Option { return func(k *Keeper) { k.owner = NewOwne
 // WithLogger sets the logger. Default: silent.
 func WithLogger(l *zap.Logger) Option { return func(k *Keeper) { k.log = l } }
 
+// WithSessions lets the keeper contend for the groups that are reserved for the
+// sessions of locks. It is for package locks.
+func WithSessions() Option { return func(k *Keeper) { k.sessions = true } }
+
 // NewKeeper returns a keeper of a new owner. It starts nothing. The error is a
 // [*TimingError].
 func NewKeeper(store Store, options ...Option) (*Keeper, error) {
@@ -56,9 +65,17 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 		now:   clocksOf(store),
 		wake:  make(chan struct{}, 1),
 		held:  map[*Held]struct{}{},
+
+		contending: map[string]*Candidate{},
 	}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("lease: option %d is nil", i+1)
+		}
 		option(k)
+	}
+	if k.log == nil {
+		return nil, errors.New("lease: WithLogger(nil): give a logger, or leave the option out")
 	}
 	if store == nil {
 		return nil, errors.New("lease: store is nil")
@@ -73,6 +90,7 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 	k.timing = timing
 	k.number = k.first
 	k.log = k.log.With(zap.String("owner", k.owner))
+	k.trouble = NewTrouble(k.log)
 	k.lastAttempt = k.now()
 	return k, nil
 }
@@ -82,6 +100,10 @@ func (k *Keeper) Owner() string { return k.owner }
 
 // Timing is the complete timing.
 func (k *Keeper) Timing() Timing { return k.timing }
+
+// Trouble logs failures of the database for whoever uses it beside this keeper,
+// so that one outage is logged once.
+func (k *Keeper) Trouble() *Trouble { return k.trouble }
 
 // Run sends the heartbeats, until ctx ends. No error of the database ends it.
 // Leases that are still held then end as lost. It returns ctx's error, or
@@ -121,14 +143,34 @@ func (k *Keeper) Run(ctx context.Context) error {
 			continue
 		case <-timer.C:
 		}
-		if err := k.beat(ctx); err != nil {
-			wait := retry.NextBackOff()
-			k.log.Warn("heartbeat failed", zap.Error(err), zap.Duration("retry", wait))
-			k.retryIn(wait)
+		asked, err := k.beat(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				k.trouble.Failed("heartbeat", err)
+			}
+			k.retryIn(retry.NextBackOff())
 			continue
+		}
+		if asked {
+			k.trouble.Worked("heartbeat")
+		} else {
+			k.trouble.Ended("heartbeat")
 		}
 		retry.Reset()
 	}
+}
+
+// HeartbeatAge is how long ago the last heartbeat of a lease that is held was
+// sent, of those that are known to have renewed it; zero when it is not held.
+func (k *Keeper) HeartbeatAge(group string) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for h := range k.held {
+		if h.group == group {
+			return k.now().atLeast(h.since)
+		}
+	}
+	return 0
 }
 
 // LastAttempt is how long ago a heartbeat was last sent, or found not to be
@@ -187,18 +229,19 @@ func (k *Keeper) retryIn(wait time.Duration) {
 }
 
 // beat renews every lease that is held, in one statement, and reads back where
-// the answer leaves a doubt. An error means that the outcome is unknown.
-func (k *Keeper) beat(ctx context.Context) error {
+// the answer leaves a doubt. An error means that the outcome is unknown; asked
+// is false when there was nothing to renew.
+func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
 	request, batch, timeout, overdue := k.batch()
 	for _, h := range overdue {
 		h.log.Warn("work has not stopped a TTL after its context ended: the lease is left to expire")
 	}
 	if len(batch) == 0 {
-		return nil
+		return false, nil
 	}
 	renewed, err := k.renew(ctx, request, timeout)
 	if err != nil {
-		return fmt.Errorf("renew %d leases: %w", len(batch), err)
+		return true, fmt.Errorf("renew %d leases: %w", len(batch), err)
 	}
 	if renewed == len(batch) {
 		k.mu.Lock()
@@ -206,9 +249,9 @@ func (k *Keeper) beat(ctx context.Context) error {
 		for _, h := range batch {
 			h.confirm(request.Heartbeat)
 		}
-		return nil
+		return true, nil
 	}
-	return k.settle(ctx, batch)
+	return true, k.settle(ctx, batch)
 }
 
 // batch prepares a renewal of all that is due or held: each lease that can

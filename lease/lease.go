@@ -41,9 +41,10 @@ type Fence struct {
 // Reading is one plain read of a group's two rows.
 type Reading struct {
 	Group string
-	// Lease and Fence are nil where the row is absent. Neither is ever deleted
-	// by a Store: a lease row that is absent beside its fence row was deleted
-	// by somebody else.
+	// Lease and Fence are nil where the row is absent. A Store never deletes
+	// one of the two alone: a lease row that is absent beside its fence row was
+	// deleted by somebody else. It deletes both only of sessions of locks that
+	// are over, whose groups have names that are never used again.
 	Lease *Lease
 	Fence *Fence
 	// Now is the database's clock at the reading.
@@ -72,6 +73,21 @@ func CheckName(what, s string) error {
 		return fmt.Errorf("lease: %s %q: only letters, digits and . _ : / @ + - are allowed, the first a letter or a digit", what, s)
 	}
 	return nil
+}
+
+// reservedPrefix begins the groups that are the sessions of package locks. Their
+// rows are deleted when they have ended, which those of other groups must never
+// be.
+const reservedPrefix = "locks/"
+
+// CheckGroup reports why s cannot be a group that replicas contend for: it cannot
+// be a name ([CheckName]), or begins with locks/, which is reserved for the
+// sessions of package locks.
+func CheckGroup(s string) error {
+	if strings.HasPrefix(s, reservedPrefix) {
+		return fmt.Errorf("lease: group %.40q: names that begin with %s are reserved for the sessions of locks: choose another one", s, reservedPrefix)
+	}
+	return CheckName("group", s)
 }
 
 // isName is a loop because it is asked for each lock that is taken, of whose cost

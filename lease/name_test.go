@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestCheckName(t *testing.T) {
@@ -87,4 +88,28 @@ func FuzzNewOwner(f *testing.F) {
 			t.Errorf("label %q: owner %q, %v", label, owner, err)
 		}
 	})
+}
+
+// The rows of sessions of locks are deleted; no other group may be among them.
+func TestReservedGroups(t *testing.T) {
+	t.Parallel()
+	for group, ok := range map[string]bool{"locks": true, "lockss/a": true, "a/locks/b": true, "locks/a": false, "locks/": false, "": false} {
+		if err := lease.CheckGroup(group); (err == nil) != ok {
+			t.Errorf("group %q: %v", group, err)
+		}
+		k, err := lease.NewKeeper(memstore.New())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := k.Candidate(group); (err == nil) != ok {
+			t.Errorf("candidate for group %q: %v", group, err)
+		}
+	}
+	k, err := lease.NewKeeper(memstore.New(), lease.WithSessions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.Candidate("locks/a"); err != nil {
+		t.Errorf("a session: %v", err)
+	}
 }

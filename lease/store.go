@@ -25,10 +25,12 @@ type Store interface {
 	Read(ctx context.Context, groups ...string) ([]Reading, error)
 
 	// Prepare inserts the rows of a group that are missing. Both missing: a
-	// new group, its lease released. Lease missing beside its fence: it was
+	// new group, its lease released, with the same token in both rows, which
+	// no term has had. Lease missing beside its fence: it was
 	// deleted, and comes back held by nobody, not released, with ttl, and with
 	// a token from the database's clock that is above the fence's. Fence
-	// missing: copied from the lease. Existing rows are left alone.
+	// missing: copied from the lease. Existing rows are left alone. A group that
+	// cannot be a name ([CheckName]) is an error.
 	Prepare(ctx context.Context, group string, ttl time.Duration) error
 
 	// Acquire takes the lease when its row is still the one that was read, and
@@ -36,19 +38,22 @@ type Store interface {
 	// the largest of the compared tokens + 1, a.Floor + 1 and the microseconds
 	// since 1970 by the database's clock. ErrChanged: the rows are not those
 	// of the reading any more or were not there, or the connection of the
-	// reading is gone.
+	// reading is gone. An owner that cannot be a name is an error, as the empty
+	// one is: it would be nobody.
 	Acquire(ctx context.Context, a Acquire) (token uint64, err error)
 
 	// Renew writes the next heartbeat into each row that still has the owner,
 	// the token and the confirmed heartbeat, was asked to resign if the renewal
 	// says so and only then, and is not released. It is one statement however
-	// many leases it renews, and returns how many it renewed. When that is not
-	// all of them, Read tells which.
+	// many leases it renews, and returns how many it renewed. A row that
+	// another transaction keeps locked does not hold up the others. For the
+	// empty owner it renews nothing. When not all
+	// of them were renewed, Read tells which.
 	Renew(ctx context.Context, r Renew) (renewed int, err error)
 
 	// Release marks the lease as released when owner and token still match.
 	// It returns nil when they do, or did (it may be repeated), and ErrChanged
-	// when somebody else has the lease.
+	// when another owner has the lease, or nobody has had it yet.
 	Release(ctx context.Context, group, owner string, token uint64) error
 
 	// AskResign asks the holder of the term to step down; it finds out by its
@@ -99,15 +104,17 @@ type Bell interface {
 	// Wait blocks until it is worth looking at the lease, or until the bell
 	// cannot be listened to (any error but the context's). After nil, the
 	// caller has the bell: where the store can, no other waiter is rung until
-	// it calls Pass; a store that polls rings all of them. A Wait by who has
-	// the bell already looks whether it still does.
+	// it calls Pass; a store that polls rings all of them. Where one has the
+	// bell at a time, a Wait by the one who has it asks whether it still does:
+	// if so, it returns nil at once, and else it waits like any other.
 	Wait(ctx context.Context) error
 	// Pass gives the bell to the next who waits. The holder of a lease keeps
 	// the bell for its term and passes it once the lease is released. Without
 	// the bell it does nothing.
 	Pass(ctx context.Context) error
 	// Close passes the bell and frees what it uses; Wait then fails. Closing
-	// twice is closing once.
+	// twice is closing once. The bell is passed as well when its store is closed,
+	// and when its process dies or its connection is lost.
 	Close() error
 }
 
@@ -120,7 +127,8 @@ type Ringer interface {
 
 // Checker is implemented by stores that can tell whether their database keeps
 // the guarantees as it is set up. Check returns an error that matches
-// [ErrSetup] when it does not, and any other error when it could not be asked.
+// [ErrSetup] when it does not, and [ErrNotReady] too when that can pass while a
+// replica waits; any other error when it could not be asked.
 type Checker interface {
 	Check(ctx context.Context) error
 }

@@ -30,6 +30,14 @@ type watch struct {
 // observe takes in a reading, with the instants before it was sent and after it
 // was answered.
 func (w *watch) observe(r Reading, sent, replied instant) {
+	if r.Lease != nil {
+		// No replica has a longer TTL, so no holder trusts the row for longer: what
+		// another program has written must not keep everybody out for years, nor be
+		// remembered.
+		l := *r.Lease
+		l.TTL = min(max(l.TTL, 0), MaxTTL)
+		r.Lease = &l
+	}
 	previous, before := w.last, w.replied
 	sinceLast := time.Duration(0)
 	if previous != nil {

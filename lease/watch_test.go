@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -287,4 +288,20 @@ func TestMixedTTLs(t *testing.T) {
 			t.Errorf("%s: the holder of a minute may be replaced at %.3f s", name, got)
 		}
 	}
+}
+
+// A TTL that no replica can have is the longest one that they can.
+func TestAbsurdTTLs(t *testing.T) {
+	t.Parallel()
+	const day = 24 * 60 * 60
+	absurd := func(l *Lease, ttl time.Duration) *Lease { l.TTL = ttl; return l }
+	f := newFollower()
+	about(t, f.sees(0, absurd(f.row(1, 1, 0), math.MaxInt64)), day, 0)
+	// It is no longer remembered either.
+	about(t, f.reads(10, nil, nil), 10+day, 0)
+	if f.highTTL > MaxTTL {
+		t.Errorf("remembers %v", f.highTTL)
+	}
+	f = newFollower()
+	about(t, f.sees(0, absurd(f.row(1, 1, 0), math.MinInt64)), 0, 0)
 }

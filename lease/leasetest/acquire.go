@@ -21,9 +21,7 @@ var prepareCases = []testCase{
 		e.equal(r.Fence.Owner, "", "owner of the fence row")
 		e.equal(r.Lease.TTL, ttl, "TTL")
 		e.between(r.Lease.RenewedAt, before, r, "RenewedAt")
-		if r.Fence.Token > r.Lease.Token {
-			e.Errorf("the fence's token %d is above the lease's %d", r.Fence.Token, r.Lease.Token)
-		}
+		e.equal(r.Fence.Token, r.Lease.Token, "token of the fence row, beside that of the lease row")
 		if other := e.read(s, otherOne); other.Lease != nil || other.Fence != nil {
 			e.Errorf("Prepare made rows of another group: %s %s", show(other.Lease), show(other.Fence))
 		}

@@ -3,6 +3,7 @@ package leasetest
 import (
 	"context"
 	"errors"
+	"io"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ var bellCases = []testCase{
 			e.stillWaits(found)
 			e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 			e.ok(holder.Pass(e.ctx()), "Pass")
-			e.ok(<-found, "Wait until the lease is released")
+			e.rang(found, "Wait until the lease is released")
 			e.ok(holder.Close(), "Close")
 		}
 	}},
@@ -32,7 +33,7 @@ var bellCases = []testCase{
 		e.stillWaits(found)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Close(), "Close")
-		e.ok(<-found, "Wait until the lease is released")
+		e.rang(found, "Wait until the lease is released")
 	}},
 
 	{"bell/one has it at a time", func(e *env) {
@@ -44,9 +45,52 @@ var bellCases = []testCase{
 		e.ok(waiter.Pass(e.ctx()), "Pass without the bell")
 		e.silent(third, "Wait while another has the bell, and one without it has passed it")
 		e.ok(holder.Pass(e.ctx()), "Pass")
-		e.ok(waiter.Wait(e.ctx()), "Wait for a bell that was passed")
+		e.rang(e.waitFor(waiter), "Wait for a bell that was passed")
 		e.silent(third, "Wait while the next has the bell")
 		e.silent(holder, "Wait of the one who passed it")
+	}},
+
+	{"bell/who has it does not wait for it", func(e *env) {
+		s, next := e.exclusiveBells()
+		holder, waiter := s.Bell(group), next.Bell(group)
+		defer e.close(holder, waiter)
+		e.takeWithBell(s, holder)
+		for range 3 {
+			e.rang(e.waitFor(holder), "Wait of the one who has the bell")
+		}
+		e.silent(waiter, "Wait while another has asked whether it has the bell")
+		e.ok(holder.Pass(e.ctx()), "Pass")
+		e.rang(e.waitFor(waiter), "Wait for a bell that was passed")
+	}},
+
+	{"bell/a closed store passes it", func(e *env) {
+		s, next := e.exclusiveBells()
+		store, ok := s.(io.Closer)
+		if !ok {
+			e.Skip("left out: the store has no Close")
+		}
+		waiter := next.Bell(group)
+		defer e.close(waiter)
+		e.takeWithBell(s, s.Bell(group))
+		found := e.waitFor(waiter)
+		e.stillWaits(found)
+		e.ok(store.Close(), "Close of the store")
+		e.rang(found, "Wait for the bell of a store that was closed")
+	}},
+
+	{"bell/a lost connection passes it", func(e *env) {
+		if e.h.LoseBell == nil {
+			e.Skip("left out: Harness.LoseBell is nil")
+		}
+		s, next := e.exclusiveBells()
+		holder, waiter := s.Bell(group), next.Bell(group)
+		defer e.close(holder, waiter)
+		e.takeWithBell(s, holder)
+		found := e.waitFor(waiter)
+		e.stillWaits(found)
+		e.h.LoseBell(e.TB, group)
+		e.rang(found, "Wait for the bell of a process that has died")
+		e.silent(holder, "Wait of the one who lost the bell")
 	}},
 
 	{"bell/each group has its own", func(e *env) {
@@ -80,7 +124,7 @@ var bellCases = []testCase{
 		found := e.waitForRelease(next, waiter)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Pass(e.ctx()), "Pass")
-		e.ok(<-found, "Wait until the lease is released")
+		e.rang(found, "Wait until the lease is released")
 	}},
 
 	{"bell/Close ends Wait", func(e *env) {
@@ -104,7 +148,7 @@ var bellCases = []testCase{
 		// A closed bell keeps nobody from the next ring.
 		third := next.Bell(group)
 		defer e.close(third)
-		e.ok(third.Wait(e.ctx()), "Wait for a bell that was passed, after another was closed")
+		e.rang(e.waitFor(third), "Wait for a bell that was passed, after another was closed")
 	}},
 
 	{"bell/closed before its first use", func(e *env) {
@@ -149,8 +193,26 @@ func (e *env) takeWithBell(s lease.Store, b lease.Bell) lease.Reading {
 	if l := e.row(s, group).Lease; !l.Released {
 		e.ok(s.Release(e.ctx(), group, l.Owner, l.Token), "Release")
 	}
-	e.ok(b.Wait(e.ctx()), "Wait for a bell that nobody has, of a lease that nobody holds")
+	e.rang(e.waitFor(b), "Wait for a bell that nobody has, of a lease that nobody holds")
 	return e.take(s, group, alice)
+}
+
+// waitFor waits for the bell once.
+func (e *env) waitFor(b lease.Bell) <-chan error {
+	ctx := e.ctx()
+	found := make(chan error, 1)
+	go func() { found <- b.Wait(ctx) }()
+	return found
+}
+
+// rang says that a Wait ends because the bell rings.
+func (e *env) rang(found <-chan error, what string) {
+	e.Helper()
+	err := <-found
+	if err != nil && e.ctx().Err() != nil {
+		e.Fatalf("%s: the bell has not rung within %v, Harness.Patience (%v)", what, e.h.Patience, err)
+	}
+	e.ok(err, what)
 }
 
 // waitForRelease waits for the bell until the row says that the lease is

@@ -41,9 +41,13 @@ var flaws = []string{
 	"names: numbers",
 	"names: truncated groups",
 	"names: truncated owners",
+	"names: any group",
+	"names: any owner",
+	"names: the empty owner is a name",
 
 	"prepare: a new group is held",
 	"prepare: a new group has a fence ahead",
+	"prepare: a new group has a fence behind",
 	"prepare: no instant",
 	"prepare: other TTL",
 	"prepare: TTL in milliseconds",
@@ -126,11 +130,16 @@ var flaws = []string{
 	"renew: fails with none",
 	"renew: at most a hundred",
 	"renew: one after the other",
+	"renew: waits for a locked row",
+	"renew: fails beside a locked row",
+	"renew: ignores that a row is locked",
+	"renew: the empty owner holds what nobody does",
 
 	"release: ignores the owner",
 	"release: ignores the owner's case",
 	"release: ignores the owner's end",
 	"release: ignores an empty owner",
+	"release: the empty owner holds what nobody does",
 	"release: ignores the token",
 	"release: ignores an older token",
 	"release: ignores a newer token",
@@ -178,6 +187,11 @@ var flaws = []string{
 	"bell: one for groups that differ by case",
 	"bell: one for groups that differ at the end",
 	"bell: Pass fails before Wait",
+	"bell: Wait blocks for its own holder",
+	"bell: Wait passes it",
+	"bell: a closed store keeps it",
+	"bell: a lost connection keeps it",
+	"bell: Wait does not ask whether it was lost",
 }
 
 // database is a store in memory with one of the flaws, or none.
@@ -187,7 +201,9 @@ type database struct {
 	mu      sync.Mutex
 	leases  map[string]lease.Lease
 	fences  map[string]lease.Fence
+	locked  map[string]chan struct{} // closed when the row is free
 	bells   map[string]chan struct{}
+	had     map[string]*bell // by whom
 	offset  time.Duration
 	server  int
 	busy    int
@@ -198,10 +214,27 @@ type database struct {
 type replica struct {
 	*database
 	number int
+	bells  []*bell
+}
+
+// Close passes the bells of the store.
+func (s *replica) Close() error {
+	s.mu.Lock()
+	bells := s.bells
+	s.mu.Unlock()
+	for _, b := range bells {
+		if !s.has("bell: a closed store keeps it") {
+			_ = b.Close()
+		}
+	}
+	return nil
 }
 
 func newDatabase(flaw string) *database {
-	return &database{flaw: flaw, leases: map[string]lease.Lease{}, fences: map[string]lease.Fence{}, bells: map[string]chan struct{}{}}
+	return &database{
+		flaw: flaw, leases: map[string]lease.Lease{}, fences: map[string]lease.Fence{}, locked: map[string]chan struct{}{},
+		bells: map[string]chan struct{}{}, had: map[string]*bell{},
+	}
 }
 
 func (d *database) quickHarness() Harness {
@@ -216,7 +249,7 @@ func (d *database) harness() Harness {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.replica++
-			return &replica{d, d.replica}
+			return &replica{database: d, number: d.replica}
 		},
 		Update: func(_ testing.TB, group string, change Change) { d.update(group, change) },
 		StepClock: func(_ testing.TB, by time.Duration) {
@@ -226,11 +259,41 @@ func (d *database) harness() Harness {
 				d.offset += by
 			}
 		},
+		LockLease: func(_ testing.TB, group string) func() { return d.lockLease(group) },
+		LoseBell:  func(_ testing.TB, group string) { d.loseBell(group) },
 		Restart: func(testing.TB) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.server++
 		},
+	}
+}
+
+func (d *database) lockLease(group string) (free func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	locked := make(chan struct{})
+	d.locked[group] = locked
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.locked, group)
+		close(locked)
+	})
+}
+
+func (d *database) loseBell(group string) {
+	d.mu.Lock()
+	b := d.had[group]
+	d.mu.Unlock()
+	if b == nil || d.has("bell: a lost connection keeps it") {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.has {
+		b.leave()
+		b.has = d.has("bell: Wait does not ask whether it was lost")
 	}
 }
 
@@ -426,6 +489,10 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 			return errors.New("deadlock")
 		}
 	}
+	if err := lease.CheckName("group", group); err != nil && !s.has("names: any group") &&
+		!(s.has("names: truncated groups") && len(group) > lease.MaxName) && !(s.has("names: the empty owner is a name") && group == "") {
+		return err
+	}
 	k := s.key(group)
 	l, hasLease := s.leases[k]
 	f, hasFence := s.fences[k]
@@ -481,6 +548,10 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 		if s.has("prepare: a new group has a fence ahead") {
 			f.Token++
 		}
+		if s.has("prepare: a new group has a fence behind") && !hasLease {
+			l.Token++
+			s.leases[k] = l
+		}
 		if s.has("prepare: fence first") && !hasLease {
 			// Two statements: one that comes second finds a lone fence.
 			delete(s.leases, k)
@@ -507,6 +578,10 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 		if s.elsewhere(); s.busy > 1 {
 			return 0, errors.New("database is locked")
 		}
+	}
+	if err := lease.CheckName("owner", a.Owner); err != nil && !s.has("names: any owner") &&
+		!(s.has("names: truncated owners") && len(a.Owner) > lease.MaxName) && !(s.has("names: the empty owner is a name") && a.Owner == "") {
+		return 0, err
 	}
 	k := s.key(a.Read.Group)
 	l, hasLease := s.leases[k]
@@ -616,6 +691,23 @@ func (s *replica) Renew(ctx context.Context, r lease.Renew) (int, error) {
 		if i >= 100 && s.has("renew: at most a hundred") {
 			break
 		}
+		if free := s.locked[want.Group]; free != nil && !s.has("renew: ignores that a row is locked") {
+			switch {
+			case s.has("renew: fails beside a locked row"):
+				return 0, errors.New("lock wait timeout")
+			case !s.has("renew: waits for a locked row"):
+				continue
+			}
+			s.mu.Unlock()
+			select {
+			case <-free:
+			case <-ctx.Done():
+			}
+			s.mu.Lock()
+			if ctx.Err() != nil {
+				return 0, ctx.Err()
+			}
+		}
 		if s.renewable(r, want) {
 			matching = append(matching, want.Group)
 		}
@@ -658,6 +750,7 @@ func (s *replica) renewable(r lease.Renew, want lease.Renewal) bool {
 		sameBeat = sameBeat || s.has("renew: any heartbeat of the list") && other.Heartbeat == l.Heartbeat
 	}
 	return sameToken && sameBeat && s.sameOwner(l.Owner, r.Owner, "renew") &&
+		s.or("renew: the empty owner holds what nobody does", r.Owner != "") &&
 		s.or("renew: ignores released", !l.Released) &&
 		s.or("renew: ignores the resignation", l.ResignAsked == want.ResignAsked) &&
 		(!s.has("renew: refuses all resignations") || !l.ResignAsked) &&
@@ -706,6 +799,7 @@ func (s *replica) Release(ctx context.Context, group, owner string, token uint64
 		return nil
 	}
 	if !ok || !s.sameOwner(l.Owner, owner, "release") || !s.same(l.Token, token, "release", "token") ||
+		owner == "" && !s.has("release: the empty owner holds what nobody does") && !s.has("release: ignores an empty owner") && !s.has("release: ignores the owner") ||
 		s.has("release: only once") && l.Released ||
 		s.has("release: compares expiry") && s.now().Sub(l.RenewedAt) > l.TTL ||
 		s.has("release: needs the fence") && !hasFence {
@@ -763,6 +857,7 @@ func (s *replica) AskResign(ctx context.Context, group string, token uint64) err
 // bell is one of a database.
 type bell struct {
 	d      *database
+	group  string
 	line   chan struct{}
 	closed chan struct{}
 
@@ -784,10 +879,12 @@ func (s *replica) Bell(group string) lease.Bell {
 	case s.has("bell: one for groups that differ at the end"):
 		name = name[:min(len(name), 64)]
 	}
-	if s.bells[name] == nil {
-		s.bells[name] = make(chan struct{}, 1)
+	if s.database.bells[name] == nil {
+		s.database.bells[name] = make(chan struct{}, 1)
 	}
-	return &bell{d: s.database, line: s.bells[name], closed: make(chan struct{})}
+	b := &bell{d: s.database, group: group, line: s.database.bells[name], closed: make(chan struct{})}
+	s.bells = append(s.bells, b)
+	return b
 }
 
 func (b *bell) Wait(ctx context.Context) error {
@@ -815,7 +912,10 @@ func (b *bell) Wait(ctx context.Context) error {
 	if shut && !b.d.has("bell: Wait goes on after Close") && !b.d.has("bell: a closed bell stays in line") {
 		return errors.New("closed")
 	}
-	if has {
+	switch {
+	case has && b.d.has("bell: Wait passes it"):
+		return errors.Join(b.Pass(ctx), ctx.Err())
+	case has && !b.d.has("bell: Wait blocks for its own holder"):
 		return ctx.Err()
 	}
 	if spent {
@@ -836,6 +936,9 @@ func (b *bell) Wait(ctx context.Context) error {
 			return errors.New("closed")
 		}
 		b.has = true
+		b.d.mu.Lock()
+		b.d.had[b.group] = b
+		b.d.mu.Unlock()
 		return nil
 	case <-done:
 		b.mu.Lock()

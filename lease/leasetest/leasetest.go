@@ -66,6 +66,14 @@ type Harness struct {
 	// same rows, behind the same address. Nil when that cannot be done: then
 	// the cases that need it are skipped, by name.
 	Restart func(t testing.TB)
+	// LockLease has another transaction lock the lease row of a group until free
+	// is called. Nil where a store has no locks of rows: then the case that
+	// needs it is skipped, by name.
+	LockLease func(t testing.TB, group string) (free func())
+	// LoseBell breaks the connection of the one who has the bell of the group,
+	// as the end of its process does. Nil when that cannot be done: then the case
+	// that needs it is skipped, by name.
+	LoseBell func(t testing.TB, group string)
 	// BellRingsAll says that the store's bell rings for all who wait, so that
 	// several can have it at once.
 	BellRingsAll bool

@@ -246,22 +246,42 @@ var nameCases = []testCase{
 		}
 	}},
 
-	{"names/too long are refused or kept whole", func(e *env) {
+	{"names/that cannot be", func(e *env) {
 		s := e.open()
 		long := strings.Repeat("x", lease.MaxName)
-		if err := s.Prepare(e.ctx(), long+"y", ttl); err == nil {
-			e.row(s, long+"y")
-		}
-		if r := e.read(s, long); r.Lease != nil || r.Fence != nil {
-			e.Errorf("Prepare of a group of %d bytes made one of %d", lease.MaxName+1, lease.MaxName)
-		}
 		e.prepare(s, group)
-		a := e.request(s, group, long+"y")
-		if _, err := s.Acquire(e.ctx(), a); err == nil {
-			e.equal(e.row(s, group).Lease.Owner, a.Owner, "owner of the lease row")
-			e.equal(e.row(s, group).Fence.Owner, a.Owner, "owner of the fence row")
-		} else {
+		a := e.request(s, group, alice)
+		for _, name := range []string{
+			"", " ", "a b", "a ", " a", "-a", ".a", "é", "a\x00", "a\n", "a'", `a"`, "a%", `a\`, "a?", "\xff", long + "y",
+		} {
+			if err := s.Prepare(e.ctx(), name, ttl); err == nil {
+				e.Errorf("Prepare of the group %.40q: no error", name)
+			}
+			a.Owner = name
+			if _, err := s.Acquire(e.ctx(), a); err == nil || errors.Is(err, lease.ErrChanged) {
+				e.Errorf("Acquire by the owner %.40q: error %v, want one that is not ErrChanged", name, err)
+			}
 			e.unchanged(a.Read, "after a refused Acquire")
 		}
+		for _, name := range []string{long, "a"} {
+			if r := e.read(s, name); r.Lease != nil || r.Fence != nil {
+				e.Errorf("Prepare of a group that cannot be a name made one of %d bytes", len(name))
+			}
+		}
+	}},
+
+	{"names/the empty owner holds nothing", func(e *env) {
+		s := e.open()
+		e.prepare(s, group)
+		r := e.row(s, group)
+		e.refused(s.Release(e.ctx(), group, "", r.Lease.Token), "Release by the empty owner, of a new group")
+		e.unchanged(r, "Release by the empty owner, of a new group")
+		e.take(s, group, alice)
+		e.deleteLease(group)
+		e.prepare(s, group) // held by nobody, not released
+		r = e.row(s, group)
+		e.equal(e.renew(s, "", 2, renewal(r)), 0, "leases renewed by the empty owner")
+		e.refused(s.Release(e.ctx(), group, "", r.Lease.Token), "Release by the empty owner")
+		e.unchanged(r, "Renew and Release by the empty owner")
 	}},
 }

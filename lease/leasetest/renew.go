@@ -165,6 +165,23 @@ var renewCases = []testCase{
 		}
 	}},
 
+	{"renew/a locked row holds up no others", func(e *env) {
+		if e.h.LockLease == nil {
+			e.Skip("left out: Harness.LockLease is nil")
+		}
+		s := e.open()
+		a, b, c := e.take(s, "a", alice), e.take(s, "b", alice), e.take(s, "c", alice)
+		free := e.h.LockLease(e.TB, "b")
+		defer free()
+		e.equal(e.renew(s, alice, 2, renewal(a), renewal(b), renewal(c)), 2, "leases renewed beside one whose row is locked")
+		e.unchanged(b, "Renew of a lease whose row is locked")
+		for _, name := range []string{"a", "c"} {
+			e.equal(e.row(s, name).Lease.Heartbeat, uint64(2), "heartbeat of "+name)
+		}
+		free()
+		e.equal(e.renew(s, alice, 3, renewal(b)), 1, "leases renewed once the row is free")
+	}},
+
 	{"renew/many, each by its own token and heartbeat", func(e *env) {
 		s := e.open()
 		a, b := e.take(s, "a", alice), e.take(s, "b", alice)

@@ -1,0 +1,77 @@
+package lease_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// Of two candidates for one group on one keeper, which the database takes for one
+// owner, the second is refused: while the first looks, and while it holds.
+func TestTwoCandidatesOfOneKeeper(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		a, b := newRig(t, store), newRig(t, store)
+		a.link.once("acquire", fault{reply: 50 * time.Millisecond})
+		one, two := a.candidate("g"), a.candidate("g")
+		refused := func(when string) {
+			t.Helper()
+			if h, _, err := two.Look(t.Context()); h != nil || !errors.Is(err, lease.ErrContended) {
+				t.Errorf("%s: the second candidate got %v, %v", when, h, err)
+			}
+		}
+		got := make(chan *lease.Held)
+		go func() {
+			h, _, err := one.Look(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			got <- h
+		}()
+		time.Sleep(10 * time.Millisecond)
+		refused("in the middle of an acquire")
+		h := <-got
+		if h == nil || !h.Trusted() {
+			t.Fatal("the first candidate does not hold the lease")
+		}
+		refused("while the lease is held")
+		if other, _, err := b.candidate("g").Look(t.Context()); other != nil || err != nil {
+			t.Errorf("another replica got %v, %v", other, err)
+		}
+		if err := h.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if h, _, err := two.Look(t.Context()); h == nil || err != nil {
+			t.Errorf("after the release, the second candidate got %v, %v", h, err)
+		}
+		synctest.Wait()
+	})
+}
+
+// A group that a candidate has begun with is its own between its looks, too.
+func TestCandidateThatHasBegun(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := newRig(t, memstore.New())
+		one, two := a.candidate("g"), a.candidate("g")
+		if err := errors.Join(one.Begin(), one.Begin()); err != nil {
+			t.Fatal(err)
+		}
+		if err := two.Begin(); !errors.Is(err, lease.ErrContended) {
+			t.Errorf("Begin: %v", err)
+		}
+		if _, _, err := two.Look(t.Context()); !errors.Is(err, lease.ErrContended) {
+			t.Errorf("Look: %v", err)
+		}
+		if err := a.candidate("other").Begin(); err != nil {
+			t.Errorf("Begin with another group: %v", err)
+		}
+		one.End()
+		if err := two.Begin(); err != nil {
+			t.Errorf("Begin after End: %v", err)
+		}
+	})
+}

@@ -1,0 +1,42 @@
+package lease_test
+
+import (
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// A server that is only read shows a lost term's row for as long as that lasts:
+// each look tries to release it, and one line tells of it.
+func TestLeftOverIsToldOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		core, logs := observer.New(zap.InfoLevel)
+		r := newRig(t, memstore.New(), lease.WithLogger(zap.New(core)))
+		c := r.candidate("g")
+		h := r.takes(c)
+		r.link.always(func(op string) fault {
+			if op == "read" {
+				return fault{}
+			}
+			return fault{err: errLink}
+		})
+		<-h.Context().Done()
+		_ = h.Release(t.Context()) // it fails as everything does that writes
+		for range 20 {
+			if held, _, err := c.Look(t.Context()); held != nil || err == nil {
+				t.Fatalf("held %v, %v", held, err)
+			}
+			time.Sleep(time.Second)
+		}
+		if n := logs.FilterMessage("releasing a lease in our name that we do not hold").Len(); n != 1 {
+			t.Errorf("told %d times", n)
+		}
+		r.link.heal()
+		lookUntilHeld(t, r, c)
+	})
+}
