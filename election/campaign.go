@@ -3,6 +3,8 @@ package election
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -16,6 +18,7 @@ type campaign struct {
 	*Election
 	run     func(context.Context, Term) error
 	bell    *ringer
+	trouble *lease.Trouble
 	checked bool // the database was found fit
 }
 
@@ -37,11 +40,16 @@ func (c *campaign) loop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.expect(0)
 		if err := c.check(ctx); err != nil {
-			return err
+			if lease.Ends(err) {
+				return err
+			}
+			c.bell.passIdle()
+			c.await(ctx, failed.NextBackOff())
+			continue
 		}
 		if late := c.beatsLate(); late > 0 {
 			// It could take the lease and not keep it.
-			c.log.Warn("cannot campaign: heartbeats are stuck", zap.Duration("for", late))
+			c.trouble.Failed("heartbeat", fmt.Errorf("no heartbeat was sent for %v", late.Round(time.Second)))
 			c.bell.passIdle()
 			c.await(ctx, c.timing.TTL/5)
 			continue
@@ -53,14 +61,16 @@ func (c *campaign) loop(ctx context.Context) error {
 				c.log.Warn("the lease is left to expire", zap.Error(err))
 			}
 		case held != nil:
+			c.trouble.Worked("look at the lease of " + c.group)
 			failed.Reset()
+			c.setBarred(nil)
 			began := time.Now()
 			cause, err := c.lead(ctx, held)
 			if err != nil {
 				return err
 			}
 			switch {
-			case errors.Is(cause, ErrResigned):
+			case errors.Is(cause, ErrResigned), errors.Is(cause, ErrStuck):
 				c.standBack(ctx, c.timing.TTL)
 			case errors.Is(cause, ErrLost):
 				// It may be this replica that cannot keep the lease: whoever
@@ -73,24 +83,28 @@ func (c *campaign) loop(ctx context.Context) error {
 				c.standBack(ctx, standBack.NextBackOff())
 			}
 		case err != nil && ctx.Err() == nil:
-			wait = failed.NextBackOff()
-			c.log.Warn("cannot campaign", zap.Error(err), zap.Duration("retry", wait))
+			c.trouble.Failed("look at the lease of "+c.group, err)
 			c.bell.passIdle()
-			c.await(ctx, wait)
+			c.await(ctx, failed.NextBackOff())
 		case err == nil:
+			c.trouble.Worked("look at the lease of " + c.group)
 			failed.Reset()
 			c.follow(wait)
 			c.bell.passIdle()
 			c.await(ctx, wait)
 		}
 	}
+	c.trouble.Ended("check of the database")
+	c.trouble.Ended("look at the lease of " + c.group)
 	c.bell.pass()
 	c.become(State{})
 	return nil
 }
 
 // check asks once whether the database is fit, and again before each look until
-// it has answered. That it cannot be asked keeps nobody from campaigning.
+// it has answered. It returns an error that ends the campaign ([lease.Ends]), or
+// one that keeps this replica from leading for now. That the database cannot be
+// asked keeps no replica from campaigning.
 func (c *campaign) check(ctx context.Context) error {
 	checker, ok := c.store.(lease.Checker)
 	if !ok || c.checked {
@@ -99,22 +113,31 @@ func (c *campaign) check(ctx context.Context) error {
 	attempt, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
 	defer cancel()
 	err := checker.Check(attempt)
+	if err == nil {
+		c.trouble.Worked("check of the database")
+		c.checked = true
+		return nil
+	}
+	if ctx.Err() == nil && !lease.Ends(err) {
+		c.trouble.Failed("check of the database", err)
+	}
 	if errors.Is(err, lease.ErrSetup) {
 		return err
 	}
-	if err != nil && ctx.Err() == nil {
-		c.log.Warn("the database could not be checked", zap.Error(err))
-	}
-	c.checked = err == nil
 	return nil
 }
 
 // follow notes who leads.
 func (c *campaign) follow(wait time.Duration) {
+	c.setBarred(c.candidate.Barred())
 	s := State{}
 	if r := c.candidate.Reading(); r.Lease != nil && r.Lease.Owner != "" && !r.Lease.Released {
 		s.Owner, s.Token = r.Lease.Owner, r.Lease.Token
+		c.see(true, c.candidate.HeartbeatAge(), r.Lease.TTL)
+	} else {
+		c.see(false, 0, 0)
 	}
+	c.answered()
 	c.log.Debug("following", zap.String("leader", s.Owner), zap.Uint64("leader_token", s.Token), zap.Duration("look", wait))
 	c.become(s)
 }
@@ -166,13 +189,25 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error) {
 	term := Term{held}
 	log := c.log.With(zap.Uint64("token", held.Token()))
-	log.Info("leading")
+	// A log that is blocked must not keep the term from ending. What is of use to
+	// others comes before each line.
+	defer context.AfterFunc(ctx, func() { held.End(ErrStopped) })()
 	select { // a request to resign an earlier term
 	case <-c.resign:
 	default:
 	}
+	c.answered()
+	c.see(true, 0, c.timing.TTL)
 	leading := State{Role: Leading, Owner: held.Owner(), Token: held.Token()}
 	c.become(leading)
+	// By whichever comes first: this function may stand at a line of the log.
+	drains := sync.OnceFunc(func() {
+		c.expect(0) // for the watchdog, from here on
+		c.see(false, 0, 0)
+		leading.Role, leading.Cause = Draining, context.Cause(held.Context())
+		c.become(leading)
+	})
+	defer context.AfterFunc(held.Context(), drains)()
 
 	returned := make(chan error, 1)
 	c.setAlive(true)
@@ -181,16 +216,15 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 		c.setAlive(false)
 		returned <- err
 	}()
+	log.Info("leading")
 	finished := c.reign(ctx, held, returned)
 	cause = context.Cause(held.Context())
-	if errors.Is(cause, ErrLost) {
+	drains()
+	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrStuck) {
 		log.Warn("lease lost", zap.Error(cause))
 	} else {
 		log.Info("term over", zap.NamedError("cause", cause))
 	}
-	c.expect(0) // for the watchdog, from here on
-	leading.Role, leading.Cause = Draining, cause
-	c.become(leading)
 
 	if !finished {
 		if err := c.drain(ctx, held, returned, log); err != nil {
@@ -203,6 +237,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 	}
 	c.bell.pass()
 	c.expect(0)
+	c.see(false, 0, 0)
 	c.become(State{Cause: cause})
 	return cause, nil
 }
@@ -210,6 +245,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 // reign waits for the end of a term and sees that its context ends. It reports
 // whether the leading function has returned.
 func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan error) bool {
+	c.expect(untilAsked) // it has nothing to do but to wait
 	c.bell.start()
 	// The bell hangs on a connection, which can die unnoticed; who leads looks
 	// after it now and then.

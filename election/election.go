@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ var (
 	// ErrResigned: somebody asked the leader to step down, by
 	// [Election.Resign] or through the database.
 	ErrResigned = errors.New("election: resigned")
+	// ErrStuck: what leads stands still, and made room for another replica.
+	ErrStuck = errors.New("election: stuck")
 	// ErrStopped: the context of [Election.Run] ended.
 	ErrStopped = errors.New("election: stopped")
 )
@@ -31,6 +34,9 @@ var (
 	// ErrNotLeading is returned by [Election.Resign] on a replica that does
 	// not lead.
 	ErrNotLeading = errors.New("election: this replica does not lead")
+
+	// errNotMade is for a zero Election.
+	errNotMade = errors.New("election: this Election was not made by New")
 
 	// errReturned ends a term whose leading function returned by itself.
 	errReturned = errors.New("election: the leading function returned")
@@ -50,6 +56,7 @@ type Election struct {
 	log       *zap.Logger
 	events    *mailbox
 	resign    chan struct{} // capacity 1: asks the present term to end
+	gate      func(lease.Skew) error
 
 	keeperOptions []lease.Option
 
@@ -60,6 +67,9 @@ type Election struct {
 	changed chan struct{} // closed and replaced when state changes
 	began   time.Time     // the present Run
 	due     time.Time     // when the campaign has to have got on, see Check
+	barred  error         // what the gate said of the last look
+	sight   sight         // of the leader, while this replica does not lead
+	server  string        // that answered the last look
 }
 
 // An Option changes a default of [New].
@@ -87,10 +97,17 @@ func WithLogger(l *zap.Logger) Option {
 // WithKeeper makes the election hold its lease with a keeper that others use
 // too, so that all their leases share one heartbeat statement. The caller runs
 // [lease.Keeper.Run], for longer than the election. Timing and label are the
-// keeper's.
+// keeper's. Of the campaigns for one group on one keeper one runs at a time: the
+// others' [Election.Run] returns an error that matches [lease.ErrContended].
 func WithKeeper(k *lease.Keeper) Option {
 	return func(e *Election) { e.keeper, e.shared = k, true }
 }
+
+// WithGate has may asked at each look at the lease, with what the look showed of
+// the database's clock. While it returns an error, this replica takes no lease
+// and says so in its [Election.Health]. A term that has begun goes on. may is
+// called from the campaign's goroutine, and has to return soon.
+func WithGate(may func(lease.Skew) error) Option { return func(e *Election) { e.gate = may } }
 
 // WithObserver has f called for each change of this replica's [State]: in
 // order, none left out, one at a time, on a goroutine of its own, so that a
@@ -109,8 +126,19 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 		resign:  make(chan struct{}, 1),
 		changed: make(chan struct{}),
 	}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("election: option %d is nil", i+1)
+		}
 		option(e)
+	}
+	switch {
+	case e.log == nil:
+		return nil, errors.New("election: WithLogger(nil): give a logger, or leave the option out")
+	case e.shared && e.keeper == nil:
+		return nil, errors.New("election: WithKeeper(nil): give a keeper, or leave the option out")
+	case slices.ContainsFunc(e.events.observers, func(f func(State)) bool { return f == nil }):
+		return nil, errors.New("election: WithObserver(nil): give a function, or leave the option out")
 	}
 	if e.keeper == nil {
 		keeper, err := lease.NewKeeper(store, e.keeperOptions...)
@@ -124,6 +152,7 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 		return nil, err
 	}
 	e.candidate = candidate
+	candidate.Gate(e.gate)
 	e.timing = e.keeper.Timing()
 	e.log = e.log.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
@@ -139,7 +168,16 @@ func Run(ctx context.Context, store lease.Store, group string, lead func(context
 }
 
 // Owner is the name under which this replica holds the lease.
-func (e *Election) Owner() string { return e.keeper.Owner() }
+func (e *Election) Owner() string {
+	if e.keeper == nil {
+		return ""
+	}
+	return e.keeper.Owner()
+}
+
+// Trouble logs failures of the database, for work that uses it beside the
+// election: one outage is then logged once.
+func (e *Election) Trouble() *lease.Trouble { return e.keeper.Trouble() }
 
 // Timing is the complete timing.
 func (e *Election) Timing() lease.Timing { return e.timing }
@@ -156,8 +194,18 @@ func (e *Election) Timing() lease.Timing { return e.timing }
 //
 // When ctx ends, Run ends the term with the cause [ErrStopped] and returns nil
 // once the lease is released, or [ErrStillLeading]. It returns an error when it
-// already runs, and when the database says that it is unfit ([lease.ErrSetup]).
+// already runs, and when the database says before the first term that it is
+// unfit and waiting cannot mend that ([lease.Ends]): a server that is too old,
+// settings that cannot be made safe, tables of a newer version or another
+// engine, a pool that is too small. What can pass ([lease.ErrNotReady]) is
+// waited for: a read-only server, missing tables or grants, a refused login.
 func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) error) error {
+	switch {
+	case e.candidate == nil:
+		return errNotMade
+	case lead == nil:
+		return fmt.Errorf("election: Run for %q: the function to lead with is nil", e.group)
+	}
 	if err := e.begin(); err != nil {
 		return err
 	}
@@ -172,7 +220,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	if !e.shared {
 		wait.Go(func() { _ = e.keeper.Run(helpers) })
 	}
-	c := &campaign{Election: e, run: lead, bell: newRinger(e.store, e.group, e.newBackOff(
+	c := &campaign{Election: e, run: lead, trouble: e.keeper.Trouble(), bell: newRinger(e.store, e.group, e.newBackOff(
 		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
 	wait.Go(func() {
 		c.bell.listen(helpers, e.newBackOff(min(e.timing.TTL/30, time.Second), min(e.timing.TTL/3, 30*time.Second)))
@@ -189,9 +237,13 @@ func (e *Election) begin() error {
 	if e.alive {
 		return ErrStillLeading
 	}
+	if err := e.candidate.Begin(); err != nil {
+		return fmt.Errorf("election: a campaign for %q runs on this keeper: %w", e.group, err)
+	}
 	e.running = true
 	e.began = time.Now()
 	e.due = e.began
+	e.sight = sight{since: e.began}
 	e.state = State{}
 	e.events.open()
 	return nil
@@ -201,9 +253,18 @@ func (e *Election) finish() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.running = false
+	if !e.alive {
+		e.candidate.End()
+	}
 	e.state = State{}
 	close(e.changed)
 	e.changed = make(chan struct{})
+}
+
+func (e *Election) setBarred(err error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.barred = err
 }
 
 // setAlive notes whether the leading function runs.
@@ -211,6 +272,9 @@ func (e *Election) setAlive(alive bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.alive = alive
+	if !alive && !e.running { // Run has not waited for it
+		e.candidate.End()
+	}
 }
 
 // Resign makes this replica step down: its term ends with the cause

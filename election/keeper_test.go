@@ -1,8 +1,11 @@
 package election_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
@@ -47,6 +50,50 @@ func TestSharedKeeper(t *testing.T) {
 			if err := r.Check(); err != nil {
 				t.Errorf("Check: %v", err)
 			}
+		}
+	})
+}
+
+// Two campaigns for one group on one keeper: the second is refused, until the
+// first one is over.
+func TestTwoCampaignsOnOneKeeper(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		keeper, err := lease.NewKeeper(store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = keeper.Run(t.Context()) }()
+		campaign := func() *election.Election {
+			e, err := election.New(store, "g", election.WithKeeper(keeper))
+			if err != nil {
+				t.Fatal(err)
+			}
+			return e
+		}
+		lead := func(ctx context.Context, _ election.Term) error {
+			<-ctx.Done()
+			return nil
+		}
+		first, second := campaign(), campaign()
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- first.Run(ctx, lead) }()
+		synctest.Wait()
+		if err := second.Run(t.Context(), lead); !errors.Is(err, lease.ErrContended) {
+			t.Errorf("the second campaign: %v, want ErrContended", err)
+		}
+		if first.State().Role != election.Leading {
+			t.Errorf("the first is %v", first.State().Role)
+		}
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		ctx, stop = context.WithTimeout(t.Context(), time.Minute)
+		defer stop()
+		if err := second.Run(ctx, lead); err != nil {
+			t.Errorf("the second campaign, after the first: %v", err)
 		}
 	})
 }

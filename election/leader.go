@@ -34,6 +34,9 @@ func Leader(ctx context.Context, store lease.Store, group string) (Leadership, e
 	if err := lease.CheckName("group", group); err != nil {
 		return Leadership{}, err
 	}
+	if store == nil {
+		return Leadership{}, fmt.Errorf("election: read lease of %q: store is nil", group)
+	}
 	readings, err := store.Read(ctx, group)
 	if err != nil {
 		return Leadership{}, fmt.Errorf("read lease of %q: %w", group, err)

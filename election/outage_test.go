@@ -4,6 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -36,8 +40,9 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 				causedBy(t, <-first.ends, election.ErrLost)
 				time.Sleep(time.Hour)
 				for _, r := range []*replica{first, second, third} {
-					if err := r.Check(); err != nil {
-						t.Errorf("Check while the database is away: %v", err)
+					// Nothing that a restart would mend, and yet not well.
+					if h := r.Health(); h.Stuck != nil || h.Database == nil || h.Leader == nil {
+						t.Errorf("while the database is away: %+v", h)
 					}
 					r.heal()
 				}
@@ -208,6 +213,36 @@ func TestRestartOfTheServer(t *testing.T) {
 		b := <-second.terms
 		if after := b.began.Sub(restarted); after < ttl || after > ttl+time.Second {
 			t.Errorf("taken %v after the restart", after)
+		}
+	})
+}
+
+// An outage is a few lines in the log of a leader, and of one that starts in it.
+func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		core, logs := observer.New(zapcore.InfoLevel)
+		logger := election.WithLogger(zap.New(core))
+		leader := start(t, store, logger)
+		<-leader.terms
+		leader.cut()
+		time.Sleep(10 * time.Minute)
+		warnings := 0
+		for _, line := range logs.TakeAll() {
+			if line.Level >= zapcore.WarnLevel {
+				warnings++
+			}
+		}
+		if warnings < 10 || warnings > 13 { // one is of the lost lease
+			t.Errorf("%d warnings in 10 minutes", warnings)
+		}
+		leader.heal()
+		<-leader.terms
+		if n := logs.FilterMessage("database trouble over").Len(); n != 1 {
+			t.Errorf("the end of the outage is logged %d times: %v", n, logs.All())
+		}
+		if n := logs.FilterLevelExact(zapcore.WarnLevel).Len(); n != 0 {
+			t.Errorf("%d warnings after the outage: %v", n, logs.All())
 		}
 	})
 }

@@ -156,6 +156,7 @@ func (c *checked) Check(context.Context) error {
 func TestUnfitDatabase(t *testing.T) {
 	unfit := fmt.Errorf("%w: autocommit is off", lease.ErrSetup)
 	away := errors.New("away")
+	readOnly := fmt.Errorf("%w: read_only is on", lease.ErrNotReady)
 	for name, c := range map[string]struct {
 		answers []error
 		leads   bool
@@ -166,12 +167,14 @@ func TestUnfitDatabase(t *testing.T) {
 		"away, then unfit":  {[]error{away, away, unfit}, false, 3},
 		"away, then fit":    {[]error{away, away, nil}, true, 3},
 		"never to be asked": {[]error{away}, true, 1},
+		"not ready yet":     {[]error{readOnly, readOnly, readOnly, nil}, true, 4},
+		"in the end unfit":  {[]error{readOnly, unfit}, false, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l := newLink(memstore.New())
 				store := &checked{link: l, answers: c.answers}
-				if len(c.answers) > 1 {
+				if len(c.answers) > 1 && c.answers[0] == away {
 					l.once("read", fault{err: errLink}, fault{err: errLink})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

@@ -64,12 +64,36 @@ func (e *Election) become(s State) {
 	e.events.post(s)
 }
 
+// Server is the identity of the database server that answered the last look at the
+// lease ([lease.Reading.Server]), which is the one before a term began while this
+// replica leads. Empty before the first look.
+func (e *Election) Server() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.server
+}
+
+// answered notes which server has answered. Only the campaign calls it: the
+// candidate is its own.
+func (e *Election) answered() {
+	r := e.candidate.Reading()
+	if r == nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.server = r.Server
+}
+
 // expect notes that the campaign got on, and will again within wait.
 func (e *Election) expect(wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.due = time.Now().Add(wait)
 }
+
+// untilAsked is for a campaign that waits for what may never come.
+const untilAsked = 100 * 365 * 24 * time.Hour
 
 // beatsLate is how long no heartbeat was sent or found not to be needed, if that
 // is longer than a TTL, and otherwise zero.
@@ -79,27 +103,6 @@ func (e *Election) beatsLate() time.Duration {
 		return 0
 	}
 	return late
-}
-
-// Check is the watchdog, for a health check: it returns nil while the campaign
-// gets on, leading or not, and otherwise an error that says what is wrong: it
-// does not run, has been stuck for two TTLs, heartbeats are overdue, or the
-// work of a past term has not stopped.
-func (e *Election) Check() error {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	late, beat := time.Since(e.due), e.beatsLate()
-	switch {
-	case !e.running:
-		return fmt.Errorf("election: the campaign for %q does not run", e.group)
-	case e.state.Role == Draining && late > e.timing.TTL:
-		return fmt.Errorf("election: the work of term %d in %q has not stopped, %v after its context ended: this replica does not campaign", e.state.Token, e.group, late.Round(time.Second))
-	case beat > 0:
-		return fmt.Errorf("election: heartbeats in %q are stuck for %v", e.group, beat.Round(time.Second))
-	case e.state.Role != Leading && late > 2*e.timing.TTL:
-		return fmt.Errorf("election: the campaign for %q is stuck for %v", e.group, late.Round(time.Second))
-	}
-	return nil
 }
 
 // mailbox hands states to the observers, in order and without a bound: a change

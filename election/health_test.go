@@ -1,0 +1,84 @@
+package election_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+// With a short TTL, an outage shows on both replicas within seconds: in the
+// answer about the database and in that about the leader, and not in the one that
+// has a process restarted.
+func TestHealthInAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		timing := election.WithTiming(lease.Timing{TTL: time.Second})
+		first := prepare(t, store, timing).start()
+		<-first.terms
+		second := prepare(t, store, timing).start()
+		time.Sleep(5 * time.Second)
+		for _, r := range []*replica{first, second} {
+			if h := r.Health(); h.Err() != nil || h.HeartbeatAge > time.Second {
+				t.Errorf("%v: %+v", r.State().Role, h)
+			}
+		}
+		for _, r := range []*replica{first, second} {
+			r.link.always(func(string) fault { return fault{err: errLink} })
+		}
+		time.Sleep(5 * time.Second)
+		for _, r := range []*replica{first, second} {
+			h := r.Health()
+			if h.Stuck != nil || !errors.Is(h.Database, errLink) || !errors.Is(h.Leader, election.ErrLeaderless) || r.Check() == nil {
+				t.Errorf("in the outage: %+v", h)
+			}
+		}
+		for _, r := range []*replica{first, second} {
+			r.link.always(func(string) fault { return fault{} })
+		}
+		time.Sleep(5 * time.Second)
+		for _, r := range []*replica{first, second} {
+			if h := r.Health(); h.Err() != nil {
+				t.Errorf("after the outage: %+v", h)
+			}
+		}
+	})
+}
+
+// A replica that is kept from campaigning says so, and that nobody leads.
+func TestHealthBehindAGate(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memstore.New()
+		errGate := errors.New("not today")
+		r := prepare(t, store, election.WithGate(func(lease.Skew) error { return errGate })).start()
+		time.Sleep(time.Minute)
+		if h := r.Health(); h.Stuck != nil || !errors.Is(h.Database, errGate) || !errors.Is(h.Leader, election.ErrLeaderless) {
+			t.Errorf("%+v", h)
+		}
+		other := prepare(t, store).start()
+		<-other.terms
+		time.Sleep(20 * time.Second)
+		if h := r.Health(); h.Leader != nil || h.HeartbeatAge > 15*time.Second || h.State.Owner != other.Owner() {
+			t.Errorf("with a leader: %+v", h)
+		}
+		other.link.always(func(string) fault { return fault{err: errLink} })
+		time.Sleep(40 * time.Second)
+		if h := r.Health(); !errors.Is(h.Leader, election.ErrLeaderless) || h.HeartbeatAge < 15*time.Second {
+			t.Errorf("without the leader: %+v", h)
+		}
+	})
+}
+
+func TestHealthOfACampaignThatDoesNotRun(t *testing.T) {
+	t.Parallel()
+	e, err := election.New(memstore.New(), "g")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if h := e.Health(); h.Stuck == nil || h.Leader == nil || h.Database != nil {
+		t.Errorf("%+v", h)
+	}
+}
