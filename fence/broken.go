@@ -10,6 +10,7 @@ import (
 // Errors of MySQL and MariaDB, by number.
 const (
 	inTransaction      = 1568 // what SET TRANSACTION answers within one
+	noSavepoint        = 1305
 	recordChanged      = 1020
 	lockWaitTimeout    = 1205
 	lockTableFull      = 1206
@@ -74,9 +75,12 @@ const (
 // no error is taken to be harmless.
 func damageOf(err error) damage {
 	var answer *mysql.MySQLError
+	var ended *endedError
 	switch {
 	case err == nil, errors.Is(err, driver.ErrSkip):
 		return noDamage
+	case errors.As(err, &ended):
+		return halfOrNoMore
 	case errors.As(err, &answer):
 		switch answer.Number {
 		case recordChanged, lockWaitTimeout, lockTableFull, deadlock, queryInterrupted, statementTimeout, queryTimeout,

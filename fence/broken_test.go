@@ -3,6 +3,7 @@ package fence_test
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -21,7 +22,7 @@ var breaks = []struct {
 	// half is what a plain transaction stores of 1, 2 and 3, where 2 is what broke.
 	half int
 	err  uint16
-	only string // a kind of database; empty: each
+	only string // a dialect; empty: each
 	do   func(t *testing.T, s *scene, tx *sql.Tx) error
 }{
 	// The server rolls 1 back and leaves the transaction; 3 is stored by itself.
@@ -123,7 +124,7 @@ func TestBrokenTransaction(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			eachServer(t, func(t *testing.T, s *scene) {
-				if b.only != "" && s.kind != b.only {
+				if b.only != "" && dbserver.Dialect(s.kind) != b.only {
 					return
 				}
 				s.tables()
@@ -203,6 +204,196 @@ func TestCommitOfATransactionThatIsOver(t *testing.T) {
 			})
 			if !errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "ended") {
 				t.Errorf("after %q: %v", statement, err)
+			}
+		}
+	})
+}
+
+// A statement that ends the transaction out of sight of the guard breaks it,
+// also when it begins another one.
+func TestTransactionThatAProcedureEnds(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		for name, body := range map[string]string{
+			"commits":         "COMMIT",
+			"begins_again":    "BEGIN COMMIT; START TRANSACTION; END",
+			"rolls_back":      "ROLLBACK",
+			"changes_a_table": "CREATE TABLE IF NOT EXISTS more (id INTEGER)",
+			"fails_after":     "BEGIN COMMIT; START TRANSACTION; INSERT INTO effect VALUES (7, 1), (7, 1); END",
+			"keeps":           "INSERT INTO effect VALUES (7, 1)",
+			"fails":           "INSERT INTO effect VALUES (7, 1), (7, 1)",
+		} {
+			s.exec("CREATE PROCEDURE " + name + "() " + body)
+		}
+		type send func(tx *sql.Tx, statement string) error
+		exec := func(tx *sql.Tx, statement string) error { _, err := tx.Exec(statement); return err }
+		prepared := func(tx *sql.Tx, statement string) error {
+			stmt, err := tx.Prepare(statement)
+			if err != nil {
+				return err
+			}
+			_, err = stmt.Exec()
+			return errors.Join(err, stmt.Close())
+		}
+		query := func(tx *sql.Tx, statement string) error {
+			rows, err := tx.Query(statement)
+			if err != nil {
+				return err
+			}
+			return errors.Join(rows.Close(), rows.Err())
+		}
+		statements := map[string]bool{ // and whether the transaction goes on
+			"CALL commits()": false, "CALL begins_again()": false, "CALL rolls_back()": false, "CALL changes_a_table()": false,
+			"CALL fails_after()": false, "CALL keeps()": true, "CALL fails()": true,
+		}
+		if s.kind == dbserver.MariaDB {
+			statements["EXECUTE IMMEDIATE 'COMMIT'"] = false
+			statements["SET STATEMENT max_statement_time = 60 FOR EXECUTE IMMEDIATE 'COMMIT'"] = false
+			statements["IF 1 THEN COMMIT; END IF"] = false
+		}
+		for statement, goesOn := range statements {
+			for how, send := range map[string]send{"exec": exec, "prepared": prepared, "query": query} {
+				for _, w := range []way{ways[0], ways[1], ways[3]} {
+					if how == "prepared" && !strings.HasPrefix(statement, "CALL") {
+						continue // the server does not prepare it
+					}
+					s.exec("DELETE FROM effect")
+					err := w.run(s.ctx(), s, func(tx *sql.Tx) error {
+						if err := s.insert(tx, 1); err != nil {
+							return err
+						}
+						_ = send(tx, statement)
+						_ = s.insert(tx, 2)
+						return nil
+					})
+					if goesOn && err != nil || !goesOn && (!errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "has ended the transaction")) {
+						t.Errorf("%s, %s, %s: %v", w.name, how, statement, err)
+					}
+					var late int
+					if err := s.db.QueryRow("SELECT COUNT(*) FROM effect WHERE id = 2").Scan(&late); err != nil || (late > 0) != goesOn {
+						t.Errorf("%s, %s, %s: %d rows came after it: %v", w.name, how, statement, late, err)
+					}
+				}
+			}
+		}
+	})
+}
+
+// Do looks whether the transaction is there before it commits, whatever the
+// guard has seen: here the end came over the connection itself.
+func TestDoOfATransactionThatIsOver(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		conn, err := s.db.Conn(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		err = conn.Raw(func(dc any) error {
+			raw := dc.(interface {
+				driver.Conn
+				driver.ExecerContext
+			})
+			db := sql.OpenDB(one{raw})
+			defer db.Close()
+			db.SetMaxOpenConns(1)
+			return fence.Do(s.ctx(), db, func(tx *sql.Tx) error {
+				if err := s.insert(tx, 1); err != nil {
+					return err
+				}
+				_, err := raw.ExecContext(soon(t), "COMMIT", nil)
+				return err
+			})
+		})
+		if !errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "has ended the transaction") {
+			t.Error(err)
+		}
+	})
+}
+
+// A transaction that ended out of sight is told as such, also when another has
+// begun since, the function has failed, the context is over or the holder was
+// replaced: what came before is stored.
+func TestDoOfATransactionThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		mine := errors.New("the function's own")
+		try := func(what string, after func(cancel func()) error) {
+			s.exec("DELETE FROM effect")
+			conn, err := s.db.Conn(soon(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			ctx, cancel := context.WithCancel(s.ctx())
+			defer cancel()
+			err = conn.Raw(func(dc any) error {
+				raw := dc.(interface {
+					driver.Conn
+					driver.ExecerContext
+				})
+				db := sql.OpenDB(one{raw})
+				defer db.Close()
+				db.SetMaxOpenConns(1)
+				return fence.Do(ctx, db, func(tx *sql.Tx) error {
+					if err := s.insert(tx, 1); err != nil {
+						return err
+					}
+					if _, err := raw.ExecContext(soon(t), "COMMIT AND CHAIN", nil); err != nil {
+						return err
+					}
+					if err := s.insert(tx, 2); err != nil {
+						return err
+					}
+					return after(cancel)
+				})
+			})
+			if !errors.Is(err, fence.ErrBroken) || errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "has ended the transaction") {
+				t.Errorf("%s: %v", what, err)
+			}
+			s.wantStored(1)
+		}
+		try("nothing else", func(func()) error { return nil })
+		try("the function fails", func(func()) error { return mine })
+		try("the context ends", func(cancel func()) error { cancel(); return nil })
+		try("replaced", func(func()) error { s.takeOver("next"); return nil })
+	})
+}
+
+// one is the connector of a single connection.
+type one struct{ conn driver.Conn }
+
+func (o one) Connect(context.Context) (driver.Conn, error) { return o.conn, nil }
+func (o one) Driver() driver.Driver                        { return &mysql.MySQLDriver{} }
+
+// SQLite runs several statements as one.
+func TestSQLiteListOfStatements(t *testing.T) {
+	t.Parallel()
+	eachDatabase(t, func(t *testing.T, s *scene) {
+		if s.kind != sqlite {
+			return
+		}
+		for list, goesOn := range map[string]bool{
+			"DELETE FROM effect WHERE id = 9; COMMIT; BEGIN":              false,
+			"DELETE FROM effect WHERE id = 9; ROLLBACK; BEGIN":            false,
+			"DELETE FROM effect WHERE id = 9; COMMIT":                     false,
+			"DELETE FROM effect WHERE id = 9; DELETE FROM effect WHERE 0": true,
+		} {
+			s.exec("DELETE FROM effect")
+			err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error {
+				if err := s.insert(tx, 1); err != nil {
+					return err
+				}
+				_, _ = tx.Exec(list)
+				_ = s.insert(tx, 2)
+				return nil
+			})
+			if goesOn && err != nil || !goesOn && !errors.Is(err, fence.ErrBroken) {
+				t.Errorf("%s: %v", list, err)
+			}
+			var late int
+			if err := s.db.QueryRow("SELECT COUNT(*) FROM effect WHERE id = 2").Scan(&late); err != nil || (late > 0) != goesOn {
+				t.Errorf("%s: %d rows came after it: %v", list, late, err)
 			}
 		}
 	})

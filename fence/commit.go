@@ -24,6 +24,9 @@ import (
 // After an error the session may keep a wait_timeout of the length of
 // [WithBound], so that the server ends it when it is idle; pools notice.
 func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
+	if tx == nil {
+		return errors.New("fence: Commit: the transaction is nil")
+	}
 	f, err := newFence(ctx, options)
 	if err == nil {
 		err = ended(ctx, f.holds)

@@ -26,6 +26,12 @@ import (
 // cause, and ErrFenced too if the term is over; a COMMIT that was sent is
 // awaited for as long as [WithBound] says.
 func Do(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error, options ...Option) error {
+	switch {
+	case db == nil:
+		return errors.New("fence: Do: the pool is nil")
+	case fn == nil:
+		return errors.New("fence: Do: the function is nil")
+	}
 	f, err := newFence(ctx, options)
 	if err != nil {
 		return err
@@ -57,8 +63,8 @@ func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (b
 			return nil
 		}
 		var usable bool
-		begun, usable, err = f.transaction(ctx, dc, fn)
-		if !usable {
+		begun, usable, err = f.transaction(ctx, db, dc, fn)
+		if !usable || f.close {
 			return driver.ErrBadConn // the pool closes it
 		}
 		return nil
@@ -71,8 +77,15 @@ func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (b
 
 // transaction runs the transaction on a connection, and reports whether the
 // connection can be used again.
-func (f *fence) transaction(ctx context.Context, dc driver.Conn, fn func(*sql.Tx) error) (begun, usable bool, err error) {
-	g := &guard{raw: dc, fenced: true, implicit: f.dialect == MySQL}
+func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, fn func(*sql.Tx) error) (begun, usable bool, err error) {
+	k, err := f.newKiller(ctx, dc, pool)
+	if err != nil {
+		return false, false, f.explain(ctx, fmt.Errorf("begin: %w", err))
+	}
+	g := &guard{raw: dc, fenced: true, implicit: f.dialect == MySQL, kill: k, bound: f.bound}
+	if execer, ok := dc.(driver.ExecerContext); ok && g.implicit {
+		g.undo = func() error { return rollBack(execer, f.bound) }
+	}
 	db := sql.OpenDB(newSingle(g))
 	db.SetMaxOpenConns(1)
 	// In this order: what the end of ctx has set going must not reach the
@@ -90,14 +103,20 @@ func (f *fence) transaction(ctx context.Context, dc driver.Conn, fn func(*sql.Tx
 			_ = tx.Rollback()
 		}
 	}()
+	if err := g.mark(ctx); err != nil {
+		return false, false, f.explain(ctx, fmt.Errorf("begin: %w", err))
+	}
 	err = fn(tx)
 	returned = true
 	if err != nil {
 		done := tx.Rollback() == nil
+		if gone := g.settle(); gone != nil {
+			return true, false, fmt.Errorf("%w: %w: %w", ErrBroken, gone, err)
+		}
 		if over := ended(ctx, f.holds); over != nil && !errors.Is(err, ErrFenced) {
 			err = fmt.Errorf("%w: %w", over, err) // the one may well be why the other
 		}
-		return true, done && g.state().usable, err
+		return true, done && g.state().usable && f.unmark(ctx, db, k), err
 	}
 	switch state := g.state(); {
 	case state.broken != nil:
@@ -105,18 +124,34 @@ func (f *fence) transaction(ctx context.Context, dc driver.Conn, fn func(*sql.Tx
 	case !state.open:
 		err = errDoCommits // or the end of ctx has ended it, which goes first
 	default:
-		if err = f.check(ctx, tx); err == nil {
+		err = g.unmark(ctx)
+		if err == nil {
+			err = f.check(ctx, tx)
+		}
+		if err == nil {
 			err = f.paused()
 		}
 	}
 	if err != nil {
 		_ = tx.Rollback() // or the end of its connection does it
+		if gone := g.settle(); gone != nil {
+			err = fmt.Errorf("%w: %w", gone, err)
+		}
 		return true, false, f.explain(ctx, err)
 	}
 	if err := f.commit(ctx, tx, g); err != nil {
 		return true, false, err
 	}
-	return true, f.restore(ctx, db), nil
+	return true, f.restore(ctx, db, k), nil
+}
+
+// rollBack ends a transaction whose outcome nothing waits for: the driver's own
+// Rollback waits for an answer for ever, and undoing much takes long.
+func rollBack(execer driver.ExecerContext, within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	_, err := execer.ExecContext(ctx, rollbackStatement, nil)
+	return err
 }
 
 // commit ends a transaction that was checked.
@@ -143,15 +178,24 @@ func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
 	return f.explain(ctx, err)
 }
 
-// restore undoes what check has set on the connection, and reports whether it
-// has.
-func (f *fence) restore(ctx context.Context, db *sql.DB) bool {
-	if f.dialect != MySQL {
-		return true
+// restore undoes what check and newKiller have set on the connection, and
+// reports whether it has.
+func (f *fence) restore(ctx context.Context, db *sql.DB, k *killer) bool {
+	return f.dialect != MySQL || f.set(ctx, db, restoreStatement+k.unmark())
+}
+
+// unmark undoes what newKiller has set, before check has set anything.
+func (f *fence) unmark(ctx context.Context, db *sql.DB, k *killer) bool {
+	return k == nil || f.set(ctx, db, `SET @cronlease_mark = NULL`+k.unmark())
+}
+
+func (f *fence) set(ctx context.Context, db *sql.DB, statement string) bool {
+	if f.close {
+		return true // all of the session ends
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, err := db.ExecContext(ctx, restoreStatement)
+	_, err := db.ExecContext(ctx, statement)
 	return err == nil
 }
 

@@ -16,7 +16,9 @@ var (
 	// ErrBroken says that the transaction could not be taken to its end, and why:
 	// the database has rolled it back, or a part of it, or cannot be reached any
 	// more. Nothing of it is stored, if it was one of [Do] or of [Guard]; it
-	// may be tried again as a whole, under the same hold.
+	// may be tried again as a whole, under the same hold. The exception is a
+	// transaction that a stored procedure or dynamic SQL has ended: the error then
+	// says what did, and that something may be stored.
 	ErrBroken = errors.New("fence: broken transaction")
 
 	// ErrUnknown says that the answer to COMMIT was lost: the transaction is

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -24,8 +25,9 @@ import (
 //
 // Within a transaction it also refuses statements that would end it: COMMIT and
 // the like, and on MySQL and MariaDB those that commit implicitly, such as CREATE
-// TABLE. It cannot see what a stored procedure does, or the second of several
-// statements that are sent as one.
+// TABLE. What a stored procedure, a prepared statement of SQL (EXECUTE) or several
+// statements that are sent as one do to the transaction, it finds out afterwards:
+// if they have ended it, what came before is stored, and [ErrBroken] says so.
 func Guard(c driver.Connector) driver.Connector { return &guarded{c} }
 
 // guarded is the connector of [Guard].
@@ -50,9 +52,14 @@ type guard struct {
 	raw      driver.Conn
 	implicit bool // some statements commit implicitly
 
-	// Only of [Do]. commit carries out a COMMIT; nil: the driver does.
+	// Only of [Do]. commit carries out a COMMIT and undo a ROLLBACK; nil: the
+	// driver does. kill ends statements whose context has ended; nil: the driver
+	// leaves them to the server.
 	fenced bool
 	commit func() error
+	undo   func() error
+	kill   *killer
+	bound  time.Duration // of what is looked for before a ROLLBACK
 
 	mu      sync.Mutex // held while raw is used
 	left    bool       // raw is somebody else's again
@@ -60,6 +67,9 @@ type guard struct {
 	broken  error      // what has broken it
 	allowed bool       // COMMIT, of a fenced one
 	sent    bool       // its COMMIT was sent
+	tx      driver.Tx  // the one that is open
+	marked  bool       // it has the savepoint of Do
+	escaped bool       // that was gone: another statement has ended it
 	bad     bool       // the connection is not to be used again
 }
 
@@ -223,7 +233,7 @@ func (g *guard) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, err
 	if err != nil {
 		return nil, err
 	}
-	g.in, g.broken, g.sent = true, nil, false
+	g.in, g.broken, g.sent, g.tx = true, nil, false, tx
 	return &guardTx{g, tx}, nil
 }
 
@@ -271,11 +281,19 @@ func (t *guardTx) Rollback() error {
 }
 
 func (t *guardTx) rollback() error {
-	t.g.in = false
 	if t.g.left {
+		t.g.in = false
 		return nil
 	}
-	err := t.raw.Rollback()
+	if t.g.in {
+		t.g.kept()
+	}
+	t.g.in = false
+	undo := t.g.undo
+	if undo == nil {
+		undo = t.raw.Rollback
+	}
+	err := undo()
 	if _, isSQLite := sqliteCode(err); isSQLite && t.g.broken != nil {
 		return nil //nolint:nilerr // SQLite has rolled it back before
 	}
@@ -313,7 +331,7 @@ func (g *guard) PrepareContext(ctx context.Context, query string) (stmt driver.S
 			raw, err = g.raw.Prepare(query)
 		}
 		if err == nil {
-			stmt = &guardStmt{raw: raw, g: g}
+			stmt = &guardStmt{raw: raw, g: g, text: query}
 		}
 		return err
 	})
@@ -332,7 +350,13 @@ func (g *guard) ExecContext(ctx context.Context, query string, args []driver.Nam
 				return err
 			}
 		}
+		looked, err := g.look(ctx, query)
+		if err != nil {
+			return err
+		}
+		ctx, end := g.kill.watch(ctx)
 		result, err = execer.ExecContext(ctx, query, args)
+		err = looked(end(err))
 		if err == nil && (query == commitStatement || query == rollbackStatement) {
 			g.in = false
 		}
@@ -348,11 +372,17 @@ func (g *guard) QueryContext(ctx context.Context, query string, args []driver.Na
 		return nil, driver.ErrSkip
 	}
 	err = g.statement(query, func() error {
-		raw, err := queryer.QueryContext(ctx, query, args)
-		if err == nil {
-			rows = &guardRows{raw: raw, g: g}
+		looked, err := g.look(ctx, query)
+		if err != nil {
+			return err
 		}
-		return err
+		ctx, end := g.kill.watch(ctx)
+		raw, err := queryer.QueryContext(ctx, query, args)
+		if err != nil {
+			return looked(end(err))
+		}
+		rows = &guardRows{raw: raw, g: g, end: end, looked: looked}
+		return nil
 	})
 	return rows, err
 }

@@ -11,6 +11,9 @@ import (
 type guardRows struct {
 	raw driver.Rows
 	g   *guard
+	// Called once, in this order, when the query has ended; nil: there is nothing
+	// to do.
+	end, looked func(error) error
 }
 
 var (
@@ -41,7 +44,22 @@ func (r *guardRows) read(f func() error) error {
 func (r *guardRows) Columns() []string { return r.raw.Columns() }
 
 // Close implements [driver.Rows].
-func (r *guardRows) Close() error { return r.read(r.raw.Close) }
+func (r *guardRows) Close() error {
+	end, looked := r.end, r.looked
+	if end == nil {
+		return r.read(r.raw.Close)
+	}
+	r.end = nil
+	ended := false
+	err := r.read(func() error {
+		ended = true
+		return looked(end(r.raw.Close()))
+	})
+	if !ended { // the connection is somebody else's again
+		return end(err)
+	}
+	return err
+}
 
 // Next implements [driver.Rows].
 func (r *guardRows) Next(to []driver.Value) error {

@@ -8,8 +8,9 @@ import (
 
 // guardStmt is a prepared statement of a guard.
 type guardStmt struct {
-	raw driver.Stmt
-	g   *guard
+	raw  driver.Stmt
+	g    *guard
+	text string
 }
 
 var (
@@ -46,15 +47,20 @@ func (s *guardStmt) Query(args []driver.Value) (driver.Rows, error) {
 // ExecContext implements [driver.StmtExecContext].
 func (s *guardStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
 	err = s.g.do(func() error {
-		if e, ok := s.raw.(driver.StmtExecContext); ok {
-			result, err = e.ExecContext(ctx, args)
+		looked, err := s.g.look(ctx, s.text)
+		if err != nil {
 			return err
+		}
+		if e, ok := s.raw.(driver.StmtExecContext); ok {
+			ctx, end := s.g.kill.watch(ctx)
+			result, err = e.ExecContext(ctx, args)
+			return looked(end(err))
 		}
 		values, err := unnamed(ctx, args)
 		if err == nil {
 			result, err = s.raw.Exec(values) //nolint:staticcheck // older drivers have nothing else
 		}
-		return err
+		return looked(err)
 	})
 	return result, err
 }
@@ -62,6 +68,11 @@ func (s *guardStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (
 // QueryContext implements [driver.StmtQueryContext].
 func (s *guardStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
 	err = s.g.do(func() error {
+		looked, err := s.g.look(ctx, s.text)
+		if err != nil {
+			return err
+		}
+		ctx, end := s.g.kill.watch(ctx)
 		var raw driver.Rows
 		if q, ok := s.raw.(driver.StmtQueryContext); ok {
 			raw, err = q.QueryContext(ctx, args)
@@ -71,10 +82,11 @@ func (s *guardStmt) QueryContext(ctx context.Context, args []driver.NamedValue) 
 				raw, err = s.raw.Query(values) //nolint:staticcheck // older drivers have nothing else
 			}
 		}
-		if err == nil {
-			rows = &guardRows{raw: raw, g: s.g}
+		if err != nil {
+			return looked(end(err))
 		}
-		return err
+		rows = &guardRows{raw: raw, g: s.g, end: end, looked: looked}
+		return nil
 	})
 	return rows, err
 }

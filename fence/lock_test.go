@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
@@ -158,6 +161,65 @@ func TestLockWaitsForItsTransaction(t *testing.T) {
 		}
 		if err := next.Unlock(soon(t)); err != nil {
 			t.Fatal(err)
+		}
+	})
+}
+
+// A holder's transaction is stored while others queue up for its lock, which
+// changes the lock's row: also where the server refuses to lock what has changed
+// since the transaction's snapshot, as MariaDB does by default from 11.6.2 on.
+func TestTransactionUnderALockWithAQueue(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		holder, waiter := s.client(), s.client()
+		for _, setting := range []string{"ON", "OFF"} {
+			config := s.at.Config(t)
+			if dbserver.Dialect(s.kind) == dbserver.MariaDB {
+				config.Params = map[string]string{"innodb_snapshot_isolation": setting}
+			}
+			connector, err := mysql.NewConnector(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			db := sql.OpenDB(connector)
+			defer db.Close()
+			for _, run := range []func(context.Context, *sql.DB, func(*sql.Tx) error, ...fence.Option) error{fence.Do, commit} {
+				held, err := holder.Mutex("stock").Lock(soon(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				next := make(chan error, 1)
+				before := s.stored()
+				if err := run(held.Context(), db, func(tx *sql.Tx) error {
+					var versions, version int
+					const read = "SELECT version FROM cronlease_lock WHERE name = 'stock'"
+					if err := tx.QueryRow(read).Scan(&version); err != nil {
+						return err
+					}
+					go func() {
+						l, err := waiter.Mutex("stock").Lock(soon(t))
+						if err == nil {
+							err = l.Unlock(soon(t))
+						}
+						next <- err
+					}()
+					for versions = version; versions == version; { // a wait for the next in line
+						if err := s.db.QueryRowContext(soon(t), read).Scan(&versions); err != nil {
+							return err
+						}
+					}
+					return s.insert(tx, before)
+				}); err != nil {
+					t.Errorf("innodb_snapshot_isolation %s: %v", setting, err)
+				}
+				if err := held.Unlock(soon(t)); err != nil {
+					t.Error(err)
+				}
+				if err := <-next; err != nil {
+					t.Error(err)
+				}
+				s.wantStored(before + 1)
+			}
 		}
 	})
 }

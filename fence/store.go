@@ -76,11 +76,17 @@ type fence struct {
 // so that no two transactions wait for each other.
 func newFence(ctx context.Context, options []Option) (*fence, error) {
 	f := &fence{settings: settings{bound: defaultBound}, holds: lease.Holds(ctx)}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("fence: option %d is nil", i+1)
+		}
 		option(&f.settings)
 	}
 	if f.bound < time.Second || f.bound > maxBound || f.bound%time.Second != 0 {
 		return nil, fmt.Errorf("fence: WithBound(%v): must be whole seconds from %v to %v", f.bound, time.Second, maxBound)
+	}
+	if f.kill && f.killWait <= 0 {
+		return nil, fmt.Errorf("fence: WithKill: wait %v: must be more than 0", f.killWait)
 	}
 	if len(f.holds) == 0 {
 		return nil, ErrNoHold
@@ -139,6 +145,10 @@ func (f *fence) paused() error {
 // explain makes an error of the transaction, none of which is stored, one of
 // this package. It is called once the transaction has ended.
 func (f *fence) explain(ctx context.Context, err error) error {
+	var gone *endedError
+	if errors.As(err, &gone) { // something may be stored, whoever has the term
+		return fmt.Errorf("%w: %w", ErrBroken, gone)
+	}
 	var fenced *FencedError
 	if over := ended(ctx, f.holds); over != nil {
 		// What the end of ctx did to the transaction is of less interest.
