@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -78,7 +79,12 @@ func loadLocation(name string) (*time.Location, error) {
 
 // Err reports what is wrong with the expression or the zone; a [*cron.Error]
 // points at the field.
-func (s CronSchedule) Err() error { return s.err }
+func (s CronSchedule) Err() error {
+	if s.err == nil && s.parsed == nil {
+		return errors.New("cron: no expression: make the schedule with jobs.Cron")
+	}
+	return s.err
+}
 
 // Next implements [Schedule].
 func (s CronSchedule) Next(after time.Time) time.Time {

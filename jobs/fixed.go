@@ -47,6 +47,16 @@ func (s FixedRateSchedule) String() string {
 	return fmt.Sprintf("fixed rate %v, initial delay %v", s.every, s.initial)
 }
 
+// Anchor is the instant from which the ticks are counted: since itself or, where
+// that is in the future, which only a wrong clock can have brought about, the
+// latest instant before now that has the same ticks.
+func (s FixedRateSchedule) Anchor(since, now time.Time) time.Time {
+	if ahead := since.Sub(now); ahead > 0 && s.every > 0 {
+		return since.Add(-((ahead-1)/s.every + 1) * s.every)
+	}
+	return since
+}
+
 // From implements [Relative].
 func (s FixedRateSchedule) From(known Known) Schedule {
 	return anchored{first: known.ScheduleSince.Add(s.initial).UTC(), every: s.every, text: s.String()}

@@ -17,25 +17,48 @@ type Group struct {
 	name   string
 }
 
-// NewGroup returns the jobs of a group.
+var errNoLedger = errors.New("jobs: the group has no ledger: give NewGroup a store")
+
+// NewGroup returns the jobs of a group. Without a ledger, as in the zero Group,
+// every method returns an error.
 func NewGroup(ledger Ledger, name string) Group { return Group{ledger, name} }
 
 // Pause stops the ticks of a job, or of the whole group when job is empty, until
 // Resume. Ticks of the paused time are recorded as skipped; what runs goes on. An
 // unknown job is an error that matches [ErrNoJob] and lists the near names.
 func (g Group) Pause(ctx context.Context, job string) error {
+	if g.ledger == nil {
+		return errNoLedger
+	}
 	return g.explain(ctx, job, g.ledger.Pause(ctx, g.name, job))
 }
 
 // Resume is the end of Pause.
 func (g Group) Resume(ctx context.Context, job string) error {
+	if g.ledger == nil {
+		return errNoLedger
+	}
 	return g.explain(ctx, job, g.ledger.Resume(ctx, g.name, job))
+}
+
+// ResumeSkipping is Resume for a job or group whose ticks from before the pause are
+// not wanted either: those that have no row yet are recorded as skipped, instead
+// of going through the misfire policy. So a restored ledger is told that what ran
+// since its backup is not to run again.
+func (g Group) ResumeSkipping(ctx context.Context, job string) error {
+	if g.ledger == nil {
+		return errNoLedger
+	}
+	return g.explain(ctx, job, g.ledger.ResumeSkipping(ctx, g.name, job))
 }
 
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. Whoever leads starts it within about a second, once; also when the job is
 // paused.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
+	if g.ledger == nil {
+		return Key{}, errNoLedger
+	}
 	key, err := g.ledger.Trigger(ctx, g.name, job)
 	return key, g.explain(ctx, job, err)
 }
@@ -43,6 +66,9 @@ func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 // Cancel asks for the end of a run that is not over: its context ends with
 // [ErrCancelled], within about a second.
 func (g Group) Cancel(ctx context.Context, key Key) error {
+	if g.ledger == nil {
+		return errNoLedger
+	}
 	err := g.ledger.Cancel(ctx, g.name, key)
 	if !errors.Is(err, ErrNoRun) {
 		return err
@@ -59,11 +85,19 @@ func (g Group) Cancel(ctx context.Context, key Key) error {
 
 // Runs reads the history, the newest first.
 func (g Group) Runs(ctx context.Context, filter Filter) ([]Record, error) {
+	if g.ledger == nil {
+		return nil, errNoLedger
+	}
 	return g.ledger.Runs(ctx, g.name, filter)
 }
 
 // Load reads every job that the ledger knows, and the runs that are not over.
-func (g Group) Load(ctx context.Context) (Snapshot, error) { return g.ledger.Load(ctx, g.name) }
+func (g Group) Load(ctx context.Context) (Snapshot, error) {
+	if g.ledger == nil {
+		return Snapshot{}, errNoLedger
+	}
+	return g.ledger.Load(ctx, g.name)
+}
 
 func (g Group) explain(ctx context.Context, job string, err error) error {
 	if !errors.Is(err, ErrNoJob) {

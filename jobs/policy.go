@@ -14,9 +14,10 @@ const (
 	MisfireOnce Misfire = iota
 	// MisfireSkip runs none of them.
 	MisfireSkip
-	// MisfireAll runs each of them, in order, up to [CatchUp.Limit]. A tick that
-	// is due while some of them still wait for their first start waits in line
-	// behind them, whatever [Overlap] says but [OverlapReplace].
+	// MisfireAll runs every tick, in order. A tick that cannot start yet waits,
+	// whether it was missed or an earlier run is not over: at most
+	// [CatchUp.Limit] wait at a time. [Overlap] then only says how many run at
+	// once. Under [OverlapReplace] a newer tick replaces those that wait.
 	MisfireAll
 )
 
@@ -30,9 +31,9 @@ func ParseMisfire(name string) (Misfire, error) { return parsePolicy[Misfire](mi
 
 // CatchUp bounds what is caught up after a gap.
 type CatchUp struct {
-	// Limit is how many missed ticks [MisfireAll] runs, the newest ones, and how
-	// many ticks wait in line at a time: what is due beyond that is skipped.
-	// Zero: 1000.
+	// Limit is how many ticks of a job wait at a time under [MisfireAll]. Of a
+	// longer gap the newest ticks are run; what is due while so many wait is
+	// skipped. Zero: 1000.
 	Limit int
 	// Deadline is how late a tick may start. Zero: any time. A tick whose
 	// deadline has passed is skipped.
@@ -64,15 +65,17 @@ func (r Recover) String() string { return policyName(recoverNames, r) }
 func ParseRecover(name string) (Recover, error) { return parsePolicy[Recover](recoverNames, name) }
 
 // Overlap says what becomes of a tick that is due while an earlier run of the
-// job is not over, or waits for its next attempt.
+// job is not over, or waits for its next attempt. Under [MisfireAll] it waits
+// wherever another policy would skip it.
 type Overlap uint8
 
 const (
-	// OverlapForbid skips the tick. The default.
+	// OverlapForbid skips the tick: no two runs of the job at once. The default.
 	OverlapForbid Overlap = iota
 	// OverlapQueue lets one tick wait; further ones are skipped.
 	OverlapQueue
-	// OverlapAllow runs it beside the others, up to [Job.Limit].
+	// OverlapAllow runs it beside the others, up to [Job.Limit]; further ones
+	// are skipped.
 	OverlapAllow
 	// OverlapReplace cancels the running one, with the cause [ErrReplacedByTick],
 	// and runs the new one once that has stopped.

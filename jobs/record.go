@@ -18,7 +18,8 @@ type Record struct {
 	// Claimed, Started (the last attempt) and Finished are by the database's
 	// clock; zero where it has not come to that.
 	Claimed, Started, Finished time.Time
-	// Due is when a waiting run may start, by the database's clock.
+	// Due is when a waiting run may start, by the database's clock. It stays when
+	// the run starts and ends, and is zero for a run that never waited.
 	Due time.Time
 	// Missed counts the ticks right before this one that were not run and have
 	// no row of their own; from 10,000 on it means that there were at least so
@@ -50,6 +51,17 @@ type Declared struct {
 	Name string
 	// Schedule is the text of [Schedule.String].
 	Schedule string
+	// From is since when the schedule rules if it differs from what the ledger
+	// has, by the database's clock. Zero: from now on.
+	From time.Time
+}
+
+// Opened is the last term that declared its jobs.
+type Opened struct {
+	// Token is zero where none did, or where that is not known.
+	Token uint64
+	// At is when it did, by the database's clock; zero where Token is.
+	At time.Time
 }
 
 // Snapshot is what a term that begins has to know.
@@ -60,8 +72,13 @@ type Snapshot struct {
 	Changes uint64
 	// Paused: the whole group is paused.
 	Paused bool
+	// Opened is the last term that declared its jobs.
+	Opened Opened
 	// Jobs are all that the ledger knows of the group, by name.
 	Jobs map[string]Known
+	// Pauses are the newest pauses of each job, and of the whole group under the
+	// empty name, oldest first: at most [MaxPauses] of each.
+	Pauses map[string][]Pause
 	// Open are the runs that are not over, in the order of their ticks.
 	Open []Record
 }
@@ -87,32 +104,39 @@ type Known struct {
 	// Cursor is the newest scheduled tick that was claimed; zero when none was.
 	Cursor time.Time
 	// Started is the latest instant at which a run of the job was started, by
-	// the database's clock, and zero when none was: what [Job.LockAtLeastFor]
+	// the database's clock, and zero when none was. It never goes back, also when
+	// that clock does. It is what [Job.LockAtLeastFor]
 	// counts from.
 	Started time.Time
-	// Finished is when a run of the job last came to its end, zero when none
-	// has: what a fixed delay counts from.
+	// Finished is when a run of the job last came to its end, by a move, zero when
+	// none has: what a fixed delay counts from. Ticks that were claimed as skipped
+	// do not count; runs that were moved to skipped do.
 	Finished time.Time
 }
 
 // Claim is a tick to claim.
 type Claim struct {
 	Key
-	// State is Running, Waiting or Skipped.
+	// State is Running, Waiting or Skipped. [Ledger.Claim] fails for any other.
 	State State
-	// Delay is how long a Waiting run has to wait, from now.
+	// Delay is how long a Waiting run has to wait, from now. What is below a
+	// microsecond is cut off.
 	Delay time.Duration
 	// Missed and Error are as in [Record].
 	Missed int
 	Error  string
 }
 
-// Claimed is what stands for a claim after it.
+// Claimed is what stands for a claim after it. State is zero when nothing does,
+// and only the key is set: the claim was refused, as [Ledger.Claim] says.
 type Claimed struct {
 	// Mine: the row was written by this call, or an earlier repetition of it.
 	Mine bool
 	Record
 }
+
+// Refused reports that the claim was refused and that there is no row.
+func (c Claimed) Refused() bool { return c.State == 0 }
 
 // Move is a change of a row's state.
 type Move struct {
@@ -132,7 +156,8 @@ type Move struct {
 
 // History says which of a job's runs are kept. What is not over is always kept.
 type History struct {
-	// Keep is how many are kept at most; zero: any number.
+	// Keep is how many are kept, those of the newest ticks; zero: any number. Runs
+	// that are not over count.
 	Keep int
 	// For is how long they are kept after they came to their end, which is
 	// their claim for those that were claimed as skipped; zero: for ever.

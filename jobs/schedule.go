@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -40,11 +41,16 @@ func Every(d time.Duration) EverySchedule {
 }
 
 // Err reports what is wrong with the duration.
-func (s EverySchedule) Err() error { return s.err }
+func (s EverySchedule) Err() error {
+	if s == (EverySchedule{}) {
+		return errors.New("every: no duration: make the schedule with jobs.Every")
+	}
+	return s.err
+}
 
 // Next implements [Schedule].
 func (s EverySchedule) Next(after time.Time) time.Time {
-	if s.err != nil {
+	if s.Err() != nil {
 		return time.Time{}
 	}
 	every := s.every.Milliseconds()
@@ -54,7 +60,7 @@ func (s EverySchedule) Next(after time.Time) time.Time {
 
 // Prev implements [Backward].
 func (s EverySchedule) Prev(before time.Time) time.Time {
-	if s.err != nil {
+	if s.Err() != nil {
 		return time.Time{}
 	}
 	every := s.every.Milliseconds()

@@ -111,6 +111,13 @@ func TestParseErrors(t *testing.T) {
 	}
 }
 
+func TestNilOption(t *testing.T) {
+	t.Parallel()
+	if _, err := cron.Parse("@daily", nil); err == nil {
+		t.Error("Parse with a nil option: no error")
+	}
+}
+
 func TestErrorText(t *testing.T) {
 	t.Parallel()
 	_, err := cron.Parse("0 0 25 * * *")

@@ -37,6 +37,9 @@ func WithDST(p DST) Option { return func(c *config) { c.dst = p } }
 func Parse(expression string, options ...Option) (*Expression, error) {
 	c := config{loc: time.UTC}
 	for _, option := range options {
+		if option == nil {
+			return nil, (&parser{expression: expression}).fail("option", "nil", 0, "want one that is not nil, or none")
+		}
 		option(&c)
 	}
 	if c.loc == nil {

@@ -16,6 +16,14 @@ func many(n int, states ...jobs.State) []jobs.Claim {
 	return claims
 }
 
+// refusal says that a claim was refused and left no row.
+func (e *env) refusal(c jobs.Claimed, k jobs.Key, what string) {
+	e.Helper()
+	if want := (jobs.Claimed{Record: jobs.Record{Key: k}}); c != want || !c.Refused() {
+		e.Errorf("%s: the claim was answered by mine %t, %s, want it refused", what, c.Mine, show(c.Record))
+	}
+}
+
 var claimCases = []testCase{
 	{"claim/a tick to run", func(e *env) {
 		s := e.open()
@@ -59,6 +67,17 @@ var claimCases = []testCase{
 			Claimed: r.Claimed, Finished: r.Finished, Due: r.Due, Missed: 1000, Error: "paused",
 		}, "a claim that skips")
 		e.unchanged(r, "read back")
+	}},
+
+	{"claim/no other state", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		for n, state := range []jobs.State{0, jobs.Succeeded, jobs.Failed, jobs.Cancelled, jobs.Interrupted, jobs.Interrupted + 1} {
+			if _, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, n), State: state}}); err == nil {
+				e.Errorf("Claim as %v: no error, want one: a tick is claimed as running, waiting or skipped", state)
+			}
+			e.absent(group, key(report, n), "after a claim as "+state.String())
+		}
 	}},
 
 	{"claim/none", func(e *env) {
@@ -110,6 +129,27 @@ var claimCases = []testCase{
 		e.equal(e.count(group), 2, "runs")
 	}},
 
+	{"claim/a part of the same call again", func(e *env) {
+		s := e.open()
+		h, id, all := e.begin(s), newID(), many(10, jobs.Running, jobs.Waiting, jobs.Skipped)
+		first := e.claim(s, h, id, all...)
+		for i, c := range e.claim(s, h, id, all[3:7]...) {
+			if !c.Mine {
+				e.Errorf("%v is not mine when a part of the call is repeated", c.Key)
+			}
+			e.same(c.Record, first[3+i].Record, "claimed with a part of the call")
+		}
+	}},
+
+	{"claim/a skipped tick is no end of a run", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Skipped})
+		if k := e.known(group, report); !k.Finished.IsZero() {
+			e.Errorf("the job's Finished is %v after a claim as skipped", k.Finished)
+		}
+	}},
+
 	{"claim/another's tick comes back as it is", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
@@ -132,20 +172,121 @@ var claimCases = []testCase{
 			were = append(were, e.running(s, h, key(report, n)))
 		}
 		var claims []jobs.Claim
-		for n := range 7 {
+		for n := range 9 {
 			claims = append(claims, jobs.Claim{Key: key(report, n), State: jobs.Waiting, Missed: n})
 		}
 		for n, c := range e.claim(s, e.take(s, group, bob), newID(), claims...) {
-			e.equal(c.Mine, n%2 == 0, "Mine")
-			if n%2 == 1 {
-				e.same(c.Record, were[n/2], "a run that was there")
-			} else {
+			e.equal(c.Mine, n > 5, "Mine")
+			switch {
+			case n > 5:
 				e.equal(c.Owner, bob, "owner of a new run")
 				e.equal(c.Missed, n, "Missed of a new run")
+				e.unchanged(c.Record, "read back")
+			case n%2 == 1:
+				e.same(c.Record, were[n/2], "a run that was there")
+				e.unchanged(c.Record, "read back")
+			default:
+				e.refusal(c, key(report, n), "a tick before the newest")
 			}
-			e.unchanged(c.Record, "read back")
 		}
-		e.equal(e.count(group), 7, "runs")
+		e.equal(e.count(group), 6, "runs")
+	}},
+
+	{"claim/only ticks later than the newest", func(e *env) {
+		s := e.open()
+		h, id := e.begin(s), newID()
+		claims := []jobs.Claim{{Key: key(report, 0), State: jobs.Running}, {Key: key(report, 1), State: jobs.Waiting}, {Key: key(report, 2), State: jobs.Skipped}}
+		for _, c := range e.claim(s, h, id, claims...)[:2] {
+			e.moved(s, h, to(jobs.Succeeded, c.Record))
+		}
+		e.over(s, h, cleanup, 9)
+		for n := 3; n < 9; n++ {
+			e.moved(s, h, to(jobs.Succeeded, e.running(s, h, key(report, n))))
+		}
+		manual := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(20), Trigger: 1}, State: jobs.Running})
+		e.moved(s, h, to(jobs.Succeeded, manual))
+		e.prune(s, report, jobs.History{Keep: 3}, 0)
+		e.left(report, "keep 3", 7, 8, 20)
+
+		// A statement that arrives after its rows were run and pruned, and others
+		// for what never was there.
+		for _, call := range []jobs.ClaimID{id, newID()} {
+			for i, c := range e.claim(s, h, call, claims...) {
+				e.refusal(c, claims[i].Key, "a tick that was run and pruned")
+			}
+		}
+		between := jobs.Key{Job: report, Tick: tick(8).Add(-time.Microsecond)}
+		e.refusal(e.claim(s, h, newID(), jobs.Claim{Key: between, State: jobs.Skipped})[0], between, "a tick just before the newest")
+		e.equal(len(e.load(group).Open), 0, "open runs")
+		e.left(report, "after claims that came late", 7, 8, 20)
+
+		e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: 1}, State: jobs.Running})
+		later := jobs.Key{Job: report, Tick: tick(8).Add(time.Microsecond)}
+		e.running(s, h, later)
+		e.equal(e.known(group, report).Cursor, later.Tick, "cursor")
+	}},
+
+	{"claim/while it is paused", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		other := e.take(s, otherOne, alice)
+		e.declareJobs(s, other, report)
+		n := 0
+		claim := func(h jobs.Holder, job string, state jobs.State, trigger uint64) jobs.Claimed {
+			e.Helper()
+			n++
+			k := key(job, n)
+			k.Trigger = trigger
+			return e.claim(s, h, newID(), jobs.Claim{Key: k, State: state})[0]
+		}
+		check := func(job string, paused bool, what string) {
+			e.Helper()
+			for _, state := range []jobs.State{jobs.Running, jobs.Waiting} {
+				if c := claim(h, job, state, 0); paused {
+					e.refusal(c, key(job, n), what)
+					e.absent(group, c.Key, what)
+				} else if !c.Mine {
+					e.Errorf("%s: a claim of a job that is not paused is not mine: %s", what, show(c.Record))
+				}
+			}
+			for _, c := range []jobs.Claimed{claim(h, job, jobs.Skipped, 0), claim(h, job, jobs.Running, 1), claim(h, job, jobs.Waiting, 2)} {
+				if !c.Mine {
+					e.Errorf("%s: a claim as skipped, or of a manual run, is not mine: %s", what, show(c.Record))
+				}
+			}
+		}
+		check(report, false, "before the pause")
+		e.ok(s.Pause(e.ctx(), group, report), "Pause")
+		check(report, true, "a paused job")
+		check(cleanup, false, "beside a paused job")
+		if !claim(other, report, jobs.Running, 0).Mine {
+			e.Errorf("a claim of another group's job is refused")
+		}
+		e.ok(s.Pause(e.ctx(), group, ""), "Pause of the group")
+		check(cleanup, true, "a paused group")
+		if !claim(other, report, jobs.Running, 0).Mine {
+			e.Errorf("a claim of another group is refused")
+		}
+		e.ok(s.Resume(e.ctx(), group, report), "Resume")
+		check(report, true, "a paused group, after Resume of the job")
+		e.ok(s.Resume(e.ctx(), group, ""), "Resume of the group")
+		check(report, false, "after Resume")
+		check(cleanup, false, "after Resume of the group")
+
+		// Beside each other in one call, and again.
+		e.ok(s.Pause(e.ctx(), group, report), "Pause")
+		id := newID()
+		claims := []jobs.Claim{{Key: key(cleanup, 1000), State: jobs.Running}, {Key: key(report, 1000), State: jobs.Running}, {Key: key(report, 999), State: jobs.Skipped}}
+		for range 2 {
+			got := e.claim(s, h, id, claims...)
+			e.equal(got[0].Mine, true, "Mine of a job that is not paused")
+			e.refusal(got[1], claims[1].Key, "a paused job in a call of many")
+			e.equal(got[2].Mine, true, "Mine of a skipped tick")
+		}
+		e.ok(s.Resume(e.ctx(), group, report), "Resume")
+		if c := e.claim(s, h, id, claims...)[1]; !c.Mine {
+			e.Errorf("the same call after Resume: %s", show(c.Record))
+		}
 	}},
 
 	{"claim/manual runs beside a scheduled one of the same instant", func(e *env) {

@@ -141,7 +141,7 @@ var concurrencyCases = []testCase{
 			claims := make([]jobs.Claim, batch)
 			for n := range 20 {
 				for i := range claims {
-					claims[i] = jobs.Claim{Key: key(report, from+n*batch+i), State: jobs.Running}
+					claims[i] = jobs.Claim{Key: key(jobOf(from), from+n*batch+i), State: jobs.Running}
 				}
 				if _, err := s.Claim(e.ctx(), h, newID(), claims); err != nil {
 					return err
@@ -157,7 +157,7 @@ var concurrencyCases = []testCase{
 
 	{"concurrency/no move comes after a takeover", func(e *env) {
 		e.outlast(func(s Store, h jobs.Holder, from int, busy func()) error {
-			claimed, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, from), State: jobs.Running}, {Key: key(report, from+1), State: jobs.Running}})
+			claimed, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(jobOf(from), from), State: jobs.Running}, {Key: key(jobOf(from), from+1), State: jobs.Running}})
 			if err != nil {
 				return err
 			}
@@ -226,6 +226,10 @@ var concurrencyCases = []testCase{
 
 // batch is how many ticks are claimed at once while others take over.
 const batch = 10
+
+// jobOf is the job of one of the connections that work at once: the ticks of a job
+// are claimed in their order.
+func jobOf(from int) string { return fmt.Sprint("job", from/1000%4) }
 
 // outlast lets four connections of a term work, as they do until they are
 // replaced, and compares what the next term finds with what there is in the end.

@@ -1,6 +1,7 @@
 package ledgertest
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -37,6 +38,98 @@ var pauseCases = []testCase{
 			e.ok(s.Resume(e.ctx(), group, report), "Resume")
 			paused(false, true, "after Resume")
 		}
+	}},
+
+	{"pause/when", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		for _, job := range []string{report, ""} {
+			pauses := func(want int, what string) []jobs.Pause {
+				e.Helper()
+				all := e.load(group).Pauses
+				e.equal(len(all[cleanup]), 0, "pauses of the other job")
+				if len(all[job]) != want {
+					e.Fatalf("pauses %s: %v, want %d", what, all[job], want)
+				}
+				return all[job]
+			}
+			pauses(0, "at the beginning")
+			e.ok(s.Resume(e.ctx(), group, job), "Resume of what is not paused")
+			pauses(0, "after Resume of what is not paused")
+			before := e.now()
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			first := pauses(1, "after Pause")[0]
+			e.between(first.Began, before, "Began")
+			e.equal(first.Ended, time.Time{}, "Ended of a pause that goes on")
+			e.later()
+			e.ok(s.Pause(e.ctx(), group, job), "Pause again")
+			e.equal(pauses(1, "after Pause again")[0], first, "the pause after Pause again")
+			before = e.now()
+			e.ok(s.Resume(e.ctx(), group, job), "Resume")
+			over := pauses(1, "after Resume")[0]
+			e.equal(over.Began, first.Began, "Began after Resume")
+			e.between(over.Ended, before, "Ended")
+			e.later()
+			e.ok(s.Resume(e.ctx(), group, job), "Resume again")
+			e.equal(pauses(1, "after Resume again")[0], over, "the pause after Resume again")
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			e.ok(s.Resume(e.ctx(), group, job), "Resume")
+			second := pauses(2, "after the second")
+			e.equal(second[0], over, "the first pause after the second")
+			if second[1].Began.Before(over.Ended) || second[1].Ended.Before(second[1].Began) {
+				e.Errorf("pauses %v, want the second after the first", second)
+			}
+			for range jobs.MaxPauses {
+				e.ok(s.Pause(e.ctx(), group, job), "Pause")
+				e.ok(s.Resume(e.ctx(), group, job), "Resume")
+			}
+			many := pauses(jobs.MaxPauses, "after many")
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			e.declareJobs(s, e.take(s, group, bob), report, cleanup)
+			last := e.load(group).Pauses[job]
+			if n := len(last); n < 2 || last[n-1].Ended != (time.Time{}) || last[n-2] != many[len(many)-1] {
+				e.Errorf("pauses %v in the next term, want the newest of %v and one that goes on", last, many)
+			}
+			e.ok(s.Resume(e.ctx(), group, job), "Resume")
+		}
+		e.take(s, otherOne, alice)
+		e.equal(len(e.load(otherOne).Pauses), 0, "pauses of another group")
+	}},
+
+	{"pause/resume skipping", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		for _, job := range []string{report, ""} {
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			e.ok(s.Resume(e.ctx(), group, job), "Resume")
+			kept := e.load(group).Pauses[job]
+			if len(kept) != 1 {
+				e.Fatalf("pauses %v, want 1", kept)
+			}
+			first := kept[0]
+			e.ok(s.ResumeSkipping(e.ctx(), group, job), "ResumeSkipping of what is not paused")
+			kept = e.load(group).Pauses[job]
+			e.equal(kept[len(kept)-1], first, "the pause after ResumeSkipping of what is not paused")
+			e.ok(s.Pause(e.ctx(), group, job), "Pause")
+			e.later()
+			changes, before := e.changes(group), e.now()
+			e.ok(s.ResumeSkipping(e.ctx(), group, job), "ResumeSkipping")
+			snapshot := e.load(group)
+			if e.changes(group) == changes {
+				e.Errorf("Changes says nothing of ResumeSkipping")
+			}
+			if snapshot.Paused || snapshot.Jobs[report].Paused {
+				e.Errorf("paused after ResumeSkipping: %+v", snapshot)
+			}
+			pauses := snapshot.Pauses[job]
+			if len(pauses) != 2 {
+				e.Fatalf("pauses %v, want 2", pauses)
+			}
+			e.equal(pauses[0], first, "the pause before")
+			e.equal(pauses[1].Began, time.Time{}, "Began after ResumeSkipping")
+			e.between(pauses[1].Ended, before, "Ended")
+		}
+		e.is(s.ResumeSkipping(e.ctx(), group, "never"), jobs.ErrNoJob, "ResumeSkipping of what there is not")
 	}},
 
 	{"pause/what there is not", func(e *env) {
@@ -272,6 +365,22 @@ var changesCases = []testCase{
 		}
 	}},
 
+	{"changes/once with a pause that is asked for twice", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		for _, job := range []string{report, ""} {
+			for _, step := range []struct {
+				what string
+				do   func(context.Context, string, string) error
+			}{{"Resume", s.Resume}, {"Pause", s.Pause}, {"Resume", s.Resume}} {
+				e.ok(step.do(e.ctx(), group, job), step.what)
+				was := e.changes(group)
+				e.ok(step.do(e.ctx(), group, job), step.what+" again")
+				e.equal(e.changes(group), was, fmt.Sprintf("Changes after the second %s of %q", step.what, job))
+			}
+		}
+	}},
+
 	{"changes/with what is a group's first", func(e *env) {
 		s := e.open()
 		was := e.changes(group)
@@ -300,10 +409,11 @@ var runsCases = []testCase{
 	{"runs/the newest first", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
+		var claims []jobs.Claim
 		for _, n := range []int{4, 1, 5, 2, 3} {
-			e.running(s, h, key(report, 2*n))
-			e.waiting(s, h, key(cleanup, 2*n+1))
+			claims = append(claims, jobs.Claim{Key: key(report, 2*n), State: jobs.Running}, jobs.Claim{Key: key(cleanup, 2*n+1), State: jobs.Waiting})
 		}
+		e.claim(s, h, newID(), claims...)
 		k := e.trigger(s, report)
 		rs := e.runs(group, jobs.Filter{})
 		e.equal(len(rs), 11, "runs")

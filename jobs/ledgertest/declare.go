@@ -76,6 +76,71 @@ var declareCases = []testCase{
 		e.equal(e.known(group, cleanup), other, "a job whose schedule did not change")
 	}},
 
+	{"declare/a changed schedule rules from when it is said to", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.later()
+		from := e.now()
+		e.later()
+		change := func(schedule string, from time.Time) jobs.Known {
+			e.Helper()
+			e.declare(s, h, jobs.Declared{Name: report, Schedule: schedule, From: from}, jobs.Declared{Name: cleanup, Schedule: "every 1m", From: from})
+			return e.known(group, report)
+		}
+		other := e.known(group, cleanup)
+		e.equal(change("every 2m", from).ScheduleSince, from, "ScheduleSince of a changed schedule")
+		e.later()
+		e.equal(change("every 2m", e.now()).ScheduleSince, from, "ScheduleSince when it is declared again")
+		e.equal(change("every 3m", from.Add(-time.Hour)).ScheduleSince, from, "ScheduleSince of a schedule that is said to rule before the one before it did")
+		before := e.now()
+		e.between(change("every 4m", before.Add(time.Hour)).ScheduleSince, before, "ScheduleSince of a schedule that is said to rule from the future on")
+		e.equal(e.known(group, cleanup), other, "a job whose schedule did not change")
+		before = e.now()
+		e.declare(s, h, jobs.Declared{Name: "new", Schedule: "every 1m", From: from})
+		e.between(e.known(group, "new").ScheduleSince, before, "ScheduleSince of a new job")
+	}},
+
+	{"declare/what ruled from the future on rules from now on", func(e *env) {
+		if e.h.StepClock == nil {
+			e.Skip("left out: Harness.StepClock is nil")
+		}
+		s := e.open()
+		e.h.StepClock(e.TB, 365*24*time.Hour)
+		h := e.begin(s)
+		e.h.StepClock(e.TB, -365*24*time.Hour)
+		before := e.now()
+		e.declare(s, h, jobs.Declared{Name: report, Schedule: "every 1m"}, jobs.Declared{Name: cleanup, Schedule: "every 2m", From: before})
+		e.between(e.known(group, report).ScheduleSince, before, "ScheduleSince")
+		e.between(e.known(group, cleanup).ScheduleSince, before, "ScheduleSince of a changed schedule")
+	}},
+
+	{"declare/the term that declared last", func(e *env) {
+		s := e.open()
+		e.equal(e.load(group).Opened, jobs.Opened{}, "Opened of an empty ledger")
+		var opened jobs.Opened
+		for _, owner := range []string{alice, bob} {
+			e.later()
+			before := e.now()
+			h := e.take(s, group, owner)
+			e.equal(e.load(group).Opened, opened, "Opened by a term that has not declared")
+			e.declareJobs(s, h, report)
+			opened = e.load(group).Opened
+			e.equal(opened.Token, h.Token, "Opened.Token")
+			e.between(opened.At, before, "Opened.At")
+			e.later()
+			e.declare(s, h)
+			e.ok(s.Pause(e.ctx(), group, ""), "Pause")
+			e.equal(e.load(group).Opened, opened, "Opened when the term declares again")
+		}
+		e.declareJobs(s, e.take(s, otherOne, alice), report)
+		e.equal(e.load(group).Opened, opened, "Opened after a term of another group")
+		e.equal(e.load(group).Paused, true, "Paused")
+		e.equal(len(e.load(group).Jobs), 1, "jobs known")
+		e.is(s.Resume(e.ctx(), group, ""), nil, "Resume")
+		_, err := s.Trigger(e.ctx(), group, "")
+		e.is(err, jobs.ErrNoJob, "Trigger of a job without a name")
+	}},
+
 	{"declare/a job that was not declared is left alone", func(e *env) {
 		s := e.open()
 		e.begin(s)
@@ -116,6 +181,78 @@ var declareCases = []testCase{
 	}},
 }
 
+var passOverCases = []testCase{
+	{"pass over/ticks of the future", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		kept := e.moved(s, h, to(jobs.Succeeded, e.running(s, h, key(report, 1))))
+		over := e.moved(s, h, to(jobs.Failed, e.running(s, h, key(report, 5))))
+		open := e.waiting(s, h, key(report, 7))
+		manual := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(5), Trigger: 3}, State: jobs.Running})
+		other := e.running(s, h, key(cleanup, 9))
+		elsewhere := e.take(s, otherOne, alice)
+		e.declareJobs(s, elsewhere, report)
+		e.running(s, elsewhere, key(report, 9))
+		pass := func(job string, after time.Time, want int) {
+			e.Helper()
+			n, err := s.PassOver(e.ctx(), h, job, after)
+			e.ok(err, "PassOver")
+			e.equal(n, want, "ticks passed over")
+		}
+		pass(report, tick(7), 0)
+		e.equal(e.known(group, report).Cursor, tick(7), "cursor when nothing is later")
+		h = e.take(s, group, bob)
+		pass(report, tick(1), 2)
+		pass(report, tick(1), 0)
+		e.equal(e.known(group, report).Cursor, tick(1), "cursor after its ticks are passed over")
+		e.unchanged(kept, "which is not later")
+		e.unchanged(manual, "which was asked for by hand")
+		e.unchanged(other, "of another job")
+		e.equal(e.known(group, cleanup).Cursor, tick(9), "cursor of the other job")
+		e.equal(e.known(otherOne, report).Cursor, tick(9), "cursor of the job in another group")
+		for _, r := range []jobs.Record{over, open} {
+			e.absent(group, r.Key, "after it was passed over")
+			r.Trigger = h.Token
+			e.unchanged(r, "under its new key")
+			e.running(s, h, jobs.Key{Job: report, Tick: r.Tick}) // again
+		}
+		pass(cleanup, tick(-1), 1)
+		e.equal(e.known(group, cleanup).Cursor, time.Time{}, "cursor of a job whose ticks are all passed over")
+		e.running(s, h, key(cleanup, 2))
+		e.equal(e.known(group, cleanup).Cursor, tick(2), "cursor after the next claim")
+	}},
+
+	{"pass over/not the holder's own runs", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		e.running(s, h, key(report, 9))
+		h = e.take(s, group, bob)
+		n, err := s.PassOver(e.ctx(), h, report, tick(0))
+		e.ok(err, "PassOver")
+		e.equal(n, 1, "ticks passed over")
+		r := e.running(s, h, key(report, 3))
+		n, err = s.PassOver(e.ctx(), h, report, tick(0))
+		e.ok(err, "PassOver that arrives again, late")
+		e.equal(n, 0, "ticks passed over, late")
+		e.unchanged(r, "which the holder has claimed meanwhile")
+		e.equal(e.known(group, report).Cursor, tick(3), "cursor")
+		e.moved(s, h, to(jobs.Succeeded, r))
+	}},
+
+	{"pass over/not for the replaced", func(e *env) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 5))
+		e.take(s, group, bob)
+		_, err := s.PassOver(e.ctx(), h, report, tick(1))
+		e.is(err, jobs.ErrReplaced, "PassOver by a replaced term")
+		_, err = s.PassOver(e.ctx(), h, report, tick(9))
+		e.is(err, jobs.ErrReplaced, "PassOver of nothing by a replaced term")
+		e.unchanged(r, "after the replaced tried to pass it over")
+		e.equal(e.known(group, report).Cursor, tick(5), "cursor")
+	}},
+}
+
 var loadCases = []testCase{
 	{"load/an empty ledger", func(e *env) {
 		before := e.now()
@@ -144,15 +281,15 @@ var loadCases = []testCase{
 		cursor(tick(7), "of a skipped tick")
 		e.waiting(s, h, key(report, 8))
 		cursor(tick(8), "of a waiting tick")
-		e.running(s, h, key(report, 2))
-		cursor(tick(8), "after an earlier tick")
+		e.claim(s, h, newID(), jobs.Claim{Key: key(report, 10), State: jobs.Running}, jobs.Claim{Key: key(report, 9), State: jobs.Running})
+		cursor(tick(10), "after an earlier tick")
 		e.running(s, h, key(cleanup, 20))
-		cursor(tick(8), "after a tick of another job")
+		cursor(tick(10), "after a tick of another job")
 		e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(30), Trigger: 1}, State: jobs.Running})
 		e.trigger(s, report)
-		cursor(tick(8), "after manual runs")
+		cursor(tick(10), "after manual runs")
 		e.declareJobs(s, e.take(s, group, bob), report)
-		cursor(tick(8), "in the next term")
+		cursor(tick(10), "in the next term")
 		e.equal(e.known(group, cleanup).Cursor, tick(20), "cursor of the other job")
 	}},
 
@@ -160,17 +297,20 @@ var loadCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		want := map[jobs.Key]jobs.Record{}
+		var claims []jobs.Claim
 		for _, n := range []int{7, 3, 9, 1} {
 			for i, job := range []string{report, cleanup} {
-				r := e.running(s, h, key(job, 2*n+i))
-				want[r.Key] = r
+				claims = append(claims, jobs.Claim{Key: key(job, 2*n+i), State: jobs.Running})
 			}
 		}
-		late := e.mine(s, h, jobs.Claim{Key: key(report, 5), State: jobs.Waiting, Delay: time.Hour})
-		want[late.Key] = late
-		over := e.running(s, h, key(report, 4))
-		e.moved(s, h, to(jobs.Failed, over))
-		e.skipped(s, h, key(report, 8))
+		claims = append(claims,
+			jobs.Claim{Key: key(report, 5), State: jobs.Waiting, Delay: time.Hour},
+			jobs.Claim{Key: key(report, 8), State: jobs.Skipped}, jobs.Claim{Key: key(report, 4), State: jobs.Running})
+		claimed := e.claim(s, h, newID(), claims...)
+		for _, c := range claimed[:9] {
+			want[c.Key] = c.Record
+		}
+		e.moved(s, h, to(jobs.Failed, claimed[10].Record))
 		open := e.load(group).Open
 		for _, r := range open {
 			e.same(r, want[r.Key], "open run")
@@ -209,10 +349,11 @@ var loadCases = []testCase{
 		e.waiting(s, h, key(report, 1))
 		e.skipped(s, h, key(report, 2))
 		started(time.Time{}, "beside ticks that were not started")
+		second := e.waiting(s, h, key(report, 3))
 		first := e.running(s, h, key(report, 4))
 		started(first.Started, "beside the first run")
 		e.later()
-		second := e.running(s, h, key(report, 3))
+		second = e.moved(s, h, to(jobs.Running, second))
 		started(second.Started, "after an earlier tick was started")
 		second = e.moved(s, h, to(jobs.Waiting, second))
 		started(second.Started, "of a run that waits for its next attempt")
@@ -245,9 +386,13 @@ var loadCases = []testCase{
 		for round, order := range [][]int{{1, 3, 2}, {3, 1, 2}, {1, 2, 3}, {3, 2, 1}} {
 			var moves []jobs.Move
 			var last jobs.Record
+			var waiting []jobs.Record
+			for n := range 3 {
+				waiting = append(waiting, e.waiting(s, h, key(report, 10*round+n+1)))
+			}
 			for _, n := range order {
 				e.later()
-				last = e.running(s, h, key(report, 10*round+n))
+				last = e.moved(s, h, to(jobs.Running, waiting[n-1]))
 				moves = append(moves, to(jobs.Succeeded, last))
 			}
 			never := e.waiting(s, h, key(report, 10*round+4))

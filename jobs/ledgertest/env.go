@@ -188,8 +188,10 @@ func (e *env) known(group, job string) jobs.Known {
 
 func (e *env) changes(group string) uint64 {
 	e.Helper()
-	n, err := e.watch.Changes(e.ctx(), group)
+	before := e.now()
+	n, now, err := e.watch.Changes(e.ctx(), group)
 	e.ok(err, "Changes")
+	e.between(now, before, "the database's clock, by Changes")
 	return n
 }
 

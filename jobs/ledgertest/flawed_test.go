@@ -28,7 +28,11 @@ type database struct {
 	busy    int
 	offset  time.Duration
 	changes map[string]uint64
+	calls   map[jobs.ClaimID]int // of how many claims each was first
+	asked   int                  // how many the present one has
 	paused  map[string]bool
+	opened  map[string]jobs.Opened
+	pauses  map[jobKey][]jobs.Pause
 	jobs    map[jobKey]*jobs.Known
 	runs    []*row          // by group, tick, trigger and job
 	claims  int             // how many rows were ever claimed
@@ -46,7 +50,8 @@ type row struct {
 
 func newDatabase(flaw string) *database {
 	return &database{
-		flaw: flaw, leases: memstore.New(), changes: map[string]uint64{}, paused: map[string]bool{}, jobs: map[jobKey]*jobs.Known{},
+		flaw: flaw, leases: memstore.New(), changes: map[string]uint64{}, calls: map[jobs.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
+		pauses: map[jobKey][]jobs.Pause{}, jobs: map[jobKey]*jobs.Known{},
 	}
 }
 
@@ -354,6 +359,9 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 			if s.has("declare: no ScheduleSince") {
 				s.jobs[k].ScheduleSince = time.Time{}
 			}
+			if s.has("declare: From of a new job") && !job.From.IsZero() {
+				s.jobs[k].ScheduleSince = job.From
+			}
 			continue
 		}
 		if s.has("declare: resumes") {
@@ -368,10 +376,16 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 			if s.has("declare: moves ScheduleSince") {
 				known.ScheduleSince = now
 			}
+			if s.has("declare: From of an unchanged schedule") && !job.From.IsZero() {
+				known.ScheduleSince = job.From
+			}
+			if known.ScheduleSince.After(now) && !s.has("declare: leaves ScheduleSince in the future") {
+				known.ScheduleSince = now
+			}
 			continue
 		}
 		if !s.has("declare: leaves ScheduleSince") {
-			known.ScheduleSince = now
+			known.ScheduleSince = s.ruledFrom(known.ScheduleSince, job.From, now)
 		}
 		if s.has("declare: moves Since") {
 			known.Since = now
@@ -379,6 +393,9 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 		if !s.has("declare: leaves the schedule") {
 			known.Schedule = job.Schedule
 		}
+	}
+	if s.has("declare: clears pauses") {
+		clear(s.pauses)
 	}
 	if s.has("declare: forgets what is not declared") {
 		for k := range s.jobs {
@@ -395,7 +412,28 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 	if s.has("changes: with Declare") {
 		s.changes[h.Group]++
 	}
+	if was := s.opened[h.Group]; !s.has("declare: no Opened") &&
+		(was.Token != h.Token || s.has("declare: Opened by each call")) &&
+		(was.Token == 0 || !s.has("declare: Opened by the first term")) {
+		s.opened[h.Group] = jobs.Opened{Token: h.Token, At: now}
+	}
 	return nil
+}
+
+// ruledFrom is since when a changed schedule rules.
+func (d *database) ruledFrom(before, from, now time.Time) time.Time {
+	switch {
+	case from.IsZero(), d.has("declare: ignores From"),
+		from.After(now) && !d.has("declare: From in the future"):
+		from = now
+	}
+	if from.Before(before) && !d.has("declare: From before the schedule before") {
+		from = before
+	}
+	if from.After(now) && !d.has("declare: From in the future") && !d.has("declare: leaves a new ScheduleSince in the future") {
+		from = now
+	}
+	return from
 }
 
 func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
@@ -405,12 +443,25 @@ func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	group = s.name(group)
-	snapshot := jobs.Snapshot{Now: s.now("Now"), Changes: s.changes[group], Paused: s.paused[group], Jobs: map[string]jobs.Known{}}
+	snapshot := jobs.Snapshot{Now: s.now("Now"), Changes: s.changes[group], Paused: s.paused[group], Opened: s.opened[group], Jobs: map[string]jobs.Known{}}
+	if s.has("declare: Opened of all groups") {
+		for _, opened := range s.opened {
+			if opened.Token > snapshot.Opened.Token {
+				snapshot.Opened = opened
+			}
+		}
+	}
 	if s.has("load: Now in local time") {
 		snapshot.Now = snapshot.Now.In(time.FixedZone("CET", 3600))
 	}
 	if s.has("load: no Changes") {
 		snapshot.Changes = 0
+	}
+	snapshot.Pauses = map[string][]jobs.Pause{}
+	for k, pauses := range s.pauses {
+		if k.group == group || s.has("load: pauses of all groups") {
+			snapshot.Pauses[k.job] = slices.Clone(pauses)
+		}
 	}
 	f := s.fence(group)
 	for k, known := range s.jobs {
@@ -481,6 +532,9 @@ func (d *database) started(k jobKey, over time.Time) time.Time {
 	}
 	for _, r := range d.runs {
 		at := r.Started
+		if d.has("load: Started goes back with the clock") && r.group == k.group && r.Job == k.job && !r.State.Over() && !at.IsZero() {
+			over = at
+		}
 		if d.has("load: Started at the claim") {
 			at = r.Claimed
 		}
@@ -495,9 +549,52 @@ func (d *database) started(k jobKey, over time.Time) time.Time {
 	return over
 }
 
-func (s *replica) Changes(ctx context.Context, group string) (uint64, error) {
-	if err := s.ended(ctx, "Changes"); err != nil {
+func (s *replica) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+	if err := s.ended(ctx, "PassOver"); err != nil {
 		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	h.Group, job = s.name(h.Group), s.name(job)
+	f := s.fence(h.Group)
+	if current := f != nil && f.Owner == h.Owner && f.Token == h.Token; !current && !s.has("pass over: ignores the fence") {
+		if s.has("pass over: the replaced get an answer") {
+			return 0, nil
+		}
+		return 0, jobs.ErrReplaced
+	}
+	passed := 0
+	for _, r := range slices.Clone(s.runs) {
+		switch {
+		case r.group != h.Group && !s.has("pass over: all groups"),
+			r.Job != job && !s.has("pass over: all jobs"),
+			r.Trigger != 0 && !s.has("pass over: manual runs"),
+			r.Token == h.Token && !s.has("pass over: the holder's own"),
+			r.Tick.Before(after) && !s.has("pass over: all ticks"),
+			r.Tick.Equal(after) && !s.has("pass over: all ticks") && !s.has("pass over: from the instant on"),
+			r.State.Over() && s.has("pass over: what is open only"),
+			!r.State.Over() && s.has("pass over: what is over only"):
+			continue
+		}
+		passed++
+		switch {
+		case s.has("pass over: deletes"):
+			s.runs = slices.DeleteFunc(s.runs, func(other *row) bool { return other == r })
+		case s.has("pass over: another trigger"):
+			r.Trigger = 1
+		default:
+			r.Trigger = h.Token
+		}
+		if s.has("pass over: ends the run") {
+			r.State = jobs.Interrupted
+		}
+	}
+	return passed, nil
+}
+
+func (s *replica) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
+	if err := s.ended(ctx, "Changes"); err != nil {
+		return 0, time.Time{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -505,7 +602,11 @@ func (s *replica) Changes(ctx context.Context, group string) (uint64, error) {
 	if s.has("changes: with Changes") {
 		s.changes[group]++
 	}
-	return s.changes[group], nil
+	now := s.now("Now")
+	if s.has("changes: Now in local time") {
+		now = now.In(time.FixedZone("CET", 3600))
+	}
+	return s.changes[group], now, nil
 }
 
 func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
@@ -522,6 +623,11 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 		defer done()
 	}
 	h.Group = s.name(h.Group)
+	for _, c := range claims {
+		if c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped && !s.has("claim: as any state") {
+			return nil, fmt.Errorf("state %v: must be running, waiting or skipped", c.State)
+		}
+	}
 	if len(claims) == 0 && s.has("claim: fails with none") {
 		return nil, errors.New("syntax error near ')'")
 	}
@@ -531,6 +637,10 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 	}
 	if !current && s.has("claim: the replaced get nothing of what is there") {
 		return nil, jobs.ErrReplaced
+	}
+	s.asked = len(claims)
+	if _, ok := s.calls[id]; !ok {
+		s.calls[id] = len(claims)
 	}
 	there := 0
 	for _, c := range claims {
@@ -546,8 +656,16 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 		(claims[0].State == jobs.Running || !s.has("claim: checks the fence for running only")) {
 		return nil, jobs.ErrReplaced
 	}
-	claimed := make([]jobs.Claimed, len(claims))
+	claimed, newest := make([]jobs.Claimed, len(claims)), map[string]time.Time{}
+	for _, c := range claims {
+		if _, ok := newest[c.Job]; !ok {
+			newest[c.Job] = s.newest(jobKey{h.Group, c.Job})
+		}
+	}
 	for i, c := range claims {
+		if s.has("claim: in the order of the call") {
+			newest[c.Job] = s.newest(jobKey{h.Group, c.Job})
+		}
 		r := s.find(h.Group, c.Key, "claim")
 		if s.has("claim: looks, then inserts") {
 			s.elsewhere()
@@ -557,6 +675,13 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 		}
 		skip := i >= 500 && s.has("claim: at most 500") || there > 0 && s.has("claim: all or none") ||
 			!current && s.has("claim: the replaced get what is there")
+		if r == nil && !skip && s.refuses(h.Group, c, newest) {
+			claimed[i].Key = c.Key
+			if s.has("claim: a refusal has a state") {
+				claimed[i].State = c.State
+			}
+			continue
+		}
 		isNew := r == nil && !skip
 		if isNew {
 			var err error
@@ -564,6 +689,9 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 				return nil, err
 			}
 			s.insert(r)
+			if k := s.jobs[jobKey{h.Group, c.Job}]; k != nil && c.State == jobs.Skipped && s.has("claim: the job's Finished when skipped") {
+				k.Finished = r.Finished
+			}
 			if c.Trigger != 0 && s.has("changes: with a manual claim") {
 				s.changes[h.Group]++
 			}
@@ -587,10 +715,48 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 	return claimed, nil
 }
 
+// newest is the job's newest scheduled tick, which claims compare.
+func (d *database) newest(k jobKey) time.Time {
+	var newest time.Time
+	for _, r := range d.runs {
+		if r.group == k.group && (r.Job == k.job || d.has("claim: compares the newest of all jobs")) &&
+			(r.Trigger == 0 || d.has("claim: compares the newest manual run")) &&
+			(!r.State.Over() || !d.has("claim: compares the newest that is not over")) {
+			newest = r.Tick
+		}
+	}
+	return newest
+}
+
+// refuses reports whether a claim of a row that is not there is refused.
+func (d *database) refuses(group string, c jobs.Claim, newest map[string]time.Time) bool {
+	at := newest[c.Job]
+	late := !at.IsZero() && !c.Tick.After(at) && !d.has("claim: before the newest tick") &&
+		(c.State != jobs.Skipped || !d.has("claim: skipped before the newest tick"))
+	if c.Trigger != 0 {
+		late = late && d.has("claim: no manual run before the newest tick")
+	}
+	known := d.jobs[jobKey{group, c.Job}]
+	paused := d.paused[group] && !d.has("claim: ignores that the group is paused") ||
+		known != nil && known.Paused && !d.has("claim: ignores that the job is paused") ||
+		d.has("claim: ignores whose pause it is") && (d.paused["billing"] || known != nil && d.jobs[jobKey{"billing", c.Job}].Paused)
+	switch {
+	case c.Trigger != 0:
+		paused = paused && d.has("claim: no manual run while it is paused")
+	case c.State == jobs.Skipped:
+		paused = paused && d.has("claim: not skipped while it is paused")
+	case c.State == jobs.Waiting:
+		paused = paused && !d.has("claim: waiting while it is paused")
+	}
+	return late || paused
+}
+
 // answer is what a claim is told of its row.
 func (s *replica) answer(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r *row, isNew bool) jobs.Claimed {
 	answer := jobs.Claimed{Mine: r.id == id, Record: r.Record}
 	switch {
+	case s.has("claim: repeats whole calls only") && s.calls[id] != s.asked:
+		answer.Mine = false
 	case s.has("claim: mine by the token"):
 		answer.Mine = r.Token == h.Token
 	case s.has("claim: mine by the id and the token"):
@@ -754,6 +920,10 @@ func (s *replica) move(h jobs.Holder, m jobs.Move, current bool) (bool, error) {
 	switch {
 	case s.has("move: waits anew") && m.From == jobs.Waiting && m.To == jobs.Waiting:
 		again = false
+	case s.has("move: again whatever the attempt") && r.State == m.To && r.Owner == h.Owner && r.Token == h.Token:
+		again = true
+	case s.has("move: a rerun not again") && m.From == jobs.Running && m.To == jobs.Running:
+		again = false
 	case s.has("move: not again"), !current && s.has("move: the replaced cannot repeat"):
 		again = false
 	case s.has("move: again by the state alone") && r.State == m.To:
@@ -868,6 +1038,37 @@ func (s *replica) Resume(ctx context.Context, group, job string) error {
 	return s.setPaused("resume", "Resume", group, job, false)
 }
 
+func (s *replica) ResumeSkipping(ctx context.Context, group, job string) error {
+	if s.has("resume skipping: like Resume") {
+		return s.Resume(ctx, group, job)
+	}
+	was := s.openPauses(group)
+	err := s.Resume(ctx, group, job)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := jobKey{s.name(group), s.name(job)}
+	if pauses := s.pauses[k]; err == nil && len(pauses) > 0 && (was[k] || s.has("resume skipping: what is not paused")) {
+		pauses[len(pauses)-1].Began = time.Time{}
+		if s.has("resume skipping: all pauses") {
+			for i := range pauses {
+				pauses[i].Began = time.Time{}
+			}
+		}
+	}
+	return err
+}
+
+// openPauses are those of the group that go on.
+func (s *replica) openPauses(group string) map[jobKey]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := map[jobKey]bool{}
+	for k, pauses := range s.pauses {
+		open[k] = k.group == s.name(group) && len(pauses) > 0 && pauses[len(pauses)-1].Ended.IsZero()
+	}
+	return open
+}
+
 func (s *replica) setPaused(statement, how, group, job string, paused bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -892,11 +1093,21 @@ func (s *replica) setPaused(statement, how, group, job string, paused bool) erro
 		s.changed(group, how)
 		return nil
 	}
+	was := s.paused[group]
 	if job != "" {
-		if known.Paused == paused && s.has(statement+": only once") {
-			return jobs.ErrNoJob
-		}
+		was = known.Paused
+	}
+	if job != "" && was == paused && s.has(statement+": only once") {
+		return jobs.ErrNoJob
+	}
+	if job == "" {
+		how += " of the group"
+	}
+	if was != paused || s.has("changes: with the second "+how) {
 		s.changed(group, how)
+	}
+	s.pause(jobKey{group, job}, was, paused)
+	if job != "" {
 		if known.Paused = paused; s.has("pause: toggles") && paused {
 			known.Paused = known.Since != known.ScheduleSince
 			known.ScheduleSince = known.Since
@@ -905,7 +1116,6 @@ func (s *replica) setPaused(statement, how, group, job string, paused bool) erro
 			s.paused[group] = paused
 		}
 	} else {
-		s.changed(group, how+" of the group")
 		s.paused[group] = paused && !s.has("pause: not the group")
 	}
 	for k, other := range s.jobs {
@@ -920,6 +1130,37 @@ func (s *replica) setPaused(statement, how, group, job string, paused bool) erro
 		}
 	}
 	return nil
+}
+
+// pause keeps when a pause began and ended.
+func (s *replica) pause(k jobKey, was, paused bool) {
+	pauses := s.pauses[k]
+	switch {
+	case paused && (!was || s.has("pause: begins again")):
+		if was {
+			pauses = pauses[:len(pauses)-1]
+		}
+		if s.has("pause: only the last is kept") {
+			pauses = nil
+		}
+		pauses = append(pauses, jobs.Pause{Began: s.now("Pause")})
+	case !paused && len(pauses) > 0 && (was || s.has("resume: ends again")):
+		pauses[len(pauses)-1].Ended = s.now("Resume")
+	}
+	switch {
+	case s.has("pause: no beginning") && paused && len(pauses) > 0:
+		pauses[len(pauses)-1].Began = time.Time{}
+	case s.has("resume: no end") && len(pauses) > 0:
+		pauses[len(pauses)-1].Ended = time.Time{}
+	case s.has("pause: forgets it after Resume") && !paused:
+		pauses = nil
+	case s.has("pause: the oldest are kept") && len(pauses) > jobs.MaxPauses:
+		pauses = pauses[:jobs.MaxPauses]
+	case s.has("pause: any number is kept"):
+	default:
+		pauses = pauses[max(0, len(pauses)-jobs.MaxPauses):]
+	}
+	s.pauses[k] = pauses
 }
 
 func (s *replica) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {

@@ -82,7 +82,7 @@ type testCase struct {
 func cases() []testCase {
 	var all []testCase
 	for _, some := range [][]testCase{
-		declareCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, cancelCases,
+		declareCases, passOverCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, cancelCases,
 		changesCases, runsCases, pruneCases, valueCases, fenceCases, concurrencyCases,
 	} {
 		all = append(all, some...)

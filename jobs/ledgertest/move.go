@@ -82,7 +82,10 @@ var moveCases = []testCase{
 		h := e.begin(s)
 		left, waits, dead := e.running(s, h, key(report, 1)), e.waiting(s, h, key(report, 2)), e.running(s, h, key(report, 3))
 		next := e.take(s, group, bob)
-		got := e.moved(s, next, to(jobs.Running, left))
+		rerun := to(jobs.Running, left)
+		got := e.moved(s, next, rerun)
+		e.equal(e.move(s, next, rerun)[0], true, "the same rerun again")
+		e.unchanged(got, "after the same rerun again")
 		left.Owner, left.Token, left.Attempt, left.Started, left.Due = bob, next.Token, 2, got.Started, got.Due
 		e.same(got, left, "a run that is run again")
 		got = e.moved(s, next, to(jobs.Running, waits))
@@ -221,6 +224,11 @@ var moveCases = []testCase{
 		start := to(jobs.Running, r)
 		r = e.moved(s, h, start)
 		e.refused(s, h, again, "to waiting, which the run was")
+		for _, attempt := range []int{0, 2, 5} {
+			other := start
+			other.Attempt = attempt
+			e.refused(s, h, other, "to running, of another attempt")
+		}
 		finish := to(jobs.Succeeded, r)
 		e.moved(s, h, finish)
 		e.refused(s, h, start, "to running, which the run was")

@@ -166,6 +166,13 @@ var valueCases = []testCase{
 		}
 		s := e.open()
 		h := e.take(s, group, alice)
+		var latest time.Time // start of a run
+		later := func(a, b time.Time) time.Time {
+			if a.After(b) {
+				return a
+			}
+			return b
+		}
 		for n, by := range []time.Duration{5 * time.Hour, -3 * time.Hour} {
 			e.h.StepClock(e.TB, by)
 			before := e.now()
@@ -178,6 +185,9 @@ var valueCases = []testCase{
 			e.betweenPlus(r.Due, before, time.Minute, "Due")
 			r = e.moved(s, h, to(jobs.Running, r))
 			e.between(r.Started, before, "Started")
+			if latest = later(latest, r.Started); !e.known(group, report).Started.Equal(latest) {
+				e.Errorf("Started of the job: %v, want the latest of its runs', %v", e.known(group, report).Started, latest)
+			}
 			m := to(jobs.Waiting, r)
 			m.Delay = time.Minute
 			r = e.moved(s, h, m)
@@ -185,6 +195,15 @@ var valueCases = []testCase{
 			r = e.moved(s, h, to(jobs.Failed, r))
 			e.between(r.Finished, before, "Finished")
 			e.between(e.known(group, report).Finished, before, "Finished of the job")
+			e.equal(e.known(group, report).Started, latest, "Started of the job, after the end")
+			e.ok(s.Pause(e.ctx(), group, report), "Pause")
+			e.ok(s.Resume(e.ctx(), group, report), "Resume")
+			pauses := e.load(group).Pauses[report]
+			if len(pauses) != n+1 {
+				e.Fatalf("pauses %v, want %d", pauses, n+1)
+			}
+			e.between(pauses[n].Began, before, "Began of a pause")
+			e.between(pauses[n].Ended, before, "Ended of a pause")
 		}
 		r := e.skipped(s, h, key(report, 10))
 		e.later()
@@ -210,14 +229,15 @@ var valueCases = []testCase{
 				_, err := s.Claim(ctx, h, newID(), []jobs.Claim{{Key: key(report, 10), State: jobs.Running}})
 				return err
 			},
-			"Move":    func() error { _, err := s.Move(ctx, h, []jobs.Move{to(jobs.Succeeded, r)}); return err },
-			"Changes": func() error { _, err := s.Changes(ctx, group); return err },
-			"Prune":   func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
-			"Pause":   func() error { return s.Pause(ctx, group, report) },
-			"Resume":  func() error { return s.Resume(ctx, group, report) },
-			"Trigger": func() error { _, err := s.Trigger(ctx, group, report); return err },
-			"Cancel":  func() error { return s.Cancel(ctx, group, r.Key) },
-			"Runs":    func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
+			"Move":     func() error { _, err := s.Move(ctx, h, []jobs.Move{to(jobs.Succeeded, r)}); return err },
+			"Changes":  func() error { _, _, err := s.Changes(ctx, group); return err },
+			"PassOver": func() error { _, err := s.PassOver(ctx, h, report, tick(0)); return err },
+			"Prune":    func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
+			"Pause":    func() error { return s.Pause(ctx, group, report) },
+			"Resume":   func() error { return s.Resume(ctx, group, report) },
+			"Trigger":  func() error { _, err := s.Trigger(ctx, group, report); return err },
+			"Cancel":   func() error { return s.Cancel(ctx, group, r.Key) },
+			"Runs":     func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
 		} {
 			err := call()
 			if err == nil || errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) {

@@ -1,0 +1,55 @@
+package jobs
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs/cron"
+)
+
+var cronText = regexp.MustCompile(`^cron ("(?:[^"\\]|\\.)*") in (\S+), (\w+), dst (\w+)$`)
+
+// ParseSchedule returns the schedule whose String is the text, as the ledger keeps
+// it. It is false for texts of schedules that this package has not made.
+func ParseSchedule(text string) (Schedule, bool) {
+	s := guessSchedule(text)
+	return s, s != nil && s.String() == text
+}
+
+func guessSchedule(text string) Schedule {
+	duration := func(s string) time.Duration {
+		d, _ := time.ParseDuration(s) // zero gives another text
+		return d
+	}
+	if text == Manual().String() {
+		return Manual()
+	}
+	if rest, ok := strings.CutPrefix(text, "every "); ok {
+		return Every(duration(rest))
+	}
+	if rest, ok := strings.CutPrefix(text, "at "); ok {
+		at, _ := time.Parse(time.RFC3339Nano, rest) // likewise
+		return At(at)
+	}
+	if rest, ok := strings.CutPrefix(text, "fixed rate "); ok {
+		every, initial, _ := strings.Cut(rest, ", initial delay ")
+		return FixedRate(duration(every)).InitialDelay(duration(initial))
+	}
+	if rest, ok := strings.CutPrefix(text, "fixed delay "); ok {
+		delay, initial, _ := strings.Cut(rest, ", initial delay ")
+		return FixedDelay(duration(delay)).InitialDelay(duration(initial))
+	}
+	match := cronText.FindStringSubmatch(text)
+	if match == nil {
+		return nil
+	}
+	expression, err1 := strconv.Unquote(match[1])
+	dialect, err2 := cron.ParseDialect(match[3])
+	dst, err3 := cron.ParseDST(match[4])
+	if err1 != nil || err2 != nil || err3 != nil {
+		return nil
+	}
+	return Cron(expression).In(match[2]).Dialect(dialect).DST(dst)
+}
