@@ -16,12 +16,16 @@ type options struct {
 	limit     time.Duration
 	label     string
 	reentrant bool
+	invalid   error
 }
 
 // acquire gets the lock, or says why not.
 func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, error) {
-	if err := lease.CheckName("lock", text); err != nil {
+	if err := errors.Join(c.check(), o.invalid, lease.CheckName("lock", text)); err != nil {
 		return nil, err
+	}
+	if len(o.label) > labelMost {
+		return nil, fmt.Errorf("locks: lock %q: its label %.40q... has %d bytes: at most %d", text, o.label, len(o.label), labelMost)
 	}
 	if l := holding(ctx, c, text); l != nil {
 		return l.nest(ctx, o)
@@ -67,7 +71,7 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	defer c.mu.Unlock()
 	switch {
 	case r.err != nil:
-		return nil, c.appendAhead(nil, r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
+		return nil, c.appendAhead(nil, map[session]bool{}, r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
 	case r.open && r.trusted() && ctx.Err() == nil:
 		l.ctx = l.attach(r.ctx)
 		return l, nil, nil
@@ -99,8 +103,13 @@ func (c *Client) withdraw(r *request, err error) {
 
 // why says what a request has been waiting for. It is called with mu held.
 func (c *Client) why(r *request) string {
-	if c.failure != nil {
+	switch {
+	case r.name.failure != nil:
+		return fmt.Sprintf(" (the database: %v)", r.name.failure)
+	case c.failure != nil:
 		return fmt.Sprintf(" (the database: %v)", c.failure)
+	case r.name.aside:
+		return " (another transaction keeps its row locked)"
 	}
 	for _, p := range r.name.queue.Places {
 		if p.Granted > 0 && p.ID != r.ID {

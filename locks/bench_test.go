@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"slices"
 	"sync"
@@ -12,6 +13,9 @@ import (
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
+
+// newNames is how long BenchmarkNewNames goes on: longer than pruning waits.
+var newNames = flag.Duration("locks.for", 20*time.Second, "how long BenchmarkNewNames goes on")
 
 func benchClient(b *testing.B, dsn string) *locks.Client {
 	b.Helper()
@@ -64,6 +68,63 @@ func BenchmarkLockUnlock(b *testing.B) {
 				b.ReportMetric(float64(each*workers)/b.Elapsed().Seconds(), "locks/s")
 			})
 		}
+	})
+}
+
+// BenchmarkNewNames is how long locks of names take that are never used again, by
+// 64 workers of four processes, at the beginning and at the end, and how many rows
+// there are then: as many as were used in the last seconds, however long it goes
+// on (-args -locks.for=1m).
+func BenchmarkNewNames(b *testing.B) {
+	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
+		const processes, workers = 4, 64
+		clients := make([]*locks.Client, processes)
+		for i := range clients {
+			clients[i] = benchClient(b, db.DSN)
+		}
+		type sample struct{ at, took time.Duration }
+		samples := make([][]sample, workers)
+		var group sync.WaitGroup
+		begin := time.Now()
+		b.ResetTimer()
+		for w := range workers {
+			group.Go(func() {
+				for i := 0; time.Since(begin) < *newNames; i++ {
+					at := time.Since(begin)
+					l, err := clients[w%processes].Mutex(fmt.Sprint("order/", w, ".", i)).Lock(b.Context())
+					took := time.Since(begin) - at
+					if err == nil {
+						err = l.Unlock(b.Context())
+					}
+					if err != nil {
+						b.Error(err)
+						return
+					}
+					samples[w] = append(samples[w], sample{at, took})
+				}
+			})
+		}
+		group.Wait()
+		var n int
+		if err := db.Open(b).QueryRowContext(b.Context(), "SELECT COUNT(*) FROM cronlease_lock").Scan(&n); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		all := slices.Concat(samples...)
+		p99 := func(from, to time.Duration) float64 {
+			var took []time.Duration
+			for _, s := range all {
+				if s.at >= from && s.at < to {
+					took = append(took, s.took)
+				}
+			}
+			slices.Sort(took)
+			return float64(took[len(took)*99/100].Microseconds()) / 1000
+		}
+		b.ReportMetric(float64(len(all))/b.Elapsed().Seconds(), "locks/s")
+		b.ReportMetric(float64(n), "rows")
+		b.ReportMetric(p99(*newNames/20, *newNames*3/20), "p99-ms-first")
+		b.ReportMetric(p99(*newNames*9/10, *newNames), "p99-ms-last")
 	})
 }
 

@@ -20,7 +20,8 @@ const groupPrefix = "locks/"
 
 var programStarted = time.Now()
 
-// Client takes locks for one process. All its locks live and end with one
+// Client takes locks for one process. It is made by [New]: all that the zero value
+// does is to return errors. All its locks live and end with one
 // session, a lease that is kept by one heartbeat however many there are. It is
 // safe for concurrent use, and meant to be shared by a whole program.
 type Client struct {
@@ -39,9 +40,11 @@ type Client struct {
 	finished chan struct{}  // closed when nothing is held after Close, and the session given back
 
 	writes   chan struct{} // capacity 1: some name is dirty
+	asides   chan struct{} // capacity 1: some name is dirty that is set aside
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	sessions chan struct{} // capacity 1: a session may be needed, or may end
 	rings    chan struct{} // capacity 1: somebody is to be rung
+	left     chan struct{} // capacity 1: there are rows that nobody is in any more
 
 	judging chan struct{} // of capacity 1; whoever fills it has judges, while the database is asked
 	judges  map[session]*judge
@@ -63,7 +66,10 @@ type Client struct {
 	barred   time.Time
 	barredBy time.Duration // the longest TTL seen
 	clock    clock
-	failure  error // of the last statement, nil after one that was answered
+	floor    uint64    // see [Reading.Floor]
+	emptied  time.Time // when a row was last written that nobody is in
+	wrote    time.Time // when a row was last written
+	failure  error     // of the last statement, nil after one that was answered
 }
 
 // clock is the database's, as a reading showed it.
@@ -105,9 +111,11 @@ func New(store Store, options ...Option) (*Client, error) {
 		store:    store,
 		log:      zap.NewNop(),
 		writes:   make(chan struct{}, 1),
+		asides:   make(chan struct{}, 1),
 		listens:  make(chan struct{}, 1),
 		sessions: make(chan struct{}, 1),
 		rings:    make(chan struct{}, 1),
+		left:     make(chan struct{}, 1),
 		finished: make(chan struct{}),
 		judging:  make(chan struct{}, 1),
 		judges:   map[session]*judge{},
@@ -116,10 +124,13 @@ func New(store Store, options ...Option) (*Client, error) {
 		ring:     map[string]bool{},
 		dead:     map[session]time.Time{},
 	}
-	for _, option := range options {
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("locks: option %d of %d is nil", i+1, len(options))
+		}
 		option(c)
 	}
-	keeper, err := lease.NewKeeper(store, c.keeperOptions...)
+	keeper, err := lease.NewKeeper(store, append(c.keeperOptions, lease.WithSessions())...)
 	if err != nil {
 		return nil, err
 	}
@@ -133,6 +144,14 @@ func New(store Store, options ...Option) (*Client, error) {
 	}
 	c.running, c.stop = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// check reports a client that New did not make.
+func (c *Client) check() error {
+	if c == nil || c.store == nil {
+		return errNoClient
+	}
+	return nil
 }
 
 // Owner is the name that this process's locks are held under.
@@ -149,7 +168,8 @@ func (c *Client) start() {
 	}
 	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
 	c.group.Go(c.keepSession)
-	c.group.Go(c.write)
+	c.group.Go(func() { c.write(false) })
+	c.group.Go(func() { c.write(true) })
 	c.group.Go(c.listen)
 	c.group.Go(c.ringOthers)
 	c.group.Go(c.pruning)
@@ -159,6 +179,9 @@ func (c *Client) start() {
 // are held are waited for until ctx ends. Then the session is given back, or,
 // if locks are still held, left to expire, which the error says.
 func (c *Client) Close(ctx context.Context) error {
+	if err := c.check(); err != nil {
+		return err
+	}
 	c.mu.Lock()
 	c.closing = true
 	started := c.started

@@ -5,9 +5,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -20,12 +22,18 @@ type database struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	highest map[string]uint64    // version ever
-	empty   map[string]locks.Row // the last that nobody was in
+	kept    map[string]chan struct{} // closed when nobody keeps the row locked any more
+	broken  map[string]bool          // writes of the row fail, and all others of the statement
+	met     map[string]int           // how often a write met such a row
+	highest map[string]uint64        // version ever
+	empty   map[string]locks.Row     // the last that nobody was in
 }
 
 func newDatabase(t *testing.T) *database {
-	return &database{Store: memstore.New(), t: t, highest: map[string]uint64{}, empty: map[string]locks.Row{}}
+	return &database{
+		Store: memstore.New(), t: t, kept: map[string]chan struct{}{}, broken: map[string]bool{},
+		met: map[string]int{}, highest: map[string]uint64{}, empty: map[string]locks.Row{},
+	}
 }
 
 // written is a row as anybody can read it, without this package's code.
@@ -62,6 +70,25 @@ func (d *database) row(name string) locks.Row {
 	return r.Rows[0]
 }
 
+// rows is how many rows of locks there are.
+func (d *database) rows() int {
+	d.mu.Lock()
+	names := slices.Collect(maps.Keys(d.highest))
+	d.mu.Unlock()
+	r, err := d.ReadLocks(context.Background(), names...)
+	if err != nil {
+		d.t.Error(err)
+	}
+	return len(slices.DeleteFunc(r.Rows, func(row locks.Row) bool { return row.Version == 0 }))
+}
+
+// isPruned reports whether the lock had a row that is gone.
+func (d *database) isPruned(name string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.highest[name] > 0 && d.row(name).Version == 0
+}
+
 func (d *database) parse(row locks.Row) written {
 	w := written{version: row.Version}
 	if len(row.Queue) > 0 {
@@ -78,10 +105,79 @@ func (d *database) look(name string) written { return d.parse(d.row(name)) }
 // has reports whether the row contains a mark, as fenced work looks for it.
 func (d *database) has(name string, mark []byte) bool { return bytes.Contains(d.row(name).Queue, mark) }
 
-// WriteLocks looks at what is written.
-func (d *database) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+// keep has a stranger's transaction lock the row until the returned function is
+// called.
+func (d *database) keep(name string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	free := make(chan struct{})
+	d.kept[name] = free
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if d.kept[name] == free {
+			delete(d.kept, name)
+		}
+		close(free)
+	})
+}
+
+// breakWrites makes the row one that cannot be written, or can be again.
+func (d *database) breakWrites(name string, broken bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.broken[name] = broken
+}
+
+// lockWait is how long a write waits for a row.
+const lockWait = time.Second
+
+// WriteLocks writes what nobody keeps locked.
+func (d *database) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	if len(writes) == 1 && writes[0].Wait {
+		d.mu.Lock()
+		free := d.kept[writes[0].Name]
+		d.mu.Unlock()
+		if free != nil {
+			limit := time.NewTimer(lockWait)
+			defer limit.Stop()
+			select {
+			case <-free:
+			case <-limit.C:
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			}
+		}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var free []locks.Write
+	for _, w := range writes {
+		if d.broken[w.Name] {
+			d.met["met a broken row"]++
+			return nil, fmt.Errorf("the row of %q cannot be written", w.Name)
+		}
+		if d.kept[w.Name] != nil {
+			d.met["met a locked row"]++
+			continue
+		}
+		free = append(free, w)
+	}
+	written, err := d.write(ctx, server, free)
+	if err != nil {
+		return nil, err
+	}
+	done := make([]bool, len(writes))
+	for i, w := range writes {
+		if d.kept[w.Name] == nil {
+			done[i], written = written[0], written[1:]
+		}
+	}
+	return done, nil
+}
+
+// write looks at what is written. It is called with mu held.
+func (d *database) write(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
 	before := make([]locks.Row, len(writes))
 	for i, w := range writes {
 		before[i] = d.row(w.Name)

@@ -69,18 +69,53 @@
 // # What it costs
 //
 // A lock and its unlock are a write each. One statement is under way at a time,
-// and what is asked for meanwhile rides in the next, up to 256 locks. A row that
+// and what is asked for meanwhile rides in the next, up to 256 locks. It waits for
+// no row that another transaction has locked: such a row, and one that cannot be
+// written for a reason of its own, is written alone beside the others. A row that
 // this process has written last needs no reading before; others do. All who
 // wait in a process share one connection on which it is rung when one of them
 // has the lock (see [Doorbell]), and look once a second besides.
 //
 // A row's size, and the work on it, grows with the number of its places: some
-// hundred are fine, some thousand on one lock are slow.
+// hundred are fine, some thousand on one lock are slow, and 4,096 are the most
+// ([ErrFull]).
 //
 // # Rows that are not needed any more
 //
-// Rows of locks that nobody was in for a week are deleted, a few each hour, and
-// so are those of sessions that ended. A row that comes back goes on with
-// versions from the database's clock, so tokens grow on. An account without the
-// privilege DELETE leaves them.
+// The table of locks holds what is held or waited for, and what was used in the
+// last seconds. A row that nobody was in for 10 s is deleted by a process that
+// uses locks, at any rate of new names. The rows of a session are deleted an hour
+// after it was given back, or a week after its process died. An account without
+// the privilege DELETE leaves them all.
+//
+// One kind of row stays: that of a lock whose holder's process died, under a name
+// that is never used again. The places of a dead process are taken out by the
+// next process that wants the lock, and only then is the row one that nobody is
+// in. Such a row does no harm but to take its space.
+//
+// Tokens grow all the same when a name is used again. Versions, which tokens are,
+// are the microseconds since 1970 by the database's clock, or one more than the
+// newest version if that is higher, as after the clock was set back. So
+// the newest version of a row must not be forgotten with the row. It is kept in
+// the floor, which is one number for all names:
+//
+//   - Before rows are deleted, the floor is raised to the highest version among
+//     them, and then each is deleted only if it still has the version that was
+//     seen.
+//   - A new row is inserted only with a version above the floor, and while the
+//     insert compares with the floor, nobody can raise it. So of an insert and the
+//     deletion of a row of that name, either the insert comes first and finds the
+//     row there, or it finds a floor that is as high as the row's version.
+//
+// Versions of one name therefore grow over any number of deletions, whatever the
+// clock does. The same rule makes statements harmless that run after the row
+// which they were meant for is gone. A late update expects a version that no row
+// has any more, and that none will ever have again. A late insert has a version
+// below one that its client has used up since (see above), so once that row is
+// gone the floor is too high for it.
+//
+// A process that finds a row missing which it has seen asks the same floor whether
+// the row can have been deleted in this way. If not, somebody else deleted it, and
+// the lock is not given for a TTL. Only a process that saw nobody in the row, or
+// has not looked for 9 s, cannot tell.
 package locks

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,7 +47,7 @@ type Place struct {
 // Inspect tells who has the lock of that name and who waits for it. It takes no
 // part in the lock, and changes nothing.
 func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
-	if err := lease.CheckName("lock", name); err != nil {
+	if err := errors.Join(c.check(), lease.CheckName("lock", name)); err != nil {
 		return Info{}, err
 	}
 	ctx, cancel := c.attempt(ctx)

@@ -29,10 +29,11 @@ type judge struct {
 // how long it is until that is worth doing again.
 func (c *Client) judgeAhead(names []*name) time.Duration {
 	var ahead []process
+	known := map[session]bool{}
 	c.mu.Lock()
 	for _, n := range names {
 		if p := n.waits(); p != nil {
-			ahead = c.appendAhead(ahead, n, p.ID)
+			ahead = c.appendAhead(ahead, known, n, p.ID)
 		}
 	}
 	c.mu.Unlock()
@@ -40,15 +41,16 @@ func (c *Client) judgeAhead(names []*name) time.Duration {
 	return next
 }
 
-// appendAhead adds the processes that are before a place in the line. It is
-// called with mu held.
-func (c *Client) appendAhead(ahead []process, n *name, id string) []process {
+// appendAhead adds the processes that are before a place in the line, unless
+// they are known already. It is called with mu held.
+func (c *Client) appendAhead(ahead []process, known map[session]bool, n *name, id string) []process {
 	for _, p := range n.queue.Places {
 		if p.ID == id {
 			break
 		}
 		of := n.queue.Processes[p.Process]
-		if of.Group != c.self.Group && !slices.ContainsFunc(ahead, func(o process) bool { return o.session() == of.session() }) {
+		if s := of.session(); of.Group != c.self.Group && !known[s] {
+			known[s] = true
 			ahead = append(ahead, of)
 		}
 	}
@@ -77,10 +79,11 @@ func (c *Client) judge(ctx context.Context, processes []process) (found bool, ne
 				next = min(next, pollEvery)
 			}
 			if ctx.Err() == nil {
-				c.log.Warn("cannot tell whether the holder of a lock is alive", zap.String("holder", p.Owner), zap.Error(err))
+				c.keeper.Trouble().Failed("look whether the holder of a lock is alive", err)
 			}
 			continue
 		}
+		c.keeper.Trouble().Worked("look whether the holder of a lock is alive")
 		if j.dead {
 			found = true
 			c.bury(p)
@@ -99,7 +102,7 @@ func (c *Client) judgeOf(p process) (*judge, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the row names the session %q: %w", s.group, err)
 		}
-		j = &judge{session: s, ttl: max(p.TTL, c.timing.TTL), candidate: candidate}
+		j = &judge{session: s, ttl: max(min(p.TTL, lease.MaxTTL), c.timing.TTL), candidate: candidate}
 		c.judges[s] = j
 	}
 	j.asked = time.Now()

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cronlease/cronlease/locks"
 )
 
 // unclear are the ways in which the outcome of a statement stays unknown.
@@ -276,5 +278,34 @@ func TestWhyItWaits(t *testing.T) {
 		if err == nil || !containsAll(err.Error(), "stock", errLink.Error()) {
 			t.Errorf("%v", err)
 		}
+	})
+}
+
+// A session whose work has not stopped is left to expire, also when somebody else
+// of its process wants a lock: it is not given back while the work runs on.
+func TestAbandonedSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		l, err := a.Mutex("stock").Lock(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		next := b.begin(false, b.Mutex("stock").Lock)
+		time.Sleep(time.Second)
+		a.link.only("renew", fault{err: errLink})
+		<-l.Context().Done()
+		ended := time.Now()
+		a.link.heal()
+		other := a.begin(false, a.Mutex("other").Lock)
+		next.within(4 * timing.TTL)
+		// It is renewed for a TTL, so that the work may stop, and expires a TTL
+		// after the last time.
+		if after := time.Since(ended); after < 2*timing.TTL-timing.RenewEvery || after > 2*timing.TTL+2*time.Second {
+			t.Errorf("the next one has it %v after the context ended", after)
+		}
+		next.stay.unlock(t)
+		other.within(timing.TTL + 2*time.Second).unlock(t)
+		is(t, l.Unlock(t.Context()), locks.ErrLost)
 	})
 }

@@ -224,8 +224,14 @@ func (l *link) WriteLocks(ctx context.Context, server string, writes []locks.Wri
 	return send(ctx, l, "writelocks", func(ctx context.Context) ([]bool, error) { return l.Store.WriteLocks(ctx, server, writes) })
 }
 
-func (l *link) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
-	return send(ctx, l, "prune", func(ctx context.Context) (int, error) { return l.Store.PruneLocks(ctx, prefix, idle, limit) })
+func (l *link) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	return send(ctx, l, "prune", func(ctx context.Context) (int, error) { return l.Store.PruneLocks(ctx, idle, limit) })
+}
+
+func (l *link) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	return send(ctx, l, "prune sessions", func(ctx context.Context) (int, error) {
+		return l.Store.PruneSessions(ctx, prefix, released, expired, limit)
+	})
 }
 
 // Doorbell is the database's, behind this link.

@@ -43,11 +43,12 @@ func (c *Client) listen() {
 		}
 		if err := c.look(c.running, waiting, false); err != nil {
 			if c.running.Err() == nil {
-				c.log.Warn("locks that are waited for cannot be read", zap.Error(err))
+				c.keeper.Trouble().Failed("read locks that are waited for", err)
 			}
 			c.pause(nil, pollEvery)
 			continue
 		}
+		c.keeper.Trouble().Worked("read locks that are waited for")
 		c.heal(waiting)
 		select {
 		case <-look.C:
@@ -162,10 +163,13 @@ func (c *Client) lookAround() time.Duration {
 	c.mu.Unlock()
 	names = append(names, idle[:min(len(idle), idleMost)]...)
 	err := c.look(c.running, names, false)
+	if err == nil {
+		c.keeper.Trouble().Worked("read locks that are held")
+	}
 	if err == nil || c.running.Err() != nil {
 		return c.timing.RenewEvery
 	}
-	c.log.Warn("locks that are held cannot be read", zap.Error(err))
+	c.keeper.Trouble().Failed("read locks that are held", err)
 	return c.timing.RenewEvery / 4
 }
 

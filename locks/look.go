@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
 )
 
 // look reads the rows of the locks. What is being written, or was seen anew
@@ -38,6 +40,7 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	defer c.mu.Unlock()
 	c.answeredBy(reading.Server)
 	c.clock = clock{reading.Now, replied}
+	c.floor = max(c.floor, reading.Floor)
 	for i, n := range names {
 		row := reading.Rows[i]
 		if n.news != news[i] || n.busy && !writer {
@@ -111,19 +114,23 @@ func (c *Client) answeredBy(server string) {
 // adopt takes in what a reading shows of a lock. It is called with mu held.
 func (c *Client) adopt(n *name, version uint64, q queue) {
 	for _, p := range q.Processes {
-		c.barredBy = max(c.barredBy, p.TTL)
+		c.barredBy = max(c.barredBy, min(p.TTL, lease.MaxTTL))
 	}
-	if version < n.highest {
+	if version < n.highest && (version > 0 || !n.pruned(c.floor)) {
 		// Somebody may still trust what is gone.
 		c.log.Warn("the row of a lock is older than it was: it is not given for a while", zap.String("lock", n.text), zap.Duration("for", c.barredBy))
 		n.barred = time.Now().Add(c.barredBy)
 		c.touchAfter(c.barredBy, n)
 	}
 	n.highest, n.floor = version, max(n.floor, version)
+	if n.refused && version == n.version {
+		n.aside = true // it was not written although it is as expected
+	}
+	n.refused = false
 	if n.known {
 		n.contended = version != n.version
 	}
-	n.known, n.version, n.queue = true, version, q
+	n.known, n.version, n.queue, n.seen = true, version, q, time.Now()
 	n.news++
 	c.notice(n)
 	if !n.busy && !n.resting() && (c.unsettled(n) || c.haunted(n)) {

@@ -20,7 +20,8 @@ type Mutex struct {
 type LockOption func(*options)
 
 // Label is shown by [Client.Inspect] beside the owner, so that people find out
-// which part of a program has the lock.
+// which part of a program has the lock. It has up to 128 bytes; a longer one is an
+// error of Lock.
 func Label(text string) LockOption { return func(o *options) { o.label = text } }
 
 // Reentrant lets who holds the lock lock it again, with the [Lock.Context] of the
@@ -37,7 +38,11 @@ func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
 
 func combine(opts []LockOption) options {
 	var o options
-	for _, option := range opts {
+	for i, option := range opts {
+		if option == nil {
+			o.invalid = fmt.Errorf("locks: option %d of %d is nil", i+1, len(opts))
+			continue
+		}
 		option(&o)
 	}
 	return o
@@ -83,6 +88,9 @@ func (o options) within(name string, limit time.Duration) (options, error) {
 // when the lock is lost. Do returns the error of f, and beside it one that
 // matches [ErrLost] when the lock was lost before f had returned.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	if f == nil {
+		return fmt.Errorf("locks: lock %q: the function of Do is nil", m.name)
+	}
 	l, err := m.Lock(ctx)
 	if err != nil {
 		return err

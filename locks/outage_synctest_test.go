@@ -8,6 +8,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
@@ -251,5 +255,26 @@ func TestLastingOutage(t *testing.T) {
 		if waiting.err != nil || errors.Is(waiting.err, locks.ErrLost) {
 			t.Error(waiting.err)
 		}
+	})
+}
+
+// An outage is a few lines in the log of a process that holds locks and waits for
+// others.
+func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.WarnLevel)
+		w := newWorld(t)
+		a, b := w.rig(), w.rig(locks.WithLogger(zap.New(core)))
+		held, own := a.lock("stock"), b.lock("own")
+		next := b.waits("stock")
+		b.link.cut()
+		time.Sleep(10 * time.Minute)
+		if n := logs.Len(); n < 10 || n > 16 { // some are of the lost session
+			t.Errorf("%d warnings in 10 minutes", n)
+		}
+		b.link.heal()
+		is(t, own.Unlock(t.Context()), locks.ErrLost)
+		held.unlock(t)
+		next.within(hangs).unlock(t)
 	})
 }

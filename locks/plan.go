@@ -45,12 +45,16 @@ func (c *Client) haunted(n *name) bool {
 
 // plans decides what to write. Refused are locks whose row would have to be read
 // anew before somebody who does not wait is told that it is not free; fresh are
-// those that were.
-func (c *Client) plans(batch, fresh []*name) (plans []plan, refused []*name) {
+// those that were. Names that turned out to belong to the other goroutine that
+// writes, the one for rows that are set aside, are left to it.
+func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.databaseNow() // one version for all is the shortest statement
 	for _, n := range batch {
+		if n.aside && !aside {
+			continue
+		}
 		p, busy := c.plan(n, now)
 		if len(busy) > 0 {
 			if !slices.Contains(fresh, n) {
@@ -58,12 +62,17 @@ func (c *Client) plans(batch, fresh []*name) (plans []plan, refused []*name) {
 				continue
 			}
 			for _, r := range busy {
-				r.decide(ErrBusy)
+				if r.try {
+					r.decide(ErrBusy)
+				} else {
+					r.decide(ErrFull)
+				}
 				r.state = leaving
 				c.forget(r)
 			}
 		}
 		if p != nil {
+			p.write.Wait = aside
 			plans = append(plans, *p)
 		}
 	}
@@ -71,7 +80,7 @@ func (c *Client) plans(batch, fresh []*name) (plans []plan, refused []*name) {
 }
 
 // plan decides what to write for one lock, nil for nothing, and which requests
-// that do not wait cannot be served. Now is the database's clock. It is called
+// cannot be served: those that do not wait, and those that find the line full. Now is the database's clock. It is called
 // with mu held.
 func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	if c.term == nil || c.term.over || !n.known {
@@ -104,6 +113,10 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 			busy = append(busy, r)
 			continue
 		}
+		if len(q.Places) >= placesMost {
+			busy = append(busy, r)
+			continue
+		}
 		if r.Since == 0 {
 			r.Since = now
 		}
@@ -115,8 +128,10 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	}
 	// A token is greater than all that were, and a version is none that a late
 	// write may expect, also if the row was deleted or restored: by the
-	// database's clock.
-	version := max(n.version+1, n.floor+1, uint64(now))
+	// database's clock, and above the floor, which a row that was pruned may have
+	// had. That counts for a row that is there too: programs of schema version 3
+	// insert without a look at the floor.
+	version := max(n.version+1, n.floor+1, c.floor+1, uint64(now))
 	var granted []place
 	if !barred {
 		granted = q.grant(version, now)

@@ -1,10 +1,24 @@
 package locks
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
+)
+
+const (
+	// placesMost is how many have a lock or wait for it at most, so that its row
+	// can be written; and labelMost how long a label is, in bytes.
+	placesMost = 4096
+	labelMost  = 128
+
+	// rowMost is above what a row of so many places needs, each of a process of its
+	// own, in bytes; and what is in one of rowSmall takes little memory.
+	rowMost  = placesMost * 4 << 10
+	rowSmall = 64 << 10
 )
 
 // queue is what a lock's row says: who holds the lock and who waits for it, in
@@ -81,8 +95,8 @@ func decode(name string, row []byte) (queue, error) {
 	if len(row) == 0 {
 		return q, nil
 	}
-	if err := json.Unmarshal(row, &q); err != nil {
-		return q, fmt.Errorf("locks: the row of %q cannot be read: %w: repair or delete it", name, err)
+	if err := q.read(row); err != nil {
+		return queue{}, fmt.Errorf("locks: the row of %q cannot be read: %w: repair or delete it", name, err)
 	}
 	for i, p := range q.Places {
 		if p.Process < 0 || p.Process >= len(q.Processes) {
@@ -90,6 +104,49 @@ func decode(name string, row []byte) (queue, error) {
 		}
 	}
 	return q, nil
+}
+
+// read reads a row. It keeps no more than what a row of this package can have:
+// elsewhere, few bytes of a row may become a hundred times as many of memory.
+func (q *queue) read(row []byte) error {
+	if len(row) > rowMost {
+		return fmt.Errorf("it has %d bytes: at most %d", len(row), rowMost)
+	}
+	if len(row) <= rowSmall {
+		return json.Unmarshal(row, q)
+	}
+	var parts struct{ Processes, Places json.RawMessage }
+	err := json.Unmarshal(row, &parts)
+	if err == nil {
+		q.Processes, err = atMost[process](parts.Processes)
+	}
+	if err == nil {
+		q.Places, err = atMost[place](parts.Places)
+	}
+	return err
+}
+
+// atMost reads a list of at most placesMost.
+func atMost[T any](list json.RawMessage) ([]T, error) {
+	if len(list) == 0 || list[0] != '[' {
+		return nil, errors.New("expected a list of processes and one of places")
+	}
+	from := json.NewDecoder(bytes.NewReader(list))
+	if _, err := from.Token(); err != nil { // the bracket
+		return nil, err
+	}
+	var all []T
+	for from.More() {
+		if len(all) == placesMost {
+			return nil, fmt.Errorf("more than %d processes or places", placesMost)
+		}
+		var one T
+		if err := from.Decode(&one); err != nil {
+			return nil, err
+		}
+		all = append(all, one)
+	}
+	return all, nil
 }
 
 // settle ends a change: nothing in it is fresh any more.

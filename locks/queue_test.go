@@ -3,6 +3,7 @@ package locks
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -306,6 +307,37 @@ func TestMarkCannotBeForged(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A row that is larger than any of this package is refused, and takes little
+// memory: few bytes of JSON can become many.
+func TestOversizedRows(t *testing.T) {
+	t.Parallel()
+	list := func(n int) string { return strings.Repeat("{},", n) + "{}" }
+	for _, row := range []string{
+		`{"processes":[{}],"places":[` + list(1_000_000) + `]}`,
+		`{"places":[{}],"processes":[` + list(1_000_000) + `]}`,
+		`{"processes":[{}],"places":[{}]}` + strings.Repeat(" ", rowMost),
+		`{"processes":[{}],"places":{}}` + strings.Repeat(" ", rowSmall),
+	} {
+		q, err := decode("stock", []byte(row))
+		if err == nil || !strings.Contains(err.Error(), "repair or delete it") || cap(q.Places)+cap(q.Processes) > 0 {
+			t.Errorf("a row of %d bytes: %d and %d, %v", len(row), cap(q.Processes), cap(q.Places), err)
+		}
+	}
+	// The largest one that can be written can be read.
+	text := strings.Repeat("<", 128) // six bytes each in JSON
+	var q queue
+	for i := range placesMost {
+		q.join(process{Group: fmt.Sprint("locks/", i, text)[:128], Token: math.MaxUint64, Owner: text, Started: math.MinInt64, TTL: math.MaxInt64, Bell: text},
+			place{ID: fmt.Sprint(i, text), Read: true, Since: math.MinInt64, Got: math.MinInt64, For: math.MaxInt64, Label: text})
+	}
+	q.settle()
+	row := q.encode()
+	back, err := decode("stock", row)
+	if err != nil || !reflect.DeepEqual(q, back) {
+		t.Errorf("a row of %d bytes: %v", len(row), err)
+	}
 }
 
 func TestMalformedRows(t *testing.T) {

@@ -46,6 +46,7 @@ type name struct {
 	dirty    bool       // in Client.dirty
 	busy     bool       // in a round of the writer
 	used     time.Time
+	seen     time.Time // when its row was last read or written
 
 	// What its row was when it was last seen. The cache is only ever a guess,
 	// which the comparison in the next write checks.
@@ -59,6 +60,17 @@ type name struct {
 	// contended: others were seen to write the row, so it is read before it is
 	// written, which costs less than a comparison that fails.
 	contended bool
+	// refused: a write was not carried out, and the row was not read since.
+	refused bool
+	// aside: its row is written alone, beside all others, because somebody keeps
+	// it locked, or it cannot be written.
+	aside bool
+	// most is how many rows it may be written with, 0 for any number; failed is
+	// when it was last written alone and that failed, and failure why its row
+	// cannot be read or written, nil if it was.
+	most    int
+	failed  time.Time
+	failure error
 	// broken: its row could not be read. It is looked at again after that.
 	broken time.Time
 	// unsure: a write of ours was not answered and may still be carried out,
@@ -108,7 +120,11 @@ func (c *Client) touch(n *name) {
 	}
 	n.dirty = true
 	c.dirty = append(c.dirty, n)
-	c.poke(c.writes)
+	if n.aside {
+		c.poke(c.asides)
+	} else {
+		c.poke(c.writes)
+	}
 }
 
 // decide ends the waiting of a request. It is called with mu held.

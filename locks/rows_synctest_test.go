@@ -355,45 +355,6 @@ func TestMalformedRow(t *testing.T) {
 	})
 }
 
-// Rows that nobody was in for a week are deleted, and those of sessions that
-// ended, and what is in use stays.
-func TestPruning(t *testing.T) {
-	bubble(t, func(t *testing.T) {
-		w := newWorld(t)
-		a, b := w.rig(locks.WithTiming(withTTL(time.Hour))), w.rig()
-		b.lock("old").unlock(t)
-		held := b.lock("stock")
-		group := w.look("stock").Processes[0].Group
-		held.unlock(t)
-		if err := b.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-		kept := a.lock("kept")
-		time.Sleep(6 * 24 * time.Hour)
-		if w.row("old").Version == 0 {
-			t.Error("deleted too early")
-		}
-		time.Sleep(2 * 24 * time.Hour)
-		if w.row("old").Version > 0 || w.row("stock").Version > 0 {
-			t.Error("not deleted")
-		}
-		readings, err := w.Read(t.Context(), group)
-		if err != nil || readings[0].Lease != nil {
-			t.Errorf("session %+v, %v", readings[0].Lease, err)
-		}
-		if !kept.Trusted() || !w.has("kept", kept.mark) {
-			t.Error("deleted while it is held")
-		}
-		kept.unlock(t)
-		begin := time.Now()
-		s := a.lock("old")
-		if time.Since(begin) > 0 {
-			t.Error("who comes back waits")
-		}
-		s.unlock(t)
-	})
-}
-
 // An account that may not delete goes on.
 func TestPruningRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {

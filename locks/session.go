@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -11,14 +10,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/lease"
-)
-
-const (
-	// A lock's row that nobody was in for pruneIdle is deleted, and so are the
-	// rows of sessions that ended: their names are never used again.
-	pruneIdle  = 7 * 24 * time.Hour
-	pruneEvery = time.Hour
-	pruneLimit = 500
 )
 
 // term is one session of this process: the lease that all its locks live by.
@@ -55,11 +46,12 @@ func (c *Client) keepSession() {
 		c.sawServer(candidate.Reading())
 		switch {
 		case session != nil:
+			c.keeper.Trouble().Worked("open a session for locks")
 			retry.Reset()
 			c.keep(session)
 		case err != nil && c.running.Err() == nil:
 			wait = retry.NextBackOff()
-			c.log.Warn("no session for locks", zap.Error(err), zap.Duration("retry", wait))
+			c.keeper.Trouble().Failed("open a session for locks", err)
 			c.failTries(err)
 			c.pause(nil, wait)
 		default:
@@ -122,11 +114,28 @@ func (c *Client) keep(h *lease.Held) {
 		h.Abandon()
 		if c.running.Err() == nil {
 			c.log.Error("locks that were lost have not been unlocked: their session is left to expire")
+			c.expire()
 		}
 		return
 	}
 	if err := h.Release(c.running); err != nil {
 		c.log.Warn("the session is left to expire", zap.Error(err))
+	}
+}
+
+// expire waits until a session that was just abandoned is over for everybody
+// else. A candidate that looks at it before would find a lease in its own name
+// that it does not hold, and release it, while the work under its locks still
+// runs.
+func (c *Client) expire() {
+	over := time.Now().Add(c.timing.TTL + c.timing.TTL/50) // clock rates differ by less
+	for c.running.Err() == nil {
+		_, done := c.wantsSession()
+		left := time.Until(over)
+		if done || left <= 0 {
+			return
+		}
+		c.pause(c.sessions, left)
 	}
 }
 
@@ -203,45 +212,4 @@ func (c *Client) sawServer(r *lease.Reading) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answeredBy(r.Server)
-}
-
-// pruning deletes what nobody needs any more, now and then.
-func (c *Client) pruning() {
-	for c.pause(nil, pruneEvery/2+rand.N(pruneEvery)); c.running.Err() == nil; c.pause(nil, pruneEvery) {
-		c.prune()
-	}
-}
-
-// prune deletes rows that nobody needs any more, here and there; who does not
-// have the privilege leaves them.
-func (c *Client) prune() {
-	c.mu.Lock()
-	for text, n := range c.names {
-		if len(n.requests) == 0 && !n.busy && !n.dirty && time.Since(n.used) > pruneEvery {
-			delete(c.names, text)
-		}
-	}
-	for s, since := range c.dead {
-		if time.Since(since) > pruneEvery {
-			delete(c.dead, s)
-		}
-	}
-	c.mu.Unlock()
-	select {
-	case c.judging <- struct{}{}:
-		for s, j := range c.judges {
-			if time.Since(j.asked) > pruneEvery {
-				delete(c.judges, s)
-			}
-		}
-		<-c.judging
-	case <-c.running.Done():
-		return
-	}
-
-	ctx, cancel := c.attempt(c.running)
-	defer cancel()
-	if _, err := c.store.PruneLocks(ctx, groupPrefix, pruneIdle, pruneLimit); err != nil && c.running.Err() == nil {
-		c.log.Info("rows of old locks could not be deleted", zap.Error(err))
-	}
 }

@@ -13,23 +13,25 @@ import (
 	"testing/synctest"
 	"time"
 
-	sim "github.com/cronlease/cronlease/internal/simulation"
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
 
 // simRuns is how many bubbles of locks there are.
-const simRuns = 200
+const simRuns = 60
 
 // Clients lock and unlock, read and write, try, wait, give up and dawdle, while
 // statements are lost, late and slow, processes crash, the server is restarted,
-// its clock is stepped, and rows are deleted and rewound. At each lock that is
+// its clock is stepped, rows are locked by strangers, cannot be written, are
+// deleted and rewound, names come that are hardly ever used again while idle rows
+// are pruned, and holders do not stop when their session is lost. At each lock that is
 // given: nobody else has it who may not, whoever had it has stopped for a grace,
 // tokens grow, and the row has no mark but its holders'. At each write of a row:
 // see database. And once all is whole again, whoever waits is served in time.
 //
-// CRONLEASE_SEED replays a bubble, CRONLEASE_SIMULATE=20 has 20 times as many: see
-// [sim.Seeds].
+// CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=20 has 20 times as many: see
+// package rounds.
 func TestSimulation(t *testing.T) {
 	simulate(t, simRuns, simEvents)
 }
@@ -42,7 +44,7 @@ func TestSimulationOfChangedRows(t *testing.T) {
 }
 
 func simulate(t *testing.T, runs int, events map[string]int) {
-	seeds := sim.Seeds(t, runs)
+	seeds := rounds.Seeds(t, runs)
 	var mu sync.Mutex
 	counts := map[string]int{}
 	t.Run("seeds", func(t *testing.T) {
@@ -59,12 +61,15 @@ func simulate(t *testing.T, runs int, events map[string]int) {
 					for what, n := range s.w.counts {
 						counts[what] += n
 					}
+					for what, n := range s.w.met {
+						counts[what] += n
+					}
 				})
 			})
 		}
 	})
 	t.Log(counts)
-	wanted := append(slices.Collect(maps.Keys(events)), "given", "read", "lost", "limit", "busy", "gave up", "in time")
+	wanted := append(slices.Collect(maps.Keys(events)), "given", "read", "lost", "limit", "busy", "gave up", "in time", "pruned", "came back", "ran on", "met a locked row", "met a broken row")
 	for _, what := range wanted {
 		if counts[what] == 0 && len(seeds) >= 50 {
 			t.Errorf("%q never happened", what)
@@ -94,9 +99,12 @@ type simulation struct {
 	direction int // of the last step of the clock
 	stepped   time.Time
 	noStart   time.Time // until then no process starts, see changeRow
+	orders    []string  // names that are not used for long
+	ends      []func()  // end what keeps rows from being written
 
 	mu      sync.Mutex // guards what workers share
 	calm    bool       // nobody asks for anything new, and holders stop at once
+	ranOn   bool       // a holder did not stop when its session was lost
 	waiting map[*simCall]bool
 }
 
@@ -232,7 +240,11 @@ func (s *simulation) hold(r *simRig, held *stay, rng *rand.Rand) {
 	case cause != nil:
 		s.t.Errorf("%v: %q ended: %v", time.Now(), held.name, cause)
 	}
-	if cause != nil { // it stops within the grace
+	if errors.Is(cause, locks.ErrLost) && rng.IntN(4) > 0 && s.runsOn() {
+		// Longer than its process waits for it: the session is left to expire.
+		time.Sleep(timing.TTL + time.Second + time.Duration(rng.Int64N(int64(timing.TTL/2))))
+		s.w.count("ran on")
+	} else if cause != nil { // it stops within the grace
 		time.Sleep(time.Duration(rng.Int64N(int64(held.grace))))
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rng.Int64N(int64(10*time.Second))))
@@ -241,6 +253,46 @@ func (s *simulation) hold(r *simRig, held *stay, rng *rand.Rand) {
 	if cause != nil && !errors.Is(err, cause) && ctx.Err() == nil {
 		s.t.Errorf("%v: unlock of %q, which ended because %v: %v", time.Now(), held.name, cause, err)
 	}
+}
+
+// runsOn has a holder run on after its context has ended, unless all is whole and
+// who waits is to be served in time.
+func (s *simulation) runsOn() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ranOn = s.ranOn || !s.calm
+	return !s.calm
+}
+
+// order uses locks once, one after the other, as for orders that are worked on.
+func (s *simulation) order(ctx context.Context, r *simRig, names []string) {
+	for _, name := range names {
+		asks, enough := context.WithTimeout(ctx, 5*time.Second)
+		if l, err := r.Mutex(name).Lock(asks); err == nil {
+			// A database that does not answer is the client's to go on with.
+			_ = s.w.enter(l, false, timing.Grace).Unlock(asks)
+			s.w.count("order")
+		}
+		enough()
+	}
+}
+
+// newOrders are names of which most were never used, and some a while ago.
+func (s *simulation) newOrders() []string {
+	var names []string
+	for range 1 + s.rng.IntN(20) {
+		if n := len(s.orders); n > 0 && s.rng.IntN(2) == 0 {
+			old := s.orders[s.rng.IntN(n)]
+			if s.w.isPruned(old) {
+				s.w.count("came back")
+			}
+			names = append(names, old)
+			continue
+		}
+		names = append(names, fmt.Sprint("order/", len(s.orders)))
+		s.orders = append(s.orders, names[len(names)-1])
+	}
+	return names
 }
 
 func pause(ctx context.Context, d time.Duration) {
@@ -280,6 +332,10 @@ func (s *simulation) heal() {
 			r.link.heal()
 		}
 	}
+	for _, end := range s.ends {
+		end()
+	}
+	s.ends = nil
 	// What was sent into the silence is given up by then, what is late is done,
 	// and who dawdles has stopped.
 	time.Sleep(max(time.Until(s.lateUntil), 0) + hangs)
@@ -290,6 +346,12 @@ func (s *simulation) heal() {
 	}
 	bound += s.longest()
 	s.mu.Lock()
+	if s.ranOn {
+		// A session that is renewed for a TTL while its work drains, and then
+		// left to expire.
+		bound += 2 * timing.TTL
+		s.ranOn = false
+	}
 	pending := maps.Clone(s.waiting)
 	s.mu.Unlock()
 	time.Sleep(bound)
@@ -302,6 +364,11 @@ func (s *simulation) heal() {
 	}
 	s.mu.Unlock()
 	s.w.count("in time")
+	for _, name := range s.orders {
+		if s.w.isPruned(name) {
+			s.w.count("pruned")
+		}
+	}
 	s.rigs = slices.DeleteFunc(s.rigs, func(r *simRig) bool { return r.crashed })
 	for len(s.rigs) < 2 {
 		s.start()
@@ -359,7 +426,7 @@ func (s *simulation) lossy() func(string) fault {
 
 var simEvents = map[string]int{
 	"cut": 5, "hung": 5, "lossy": 12, "all cut": 1, "all hung": 1, "all lossy": 3, "healed": 5, "crashed": 3,
-	"restarted": 1, "stepped": 3, "session deleted": 1,
+	"restarted": 1, "stepped": 3, "session deleted": 1, "locked": 3, "unwritable": 3, "orders": 6,
 }
 
 func (s *simulation) event() {
@@ -420,10 +487,25 @@ func (s *simulation) do(event string, r *simRig) bool {
 			return true
 		}
 		return false
+	case "locked":
+		s.until(s.w.keep(s.names[s.rng.IntN(len(s.names))]), 5*time.Second)
+	case "unwritable":
+		name := s.names[s.rng.IntN(len(s.names))]
+		s.w.breakWrites(name, true)
+		s.until(func() { s.w.breakWrites(name, false) }, 10*time.Second)
+	case "orders":
+		names := s.newOrders()
+		s.group.Go(func() { s.order(s.ended, r, names) })
 	case "deleted", "rewound":
 		return s.changeRow(event)
 	}
 	return true
+}
+
+// until ends something after a while, or when all is made whole.
+func (s *simulation) until(end func(), most time.Duration) {
+	time.AfterFunc(s.span(most), end)
+	s.ends = append(s.ends, end)
 }
 
 func (s *simulation) breaks(how string, r *simRig) {

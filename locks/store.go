@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
@@ -19,25 +20,40 @@ type Store interface {
 	// that takes no locks. All rows of one call are of one instant.
 	ReadLocks(ctx context.Context, names ...string) (Reading, error)
 
-	// WriteLocks writes each row that still is of the version expected, in one
-	// statement for those that exist and one for those that do not, and reports
-	// for each write whether the row is now as it says. It writes nothing, and
-	// reports that, on a server other than the one named. No name may occur
-	// twice; one that cannot be a name ([lease.CheckName]) is an error, and
-	// nothing is written then.
+	// WriteLocks writes each row that still is of the version expected, in as few
+	// statements as it can, and reports for each write whether the row is now
+	// as it says. A new row has to have a version above [Reading.Floor], as it is
+	// at that moment. A row that another transaction keeps locked, as a fenced one
+	// does, is left as it is, and the others are written without waiting for it,
+	// unless the write says [Write.Wait]. On a server other than the one named,
+	// WriteLocks writes nothing: it answers false for each write, without an
+	// error. A write that does not pass [Write.Check] is an error, and nothing of
+	// the call is written then. That no name occurs twice is up to the caller.
 	WriteLocks(ctx context.Context, server string, writes []Write) ([]bool, error)
 
 	// PruneLocks deletes up to limit rows of locks that nobody has held or
-	// waited for, and up to limit lease rows of processes whose group begins
-	// with prefix and which have not been renewed, for longer than idle. It
-	// returns how many rows there were of either kind.
-	PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error)
+	// waited for, and that were not written, for longer than idle, and leaves
+	// those that somebody has locked. It returns how many it found: fewer than
+	// limit means that another call would find no more. The
+	// floor is raised to the highest version among them before the first is
+	// deleted. So a row that comes back has a higher version than all that
+	// it had before, and a statement that is older than the pruning, however late
+	// it runs, finds neither the row it expects nor may insert one.
+	PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error)
+
+	// PruneSessions deletes the lease and fence rows of up to limit groups whose
+	// names begin with prefix: of those that are released, when they have not
+	// been renewed for longer than released, and of others, when they have not
+	// been renewed for longer than expired. It returns how many it found, like
+	// PruneLocks. No other rows of leases are ever deleted.
+	PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error)
 }
 
 // Row is a lock row. A row that was never written, or was pruned, has version 0.
 type Row struct {
 	Name string
-	// Version grows with each write, and never repeats.
+	// Version grows with each write, and never repeats, also when the row was
+	// pruned in between.
 	Version uint64
 	// Queue is who holds the lock and who waits for it, empty for nobody. Stores
 	// keep it as it is.
@@ -52,6 +68,9 @@ type Reading struct {
 	// Server identifies the server process that answered, as in
 	// [lease.Reading].
 	Server string
+	// Floor is the highest version of all rows that were ever pruned. It never
+	// falls.
+	Floor uint64
 }
 
 // Write replaces a lock row.
@@ -59,9 +78,25 @@ type Write struct {
 	Name string
 	// Expect is the version that is compared; 0 expects no row.
 	Expect uint64
-	// Version is the new one, greater than Expect.
+	// Version is the new one. It is greater than Expect: see [Write.Check].
 	Version uint64
 	Queue   []byte
+	// Wait has the write wait for a transaction that keeps the row locked, for
+	// about a second. It is for a write that is alone in its call.
+	Wait bool
+}
+
+// Check reports why no store may carry out the write, whatever the row is: its
+// name cannot be one ([lease.CheckName]), or its version does not grow. Tokens of
+// locks are versions, so one that goes back or repeats would give a token twice.
+func (w Write) Check() error {
+	if err := lease.CheckName("lock", w.Name); err != nil {
+		return err
+	}
+	if w.Version <= w.Expect {
+		return fmt.Errorf("locks: write of lock %q: version %d over %d: versions only grow", w.Name, w.Version, w.Expect)
+	}
+	return nil
 }
 
 // Watch names a lock's row, and what it contains for as long as there is nothing

@@ -241,23 +241,47 @@ var concurrencyCases = []testCase{
 		s, pruner := e.open(), e.open()
 		server := e.server()
 		for round := range e.h.times(100) {
-			name := fmt.Sprint("lock", round)
-			e.put(s, write(name, 0, 1, ""))
+			name, first := fmt.Sprint("lock", round), 1+10*uint64(round)
+			e.put(s, write(name, 0, first, ""))
 			var done []bool
 			e.together([]locks.Store{s, pruner}, func(i int, s locks.Store) {
 				if i == 0 {
-					done = e.tryWrite(s, server, write(name, 1, 2, "somebody"))
+					done = e.tryWrite(s, server, write(name, first, first+1, "somebody"))
 					return
 				}
-				if _, err := s.PruneLocks(e.ctx(), "sessions/", 0, 100); err != nil {
+				if _, err := s.PruneLocks(e.ctx(), 0, 100); err != nil {
 					e.Errorf("PruneLocks beside a write: %v", err)
 				}
 			})
 			switch row := e.row(name); {
 			case done[0]:
-				e.is(name, 2, "somebody", "a row that was written while idle ones were pruned")
+				e.is(name, first+1, "somebody", "a row that was written while idle ones were pruned")
 			case row.Version != 0:
 				e.Errorf("a row that was neither written nor pruned: %s", show(row))
+			}
+		}
+	}},
+
+	// A statement that expects no row, and is older than the row that is pruned.
+	{"concurrency/a row is pruned while a late statement inserts it", func(e *env) {
+		s, pruner, late := e.open(), e.open(), e.open()
+		server := e.server()
+		for round := range e.h.times(100) {
+			name, version := fmt.Sprint("lock", round), 5+10*uint64(round)
+			e.put(s, write(name, 0, version, ""))
+			e.together([]locks.Store{late, pruner}, func(i int, s locks.Store) {
+				if i == 0 {
+					for range 3 {
+						e.tryWrite(s, server, write(name, 0, version-1, "somebody"))
+					}
+					return
+				}
+				if _, err := s.PruneLocks(e.ctx(), 0, 100); err != nil {
+					e.Errorf("PruneLocks beside a write: %v", err)
+				}
+			})
+			if row := e.row(name); row.Version == version-1 {
+				e.Errorf("a row that was pruned came back as it was before: %s", show(row))
 			}
 		}
 	}},

@@ -36,6 +36,7 @@ type database struct {
 	doors    map[string]*door
 	number   int
 	pruned   map[string]uint64
+	floor    uint64
 	past     map[string]bool // writes that were done
 	process  int
 }
@@ -171,9 +172,15 @@ func (s *store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := locks.Reading{}
+	r := locks.Reading{Floor: s.floor}
 	r.Now, r.Server = s.instant()
 	switch {
+	case s.has("read: no floor"):
+		r.Floor = 0
+	case s.has("read: the highest version for the floor"):
+		for _, one := range s.rows {
+			r.Floor = max(r.Floor, one.Version)
+		}
 	case s.has("read: fails after a restart") && r.Server != "memory/0":
 		return locks.Reading{}, errors.New("connection refused")
 	case s.has("read: no server"):
@@ -247,6 +254,8 @@ func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	for _, w := range writes {
 		if err := lease.CheckName("lock", w.Name); err != nil {
 			invalid = err
+		} else if err := s.grows(w); err != nil {
+			return nil, err
 		}
 	}
 	if invalid != nil && !s.has("names: any") && !s.has("names: the others are written") {
@@ -310,16 +319,54 @@ func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	return done, nil
 }
 
+// grows compares a write's two versions.
+func (s *store) grows(w locks.Write) error {
+	switch {
+	case s.has("write: a version that goes back"),
+		s.has("write: a version that stays") && w.Version == w.Expect,
+		s.has("write: a new row of no version") && w.Expect == 0:
+		return nil
+	}
+	return w.Check()
+}
+
+// isAboveFloor compares a new row's version with the floor.
+func (s *store) isAboveFloor(w locks.Write, writes []locks.Write) bool {
+	switch {
+	case s.has("write: ignores the floor"), s.has("write: ignores the floor beside others") && len(writes) > 1,
+		s.has("write: compares the floor with the first of several") && writes[0].Version > s.floor:
+		return true
+	case s.has("write: new rows at the floor"):
+		return w.Version >= s.floor
+	case s.has("write: looks at the floor, then writes"):
+		above := w.Version > s.floor
+		s.elsewhere()
+		return above
+	case s.has("write: only the names that were pruned"):
+		return w.Version > s.floor || !s.past["pruned "+w.Name]
+	}
+	return w.Version > s.floor
+}
+
 // matches compares a row with what a write expects.
 func (s *store) matches(w locks.Write, writes []locks.Write) bool {
 	one := s.rows[s.name(w.Name)]
+	switch {
+	case w.Wait && s.has("write: none that waits"):
+		return false
+	case w.Wait && s.has("write: one that waits is not compared"):
+		return true
+	}
 	if one == nil {
-		return w.Expect == 0 && s.pruned[w.Name] == 0 || s.has("write: inserts for a row") ||
+		return w.Expect == 0 && s.pruned[w.Name] == 0 && s.isAboveFloor(w, writes) || s.has("write: inserts for a row") ||
 			s.has("write: inserts for a row beside others") && len(writes) > 1
 	}
 	if w.Expect == 0 {
 		return s.has("write: overwrites for no row") || s.has("write: overwrites for no row where nobody is") && len(one.Queue) == 0 ||
 			s.has("write: overwrites for no row what is of that version") && one.Version == w.Version
+	}
+	if s.has("write: rows that are there above the floor") && w.Version <= s.floor {
+		return false
 	}
 	switch {
 	case s.has("write: ignores the version"),
@@ -472,32 +519,29 @@ func (s *store) bytes(queue []byte, n int) []byte {
 	return queue
 }
 
-func (s *store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
+func (s *store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := s.ended(ctx, "PruneLocks"); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now, _ := s.instant()
-	n := s.pruneRows(now.Add(-idle), prefix, limit)
-	if s.has("prune: one limit for all") {
-		limit -= n
+	n := s.pruneRows(now.Add(-idle), limit)
+	if s.has("prune: sessions with the locks") {
+		if _, err := s.pruneOf(ctx, now, "", idle, idle, limit); err != nil {
+			return 0, err
+		}
 	}
-	m, err := s.pruneSessions(ctx, now, prefix, idle, limit)
 	switch {
 	case s.has("prune: counts one more"):
-		return n + m + 1, err
+		return n + 1, nil
 	case s.has("prune: counts nothing"):
-		return 0, err
-	case s.has("prune: counts locks"):
-		return n, err
-	case s.has("prune: counts leases"):
-		return m, err
+		return 0, nil
 	}
-	return n + m, err
+	return n, nil
 }
 
-func (s *store) pruneRows(before time.Time, prefix string, limit int) int {
+func (s *store) pruneRows(before time.Time, limit int) int {
 	var found []string
 	for name, one := range s.rows {
 		at := one.last
@@ -511,7 +555,6 @@ func (s *store) pruneRows(before time.Time, prefix string, limit int) int {
 		if !s.has("prune: no locks") && (at.Before(before) || s.has("prune: young locks")) &&
 			(len(queue) == 0 || s.has("prune: locks that somebody has")) &&
 			(one.writes == 1 || !s.has("prune: locks that were never written again")) &&
-			(strings.HasPrefix(name, prefix) || !s.has("prune: locks of the prefix")) &&
 			(len(found) < limit || s.has("prune: ignores the limit of locks")) {
 			found = append(found, name)
 		}
@@ -519,6 +562,7 @@ func (s *store) pruneRows(before time.Time, prefix string, limit int) int {
 	if s.has("prune: looks, then deletes") {
 		s.elsewhere()
 	}
+	s.raiseFloor(found)
 	for _, name := range found {
 		if s.has("prune: clears locks") {
 			s.rows[name].Queue = nil
@@ -528,14 +572,61 @@ func (s *store) pruneRows(before time.Time, prefix string, limit int) int {
 			s.pruned[name] = s.rows[name].Version
 		}
 		delete(s.rows, name)
+		s.past["pruned "+name] = true
 	}
 	return len(found)
 }
 
-func (s *store) pruneSessions(ctx context.Context, now time.Time, prefix string, idle time.Duration, limit int) (int, error) {
+// raiseFloor is what pruning does before it deletes.
+func (s *store) raiseFloor(found []string) {
+	if s.has("prune: leaves the floor") || len(found) == 0 {
+		return
+	}
+	if s.has("prune: the floor can fall") {
+		s.floor = 0
+	}
+	if s.has("prune: the floor is above all") {
+		for _, one := range s.rows {
+			s.floor = max(s.floor, one.Version)
+		}
+	}
+	lowest := uint64(1 << 63)
+	for _, name := range found {
+		version := s.rows[name].Version
+		lowest = min(lowest, version)
+		if !s.has("prune: the floor is the lowest that was pruned") {
+			s.floor = max(s.floor, version)
+		}
+	}
+	if s.has("prune: the floor is the lowest that was pruned") {
+		s.floor = max(s.floor, lowest)
+	}
+}
+
+func (s *store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	if err := s.ended(ctx, "PruneSessions"); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, _ := s.instant()
+	if s.has("prune: locks with the sessions") {
+		s.pruneRows(now, limit)
+	}
+	n, err := s.pruneOf(ctx, now, prefix, released, expired, limit)
+	switch {
+	case s.has("prune: counts one session more"):
+		return n + 1, err
+	case s.has("prune: counts no sessions"):
+		return 0, err
+	}
+	return n, err
+}
+
+func (s *store) pruneOf(ctx context.Context, now time.Time, prefix string, released, expired time.Duration, limit int) (int, error) {
 	n := 0
 	for name, of := range s.sessions {
-		rs, err := s.leases.Read(ctx, name)
+		rs, err := s.leases.Read(context.WithoutCancel(ctx), name)
 		if err != nil {
 			return n, err
 		}
@@ -543,7 +634,13 @@ func (s *store) pruneSessions(ctx context.Context, now time.Time, prefix string,
 		if l == nil || s.has("prune: no leases") || !s.begins(name, prefix) {
 			continue
 		}
-		at := l.RenewedAt
+		at, idle := l.RenewedAt, expired
+		if l.Released != s.has("prune: released and expired are swapped") || s.has("prune: all leases like released ones") {
+			idle = released
+		}
+		if s.has("prune: all leases like expired ones") {
+			idle = expired
+		}
 		if s.has("prune: leases by their first heartbeat") {
 			at = of.first
 		}

@@ -13,8 +13,10 @@ type aging struct {
 	*env
 	s    locks.Store
 	idle time.Duration
-	// round makes names of their own when a case has to be tried again.
+	// round makes names of their own when a case has to be tried again, and base
+	// versions that are above the floor.
 	round string
+	base  uint64
 	since time.Time // the database's clock at the end of pass
 }
 
@@ -30,13 +32,14 @@ func (e *env) aging(try func(a *aging) (check func())) {
 	}
 	for round := 0; ; round++ {
 		a.round = fmt.Sprint("round", round, "/")
+		a.base = e.read(a.s, one).Floor
 		check := try(a)
 		if e.now().Sub(a.since) < a.idle {
 			check()
 			return
 		}
 		a.idle *= 2
-		for e.prune(a.s, "round", 0, 1000) > 0 {
+		for e.prune(a.s, 0, 1000)+e.pruneSessions(a.s, "round", 0, 0, 1000) > 0 {
 			e.ok(e.ctx().Err(), "time enough for the case")
 		}
 	}
@@ -63,17 +66,32 @@ func (e *env) now() time.Time {
 	return e.read(e.watch, one).Now
 }
 
-func (e *env) prune(s locks.Store, prefix string, idle time.Duration, limit int) int {
+func (e *env) prune(s locks.Store, idle time.Duration, limit int) int {
 	e.Helper()
-	n, err := s.PruneLocks(e.ctx(), prefix, idle, limit)
+	n, err := s.PruneLocks(e.ctx(), idle, limit)
 	e.ok(err, "PruneLocks")
+	return n
+}
+
+func (e *env) pruneSessions(s locks.Store, prefix string, released, expired time.Duration, limit int) int {
+	e.Helper()
+	n, err := s.PruneSessions(e.ctx(), prefix, released, expired, limit)
+	e.ok(err, "PruneSessions")
 	return n
 }
 
 // lock writes a new row.
 func (a *aging) lock(name string, version uint64, queue string) {
 	a.Helper()
-	a.put(a.s, write(a.round+name, 0, version, queue))
+	a.put(a.s, a.write(name, 0, version, queue))
+}
+
+// write is a write of a row of this round.
+func (a *aging) write(name string, expect, version uint64, queue string) locks.Write {
+	if expect > 0 {
+		expect += a.base
+	}
+	return write(a.round+name, expect, a.base+version, queue)
 }
 
 // locks are those of the names whose rows are there.
@@ -110,12 +128,12 @@ var pruneCases = []testCase{
 			a.lock("space", 1, " ")
 			a.lock("zero", 1, "\x00")
 			a.lock("left", 1, "somebody")
-			a.put(a.s, write(a.round+"left", 1, 2, ""))
+			a.put(a.s, a.write("left", 1, 2, ""))
 			a.pass()
 			a.lock("young", 1, "")
-			n := a.prune(a.s, a.round, a.idle, 100)
+			n := a.prune(a.s, a.idle, 100)
 			return func() {
-				a.equal(n, 2, "rows pruned")
+				a.equal(n, 2, "rows found")
 				a.equal(a.locks("idle", "held", "space", "zero", "left", "young"), "[held space zero young]", "rows that are left")
 			}
 		})
@@ -127,35 +145,33 @@ var pruneCases = []testCase{
 				a.lock(name, 1, "")
 			}
 			a.pass()
-			a.put(a.s, write(a.round+"left", 1, 2, "somebody"))
-			a.put(a.s, write(a.round+"left", 2, 3, ""))
-			a.put(a.s, write(a.round+"used", 1, 2, ""))
-			a.put(a.s, write(a.round+"many1", 1, 2, ""), write(a.round+"many2", 1, 2, ""))
-			a.refused(a.s, write(a.round+"refused", 5, 6, ""), "another version")
-			n := a.prune(a.s, a.round, a.idle, 100)
+			a.put(a.s, a.write("left", 1, 2, "somebody"))
+			a.put(a.s, a.write("left", 2, 3, ""))
+			a.put(a.s, a.write("used", 1, 2, ""))
+			a.put(a.s, a.write("many1", 1, 2, ""), a.write("many2", 1, 2, ""))
+			a.refused(a.s, a.write("refused", 5, 6, ""), "another version")
+			n := a.prune(a.s, a.idle, 100)
 			return func() {
-				a.equal(n, 1, "rows pruned")
+				a.equal(n, 1, "rows found")
 				a.equal(a.locks("left", "used", "many1", "many2", "refused"), "[left used many1 many2]", "rows that are left")
 			}
 		})
 	}},
 
-	{"prune/up to the limit of each", func(e *env) {
+	{"prune/up to the limit", func(e *env) {
 		e.aging(func(a *aging) func() {
 			for i := range 5 {
 				a.lock(fmt.Sprint("idle", i), 1, "")
-				a.session(a.s, a.round+fmt.Sprint("idle", i))
 			}
 			a.pass()
 			for i := range 5 {
 				a.lock(fmt.Sprint("young", i), 1, "")
-				a.session(a.s, a.round+fmt.Sprint("young", i))
 			}
 			var pruned []int
 			for _, limit := range []int{0, 2, 1, 5, 5} {
-				pruned = append(pruned, a.prune(a.s, a.round, a.idle, limit))
+				pruned = append(pruned, a.prune(a.s, a.idle, limit))
 			}
-			return func() { a.equal(fmt.Sprint(pruned), "[0 4 2 4 0]", "rows pruned, by five calls") }
+			return func() { a.equal(fmt.Sprint(pruned), "[0 2 1 2 0]", "rows found, by five calls") }
 		})
 	}},
 
@@ -163,28 +179,92 @@ var pruneCases = []testCase{
 		e.aging(func(a *aging) func() {
 			a.lock("idle", 10, "")
 			a.pass()
-			n := a.prune(a.s, a.round, a.idle, 100)
+			n := a.prune(a.s, a.idle, 100)
 			return func() {
-				a.equal(n, 1, "rows pruned")
-				name := a.round + "idle"
-				a.is(name, 0, "", "a row that was pruned")
-				a.refused(a.s, write(name, 10, 11, "x"), "a row that was pruned")
-				a.put(a.s, write(name, 0, 20, "again"))
-				a.refused(a.s, write(name, 0, 21, "x"), "a row that came back")
-				a.put(a.s, write(name, 20, 21, ""))
-				a.equal(a.prune(a.s, a.round, time.Hour, 100), 0, "rows pruned")
+				a.equal(n, 1, "rows found")
+				a.is(a.round+"idle", 0, "", "a row that was pruned")
+				a.refused(a.s, a.write("idle", 10, 11, "x"), "a row that was pruned")
+				for _, version := range []uint64{1, 9, 10} {
+					a.refused(a.s, a.write("idle", 0, version, "x"), "a row that was pruned, with a version that is not above")
+				}
+				a.put(a.s, a.write("idle", 0, 11, "again"))
+				a.refused(a.s, a.write("idle", 0, 21, "x"), "a row that came back")
+				a.put(a.s, a.write("idle", 11, 12, ""))
+				a.equal(a.prune(a.s, time.Hour+a.idle, 100), 0, "rows found")
+			}
+		})
+	}},
+
+	{"prune/the floor is the highest that was pruned", func(e *env) {
+		e.aging(func(a *aging) func() {
+			a.lock("low", 10, "")
+			a.lock("high", 20, "")
+			a.lock("held", 40, "somebody")
+			a.pass()
+			a.lock("young", 30, "")
+			n := a.prune(a.s, a.idle, 100)
+			return func() {
+				a.equal(n, 2, "rows found")
+				a.equal(a.read(a.s, one).Floor, a.base+20, "the floor")
+				a.equal(a.read(a.s, a.round+"held", a.round+"young").Floor, a.base+20, "the floor beside rows")
+				a.refused(a.s, a.write("low", 0, 15, "x"), "another name than the highest one's")
+				a.refused(a.s, a.write("new", 0, 20, "x"), "a name that was never written")
+				for i, done := range a.env.write(a.s, a.write("several1", 0, 25, "x"), a.write("several2", 0, 19, "x"), a.write("held", 40, 41, "x")) {
+					if i == 1 && done {
+						a.Errorf("one of several was written that is not above the floor")
+					}
+					if i == 2 && !done {
+						a.Errorf("a row that is there was not written beside new ones")
+					}
+				}
+			}
+		})
+	}},
+
+	{"prune/the floor is for new rows", func(e *env) {
+		e.aging(func(a *aging) func() {
+			a.lock("kept", 5, "somebody")
+			a.lock("other", 6, "somebody")
+			a.lock("idle", 90, "")
+			a.pass()
+			n := a.prune(a.s, a.idle, 100)
+			return func() {
+				a.equal(n, 1, "rows found")
+				a.put(a.s, a.write("kept", 5, 7, ""))
+				a.put(a.s, a.write("kept", 7, 8, "x"), a.write("other", 6, 8, "x"))
+			}
+		})
+	}},
+
+	{"prune/the floor never falls", func(e *env) {
+		e.aging(func(a *aging) func() {
+			a.lock("low", 5, "")
+			a.lock("high", 50, "")
+			a.put(a.s, a.write("low", 5, 6, "somebody"))
+			a.pass()
+			first := a.prune(a.s, a.idle, 100)
+			a.put(a.s, a.write("low", 6, 7, ""))
+			second := a.prune(a.s, -time.Hour, 100)
+			return func() {
+				a.equal(fmt.Sprint(first, second), "1 1", "rows found")
+				a.equal(a.read(a.s, one).Floor, a.base+50, "the floor")
+				a.refused(a.s, a.write("high", 0, 49, "x"), "a row below the floor")
 			}
 		})
 	}},
 
 	{"prune/nothing", func(e *env) {
 		s := e.open()
-		e.equal(e.prune(s, "sessions/", 0, 100), 0, "rows pruned of none")
+		e.equal(e.read(s, one).Floor, uint64(0), "the floor at first")
+		e.equal(e.prune(s, 0, 100), 0, "rows found of none")
+		e.equal(e.pruneSessions(s, "sessions/", 0, 0, 100), 0, "sessions found of none")
 		e.put(s, write(one, 0, 1, ""))
 		e.session(s, group)
-		e.equal(e.prune(s, "sessions/", 24*time.Hour, 100), 0, "rows pruned of young ones")
+		e.equal(e.prune(s, 24*time.Hour, 100), 0, "rows found of young ones")
+		e.equal(e.pruneSessions(s, "sessions/", 24*time.Hour, 24*time.Hour, 100), 0, "sessions found of young ones")
 		e.is(one, 1, "", "a row that is young")
 		e.hasSession(group, true, "a young session")
+		e.equal(e.read(s, one).Floor, uint64(0), "the floor when nothing was pruned")
 	}},
 }
 
@@ -204,9 +284,9 @@ var sessionCases = []testCase{
 			a.equal(n, 1, "leases renewed")
 			a.session(a.s, taken.Group)
 			a.session(a.s, a.round+"young")
-			n = a.prune(a.s, a.round, a.idle, 100)
+			n = a.pruneSessions(a.s, a.round, a.idle, a.idle, 100)
 			return func() {
-				a.equal(n, 3, "rows pruned")
+				a.equal(n, 3, "rows found")
 				for _, name := range []string{"idle", "released", "prepared"} {
 					a.hasSession(a.round+name, false, "a session that is not renewed")
 				}
@@ -225,9 +305,9 @@ var sessionCases = []testCase{
 			}
 			inside := a.session(a.s, "x/"+a.round+"locks/a").Group
 			a.pass()
-			n := a.prune(a.s, a.round+"locks/", a.idle, 100)
+			n := a.pruneSessions(a.s, a.round+"locks/", a.idle, a.idle, 100)
 			return func() {
-				a.equal(n, 3, "rows pruned")
+				a.equal(n, 3, "rows found")
 				a.hasSession(inside, true, "a session with the prefix inside")
 				a.equal(a.sessions(groups...), fmt.Sprint(groups[3:]), "sessions that are left")
 			}
@@ -243,7 +323,7 @@ var sessionCases = []testCase{
 			a.pass()
 			var pruned []int
 			for _, prefix := range []string{"a%", "%", "_", "a?b", "a*", `a\_b`, `\`, `a\xb`, "[a]", "a..", "a_b/1'", "a_b"} {
-				pruned = append(pruned, a.prune(a.s, a.round+prefix, a.idle, 100))
+				pruned = append(pruned, a.pruneSessions(a.s, a.round+prefix, a.idle, a.idle, 100))
 			}
 			return func() {
 				a.equal(fmt.Sprint(pruned), "[0 0 0 0 0 0 0 0 0 0 0 1]", "rows pruned, by prefix")
@@ -257,9 +337,9 @@ var sessionCases = []testCase{
 			name := a.round + "idle"
 			old := a.session(a.s, name)
 			a.pass()
-			n := a.prune(a.s, a.round, a.idle, 100)
+			n := a.pruneSessions(a.s, a.round, a.idle, a.idle, 100)
 			return func() {
-				a.equal(n, 1, "rows pruned")
+				a.equal(n, 1, "rows found")
 				a.hasSession(name, false, "a session that was pruned")
 				renewed, err := a.s.Renew(a.ctx(), lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{old}})
 				a.ok(err, "Renew")
@@ -272,15 +352,58 @@ var sessionCases = []testCase{
 		})
 	}},
 
-	{"prune/locks of any name", func(e *env) {
+	{"prune/sessions that are released", func(e *env) {
+		e.aging(func(a *aging) func() {
+			a.session(a.s, a.round+"held")
+			a.ok(a.s.Prepare(a.ctx(), a.round+"prepared", ttl), "Prepare")
+			released := a.session(a.s, a.round+"released")
+			a.ok(a.s.Release(a.ctx(), released.Group, alice, released.Token), "Release")
+			a.pass()
+			young := a.session(a.s, a.round+"young")
+			a.ok(a.s.Release(a.ctx(), young.Group, alice, young.Token), "Release")
+			pruned := []int{
+				a.pruneSessions(a.s, a.round, 24*time.Hour, 24*time.Hour, 100),
+				a.pruneSessions(a.s, a.round, a.idle, 24*time.Hour, 100),
+			}
+			left := a.sessions("held", "prepared", "released", "young")
+			pruned = append(pruned, a.pruneSessions(a.s, a.round, 24*time.Hour, a.idle, 100))
+			return func() {
+				a.equal(fmt.Sprint(pruned), "[0 2 1]", "sessions found")
+				a.equal(left, "[held young]", "sessions that are left of those released")
+				a.equal(a.sessions("held", "young"), "[young]", "sessions that are left of all")
+			}
+		})
+	}},
+
+	{"prune/sessions up to the limit", func(e *env) {
+		e.aging(func(a *aging) func() {
+			for i := range 5 {
+				a.session(a.s, a.round+fmt.Sprint("idle", i))
+			}
+			a.pass()
+			a.session(a.s, a.round+"young")
+			var pruned []int
+			for _, limit := range []int{0, 2, 1, 5, 5} {
+				pruned = append(pruned, a.pruneSessions(a.s, a.round, a.idle, a.idle, limit))
+			}
+			return func() { a.equal(fmt.Sprint(pruned), "[0 2 1 2 0]", "sessions found, by five calls") }
+		})
+	}},
+
+	{"prune/each its own", func(e *env) {
 		e.aging(func(a *aging) func() {
 			a.lock("idle", 1, "")
-			a.lock("z", 1, "")
+			a.session(a.s, a.round+"session")
 			a.pass()
-			n := a.prune(a.s, "no/such/session/", a.idle, 100)
+			locks := a.prune(a.s, a.idle, 100)
+			left := a.sessions("session")
+			a.lock("again", 2, "")
+			sessions := a.pruneSessions(a.s, a.round, 0, 0, 100)
 			return func() {
-				a.equal(n, 2, "rows pruned")
-				a.equal(a.locks("idle", "z"), "[]", "rows that are left")
+				a.equal(locks, 1, "rows of locks found")
+				a.equal(left, "[session]", "sessions that are left by PruneLocks")
+				a.equal(sessions, 1, "sessions found")
+				a.equal(a.locks("idle", "again"), "[again]", "rows that are left by PruneSessions")
 			}
 		})
 	}},

@@ -124,6 +124,7 @@ var readCases = []testCase{
 	{"context/an ended one", func(e *env) {
 		s := e.open()
 		e.put(s, write(one, 0, 1, "first"), write(two, 0, 1, ""))
+		e.session(s, group)
 		r := e.read(s, one)
 		ctx, cancel := context.WithCancel(e.Context())
 		cancel()
@@ -133,7 +134,8 @@ var readCases = []testCase{
 				_, err := s.WriteLocks(ctx, r.Server, []locks.Write{write(one, 1, 2, "second"), write(three, 0, 1, "new")})
 				return err
 			},
-			"PruneLocks": func() error { _, err := s.PruneLocks(ctx, "sessions/", -time.Hour, 100); return err },
+			"PruneLocks":    func() error { _, err := s.PruneLocks(ctx, -time.Hour, 100); return err },
+			"PruneSessions": func() error { _, err := s.PruneSessions(ctx, "sessions/", -time.Hour, -time.Hour, 100); return err },
 		} {
 			if err := call(); !errors.Is(err, context.Canceled) {
 				e.Errorf("%s with an ended context: error %v, want the context's", what, err)
@@ -142,6 +144,7 @@ var readCases = []testCase{
 		e.is(one, 1, "first", "after that")
 		e.is(two, 1, "", "after that")
 		e.is(three, 0, "", "after that")
+		e.hasSession(group, true, "after that")
 		e.put(s, write(one, 1, 2, "second")) // the store still works
 	}},
 }

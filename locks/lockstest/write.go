@@ -29,6 +29,19 @@ var writeCases = []testCase{
 		e.is(two, 0, "", "another lock")
 	}},
 
+	{"write/one that waits", func(e *env) {
+		s := e.open()
+		patient := func(w locks.Write) locks.Write {
+			w.Wait = true
+			return w
+		}
+		e.put(s, patient(write(one, 0, 7, "first")))
+		e.put(s, patient(write(one, 7, 9, "second")))
+		e.refused(s, patient(write(one, 7, 10, "x")), "another version")
+		e.refused(s, patient(write(one, 0, 10, "x")), "a row that is there")
+		e.is(one, 9, "second", "after that")
+	}},
+
 	{"write/a row that is there", func(e *env) {
 		s, other := e.open(), e.open()
 		e.put(s, write(one, 0, 1, "first"), write(two, 0, 1, "first of two"))
@@ -87,6 +100,31 @@ var writeCases = []testCase{
 		e.is(one, 11, "second", "after that")
 	}},
 
+	{"write/versions only grow", func(e *env) {
+		s := e.open()
+		e.put(s, write(one, 0, 10, "first"))
+		server := e.server()
+		for what, wrong := range map[string]locks.Write{
+			"goes back":              write(one, 10, 3, "x"),
+			"goes back by one":       write(one, 10, 9, "x"),
+			"stays":                  write(one, 10, 10, "x"),
+			"goes back to none":      write(one, 10, 0, "x"),
+			"of a new row is none":   write(two, 0, 0, "x"),
+			"goes back, of no row":   write(two, 4, 3, "x"),
+			"goes back from another": write(one, 12, 11, "x"),
+		} {
+			for _, writes := range [][]locks.Write{{wrong}, {write(three, 0, 1, "new"), wrong}} {
+				if done, err := s.WriteLocks(e.ctx(), server, writes); err == nil {
+					e.Errorf("WriteLocks with a version that %s, %d over %d, beside %d others: done %v, want an error",
+						what, wrong.Version, wrong.Expect, len(writes)-1, done)
+				}
+			}
+		}
+		e.is(one, 10, "first", "after that")
+		e.is(two, 0, "", "after that")
+		e.is(three, 0, "", "a lock beside one whose version goes back")
+	}},
+
 	{"write/versions are kept exactly", func(e *env) {
 		s := e.open()
 		last := uint64(0)
@@ -142,8 +180,11 @@ var writeCases = []testCase{
 		server := e.server()
 		for _, other := range []string{"", "elsewhere", server + "0", server[:len(server)-1], strings.ToUpper(server) + "X", "%"} {
 			done, err := s.WriteLocks(e.ctx(), other, []locks.Write{write(two, 0, 1, "new"), write(one, 1, 2, "second")})
-			e.ok(err, "WriteLocks on another server")
-			e.equal(fmt.Sprint(done), "[false false]", "done")
+			if what := fmt.Sprintf("WriteLocks for the server %q on %q", other, server); err != nil {
+				e.Errorf("%s: error %v, want none", what, err)
+			} else {
+				e.equal(fmt.Sprint(done), "[false false]", what+": done")
+			}
 		}
 		e.is(one, 1, "first", "after that")
 		e.is(two, 0, "", "after that")
@@ -180,7 +221,7 @@ var severalCases = []testCase{
 		for i := range writes {
 			w := &writes[i]
 			w.Queue, w.Version = fmt.Append(nil, "second of ", i), 20
-			w.Expect = []uint64{10, 9, 11, 10, 19, 20}[i%6]
+			w.Expect = []uint64{10, 9, 11, 10, 18, 19}[i%6]
 			want += fmt.Sprint(w.Expect == 10, " ")
 		}
 		e.equal(fmt.Sprint(e.write(s, writes...)), "["+want[:len(want)-1]+"]", "done")
@@ -270,7 +311,7 @@ var severalCases = []testCase{
 		}
 		for i, done := range e.write(s, writes...) {
 			if done != (i%3 != 0) {
-				e.Fatalf("write %d of a thousand, over version %d: %t", i, writes[i].Expect, done)
+				e.Fatalf("write %d of a thousand, over version %d of 2: done %t, want %t", i, writes[i].Expect, done, !done)
 			}
 		}
 	}},

@@ -1,0 +1,124 @@
+package locks
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+const (
+	// A lock's row that nobody was in for pruneIdle is deleted. A process that
+	// leaves such rows looks for them every pruneEvery, until they must be gone.
+	pruneIdle  = 10 * time.Second
+	pruneEvery = pruneIdle / 2
+	pruneLimit = 500
+
+	// The rows of a session that was given back are deleted after
+	// sessionReleased: until then, who comes upon a place of it need not wait for
+	// a TTL to know that it is over. Those of one whose process died are
+	// deleted after sessionExpired, which no step of the database's clock brings
+	// about. No process uses the name again.
+	sessionReleased = time.Hour
+	sessionExpired  = 7 * 24 * time.Hour
+
+	// tidyEvery is how often to look for what others have left, and to forget
+	// what is of no use here.
+	tidyEvery = time.Hour
+)
+
+// pruning deletes rows that nobody needs any more: every few seconds while this
+// process leaves some, and now and then those of others.
+func (c *Client) pruning() {
+	tidy := time.Now().Add(tidyEvery/2 + rand.N(tidyEvery))
+	for c.running.Err() == nil {
+		c.pause(c.left, time.Until(tidy))
+		for c.leavesRows() {
+			c.pause(nil, pruneEvery+rand.N(pruneEvery/5))
+			c.prune("rows of locks", c.pruneLocks)
+		}
+		if time.Now().Before(tidy) {
+			continue
+		}
+		tidy = time.Now().Add(tidyEvery)
+		c.tidy()
+		c.prune("rows of locks", c.pruneLocks)
+		c.prune("sessions of locks", c.pruneSessions)
+	}
+}
+
+// leavesRows reports whether this process has left rows that were not idle for
+// long enough yet when it pruned last, which was just now. The database's clock
+// may be a little slower than its own.
+func (c *Client) leavesRows() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.running.Err() == nil && !c.emptied.IsZero() && time.Since(c.emptied) < pruneIdle+pruneIdle/10
+}
+
+// prune deletes rows, some at a time, until there are no more. An account that
+// may not delete leaves them.
+func (c *Client) prune(what string, some func(context.Context) (int, error)) {
+	for found := pruneLimit; found >= pruneLimit; {
+		ctx, cancel := c.attempt(c.running)
+		var err error
+		found, err = some(ctx)
+		cancel()
+		if err == nil {
+			continue
+		}
+		if c.running.Err() == nil {
+			c.log.Info(what+" that nobody needs could not be deleted", zap.Error(err))
+		}
+		return
+	}
+}
+
+func (c *Client) pruneLocks(ctx context.Context) (int, error) {
+	return c.store.PruneLocks(ctx, pruneIdle, pruneLimit)
+}
+
+func (c *Client) pruneSessions(ctx context.Context) (int, error) {
+	return c.store.PruneSessions(ctx, groupPrefix, sessionReleased, sessionExpired, pruneLimit)
+}
+
+// tidy forgets what is of no use any more.
+func (c *Client) tidy() {
+	c.mu.Lock()
+	for text, n := range c.names {
+		if len(n.requests) == 0 && !n.busy && !n.dirty && time.Since(n.used) > tidyEvery {
+			delete(c.names, text)
+		}
+	}
+	for s, since := range c.dead {
+		if time.Since(since) > tidyEvery {
+			delete(c.dead, s)
+		}
+	}
+	c.mu.Unlock()
+	select {
+	case c.judging <- struct{}{}:
+		for s, j := range c.judges {
+			if time.Since(j.asked) > tidyEvery {
+				delete(c.judges, s)
+			}
+		}
+		<-c.judging
+	case <-c.running.Done():
+	}
+}
+
+// pruned reports whether the row of a lock, which is not there, can have been
+// deleted because nobody needed it: when it was last seen here, nobody was in
+// it, or that is as long ago as it takes. It is called with mu held.
+func (n *name) pruned(floor uint64) bool {
+	return floor >= n.highest && (len(n.queue.Places) == 0 || time.Since(n.seen) >= pruneIdle*9/10)
+}
+
+// mayBePruned reports whether the row of a lock, which was there when it was last
+// seen, may have been deleted since: to look first is quicker than a write that
+// finds none. It is called with mu held.
+func (n *name) mayBePruned() bool {
+	return n.version > 0 && len(n.queue.Places) == 0 && time.Since(n.seen) >= pruneIdle*9/10
+}

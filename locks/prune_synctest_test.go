@@ -1,0 +1,236 @@
+package locks_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/locks"
+)
+
+// idle is longer than a row is kept that nobody is in.
+const idle = 25 * time.Second
+
+// Rows that nobody is in are deleted soon, whoever has left them, and what is
+// held or waited for stays.
+func TestPruning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		kept := a.lock("kept")
+		waiting := b.waits("kept")
+		b.lock("old").unlock(t)
+		time.Sleep(5 * time.Second)
+		if w.row("old").Version == 0 {
+			t.Error("deleted too early")
+		}
+		time.Sleep(idle)
+		if w.row("old").Version > 0 {
+			t.Error("not deleted")
+		}
+		if !kept.Trusted() || !w.has("kept", kept.mark) || waiting.is() {
+			t.Error("deleted while it is held")
+		}
+		begin := time.Now()
+		for _, r := range []*rig{a, b} {
+			r.lock("old").unlock(t)
+		}
+		if time.Since(begin) > 0 {
+			t.Error("who comes back waits")
+		}
+		kept.unlock(t)
+		waiting.within(time.Second).unlock(t)
+	})
+}
+
+// What a process has left that died is deleted by others, within hours.
+func TestPruningForOthers(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		kept := a.lock("kept")
+		b.lock("old").unlock(t)
+		b.crash()
+		time.Sleep(3 * time.Hour)
+		if w.row("old").Version > 0 {
+			t.Error("not deleted")
+		}
+		kept.unlock(t)
+	})
+}
+
+// The rows of a session that was given back are deleted within hours, and those
+// of one whose process died after a week.
+func TestPruningOfSessions(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w, began := newWorld(t), time.Now()
+		a, b, c := w.rig(locks.WithTiming(withTTL(time.Hour))), w.rig(), w.rig()
+		kept := a.lock("kept")
+		given, crashed := b.lock("stock"), c.lock("other")
+		groups := []string{w.look("kept").Processes[0].Group, w.look("stock").Processes[0].Group, w.look("other").Processes[0].Group}
+		left := func() string {
+			readings, err := w.Read(t.Context(), groups...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			there := make([]bool, len(readings))
+			for i, r := range readings {
+				there[i] = r.Lease != nil || r.Fence != nil
+			}
+			return fmt.Sprint(there)
+		}
+		given.unlock(t)
+		crashed.unlock(t)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		c.crash()
+		for _, step := range []struct {
+			until time.Duration
+			want  string
+		}{
+			{30 * time.Minute, "[true true true]"},
+			{4 * time.Hour, "[true false true]"},
+			{6 * 24 * time.Hour, "[true false true]"},
+			{8 * 24 * time.Hour, "[true false false]"},
+		} {
+			time.Sleep(step.until - time.Since(began))
+			if got := left(); got != step.want {
+				t.Errorf("after %v: %s, want %s", step.until, got, step.want)
+			}
+		}
+		if !kept.Trusted() {
+			t.Error("a session that is held was deleted")
+		}
+		kept.unlock(t)
+	})
+}
+
+// At any rate of names that are never used again, their rows are few.
+func TestNamesThatAreNeverUsedAgain(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		const perSecond = 300
+		most := 0
+		for second := range 120 {
+			for i := range perSecond {
+				r := a
+				if i%2 == 0 {
+					r = b
+				}
+				l, err := r.Mutex(fmt.Sprint("order/", second, ".", i)).Lock(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(time.Second)
+			most = max(most, w.rows())
+		}
+		if most > perSecond*int(idle/time.Second) {
+			t.Errorf("up to %d rows", most)
+		}
+		time.Sleep(idle)
+		synctest.Wait()
+		if n := w.rows(); n > 0 {
+			t.Errorf("%d rows are left", n)
+		}
+	})
+}
+
+// Tokens of a lock grow although its row was deleted and the database's clock
+// went back: see also [database.wrong], which looks at all of them.
+func TestTokensGrowOverPruning(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		last := uint64(0)
+		for _, step := range []time.Duration{0, -time.Hour, 0, -24 * time.Hour, time.Minute, -365 * 24 * time.Hour} {
+			w.StepClock(step)
+			r := w.rig() // one that has seen nothing
+			for _, r := range []*rig{r, a} {
+				begin := time.Now()
+				l := r.lock("stock")
+				if l.Token() <= last {
+					t.Errorf("after a step of %v: token %d after %d", step, l.Token(), last)
+				}
+				last = l.Token()
+				if waited := time.Since(begin); waited > 0 {
+					t.Errorf("after a step of %v: waited for %v", step, waited)
+				}
+				l.unlock(t)
+				time.Sleep(2 * idle)
+				if w.row("stock").Version > 0 {
+					t.Errorf("after a step of %v: not deleted", step)
+				}
+			}
+		}
+	})
+}
+
+// A statement that was given up, and runs when the row it was for has been used
+// and deleted since, puts nobody into the line.
+func TestLateStatementAfterPruning(t *testing.T) {
+	for _, what := range []string{"the lock", "the unlock"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				other := a.lock("other")
+				late := fault{err: errLink, late: 10 * time.Minute}
+				if what == "the lock" {
+					a.link.once("writelocks", late)
+					a.lock("stock").unlock(t)
+				} else {
+					held := a.lock("stock")
+					a.link.once("writelocks", late)
+					held.unlock(t)
+				}
+				time.Sleep(2 * idle)
+				if w.row("stock").Version > 0 {
+					t.Fatal("not deleted")
+				}
+				time.Sleep(10 * time.Minute)
+				if row := w.row("stock"); row.Version > 0 {
+					t.Errorf("a late statement has written %s", row.Queue)
+				}
+				begin := time.Now()
+				b.lock("stock").unlock(t)
+				if waited := time.Since(begin); waited > 0 {
+					t.Errorf("the next one waited for %v", waited)
+				}
+				other.unlock(t)
+			})
+		})
+	}
+}
+
+// A row that is missing and cannot have been pruned was deleted by somebody: its
+// lock is not given for a TTL, because its holder may not know yet.
+func TestDeletedAndNotPruned(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		b.lock("pruned").unlock(t)
+		time.Sleep(idle) // so that there is a floor
+		held := a.lock("stock")
+		is(t, second(b.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
+		a.link.hang()
+		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		waiting := b.waits("stock")
+		<-held.ended
+		if waiting.is() {
+			t.Error("given while the holder trusts it")
+		}
+		if !strings.Contains(fmt.Sprint(held.Unlock(t.Context())), "lost") {
+			t.Error("the holder does not know")
+		}
+		a.link.heal()
+		waiting.within(2 * timing.TTL).unlock(t)
+	})
+}
