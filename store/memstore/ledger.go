@@ -17,8 +17,10 @@ var _ jobs.Ledger = (*Store)(nil)
 type ledger struct {
 	changes uint64
 	paused  bool
+	opened  jobs.Opened
 	jobs    map[string]*jobs.Known
-	runs    map[string][]*run // by job, in the order of their keys
+	pauses  map[string][]jobs.Pause // by job; the group's own under ""
+	runs    map[string][]*run       // by job, in the order of their keys
 }
 
 // run is a record with the claim that wrote it.
@@ -27,10 +29,18 @@ type run struct {
 	id jobs.ClaimID
 }
 
+func newLedger() *ledger {
+	return &ledger{jobs: map[string]*jobs.Known{}, pauses: map[string][]jobs.Pause{}, runs: map[string][]*run{}}
+}
+
 func cloneLedgers(ledgers map[string]*ledger) map[string]*ledger {
 	clones := make(map[string]*ledger, len(ledgers))
 	for group, l := range ledgers {
-		clone := &ledger{changes: l.changes, paused: l.paused, jobs: map[string]*jobs.Known{}, runs: map[string][]*run{}}
+		clone := newLedger()
+		clone.changes, clone.paused, clone.opened = l.changes, l.paused, l.opened
+		for name, pauses := range l.pauses {
+			clone.pauses[name] = slices.Clone(pauses)
+		}
 		for name, known := range l.jobs {
 			k := *known
 			clone.jobs[name] = &k
@@ -63,6 +73,29 @@ func (l *ledger) get(key jobs.Key) *run {
 	return nil
 }
 
+// newest is the job's newest scheduled tick; zero when there is none.
+func (l *ledger) newest(job string) time.Time {
+	for _, r := range slices.Backward(l.runs[job]) {
+		if r.Trigger == 0 {
+			return r.Tick
+		}
+	}
+	return time.Time{}
+}
+
+// refuses reports whether a claim of a row that is not there is refused. newest
+// are the newest ticks before the call.
+func (l *ledger) refuses(c jobs.Claim, newest map[string]time.Time) bool {
+	if c.Trigger != 0 {
+		return false
+	}
+	if at := newest[c.Job]; !at.IsZero() && !c.Tick.After(at) {
+		return true
+	}
+	known := l.jobs[c.Job]
+	return c.State != jobs.Skipped && (l.paused || known != nil && known.Paused)
+}
+
 func (l *ledger) insert(r *run) {
 	i, _ := l.find(r.Key)
 	l.runs[r.Job] = slices.Insert(l.runs[r.Job], i, r)
@@ -72,7 +105,7 @@ func (l *ledger) insert(r *run) {
 func (s *Store) ledger(group string) *ledger {
 	l, ok := s.ledgers[group]
 	if !ok {
-		l = &ledger{jobs: map[string]*jobs.Known{}, runs: map[string][]*run{}}
+		l = newLedger()
 		s.ledgers[group] = l
 	}
 	return l
@@ -101,8 +134,21 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		case !ok:
 			l.jobs[d.Name] = &jobs.Known{Schedule: d.Schedule, Since: now, ScheduleSince: now}
 		case known.Schedule != d.Schedule:
-			known.Schedule, known.ScheduleSince = d.Schedule, now
+			from := now
+			if !d.From.IsZero() && d.From.Before(now) {
+				from = d.From
+			}
+			known.Schedule = d.Schedule
+			if from.After(known.ScheduleSince) {
+				known.ScheduleSince = from
+			}
 		}
+		if known := l.jobs[d.Name]; known.ScheduleSince.After(now) {
+			known.ScheduleSince = now
+		}
+	}
+	if l.opened.Token != h.Token {
+		l.opened = jobs.Opened{Token: h.Token, At: now}
 	}
 	return nil
 }
@@ -115,14 +161,16 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.ledger(group)
-	snapshot := jobs.Snapshot{Now: s.now(), Changes: l.changes, Paused: l.paused, Jobs: map[string]jobs.Known{}}
+	snapshot := jobs.Snapshot{
+		Now: s.now(), Changes: l.changes, Paused: l.paused, Opened: l.opened,
+		Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
+	}
+	for name, pauses := range l.pauses {
+		snapshot.Pauses[name] = slices.Clone(pauses)
+	}
 	for name, known := range l.jobs {
 		k := *known
-		for _, r := range l.runs[name] {
-			if r.Trigger == 0 && r.Tick.After(k.Cursor) {
-				k.Cursor = r.Tick
-			}
-		}
+		k.Cursor = l.newest(name)
 		snapshot.Jobs[name] = k
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.runs)) {
@@ -138,13 +186,13 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, error) {
+func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, err
+		return 0, time.Time{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger(group).changes, nil
+	return s.ledger(group).changes, s.now(), nil
 }
 
 // Claim implements [jobs.Ledger].
@@ -152,15 +200,29 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	for _, c := range claims {
+		if c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped {
+			return nil, fmt.Errorf("memstore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
-	result := make([]jobs.Claimed, len(claims))
+	result, newest := make([]jobs.Claimed, len(claims)), map[string]time.Time{}
+	for _, c := range claims {
+		if _, ok := newest[c.Job]; !ok {
+			newest[c.Job] = l.newest(c.Job)
+		}
+	}
 	for i, c := range claims {
 		r := l.get(c.Key)
 		if r == nil {
 			if !current {
 				return nil, jobs.ErrReplaced
+			}
+			if l.refuses(c, newest) {
+				result[i].Key = c.Key
+				continue
 			}
 			r = &run{id: id, Record: jobs.Record{
 				Key: c.Key, State: c.State, Owner: h.Owner, Token: h.Token,
@@ -230,6 +292,27 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 	return done, nil
 }
 
+// PassOver implements [jobs.Ledger].
+func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.current(h) {
+		return 0, jobs.ErrReplaced
+	}
+	passed := 0
+	for _, r := range s.ledger(h.Group).runs[job] {
+		if r.Trigger == 0 && r.Tick.After(after) && r.Token != h.Token {
+			r.Trigger = h.Token
+			passed++
+		}
+	}
+	slices.SortFunc(s.ledger(h.Group).runs[job], func(a, b *run) int { return compare(a.Key, b.Key) })
+	return passed, nil
+}
+
 // Prune implements [jobs.Ledger].
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if err := ctx.Err(); err != nil {
@@ -264,29 +347,50 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 
 // Pause implements [jobs.Control].
 func (s *Store) Pause(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, group, job, true)
+	return s.setPaused(ctx, group, job, true, false)
 }
 
 // Resume implements [jobs.Control].
 func (s *Store) Resume(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, group, job, false)
+	return s.setPaused(ctx, group, job, false, false)
 }
 
-func (s *Store) setPaused(ctx context.Context, group, job string, paused bool) error {
+// ResumeSkipping implements [jobs.Control].
+func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
+	return s.setPaused(ctx, group, job, false, true)
+}
+
+func (s *Store) setPaused(ctx context.Context, group, job string, paused, skipping bool) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.ledger(group)
-	if job == "" {
-		l.paused = paused
-	} else if known, ok := l.jobs[job]; ok {
-		known.Paused = paused
-	} else {
-		return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+	flag := &l.paused
+	if job != "" {
+		known, ok := l.jobs[job]
+		if !ok {
+			return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
+		}
+		flag = &known.Paused
 	}
+	if *flag == paused {
+		return nil
+	}
+	*flag = paused
 	l.changes++
+	pauses := l.pauses[job]
+	if paused {
+		pauses = append(pauses, jobs.Pause{Began: s.now()})
+	} else {
+		last := &pauses[len(pauses)-1]
+		last.Ended = s.now()
+		if skipping {
+			last.Began = time.Time{}
+		}
+	}
+	l.pauses[job] = pauses[max(0, len(pauses)-jobs.MaxPauses):]
 	return nil
 }
 

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -32,7 +31,7 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := locks.Reading{Now: s.now(), Server: s.identity()}
+	r := locks.Reading{Now: s.now(), Server: s.identity(), Floor: s.lockFloor}
 	for _, name := range names {
 		row := s.locks[name]
 		r.Rows = append(r.Rows, locks.Row{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
@@ -46,7 +45,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 		return nil, err
 	}
 	for _, w := range writes {
-		if err := lease.CheckName("lock", w.Name); err != nil {
+		if err := w.Check(); err != nil {
 			return nil, err
 		}
 	}
@@ -57,7 +56,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 		return done, nil
 	}
 	for i, w := range writes {
-		if row, ok := s.locks[w.Name]; ok == (w.Expect > 0) && row.version == w.Expect {
+		if row, ok := s.locks[w.Name]; ok == (w.Expect > 0) && row.version == w.Expect && (ok || w.Version > s.lockFloor) {
 			s.locks[w.Name] = lockRow{w.Version, slices.Clone(w.Queue), s.now()}
 			done[i] = true
 		}
@@ -66,28 +65,43 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 }
 
 // PruneLocks implements [locks.Store].
-func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
+func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	before := s.now().Add(-idle)
-	rows, groups := 0, 0
+	before, n := s.now().Add(-idle), 0
 	for name, row := range s.locks {
-		if rows < limit && len(row.queue) == 0 && row.written.Before(before) {
+		if n < limit && len(row.queue) == 0 && row.written.Before(before) {
+			s.lockFloor = max(s.lockFloor, row.version)
 			delete(s.locks, name)
-			rows++
+			n++
 		}
 	}
+	return n, nil
+}
+
+// PruneSessions implements [locks.Store].
+func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, n := s.now(), 0
 	for group, l := range s.leases {
-		if groups < limit && strings.HasPrefix(group, prefix) && l.RenewedAt.Before(before) {
+		idle := expired
+		if l.Released {
+			idle = released
+		}
+		if n < limit && strings.HasPrefix(group, prefix) && l.RenewedAt.Before(now.Add(-idle)) {
 			delete(s.leases, group)
 			delete(s.fences, group)
-			groups++
+			n++
 		}
 	}
-	return rows + groups, nil
+	return n, nil
 }
 
 // UpdateLock changes the row of a lock behind everybody's back, as an operator or

@@ -26,8 +26,10 @@ type Store struct {
 	ledgers map[string]*ledger
 	bells   map[string]chan struct{} // of capacity 1; a full one is had by somebody
 	locks   map[string]lockRow
-	offset  time.Duration // of the database's clock
-	server  int
+	// lockFloor is the highest version of all lock rows that were pruned.
+	lockFloor uint64
+	offset    time.Duration // of the database's clock
+	server    int
 
 	doorbells map[string]*doorbell // by address
 	doors     int                  // how many there ever were
@@ -150,6 +152,9 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
+	if err := lease.CheckName("owner", a.Owner); err != nil {
+		return 0, err
+	}
 	if a.Read.Lease == nil || a.Read.Fence == nil {
 		return 0, lease.ErrChanged
 	}
@@ -177,7 +182,7 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	renewed := 0
 	for _, want := range r.Leases {
 		l, ok := s.leases[want.Group]
-		if !ok || l.Released || l.Owner != r.Owner || l.Token != want.Token || l.Heartbeat != want.Heartbeat || l.ResignAsked != want.ResignAsked {
+		if !ok || l.Released || l.Owner == "" || l.Owner != r.Owner || l.Token != want.Token || l.Heartbeat != want.Heartbeat || l.ResignAsked != want.ResignAsked {
 			continue
 		}
 		l.Heartbeat, l.RenewedAt = r.Heartbeat, s.now()
@@ -195,7 +200,7 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.leases[group]
-	if !ok || l.Owner != owner || l.Token != token {
+	if !ok || owner == "" || l.Owner != owner || l.Token != token {
 		return lease.ErrChanged
 	}
 	l.Released = true

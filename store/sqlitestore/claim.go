@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -19,13 +20,28 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 			return nil, err
 		}
 	}
-	all := make([]jobs.Claimed, 0, len(claims))
-	for part := range slices.Chunk(claims, ledgerBatch) {
+	// In the order of their keys: of a job's ticks, a later statement may only claim later ones.
+	order := make([]int, len(claims))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int {
+		x, y := claims[a].Key, claims[b].Key
+		return cmp.Or(cmp.Compare(x.Job, y.Job), x.Tick.Compare(y.Tick), cmp.Compare(x.Trigger, y.Trigger))
+	})
+	all := make([]jobs.Claimed, len(claims))
+	for chunk := range slices.Chunk(order, ledgerBatch) {
+		part := make([]jobs.Claim, len(chunk))
+		for i, at := range chunk {
+			part[i] = claims[at]
+		}
 		claimed, err := s.claim(ctx, h, id, part)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, claimed...)
+		for i, c := range claimed {
+			all[chunk[i]] = c
+		}
 	}
 	return all, nil
 }
@@ -50,15 +66,20 @@ func (s *Store) claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	if err != nil {
 		return nil, err
 	}
-	runs := make(map[jobs.Key]run, len(claims))
+	runs, current := make(map[jobs.Key]run, len(claims)), true
 	err = s.write(ctx, "claim", func(ctx context.Context, c *sql.Conn) error {
 		args := []any{string(list), h.Group, h.Owner, number(h.Token), id[:]}
 		if err := eachRun(ctx, c, s.runs.claim, args, func(r run) { runs[r.Key] = r }); err != nil {
 			return err
 		}
-		// None are returned to a term that is over, though it may repeat a claim
-		// that it made before.
-		return s.readRuns(ctx, c, h.Group, keys, runs)
+		// What was there before, also of a term that is over.
+		if err := s.readRuns(ctx, c, h.Group, keys, runs); err != nil || len(runs) == len(claims) {
+			return err
+		}
+		// The others were refused, or the term is over.
+		var err error
+		current, err = s.current(ctx, c, h)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -66,8 +87,12 @@ func (s *Store) claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	claimed := make([]jobs.Claimed, len(claims))
 	for i, key := range keys {
 		r, ok := runs[key]
-		if !ok {
+		if !ok && !current {
 			return nil, jobs.ErrReplaced
+		}
+		if !ok {
+			claimed[i].Key = key
+			continue
 		}
 		claimed[i] = jobs.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
 	}

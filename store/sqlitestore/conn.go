@@ -45,6 +45,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil && !c.create {
 		return nil, err
 	}
+	if before == nil {
+		if err := createPrivate(s.path); err != nil {
+			return nil, err
+		}
+	}
 	dc, err := sqliteDriver.Open(s.uri(c.create))
 	if err != nil {
 		return nil, err
@@ -66,6 +71,17 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, errors.Join(err, one.Close())
 	}
 	return &conn{sqliteConn: one, path: s.path, opened: s.opened(after)}, nil
+}
+
+// createPrivate creates the file, empty, which SQLite takes for a new database,
+// so that only its owner can read it: it holds what jobs have written. SQLite
+// gives the files beside it the same mode. A file that is there keeps its own.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // settings of each connection. The wait for a lock ends with the statement's

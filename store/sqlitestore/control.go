@@ -14,27 +14,47 @@ import (
 // Pause implements [jobs.Control]. A group may be paused before its first job is
 // known.
 func (s *Store) Pause(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, "pause", group, job, true)
+	if job == "" {
+		return s.setPaused(ctx, "pause", group, job, s.runs.pauseGroup, group)
+	}
+	return s.setPaused(ctx, "pause", group, job, s.runs.pauseJob, group, job)
 }
 
 // Resume implements [jobs.Control].
 func (s *Store) Resume(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, "resume", group, job, false)
+	if job == "" {
+		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroup, group)
+	}
+	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJob, group, job)
 }
 
-func (s *Store) setPaused(ctx context.Context, action, group, job string, paused bool) error {
+// ResumeSkipping implements [jobs.Control].
+func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
+	if job == "" {
+		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroupSkipping, group)
+	}
+	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJobSkipping, group, job)
+}
+
+// setPaused runs a statement that changes nothing when it is so already.
+func (s *Store) setPaused(ctx context.Context, action, group, job, statement string, args ...any) error {
 	if err := lease.CheckName("group", group); err != nil {
 		return err
 	}
-	statement, args := s.runs.pauseJob, []any{group, job, paused}
-	if job == "" {
-		statement, args = s.runs.pauseGroup, []any{group, paused}
-	}
-	n, err := s.writeRow(ctx, action, statement, args...)
-	if err == nil && n == 0 {
-		return noJob(group, job)
-	}
-	return err
+	return s.write(ctx, action, func(ctx context.Context, c *sql.Conn) error {
+		n, err := exec(ctx, c, statement, args...)
+		if err != nil || n > 0 || job == "" {
+			return err
+		}
+		var known bool
+		if err := c.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known); err != nil {
+			return err
+		}
+		if !known {
+			return noJob(group, job)
+		}
+		return nil
+	})
 }
 
 // writeRow returns how many rows matched.

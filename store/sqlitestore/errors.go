@@ -15,10 +15,11 @@ import (
 )
 
 // explain names the file, and the cure where there is one. What needs somebody
-// to act matches [lease.ErrSetup].
+// to act matches [lease.ErrSetup], and [lease.ErrNotReady] too where another
+// process may be about to.
 func (s *Store) explain(ctx context.Context, err error) error {
-	if problem := s.problem(ctx, err); problem != "" {
-		return fmt.Errorf("%s: %w: %s: %w", s.path, lease.ErrSetup, problem, err)
+	if problem, kind := s.problem(ctx, err); problem != "" {
+		return fmt.Errorf("%s: %w: %s: %w", s.path, kind, problem, err)
 	}
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -35,8 +36,9 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", s.path, err)
 }
 
-// problem says what is wrong with the file and what cures it, if it is known.
-func (s *Store) problem(ctx context.Context, err error) string {
+// problem says what is wrong with the file and what cures it, if it is known, and
+// which kind of error that is.
+func (s *Store) problem(ctx context.Context, err error) (text string, kind error) {
 	code := 0
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -46,12 +48,16 @@ func (s *Store) problem(ctx context.Context, err error) string {
 		switch code {
 		case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		case sqlite3.SQLITE_ERROR:
-			if version, err := s.version(ctx, s.own); err == nil && version < len(migrations) {
-				return versionProblem(version)
+			least, level, err := s.versions(ctx, s.own)
+			if err == nil && level < len(migrations) {
+				return versionProblem(least, level), lease.ErrNotReady
 			}
-			return ""
+			if gaps, err := readGaps(ctx, s.own); err == nil && len(gaps) > 0 {
+				return joinGaps(gaps) + ": run Migrate (worker migrate)", lease.ErrNotReady
+			}
+			return "", nil
 		default:
-			return ""
+			return "", nil
 		}
 	}
 	dir := filepath.Dir(s.path)
@@ -59,24 +65,25 @@ func (s *Store) problem(ctx context.Context, err error) string {
 	_, dirErr := os.Stat(dir)
 	switch {
 	case errors.Is(dirErr, fs.ErrNotExist):
-		return fmt.Sprintf("its directory does not exist: create it (mkdir -p %q)", dir)
+		return fmt.Sprintf("its directory does not exist: create it (mkdir -p %q)", dir), lease.ErrSetup
 	case fileErr == nil && file.IsDir():
-		return "it is a directory: give the path of a file"
+		return "it is a directory: give the path of a file", lease.ErrSetup
 	case code == sqlite3.SQLITE_NOTADB, code == sqlite3.SQLITE_CORRUPT:
-		return "it is not an SQLite database, or a damaged one: give another path, or restore the file"
+		return "it is not an SQLite database, or a damaged one: give another path, or restore the file", lease.ErrSetup
 	case errors.Is(fileErr, fs.ErrNotExist) && code == 0:
-		return "the file does not exist: run Migrate (worker migrate)"
+		return "the file does not exist: run Migrate (worker migrate)", lease.ErrNotReady
 	}
-	return fmt.Sprintf("it cannot be written: the process needs to write the file, those beside it with -wal and -shm, and the directory %q", dir)
+	return fmt.Sprintf("it cannot be written: the process needs to write the file, those beside it with -wal and -shm, and the directory %q", dir), lease.ErrSetup
 }
 
-func versionProblem(version int) string {
+func versionProblem(least, level int) string {
 	switch newest := len(migrations); {
-	case version == 0:
+	case level == 0:
 		return "it has no lease tables: run Migrate (worker migrate)"
-	case version < newest:
-		return fmt.Sprintf("its tables are of version %d, and this program needs %d: run Migrate (worker migrate)", version, newest)
+	case level < newest:
+		return fmt.Sprintf("its tables are of version %d, and this program needs %d: run Migrate (worker migrate)", level, newest)
 	default:
-		return fmt.Sprintf("its tables are of version %d, and this program knows versions up to %d: update the program", version, newest)
+		return fmt.Sprintf("its tables are of version %d, for programs that know version %d, and this one knows versions up to %d: update the program",
+			level, least, newest)
 	}
 }

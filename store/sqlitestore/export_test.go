@@ -12,8 +12,11 @@ const SteppedClock = clock + " + (SELECT micros FROM stepped)"
 // OpenWithClock is Open with another expression for the clock.
 func OpenWithClock(path, clock string) (*Store, error) { return open(path, clock) }
 
+// Newest is the version of the tables that this program makes.
+var Newest = len(migrations)
+
 // Version1 makes the tables as version 1 of them was.
-var Version1 = createSchema + migrations[0] + "UPDATE cronlease_schema SET version = 1"
+var Version1 = createSchema + migrations[0].text + "UPDATE cronlease_schema SET version = 1"
 
 // Renewal is the statement of Renew.
 func (s *Store) Renewal() string { return s.sql.renew }
@@ -21,10 +24,18 @@ func (s *Store) Renewal() string { return s.sql.renew }
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
-		"declare": s.runs.declare, "current": s.runs.current, "group": s.runs.group, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
-		"claim": s.runs.claim, "move": s.runs.move, "read runs": s.runs.readRuns, "pause job": s.runs.pauseJob,
+		"declare": s.runs.declare, "current": s.runs.current, "group": s.runs.group, "opened": s.runs.opened, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
+		"claim": s.runs.claim, "move": s.runs.move, "pass over": s.runs.passOver, "rewind": s.runs.rewind, "read runs": s.runs.readRuns, "pause job": s.runs.pauseJob,
 		"trigger": s.runs.trigger, "cancel": s.runs.cancel, "prune": s.runs.prune,
 		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,
+	}
+}
+
+// LockStatements are those of locks, by name.
+func (s *Store) LockStatements() map[string]string {
+	return map[string]string{
+		"read": s.locking.read, "insert": s.locking.insert, "update": s.locking.update, "idle": s.locking.idle,
+		"prune locks": s.locking.pruneLocks, "prune leases": s.locking.pruneLeases, "prune fences": s.locking.pruneFences,
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
+	"errors"
+	"math"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -38,6 +40,46 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 		return nil, err
 	}
 	return all, nil
+}
+
+// PassOver implements [jobs.Ledger]. It is one transaction.
+func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (passed int, err error) {
+	current := false
+	err = s.write(ctx, "pass over ticks", func(ctx context.Context, c *sql.Conn) (err error) {
+		tx, err := c.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
+				err = errors.Join(err, undo)
+			}
+		}()
+		// The first statement writes, so that no takeover comes in between.
+		result, err := tx.ExecContext(ctx, s.runs.passOver, number(h.Token), h.Group, job, after.UnixMicro())
+		if err != nil {
+			return err
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return err
+		}
+		if err := tx.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&current); err != nil || !current {
+			return err
+		}
+		const noTick int64 = math.MinInt64
+		for _, statement := range []string{s.runs.rewind, s.runs.forget} {
+			if _, err := tx.ExecContext(ctx, statement, h.Group, job, noTick); err != nil {
+				return err
+			}
+		}
+		passed = int(n)
+		return tx.Commit()
+	})
+	if err == nil && !current {
+		return 0, jobs.ErrReplaced
+	}
+	return passed, err
 }
 
 // Prune implements [jobs.Ledger]. At most 500 rows are one statement, which

@@ -119,7 +119,7 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 			held = append(held, [4]any{l.Group, l.Token, l.Heartbeat, l.ResignAsked})
 		}
 	}
-	if len(held) == 0 {
+	if len(held) == 0 || r.Owner == "" {
 		return 0, ctx.Err()
 	}
 	expected, err := json.Marshal(held)
@@ -139,6 +139,9 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
+	if owner == "" {
+		return lease.ErrChanged
+	}
 	return s.changeOne(ctx, "release", s.sql.release, group, owner, token)
 }
 

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -18,6 +20,9 @@ import (
 // ledgerBatch is how many rows one statement writes at most, so that it is over
 // soon: heartbeats wait for it.
 const ledgerBatch = 500
+
+// lastMicro is later than every present, in microseconds since 1970.
+const lastMicro int64 = 253402300799_000000
 
 // write runs f as do does, one at a time. What waits for SQLite's lock polls, and
 // gets it in no order: with 1,000 writes at once a heartbeat waited for 4.4 s, and
@@ -35,7 +40,7 @@ func (s *Store) write(ctx context.Context, action string, f func(ctx context.Con
 // Declare implements [jobs.Ledger]. Up to 500 jobs are one statement; more are
 // several.
 func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	rows := make([][2]string, len(declared))
+	rows := make([][3]any, len(declared), len(declared)+1)
 	for i, d := range declared {
 		if err := lease.CheckName("job", d.Name); err != nil {
 			return err
@@ -43,8 +48,14 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		if !utf8.ValidString(d.Schedule) {
 			return fmt.Errorf("sqlitestore: job %q: its schedule %q: not UTF-8", d.Name, d.Schedule)
 		}
-		rows[i] = [2]string{d.Name, d.Schedule}
+		from := lastMicro // later than any present
+		if !d.From.IsZero() {
+			from = d.From.UnixMicro()
+		}
+		rows[i] = [3]any{d.Name, d.Schedule, from}
 	}
+	// The group's own row comes last: it says that the others are declared.
+	rows = append(rows, [3]any{"", strconv.FormatUint(h.Token, 10), lastMicro})
 	current := false
 	err := s.write(ctx, "declare jobs", func(ctx context.Context, c *sql.Conn) error {
 		for len(rows) > 0 {
@@ -90,11 +101,18 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 			}
 		}()
 		var now int64
-		if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &snapshot.Changes, &snapshot.Paused); err != nil {
+		var pauses string
+		if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, (*sqlscan.Uint)(&snapshot.Changes), &snapshot.Paused, &pauses); err != nil {
 			return err
 		}
-		snapshot.Now = instant(now)
-		if snapshot.Jobs, err = s.loadJobs(ctx, tx, group); err != nil {
+		snapshot = jobs.Snapshot{
+			Now: instant(now), Changes: snapshot.Changes, Paused: snapshot.Paused, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
+		}
+		if snapshot.Opened, err = s.lastOpened(ctx, tx, group); err != nil {
+			return err
+		}
+		addPauses(snapshot, "", pauses, snapshot.Paused)
+		if err = s.loadJobs(ctx, tx, group, snapshot); err != nil {
 			return err
 		}
 		snapshot.Open, err = records(ctx, tx, s.runs.openRuns, group)
@@ -107,38 +125,71 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	return snapshot, nil
 }
 
-func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string) (_ map[string]jobs.Known, err error) {
+// lastOpened reads which term declared its jobs last.
+func (s *Store) lastOpened(ctx context.Context, tx *sql.Tx, group string) (jobs.Opened, error) {
+	var (
+		token string
+		at    int64
+	)
+	err := tx.QueryRowContext(ctx, s.runs.opened, group).Scan(&token, &at)
+	if errors.Is(err, sql.ErrNoRows) {
+		return jobs.Opened{}, nil
+	}
+	if err != nil {
+		return jobs.Opened{}, err
+	}
+	// What another program has written there counts as no term: one row must
+	// not keep the group from its jobs.
+	n, err := strconv.ParseUint(token, 10, 64)
+	if err != nil {
+		return jobs.Opened{}, nil
+	}
+	return jobs.Opened{Token: n, At: instant(at)}, nil
+}
+
+func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
+	if all := jobs.ParsePauses(pauses, paused); len(all) > 0 {
+		to.Pauses[job] = all
+	}
+}
+
+func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into jobs.Snapshot) (err error) {
 	rows, err := tx.QueryContext(ctx, s.runs.jobs, group)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	all := map[string]jobs.Known{}
 	for rows.Next() {
 		var (
-			name                      string
+			name, pauses              string
 			k                         jobs.Known
 			since, ruling             int64
 			started, finished, cursor sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &started, &finished, &cursor); err != nil {
-			return nil, err
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &pauses, &started, &finished, &cursor); err != nil {
+			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)
 		k.Started, k.Finished, k.Cursor = instantOrZero(started), instantOrZero(finished), instantOrZero(cursor)
-		all[name] = k
+		into.Jobs[name] = k
+		addPauses(into, name, pauses, k.Paused)
 	}
-	return all, rows.Err()
+	return rows.Err()
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, error) {
+func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
 	var changes uint64
+	var now int64
 	err := s.do(ctx, "read changes", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		var now, paused int64
-		return c.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &changes, &paused)
+		var paused int64
+		var pauses string
+		return c.QueryRowContext(ctx, s.runs.group, group).Scan(&now, (*sqlscan.Uint)(&changes), &paused, &pauses)
 	})
-	return changes, err
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return changes, instant(now), nil
 }
 
 // run is a record with the claim that wrote it.
@@ -167,8 +218,8 @@ func eachRun(ctx context.Context, q querier, statement string, args []any, f fun
 			tick, claimed          int64
 			started, finished, due sql.NullInt64
 		)
-		err := rows.Scan(&r.Job, &tick, &r.Trigger, &claim, &r.State, &r.Owner, &r.Token, &r.Attempt,
-			&claimed, &started, &finished, &due, &r.Missed, &r.Error, &r.CancelAsked)
+		err := rows.Scan(&r.Job, &tick, (*sqlscan.Uint)(&r.Trigger), &claim, &r.State, &r.Owner, (*sqlscan.Uint)(&r.Token), (*sqlscan.Count)(&r.Attempt),
+			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked)
 		if err != nil {
 			return err
 		}

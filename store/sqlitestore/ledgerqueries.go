@@ -14,10 +14,13 @@ import (
 // INDEXED BY, CROSS JOIN, and a + before the state, which then is in no index,
 // leave no plan to the optimizer: it may believe that the tables are small.
 type ledgerQueries struct {
-	declare, current, group, jobs, openRuns   string
-	claim, move, readRuns                     string
-	pauseJob, pauseGroup, trigger, cancel     string
-	newest, newestOfJob, newestOfState, prune string
+	declare, current, group, opened, jobs, openRuns string
+	claim, move, readRuns                           string
+	passOver, rewind, forget                        string
+	pauseJob, pauseGroup, resumeJob, resumeGroup    string
+	resumeJobSkipping, resumeGroupSkipping          string
+	isJob, trigger, cancel                          string
+	newest, newestOfJob, newestOfState, prune       string
 }
 
 // runColumns are what scanRun reads.
@@ -30,6 +33,12 @@ func newLedgerQueries(clock string) ledgerQueries {
 		// One instant for all rows of a statement.
 		"{instant}", "WITH instant (now) AS MATERIALIZED (SELECT ("+clock+"))",
 		"{columns}", runColumns,
+		"{begun}", `substr(pauses, 1, length(pauses) - length(pauses) % 36) || printf('%017d-', (`+clock+`))`,
+		"{ended}", `substr(CASE WHEN length(pauses) % 36 = 0 THEN pauses || '00000000000000000-' ELSE pauses END
+  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(jobs.MaxPauses)+`)`,
+		// The same with a beginning that is not known.
+		"{skipped}", `substr(substr(pauses, 1, length(pauses) - length(pauses) % 36) || '00000000000000000-'
+  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(jobs.MaxPauses)+`)`,
 	)
 	newestOf := func(state string) string {
 		return text.Replace(`
@@ -43,25 +52,32 @@ ORDER BY tick DESC, trigger_id DESC, job LIMIT ?3`
 		states = append(states, newestOf(fmt.Sprint(uint8(state))))
 	}
 	return ledgerQueries{
-		// ?1 is a JSON array of [name, schedule].
+		// ?1 is a JSON array of [name, schedule, since when it rules if it has
+		// changed]. The row without a name is the group's own: its schedule is
+		// the token of the term that declared last, and schedule_since is when
+		// it did so first.
 		declare: text.Replace(`{instant}
 INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused)
 SELECT f.name, d.value ->> 0, d.value ->> 1, instant.now, instant.now, 0
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS d
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
-ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, schedule_since = excluded.schedule_since
-WHERE schedule <> excluded.schedule`),
+ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule,
+  schedule_since = min(excluded.schedule_since, CASE WHEN schedule = excluded.schedule THEN schedule_since
+    ELSE max(schedule_since, (SELECT d.value ->> 2 FROM json_each(?1) AS d WHERE d.value ->> 0 = excluded.name)) END)
+WHERE schedule <> excluded.schedule OR schedule_since > excluded.schedule_since`),
 
 		current: `SELECT count(*) FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
 		group: text.Replace(`
-SELECT {now}, coalesce(g.changes, 0), coalesce(g.paused, 0)
+SELECT {now}, coalesce(g.changes, 0), coalesce(g.paused, 0), coalesce(g.pauses, '')
 FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
 
+		opened: `SELECT schedule, schedule_since FROM cronlease_job WHERE grp = ?1 AND name = ''`,
+
 		jobs: `
-SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.started_at, j.finished_at, c.tick
+SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, c.tick
 FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
-WHERE j.grp = ?1`,
+WHERE j.grp = ?1 AND j.name > ''`,
 
 		openRuns: text.Replace(`
 SELECT {columns} FROM cronlease_run INDEXED BY cronlease_run_by_state
@@ -69,8 +85,9 @@ WHERE grp = ?1 AND state IN (1, 2)
 ORDER BY tick, job, trigger_id`),
 
 		// ?1 is a JSON array of [job, tick, trigger, state, delay, missed, error in
-		// hexadecimal]. Rows that are there stay as they are, and are returned as
-		// well: nothing is returned when the fence row is another term's.
+		// hexadecimal]. Rows that are there stay as they are. Nothing is returned when
+		// the fence row is another term's. Since the insert has a trigger, SQLite
+		// selects all rows before it inserts one: the cursor is that of before.
 		claim: text.Replace(`{instant}
 INSERT INTO cronlease_run (grp, {columns})
 SELECT f.name, c.value ->> 0, c.value ->> 1, c.value ->> 2, ?5, c.value ->> 3, f.owner, f.token, c.value ->> 3 = 1,
@@ -81,7 +98,12 @@ SELECT f.name, c.value ->> 0, c.value ->> 1, c.value ->> 2, ?5, c.value ->> 3, f
   c.value ->> 5, CAST(unhex(c.value ->> 6) AS TEXT), 0
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS c
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
-ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET claim_id = claim_id
+  AND (c.value ->> 2 > 0
+    OR NOT EXISTS (SELECT 1 FROM cronlease_cursor WHERE grp = ?2 AND job = c.value ->> 0 AND tick >= c.value ->> 1)
+    AND (c.value ->> 3 > 2
+      OR NOT EXISTS (SELECT 1 FROM cronlease_job WHERE grp = ?2 AND name = c.value ->> 0 AND paused = 1)
+      AND NOT EXISTS (SELECT 1 FROM cronlease_group WHERE name = ?2 AND paused = 1)))
+ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING
 RETURNING {columns}`),
 
 		// ?1 is a JSON array of [job, tick, trigger, from, attempt, owner, token, to,
@@ -106,16 +128,34 @@ ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, o
   due_at = excluded.due_at, error = excluded.error
 RETURNING {columns}`),
 
+		// After passOver, the cursor goes back to the newest tick that is left,
+		// or, where none is, away.
+		passOver: `
+UPDATE cronlease_run SET trigger_id = ?1 WHERE grp = ?2 AND job = ?3 AND tick > ?4 AND trigger_id = 0 AND token <> ?1`,
+		rewind: `
+UPDATE cronlease_cursor SET tick = coalesce((
+  SELECT tick FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND trigger_id = 0 ORDER BY tick DESC LIMIT 1), ?3)
+WHERE grp = ?1 AND job = ?2`,
+		forget: `DELETE FROM cronlease_cursor WHERE grp = ?1 AND job = ?2 AND tick = ?3`,
+
 		// ?1 is a JSON array of [job, tick, trigger].
 		readRuns: text.Replace(`
 SELECT {columns} FROM json_each(?1) AS k CROSS JOIN cronlease_run
 WHERE grp = ?2 AND job = k.value ->> 0 AND tick = k.value ->> 1 AND trigger_id = k.value ->> 2`),
 
-		// Counts a change, by the trigger.
-		pauseJob: `UPDATE cronlease_job SET paused = ?3 WHERE grp = ?1 AND name = ?2`,
-		pauseGroup: `
-INSERT INTO cronlease_group (name, changes, paused) VALUES (?1, 1, ?2)
-ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = excluded.paused`,
+		// Those of a job count a change, by the trigger.
+		pauseJob:  text.Replace(`UPDATE cronlease_job SET paused = 1, pauses = {begun} WHERE grp = ?1 AND name = ?2 AND paused = 0`),
+		resumeJob: text.Replace(`UPDATE cronlease_job SET paused = 0, pauses = {ended} WHERE grp = ?1 AND name = ?2 AND paused = 1`),
+		resumeJobSkipping: text.Replace(`
+UPDATE cronlease_job SET paused = 0, pauses = {skipped} WHERE grp = ?1 AND name = ?2 AND paused = 1`),
+		resumeGroupSkipping: text.Replace(`
+UPDATE cronlease_group SET changes = changes + 1, paused = 0, pauses = {skipped} WHERE name = ?1 AND paused = 1`),
+		isJob: `SELECT count(*) FROM cronlease_job WHERE grp = ?1 AND name = ?2`,
+		pauseGroup: text.Replace(`
+INSERT INTO cronlease_group (name, changes, paused, pauses) VALUES (?1, 1, 1, printf('%017d-', {now}))
+ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = 1, pauses = {begun} WHERE paused = 0`),
+		resumeGroup: text.Replace(`
+UPDATE cronlease_group SET changes = changes + 1, paused = 0, pauses = {ended} WHERE name = ?1 AND paused = 1`),
 
 		// Both count a change, by the triggers; the second wish to cancel is none.
 		trigger: text.Replace(`{instant}
@@ -125,7 +165,7 @@ SELECT j.grp, j.name, instant.now,
   1 + coalesce((SELECT max(trigger_id) FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = instant.now), 0),
   x'', 2, '', 0, 0, instant.now, instant.now, 0, '', 0
 FROM cronlease_job AS j CROSS JOIN instant
-WHERE j.grp = ?1 AND j.name = ?2
+WHERE j.grp = ?1 AND j.name = ?2 AND j.name > ''
 RETURNING tick, trigger_id`),
 		cancel: `
 UPDATE cronlease_run SET cancel_asked = 1

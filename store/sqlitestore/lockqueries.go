@@ -5,7 +5,8 @@ import "strings"
 // lockQueries are the statements of locks; see [queries].
 type lockQueries struct {
 	read, file, insert, update, moved, check string
-	pruneLocks, pruneFences, pruneLeases     string
+	idle, raiseFloor, pruneLocks             string
+	pruneFences, pruneLeases                 string
 }
 
 func newLockQueries(clock string) lockQueries {
@@ -15,7 +16,7 @@ func newLockQueries(clock string) lockQueries {
 	return lockQueries{
 		read: now.Replace(`
 WITH instant (now) AS MATERIALIZED (SELECT {now})
-SELECT asked.key, instant.now, schema.file, l.version, l.queue
+SELECT asked.key, instant.now, schema.file, (SELECT version FROM cronlease_lock WHERE name = ''), l.version, l.queue
 FROM instant CROSS JOIN cronlease_schema AS schema CROSS JOIN json_each(?1) AS asked
 LEFT JOIN cronlease_lock AS l ON l.name = asked.value`),
 
@@ -24,7 +25,7 @@ LEFT JOIN cronlease_lock AS l ON l.name = asked.value`),
 		insert: now.Replace(`
 INSERT INTO cronlease_lock (name, version, queue, written_at)
 SELECT asked.name, asked.version, asked.queue, {now} FROM ` + asked + `
-WHERE true
+WHERE asked.version > coalesce((SELECT version FROM cronlease_lock WHERE name = ''), 0)
 ON CONFLICT (name) DO NOTHING
 RETURNING name`),
 
@@ -43,15 +44,28 @@ WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
 
 		check: `UPDATE cronlease_lock SET version = version WHERE name = ?1 AND instr(queue, ?2) > 0`,
 
-		pruneLocks: now.Replace(`
-DELETE FROM cronlease_lock WHERE name IN (
-  SELECT name FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 LIMIT ?2)`),
+		// Of what one looks at, the next deletes what is still the same. The floor
+		// is the row without a name.
+		idle: now.Replace(`
+SELECT name, version FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 ORDER BY written_at LIMIT ?2`),
+		raiseFloor: now.Replace(`
+INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('', ?1, CAST('floor' AS BLOB), {now})
+ON CONFLICT (name) DO UPDATE SET version = max(version, excluded.version)`),
+		pruneLocks: `
+DELETE FROM cronlease_lock
+WHERE (name, version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
+
+		// Names are ASCII.
 		pruneLeases: now.Replace(`
 DELETE FROM cronlease_lease WHERE name IN (
-  SELECT name FROM cronlease_lease WHERE substr(name, 1, length(?1)) = ?1 AND renewed_at < {now} - ?2 LIMIT ?3)`),
+  SELECT name FROM cronlease_lease
+  WHERE name >= ?1 AND name < ?1 || char(127) AND substr(name, 1, length(?1)) = ?1
+    AND renewed_at < {now} - iif(released, ?2, ?3)
+  LIMIT ?4)`),
 		// After the leases.
 		pruneFences: `
-DELETE FROM cronlease_fence WHERE substr(name, 1, length(?1)) = ?1
+DELETE FROM cronlease_fence
+WHERE name >= ?1 AND name < ?1 || char(127) AND substr(name, 1, length(?1)) = ?1
   AND NOT EXISTS (SELECT 1 FROM cronlease_lease WHERE cronlease_lease.name = cronlease_fence.name)`,
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -40,13 +39,14 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 				i       int
 				now     int64
 				file    string
+				floor   sql.NullInt64
 				version sql.NullInt64
 				queue   []byte
 			)
-			if err := rows.Scan(&i, &now, &file, &version, &queue); err != nil {
+			if err := rows.Scan(&i, &now, &file, &floor, &version, &queue); err != nil {
 				return err
 			}
-			r.Now, r.Server = instant(now), serverOf(file, of)
+			r.Now, r.Server, r.Floor = instant(now), serverOf(file, of), uint64(floor.Int64)
 			r.Rows[i] = locks.Row{Name: names[i], Version: uint64(version.Int64), Queue: queue}
 		}
 		return rows.Err()
@@ -61,7 +61,7 @@ func serverOf(file string, of opened) string { return "sqlite:" + file + fileNum
 func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
 	var inserts, updates [][4]any
 	for _, w := range writes {
-		if err := lease.CheckName("lock", w.Name); err != nil {
+		if err := w.Check(); err != nil {
 			return nil, err
 		}
 		one := [4]any{w.Name, w.Expect, w.Version, hex.EncodeToString(w.Queue)}
@@ -120,22 +120,58 @@ func writeLocks(ctx context.Context, c *sql.Conn, statement string, writes [][4]
 }
 
 // PruneLocks implements [locks.Store].
-func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
-	pruned := int64(0)
+func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	var found [][2]any
 	err := s.do(ctx, "prune locks", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		n, err := exec(ctx, c, s.locking.pruneLocks, idle.Microseconds(), limit)
+		var highest int64
+		var err error
+		if found, highest, err = s.idleLocks(ctx, c, idle, limit); err != nil || len(found) == 0 {
+			return err
+		}
+		// First, so that none of them can come back with a lower version.
+		if _, err := exec(ctx, c, s.locking.raiseFloor, highest); err != nil {
+			return err
+		}
+		keys, err := json.Marshal(found)
 		if err != nil {
 			return err
 		}
-		pruned += n
-		if n, err = exec(ctx, c, s.locking.pruneLeases, prefix, idle.Microseconds(), limit); err != nil {
+		_, err = exec(ctx, c, s.locking.pruneLocks, string(keys))
+		return err
+	})
+	return len(found), err
+}
+
+// idleLocks returns the names and versions of locks that nobody needs, and the
+// highest of the versions.
+func (s *Store) idleLocks(ctx context.Context, c *sql.Conn, idle time.Duration, limit int) (found [][2]any, highest int64, err error) {
+	rows, err := c.QueryContext(ctx, s.locking.idle, idle.Microseconds(), limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var name string
+		var version int64
+		if err := rows.Scan(&name, &version); err != nil {
+			return nil, 0, err
+		}
+		found, highest = append(found, [2]any{name, version}), max(highest, version)
+	}
+	return found, highest, rows.Err()
+}
+
+// PruneSessions implements [locks.Store].
+func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	found := int64(0)
+	err := s.do(ctx, "prune sessions of locks", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
+		if found, err = exec(ctx, c, s.locking.pruneLeases, prefix, released.Microseconds(), expired.Microseconds(), limit); err != nil {
 			return err
 		}
-		pruned += n
 		_, err = exec(ctx, c, s.locking.pruneFences, prefix)
 		return err
 	})
-	return int(pruned), err
+	return int(found), err
 }
 
 // doorbell watches the file: SQLite cannot wake another process.

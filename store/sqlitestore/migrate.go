@@ -6,6 +6,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,19 +19,34 @@ import (
 
 // migrationFiles are the steps to the newest version of the tables: the file
 // that begins with 0001 leads to version 1, and so on. To change the tables, add
-// a file, and never change one that was released.
+// a file, and never change one that was released. A new column has a default, so
+// that programs of before can insert rows. Where a table is missing, the rows that
+// steps insert are inserted again, which must be harmless.
+//
+// The line "-- For programs from version N on." says which programs can use the
+// tables after the step; without it, only those that know the step.
 //
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// A step leads to the next version of the tables. The versions that can live side
+// by side stand in cronlease_schema: its version is the least that a program has to
+// know, and its level is the newest step that was made. So a program may be older
+// than the tables, as in a rolling upgrade, as long as no step says otherwise.
+type step struct {
+	text  string
+	least int // what a program has to know to use the tables after it
+}
+
 var migrations = mustReadMigrations()
 
-func mustReadMigrations() []string {
+func mustReadMigrations() []step {
+	leastLine := regexp.MustCompile(`(?m)^-- For programs from version (\d+) on\.$`)
 	entries, err := migrationFiles.ReadDir("migrations")
 	if err != nil {
 		panic(err)
 	}
-	var steps []string
+	var steps []step
 	for i, entry := range entries {
 		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(entry.Name(), want) {
 			panic(fmt.Sprintf("sqlitestore: migration %s: the name must begin with %s", entry.Name(), want))
@@ -38,7 +55,13 @@ func mustReadMigrations() []string {
 		if err != nil {
 			panic(err)
 		}
-		steps = append(steps, string(text))
+		least := i + 1
+		if found := leastLine.FindSubmatch(text); found != nil {
+			if least, err = strconv.Atoi(string(found[1])); err != nil || least > i+1 {
+				panic(fmt.Sprintf("sqlitestore: migration %s: for programs from version %s on", entry.Name(), found[1]))
+			}
+		}
+		steps = append(steps, step{string(text), least})
 	}
 	return steps
 }
@@ -48,15 +71,17 @@ const createSchema = `
 CREATE TABLE IF NOT EXISTS cronlease_schema (
   one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
   version INTEGER NOT NULL,
-  file    TEXT    NOT NULL
+  file    TEXT    NOT NULL,
+  level   INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 INSERT INTO cronlease_schema (one, version, file) VALUES (1, 0, lower(hex(randomblob(16)))) ON CONFLICT (one) DO NOTHING;`
 
 // Migrate creates the file and its tables, or brings them to the version that
-// this program needs. It may run in any number of processes at once: one works,
-// the others wait for it. It writes nothing when the tables are of that version
-// already, and refuses tables of a newer one with an error that matches
-// [lease.ErrSetup]. When ctx ends, either all was done or nothing.
+// this program needs, and makes tables, indexes and triggers that are missing. It
+// may run in any number of processes at once: one works, the others wait for it.
+// It writes nothing when the tables are of that version already, or of a newer one
+// that this program can use. It refuses tables that it cannot use with an error
+// that matches [lease.ErrSetup], and names columns that are missing. When ctx ends, either all was done or nothing.
 func (s *Store) Migrate(ctx context.Context) (err error) {
 	if s.closing.Err() != nil {
 		return errClosed
@@ -70,14 +95,16 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 }
 
 func (s *Store) migrate(ctx context.Context, db *sql.DB) (err error) {
-	version, err := s.version(ctx, db)
+	least, level, err := s.versions(ctx, db)
 	switch {
 	case err != nil:
 		return err
-	case version > len(migrations):
-		return fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(version))
-	case version == len(migrations):
-		return nil
+	case least > len(migrations):
+		return fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(least, level))
+	case level >= len(migrations):
+		if gaps, err := readGaps(ctx, db); err != nil || len(gaps) == 0 {
+			return err
+		}
 	}
 	if err := useWAL(ctx, db); err != nil {
 		return err
@@ -102,17 +129,31 @@ func upgrade(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, createSchema); err != nil {
 		return err
 	}
-	var version int
-	if err := c.QueryRowContext(ctx, "SELECT version FROM cronlease_schema").Scan(&version); err != nil {
+	// The table may be of before levels.
+	const hasLevel = "SELECT count(*) FROM pragma_table_info('cronlease_schema') WHERE name = 'level'"
+	var columns, level int
+	if err := c.QueryRowContext(ctx, hasLevel).Scan(&columns); err != nil {
 		return err
 	}
-	for i := version; i < len(migrations); i++ {
-		if _, err := c.ExecContext(ctx, migrations[i]); err != nil {
+	if columns == 0 {
+		if _, err := c.ExecContext(ctx, "ALTER TABLE cronlease_schema ADD COLUMN level INTEGER NOT NULL DEFAULT 0"); err != nil {
+			return err
+		}
+	}
+	if err := c.QueryRowContext(ctx, "SELECT max(version, level) FROM cronlease_schema").Scan(&level); err != nil {
+		return err
+	}
+	for i := level; i < len(migrations); i++ {
+		if _, err := c.ExecContext(ctx, migrations[i].text); err != nil {
 			return fmt.Errorf("to version %d: %w", i+1, err)
 		}
-		if _, err := c.ExecContext(ctx, "UPDATE cronlease_schema SET version = ?1", i+1); err != nil {
+		const update = "UPDATE cronlease_schema SET version = max(version, ?1), level = ?2"
+		if _, err := c.ExecContext(ctx, update, migrations[i].least, i+1); err != nil {
 			return fmt.Errorf("to version %d: %w", i+1, err)
 		}
+	}
+	if err := repair(ctx, c); err != nil {
+		return err
 	}
 	_, err := c.ExecContext(ctx, "COMMIT")
 	return err
@@ -143,17 +184,21 @@ func useWAL(ctx context.Context, db *sql.DB) error {
 	}
 }
 
-// version reads the tables' version; 0 when there are none.
-func (s *Store) version(ctx context.Context, db *sql.DB) (int, error) {
-	var tables int
-	err := db.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'cronlease_schema'").Scan(&tables)
-	if err != nil || tables == 0 {
-		return 0, err
+// versions reads the least version that a program has to know, and the newest step
+// that was made, see [step]; both are 0 when there are no tables.
+func (s *Store) versions(ctx context.Context, db *sql.DB) (least, level int, err error) {
+	var columns string
+	err = db.QueryRowContext(ctx, "SELECT coalesce(group_concat(name), '') FROM pragma_table_info('cronlease_schema')").Scan(&columns)
+	if err != nil || columns == "" {
+		return 0, 0, err
 	}
-	var version int
-	err = db.QueryRowContext(ctx, "SELECT version FROM cronlease_schema").Scan(&version)
+	query := "SELECT version, max(version, level) FROM cronlease_schema"
+	if !strings.Contains(columns, "level") {
+		query = "SELECT version, version FROM cronlease_schema"
+	}
+	err = db.QueryRowContext(ctx, query).Scan(&least, &level)
 	if errors.Is(err, sql.ErrNoRows) {
-		return 0, nil
+		return 0, 0, nil
 	}
-	return version, err
+	return least, level, err
 }

@@ -22,14 +22,20 @@ func TestLedgerPlans(t *testing.T) {
 		fence   = "SEARCH f USING PRIMARY KEY (name=?)"
 	)
 	want := map[string][]string{
-		"declare":         {fence},
-		"current":         {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
-		"group":           {"SEARCH g USING PRIMARY KEY (name=?)"},
-		"jobs":            {"SEARCH j USING PRIMARY KEY (grp=?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
-		"open runs":       {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
-		"claim":           {fence},
+		"declare":   {fence},
+		"current":   {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
+		"group":     {"SEARCH g USING PRIMARY KEY (name=?)"},
+		"opened":    {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
+		"jobs":      {"SEARCH j USING PRIMARY KEY (grp=? AND name>?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
+		"open runs": {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
+		"claim": {
+			fence, "SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)",
+			"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)", "SEARCH cronlease_group USING PRIMARY KEY (name=?)",
+		},
 		"move":            {fence, "SEARCH r USING PRIMARY KEY (grp=? AND job=? AND tick=? AND trigger_id=?)"},
 		"read runs":       {byKey},
+		"pass over":       {"SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=? AND tick>?)"},
+		"rewind":          {"SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)", "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=?)"},
 		"pause job":       {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
 		"trigger":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", ofJob + " AND tick=?)"},
 		"cancel":          {byKey},
@@ -68,6 +74,23 @@ func TestRenewPlan(t *testing.T) {
 	want := []string{"SEARCH cronlease_lease USING PRIMARY KEY (name=?)"}
 	if got := plan(t, s, s.Renewal()); !slices.Equal(got, want) {
 		t.Errorf("plan %q, want %q", got, want)
+	}
+}
+
+// No statement of locks goes through a table.
+func TestLockPlans(t *testing.T) {
+	t.Parallel()
+	s := open(t, migrated(t))
+	for name, statement := range s.LockStatements() {
+		steps := plan(t, s, statement)
+		for _, step := range steps {
+			if strings.Contains(step, "SCAN cronlease_l") || strings.Contains(step, "SCAN l") || strings.Contains(step, "SCAN cronlease_fence") {
+				t.Errorf("plan of %q: %s", name, strings.Join(steps, "\n"))
+			}
+		}
+		if name == "idle" && !slices.Equal(steps, []string{"SEARCH cronlease_lock USING INDEX cronlease_lock_idle (written_at<?)"}) {
+			t.Errorf("plan of %q: %s", name, strings.Join(steps, "\n"))
+		}
 	}
 }
 

@@ -11,7 +11,8 @@
 // The file is on a local disk: SQLite's locks do not work on network file
 // systems, which [Store.Check] refuses where it can tell. Beside it are two
 // files of the same name with -wal and -shm. Processes need to write the file
-// and its directory. The tables, cronlease_*, may share the file with others.
+// and its directory. Migrate creates them for their owner alone (0600); a mode
+// that is changed afterwards stays. The tables, cronlease_*, may share the file with others.
 //
 // The file must not be deleted or replaced while processes use it. When it is,
 // the store goes on with the file that has the name now, as with another server

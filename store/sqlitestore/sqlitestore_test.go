@@ -125,7 +125,7 @@ func newer(t *testing.T, path string) {
 	if err := s.Migrate(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	run(t, s.DB(), "UPDATE cronlease_schema SET version = version + 1")
+	run(t, s.DB(), "UPDATE cronlease_schema SET version = version + 100")
 }
 
 func TestTenMigrateAtOnce(t *testing.T) {
