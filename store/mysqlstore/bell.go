@@ -12,8 +12,9 @@ import (
 )
 
 // bellWait is how long one GET_LOCK waits, and is repeated: for ever would not
-// do on all servers.
-const bellWait = 5 * time.Minute
+// do on all servers. It is below 10 s, the default of long_query_time, so that no
+// waiter is in the slow log, and connections are not silent for long.
+const bellWait = 9 * time.Second
 
 // bell is a user-level lock of the server: whoever gets it is rung, and has it
 // for as long as its connection lives. The server gives it to those who wait in
@@ -139,7 +140,7 @@ func (b *bell) connect(ctx context.Context) (*session, error) {
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("no answer within %v", answerLimit))
 	defer cancel()
-	s, err := openSession(ctx, b.store.pins, settings{lockWait: lookLockWait})
+	s, err := b.store.openSession(ctx, settings{lockWait: lookLockWait})
 	if err != nil && context.Cause(ctx) != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}

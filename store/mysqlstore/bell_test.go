@@ -94,9 +94,7 @@ func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
 		rung := make(chan error)
 		go func() { rung <- waiter.Wait(soon(t)) }()
 		eventually(t, "the other one waits", func() bool { return listening() == 1 })
-		admin := db.Open(t)
-		id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName(db.Config(t).DBName, "cronlease_", "billing"))
-		exec(t, admin, fmt.Sprint("KILL ", id))
+		killBell(t, db, "billing")
 		if err := <-rung; err != nil {
 			t.Fatal(err)
 		}
@@ -111,6 +109,14 @@ func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
 		}
 		ring(t, holder)
 	})
+}
+
+// killBell ends the connection that has the bell of a group.
+func killBell(t testing.TB, db dbtest.Database, group string) {
+	t.Helper()
+	admin := db.Open(t)
+	id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName(db.Config(t).DBName, "cronlease_", group))
+	exec(t, admin, fmt.Sprint("KILL ", id))
 }
 
 // The holder's process is killed, so that nobody says goodbye to the server.

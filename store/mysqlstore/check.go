@@ -12,11 +12,13 @@ import (
 
 // Check implements [lease.Checker]. It changes nothing and needs no privileges
 // beyond those of the other methods. It refuses a server that is too old or
-// takes no writes, session settings that cannot be made safe, tables that are
+// takes no writes, or whose shared locks hold up no writer, session settings that cannot be made safe, tables that are
 // missing, of another version, not of InnoDB or without the needed grants, and
 // a pool that is too small. Each of these errors matches [lease.ErrSetup] and
-// names the setting and its cure. That none of several hosts takes writes is
-// another kind of error: it may be over soon.
+// names the setting and its cure; a server that takes no writes or gives the
+// account too few connections, a refused login, and tables, grants or a database
+// that are missing match [lease.ErrNotReady] too. Where connections are few,
+// Check lowers the limits of the store's own pools. That none of several hosts takes writes matches neither: it may be over soon.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.checkPool(); err != nil {
 		return err
@@ -27,16 +29,33 @@ func (s *Store) Check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if now.mark != one.server.mark {
+			return errShared
+		}
 		if err := now.check(); err != nil {
 			if s.several && now.readOnly() != "" {
 				return readOnlyError(now.readOnly()) // there is another host to ask
 			}
 			return err
 		}
+		if err := s.fit(now); err != nil {
+			return err
+		}
 		if err := s.checkSchema(ctx, one); err != nil {
 			return err
 		}
-		return s.checkGrants(ctx, one)
+		if err := s.checkGrants(ctx, one); err != nil {
+			return err
+		}
+		// Last: without a grant on it, a table looks as if it were not there.
+		gaps, err := s.gaps(ctx, one)
+		switch {
+		case err != nil:
+			return err
+		case len(gaps) > 0:
+			return gapsError(gaps)
+		}
+		return s.proveLocks(ctx, one)
 	})
 	if err != nil {
 		return err
@@ -49,12 +68,14 @@ func (s *Store) Check(ctx context.Context) error {
 }
 
 func (s *Store) checkSchema(ctx context.Context, one *session) error {
-	version, err := one.count(ctx, s.sql.version)
-	if err != nil {
+	least, level, err := s.versions(ctx, one)
+	switch {
+	case err != nil:
 		return err
-	}
-	if newest := len(migrations); version != newest {
-		return versionError(version, newest)
+	case least > len(migrations):
+		return newerError(least, level)
+	case level < len(migrations):
+		return olderError(level)
 	}
 	rows, err := one.conn.QueryContext(ctx, s.sql.engines)
 	if err != nil {
@@ -73,13 +94,15 @@ func (s *Store) checkSchema(ctx context.Context, one *session) error {
 	return rows.Err()
 }
 
-func versionError(version, newest int) error {
-	if version > newest {
-		return fmt.Errorf("%w: the tables are of version %d, and this program knows versions up to %d: update the program",
-			lease.ErrSetup, version, newest)
-	}
+// newerError is of tables that this program cannot use.
+func newerError(least, level int) error {
+	return fmt.Errorf("%w: the tables are of version %d, for programs that know version %d, and this one knows versions up to %d: update the program",
+		lease.ErrSetup, level, least, len(migrations))
+}
+
+func olderError(level int) error {
 	return fmt.Errorf("%w: the tables are of version %d, and this program needs %d: run Migrate (worker migrate)",
-		lease.ErrSetup, version, newest)
+		lease.ErrNotReady, level, len(migrations))
 }
 
 // checkGrants runs statements on a group that cannot exist, whose name is
@@ -98,10 +121,17 @@ func (s *Store) checkGrants(ctx context.Context, one *session) error {
 			return err
 		}
 	}
-	return s.checkLedger(ctx, one)
+	if err := s.checkLedger(ctx, one); err != nil {
+		return err
+	}
+	for _, statement := range s.sql.probes {
+		if _, err := one.exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
-// checkLedger leaves DELETE out: only pruning needs it, and says so.
 func (s *Store) checkLedger(ctx context.Context, one *session) error {
 	var (
 		none jobs.Holder
@@ -111,7 +141,7 @@ func (s *Store) checkLedger(ctx context.Context, one *session) error {
 		s.declareStatement(none, []jobs.Declared{{}}),
 		s.claimStatement(none, jobs.ClaimID{}, []jobs.Claim{{Key: key}}),
 		s.moveStatement(none, []jobs.Move{{Key: key}}, nil),
-		fill(s.runs.pauseJob, false, "", ""),
+		fill(s.runs.pauseJob, "", ""),
 		fill(s.runs.trigger, 0, "", ""),
 		fill(s.runs.cancel, "", "", 0, 0),
 	} {

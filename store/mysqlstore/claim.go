@@ -2,18 +2,20 @@ package mysqlstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// claimTries bounds how often rows are inserted that are then not there: only
-// pruning, or somebody's own DELETE, takes them away.
+// claimTries bounds how often rows are inserted that are then not there, though
+// nothing says why: a pause may just have ended, or rows were deleted by hand.
 const claimTries = 5
 
-// Claim implements [jobs.Ledger]. Up to 500 rows are one statement; more are
+// Claim implements [jobs.Ledger]. Up to 500 rows are one statement, fewer with long errors; more are
 // several, each of which applies as a whole or not at all. A call that ends with
 // an error may have claimed some: repeated with the same id, it goes on. It
 // waits up to 5 s for a takeover to end.
@@ -29,7 +31,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	slices.SortFunc(order, func(a, b int) int { return compareKeys(claims[a].Key, claims[b].Key) })
 
 	results := make([]jobs.Claimed, len(claims))
-	for chunk := range slices.Chunk(order, claimChunk) {
+	for chunk := range pieces(order, claimChunk, func(at int) int { return len(jobs.CutError(claims[at].Error)) }) {
 		part := make([]jobs.Claim, len(chunk))
 		for i, at := range chunk {
 			part[i] = claims[at]
@@ -59,27 +61,38 @@ func checkClaim(c jobs.Claim) error {
 }
 
 // claim inserts the rows, and reads back if not all were inserted: what was
-// there before stands, and what is not there at all is inserted again.
+// there before stands, and the rest was refused by the contract or is inserted
+// again. IGNORE hides why a server refuses a row (a CHECK, a partition that there
+// is not), so every second statement goes without.
 func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
 	claimed, missing := make([]jobs.Claimed, len(claims)), make([]int, len(claims))
 	for i := range claims {
 		missing[i] = i
 	}
-	for range claimTries {
+	for try := range claimTries {
 		part := make([]jobs.Claim, len(missing))
 		for i, at := range missing {
 			part[i] = claims[at]
 		}
-		done, err := s.guarded(ctx, one, h, s.claimStatement(h, id, part))
-		if err != nil {
+		statement := s.claimStatement(h, id, part)
+		if try%2 == 1 {
+			statement = strings.Replace(statement, "INSERT IGNORE", "INSERT", 1)
+		}
+		done, err := s.guarded(ctx, one, h, statement)
+		if err != nil && (try%2 == 0 || number(err) != duplicateKey) {
 			return nil, err
 		}
-		if done.rows == len(part) {
+		if err == nil && done.rows == len(part) {
 			now := time.UnixMicro(done.lastID).UTC()
 			for i, at := range missing {
 				claimed[at] = jobs.Claimed{Mine: true, Record: claimedNow(h, part[i], now)}
 			}
 			return claimed, nil
+		}
+		// In this order: a row that comes in between is found.
+		refused, err := s.readRefused(ctx, one, h, part)
+		if err != nil {
+			return nil, err
 		}
 		keys := make([]jobs.Key, len(part))
 		for i, c := range part {
@@ -91,21 +104,49 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 		}
 		var absent []int
 		for i, at := range missing {
-			if r, ok := f.runs[keys[i]]; ok {
+			r, ok := f.runs[keys[i]]
+			switch {
+			case ok:
 				claimed[at] = jobs.Claimed{Mine: r.id == id, Record: r.Record}
-			} else {
+			case f.replaced:
+				return nil, jobs.ErrReplaced
+			case refused[keys[i]]:
+				claimed[at].Key = keys[i]
+			default:
 				absent = append(absent, at)
 			}
 		}
-		switch {
-		case len(absent) == 0:
+		if len(absent) == 0 {
 			return claimed, nil
-		case f.replaced:
-			return nil, jobs.ErrReplaced
 		}
-		missing = absent // they were there, and have been pruned since
+		missing = absent
 	}
-	return nil, fmt.Errorf("rows were inserted %d times and are not there: somebody deletes them", claimTries)
+	return nil, fmt.Errorf("%d rows were inserted %d times and are not there, the first of job %q and tick %v: are they deleted by other programs?",
+		len(missing), claimTries, claims[missing[0]].Job, claims[missing[0]].Tick)
+}
+
+// readRefused returns which claims the contract refuses now, if their rows are
+// not there: see [jobs.Ledger.Claim].
+func (s *Store) readRefused(ctx context.Context, one *session, h jobs.Holder, claims []jobs.Claim) (_ map[jobs.Key]bool, err error) {
+	list := make(table, len(claims))
+	for i, c := range claims {
+		list[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
+	}
+	rows, err := one.conn.QueryContext(ctx, fill(s.runs.refused, list, h.Group))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	refused := map[jobs.Key]bool{}
+	for rows.Next() {
+		var job string
+		var tick int64
+		if err := rows.Scan(&job, &tick); err != nil {
+			return nil, err
+		}
+		refused[jobs.Key{Job: job, Tick: time.UnixMicro(tick).UTC()}] = true
+	}
+	return refused, rows.Err()
 }
 
 func (s *Store) claimStatement(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) string {

@@ -42,7 +42,8 @@ func TestConformance(t *testing.T) {
 		for _, variant := range variants {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
-				leaseConforms(t, variant, func(t testing.TB) dbtest.Database { return dbtest.Fresh(t, db.Kind) })
+				used := &emptied{fresh: func(t testing.TB) dbtest.Database { return dbtest.Fresh(t, db.Kind) }, parent: t}
+				leaseConforms(t, variant, used.take)
 			})
 		}
 	})
@@ -61,6 +62,10 @@ func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.D
 	return leasetest.Harness{
 		Open:   func(t testing.TB) lease.Store { return variant.open(t, db) },
 		Update: func(t testing.TB, group string, change leasetest.Change) { update(t, pool, group, change) },
+		LockLease: func(t testing.TB, group string) func() {
+			return lockRow(t, db, "SELECT name FROM cronlease_lease WHERE name = '"+group+"' FOR UPDATE")
+		},
+		LoseBell: func(t testing.TB, group string) { killBell(t, db, group) },
 	}
 }
 

@@ -13,24 +13,39 @@ import (
 // Pause implements [jobs.Control]. A group may be paused before its first job
 // is known.
 func (s *Store) Pause(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, "pause", group, job, true)
+	if job == "" {
+		return s.setPaused(ctx, "pause", group, job, fill(s.runs.pauseGroup, group))
+	}
+	return s.setPaused(ctx, "pause", group, job, fill(s.runs.pauseJob, group, job))
 }
 
 // Resume implements [jobs.Control].
 func (s *Store) Resume(ctx context.Context, group, job string) error {
-	return s.setPaused(ctx, "resume", group, job, false)
+	if job == "" {
+		return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeGroup, group))
+	}
+	return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeJob, group, job))
 }
 
-func (s *Store) setPaused(ctx context.Context, op, group, job string, paused bool) error {
+// ResumeSkipping implements [jobs.Control].
+func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
+	if job == "" {
+		return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeGroupSkipping, group))
+	}
+	return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeJobSkipping, group, job))
+}
+
+// setPaused runs a statement that changes nothing when it is so already.
+func (s *Store) setPaused(ctx context.Context, op, group, job, statement string) error {
 	if err := lease.CheckName("group", group); err != nil {
 		return err
 	}
-	statement := fill(s.runs.pauseJob, paused, group, job)
-	if job == "" {
-		statement = fill(s.runs.pauseGroup, group, paused, paused)
-	}
 	return s.onLedger(ctx, op, false, func(ctx context.Context, one *session) error {
 		n, err := one.changed(ctx, statement)
+		if err != nil || n > 0 || job == "" {
+			return err
+		}
+		n, err = one.count(ctx, fill(s.runs.isJob, group, job))
 		if err == nil && n == 0 {
 			return noJob(group, job)
 		}

@@ -40,14 +40,20 @@ func TestControl(t *testing.T) {
 			return fmt.Sprint(now.Paused, now.Jobs["a"].Paused, now.Jobs["b"].Paused, load(t, s, "other").Jobs["a"].Paused)
 		}
 		for _, step := range []struct {
-			do   func(context.Context, string, string) error
-			job  string
-			want string
+			do    func(context.Context, string, string) error
+			job   string
+			again bool // it was so before, which is no change
+			want  string
 		}{
-			{s.Pause, "a", "false true false false"}, {s.Pause, "a", "false true false false"}, {s.Pause, "", "true true false false"},
-			{s.Resume, "a", "true false false false"}, {s.Resume, "", "false false false false"}, {s.Resume, "b", "false false false false"},
+			{s.Pause, "a", false, "false true false false"}, {s.Pause, "a", true, "false true false false"}, {s.Pause, "", false, "true true false false"},
+			{s.Resume, "a", false, "true false false false"}, {s.Resume, "", false, "false false false false"}, {s.Resume, "b", true, "false false false false"},
 		} {
-			changed("pause or resume "+step.job, step.do(soon(t), "billing", step.job))
+			err := step.do(soon(t), "billing", step.job)
+			if !step.again {
+				changed("pause or resume "+step.job, err)
+			} else if same("pause or resume " + step.job); err != nil {
+				t.Error(err)
+			}
 			if got := paused(); got != step.want {
 				t.Errorf("paused: %s, want %s", got, step.want)
 			}

@@ -13,8 +13,8 @@
 // cronlease_schema, and needs the privileges CREATE, ALTER, INDEX, SELECT, INSERT
 // and UPDATE. It may run in any number of replicas at once. All else needs only
 // SELECT, INSERT and UPDATE on the tables, and [Store.Prune] DELETE on
-// cronlease_run, [Store.PruneLocks] on cronlease_lock, cronlease_lease and
-// cronlease_fence.
+// cronlease_run, [Store.PruneLocks] on cronlease_lock, and [Store.PruneSessions]
+// on cronlease_lease and cronlease_fence.
 //
 // # Connections
 //
@@ -40,6 +40,12 @@
 // The store sets what it needs on its own connections (autocommit, strict mode,
 // time zone, isolation, short lock waits), reads it back, and never returns such
 // a connection to a pool. So the caller's pool may have any settings.
+//
+// All connections of a store share what its logins have told: one that was
+// refused is not repeated for a while, by any of them, because servers lock an
+// account after a few (15 s at first, up to 5 min; a password that has changed is
+// tried earlier). The password, and the files of TLS, are read for each
+// connection of [Open].
 //
 // # Several hosts
 //

@@ -2,9 +2,10 @@ package mysqlstore
 
 import (
 	"context"
+	"crypto/rand"
+	"database/sql"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -14,14 +15,18 @@ import (
 
 // doorbell is a connection that sleeps, and is woken by whoever kills its
 // statement (KILL QUERY, which needs no privilege among connections of one
-// account). Its address is the server's identity and the connection's id there:
-// an id is not used twice by one start of a server, so nothing else is killed.
+// account). Its address is the server's identity and the name of a user-level lock
+// that its session has, which is never used twice: so nothing else is killed. A
+// connection's id would not do, because proxies have their own.
+//
+// Where the session turns out not to be the doorbell's own, as behind a proxy that
+// shares sessions, it is deaf: it has no address, and only looks.
 type doorbell struct {
 	store *Store
 
 	mu      sync.Mutex
 	session *session // nil when there is none
-	id      uint64
+	name    string   // of its lock; empty when the doorbell is deaf
 	closed  bool
 }
 
@@ -43,48 +48,72 @@ func (s *Store) Doorbell() locks.Doorbell {
 // Address implements [locks.Doorbell].
 func (d *doorbell) Address(ctx context.Context) (address string, err error) {
 	err = d.store.with(ctx, "open doorbell", func(ctx context.Context) error {
-		s, id, err := d.open(ctx)
-		if err == nil {
-			address = addressOf(s, id)
+		s, name, err := d.open(ctx)
+		if err == nil && name != "" {
+			address = s.server.identity + "#" + name
 		}
 		return err
 	})
 	return address, err
 }
 
-func addressOf(s *session, id uint64) string {
-	return s.server.identity + "#" + strconv.FormatUint(id, 10)
-}
+// bellName is what the names of doorbells begin with.
+const bellName = "cronlease:bell:"
 
-// open returns the session, a new one if need be.
-func (d *doorbell) open(ctx context.Context) (*session, uint64, error) {
+// open returns the session, a new one if need be, and the name of its lock, which
+// is empty when the session is not the doorbell's own.
+func (d *doorbell) open(ctx context.Context) (*session, string, error) {
 	d.mu.Lock()
-	s, id, closed := d.session, d.id, d.closed
+	s, name, closed := d.session, d.name, d.closed
 	d.mu.Unlock()
 	if closed {
-		return nil, 0, errors.New("closed")
+		return nil, "", errors.New("closed")
 	}
 	if s != nil && s.alive(ctx) {
-		return s, id, nil
+		return s, name, nil
 	}
 	d.drop(s)
-	s, err := openSession(ctx, d.store.pins, settings{lockWait: lockWait})
+	s, err := d.store.openSession(ctx, settings{lockWait: lockWait})
 	if err != nil {
-		return nil, 0, err
+		return nil, "", err
 	}
-	n, err := s.count(ctx, connectionID)
-	if err != nil {
+	if name, err = s.takeName(ctx); err != nil {
 		s.discard()
-		return nil, 0, err
+		return nil, "", err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
 		s.discard()
-		return nil, 0, errors.New("closed")
+		return nil, "", errors.New("closed")
 	}
-	d.session, d.id = s, uint64(n)
-	return s, d.id, nil
+	d.session, d.name = s, name
+	return s, name, nil
+}
+
+// takeName takes a lock of a new name, and returns that if the lock is this
+// session's.
+func (s *session) takeName(ctx context.Context) (string, error) {
+	name := bellName + strings.ToLower(rand.Text())
+	var got sql.NullInt64
+	if err := s.conn.QueryRowContext(ctx, fill(getLock, name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
+		return "", err
+	}
+	// In a statement of its own: behind a proxy it may reach another session.
+	owns, err := s.count(ctx, fill(ownsBell, name))
+	if err != nil || owns != 1 {
+		return "", err
+	}
+	return name, nil
+}
+
+// deafen is told that a session was not the doorbell's own.
+func (d *doorbell) deafen(s *session) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.session == s {
+		d.name = ""
+	}
 }
 
 // drop discards a session.
@@ -94,7 +123,7 @@ func (d *doorbell) drop(s *session) {
 	}
 	d.mu.Lock()
 	if d.session == s {
-		d.session, d.id = nil, 0
+		d.session, d.name = nil, ""
 	}
 	d.mu.Unlock()
 	s.discard()
@@ -103,9 +132,12 @@ func (d *doorbell) drop(s *session) {
 // Wait implements [locks.Doorbell].
 func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
 	return d.store.with(ctx, "wait for doorbell", func(ctx context.Context) error {
-		s, _, err := d.open(ctx)
+		s, name, err := d.open(ctx)
 		if err != nil {
 			return err
+		}
+		if name == "" {
+			return sleep(ctx, limit)
 		}
 		var moved strings.Builder
 		for i, w := range rows {
@@ -117,28 +149,44 @@ func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Dura
 		if len(rows) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := fill(d.store.locking.wait, text(moved.String()), text(fmt.Sprintf("%.3f", limit.Seconds())))
-		_, err = s.count(ctx, query)
-		if number(err) == interrupted {
+		query := fill(d.store.locking.wait, text(moved.String()), name, text(fmt.Sprintf("%.3f", limit.Seconds())))
+		answer, err := s.count(ctx, query)
+		switch {
+		case number(err) == interrupted:
 			return nil
-		}
-		if err != nil {
+		case err != nil:
 			d.drop(s)
+		case answer == 2:
+			d.deafen(s)
+			return sleep(ctx, limit)
 		}
 		return err
 	})
+}
+
+// sleep is a Wait that only looks again.
+func sleep(ctx context.Context, limit time.Duration) error {
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Ring implements [locks.Doorbell].
 func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
 	return d.store.onLocks(ctx, "ring doorbells", false, func(ctx context.Context, one *session) error {
 		for _, address := range addresses {
-			server, id, _ := strings.Cut(address, "#")
-			n, err := strconv.ParseUint(id, 10, 64)
-			if err != nil || server != one.server.identity {
+			// Earlier versions had a connection's id in the place of the name; they
+			// look once a second.
+			server, name, _ := strings.Cut(address, "#")
+			if server != one.server.identity || !strings.HasPrefix(name, bellName) || len(name) > 64 {
 				continue
 			}
-			if _, err := one.exec(ctx, fill(killQuery, n)); err != nil && !isServerError(err) {
+			if _, err := one.exec(ctx, fill(killQuery, name)); err != nil && !isServerError(err) {
 				return err
 			}
 		}

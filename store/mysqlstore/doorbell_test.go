@@ -38,10 +38,16 @@ func address(t testing.TB, d locks.Doorbell) string {
 	return a
 }
 
-// connectionOf is the number in an address, which is the connection's.
-func connectionOf(address string) string {
-	_, id, _ := strings.Cut(address, "#")
-	return id
+// nameOf is the name in an address, of the lock that the doorbell's session has.
+func nameOf(address string) string {
+	_, name, _ := strings.Cut(address, "#")
+	return name
+}
+
+// connectionOf is the id of the doorbell's session.
+func connectionOf(t testing.TB, db dbtest.Database, address string) int {
+	t.Helper()
+	return count(t, db.Open(t), "SELECT COALESCE(IS_USED_LOCK(?), 0)", nameOf(address))
 }
 
 // waitFor begins a Wait for a row to change, which lasts longer than the test.
@@ -56,7 +62,7 @@ func waitFor(t testing.TB, d locks.Doorbell, name, mark string) <-chan error {
 func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
 	admin := db.Open(t)
 	return func() bool {
-		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ? AND info LIKE 'SELECT IF(EXISTS(%' AND state = 'User sleep'", connectionOf(address)) == 1
+		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = IS_USED_LOCK(?) AND info LIKE 'SELECT IF(EXISTS(%' AND state = 'User sleep'", nameOf(address)) == 1
 	}
 }
 
@@ -110,7 +116,7 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 		old := address(t, d)
 		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, old)
 		eventually(t, "the doorbell sleeps", asleep)
-		exec(t, admin, "KILL "+connectionOf(old))
+		exec(t, admin, fmt.Sprint("KILL ", connectionOf(t, db, old)))
 		select {
 		case err := <-rung:
 			if err == nil {
@@ -138,9 +144,9 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 			ringAt(t, other.Doorbell(), old, now)
 			isRung(t, rung, "a ring at the new address")
 			old = now
-			exec(t, admin, "KILL "+connectionOf(old))
+			exec(t, admin, fmt.Sprint("KILL ", connectionOf(t, db, old)))
 			eventually(t, "the connection ends", func() bool {
-				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(old)) == 0
+				return count(t, admin, "SELECT IS_USED_LOCK(?) IS NOT NULL", nameOf(old)) == 0
 			})
 		}
 	})
@@ -163,7 +169,7 @@ func TestRingEndsNoOtherStatement(t *testing.T) {
 		}
 		for _, at := range dead {
 			eventually(t, "the connection ends", func() bool {
-				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(at)) == 0
+				return count(t, admin, "SELECT IS_USED_LOCK(?) IS NOT NULL", nameOf(at)) == 0
 			})
 		}
 		// Connections that are opened after that, and one of the same account that is busy.
@@ -208,7 +214,7 @@ func TestRingOfAnotherAccount(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		other := open(t, userDSN(t, db, uniqueName("u"), append(leastGrants[:len(leastGrants):len(leastGrants)], "SELECT, INSERT, UPDATE ON @.cronlease_lock")...))
+		other := open(t, userDSN(t, db, uniqueName("u"), leastGrants...))
 		d, mine := doorbell(t, s), doorbell(t, other)
 		at := address(t, d)
 		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
@@ -282,7 +288,7 @@ func TestLocksAfterARestart(t *testing.T) {
 			rung = waitFor(t, d, "a", "mark")
 			eventually(t, "the doorbell sleeps", sleeps(t, db, now))
 			prefix, _, _ := strings.Cut(old, "#")
-			ringAt(t, s.Doorbell(), old, prefix+"#"+connectionOf(now))
+			ringAt(t, s.Doorbell(), old, prefix+"#"+nameOf(now))
 			select {
 			case err := <-rung:
 				t.Errorf("rung at an address of the server before: %v", err)
@@ -349,7 +355,7 @@ func TestDoorbellOfAClosedStore(t *testing.T) {
 			// Close leaves no connection of the store's, used or not.
 			admin := db.Open(t)
 			left := func(at string) int {
-				return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", connectionOf(at))
+				return count(t, admin, "SELECT IS_USED_LOCK(?) IS NOT NULL", nameOf(at))
 			}
 			eventually(t, name+": the connection of the doorbell that was used ends", func() bool { return left(at) == 0 })
 			ctx, cancel := context.WithTimeout(soon(t), 2*time.Second)

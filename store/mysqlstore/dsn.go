@@ -1,6 +1,7 @@
 package mysqlstore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -21,57 +22,127 @@ const dsnForm = "user:password@tcp(host:port)/database?name=value or mysql://use
 // connectTimeout bounds a connect whose DSN has no timeout.
 const connectTimeout = 10 * time.Second
 
+// target is where a DSN leads to, and how.
+type target struct {
+	config   *mysql.Config
+	hosts    []string // as host:port, or the address of the settings alone; of a list, the settings have the first
+	password func(context.Context) (string, error)
+	fromFile bool // password is
+	tls      tlsFiles
+	poolSize int // 0: not given
+}
+
 // parseDSN reads a DSN of the driver or a URL, and refuses what is unsafe. Its
 // errors never contain a part of the DSN that is not a known name: the parts of
 // a DSN which is not understood may be a password.
-//
-// The hosts are those of its list, as host:port, or the address of the settings
-// alone; of a list, the settings have the first.
-func parseDSN(dsn string) (config *mysql.Config, hosts []string, err error) {
-	config, hosts, err = parseAny(dsn)
+func parseDSN(dsn string) (*target, error) {
+	config, hosts, own, err := parseAny(dsn)
 	if err != nil {
-		return nil, nil, fmt.Errorf("mysqlstore: DSN (not shown, it may hold a password): %w", err)
+		return nil, fmt.Errorf("mysqlstore: DSN (not shown, it may hold a password): %w", err)
 	}
-	if err := checkConfig(config); err != nil {
-		return nil, nil, fmt.Errorf("mysqlstore: DSN: %w", err)
+	t := &target{config: config, hosts: hosts, tls: own.tls, poolSize: own.poolSize}
+	if err := t.check(own); err != nil {
+		return nil, fmt.Errorf("mysqlstore: DSN: %w", err)
 	}
-	return config, hosts, nil
+	t.password = func(context.Context) (string, error) { return config.Passwd, nil }
+	if own.passwordFile != "" {
+		t.password, t.fromFile = readPassword(own.passwordFile), true
+	}
+	return t, nil
 }
 
-func parseAny(dsn string) (*mysql.Config, []string, error) {
+// check refuses what is unsafe or unknown, and completes the settings.
+func (t *target) check(o own) error {
+	if err := checkConfig(t.config); err != nil {
+		return err
+	}
+	if err := checkNames(o.names); err != nil {
+		return err
+	}
+	if err := checkValues(t.config.Params); err != nil {
+		return err
+	}
+	if o.passwordFile != "" && t.config.Passwd != "" {
+		return errors.New("a password and a password_file: remove one of them")
+	}
+	if err := setCharset(t.config, o.charsets); err != nil {
+		return err
+	}
+	if err := t.checkTLS(); err != nil {
+		return err
+	}
+	if (t.config.AllowCleartextPasswords || t.config.AllowOldPasswords) && !verifiesTLS(t.config) {
+		return fmt.Errorf("%w: allowCleartextPasswords and allowOldPasswords show the password to whoever answers: remove them from the DSN, or add tls=true", lease.ErrSetup)
+	}
+	return nil
+}
+
+// checkTLS reads the files of TLS once, so that a wrong path is found at once.
+func (t *target) checkTLS() (err error) {
+	c := t.config
+	switch {
+	case c.AllowFallbackToPlaintext: // also tls=preferred
+		return fmt.Errorf("%w: tls=preferred (allowFallbackToPlaintext) goes on without TLS when whoever answers says that there is none, and then sends everything in the clear: use tls=true, with ca=FILE for a private authority",
+			lease.ErrSetup)
+	case !t.tls.given():
+	case c.TLSConfig != "" && c.TLSConfig != "true":
+		return fmt.Errorf("%w: ca, cert, key and server_name verify the server, and another value of tls than true says how not to: remove one of them", lease.ErrSetup)
+	default:
+		if c.TLS, err = t.tls.config(); err != nil {
+			return err
+		}
+		c.TLSConfig = ""
+	}
+	if c.Net == "unix" && c.TLS != nil && c.TLS.ServerName == "" && !c.TLS.InsecureSkipVerify {
+		return errors.New("TLS over a socket has no host whose certificate is expected: add server_name")
+	}
+	return nil
+}
+
+func parseAny(dsn string) (*mysql.Config, []string, own, error) {
 	const scheme = "mysql://"
 	if dsn == "" {
-		return nil, nil, errors.New("empty: want " + dsnForm)
+		return nil, nil, own{}, errors.New("empty: want " + dsnForm)
+	}
+	isURL := len(dsn) >= len(scheme) && strings.EqualFold(dsn[:len(scheme)], scheme)
+	dsn, o, err := takeOwn(dsn, isURL)
+	if err != nil {
+		return nil, nil, o, err
 	}
 	read, find := parse, findList
-	if len(dsn) >= len(scheme) && strings.EqualFold(dsn[:len(scheme)], scheme) {
-		dsn, read, find = scheme+dsn[len(scheme):], parseURL, findListInURL
+	if isURL {
+		find = findListInURL
+		read = func(dsn string) (*mysql.Config, error) { return parseURL(dsn, o.socket) }
+		dsn = scheme + dsn[len(scheme):]
 	}
 	from, to := find(dsn)
 	if !strings.Contains(dsn[from:to], ",") {
 		config, err := read(dsn)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, o, err
 		}
-		return config, []string{config.Addr}, nil
+		return config, []string{config.Addr}, o, nil
 	}
 	hosts, err := parseHosts(dsn[from:to])
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, o, err
 	}
 	config, err := read(dsn[:from] + hosts[0] + dsn[to:])
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, o, err
 	}
-	return config, hosts, nil
+	return config, hosts, o, nil
 }
 
-func parseURL(dsn string) (*mysql.Config, error) {
+// parseURL reads a URL. With a socket it has no host, or localhost.
+func parseURL(dsn, socket string) (*mysql.Config, error) {
 	u, err := url.Parse(dsn)
 	switch {
 	case err != nil:
 		return nil, errors.New("not a URL: want " + dsnForm + ", with special characters in user and password written as %XX")
-	case u.Hostname() == "":
+	case socket != "" && u.Host != "" && u.Host != "localhost":
+		return nil, errors.New("a host and a socket: remove one of them")
+	case socket == "" && u.Hostname() == "":
 		return nil, errors.New("no host: want " + dsnForm)
 	case u.Fragment != "":
 		return nil, errors.New("has a #: write it as %23")
@@ -84,7 +155,11 @@ func parseURL(dsn string) (*mysql.Config, error) {
 	if err != nil {
 		return nil, errors.New("parameters not understood: want name=value&name=value")
 	}
-	text := "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")/" + url.PathEscape(strings.TrimPrefix(u.Path, "/"))
+	address := "tcp(" + net.JoinHostPort(u.Hostname(), port) + ")"
+	if socket != "" {
+		address = "unix(" + socket + ")"
+	}
+	text := address + "/" + url.PathEscape(strings.TrimPrefix(u.Path, "/"))
 	mark := "?"
 	for _, name := range slices.Sorted(maps.Keys(parameters)) {
 		for _, value := range parameters[name] {
@@ -115,7 +190,7 @@ func parse(dsn string) (*mysql.Config, error) {
 	_, parameters, _ := strings.Cut(dsn[slash:], "?")
 	for parameter := range strings.SplitSeq(parameters, "&") {
 		name, _, _ := strings.Cut(parameter, "=")
-		if _, err := parseQuietly("/?" + parameter); err != nil && slices.Contains(parameterNames, name) {
+		if _, err := parseQuietly("/?" + parameter); err != nil && slices.Contains(driverParameters, name) {
 			return nil, fmt.Errorf("the value of %s is not understood", name)
 		}
 	}
@@ -133,13 +208,6 @@ func parseQuietly(dsn string) (config *mysql.Config, err error) {
 	return mysql.ParseDSN(dsn)
 }
 
-var parameterNames = []string{
-	"allowAllFiles", "allowCleartextPasswords", "allowFallbackToPlaintext", "allowNativePasswords", "allowOldPasswords",
-	"charset", "checkConnLiveness", "clientFoundRows", "collation", "columnsWithAlias", "compress", "connectionAttributes",
-	"interpolateParams", "loc", "maxAllowedPacket", "multiStatements", "parseTime", "readTimeout", "rejectReadOnly",
-	"serverPubKey", "strict", "timeTruncate", "timeout", "tls", "writeTimeout",
-}
-
 var networkRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+-]*$`)
 
 func checkConfig(c *mysql.Config) error {
@@ -153,8 +221,6 @@ func checkConfig(c *mysql.Config) error {
 		return fmt.Errorf("%w: multiStatements=true makes any slip in a statement many: remove it from the DSN", lease.ErrSetup)
 	case c.AllowAllFiles:
 		return fmt.Errorf("%w: allowAllFiles=true lets the server read any file of this machine: remove it from the DSN", lease.ErrSetup)
-	case (c.AllowCleartextPasswords || c.AllowOldPasswords) && !verifiesTLS(c):
-		return fmt.Errorf("%w: allowCleartextPasswords and allowOldPasswords show the password to whoever answers: remove them from the DSN, or add tls=true", lease.ErrSetup)
 	}
 	return nil
 }
@@ -163,7 +229,10 @@ func verifiesTLS(c *mysql.Config) bool {
 	return c.TLS != nil && !c.TLS.InsecureSkipVerify && !c.AllowFallbackToPlaintext
 }
 
-// poolConfig is for the connections that work of other parts shares.
+// poolConfig is for the connections that work of other parts shares. Values are
+// sent beside their statement, and not written into it, unless the DSN says so
+// (interpolateParams): that is safe in the character sets that are let in, but not
+// when a statement changes the connection's.
 func poolConfig(c *mysql.Config) *mysql.Config {
 	c = harden(c)
 	c.RejectReadOnly = true // leaves a server that was demoted
@@ -177,6 +246,7 @@ func pinConfig(c *mysql.Config) *mysql.Config {
 	c = harden(c)
 	c.RejectReadOnly = false
 	c.ReadTimeout = 0
+	c.InterpolateParams = false // its statements have no values beside them
 	return c
 }
 
@@ -184,7 +254,6 @@ func harden(c *mysql.Config) *mysql.Config {
 	c = c.Clone()
 	c.ParseTime = true
 	c.Loc = time.UTC
-	c.InterpolateParams = true
 	c.CheckConnLiveness = true
 	c.Logger = &mysql.NopLogger{} // errors are returned, and logged by whoever gets them
 	if c.Timeout == 0 {

@@ -1,11 +1,10 @@
 package mysqlstore_test
 
 import (
-	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +25,12 @@ func TestDSN(t *testing.T) {
 		{"u:p@tcp(h)/d?timeout=3s", "u", "p", "h:3306", "d"},
 		{"u:p@s/?@tcp(h:1)/d", "u", "p@s/?", "h:1", "d"},
 		{"u@unix(/run/s)/d", "u", "", "/run/s", "d"},
+		{"u:p)/x@tcp(h:1)/d?timeout=3s", "u", "p)/x", "h:1", "d"},
+		{"u:p?a=b@tcp(h:1)/d?wait_timeout=100", "u", "p?a=b", "h:1", "d"},
+		{"u@tcp(h:1)/d?password_file=/run/secrets/db&timeout=3s", "u", "", "h:1", "d"},
+		{"mysql://u:p@/d?socket=/run/mysqld/s.sock&timeout=3s", "u", "p", "/run/mysqld/s.sock", "d"},
+		{"mysql://u:p@localhost/d?socket=%2Frun%2Fs", "u", "p", "/run/s", "d"},
+		{"mysql://u:p@h/d?charset=utf8mb4,utf8&pool_size=5&Time_Zone='%2B00:00'", "u", "p", "h:3306", "d"},
 		{"mysql://u:p@h:1/d", "u", "p", "h:1", "d"},
 		{"MySQL://u:p@h/d?loc=Europe/Berlin&parseTime=true", "u", "p", "h:3306", "d"},
 		{"mysql://u:p%40%2F%3F%23@[::1]:1/d", "u", "p@/?#", "[::1]:1", "d"},
@@ -140,7 +145,30 @@ func TestDSNRefused(t *testing.T) {
 		{"u:canary-4711@tcp(h:1)/d?strict=true", "strict", false},
 		{"u:canary-4711@tcp(h:1)/d?tls=canary-4711", "tls", false},
 		{"u:canary-4711@tcp(h:1)/d?collation=gbk_chinese_ci&interpolateParams=true", "not understood", false},
-		{"u:canary-4711@tcp(h:1)/d?collation=gbk_chinese_ci", "collation", false},
+		{"u:canary-4711@tcp(h:1)/d?collation=gbk_chinese_ci", "collation", true},
+		{"u:canary-4711@tcp(h:1)/d?collation=nonsense_ci", "collation", false},
+		{"u:canary-4711@tcp(h:1)/d?charset=canary-4711", "charset", false},
+		{"u:canary-4711@tcp(h:1)/d?charset=utf8mb4,sjis", "sjis", true},
+		{"u:canary-4711@tcp(h:1)/d?tls=preferred", "tls=true, with ca=FILE", true},
+		{"mysql://u:canary-4711@h/d?tls=true&allowFallbackToPlaintext=true", "in the clear", true},
+		{"mysql://u:canary-4711@h/d?tls=skip-verify&ca=/etc/ssl/ca.pem", "remove one", true},
+		{"mysql://u:canary-4711@h/d?ca=/no/such/ca.pem", "/no/such/ca.pem", false},
+		{"mysql://u:canary-4711@h/d?cert=/no/such/cert.pem", "belong together", false},
+		{"mysql://u:canary-4711@/d?socket=/run/s&tls=true", "server_name", false},
+		{"mysql://u:canary-4711@h/d?socket=/run/s", "a host and a socket", false},
+		{"u:canary-4711@tcp(h:1)/d?socket=/run/s", "unix(/path)", false},
+		{"mysql://u:canary-4711@h/d?password_file=/run/secrets/db", "password_file: remove one", false},
+		{"mysql://u@h/d?password_file=", "password_file", false},
+		{"mysql://u@h/d?pool_size=0", "pool_size", false},
+		{"mysql://u@h/d?pool_size=canary-4711", "pool_size", false},
+		{"mysql://u@h/d?sslca=canary-4711", "did you mean ca?", false},
+		{"mysql://u@h/d?sslmode=canary-4711", "did you mean tls?", false},
+		{"mysql://u@h/d?timeOut=canary-4711", "did you mean timeout?", false},
+		{"mysql://u@h/d?readTimeuot=canary-4711", "did you mean readTimeout", false},
+		{"mysql://u@h/d?time_zome=canary-4711", "did you mean time_zone", false},
+		{"mysql://u@h/d?character_set_client=gbk", "unknown parameter character_set_client", false},
+		{"mysql://u@h/d?timestamp=1", "unknown parameter timestamp", false},
+		{"mysql://u@h/d?canary-4711=1", "the name of a parameter", false},
 		{"mysql://u:canary-4711@h:port/d", "not a URL", false},
 		{"mysql://u:canary-4711%@h/d", "not a URL", false},
 		{"mysql://u:canary-4711#@h/d", "", false},
@@ -207,6 +235,48 @@ func FuzzDSNShowsNoPassword(f *testing.F) {
 	})
 }
 
+// The driver writes the value of a session variable into a SET statement, where
+// it must not set another one.
+func TestDSNValues(t *testing.T) {
+	t.Parallel()
+	for value, ok := range map[string]bool{
+		"wait_timeout=100":                          true,
+		"foreign_key_checks=OFF":                    true,
+		"unique_checks=DEFAULT":                     true,
+		"long_query_time=0.5":                       true,
+		"lc_time_names=de_DE":                       true,
+		"transaction_isolation='READ-COMMITTED'":    true,
+		"optimizer_switch='mrr=on,index_merge=off'": true,
+		"time_zone='+09:00'":                        true,
+		"collation=utf8mb4_bin":                     true,
+
+		"wait_timeout=": false,
+		"wait_timeout=100,character_set_client=gbk":               false,
+		"wait_timeout=100,sql_mode='NO_BACKSLASH_ESCAPES'":        false,
+		"wait_timeout=100,autocommit=0":                           false,
+		"wait_timeout=100;DROP TABLE canary":                      false,
+		"wait_timeout=(SELECT 1)":                                 false,
+		"wait_timeout=100 ":                                       false,
+		"wait_timeout=100\n":                                      false,
+		"wait_timeout=@@global.wait_timeout":                      false,
+		"optimizer_switch='',character_set_client=gbk":            false,
+		"optimizer_switch='a\\',character_set_client=gbk,@a='":    false,
+		"optimizer_switch=\"mrr=on\"":                             false,
+		"optimizer_switch='a' /*!, character_set_client = gbk */": false,
+		"autocommit=0,character_set_client=gbk":                   false,
+		"collation=utf8mb4_bin,character_set_client=gbk":          false,
+		"charset=utf8mb4,utf8mb4 COLLATE x":                       false,
+	} {
+		name, text, _ := strings.Cut(value, "=")
+		for _, base := range []string{"u:canary-4711@tcp(h:1)/d?", "mysql://u:canary-4711@h:1/d?"} {
+			_, _, err := mysqlstore.ParseDSN(base + "timeout=3s&" + name + "=" + url.QueryEscape(text))
+			if (err == nil) != ok || err != nil && (!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "canary")) {
+				t.Errorf("%q: %v", value, err)
+			}
+		}
+	}
+}
+
 func TestNoPasswordInErrors(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -224,7 +294,9 @@ func TestNoPasswordInErrors(t *testing.T) {
 			"wrong user":       func(c *mysql.Config) { c.User = "nobody" },
 			"unknown database": func(c *mysql.Config) { c.DBName = "no_such_database" },
 			"no TLS":           func(c *mysql.Config) { c.TLSConfig = "true" },
-			"wrong variable":   func(c *mysql.Config) { c.Params = map[string]string{"no_such_variable": "1"} },
+			"wrong variable": func(c *mysql.Config) {
+				c.Params = map[string]string{"transaction_isolation": "'none'", "tx_isolation": "'none'"}
+			},
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -344,10 +416,10 @@ func TestNewRefuses(t *testing.T) {
 	if _, err := mysqlstore.New(nil); err == nil {
 		t.Error("New(nil) gave no error")
 	}
-	other := sql.OpenDB(otherDriver{})
-	defer other.Close()
-	if _, err := mysqlstore.New(other); err == nil || !strings.Contains(err.Error(), "go-sql-driver/mysql") {
-		t.Errorf("New with another driver: %v", err)
+	for want, option := range map[string]mysqlstore.Option{"option 1 is nil": nil, "WithPassword(nil)": mysqlstore.WithPassword(nil)} {
+		if _, err := mysqlstore.Open("u:p@tcp(h:1)/d", option); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("Open: %v, want %s", err, want)
+		}
 	}
 	pool := openSQL(t, "u:p@tcp(h:1)/d")
 	pool.SetMaxOpenConns(5)
@@ -357,9 +429,3 @@ func TestNewRefuses(t *testing.T) {
 	pool.SetMaxOpenConns(6)
 	openOn(t, pool)
 }
-
-type otherDriver struct{ driver.Connector }
-
-func (otherDriver) Driver() driver.Driver { return otherDriver{} }
-
-func (otherDriver) Open(string) (driver.Conn, error) { return nil, errors.ErrUnsupported }

@@ -3,9 +3,15 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
 )
 
 // For the tests of package mysqlstore_test.
@@ -13,9 +19,17 @@ var (
 	Fill       = fill
 	LockName   = lockName
 	Statements = statements
-	ParseDSN   = parseDSN
 	Newest     = len(migrations)
 )
+
+// ParseDSN returns the settings and hosts of a DSN.
+func ParseDSN(dsn string) (*mysql.Config, []string, error) {
+	t, err := parseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	return t.config, t.hosts, nil
+}
 
 // AlwaysWrite has checks of fenced transactions write the fence row, as on a
 // cluster with several writers.
@@ -47,7 +61,7 @@ func Settle(addrs ...string) (next func(tried []bool) int, settle func(host int,
 func (s *Store) RenewStatement(r lease.Renew) string { return s.renewStatement(r) }
 
 // SessionStatements make a connection what the store's own are.
-func SessionStatements() []string { return sessionStatements(settings{lockWait: beatLockWait}) }
+func SessionStatements() []string { return sessionStatements(settings{lockWait: beatLockWait}, "") }
 
 // Started is the second in which the connection's server was started.
 func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
@@ -55,14 +69,15 @@ func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
 	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
 		return 0, err
 	}
-	_, started, _, err := readStart(ctx, conn, server{variables: map[string]string{"version": version}}.isMariaDB())
-	return started, err
+	s := server{variables: map[string]string{"version": version}}
+	return s.readStart(ctx, conn)
 }
 
 // LedgerStatements are the ledger's statements that run often, or over much.
 func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []jobs.Move) map[string]string {
-	var keys, ticks table
+	var keys, ticks, refused table
 	for _, c := range claims {
+		refused = append(refused, row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)})
 		keys = append(keys, row{c.Job, c.Tick.UnixMicro(), c.Trigger})
 		ticks = append(ticks, row{c.Tick.UnixMicro(), c.Trigger})
 	}
@@ -78,7 +93,9 @@ func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []job
 		"runs":          s.runsQuery(h.Group, jobs.Filter{}),
 		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
 		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
-		"pause":         fill(s.runs.pauseJob, true, h.Group, k.Job),
+		"pause":         fill(s.runs.pauseJob, h.Group, k.Job),
+		"resume":        fill(s.runs.resumeJob, h.Group, k.Job),
+		"refused":       fill(s.runs.refused, refused, h.Group),
 		"trigger":       fill(s.runs.trigger, 1, h.Group, k.Job),
 		"cancel":        fill(s.runs.cancel, h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"bounds":        fill(s.runs.bounds, h.Group, k.Job),
@@ -88,8 +105,66 @@ func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []job
 	}
 }
 
+// UpdateLocks is the statement that writes rows which are there.
+func (s *Store) UpdateLocks(writes []locks.Write) string { return s.updateStatement(writes) }
+
+// DeleteLocks is the statement with which pruning deletes rows.
+func (s *Store) DeleteLocks(rows []locks.Write) string {
+	names, keys := make(list, len(rows)), make(list, len(rows))
+	for i, w := range rows {
+		names[i], keys[i] = w.Name, row{w.Name, w.Expect}
+	}
+	return fill(s.locking.pruneLocks, names, keys, len(rows))
+}
+
+// IdleLocks and IdleSessions are the queries with which pruning finds rows.
+func (s *Store) IdleLocks(idle time.Duration, limit int) string {
+	return fill(s.locking.idle, idle.Microseconds(), limit)
+}
+
+func (s *Store) IdleSessions(prefix string, limit int) string {
+	return fill(s.locking.idleSessions, prefix+"%", 0, 0, limit)
+}
+
 // Sizes of a statement.
 const (
 	ClaimChunk = claimChunk
 	MoveChunk  = moveChunk
 )
+
+// SnapshotIsolation is the setting of the store's sessions, and empty on a server
+// that has none.
+func (s *Store) SnapshotIsolation(ctx context.Context) (string, error) {
+	got := ""
+	err := s.onLook(ctx, "read settings", true, func(ctx context.Context, one *session) error {
+		now, err := readServer(ctx, one.conn)
+		got = now.variables[snapshotIsolation]
+		return err
+	})
+	return got, err
+}
+
+// Logins is what holds back connects after a refused login.
+type Logins struct{ *logins }
+
+// NewLogins returns one that no login was refused of yet.
+func NewLogins() Logins { return Logins{newLogins()} }
+
+// Connect calls dial with the password, or returns the error of an earlier login.
+func (l Logins) Connect(ctx context.Context, password string, dial func() error) error {
+	return l.connect(ctx, func(context.Context) (string, error) { return password, nil }, func(context.Context, string) error { return dial() })
+}
+
+// Shapes are the tables that Check wants, a line for the columns of each, sorted,
+// and one for each key.
+func Shapes() []string {
+	var lines []string
+	for table, s := range shapes {
+		lines = append(lines, table+" : "+strings.Join(slices.Sorted(strings.FieldsSeq(s.columns)), " "))
+		for key, columns := range s.keys {
+			lines = append(lines, table+" "+key+": "+columns)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}

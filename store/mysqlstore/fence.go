@@ -14,13 +14,18 @@ import (
 type place struct {
 	schema      string // quoted
 	manyWriters bool
+	snapshots   bool // the server knows snapshotIsolation
 }
 
 // learn takes in what a new session says of the database.
 func (s *Store) learn(from server) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.found = &place{"`" + strings.ReplaceAll(from.database, "`", "``") + "`", from.manyWriters()}
+	s.found = &place{
+		schema:      "`" + strings.ReplaceAll(from.database, "`", "``") + "`",
+		manyWriters: from.manyWriters(),
+		snapshots:   from.variables[snapshotIsolation] != "",
+	}
 }
 
 // where returns the place. A store that holds something has had a session.
@@ -61,6 +66,12 @@ func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (
 	table, check, change, values := s.sql.fence, s.sql.checkFence, s.sql.writeFence, []any{text(where.schema), h.Name, h.Owner, h.Token}
 	if h.Kind == lease.HoldLock {
 		table, check, change, values = s.locking.table, s.locking.check, s.locking.change, []any{text(where.schema), h.Name, string(h.Mark)}
+	}
+	if where.snapshots {
+		// The row may have changed since the transaction's snapshot without any
+		// harm: others queue up for a lock that is held. What counts is the row
+		// as it is now.
+		check, change = pastSnapshot+check, pastSnapshot+change
 	}
 	var n int64
 	if where.manyWriters || s.alwaysWrite {

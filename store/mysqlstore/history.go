@@ -55,6 +55,20 @@ func (s *Store) runsQuery(group string, filter jobs.Filter) string {
 	return fill(s.runs.newestRuns, text(strings.Join(keys, "\nUNION ALL\n")), limit, group)
 }
 
+// PassOver implements [jobs.Ledger].
+func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+	statement := fill(s.runs.passOver, h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
+	passed := 0
+	err := s.onLedger(ctx, "pass over ticks", false, func(ctx context.Context, one *session) error {
+		done, err := s.guarded(ctx, one, h, statement)
+		if passed = done.rows; err != nil || passed > 0 {
+			return err
+		}
+		return s.checkHolder(ctx, one, h)
+	})
+	return passed, err
+}
+
 // Prune implements [jobs.Ledger]. It counts a run's time from its end, and is
 // the only method that needs the privilege DELETE. It waits for no claim and
 // holds none up.

@@ -20,7 +20,8 @@ import (
 // every connection to the one before, so that whoever only waits there (a bell,
 // a doorbell, an idle connection of the pool) finds the new one too.
 type hosts struct {
-	addrs []string
+	addrs  []string
+	logins []*logins // as addrs
 
 	mu      sync.Mutex // guards what follows
 	current int        // of addrs: took writes when last asked; -1 before the first
@@ -28,7 +29,11 @@ type hosts struct {
 }
 
 func newHosts(addrs []string) *hosts {
-	return &hosts{addrs: addrs, current: -1, links: map[*link]struct{}{}}
+	h := &hosts{addrs: addrs, current: -1, links: map[*link]struct{}{}}
+	for range addrs {
+		h.logins = append(h.logins, newLogins())
+	}
+	return h
 }
 
 // link is a network connection to one of the hosts.
@@ -102,7 +107,7 @@ var _ driver.Connector = (*hostConnector)(nil)
 
 // connector returns one for connections with these settings. The settings'
 // address is of no account.
-func (h *hosts) connector(config *mysql.Config) (*hostConnector, error) {
+func (h *hosts) connector(t *target, config *mysql.Config) (*hostConnector, error) {
 	c := &hostConnector{hosts: h, timeout: config.Timeout}
 	for i, addr := range h.addrs {
 		one := config.Clone()
@@ -111,7 +116,7 @@ func (h *hosts) connector(config *mysql.Config) (*hostConnector, error) {
 			one.TLS = nil // it may name the first host: the driver makes it anew, for this one
 		}
 		one.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return h.dial(ctx, i) }
-		each, err := mysql.NewConnector(one)
+		each, err := t.connector(one, h.logins[i])
 		if err != nil {
 			return nil, err
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -63,21 +64,21 @@ func readRows(ctx context.Context, one *session, query string) (map[string]lease
 			kind                    int
 			name, owner             string
 			token, heartbeat, ttl   uint64
-			micros                  int64
+			micros                  sql.NullInt64 // NULL for the date 0000-00-00, which is taken for long ago
 			released, resignIsAsked bool
 		)
-		if err := rows.Scan(&kind, &name, &owner, &token, &heartbeat, &micros, &ttl, &released, &resignIsAsked); err != nil {
+		if err := rows.Scan(&kind, &name, &owner, &token, &heartbeat, &micros, &ttl, (*sqlscan.Bool)(&released), (*sqlscan.Bool)(&resignIsAsked)); err != nil {
 			return nil, time.Time{}, err
 		}
 		r := found[name]
 		switch kind {
 		case nowRow:
-			now = time.UnixMicro(micros).UTC()
+			now = time.UnixMicro(micros.Int64).UTC()
 			continue
 		case leaseRow:
 			r.Lease = &lease.Lease{
 				Owner: owner, Token: token, Heartbeat: heartbeat,
-				RenewedAt: time.UnixMicro(micros).UTC(),
+				RenewedAt: time.UnixMicro(micros.Int64).UTC(),
 				TTL:       time.Duration(min(ttl, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond,
 				Released:  released, ResignAsked: resignIsAsked,
 			}
@@ -238,11 +239,12 @@ func (s *Store) onReading(ctx context.Context, number uint64, do func(context.Co
 	})
 }
 
-// Renew implements [lease.Store]. It returns an error after 1 s of waiting for
-// a row that somebody else has locked; none is renewed then.
+// Renew implements [lease.Store]. Of several leases, one whose row somebody else
+// has locked is not renewed, and the others are at once. The row of one alone is
+// waited for, for 1 s.
 func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
-	if len(r.Leases) == 0 {
-		return 0, nil
+	if len(r.Leases) == 0 || r.Owner == "" {
+		return 0, ctx.Err()
 	}
 	statement := s.renewStatement(r)
 	renewed := 0
@@ -263,33 +265,50 @@ func (s *Store) renewStatement(r lease.Renew) string {
 		names[i] = l.Group
 		rows[i] = row{l.Group, l.Token, l.Heartbeat, l.ResignAsked}
 	}
-	return fill(s.sql.renew, r.Heartbeat, names, r.Owner, rows)
+	if len(r.Leases) == 1 {
+		return fill(s.sql.renew, r.Heartbeat, names, r.Owner, rows)
+	}
+	return fill(s.sql.renewFree, names, r.Owner, rows, len(names), r.Heartbeat)
 }
 
 // Release implements [lease.Store].
 func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
-	return s.mark(ctx, "release lease",
+	if owner == "" {
+		return lease.ErrChanged
+	}
+	return s.mark(ctx, "release lease", fill(s.sql.releaseFree, group, owner, token),
 		fill(s.sql.release, group, owner, token), fill(s.sql.isReleased, group, owner, token))
 }
 
 // AskResign implements [lease.Store].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
-	return s.mark(ctx, "ask to resign",
+	return s.mark(ctx, "ask to resign", fill(s.sql.askFree, group, token),
 		fill(s.sql.askResign, group, token), fill(s.sql.isAsked, group, token))
 }
 
-// mark sets a mark, unless the query says that it is set already.
-func (s *Store) mark(ctx context.Context, op, statement, isMarked string) error {
-	return s.onBeats(ctx, op, func(ctx context.Context, one *session) error {
-		n, err := one.changed(ctx, statement)
-		if err != nil || n > 0 {
+// mark sets a mark, unless the query says that it is set already. The statement
+// free does nothing to a row that somebody has locked, and keeps no heartbeat
+// waiting. Only if it finds nothing to do, the other one waits for the row, on
+// another connection.
+func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) error {
+	done := false
+	try := func(statement string) func(context.Context, *session) error {
+		return func(ctx context.Context, one *session) error {
+			n, err := one.changed(ctx, statement)
+			if err == nil && n == 0 {
+				n, err = one.count(ctx, isMarked)
+			}
+			done = err == nil && n > 0
 			return err
 		}
-		if n, err = one.count(ctx, isMarked); err == nil && n == 0 {
-			return lease.ErrChanged
-		}
+	}
+	if err := s.onBeats(ctx, op, try(free)); err != nil || done {
 		return err
-	})
+	}
+	if err := s.onLook(ctx, op, false, try(statement)); err != nil || done {
+		return err
+	}
+	return lease.ErrChanged
 }
 
 func ttlMicros(ttl time.Duration) (uint64, error) {

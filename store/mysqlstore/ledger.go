@@ -6,8 +6,10 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -17,13 +19,17 @@ const (
 	claimChunk = 500
 	moveChunk  = 200
 
+	// lastMicro is the last second that a DATETIME can have, in microseconds
+	// since 1970.
+	lastMicro int64 = 253402300799_000000
+
 	// maxSchedule is what the table holds of a schedule's text, in bytes.
 	maxSchedule = 16000
 )
 
 // Declare implements [jobs.Ledger].
 func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	rows := make([]jobs.Declared, 1, len(declared)+1) // the group's own row, without a name
+	rows := make([]jobs.Declared, 0, len(declared))
 	for _, d := range declared {
 		if err := lease.CheckName("job", d.Name); err != nil {
 			return err
@@ -34,19 +40,24 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		rows = append(rows, d)
 	}
 	slices.SortStableFunc(rows, func(a, b jobs.Declared) int { return cmp.Compare(a.Name, b.Name) })
-	for chunk := range slices.Chunk(rows, claimChunk) {
+	// The group's own row, without a name, says that all others are declared:
+	// it is in the last statement, where it comes first.
+	group := jobs.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
+	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d jobs.Declared) int { return len(d.Schedule) }))
+	if len(chunks) == 0 {
+		chunks = [][]jobs.Declared{nil}
+	}
+	for i, chunk := range chunks {
+		if i == len(chunks)-1 {
+			chunk = slices.Insert(chunk, 0, group)
+		}
 		statement := s.declareStatement(h, chunk)
 		err := s.onLedger(ctx, "declare jobs", false, func(ctx context.Context, one *session) error {
 			done, err := s.guarded(ctx, one, h, statement)
 			if err != nil || done.rows > 0 {
 				return err
 			}
-			// All was there already, or the term is over.
-			n, err := one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
-			if err == nil && n == 0 {
-				return jobs.ErrReplaced
-			}
-			return err
+			return s.checkHolder(ctx, one, h) // all was there already, or the term is over
 		})
 		if err != nil {
 			return err
@@ -55,10 +66,23 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 	return nil
 }
 
+// checkHolder answers for a statement that changed nothing.
+func (s *Store) checkHolder(ctx context.Context, one *session, h jobs.Holder) error {
+	n, err := one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
+	if err == nil && n == 0 {
+		return jobs.ErrReplaced
+	}
+	return err
+}
+
 func (s *Store) declareStatement(h jobs.Holder, declared []jobs.Declared) string {
 	rows := make(table, len(declared))
 	for i, d := range declared {
-		rows[i] = row{d.Name, d.Schedule}
+		from := lastMicro // later than any present
+		if !d.From.IsZero() {
+			from = d.From.UnixMicro()
+		}
+		rows[i] = row{d.Name, d.Schedule, from}
 	}
 	return fill(s.runs.declare, rows, h.Group, h.Owner, h.Token)
 }
@@ -77,14 +101,24 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 // load reads the changes first: what happens while it reads the rest is seen
 // by the next look at them.
 func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snapshot, error) {
-	snapshot := jobs.Snapshot{Jobs: map[string]jobs.Known{}}
-	var now int64
-	err := one.conn.QueryRowContext(ctx, fill(s.runs.summary, group, group, group)).Scan(&now, &snapshot.Changes, &snapshot.Paused)
+	snapshot := jobs.Snapshot{Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
+	var (
+		now           int64
+		pauses, token string
+		opened        sql.NullInt64
+	)
+	err := one.conn.QueryRowContext(ctx, fill(s.runs.summary, group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
+	// Before its first term, and after one of a release that did not know of
+	// this, the group's row has no token.
+	if n, err := strconv.ParseUint(token, 10, 64); err == nil {
+		snapshot.Opened = jobs.Opened{Token: n, At: instant(opened)}
+	}
 	snapshot.Now = time.UnixMicro(now).UTC()
-	if err := s.loadJobs(ctx, one, group, snapshot.Jobs); err != nil {
+	addPauses(snapshot, "", pauses, snapshot.Paused)
+	if err := s.loadJobs(ctx, one, group, snapshot); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	if snapshot.Open, err = records(ctx, one, fill(s.runs.openRuns, group)); err != nil {
@@ -94,7 +128,13 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 	return snapshot, nil
 }
 
-func (s *Store) loadJobs(ctx context.Context, one *session, group string, into map[string]jobs.Known) error {
+func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
+	if all := jobs.ParsePauses(pauses, paused); len(all) > 0 {
+		to.Pauses[job] = all
+	}
+}
+
+func (s *Store) loadJobs(ctx context.Context, one *session, group string, into jobs.Snapshot) error {
 	rows, err := one.conn.QueryContext(ctx, fill(s.runs.jobs, group))
 	if err != nil {
 		return err
@@ -102,28 +142,33 @@ func (s *Store) loadJobs(ctx context.Context, one *session, group string, into m
 	defer rows.Close()
 	for rows.Next() {
 		var (
-			name                      string
+			name, pauses              string
 			k                         jobs.Known
 			since, ruling             sql.NullInt64
 			started, finished, cursor sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &started, &finished, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &cursor); err != nil {
 			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)
 		k.Started, k.Finished, k.Cursor = instant(started), instant(finished), instant(cursor)
-		into[name] = k
+		into.Jobs[name] = k
+		addPauses(into, name, pauses, k.Paused)
 	}
 	return rows.Err()
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, error) {
+func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
 	var changes uint64
+	var now int64
 	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
-		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&changes)
+		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&now, &changes)
 	})
-	return changes, err
+	if err != nil {
+		return 0, time.Time{}, err
+	}
+	return changes, time.UnixMicro(now).UTC(), nil
 }
 
 // records runs a query of runs.
@@ -152,8 +197,8 @@ func scanRun(rows *sql.Rows, before ...any) (jobs.Record, jobs.ClaimID, error) {
 		tick                            int64
 		claimed, started, finished, due sql.NullInt64
 	)
-	err := rows.Scan(append(before, &r.Job, &tick, &r.Trigger, &id, &r.State, &r.Owner, &r.Token, &r.Attempt,
-		&claimed, &started, &finished, &due, &r.Missed, &r.Error, &r.CancelAsked)...)
+	err := rows.Scan(append(before, &r.Job, &tick, &r.Trigger, &id, &r.State, &r.Owner, &r.Token, (*sqlscan.Count)(&r.Attempt),
+		&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, (*sqlscan.Bool)(&r.CancelAsked))...)
 	r.Tick = time.UnixMicro(tick).UTC()
 	r.Claimed, r.Started, r.Finished, r.Due = instant(claimed), instant(started), instant(finished), instant(due)
 	var claim jobs.ClaimID

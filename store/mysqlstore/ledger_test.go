@@ -126,7 +126,7 @@ func load(t testing.TB, s jobs.Ledger, group string) jobs.Snapshot {
 
 func changes(t testing.TB, s jobs.Ledger, group string) uint64 {
 	t.Helper()
-	n, err := s.Changes(soon(t), group)
+	n, _, err := s.Changes(soon(t), group)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -444,7 +444,9 @@ func TestLedgerWithLeastPrivileges(t *testing.T) {
 				t.Errorf("no runs by %+v", f)
 			}
 		}
-		_, err := s.Prune(soon(t), "billing", "a", jobs.History{Keep: 1}, 0)
+		exec(t, db.Open(t), fmt.Sprintf("REVOKE DELETE ON `%s`.cronlease_run FROM '%s'@'%%'", db.Config(t).DBName, userOf(t, s)))
+		without := open(t, with(t, db, func(c *mysql.Config) { c.User, c.Passwd = userOf(t, s), "secret-4711" }))
+		_, err := without.Prune(soon(t), "billing", "a", jobs.History{Keep: 1}, 0)
 		if !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "grant DELETE on `cronlease_run`") || strings.Contains(err.Error(), "UPDATE") {
 			t.Errorf("prune without DELETE: %v", err)
 		}
@@ -482,7 +484,7 @@ func TestWaitingClaimsHoldUpNobody(t *testing.T) {
 			var all sync.WaitGroup
 			for n := range 8 {
 				all.Go(func() {
-					if c, err := s.Claim(soon(t), h, id(), running("a", n)); err != nil || !c[0].Mine {
+					if c, err := s.Claim(soon(t), h, id(), running(fmt.Sprint("a", n), n)); err != nil || !c[0].Mine {
 						t.Errorf("%s: %+v, %v", name, c, err)
 					}
 				})

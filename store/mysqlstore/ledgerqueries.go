@@ -1,6 +1,11 @@
 package mysqlstore
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+
+	"github.com/cronlease/cronlease/jobs"
+)
 
 // ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
 // come in as a VALUES clause (see [table]) and are joined to {run} by its whole
@@ -17,20 +22,28 @@ type ledgerQueries struct {
 	openRuns    string
 	changes     string
 	claim       string
+	refused     string
 	move        string
+	passOver    string
 	readRuns    string
 	pauseJob    string
 	pauseGroup  string
-	trigger     string
-	cancel      string
-	isOpen      string
-	newestRuns  string
-	newestOfJob string
-	newestIn    string
-	bounds      string
-	keptFrom    string
-	prunable    string
-	prune       string
+	resumeJob   string
+	resumeGroup string
+
+	resumeJobSkipping   string
+	resumeGroupSkipping string
+	isJob               string
+	trigger             string
+	cancel              string
+	isOpen              string
+	newestRuns          string
+	newestOfJob         string
+	newestIn            string
+	bounds              string
+	keptFrom            string
+	prunable            string
+	prune               string
 }
 
 const (
@@ -54,16 +67,19 @@ func newLedgerQueries(prefix string) *ledgerQueries {
 	q := &ledgerQueries{
 		// The clause waits for a takeover that is under way: without it, READ
 		// COMMITTED reads the fence row from before. The assignments are made
-		// in their order.
+		// in their order. In the group's own row, which has no name, the
+		// schedule is the token of the term that declared last, and
+		// schedule_since is when it did so first.
 		declare: `
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
-WITH v (name, schedule) AS (VALUES ?)
+WITH v (name, schedule, since) AS (VALUES ?)
 SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ?
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
-	schedule_since = IF({job}.schedule = v.schedule, {job}.schedule_since, UTC_TIMESTAMP(6)),
+	schedule_since = LEAST(UTC_TIMESTAMP(6), IF({job}.schedule = v.schedule, {job}.schedule_since,
+		GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND))),
 	schedule = v.schedule`,
 
 		hasFence: `SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`,
@@ -73,14 +89,15 @@ ON DUPLICATE KEY UPDATE
 
 		summary: `
 SELECT ` + micros + `, ` + changesOf + `,
-	COALESCE((SELECT paused FROM {job} WHERE grp = ? AND name = _binary''), 0)`,
-		changes: `SELECT ` + changesOf,
+	COALESCE(g.paused, 0), COALESCE(g.pauses, _binary''), COALESCE(g.schedule, _binary''), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', g.schedule_since)
+FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`,
+		changes: `SELECT ` + micros + `, ` + changesOf,
 
 		// The cursor is the end of a range of the key. MySQL sorts the range
 		// unless the whole key is named.
 		jobs: `
 SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused,
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused, j.pauses,
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
 	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
@@ -91,7 +108,9 @@ ORDER BY r.tick, r.job, r.trigger_id`,
 
 		// IGNORE leaves rows alone that are there already. It would also hide
 		// that a value was cut, so values are checked before. LAST_INSERT_ID
-		// returns the instant that the rows were stamped with.
+		// returns the instant that the rows were stamped with. The subqueries are
+		// not locked by the clause: they read what was committed when the fence
+		// row was had, and hold up no pause and no outcome.
 		claim: `
 INSERT IGNORE INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
 	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
@@ -101,8 +120,12 @@ SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.stat
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
 	v.missed, v.error, 0
 FROM {fence} f STRAIGHT_JOIN v
-WHERE f.name = ? AND f.owner = ? AND f.token = ?
+WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
 LOCK IN SHARE MODE`,
+		refused: `
+WITH v (job, tick, trigger_id, state) AS (VALUES ?)
+SELECT v.job, v.tick FROM (SELECT ? name) f STRAIGHT_JOIN v
+WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`,
 
 		// The fence row is locked before any run. No expression reads what
 		// another one assigns: in an UPDATE of several tables their order is
@@ -128,6 +151,14 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
 	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`,
 
+		// The fence row is locked before any run. Both ? at the end are the
+		// holder's token: no other run has it for a trigger, and the holder's
+		// own runs stay where they are.
+		passOver: `
+UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = ? AND r.tick > ? AND r.trigger_id = 0
+SET r.trigger_id = ? WHERE r.token <> ?`,
+
 		// One statement, so that all rows are of one instant: when the fence
 		// row has a later token, a run that is absent stays absent.
 		readRuns: `
@@ -137,14 +168,26 @@ STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.t
 UNION ALL
 SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`,
 
+		// A list of pauses is as [jobs.ParsePauses] says. No expression of the two
+		// updates of two tables reads what another one assigns; those of one table
+		// are assigned in their order.
 		pauseJob: `
-UPDATE {job} j STRAIGHT_JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
-SET j.paused = ?, g.changes = g.changes + 1
-WHERE j.grp = ? AND j.name = ?`,
+UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
+SET j.paused = 1, j.pauses = CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), {now17}, '-'), g.changes = g.changes + 1
+WHERE j.grp = ? AND j.name = ? AND j.paused = 0`,
+		resumeJob: `
+UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
+SET j.paused = 0, j.pauses = {ended}, g.changes = g.changes + 1
+WHERE j.grp = ? AND j.name = ? AND j.paused = 1`,
+		isJob: `SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`,
 		pauseGroup: `
-INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
-VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), ?, 1)
-ON DUPLICATE KEY UPDATE paused = ?, changes = {job}.changes + 1`,
+INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, pauses, changes)
+VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 1, CONCAT({now17}, '-'), 1)
+ON DUPLICATE KEY UPDATE changes = changes + (paused = 0),
+	pauses = IF(paused, pauses, CONCAT(LEFT(pauses, LENGTH(pauses) - LENGTH(pauses) % 36), {now17}, '-')), paused = 1`,
+		resumeGroup: `
+UPDATE {job} j SET j.changes = j.changes + 1, j.pauses = {ended}, j.paused = 0
+WHERE j.grp = ? AND j.name = _binary'' AND j.paused = 1`,
 
 		trigger: `
 INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
@@ -191,13 +234,26 @@ DELETE r FROM (WITH v (tick, trigger_id) AS (VALUES ?) SELECT * FROM v) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = ? AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE r.state > 2`,
 	}
-	names, epoch := tableNames(prefix), strings.NewReplacer("{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
+	q.resumeJobSkipping = strings.Replace(q.resumeJob, "{ended}", "{skipped}", 1)
+	q.resumeGroupSkipping = strings.Replace(q.resumeGroup, "{ended}", "{skipped}", 1)
+	names, parts := tableNames(prefix), strings.NewReplacer(
+		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
+		"{now17}", "LPAD("+micros+", 17, '0')",
+		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(jobs.MaxPauses)+")",
+		// The same with a beginning that is not known.
+		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(jobs.MaxPauses)+")",
+		// Both by the primary key: the newest tick is the end of a range, as above.
+		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
+		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
+		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
+		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
+	)
 	for _, text := range []*string{
-		&q.declare, &q.hasFence, &q.writeFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.move, &q.readRuns,
-		&q.pauseJob, &q.pauseGroup, &q.trigger, &q.cancel, &q.isOpen,
+		&q.declare, &q.hasFence, &q.writeFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.refused, &q.move, &q.passOver, &q.readRuns,
+		&q.pauseJob, &q.pauseGroup, &q.resumeJob, &q.resumeGroup, &q.resumeJobSkipping, &q.resumeGroupSkipping, &q.isJob, &q.trigger, &q.cancel, &q.isOpen,
 		&q.newestRuns, &q.newestOfJob, &q.newestIn, &q.bounds, &q.keptFrom, &q.prunable, &q.prune,
 	} {
-		*text = strings.TrimSpace(names.Replace(epoch.Replace(*text)))
+		*text = strings.TrimSpace(names.Replace(parts.Replace(*text)))
 	}
 	return q
 }

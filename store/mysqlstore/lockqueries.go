@@ -6,16 +6,19 @@ import "strings"
 type lockQueries struct {
 	table string // its quoted name
 
-	read, insert, write, writeMany           string
+	read, insert, write, writeFree           string
 	check, change                            string
+	raiseFloor, sessionsLeft                 string
 	idle, idleSessions, pruneLocks           string
 	pruneFences, pruneLeases, wait, notWaits string
 }
 
 const (
-	// connectionID is where a doorbell is rung.
-	connectionID = `SELECT CONNECTION_ID()`
-	killQuery    = `KILL QUERY ?`
+	// A doorbell is rung by the name of a lock that its session has: what the
+	// client takes for the connection's id may be another one's on the server,
+	// behind a proxy.
+	ownsBell  = `SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`
+	killQuery = `KILL QUERY IS_USED_LOCK(?)`
 )
 
 func newLockQueries(prefix string) *lockQueries {
@@ -25,50 +28,73 @@ SELECT 0, _binary'', ` + micros + `, _binary''
 UNION ALL
 SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
 
-		insert: `INSERT INTO {lock} (name, version, queue, written_at) VALUES ?`,
+		// The floor is the row without a name. The shared lock on it is what
+		// counts: whoever raises the floor before deleting rows waits for the
+		// inserts that compare with the old one. The first part of v gives it the
+		// columns' types: MariaDB cuts queues above 64 KB without it.
+		insert: `
+INSERT INTO {lock} (name, version, queue, written_at)
+WITH v AS (SELECT name, version, queue FROM {lock} WHERE FALSE UNION ALL VALUES ?)
+SELECT v.name, v.version, v.queue, UTC_TIMESTAMP(6) FROM {lock} f STRAIGHT_JOIN v
+WHERE f.name = _binary'' AND f.version < ?
+LOCK IN SHARE MODE`,
+		raiseFloor: `
+INSERT INTO {lock} (name, version, queue, written_at) VALUES (_binary'', ?, _binary'floor', UTC_TIMESTAMP(6))
+ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))`,
 
+		// Waits for who has locked the row.
 		write: `
 UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
 
-		// Versions and queue are expressions, see [byName]: they are faster than
-		// lists of cases or rows, and than a join with a list of rows. The rows
-		// are locked in the order of the key, so that two statements do not
-		// deadlock.
-		writeMany: `
-UPDATE {lock} FORCE INDEX (PRIMARY) SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6)
-WHERE name IN (?) AND version = ?`,
+		// Leaves rows that somebody has locked. The LIMIT, which is no less than
+		// there are names, keeps MySQL from merging the query into the statement,
+		// which would wait then. Versions and queue are expressions, see [byName]:
+		// they are faster than lists of cases or rows, and than a join with a list
+		// of rows.
+		writeFree: `
+UPDATE (SELECT name AS free FROM {lock} FORCE INDEX (PRIMARY) WHERE name IN (?) AND version = ? LIMIT ? FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lock} l FORCE INDEX (PRIMARY) ON l.name = f.free
+SET l.version = ?, l.queue = ?, l.written_at = UTC_TIMESTAMP(6)`,
 
 		// The checks of a fenced transaction; see [queries].
 		check:  `SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`,
 		change: `UPDATE ?.{lock} SET version = version + 1 WHERE name = ? AND LOCATE(?, queue) > 0`,
 
 		// Pruning looks without locking anything, and deletes by key what is
-		// still as it was seen.
+		// still as it was seen, and what nobody has locked.
 		idle: `
-SELECT name, version FROM {lock}
-WHERE queue = _binary'' AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
+SELECT name, version FROM {lock} FORCE INDEX (by_idle)
+WHERE idle_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY idle_at LIMIT ?`,
 		idleSessions: `
-SELECT name, token FROM {lease}
-WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND LIMIT ?`,
-		pruneLocks: `DELETE FROM {lock} WHERE name IN (?) AND (name, version) IN (?)`,
+SELECT name, token FROM {lease} FORCE INDEX (PRIMARY)
+WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND LIMIT ?`,
+		pruneLocks: `
+DELETE l FROM (SELECT name AS free FROM {lock} FORCE INDEX (PRIMARY)
+	WHERE name IN (?) AND (name, version) IN (?) LIMIT ? FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lock} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
 		pruneLeases: `
-DELETE FROM {lease}
-WHERE name IN (?) AND (name, token) IN (?) AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`,
+DELETE l FROM (SELECT name AS free FROM {lease} FORCE INDEX (PRIMARY)
+	WHERE name IN (?) AND (name, token) IN (?) AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND
+	LIMIT ? FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
+		sessionsLeft: `SELECT name, token FROM {lease} WHERE name IN (?)`,
 		pruneFences: `
-DELETE FROM {fence}
-WHERE name IN (?) AND (name, token) IN (?) AND NOT EXISTS (SELECT * FROM {lease} WHERE {lease}.name = {fence}.name)`,
+DELETE l FROM (SELECT name AS free FROM {fence} FORCE INDEX (PRIMARY)
+	WHERE name IN (?) AND (name, token) IN (?) LIMIT ? FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
 
 		// It looks once it can be killed: what was written before is seen by
 		// the look, and who writes later kills it. SLEEP is for nobody but
-		// this connection.
-		wait: `SELECT IF(EXISTS(?), 0, SLEEP(?))`,
+		// this connection, and only for the session that is rung; another
+		// one, behind a proxy, answers 2.
+		wait: `SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`,
 		// A row that has not moved up contains the mark.
 		notWaits: `SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`,
 	}
 	names := tableNames(prefix)
 	q.table = names.Replace("{lock}")
 	for _, text := range []*string{
-		&q.read, &q.insert, &q.write, &q.writeMany, &q.check, &q.change, &q.idle, &q.idleSessions,
+		&q.read, &q.insert, &q.raiseFloor, &q.sessionsLeft, &q.write, &q.writeFree, &q.check, &q.change, &q.idle, &q.idleSessions,
 		&q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
 	} {
 		*text = strings.TrimSpace(names.Replace(*text))

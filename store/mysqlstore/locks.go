@@ -13,27 +13,31 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// lockWait is how long a write waits for a fenced transaction under one of its
-// locks to end.
+// lockWait is how long a write that waits does so for a fenced transaction under
+// its lock to end.
 const lockWait = 1 * time.Second
+
+// floorName is the name of the row whose version is the floor (see
+// [locks.Reading]). No lock can have it.
+const floorName = ""
 
 // ReadLocks implements [locks.Store].
 func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
 	if len(names) == 0 {
 		return locks.Reading{}, errors.New("mysqlstore: read locks: no names")
 	}
-	asked := make(list, len(names))
+	asked := make(list, len(names), len(names)+1)
 	for i, name := range names {
 		asked[i] = name
 	}
-	query := fill(s.locking.read, asked)
+	query := fill(s.locking.read, append(asked, floorName))
 	var r locks.Reading
 	err := s.onLocks(ctx, "read locks", true, func(ctx context.Context, one *session) error {
 		rows, now, err := readLocks(ctx, one, query)
 		if err != nil {
 			return err
 		}
-		r = locks.Reading{Now: now, Server: one.server.identity, Rows: make([]locks.Row, len(names))}
+		r = locks.Reading{Now: now, Server: one.server.identity, Floor: rows[floorName].Version, Rows: make([]locks.Row, len(names))}
 		for i, name := range names {
 			r.Rows[i] = locks.Row{Name: name, Version: rows[name].Version, Queue: rows[name].Queue}
 		}
@@ -75,8 +79,9 @@ func readLocks(ctx context.Context, one *session, query string) (map[string]lock
 	return found, now, nil
 }
 
-// WriteLocks implements [locks.Store]. It waits up to 1 s for a fenced
-// transaction under one of the locks to end, and then leaves that one as it is.
+// WriteLocks implements [locks.Store]. A write that waits does so for up to 1 s,
+// and so does one of new rows if a transaction has looked for one of them under
+// REPEATABLE READ.
 func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
 	var inserts, updates []locks.Write
 	for _, w := range writes {
@@ -94,12 +99,28 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	slices.SortFunc(updates, sorted)
 
 	written := make(map[string]bool, len(writes))
-	err := s.onLocks(ctx, "write locks", false, func(ctx context.Context, one *session) error {
+	do := func(ctx context.Context, one *session) error {
 		if one.server.identity != server {
 			return nil
 		}
-		return errors.Join(s.insertLocks(ctx, one, inserts, written), s.updateLocks(ctx, one, updates, written))
-	})
+		// Updates do not wait, so they come first.
+		for some := range pieces(updates, len(updates), func(w locks.Write) int { return len(w.Queue) }) {
+			if err := s.updateLocks(ctx, one, some, written); err != nil {
+				return err
+			}
+		}
+		for some := range pieces(inserts, len(inserts), func(w locks.Write) int { return len(w.Queue) }) {
+			if err := s.insertLocks(ctx, one, some, written); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	run := s.onLocks
+	if len(writes) == 1 && writes[0].Wait {
+		run = s.onWaitingLocks
+	}
+	err := run(ctx, "write locks", false, do)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +132,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 }
 
 func checkLockWrite(w locks.Write) error {
-	if err := lease.CheckName("lock", w.Name); err != nil {
+	if err := w.Check(); err != nil {
 		return err
 	}
 	const most = 1 << 24 // of a MEDIUMBLOB
@@ -121,51 +142,56 @@ func checkLockWrite(w locks.Write) error {
 	return nil
 }
 
-// insertLocks inserts all of the rows or, when one of them is there already,
-// none.
+// insertLocks inserts all of the rows or, when one of them is there already or
+// has a version that is not above the floor, none.
 func (s *Store) insertLocks(ctx context.Context, one *session, writes []locks.Write, written map[string]bool) error {
 	if len(writes) == 0 {
 		return nil
 	}
-	var rows strings.Builder
+	rows, lowest := make(table, len(writes)), writes[0].Version
 	for i, w := range writes {
-		if i > 0 {
-			rows.WriteByte(',')
-		}
-		rows.WriteString(fill("(?, ?, ?, UTC_TIMESTAMP(6))", w.Name, w.Version, string(w.Queue)))
+		rows[i] = row{w.Name, w.Version, string(w.Queue)}
+		lowest = min(lowest, w.Version)
 	}
-	err := retryDeadlocks(ctx, func() error {
-		_, err := one.exec(ctx, fill(s.locking.insert, text(rows.String())))
-		return err
-	})
-	switch {
-	case number(err) == duplicateKey:
-		return nil
-	case number(err) == lockWaitTimeout && len(writes) == 1:
-		return nil
-	case number(err) == lockWaitTimeout:
-		// A transaction that has looked for one of them keeps all waiting.
-		for i := range writes {
-			if err := s.insertLocks(ctx, one, writes[i:i+1], written); err != nil {
-				return err
-			}
+	statement := fill(s.locking.insert, rows, lowest)
+	n := 0
+	insert := func() error {
+		return retryDeadlocks(ctx, func() (err error) {
+			n, err = one.changed(ctx, statement)
+			return err
+		})
+	}
+	err := insert()
+	if err == nil && n == 0 {
+		// Either the floor is as high, or its row was deleted.
+		if err = s.raiseFloor(ctx, one, 0); err == nil {
+			err = insert()
 		}
+	}
+	switch number(err) {
+	case duplicateKey, lockWaitTimeout:
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	for _, w := range writes {
-		written[w.Name] = true
+		written[w.Name] = n > 0
 	}
 	return nil
+}
+
+// raiseFloor makes the floor at least as high as the version.
+func (s *Store) raiseFloor(ctx context.Context, one *session, version uint64) error {
+	return retryDeadlocks(ctx, func() error {
+		_, err := one.exec(ctx, fill(s.locking.raiseFloor, version))
+		return err
+	})
 }
 
 // updateLocks writes those rows that are as expected, and reads back which they
 // were if it was not all.
 func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Write, written map[string]bool) error {
-	if len(writes) == 0 {
-		return nil
-	}
 	statement := s.updateStatement(writes)
 	n := 0
 	err := retryDeadlocks(ctx, func() (err error) {
@@ -173,16 +199,7 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Wr
 		return err
 	})
 	switch {
-	case number(err) == lockWaitTimeout && len(writes) == 1:
-		return nil
 	case number(err) == lockWaitTimeout:
-		// A fenced transaction under one of them keeps all waiting: by itself,
-		// each other one is done.
-		for i := range writes {
-			if err := s.updateLocks(ctx, one, writes[i:i+1], written); err != nil {
-				return err
-			}
-		}
 		return nil
 	case err != nil:
 		return err
@@ -210,8 +227,7 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Wr
 }
 
 func (s *Store) updateStatement(writes []locks.Write) string {
-	if len(writes) == 1 {
-		w := writes[0]
+	if w := writes[0]; w.Wait && len(writes) == 1 {
 		return fill(s.locking.write, w.Version, string(w.Queue), w.Name, w.Expect)
 	}
 	names := make(list, len(writes))
@@ -220,40 +236,66 @@ func (s *Store) updateStatement(writes []locks.Write) string {
 		names[i] = w.Name
 		version[i], queue[i], expected[i] = named{w.Name, w.Version}, named{w.Name, string(w.Queue)}, named{w.Name, w.Expect}
 	}
-	return fill(s.locking.writeMany, version, queue, names, expected)
+	return fill(s.locking.writeFree, names, expected, len(writes), version, queue)
 }
 
 // PruneLocks implements [locks.Store]. It needs the privilege DELETE on the
-// tables of locks, leases and fences.
-func (s *Store) PruneLocks(ctx context.Context, prefix string, idle time.Duration, limit int) (int, error) {
-	pruned := 0
+// table of locks.
+func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	found := 0
 	err := s.onLocks(ctx, "prune locks", false, func(ctx context.Context, one *session) error {
 		keys, names, err := keysOf(ctx, one, fill(s.locking.idle, idle.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		n, err := one.changed(ctx, fill(s.locking.pruneLocks, names, keys))
-		pruned += n
-		return err
+		highest := uint64(0)
+		for _, key := range keys {
+			highest = max(highest, key.(row)[1].(uint64))
+		}
+		// First, so that none of them can come back with a lower version.
+		if err := s.raiseFloor(ctx, one, highest); err != nil {
+			return err
+		}
+		return retryDeadlocks(ctx, func() error {
+			n, err := one.changed(ctx, fill(s.locking.pruneLocks, names, keys, len(keys)))
+			if n > 0 { // else somebody has all of them locked: another call would not help
+				found = len(keys)
+			}
+			return err
+		})
 	})
-	if err != nil {
-		return pruned, err
-	}
-	err = s.onLocks(ctx, "prune sessions of locks", false, func(ctx context.Context, one *session) error {
+	return found, err
+}
+
+// PruneSessions implements [locks.Store]. It needs the privilege DELETE on the
+// tables of leases and fences.
+func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	found := 0
+	err := s.onLocks(ctx, "prune sessions of locks", false, func(ctx context.Context, one *session) error {
 		pattern := strings.NewReplacer("\\", "\\\\", "%", "\\%", "_", "\\_").Replace(prefix) + "%"
-		keys, names, err := keysOf(ctx, one, fill(s.locking.idleSessions, pattern, idle.Microseconds(), limit))
+		keys, names, err := keysOf(ctx, one, fill(s.locking.idleSessions, pattern, released.Microseconds(), expired.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		n, err := one.changed(ctx, fill(s.locking.pruneLeases, names, keys, idle.Microseconds()))
+		n, err := one.changed(ctx, fill(s.locking.pruneLeases, names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
 		if err != nil {
 			return err
 		}
-		pruned += n
-		_, err = one.exec(ctx, fill(s.locking.pruneFences, names, keys))
+		if n == 0 {
+			return nil
+		}
+		found = len(keys)
+		// Of those whose leases are still there, the fences stay too.
+		_, left, err := keysOf(ctx, one, fill(s.locking.sessionsLeft, names))
+		if err != nil {
+			return err
+		}
+		keys = slices.DeleteFunc(keys, func(key any) bool { return slices.Contains(left, key.(row)[0]) })
+		names = slices.DeleteFunc(names, func(name any) bool { return slices.Contains(left, name) })
+		_, err = one.exec(ctx, fill(s.locking.pruneFences, names, keys, len(keys)))
 		return err
 	})
-	return pruned, err
+	return found, err
 }
 
 // keysOf reads names and the numbers that go with them.
@@ -285,6 +327,23 @@ func (s *Store) onLocks(ctx context.Context, op string, reads bool, do func(cont
 		}
 		l, err := takeEither(ctx, s.lockers[0], s.lockers[1])
 		if err != nil {
+			return err
+		}
+		defer l.give()
+		return l.run(ctx, reads, func(one *session) error { return do(ctx, one) })
+	})
+}
+
+// onWaitingLocks is onLocks for what may wait for a row: always with the second
+// session, so that the first one is there for what does not.
+func (s *Store) onWaitingLocks(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
+	s.locksUsed.Store(true)
+	return s.with(ctx, op, func(ctx context.Context) error {
+		if err := s.checkLocks(); err != nil {
+			return err
+		}
+		l := s.lockers[1]
+		if err := l.take(ctx); err != nil {
 			return err
 		}
 		defer l.give()

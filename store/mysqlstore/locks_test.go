@@ -46,6 +46,12 @@ func replace(name string, expect uint64, queue string) locks.Write {
 	return locks.Write{Name: name, Expect: expect, Version: expect + 1, Queue: []byte(queue)}
 }
 
+// patient is a write that waits for who has locked the row.
+func patient(w locks.Write) locks.Write {
+	w.Wait = true
+	return w
+}
+
 func readLocks(t testing.TB, s locks.Store, names ...string) locks.Reading {
 	t.Helper()
 	r, err := s.ReadLocks(soon(t), names...)
@@ -108,7 +114,7 @@ func TestFencedWorkDelaysOnlyItsLock(t *testing.T) {
 	})
 }
 
-// Work that ends soon enough is waited for.
+// Work that ends soon enough is waited for, by a write that says so.
 func TestWriteLocksWaitsForFencedWork(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -116,10 +122,11 @@ func TestWriteLocksWaitsForFencedWork(t *testing.T) {
 		writeLocks(t, s, replace("a", 0, "1"), replace("b", 0, "1"))
 		end, isWaiting := fenced(t, db, "a"), waits(t, db, "UPDATE")
 		done := make(chan string)
-		go func() { done <- writeLocks(t, s, replace("a", 1, "2"), replace("b", 1, "2")) }()
+		go func() { done <- writeLocks(t, s, patient(replace("a", 1, "2"))) }()
 		eventually(t, "the write waits", isWaiting)
+		isEqual(t, writeLocks(t, s, replace("a", 1, "3"), replace("b", 1, "2")), "[false true]", "others meanwhile")
 		end()
-		isEqual(t, <-done, "[true true]", "after the work has ended")
+		isEqual(t, <-done, "[true]", "after the work has ended")
 	})
 }
 
@@ -157,7 +164,6 @@ func TestWriteLocksLocksByName(t *testing.T) {
 		name, statement, hold string
 		expect                uint64
 	}{
-		{"rows that are there", "UPDATE `", "UPDATE cronlease_lock SET queue = 'x' WHERE name = 'm'", 1},
 		{"new rows", "INSERT INTO `cronlease_lock`", "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('m', 1, 'x', UTC_TIMESTAMP(6))", 0},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -244,7 +250,7 @@ func TestWriteLocksThatAppliesLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		result := make(chan error)
 		go func() {
-			_, err := s.WriteLocks(ctx, server, []locks.Write{replace("a", 1, "2")})
+			_, err := s.WriteLocks(ctx, server, []locks.Write{patient(replace("a", 1, "2"))})
 			result <- err
 		}()
 		eventually(t, "the write waits", isWaiting)
@@ -320,7 +326,11 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 			calls := map[string]func() error{
 				"ReadLocks":  func() error { _, err := s.ReadLocks(soon(t), "a"); return err },
 				"WriteLocks": func() error { _, err := s.WriteLocks(soon(t), "x", []locks.Write{replace("a", 0, "")}); return err },
-				"PruneLocks": func() error { _, err := s.PruneLocks(soon(t), "x", time.Hour, 1); return err },
+				"PruneLocks": func() error { _, err := s.PruneLocks(soon(t), time.Hour, 1); return err },
+				"PruneSessions": func() error {
+					_, err := s.PruneSessions(soon(t), "x", time.Hour, time.Hour, 1)
+					return err
+				},
 			}
 			for what, call := range calls {
 				err := call()
@@ -374,15 +384,16 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 	})
 }
 
-// Pruning looks first and deletes then; what was written in between stays.
+// Pruning looks first and deletes then; what is being written in between stays,
+// and is not waited for.
 func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
 	t.Parallel()
-	for _, test := range []struct{ name, change, statement, query, want string }{
-		{"a lock that was taken", "UPDATE cronlease_lock SET version = 2, queue = 'x'", "DELETE", "SELECT COUNT(*) FROM cronlease_lock", "1"},
+	for _, test := range []struct{ name, change, query, want string }{
+		{"a lock that was taken", "UPDATE cronlease_lock SET version = 2, queue = 'x' WHERE name = 'a'", "SELECT COUNT(*) FROM cronlease_lock WHERE name <> ''", "1"},
 		{"a session that was taken over", "UPDATE cronlease_lease l, cronlease_fence f SET l.token = l.token + 1, f.token = f.token + 1, l.renewed_at = UTC_TIMESTAMP(6)",
-			"DELETE", "SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
+			"SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
 		{"a session that was renewed", "UPDATE cronlease_lease SET heartbeat = heartbeat + 1, renewed_at = UTC_TIMESTAMP(6)",
-			"DELETE", "SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
+			"SELECT (SELECT COUNT(*) FROM cronlease_lease) * 10 + (SELECT COUNT(*) FROM cronlease_fence)", "11"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -394,7 +405,7 @@ func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
 				} else {
 					take(t, s, "locks/a", "me")
 				}
-				exec(t, pool, "UPDATE cronlease_lock SET written_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR")
+				exec(t, pool, "UPDATE cronlease_lock SET written_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR WHERE name <> ''")
 				exec(t, pool, "UPDATE cronlease_lease SET renewed_at = UTC_TIMESTAMP(6) - INTERVAL 2 HOUR")
 				tx, err := pool.BeginTx(soon(t), nil)
 				if err != nil {
@@ -402,21 +413,14 @@ func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
 				}
 				defer func() { _ = tx.Rollback() }()
 				exec(t, tx, test.change)
-				isWaiting := waits(t, db, test.statement)
-				pruned := make(chan error)
-				go func() {
-					n, err := s.PruneLocks(soon(t), "locks/", time.Hour, 100)
-					if err == nil && n != 0 {
-						err = fmt.Errorf("%d rows pruned", n)
-					}
-					pruned <- err
-				}()
-				eventually(t, "the deletion waits", isWaiting)
+				if _, err := s.PruneLocks(soon(t), time.Hour, 100); err != nil {
+					t.Error(err)
+				}
+				if _, err := s.PruneSessions(soon(t), "locks/", time.Hour, time.Hour, 100); err != nil {
+					t.Error(err)
+				}
 				if err := tx.Commit(); err != nil {
 					t.Fatal(err)
-				}
-				if err := <-pruned; err != nil {
-					t.Error(err)
 				}
 				isEqual(t, fmt.Sprint(count(t, pool, test.query)), test.want, "rows that are left")
 			})
@@ -424,16 +428,132 @@ func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
 	}
 }
 
+// A new row is compared with the floor under a lock that lasts as long as the
+// statement: who raises the floor, to delete rows then, waits for it.
+func TestFloorIsRaisedAfterInserts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s, pruner := migrated(t, db.DSN), open(t, db.DSN)
+		pool := db.Open(t)
+		for _, names := range [][]string{{"new"}, {"another", "new"}} {
+			exec(t, pool, "DELETE FROM cronlease_lock WHERE name <> ''")
+			exec(t, pool, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('idle', 5, '', '2020-01-01')")
+			exec(t, pool, "UPDATE cronlease_lock SET version = 0 WHERE name = ''")
+			writes := make([]locks.Write, len(names))
+			for i, name := range names {
+				writes[i] = replace(name, 0, "1")
+			}
+			tx, err := pool.BeginTx(soon(t), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			exec(t, tx, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('new', 1, 'x', UTC_TIMESTAMP(6))")
+			isWaiting, raises := waits(t, db, "INSERT INTO `cronlease_lock`%WITH v%"), waits(t, db, "INSERT INTO `cronlease_lock`%floor%")
+			written := make(chan string, 1)
+			go func() { written <- writeLocks(t, s, writes...) }()
+			eventually(t, "the insert waits for another one of its name", isWaiting)
+			pruned := make(chan error, 1)
+			go func() {
+				_, err := pruner.PruneLocks(soon(t), time.Hour, 100)
+				pruned <- err
+			}()
+			eventually(t, "the floor is waited for", raises)
+			isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 1, "idle rows before the floor is raised")
+			if err := tx.Rollback(); err != nil {
+				t.Fatal(err)
+			}
+			isEqual(t, strings.Contains(<-written, "false"), false, "writes that were not done")
+			if err := <-pruned; err != nil {
+				t.Error(err)
+			}
+			isEqual(t, fmt.Sprint(readLocks(t, s, "a").Floor), "5", "the floor")
+			isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 0, "idle rows after that")
+		}
+	})
+}
+
+// Queues of any length are written by one statement as they are.
+func TestLongQueuesOfNewLocks(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		long := strings.Repeat("x", 300<<10)
+		isEqual(t, writeLocks(t, s, replace("a", 0, "short"), replace("b", 0, long), replace("c", 0, "é"+long)), "[true true true]", "new rows")
+		isEqual(t, rows(t, s, "a", "b", "c"), "a 1 short, b 1 "+long+", c 1 é"+long, "rows")
+	})
+}
+
+// A program of schema version 3 inserts rows without a look at the floor. When the
+// clock was set back since a row of that name was pruned, the new row is below the
+// tokens that were given; the next one that is given is above them all the same.
+func TestRowBelowTheFloor(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		pool := db.Open(t)
+		ahead := uint64(time.Now().Add(time.Hour).UnixMicro()) // the last token, before the clock was set back
+		exec(t, pool, fmt.Sprintf("INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('a', %d, '', '2020-01-01')", ahead))
+		if n, err := s.PruneLocks(soon(t), time.Hour, 100); n != 1 || err != nil {
+			t.Fatalf("%d rows pruned, %v", n, err)
+		}
+		exec(t, pool, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('a', 5, '', UTC_TIMESTAMP(6))")
+		client, err := locks.New(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := client.Close(context.WithoutCancel(t.Context())); err != nil {
+				t.Error(err)
+			}
+		}()
+		lock, err := client.Mutex("a").Lock(soon(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lock.Token() <= ahead {
+			t.Errorf("token %d, after one of %d", lock.Token(), ahead)
+		}
+		if err := lock.Unlock(soon(t)); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Without its floor, as after a partial restore, the table works on.
+func TestFloorThatWasDeleted(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		pool := db.Open(t)
+		exec(t, pool, "DELETE FROM cronlease_lock")
+		isEqual(t, writeLocks(t, s, replace("a", 0, ""), replace("b", 0, "x")), "[true true]", "new rows")
+		exec(t, pool, "DELETE FROM cronlease_lock WHERE name = ''")
+		if n, err := s.PruneLocks(soon(t), -time.Hour, 100); n != 1 || err != nil {
+			t.Errorf("%d rows pruned, %v", n, err)
+		}
+		isEqual(t, fmt.Sprint(readLocks(t, s, "a").Floor), "1", "the floor")
+		isEqual(t, writeLocks(t, s, replace("a", 0, "")), "[false]", "a row that was pruned")
+	})
+}
+
 func TestPruneLocksNeedsDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		exec(t, db.Open(t), "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('a', 1, '', '2020-01-01')")
-		s := open(t, userDSN(t, db, uniqueName("u"), append(leastGrants[:len(leastGrants):len(leastGrants)], "SELECT, INSERT, UPDATE ON @.cronlease_lock")...))
+		var grants []string
+		for _, grant := range leastGrants {
+			grants = append(grants, strings.Replace(grant, ", DELETE", "", 1))
+		}
+		s := open(t, userDSN(t, db, uniqueName("u"), grants...))
 		isEqual(t, writeLocks(t, s, replace("b", 0, ""), replace("c", 0, "")), "[true true]", "without the privilege DELETE")
 		isEqual(t, writeLocks(t, s, replace("b", 1, "x"), replace("c", 1, "x")), "[true true]", "without the privilege DELETE")
-		if _, err := s.PruneLocks(soon(t), "locks/", time.Hour, 100); !errors.Is(err, lease.ErrSetup) {
+		if _, err := s.PruneLocks(soon(t), time.Hour, 100); !errors.Is(err, lease.ErrSetup) {
 			t.Errorf("PruneLocks without the privilege DELETE: %v", err)
+		}
+		exec(t, db.Open(t), "INSERT INTO cronlease_lease (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked) VALUES ('locks/a', 'x', 1, 1, '2020-01-01', 1, 1, 0)")
+		if _, err := s.PruneSessions(soon(t), "locks/", time.Hour, time.Hour, 100); !errors.Is(err, lease.ErrSetup) {
+			t.Errorf("PruneSessions without the privilege DELETE: %v", err)
 		}
 	})
 }
@@ -466,16 +586,17 @@ func TestLockPlans(t *testing.T) {
 			watches = append(watches, locks.Watch{Name: many[i].Name, Mark: []byte("mark")})
 		}
 		server := readLocks(t, s, "a").Server
-		end, idle := fenced(t, db, many[0].Name), fenced(t, db, "lock0000")
+		end := fenced(t, db, many[0].Name)
 		door := doorbell(t, s)
 		statements := map[string]string{}
 		for _, run := range []struct {
 			what, begins string
 			do           func(context.Context) error
 		}{
-			{"write one", "UPDATE", func(ctx context.Context) error { _, err := s.WriteLocks(ctx, server, many[:1]); return err }},
-			{"write many", "UPDATE", func(ctx context.Context) error { _, err := s.WriteLocks(ctx, server, many); return err }},
-			{"prune", "DELETE", func(ctx context.Context) error { _, err := s.PruneLocks(ctx, "locks/", -time.Hour, 1); return err }},
+			{"write one", "UPDATE", func(ctx context.Context) error {
+				_, err := s.WriteLocks(ctx, server, []locks.Write{patient(many[0])})
+				return err
+			}},
 			{"wait", "SELECT IF(EXISTS(", func(ctx context.Context) error { return door.Wait(ctx, watches, patience/2) }},
 		} {
 			ctx, cancel := context.WithCancel(soon(t))
@@ -488,7 +609,8 @@ func TestLockPlans(t *testing.T) {
 			eventually(t, "the statement ends", func() bool { return run.what == "wait" || !isRunning() })
 		}
 		end()
-		idle()
+		statements["write many"] = s.UpdateLocks(many)
+		statements["prune"] = s.DeleteLocks(many)
 		c := conn(t, pool)
 		for _, statement := range mysqlstore.SessionStatements() {
 			exec(t, c, statement)
@@ -503,7 +625,7 @@ func TestLockPlans(t *testing.T) {
 				}
 				continue
 			}
-			most := map[string]int{"write many": len(many)}[what]
+			most := map[string]int{"write many": len(many), "prune": len(many)}[what]
 			found := 0
 			for _, plan := range explainPlan(t, c, statement) {
 				if table := plan["table"]; table == "" || strings.HasPrefix(table, "<") || table == "v" {
@@ -515,7 +637,31 @@ func TestLockPlans(t *testing.T) {
 					t.Errorf("%s: %v", what, plan)
 				}
 			}
-			isEqual(t, found, 1, "steps of the plan of "+what)
+			isEqual(t, found, map[string]int{"write one": 1, "write many": 2, "prune": 2}[what], "steps of the plan of "+what)
+		}
+	})
+}
+
+// Pruning finds idle rows by their index, and released sessions by the key.
+func TestPrunePlans(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		fillLocks(t, db, 10_000)
+		exec(t, db.Open(t), "ANALYZE TABLE cronlease_lock")
+		c := conn(t, db.Open(t))
+		for _, statement := range mysqlstore.SessionStatements() {
+			exec(t, c, statement)
+		}
+		for statement, key := range map[string]string{s.IdleLocks(time.Second, 500): "by_idle", s.IdleSessions("locks/", 500): "PRIMARY"} {
+			for _, plan := range explainPlan(t, c, statement) {
+				if plan["key"] != key || plan["type"] != "range" {
+					t.Errorf("plan of %s: %v", statement, plan)
+				}
+			}
+			if n := rowsRead(t, c, "SELECT COUNT(*) FROM ("+statement+") AS found"); n > 10 {
+				t.Errorf("%d rows were read to find none or one: %s", n, statement)
+			}
 		}
 	})
 }

@@ -6,6 +6,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -15,20 +17,37 @@ import (
 //
 // A statement ends with a semicolon at the end of a line, and {name} stands for
 // the quoted name of the table "name" with its prefix (see tableNames). Servers
-// commit each DDL statement by itself, so a step may be cut off between two: each
-// statement must be harmless when it is repeated.
+// commit each DDL statement by itself, so a step may be cut off between two, and
+// all steps are repeated where a table is missing: each statement must be harmless
+// when it is repeated. Where the dialects have no IF NOT EXISTS, one statement adds
+// or drops one column or key, and that it is there or gone already is no error. A
+// new column has a default, so that programs of before can insert rows.
+//
+// The line "-- For programs from version N on." says which programs can use the
+// tables after the step; without it, only those that know the step.
 //
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
+// A step leads to the next version of the tables. The versions that can live side
+// by side stand in the table schema: its newest version is the least that a
+// program has to know, and its level is the newest step that was made. So a
+// program may be older than the tables, as in a rolling upgrade, as long as no step
+// says otherwise.
+type step struct {
+	text  string
+	least int // what a program has to know to use the tables after it
+}
+
 var migrations = mustReadMigrations()
 
-func mustReadMigrations() []string {
+func mustReadMigrations() []step {
+	leastLine := regexp.MustCompile(`(?m)^-- For programs from version (\d+) on\.$`)
 	entries, err := migrationFiles.ReadDir("migrations")
 	if err != nil {
 		panic(err)
 	}
-	var steps []string
+	var steps []step
 	for i, entry := range entries {
 		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(entry.Name(), want) {
 			panic(fmt.Sprintf("mysqlstore: migration %s: the name must begin with %s", entry.Name(), want))
@@ -37,7 +56,13 @@ func mustReadMigrations() []string {
 		if err != nil {
 			panic(err)
 		}
-		steps = append(steps, string(text))
+		least := i + 1
+		if found := leastLine.FindSubmatch(text); found != nil {
+			if least, err = strconv.Atoi(string(found[1])); err != nil || least > i+1 {
+				panic(fmt.Sprintf("mysqlstore: migration %s: for programs from version %s on", entry.Name(), found[1]))
+			}
+		}
+		steps = append(steps, step{string(text), least})
 	}
 	return steps
 }
@@ -61,10 +86,12 @@ func statements(migration, prefix string) []string {
 }
 
 // Migrate creates the tables or brings them to the version that this program
-// needs. It may run in any number of replicas at once: one works, the others
+// needs, and makes tables and keys that are missing, as after a restore of some
+// tables. It may run in any number of replicas at once: one works, the others
 // wait for it. It does nothing, and needs no privileges for DDL, when the
-// tables are of that version already, and refuses tables of a newer one with an
-// error that matches [lease.ErrSetup]. When ctx ends, a statement may still be
+// tables are of that version already, or of a newer one that this program can
+// use. It refuses tables that it cannot use with an error that matches
+// [lease.ErrSetup], and names columns that are missing. When ctx ends, a statement may still be
 // carried out; another Migrate goes on from there.
 func (s *Store) Migrate(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -83,7 +110,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context) error {
-	one, err := openSession(ctx, s.pins, settings{lockWait: migrateLockWait})
+	one, err := s.openSession(ctx, settings{lockWait: migrateLockWait})
 	if err != nil {
 		return err
 	}
@@ -101,44 +128,90 @@ func (s *Store) migrate(ctx context.Context) error {
 	if err := lockMigrations(ctx, one, lockName(one.server.database, s.prefix, "migrate\x00")); err != nil {
 		return err
 	}
-	if _, err := one.exec(ctx, s.sql.createSchema); err != nil {
-		return fmt.Errorf("create table %s: %w", s.sql.schema, err)
+	for _, statement := range []string{s.sql.createSchema, s.sql.addLevel} {
+		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
+			return fmt.Errorf("make the table %s: %w", s.sql.schema, err)
+		}
 	}
 	for {
-		version, err := one.count(ctx, s.sql.version)
-		if err != nil {
+		least, level, err := s.versions(ctx, one)
+		switch {
+		case err != nil:
 			return err
-		}
-		if version == len(migrations) {
-			return nil
-		}
-		if version > len(migrations) {
-			return versionError(version, len(migrations))
-		}
-		for _, statement := range statements(migrations[version], s.prefix) {
-			if _, err := one.exec(ctx, statement); err != nil {
-				return fmt.Errorf("to version %d: %w", version+1, err)
+		case least > len(migrations):
+			return newerError(least, level)
+		case level >= len(migrations):
+			if done, err := s.migrated(ctx, one); done || err != nil {
+				return err
 			}
+			return s.repair(ctx, one)
 		}
-		if _, err := one.exec(ctx, fill(s.sql.insertVersion, version+1)); err != nil {
-			return fmt.Errorf("to version %d: %w", version+1, err)
+		if err := s.upgrade(ctx, one, level, least); err != nil {
+			return fmt.Errorf("to version %d: %w", level+1, err)
 		}
 	}
 }
 
+// upgrade makes the next step and writes it down.
+func (s *Store) upgrade(ctx context.Context, one *session, level, least int) error {
+	next := migrations[level]
+	if err := s.runStep(ctx, one, next); err != nil {
+		return err
+	}
+	if next.least > least {
+		if _, err := one.exec(ctx, fill(s.sql.insertVersion, next.least)); err != nil {
+			return err
+		}
+	}
+	_, err := one.exec(ctx, fill(s.sql.setLevel, level+1))
+	return err
+}
+
+func (s *Store) runStep(ctx context.Context, one *session, step step) error {
+	for _, statement := range statements(step.text, s.prefix) {
+		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// isDoneAlready reports that a column or key was there or gone before the
+// statement.
+func isDoneAlready(err error) bool {
+	switch number(err) {
+	case duplicateColumn, duplicateKeyName, cannotDrop:
+		return true
+	}
+	return false
+}
+
+// versions reads the least version that a program has to know, and the newest
+// step that was made; see [step].
+func (s *Store) versions(ctx context.Context, one *session) (least, level int, err error) {
+	err = one.conn.QueryRowContext(ctx, s.sql.version).Scan(&least, &level)
+	if number(err) == unknownColumn { // of before levels
+		err = one.conn.QueryRowContext(ctx, s.sql.oldVersion).Scan(&least, &level)
+	}
+	return least, level, err
+}
+
 // migrated reports whether there is nothing to do.
 func (s *Store) migrated(ctx context.Context, one *session) (bool, error) {
-	version, err := one.count(ctx, s.sql.version)
+	least, level, err := s.versions(ctx, one)
 	switch {
 	case number(err) == noSuchTable, number(err) == commandDenied:
 		// Both may be what an account sees before the tables are there.
 		return false, nil
 	case err != nil:
 		return false, err
-	case version > len(migrations):
-		return false, versionError(version, len(migrations))
+	case least > len(migrations):
+		return false, newerError(least, level)
+	case level < len(migrations):
+		return false, nil
 	}
-	return version == len(migrations), nil
+	gaps, err := s.gaps(ctx, one)
+	return len(gaps) == 0, err
 }
 
 func lockMigrations(ctx context.Context, one *session, name string) error {

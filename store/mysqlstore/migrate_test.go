@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -36,8 +39,8 @@ func TestMigrateByTenAtOnce(t *testing.T) {
 			}
 		}
 		var rows int
-		if err := pool.QueryRowContext(soon(t), "SELECT COUNT(*) FROM cronlease_schema").Scan(&rows); err != nil || rows != mysqlstore.Newest {
-			t.Errorf("%d versions applied, want %d: %v", rows, mysqlstore.Newest, err)
+		if err := pool.QueryRowContext(soon(t), "SELECT GREATEST(MAX(version), MAX(level)) FROM cronlease_schema").Scan(&rows); err != nil || rows != mysqlstore.Newest {
+			t.Errorf("version %d, want %d: %v", rows, mysqlstore.Newest, err)
 		}
 	})
 }
@@ -62,11 +65,37 @@ func TestMigrateGoesOnWhereAnotherWasCutOff(t *testing.T) {
 	})
 }
 
+// Locks of version 3 are kept, those that are held and those that nobody is in.
+func TestMigrateKeepsLocks(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		pool := db.Open(t)
+		for _, statement := range []string{
+			"ALTER TABLE cronlease_lock DROP KEY by_idle, DROP COLUMN idle_at",
+			"DELETE FROM cronlease_lock",
+			"UPDATE cronlease_schema SET level = 3",
+			"INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('held', 7, 'somebody', '2020-01-01'), ('idle', 9, '', '2020-01-01')",
+		} {
+			exec(t, pool, statement)
+		}
+		if err := s.Migrate(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		isEqual(t, rows(t, s, "held", "idle"), "held 7 somebody, idle 9 ", "rows")
+		if n, err := s.PruneLocks(soon(t), time.Hour, 100); n != 1 || err != nil {
+			t.Errorf("%d rows pruned, %v", n, err)
+		}
+		isEqual(t, rows(t, s, "held", "idle"), "held 7 somebody, idle 0 ", "rows")
+		isEqual(t, writeLocks(t, s, replace("idle", 0, "")), "[false]", "a row that was pruned, of an old version")
+	})
+}
+
 func TestMigrateRefusesNewerTables(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
-		exec(t, db.Open(t), "INSERT INTO cronlease_schema VALUES (99, UTC_TIMESTAMP(6))")
+		exec(t, db.Open(t), "INSERT INTO cronlease_schema (version, applied_at) VALUES (99, UTC_TIMESTAMP(6))")
 		for what, err := range map[string]error{"Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t))} {
 			if !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "update the program") {
 				t.Errorf("%s of version 99: %v", what, err)
@@ -129,9 +158,27 @@ func userDSN(t *testing.T, db dbtest.Database, user string, grants ...string) st
 	return with(t, db, func(c *mysql.Config) { c.User, c.Passwd = user, "secret-4711" })
 }
 
-var leastGrants = []string{
-	"SELECT, INSERT, UPDATE ON @.cronlease_lease", "SELECT, INSERT, UPDATE ON @.cronlease_fence", "SELECT ON @.cronlease_schema",
-	"SELECT, INSERT, UPDATE ON @.cronlease_run", "SELECT, INSERT, UPDATE ON @.cronlease_job",
+// leastGrants and migrateGrants are what docs/database.md says, as it stands there,
+// of the user that runs and the one that migrates. @. stands for the database.
+var leastGrants, migrateGrants = documentedGrants(0), documentedGrants(1)
+
+func documentedGrants(block int) []string {
+	text, err := os.ReadFile("../../docs/database.md")
+	if err != nil {
+		panic(err)
+	}
+	_, section, _ := strings.Cut(string(text), "\n## Grants\n")
+	parts := strings.Split(section, "```sql\n")
+	statements, _, _ := strings.Cut(parts[block+1], "```")
+	var grants []string
+	for line := range strings.Lines(statements) {
+		grant := regexp.MustCompile(`^GRANT (.+ ON )app\.(\S+) TO '\w+'@'%';\n$`).FindStringSubmatch(line)
+		if grant == nil {
+			panic("docs/database.md: no grant on app: " + line)
+		}
+		grants = append(grants, grant[1]+"@."+grant[2])
+	}
+	return grants
 }
 
 func TestLeastPrivileges(t *testing.T) {
@@ -169,18 +216,42 @@ func TestLeastPrivileges(t *testing.T) {
 	})
 }
 
+// Check asks for each right of each table: without one of them, it fails.
 func TestCheckNamesMissingGrants(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
-		for i := range leastGrants {
-			grants := append([]string(nil), leastGrants...)
-			grants[i] = "SELECT ON @.cronlease_lease"
-			s := open(t, userDSN(t, db, uniqueName("few"), grants...))
-			err := s.Check(soon(t))
-			if !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "grant SELECT, INSERT and UPDATE") {
-				t.Errorf("without %s: %v", leastGrants[i], err)
+		name := uniqueName("few")
+		userDSN(t, db, name, leastGrants...)
+		pool := db.Open(t)
+		for _, grant := range leastGrants {
+			rights, table, _ := strings.Cut(grant, " ON @.")
+			for right := range strings.SplitSeq(rights, ", ") {
+				on := fmt.Sprintf("%s ON `%s`.%s", right, db.Config(t).DBName, table)
+				exec(t, pool, fmt.Sprintf("REVOKE %s FROM '%s'@'%%'", on, name))
+				s := open(t, with(t, db, func(c *mysql.Config) { c.User, c.Passwd = name, "secret-4711" }))
+				err := s.Check(soon(t))
+				if !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), "grant SELECT, INSERT, UPDATE and DELETE") {
+					t.Errorf("without %s: %v", on, err)
+				}
+				exec(t, pool, fmt.Sprintf("GRANT %s TO '%s'@'%%'", on, name))
 			}
+		}
+	})
+}
+
+// The user that migrates needs what is documented, and no more.
+func TestMigrateWithItsGrants(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := open(t, userDSN(t, db, uniqueName("m"), migrateGrants...))
+		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
+			t.Error(err)
+		}
+		exec(t, db.Open(t), "DROP TABLE cronlease_job")
+		exec(t, db.Open(t), "ALTER TABLE cronlease_run DROP KEY by_state")
+		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -288,7 +359,7 @@ func TestCheckWorksWithHostileSettings(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := openSQL(t, oddDSN(t, db))
-		for _, s := range []*mysqlstore.Store{open(t, oddDSN(t, db)), openOn(t, pool)} {
+		for _, s := range []*mysqlstore.Store{open(t, strings.Replace(oddDSN(t, db), "&character_set_connection=ucs2", "", 1)), openOn(t, pool)} {
 			if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
 				t.Error(err)
 			}

@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// Move implements [jobs.Ledger]. Up to 200 rows are one statement; more are
+// Move implements [jobs.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
 // several, each of which applies as a whole or not at all. It waits up to 5 s
 // for a takeover to end.
 func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
@@ -23,7 +23,7 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 	slices.SortStableFunc(order, func(a, b int) int { return compareKeys(moves[a].Key, moves[b].Key) })
 
 	done, some, replaced := make([]bool, len(moves)), false, false
-	for chunk := range slices.Chunk(order, moveChunk) {
+	for chunk := range pieces(order, moveChunk, func(at int) int { return len(jobs.CutError(moves[at].Error)) }) {
 		part := make([]jobs.Move, len(chunk))
 		for i, at := range chunk {
 			part[i] = moves[at]

@@ -19,6 +19,9 @@ type queries struct {
 	insertFence   string
 	acquire       string
 	renew         string
+	renewFree     string
+	releaseFree   string
+	askFree       string
 	release       string
 	isReleased    string
 	askResign     string
@@ -27,9 +30,17 @@ type queries struct {
 	writeFence    string
 
 	engines       string
+	shape         string
 	version       string
+	oldVersion    string
 	createSchema  string
+	addLevel      string
 	insertVersion string
+	setLevel      string
+	probes        []string
+	floorRow      string
+	shareRow      string
+	writeRow      string
 }
 
 const (
@@ -43,7 +54,7 @@ const (
 	setSession = `SET autocommit = 1, time_zone = '+00:00',
 	sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
 	innodb_lock_wait_timeout = ?, lock_wait_timeout = ?, wait_timeout = 2147483,
-	sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
+	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
 	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
 	/*M! , max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`
 
@@ -55,6 +66,11 @@ const (
 	// ends after 2 s.
 	setGalera = `SET wsrep_sync_wait = 7 /*M! , idle_transaction_timeout = 2 */`
 
+	// Both for servers that know snapshotIsolation: the one for a session, the
+	// other for the statement that follows it, on a connection of the caller.
+	latestRows   = `SET innodb_snapshot_isolation = OFF`
+	pastSnapshot = `SET STATEMENT innodb_snapshot_isolation = OFF FOR `
+
 	// For statements that are a transaction of several; see [Store.guarded]. The
 	// limits are in seconds.
 	begin       = `START TRANSACTION`
@@ -63,20 +79,22 @@ const (
 	limitIdle   = `SET wait_timeout = 2`
 	unlimitIdle = `SET wait_timeout = 2147483`
 
-	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'hostname', 'port', 'server_id',
+	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'hostname', 'port', 'server_id',
 	'server_uuid', 'server_uid', 'autocommit', 'sql_mode', 'time_zone', 'transaction_isolation', 'tx_isolation',
-	'innodb_lock_wait_timeout', 'read_only', 'super_read_only', 'innodb_read_only', 'log_bin', 'binlog_format',
-	'wsrep_on', 'group_replication_single_primary_mode')`
+	'max_connections', 'max_user_connections', 'innodb_lock_wait_timeout', 'read_only', 'super_read_only',
+	'innodb_read_only', 'log_bin', 'binlog_format',
+	'wsrep_on', 'group_replication_single_primary_mode', 'group_replication_group_name',
+	'group_replication_consistency', 'innodb_snapshot_isolation')`
 
 	// started: Uptime is the time of this statement less the time of the
 	// server's start, so that their difference is exactly that second, also
 	// after the clock was stepped. The last column is far from zero when
 	// somebody froze the session's clock by SET timestamp.
 	startedMySQL = `SELECT DATABASE(), UNIX_TIMESTAMP(), variable_value,
-	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE()))
+	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE())), @cronlease_session
 	FROM performance_schema.global_status WHERE variable_name = 'Uptime'`
 	startedMariaDB = `SELECT DATABASE(), UNIX_TIMESTAMP(), variable_value,
-	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE()))
+	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE())), @cronlease_session
 	FROM information_schema.global_status WHERE variable_name = 'UPTIME'`
 
 	// readOnlySettings names the settings that keep the server from writing, and
@@ -153,6 +171,26 @@ WHERE f.name = ? AND f.token = ? AND l.token = ? AND l.heartbeat = ?`,
 UPDATE {lease} FORCE INDEX (PRIMARY) SET heartbeat = ?, renewed_at = UTC_TIMESTAMP(6)
 WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, resign_asked) IN (?)`,
 
+		// The same for rows that nobody has locked; it waits for none. The LIMIT,
+		// which is no less than there are names, keeps MySQL from merging the
+		// query into the statement, which would wait then.
+		renewFree: `
+UPDATE (SELECT name AS free FROM {lease} FORCE INDEX (PRIMARY)
+	WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, resign_asked) IN (?)
+	LIMIT ? FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free
+SET l.heartbeat = ?, l.renewed_at = UTC_TIMESTAMP(6)`,
+		releaseFree: `
+UPDATE (SELECT name AS free FROM {lease}
+	WHERE name = ? AND owner = ? AND token = ? AND released = 0 LIMIT 1 FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free
+SET l.released = 1`,
+		askFree: `
+UPDATE (SELECT name AS free FROM {lease}
+	WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 0 LIMIT 1 FOR UPDATE SKIP LOCKED) f
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free
+SET l.resign_asked = 1`,
+
 		release:    `UPDATE {lease} SET released = 1 WHERE name = ? AND owner = ? AND token = ? AND released = 0`,
 		isReleased: `SELECT COUNT(*) FROM {lease} WHERE name = ? AND owner = ? AND token = ? AND released = 1`,
 		askResign:  `UPDATE {lease} SET resign_asked = 1 WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 0`,
@@ -167,22 +205,57 @@ WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, re
 		engines: `
 SELECT table_name, engine FROM information_schema.tables
 WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job', '{prefix}lock')`,
-		version: `SELECT COALESCE(MAX(version), 0) FROM {schema}`,
+		// Columns, which have no key's name, come before keys.
+		shape: `
+SELECT table_name, '', column_name, 0 AS place FROM information_schema.columns
+WHERE table_schema = DATABASE() AND table_name IN (?)
+UNION ALL
+SELECT table_name, index_name, column_name, seq_in_index FROM information_schema.statistics
+WHERE table_schema = DATABASE() AND table_name IN (?)
+ORDER BY 1, 2, place`,
+		version:    `SELECT COALESCE(MAX(version), 0), COALESCE(GREATEST(MAX(version), MAX(level)), 0) FROM {schema}`,
+		oldVersion: `SELECT COALESCE(MAX(version), 0), COALESCE(MAX(version), 0) FROM {schema}`,
+		// The newest version is the least that a program has to know; see
+		// [step]. The level is the newest step.
 		createSchema: `
 CREATE TABLE IF NOT EXISTS {schema} (
 	version    INT UNSIGNED NOT NULL,
 	applied_at DATETIME(6)  NOT NULL,
+	level      INT UNSIGNED NOT NULL DEFAULT 0,
 	PRIMARY KEY (version)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`,
+		addLevel: `ALTER TABLE {schema} ADD COLUMN level INT UNSIGNED NOT NULL DEFAULT 0`,
+		floorRow: `SELECT COUNT(*) FROM {lock} WHERE name = _binary''`,
+		// The two sides of [Store.proveLocks].
+		shareRow: `SELECT COUNT(*) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`,
+		writeRow: `SELECT version FROM {lock} WHERE name = _binary'' FOR UPDATE NOWAIT`,
+
+		setLevel: `UPDATE {schema} SET level = GREATEST(level, ?) ORDER BY version DESC LIMIT 1`,
 		insertVersion: `
 INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE version = {schema}.version`,
 	}
+	// What the rest of Check does not ask for: what pruning and locks need.
+	q.probes = []string{
+		`DELETE FROM {lease} WHERE FALSE`,
+		`DELETE FROM {fence} WHERE FALSE`,
+		`DELETE FROM {run} WHERE FALSE`,
+		`DELETE FROM {job} WHERE FALSE`,
+		`DELETE FROM {lock} WHERE FALSE`,
+		`SELECT queue FROM {lock} WHERE FALSE`,
+		`UPDATE {lock} SET version = 0 WHERE FALSE`,
+		`INSERT INTO {lock} (name, version, queue, written_at) SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE`,
+	}
 	names := tableNames(prefix)
+	for i, probe := range q.probes {
+		q.probes[i] = names.Replace(probe)
+	}
 	q.lease, q.fence, q.schema = names.Replace("{lease}"), names.Replace("{fence}"), names.Replace("{schema}")
 	q.run, q.job = names.Replace("{run}"), names.Replace("{job}")
 	for _, text := range []*string{
-		&q.read, &q.insertNew, &q.insertDeleted, &q.insertFence, &q.acquire, &q.renew, &q.release, &q.isReleased,
-		&q.askResign, &q.isAsked, &q.checkFence, &q.writeFence, &q.engines, &q.version, &q.createSchema, &q.insertVersion,
+		&q.read, &q.insertNew, &q.insertDeleted, &q.insertFence, &q.acquire, &q.renew, &q.renewFree, &q.releaseFree, &q.askFree, &q.release, &q.isReleased,
+		&q.askResign, &q.isAsked, &q.checkFence, &q.writeFence, &q.engines, &q.shape, &q.version, &q.oldVersion,
+		&q.createSchema, &q.addLevel, &q.insertVersion, &q.setLevel,
+		&q.floorRow, &q.shareRow, &q.writeRow,
 	} {
 		*text = strings.TrimSpace(names.Replace(*text))
 	}

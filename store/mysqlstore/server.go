@@ -12,12 +12,18 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
+// snapshotIsolation is a setting of MariaDB from 10.6.18 on, with default ON from
+// 11.6.2 on: a locking read or a write fails with error 1020 when the row has
+// changed since the transaction's snapshot.
+const snapshotIsolation = "innodb_snapshot_isolation"
+
 // server is what a connection's server and session say of themselves.
 type server struct {
 	identity  string            // of this start of this server
 	database  string            // the connection's
 	variables map[string]string // by lower-case name; what a server does not know is missing
 	frozen    bool              // the session's clock stands still
+	mark      string            // what [setUp] gave the session
 }
 
 func readServer(ctx context.Context, conn *sql.Conn) (server, error) {
@@ -38,8 +44,8 @@ func readServer(ctx context.Context, conn *sql.Conn) (server, error) {
 		return server{}, err
 	}
 
-	var started uint64
-	if s.database, started, s.frozen, err = readStart(ctx, conn, s.isMariaDB()); err != nil {
+	started, err := s.readStart(ctx, conn)
+	if err != nil {
 		return server{}, err
 	}
 	s.identity = fmt.Sprintf("%s/%s:%s/%d", s.id(), s.variables["hostname"], s.variables["port"], started)
@@ -48,27 +54,28 @@ func readServer(ctx context.Context, conn *sql.Conn) (server, error) {
 
 // readStart reads the second in which the server was started, and what belongs
 // to the connection.
-func readStart(ctx context.Context, conn *sql.Conn, isMariaDB bool) (database string, started uint64, frozen bool, err error) {
+func (s *server) readStart(ctx context.Context, conn *sql.Conn) (started uint64, err error) {
 	query := startedMySQL
-	if isMariaDB {
+	if s.isMariaDB() {
 		query = startedMariaDB
 	}
 	var (
-		name   sql.NullString
-		now    uint64
-		uptime string
-		off    sql.NullInt64
+		name, mark sql.NullString
+		now        uint64
+		uptime     string
+		off        sql.NullInt64
 	)
-	if err := conn.QueryRowContext(ctx, query).Scan(&name, &now, &uptime, &off); err != nil {
-		return "", 0, false, err
+	if err := conn.QueryRowContext(ctx, query).Scan(&name, &now, &uptime, &off, &mark); err != nil {
+		return 0, err
 	}
 	up, err := strconv.ParseUint(uptime, 10, 64)
 	if err != nil {
-		return "", 0, false, fmt.Errorf("read the server's uptime: %w", err)
+		return 0, fmt.Errorf("read the server's uptime: %w", err)
 	}
+	s.database, s.frozen, s.mark = name.String, off.Int64 > 60, mark.String
 	// Unsigned: once its clock was stepped to before its start, a server's
 	// uptime wraps around, and so does the difference.
-	return name.String, now - up, off.Int64 > 60, nil
+	return now - up, nil
 }
 
 // id is the server's lasting id: server_uuid in MySQL, server_uid in newer
@@ -129,10 +136,15 @@ func (s server) check() error {
 		return err
 	}
 	if name := s.readOnly(); name != "" {
-		return fmt.Errorf("%w: the server has %s = %s: use the primary, or SET GLOBAL %s = OFF if this is it", lease.ErrSetup, name, s.variables[name], name)
+		return fmt.Errorf("%w: the server has %s = %s: use the primary, or SET GLOBAL %s = OFF if this is it", lease.ErrNotReady, name, s.variables[name], name)
 	}
 	if s.variables["log_bin"] == "ON" && s.variables["binlog_format"] == "STATEMENT" {
 		return fmt.Errorf("%w: the server has binlog_format = STATEMENT, which forbids writes in READ COMMITTED: set it to ROW or MIXED", lease.ErrSetup)
+	}
+	if s.variables["group_replication_group_name"] != "" && s.variables["group_replication_single_primary_mode"] == "ON" &&
+		s.variables["group_replication_consistency"] == "EVENTUAL" {
+		return fmt.Errorf("%w: the group's members have group_replication_consistency = EVENTUAL, with which a new primary answers before it has applied what the former one committed: SET PERSIST group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER on each",
+			lease.ErrSetup)
 	}
 	return nil
 }

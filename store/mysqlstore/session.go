@@ -2,12 +2,15 @@ package mysqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/cronlease/cronlease/lease"
 )
 
 const (
@@ -46,28 +49,48 @@ type session struct {
 var sessions atomic.Uint64
 
 // openSession takes a connection out of the pool and makes it a session.
-func openSession(ctx context.Context, pool *sql.DB, set settings) (*session, error) {
+func (s *Store) openSession(ctx context.Context, set settings) (*session, error) {
 	// The pool may have idle connections that are dead, and if its DSN says
 	// checkConnLiveness=false, it does not notice.
 	for attempt := 0; ; attempt++ {
-		conn, err := pool.Conn(ctx)
+		conn, err := s.connect(ctx)
 		if err != nil {
 			return nil, fmt.Errorf("connect: %w", err)
 		}
-		s := &session{number: sessions.Add(1), conn: conn, asked: time.Now()}
-		if s.server, err = setUp(ctx, conn, set); err == nil {
-			return s, nil
+		one := &session{number: sessions.Add(1), conn: conn, asked: time.Now()}
+		if err = s.checkWrapper(ctx, conn); err == nil {
+			one.server, err = setUp(ctx, conn, set)
 		}
-		s.discard()
+		if err == nil {
+			return one, nil
+		}
+		one.discard()
 		if attempt == 3 || ctx.Err() != nil || !isConnectionError(err) {
 			return nil, fmt.Errorf("set up connection: %w", err)
 		}
 	}
 }
 
+// connect takes a connection out of the pool. Those of [Open] hold connects back
+// themselves after a refused login, for all that use them.
+func (s *Store) connect(ctx context.Context) (conn *sql.Conn, err error) {
+	if s.owned {
+		return s.pins.Conn(ctx)
+	}
+	none := func(context.Context) (string, error) { return "", nil } // the pool knows it
+	err = s.logins.connect(ctx, none, func(ctx context.Context, _ string) error {
+		conn, err = s.pins.Conn(ctx)
+		return err
+	})
+	return conn, err
+}
+
 // setUp sets the session's settings and reads them and the server's back.
 func setUp(ctx context.Context, conn *sql.Conn, set settings) (server, error) {
-	for _, statement := range sessionStatements(set) {
+	// Statements of one connection that reach different sessions find different
+	// marks.
+	mark := rand.Text()
+	for _, statement := range sessionStatements(set, mark) {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return server{}, err
 		}
@@ -76,8 +99,18 @@ func setUp(ctx context.Context, conn *sql.Conn, set settings) (server, error) {
 	if err != nil {
 		return server{}, err
 	}
+	if s.mark != mark {
+		return server{}, errShared
+	}
 	if err := s.checkSession(); err != nil {
 		return server{}, err
+	}
+	if s.variables[snapshotIsolation] == "ON" {
+		// Also in READ COMMITTED, a statement that reads and then locks fails when
+		// the row changed in between.
+		if _, err := conn.ExecContext(ctx, latestRows); err != nil {
+			return server{}, err
+		}
 	}
 	if s.isGalera() {
 		if _, err := conn.ExecContext(ctx, setGalera); err != nil {
@@ -87,9 +120,14 @@ func setUp(ctx context.Context, conn *sql.Conn, set settings) (server, error) {
 	return s, nil
 }
 
-func sessionStatements(set settings) []string {
+// errShared is of a proxy that gives the statements of one connection different
+// sessions.
+var errShared = fmt.Errorf("%w: the statements of one connection reach different sessions: connect to the server itself, or make what is in between keep a session for each connection (in ProxySQL: multiplexing off for this user)",
+	lease.ErrSetup)
+
+func sessionStatements(set settings, mark string) []string {
 	wait := int(set.lockWait / time.Second)
-	return []string{setNames, fill(setSession, wait, wait), setIsolation}
+	return []string{setNames, fill(setSession, wait, wait, mark), setIsolation}
 }
 
 // discard closes the connection for good.
@@ -207,7 +245,7 @@ func (l *slot) open(ctx context.Context) (s *session, fresh bool, err error) {
 	if l.usable(ctx) {
 		return l.session, false, nil
 	}
-	s, err = openSession(ctx, l.store.pins, l.set)
+	s, err = l.store.openSession(ctx, l.set)
 	if err != nil {
 		return nil, false, err
 	}
@@ -246,7 +284,7 @@ func (l *slot) run(ctx context.Context, reads bool, do func(*session) error) err
 		}
 		err = do(s)
 		if err == nil || isAnswer(err) {
-			return err
+			return s.explainWait(ctx, err)
 		}
 		l.drop()
 		again := errors.Is(err, driver.ErrBadConn) || reads && isConnectionError(err) || l.store.several && isReadOnly(err)

@@ -43,6 +43,10 @@ const (
 	// pinned is how many connections of a pool a store with one bell keeps, at
 	// the least that the ledger can do with.
 	pinned = 1 + looks + 1 + 1
+	// defaultPoolSize is how many connections DB has in a store of Open, and
+	// poolIdle how long each is kept without work.
+	defaultPoolSize = 32
+	poolIdle        = time.Minute
 	// lockPins is how many more it keeps for locks: two for their rows, and a
 	// doorbell.
 	lockPins = 3
@@ -56,6 +60,7 @@ type Store struct {
 	pins    *sql.DB // where the store's own connections come from
 	owned   bool    // both were opened by Open
 	several bool    // and know several hosts
+	wrapper string  // the type of the caller's driver, if it is not the one that is known
 	prefix  string
 	sql     *queries
 	runs    *ledgerQueries
@@ -73,9 +78,16 @@ type Store struct {
 	close   context.CancelFunc
 	closed  sync.Once
 
+	wrapperFits atomic.Bool
+
+	password func(context.Context) (string, error) // of WithPassword
+	logins   *logins
+	invalid  error // of an option
+
 	alwaysWrite bool // checks write the fence row on any server, for tests
 
 	mu        sync.Mutex // guards what follows
+	proven    string     // the server whose shared locks hold up writers
 	bells     map[*bell]struct{}
 	doorbells map[*doorbell]struct{}
 	found     *place        // what the sessions say of the database; nil before the first
@@ -90,72 +102,97 @@ type Option func(*Store)
 // Stores with different prefixes in one database have nothing in common.
 func WithTablePrefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
+// WithPassword has the password read for each connection of [Open], by f: from a
+// vault, or as a token of a cloud's identity service. The default is the DSN's
+// password, or what is in the file of its parameter password_file. While the
+// server refuses the login, f is called now and then to see whether the password
+// has changed. It may be called concurrently, and returns when ctx ends.
+func WithPassword(f func(ctx context.Context) (string, error)) Option {
+	return func(s *Store) {
+		if s.password = f; f == nil {
+			s.invalid = errors.New("mysqlstore: WithPassword(nil): leave it out, or give it a function")
+		}
+	}
+}
+
 // Open returns a store with connections of its own to the database that the DSN
 // names: user:password@tcp(host:port)/database?name=value with the parameters of
 // github.com/go-sql-driver/mysql, or mysql://user:password@host:port/database.
 // Instead of one host:port there may be a list of a primary and its replicas,
 // host1:port1,host2:port2: the store uses the one that takes writes, and follows a
 // failover (see the package's documentation).
-// It dials nothing. It refuses multiStatements, allowAllFiles, and passwords in
-// clear text without verified TLS, with an error that matches [lease.ErrSetup].
+// The store has parameters of its own beside the driver's: password_file, ca,
+// cert, key, server_name, socket (of a URL) and pool_size; docs/database.md says
+// what they do. Files are read for each connection, so that they may be replaced.
+//
+// It dials nothing. It refuses multiStatements, allowAllFiles, TLS that may be
+// left out (tls=preferred), character sets that are not safe, and passwords in
+// clear text without verified TLS, with an error that matches [lease.ErrSetup];
+// and parameters that it does not know.
 // No error shows a part of the DSN that may be a password.
 func Open(dsn string, options ...Option) (*Store, error) {
-	config, addrs, err := parseDSN(dsn)
+	t, err := parseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", config.User, config.Net, strings.Join(addrs, ","), config.DBName), options)
+	c := t.config
+	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", c.User, c.Net, strings.Join(t.hosts, ","), c.DBName), options)
 	if err != nil {
 		return nil, err
 	}
-	var several *hosts
-	if len(addrs) > 1 {
-		several = newHosts(addrs)
+	if s.password != nil {
+		if c.Passwd != "" || t.fromFile {
+			return nil, errors.New("mysqlstore: a password in the DSN and WithPassword: remove one of them")
+		}
+		t.password = s.password
 	}
-	if s.pool, err = openPool(poolConfig(config), several); err != nil {
+	connect := func(config *mysql.Config) (driver.Connector, error) { return t.connector(config, s.logins) }
+	if len(t.hosts) > 1 {
+		several := newHosts(t.hosts)
+		connect = func(config *mysql.Config) (driver.Connector, error) { return several.connector(t, config) }
+	}
+	forPool, err := connect(poolConfig(c))
+	if err != nil {
 		return nil, err
 	}
-	if s.pins, err = openPool(pinConfig(config), several); err != nil {
-		return nil, errors.Join(err, s.pool.Close())
+	forPins, err := connect(pinConfig(c))
+	if err != nil {
+		return nil, err
 	}
-	s.owned, s.several = true, several != nil
+	s.pool, s.pins = sql.OpenDB(forPool), sql.OpenDB(forPins)
+	size := t.poolSize
+	if size == 0 {
+		size = defaultPoolSize
+	}
+	s.pool.SetMaxOpenConns(size)
+	// All of them stay for the next work that comes at once, and none for long.
+	s.pool.SetMaxIdleConns(size)
+	s.pool.SetConnMaxIdleTime(poolIdle)
+	s.owned, s.several = true, len(t.hosts) > 1
 	return s, nil
-}
-
-// openPool returns a pool of connections to the host of the settings, or to one
-// of several.
-func openPool(config *mysql.Config, several *hosts) (*sql.DB, error) {
-	var (
-		connector driver.Connector
-		err       error
-	)
-	if several != nil {
-		connector, err = several.connector(config)
-	} else {
-		connector, err = mysql.NewConnector(config)
-	}
-	if err != nil {
-		return nil, errors.New("mysqlstore: DSN: its collation cannot be used: remove it, or choose one of utf8mb4")
-	}
-	return sql.OpenDB(connector), nil
 }
 
 // New returns a store that takes its connections from a pool of the caller,
 // which must be one of github.com/go-sql-driver/mysql, and remains the caller's
-// to close, after the store. It dials nothing. A pool with a SetMaxOpenConns
+// to close, after the store. A driver that wraps that one (otelsql and the like)
+// will do if it passes on the server's errors as they are, which the first
+// connection finds out. It dials nothing. A pool with a SetMaxOpenConns
 // below 6 is refused: see the package's documentation on connections.
 func New(db *sql.DB, options ...Option) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("mysqlstore: db is nil")
 	}
-	switch d := db.Driver().(type) {
-	case *mysql.MySQLDriver, mysql.MySQLDriver:
-	default:
-		return nil, fmt.Errorf("mysqlstore: db has the driver %T: it must be github.com/go-sql-driver/mysql itself", d)
-	}
 	s, err := newStore("a pool of the caller", options)
 	if err != nil {
 		return nil, err
+	}
+	if s.password != nil {
+		return nil, errors.New("mysqlstore: WithPassword is for Open: the pool that New is given has its own password")
+	}
+	switch d := db.Driver().(type) {
+	case *mysql.MySQLDriver, mysql.MySQLDriver:
+	default:
+		s.wrapper = fmt.Sprintf("%T", d)
 	}
 	s.pool, s.pins = db, db
 	if err := s.checkPool(); err != nil {
@@ -167,9 +204,14 @@ func New(db *sql.DB, options ...Option) (*Store, error) {
 var prefixRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,47}$`)
 
 func newStore(name string, options []Option) (*Store, error) {
-	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait}
-	for _, option := range options {
-		option(s)
+	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait, logins: newLogins()}
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("mysqlstore: option %d is nil", i+1)
+		}
+		if option(s); s.invalid != nil {
+			return nil, s.invalid
+		}
 	}
 	if !prefixRule.MatchString(s.prefix) {
 		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.prefix)

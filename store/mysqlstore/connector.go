@@ -1,0 +1,59 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"fmt"
+
+	"github.com/go-sql-driver/mysql"
+)
+
+// connector makes connections to one server. The password, and the files of
+// TLS, are read for each connection, so that they may be replaced at any time.
+type connector struct {
+	config   *mysql.Config
+	password func(context.Context) (string, error)
+	tls      tlsFiles
+	logins   *logins
+}
+
+var _ driver.Connector = (*connector)(nil)
+
+// connector returns one for connections with these settings.
+func (t *target) connector(config *mysql.Config, l *logins) (*connector, error) {
+	c := &connector{config: config, password: t.password, tls: t.tls, logins: l}
+	if _, err := mysql.NewConnector(config); err != nil {
+		return nil, fmt.Errorf("mysqlstore: DSN: %w", errCollation)
+	}
+	return c, nil
+}
+
+// Driver implements [driver.Connector].
+func (c *connector) Driver() driver.Driver { return &mysql.MySQLDriver{} }
+
+// Connect implements [driver.Connector].
+func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
+	// The driver's own timeout is only for the dialling, and the pool has
+	// connects that no caller waits for.
+	ctx, cancel := context.WithTimeout(ctx, c.config.Timeout)
+	defer cancel()
+	err = c.logins.connect(ctx, c.password, func(ctx context.Context, password string) error {
+		config := c.config.Clone()
+		config.Passwd = password
+		if c.tls.given() {
+			if config.TLS, err = c.tls.config(); err != nil {
+				return err
+			}
+		}
+		one, err := mysql.NewConnector(config)
+		if err != nil {
+			return err
+		}
+		conn, err = one.Connect(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return conn, nil
+}

@@ -1,0 +1,34 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+)
+
+// lockWaiters finds the statement of another session that has waited longest for
+// a lock in this database. What keeps others from a table, such as an ALTER TABLE
+// that waits for a transaction, has waited longer than the statement that timed
+// out; a session that has waited for less is a victim too. Without the privilege
+// PROCESS a user sees those of its own account.
+const lockWaiters = `
+SELECT id, user, time, state, LEFT(COALESCE(info, ''), 80) FROM information_schema.processlist
+WHERE state LIKE 'Waiting for %lock%' AND id <> CONNECTION_ID()
+	AND time >= GREATEST(1, LEAST(@@lock_wait_timeout, @@innodb_lock_wait_timeout))
+	AND (db = DATABASE() OR LOCATE(DATABASE(), info) > 0)
+ORDER BY time DESC LIMIT 1`
+
+// explainWait adds to the error of a lock wait what the statement waited for, as
+// far as the server tells: nothing is kept from it for as long by the store itself.
+func (s *session) explainWait(ctx context.Context, err error) error {
+	if number(err) != lockWaitTimeout {
+		return err
+	}
+	var (
+		id, seconds       int64
+		user, state, info string
+	)
+	if s.conn.QueryRowContext(ctx, lockWaiters).Scan(&id, &user, &seconds, &state, &info) == nil {
+		return fmt.Errorf("%w (session %d of user %s has been in the state %q for %d s with %q: a transaction that is open on that table holds it up)", err, id, user, state, seconds, info)
+	}
+	return fmt.Errorf("%w (an open transaction has locked the row, or the table together with an ALTER TABLE that waits for it: see SHOW FULL PROCESSLIST)", err)
+}

@@ -1,0 +1,174 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// loginServer counts logins. It takes a millisecond for each.
+type loginServer struct {
+	mu       sync.Mutex
+	password string
+	denied   int
+	let      int
+}
+
+func (s *loginServer) login(password string) error {
+	time.Sleep(time.Millisecond)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if password != s.password {
+		s.denied++
+		return &mysql.MySQLError{Number: 1045, Message: "Access denied"}
+	}
+	s.let++
+	return nil
+}
+
+// counts returns how many logins were refused and let in.
+func (s *loginServer) counts() (denied, let int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.denied, s.let
+}
+
+// Many parts of a store connect at once and again and again, with a password
+// that the server refuses.
+func TestRefusedLoginsBackOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, l := &loginServer{password: "right"}, mysqlstore.NewLogins()
+		var mu sync.Mutex
+		password := "wrong"
+		ctx, cancel := context.WithCancel(t.Context())
+		var wait sync.WaitGroup
+		for range 20 {
+			wait.Go(func() {
+				for ctx.Err() == nil {
+					mu.Lock()
+					now := password
+					mu.Unlock()
+					err := l.Connect(ctx, now, func() error { return server.login(now) })
+					var e *mysql.MySQLError
+					if now == "wrong" && ctx.Err() == nil && (!errors.As(err, &e) || e.Number != 1045) {
+						t.Errorf("the error of a refused login: %v", err)
+					}
+					time.Sleep(400 * time.Millisecond)
+				}
+			})
+		}
+		for _, step := range []struct {
+			after time.Duration
+			most  int
+		}{{10 * time.Second, 1}, {time.Minute, 3}, {10 * time.Minute, 8}, {2 * time.Hour, 40}} {
+			time.Sleep(step.after)
+			if denied, _ := server.counts(); denied > step.most || denied == 0 {
+				t.Errorf("%d refused logins after %v more, want at most %d", denied, step.after, step.most)
+			}
+		}
+		// A new password is tried soon, and once.
+		denied, _ := server.counts()
+		mu.Lock()
+		password = "wrong too"
+		mu.Unlock()
+		time.Sleep(37 * time.Second)
+		if n, _ := server.counts(); n != denied+1 {
+			t.Errorf("%d logins with another wrong password", n-denied)
+		}
+		mu.Lock()
+		password = "right"
+		mu.Unlock()
+		time.Sleep(37 * time.Second)
+		if _, let := server.counts(); let < 20 {
+			t.Errorf("%d logins with the right password", let)
+		}
+		cancel()
+		wait.Wait()
+	})
+}
+
+// The server takes the password again that it refused: an account that was
+// unlocked.
+func TestUnlockedAccountIsFoundInMinutes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, l := &loginServer{password: "none"}, mysqlstore.NewLogins()
+		try := func() error {
+			return l.Connect(t.Context(), "mine", func() error { return server.login("mine") })
+		}
+		for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(time.Second) {
+			if try() == nil {
+				t.Fatal("let in")
+			}
+		}
+		server.password = "mine"
+		began := time.Now()
+		for try() != nil {
+			time.Sleep(time.Second)
+		}
+		if took := time.Since(began); took > 6*time.Minute+time.Second {
+			t.Errorf("it took %v", took)
+		}
+	})
+}
+
+// A connect that hangs in the network holds no other one up for long.
+func TestConnectThatHangs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := mysqlstore.NewLogins()
+		ctx, cancel := context.WithCancel(t.Context())
+		hangs := make(chan error)
+		go func() {
+			hangs <- l.Connect(ctx, "right", func() error { <-ctx.Done(); return ctx.Err() })
+		}()
+		synctest.Wait()
+		began := time.Now()
+		if err := l.Connect(t.Context(), "right", func() error { return nil }); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 300*time.Millisecond {
+			t.Errorf("it took %v", took)
+		}
+		// Nor does one keep a heartbeat from its attempt, however short that is.
+		time.Sleep(time.Minute) // what worked then says nothing of now
+		reached := false
+		short, cancelShort := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancelShort()
+		if err := l.Connect(short, "right", func() error { reached = true; return nil }); err != nil || !reached {
+			t.Errorf("within 100 ms: %v, reached %v", err, reached)
+		}
+		cancel()
+		<-hangs
+	})
+}
+
+// A server that refuses, and then answers no more, is left alone as well.
+func TestRefusalsThatAreDelayed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, l, sent := &loginServer{password: "right"}, mysqlstore.NewLogins(), 0
+		for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(400 * time.Millisecond) {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			_ = l.Connect(ctx, "wrong", func() error {
+				if sent++; sent == 1 {
+					return server.login("wrong")
+				}
+				<-ctx.Done()
+				return ctx.Err()
+			})
+			cancel()
+		}
+		if sent > 3600/12+1 {
+			t.Errorf("%d logins in an hour", sent)
+		}
+	})
+}

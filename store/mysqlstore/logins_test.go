@@ -1,0 +1,220 @@
+package mysqlstore_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store/mysqlstore"
+)
+
+// A replica with an old password leaves the account usable for all others, says
+// why it waits, and goes on when its password file is right.
+func TestOldPasswordLocksNoAccount(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := dbtest.Private(t, kind)
+			if server.Kind() == dbserver.MariaDB {
+				root := dbtest.FreshOn(t, server.Kind(), server.DSN("")).Open(t)
+				exec(t, root, "SET GLOBAL max_password_errors = 4")
+			}
+			for _, variant := range []string{"Open", "New"} {
+				t.Run(variant, func(t *testing.T) {
+					db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+					migrated(t, db.DSN)
+					root := conn(t, db.Open(t))
+					user := uniqueName("user")
+					good := userDSN(t, db, user, "ALL ON @.*")
+					if server.Kind() == dbserver.MySQL {
+						exec(t, root, "ALTER USER '"+user+"'@'%' FAILED_LOGIN_ATTEMPTS 4 PASSWORD_LOCK_TIME UNBOUNDED")
+					}
+					file := filepath.Join(t.TempDir(), "password")
+					write := func(password string) {
+						if err := os.WriteFile(file, []byte(password+"\n"), 0o600); err != nil {
+							t.Fatal(err)
+						}
+					}
+					write("old-4711")
+					old := func(c *mysql.Config) { c.User, c.Passwd = user, "" }
+					var s *mysqlstore.Store
+					if variant == "Open" {
+						s = open(t, with(t, db, old)+"?password_file="+file)
+					} else {
+						config := db.Config(t)
+						config.User = user
+						if err := config.Apply(mysql.BeforeConnect(func(_ context.Context, c *mysql.Config) error {
+							text, err := os.ReadFile(file)
+							c.Passwd = strings.TrimSpace(string(text))
+							return err
+						})); err != nil {
+							t.Fatal(err)
+						}
+						connector, err := mysql.NewConnector(config)
+						if err != nil {
+							t.Fatal(err)
+						}
+						pool := sql.OpenDB(connector)
+						t.Cleanup(func() { _ = pool.Close() })
+						s = openOn(t, pool)
+					}
+					refusals := deniedLogins(t, root)
+
+					core, logs := observer.New(zapcore.InfoLevel)
+					ctx, cancel := context.WithCancel(t.Context())
+					led, ended := make(chan struct{}), make(chan error, 1)
+					var parts sync.WaitGroup
+					go func() {
+						ended <- election.Run(ctx, s, "g", func(ctx context.Context, _ election.Term) error {
+							close(led)
+							<-ctx.Done()
+							return nil
+						}, election.WithLogger(zap.New(core)))
+					}()
+					client, err := locks.New(s)
+					if err != nil {
+						t.Fatal(err)
+					}
+					parts.Go(func() {
+						if lock, err := client.Mutex("l").Lock(ctx); err == nil {
+							_ = lock.Unlock(ctx)
+						}
+					})
+					if variant == "Open" { // with New, what uses the pool besides is the caller's
+						for range 10 {
+							parts.Go(func() {
+								for end := time.Now().Add(3 * time.Second); time.Now().Before(end); <-time.After(50 * time.Millisecond) {
+									_, _ = s.DB().ExecContext(ctx, "DO 1")
+								}
+							})
+						}
+					}
+					select {
+					case err := <-ended:
+						t.Fatalf("the campaign ended: %v", err)
+					case <-led:
+						t.Fatal("leads with an old password")
+					case <-time.After(3 * time.Second): // 22 refusals, before
+					}
+					if n := deniedLogins(t, root) - refusals; n != 1 {
+						t.Errorf("%d logins were refused in 3 s, want 1", n)
+					}
+					if err := s.Check(soon(t)); !errors.Is(err, lease.ErrDenied) || !strings.Contains(err.Error(), "correct the password") {
+						t.Errorf("Check: %v", err)
+					}
+					if lines := logs.FilterMessageSnippet("refuses the login").All(); len(lines) != 1 || logs.Len() != 1 {
+						t.Errorf("the log: %v", logs.All())
+					}
+					// All others can log in.
+					if err := openSQL(t, good).PingContext(soon(t)); err != nil {
+						t.Errorf("the account: %v", err)
+					}
+					if variant == "Open" { // with New, the same password is tried again, minutes later
+						write("secret-4711")
+						select {
+						case <-led:
+						case <-time.After(patience):
+							t.Errorf("does not lead with the right password: %v", logs.All())
+						}
+						if logs.FilterMessage("database trouble over").Len() != 1 {
+							t.Errorf("the log: %v", logs.All())
+						}
+					}
+					cancel()
+					parts.Wait()
+					if err := errors.Join(client.Close(soon(t)), <-ended); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+		})
+	}
+}
+
+// deniedLogins counts the refused logins since the server's start.
+func deniedLogins(t *testing.T, c *sql.Conn) int {
+	t.Helper()
+	var name string
+	var n int
+	if err := c.QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'Aborted_connects'").Scan(&name, &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Other refusals than a wrong password are refused logins too.
+func TestKindsOfRefusedLogins(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			server := dbtest.Private(t, kind)
+			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+			migrated(t, db.DSN)
+			root := conn(t, db.Open(t))
+			for name, alter := range map[string]string{
+				"locked":           "ALTER USER @ ACCOUNT LOCK",
+				"expired":          "ALTER USER @ PASSWORD EXPIRE",
+				"another password": "ALTER USER @ IDENTIFIED BY 'new-4711'",
+				"TLS required":     "ALTER USER @ REQUIRE X509",
+			} {
+				user := uniqueName("user")
+				s := open(t, userDSN(t, db, user, "ALL ON @.*"))
+				exec(t, root, strings.ReplaceAll(alter, "@", "'"+user+"'@'%'"))
+				before := deniedLogins(t, root)
+				for range 3 {
+					if err := s.Check(soon(t)); !errors.Is(err, lease.ErrDenied) || lease.Ends(err) {
+						t.Errorf("%s: %v", name, err)
+					}
+				}
+				if n := deniedLogins(t, root) - before; n > 1 {
+					t.Errorf("%s: %d refused logins", name, n)
+				}
+			}
+		})
+	}
+}
+
+func TestWithPassword(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		user := uniqueName("user")
+		userDSN(t, db, user, "ALL ON @.*")
+		dsn := with(t, db, func(c *mysql.Config) { c.User, c.Passwd = user, "" })
+		s := open(t, dsn, mysqlstore.WithPassword(func(context.Context) (string, error) { return "secret-4711", nil }))
+		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t)), s.DB().PingContext(soon(t))); err != nil {
+			t.Error(err)
+		}
+		away := errors.New("the vault is sealed")
+		s = open(t, dsn, mysqlstore.WithPassword(func(context.Context) (string, error) { return "", away }))
+		if err := s.Check(soon(t)); !errors.Is(err, away) || errors.Is(err, lease.ErrSetup) {
+			t.Error(err)
+		}
+		both := mysqlstore.WithPassword(func(context.Context) (string, error) { return "", nil })
+		for _, dsn := range []string{"u:p@tcp(h:1)/d", "u@tcp(h:1)/d?password_file=/run/secrets/db"} {
+			if _, err := mysqlstore.Open(dsn, both); err == nil {
+				t.Errorf("%s and WithPassword: accepted", dsn)
+			}
+		}
+		if _, err := mysqlstore.New(db.Open(t), both); err == nil {
+			t.Error("New with WithPassword: accepted")
+		}
+	})
+}

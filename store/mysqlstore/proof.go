@@ -1,0 +1,68 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// proveLocks makes sure, once for each start of a server, that a shared lock makes
+// a writer on another connection wait. Claims and fenced transactions lean on
+// that, and servers that only speak MySQL's protocol may ignore it: TiDB and
+// Vitess, among others. The row is one of the table of locks that is always there;
+// nothing is written. On a cluster with several writers no shared lock is relied on.
+func (s *Store) proveLocks(ctx context.Context, one *session) error {
+	if one.server.manyWriters() || s.isProven(one.server.identity) {
+		return nil
+	}
+	if _, err := one.exec(ctx, begin); err != nil {
+		return err
+	}
+	tried, waits, err := s.tryProof(ctx, one)
+	// An error here ends the session, and with it the transaction.
+	if _, undone := one.exec(ctx, rollback); undone != nil {
+		return undone
+	}
+	switch {
+	case err != nil || !tried:
+		return err
+	case !waits:
+		v := one.server.variables
+		return fmt.Errorf("%w: the server (%s %s) lets a writer pass a shared lock (LOCK IN SHARE MODE): claims and fenced transactions would not be safe there: use MySQL or MariaDB itself, without a proxy that changes statements",
+			lease.ErrSetup, v["version"], v["version_comment"])
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.proven = one.server.identity
+	return nil
+}
+
+func (s *Store) isProven(identity string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.proven == identity
+}
+
+// tryProof takes the shared lock and asks on another connection for the one of a
+// writer. It has not tried when that connection is of another server: during a
+// failover, say.
+func (s *Store) tryProof(ctx context.Context, one *session) (tried, waits bool, err error) {
+	if _, err := one.count(ctx, s.sql.shareRow); err != nil {
+		return false, false, err
+	}
+	err = s.onBeats(ctx, "check locks", func(ctx context.Context, two *session) error {
+		if two.server.identity != one.server.identity {
+			return nil
+		}
+		tried = true
+		_, err := two.count(ctx, s.sql.writeRow)
+		switch number(err) {
+		case lockWaitTimeout, lockNotAvailable:
+			waits = true
+			return nil
+		}
+		return err
+	})
+	return tried, waits, err
+}

@@ -1,0 +1,184 @@
+package mysqlstore
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// shape is what a table has at the newest version: its columns, and its keys with
+// their columns. A test compares it with what the migrations make.
+type shape struct {
+	columns string            // separated by spaces
+	keys    map[string]string // by name: columns, separated by spaces
+}
+
+// shapes are those of all tables, by name without prefix. A table may have more,
+// from a later version.
+var shapes = map[string]shape{
+	"lease": {
+		"name owner token heartbeat renewed_at ttl_us released resign_asked",
+		map[string]string{"PRIMARY": "name"},
+	},
+	"fence": {
+		"name owner token checks",
+		map[string]string{"PRIMARY": "name"},
+	},
+	"run": {
+		"grp job tick trigger_id claim_id state owner token attempt claimed_at started_at finished_at due_at missed error cancel_asked",
+		map[string]string{"PRIMARY": "grp job tick trigger_id", "by_state": "grp state tick job trigger_id"},
+	},
+	"job": {
+		"grp name schedule since schedule_since paused changes started_at finished_at pauses",
+		map[string]string{"PRIMARY": "grp name"},
+	},
+	"lock": {
+		"name version queue written_at idle_at",
+		map[string]string{"PRIMARY": "name", "by_idle": "idle_at"},
+	},
+	"schema": {
+		"version applied_at level",
+		map[string]string{"PRIMARY": "version"},
+	},
+}
+
+// gap is something that a table lacks.
+type gap struct {
+	table string // with its prefix
+	what  string // "column c", "key k (c, d)", or empty for the table itself
+	cure  string // a statement that makes it; empty when there is none
+}
+
+func (g gap) String() string {
+	if g.what == "" {
+		return "there is no table " + g.table
+	}
+	return fmt.Sprintf("table %s has no %s", g.table, g.what)
+}
+
+// present is what the database says of its tables, by table in lower case: some
+// servers keep names so.
+type present struct {
+	columns map[string]map[string]bool   // by table
+	keys    map[string]map[string]string // by table and key: columns, separated by spaces
+}
+
+// gaps returns what the tables lack, by table and name.
+func (s *Store) gaps(ctx context.Context, one *session) ([]gap, error) {
+	have, err := s.readShape(ctx, one)
+	if err != nil {
+		return nil, err
+	}
+	var gaps []gap
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		table, want := s.prefix+name, shapes[name]
+		columns := have.columns[strings.ToLower(table)]
+		if columns == nil {
+			gaps = append(gaps, gap{table: table})
+			continue
+		}
+		for column := range strings.FieldsSeq(want.columns) {
+			if !columns[column] {
+				gaps = append(gaps, gap{table: table, what: "column " + column})
+			}
+		}
+		for _, key := range slices.Sorted(maps.Keys(want.keys)) {
+			if have.keys[strings.ToLower(table)][key] == want.keys[key] {
+				continue
+			}
+			list := strings.ReplaceAll(want.keys[key], " ", ", ")
+			cure := fmt.Sprintf("ALTER TABLE `%s` ADD KEY %s (%s)", table, key, list)
+			if key == "PRIMARY" {
+				cure = fmt.Sprintf("ALTER TABLE `%s` ADD PRIMARY KEY (%s)", table, list)
+			}
+			gaps = append(gaps, gap{table: table, what: fmt.Sprintf("key %s (%s)", key, list), cure: cure})
+		}
+	}
+	if len(gaps) > 0 {
+		return gaps, nil
+	}
+	// The row that all inserts of locks compare with.
+	if rows, err := one.count(ctx, s.sql.floorRow); err != nil || rows > 0 {
+		return nil, err
+	}
+	return []gap{{table: s.prefix + "lock", what: "row without a name"}}, nil
+}
+
+func (s *Store) readShape(ctx context.Context, one *session) (present, error) {
+	have := present{map[string]map[string]bool{}, map[string]map[string]string{}}
+	var tables list
+	for name := range shapes {
+		tables = append(tables, s.prefix+name)
+	}
+	rows, err := one.conn.QueryContext(ctx, fill(s.sql.shape, tables, tables))
+	if err != nil {
+		return present{}, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var (
+			table, key, column string
+			place              int
+		)
+		if err := rows.Scan(&table, &key, &column, &place); err != nil {
+			return present{}, err
+		}
+		table = strings.ToLower(table)
+		if key == "" {
+			if have.columns[table] == nil {
+				have.columns[table], have.keys[table] = map[string]bool{}, map[string]string{}
+			}
+			have.columns[table][column] = true
+			continue
+		}
+		if keys := have.keys[table]; keys != nil {
+			keys[key] = strings.TrimSpace(keys[key] + " " + column)
+		}
+	}
+	return have, rows.Err()
+}
+
+// gapsError says what is missing, and that Migrate makes it.
+func gapsError(gaps []gap) error {
+	return fmt.Errorf("%w: %s: run Migrate (worker migrate), which makes what is missing or says why not", lease.ErrNotReady, joinGaps(gaps))
+}
+
+func joinGaps(gaps []gap) string {
+	texts := make([]string, len(gaps))
+	for i, g := range gaps {
+		texts[i] = g.String()
+	}
+	return strings.Join(texts, ", ")
+}
+
+// repair makes what the tables lack, by running all steps again, whose statements
+// are harmless when repeated, and by adding keys. A column of a table that is
+// there it does not make: its values are lost, and only a backup has them.
+func (s *Store) repair(ctx context.Context, one *session) error {
+	for i, step := range migrations {
+		if err := s.runStep(ctx, one, step); err != nil {
+			return fmt.Errorf("repeat the step to version %d: %w", i+1, err)
+		}
+	}
+	gaps, err := s.gaps(ctx, one)
+	if err != nil {
+		return err
+	}
+	for _, g := range gaps {
+		if g.cure == "" {
+			continue
+		}
+		if _, err := one.exec(ctx, g.cure); err != nil {
+			return fmt.Errorf("%s: %s: %w", g, g.cure, err)
+		}
+	}
+	if gaps, err = s.gaps(ctx, one); err != nil || len(gaps) == 0 {
+		return err
+	}
+	return fmt.Errorf("%w: %s: restore the table from a backup, or, to begin with an empty one, drop it and run Migrate (worker migrate)",
+		lease.ErrSetup, joinGaps(gaps))
+}
