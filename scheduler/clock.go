@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -31,11 +32,12 @@ func startClock(t *term) (*clock, error) {
 		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
 	}
 	c := &clock{gocron: s, log: t.log}
+	ahead := steady(func() time.Duration { return t.now().Sub(time.Now()) })
 	for _, group := range t.alarms {
 		_, err := s.NewJob(
 			gocron.CronJob("", true), // replaced by WithCronImplementation
 			gocron.NewTask(func() { t.do(func() { t.wake(group) }) }),
-			gocron.WithCronImplementation(alarm{group[0].schedule}),
+			gocron.WithCronImplementation(alarm{group[0].schedule, ahead}),
 		)
 		if err != nil {
 			c.stop()
@@ -62,7 +64,27 @@ func (c *clock) stop() {
 // alarm is a schedule as gocron wants it: instants in UTC, strictly later than
 // asked, never two in one second (gocron drops the second of them), and never
 // zero. Ticks that are closer than that are found by the wake of the one before.
-type alarm struct{ schedule jobs.Schedule }
+type alarm struct {
+	schedule jobs.Schedule
+	ahead    func() time.Duration // of gocron's clock is the one that ticks are judged by
+}
+
+// steady measures again each time, and answers the same until it finds a
+// difference that counts: an alarm that is set by a value which is a little
+// smaller each time would ring for one tick again and again.
+func steady(measure func() time.Duration) func() time.Duration {
+	const counts = 50 * time.Millisecond
+	var mu sync.Mutex
+	var known time.Duration
+	return func() time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		if d := measure(); (d - known).Abs() > counts {
+			known = d
+		}
+		return known
+	}
+}
 
 var never = time.Date(9999, time.December, 31, 0, 0, 0, 0, time.UTC)
 
@@ -71,12 +93,17 @@ func (a alarm) IsValid(string, *time.Location, time.Time) error { return nil }
 
 // Next implements gocron.Cron.
 func (a alarm) Next(last time.Time) time.Time {
-	next := a.schedule.Next(last)
-	if second := last.Truncate(time.Second); !next.IsZero() && next.Truncate(time.Second).Equal(second) {
-		next = a.schedule.Next(second.Add(time.Second - 1))
+	ahead := a.ahead()
+	after := func(last time.Time) time.Time {
+		next := a.schedule.Next(last.Add(ahead))
+		if next.IsZero() {
+			return never
+		}
+		return next.Add(-ahead).UTC()
 	}
-	if next.IsZero() {
-		return never
+	next := after(last)
+	if second := last.Truncate(time.Second); next.Truncate(time.Second).Equal(second) {
+		next = after(second.Add(time.Second - 1))
 	}
-	return next.UTC()
+	return next
 }

@@ -30,8 +30,14 @@ func TestAlarm(t *testing.T) {
 		{jobs.At(at("01.7")), at("00.2"), at("01.7")},
 		{jobs.Manual(), at("00"), never},
 	} {
-		if next := (alarm{test.schedule}).Next(test.last); !next.Equal(test.next) {
+		if next := (alarm{test.schedule, func() time.Duration { return 0 }}).Next(test.last); !next.Equal(test.next) {
 			t.Errorf("%v after %v: %v, want %v", test.schedule, test.last, next, test.next)
+		}
+		// Where the ticks are judged by a clock that is ahead of gocron's.
+		const ahead = 3 * time.Minute
+		next := (alarm{test.schedule, func() time.Duration { return ahead }}).Next(test.last.Add(-ahead))
+		if want := test.next.Add(-ahead); !next.Equal(want) && !(next.Equal(never) && test.next.Equal(never)) {
+			t.Errorf("%v after %v, %v ahead: %v, want %v", test.schedule, test.last, ahead, next, want)
 		}
 	}
 }

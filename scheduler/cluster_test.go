@@ -62,7 +62,14 @@ type replica struct {
 // start starts a replica with the jobs, and waits until it leads or follows.
 func (c *cluster) start(declared []jobs.Job, options ...scheduler.Option) *replica {
 	c.Helper()
+	return c.startOn(func(*link) {}, declared, options...)
+}
+
+// startOn is start with a way to the database that was changed before.
+func (c *cluster) startOn(change func(*link), declared []jobs.Job, options ...scheduler.Option) *replica {
+	c.Helper()
 	r := &replica{cluster: c, link: newLink(c.store), done: make(chan struct{})}
+	r.link.set(change)
 	s, err := scheduler.New(r.link, "g", options...)
 	if err != nil {
 		c.Fatal(err)
@@ -170,6 +177,22 @@ func (c *cluster) rows(job string) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// lines are the lines of a job's history.
+func (c *cluster) lines(job string) []string {
+	c.Helper()
+	return strings.Split(strings.TrimSuffix(c.rows(job), "\n"), "\n")
+}
+
+// holder is the term that a replica leads.
+func (c *cluster) holder(r *replica) jobs.Holder {
+	c.Helper()
+	readings, err := c.store.Read(c.Context(), "g")
+	if err != nil || readings[0].Fence.Owner != r.Owner() {
+		c.Fatalf("%q does not lead: %+v, %v", r.Owner(), readings, err)
+	}
+	return jobs.Holder{Group: "g", Owner: r.Owner(), Token: readings[0].Fence.Token}
 }
 
 // short is a duration without its zeros: 1h and 2h30m.

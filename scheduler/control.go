@@ -2,11 +2,13 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // watch asks the ledger each second whether somebody wants something, until the
@@ -14,33 +16,65 @@ import (
 func (t *term) watch(changes uint64) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	pulse := t.dog.begin("the watch on the ledger")
+	defer pulse.end()
+	asked := false // to read it whatever has changed
+	limit := t.timing.AttemptTimeout
 	for {
+		pulse.beat()
 		select {
 		case <-tick.C:
+		case <-t.look:
+			asked = true
 		case <-t.ctx.Done():
 			return
 		}
-		snapshot, changed, err := t.news(changes)
-		switch {
-		case t.ctx.Err() != nil:
+		snapshot, changed, err := t.news(pulse, changes, asked, limit)
+		if t.ctx.Err() != nil {
 			return
-		case err != nil:
-			t.log.Warn("cannot read the ledger", zap.Error(err))
-		case changed:
-			changes = snapshot.Changes
+		}
+		if errors.Is(err, ErrSkew) {
+			t.cut(err)
+			return
+		}
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) { // as in retryLonger
+				limit = min(2*limit, max(limit, openMost/2))
+			}
+			t.trouble.Failed("read the ledger", err)
+			continue
+		}
+		t.trouble.Worked("read the ledger")
+		if changed {
+			changes, asked = snapshot.Changes, false
 			t.do(func() { t.apply(snapshot) })
 		}
 	}
 }
 
-func (t *term) news(changes uint64) (snapshot jobs.Snapshot, changed bool, err error) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+// news reads the ledger if it has changed, or if that was asked for, and takes as
+// long as limit for it. Each of its statements may take nearly a TTL, so each
+// begins with a beat.
+func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
+	pulse.beat()
+	soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
 	defer cancel()
-	now, err := t.ledger.Changes(ctx, t.holder.Group)
-	if err != nil || now == changes {
+	sent := t.clock.own()
+	present, now, err := t.ledger.Changes(soon, t.holder.Group)
+	if err != nil {
 		return snapshot, false, err
 	}
-	snapshot, err = t.ledger.Load(ctx, t.holder.Group)
+	if err := t.clock.observe(lease.SkewOf(now, sent, t.clock.own())); err != nil {
+		return snapshot, false, err
+	}
+	t.memory.alive(t.clock.own().Mono, now)
+	if present == changes && !asked {
+		return snapshot, false, nil
+	}
+	pulse.beatFor(limit - t.timing.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(t.ctx, limit)
+	defer cancel()
+	snapshot, err = t.load(ctx, "")
 	return snapshot, true, err
 }
 
@@ -52,10 +86,15 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	if t.stopping {
 		return
 	}
-	t.paused = snapshot.Paused
+	t.paused, t.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
 	for name, known := range snapshot.Jobs {
 		if e := t.entries[name]; e != nil {
-			e.known.Paused = known.Paused
+			e.known.Paused, e.pauses = known.Paused, t.pausesOf(snapshot, name)
+			// A later cursor is of a claim that was refused and has arrived again,
+			// late. Its row is among those that are open: it is not claimed again.
+			if e.refused || !e.claiming && known.Cursor.After(e.known.Cursor) {
+				t.goOn(e, known)
+			}
 		}
 	}
 	for _, record := range snapshot.Open {
@@ -73,8 +112,41 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 			t.enqueue(t.take(e, record), min(record.Due.Sub(snapshot.Now), e.longestWait(record.Attempt)))
 		case record.Token != t.holder.Token:
 			t.recover(t.take(e, record))
+		default:
+			t.reclaim(t.take(e, record))
 		}
 	}
+	now := t.now()
+	for _, e := range t.order { // what a pause has held back
+		t.freed(e)
+		t.claimDue(e, now)
+	}
+}
+
+// reclaim deals with a run that is under this term's token and not in hand, as a
+// restored table may have it, or a claim that was refused and arrived late once
+// more. The run of such a claim never began, so it is run whatever [jobs.Recover]
+// says. What the ledger has said may be old: until it has taken the change, the
+// row counts for nothing.
+func (t *term) reclaim(r *row) {
+	began := !r.entry.wasRefused(r.record.Key)
+	if !began && r.entry.tooLate(r.record.Tick, t.now()) {
+		t.close(r, jobs.Skipped, tooLate)
+		return
+	}
+	if began && !r.entry.rerun(r.record.Attempt) {
+		t.close(r, jobs.Interrupted, "not in hand of its holder")
+		return
+	}
+	t.shift(r, closing)
+	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
+		if !done {
+			t.forget(r)
+			return
+		}
+		r.record.State = jobs.Waiting
+		t.enqueue(r, 0)
+	})
 }
 
 // recover decides what becomes of a run that an earlier term did not finish.

@@ -24,7 +24,7 @@ func TestPauseAndResume(t *testing.T) {
 		check(t, c.Pause(ctx, "one"))
 		c.until(121 * time.Second)
 		first.link.set(func(l *link) {
-			if l.loads != 2 { // at the start, and for the pause
+			if l.loads != 3 { // at the start, with the new jobs, and for the pause
 				t.Errorf("the ledger was loaded %d times", l.loads)
 			}
 		})

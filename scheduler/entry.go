@@ -10,22 +10,30 @@ import (
 type entry struct {
 	job      jobs.Job
 	schedule jobs.Schedule // what rules now: for a relative one, what it gives
-	known    jobs.Known
+	known    jobs.Known    // its instants by the clock that ticks are judged by
+	anchor   time.Time     // of a fixed rate: ScheduleSince as the ledger has it
 
 	// next is the first tick that has not been dealt with; zero: none.
 	next time.Time
 	// claiming: a claim of the job is under way. Its ticks are claimed in
 	// order, so the next one waits for it.
 	claiming bool
+	// refused: the ledger has refused a claim, and was not read since.
+	refused bool
+	// turnedDown are the ticks whose claims were refused and that this term has
+	// not got since, the newest refusedMost of them: their runs never began.
+	turnedDown []jobs.Key
+	// settled is the newest tick that the ledger is known to have.
+	settled time.Time
+	pauses  []jobs.Pause // of the job alone
+	// parted: the gap that was claimed last goes on behind a pause.
+	parted bool
+	asked  time.Time // the first tick of that claim
 
 	rows    map[jobs.Key]*row
 	count   [phases]int // of the rows
 	resting int         // runs that are over and occupy the job for LockAtLeastFor
 	blocked []*row      // rows that wait for room, oldest first
-
-	// lined is the newest tick that was claimed to wait in line, under
-	// MisfireAll: see line.
-	lined time.Time
 
 	ended   int       // runs that ended since the history was pruned
 	pruneAt time.Time // at the latest
@@ -35,8 +43,8 @@ func newEntry(job jobs.Job) *entry {
 	return &entry{job: job.Complete(), schedule: job.Schedule, rows: map[jobs.Key]*row{}}
 }
 
-// resolve makes the schedule anew from what is known, and next with it.
-func (e *entry) resolve() {
+// resolve makes the schedule from what is known, and next with it.
+func (e *entry) resolve(now time.Time) {
 	after := e.known.Cursor
 	if since := e.known.ScheduleSince; after.Before(since) {
 		after = since
@@ -46,7 +54,11 @@ func (e *entry) resolve() {
 	}
 	e.schedule = e.job.Schedule
 	if relative, ok := e.schedule.(jobs.Relative); ok {
-		e.schedule = relative.From(e.known)
+		known := e.known
+		if rate, ok := relative.(jobs.FixedRateSchedule); ok {
+			known.ScheduleSince = rate.Anchor(e.anchor, now)
+		}
+		e.schedule = relative.From(known)
 	}
 	e.next = e.schedule.Next(after)
 }
@@ -71,17 +83,21 @@ func (e *entry) room() bool {
 	return e.occupied() == 0
 }
 
-// line is how many ticks of MisfireAll wait in line for their first start:
-// missed ones, and those that came due behind them. A job that replaces what is
-// older has no line.
+// lines reports whether ticks that cannot start yet wait in line, instead of
+// being skipped as Overlap says. A job that replaces what is older has no line.
+func (e *entry) lines() bool {
+	return e.job.Misfire == jobs.MisfireAll && e.job.Overlap != jobs.OverlapReplace
+}
+
+// line is how many ticks wait in line for their first start.
 func (e *entry) line() int {
-	if e.waiting() == 0 || e.job.Overlap == jobs.OverlapReplace {
+	if e.waiting() == 0 || !e.lines() {
 		return 0
 	}
 	n := 0
 	for key, r := range e.rows {
 		first := (r.phase == asked || r.phase == waiting || r.phase == ready) && r.record.Attempt == 0
-		if first && key.Trigger == 0 && !key.Tick.After(e.lined) {
+		if first && key.Trigger == 0 {
 			n++
 		}
 	}
@@ -102,16 +118,17 @@ func (e *entry) locked(now time.Time) time.Duration {
 // was lost is noticed by the sweep within a second.
 const onTime = 5 * time.Second
 
-// plan decides what becomes of the ticks that are due: claims in the order of
-// their ticks, by the job's policies, all up to the newest one. It moves next
-// on. paused says that the group is, slot that this replica may start a run.
-func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
+// plan decides what becomes of the ticks that are due up to an instant, which is
+// not later than now: claims in the order of their ticks, by the job's policies,
+// all up to the newest one. It moves next on. paused says that they fall into a
+// pause, slot that this replica may start a run.
+func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
 	limit, line := 1, 0
 	if e.job.Misfire == jobs.MisfireAll {
 		line = e.line()
 		limit = max(1, e.job.CatchUp.Limit-line)
 	}
-	d := dueTicks(e.schedule, e.next, now, limit)
+	d := dueTicks(e.schedule, e.next, until, limit)
 	if len(d.ticks) == 0 {
 		return nil
 	}
@@ -120,7 +137,7 @@ func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
 	e.known.Cursor = newest
 
 	switch {
-	case paused || e.known.Paused:
+	case paused:
 		return []jobs.Claim{e.skip(newest, earlier, "paused")}
 	case e.tooLate(newest, now):
 		return []jobs.Claim{e.skip(newest, earlier, tooLate)}
@@ -136,9 +153,8 @@ func (e *entry) plan(now time.Time, paused, slot bool) []jobs.Claim {
 	return []jobs.Claim{c}
 }
 
-// all claims every tick that is not too late. When they were missed, and are not
-// merely due, the first may start and the others wait, whatever Overlap says;
-// and when there is a line, they all wait behind it.
+// all claims every tick that is not too late. What cannot start yet waits: for
+// what runs, behind the others of its gap, or at the end of the line.
 func (e *entry) all(d due, now time.Time, slot, behind bool) []jobs.Claim {
 	var claims []jobs.Claim
 	late := 0
@@ -148,13 +164,9 @@ func (e *entry) all(d due, now time.Time, slot, behind bool) []jobs.Claim {
 	if late > 0 {
 		claims = append(claims, e.skip(d.ticks[late-1], d.missed+late-1, tooLate))
 	}
-	missed := behind || len(d.ticks) > 1 || now.Sub(d.ticks[0]) > onTime
-	if missed {
-		e.lined = e.known.Cursor
-	}
 	for i, tick := range d.ticks[late:] {
 		c := e.start(tick, slot)
-		if missed && c.State == jobs.Skipped || behind || i > 0 && !e.parallel(i) {
+		if c.State == jobs.Skipped || behind || i > 0 && !e.parallel(i) {
 			c.State, c.Error = jobs.Waiting, ""
 		}
 		if i == 0 && late == 0 {

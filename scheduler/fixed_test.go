@@ -40,18 +40,18 @@ func TestFixedOverTakeovers(t *testing.T) {
 func TestFixedDelayWithTheDatabaseAhead(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "delay", Schedule: jobs.FixedDelay(time.Minute)}}
-		first := c.start(declared)
+		first := c.start(declared, byWorker)
 		c.until(90 * time.Second)
 		c.store.StepClock(time.Hour)
 		c.until(2*time.Minute + time.Second)
 		first.stop()
-		c.start(declared)
+		c.start(declared, byWorker)
 		c.until(3*time.Minute + 10*time.Second)
-		c.wantRows("delay", "0s succeeded", "1m succeeded", "2m succeeded", "3m1s succeeded")
+		c.wantRows("delay", "0s succeeded", "1m succeeded", "2m succeeded", "3m succeeded")
 	})
 }
 
-// A fixed schedule that changes rules from its change on.
+// A fixed schedule that changes rules from the end of the term before.
 func TestFixedScheduleChanges(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := func(d time.Duration) []jobs.Job {
@@ -61,9 +61,8 @@ func TestFixedScheduleChanges(t *testing.T) {
 		c.until(30 * time.Minute)
 		c.start(declared(time.Minute))
 		c.until(30*time.Minute + 90*time.Second)
-		want := []string{"0s succeeded", "30m succeeded", "31m succeeded"}
-		c.wantRows("delay", want...)
-		c.wantRows("rate", want...)
+		c.wantRows("delay", "0s succeeded", "1m succeeded", "31m succeeded")
+		c.wantRows("rate", "0s succeeded", "30m succeeded, missed 29", "31m succeeded")
 	})
 }
 

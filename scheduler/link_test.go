@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,14 +19,23 @@ var errAway = errors.New("the database is away")
 type link struct {
 	*memstore.Store
 
-	mu   sync.Mutex
-	cut  bool           // no statement gets through, for ever
-	away time.Time      // none does until then
-	fail map[string]int // so many fail without effect
-	lose map[string]int // the replies of so many are lost
+	mu    sync.Mutex
+	wrong time.Duration  // by which the wall clock of the replica's machine is
+	cut   bool           // no statement gets through, for ever
+	away  time.Time      // none does until then
+	fail  map[string]int // so many fail without effect
+	lose  map[string]int // the replies of so many are lost
 
 	hold  map[string]time.Duration // how long statements are under way
 	delay map[string]time.Duration // and their replies
+
+	// refused is a job whose rows fail the statements named here as a whole.
+	refused    string
+	refusedOps string
+	sent       map[string]int // statements, by operation
+
+	// late takes a claim that then never gets an answer.
+	late func(jobs.Holder, jobs.ClaimID, []jobs.Claim) bool
 
 	stubborn time.Duration // how long Changes takes, whatever its context says
 	underWay int
@@ -33,7 +43,7 @@ type link struct {
 }
 
 func newLink(store *memstore.Store) *link {
-	return &link{Store: store, fail: map[string]int{}, lose: map[string]int{}, hold: map[string]time.Duration{}, delay: map[string]time.Duration{}}
+	return &link{Store: store, fail: map[string]int{}, lose: map[string]int{}, hold: map[string]time.Duration{}, delay: map[string]time.Duration{}, sent: map[string]int{}}
 }
 
 func (l *link) set(change func(*link)) {
@@ -42,12 +52,21 @@ func (l *link) set(change func(*link)) {
 	change(l)
 }
 
+var errRefused = errors.New("the row is refused")
+
+func (l *link) refuses(op, job string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.HasPrefix(job, l.refused) && l.refused != "" && l.refusedOps == op
+}
+
 // call sends a statement.
 func (l *link) call(ctx context.Context, op string, statement func() error) error {
 	l.mu.Lock()
 	failed := l.cut || time.Now().Before(l.away) || l.fail[op] > 0
 	lost := !failed && l.lose[op] > 0
 	l.fail[op]--
+	l.sent[op]++
 	if lost {
 		l.lose[op]--
 	}
@@ -119,18 +138,46 @@ func (l *link) Load(ctx context.Context, group string) (result jobs.Snapshot, er
 	return result, err
 }
 
-func (l *link) Changes(ctx context.Context, group string) (result uint64, err error) {
-	err = l.call(ctx, "Changes", func() error { result, err = l.Store.Changes(ctx, group); return err })
-	return result, err
+func (l *link) Changes(ctx context.Context, group string) (result uint64, now time.Time, err error) {
+	err = l.call(ctx, "Changes", func() error { result, now, err = l.Store.Changes(ctx, group); return err })
+	return result, now, err
 }
 
 func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) (result []jobs.Claimed, err error) {
-	err = l.call(ctx, "Claim", func() error { result, err = l.Store.Claim(ctx, h, id, claims); return err })
+	l.mu.Lock()
+	late := l.late != nil && l.late(h, id, claims)
+	l.mu.Unlock()
+	if late {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	err = l.call(ctx, "Claim", func() error {
+		for _, c := range claims {
+			if l.refuses("Claim", c.Job) {
+				return errRefused
+			}
+		}
+		result, err = l.Store.Claim(ctx, h, id, claims)
+		return err
+	})
+	return result, err
+}
+
+func (l *link) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (result int, err error) {
+	err = l.call(ctx, "PassOver", func() error { result, err = l.Store.PassOver(ctx, h, job, after); return err })
 	return result, err
 }
 
 func (l *link) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (result []bool, err error) {
-	err = l.call(ctx, "Move", func() error { result, err = l.Store.Move(ctx, h, moves); return err })
+	err = l.call(ctx, "Move", func() error {
+		for _, m := range moves {
+			if l.refuses("Move", m.Job) {
+				return errRefused
+			}
+		}
+		result, err = l.Store.Move(ctx, h, moves)
+		return err
+	})
 	return result, err
 }
 

@@ -80,11 +80,11 @@ func TestLockAtLeastByTheDatabasesClock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
 				declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapQueue, LockAtLeastFor: 90 * time.Second}}
-				first := c.start(declared)
+				first := c.start(declared, byWorker)
 				c.until(time.Minute + 15*time.Second)
 				first.stop()
 				c.store.StepClock(test.by)
-				c.start(declared)
+				c.start(declared, byWorker)
 				c.until(3*time.Minute - 1)
 				c.wantBegan("job", time.Minute, test.second)
 			})

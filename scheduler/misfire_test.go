@@ -1,10 +1,13 @@
 package scheduler_test
 
 import (
+	"context"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // After two weeks without a leader there is no flood, and every tick has a row
@@ -46,9 +49,10 @@ func TestTwoWeeksOff(t *testing.T) {
 	})
 }
 
-// A job that is seen for the first time starts now, and so does one whose
-// schedule has changed, while the others go on where they were.
-func TestNewAndChangedSchedulesStartNow(t *testing.T) {
+// A job that is seen for the first time starts now. One whose schedule has
+// changed goes on, by its new schedule, where the term before ended, as all
+// others go on where they were.
+func TestNewAndChangedSchedules(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		job := func(name string, s jobs.Schedule) jobs.Job {
 			return jobs.Job{Name: name, Schedule: s, Misfire: jobs.MisfireAll}
@@ -60,7 +64,7 @@ func TestNewAndChangedSchedulesStartNow(t *testing.T) {
 		c.start([]jobs.Job{job("same", jobs.Every(time.Minute)), job("changed", jobs.Cron("* * * * *")), job("new", jobs.Every(time.Minute))})
 		c.until(330 * time.Second)
 		c.wantRows("same", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
-		c.wantRows("changed", "1m succeeded", "5m succeeded")
+		c.wantRows("changed", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded")
 		c.wantRows("new", "5m succeeded")
 	})
 }
@@ -138,4 +142,71 @@ func TestLineIsBounded(t *testing.T) {
 		c.until(17*time.Minute + 1)
 		c.wantRows("job", append(rows, "9m cancelled*", "10m running", "11m waiting", "12m skipped: "+full, "15m waiting, missed 2", "16m waiting", "17m skipped: "+full)...)
 	})
+}
+
+// Under MisfireAll every tick gets its run, whatever Overlap says but replace: one
+// that is due while an earlier run goes on waits for it, also over a takeover.
+// No more run at once than Overlap allows.
+func TestEveryTickRunsUnderMisfireAll(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		job     jobs.Job
+		options []scheduler.Option
+		most    int // runs at once
+	}{
+		{name: "forbid", job: jobs.Job{Overlap: jobs.OverlapForbid}, most: 1},
+		{name: "queue", job: jobs.Job{Overlap: jobs.OverlapQueue}, most: 1},
+		{name: "allow", job: jobs.Job{Overlap: jobs.OverlapAllow}, most: 100},
+		{name: "allow two", job: jobs.Job{Overlap: jobs.OverlapAllow, Limit: 2}, most: 2},
+		{name: "one slot", job: jobs.Job{Overlap: jobs.OverlapAllow}, options: []scheduler.Option{scheduler.WithMaxRuns(1)}, most: 1},
+		{name: "lock at least", job: jobs.Job{LockAtLeastFor: 50 * time.Second}, most: 1},
+		{name: "run again", job: jobs.Job{Recover: jobs.RecoverRerun}, most: 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := test.job
+				job.Name, job.Schedule, job.Misfire = "job", jobs.Every(time.Minute), jobs.MisfireAll
+				var mu sync.Mutex
+				now, most := 0, 0
+				count := func(n int) {
+					mu.Lock()
+					defer mu.Unlock()
+					now += n
+					most = max(most, now)
+				}
+				job.Do = func(ctx context.Context, run jobs.Run) error {
+					count(1)
+					defer count(-1)
+					// Each tenth tick takes longer than the next two are away.
+					took := 20 * time.Second
+					if run.Tick.Minute()%10 == 3 {
+						took = 150 * time.Second
+					}
+					return sleep(took)(ctx, run)
+				}
+				c.start([]jobs.Job{job}, test.options...)
+				for i := range 12 {
+					c.start([]jobs.Job{job}, test.options...)
+					c.until(time.Duration(i+1) * 437 * time.Second)
+					if leader := c.leader(); i%2 == 0 {
+						leader.kill()
+					} else {
+						leader.stop()
+					}
+				}
+				c.until(100 * time.Minute)
+				for i, r := range c.records("job") {
+					if tick := c.begin.Add(time.Duration(i+1) * time.Minute); !r.Tick.Equal(tick) || r.Missed > 0 {
+						t.Fatalf("row %d is of %v, missed %d", i, r.Tick.Sub(c.begin), r.Missed)
+					}
+					if r.Attempt == 0 && (r.State != jobs.Waiting || i < 90) {
+						t.Errorf("tick %v never began: %v %s", r.Tick.Sub(c.begin), r.State, r.Error)
+					}
+				}
+				if most > test.most {
+					t.Errorf("%d runs at once, want at most %d", most, test.most)
+				}
+			})
+		})
+	}
 }

@@ -17,8 +17,7 @@ type crowd struct{ asked, waiting, ready, running, resting int }
 // inLine has so many ticks wait in line, right before noon.
 func (e *entry) inLine(n int) {
 	for i := range n {
-		e.lined = noon.Add(time.Duration(i-n) * time.Second)
-		key := jobs.Key{Job: "job", Tick: e.lined}
+		key := jobs.Key{Job: "job", Tick: noon.Add(time.Duration(i-n) * time.Second)}
 		e.rows[key] = &row{entry: e, record: jobs.Record{Key: key}, phase: waiting}
 		e.count[waiting]++
 	}
@@ -32,7 +31,7 @@ func planned(job jobs.Job, c crowd) *entry {
 	e := newEntry(job)
 	e.known = jobs.Known{ScheduleSince: noon}
 	e.count[asked], e.count[waiting], e.count[ready], e.count[running], e.resting = c.asked, c.waiting, c.ready, c.running, c.resting
-	e.resolve()
+	e.resolve(noon)
 	return e
 }
 
@@ -89,7 +88,7 @@ func TestPlan(t *testing.T) {
 		{name: "skip, late", job: jobs.Job{Misfire: jobs.MisfireSkip}, after: 5*time.Minute + onTime + 1, want: "5 skipped +4 (missed)"},
 		{name: "all", job: all, after: 3 * time.Minute, want: "1 running, 2 waiting, 3 waiting"},
 		{name: "all, limited", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 2 }), after: 4 * time.Minute, want: "3 running +2, 4 waiting"},
-		{name: "all, one due, busy", job: all, crowd: crowd{running: 1}, after: time.Minute, want: "1 skipped" + busy},
+		{name: "all, one due, busy", job: all, crowd: crowd{running: 1}, after: time.Minute, want: "1 waiting"},
 		{name: "all, one missed, busy", job: all, crowd: crowd{running: 1}, after: time.Minute + onTime + 1, want: "1 waiting"},
 		{name: "all, busy", job: all, crowd: crowd{running: 1}, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
 		{name: "all, queue, busy", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{waiting: 1}, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
@@ -102,7 +101,9 @@ func TestPlan(t *testing.T) {
 		{name: "all, queue, behind a line", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1}, line: 2, after: time.Minute, want: "1 waiting"},
 		{name: "all, allowed, behind a line", job: allOverlap(jobs.OverlapAllow, 0), line: 2, after: time.Minute, want: "1 waiting"},
 		{name: "all, two allowed, behind a line", job: allOverlap(jobs.OverlapAllow, 2), crowd: crowd{running: 2}, line: 1, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
-		{name: "all, queue, one waits that was not missed", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1, waiting: 1}, after: time.Minute, want: "1 skipped" + queued},
+		{name: "all, one due, a retry waits", job: all, crowd: crowd{waiting: 1}, after: time.Minute, want: "1 waiting"},
+		{name: "all, queue, one due, one waits", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1, waiting: 1}, after: time.Minute, want: "1 waiting"},
+		{name: "all, two allowed, one due, both run", job: allOverlap(jobs.OverlapAllow, 2), crowd: crowd{running: 2}, after: time.Minute, want: "1 waiting"},
 		{name: "all, replace, no line", job: allOverlap(jobs.OverlapReplace, 0), line: 1, after: time.Minute, want: "1 waiting"},
 		{name: "all, room in the line", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 2, after: time.Minute, want: "1 waiting"},
 		{name: "all, room for one of three", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 2, after: 3 * time.Minute, want: "3 waiting +2"},
@@ -139,7 +140,7 @@ func TestPlan(t *testing.T) {
 			e := planned(test.job, test.crowd)
 			e.inLine(test.line)
 			now := noon.Add(test.after)
-			if got := claimsText(e.plan(now, test.paused, !test.noSlot)); got != test.want {
+			if got := claimsText(e.plan(now, now, test.paused, !test.noSlot)); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if !e.next.After(now) {
@@ -149,16 +150,13 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In line is what waits for its first start, as far as the ticks that were
-// missed or came due behind them; not retries, manual runs and ticks that wait
-// for another reason.
+// In line is what waits for its first start; not retries and manual runs.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	key := func(minute int, trigger uint64) jobs.Key {
 		return jobs.Key{Job: "job", Tick: noon.Add(time.Duration(minute) * time.Minute), Trigger: trigger}
 	}
 	e := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{})
-	e.lined = noon.Add(5 * time.Minute)
 	for _, test := range []struct {
 		what    string
 		key     jobs.Key
@@ -173,8 +171,6 @@ func TestLine(t *testing.T) {
 		{"is being closed", key(0, 0), closing, 0, 3},
 		{"was tried before", key(-1, 0), waiting, 1, 3},
 		{"was asked for by hand", key(1, 1), waiting, 0, 3},
-		{"is the last of the line", key(5, 0), waiting, 0, 4},
-		{"came after it", key(6, 0), waiting, 0, 4},
 	} {
 		e.rows[test.key] = &row{entry: e, record: jobs.Record{Key: test.key, Attempt: test.attempt}, phase: test.phase}
 		e.count[test.phase]++
@@ -201,7 +197,7 @@ func TestPlanProperty(t *testing.T) {
 		e.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
 		tick := e.next
 		now := noon.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "gap")) * time.Second)
-		claims := e.plan(now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot"))
+		claims := e.plan(now, now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot"))
 		for _, c := range claims {
 			for range c.Missed {
 				tick = job.Schedule.Next(tick)

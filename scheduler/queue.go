@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -10,13 +11,22 @@ import (
 
 // claimDue has the ticks of a job that are due claimed.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.next.IsZero() || e.next.After(now) || !t.held.Trusted() {
+	if e.claiming || e.refused || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
 		return // counts from the end of what runs
 	}
-	claims := e.plan(now, t.paused, t.slot())
+	if e.parted && e.busy() > 0 {
+		return // what lies behind the pause would be skipped because of what lay before it
+	}
+	until, paused, ok := t.stretch(e, now)
+	if !ok {
+		return
+	}
+	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slot()), func(c jobs.Claim) bool {
+		return e.rows[c.Key] != nil // it is in hand already
+	})
 	if len(claims) == 0 {
 		return
 	}
@@ -27,7 +37,8 @@ func (t *term) claimDue(e *entry, now time.Time) {
 			t.end(r, jobs.ErrReplacedByTick)
 		}
 	}
-	e.claiming = true
+	e.parted = !paused && until.Before(now) && e.job.Misfire == jobs.MisfireOnce
+	e.claiming, e.asked = true, claims[0].Tick
 	for i := range claims {
 		c := &claims[i]
 		if c.State == jobs.Skipped {
@@ -51,11 +62,21 @@ func (t *term) slot() bool { return t.most == 0 || t.running < t.most }
 // that the term is over.
 func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err error) {
 	e.claiming = false
+	refused := false
 	for i, c := range claims {
-		mine := err == nil && result[i].Mine
 		log := t.log.With(zap.String("job", e.job.Name), zap.Time("tick", c.Tick))
-		if err == nil && !mine {
-			log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
+		mine := err == nil && t.gained(e, c, result[i])
+		switch {
+		case err != nil:
+		case result[i].Refused():
+			refused = true
+			e.noteRefused(c.Key)
+		default:
+			e.settled = later(e.settled, c.Tick)
+			t.memory.claimed(e.job.Name, e.known.Since, c.Tick, t.clock.own().Mono)
+			if !mine {
+				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
+			}
 		}
 		if c.State == jobs.Skipped {
 			if mine {
@@ -70,7 +91,7 @@ func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err
 		}
 		r.record = result[i].Record
 		switch {
-		case c.State == jobs.Waiting:
+		case r.record.State == jobs.Waiting:
 			t.enqueue(r, c.Delay)
 		case e.tooLate(c.Tick, t.now()): // the answer was long in coming
 			t.close(r, jobs.Skipped, tooLate)
@@ -78,8 +99,26 @@ func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err
 			t.start(r)
 		}
 	}
+	if refused {
+		t.refused(e)
+	}
 	t.freed(e)
 	t.claimDue(e, t.now()) // what became due meanwhile
+}
+
+// gained reports whether a claim has got its tick for this term. So has one that
+// finds the row open under the term's own token: then an earlier claim, which was
+// refused while the job was paused, has arrived late once more.
+func (t *term) gained(e *entry, c jobs.Claim, result jobs.Claimed) bool {
+	own := result.Owner == t.holder.Owner && result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
+	if own && !result.Mine && c.State == jobs.Skipped && e.rows[c.Key] == nil {
+		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
+	}
+	if result.Mine || own {
+		e.forgetRefused(c.Key)
+		return true
+	}
+	return false
 }
 
 // enqueue starts a row once its time has come, its job has room and this
@@ -106,9 +145,13 @@ func (t *term) freed(e *entry) {
 	if t.stopping {
 		return // it is the next leader's
 	}
-	for len(e.blocked) > 0 && e.room() {
-		r := e.blocked[0]
-		e.blocked = e.blocked[1:]
+	for at := 0; at < len(e.blocked) && e.room(); {
+		r := e.blocked[at]
+		if r.phase == waiting && t.holds(r) {
+			at++
+			continue
+		}
+		e.blocked = slices.Delete(e.blocked, at, at+1)
 		if r.phase == waiting { // it was not dropped
 			t.shift(r, ready)
 			t.ready = append(t.ready, r)
@@ -117,13 +160,18 @@ func (t *term) freed(e *entry) {
 	for len(t.ready) > 0 && t.slot() {
 		r := t.ready[0]
 		t.ready = t.ready[1:]
-		if r.phase == ready {
+		switch {
+		case r.phase != ready:
+		case t.holds(r): // it was paused while it waited for a slot
+			t.shift(r, waiting)
+			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
+		default:
 			t.launch(r)
 		}
 	}
 	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 {
 		last := e.next
-		e.resolve()
+		e.resolve(t.now())
 		if !e.next.IsZero() && !e.next.Equal(last) {
 			t.after(e.next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 		}

@@ -120,13 +120,13 @@ func TestWaitingWhileTheClockIsSetBack(t *testing.T) {
 			{Name: "queued", Schedule: at, Overlap: jobs.OverlapQueue, Do: sleep(100 * time.Second)},
 			{Name: "retried", Schedule: jobs.At(c.begin.Add(2 * time.Minute)), Retry: retry, Do: failing(1)},
 		}
-		first := c.start(declared)
+		first := c.start(declared, byWorker)
 		c.until(2*time.Minute + time.Second)
 		c.wantRows("queued", "1m running", "2m waiting")
 		c.wantRows("retried", "2m waiting: no luck")
 		c.store.StepClock(-time.Hour)
 		first.kill()
-		c.start(declared)
+		c.start(declared, byWorker)
 		c.until(3*time.Minute + 30*time.Second)
 		c.wantRows("retried", "2m succeeded, attempt 2")
 		if runs := c.runs("queued"); len(runs) < 2 || runs[1].began > 3*time.Minute {
@@ -139,12 +139,12 @@ func TestWaitingWhileTheClockIsSetBack(t *testing.T) {
 func TestHandedOnWhileTheClockIsSetBack(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "job", Schedule: jobs.At(c.begin.Add(time.Minute)), Recover: jobs.RecoverRerun, Do: sleep(10 * time.Second)}}
-		first := c.start(declared)
+		first := c.start(declared, byWorker)
 		c.until(time.Minute + time.Second)
 		first.stop()
 		c.wantRows("job", "1m waiting: election: stopped: context canceled")
 		c.store.StepClock(-time.Hour)
-		c.start(declared)
+		c.start(declared, byWorker)
 		c.until(2 * time.Minute)
 		c.wantRows("job", "1m succeeded, attempt 2")
 	})

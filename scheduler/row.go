@@ -30,7 +30,7 @@ const (
 	phases
 )
 
-// take takes a row in hand.
+// take takes a row in hand that is not yet.
 func (t *term) take(e *entry, record jobs.Record) *row {
 	r := &row{entry: e, record: record}
 	e.rows[record.Key] = r

@@ -18,7 +18,7 @@ func bareTerm(declared ...jobs.Job) *term {
 		holder: jobs.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
 		events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, timers: map[*time.Timer]struct{}{},
 	}
-	t.wrote = &writer{t: t}
+	t.wrote = newWriter(t)
 	for _, job := range declared {
 		e := newEntry(job)
 		t.entries[job.Name], t.order = e, append(t.order, e)
@@ -28,8 +28,8 @@ func bareTerm(declared ...jobs.Job) *term {
 
 // written answers the moves that are to be written, and returns what they were.
 func (t *term) written(done bool) (moves []jobs.State) {
-	batch := t.wrote.moves
-	t.wrote.moves = nil
+	batch := t.wrote.moves.fresh
+	t.wrote.moves.fresh = nil
 	for _, w := range batch {
 		moves = append(moves, w.move.To)
 		w.done(done)
@@ -86,8 +86,8 @@ func TestNothingIsLeftOfARow(t *testing.T) {
 		e := term.entries["job"]
 		way(term, term.take(e, manualRun(1)))
 		e.count[gone] = 0
-		if len(e.rows) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves) > 0 {
-			t.Errorf("%s: %d rows, counts %v, %d running, %d to write", name, len(e.rows), e.count, term.running, len(term.wrote.moves))
+		if len(e.rows) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves.fresh) > 0 {
+			t.Errorf("%s: %d rows, counts %v, %d running, %d to write", name, len(e.rows), e.count, term.running, len(term.wrote.moves.fresh))
 		}
 	}
 }
@@ -99,19 +99,24 @@ func TestStaleSnapshot(t *testing.T) {
 	snapshot := jobs.Snapshot{Open: []jobs.Record{manualRun(1)}}
 	term.apply(snapshot)
 	term.apply(snapshot)
-	if moves := term.wrote.moves; len(moves) != 1 || moves[0].move.To != jobs.Running {
+	if moves := term.wrote.moves.fresh; len(moves) != 1 || moves[0].move.To != jobs.Running {
 		t.Fatalf("%+v", moves)
 	}
 	ended := manualRun(2)
 	ended.State, ended.Owner, ended.Token, ended.Attempt = jobs.Running, "me", 7, 1
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
-	if e := term.entries["job"]; len(e.rows) != 1 {
-		t.Errorf("a run of this term that has ended was taken for another's: %+v", e.rows)
+	// It may also be one that is not in hand. It is closed, if it is still as the
+	// snapshot has it, and keeps no room until the ledger has answered.
+	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].move.To != jobs.Interrupted || moves[1].move.Attempt != 1 {
+		t.Errorf("a run of this term that is not in hand: %+v", moves)
+	}
+	if e := term.entries["job"]; e.busy() != 1 {
+		t.Errorf("a run that is being closed keeps room: %v", e.count)
 	}
 	term.stopping = true
 	ended.Owner, ended.Token = "another", 6
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
-	if moves := term.wrote.moves; len(moves) != 1 {
+	if moves := term.wrote.moves.fresh; len(moves) != 2 {
 		t.Errorf("after the term: %+v", moves)
 	}
 }

@@ -23,12 +23,15 @@ type run struct {
 // start starts the run of a row that the ledger says is ours.
 func (t *term) start(r *row) {
 	log := t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
-	switch {
-	case r.stop != nil:
+	if r.stop != nil {
 		t.drop(r)
 		return
+	}
+	// Here a log that is blocked is noticed: see watchdog. The term may be over when
+	// it goes on, so the line comes before the check.
+	log.Info("run started")
 	// The deadline itself, not only the context: see election.Term.Trusted.
-	case t.stopping || t.ctx.Err() != nil || !t.held.Trusted():
+	if t.stopping || t.ctx.Err() != nil || !t.held.Trusted() {
 		log.Info("not started: the term is over; it is left to the next")
 		t.close(r, jobs.Waiting, "")
 		return
@@ -49,7 +52,6 @@ func (t *term) start(r *row) {
 	go func() {
 		defer stop()
 		defer x.cancel(nil)
-		log.Info("run started")
 		err := job.Call(x.ctx, x.Run)
 		state, why := outcome(x.ctx, err)
 		t.do(func() { t.finish(r, state, why, err) })

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -23,9 +25,12 @@ type Scheduler struct {
 	ledger   jobs.Ledger
 	log      *zap.Logger
 	election *election.Election
-	now      func() clocks.Instant
+	clock    *tickClock
 	most     int
 	running  registry
+	memory   *memory
+	states   chan struct{}        // capacity 1: the election's state has changed
+	current  atomic.Pointer[term] // nil while this replica does not lead
 
 	electionOptions []election.Option
 
@@ -59,6 +64,16 @@ func WithObserver(f func(election.State)) Option { return withElection(election.
 // any number.
 func WithMaxRuns(n int) Option { return func(s *Scheduler) { s.most = n } }
 
+// WithClock says by whose clock ticks are judged. Default [DatabaseClock].
+func WithClock(c Clock) Option { return func(s *Scheduler) { s.clock.kind = c } }
+
+// WithMaxSkew limits how far the database's clock and this machine's may differ.
+// Beyond that one of them is wrong, and nobody can tell which: this replica then
+// starts no tick and does not lead, so that one whose clock agrees can. Under
+// [WorkerClock] it only says when what the database has of the future is taken
+// for the work of a wrong clock. Zero: [DefaultMaxSkew]. At least 1 s.
+func WithMaxSkew(d time.Duration) Option { return func(s *Scheduler) { s.clock.most = d } }
+
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
 // ones at error, both with the keys group, owner, token, job and tick.
 func WithLogger(l *zap.Logger) Option {
@@ -72,22 +87,44 @@ func withElection(o election.Option) Option {
 	return func(s *Scheduler) { s.electionOptions = append(s.electionOptions, o) }
 }
 
+// errNotMade is for a zero Scheduler.
+var errNotMade = errors.New("scheduler: this Scheduler was not made by New")
+
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
 func New(store Store, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), now: clocks.Of(store), names: map[string]bool{}}
-	for _, option := range options {
+	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
+		clock: &tickClock{own: clocks.Of(store)}}
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("scheduler: option %d is nil", i+1)
+		}
 		option(s)
+	}
+	if s.log == nil {
+		return nil, errors.New("scheduler: WithLogger(nil): give a logger, or leave the option out")
 	}
 	if s.most < 0 {
 		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", s.most)
 	}
+	if s.clock.kind > WorkerClock {
+		return nil, fmt.Errorf("scheduler: WithClock(%d): not known", s.clock.kind)
+	}
+	if s.clock.most == 0 {
+		s.clock.most = DefaultMaxSkew
+	}
+	if s.clock.most < time.Second {
+		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", s.clock.most)
+	}
+	s.electionOptions = append(s.electionOptions, election.WithGate(s.looked), election.WithObserver(s.changed))
 	e, err := election.New(store, group, s.electionOptions...)
 	if err != nil {
 		return nil, err
 	}
 	s.election = e
 	s.log = s.log.With(zap.String("group", group), zap.String("owner", e.Owner()))
+	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
+	s.memory = newMemory(max(time.Minute, e.Timing().TTL), s.clock.kind)
 	return s, nil
 }
 
@@ -97,6 +134,9 @@ func New(store Store, group string, options ...Option) (*Scheduler, error) {
 func (s *Scheduler) Add(add ...jobs.Job) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.election == nil {
+		return errNotMade
+	}
 	if s.started {
 		return errors.New("scheduler: jobs are added before Run")
 	}
@@ -122,12 +162,18 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 // while this replica leads. No error of the database ends it.
 //
 // When the lease is lost, the contexts of the running jobs end with a cause
-// that matches [election.ErrLost], before another replica can hold it. When ctx
+// that matches [election.ErrLost], before another replica can hold it. When this
+// replica gives the lease back because the clocks disagree or something of the
+// term stands still, the cause matches [ErrSkew] or [election.ErrStuck]. When ctx
 // ends, they end with [election.ErrStopped]; Run waits for them, releases the
 // lease and returns nil. Jobs that have not returned a TTL later make it return
 // [election.ErrStillLeading]. It returns an error at once when it was already
-// called, or when the database is unfit ([lease.ErrSetup]).
+// called, or when the database is unfit and waiting cannot
+// mend that ([lease.Ends]; see [election.Election.Run]).
 func (s *Scheduler) Run(ctx context.Context) error {
+	if s.election == nil {
+		return errNotMade
+	}
 	s.mu.Lock()
 	if s.started {
 		s.mu.Unlock()
@@ -135,24 +181,58 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	s.started = true
 	s.mu.Unlock()
+	out, stop := context.WithCancel(ctx)
+	var wait sync.WaitGroup
+	wait.Go(func() { s.lookout(out) })
+	defer wait.Wait()
+	defer stop()
 	return s.election.Run(ctx, s.lead)
 }
 
+// looked is the election's gate: it takes in what a look at the lease shows.
+func (s *Scheduler) looked(skew lease.Skew) error {
+	own := s.clock.own()
+	s.memory.look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
+	return s.clock.observe(skew)
+}
+
 // Resign makes this replica step down, as [election.Election.Resign] does.
-func (s *Scheduler) Resign(ctx context.Context) error { return s.election.Resign(ctx) }
+func (s *Scheduler) Resign(ctx context.Context) error {
+	if s.election == nil {
+		return errNotMade
+	}
+	return s.election.Resign(ctx)
+}
 
 // State is this replica's role in the election.
-func (s *Scheduler) State() election.State { return s.election.State() }
+func (s *Scheduler) State() election.State {
+	if s.election == nil {
+		return election.State{}
+	}
+	return s.election.State()
+}
+
+// Skew is how far the database's clock was ahead of this machine's when it was
+// last read: each second by who leads, and at each look at the lease by the
+// others. False: it has not been read yet.
+func (s *Scheduler) Skew() (lease.Skew, bool) {
+	if s.clock == nil {
+		return lease.Skew{}, false
+	}
+	return s.clock.last()
+}
 
 // Owner is the name under which this replica holds the lease.
-func (s *Scheduler) Owner() string { return s.election.Owner() }
+func (s *Scheduler) Owner() string {
+	if s.election == nil {
+		return ""
+	}
+	return s.election.Owner()
+}
 
 // Jobs is the group's jobs as anybody may see and steer them through the
 // database: pause, resume, trigger, cancel and the history.
 func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) }
-
-// Check is the watchdog of [election.Election.Check], for a health check.
-func (s *Scheduler) Check() error { return s.election.Check() }
 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
@@ -160,12 +240,16 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
 	s.mu.Lock()
 	t := newTerm(ctx, held, s)
 	s.mu.Unlock()
+	s.current.Store(t)
+	defer s.current.Store(nil)
+	defer t.trouble.End()
 	defer t.cut(nil)
-	err := t.open()
-	if ctx.Err() != nil {
-		return nil
-	}
-	if err != nil {
+	go t.dog.watch(t.ctx, held)
+	if err := t.open(); err != nil || ctx.Err() != nil {
+		close(t.closed) // for what open has put off
+		if ctx.Err() != nil {
+			return nil
+		}
 		return err
 	}
 	clock, err := startClock(t)

@@ -24,9 +24,17 @@ type term struct {
 	held     election.Term
 	holder   jobs.Holder
 	ledger   jobs.Ledger
+	load     func(ctx context.Context, server string) (jobs.Snapshot, error)
+	server   func() string // that answered the last look at the lease
+	memory   *memory
 	log      *zap.Logger
+	trouble  *lease.Tasks
+	dog      *watchdog
+	next     nextTick
 	timing   lease.Timing
-	now      func() time.Time // by the wall clock, which ticks are measured with
+	clock    *tickClock
+	now      func() time.Time // by the clock that ticks are judged by
+	newest   time.Time        // that the sweep has seen
 	events   chan func()
 	closed   chan struct{} // closed when the loop has ended
 	wrote    *writer
@@ -42,8 +50,10 @@ type term struct {
 	running int    // rows in that phase
 	ready   []*row // what waits for one of them to end, first come first served
 
-	paused   bool   // the whole group
-	changes  uint64 // of the ledger when it was opened
+	paused   bool // the whole group
+	pauses   []jobs.Pause
+	look     chan struct{} // asks the watch to read the ledger at once
+	changes  uint64        // of the ledger when it was opened
 	stopping bool
 	pruning  bool
 	pruned   int // the job that was pruned last
@@ -53,17 +63,22 @@ type term struct {
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
-		ctx: ctx, cut: cut, held: held, ledger: s.ledger,
+		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, server: s.election.Server, memory: s.memory,
 		holder:   jobs.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
+		trouble:  s.election.Trouble().Tasks(),
+		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		next:     nextTick{began: time.Now()},
 		timing:   s.election.Timing(),
 		events:   make(chan func()),
 		closed:   make(chan struct{}),
+		look:     make(chan struct{}, 1),
 		entries:  map[string]*entry{},
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
 		registry: &s.running,
-		now:      func() time.Time { return s.now().Wall },
+		clock:    s.clock,
+		now:      s.clock.now,
 	}
 	t.wrote = newWriter(t)
 	for _, job := range s.jobs {
@@ -78,30 +93,46 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 // job's ticks go on, and what an earlier term has left. It tries until it
 // succeeds or the term ends.
 func (t *term) open() error {
-	declared := make([]jobs.Declared, len(t.order))
-	for i, e := range t.order {
-		declared[i] = jobs.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String()}
-	}
 	var snapshot jobs.Snapshot
-	err := t.wrote.retry(t.ctx, "open the ledger", func(ctx context.Context) error {
-		if err := t.ledger.Declare(ctx, t.holder, declared); err != nil {
+	until, cancel := context.WithTimeoutCause(t.ctx, openMost, errNotOpened)
+	defer cancel()
+	err := t.wrote.retryLonger(until, "open the ledger", openMost/2, func(ctx context.Context) error {
+		var err error
+		if snapshot, err = t.load(ctx, t.server()); err != nil {
 			return err
 		}
-		var err error
-		snapshot, err = t.ledger.Load(ctx, t.holder.Group)
+		declared := t.declared(snapshot)
+		if err = t.ledger.Declare(ctx, t.holder, declared); err != nil {
+			return err
+		}
+		t.memory.opened(t.holder.Token, t.clock.own().Mono)
+		if len(declared) > 0 {
+			snapshot, err = t.load(ctx, t.server())
+		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
+	if snapshot, err = t.passOver(snapshot); err != nil {
+		return err
+	}
 	groups := map[string]int{}
 	for _, e := range t.order {
 		e.known = snapshot.Jobs[e.job.Name]
+		e.anchor = e.known.ScheduleSince
+		e.known.ScheduleSince = t.clock.ours(e.known.ScheduleSince)
+		e.known.Finished = t.clock.ours(e.known.Finished)
+		e.settled = e.known.Cursor
 		if now := t.now(); e.known.Finished.After(now) {
 			e.finished(now) // the database's clock is ahead, or was
 		}
-		e.lined = e.known.Cursor // what an earlier term left waiting was missed
-		e.resolve()
+		if now := t.now(); e.known.ScheduleSince.Sub(now) > t.clock.most {
+			t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
+				zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
+			e.known.ScheduleSince = now
+		}
+		e.resolve(t.now())
 		t.rest(e, e.locked(snapshot.Now))
 		text := e.job.Schedule.String()
 		if _, ok := e.job.Schedule.(jobs.Relative); ok {
@@ -125,11 +156,80 @@ func (t *term) open() error {
 	return nil
 }
 
+// openMost is how long a term tries to open the ledger. Then it steps down: a
+// replica that can run nothing must not keep the lease from one that can.
+const openMost = 2 * time.Minute
+
+var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within %v", openMost)
+
+// declared are those of the term's jobs that are not as the ledger has them. A
+// ledger that has them in part, after an attempt that ran out of time, is told the
+// rest.
+//
+// A schedule that has changed rules from the end of the term before, so that what
+// lies in the gap between the two terms goes through the misfire policy. A TTL is
+// taken off, which is for schedules that [jobs.ParseSchedule] does not know:
+// heartbeats do not wait for claims, so the claim of a tick that was due before
+// the last one may never have arrived. Ticks that were claimed do not come again, because the
+// cursor is behind them.
+func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
+	previous, from := t.held.Previous(), time.Time{}
+	switch was.Opened.Token {
+	case 0, previous.Token:
+		if !previous.RenewedAt.IsZero() {
+			from = previous.RenewedAt.Add(-t.timing.TTL)
+		}
+	default:
+		// Terms in between never got so far as to fire anything. When the last
+		// one that did ended is not known any more, only when it began.
+		from = was.Opened.At
+	}
+	for _, e := range t.order {
+		d := jobs.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
+		known, ok := was.Jobs[d.Name]
+		if ok && known.Schedule != d.Schedule {
+			d.From = t.notPast(known, from)
+		}
+		if !ok || known.Schedule != d.Schedule || known.ScheduleSince.After(was.Now) {
+			declared = append(declared, d)
+		}
+	}
+	return declared
+}
+
+// notPast is since when a schedule rules that replaces the known one: from, or
+// right before the first tick of the known one that was due by then and has no
+// row. There are such ticks when the last leader could not claim, drained, died as
+// soon as it had declared its jobs, or when the job was paused.
+func (t *term) notPast(known jobs.Known, from time.Time) time.Time {
+	old, ok := jobs.ParseSchedule(known.Schedule)
+	if !ok || from.IsZero() {
+		return from
+	}
+	after := later(known.Cursor, t.clock.ours(known.ScheduleSince))
+	switch s := old.(type) {
+	case jobs.FixedDelaySchedule:
+		return from // its next tick is not known while a run goes on
+	case jobs.Relative:
+		old = s.From(known)
+		if known.Cursor.Before(after) {
+			after = after.Add(-1) // its first tick may be the very instant
+		}
+	}
+	first := old.Next(after)
+	if early := t.clock.ours(from).Sub(first); !first.IsZero() && early >= 0 {
+		return from.Add(-early - time.Microsecond)
+	}
+	return from
+}
+
 // loop runs the term, until it has ended and nothing of it runs any more.
 func (t *term) loop(clock *clock) {
 	defer t.helpers.Wait()
 	defer close(t.closed)
 	defer t.stopTimers()
+	pulse := t.dog.begin("the loop of the term")
+	defer pulse.end()
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
 	ended := t.ctx.Done()
@@ -140,6 +240,7 @@ func (t *term) loop(clock *clock) {
 	t.helpers.Go(func() { t.watch(t.changes) })
 	t.sweep() // what became due while nobody led
 	for {
+		pulse.beat()
 		t.wrote.flush()
 		if t.stopping && t.running == 0 && t.wrote.idle() {
 			return
@@ -232,10 +333,23 @@ func (t *term) wake(entries []*entry) {
 // alarm that was lost.
 func (t *term) sweep() {
 	now := t.now()
+	if now.Before(t.newest.Add(-t.clock.most)) && t.ctx.Err() == nil {
+		t.log.Warn("the clock that ticks are judged by was set back: the term ends, and the next one goes on from what the clock says now",
+			zap.Time("was", t.newest), zap.Time("is", now))
+		t.cut(errSetBack)
+	}
+	if now.After(t.newest) {
+		t.newest = now
+	}
 	for _, e := range t.order {
 		t.claimDue(e, now)
 	}
+	t.noteNext(now)
 	t.prune()
 }
+
+// errSetBack ends a term whose ticks were claimed further in the future than is
+// put up with.
+var errSetBack = errors.New("scheduler: the clock was set back")
 
 var errTermOver = errors.New("the term is over")

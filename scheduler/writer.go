@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
@@ -30,9 +29,8 @@ const (
 type writer struct {
 	t *term
 
-	claims, moves    []write
-	claiming, moving int       // statements under way
-	moveSince        time.Time // when the first of moves came
+	claims, moves *lane
+	moveSince     time.Time // when the first of moves.fresh came
 
 	// ctx outlives the term: what its runs have come to is still written.
 	ctx context.Context
@@ -41,6 +39,9 @@ type writer struct {
 
 // write is what one job wants written: claims, or a move.
 type write struct {
+	job  string
+	lone int // how often it failed alone
+
 	entry  *entry
 	claims []jobs.Claim
 
@@ -49,151 +50,161 @@ type write struct {
 }
 
 func newWriter(t *term) *writer {
-	w := &writer{t: t}
+	w := &writer{t: t, claims: newLane("claim ticks", t.timing), moves: newLane("record runs", t.timing)}
+	w.claims.cut, w.claims.call, w.claims.fail = w.cutClaims, w.sendClaims, w.failClaims
+	w.moves.cut, w.moves.call, w.moves.fail = w.cutMoves, w.sendMoves, w.failMoves
 	w.ctx, w.cut = context.WithCancel(context.WithoutCancel(t.ctx))
 	return w
 }
 
 func (w *writer) claim(e *entry, claims []jobs.Claim) {
-	w.claims = append(w.claims, write{entry: e, claims: claims})
+	w.claims.add(write{job: e.job.Name, entry: e, claims: claims})
 }
 
 // move has done called with whether the row was moved.
 func (w *writer) move(m jobs.Move, done func(bool)) {
-	if len(w.moves) == 0 {
+	if len(w.moves.fresh) == 0 {
 		w.moveSince = time.Now()
 	}
-	w.moves = append(w.moves, write{move: m, done: done})
+	w.moves.add(write{job: m.Job, move: m, done: done})
 }
 
 // idle reports whether nothing is left to write.
-func (w *writer) idle() bool { return w.claiming+w.moving+len(w.claims)+len(w.moves) == 0 }
+func (w *writer) idle() bool { return w.claims.idle() && w.moves.idle() }
 
 // stop bounds what is left: statements are repeated for a while after the term,
-// and then sent once. Whoever leads next finds the rows as they are.
+// and then sent once. The next leader finds the rows as they are.
 func (w *writer) stop() {
-	time.AfterFunc(w.t.timing.Grace+w.t.timing.AttemptTimeout, w.cut)
+	time.AfterFunc(w.t.timing.Grace+w.t.timing.AttemptTimeout, func() {
+		w.cut()
+		w.t.do(func() {}) // and the loop flushes
+	})
 }
 
-// until is the context of a statement and its repetitions.
+// until is the context of a statement.
 func (w *writer) until() (context.Context, context.CancelFunc) {
-	if w.ctx.Err() == nil {
-		return w.ctx, func() {}
+	ctx := w.ctx
+	if ctx.Err() != nil {
+		ctx = context.WithoutCancel(ctx)
 	}
-	return context.WithTimeout(context.WithoutCancel(w.ctx), w.t.timing.AttemptTimeout)
+	return context.WithTimeout(ctx, w.t.timing.AttemptTimeout)
 }
 
 // flush sends what has gathered, as far as statements may be under way.
 func (w *writer) flush() {
-	if w.t.stopping && len(w.claims) > 0 {
-		for _, c := range w.claims { // none of them was sent
-			w.t.claimed(c.entry, c.claims, nil, errTermOver)
-		}
-		w.claims = nil
+	if w.t.stopping {
+		unsent := w.claims.fresh
+		w.claims.fresh = nil
+		w.failClaims(unsent, errTermOver)
 	}
-	for w.claiming < claimsAtOnce && len(w.claims) > 0 {
-		n, rows := 0, 0
-		for n < len(w.claims) && (n == 0 || rows+len(w.claims[n].claims) <= claimBatch) {
-			rows += len(w.claims[n].claims)
-			n++
-		}
-		batch := w.claims[:n:n]
-		w.claims = w.claims[n:]
-		w.claiming++
-		go w.sendClaims(batch, rows)
-	}
-	for w.moving < w.movesAtOnce() && len(w.moves) > 0 {
-		n := min(len(w.moves), moveBatch)
-		batch := w.moves[:n:n]
-		w.moves, w.moveSince = w.moves[n:], time.Now()
-		w.moving++
-		go w.sendMoves(batch)
-	}
+	w.send(w.claims, claimsAtOnce)
+	w.send(w.moves, w.movesAtOnce())
 }
 
-// sendClaims claims a batch. An unclear answer is asked again under the same
-// id, until it is clear or the term is over.
-func (w *writer) sendClaims(batch []write, rows int) {
-	var id jobs.ClaimID
-	_, _ = rand.Read(id[:]) // never fails
-	all := make([]jobs.Claim, 0, rows)
-	for _, c := range batch {
+// cutClaims cuts a batch from the new claims.
+func (w *writer) cutClaims() *batch {
+	l := w.claims
+	n, rows := 0, 0
+	for n < len(l.fresh) && (n == 0 || rows+len(l.fresh[n].claims) <= claimBatch) {
+		rows += len(l.fresh[n].claims)
+		n++
+	}
+	b := newBatch(l.fresh[:n:n])
+	l.fresh = l.fresh[n:]
+	return b
+}
+
+// cutMoves cuts a batch from the new moves.
+func (w *writer) cutMoves() *batch {
+	l := w.moves
+	n := min(len(l.fresh), moveBatch)
+	b := newBatch(l.fresh[:n:n])
+	l.fresh, w.moveSince = l.fresh[n:], time.Now()
+	return b
+}
+
+// sendClaims claims ticks. An unclear answer is asked again under the same id,
+// until it is clear or the term is over.
+func (w *writer) sendClaims(ctx context.Context, id jobs.ClaimID, part []write) (answer func(), err error) {
+	var all []jobs.Claim
+	for _, c := range part {
 		all = append(all, c.claims...)
 	}
-	var result []jobs.Claimed
-	until, cancel := w.until()
-	defer cancel()
-	err := w.retry(until, "claim ticks", func(ctx context.Context) error {
-		var err error
-		result, err = w.t.ledger.Claim(ctx, w.t.holder, id, all)
-		return err
-	})
-	w.t.do(func() {
-		w.claiming--
-		if errors.Is(err, jobs.ErrReplaced) {
-			w.t.replaced(err)
+	result, err := w.t.ledger.Claim(ctx, w.t.holder, id, all)
+	return func() {
+		for _, c := range part {
+			n := len(c.claims)
+			w.t.claimed(c.entry, c.claims, result[:n], nil)
+			result = result[n:]
 		}
-		at := 0
-		for _, c := range batch {
-			var mine []jobs.Claimed
-			if err == nil {
-				mine = result[at : at+len(c.claims)]
-				at += len(c.claims)
-			}
-			w.t.claimed(c.entry, c.claims, mine, err)
-		}
-	})
+	}, err
 }
 
-func (w *writer) sendMoves(batch []write) {
-	all := make([]jobs.Move, len(batch))
-	for i, m := range batch {
+func (w *writer) failClaims(part []write, err error) {
+	for _, c := range part {
+		w.t.claimed(c.entry, c.claims, nil, err)
+	}
+}
+
+func (w *writer) sendMoves(ctx context.Context, _ jobs.ClaimID, part []write) (answer func(), err error) {
+	all := make([]jobs.Move, len(part))
+	for i, m := range part {
 		all[i] = m.move
 	}
-	var done []bool
-	until, cancel := w.until()
-	defer cancel()
-	err := w.retry(until, "record runs", func(ctx context.Context) error {
-		var err error
-		done, err = w.t.ledger.Move(ctx, w.t.holder, all)
-		return err
-	})
-	w.t.do(func() {
-		w.moving--
-		switch {
-		case errors.Is(err, jobs.ErrReplaced):
-			w.t.replaced(err)
-		case err != nil:
-			w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", len(batch)))
+	done, err := w.t.ledger.Move(ctx, w.t.holder, all)
+	return func() {
+		for i, m := range part {
+			m.done(done[i])
 		}
-		for i, m := range batch {
-			m.done(err == nil && done[i])
-		}
-	})
+	}, err
+}
+
+func (w *writer) failMoves(part []write, err error) {
+	if !errors.Is(err, jobs.ErrReplaced) {
+		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", len(part)))
+	}
+	for _, m := range part {
+		m.done(false)
+	}
 }
 
 // retry repeats a statement until its answer is clear: nil, or that the term
 // is over. It ends with ctx.
 func (w *writer) retry(ctx context.Context, what string, f func(context.Context) error) error {
+	return w.retryLonger(ctx, what, w.t.timing.AttemptTimeout, f)
+}
+
+// retryLonger is retry for work whose size is not known. An attempt that runs out
+// of time is followed by one with twice as much, up to most: heartbeats go on
+// beside it, so that it need not fit into the time of a statement.
+func (w *writer) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
 	timing := w.t.timing
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(min(timing.AttemptTimeout/16, 50*time.Millisecond)),
 		backoff.WithMaxInterval(min(timing.AttemptTimeout, time.Second)),
 		backoff.WithMaxElapsedTime(0), // ctx ends it
 	)
+	pulse := w.t.dog.begin("a statement (" + what + ")")
+	defer pulse.end()
+	limit := timing.AttemptTimeout
 	for {
-		attempt, cancel := context.WithTimeout(ctx, timing.AttemptTimeout)
+		pulse.beatFor(limit - timing.AttemptTimeout)
+		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := f(attempt)
+		if attempt.Err() != nil {
+			limit = min(2*limit, max(most, limit))
+		}
 		cancel()
 		if err == nil || errors.Is(err, jobs.ErrReplaced) {
+			w.t.trouble.Worked(what)
 			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
 		}
-		next := wait.NextBackOff()
-		w.t.log.Warn("cannot "+what, zap.Error(err), zap.Duration("retry", next))
-		timer := time.NewTimer(next)
+		w.t.trouble.Failed(what, err)
+		pulse.beat() // the attempt may have taken nearly a TTL
+		timer := time.NewTimer(wait.NextBackOff())
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -207,7 +218,7 @@ func (w *writer) retry(ctx context.Context, what string, f func(context.Context)
 // others waits, though not for long.
 func (w *writer) movesAtOnce() int {
 	switch {
-	case w.claiming == 0:
+	case w.claims.sending == 0:
 		return movesMost
 	case time.Since(w.moveSince) < moveWait:
 		return 0

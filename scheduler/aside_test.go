@@ -1,0 +1,144 @@
+package scheduler_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// crowd are jobs of every minute, of which some are refused.
+func crowd(refused int) []jobs.Job {
+	var all []jobs.Job
+	for i := range 300 {
+		name := fmt.Sprint("job-", i)
+		if i%7 == 3 && i/7 < refused {
+			name = fmt.Sprint("refused-", i)
+		}
+		all = append(all, jobs.Job{Name: name, Schedule: jobs.Every(time.Minute)})
+	}
+	return all
+}
+
+const asideLine = "does not take a row"
+
+// Jobs whose claims the database refuses hold up no others. Each is named once in
+// the log and in the health, and goes on when its rows are taken.
+func TestRefusedClaims(t *testing.T) {
+	for _, refused := range []int{1, 5, 40} {
+		t.Run(fmt.Sprint(refused), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				core, log := observer.New(zap.InfoLevel)
+				r := c.start(crowd(refused), scheduler.WithLogger(zap.New(core)))
+				r.link.set(func(l *link) { l.refused, l.refusedOps = "refused-", "Claim" })
+				c.until(4*time.Minute + 30*time.Second)
+				latest := time.Duration(0)
+				for i := range 300 {
+					runs := c.runs(fmt.Sprint("job-", i))
+					if len(runs) == 0 {
+						continue
+					}
+					if len(runs) != 4 {
+						t.Errorf("job-%d ran %d times", i, len(runs))
+					}
+					for at, run := range runs {
+						latest = max(latest, run.began-time.Duration(at+1)*time.Minute)
+						if late := run.began - time.Duration(at+1)*time.Minute; at > 0 && late > 0 {
+							t.Errorf("job-%d began %v late although the others are known", i, late)
+						}
+					}
+				}
+				if latest > 2*time.Second {
+					t.Errorf("another job began %v late", latest)
+				}
+				if n := len(c.runs("refused-3")); n > 0 {
+					t.Errorf("the refused job ran %d times", n)
+				}
+				if n := log.FilterMessageSnippet(asideLine).Len(); n != refused {
+					t.Errorf("%d lines for %d jobs", n, refused)
+				}
+				if h := r.Health(); !errors.Is(h.Leader, scheduler.ErrNotFiring) || !errors.Is(h.Leader, errRefused) || h.Database != nil || h.Stuck != nil {
+					t.Errorf("health %+v", h)
+				}
+				r.link.set(func(l *link) { l.refused = "" })
+				c.until(4*time.Minute + 50*time.Second)
+				if h := r.Health(); h.Err() != nil {
+					t.Errorf("health %+v", h)
+				}
+				c.wantRows("refused-3", "1m succeeded", "4m skipped, missed 2: "+busy)
+			})
+		})
+	}
+}
+
+// The same for outcomes: the refused job's next ticks delay no others.
+func TestRefusedMoves(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, log := observer.New(zap.InfoLevel)
+		r := c.start(crowd(3), scheduler.WithLogger(zap.New(core)))
+		r.link.set(func(l *link) { l.refused, l.refusedOps = "refused-", "Move" })
+		c.until(4*time.Minute + 30*time.Second)
+		c.wantRows("job-0", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded")
+		c.wantRows("refused-3", "1m running", "2m running", "3m running", "4m running")
+		if n := log.FilterMessageSnippet(asideLine).Len(); n != 3 {
+			t.Errorf("%d lines for 3 jobs", n)
+		}
+		if h := r.Health(); h.Err() != nil {
+			t.Errorf("health %+v", h)
+		}
+		r.link.set(func(l *link) { l.refused = "" })
+		c.until(4*time.Minute + 55*time.Second)
+		c.wantRows("refused-3", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded")
+		if n := log.FilterMessageSnippet("takes the rows of this job again").Len(); n != 3 {
+			t.Errorf("%d jobs go on", n)
+		}
+	})
+}
+
+// After an outage all are written together again.
+func TestOutageSetsNothingAside(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, log := observer.New(zap.InfoLevel)
+		r := c.start(crowd(0), scheduler.WithLogger(zap.New(core)))
+		c.until(59 * time.Second)
+		r.link.set(func(l *link) { l.fail = map[string]int{"Claim": 1e9} })
+		c.until(5*time.Minute + 30*time.Second)
+		before := 0
+		r.link.set(func(l *link) { l.fail, before = map[string]int{}, l.sent["Claim"] })
+		if before > 1200 {
+			t.Errorf("%d statements in an outage of 270 s", before)
+		}
+		c.until(5*time.Minute + 33*time.Second)
+		for i := range 300 {
+			c.wantRows(fmt.Sprint("job-", i), "1m succeeded", "5m skipped, missed 3: "+busy)
+		}
+		r.link.set(func(l *link) {
+			if n := l.sent["Claim"] - before; n > 40 {
+				t.Errorf("%d statements for 300 claims", n)
+			}
+		})
+		if n := log.FilterMessageSnippet(asideLine).Len(); n > 0 {
+			t.Errorf("%d jobs were set aside", n)
+		}
+	})
+}
+
+// A term with a refused job ends without waiting for it.
+func TestRefusedJobAtTheEnd(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start(crowd(2))
+		r.link.set(func(l *link) { l.refused, l.refusedOps = "refused-", "Claim" })
+		c.until(90 * time.Second)
+		began := time.Now()
+		r.stop()
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("stopped after %v", took)
+		}
+	})
+}

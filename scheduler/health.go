@@ -1,0 +1,131 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// ErrNotFiring says that this replica leads and leaves a tick that is due.
+var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
+
+// Health is [election.Health] with what a scheduler adds: its term standing still
+// is a reason in Stuck, disagreeing clocks ([ErrSkew]) are one in Database, and a
+// tick that this replica should have claimed as the leader is one in Leader,
+// which then matches [ErrNotFiring], with the database's reason if it does not take
+// the tick's row. It is a plain value.
+type Health struct {
+	election.Health
+
+	// Late is how long the oldest tick that is due has been left, as far as
+	// this replica has let it wait while it led; zero below two seconds, which
+	// is what a sweep takes, and on a replica that does not lead. LateJob is the
+	// tick's job.
+	Late    time.Duration
+	LateJob string
+	// Skew is how far the database's clock is ahead of this machine's; zero
+	// before it has been read.
+	Skew lease.Skew
+}
+
+// Health is this replica's health. It reads what is known and sends nothing.
+func (s *Scheduler) Health() Health {
+	if s.election == nil {
+		return Health{Health: election.Health{Stuck: errNotMade}}
+	}
+	h := Health{Health: s.election.Health()}
+	h.Skew, _ = s.Skew()
+	t := s.current.Load()
+	if t == nil {
+		return h
+	}
+	if err := t.dog.stuck(); err != nil {
+		h.Stuck = errors.Join(h.Stuck, err)
+	}
+	if h.State.Role != election.Leading {
+		return h
+	}
+	if err := s.memory.restored(); err != nil {
+		h.Leader = errors.Join(h.Leader, err)
+	}
+	var refused error
+	h.Late, h.LateJob, refused = t.next.late(t.now())
+	if h.Late > max(t.timing.TTL, 10*time.Second) {
+		err := fmt.Errorf("%w: one of job %q for %v", ErrNotFiring, h.LateJob, h.Late.Round(time.Millisecond))
+		if refused != nil {
+			err = fmt.Errorf("%w: the database does not take its row: %w", err, refused)
+		}
+		h.Leader = errors.Join(h.Leader, err)
+	}
+	return h
+}
+
+// Check is the error of [Scheduler.Health], for a health check that wants one
+// answer to all questions.
+func (s *Scheduler) Check() error { return s.Health().Err() }
+
+// nextTick is the first tick that the term has not dealt with, for those who ask
+// from outside its loop: it comes closer and passes also when the loop stands
+// still.
+type nextTick struct {
+	began time.Time // the term
+
+	mu      sync.Mutex
+	tick    time.Time // zero: none
+	job     string
+	refused error // why the database does not take its row
+}
+
+// noteNext notes the first tick of the jobs, after a sweep.
+func (t *term) noteNext(now time.Time) {
+	var first time.Time
+	var job string
+	for _, e := range t.order {
+		tick := e.next
+		if e.claiming {
+			tick = e.asked
+		} else if t.holdsBack(e, now) {
+			continue
+		}
+		if !tick.IsZero() && (first.IsZero() || tick.Before(first)) {
+			first, job = tick, e.job.Name
+		}
+	}
+	n := &t.next
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tick, n.job, n.refused = first, job, t.wrote.claims.broken[job]
+}
+
+// holdsBack reports whether a job's ticks wait for what is no fault: see
+// claimDue.
+func (t *term) holdsBack(e *entry, now time.Time) bool {
+	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
+		return true
+	}
+	if e.next.IsZero() || e.next.After(now) {
+		return false
+	}
+	_, _, ok := t.stretch(e, now)
+	return !ok
+}
+
+// late is how long the tick has been left in this term.
+func (n *nextTick) late(now time.Time) (time.Duration, string, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	const sweeps = 2 * time.Second
+	if n.tick.IsZero() {
+		return 0, "", nil
+	}
+	late := min(now.Sub(n.tick), time.Since(n.began))
+	if late < sweeps {
+		return 0, "", nil
+	}
+	return late, n.job, n.refused
+}

@@ -1,0 +1,61 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// A claim that a pause refused and that arrives again around Resume, late, is run
+// once: whether the leader reads of its row before it claims the tick itself,
+// while it does, or after.
+func TestRefusedClaimArrivesLate(t *testing.T) {
+	for _, misfire := range []jobs.Misfire{jobs.MisfireOnce, jobs.MisfireAll} {
+		for _, after := range []time.Duration{1, 200, 999, 1000, 1001, 1500, 60_000, 60_001, 62_500} {
+			after *= time.Millisecond
+			t.Run(fmt.Sprint(misfire, " ", after), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					const resumed = 90 * time.Second
+					r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Misfire: misfire, Do: sleep(3 * time.Second)}})
+					c.until(30 * time.Second)
+					held := false
+					r.link.set(func(l *link) {
+						l.late = func(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) bool {
+							if held {
+								return false
+							}
+							held = true
+							time.AfterFunc(time.Until(c.begin.Add(resumed+after)), func() {
+								_, err := c.store.Claim(context.Background(), h, id, claims)
+								check(t, err)
+							})
+							return true
+						}
+					})
+					c.until(time.Minute + time.Millisecond) // the claim is under way
+					check(t, c.Pause(t.Context(), "job"))
+					c.until(resumed)
+					check(t, c.Resume(t.Context(), "job"))
+					c.until(4*time.Minute + 10*time.Second)
+					ran := map[time.Duration]int{}
+					for _, run := range c.runs("job") {
+						ran[run.Tick.Sub(c.begin)]++
+					}
+					for tick := time.Minute; tick <= 4*time.Minute; tick += time.Minute {
+						if ran[tick] != 1 {
+							t.Errorf("the tick %v ran %d times", tick, ran[tick])
+						}
+					}
+					for _, record := range c.records("job") {
+						if record.State != jobs.Succeeded {
+							t.Errorf("%v is %v: %s", record.Tick.Sub(c.begin), record.State, record.Error)
+						}
+					}
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,228 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// memory is what this process has seen the ledger have, over all its terms. A
+// ledger that lacks some of it has gone back: its tables were restored, or a
+// failover lost commits.
+type memory struct {
+	bound time.Duration // what a failover may lose without a pause
+	kind  Clock
+
+	mu      sync.Mutex
+	server  string // that showed what is remembered
+	token   uint64 // [jobs.Opened]
+	tokenAt time.Time
+	jobs    map[string]remembered
+	newest  time.Time // tick of any job
+	contact time.Time // when the ledger was last known to be as remembered
+	looked  time.Time // when the lease was last looked at
+	shown   time.Time // by the database's clock, at the last reading
+	gone    error     // matches ErrRestored until the group is seen resumed
+}
+
+// remembered are ticks of a job that were in the ledger, oldest first. The first
+// two are at least a bound apart.
+type remembered struct {
+	since time.Time // [jobs.Known.Since]: a job that was made again has another one
+	marks [3]mark
+}
+
+// mark is a tick and when it was known to be in the ledger, by this machine's
+// monotonic clock.
+type mark struct{ tick, at time.Time }
+
+// ahead is how far in the future a tick may be, by the database's clock, and
+// still be remembered. What lies further was claimed under a wrong clock, and may
+// be passed over.
+const ahead = 5 * time.Second
+
+func newMemory(bound time.Duration, kind Clock) *memory {
+	return &memory{bound: bound, kind: kind, jobs: map[string]remembered{}}
+}
+
+// look notes a look at the lease. server is the one that answered the look
+// before: what has answered this one is not known yet.
+func (m *memory) look(server string, at, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if server == m.server && m.looked.After(m.contact) {
+		m.contact = m.looked
+	}
+	m.looked = at
+	m.dropFuture(now)
+}
+
+// alive notes that the term's own server has just answered.
+func (m *memory) alive(at, now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.contact = at
+	m.dropFuture(now)
+}
+
+// opened notes that a term has declared its jobs.
+func (m *memory) opened(token uint64, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if token > m.token {
+		m.token, m.tokenAt, m.contact = token, at, at
+	}
+}
+
+// claimed notes that a tick is in the ledger.
+func (m *memory) claimed(job string, since, tick, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.remember(job, since, tick, at)
+	m.contact = at
+}
+
+// remember is called with mu held, as what follows.
+func (m *memory) remember(job string, since, tick, at time.Time) {
+	if m.kind == WorkerClock || tick.IsZero() {
+		// A replica whose own clock is behind takes the newest ticks out of the
+		// schedule: they say nothing about the ledger.
+		return
+	}
+	r, next := m.jobs[job], mark{tick, at}
+	switch {
+	case r.marks[2].tick.IsZero() || !r.since.Equal(since):
+		r = remembered{since: since, marks: [3]mark{{}, next, next}}
+	case !tick.After(r.marks[2].tick):
+		return
+	case at.Sub(r.marks[1].at) >= m.bound:
+		r.marks = [3]mark{r.marks[1], next, next}
+	default:
+		r.marks[2] = next
+	}
+	m.jobs[job], m.newest = r, later(m.newest, tick)
+}
+
+func (m *memory) dropFuture(now time.Time) {
+	if m.newest.Sub(now) <= ahead {
+		return
+	}
+	m.newest = time.Time{}
+	for job, r := range m.jobs {
+		tick := r.marks[2].tick
+		if tick.Sub(now) > ahead {
+			delete(m.jobs, job)
+			continue
+		}
+		m.newest = later(m.newest, tick)
+	}
+}
+
+// learn takes in a reading that was answered at an instant.
+func (m *memory) learn(s jobs.Snapshot, server string, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if server != "" && server != m.server {
+		// What little the other server lacks has been put up with.
+		m.server, m.token, m.newest, m.jobs = server, 0, time.Time{}, map[string]remembered{}
+	}
+	if s.Opened.Token > m.token {
+		m.token, m.tokenAt = s.Opened.Token, at
+	}
+	for name, known := range s.Jobs {
+		m.remember(name, known.Since, known.Cursor, at)
+	}
+	m.contact, m.shown = at, s.Now
+	m.dropFuture(s.Now)
+	if !s.Paused {
+		m.gone = nil
+	}
+}
+
+// lacks says what the ledger lacks of what was there before a reading was sent;
+// empty: nothing that counts. What the same server process lacks was put back
+// under it. Another one may lack what a failover lost, and that only counts from
+// a bound on.
+func (m *memory) lacks(s jobs.Snapshot, server string, sent time.Time) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.dropFuture(s.Now)
+	// A release that did not know of it leaves a ledger with jobs and no token.
+	if known := s.Opened.Token > 0 || len(s.Jobs) == 0; known && s.Opened.Token < m.token && m.counts(m.tokenAt, server, sent) {
+		return fmt.Sprintf("it had term %d, and has %d as its last", m.token, s.Opened.Token)
+	}
+	for name, r := range m.jobs {
+		known, ok := s.Jobs[name]
+		if !ok || !known.Since.Equal(r.since) {
+			continue // the job was removed, or made again
+		}
+		for _, mark := range r.marks {
+			if known.Cursor.Before(mark.tick) && !mark.tick.After(s.Now) && m.counts(mark.at, server, sent) {
+				return fmt.Sprintf("it had tick %v of job %q, and has %v as its newest", mark.tick, name, known.Cursor)
+			}
+		}
+	}
+	return ""
+}
+
+// counts reports whether it matters that what was there then is not any more.
+func (m *memory) counts(at time.Time, server string, sent time.Time) bool {
+	return at.Before(sent) && (server == m.server || m.contact.Sub(at) >= m.bound)
+}
+
+// witnesses are ticks, oldest first, of a few of the jobs whose rows have to be in
+// the ledger: of those that were claimed last, which a restore can hide.
+func (m *memory) witnesses(names []string, s jobs.Snapshot, server string, sent time.Time) map[string][]time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	const most = 3
+	slices.SortStableFunc(names, func(a, b string) int { return m.jobs[b].marks[2].at.Compare(m.jobs[a].marks[2].at) })
+	found := map[string][]time.Time{}
+	for _, name := range names[:min(most, len(names))] {
+		for _, mark := range m.jobs[name].marks {
+			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(m.jobs[name].since) && m.counts(mark.at, server, sent) {
+				found[name] = append(found[name], mark.tick)
+			}
+		}
+	}
+	return found
+}
+
+// answered reports whether the group was resumed since the memory last saw the
+// ledger: the operator has said how to go on.
+func (m *memory) answered(s jobs.Snapshot) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Paused {
+		return false
+	}
+	for _, p := range s.Pauses[""] {
+		if p.Ended.After(m.shown) {
+			return true
+		}
+	}
+	return false
+}
+
+// forget has the memory begin with a ledger that has gone back.
+func (m *memory) forget(gone error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.token, m.newest, m.jobs, m.gone = 0, time.Time{}, map[string]remembered{}, gone
+}
+
+// last is the newest term that the ledger has been seen to have.
+func (m *memory) last() uint64 {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.token
+}
+
+func (m *memory) restored() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.gone
+}

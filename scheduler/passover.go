@@ -1,0 +1,42 @@
+package scheduler
+
+import (
+	"context"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// passOver takes ticks out of the schedules that lie so far in the future that
+// they were claimed under a wrong clock: the schedules go on from the ticks
+// before, and those of the future are run when they are due. It returns what the
+// ledger has then.
+func (t *term) passOver(snapshot jobs.Snapshot) (jobs.Snapshot, error) {
+	now, passed := t.now(), false
+	for _, e := range t.order {
+		cursor := snapshot.Jobs[e.job.Name].Cursor
+		if cursor.Sub(now) <= t.clock.most {
+			continue
+		}
+		n := 0
+		err := t.wrote.retry(t.ctx, "pass over ticks", func(ctx context.Context) (err error) {
+			n, err = t.ledger.PassOver(ctx, t.holder, e.job.Name, now)
+			return err
+		})
+		if err != nil {
+			return snapshot, err
+		}
+		passed = true
+		t.log.Warn("ticks that lie in the future were claimed under a wrong clock: they are passed over, and the schedule goes on",
+			zap.String("job", e.job.Name), zap.Int("ticks", n), zap.Time("newest", cursor))
+	}
+	if !passed {
+		return snapshot, nil
+	}
+	err := t.wrote.retry(t.ctx, "load the ledger", func(ctx context.Context) (err error) {
+		snapshot, err = t.load(ctx, t.server())
+		return err
+	})
+	return snapshot, err
+}

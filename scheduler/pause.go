@@ -1,0 +1,100 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// pausesOf are the pauses of a job, or of the group, by the clock that ticks are
+// judged by.
+func (t *term) pausesOf(snapshot jobs.Snapshot, job string) []jobs.Pause {
+	pauses := slices.Clone(snapshot.Pauses[job])
+	for i, p := range pauses {
+		pauses[i] = jobs.Pause{Began: t.clock.ours(p.Began), Ended: t.clock.ours(p.Ended)}
+	}
+	return pauses
+}
+
+// stretch is how far the ticks of a job that are due, from its next one on, are
+// treated alike: up to until they all fall into pauses, or none does. ok is false
+// when they have to wait: the job is paused now, and these are of before. The
+// misfire policy decides about them after Resume.
+func (t *term) stretch(e *entry, now time.Time) (until time.Time, paused, ok bool) {
+	open := false
+	before, within := now, e.next
+	for _, pauses := range [2][]jobs.Pause{e.pauses, t.pauses} {
+		for _, p := range pauses {
+			ended := p.Ended
+			if ended.IsZero() {
+				open, ended = true, now.Add(1)
+			}
+			if p.Covers(e.next) {
+				paused = true
+				within = later(within, ended.Add(-1))
+			} else if p.Began.After(e.next) && p.Began.Before(ended) && !p.Began.After(before) {
+				before = p.Began.Add(-1)
+			}
+		}
+	}
+	if paused {
+		if within.After(now) {
+			within = now
+		}
+		return within, true, true
+	}
+	return before, false, !open
+}
+
+// holds reports whether a row has to wait for the end of a pause: a tick that was
+// to start as soon as there is room. Retries and manual runs go on.
+func (t *term) holds(r *row) bool {
+	return (t.paused || r.entry.known.Paused) && r.record.Attempt == 0 && r.record.Trigger == 0
+}
+
+// refused takes in that the ledger refused a claim of a job: it was paused since
+// the last look, or has later ticks than this term knows. Nothing of it is
+// claimed until the ledger has been read.
+func (t *term) refused(e *entry) {
+	e.refused = true
+	e.known.Cursor = e.settled
+	e.resolve(t.now())
+	select {
+	case t.look <- struct{}{}:
+	default: // a look is asked for already
+	}
+}
+
+// refusedMost bounds how many refused ticks of a job are remembered.
+const refusedMost = 256
+
+func (e *entry) noteRefused(key jobs.Key) {
+	e.forgetRefused(key)
+	e.turnedDown = append(e.turnedDown, key)
+	e.turnedDown = e.turnedDown[max(0, len(e.turnedDown)-refusedMost):]
+}
+
+func (e *entry) forgetRefused(key jobs.Key) {
+	e.turnedDown = slices.DeleteFunc(e.turnedDown, func(k jobs.Key) bool { return k == key })
+}
+
+// wasRefused reports whether a run has not begun in this term: its claim was
+// refused, and the term has not got it since.
+func (e *entry) wasRefused(key jobs.Key) bool { return slices.Contains(e.turnedDown, key) }
+
+// goOn has a job whose claim was refused claimed again, by what the ledger says
+// now.
+func (t *term) goOn(e *entry, known jobs.Known) {
+	e.refused = false
+	e.settled = later(e.settled, known.Cursor)
+	e.known.Cursor = e.settled
+	e.resolve(t.now())
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,161 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// ErrRestored says that the ledger has gone back behind what this replica has
+// seen in it, as after its tables were restored from a backup, and that the group
+// is paused until [jobs.Group.Resume] or [jobs.Group.ResumeSkipping].
+var ErrRestored = errors.New("scheduler: the ledger has gone back: was it restored?")
+
+// load reads the ledger. If it has gone back, the group is paused first, so that
+// no tick is claimed a second time before an operator has said how to go on.
+// server is the identity of the database server, empty where it may be another
+// one by now than when the lease was looked at.
+func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, error) {
+	mono := func() time.Time { return s.clock.own().Mono }
+	sent := mono()
+	snapshot, err := s.ledger.Load(ctx, s.group)
+	if err != nil {
+		return snapshot, err
+	}
+	lacks := s.memory.lacks(snapshot, server, sent)
+	if lacks == "" && server != "" {
+		if lacks, err = s.hole(ctx, snapshot, server, sent); err != nil {
+			return snapshot, err
+		}
+	}
+	if lacks != "" {
+		if err := s.restored(ctx, snapshot, lacks); err != nil {
+			return snapshot, err
+		}
+		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
+			return snapshot, err
+		}
+	}
+	s.memory.learn(snapshot, server, mono())
+	return snapshot, nil
+}
+
+// hole looks for ticks behind the newest ones: a leader may have claimed some more
+// in rows that were restored, until its next heartbeat told it of that.
+func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server string, sent time.Time) (lacks string, err error) {
+	const most = 1000 // rows that are read of a job
+	s.mu.Lock()
+	var names []string
+	for _, job := range s.jobs {
+		// Of the others, rows may be pruned that are looked for.
+		if h := job.Complete().History; h.Keep >= most && (h.For == 0 || h.For >= time.Hour) {
+			names = append(names, job.Name)
+		}
+	}
+	s.mu.Unlock()
+	for job, ticks := range s.memory.witnesses(names, snapshot, server, sent) {
+		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Since: ticks[0], Limit: most})
+		if err != nil {
+			return "", err
+		}
+		for _, tick := range ticks {
+			there := slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Tick.Equal(tick) })
+			if !there && len(records) < most {
+				return fmt.Sprintf("it had tick %v of job %q, and has only others", tick, job), nil
+			}
+		}
+	}
+	return "", nil
+}
+
+// restored pauses the group, and cancels what the ledger has as open: it may have
+// come to its end since. All of that is in the ledger, where it binds whichever
+// replica leads, and may be repeated.
+func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks string) error {
+	log := s.log.With(zap.String("lacks", lacks))
+	if s.memory.answered(snapshot) {
+		log.Warn("the ledger has gone back, and the group was resumed since: this replica goes on")
+		s.memory.forget(nil)
+		return nil
+	}
+	if err := s.ledger.Pause(ctx, s.group, ""); err != nil {
+		return fmt.Errorf("pause the group: %w", err)
+	}
+	cancelled, last := 0, s.memory.last()
+	for _, r := range snapshot.Open {
+		if r.Token > last {
+			continue // by a term after the restore
+		}
+		if err := s.ledger.Cancel(ctx, s.group, r.Key); err != nil && !errors.Is(err, jobs.ErrNoRun) {
+			return fmt.Errorf("cancel a run: %w", err)
+		}
+		cancelled++
+	}
+	log.Error("the ledger has gone back, as after its tables were restored: the group is paused, and its open runs are cancelled, "+
+		"so that nothing runs a second time. To go on: worker resume (the misfire policies decide about ticks since then, which may run again), "+
+		"or worker resume --skip-missed (they are recorded as skipped)", zap.Int("cancelled", cancelled))
+	s.memory.forget(fmt.Errorf("%w: %s", ErrRestored, lacks))
+	return nil
+}
+
+// lookout reads the ledger when another replica has begun a term, so that a
+// replica which has not led knows, too, what was there; and when a term of this
+// one was lost, which a restore does to it. At rest it reads nothing.
+func (s *Scheduler) lookout(ctx context.Context) {
+	attempt := s.election.Timing().AttemptTimeout
+	again := time.NewTimer(0)
+	defer again.Stop()
+	var state election.State
+	lost := false // a term of this replica's, and the lease was not looked at since
+	var limit time.Duration
+	var until time.Time
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.states:
+			if now := s.election.State(); now != state {
+				state, limit, until = now, attempt, time.Now().Add(openMost)
+			}
+		case <-again.C:
+		}
+		switch {
+		case state.Cause != nil:
+			lost = lost || errors.Is(state.Cause, election.ErrLost)
+			continue
+		case state.Role == election.Leading, time.Now().After(until):
+			lost = false // the term that began has read the ledger
+			continue
+		case !lost && state.Token <= s.memory.last():
+			continue
+		}
+		soon, cancel := context.WithTimeout(ctx, limit)
+		_, err := s.load(soon, s.election.Server())
+		cancel()
+		switch {
+		case err != nil:
+			limit = min(2*limit, openMost/2) // a large ledger takes its time
+		case state.Token <= s.memory.last():
+			lost = false
+			continue
+		default:
+			lost = false
+		}
+		again.Reset(s.election.Timing().TTL / 3)
+	}
+}
+
+// changed tells the lookout of another state.
+func (s *Scheduler) changed(election.State) {
+	select {
+	case s.states <- struct{}{}:
+	default: // it is told already
+	}
+}

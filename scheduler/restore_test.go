@@ -1,0 +1,192 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// everyTick is a job whose every tick is to run: the worst one to restore.
+func everyTick() []jobs.Job {
+	return []jobs.Job{{Name: "all", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 1000}}}
+}
+
+// wantNoneTwice fails if a tick was begun twice.
+func (c *cluster) wantNoneTwice(job string) {
+	c.Helper()
+	seen := map[time.Time]bool{}
+	for _, r := range c.runs(job) {
+		if seen[r.Tick] {
+			c.Errorf("%s: tick %v ran twice", job, r.Tick.Sub(c.begin))
+		}
+		seen[r.Tick] = true
+	}
+}
+
+func (c *cluster) wantPaused(want bool) {
+	c.Helper()
+	snapshot, err := c.Load(c.Context())
+	if err != nil || snapshot.Paused != want {
+		c.Errorf("paused: %v, %v, want %v", snapshot.Paused, err, want)
+	}
+}
+
+// The rows are put back under the leader that has written what they lack, in the
+// same term. It comes to lead again, and nothing runs before an operator has said
+// how to go on.
+func TestRestoredUnderTheLeader(t *testing.T) {
+	for _, skipping := range []bool{false, true} {
+		t.Run(fmt.Sprintf("skipping %v", skipping), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				r := c.start(everyTick())
+				c.until(10*time.Minute + time.Second)
+				restore := c.store.Backup()
+				c.until(20*time.Minute + 30*time.Second)
+				restore()
+				c.until(25*time.Minute + 30*time.Second)
+				c.wantNoneTwice("all")
+				c.wantPaused(true)
+				if r.State().Role != election.Leading || !errors.Is(r.Health().Leader, scheduler.ErrRestored) {
+					t.Errorf("%+v, %v", r.State(), r.Health().Leader)
+				}
+				resume := c.Resume
+				if skipping {
+					resume = c.ResumeSkipping
+				}
+				check(t, resume(c.Context(), ""))
+				c.until(27*time.Minute + time.Second)
+				if err := r.Check(); err != nil {
+					t.Error(err)
+				}
+				tail := strings.Join(c.lines("all")[10:], "\n")
+				want := "25m skipped, missed 14: paused\n26m succeeded\n27m succeeded"
+				if skipping {
+					c.wantNoneTwice("all")
+				} else {
+					var again []string
+					for m := 11; m <= 20; m++ {
+						again = append(again, fmt.Sprintf("%dm succeeded", m))
+					}
+					want = strings.Join(again, "\n") + "\n25m skipped, missed 4: paused\n26m succeeded\n27m succeeded"
+				}
+				if tail != want {
+					t.Errorf("after the backup:\n%s\nwant\n%s", tail, want)
+				}
+			})
+		})
+	}
+}
+
+// The leader dies with the restore, and the one that follows has never led: it
+// knows from the term that it has seen.
+func TestRestoredUnderAFollower(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.start(everyTick())
+		c.until(5*time.Minute + time.Second)
+		restore := c.store.Backup()
+		first.stop()
+		second := c.start(everyTick())
+		c.until(6 * time.Minute)
+		third := c.start(everyTick())
+		c.until(20*time.Minute + 30*time.Second)
+		second.kill()
+		restore()
+		c.until(25 * time.Minute)
+		if third.State().Role != election.Leading {
+			t.Fatalf("%+v", third.State())
+		}
+		c.wantPaused(true)
+		c.wantNoneTwice("all")
+	})
+}
+
+// Of two that know, the second leaves alone what an operator has decided.
+func TestRestoreIsAnsweredOnce(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader := c.start(everyTick())
+		other := c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		leader.stop()
+		c.until(11 * time.Minute)
+		leader = c.start(everyTick())
+		c.until(20*time.Minute + 30*time.Second)
+		restore()
+		c.until(22 * time.Minute)
+		c.wantPaused(true)
+		check(t, c.ResumeSkipping(c.Context(), ""))
+		c.until(25 * time.Minute)
+		for _, r := range []*replica{other, leader} { // each of them leads once
+			_ = r.Resign(c.Context())
+			synctest.Wait()
+			c.until(time.Since(c.begin) + 2*time.Minute)
+		}
+		c.wantPaused(false)
+		c.wantNoneTwice("all")
+	})
+}
+
+// An open run of the backup may have ended since: it is not run again, whatever
+// its job's Recover says.
+func TestRestoredOpenRuns(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Recover: jobs.RecoverRerun, Do: func(context.Context, jobs.Run) error {
+			time.Sleep(2 * time.Minute)
+			return nil
+		}}
+		c.start([]jobs.Job{job})
+		c.until(time.Hour + time.Minute)
+		restore := c.store.Backup()
+		c.until(2*time.Hour + 30*time.Minute)
+		restore()
+		c.until(2*time.Hour + 40*time.Minute)
+		c.wantRows("long", "1h cancelled: *")
+		c.wantNoneTwice("long")
+	})
+}
+
+// A failover that loses less than a minute pauses nothing, and one that loses
+// more does.
+func TestFailoverLosesCommits(t *testing.T) {
+	for _, lost := range []time.Duration{20 * time.Second, 10 * time.Minute} {
+		t.Run(lost.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := everyTick()
+				job[0].Schedule = jobs.Every(5 * time.Second)
+				c.start(job)
+				c.until(30 * time.Minute)
+				restore := c.store.Backup()
+				c.until(30*time.Minute + lost)
+				c.store.Restart()
+				restore()
+				c.until(time.Hour)
+				c.wantPaused(lost > time.Minute)
+			})
+		})
+	}
+}
+
+// Lease rows alone that are rewound are no restore.
+func TestRewoundLeaseIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start(everyTick())
+		c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		c.store.Update("g", func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			l.Token, l.Heartbeat, f.Token = l.Token-10, 1, f.Token-10
+			return l, f
+		})
+		c.until(20 * time.Minute)
+		c.wantPaused(false)
+		c.wantNoneTwice("all")
+	})
+}

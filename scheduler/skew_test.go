@@ -1,0 +1,238 @@
+package scheduler_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+const year = 365 * 24 * time.Hour
+
+// byWorker is for tests that step the database's clock by more than the two may
+// differ, and look at what does not depend on it.
+var byWorker = scheduler.WithClock(scheduler.WorkerClock)
+
+func hourly() []jobs.Job {
+	return []jobs.Job{{Name: "hourly", Schedule: jobs.Cron("0 0 * * * *")}}
+}
+
+// wrongClock sets the wall clock of a replica's machine.
+func wrongClock(by time.Duration) func(*link) { return func(l *link) { l.wrong = by } }
+
+// Ticks are judged by the database's clock: by all replicas at one instant,
+// however wrong their own clocks are within the limit.
+func TestTicksAreTheDatabases(t *testing.T) {
+	for name, wrong := range map[string]time.Duration{"fast": 5 * time.Minute, "slow": -5 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := []jobs.Job{
+					{Name: "hourly", Schedule: jobs.Cron("0 0 * * * *")},
+					{Name: "rate", Schedule: jobs.FixedRate(time.Hour)},
+					{Name: "delay", Schedule: jobs.FixedDelay(time.Hour)},
+				}
+				logs, log := observed()
+				c.startOn(wrongClock(wrong), declared, log)
+				c.until(3*time.Hour + time.Second)
+				c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h succeeded")
+				c.wantRows("rate", "0s succeeded", "1h succeeded", "2h succeeded", "3h succeeded")
+				for _, r := range c.runs("hourly") {
+					if late := r.began - r.Tick.Sub(c.begin); late.Abs() > time.Millisecond {
+						t.Errorf("the tick %v began %v late", r.Tick, late)
+					}
+				}
+				if n := logs.FilterMessage("the database's clock and this machine's differ").Len(); n != 1 {
+					t.Errorf("%d lines say that the clocks differ: %v", n, logs.All())
+				}
+				if skew, ok := c.replicas[0].Skew(); !ok || (skew.Ahead+wrong).Abs() > time.Millisecond {
+					t.Errorf("skew %v, %v", skew, ok)
+				}
+			})
+		})
+	}
+}
+
+// While the database's clock is a year ahead nobody leads, and says so. Once it
+// is right again, what was missed goes by the misfire policy, and nothing that it
+// stamped meanwhile silences a job.
+func TestDatabaseAYearAhead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		c.store.StepClock(year)
+		r := c.start(hourly(), log)
+		c.until(90 * time.Minute)
+		if role := r.State().Role; role != election.Following {
+			t.Errorf("%v with a database a year ahead", role)
+		}
+		if err := r.Check(); !errors.Is(err, scheduler.ErrSkew) {
+			t.Errorf("Check: %v, want ErrSkew", err)
+		}
+		c.store.StepClock(-year)
+		c.until(3*time.Hour + time.Second)
+		c.wantRows("hourly", "2h succeeded", "3h succeeded")
+		if n := logs.FilterMessageSnippet("differ too much").Len(); n != 1 {
+			t.Errorf("%d lines say that the clocks disagree", n)
+		}
+		check(t, r.Check())
+	})
+}
+
+// A leader that finds the clocks to disagree starts nothing more and resigns; the
+// ticks of the meantime are missed and not lost.
+func TestDatabaseStepsAwayFromALeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start(hourly())
+		c.until(90 * time.Minute)
+		c.store.StepClock(year)
+		c.until(150 * time.Minute)
+		c.wantRows("hourly", "1h succeeded")
+		if role := r.State().Role; role != election.Following {
+			t.Errorf("%v with a database a year ahead", role)
+		}
+		c.store.StepClock(-year)
+		c.until(3*time.Hour + time.Second)
+		c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h succeeded")
+	})
+}
+
+// A replica whose clock is a year fast does not lead, and one whose clock is
+// right does.
+func TestReplicaAYearFast(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		fast := c.startOn(wrongClock(year), hourly())
+		right := c.start(hourly())
+		c.until(2*time.Hour + time.Second)
+		if fast, right := fast.State().Role, right.State().Role; fast != election.Following || right != election.Leading {
+			t.Errorf("fast: %v, right: %v", fast, right)
+		}
+		c.wantRows("hourly", "1h succeeded", "2h succeeded")
+	})
+}
+
+// Ticks of the future that a wrong clock claimed are passed over, and run when
+// they are due.
+func TestClaimedByAFastReplica(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.start(hourly(), byWorker)
+		c.until(150 * time.Minute)
+		first.stop()
+		fast := c.startOn(wrongClock(48*time.Hour), hourly(), byWorker)
+		c.until(151 * time.Minute)
+		fast.stop()
+		logs, log := observed()
+		last := c.start(hourly(), log)
+		c.until(5*time.Hour + time.Second)
+		if n := logs.FilterMessageSnippet("passed over").Len(); n != 1 {
+			t.Errorf("%d lines say that ticks are passed over", n)
+		}
+		c.until(51*time.Hour + time.Second)
+		last.stop()
+		records := c.records("hourly")
+		manual, scheduled := 0, 0
+		for i, r := range records {
+			switch {
+			case r.Trigger != 0:
+				manual++
+			case i > 0 && r.State == jobs.Succeeded && r.Missed == 0:
+				scheduled++
+			}
+		}
+		if manual != 1 || scheduled != 50 {
+			t.Errorf("%d ticks passed over, %d run after the first, want 1 and 50:\n%s", manual, scheduled, c.rows("hourly"))
+		}
+	})
+}
+
+// A leader whose clock is set back starts a new term, which passes over what was
+// claimed in between.
+func TestClockSetBackUnderALeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.store.StepClock(year)
+		r := c.startOn(wrongClock(year), hourly())
+		c.until(90 * time.Minute)
+		c.store.StepClock(-year)
+		r.link.set(wrongClock(0))
+		c.until(3*time.Hour + time.Second)
+		var ticks []time.Duration
+		for _, r := range c.runs("hourly") {
+			ticks = append(ticks, r.Tick.Sub(c.begin))
+		}
+		want := []time.Duration{year + time.Hour, 2 * time.Hour, 3 * time.Hour}
+		if len(ticks) != 3 || ticks[0] != want[0] || ticks[1] != want[1] || ticks[2] != want[2] {
+			t.Errorf("ran %v, want %v", ticks, want)
+		}
+	})
+}
+
+// By the worker's clock, nothing that the database stamps silences or starts a
+// tick.
+func TestWorkerClock(t *testing.T) {
+	for name, ahead := range map[string]time.Duration{"ahead": year, "behind": -year, "a little ahead": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				// No age: what a clock has stamped that was a year behind is old.
+				kept := jobs.History{Keep: 1000}
+				declared := func(cron string) []jobs.Job {
+					return []jobs.Job{
+						{Name: "hourly", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll, History: kept},
+						{Name: "delay", Schedule: jobs.FixedDelay(20 * time.Minute), History: kept},
+						{Name: "rate", Schedule: jobs.FixedRate(time.Hour), Misfire: jobs.MisfireAll, History: kept},
+					}
+				}
+				c.store.StepClock(ahead)
+				first := c.start(declared("0 0 * * * *"), byWorker)
+				c.until(50 * time.Minute)
+				first.stop()
+				second := c.start(declared("0 0 * * * ?"), byWorker)
+				c.until(2*time.Hour + time.Minute)
+				second.stop()
+				c.store.StepClock(-ahead)
+				c.start(declared("0 0 * ? * *"), byWorker)
+				c.until(4*time.Hour + 5*time.Minute)
+				c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h succeeded", "4h succeeded")
+				if n := len(c.runs("delay")); n != 13 {
+					t.Errorf("the fixed delay ran %d times:\n%s", n, c.rows("delay"))
+				}
+				// Its anchor is the database's: one that lies in the future is set to
+				// now when the clock is right again.
+				if n := len(c.runs("rate")); n < 4 || n > 6 {
+					t.Errorf("the fixed rate ran %d times:\n%s", n, c.rows("rate"))
+				}
+			})
+		})
+	}
+}
+
+func TestClockOptions(t *testing.T) {
+	t.Parallel()
+	for name, option := range map[string]scheduler.Option{
+		"WithMaxSkew(1ms): must be at least 1s": scheduler.WithMaxSkew(time.Millisecond),
+		"WithMaxSkew(-1s): must be at least 1s": scheduler.WithMaxSkew(-time.Second),
+		"WithClock(7): not known":               scheduler.WithClock(7),
+	} {
+		if _, err := scheduler.New(newLink(nil), "g", option); err == nil || err.Error() != "scheduler: "+name {
+			t.Errorf("error %v, want %s", err, name)
+		}
+	}
+}
+
+// observed are the lines that a replica logs.
+func observed() (*observer.ObservedLogs, scheduler.Option) {
+	core, logs := observer.New(zap.WarnLevel)
+	return logs, scheduler.WithLogger(zap.New(core))
+}
+
+// Clocks implements [clocks.Host].
+func (l *link) Clocks() clocks.Instant {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	return clocks.Instant{Mono: now, Wall: now.Round(0).Add(l.wrong)}
+}

@@ -1,0 +1,170 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Clock says by whose clock ticks are judged.
+type Clock uint8
+
+const (
+	// DatabaseClock judges ticks by the database's clock, which is the same for
+	// all replicas. The default.
+	DatabaseClock Clock = iota
+	// WorkerClock judges ticks by the clock of the machine that leads, and only
+	// warns when the database's differs.
+	WorkerClock
+)
+
+// String returns "database" or "worker".
+func (c Clock) String() string {
+	switch c {
+	case DatabaseClock:
+		return "database"
+	case WorkerClock:
+		return "worker"
+	}
+	return fmt.Sprintf("Clock(%d)", uint8(c))
+}
+
+// ParseClock is the reverse of String.
+func ParseClock(name string) (Clock, error) {
+	for _, c := range []Clock{DatabaseClock, WorkerClock} {
+		if c.String() == name {
+			return c, nil
+		}
+	}
+	return 0, fmt.Errorf("%q: must be database or worker", name)
+}
+
+// DefaultMaxSkew is how far the database's clock and a replica's may differ
+// unless [WithMaxSkew] says otherwise.
+const DefaultMaxSkew = 10 * time.Minute
+
+// ErrSkew says that the database's clock and this machine's differ by more than
+// [WithMaxSkew] allows, so that nobody can tell which of them is wrong.
+var ErrSkew = errors.New("scheduler: the clocks disagree")
+
+// tickClock is the clock that ticks are judged by. The database's is known from
+// what statements tell of it, and goes on by this machine's monotonic clock in
+// between, so that setting the machine's time of day moves no tick.
+type tickClock struct {
+	own   func() clocks.Instant
+	kind  Clock
+	most  time.Duration // that the two may differ by
+	drift float64       // by which their rates may
+	log   *zap.Logger
+
+	mu    sync.Mutex
+	known bool
+	at    time.Time     // by the monotonic clock: when the database's clock showed
+	shown time.Time     // this,
+	bound time.Duration // or that much more or less
+	skew  lease.Skew    // as the newest statement showed it
+	told  bool          // that the clocks differ
+	wrong error         // matches ErrSkew while they disagree
+}
+
+// now is the present by the clock that ticks are judged by.
+func (c *tickClock) now() time.Time {
+	own := c.own()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kind == WorkerClock || !c.known {
+		return own.Wall
+	}
+	return c.shown.Add(own.Mono.Sub(c.at))
+}
+
+// observe takes in what a statement has just shown. It returns an error that
+// matches [ErrSkew] while the clocks disagree.
+func (c *tickClock) observe(s lease.Skew) error {
+	own := c.own()
+	if s.Ahead.Abs() <= s.Bound {
+		s.Ahead = 0 // the statement cannot tell them apart
+	}
+	shown := own.Wall.Add(s.Ahead)
+	c.mu.Lock()
+	// A statement that was long under way says less than what is known, unless
+	// it shows that what is known is wrong.
+	passed := own.Mono.Sub(c.at)
+	expected, bound := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.drift)
+	if !c.known || s.Bound <= bound || shown.Sub(expected).Abs() > s.Bound {
+		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, s.Bound
+	}
+	c.skew = s
+	say := c.judge()
+	wrong := c.wrong
+	c.mu.Unlock()
+	say() // not with mu held: a log that is blocked must not stop the clock
+	return wrong
+}
+
+// judge says whether the clocks disagree, and returns what logs that if it is
+// new. It is called with mu held.
+func (c *tickClock) judge() (say func()) {
+	say = func() {}
+	const least, again = time.Second, 500 * time.Millisecond
+	ahead, sure := c.skew.Ahead, c.skew.Ahead.Abs()-c.skew.Bound
+	fields := []zap.Field{zap.Duration("database_ahead", ahead), zap.Duration("bound", c.skew.Bound)}
+	switch wrong := sure > c.most; {
+	case wrong && c.kind == DatabaseClock && c.wrong == nil:
+		say = func() {
+			c.log.Error("the database's clock and this machine's differ too much to tell which is wrong: no tick is started, and this replica does not lead, until they agree",
+				append(fields, zap.Duration("max_skew", c.most))...)
+		}
+		c.told = true
+	case sure > least && !c.told:
+		say = func() {
+			c.log.Warn("the database's clock and this machine's differ", append(fields, zap.Bool("ticks_by_database", c.kind == DatabaseClock))...)
+		}
+		c.told = true
+	case !wrong && c.wrong != nil, sure < again && c.told:
+		say = func() { c.log.Info("the database's clock and this machine's agree again", fields...) }
+		c.told = sure > least
+	}
+	c.wrong = nil
+	if sure > c.most && c.kind == DatabaseClock {
+		how := "ahead of"
+		if ahead < 0 {
+			how = "behind"
+		}
+		c.wrong = fmt.Errorf("%w: the database's is %v %s this machine's, and max_skew is %v", ErrSkew, ahead.Abs().Round(time.Millisecond), how, c.most)
+	}
+	return say
+}
+
+// disagreement matches ErrSkew while the clocks disagree.
+func (c *tickClock) disagreement() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.wrong
+}
+
+// last is the skew as the newest statement showed it; false before the first.
+func (c *tickClock) last() (lease.Skew, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.skew, c.known
+}
+
+// ours translates an instant that the database stamped into the clock that ticks
+// are judged by. Where the two are that clock, or as good as one, nothing
+// changes: a difference that is measured a little differently each time must not
+// move the phase of a schedule.
+func (c *tickClock) ours(at time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.kind == DatabaseClock || at.IsZero() || c.skew.Ahead.Abs() <= time.Second {
+		return at
+	}
+	return at.Add(-c.skew.Ahead).Truncate(time.Microsecond)
+}
