@@ -30,6 +30,7 @@ type cluster struct {
 	url    string
 	folder string
 	target *target
+	jobs   string          // of the configuration; {target} is the target's URL
 	lost   map[string]bool // ticks whose claims were forgotten by a failover, and may run again
 
 	mu      sync.Mutex
@@ -41,7 +42,7 @@ type cluster struct {
 // newCluster prepares the database for workers.
 func newCluster(t testing.TB, kind, url string) *cluster {
 	t.Helper()
-	c := &cluster{t: t, kind: kind, url: url, folder: t.TempDir(), target: newTarget(t), more: make(chan struct{})}
+	c := &cluster{t: t, kind: kind, url: url, folder: t.TempDir(), target: newTarget(t), jobs: tickAndHold, more: make(chan struct{})}
 	runWorker(t, "migrate", "--config", c.config(url))
 	return c
 }
@@ -57,8 +58,20 @@ func databaseURL(t testing.TB, db dbtest.Database) string {
 	return fmt.Sprintf("mysql://%s@%s/%s", user, config.Addr, config.DBName)
 }
 
-// config writes a configuration file: one job that returns at once, each
-// second, and one that goes on until it is cancelled.
+// tickAndHold are a job that returns at once, each second, and one that goes on
+// until it is cancelled.
+const tickAndHold = `
+  - name: tick
+    every: 1s
+    misfire: all
+    overlap: allow
+    http: {url: "{target}/tick", method: POST}
+  - name: hold
+    every: 1s
+    http: {url: "{target}/hold", method: POST}
+`
+
+// config writes a configuration file.
 func (c *cluster) config(url string) string {
 	c.t.Helper()
 	path := filepath.Join(c.folder, fmt.Sprintf("worker-%d.yaml", len(c.workers)))
@@ -67,15 +80,7 @@ database: %q
 group: billing
 lease: {ttl: %v, grace: %v}
 jobs:
-  - name: tick
-    every: 1s
-    misfire: all
-    overlap: allow
-    http: {url: "%s/tick", method: POST}
-  - name: hold
-    every: 1s
-    http: {url: "%s/hold", method: POST}
-`, url, ttl, grace, c.target.url, c.target.url)
+%s`, url, ttl, grace, strings.ReplaceAll(c.jobs, "{target}", c.target.url))
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		c.t.Fatal(err)
 	}

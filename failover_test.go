@@ -18,7 +18,7 @@ import (
 // asynchronous: only ticks whose claims had not reached the replica run twice.
 func TestFailover(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			primary, replica := dbtest.Replicated(t, kind)

@@ -139,7 +139,7 @@ func TestTerminatedLeader(t *testing.T) {
 // return, and no tick ran twice.
 func TestKilledDatabase(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)
@@ -173,7 +173,7 @@ func TestKilledDatabase(t *testing.T) {
 // before another replica leads.
 func TestCutNetwork(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			db := dbtest.Fresh(t, kind)
@@ -215,16 +215,22 @@ func TestCutNetwork(t *testing.T) {
 // afterwards what holds in every case.
 func onEachStore(t *testing.T, f func(t *testing.T, c *cluster)) {
 	t.Helper()
+	onEachStoreWith(t, tickAndHold, f)
+}
+
+func onEachStoreWith(t *testing.T, jobs string, f func(t *testing.T, c *cluster)) {
+	t.Helper()
 	run := func(kind string, url func(t *testing.T) string) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			c := newCluster(t, kind, url(t))
+			c.jobs = jobs
 			c.startThree()
 			f(t, c)
 			c.finish()
 		})
 	}
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		run(kind, func(t *testing.T) string { return databaseURL(t, dbtest.Fresh(t, kind)) })
 	}
 	run(sqlite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })

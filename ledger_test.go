@@ -4,15 +4,17 @@ import (
 	"encoding/json"
 	"testing"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/rounds"
 )
 
-// A job of each second, a leader that is killed twenty times: each tick has its
-// row in the ledger, and none ran twice.
+// A job of each second, a leader that is killed again and again: each tick has
+// its row in the ledger, and none ran twice.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
 	onEachStore(t, func(t *testing.T, c *cluster) {
 		c.target.waitForTick(c.leader().token())
-		for range 20 {
+		for range rounds.Of(t, 5) {
 			leader := c.leader()
 			leader.kill()
 			next := c.waitForLeaderAfter(leader.token())
@@ -21,14 +23,7 @@ func TestEveryTickOnce(t *testing.T) {
 		}
 		c.terminateAll()
 
-		var runs []struct {
-			Tick  time.Time `json:"tick"`
-			State string    `json:"state"`
-		}
-		out := runWorker(t, "runs", "--config", c.config(c.url), "--job", "tick", "--limit", "100000", "--json")
-		if err := json.Unmarshal([]byte(out), &runs); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
+		runs := c.history("tick")
 		rows := map[time.Time]string{}
 		states := map[string]int{}
 		var first, last time.Time
@@ -55,4 +50,24 @@ func TestEveryTickOnce(t *testing.T) {
 		}
 		t.Logf("%d ticks over %v: %v", len(rows), last.Sub(first), states)
 	})
+}
+
+// run is a run as `worker runs --json` prints it.
+type run struct {
+	Tick    time.Time `json:"tick"`
+	State   string    `json:"state"`
+	Attempt int       `json:"attempt"`
+	Missed  int       `json:"missed"`
+	Error   string    `json:"error"`
+}
+
+// history is what the ledger has of a job, the newest tick first.
+func (c *cluster) history(job string) []run {
+	c.t.Helper()
+	out := runWorker(c.t, "runs", "--config", c.config(c.url), "--job", job, "--limit", "1000000", "--json")
+	var runs []run
+	if err := json.Unmarshal([]byte(out), &runs); err != nil {
+		c.t.Fatalf("%v\n%s", err, out)
+	}
+	return runs
 }

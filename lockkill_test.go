@@ -11,13 +11,13 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/rounds"
 )
 
 // lockProcess is a player that runs.
@@ -206,29 +206,23 @@ func (g *lockGame) waiter(holder lockEvent) int {
 // CRONLEASE_SEED replays the decisions.
 func TestLocksOfKilledProcesses(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, 12)
+			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, rounds.Of(t, 6))
 		})
 	}
 	t.Run(sqlite, func(t *testing.T) {
 		t.Parallel()
 		// It has one writer at a time for all that goes on.
-		playForLocks(t, lockRole{Kind: sqlite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, 6)
+		playForLocks(t, lockRole{Kind: sqlite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, rounds.Of(t, 6))
 	})
 }
 
 func playForLocks(t *testing.T, role lockRole, kills int) {
 	t.Helper()
 	const processes = 4
-	seed := uint64(time.Now().UnixNano())
-	if s := os.Getenv("CRONLEASE_SEED"); s != "" {
-		var err error
-		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
+	seed := rounds.Seed(t)
 	t.Logf("CRONLEASE_SEED=%d", seed)
 	store, err := role.open()
 	if err != nil {

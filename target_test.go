@@ -17,6 +17,8 @@ type target struct {
 	url string
 
 	mu   sync.Mutex
+	busy map[string]int // requests under way, by path
+	most map[string]int // and the most that there were
 	got  []arrival
 	more chan struct{} // closed and replaced with each arrival
 }
@@ -30,7 +32,7 @@ type arrival struct {
 }
 
 func newTarget(t testing.TB) *target {
-	r := &target{t: t, more: make(chan struct{})}
+	r := &target{t: t, busy: map[string]int{}, most: map[string]int{}, more: make(chan struct{})}
 	closing := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		token, err := strconv.ParseUint(request.Header.Get("Cronlease-Token"), 10, 64)
@@ -38,7 +40,14 @@ func newTarget(t testing.TB) *target {
 			t.Errorf("token: %v", err)
 		}
 		r.record(arrival{request.URL.Path, request.Header.Get("Cronlease-Tick"), request.Header.Get("Cronlease-Owner"), token, time.Now()})
-		if request.URL.Path == "/hold" {
+		switch request.URL.Path {
+		case "/slow/forbid", "/slow/queue", "/slow/allow":
+			defer r.enter(request.URL.Path)()
+			select {
+			case <-time.After(slow):
+			case <-closing:
+			}
+		case "/hold":
 			select {
 			case <-request.Context().Done(): // the caller's context ended, or the caller did
 			case <-closing:
@@ -51,6 +60,21 @@ func newTarget(t testing.TB) *target {
 	})
 	r.url = server.URL
 	return r
+}
+
+// slow is how long a request to a path below /slow takes.
+const slow = 300 * time.Millisecond
+
+// enter counts a request, until what it returns is called.
+func (r *target) enter(path string) func() {
+	add := func(n int) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.busy[path] += n
+		r.most[path] = max(r.most[path], r.busy[path])
+	}
+	add(1)
+	return func() { add(-1) }
 }
 
 func (r *target) record(a arrival) {
@@ -74,11 +98,17 @@ func (r *target) waitForHold(token uint64) { r.t.Helper(); r.wait("/hold", token
 // wait returns once a run has called the path under the token.
 func (r *target) wait(path string, token uint64) {
 	r.t.Helper()
+	r.waitFor(path+" under token "+strconv.FormatUint(token, 10), func(a arrival) bool { return a.path == path && a.token == token })
+}
+
+// waitFor returns once there was a call that matches.
+func (r *target) waitFor(what string, match func(arrival) bool) {
+	r.t.Helper()
 	deadline := time.After(patience)
 	for {
 		r.mu.Lock()
 		more := r.more
-		found := slices.ContainsFunc(r.got, func(a arrival) bool { return a.path == path && a.token == token })
+		found := slices.ContainsFunc(r.got, match)
 		r.mu.Unlock()
 		if found {
 			return
@@ -86,7 +116,7 @@ func (r *target) wait(path string, token uint64) {
 		select {
 		case <-more:
 		case <-deadline:
-			r.t.Fatalf("no %s under token %d within %v", path, token, patience)
+			r.t.Fatalf("not within %v: %s", patience, what)
 		}
 	}
 }

@@ -91,6 +91,10 @@ func (e *Elector) Do(ctx context.Context, f func(context.Context, election.Term)
 		e.mu.Unlock()
 		return e.notLeading()
 	}
+	if f == nil {
+		e.mu.Unlock()
+		return errors.New("gocronlease: Do: the function is nil")
+	}
 	t.work.Add(1)
 	e.mu.Unlock()
 	defer t.work.Done()

@@ -88,6 +88,9 @@ func TestElectorCancelsWork(t *testing.T) {
 		if err := elector.IsLeader(ctx); err != nil {
 			t.Errorf("the only replica does not lead: %v", err)
 		}
+		if err := elector.Do(ctx, nil); err == nil || errors.Is(err, gocronlease.ErrNotLeading) {
+			t.Errorf("Do without a function: %v", err)
+		}
 		time.AfterFunc(time.Minute, stop)
 		err = elector.Do(t.Context(), func(ctx context.Context, _ election.Term) error {
 			<-ctx.Done()

@@ -3,6 +3,7 @@ package gocronlease
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -40,7 +41,9 @@ func Prefix(prefix string) LockerOption { return func(l *Locker) { l.prefix = pr
 func NewLocker(client *locks.Client, options ...LockerOption) *Locker {
 	l := &Locker{client: client, prefix: "gocron/", keep: 500 * time.Millisecond}
 	for _, option := range options {
-		option(l)
+		if option != nil {
+			option(l)
+		}
 	}
 	return l
 }
@@ -50,6 +53,9 @@ func NewLocker(client *locks.Client, options ...LockerOption) *Locker {
 // lock's name is the job's, which should be given by gocron.WithName; one that
 // cannot be a lock's name is changed, and ends with a part of its hash.
 func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
+	if l.client == nil {
+		return nil, errors.New("gocronlease: the locker has no client: give NewLocker one")
+	}
 	taken := time.Now()
 	lock, err := l.client.Mutex(l.prefix+nameOf(job), locks.Label(job)).TryLock(ctx)
 	if err != nil {

@@ -31,11 +31,22 @@ func main() {
 	db, err := sql.Open("mysql", os.Args[1])
 	if err == nil {
 		defer db.Close()
+		err = createTable(ctx, db)
+	}
+	if err == nil {
 		err = run(ctx, db, logger)
 	}
 	if err != nil {
 		logger.Fatal("embed", zap.Error(err))
 	}
+}
+
+// createTable makes the table that the jobs write to. Its key would refuse a tick
+// that ran twice.
+func createTable(ctx context.Context, db *sql.DB) error {
+	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS invoice_run (
+		job VARCHAR(100), tick BIGINT, token BIGINT UNSIGNED, PRIMARY KEY (job, tick))`)
+	return err
 }
 
 // run is the service: whatever else it does, and its jobs.

@@ -20,9 +20,7 @@ func TestTwoReplicas(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, database dbtest.Database) {
 		db := database.Open(t)
-		// The unique key is what would refuse a tick that ran twice.
-		if _, err := db.ExecContext(t.Context(), `CREATE TABLE invoice_run (
-			job VARCHAR(100), tick BIGINT, token BIGINT UNSIGNED, PRIMARY KEY (job, tick))`); err != nil {
+		if err := createTable(t.Context(), db); err != nil {
 			t.Fatal(err)
 		}
 		first := start(t, database.Open(t))

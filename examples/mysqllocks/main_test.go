@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
@@ -81,7 +82,7 @@ func TestEveryFailure(t *testing.T) {
 				}
 				fact, ok := facts[r.way+" "+r.scenario.name]
 				if !ok {
-					fact, ok = facts[r.way+" "+r.scenario.name+" "+db.Kind]
+					fact, ok = facts[r.way+" "+r.scenario.name+" "+dbserver.Dialect(db.Kind)]
 				}
 				if !strings.Contains(r.happened, fact) || !ok && !isBeside(r.way) {
 					t.Errorf("happened: %q, want %q", r.happened, fact)
