@@ -72,21 +72,32 @@ is run until worker resume: those of the meantime are recorded as skipped. A
 paused job can still be triggered.`,
 		Example: `  worker pause nightly-report
   worker pause`,
-	}, true, "paused")
+	}, "paused", func(group jobs.Group) func(context.Context, string) error { return group.Pause })
 }
 
 func newResume() *cobra.Command {
-	return newPausing(&cobra.Command{
+	var skip bool
+	command := newPausing(&cobra.Command{
 		Use:   "resume [JOB]",
 		Short: "Undo worker pause",
 		Long: `Resume a job or, without a name, the group. A job runs when neither it nor the
-group is paused. Ticks of the paused time are not made up for.`,
+group is paused. Ticks of the paused time are not made up for. Those that were
+missed before it go through the misfire policy or, with --skip-missed, are
+recorded as skipped: after a restored backup, most of them have run already.`,
 		Example: `  worker resume nightly-report
-  worker resume`,
-	}, false, "resumed")
+  worker resume
+  worker resume --skip-missed`,
+	}, "resumed", func(group jobs.Group) func(context.Context, string) error {
+		if skip {
+			return group.ResumeSkipping
+		}
+		return group.Resume
+	})
+	command.Flags().BoolVar(&skip, "skip-missed", false, "also skip the ticks that were missed before the pause")
+	return command
 }
 
-func newPausing(command *cobra.Command, pause bool, done string) *cobra.Command {
+func newPausing(command *cobra.Command, done string, set func(jobs.Group) func(context.Context, string) error) *cobra.Command {
 	var c control
 	command.Args = func(command *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -95,16 +106,12 @@ func newPausing(command *cobra.Command, pause bool, done string) *cobra.Command 
 		return oneJob(command, args)
 	}
 	return c.command(command, func(command *cobra.Command, _ database, group jobs.Group, args []string) error {
-		result := pausing{Group: c.group, Paused: pause}
+		result := pausing{Group: c.group, Paused: done == "paused"}
 		what := "the whole group " + c.group
 		if len(args) > 0 {
 			result.Job, what = args[0], args[0]
 		}
-		set := group.Resume
-		if pause {
-			set = group.Pause
-		}
-		if err := set(command.Context(), result.Job); err != nil {
+		if err := set(group)(command.Context(), result.Job); err != nil {
 			return err
 		}
 		return c.tell(command, result, "%s: %s", what, done)

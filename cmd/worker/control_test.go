@@ -53,7 +53,7 @@ func over(t *testing.T, path string, r runRecord) jobs.Record {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick, Trigger: r.Trigger})
+	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick.Time, Trigger: r.Trigger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,7 +109,7 @@ func TestControl(t *testing.T) {
 	}
 	again := decode[runRecord](t, command(t, "trigger", "long", "--json", "--config", path))
 	asked := decode[runRecord](t, command(t, "cancel", "long", "--json", "--tick", again.Tick.Format(time.RFC3339Nano), "--config", path))
-	if !asked.CancelAsked || !asked.Tick.Equal(again.Tick) {
+	if !asked.CancelAsked || !asked.Tick.Equal(again.Tick.Time) {
 		t.Errorf("got %+v", asked)
 	}
 	if record := over(t, path, again); record.State != jobs.Cancelled && record.State != jobs.Skipped {
@@ -136,6 +136,9 @@ func TestControl(t *testing.T) {
 	if r := command(t, "resume", "--json", "--config", path); r.err != nil || r.stdout != `{"group":"billing","job":"","paused":false}`+"\n" {
 		t.Errorf("got %+v", r)
 	}
+	if r := command(t, "resume", "--skip-missed", "--config", path); r.err != nil || r.stdout != "the whole group billing: resumed\n" {
+		t.Errorf("got %+v", r)
+	}
 	decode[runRecord](t, command(t, "trigger", "quick", "--wait", "--json", "--config", path))
 
 	// Without the file, as an embedder has none.
@@ -150,7 +153,7 @@ func TestControl(t *testing.T) {
 	}
 
 	all := decode[[]runRecord](t, command(t, "runs", "--job", "quick", "--since", "1h", "--json", "--config", path))
-	if len(all) != 2 || all[0].Tick.Before(all[1].Tick) || all[0].State != "succeeded" || all[0].Owner == "" || all[0].Token == 0 {
+	if len(all) != 2 || all[0].Tick.Before(all[1].Tick.Time) || all[0].State != "succeeded" || all[0].Owner == "" || all[0].Token == 0 {
 		t.Errorf("got %+v", all)
 	}
 	for args, want := range map[string]int{
@@ -339,7 +342,7 @@ func TestParseSchedule(t *testing.T) {
 		jobs.Cron("0 0 2 * * *"), jobs.Cron("0 0 2 ? * 6L 2027").Dialect(cron.Quartz).In("America/Argentina/Buenos_Aires").DST(cron.Native),
 		jobs.Cron(`"\ ä`), jobs.Cron("-"), jobs.Cron("*/5 * * * *").Dialect(cron.Unix).In("Etc/GMT+5"),
 	} {
-		got, ok := parseSchedule(s.String())
+		got, ok := jobs.ParseSchedule(s.String())
 		if !ok || got.String() != s.String() {
 			t.Errorf("%s: got %v", s, got)
 			continue
@@ -350,7 +353,7 @@ func TestParseSchedule(t *testing.T) {
 		}
 	}
 	for _, text := range []string{"", "every", "every now and then", "every 5m", "at noon", "fixed rate 1m", "fixed delay x, initial delay y", "moon phase", `cron "x`, `cron "* * * * *" in UTC, lunar, dst once`} {
-		if s, ok := parseSchedule(text); ok {
+		if s, ok := jobs.ParseSchedule(text); ok {
 			t.Errorf("%q: got %v", text, s)
 		}
 	}
@@ -368,13 +371,16 @@ func TestListJobs(t *testing.T) {
 		want     string
 	}{
 		"every":          {jobs.Every(time.Minute), jobs.Known{Cursor: now.Add(-30 * time.Second)}, nil, at(30 * time.Second)},
-		"every, overdue": {jobs.Every(time.Minute), jobs.Known{}, nil, at(30 * time.Second)},
+		"every, overdue": {jobs.Every(time.Minute), jobs.Known{}, nil, "due"},
+		"every, behind":  {jobs.Every(time.Minute), jobs.Known{Cursor: now.Add(-90 * time.Second)}, nil, "due"},
+		"every, paused":  {jobs.Every(time.Minute), jobs.Known{Paused: true}, nil, at(30 * time.Second)},
 		"claimed ahead":  {jobs.Every(time.Minute), jobs.Known{Cursor: now.Add(30 * time.Second)}, nil, at(90 * time.Second)},
 		"at, done":       {jobs.At(since.Add(time.Hour)), jobs.Known{Cursor: since.Add(time.Hour)}, nil, "-"},
 		"at, due":        {jobs.At(since.Add(time.Hour)), jobs.Known{}, nil, "due"},
 		"at, before":     {jobs.At(since.Add(-time.Hour)), jobs.Known{}, nil, "-"},
-		"rate":           {jobs.FixedRate(time.Hour).InitialDelay(time.Minute), jobs.Known{Cursor: since.Add(time.Minute)}, nil, at(time.Minute)},
-		"rate, first":    {jobs.FixedRate(48 * time.Hour), jobs.Known{}, nil, at(24 * time.Hour)},
+		"rate":           {jobs.FixedRate(time.Hour).InitialDelay(time.Minute), jobs.Known{Cursor: now.Add(-59 * time.Minute)}, nil, at(time.Minute)},
+		"rate, overdue":  {jobs.FixedRate(time.Hour).InitialDelay(time.Minute), jobs.Known{Cursor: since.Add(time.Minute)}, nil, "due"},
+		"rate, first":    {jobs.FixedRate(48 * time.Hour), jobs.Known{}, nil, "due"},
 		"delay":          {jobs.FixedDelay(time.Hour), jobs.Known{Finished: now.Add(-time.Minute), Cursor: now.Add(-time.Hour)}, nil, at(59 * time.Minute)},
 		"delay, due":     {jobs.FixedDelay(time.Hour), jobs.Known{}, nil, "due"},
 		"delay, running": {jobs.FixedDelay(time.Hour), jobs.Known{Cursor: now.Add(-time.Hour)}, []jobs.State{jobs.Running}, "-"},

@@ -1,7 +1,11 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
+	"math"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -20,7 +24,7 @@ func TestTablesOfANewerVersion(t *testing.T) {
 	w := startWorker(t, "run", "--config", path)
 	w.awaitMessage("run succeeded")
 	s := openStore(t, path)
-	if _, err := s.DB().ExecContext(t.Context(), "UPDATE cronlease_schema SET version = version + 1"); err != nil {
+	if _, err := s.DB().ExecContext(t.Context(), "UPDATE cronlease_schema SET version = version + 100"); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"run"}, {"migrate"}, {"run", "--migrate"}} {
@@ -82,6 +86,96 @@ func TestHostileTextInTheLedger(t *testing.T) {
 			}
 			if i := strings.IndexFunc(lines[len(lines)-1], func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
 				t.Errorf("%q: worker %s: %q", text, args[0], r.stdout)
+			}
+		}
+	}
+}
+
+// A tick that RFC 3339 cannot say hides no other run.
+func TestTicksOfAnyYear(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
+	s := openStore(t, path)
+	ctx := t.Context()
+	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := s.Read(ctx, "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
+		t.Fatal(err)
+	}
+	for i, tick := range []time.Time{time.UnixMicro(math.MaxInt64), time.Unix(1, 0), time.UnixMicro(math.MinInt64)} {
+		// A claim only takes ticks that are later than those before.
+		if _, err := s.Claim(ctx, h, jobs.ClaimID{byte(i)}, []jobs.Claim{{Key: jobs.Key{Job: "idle", Tick: time.Unix(int64(i), 0)}, State: jobs.Skipped}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.DB().ExecContext(ctx, "UPDATE cronlease_run SET trigger_id = 1, tick = ?1 WHERE tick = ?2 AND trigger_id = 0", tick.UnixMicro(), i*1e6); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := command(t, "runs", "--json", "--since", "0000-01-01T00:00:00Z", "--config", path)
+	var list []runRecord
+	if err := errors.Join(r.err, json.Unmarshal([]byte(r.stdout), &list)); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 2 || list[0].Tick.Year() != 9999 || list[1].Tick.Unix() != 1 {
+		t.Errorf("got %+v", list)
+	}
+	if r := command(t, "jobs", "--json", "--config", path); r.err != nil {
+		t.Error(r.err)
+	}
+}
+
+// Names that another program has written into the tables are shown escaped.
+func TestHostileNames(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
+	s := openStore(t, path)
+	ctx := t.Context()
+	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	rs, err := s.Read(ctx, "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
+		t.Fatal(err)
+	}
+	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0)}
+	if _, err := s.Claim(ctx, h, jobs.ClaimID{1}, []jobs.Claim{{Key: key, State: jobs.Skipped}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"\x1b]0;title\x07", "\u009b2J", "\u202egnirts", "a\nb\tc", "\ufeff\u200b"} {
+		for _, statement := range []string{
+			"UPDATE cronlease_run SET job = ?1, owner = ?1 || '/x'", "UPDATE OR REPLACE cronlease_job SET name = ?1", "UPDATE cronlease_lease SET owner = ?1", "UPDATE cronlease_fence SET owner = ?1",
+		} {
+			if _, err := s.DB().ExecContext(ctx, statement, name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, args := range [][]string{{"runs"}, {"jobs"}, {"status"}, {"runs", "--job", "none"}, {"resign", "--timeout", "1ms"}} {
+			r := command(t, append(args, "--config", path)...)
+			text := r.stdout
+			if r.err != nil {
+				text += printableText(r.err.Error())
+			}
+			if i := strings.IndexFunc(text, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
+				t.Errorf("%q: worker %v: %q", name, args, text)
+			}
+			if want := strings.Trim(strconv.QuoteToASCII(name), `"`); !strings.Contains(text, want) {
+				t.Errorf("%q: worker %v: no %s in %q", name, args, want, text)
 			}
 		}
 	}

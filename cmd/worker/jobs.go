@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -28,9 +29,9 @@ type jobStatus struct {
 	GroupPaused bool `json:"group_paused"`
 	// Next is the next tick. It is null when there is none, or when that
 	// depends on the end of a run.
-	Next    *time.Time `json:"next"`
-	Running int        `json:"running"`
-	Waiting int        `json:"waiting"`
+	Next    *stamp `json:"next"`
+	Running int    `json:"running"`
+	Waiting int    `json:"waiting"`
 	// Last is the newest run that is over.
 	Last *runRecord `json:"last"`
 }
@@ -43,7 +44,8 @@ func newJobs() *cobra.Command {
 		Short: "List the jobs: what runs, what is next, how the last run ended",
 		Long: `List the jobs of the group: those that a leader has had, and with a
 configuration file also those in it that none has had yet. NEXT is the next
-tick by the schedule that the leader goes by.`,
+tick by the schedule that the leader goes by, and "due" when its instant has come
+and no leader has claimed it yet.`,
 		Example: `  worker jobs
   worker jobs --json | jq '.[] | select(.last.state == "failed")'`,
 		Args: noArguments,
@@ -59,10 +61,8 @@ tick by the schedule that the leader goes by.`,
 				return err
 			}
 			list := listJobs(snapshot, t.declared())
-			for i := range list {
-				if err := list[i].addLast(command, g); err != nil {
-					return err
-				}
+			if err := addLast(command.Context(), g, snapshot, list); err != nil {
+				return err
 			}
 			return printJobs(command, list, snapshot.Now, asJSON)
 		},
@@ -96,23 +96,24 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 		}
 		list = append(list, s)
 	}
+	running, waiting := map[string]int{}, map[string]int{}
+	for _, run := range snapshot.Open {
+		if run.State == jobs.Running {
+			running[run.Job]++
+		} else {
+			waiting[run.Job]++
+		}
+	}
 	for name, known := range snapshot.Jobs {
 		s := jobStatus{Name: name, Schedule: known.Schedule, Known: true, Paused: known.Paused, GroupPaused: snapshot.Paused}
-		for _, run := range snapshot.Open {
-			switch {
-			case run.Job != name:
-			case run.State == jobs.Running:
-				s.Running++
-			default:
-				s.Waiting++
-			}
-		}
+		s.Running, s.Waiting = running[name], waiting[name]
 		// The leader goes by the ledger's schedule, whatever the file says by now.
-		schedule, ok := parseSchedule(known.Schedule)
+		schedule, ok := jobs.ParseSchedule(known.Schedule)
 		if d := declared[name]; !ok && d != nil && d.String() == known.Schedule {
 			schedule, ok = d, true
 		}
 		if ok {
+			known.Paused = known.Paused || snapshot.Paused
 			s.Next = instant(nextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
 		}
 		list = append(list, s)
@@ -121,8 +122,8 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 	return list
 }
 
-// nextTick is the first tick after now or, where there is none, one that is due
-// and that nobody has claimed yet.
+// nextTick is the first tick that is not claimed yet, also when it is due. Of a
+// paused job it is the first one after now: those that are due will be skipped.
 func nextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool) time.Time {
 	if _, ok := schedule.(jobs.FixedDelaySchedule); ok && busy {
 		return time.Time{} // so long after the end of what runs
@@ -138,7 +139,7 @@ func nextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool
 		}
 	}
 	next := schedule.Next(after)
-	if next.After(now) {
+	if next.After(now) || !known.Paused {
 		return next
 	}
 	if coming := schedule.Next(now); !coming.IsZero() {
@@ -147,24 +148,44 @@ func nextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool
 	return next
 }
 
-// addLast finds the newest run that is over.
-func (s *jobStatus) addLast(command *cobra.Command, g jobs.Group) error {
-	if !s.Known {
-		return nil
-	}
-	// Only those that are not over can be newer.
-	records, err := g.Runs(command.Context(), jobs.Filter{Job: s.Name, Limit: s.Running + s.Waiting + 1})
+// addLast finds each job's newest run that is over. The newest runs of the whole
+// group are one query, and have them for nearly all jobs. Only a job that has run
+// and is not among them, as one that runs rarely beside many that run often, is
+// asked for alone.
+func addLast(ctx context.Context, g jobs.Group, snapshot jobs.Snapshot, list []jobStatus) error {
+	limit := 1000 + 2*len(list) + len(snapshot.Open)
+	newest, err := g.Runs(ctx, jobs.Filter{Limit: limit})
 	if err != nil {
 		return err
 	}
-	for _, r := range records {
-		if r.State.Over() {
-			last := recordOf(r)
-			s.Last = &last
-			break
+	last := lastOf(newest)
+	for i := range list {
+		s := &list[i]
+		s.Last = last[s.Name]
+		known := snapshot.Jobs[s.Name]
+		if s.Last != nil || len(newest) < limit || known.Cursor.IsZero() && known.Finished.IsZero() {
+			continue // found, or there is none
 		}
+		// Only those that are not over can be newer.
+		records, err := g.Runs(ctx, jobs.Filter{Job: s.Name, Limit: s.Running + s.Waiting + 1})
+		if err != nil {
+			return err
+		}
+		s.Last = lastOf(records)[s.Name]
 	}
 	return nil
+}
+
+// lastOf returns, by job, the first of the records that is over.
+func lastOf(records []jobs.Record) map[string]*runRecord {
+	last := map[string]*runRecord{}
+	for _, r := range records {
+		if r.State.Over() && last[r.Job] == nil {
+			record := recordOf(r)
+			last[r.Job] = &record
+		}
+	}
+	return last
 }
 
 func printJobs(command *cobra.Command, list []jobStatus, now time.Time, asJSON bool) error {
@@ -179,7 +200,7 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, asJSON b
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tSCHEDULE\tPAUSED\tNEXT\tRUNNING\tLAST RUN") // Flush tells of errors
 	for _, s := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Name, firstLine(s.Schedule), s.paused(), s.next(now), s.running(), s.last())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now), s.running(), s.last())
 	}
 	return table.Flush()
 }

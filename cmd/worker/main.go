@@ -12,17 +12,44 @@ import (
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	if !isSupported {
+		fmt.Fprintln(os.Stderr, "worker: this program needs Linux, macOS or another Unix system; the library runs here too, in a program of your own")
+		os.Exit(1)
+	}
+	hideSecrets()
+	ctx, stop := signal.NotifyContext(stopOnHangup(), os.Interrupt, syscall.SIGTERM)
 	// The first signal asks; a second one ends the process, as without all this.
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "worker: %v\n", err)
+		// The process ends also when nothing reads this.
+		last := newSink(os.Stderr, sinkSize, func(int) []byte { return nil })
+		fmt.Fprintf(last, "worker: %s\n", printableText(err.Error()))
+		last.Close(flushFor)
 	}
 	os.Exit(exitCode(err))
 }
 
-// exitCode is 0 for success, 2 for a wrong command line and 1 for all else.
+// stopOnHangup returns a context that ends with SIGHUP, which is sent when a
+// terminal is closed. It may come twice then, from the kernel and from the shell,
+// and so a second one does nothing. Where it is ignored, as under nohup, it
+// stays so.
+func stopOnHangup() context.Context {
+	if signal.Ignored(syscall.SIGHUP) {
+		return context.Background()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	hangup := make(chan os.Signal, 1)
+	signal.Notify(hangup, syscall.SIGHUP)
+	go func() {
+		<-hangup
+		cancel()
+	}()
+	return ctx
+}
+
+// exitCode is 0 for success, 2 for a wrong command line, 3 where status finds that
+// nobody leads, and 1 for all else.
 func exitCode(err error) int {
 	var usage *usageError
 	switch {
@@ -30,6 +57,8 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &usage):
 		return 2
+	case errors.Is(err, errNoLeader):
+		return 3
 	default:
 		return 1
 	}

@@ -75,7 +75,12 @@ type worker struct {
 
 func startWorker(t *testing.T, args ...string) *worker {
 	t.Helper()
-	w := &worker{t: t, cmd: exec.Command(os.Args[0], args...), more: make(chan struct{}), ended: make(chan struct{})}
+	return startWorkerAs(t, exec.Command(os.Args[0], args...))
+}
+
+func startWorkerAs(t *testing.T, cmd *exec.Cmd) *worker {
+	t.Helper()
+	w := &worker{t: t, cmd: cmd, more: make(chan struct{}), ended: make(chan struct{})}
 	log, err := w.cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -151,12 +156,15 @@ func (w *worker) stop() int {
 func statusOf(t *testing.T, path string) status {
 	t.Helper()
 	r := command(t, "status", "--json", "--config", path)
-	if r.err != nil {
+	if r.err != nil && exitCode(r.err) != 3 {
 		t.Fatal(r.err)
 	}
 	var s status
 	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
 		t.Fatalf("%v: %s", err, r.stdout)
+	}
+	if held := s.State == "held"; held != (r.err == nil) {
+		t.Errorf("exit code %d with the state %s", exitCode(r.err), s.State)
 	}
 	return s
 }
@@ -306,11 +314,11 @@ func TestStatusForms(t *testing.T) {
 		t.Errorf("migrate again: %+v", r)
 	}
 	const want = `{"group":"billing","state":"none","owner":"","token":0,"ttl_seconds":0,"heartbeat_age_seconds":0,"resign_asked":false}` + "\n"
-	if r := command(t, "status", "--config", path, "--json"); r.err != nil || r.stdout != want {
+	if r := command(t, "status", "--config", path, "--json"); exitCode(r.err) != 3 || r.stdout != want {
 		t.Errorf("got %+v", r)
 	}
 	database := "sqlite:" + filepath.Join(filepath.Dir(path), "lease.db")
-	if r := command(t, "status", "--database", database, "--group", "other"); r.err != nil || !strings.Contains(r.stdout, "leader  nobody") {
+	if r := command(t, "status", "--database", database, "--group", "other"); exitCode(r.err) != 3 || !strings.Contains(r.stdout, "leader  nobody") {
 		t.Errorf("got %+v", r)
 	}
 	for state, s := range map[string]status{

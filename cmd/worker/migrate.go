@@ -1,10 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
 )
 
 func newMigrate() *cobra.Command {
@@ -31,4 +37,32 @@ without.`,
 	}
 	t.addFlags(command, false)
 	return command
+}
+
+// migrateAtStart migrates before a worker takes part. It repeats what fails, as
+// long as waiting can mend it.
+func migrateAtStart(ctx context.Context, db database, log *zap.Logger) error {
+	const task = "create or update the tables"
+	trouble := lease.NewTrouble(log)
+	wait := backoff.NewExponentialBackOff(
+		backoff.WithInitialInterval(250*time.Millisecond),
+		backoff.WithMaxInterval(2*time.Second),
+		backoff.WithMaxElapsedTime(0), // the default gives up after 15 minutes
+	)
+	for {
+		err := db.Migrate(ctx)
+		if err == nil {
+			trouble.Worked(task)
+			return nil
+		}
+		if ctx.Err() != nil || lease.Ends(err) {
+			return err
+		}
+		trouble.Failed(task, err)
+		select {
+		case <-time.After(wait.NextBackOff()):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }

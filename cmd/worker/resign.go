@@ -60,9 +60,9 @@ func resign(command *cobra.Command, store lease.Store, group string, timeout tim
 		return err
 	}
 	if now.Token == asked.Token {
-		_, err = fmt.Fprintf(out, "%s stepped down (token %d); nobody has taken over yet\n", asked.Owner, asked.Token)
+		_, err = fmt.Fprintf(out, "%s stepped down (token %d); nobody has taken over yet\n", printable(asked.Owner), asked.Token)
 	} else {
-		_, err = fmt.Fprintf(out, "%s stepped down (token %d); %s leads %s now (token %d)\n", asked.Owner, asked.Token, now.Owner, group, now.Token)
+		_, err = fmt.Fprintf(out, "%s stepped down (token %d); %s leads %s now (token %d)\n", printable(asked.Owner), asked.Token, printable(now.Owner), group, now.Token)
 	}
 	return err
 }
@@ -94,7 +94,7 @@ func awaitEnd(ctx context.Context, store lease.Store, asked election.Leadership,
 				return asked, nil
 			}
 			return asked, errors.Join(fmt.Errorf("%s has not stepped down after %v (token %d): its jobs may still be stopping, or it is not running any more; worker status tells",
-				asked.Owner, timeout, asked.Token), err)
+				printable(asked.Owner), timeout, asked.Token), err)
 		}
 	}
 }

@@ -5,6 +5,10 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
 	_ "time/tzdata" // for machines without time zones, such as small containers
 
 	"github.com/spf13/cobra"
@@ -34,12 +38,15 @@ func newRun() *cobra.Command {
 		Short: "Take part in the group and run its jobs while leading",
 		Long: `Take part in the group and run its jobs while leading.
 
-SIGTERM and SIGINT stop it: running jobs are cancelled, the lease is released,
+SIGTERM, SIGINT and SIGHUP stop it: running jobs are cancelled, the lease is released,
 so that another worker takes over at once, and it exits with 0. The log goes to
-standard error, as JSON if that is no terminal.
+standard error, as JSON if that is no terminal. When nothing reads it, jobs go
+on, and lines are dropped and counted.
 
 A SQLite file gets its tables by itself. On MySQL, create them with worker
-migrate, or with --migrate if this user may.`,
+migrate, or with --migrate if this user may. A worker that starts while the
+database is away, read-only, without its tables, or refuses the login, says so
+and waits.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context(), command) },
 	}
@@ -54,10 +61,12 @@ migrate, or with --migrate if this user may.`,
 }
 
 func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
-	log, err := newLogger(command, command.ErrOrStderr(), r.logLevel)
+	log, endLog, err := newLogger(command, command.ErrOrStderr(), r.logLevel)
 	if err != nil {
 		return err
 	}
+	defer endLog()
+	surviveBrokenPipes()
 	c, err := loadConfig(command, r.config)
 	if err != nil {
 		return err
@@ -67,9 +76,25 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 		return c.Wrap("database", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	// Statements are ended over connections that no job can use up. It dials
+	// when it is needed.
+	killers, err := openDatabase(c.Database)
+	if err != nil {
+		return c.Wrap("database", err)
+	}
+	defer func() { err = errors.Join(err, killers.Close()) }()
+	killers.DB().SetMaxOpenConns(2)
+	killers.DB().SetConnMaxIdleTime(time.Second)
+	if os.Getpid() == 1 {
+		var orphans sync.WaitGroup
+		defer orphans.Wait()
+		reaping, cancel := context.WithCancel(context.WithoutCancel(ctx))
+		defer cancel()
+		orphans.Go(func() { execjob.ReapOrphans(reaping) })
+	}
 	client := httpjob.NewClient(version())
 	defer client.Close()
-	s, err := r.scheduler(c, db, client, log)
+	s, err := r.scheduler(c, db, killers, client, log)
 	if err != nil {
 		return err
 	}
@@ -84,7 +109,7 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 		}()
 	}
 	if r.migrate || c.Database.Kind() == config.SQLite {
-		if err := db.Migrate(ctx); err != nil {
+		if err := migrateAtStart(ctx, db, log); err != nil {
 			return c.Wrap("database", err)
 		}
 	}
@@ -97,30 +122,37 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	return nil
 }
 
+// surviveBrokenPipes lets writes to a log that was closed fail, where they would
+// end the process without a release of the lease. The signal is caught and not
+// ignored, because the programs of jobs would inherit that.
+func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
+
 // scheduler returns a scheduler with the jobs of the configuration.
-func (r *runner) scheduler(c *config.Config, db database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
+func (r *runner) scheduler(c *config.Config, db, killers database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
 	timing, err := c.Lease.Complete()
 	if err != nil {
 		return nil, err
 	}
 	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(timing), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
-		scheduler.WithMaxRuns(c.MaxRuns))
+		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
 	if err != nil {
 		return nil, err
 	}
+	var bad []error
 	for _, entry := range c.Jobs {
 		job := entry.Job
 		switch {
 		case entry.HTTP != nil:
 			job.Do = client.Job(entry.HTTP.Method, entry.HTTP.URL)
 		case entry.SQL != nil:
-			job.Do = sqljob.New(db.DB(), entry.SQL)
+			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: timing.Grace, Kill: killers.DB()})
 		default:
-			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: timing.Grace, TrustLeft: jobs.TrustLeft, Log: log})
+			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: timing.Grace, TrustLeft: jobs.TrustLeft, Env: entry.Env, Log: log})
 		}
-		if err := s.Add(job); err != nil {
-			return nil, err
-		}
+		bad = append(bad, s.Add(job))
+	}
+	if err := errors.Join(bad...); err != nil {
+		return nil, err
 	}
 	return s, nil
 }

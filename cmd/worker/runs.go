@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -22,8 +23,8 @@ import (
 // runRecord is what is printed of a run. Its JSON form is relied on: keys are
 // added, but never renamed or removed. What has not happened is null.
 type runRecord struct {
-	Job  string    `json:"job"`
-	Tick time.Time `json:"tick"`
+	Job  string `json:"job"`
+	Tick stamp  `json:"tick"`
 	// Trigger is 0 for a tick of the schedule.
 	Trigger uint64 `json:"trigger"`
 	// State is running, waiting, succeeded, failed, timed out, cancelled,
@@ -33,19 +34,19 @@ type runRecord struct {
 	Owner   string `json:"owner"`
 	Token   uint64 `json:"token"`
 	// Claimed, Due, Started and Finished are by the database's clock.
-	Claimed     *time.Time `json:"claimed"`
-	Due         *time.Time `json:"due"`
-	Started     *time.Time `json:"started"`
-	Finished    *time.Time `json:"finished"`
-	TookSeconds *float64   `json:"took_seconds"`
-	Missed      int        `json:"missed"`
-	Error       string     `json:"error"`
-	CancelAsked bool       `json:"cancel_asked"`
+	Claimed     *stamp   `json:"claimed"`
+	Due         *stamp   `json:"due"`
+	Started     *stamp   `json:"started"`
+	Finished    *stamp   `json:"finished"`
+	TookSeconds *float64 `json:"took_seconds"`
+	Missed      int      `json:"missed"`
+	Error       string   `json:"error"`
+	CancelAsked bool     `json:"cancel_asked"`
 }
 
 func recordOf(r jobs.Record) runRecord {
 	record := runRecord{
-		Job: r.Job, Tick: r.Tick.UTC(), Trigger: r.Trigger, State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
+		Job: r.Job, Tick: stamp{r.Tick.UTC()}, Trigger: r.Trigger, State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
 		Claimed: instant(r.Claimed), Due: instant(r.Due), Started: instant(r.Started), Finished: instant(r.Finished),
 		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked,
 	}
@@ -57,16 +58,15 @@ func recordOf(r jobs.Record) runRecord {
 }
 
 // instant is nil for the zero time.
-func instant(t time.Time) *time.Time {
+func instant(t time.Time) *stamp {
 	if t.IsZero() {
 		return nil
 	}
-	t = t.UTC()
-	return &t
+	return &stamp{t.UTC()}
 }
 
 // shown is an instant for people.
-func shown(t *time.Time) string {
+func shown(t *stamp) string {
 	if t == nil {
 		return "-"
 	}
@@ -184,6 +184,11 @@ func (h *history) checkName(ctx context.Context, g jobs.Group, group string) err
 func noJob(all []string, group, name string) error {
 	const most = 10
 	near := jobs.Near(all, name)
+	for _, list := range [][]string{all, near} {
+		for i, n := range list {
+			list[i] = printable(n)
+		}
+	}
 	var choice string
 	switch {
 	case len(all) == 0:
@@ -222,7 +227,7 @@ func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
 		if r.Token > 0 {
 			token = strconv.FormatUint(r.Token, 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", tick, r.Job, state, r.Attempt, shortOwner(r.Owner), token, shown(r.Started), took, firstLine(r.Error))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(r.Started), took, firstLine(r.Error))
 	}
 	return table.Flush()
 }
@@ -237,6 +242,32 @@ func shortOwner(owner string) string {
 		return owner[:i]
 	}
 	return owner
+}
+
+// printable is a name from the database for people. Other programs may have
+// written it, so that it may hold what a terminal takes for commands: then it is
+// quoted, and that is escaped.
+func printable(name string) string {
+	for _, r := range name {
+		if !unicode.IsPrint(r) || r == utf8.RuneError {
+			return strconv.QuoteToASCII(name)
+		}
+	}
+	return name
+}
+
+// printableText is a text for people, such as an error, in which the database or
+// a job may have put anything: what a terminal may take for a command is escaped.
+func printableText(text string) string {
+	var out strings.Builder
+	for _, r := range text {
+		if r == '\n' || r == '\t' || unicode.IsPrint(r) {
+			out.WriteRune(r)
+		} else {
+			out.WriteString(strings.Trim(strconv.QuoteRuneToASCII(r), "'"))
+		}
+	}
+	return out.String()
 }
 
 // firstLine is what a table has room for.

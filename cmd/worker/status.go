@@ -27,6 +27,9 @@ type status struct {
 	ResignAsked         bool    `json:"resign_asked"`
 }
 
+// errNoLeader is how status ends when nobody leads.
+var errNoLeader = errors.New("nobody leads the group")
+
 func newStatus() *cobra.Command {
 	var t target
 	var asJSON bool
@@ -34,7 +37,8 @@ func newStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Say who leads the group",
 		Long: `Say who leads the group, under which token, and how old the last heartbeat is
-by the database's clock.`,
+by the database's clock. It exits with 3 when nobody leads: the lease was
+released, its last heartbeat is older than its TTL, or nobody has led yet.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)
@@ -46,7 +50,14 @@ by the database's clock.`,
 			if err != nil {
 				return err
 			}
-			return newStatusOf(l).print(command, asJSON)
+			s := newStatusOf(l)
+			if err := s.print(command, asJSON); err != nil {
+				return err
+			}
+			if s.State != "held" {
+				return fmt.Errorf("%w %s (%s)", errNoLeader, s.Group, s.State)
+			}
+			return nil
 		},
 	}
 	t.addFlags(command, true)
@@ -93,10 +104,10 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 	case "expired":
 		row("leader", "nobody: the lease has expired")
 	default:
-		row("leader", "%s", s.Owner)
+		row("leader", "%s", printable(s.Owner))
 	}
 	if s.State != "held" {
-		row("last leader", "%s", s.Owner)
+		row("last leader", "%s", printable(s.Owner))
 	}
 	row("token", "%d", s.Token)
 	row("heartbeat", "%v ago", age)

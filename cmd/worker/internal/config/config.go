@@ -14,10 +14,13 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // MaxSize is the largest configuration file, in bytes.
@@ -31,6 +34,10 @@ type Config struct {
 	Lease lease.Timing
 	// MaxRuns is how many runs the worker has at a time; zero: any number.
 	MaxRuns int
+	// Clock and MaxSkew say by whose clock ticks are judged, and how far the
+	// database's and the worker's may differ; zero: the library's choice.
+	Clock   scheduler.Clock
+	MaxSkew time.Duration
 	Jobs    []Job
 
 	file  string
@@ -41,6 +48,7 @@ type Config struct {
 type Job struct {
 	jobs.Job // without Do
 	Exec     []string
+	Env      []execjob.Variable // of Exec, by name
 	HTTP     *HTTP
 	SQL      []sqljob.Statement
 }

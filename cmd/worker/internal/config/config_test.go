@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // example is the file that the documentation shows.
@@ -146,6 +147,8 @@ func TestPolicies(t *testing.T) {
 database: sqlite:lease.db
 group: g
 max_runs: 20
+clock: worker
+max_skew: 1h
 jobs:
   - name: full
     dst: native
@@ -168,6 +171,8 @@ jobs:
   - {name: plain, cron: "*/5 * * * *", dst: once, dialect: UNIX, exec: [x]}
 `)
 	equal(t, "runs", c.MaxRuns, 20)
+	equal(t, "clock", c.Clock, scheduler.WorkerClock)
+	equal(t, "skew", c.MaxSkew, time.Hour)
 	full, rate, delay, hand, plain := c.Jobs[0].Job, c.Jobs[1].Job, c.Jobs[2].Job, c.Jobs[3].Job, c.Jobs[4].Job
 	equal(t, "schedule", full.Schedule.String(), `cron "0 0 2 ? * 6L" in Europe/Berlin, quartz, dst native`)
 	equal(t, "schedule", rate.Schedule.String(), jobs.FixedRate(5*time.Minute).InitialDelay(10*time.Second).String())
@@ -245,14 +250,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, clock, max_skew, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":            {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":          {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":             {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, jobs"}},
+		"null":             {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, clock, max_skew, jobs"}},
 		"text":             {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":        {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":             {"- a\n", []string{`1:1: a list: expected a configuration`}},
@@ -275,6 +280,7 @@ func TestErrors(t *testing.T) {
 		"merge":            {with("<<: {group: h}"), []string{`5:1: "<<": expected a key`}},
 		"tag":              {with("group: !!str g"), []string{"2:8: group: the tag \"!!str\": expected a name such as billing, without a tag"}},
 		"contains itself":  {with("jobs: &a [*a]"), []string{"jobs[0]: a list: expected a job with the keys name"}},
+		"reserved group":   {with("group: locks/a"), []string{`2:8: group: "locks/a": expected a name that does not begin with locks/`}},
 		"group":            {with("group: a b"), []string{`2:8: group: "a b": expected a name of 1 to 128 letters`}},
 		"group, empty":     {with("group:"), []string{`2:7: group: empty: expected a name`}},
 		"group, quoted":    {with(`group: ""`), []string{`2:8: group: "": expected a name`}},
@@ -322,6 +328,11 @@ func TestErrors(t *testing.T) {
 		"cron, plain":      {job("name: a", `cron: 0 99 2 * * *`, "exec: [x]"), []string{`5:13: jobs[0].cron: `}},
 		"cron, variable":   {job("name: a", `cron: "${BAD}"`, "exec: [x]"), []string{`5:11: jobs[0].cron: `}},
 		"zone":             {job("name: a", `cron: 0 0 2 * * *`, "zone: Berlin", "exec: [x]"), []string{`6:11: jobs[0].zone: "Berlin": expected a time zone's IANA name such as Europe/Berlin`}},
+		"zone and cron":    {job("name: a", `cron: 0 99 2 * * *`, "zone: Berlin", "dst: x", "exec: [x]"), []string{`5:13: jobs[0].cron: `, `6:11: jobs[0].zone: "Berlin"`, `7:10: jobs[0].dst: "x"`}},
+		"env":              {job("name: a", "every: 1m", "exec: [x]", "env: [A=b]"), []string{`7:10: jobs[0].env: a list: expected variables such as`}},
+		"env, names":       {job("name: a", "every: 1m", "exec: [x]", "env: {1A: b, A-B: c, CRONLEASE_JOB: d, E: f, E: g}"), []string{`7:11: jobs[0].env: "1A": expected a variable's name`, `7:18: jobs[0].env: "A-B": expected`, `7:26: jobs[0].env.CRONLEASE_JOB: expected another name`, `7:50: jobs[0].env.E: given twice, first in line 7`}},
+		"env, values":      {job("name: a", "every: 1m", "exec: [x]", "env: {A: [b], B: {}, C: {file: \"\"}, D: {path: x}, E: null, F: \"${NONE}\"}"), []string{`7:14: jobs[0].env.A: a list: expected text, or {file: /run/secrets/token}`, `7:22: jobs[0].env.B: no file: expected the file that holds the value`, `7:36: jobs[0].env.C.file: "": expected the path of a file`, `7:44: jobs[0].env.D: no file`, `7:45: jobs[0].env.D.path: unknown key`, `7:58: jobs[0].env.E: empty: expected text`, `7:67: jobs[0].env.F: ${NONE}: not set`}},
+		"env, http":        {job("name: a", "every: 1m", "http: {url: \"http://x/\"}", "env: {A: b}"), []string{`7:10: jobs[0].env: expected it only beside exec`}},
 		"zone, local":      {job("name: a", `cron: 0 0 2 * * *`, "zone: Local", "exec: [x]"), []string{`6:11: jobs[0].zone: "Local": expected`}},
 		"zone, empty":      {job("name: a", `cron: 0 0 2 * * *`, `zone: ""`, "exec: [x]"), []string{`6:11: jobs[0].zone: "": expected`}},
 		"zone, every":      {job("name: a", `every: 1m`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},
@@ -368,6 +379,9 @@ func TestErrors(t *testing.T) {
 		"job runs":         {job("name: a", `every: 1m`, "overlap: allow", "max_runs: 0", "exec: [x]"), []string{`7:15: jobs[0].max_runs: "0": expected a number from 1 to 100000`}},
 		"job runs, alone":  {job("name: a", `every: 1m`, "max_runs: 3", "exec: [x]"), []string{`6:15: jobs[0].max_runs: expected it only beside overlap: allow`}},
 		"job runs, forbid": {job("name: a", `every: 1m`, "max_runs: 3", "overlap: queue", "exec: [x]"), []string{`6:15: jobs[0].max_runs: expected it only beside overlap: allow`}},
+		"clock":            {with("clock: mine"), []string{`5:8: clock: "mine": expected database or worker`}},
+		"skew":             {with("max_skew: 999ms"), []string{`5:11: max_skew: must be at least 1s`}},
+		"no skew":          {with("max_skew: 0s"), []string{`5:11: max_skew: "0s": expected a duration such as 30s, 5m or 1h, above zero`}},
 		"runs":             {with("max_runs: -1"), []string{`5:11: max_runs: "-1": expected a number from 1 to 100000`}},
 		"history":          {job("name: a", `every: 1m`, "history: 30d", "exec: [x]"), []string{`6:14: jobs[0].history: "30d": expected bounds such as {keep: 1000, for: 30d} with the keys keep, for`}},
 		"history, empty":   {job("name: a", `every: 1m`, "history: {}", "exec: [x]"), []string{`6:14: jobs[0].history: expected keep, for, or both`}},
@@ -525,13 +539,14 @@ func TestDatabase(t *testing.T) {
 		"sqlite:x ${EVERY}.db":   {config.SQLite, "x 5m.db", "sqlite:x 5m.db"},
 		"${URL}":                 {config.MySQL, "mysql://me:canary@db.example:3306/app", "mysql://me@db.example:3306/app"},
 		"mysql://h/d":            {config.MySQL, "mysql://h/d", "mysql://h/d"},
-		"mysql://u:canary%40@h:1/d?tls=true&x=canary": {config.MySQL, "mysql://u:canary%40@h:1/d?tls=true&x=canary", "mysql://u@h:1/d"},
-		"mysql://u:${PASSWORD}@h:1/d":                 {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/d", "mysql://u@h:1/d"},
-		"mysql://u:${PASSWORD}@a:1, b,[::1]:2/d?x=1":  {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b,[::1]:2/d?x=1", "mysql://u@a:1,b,[::1]:2/d"},
-		"mysql://u:x,y@a,b/d":                         {config.MySQL, "mysql://u:x,y@a,b/d", "mysql://u@a,b/d"},
-		"mysql://u@${HOSTS}/d":                        {config.MySQL, "mysql://u@a,b:2/d", "mysql://u@a,b:2/d"},
-		"mysql://u:p@ss@h/d":                          {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
-		"mysql://u:$${x}@h/d":                         {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
+		"mysql://u:canary%40@h:1/d?tls=true&x=canary":  {config.MySQL, "mysql://u:canary%40@h:1/d?tls=true&x=canary", "mysql://u@h:1/d"},
+		"mysql://u:${PASSWORD}@h:1/d":                  {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/d", "mysql://u@h:1/d"},
+		"mysql://u:${PASSWORD}@a:1, b,[::1]:2/d?x=1":   {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b,[::1]:2/d?x=1", "mysql://u@a:1,b,[::1]:2/d"},
+		"mysql://u:x,y@a,b/d":                          {config.MySQL, "mysql://u:x,y@a,b/d", "mysql://u@a,b/d"},
+		"mysql://u@${HOSTS}/d":                         {config.MySQL, "mysql://u@a,b:2/d", "mysql://u@a,b:2/d"},
+		"mysql://u:p@ss@h/d":                           {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
+		"mysql://u:canary@/d?socket=/run/s&ca=/canary": {config.MySQL, "mysql://u:canary@/d?socket=/run/s&ca=/canary", "mysql://u@/d?socket=/run/s"},
+		"mysql://u:$${x}@h/d":                          {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
 	} {
 		t.Run(raw, func(t *testing.T) {
 			t.Parallel()

@@ -41,7 +41,7 @@ func (d Database) URL() string {
 	}
 }
 
-// String returns the URL without its password and parameters.
+// String returns the URL without its password and parameters, but for a socket.
 func (d Database) String() string { return d.show }
 
 // GoString returns the same, for %#v.
@@ -122,9 +122,13 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", databaseForm)
 	}
 	u.Host = hosts
-	shown := "mysql://" + u.Host + u.Path
+	place := u.Host + u.Path
+	if socket := u.Query().Get("socket"); socket != "" {
+		place += "?socket=" + (&url.URL{Path: socket}).EscapedPath()
+	}
+	shown := "mysql://" + place
 	if u.User != nil { // the user came out of the host's variable
-		shown = "mysql://" + url.User(u.User.Username()).String() + "@" + u.Host + u.Path
+		shown = "mysql://" + url.User(u.User.Username()).String() + "@" + place
 	}
 	if user != "" {
 		name, password, hasPassword := strings.Cut(user, ":")
@@ -132,7 +136,7 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 			return Database{}, err
 		}
 		u.User = url.User(name)
-		shown = "mysql://" + url.User(name).String() + "@" + u.Host + u.Path
+		shown = "mysql://" + url.User(name).String() + "@" + place
 		if hasPassword {
 			if password, err = part(password, fill); err != nil {
 				return Database{}, err
@@ -168,7 +172,7 @@ func parseHosts(rest string) (u *url.URL, hosts string, err error) {
 		if err != nil {
 			return nil, "", fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", databaseForm)
 		}
-		if one.Hostname() == "" {
+		if one.Hostname() == "" && !one.Query().Has("socket") {
 			return nil, "", fmt.Errorf("no host: expected %s", databaseForm)
 		}
 		if i == 0 {

@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // The tables name every key that a file may have. A new one is a line here and,
@@ -33,6 +34,14 @@ var configFields = []field[Config]{
 	{"group", func(v value, c *Config) { c.Group = readName(v, "group") }},
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
+	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, "database or worker", scheduler.ParseClock)) }},
+	{"max_skew", func(v value, c *Config) {
+		if d := readDuration(v); d > 0 && d < time.Second {
+			v.report("must be at least 1s")
+		} else {
+			c.MaxSkew = d
+		}
+	}},
 	{"jobs", readJobs},
 }
 
@@ -143,6 +152,7 @@ var jobFields = []field[jobFile]{
 			}
 		})
 	}},
+	{"env", readEnv},
 	{"http", func(v value, f *jobFile) {
 		request := HTTP{Method: "POST"}
 		found := readMapping(v, `a request such as {url: "http://127.0.0.1:8080/ping"}`, httpFields, &request)
@@ -297,6 +307,7 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 	for _, key := range []string{"zone", "dialect", "dst"} {
 		onlyBeside(found, key, "no other schedule depends on it", "cron")
 	}
+	onlyBeside(found, "env", "only programs have an environment", "exec")
 	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
@@ -325,11 +336,10 @@ func (f *jobFile) schedule(found map[string]value) jobs.Schedule {
 		return f.job.Schedule
 	}
 	s := jobs.Cron(f.cron.expanded)
-	// Without one of these the expression would be read as another schedule.
-	for key, bad := range map[string]bool{"zone": f.zone == nil, "dialect": f.dialect == nil, "dst": f.dst == nil} {
-		if _, given := found[key]; given && bad {
-			return s
-		}
+	// Without its dialect the expression would be read as another schedule. What is
+	// wrong with it does not depend on a zone or on dst.
+	if _, given := found["dialect"]; given && f.dialect == nil {
+		return s
 	}
 	if f.zone != nil {
 		s = s.In(f.zone.expanded)
@@ -418,6 +428,10 @@ func readName(v value, what string) string {
 	}
 	if lease.CheckName(what, t.expanded) != nil {
 		t.bad("expected a name of 1 to %d letters, digits and . _ : / @ + -, the first a letter or a digit", lease.MaxName)
+		return ""
+	}
+	if err := lease.CheckGroup(t.expanded); what == "group" && err != nil {
+		t.bad("expected a name that does not begin with locks/, which is reserved for the sessions of locks")
 		return ""
 	}
 	return t.expanded

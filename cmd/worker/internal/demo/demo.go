@@ -1,5 +1,3 @@
-//go:build unix
-
 // Package demo shows takeovers: three workers, as processes of their own, share
 // one lease, and whoever leads is killed every few seconds.
 package demo

@@ -1,5 +1,3 @@
-//go:build unix
-
 package demo
 
 import (
@@ -12,7 +10,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -58,7 +55,7 @@ func (r *replica) start() (*process, io.Reader, error) {
 	cmd := exec.Command(r.program, "run", "--config", r.file, "--label", r.name, "--until-eof")
 	cmd.Env = append(os.Environ(), databaseVariable+"="+r.database)
 	// A Ctrl-C is for the demo, which then stops its replicas.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = ownGroup()
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, nil, err

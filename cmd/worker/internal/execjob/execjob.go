@@ -59,17 +59,6 @@ func lastOutput(s string) string {
 	return "; its last output:\n" + s
 }
 
-// Options says how programs are run.
-type Options struct {
-	// Grace is how long a program has to stop.
-	Grace time.Duration
-	// TrustLeft is how long the term of the run that the context belongs to will
-	// be trusted, as [jobs.TrustLeft] tells: the program is stopped then at the
-	// latest, even if this process is paused. Nil: there is no such limit.
-	TrustLeft func(context.Context) time.Duration
-	Log       *zap.Logger
-}
-
 // command is a program to run.
 type command struct {
 	args []string
@@ -108,6 +97,10 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 	if !ok {
 		return fmt.Errorf("not started: %w", c.cause(ctx))
 	}
+	env, err := values(c.Env)
+	if err != nil {
+		return fmt.Errorf("not started: %w", err)
+	}
 	out := newOutput(c.Log.With(
 		zap.String("group", run.Group), zap.String("owner", run.Owner), zap.Uint64("token", run.Token),
 		zap.String("job", run.Job), zap.Time("tick", run.Tick), zap.Int("attempt", run.Attempt),
@@ -117,7 +110,7 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 		return fmt.Errorf("start the guard of the job: %w", err)
 	}
 	// An error of a write means that the guard is gone, which its report tells.
-	_ = guard.say(order{Args: c.args, Grace: c.Grace, Until: until})
+	_ = guard.say(order{Args: c.args, Env: env, Grace: c.Grace, Until: until})
 	withdraw := context.AfterFunc(ctx, func() { _ = guard.stop() })
 	ended := make(chan struct{})
 	var vouching sync.WaitGroup
@@ -208,6 +201,7 @@ func (c command) judge(ctx context.Context, end report, out *output) error {
 // number of orders with a new Until, and one to Stop.
 type order struct {
 	Args  []string      `json:",omitempty"`
+	Env   []string      `json:",omitempty"` // beside that of the guard
 	Grace time.Duration `json:",omitempty"`
 	Until time.Duration `json:",omitempty"` // when to stop by itself, by [clock]; zero: never
 	Stop  bool          `json:",omitempty"`
@@ -233,8 +227,9 @@ type process struct {
 	status  *os.File
 }
 
-// start starts a guard. It gets the job's environment, and so has no secret
-// that the job could find in it.
+// start starts a guard. It gets the part of the job's environment that is no
+// secret: the rest comes in its order, so that no other job finds it in the
+// guard's.
 func start(run jobs.Run, out *output) (*process, error) {
 	program, err := self()
 	if err != nil {
@@ -258,7 +253,13 @@ func start(run jobs.Run, out *output) (*process, error) {
 	cmd.ExtraFiles = []*os.File{controlled, reported} // 3 and 4
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = time.Second // for pipes in the hands of what cannot be killed
-	if err := cmd.Start(); err != nil {
+	err = startOwn(func() (int, error) {
+		if err := cmd.Start(); err != nil {
+			return 0, err
+		}
+		return cmd.Process.Pid, nil
+	})
+	if err != nil {
 		return nil, errors.Join(err, control.Close(), status.Close())
 	}
 	return &process{cmd, control, status}, nil
@@ -308,14 +309,11 @@ func (p *process) wait() report {
 		_ = syscall.Kill(-end.Group, syscall.SIGKILL) // ESRCH: already gone
 	}
 	_ = p.cmd.Wait() // how the guard itself ended does not matter any more
+	disown(p.cmd.Process.Pid)
 	_ = p.control.Close()
 	_ = p.status.Close()
 	return end
 }
-
-// passed are the variables that a job gets from the worker's environment, beside
-// LC_*. Everything else stays behind: the environment is where secrets are kept.
-var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR"}
 
 // Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
 // LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
@@ -325,13 +323,7 @@ var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGU
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
 	for _, variable := range own {
-		name, _, _ := strings.Cut(variable, "=")
-		for _, p := range passed {
-			if name == p {
-				env = append(env, variable)
-			}
-		}
-		if strings.HasPrefix(name, "LC_") {
+		if name, _, _ := strings.Cut(variable, "="); Passed(name) {
 			env = append(env, variable)
 		}
 	}

@@ -53,6 +53,12 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case initCommand:
+			if err := runInit(); err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		case workerCommand:
 			fmt.Println(execjob.New(os.Args[2:], execjob.Options{Grace: time.Hour, Log: zap.NewNop()})(context.Background(), run))
 			os.Exit(1)
@@ -638,5 +644,63 @@ func TestEnvironment(t *testing.T) {
 	manual.Trigger = math.MaxUint64
 	if got := execjob.Environment(nil, manual); !slices.Contains(got, "CRONLEASE_TRIGGER=18446744073709551615") {
 		t.Errorf("of a manual run: %q", got)
+	}
+}
+
+// A pipe whose writer never comes does not keep a run from its end.
+func TestVariableFromAPipe(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "token")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	job := execjob.New([]string{"true"}, execjob.Options{Grace: limit, Log: zap.NewNop(), Env: []execjob.Variable{{Name: "TOKEN", File: pipe}}})
+	done := make(chan error, 1)
+	go func() { done <- job(t.Context(), run) }()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "variable TOKEN: "+pipe+": expected a regular file") {
+			t.Errorf("got %v", err)
+		}
+	case <-time.After(limit):
+		t.Error("the run waits for the pipe")
+		// Let it go on, so that it leaves nothing behind.
+		if err := os.WriteFile(pipe, nil, 0); err != nil {
+			t.Error(err)
+		}
+		<-done
+	}
+}
+
+// A value in a file is read at each run.
+func TestVariables(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	core, logs := observer.New(zap.InfoLevel)
+	job := execjob.New([]string{"sh", "-c", "echo \"$TOKEN,$MODE,$CRONLEASE_JOB,$PATH\""}, execjob.Options{
+		Grace: limit, Log: zap.New(core), Env: []execjob.Variable{{Name: "TOKEN", File: file}, {Name: "MODE", Value: "a b"}, {Name: "PATH", Value: "/bin:/usr/bin"}},
+	})
+	if err := job(t.Context(), run); err == nil || !strings.Contains(err.Error(), "not started: variable TOKEN: open "+file) {
+		t.Errorf("without a file: %v", err)
+	}
+	for text, want := range map[string]string{"one\n": "one", "two": "two", "three\r\n": "three", "": ""} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := job(t.Context(), run); err != nil {
+			t.Error(err)
+		}
+		lines := logs.TakeAll()
+		if want += ",a b,report,/bin:/usr/bin"; len(lines) != 1 || lines[0].ContextMap()["line"] != want {
+			t.Errorf("%q: %v, want %s", text, lines, want)
+		}
+	}
+	for _, bad := range []string{canary + "\x00", strings.Repeat(canary, 64<<10)} {
+		if err := os.WriteFile(file, []byte(bad), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := job(t.Context(), run); err == nil || !strings.Contains(err.Error(), file) || strings.Contains(err.Error(), canary) {
+			t.Errorf("got %v", err)
+		}
 	}
 }

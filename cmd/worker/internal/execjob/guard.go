@@ -10,12 +10,10 @@ import (
 	"os/signal"
 	"runtime"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
-
-// GuardCommand is the program's hidden command that calls [Guard].
-const GuardCommand = "guard"
 
 // The guard's files, as the worker hands them over.
 const (
@@ -48,6 +46,13 @@ func Guard() error {
 	if what.Until != 0 && clock() >= what.Until {
 		_ = tell(report{Ended: true, Code: -1, Stopped: true, Untrusted: true})
 		return nil
+	}
+	for _, variable := range what.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			_ = tell(report{Problem: fmt.Sprintf("set variable %s: %v", name, err)})
+			return nil //nolint:nilerr // the worker is told
+		}
 	}
 	job, err := begin(what.Args)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 )
 
 const (
-	maxExcerpt = 1 << 10  // of an answer's body, in an error
-	maxDrain   = 64 << 10 // read of it, so that the connection can be used again
+	maxExcerpt = 1 << 10     // of an answer's body, in an error
+	maxDrain   = 64 << 10    // read of it, so that the connection can be used again
+	drainFor   = time.Second // and for how long: some bodies never end
 )
 
 // StatusError says that the server answered with something else than 2xx.
@@ -74,13 +75,16 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // headers Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
 // Cronlease-Trigger (0 unless somebody triggered the run by hand). It returns nil
-// for any 2xx, a [*StatusError] for any other answer, and an error that wraps the
+// for any 2xx, a [*StatusError] for any other answer, whatever becomes of the
+// body, which is read for a second at most; and an error that wraps the
 // context's cause when the context ends first: the request may then have been
 // carried out or not.
 func (c *Client) Job(method, address string) func(context.Context, jobs.Run) error {
 	shown := redact(address)
 	return func(ctx context.Context, run jobs.Run) error {
-		request, err := http.NewRequestWithContext(ctx, method, address, nil)
+		reading, stop := context.WithCancel(ctx)
+		defer stop()
+		request, err := http.NewRequestWithContext(reading, method, address, nil)
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", method, shown, hideURL(err))
 		}
@@ -101,6 +105,7 @@ func (c *Client) Job(method, address string) func(context.Context, jobs.Run) err
 			return fmt.Errorf("%s %s: %w", method, shown, hideURL(err))
 		}
 		defer response.Body.Close()
+		defer time.AfterFunc(drainFor, stop).Stop()
 		excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt)) // the status alone decides
 		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
 		if response.StatusCode >= 200 && response.StatusCode < 300 {

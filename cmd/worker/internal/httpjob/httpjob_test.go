@@ -196,6 +196,33 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
+// The status decides: a body that never ends is left after a second.
+func TestEndlessBody(t *testing.T) {
+	t.Parallel()
+	for status, good := range map[int]bool{200: true, 503: false} {
+		over := make(chan struct{})
+		_, job := serve(t, "POST", func(w http.ResponseWriter, r *http.Request) {
+			defer close(over)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, "begun")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done() // the caller has gone
+		})
+		done := make(chan error, 1)
+		go func() { done <- job(t.Context(), run) }()
+		select {
+		case err := <-done:
+			var bad *httpjob.StatusError
+			if good && err != nil || !good && (!errors.As(err, &bad) || bad.Body != "begun") {
+				t.Errorf("%d: %v", status, err)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatalf("%d: the job hangs", status)
+		}
+		<-over
+	}
+}
+
 func TestNoServer(t *testing.T) {
 	t.Parallel()
 	server, job := serve(t, "POST", nil)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/sqlverb"
@@ -22,6 +23,9 @@ type Statement struct {
 
 // Args are what a placeholder can stand for.
 var Args = []string{"tick", "token", "attempt", "job", "group", "missed"}
+
+// minKill is the least time to end a statement on the server in.
+const minKill = 100 * time.Millisecond
 
 // layout is an instant as DATETIME(6) has it.
 const layout = "2006-01-02 15:04:05.000000"
@@ -40,20 +44,41 @@ func Check(text string) error {
 	if _, one, _ := sqlverb.Placeholders(text); !one {
 		return errors.New("several statements: expected one for each entry of the list")
 	}
+	if sqlverb.Executable(text) {
+		return errors.New("an executable comment (/*! or /*M!): which servers run what it holds does not show in the text: write the statement without it")
+	}
 	switch effect, words := sqlverb.Of(text); effect {
 	case sqlverb.Controls:
 		return fmt.Errorf("%s: the statements are one transaction already, which is committed if the lease is still held", words)
 	case sqlverb.Commits:
 		return fmt.Errorf("%s: MySQL commits what came before it, whoever holds the lease: change tables by other means", words)
+	case sqlverb.Opaque:
+		if words != "CALL" { // which is looked at when it has run
+			return fmt.Errorf("%s: what it runs does not show in its text, and may end the transaction: write the statements themselves, or CALL a procedure", words)
+		}
 	}
 	return nil
+}
+
+// Options says how statements are run.
+type Options struct {
+	// Grace is how long a statement has to end on the server once its run is over.
+	Grace time.Duration
+	// Kill is the pool over which it is ended, on MySQL and MariaDB; nil: the one
+	// that it runs on.
+	Kill *sql.DB
 }
 
 // New returns a job function that runs the statements, in their order, in one
 // transaction of the database that keeps the lease. All of them take effect, if
 // the run's term still stands when they have run, or none: the errors are those
 // of [fence.Do], or name the statement that failed.
-func New(db *sql.DB, statements []Statement) func(context.Context, jobs.Run) error {
+//
+// When the context of a run ends, the statement that runs is ended on the server
+// too. Its connection is closed after the run: a function, a view or a trigger can
+// change the session, and no text tells, and no other job may find it so.
+func New(db *sql.DB, statements []Statement, o Options) func(context.Context, jobs.Run) error {
+	options := []fence.Option{fence.WithKill(o.Kill, max(o.Grace*3/4, minKill)), fence.WithClose()}
 	return func(ctx context.Context, run jobs.Run) error {
 		return fence.Do(ctx, db, func(tx *sql.Tx) error {
 			for i, s := range statements {
@@ -62,14 +87,11 @@ func New(db *sql.DB, statements []Statement) func(context.Context, jobs.Run) err
 					values[j] = value(run, name)
 				}
 				if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
-					if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-						err = fmt.Errorf("%w: %w", cause, err)
-					}
 					return fmt.Errorf("statement %d: %w", i+1, err)
 				}
 			}
 			return nil
-		})
+		}, options...)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -34,38 +35,47 @@ type store interface {
 // each runs f on each kind of database, for a run that holds the lease.
 func each(t *testing.T, f func(t *testing.T, ctx context.Context, s store, run jobs.Run)) {
 	t.Helper()
-	start := func(t *testing.T, s store, err error) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() {
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
-		})
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
-		t.Cleanup(cancel)
-		if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Minute)); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.DB().ExecContext(ctx, "CREATE TABLE log (tick VARCHAR(30), token BIGINT, attempt INTEGER, job VARCHAR(30), grp VARCHAR(30), missed INTEGER)"); err != nil {
-			t.Fatal(err)
-		}
-		run := jobs.Run{
-			Group: "billing", Job: "note", Owner: "me", Token: takeOver(ctx, t, s, "me"), Attempt: 2, Missed: 3,
-			Tick: time.Date(2027, 1, 1, 1, 0, 0, 500_000_000, time.FixedZone("CET", 3600)),
-		}
-		f(t, lease.WithHold(ctx, lease.Hold{Store: s, Name: run.Group, Owner: run.Owner, Token: run.Token}), s, run)
-	}
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		s, err := mysqlstore.Open(db.DSN)
-		start(t, s, err)
-	})
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) { withRun(t, open(t, db), f) })
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
 		s, err := sqlitestore.Open(filepath.Join(t.TempDir(), "lease.db"))
-		start(t, s, err)
+		if err != nil {
+			t.Fatal(err)
+		}
+		withRun(t, s, f)
 	})
+}
+
+func open(t *testing.T, db dbtest.Database) store {
+	t.Helper()
+	s, err := mysqlstore.Open(db.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// withRun runs f for a run that holds the lease.
+func withRun(t *testing.T, s store, f func(t *testing.T, ctx context.Context, s store, run jobs.Run)) {
+	t.Helper()
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	t.Cleanup(cancel)
+	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.DB().ExecContext(ctx, "CREATE TABLE log (tick VARCHAR(30), token BIGINT, attempt INTEGER, job VARCHAR(30), grp VARCHAR(30), missed INTEGER)"); err != nil {
+		t.Fatal(err)
+	}
+	run := jobs.Run{
+		Group: "billing", Job: "note", Owner: "me", Token: takeOver(ctx, t, s, "me"), Attempt: 2, Missed: 3,
+		Tick: time.Date(2027, 1, 1, 1, 0, 0, 500_000_000, time.FixedZone("CET", 3600)),
+	}
+	f(t, lease.WithHold(ctx, lease.Hold{Store: s, Name: run.Group, Owner: run.Owner, Token: run.Token}), s, run)
 }
 
 func takeOver(ctx context.Context, t *testing.T, s store, owner string) uint64 {
@@ -90,12 +100,14 @@ func rows(t *testing.T, s store) int {
 	return n
 }
 
+var options = sqljob.Options{Grace: patience}
+
 var note = sqljob.Statement{Text: "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", Args: []string{"tick", "token", "attempt", "job", "group", "missed"}}
 
 func TestStatements(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "UPDATE log SET attempt = attempt + 10"}})(ctx, run); err != nil {
+		if err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "UPDATE log SET attempt = attempt + 10"}}, options)(ctx, run); err != nil {
 			t.Fatal(err)
 		}
 		var got jobs.Run
@@ -113,7 +125,7 @@ func TestStatements(t *testing.T) {
 func TestFailedStatement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
-		err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "INSERT INTO nowhere VALUES (1)"}})(ctx, run)
+		err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "INSERT INTO nowhere VALUES (1)"}}, options)(ctx, run)
 		if err == nil || !strings.HasPrefix(err.Error(), "statement 2: ") || !strings.Contains(err.Error(), "nowhere") {
 			t.Error(err)
 		}
@@ -128,7 +140,7 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
 		takeOver(ctx, t, s, "next")
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note})(ctx, run); !errors.Is(err, fence.ErrFenced) {
+		if err := sqljob.New(s.DB(), []sqljob.Statement{note}, options)(ctx, run); !errors.Is(err, fence.ErrFenced) {
 			t.Error(err)
 		}
 		if n := rows(t, s); n != 0 {
@@ -147,12 +159,133 @@ func TestTimeout(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeoutCause(ctx, 100*time.Millisecond, jobs.ErrTimeout)
 		defer cancel()
-		if err := sqljob.New(s.DB(), []sqljob.Statement{note, slow})(ctx, run); !errors.Is(err, jobs.ErrTimeout) {
+		if err := sqljob.New(s.DB(), []sqljob.Statement{note, slow}, options)(ctx, run); !errors.Is(err, jobs.ErrTimeout) {
 			t.Error(err)
 		}
 		if n := rows(t, s); n != 0 {
 			t.Errorf("%d rows", n)
 		}
+	})
+}
+
+// What a run has started on the server is over when the run is.
+func TestTimeoutOnTheServer(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		admin := db.Open(t)
+		running := func() (n int) {
+			if err := admin.QueryRow("SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'INSERT INTO log%'").Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+			slow := sqljob.Statement{Text: "INSERT INTO log (token, attempt) SELECT SLEEP(600), ?", Args: []string{"attempt"}}
+			for _, pool := range []*sql.DB{nil, admin} {
+				ctx, cancel := context.WithCancelCause(ctx)
+				done := make(chan error, 1)
+				go func() {
+					done <- sqljob.New(s.DB(), []sqljob.Statement{note, slow}, sqljob.Options{Grace: patience, Kill: pool})(ctx, run)
+				}()
+				look := time.NewTicker(time.Millisecond)
+				for running() == 0 {
+					<-look.C
+				}
+				cancel(jobs.ErrCancelled)
+				if err := <-done; !errors.Is(err, jobs.ErrCancelled) {
+					t.Error(err)
+				}
+				for late := time.After(patience); running() != 0; <-look.C {
+					select {
+					case <-late:
+						t.Fatal("the statement goes on")
+					default:
+					}
+				}
+				look.Stop()
+			}
+			if n := rows(t, s); n != 0 {
+				t.Errorf("%d rows", n)
+			}
+		})
+	})
+}
+
+// The server itself ends what the run of a dead worker has left behind, where it
+// can: MariaDB each statement, MySQL those that only read.
+func TestLimitOnTheServer(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+		if _, ok := s.(*sqlitestore.Store); ok {
+			return // the statement ends with its process
+		}
+		ctx, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		variable, unit := "@@SESSION.max_statement_time", 1.0
+		if strings.Contains(t.Name(), dbserver.MySQL) {
+			variable, unit = "@@SESSION.max_execution_time", 1000
+		}
+		statement := sqljob.Statement{Text: "INSERT INTO log (token) SELECT " + variable}
+		if err := sqljob.New(s.DB(), []sqljob.Statement{statement}, sqljob.Options{Grace: 4 * time.Second})(ctx, run); err != nil {
+			t.Fatal(err)
+		}
+		var limit float64
+		if err := s.DB().QueryRow("SELECT token FROM log").Scan(&limit); err != nil {
+			t.Fatal(err)
+		}
+		if limit /= unit; limit < 30 || limit > 64 {
+			t.Errorf("a limit of %v s", limit)
+		}
+		// The connection is used again, as it was.
+		if err := s.DB().QueryRow("SELECT " + variable).Scan(&limit); err != nil || limit != 0 {
+			t.Errorf("later a limit of %v: %v", limit, err)
+		}
+	})
+}
+
+// What a job sets in its session, no other one finds, also when it is done out of
+// sight: by a function.
+func TestJobsDoNotShareASession(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+			s.DB().SetMaxOpenConns(1)
+			s.DB().SetMaxIdleConns(1)
+			read := func(what string) (value sql.NullString) {
+				t.Helper()
+				if err := s.DB().QueryRow("SELECT " + what).Scan(&value); err != nil {
+					t.Fatal(err)
+				}
+				return value
+			}
+			do := func(texts ...string) {
+				t.Helper()
+				var statements []sqljob.Statement
+				for _, text := range texts {
+					statements = append(statements, sqljob.Statement{Text: text})
+				}
+				if err := sqljob.New(s.DB(), statements, options)(ctx, run); err != nil {
+					t.Error(err)
+				}
+			}
+			zone, mode, schema := read("@@SESSION.time_zone"), read("@@SESSION.sql_mode"), read("DATABASE()")
+			if _, err := s.DB().ExecContext(ctx, "CREATE FUNCTION hidden() RETURNS INT DETERMINISTIC BEGIN SET SESSION time_zone = '+05:00'; SET @a = 2; RETURN GET_LOCK('hidden', 0); END"); err != nil {
+				t.Fatal(err)
+			}
+			do("SET time_zone = '+09:00', SESSION sql_mode = ''", "USE information_schema")
+			do("SELECT 1 INTO @a")
+			do("SELECT hidden()")
+			do("SELECT LAST_INSERT_ID(4711)")
+			do("CREATE TEMPORARY TABLE log (token BIGINT)", "INSERT INTO log (token) VALUES (1)")
+			for what, want := range map[string]sql.NullString{
+				"@@SESSION.time_zone": zone, "@@SESSION.sql_mode": mode, "DATABASE()": schema, "@a": {},
+				"IS_USED_LOCK('hidden') = CONNECTION_ID()": {}, "LAST_INSERT_ID()": {String: "0", Valid: true}, "(SELECT COUNT(*) FROM log)": {String: "0", Valid: true},
+			} {
+				if got := read(what); got != want {
+					t.Errorf("%s: %v, want %v", what, got, want)
+				}
+			}
+		})
 	})
 }
 
@@ -166,9 +299,73 @@ func TestCheck(t *testing.T) {
 		"DELETE FROM a; b": "several",
 		"ROLLBACK":         "one transaction already",
 		"TRUNCATE a":       "MySQL commits",
+		"CALL a()":         "",
+
+		"SELECT 1 /*!50701 + 1 */":             "executable comment",
+		"/*!999999 SELECT */ COMMIT":           "executable comment",
+		"/*M! SELECT */ COMMIT":                "executable comment",
+		"SELECT '/*! in a string */'":          "executable comment",
+		"SET @a='#', autocommit=0":             "one transaction already",
+		"SET @a=1, PASSWORD='x'":               "MySQL commits",
+		"SELECT ' -- ', '#', '/*' FROM a":      "",
+		"SELECT 1 --'\n; COMMIT; SELECT 2 --'": "several",
+		"BINLOG 'x'":                           "BINLOG: what it runs",
+
+		"EXECUTE IMMEDIATE 'COMMIT'":                             "EXECUTE: what it runs",
+		"PREPARE a FROM 'COMMIT'":                                "PREPARE: what it runs",
+		"IF 1 THEN COMMIT":                                       "IF: what it runs",
+		"SET STATEMENT max_statement_time = 1 FOR EXECUTE a":     "FOR EXECUTE: what it runs",
+		"SET STATEMENT max_statement_time = 1 FOR COMMIT":        "one transaction already",
+		"SET STATEMENT max_statement_time = 1 FOR DELETE FROM a": "",
 	} {
 		if err := sqljob.Check(text); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", text, err)
+		}
+	}
+}
+
+// Ways out of the transaction that do not show at the beginning of a statement.
+func TestCheckRefusesTricks(t *testing.T) {
+	t.Parallel()
+	for _, text := range []string{
+		"/*!999999 SELECT */ COMMIT",
+		"/*!99999 SELECT */ COMMIT AND CHAIN",
+		"/*M! SELECT */ COMMIT AND CHAIN",
+		"/*!50701 SELECT */ COMMIT AND CHAIN",
+		"/*! SELECT */ COMMIT",
+		"/*!999999 SELECT */ CREATE TABLE a (b INT)",
+		"/*!99999 SELECT */ LOCK INSTANCE FOR BACKUP",
+		"/*!99999 /* */ SELECT */ COMMIT AND CHAIN",
+		"/*M! SELECT */ XA START 'x'",
+		"/*!50701 SELECT */ EXECUTE IMMEDIATE 'COMMIT AND CHAIN'",
+		"/*!999999 SELECT */ SET SESSION sql_mode=''",
+		"/*!50000 KILL CONNECTION_ID() */",
+		"CREATE /*!99999 TEMPORARY */ TABLE a (b INT)",
+		"CREATE OR REPLACE /*!999999 TEMPORARY */ TABLE a (b INT)",
+		"ROLLBACK /*M! TO */",
+		"ROLLBACK /*!99999 TO x */",
+		"ROLLBACK /* */ WORK -- TO \n",
+		"SET @a='#', autocommit=0",
+		"SET @a='/*', autocommit=0",
+		"SET @a=5--1, autocommit=0",
+		"SET @a='\\', autocommit=0, @b=''",
+		"SET @a=1, PASSWORD = 'x'",
+		"SET STATEMENT max_statement_time=100--1 FOR COMMIT",
+		"SET STATEMENT character_set_results='#' FOR COMMIT",
+		"`a b`: BEGIN NOT ATOMIC SET @x='\\''; COMMIT AND CHAIN; SET @y='' ; END",
+		"`a b`: LOOP SET @x='\\''; COMMIT AND CHAIN; LEAVE `a b`; SET @y='' ; END LOOP",
+		"SELECT 1 /*! ' */; COMMIT; BEGIN; SELECT '1'",
+		"SELECT 1 AS [']; COMMIT; BEGIN; SELECT 1 AS [']",
+		"SELECT 1 --'\n; COMMIT; BEGIN; SELECT 2 --'",
+		"(COMMIT)",
+		"--\nCOMMIT",
+		"/* /* */ COMMIT",
+		"BINLOG 'x'",
+		"SHUTDOWN",
+		"PURGE BINARY LOGS BEFORE '2000-01-01'",
+	} {
+		if sqljob.Check(text) == nil {
+			t.Errorf("%q is let in", text)
 		}
 	}
 }
