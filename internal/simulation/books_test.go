@@ -31,6 +31,7 @@ type books struct {
 	// for.
 	restored uint64
 	excused  map[jobs.Key]bool // rows that were forgotten, or went back
+	refused  map[jobs.Key]bool // claims that were refused, and may come late once more
 }
 
 type entry struct {
@@ -45,7 +46,7 @@ type entry struct {
 func newBooks() *books {
 	return &books{
 		rows: map[jobs.Key]entry{}, jobs: map[string]jobs.Known{}, attempts: map[string]bool{},
-		schedules: map[string]jobs.Schedule{}, declared: map[string]jobs.Job{}, excused: map[jobs.Key]bool{},
+		schedules: map[string]jobs.Schedule{}, declared: map[string]jobs.Job{}, excused: map[jobs.Key]bool{}, refused: map[jobs.Key]bool{},
 	}
 }
 
@@ -85,6 +86,12 @@ func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 			known = jobs.Known{Since: w.now(), ScheduleSince: w.now()}
 		case known.Schedule != d.Schedule:
 			w.counts["schedule changed"]++
+			// From the end of the term before on, but never back.
+			if d.From.After(known.ScheduleSince) {
+				known.ScheduleSince = d.From
+			}
+		}
+		if known.ScheduleSince.After(w.now()) {
 			known.ScheduleSince = w.now()
 		}
 		known.Schedule = d.Schedule
@@ -142,9 +149,11 @@ func (w *world) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 			w.failf("%v is claimed twice, under %d and %d", c.Key, row.token, h.Token)
 		case r.Mine && had:
 			w.counts["claim repeated"]++
+		case r.Refused() && !had:
+			w.refusedClaim(ctx, h, c)
 		case !r.Mine && !had:
 			w.failf("%v is not there and not to be claimed: %+v", c.Key, r.Record)
-		case !r.Mine && h.Token == w.holder.Token && w.rows.restored != h.Token:
+		case !r.Mine && h.Token == w.holder.Token && w.rows.restored != h.Token && !w.rows.refused[c.Key]:
 			w.failf("%v is claimed again under %d, it was under %d", c.Key, h.Token, row.token)
 		case !r.Mine:
 			w.counts["claimed before"]++
@@ -153,6 +162,18 @@ func (w *world) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 		}
 	}
 	return result, nil
+}
+
+// refusedClaim checks a claim that was refused: its job is paused, or has later
+// ticks.
+func (w *world) refusedClaim(ctx context.Context, h jobs.Holder, c jobs.Claim) {
+	snapshot, err := w.Store.Load(ctx, h.Group)
+	paused := c.State != jobs.Skipped && (snapshot.Paused || snapshot.Jobs[c.Job].Paused)
+	if err == nil && !paused && c.Tick.After(w.rows.jobs[c.Job].Cursor) {
+		w.failf("%s: %v is refused, the cursor is %v", c.Job, c.Tick, w.rows.jobs[c.Job].Cursor)
+	}
+	w.rows.refused[c.Key] = true
+	w.counts["tick refused"]++
 }
 
 // claimed checks and keeps a claim that took effect.

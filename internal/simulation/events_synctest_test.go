@@ -44,6 +44,8 @@ func (n *nemesis) do(event string, r *replica) bool {
 		r.link.trap(n.op(r), func() { r.stand(stopped) })
 	case "frozen in between":
 		r.link.trap(n.op(r), func() { r.stand(frozen) })
+	case "log blocked":
+		r.log.block()
 	case "restarted":
 		n.odd = true // who does not look before the next look notices late
 		n.w.Restart()
@@ -258,10 +260,16 @@ func (n *nemesis) dealtWith() {
 		return // what it knows is not what the ledger knows
 	}
 	const late = 10 * time.Second
+	snapshot, err := w.Store.Load(n.t.Context(), group)
+	if err != nil {
+		w.failf("load: %v", err)
+		return
+	}
 	for _, j := range r.release.jobs {
 		known := w.rows.jobs[j.Name]
 		next := w.rows.next(known)
-		if !isDelay(known.Schedule) && !next.IsZero() && next.Before(r.host.Clocks().Wall.Add(-late)) {
+		paused := snapshot.Paused || snapshot.Jobs[j.Name].Paused // what is of before waits
+		if !paused && !isDelay(known.Schedule) && !next.IsZero() && next.Before(w.now().Add(-late)) {
 			w.failf("%s, %s: the tick %v is due and nobody claims it", j.Name, j.Schedule, next)
 		}
 		for _, key := range w.rows.open(j.Name) {

@@ -1,6 +1,7 @@
 package simulation_test
 
 import (
+	"errors"
 	"maps"
 	"math/rand/v2"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // nemesis decides what goes wrong in one bubble. One goroutine owns it. Times of
@@ -127,7 +129,7 @@ var events = map[string]int{
 	"cut": 5, "fading": 8, "hung": 5, "lossy": 10, "all cut": 2, "all hung": 2, "all lossy": 3, "healed": 5,
 	"killed": 4, "killed in between": 6, "shut down": 3, "resigned": 2,
 	"stopped": 4, "asleep": 3, "frozen": 4, "stopped in between": 4, "frozen in between": 2,
-	"restarted": 2, "stepped": 5, "host stepped": 3,
+	"restarted": 2, "stepped": 5, "host stepped": 3, "log blocked": 3,
 	"backup": 4, "failed over": 3, "lease deleted": 1, "group deleted": 1,
 	"paused": 2, "triggered": 3, "cancelled": 2, "deployed": 3, "rolled": 4, "rolled back": 1,
 }
@@ -182,6 +184,7 @@ func (n *nemesis) heal() {
 	synctest.Wait()
 	for _, r := range n.replicas {
 		r.link.heal()
+		r.log.free()
 		r.wake()
 		if n.rng.IntN(2) == 0 && !n.justWoke(r) {
 			r.host.correct()
@@ -231,6 +234,24 @@ func (n *nemesis) leads(since string) {
 		n.w.count("in time: " + since)
 	}
 	n.odd = false
+	n.answer()
+}
+
+// answer is the operator who reads that the ledger has gone back, and says how to
+// go on. Replicas find out one after the other, and each may pause the group.
+func (n *nemesis) answer() {
+	for _, r := range n.replicas {
+		if r.State().Role != election.Leading || !errors.Is(r.Health().Leader, scheduler.ErrRestored) {
+			continue
+		}
+		resume, what := n.w.Resume, "resumed after a restore"
+		if n.rng.IntN(2) == 0 {
+			resume, what = n.w.ResumeSkipping, "resumed after a restore, skipping"
+		}
+		if resume(n.t.Context(), group, "") == nil {
+			n.w.count(what)
+		}
+	}
 }
 
 // calm lets time pass in peace, and then has one thing happen in it.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -30,6 +32,7 @@ type replica struct {
 	host    *host
 	link    *link
 	release *release
+	log     *blockable
 	began   time.Time
 	cancel  context.CancelFunc
 	done    chan struct{}
@@ -48,7 +51,7 @@ type replica struct {
 
 func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica {
 	r := &replica{
-		w: w, host: h, link: &link{world: w, host: h, rng: rng}, release: release,
+		w: w, host: h, link: &link{world: w, host: h, rng: rng}, release: release, log: &blockable{waits: func() { w.count("line waits") }},
 		began: time.Now(), over: map[uint64]time.Time{}, done: make(chan struct{}), killed: make(chan struct{}),
 	}
 	ended := func(s election.State) {
@@ -58,8 +61,12 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 			r.over[s.Token] = time.Now()
 		}
 	}
+	// Clocks differ by hours here, and there is more to see when that keeps
+	// nobody from leading.
+	const maxSkew = 10_000 * time.Hour
 	timing := lease.Timing{TTL: ttl, Grace: grace}
-	s, err := scheduler.New(r.link, group, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended))
+	s, err := scheduler.New(r.link, group, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended),
+		scheduler.WithMaxSkew(maxSkew), scheduler.WithLogger(zap.New(r.log)))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -79,6 +86,7 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 		r.link.dead.Store(true)
 		close(r.killed)
 		r.host.free()
+		r.log.free()
 		cancel()
 	})
 	w.mu.Lock()

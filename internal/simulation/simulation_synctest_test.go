@@ -10,25 +10,26 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/simulation"
+	"github.com/cronlease/cronlease/internal/rounds"
 )
 
-// days is how long a bubble is, and fastDays one with jobs of seconds.
-const days, fastDays = 4, 0.1
+// bubbles is how many there are, days how long one is, and fastDays one with
+// jobs of seconds.
+const bubbles, days, fastDays = 2, 4, 0.1
 
-// Replicas with jobs of every kind live for a year in all, in bubbles of some
-// days: processes crash, stand still, and are replaced by other releases;
-// statements are lost, late and slow; the database goes away, is restarted,
-// loses its last writes and has its clock stepped; every clock has a rate of its
-// own. world, books, work and nemesis say what has to hold at which event.
+// Replicas with jobs of every kind live in bubbles of some days: processes crash,
+// stand still, and are replaced by other releases; statements are lost, late and
+// slow; the database goes away, is restarted, loses its last writes and has its
+// clock stepped; every clock has a rate of its own. world, books, work and
+// nemesis say what has to hold at which event.
 //
-// CRONLEASE_SEED replays a bubble, CRONLEASE_SIMULATE=20 simulates 20 years: see
-// [simulation.Seeds].
+// CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=60 simulates a year: see
+// package rounds.
 func TestSimulation(t *testing.T) {
 	var mu sync.Mutex
 	counts := map[string]int{}
 	lived, failed := time.Duration(0), false
-	seeds := simulation.Seeds(t, bubbles)
+	seeds := rounds.Seeds(t, bubbles)
 	t.Run("seeds", func(t *testing.T) {
 		for _, seed := range seeds {
 			t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
@@ -72,12 +73,13 @@ var effects = []string{
 	"claim repeated", "move repeated", "reply lost", "sent after waking: Renew",
 	// Terms that ended, each in its way.
 	"replaced while asleep", "replaced while frozen", "replaced while stopped",
-	"run ended: lost", "run ended: resigned", "run ended: stopped", "rows forgotten",
+	"run ended: lost", "run ended: resigned", "run ended: stopped", "run ended: stuck", "rows forgotten", "line waits",
 	// Leaders that came back in time.
 	"in time: all had crashed", "in time: all was whole again", "in time: the database was back", "in time: the leader crashed",
 	// What releases brought, and what became of ticks and runs.
 	"job added", "job removed", "policy changed", "schedule changed",
 	"missed", "recovered", "pruned", "skipped: missed", "skipped: paused", "skipped: too late to start",
+	"tick refused",
 	"moved to cancelled", "moved to interrupted", "moved to timed out", "moved to waiting",
 }
 

@@ -138,6 +138,8 @@ func (w *world) ends(x *work) {
 		w.counts["run ended: stopped"]++
 	case errors.Is(cause, election.ErrResigned):
 		w.counts["run ended: resigned"]++
+	case errors.Is(cause, election.ErrStuck) && !w.peace:
+		w.counts["run ended: stuck"]++
 	case errors.Is(cause, jobs.ErrTimeout), errors.Is(cause, jobs.ErrCancelled), errors.Is(cause, jobs.ErrReplacedByTick):
 		w.counts["run ended for itself"]++
 	default:

@@ -54,7 +54,7 @@ func (c *check) isQuiet() bool {
 			continue
 		}
 		over = over || e.Kind == Drain
-		if over && e.Kind == Trouble && (strings.Contains(e.Text, "outcomes could not be written") || strings.HasPrefix(e.Text, "cannot ")) {
+		if over && e.Kind == Trouble && (strings.Contains(e.Text, "outcomes could not be written") || strings.HasPrefix(e.Text, databaseTrouble)) {
 			return false
 		}
 	}

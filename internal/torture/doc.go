@@ -6,5 +6,5 @@
 // recorded, what was done to it, and the tables at the end) is checked. Every fault says whether it had an effect: a
 // kind of fault that changed nothing in a whole run fails it, since it proves nothing.
 //
-// The package is for `make torture` and `make torture-short`; docs/torture.md says how to read what they print.
+// The package is for `make torture`; docs/torture.md says how to read what it prints.
 package torture

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -74,7 +75,9 @@ func Play(p Player, out io.Writer) error {
 		scheduler.WithTiming(lease.Timing{TTL: p.TTL, Grace: p.Grace}),
 		scheduler.WithLogger(zap.New(record)),
 		scheduler.WithLabel(p.Worker),
-		scheduler.WithObserver(me.observe))
+		scheduler.WithObserver(me.observe),
+		// The database's clock is stepped by up to an hour, and what was recorded is judged by this machine's.
+		scheduler.WithClock(scheduler.WorkerClock))
 	if err != nil {
 		return err
 	}
@@ -244,8 +247,13 @@ func (r *recorder) watchTime(ctx context.Context) {
 	}
 }
 
+// databaseTrouble begins what [lease.Trouble] logs.
+const databaseTrouble = "database "
+
 // Enabled implements zapcore.Core.
-func (r *recorder) Enabled(l zapcore.Level) bool { return l >= zapcore.WarnLevel }
+func (r *recorder) Enabled(l zapcore.Level) bool {
+	return l >= zapcore.WarnLevel || l == zapcore.DebugLevel
+}
 
 // With implements zapcore.Core.
 func (r *recorder) With([]zapcore.Field) zapcore.Core { return r }
@@ -255,7 +263,8 @@ func (r *recorder) Sync() error { return nil }
 
 // Check implements zapcore.Core.
 func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
-	if r.Enabled(e.Level) {
+	// Of an outage, all attempts but the first are logged at debug level.
+	if e.Level >= zapcore.WarnLevel || e.Level == zapcore.DebugLevel && strings.HasPrefix(e.Message, databaseTrouble) {
 		return c.AddCore(e, r)
 	}
 	return c
@@ -265,6 +274,9 @@ func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Chec
 func (r *recorder) Write(e zapcore.Entry, fields []zapcore.Field) error {
 	text := e.Message
 	for _, f := range fields {
+		if f.Key == "task" {
+			text += ": " + f.String
+		}
 		if err, ok := f.Interface.(error); ok {
 			text += ": " + err.Error()
 		}

@@ -43,7 +43,7 @@ func newSoaking(t *testing.T, db dbtest.Database, p plan) (*soaking, *bytes.Buff
 
 func TestSoak(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		s, out := newSoaking(t, db, brief)
 		text, err := s.whole(t.Context())
 		if err != nil {
@@ -70,7 +70,7 @@ func TestSoak(t *testing.T) {
 // Whoever ends it early gets what was measured until then, and nothing is left.
 func TestEndedEarly(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		p := newPlan(time.Hour)
 		p.sample = 200 * time.Millisecond
 		s, out := newSoaking(t, db, p)
@@ -95,7 +95,7 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 // A worker that dies is trouble, and the others are stopped.
 func TestWorkerDies(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		s, _ := newSoaking(t, db, newPlan(time.Hour))
 		s.plan.sample = 200 * time.Millisecond
 		if err := s.start(); err != nil {

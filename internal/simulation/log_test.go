@@ -1,0 +1,57 @@
+package simulation_test
+
+import (
+	"sync"
+
+	"go.uber.org/zap/zapcore"
+)
+
+// blockable is a log that can be one which nothing reads any more: whatever is
+// written waits.
+type blockable struct {
+	waits func() // called for each line that waits
+
+	mu      sync.Mutex
+	blocked chan struct{} // nil when it is not
+}
+
+func (b *blockable) block() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blocked == nil {
+		b.blocked = make(chan struct{})
+	}
+}
+
+func (b *blockable) free() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.blocked != nil {
+		close(b.blocked)
+		b.blocked = nil
+	}
+}
+
+func (b *blockable) Enabled(level zapcore.Level) bool { return level >= zapcore.InfoLevel }
+
+func (b *blockable) With([]zapcore.Field) zapcore.Core { return b }
+
+func (b *blockable) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.CheckedEntry {
+	if !b.Enabled(e.Level) {
+		return to
+	}
+	return to.AddCore(e, b)
+}
+
+func (b *blockable) Write(zapcore.Entry, []zapcore.Field) error {
+	b.mu.Lock()
+	blocked := b.blocked
+	b.mu.Unlock()
+	if blocked != nil {
+		b.waits()
+		<-blocked
+	}
+	return nil
+}
+
+func (b *blockable) Sync() error { return nil }
