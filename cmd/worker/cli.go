@@ -18,8 +18,8 @@ import (
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) error {
 	root := newRoot()
 	root.SetArgs(behindDashes(args))
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetOut(escaping{to: stdout})
+	root.SetErr(escaping{to: stderr})
 	return root.ExecuteContext(ctx)
 }
 

@@ -89,7 +89,8 @@ func (d *demonstration) run(command *cobra.Command) (err error) {
 		Program: program, Database: where, Store: db, History: db, Group: group, Folder: folder,
 		For: d.lasts, KillEvery: d.killEvery, Out: command.OutOrStdout(),
 	}
-	if out, ok := command.OutOrStdout().(*os.File); ok && isTerminal(out) {
+	if out, ok := terminal(command.OutOrStdout()); ok {
+		options.Out = out
 		options.Size = func() (int, int) {
 			width, height, err := term.GetSize(int(out.Fd()))
 			if err != nil {

@@ -2,13 +2,13 @@ package main
 
 import (
 	"io"
-	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
+	"go.uber.org/zap/buffer"
 	"go.uber.org/zap/zapcore"
-	"golang.org/x/term"
 )
 
 var logLevels = map[string]zapcore.Level{
@@ -28,11 +28,12 @@ func newLogger(command *cobra.Command, w io.Writer, level string) (*zap.Logger, 
 		return nil, nil, usagef(command, "--log-level %q: expected debug, info, warn or error", level)
 	}
 	var encoder zapcore.Encoder
-	if isTerminal(w) {
+	if f, ok := terminal(w); ok {
+		w = escaping{f, true}
 		settings := zap.NewDevelopmentEncoderConfig()
 		settings.EncodeLevel = zapcore.CapitalColorLevelEncoder
 		settings.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
-		encoder = zapcore.NewConsoleEncoder(settings)
+		encoder = plainMessages{zapcore.NewConsoleEncoder(settings)}
 	} else {
 		settings := zap.NewProductionEncoderConfig()
 		settings.EncodeTime = func(t time.Time, e zapcore.PrimitiveArrayEncoder) {
@@ -60,7 +61,13 @@ func newLogger(command *cobra.Command, w io.Writer, level string) (*zap.Logger, 
 	}, nil
 }
 
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+// plainMessages is an encoder that escapes messages, which the one below it
+// writes as they are: other packages may log what a server has sent.
+type plainMessages struct{ zapcore.Encoder }
+
+func (p plainMessages) Clone() zapcore.Encoder { return plainMessages{p.Encoder.Clone()} }
+
+func (p plainMessages) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
+	entry.Message = strings.ReplaceAll(printableText(entry.Message), "\n", `\n`)
+	return p.Encoder.EncodeEntry(entry, fields)
 }

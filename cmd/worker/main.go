@@ -23,7 +23,7 @@ func main() {
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {
 		// The process ends also when nothing reads this.
-		last := newSink(os.Stderr, sinkSize, func(int) []byte { return nil })
+		last := newSink(escaping{to: os.Stderr}, sinkSize, func(int) []byte { return nil })
 		fmt.Fprintf(last, "worker: %s\n", printableText(err.Error()))
 		last.Close(flushFor)
 	}

@@ -68,6 +68,7 @@ type worker struct {
 	cmd *exec.Cmd
 
 	mu    sync.Mutex
+	text  strings.Builder // the log as it is
 	lines []map[string]any
 	more  chan struct{} // closed and replaced at each line
 	ended chan struct{} // closed when the log has ended
@@ -96,6 +97,7 @@ func startWorkerAs(t *testing.T, cmd *exec.Cmd) *worker {
 				t.Errorf("logged what is no JSON: %s", lines.Text())
 			}
 			w.mu.Lock()
+			w.text.WriteString(lines.Text() + "\n")
 			w.lines = append(w.lines, entry)
 			close(w.more)
 			w.more = make(chan struct{})
