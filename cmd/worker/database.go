@@ -14,6 +14,7 @@ import (
 type database interface {
 	scheduler.Store
 	Migrate(ctx context.Context) error
+	MigrateSteps(ctx context.Context, made func(step string)) (level int, err error)
 	DB() *sql.DB
 	Close() error
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -20,7 +21,8 @@ func newMigrate() *cobra.Command {
 		Short: "Create the tables or update them",
 		Long: `Create the tables, or update them to what this version needs. It may be
 repeated, and run while workers do. It needs the privileges for that; workers do
-without.`,
+without. It prints each step that it makes, and the level of the tables, which is
+the number of the newest step.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, _, err := t.open(command)
@@ -28,15 +30,24 @@ without.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
-			if err := db.Migrate(command.Context()); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(command.OutOrStdout(), "the tables are up to date")
-			return err
+			return migrate(command.Context(), db, command.OutOrStdout())
 		},
 	}
 	t.addFlags(command, false)
 	return command
+}
+
+// migrate prints what is made, also when a later step fails.
+func migrate(ctx context.Context, db database, out io.Writer) error {
+	var failed error
+	level, err := db.MigrateSteps(ctx, func(step string) {
+		_, err := fmt.Fprintln(out, step)
+		failed = errors.Join(failed, err)
+	})
+	if err == nil {
+		_, err = fmt.Fprintf(out, "up to date, level %d\n", level)
+	}
+	return errors.Join(err, failed)
 }
 
 // migrateAtStart migrates before a worker takes part. It repeats what fails, as

@@ -35,6 +35,7 @@ var migrationFiles embed.FS
 // program may be older than the tables, as in a rolling upgrade, as long as no step
 // says otherwise.
 type step struct {
+	name  string // of its file, such as 0003_locks
 	text  string
 	least int // what a program has to know to use the tables after it
 }
@@ -62,7 +63,7 @@ func mustReadMigrations() []step {
 				panic(fmt.Sprintf("mysqlstore: migration %s: for programs from version %s on", entry.Name(), found[1]))
 			}
 		}
-		steps = append(steps, step{string(text), least})
+		steps = append(steps, step{strings.TrimSuffix(entry.Name(), ".sql"), string(text), least})
 	}
 	return steps
 }
@@ -94,61 +95,70 @@ func statements(migration, prefix string) []string {
 // [lease.ErrSetup], and names columns that are missing. When ctx ends, a statement may still be
 // carried out; another Migrate goes on from there.
 func (s *Store) Migrate(ctx context.Context) error {
+	_, err := s.MigrateSteps(ctx, func(string) {})
+	return err
+}
+
+// MigrateSteps is Migrate, and calls made for each step once it is done: with the
+// step's name, such as "0003_locks", or what was missing and is there again. It
+// returns the level of the tables, which is the number of their newest step.
+func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(s.closing, cancel)()
-	err := s.migrate(ctx)
+	level, err = s.migrate(ctx, made)
 	switch {
 	case err == nil:
-		return nil
+		return level, nil
 	case s.closing.Err() != nil:
 		err = errClosed
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return fmt.Errorf("migrate: %w", s.explain(err))
+	return 0, fmt.Errorf("migrate: %w", s.explain(err))
 }
 
-func (s *Store) migrate(ctx context.Context) error {
+func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err error) {
 	one, err := s.openSession(ctx, settings{lockWait: migrateLockWait})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer one.discard() // and with it goes the lock
-	if done, err := s.migrated(ctx, one); done || err != nil {
-		return err
+	if level, done, err := s.migrated(ctx, one); done || err != nil {
+		return level, err
 	}
 	if err := one.server.check(); err != nil {
-		return err
+		return 0, err
 	}
 
 	// The lock belongs to the connection that all statements use: it cannot be
 	// lost without the statements failing. Where GET_LOCK does not reach (two
 	// nodes of a cluster), statements that may be repeated are what remains.
 	if err := lockMigrations(ctx, one, lockName(one.server.database, s.prefix, "migrate\x00")); err != nil {
-		return err
+		return 0, err
 	}
 	for _, statement := range []string{s.sql.createSchema, s.sql.addLevel} {
 		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
-			return fmt.Errorf("make the table %s: %w", s.sql.schema, err)
+			return 0, fmt.Errorf("make the table %s: %w", s.sql.schema, err)
 		}
 	}
 	for {
 		least, level, err := s.versions(ctx, one)
 		switch {
 		case err != nil:
-			return err
+			return 0, err
 		case least > len(migrations):
-			return newerError(least, level)
+			return 0, newerError(least, level)
 		case level >= len(migrations):
-			if done, err := s.migrated(ctx, one); done || err != nil {
-				return err
+			if level, done, err := s.migrated(ctx, one); done || err != nil {
+				return level, err
 			}
-			return s.repair(ctx, one)
+			return level, s.repair(ctx, one, made)
 		}
 		if err := s.upgrade(ctx, one, level, least); err != nil {
-			return fmt.Errorf("to version %d: %w", level+1, err)
+			return 0, fmt.Errorf("to version %d: %w", level+1, err)
 		}
+		made(migrations[level].name)
 	}
 }
 
@@ -196,22 +206,22 @@ func (s *Store) versions(ctx context.Context, one *session) (least, level int, e
 	return least, level, err
 }
 
-// migrated reports whether there is nothing to do.
-func (s *Store) migrated(ctx context.Context, one *session) (bool, error) {
+// migrated reports whether there is nothing to do, and the level of the tables.
+func (s *Store) migrated(ctx context.Context, one *session) (level int, done bool, err error) {
 	least, level, err := s.versions(ctx, one)
 	switch {
 	case number(err) == noSuchTable, number(err) == commandDenied:
 		// Both may be what an account sees before the tables are there.
-		return false, nil
+		return 0, false, nil
 	case err != nil:
-		return false, err
+		return 0, false, err
 	case least > len(migrations):
-		return false, newerError(least, level)
+		return 0, false, newerError(least, level)
 	case level < len(migrations):
-		return false, nil
+		return level, false, nil
 	}
 	gaps, err := s.gaps(ctx, one)
-	return len(gaps) == 0, err
+	return level, len(gaps) == 0, err
 }
 
 func lockMigrations(ctx context.Context, one *session, name string) error {

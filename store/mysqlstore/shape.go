@@ -158,7 +158,11 @@ func joinGaps(gaps []gap) string {
 // repair makes what the tables lack, by running all steps again, whose statements
 // are harmless when repeated, and by adding keys. A column of a table that is
 // there it does not make: its values are lost, and only a backup has them.
-func (s *Store) repair(ctx context.Context, one *session) error {
+func (s *Store) repair(ctx context.Context, one *session, made func(string)) error {
+	missing, err := s.gaps(ctx, one)
+	if err != nil {
+		return err
+	}
 	for i, step := range migrations {
 		if err := s.runStep(ctx, one, step); err != nil {
 			return fmt.Errorf("repeat the step to version %d: %w", i+1, err)
@@ -176,8 +180,16 @@ func (s *Store) repair(ctx context.Context, one *session) error {
 			return fmt.Errorf("%s: %s: %w", g, g.cure, err)
 		}
 	}
-	if gaps, err = s.gaps(ctx, one); err != nil || len(gaps) == 0 {
+	if gaps, err = s.gaps(ctx, one); err != nil {
 		return err
+	}
+	for _, g := range missing {
+		if !slices.Contains(gaps, g) {
+			made("mended: " + g.String())
+		}
+	}
+	if len(gaps) == 0 {
+		return nil
 	}
 	return fmt.Errorf("%w: %s: restore the table from a backup, or, to begin with an empty one, drop it and run Migrate (worker migrate)",
 		lease.ErrSetup, joinGaps(gaps))

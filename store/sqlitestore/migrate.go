@@ -34,6 +34,7 @@ var migrationFiles embed.FS
 // know, and its level is the newest step that was made. So a program may be older
 // than the tables, as in a rolling upgrade, as long as no step says otherwise.
 type step struct {
+	name  string // of its file, such as 0003_locks
 	text  string
 	least int // what a program has to know to use the tables after it
 }
@@ -61,7 +62,7 @@ func mustReadMigrations() []step {
 				panic(fmt.Sprintf("sqlitestore: migration %s: for programs from version %s on", entry.Name(), found[1]))
 			}
 		}
-		steps = append(steps, step{string(text), least})
+		steps = append(steps, step{strings.TrimSuffix(entry.Name(), ".sql"), string(text), least})
 	}
 	return steps
 }
@@ -82,81 +83,96 @@ INSERT INTO cronlease_schema (one, version, file) VALUES (1, 0, lower(hex(random
 // It writes nothing when the tables are of that version already, or of a newer one
 // that this program can use. It refuses tables that it cannot use with an error
 // that matches [lease.ErrSetup], and names columns that are missing. When ctx ends, either all was done or nothing.
-func (s *Store) Migrate(ctx context.Context) (err error) {
+func (s *Store) Migrate(ctx context.Context) error {
+	_, err := s.MigrateSteps(ctx, func(string) {})
+	return err
+}
+
+// MigrateSteps is Migrate, and calls made, once all is done, for each step: with
+// the step's name, such as "0003_locks", or what was missing and is there again. It
+// returns the level of the tables, which is the number of their newest step.
+func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
 	if s.closing.Err() != nil {
-		return errClosed
+		return 0, errClosed
 	}
 	db := sql.OpenDB(&connector{store: s, create: true})
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := s.migrate(ctx, db); err != nil {
-		return fmt.Errorf("sqlitestore: migrate: %w", s.explain(ctx, err))
+	level, steps, err := s.migrate(ctx, db)
+	if err != nil {
+		return 0, fmt.Errorf("sqlitestore: migrate: %w", s.explain(ctx, err))
 	}
-	return nil
+	for _, step := range steps {
+		made(step)
+	}
+	return level, nil
 }
 
-func (s *Store) migrate(ctx context.Context, db *sql.DB) (err error) {
+func (s *Store) migrate(ctx context.Context, db *sql.DB) (level int, made []string, err error) {
 	least, level, err := s.versions(ctx, db)
 	switch {
 	case err != nil:
-		return err
+		return 0, nil, err
 	case least > len(migrations):
-		return fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(least, level))
+		return 0, nil, fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(least, level))
 	case level >= len(migrations):
 		if gaps, err := readGaps(ctx, db); err != nil || len(gaps) == 0 {
-			return err
+			return level, nil, err
 		}
 	}
 	if err := useWAL(ctx, db); err != nil {
-		return err
+		return 0, nil, err
 	}
 	c, err := db.Conn(ctx)
 	if err != nil {
-		return err
+		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return err
+		return 0, nil, err
 	}
-	if err := upgrade(ctx, c); err != nil {
+	if level, made, err = upgrade(ctx, c); err != nil {
 		// Not on ctx, which may have ended: an open transaction keeps all others out.
 		_, undo := c.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
-		return errors.Join(err, undo)
+		return 0, nil, errors.Join(err, undo)
 	}
-	return nil
+	return level, made, nil
 }
 
-func upgrade(ctx context.Context, c *sql.Conn) error {
+// upgrade returns the level of the tables and what it has made.
+func upgrade(ctx context.Context, c *sql.Conn) (level int, made []string, err error) {
 	if _, err := c.ExecContext(ctx, createSchema); err != nil {
-		return err
+		return 0, nil, err
 	}
 	// The table may be of before levels.
 	const hasLevel = "SELECT count(*) FROM pragma_table_info('cronlease_schema') WHERE name = 'level'"
-	var columns, level int
+	var columns int
 	if err := c.QueryRowContext(ctx, hasLevel).Scan(&columns); err != nil {
-		return err
+		return 0, nil, err
 	}
 	if columns == 0 {
 		if _, err := c.ExecContext(ctx, "ALTER TABLE cronlease_schema ADD COLUMN level INTEGER NOT NULL DEFAULT 0"); err != nil {
-			return err
+			return 0, nil, err
 		}
 	}
 	if err := c.QueryRowContext(ctx, "SELECT max(version, level) FROM cronlease_schema").Scan(&level); err != nil {
-		return err
+		return 0, nil, err
 	}
 	for i := level; i < len(migrations); i++ {
 		if _, err := c.ExecContext(ctx, migrations[i].text); err != nil {
-			return fmt.Errorf("to version %d: %w", i+1, err)
+			return 0, nil, fmt.Errorf("to version %d: %w", i+1, err)
 		}
 		const update = "UPDATE cronlease_schema SET version = max(version, ?1), level = ?2"
 		if _, err := c.ExecContext(ctx, update, migrations[i].least, i+1); err != nil {
-			return fmt.Errorf("to version %d: %w", i+1, err)
+			return 0, nil, fmt.Errorf("to version %d: %w", i+1, err)
 		}
+		made = append(made, migrations[i].name)
 	}
-	if err := repair(ctx, c); err != nil {
-		return err
+	mended, err := repair(ctx, c)
+	if err != nil {
+		return 0, nil, err
 	}
-	_, err := c.ExecContext(ctx, "COMMIT")
-	return err
+	_, err = c.ExecContext(ctx, "COMMIT")
+	return max(level, len(migrations)), append(made, mended...), err
 }
 
 // useWAL makes the file one whose readers wait for nobody; it stays so. SQLite

@@ -112,14 +112,15 @@ func readGaps(ctx context.Context, db querier) ([]gap, error) {
 }
 
 // repair makes the objects that are missing. A column of a table that is there it
-// does not make: its values are lost, and only a backup has them.
-func repair(ctx context.Context, c *sql.Conn) error {
+// does not make: its values are lost, and only a backup has them. It returns what
+// it has made.
+func repair(ctx context.Context, c *sql.Conn) (made []string, err error) {
 	gaps, err := readGaps(ctx, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(gaps) == 0 {
-		return nil
+		return nil, nil
 	}
 	var columns []gap
 	for _, g := range gaps {
@@ -128,21 +129,22 @@ func repair(ctx context.Context, c *sql.Conn) error {
 			continue
 		}
 		if _, err := c.ExecContext(ctx, g.object.makes); err != nil {
-			return fmt.Errorf("make the %s %s: %w", g.object.kind, g.object.name, err)
+			return nil, fmt.Errorf("make the %s %s: %w", g.object.kind, g.object.name, err)
 		}
+		made = append(made, "mended: "+g.String())
 	}
 	if len(columns) > 0 {
-		return fmt.Errorf("%w: %s: restore the file from a backup, or, to begin with an empty table, drop it and run Migrate (worker migrate)",
+		return nil, fmt.Errorf("%w: %s: restore the file from a backup, or, to begin with an empty table, drop it and run Migrate (worker migrate)",
 			lease.ErrSetup, joinGaps(columns))
 	}
 	for _, m := range migrations {
 		for _, insert := range insertion.FindAllString(m.text, -1) {
 			if _, err := c.ExecContext(ctx, insert); err != nil {
-				return fmt.Errorf("%s: %w", insert, err)
+				return nil, fmt.Errorf("%s: %w", insert, err)
 			}
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // insertion is a step's row. That of a trigger is indented.

@@ -30,7 +30,11 @@ func TestWhatIsMissingIsNamedAndMade(t *testing.T) {
 		if err := s.Check(t.Context()); !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), "run Migrate") {
 			t.Errorf("Check after %s: %v", c.breaks, err)
 		}
-		err := s.Migrate(t.Context())
+		var made []string
+		_, err := s.MigrateSteps(t.Context(), func(step string) { made = append(made, step) })
+		if c.made != strings.Contains(strings.Join(made, "\n"), c.names) {
+			t.Errorf("after %s: told of %q", c.breaks, made)
+		}
 		if c.made {
 			if err := errors.Join(err, s.Check(t.Context())); err != nil {
 				t.Errorf("Migrate and Check after %s: %v", c.breaks, err)
