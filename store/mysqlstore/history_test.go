@@ -107,8 +107,9 @@ func TestPrune(t *testing.T) {
 
 		// Neither what is not over, nor the newest scheduled tick below newer
 		// manual runs.
-		open := claim(t, s, h, running("c", 0, 2)...)
-		skip(h, "c", 1, 3)
+		mixed := running("c", 0, 1, 2, 3)
+		mixed[1].State, mixed[3].State = jobs.Skipped, jobs.Skipped
+		open := claim(t, s, h, mixed...)
 		var manual []jobs.Claim
 		for n := range 5 {
 			manual = append(manual, jobs.Claim{Key: jobs.Key{Job: "c", Tick: tick(3 + n), Trigger: 1}, State: jobs.Skipped})

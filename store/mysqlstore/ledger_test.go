@@ -348,8 +348,8 @@ func TestLostReplies(t *testing.T) {
 		}
 		before := changes(t, s, "billing")
 		lose("pause", "UPDATE `cronlease_job`", func() error { return s.Pause(soon(t), "billing", "a") })
-		claim(t, s, h, running("a", 3)...)
-		lose("cancel", "UPDATE `cronlease_run`", func() error { return s.Cancel(soon(t), "billing", key("a", 3)) })
+		claim(t, s, h, running("b", 3)...)
+		lose("cancel", "UPDATE `cronlease_run`", func() error { return s.Cancel(soon(t), "billing", key("b", 3)) })
 		if changes(t, s, "billing") == before {
 			t.Error("nothing has changed")
 		}
