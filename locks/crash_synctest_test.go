@@ -258,6 +258,28 @@ func TestDeletedSessionOfALongTTL(t *testing.T) {
 	})
 }
 
+// The rows of a session are deleted between the two readings by which who waits
+// looks at it for the first time: they are missed all the same, for a TTL.
+func TestDeletedSessionBetweenReadings(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		held := a.lock("stock")
+		b.lock("other").unlock(t) // it has a session, and reads no other lease
+		group := w.look("stock").Processes[0].Group
+		b.link.once("read", fault{}, fault{before: func() { w.Update(group, deleteRows) }})
+		next := b.waits("stock")
+		begin := time.Now()
+		select {
+		case <-held.ended:
+		case <-time.After(notices):
+			t.Fatal("its holder does not notice")
+		}
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		next.within(timing.TTL + 2*time.Second - time.Since(begin)).unlock(t)
+	})
+}
+
 // Without a bell those who wait look every 100 ms.
 func TestWithoutABell(t *testing.T) {
 	bubble(t, func(t *testing.T) {

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -102,6 +103,14 @@ func (c *Client) judgeOf(p process) (*judge, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the row names the session %q: %w", s.group, err)
 		}
+		// Its rows may be deleted just before it is looked at for the first time:
+		// to the candidate that is a group which nobody has ever held.
+		candidate.Gate(func(lease.Skew) error {
+			if isMissing(candidate.Reading().Lease, s) {
+				return errMissing
+			}
+			return nil
+		})
 		j = &judge{session: s, ttl: max(min(p.TTL, lease.MaxTTL), c.timing.TTL), candidate: candidate}
 		c.judges[s] = j
 	}
@@ -122,7 +131,7 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 	case row != nil && (row.Token > j.session.token || row.Token == j.session.token && row.Released):
 		j.dead = true
 		return nil
-	case row == nil || row.Token < j.session.token:
+	case isMissing(row, j.session):
 		// Deleted or restored by somebody. Its holder trusts it for a TTL at
 		// most, and cannot renew it.
 		if j.missing.IsZero() {
@@ -137,6 +146,9 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 	switch {
 	case err != nil:
 		return err
+	case taken == nil && j.candidate.Barred() != nil:
+		j.due = time.Now() // to find them missing
+		return nil
 	case taken == nil:
 		j.due = time.Now().Add(wait)
 		return nil
@@ -145,6 +157,11 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 	j.dead = true
 	return taken.Release(ctx)
 }
+
+var errMissing = errors.New("the rows of the session are not there")
+
+// isMissing reports whether somebody has deleted or restored the session's row.
+func isMissing(row *lease.Lease, s session) bool { return row == nil || row.Token < s.token }
 
 // bury has the places of a session that is over taken out of every line that is
 // known here.

@@ -95,17 +95,19 @@ type simulation struct {
 	// next, however long ago it was.
 	restarted bool
 	odd       bool // a round had an event for which TTL + 2 s is not promised
-	lateUntil time.Time
-	direction int // of the last step of the clock
+	direction int  // of the last step of the clock
 	stepped   time.Time
-	noStart   time.Time // until then no process starts, see changeRow
-	orders    []string  // names that are not used for long
-	ends      []func()  // end what keeps rows from being written
+	noStart   time.Time       // until then no process starts, see changeRow
+	deleted   map[string]bool // locks whose row was deleted, see changeRow
+	orders    []string        // names that are not used for long
+	ends      []func()        // end what keeps rows from being written
 
 	mu      sync.Mutex // guards what workers share
 	calm    bool       // nobody asks for anything new, and holders stop at once
 	ranOn   bool       // a holder did not stop when its session was lost
 	waiting map[*simCall]bool
+	// lateUntil is when the last late statement has run.
+	lateUntil time.Time
 }
 
 // simRig is one process of a simulation.
@@ -123,7 +125,7 @@ type simCall struct {
 }
 
 func newSimulation(t *testing.T, seed uint64, events map[string]int) *simulation {
-	s := &simulation{w: newWorld(t), t: t, events: events, rng: rand.New(rand.NewPCG(seed, 0)), waiting: map[*simCall]bool{}}
+	s := &simulation{w: newWorld(t), t: t, events: events, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[string]bool{}, waiting: map[*simCall]bool{}}
 	s.ended, s.end = context.WithCancel(t.Context())
 	for i := range 1 + s.rng.IntN(3) {
 		s.names = append(s.names, fmt.Sprint("lock/", i))
@@ -338,7 +340,7 @@ func (s *simulation) heal() {
 	s.ends = nil
 	// What was sent into the silence is given up by then, what is late is done,
 	// and who dawdles has stopped.
-	time.Sleep(max(time.Until(s.lateUntil), 0) + hangs)
+	time.Sleep(max(s.isLate(), 0) + hangs)
 	s.setCalm(true)
 	bound := timing.TTL + 2*time.Second
 	if s.odd || s.restarted {
@@ -395,14 +397,12 @@ func (s *simulation) lossy() func(string) fault {
 	if s.rng.IntN(2) == 0 {
 		only = []string{"read", "acquire", "renew", "readlocks", "writelocks", "writelocks", "wait", "ring", "release"}[s.rng.IntN(9)]
 	}
-	late := time.Now().Add(30 * time.Second)
-	if late.After(s.lateUntil) {
-		s.lateUntil = late
-	}
-	return func(op string) fault { // called with the link's lock
-		if only != "" && op != only || time.Now().After(late.Add(-20*time.Second)) {
+	until := time.Now().Add(10 * time.Second)
+	return func(op string) (f fault) { // called with the link's lock
+		if only != "" && op != only || time.Now().After(until) {
 			return fault{}
 		}
+		defer func() { s.isLateBy(f.late + f.reply) }()
 		span := func(most time.Duration) time.Duration { return 1 + time.Duration(rng.Int64N(int64(most))) }
 		switch rng.IntN(8) {
 		case 0:
@@ -422,6 +422,22 @@ func (s *simulation) lossy() func(string) fault {
 		}
 		return fault{}
 	}
+}
+
+// isLateBy notes that a statement is under way for so long.
+func (s *simulation) isLateBy(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if until := time.Now().Add(d); until.After(s.lateUntil) {
+		s.lateUntil = until
+	}
+}
+
+// isLate is for how long statements that were sent so far can still run late.
+func (s *simulation) isLate() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return time.Until(s.lateUntil)
 }
 
 var simEvents = map[string]int{
@@ -460,7 +476,7 @@ func (s *simulation) do(event string, r *simRig) bool {
 			}
 		}
 	case "crashed":
-		if r.crashed || len(s.rigs) > 8 || time.Now().Before(s.noStart) {
+		if r.crashed || len(s.rigs) > 8 || !s.mayStart() {
 			return false
 		}
 		r.crash()
@@ -523,11 +539,18 @@ func (s *simulation) breaks(how string, r *simRig) {
 
 func deleteRows(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil }
 
+// mayStart reports whether a process may start that has seen no row.
+func (s *simulation) mayStart() bool {
+	maps.DeleteFunc(s.deleted, func(name string, _ bool) bool { return s.w.row(name).Version > 0 })
+	return len(s.deleted) == 0 && !time.Now().Before(s.noStart)
+}
+
 // changeRow deletes the row of a lock, or restores it to when nobody was in it,
-// behind everybody's back. What
-// that can do to a process which has not seen the newest row is not promised, nor
-// what a statement does that is under way and expects just the row that comes
-// back; so it happens only when all have, to a version that none expects.
+// behind everybody's back. docs/locks.md says what is not promised then: what that
+// does to a process which has not seen the newest row, and what a statement does
+// that is under way and expects just the row that comes back, or that there is
+// none. So it happens only when all have seen it and nothing is late, to a version
+// that none expects.
 func (s *simulation) changeRow(event string) bool {
 	name := s.names[s.rng.IntN(len(s.names))]
 	before := s.w.row(name)
@@ -552,7 +575,7 @@ func (s *simulation) changeRow(event string) bool {
 			return false
 		}
 	}
-	if s.w.row(name).Version != before.Version {
+	if s.w.row(name).Version != before.Version || s.isLate() > 0 {
 		return false
 	}
 	s.odd = true
@@ -560,6 +583,7 @@ func (s *simulation) changeRow(event string) bool {
 	old.Version--
 	if event == "deleted" {
 		old = locks.Row{}
+		s.deleted[name] = true
 	}
 	s.w.change(name, func(locks.Row) locks.Row { return old })
 	return true
