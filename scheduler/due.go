@@ -15,6 +15,7 @@ const maxCounted = 10_000
 type due struct {
 	ticks  []time.Time // the newest, at least one unless nothing is due, oldest first
 	missed int         // how many earlier ones there are; from maxCounted on, at least so many
+	last   time.Time   // the newest of those; zero: there are none
 	next   time.Time   // the first that is not due; zero: none
 }
 
@@ -34,7 +35,7 @@ func dueTicks(s jobs.Schedule, next, now time.Time, limit int) due {
 			return jump(s, backward, d, now, limit)
 		}
 		if len(d.ticks) == limit {
-			d.ticks = d.ticks[1:]
+			d.last, d.ticks = d.ticks[0], d.ticks[1:]
 			d.missed = min(d.missed+1, maxCounted)
 		}
 		d.ticks = append(d.ticks, d.next)
@@ -46,15 +47,25 @@ func dueTicks(s jobs.Schedule, next, now time.Time, limit int) due {
 // jump goes on from the other end of a gap that was counted as far as d.
 func jump(s jobs.Schedule, backward jobs.Backward, d due, now time.Time, limit int) due {
 	newest := due{missed: maxCounted, next: s.Next(now)}
-	tick := backward.Prev(now.Add(1))
+	tick := backward.Prev(now.Add(1)) // at last the one before the first of the newest
 	for ; len(newest.ticks) < limit && !tick.IsZero() && !tick.Before(d.next); tick = backward.Prev(tick) {
 		newest.ticks = append(newest.ticks, tick)
 	}
 	slices.Reverse(newest.ticks)
+	counted := d.ticks
 	if more := limit - len(newest.ticks); more > 0 { // then every tick has been counted
-		counted := d.ticks[len(d.ticks)-more:]
-		newest.ticks = append(slices.Clone(counted), newest.ticks...)
+		counted = d.ticks[:len(d.ticks)-more]
+		newest.ticks = append(slices.Clone(d.ticks[len(d.ticks)-more:]), newest.ticks...)
 		newest.missed -= more
+		tick = time.Time{}
+	}
+	switch {
+	case !tick.Before(d.next):
+		newest.last = tick
+	case len(counted) > 0:
+		newest.last = counted[len(counted)-1]
+	default:
+		newest.last = d.last
 	}
 	return newest
 }

@@ -33,22 +33,22 @@ func TestDueTicks(t *testing.T) {
 	}{
 		{"none any more", jobs.At(noon), time.Time{}, noon, 1, due{}},
 		{"not yet", minute, noon, noon.Add(-1), 1, due{next: noon}},
-		{"on the instant", minute, noon, noon, 1, due{at(0), 0, at(1)[0]}},
-		{"the newest", minute, noon, noon.Add(150 * time.Second), 1, due{at(2), 2, at(3)[0]}},
-		{"the newest two", minute, noon, noon.Add(150 * time.Second), 2, due{at(1, 2), 1, at(3)[0]}},
-		{"exactly as many", minute, noon, noon.Add(150 * time.Second), 3, due{at(0, 1, 2), 0, at(3)[0]}},
-		{"fewer", minute, noon, noon.Add(150 * time.Second), 9, due{at(0, 1, 2), 0, at(3)[0]}},
+		{"on the instant", minute, noon, noon, 1, due{at(0), 0, time.Time{}, at(1)[0]}},
+		{"the newest", minute, noon, noon.Add(150 * time.Second), 1, due{at(2), 2, at(1)[0], at(3)[0]}},
+		{"the newest two", minute, noon, noon.Add(150 * time.Second), 2, due{at(1, 2), 1, at(0)[0], at(3)[0]}},
+		{"exactly as many", minute, noon, noon.Add(150 * time.Second), 3, due{at(0, 1, 2), 0, time.Time{}, at(3)[0]}},
+		{"fewer", minute, noon, noon.Add(150 * time.Second), 9, due{at(0, 1, 2), 0, time.Time{}, at(3)[0]}},
 		{"the only one", jobs.At(noon), noon, noon.Add(time.Hour), 2, due{ticks: at(0)}},
-		{"up to the cap", minute, noon, noon.Add((maxCounted - 1) * time.Minute), 1, due{at(maxCounted - 1), maxCounted - 1, at(maxCounted)[0]}},
-		{"the cap", minute, noon, noon.Add(maxCounted * time.Minute), 2, due{at(maxCounted-1, maxCounted), maxCounted - 1, at(maxCounted + 1)[0]}},
-		{"beyond the cap", minute, noon, noon.Add((maxCounted + 5) * time.Minute), 1, due{at(maxCounted + 5), maxCounted, at(maxCounted + 6)[0]}},
-		{"beyond the cap, forward", forward{minute}, noon, noon.Add((maxCounted + 5) * time.Minute), 1, due{at(maxCounted + 5), maxCounted, at(maxCounted + 6)[0]}},
+		{"up to the cap", minute, noon, noon.Add((maxCounted - 1) * time.Minute), 1, due{at(maxCounted - 1), maxCounted - 1, at(maxCounted - 2)[0], at(maxCounted)[0]}},
+		{"the cap", minute, noon, noon.Add(maxCounted * time.Minute), 2, due{at(maxCounted-1, maxCounted), maxCounted - 1, at(maxCounted - 2)[0], at(maxCounted + 1)[0]}},
+		{"beyond the cap", minute, noon, noon.Add((maxCounted + 5) * time.Minute), 1, due{at(maxCounted + 5), maxCounted, at(maxCounted + 4)[0], at(maxCounted + 6)[0]}},
+		{"beyond the cap, forward", forward{minute}, noon, noon.Add((maxCounted + 5) * time.Minute), 1, due{at(maxCounted + 5), maxCounted, at(maxCounted + 4)[0], at(maxCounted + 6)[0]}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			got := dueTicks(test.schedule, test.next, test.now, test.limit)
-			if !slices.EqualFunc(got.ticks, test.want.ticks, time.Time.Equal) || got.missed != test.want.missed || !got.next.Equal(test.want.next) {
+			if !slices.EqualFunc(got.ticks, test.want.ticks, time.Time.Equal) || got.missed != test.want.missed || !got.last.Equal(test.want.last) || !got.next.Equal(test.want.next) {
 				t.Errorf("got %v", got)
 			}
 		})
@@ -130,6 +130,9 @@ func TestDueTicksProperty(t *testing.T) {
 			t.Errorf("%d ticks, want the newest %d", len(got.ticks), n)
 		}
 		earlier := len(all) - len(got.ticks)
+		if want := append([]time.Time{{}}, all...)[earlier]; !got.last.Equal(want) {
+			t.Errorf("the last that is missed is %v, want %v", got.last, want)
+		}
 		if got.missed != min(earlier, maxCounted) && (len(all) <= maxCounted+limit || got.missed < maxCounted || got.missed > earlier) {
 			t.Errorf("missed %d of %d", got.missed, earlier)
 		}

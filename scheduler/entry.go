@@ -29,6 +29,7 @@ type entry struct {
 	// parted: the gap that was claimed last goes on behind a pause.
 	parted bool
 	asked  time.Time // the first tick of that claim
+	gap    gap       // what the first row of that claim says is skipped, if anything
 
 	rows    map[jobs.Key]*row
 	count   [phases]int // of the rows
@@ -132,37 +133,43 @@ func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
 	if len(d.ticks) == 0 {
 		return nil
 	}
+	first := e.next
 	e.next = d.next
 	newest, earlier := d.ticks[len(d.ticks)-1], d.missed+len(d.ticks)-1
-	e.known.Cursor = newest
+	e.known.Cursor, e.gap = newest, gap{}
 
 	switch {
 	case paused:
-		return []jobs.Claim{e.skip(newest, earlier, "paused")}
+		return []jobs.Claim{e.skip(first, newest, earlier, "paused")}
 	case e.tooLate(newest, now):
-		return []jobs.Claim{e.skip(newest, earlier, tooLate)}
+		return []jobs.Claim{e.skip(first, newest, earlier, tooLate)}
 	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
-		return []jobs.Claim{e.skip(newest, earlier, "missed")}
+		return []jobs.Claim{e.skip(first, newest, earlier, "missed")}
 	case line > 0 && line >= e.job.CatchUp.Limit:
-		return []jobs.Claim{e.skip(newest, earlier, "as many ticks as allowed wait already")}
+		return []jobs.Claim{e.skip(first, newest, earlier, "as many ticks as allowed wait already")}
 	case e.job.Misfire == jobs.MisfireAll:
-		return e.all(d, now, slot, line > 0)
+		return e.all(first, d, now, slot, line > 0)
 	}
 	c := e.start(newest, slot)
 	c.Missed = earlier
+	if c.State == jobs.Skipped {
+		e.gap = gap{first, newest, earlier + 1, c.Error}
+	}
 	return []jobs.Claim{c}
 }
 
 // all claims every tick that is not too late. What cannot start yet waits: for
 // what runs, behind the others of its gap, or at the end of the line.
-func (e *entry) all(d due, now time.Time, slot, behind bool) []jobs.Claim {
+func (e *entry) all(first time.Time, d due, now time.Time, slot, behind bool) []jobs.Claim {
 	var claims []jobs.Claim
 	late := 0
 	for e.tooLate(d.ticks[late], now) { // the last one is not
 		late++
 	}
 	if late > 0 {
-		claims = append(claims, e.skip(d.ticks[late-1], d.missed+late-1, tooLate))
+		claims = append(claims, e.skip(first, d.ticks[late-1], d.missed+late-1, tooLate))
+	} else if d.missed > 0 {
+		e.gap = gap{first, d.last, d.missed, "more ticks are due than may wait"}
 	}
 	for i, tick := range d.ticks[late:] {
 		c := e.start(tick, slot)
@@ -198,7 +205,9 @@ func (e *entry) start(tick time.Time, slot bool) jobs.Claim {
 	return c
 }
 
-func (e *entry) skip(tick time.Time, missed int, why string) jobs.Claim {
+// skip claims a tick as skipped, for all since the first one of its gap.
+func (e *entry) skip(first, tick time.Time, missed int, why string) jobs.Claim {
+	e.gap = gap{first, tick, missed + 1, why}
 	return jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
 }
 

@@ -78,10 +78,10 @@ func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err
 				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
 			}
 		}
+		if i == 0 && mine && e.gap.ticks > 0 {
+			t.skips.add(e.job.Name, e.gap)
+		}
 		if c.State == jobs.Skipped {
-			if mine {
-				log.Warn("tick skipped", zap.String("why", c.Error), zap.Int("missed", c.Missed))
-			}
 			continue
 		}
 		r := e.rows[c.Key]

@@ -81,7 +81,12 @@ func (t *term) drop(r *row) {
 // close writes what becomes of a row that does not run.
 func (t *term) close(r *row, to jobs.State, why string) {
 	t.shift(r, closing)
-	t.wrote.move(move(r.record, to, why), func(bool) { t.forget(r) })
+	t.wrote.move(move(r.record, to, why), func(done bool) {
+		if done && why == tooLate {
+			t.skips.add(r.record.Job, gap{r.record.Tick, r.record.Tick, 1, why})
+		}
+		t.forget(r)
+	})
 }
 
 // move is the change of a run from what its record says.

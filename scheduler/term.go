@@ -31,6 +31,7 @@ type term struct {
 	trouble  *lease.Tasks
 	dog      *watchdog
 	next     nextTick
+	skips    *skips
 	timing   lease.Timing
 	clock    *tickClock
 	now      func() time.Time // by the clock that ticks are judged by
@@ -80,7 +81,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		clock:    s.clock,
 		now:      s.clock.now,
 	}
-	t.wrote = newWriter(t)
+	t.wrote, t.skips = newWriter(t), newSkips(t.log)
 	for _, job := range s.jobs {
 		e := newEntry(job)
 		t.entries[job.Name] = e
@@ -243,6 +244,7 @@ func (t *term) loop(clock *clock) {
 		pulse.beat()
 		t.wrote.flush()
 		if t.stopping && t.running == 0 && t.wrote.idle() {
+			t.skips.tell()
 			return
 		}
 		select {
@@ -345,6 +347,7 @@ func (t *term) sweep() {
 		t.claimDue(e, now)
 	}
 	t.noteNext(now)
+	t.skips.sweep()
 	t.prune()
 }
 

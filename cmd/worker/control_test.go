@@ -120,7 +120,7 @@ func TestControl(t *testing.T) {
 	if r.err != nil || r.stdout != `{"group":"billing","job":"tick","paused":true}`+"\n" {
 		t.Errorf("got %+v", r)
 	}
-	w.await("a tick that is skipped", about("tick", "tick skipped"))
+	w.await("a tick that is skipped", about("tick", "ticks skipped"))
 	if s := jobNamed(t, path, "tick"); !s.Paused || s.GroupPaused || s.Next == nil || s.Last == nil {
 		t.Errorf("got %+v", s)
 	}
@@ -406,7 +406,7 @@ func TestRunsTable(t *testing.T) {
 	tick := time.Date(2027, 1, 1, 2, 0, 0, 0, time.UTC)
 	records := []jobs.Record{
 		{Key: jobs.Key{Job: "a", Tick: tick}, State: jobs.TimedOut, Owner: "worker/host/12/abc", Token: 7, Attempt: 2, Started: tick.Add(time.Second), Finished: tick.Add(62500 * time.Millisecond),
-			Error: strings.Repeat("é", 150) + "\x1b"},
+			Missed: 12, Error: strings.Repeat("é", 150) + "\x1b"},
 		{Key: jobs.Key{Job: "b", Tick: tick.Add(time.Millisecond), Trigger: 1}, State: jobs.Waiting, CancelAsked: true, Error: "one\ttwo"},
 	}
 	list := []runRecord{recordOf(records[0]), recordOf(records[1])}
@@ -414,9 +414,9 @@ func TestRunsTable(t *testing.T) {
 	if err := printRuns(&out, list, false); err != nil {
 		t.Fatal(err)
 	}
-	want := "TICK                                  JOB  STATE                  ATTEMPT  OWNER           TOKEN  STARTED               TOOK    ERROR\n" +
-		"2027-01-01T02:00:00Z                  a    timed out              2        worker/host/12  7      2027-01-01T02:00:01Z  1m1.5s  " + strings.Repeat("é", 100) + "...\n" +
-		"2027-01-01T02:00:00.001Z (triggered)  b    waiting, cancel asked  0        -               -      -                     -       one two\n"
+	want := "TICK                                  JOB  STATE                  ATTEMPT  OWNER           TOKEN  STARTED               TOOK    MISSED  ERROR\n" +
+		"2027-01-01T02:00:00Z                  a    timed out              2        worker/host/12  7      2027-01-01T02:00:01Z  1m1.5s  12      " + strings.Repeat("é", 100) + "...\n" +
+		"2027-01-01T02:00:00.001Z (triggered)  b    waiting, cancel asked  0        -               -      -                     -       -       one two\n"
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}

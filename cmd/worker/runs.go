@@ -212,7 +212,7 @@ func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tERROR") // Flush tells of errors
+	fmt.Fprintln(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tMISSED\tERROR") // Flush tells of errors
 	for _, r := range list {
 		tick, state, took, token := r.Tick.Format(time.RFC3339Nano), r.State, "-", "-"
 		if r.Trigger > 0 {
@@ -227,7 +227,11 @@ func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
 		if r.Token > 0 {
 			token = strconv.FormatUint(r.Token, 10)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(r.Started), took, firstLine(r.Error))
+		missed := "-"
+		if r.Missed > 0 {
+			missed = strconv.Itoa(r.Missed)
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(r.Started), took, missed, firstLine(r.Error))
 	}
 	return table.Flush()
 }

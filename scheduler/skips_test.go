@@ -1,0 +1,117 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// skippedLines are the lines of a log that tell of skipped ticks, and how many
+// ticks they tell of.
+func skippedLines(logs *observer.ObservedLogs) (lines []string, ticks int) {
+	for _, line := range logs.All() {
+		fields := line.ContextMap()
+		n, _ := fields["ticks"].(int64)
+		switch line.Message {
+		case "ticks skipped":
+			from, _ := fields["from"].(time.Time)
+			to, _ := fields["to"].(time.Time)
+			lines = append(lines, fmt.Sprintf("%v: %d over %v: %v", fields["job"], n, to.Sub(from), fields["why"]))
+		case "further ticks skipped":
+			lines = append(lines, fmt.Sprintf("%d of %v jobs: %v", n, fields["jobs"], fields["why"]))
+		default:
+			continue
+		}
+		ticks += int(n)
+	}
+	return lines, ticks
+}
+
+func wantLines(t *testing.T, got []string, want ...string) {
+	t.Helper()
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Ticks that a gap leaves out are logged: one line for each job, with how many and
+// which.
+func TestGapsAreLogged(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		minute := func(name string, misfire jobs.Misfire, catchUp jobs.CatchUp) jobs.Job {
+			return jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Misfire: misfire, CatchUp: catchUp}
+		}
+		declared := []jobs.Job{
+			minute("all", jobs.MisfireAll, jobs.CatchUp{Limit: 3}),
+			minute("all-late", jobs.MisfireAll, jobs.CatchUp{Limit: 8, Deadline: 2*time.Minute + time.Second}),
+			minute("late", jobs.MisfireOnce, jobs.CatchUp{Deadline: time.Second}),
+			minute("once", jobs.MisfireOnce, jobs.CatchUp{}),
+			minute("skip", jobs.MisfireSkip, jobs.CatchUp{}),
+		}
+		c.start(declared).stop()
+		c.until(10*time.Minute + 30*time.Second)
+		core, logs := observer.New(zapcore.InfoLevel)
+		c.start(declared, scheduler.WithLogger(zap.New(core)))
+		c.until(11*time.Minute + 30*time.Second)
+		lines, _ := skippedLines(logs)
+		wantLines(c.T, lines,
+			"all-late: 8 over 7m0s: too late to start",
+			"all: 7 over 6m0s: more ticks are due than may wait",
+			"late: 10 over 9m0s: too late to start",
+			"skip: 10 over 9m0s: missed",
+		)
+	})
+}
+
+// Jobs that skip all the time have one line each, and then one a minute together,
+// which tell of every tick.
+func TestSkipsAreSummedUp(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		var declared []jobs.Job
+		const many = 50
+		for i := range many {
+			declared = append(declared, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(time.Second), Do: sleep(time.Hour)})
+		}
+		r := c.start(declared, scheduler.WithLogger(zap.New(core)))
+		c.until(5*time.Minute + 500*time.Millisecond)
+		r.stop()
+		rows := 0
+		for _, job := range declared {
+			for _, record := range c.records(job.Name) {
+				if record.State == jobs.Skipped {
+					rows += 1 + record.Missed
+				}
+			}
+		}
+		lines, ticks := skippedLines(logs)
+		if ticks != rows || rows < 299*many {
+			c.Errorf("the log tells of %d ticks, %d were skipped", ticks, rows)
+		}
+		if len(lines) != many+5 {
+			c.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
+}
+
+// A job that has not skipped for a while has a line of its own again.
+func TestSkipsNowAndThen(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		busy := jobs.Job{Name: "now-and-then", Schedule: jobs.Every(5 * time.Minute), Do: sleep(7 * time.Minute)}
+		c.start([]jobs.Job{busy}, scheduler.WithLogger(zap.New(core)))
+		c.until(31 * time.Minute)
+		lines, _ := skippedLines(logs)
+		const line = "now-and-then: 1 over 0s: an earlier run has not finished"
+		wantLines(c.T, lines, line, line, line)
+	})
+}
