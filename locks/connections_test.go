@@ -59,7 +59,7 @@ func TestConnectionsOfAThousandWaiters(t *testing.T) {
 }
 
 // onServer is a client with a store of its own.
-func onServer(t *testing.T, db dbtest.Database) *locks.Client {
+func onServer(t *testing.T, db dbtest.Database, options ...locks.Option) *locks.Client {
 	t.Helper()
 	store, err := mysqlstore.Open(db.DSN)
 	if err != nil {
@@ -69,7 +69,7 @@ func onServer(t *testing.T, db dbtest.Database) *locks.Client {
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := locks.New(store)
+	c, err := locks.New(store, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

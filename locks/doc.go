@@ -25,8 +25,7 @@
 //     process was paused.
 //   - Who comes first, in whatever process, is served first. Readers do not
 //     pass a writer who waits. When a process dies its places are given up,
-//     one TTL and a second after its last heartbeat at most, by those who wait:
-//     there is no cleaning job.
+//     one TTL and a second after its last heartbeat at most, by those who wait.
 //
 // Not guaranteed: that a holder which was paused does nothing in the instant
 // after it wakes. That is what the token is for.
@@ -88,10 +87,11 @@
 // after it was given back, or a week after its process died. An account without
 // the privilege DELETE leaves them all.
 //
-// One kind of row stays: that of a lock whose holder's process died, under a name
-// that is never used again. The places of a dead process are taken out by the
-// next process that wants the lock, and only then is the row one that nobody is
-// in. Such a row does no harm but to take its space.
+// Each process that has a session also looks every hour at the rows that somebody
+// is in and that were not written for an hour. It judges their sessions as those
+// who wait do, and takes out the places of those that are over. So the rows of a
+// process that died, under names that nobody uses again, are gone within hours
+// ([Store.HeldLocks]).
 //
 // Tokens grow all the same when a name is used again. Versions, which tokens are,
 // are the microseconds since 1970 by the database's clock, or one more than the

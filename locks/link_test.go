@@ -224,6 +224,12 @@ func (l *link) WriteLocks(ctx context.Context, server string, writes []locks.Wri
 	return send(ctx, l, "writelocks", func(ctx context.Context) ([]bool, error) { return l.Store.WriteLocks(ctx, server, writes) })
 }
 
+func (l *link) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	return send(ctx, l, "heldlocks", func(ctx context.Context) ([]string, error) {
+		return l.Store.HeldLocks(ctx, idle, after, limit)
+	})
+}
+
 func (l *link) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	return send(ctx, l, "prune", func(ctx context.Context) (int, error) { return l.Store.PruneLocks(ctx, idle, limit) })
 }

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -58,6 +59,78 @@ func TestPruningForOthers(t *testing.T) {
 			t.Error("not deleted")
 		}
 		kept.unlock(t)
+	})
+}
+
+// Rows that name a process which died are cleaned by others within hours, also
+// under names that nobody uses again, and also of its places in a line. What a
+// living process has stays.
+func TestRowsOfADeadProcess(t *testing.T) {
+	for _, restored := range []bool{false, true} {
+		t.Run(fmt.Sprint("its session was deleted: ", restored), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.rig()
+				kept := a.lock("kept")
+				var groups []string
+				var dying []*rig
+				for i := range 3 {
+					r, waiter := w.rig(), w.rig()
+					dying = append(dying, r, waiter)
+					for n := range 100 { // more than one page
+						r.lock(fmt.Sprint("order/", i, ".", n))
+					}
+					r.waits("kept")
+					waiter.waits(fmt.Sprint("order/", i, ".", 0))
+				}
+				for _, p := range w.look("kept").Processes[1:] {
+					groups = append(groups, p.Group)
+				}
+				for _, r := range dying {
+					r.crash()
+				}
+				if restored {
+					for _, group := range groups {
+						w.Update(group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil })
+					}
+				}
+				time.Sleep(5 * time.Hour)
+				if n := w.rows(); n != 1 {
+					t.Errorf("%d rows are left, want that of %q", n, "kept")
+				}
+				if n := len(w.look("kept").Places); n != 1 {
+					t.Errorf("%d places in a row, want that of its holder", n)
+				}
+				if !kept.Trusted() || !w.has("kept", kept.mark) {
+					t.Error("a lock was taken from a living process")
+				}
+				kept.unlock(t)
+			})
+		})
+	}
+}
+
+// A lock that is held for days stays with its holder, whatever the database's
+// clock says, also if more than an hour lies between two heartbeats.
+func TestRowsOfALivingProcess(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		slow := locks.WithTiming(withTTL(6 * time.Hour))
+		a, b := w.rig(slow), w.rig(slow)
+		kept := a.lock("kept")
+		b.lock("other").unlock(t)
+		for day := range 3 {
+			w.StepClock(time.Duration(1-day) * 24 * time.Hour)
+			time.Sleep(24 * time.Hour)
+			if !kept.Trusted() || !w.has("kept", kept.mark) {
+				t.Fatal("the lock was taken from its holder")
+			}
+		}
+		a.crash()
+		time.Sleep(12 * time.Hour)
+		if n := w.rows(); n > 0 {
+			t.Errorf("%d rows are left of the one that died", n)
+		}
 	})
 }
 

@@ -24,7 +24,7 @@ const simRuns = 60
 // Clients lock and unlock, read and write, try, wait, give up and dawdle, while
 // statements are lost, late and slow, processes crash, the server is restarted,
 // its clock is stepped, rows are locked by strangers, cannot be written, are
-// deleted and rewound, names come that are hardly ever used again while idle rows
+// deleted and rewound, dead processes are looked for, names come that are hardly ever used again while idle rows
 // are pruned, and holders do not stop when their session is lost. At each lock that is
 // given: nobody else has it who may not, whoever had it has stopped for a grace,
 // tokens grow, and the row has no mark but its holders'. At each write of a row:
@@ -442,7 +442,7 @@ func (s *simulation) isLate() time.Duration {
 
 var simEvents = map[string]int{
 	"cut": 5, "hung": 5, "lossy": 12, "all cut": 1, "all hung": 1, "all lossy": 3, "healed": 5, "crashed": 3,
-	"restarted": 1, "stepped": 3, "session deleted": 1, "locked": 3, "unwritable": 3, "orders": 6,
+	"restarted": 1, "stepped": 3, "session deleted": 2, "cleaned": 6, "locked": 3, "unwritable": 3, "orders": 6,
 }
 
 func (s *simulation) event() {
@@ -509,6 +509,8 @@ func (s *simulation) do(event string, r *simRig) bool {
 		name := s.names[s.rng.IntN(len(s.names))]
 		s.w.breakWrites(name, true)
 		s.until(func() { s.w.breakWrites(name, false) }, 10*time.Second)
+	case "cleaned":
+		s.group.Go(func() { _ = r.Clean(s.ended) }) // or its link is broken
 	case "orders":
 		names := s.newOrders()
 		s.group.Go(func() { s.order(s.ended, r, names) })

@@ -31,6 +31,11 @@ type Store interface {
 	// the call is written then. That no name occurs twice is up to the caller.
 	WriteLocks(ctx context.Context, server string, writes []Write) ([]bool, error)
 
+	// HeldLocks returns the names of up to limit locks that somebody holds or
+	// waits for and whose rows were not written for longer than idle: the first
+	// ones after the name after, by their bytes, in that order. A plain read.
+	HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error)
+
 	// PruneLocks deletes up to limit rows of locks that nobody has held or
 	// waited for, and that were not written, for longer than idle, and leaves
 	// those that somebody has locked. It returns how many it found: fewer than

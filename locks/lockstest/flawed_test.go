@@ -519,6 +519,62 @@ func (s *store) bytes(queue []byte, n int) []byte {
 	return queue
 }
 
+func (s *store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	if err := s.ended(ctx, "HeldLocks"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, _ := s.instant()
+	folded := func(name string) string {
+		if s.has("held: in any case") {
+			return strings.ToLower(name)
+		}
+		return name
+	}
+	var found []string
+	for name, one := range s.rows {
+		at, queue := one.last, one.Queue
+		if s.has("held: by the first write") {
+			at = one.first
+		}
+		if s.has("held: not of spaces") {
+			queue = bytes.TrimSpace(queue)
+		}
+		if (len(queue) > 0 || s.has("held: locks that nobody has")) && (at.Before(now.Add(-idle)) || s.has("held: young locks")) &&
+			(folded(name) > folded(after) || s.has("held: from the name on") && name == after || s.has("held: from the first name on")) &&
+			!s.has("held: none") {
+			found = append(found, name)
+		}
+	}
+	if s.has("held: the floor") {
+		found = append(found, "")
+	}
+	most := len(found)
+	if !s.has("held: ignores the limit") {
+		most = min(most, limit)
+	}
+	byName := func(a, b string) int { return strings.Compare(folded(a), folded(b)) }
+	switch {
+	case s.has("held: the limit, then the order"):
+		found = found[:most]
+		slices.SortFunc(found, byName)
+	case s.has("held: in the order of their age"):
+		slices.SortFunc(found, func(a, b string) int { return s.rows[a].last.Compare(s.rows[b].last) })
+	case s.has("held: in no order"):
+		slices.SortFunc(found, func(a, b string) int { return byName(b, a) })
+	default:
+		slices.SortFunc(found, byName)
+	}
+	found = found[:most]
+	if s.has("held: takes them") {
+		for _, name := range found {
+			s.rows[name].Version++
+		}
+	}
+	return found, nil
+}
+
 func (s *store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := s.ended(ctx, "PruneLocks"); err != nil {
 		return 0, err

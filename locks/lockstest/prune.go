@@ -2,6 +2,7 @@ package lockstest
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
@@ -104,6 +105,17 @@ func (a *aging) locks(names ...string) string {
 		}
 	}
 	return fmt.Sprint(found)
+}
+
+// held are those of this round's locks that somebody has had for long.
+func (a *aging) held(after string, limit int) string {
+	a.Helper()
+	names, err := a.s.HeldLocks(a.ctx(), a.idle, a.round+after, limit)
+	a.ok(err, "HeldLocks")
+	for i, name := range names {
+		names[i] = strings.TrimPrefix(name, a.round)
+	}
+	return fmt.Sprint(names)
 }
 
 // sessions are those of the groups whose rows are there.
@@ -253,10 +265,52 @@ var pruneCases = []testCase{
 		})
 	}},
 
+	{"prune/locks that somebody has", func(e *env) {
+		e.aging(func(a *aging) func() {
+			for _, name := range []string{"e", "b", "B", "a/", "d", "a", "b1"} {
+				a.lock(name, 1, "somebody")
+			}
+			a.lock("space", 1, " ")
+			a.lock("left", 1, "somebody")
+			a.put(a.s, a.write("left", 1, 2, ""))
+			a.lock("never", 1, "")
+			a.lock("used", 1, "somebody")
+			a.lock("taken", 1, "")
+			a.pass()
+			a.put(a.s, a.write("used", 1, 2, "somebody"))
+			a.put(a.s, a.write("taken", 1, 2, "somebody"))
+			a.lock("young", 1, "somebody")
+			var lists []string
+			for _, after := range []string{"", "a", "a/", "b", "b0", "d", "space", "z"} {
+				lists = append(lists, a.held(after, 100))
+			}
+			var limits []string
+			for _, limit := range []int{0, 1, 3, 8} {
+				limits = append(limits, a.held("", limit))
+			}
+			first, err := a.s.HeldLocks(a.ctx(), a.idle, "", 1)
+			a.ok(err, "HeldLocks")
+			return func() {
+				all := []string{"B", "a", "a/", "b", "b1", "d", "e", "space"}
+				for i, from := range []int{0, 2, 3, 4, 4, 6, 8, 8} {
+					a.equal(lists[i], fmt.Sprint(all[from:]), fmt.Sprint("locks that are held, list ", i))
+				}
+				for i, n := range []int{0, 1, 3, 8} {
+					a.equal(limits[i], fmt.Sprint(all[:n]), fmt.Sprint("up to ", n, " locks that are held"))
+				}
+				a.equal(fmt.Sprint(first), fmt.Sprint([]string{a.round + "B"}), "the first lock that is held, after no name")
+				a.is(a.round+"a", a.base+1, "somebody", "a lock that was listed")
+			}
+		})
+	}},
+
 	{"prune/nothing", func(e *env) {
 		s := e.open()
 		e.equal(e.read(s, one).Floor, uint64(0), "the floor at first")
 		e.equal(e.prune(s, 0, 100), 0, "rows found of none")
+		held, err := s.HeldLocks(e.ctx(), -time.Hour, "", 100)
+		e.ok(err, "HeldLocks")
+		e.equal(len(held), 0, "locks that are held of none")
 		e.equal(e.pruneSessions(s, "sessions/", 0, 0, 100), 0, "sessions found of none")
 		e.put(s, write(one, 0, 1, ""))
 		e.session(s, group)

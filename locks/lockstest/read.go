@@ -134,6 +134,7 @@ var readCases = []testCase{
 				_, err := s.WriteLocks(ctx, r.Server, []locks.Write{write(one, 1, 2, "second"), write(three, 0, 1, "new")})
 				return err
 			},
+			"HeldLocks":     func() error { _, err := s.HeldLocks(ctx, -time.Hour, "", 100); return err },
 			"PruneLocks":    func() error { _, err := s.PruneLocks(ctx, -time.Hour, 100); return err },
 			"PruneSessions": func() error { _, err := s.PruneSessions(ctx, "sessions/", -time.Hour, -time.Hour, 100); return err },
 		} {

@@ -64,6 +64,24 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	return done, nil
 }
 
+// HeldLocks implements [locks.Store].
+func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.now().Add(-idle)
+	var found []string
+	for name, row := range s.locks {
+		if name > after && len(row.queue) > 0 && row.written.Before(before) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return found[:min(len(found), limit)], nil
+}
+
 // PruneLocks implements [locks.Store].
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {

@@ -117,9 +117,13 @@ func (s *Store) DeleteLocks(rows []locks.Write) string {
 	return fill(s.locking.pruneLocks, names, keys, len(rows))
 }
 
-// IdleLocks and IdleSessions are the queries with which pruning finds rows.
+// IdleLocks, HeldRows and IdleSessions are the queries with which pruning finds rows.
 func (s *Store) IdleLocks(idle time.Duration, limit int) string {
 	return fill(s.locking.idle, idle.Microseconds(), limit)
+}
+
+func (s *Store) HeldRows(idle time.Duration, after string, limit int) string {
+	return fill(s.locking.held, after, idle.Microseconds(), limit)
 }
 
 func (s *Store) IdleSessions(prefix string, limit int) string {

@@ -9,7 +9,7 @@ type lockQueries struct {
 	read, insert, write, writeFree           string
 	check, change                            string
 	raiseFloor, sessionsLeft                 string
-	idle, idleSessions, pruneLocks           string
+	idle, held, idleSessions, pruneLocks     string
 	pruneFences, pruneLeases, wait, notWaits string
 }
 
@@ -65,6 +65,11 @@ SET l.version = ?, l.queue = ?, l.written_at = UTC_TIMESTAMP(6)`,
 		idle: `
 SELECT name, version FROM {lock} FORCE INDEX (by_idle)
 WHERE idle_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY idle_at LIMIT ?`,
+		// The index has the rows that somebody is in first, by name. The floor's
+		// name is after none.
+		held: `
+SELECT name, version FROM {lock} FORCE INDEX (by_idle)
+WHERE idle_at IS NULL AND name > ? AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY name LIMIT ?`,
 		idleSessions: `
 SELECT name, token FROM {lease} FORCE INDEX (PRIMARY)
 WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND LIMIT ?`,
@@ -94,8 +99,8 @@ STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
 	names := tableNames(prefix)
 	q.table = names.Replace("{lock}")
 	for _, text := range []*string{
-		&q.read, &q.insert, &q.raiseFloor, &q.sessionsLeft, &q.write, &q.writeFree, &q.check, &q.change, &q.idle, &q.idleSessions,
-		&q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
+		&q.read, &q.insert, &q.raiseFloor, &q.sessionsLeft, &q.write, &q.writeFree, &q.check, &q.change, &q.idle, &q.held,
+		&q.idleSessions, &q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
 	} {
 		*text = strings.TrimSpace(names.Replace(*text))
 	}

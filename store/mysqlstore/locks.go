@@ -239,6 +239,20 @@ func (s *Store) updateStatement(writes []locks.Write) string {
 	return fill(s.locking.writeFree, names, expected, len(writes), version, queue)
 }
 
+// HeldLocks implements [locks.Store].
+func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	var found []string
+	err := s.onLocks(ctx, "list locks", true, func(ctx context.Context, one *session) error {
+		_, names, err := keysOf(ctx, one, fill(s.locking.held, after, idle.Microseconds(), limit))
+		found = make([]string, len(names))
+		for i, name := range names {
+			found[i] = name.(string)
+		}
+		return err
+	})
+	return found, err
+}
+
 // PruneLocks implements [locks.Store]. It needs the privilege DELETE on the
 // table of locks.
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {

@@ -326,6 +326,7 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 			calls := map[string]func() error{
 				"ReadLocks":  func() error { _, err := s.ReadLocks(soon(t), "a"); return err },
 				"WriteLocks": func() error { _, err := s.WriteLocks(soon(t), "x", []locks.Write{replace("a", 0, "")}); return err },
+				"HeldLocks":  func() error { _, err := s.HeldLocks(soon(t), time.Hour, "", 1); return err },
 				"PruneLocks": func() error { _, err := s.PruneLocks(soon(t), time.Hour, 1); return err },
 				"PruneSessions": func() error {
 					_, err := s.PruneSessions(soon(t), "x", time.Hour, time.Hour, 1)
@@ -642,7 +643,8 @@ func TestLockPlans(t *testing.T) {
 	})
 }
 
-// Pruning finds idle rows by their index, and released sessions by the key.
+// Pruning finds idle rows by their index, and released sessions by the key. Rows
+// that are held are read page by page.
 func TestPrunePlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -652,6 +654,15 @@ func TestPrunePlans(t *testing.T) {
 		c := conn(t, db.Open(t))
 		for _, statement := range mysqlstore.SessionStatements() {
 			exec(t, c, statement)
+		}
+		page := s.HeldRows(0, "lock5000", 100)
+		for _, plan := range explainPlan(t, c, page) {
+			if plan["key"] != "by_idle" || strings.Contains(fmt.Sprint(plan["Extra"]), "filesort") {
+				t.Errorf("plan of %s: %v", page, plan)
+			}
+		}
+		if n := rowsRead(t, c, "SELECT COUNT(*) FROM ("+page+") AS found"); n > 350 { // the page, and twice as a table of its own
+			t.Errorf("%d rows were read to find 100: %s", n, page)
 		}
 		for statement, key := range map[string]string{s.IdleLocks(time.Second, 500): "by_idle", s.IdleSessions("locks/", 500): "PRIMARY"} {
 			for _, plan := range explainPlan(t, c, statement) {

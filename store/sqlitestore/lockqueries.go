@@ -5,7 +5,7 @@ import "strings"
 // lockQueries are the statements of locks; see [queries].
 type lockQueries struct {
 	read, file, insert, update, moved, check string
-	idle, raiseFloor, pruneLocks             string
+	idle, held, raiseFloor, pruneLocks       string
 	pruneFences, pruneLeases                 string
 }
 
@@ -48,6 +48,10 @@ WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
 		// is the row without a name.
 		idle: now.Replace(`
 SELECT name, version FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 ORDER BY written_at LIMIT ?2`),
+		// It reads the whole table, which is small: it has what is held, and what
+		// was used in the last seconds. The floor's name is after none.
+		held: now.Replace(`
+SELECT name FROM cronlease_lock WHERE name > ?1 AND length(queue) > 0 AND written_at < {now} - ?2 ORDER BY name LIMIT ?3`),
 		raiseFloor: now.Replace(`
 INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('', ?1, CAST('floor' AS BLOB), {now})
 ON CONFLICT (name) DO UPDATE SET version = max(version, excluded.version)`),

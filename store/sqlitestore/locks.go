@@ -119,6 +119,27 @@ func writeLocks(ctx context.Context, c *sql.Conn, statement string, writes [][4]
 	return rows.Err()
 }
 
+// HeldLocks implements [locks.Store].
+func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	var found []string
+	err := s.do(ctx, "list locks", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
+		rows, err := c.QueryContext(ctx, s.locking.held, after, idle.Microseconds(), limit)
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, rows.Close()) }()
+		for rows.Next() {
+			var name string
+			if err := rows.Scan(&name); err != nil {
+				return err
+			}
+			found = append(found, name)
+		}
+		return rows.Err()
+	})
+	return found, err
+}
+
 // PruneLocks implements [locks.Store].
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	var found [][2]any

@@ -1,0 +1,73 @@
+package locks
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// orphanIdle is how long a row was not written that is looked at for places of
+// processes that died.
+const orphanIdle = tidyEvery
+
+// clean has the places of processes that died taken out of rows that were not
+// written for idle: nobody may ever want these locks again. It judges their
+// sessions as those who wait do, from one call to the next, so it takes two
+// calls at least until a session is found to be over.
+func (c *Client) clean(ctx context.Context, idle time.Duration) error {
+	for after, more := "", true; more; {
+		attempt, cancel := c.attempt(ctx)
+		names, err := c.store.HeldLocks(attempt, idle, after, batchMost)
+		cancel()
+		if err != nil {
+			return fmt.Errorf("list locks: %w", withCause(attempt, err))
+		}
+		if more = len(names) == batchMost; len(names) == 0 {
+			break
+		}
+		after = names[len(names)-1]
+		if err := c.cleanSome(ctx, names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cleanSome is clean, of some rows.
+func (c *Client) cleanSome(ctx context.Context, names []string) error {
+	attempt, cancel := c.attempt(ctx)
+	defer cancel()
+	reading, err := c.store.ReadLocks(attempt, names...)
+	if err != nil {
+		return fmt.Errorf("read %d locks: %w", len(names), withCause(attempt, err))
+	}
+	over := map[session]bool{}
+	for _, row := range reading.Rows {
+		q, err := decode(row.Name, row.Queue)
+		if err != nil {
+			c.log.Warn("a row of a lock is left alone", zap.Error(err))
+			continue
+		}
+		for _, p := range q.Processes {
+			s := p.session()
+			if _, known := over[s]; known {
+				continue
+			}
+			// The writer knows which places of its own process are wanted. Each of
+			// the others by itself: those who wait have to judge too.
+			over[s] = p.Group == c.self.Group
+			if !over[s] {
+				over[s], _ = c.judge(ctx, []process{p})
+			}
+		}
+		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.session()] }) {
+			c.mu.Lock()
+			c.touch(c.name(row.Name))
+			c.mu.Unlock()
+		}
+	}
+	return nil
+}
