@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -132,6 +134,9 @@ other than success is an error.`,
 	}
 	c.command(command, func(command *cobra.Command, db database, group jobs.Group, args []string) error {
 		ctx := command.Context()
+		if err := c.checkDeclared(ctx, group, args[0]); err != nil {
+			return err
+		}
 		key, err := group.Trigger(ctx, args[0])
 		if err != nil {
 			return err
@@ -144,7 +149,10 @@ other than success is an error.`,
 			}
 			return c.tell(command, recordOf(record), "%s: triggered, with the tick %s%s", key.Job, key.Tick.Format(time.RFC3339Nano), note)
 		}
-		if record, err = awaitRun(ctx, group, key); err != nil {
+		record, err = awaitRun(ctx, group, key, func() {
+			fmt.Fprintf(command.ErrOrStderr(), "%s has not started after %v: another run of it is not over, nobody leads, or the leader does not have this job\n", printable(key.Job), startsWithin)
+		})
+		if err != nil {
 			return err
 		}
 		if err := c.tell(command, recordOf(record), "%s: %s", key.Job, record.State); err != nil {
@@ -159,17 +167,52 @@ other than success is an error.`,
 	return command
 }
 
-// awaitRun waits until a run is over.
-func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key) (jobs.Record, error) {
+// startsWithin is how long trigger --wait is silent about a run that has not
+// started.
+const startsWithin = 10 * time.Second
+
+// checkDeclared refuses a job that the configuration file does not have any more:
+// no worker with this file would ever run it.
+func (c *control) checkDeclared(ctx context.Context, group jobs.Group, name string) error {
+	declared := c.declared()
+	if declared == nil {
+		return nil
+	}
+	snapshot, err := group.Load(ctx)
+	if err != nil {
+		return err
+	}
+	_, known := snapshot.Jobs[name]
+	_, has := declared[name]
+	switch {
+	case known && has:
+		return nil
+	case has:
+		return fmt.Errorf("%w: no leader has had %q of group %q yet: it can be triggered once a worker with %s leads", jobs.ErrNoJob, name, c.group, c.config)
+	case known:
+		return fmt.Errorf("%w (the database knows it, %s does not have it)", noJob(slices.Sorted(maps.Keys(declared)), c.group, name), c.config)
+	}
+	return noJob(slices.Sorted(maps.Keys(declared)), c.group, name)
+}
+
+// awaitRun waits until a run is over. It calls late once if the run does not start
+// for long.
+func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key, late func()) (jobs.Record, error) {
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
+	began, told := time.Now(), false
 	for {
 		snapshot, err := group.Load(ctx)
 		if err != nil {
 			return jobs.Record{}, err
 		}
-		if _, open := find(snapshot.Open, key); !open {
+		record, open := find(snapshot.Open, key)
+		if !open {
 			break
+		}
+		if !told && record.Attempt == 0 && time.Since(began) > startsWithin {
+			told = true
+			late()
 		}
 		select {
 		case <-again.C:

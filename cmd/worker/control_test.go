@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -53,7 +54,7 @@ func over(t *testing.T, path string, r runRecord) jobs.Record {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick.Time, Trigger: r.Trigger})
+	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick.Time, Trigger: r.Trigger}, func() {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +222,7 @@ func TestControlBeforeAnyLeader(t *testing.T) {
 	if r := command(t, "jobs", "--config", path); !strings.Contains(r.stdout, "never led") {
 		t.Errorf("got %+v", r)
 	}
-	if r := command(t, "trigger", "one", "--config", path); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "no job of the group has ever been led") {
+	if r := command(t, "trigger", "one", "--config", path); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), `no leader has had "one"`) {
 		t.Errorf("got %+v", r)
 	}
 	if r := command(t, "runs", "--job", "two", "--config", path); r.err != nil || r.stdout != "no runs\n" {
@@ -239,6 +240,47 @@ func TestControlBeforeAnyLeader(t *testing.T) {
 	}
 	if r := command(t, append([]string{"runs", "--job", "x"}, database...)...); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "has ever been led") {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// A job that the file does not have any more is shown as removed, and a trigger of
+// it is refused at once: nothing would run it.
+func TestRemovedJob(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - {name: kept, manual: true, exec: [\"true\"]}\n  - {name: gone, every: 1s, exec: [\"true\"]}\n")
+	w := startWorker(t, "run", "--config", path)
+	w.await("a tick", about("gone", "run succeeded"))
+	if w.stop() != 0 {
+		t.Error("not stopped cleanly")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "gone", "new", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if s := jobNamed(t, path, "gone"); !s.Removed || !s.Known || s.Next != nil || s.Last == nil {
+		t.Errorf("got %+v", s)
+	}
+	if s := jobNamed(t, path, "kept"); s.Removed {
+		t.Errorf("got %+v", s)
+	}
+	if r := command(t, "jobs", "--config", path); r.err != nil || !strings.Contains(r.stdout, "  removed  ") {
+		t.Errorf("got %+v", r)
+	}
+	for name, want := range map[string]string{
+		"gone": `"gone" in group "billing": there are kept, new (the database knows it, ` + path + ` does not have it)`,
+		"new":  `no leader has had "new" of group "billing" yet`,
+		"xyz":  `"xyz" in group "billing": there are kept, new`,
+	} {
+		if r := command(t, "trigger", name, "--wait", "--config", path); exitCode(r.err) != 1 || !errors.Is(r.err, jobs.ErrNoJob) || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("got %+v, want %s", r, want)
+		}
+	}
+	database := []string{"--database", "sqlite:" + filepath.Join(filepath.Dir(path), "lease.db"), "--group", "billing"}
+	if r := command(t, append([]string{"trigger", "gone"}, database...)...); r.err != nil {
+		t.Errorf("without a file: %+v", r)
 	}
 }
 

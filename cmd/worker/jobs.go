@@ -24,11 +24,15 @@ type jobStatus struct {
 	Schedule string `json:"schedule"`
 	// Known: a leader has had the job, so that it can be triggered and paused.
 	Known bool `json:"known"`
+	// Removed: a leader has had the job, and the configuration file does not have
+	// it. Without a file it is false: the ledger does not tell which jobs the
+	// present leader has.
+	Removed bool `json:"removed"`
 	// Paused is about the job, GroupPaused about all jobs of the group.
 	Paused      bool `json:"paused"`
 	GroupPaused bool `json:"group_paused"`
-	// Next is the next tick. It is null when there is none, or when that
-	// depends on the end of a run.
+	// Next is the next tick. It is null when there is none, when that depends on
+	// the end of a run, or when the job is removed.
 	Next    *stamp `json:"next"`
 	Running int    `json:"running"`
 	Waiting int    `json:"waiting"`
@@ -44,8 +48,10 @@ func newJobs() *cobra.Command {
 		Short: "List the jobs: what runs, what is next, how the last run ended",
 		Long: `List the jobs of the group: those that a leader has had, and with a
 configuration file also those in it that none has had yet. NEXT is the next
-tick by the schedule that the leader goes by, and "due" when its instant has come
-and no leader has claimed it yet.`,
+tick by the schedule that the leader goes by, "due" when its instant has come
+and no leader has claimed it yet, and "removed" when the configuration file does
+not have the job any more. With --database instead of a file, a job that was
+removed looks like one whose ticks are not claimed.`,
 		Example: `  worker jobs
   worker jobs --json | jq '.[] | select(.last.state == "failed")'`,
 		Args: noArguments,
@@ -72,18 +78,20 @@ and no leader has claimed it yet.`,
 	return command
 }
 
-// declared are the schedules of the configuration's jobs.
+// declared are the schedules of the configuration's jobs, and nil without a file.
 func (t *target) declared() map[string]jobs.Schedule {
+	if t.file == nil {
+		return nil
+	}
 	schedules := map[string]jobs.Schedule{}
-	if t.file != nil {
-		for _, job := range t.file.Jobs {
-			schedules[job.Name] = job.Schedule
-		}
+	for _, job := range t.file.Jobs {
+		schedules[job.Name] = job.Schedule
 	}
 	return schedules
 }
 
-// listJobs returns all jobs by name, without their last runs.
+// listJobs returns all jobs by name, without their last runs. declared is nil
+// where it is not known which jobs there are now.
 func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobStatus {
 	list := make([]jobStatus, 0, len(snapshot.Jobs))
 	for name, schedule := range declared {
@@ -107,12 +115,13 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 	for name, known := range snapshot.Jobs {
 		s := jobStatus{Name: name, Schedule: known.Schedule, Known: true, Paused: known.Paused, GroupPaused: snapshot.Paused}
 		s.Running, s.Waiting = running[name], waiting[name]
+		s.Removed = declared != nil && declared[name] == nil
 		// The leader goes by the ledger's schedule, whatever the file says by now.
 		schedule, ok := jobs.ParseSchedule(known.Schedule)
 		if d := declared[name]; !ok && d != nil && d.String() == known.Schedule {
 			schedule, ok = d, true
 		}
-		if ok {
+		if ok && !s.Removed {
 			known.Paused = known.Paused || snapshot.Paused
 			s.Next = instant(nextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
 		}
@@ -220,6 +229,8 @@ func (s jobStatus) paused() string {
 
 func (s jobStatus) next(now time.Time) string {
 	switch {
+	case s.Removed:
+		return "removed"
 	case s.Next == nil:
 		return "-"
 	case !s.Next.After(now):

@@ -49,7 +49,8 @@ func stopOnHangup() context.Context {
 }
 
 // exitCode is 0 for success, 2 for a wrong command line, 3 where status finds that
-// nobody leads, and 1 for all else.
+// nobody leads, 4 where it finds that the leader leaves ticks that are due, and 1
+// for all else.
 func exitCode(err error) int {
 	var usage *usageError
 	switch {
@@ -59,6 +60,8 @@ func exitCode(err error) int {
 		return 2
 	case errors.Is(err, errNoLeader):
 		return 3
+	case errors.Is(err, errNotClaimed):
+		return 4
 	default:
 		return 1
 	}

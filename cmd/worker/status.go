@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // status is what worker status prints. Its JSON form is relied on: keys are
@@ -25,6 +28,21 @@ type status struct {
 	TTLSeconds          float64 `json:"ttl_seconds"`
 	HeartbeatAgeSeconds float64 `json:"heartbeat_age_seconds"`
 	ResignAsked         bool    `json:"resign_asked"`
+
+	// What follows is what the ledger says. It is zero and null where it could not be
+	// read, which is an error then.
+
+	// Paused is about the whole group, PausedJobs are the jobs that are paused alone.
+	// A pause that a restore has caused is like any other.
+	Paused     bool     `json:"paused"`
+	PausedJobs []string `json:"paused_jobs"`
+	// Overdue is null when no tick is.
+	Overdue *overdue `json:"overdue"`
+	// UnknownJobs have ticks that are overdue too, if the leader has these jobs:
+	// without a configuration file nothing tells.
+	UnknownJobs int `json:"unknown_jobs"`
+	// OldRuns are running by the ledger, under an older token than the present one.
+	OldRuns int `json:"old_runs"`
 }
 
 // errNoLeader is how status ends when nobody leads.
@@ -35,10 +53,15 @@ func newStatus() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "status",
-		Short: "Say who leads the group",
-		Long: `Say who leads the group, under which token, and how old the last heartbeat is
-by the database's clock. It exits with 3 when nobody leads: the lease was
-released, its last heartbeat is older than its TTL, or nobody has led yet.`,
+		Short: "Say who leads the group, and whether its ticks are claimed",
+		Long: `Say who leads the group, under which token, how old the last heartbeat is by the
+database's clock, and what the database tells of the jobs: pauses, the oldest
+tick that is due and not claimed, runs that an earlier leader left.
+
+It exits with 3 when nobody leads: the lease was released, its last heartbeat is
+older than its TTL, or nobody has led yet. It exits with 4 when somebody leads and
+leaves ticks that are due, for longer than the TTL and 10 seconds. A pause is no
+error.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)
@@ -51,13 +74,20 @@ released, its last heartbeat is older than its TTL, or nobody has led yet.`,
 				return err
 			}
 			s := newStatusOf(l)
+			snapshot, ledger := jobs.NewGroup(db, group).Load(command.Context())
+			if ledger == nil {
+				s.take(snapshot, l, &t)
+			}
 			if err := s.print(command, asJSON); err != nil {
 				return err
 			}
-			if s.State != "held" {
-				return fmt.Errorf("%w %s (%s)", errNoLeader, s.Group, s.State)
+			switch {
+			case s.State != "held":
+				return errors.Join(fmt.Errorf("%w %s (%s)", errNoLeader, s.Group, s.State), ledger)
+			case ledger != nil:
+				return fmt.Errorf("what the jobs do is not known: %w", ledger)
 			}
-			return nil
+			return s.Overdue.judge(snapshot, l)
 		},
 	}
 	t.addFlags(command, true)
@@ -83,6 +113,27 @@ func newStatusOf(l election.Leadership) status {
 	return s
 }
 
+// take takes in what the ledger says.
+func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) {
+	s.Paused, s.PausedJobs = snapshot.Paused, []string{}
+	for name, known := range snapshot.Jobs {
+		if known.Paused {
+			s.PausedJobs = append(s.PausedJobs, name)
+		}
+	}
+	slices.Sort(s.PausedJobs)
+	for _, r := range snapshot.Open {
+		if r.State == jobs.Running && r.Token < l.Token {
+			s.OldRuns++
+		}
+	}
+	var opened time.Time
+	if snapshot.Opened.Token == l.Token {
+		opened = snapshot.Opened.At
+	}
+	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, opened)
+}
+
 func (s status) print(command *cobra.Command, asJSON bool) error {
 	out := command.OutOrStdout()
 	if asJSON {
@@ -98,6 +149,7 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 	switch s.State {
 	case "none":
 		row("leader", "nobody, and nobody has been")
+		s.jobs(row)
 		return table.Flush()
 	case "released":
 		row("leader", "nobody: the lease is released")
@@ -115,5 +167,34 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 	if s.ResignAsked {
 		row("resign", "asked to step down")
 	}
+	s.jobs(row)
 	return table.Flush()
+}
+
+// jobs prints what the ledger says, as far as there is something to say.
+func (s status) jobs(row func(name, format string, args ...any)) {
+	if s.Paused {
+		row("paused", "the whole group")
+	}
+	if n := len(s.PausedJobs); n > 0 {
+		const most = 10
+		names := make([]string, min(n, most))
+		for i := range names {
+			names[i] = printable(s.PausedJobs[i])
+		}
+		if n > most {
+			names = append(names, "...")
+		}
+		row("paused jobs", "%d: %s", n, strings.Join(names, ", "))
+	}
+	if o := s.Overdue; o != nil {
+		late := time.Duration(o.LateSeconds * float64(time.Second)).Round(time.Second)
+		row("overdue", "%s since %s (%v), %d jobs in all", printable(o.Job), shown(&o.Tick), late, o.Jobs)
+	}
+	if s.UnknownJobs > 0 {
+		row("overdue?", "%d jobs, if the leader has them: --config tells", s.UnknownJobs)
+	}
+	if s.OldRuns > 0 {
+		row("old runs", "%d, which an earlier leader has left", s.OldRuns)
+	}
 }

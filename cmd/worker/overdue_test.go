@@ -1,0 +1,145 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/sqlitestore"
+)
+
+// led makes a group whose leader has declared the jobs "tick", "slow" and "gone" a
+// while ago, and has claimed nothing since.
+func led(t *testing.T, ago time.Duration) (path string, s *sqlitestore.Store, h jobs.Holder) {
+	t.Helper()
+	path = configure(t, "  - {name: tick, every: 1s, exec: [\"true\"]}\n  - {name: slow, fixed_delay: 1s, lock_at_least_for: 1h, exec: [\"true\"]}\n")
+	s = openStore(t, path)
+	ctx := t.Context()
+	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	h = takeOver(t, s)
+	declared := []jobs.Declared{{Name: "tick", Schedule: "every 1s"}, {Name: "slow", Schedule: "fixed delay 1s, initial delay 0s"}, {Name: "gone", Schedule: "every 1s"}}
+	if err := s.Declare(ctx, h, declared); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, s, "UPDATE cronlease_job SET since = since - ?1, schedule_since = schedule_since - ?1", ago.Microseconds())
+	execute(t, s, "UPDATE cronlease_job SET since = since - 1, started_at = schedule_since WHERE name <> '' AND name <> 'tick'")
+	return path, s, h
+}
+
+func takeOver(t *testing.T, s *sqlitestore.Store) jobs.Holder {
+	t.Helper()
+	rs, err := s.Read(t.Context(), "billing")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	if h.Token, err = s.Acquire(t.Context(), lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func execute(t *testing.T, s *sqlitestore.Store, statement string, args ...any) {
+	t.Helper()
+	if _, err := s.DB().ExecContext(t.Context(), statement, args...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantStatus checks the exit code of status and returns what it says as JSON.
+func wantStatus(t *testing.T, code int, where ...string) (s status, text string) {
+	t.Helper()
+	plain := command(t, append([]string{"status"}, where...)...)
+	r := command(t, append([]string{"status", "--json"}, where...)...)
+	if exitCode(r.err) != code || exitCode(plain.err) != code {
+		t.Errorf("exit codes %d and %d, want %d: %v", exitCode(r.err), exitCode(plain.err), code, r.err)
+	}
+	if err := json.Unmarshal([]byte(r.stdout), &s); err != nil {
+		t.Fatal(err)
+	}
+	if r.err != nil {
+		plain.stdout += r.err.Error()
+	}
+	return s, plain.stdout
+}
+
+// A leader whose heartbeats get through and whose claims do not is no healthy one.
+func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
+	t.Parallel()
+	path, s, h := led(t, 2*time.Minute)
+	got, text := wantStatus(t, 4, "--config", path)
+	if o := got.Overdue; o == nil || o.Job != "tick" || o.Jobs != 1 || o.LateSeconds < 110 || o.LateSeconds > 200 || got.State != "held" || got.UnknownJobs != 0 {
+		t.Errorf("got %+v", got)
+	}
+	for _, want := range []string{"\noverdue    tick since ", `job "tick" was due at `, "1 jobs have such ticks", "the leader's log says why"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in %q", want, text)
+		}
+	}
+	// Without the file, only the first job is known to be the leader's: the term has
+	// declared it.
+	got, text = wantStatus(t, 4, "--database", "sqlite:"+filepath.Join(filepath.Dir(path), "lease.db"), "--group", "billing")
+	if o := got.Overdue; o == nil || o.Job != "tick" || o.Jobs != 1 || got.UnknownJobs != 2 || !strings.Contains(text, "overdue?   2 jobs, if the leader has them") {
+		t.Errorf("got %+v, %s", got, text)
+	}
+	execute(t, s, "UPDATE cronlease_job SET since = since - 1 WHERE name = 'tick'")
+	if got, _ = wantStatus(t, 0, "--database", "sqlite:"+filepath.Join(filepath.Dir(path), "lease.db"), "--group", "billing"); got.UnknownJobs != 3 || got.Overdue != nil {
+		t.Errorf("got %+v", got)
+	}
+
+	if err := s.Pause(t.Context(), "billing", "tick"); err != nil {
+		t.Fatal(err)
+	}
+	if got, text = wantStatus(t, 0, "--config", path); got.Overdue != nil || len(got.PausedJobs) != 1 || got.Paused || !strings.Contains(text, "1: tick\n") {
+		t.Errorf("got %+v, %s", got, text)
+	}
+	if err := errors.Join(s.Resume(t.Context(), "billing", "tick"), s.Pause(t.Context(), "billing", "")); err != nil {
+		t.Fatal(err)
+	}
+	if got, text = wantStatus(t, 0, "--config", path); got.Overdue != nil || !got.Paused || !strings.Contains(text, "the whole group\n") {
+		t.Errorf("got %+v, %s", got, text)
+	}
+	if err := s.Resume(t.Context(), "billing", ""); err != nil {
+		t.Fatal(err)
+	}
+
+	// A run that goes on holds back what lies behind a pause, and a new leader gets
+	// the time to catch up.
+	past := jobs.Claim{Key: jobs.Key{Job: "tick", Tick: time.Now().Add(-time.Minute).UTC().Truncate(time.Second)}, State: jobs.Running}
+	if _, err := s.Claim(t.Context(), h, jobs.ClaimID{1}, []jobs.Claim{past}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ = wantStatus(t, 0, "--config", path); got.Overdue != nil {
+		t.Errorf("got %+v", got)
+	}
+	if err := s.Release(t.Context(), "billing", h.Owner, h.Token); err != nil {
+		t.Fatal(err)
+	}
+	wantStatus(t, 3, "--config", path)
+	takeOver(t, s)
+	execute(t, s, "UPDATE cronlease_job SET pauses = ''")
+	execute(t, s, "UPDATE cronlease_group SET pauses = ''")
+	if got, text = wantStatus(t, 0, "--config", path); got.Overdue == nil || got.OldRuns != 1 || !strings.Contains(text, "old runs   1,") {
+		t.Errorf("got %+v, %s", got, text)
+	}
+}
+
+// Where the ledger cannot be read, status says who leads, and that it knows no more.
+func TestStatusWithoutALedger(t *testing.T) {
+	t.Parallel()
+	path, s, _ := led(t, 0)
+	if got, _ := wantStatus(t, 0, "--config", path); got.Overdue != nil || got.PausedJobs == nil {
+		t.Errorf("got %+v", got)
+	}
+	execute(t, s, "DROP TABLE cronlease_run")
+	if got, text := wantStatus(t, 1, "--config", path); got.State != "held" || got.PausedJobs != nil || !strings.Contains(text, "what the jobs do is not known: ") {
+		t.Errorf("got %+v, %s", got, text)
+	}
+}
