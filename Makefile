@@ -98,6 +98,16 @@ cross: ## build everything for the other systems that it has to build for
 lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
 
+.PHONY: vuln
+vuln: ## ask govulncheck for known vulnerabilities of all modules
+	@for module in $$(scripts/modules); do \
+		echo "vuln: module $$module"; (cd $$module && $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0 -test ./...) || exit 1; done
+
+.PHONY: sbom
+sbom: ## write the bill of materials of the worker, as CycloneDX, to bin/worker.cdx.json
+	@$(GO) build -o bin/worker ./cmd/worker
+	@$(GO) run ./internal/cmd/sbom bin/worker >bin/worker.cdx.json
+
 .PHONY: clean
 clean: ## remove what the other targets made in this folder
 	@rm -rf bin cover.out

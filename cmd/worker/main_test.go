@@ -414,7 +414,7 @@ func TestCommandLine(t *testing.T) {
 		"help of status":     {[]string{"status", "--help"}, 0, "--json"},
 		"help of resign":     {[]string{"resign", "--help"}, 0, "--timeout duration"},
 		"help of migrate":    {[]string{"migrate", "--help"}, 0, "--database string"},
-		"help of version":    {[]string{"version", "--help"}, 0, "Print the version"},
+		"help of version":    {[]string{"version", "--help"}, 0, "Print the version, and what it was built from"},
 		"version":            {[]string{"version"}, 0, "worker devel (go"},
 		"version, as a flag": {[]string{"--version"}, 0, "worker devel"},
 	} {
