@@ -58,6 +58,21 @@ func Seed(tb testing.TB) uint64 {
 	return rand.Uint64()
 }
 
+// Pick returns n of all, in their order, of a test that does n in `make test`: others each time, and all of them in as
+// many rounds as that takes.
+func Pick[T any](tb testing.TB, all []T, n int) []T {
+	tb.Helper()
+	n = min(Of(tb, n), len(all))
+	r := rand.New(rand.NewPCG(Seed(tb), 0))
+	var picked []T
+	for i, one := range all {
+		if r.IntN(len(all)-i) < n-len(picked) {
+			picked = append(picked, one)
+		}
+	}
+	return picked
+}
+
 func given(tb testing.TB) (seed uint64, ok bool) {
 	tb.Helper()
 	text := os.Getenv(seedVariable)

@@ -36,6 +36,26 @@ func TestSeedsDifferAndAreReplayed(t *testing.T) {
 	}
 }
 
+func TestPick(t *testing.T) {
+	t.Setenv("CRONLEASE_SEED", "")
+	all := []string{"a", "b", "c", "d"}
+	picked := map[string]int{}
+	for range 1000 {
+		some := rounds.Pick(t, all, 2)
+		if len(some) != 2 || !slices.IsSorted(some) {
+			t.Fatalf("picked %q, want two in their order", some)
+		}
+		picked[some[0]+some[1]]++
+	}
+	if len(picked) != 6 {
+		t.Errorf("picked %v, want all pairs", picked)
+	}
+	t.Setenv("CRONLEASE_ROUNDS", "2")
+	if some := rounds.Pick(t, all, 2); !slices.Equal(some, all) {
+		t.Errorf("picked %q in two rounds, want all", some)
+	}
+}
+
 func TestWhatIsNoNumberFails(t *testing.T) {
 	for variable, text := range map[string]string{"CRONLEASE_ROUNDS": "0", "CRONLEASE_SEED": "-1"} {
 		t.Run(variable, func(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
@@ -280,11 +281,7 @@ func TestGaleraConformance(t *testing.T) {
 	}
 	one, all := variants[0], anyNode(cluster)
 	used := &emptied{fresh: fresh, parent: t}
-	t.Run("lease", func(t *testing.T) { t.Parallel(); leaseConforms(t, one, used.take) })
-	t.Run("ledger", func(t *testing.T) { t.Parallel(); ledgerConforms(t, one, fresh) })
-	t.Run("locks", func(t *testing.T) { t.Parallel(); locksConform(t, one, fresh) })
-	t.Run("lease on all nodes", func(t *testing.T) {
-		t.Parallel()
+	leaseOnAll := func(t *testing.T) {
 		leasetest.Run(t, func(t testing.TB) leasetest.Harness {
 			h := leaseHarness(t, all, used.take)
 			h.LockLease = nil // a lock on one node is broken by a write on another
@@ -292,8 +289,20 @@ func TestGaleraConformance(t *testing.T) {
 			h.Open = func(t testing.TB) lease.Store { return deaf{open(t)} }
 			return h
 		})
-	})
-	t.Run("ledger on all nodes", func(t *testing.T) { t.Parallel(); ledgerConforms(t, all, fresh) })
+	}
+	type suite struct {
+		name string
+		run  func(*testing.T)
+	}
+	for _, s := range rounds.Pick(t, []suite{
+		{"lease", func(t *testing.T) { leaseConforms(t, one, used.take) }},
+		{"ledger", func(t *testing.T) { ledgerConforms(t, one, fresh) }},
+		{"locks", func(t *testing.T) { locksConform(t, one, fresh) }},
+		{"lease on all nodes", leaseOnAll},
+		{"ledger on all nodes", func(t *testing.T) { ledgerConforms(t, all, fresh) }},
+	}, 2) {
+		t.Run(s.name, func(t *testing.T) { t.Parallel(); s.run(t) })
+	}
 }
 
 // deaf is a store without bells.
