@@ -49,9 +49,10 @@ type Ledger interface {
 	// has opened the ledger ([Snapshot.Opened]). A job that is new is known from
 	// now on. A schedule that differs from what the ledger has rules from
 	// [Declared.From], but neither from earlier than the one before it nor from
-	// later than now. One that does not differ rules since when it did; if that
-	// is in the future, the database's clock was wrong, and it rules from now
-	// on. Jobs that the ledger knows and declared lacks are left alone.
+	// later than now. One that does not differ rules since when it did. If the
+	// ledger has an instant of the future, the database's clock was wrong, and it
+	// does not count: the schedule rules from [Declared.From], and not from later
+	// than now. Jobs that the ledger knows and declared lacks are left alone.
 	Declare(ctx context.Context, h Holder, declared []Declared) error
 
 	// Load reads what a term has to know: every job of the group with its

@@ -52,7 +52,8 @@ type Declared struct {
 	// Schedule is the text of [Schedule.String].
 	Schedule string
 	// From is since when the schedule rules if it differs from what the ledger
-	// has, by the database's clock. Zero: from now on.
+	// has, or if that lies in the future, by the database's clock. Zero: from now
+	// on.
 	From time.Time
 }
 

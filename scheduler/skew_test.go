@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -205,6 +206,40 @@ func TestWorkerClock(t *testing.T) {
 				if n := len(c.runs("rate")); n < 4 || n > 6 {
 					t.Errorf("the fixed rate ran %d times:\n%s", n, c.rows("rate"))
 				}
+			})
+		})
+	}
+}
+
+// By the worker's clock, no tick is lost when the database's is set back to before
+// it knew the job, and nobody leads for a while.
+func TestDatabaseSetBackBeforeAGap(t *testing.T) {
+	for name, renewed := range map[string]bool{
+		"same schedule": false, "changed schedule": false, "same schedule, after a heartbeat": true, "changed schedule, after a heartbeat": true,
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := "0 0 * * * *"
+			if strings.HasPrefix(name, "changed") {
+				text = "0 0 * * * ?"
+			}
+			inBubble(t, func(c *cluster) {
+				declared := func(cron string) []jobs.Job {
+					return []jobs.Job{{Name: "hourly", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 1000}}}
+				}
+				first := c.start(declared("0 0 * * * *"), byWorker)
+				c.until(90 * time.Minute)
+				if !renewed {
+					first.stop()
+				}
+				c.store.StepClock(-year)
+				c.until(91 * time.Minute)
+				if renewed {
+					first.stop()
+				}
+				c.until(250 * time.Minute)
+				c.start(declared(text), byWorker)
+				c.until(5*time.Hour + time.Second)
+				c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h succeeded", "4h succeeded", "5h succeeded")
 			})
 		})
 	}

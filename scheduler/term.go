@@ -188,8 +188,13 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 	for _, e := range t.order {
 		d := jobs.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
 		known, ok := was.Jobs[d.Name]
-		if ok && known.Schedule != d.Schedule {
-			d.From = t.notPast(known, from)
+		switch {
+		case ok && known.Schedule != d.Schedule:
+			d.From = t.notPast(known, from, was.Now)
+		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero():
+			// The database's clock was set back. The ledger does not tell any more
+			// when the schedule began, but it had begun by its newest tick.
+			d.From = t.clock.theirs(known.Cursor)
 		}
 		if !ok || known.Schedule != d.Schedule || known.ScheduleSince.After(was.Now) {
 			declared = append(declared, d)
@@ -201,13 +206,24 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 // notPast is since when a schedule rules that replaces the known one: from, or
 // right before the first tick of the known one that was due by then and has no
 // row. There are such ticks when the last leader could not claim, drained, died as
-// soon as it had declared its jobs, or when the job was paused.
-func (t *term) notPast(known jobs.Known, from time.Time) time.Time {
+// soon as it had declared its jobs, or when the job was paused. What the ledger has
+// of the future was stamped before the database's clock was set back, and does not
+// count.
+func (t *term) notPast(known jobs.Known, from, now time.Time) time.Time {
 	old, ok := jobs.ParseSchedule(known.Schedule)
 	if !ok || from.IsZero() {
 		return from
 	}
-	after := later(known.Cursor, t.clock.ours(known.ScheduleSince))
+	if from.After(now) {
+		from = now
+	}
+	after := known.Cursor
+	if !known.ScheduleSince.After(now) {
+		after = later(after, t.clock.ours(known.ScheduleSince))
+	}
+	if after.IsZero() {
+		return from
+	}
 	switch s := old.(type) {
 	case jobs.FixedDelaySchedule:
 		return from // its next tick is not known while a run goes on

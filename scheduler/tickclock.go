@@ -168,3 +168,8 @@ func (c *tickClock) ours(at time.Time) time.Time {
 	}
 	return at.Add(-c.skew.Ahead).Truncate(time.Microsecond)
 }
+
+// theirs is the reverse of ours.
+func (c *tickClock) theirs(at time.Time) time.Time {
+	return at.Add(at.Sub(c.ours(at)))
+}

@@ -84,6 +84,11 @@ func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		switch {
 		case !ok:
 			known = jobs.Known{Since: w.now(), ScheduleSince: w.now()}
+		case known.ScheduleSince.After(w.now()): // the clock was set back
+			w.counts["ruled from the future"]++
+			if known.ScheduleSince = d.From; d.From.IsZero() {
+				known.ScheduleSince = w.now()
+			}
 		case known.Schedule != d.Schedule:
 			w.counts["schedule changed"]++
 			// From the end of the term before on, but never back.

@@ -100,18 +100,31 @@ var declareCases = []testCase{
 		e.between(e.known(group, "new").ScheduleSince, before, "ScheduleSince of a new job")
 	}},
 
-	{"declare/what ruled from the future on rules from now on", func(e *env) {
+	{"declare/what ruled from the future on rules from when it is said to", func(e *env) {
 		if e.h.StepClock == nil {
 			e.Skip("left out: Harness.StepClock is nil")
 		}
 		s := e.open()
 		e.h.StepClock(e.TB, 365*24*time.Hour)
 		h := e.begin(s)
+		for _, name := range []string{"same", "changed", "later"} {
+			e.declare(s, h, jobs.Declared{Name: name, Schedule: "every 1m"})
+		}
 		e.h.StepClock(e.TB, -365*24*time.Hour)
 		before := e.now()
-		e.declare(s, h, jobs.Declared{Name: report, Schedule: "every 1m"}, jobs.Declared{Name: cleanup, Schedule: "every 2m", From: before})
-		e.between(e.known(group, report).ScheduleSince, before, "ScheduleSince")
-		e.between(e.known(group, cleanup).ScheduleSince, before, "ScheduleSince of a changed schedule")
+		from := before.Add(-time.Hour)
+		all := []jobs.Declared{
+			{Name: report, Schedule: "every 1m"}, {Name: cleanup, Schedule: "every 2m"},
+			{Name: "same", Schedule: "every 1m", From: from}, {Name: "changed", Schedule: "every 2m", From: from},
+			{Name: "later", Schedule: "every 1m", From: before.Add(time.Hour)},
+		}
+		e.declare(s, h, all...)
+		for _, name := range []string{report, cleanup, "later"} {
+			e.between(e.known(group, name).ScheduleSince, before, "ScheduleSince of "+name)
+		}
+		for _, name := range []string{"same", "changed"} {
+			e.equal(e.known(group, name).ScheduleSince, from, "ScheduleSince of "+name)
+		}
 	}},
 
 	{"declare/the term that declared last", func(e *env) {

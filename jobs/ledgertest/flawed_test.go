@@ -380,7 +380,7 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 				known.ScheduleSince = job.From
 			}
 			if known.ScheduleSince.After(now) && !s.has("declare: leaves ScheduleSince in the future") {
-				known.ScheduleSince = now
+				known.ScheduleSince = s.ruledFrom(known.ScheduleSince, job.From, now)
 			}
 			continue
 		}
@@ -427,7 +427,11 @@ func (d *database) ruledFrom(before, from, now time.Time) time.Time {
 		from.After(now) && !d.has("declare: From in the future"):
 		from = now
 	}
-	if from.Before(before) && !d.has("declare: From before the schedule before") {
+	future := before.After(now) // which does not count
+	if future && d.has("declare: ScheduleSince of the future becomes now") {
+		return now
+	}
+	if from.Before(before) && (!future || d.has("declare: leaves a new ScheduleSince in the future")) && !d.has("declare: From before the schedule before") {
 		from = before
 	}
 	if from.After(now) && !d.has("declare: From in the future") && !d.has("declare: leaves a new ScheduleSince in the future") {

@@ -24,6 +24,7 @@ var flaws = []string{
 	"declare: From in the future",
 	"declare: From of a new job",
 	"declare: leaves ScheduleSince in the future",
+	"declare: ScheduleSince of the future becomes now",
 	"declare: leaves a new ScheduleSince in the future",
 	"declare: no Opened",
 	"declare: Opened by each call",

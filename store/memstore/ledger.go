@@ -133,18 +133,15 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		switch {
 		case !ok:
 			l.jobs[d.Name] = &jobs.Known{Schedule: d.Schedule, Since: now, ScheduleSince: now}
-		case known.Schedule != d.Schedule:
+		case known.Schedule != d.Schedule, known.ScheduleSince.After(now):
 			from := now
 			if !d.From.IsZero() && d.From.Before(now) {
 				from = d.From
 			}
 			known.Schedule = d.Schedule
-			if from.After(known.ScheduleSince) {
+			if from.After(known.ScheduleSince) || known.ScheduleSince.After(now) {
 				known.ScheduleSince = from
 			}
-		}
-		if known := l.jobs[d.Name]; known.ScheduleSince.After(now) {
-			known.ScheduleSince = now
 		}
 	}
 	if l.opened.Token != h.Token {

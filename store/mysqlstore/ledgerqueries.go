@@ -78,8 +78,10 @@ FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ?
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
-	schedule_since = LEAST(UTC_TIMESTAMP(6), IF({job}.schedule = v.schedule, {job}.schedule_since,
-		GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND))),
+	schedule_since = LEAST(UTC_TIMESTAMP(6), CASE
+		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
+		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
+		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
 	schedule = v.schedule`,
 
 		hasFence: `SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`,

@@ -62,8 +62,10 @@ SELECT f.name, d.value ->> 0, d.value ->> 1, instant.now, instant.now, 0
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS d
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
 ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule,
-  schedule_since = min(excluded.schedule_since, CASE WHEN schedule = excluded.schedule THEN schedule_since
-    ELSE max(schedule_since, (SELECT d.value ->> 2 FROM json_each(?1) AS d WHERE d.value ->> 0 = excluded.name)) END)
+  schedule_since = min(excluded.schedule_since, CASE
+    WHEN schedule = excluded.schedule AND schedule_since <= excluded.schedule_since THEN schedule_since
+    ELSE max(iif(schedule_since > excluded.schedule_since, 0, schedule_since),
+      (SELECT d.value ->> 2 FROM json_each(?1) AS d WHERE d.value ->> 0 = excluded.name)) END)
 WHERE schedule <> excluded.schedule OR schedule_since > excluded.schedule_since`),
 
 		current: `SELECT count(*) FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3`,
