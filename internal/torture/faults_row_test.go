@@ -1,11 +1,19 @@
 package torture
 
 import (
+	"context"
+	"fmt"
 	"math/rand/v2"
+	"strings"
+	"time"
 )
 
 // rowFaults are what people do to the rows.
 var rowFaults = []fault{
+	{name: "lease row: locked", class: servers, do: locked("cronlease_lease")},
+	{name: "fence row: locked", class: servers, do: locked("cronlease_fence")},
+	{name: "job row: locked", class: servers, do: locked("cronlease_job WHERE name = '%s'")},
+	{name: "run row: locked", class: servers, do: locked("cronlease_run WHERE job = '%s' ORDER BY tick DESC LIMIT 1")},
 	{name: "lease row: rewound", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 		bit := r.newTerm()
 		node := r.database.main()
@@ -23,6 +31,39 @@ var rowFaults = []fault{
 		r.rest(between(random, r.ttl, 2*r.ttl)) // until its holder has found out
 		return bit
 	}},
+}
+
+// locked keeps rows locked for longer than a statement of the store waits, more often than not. The row may be one of a
+// job.
+func locked(rows string) func(*round, *rand.Rand) func() bool {
+	return func(r *round, random *rand.Rand) func() bool {
+		job := Policies[random.IntN(len(Policies))].Job
+		if strings.Contains(rows, "%s") {
+			return r.database.lockRows(r.database.some(random), fmt.Sprintf(rows, job), between(random, r.ttl, 4*r.ttl))
+		}
+		return r.database.lockRows(r.database.some(random), rows, between(random, r.ttl, 4*r.ttl))
+	}
+}
+
+// lockRows has a transaction keep rows locked for a while. It has an effect if a statement was seen to wait for a row, or a
+// player complained.
+func (d *database) lockRows(node int, rows string, length time.Duration) (bit func() bool) {
+	complained := d.round.after(Trouble, Drain, Lead)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	own := d.open(node, "root")
+	defer own.Close() // which ends the transaction, if a cluster has not ended it before
+	tx, err := own.BeginTx(ctx, nil)
+	if err == nil {
+		_, err = tx.ExecContext(ctx, "SELECT 1 FROM torture."+rows+" FOR UPDATE")
+	}
+	if err != nil {
+		d.round.broken("lock %s: %v", rows, err)
+		return complained
+	}
+	defer func() { _ = tx.Rollback() }()
+	waited := d.counts(ctx, node, length, "SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")
+	return func() bool { return waited || complained() }
 }
 
 // newTerm says whether there is a newer term when it is asked.

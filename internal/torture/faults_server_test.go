@@ -259,7 +259,11 @@ func (d *database) alter(node int, table string, length time.Duration) (bit func
 
 // sees watches for that time whether statements of the players wait for what is named.
 func (d *database) sees(ctx context.Context, node int, length time.Duration, states ...string) (seen bool) {
-	query := "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'player' AND LOWER(state) IN ('" + strings.Join(states, "', '") + "')"
+	return d.counts(ctx, node, length, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'player' AND LOWER(state) IN ('"+strings.Join(states, "', '")+"')")
+}
+
+// counts lets that time pass, and reports whether a query has ever counted something meanwhile.
+func (d *database) counts(ctx context.Context, node int, length time.Duration, query string) (seen bool) {
 	for end := time.Now().Add(length); time.Now().Before(end); d.round.rest(50 * time.Millisecond) {
 		var n int
 		if err := d.pool(node).QueryRowContext(ctx, query).Scan(&n); err == nil && n > 0 {

@@ -39,9 +39,11 @@ func faults() []fault {
 	return slices.Concat(processFaults, networkFaults(), serverFaults(), rowFaults)
 }
 
-// deck is all kinds that there can be on the database, in random order.
+// deck is all kinds that there can be on the database and that were asked for, in random order.
 func deck(d *database, random *rand.Rand) []fault {
-	all := slices.DeleteFunc(faults(), func(f fault) bool { return f.on != nil && !f.on(d) })
+	all := slices.DeleteFunc(faults(), func(f fault) bool {
+		return f.on != nil && !f.on(d) || !wanted.MatchString(f.name)
+	})
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	return all
 }

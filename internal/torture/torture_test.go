@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -22,8 +23,12 @@ var (
 	on     = flag.String("torture.on", strings.Join(kinds, ","), "the kinds of database")
 	seed   = flag.Uint64("torture.seed", 0, "the seed of the first round of each kind; 0: by the time")
 	span   = flag.Duration("torture.round", 150*time.Second, "how long a round lasts before its history is checked")
+	only   = flag.String("torture.faults", "", "a regular expression: only faults whose kind matches it")
 	keep   = flag.String("torture.keep", "", "a folder for the histories of all rounds; those with a violation are kept in any case")
 )
+
+// wanted are the kinds of faults that were asked for.
+var wanted = regexp.MustCompile("")
 
 // tally is what happened on one kind of database.
 type tally struct {
@@ -41,6 +46,7 @@ func TestTorture(t *testing.T) {
 	if *length == 0 {
 		return
 	}
+	wanted = regexp.MustCompile(*only)
 	first := *seed
 	if first == 0 {
 		first = uint64(time.Now().Unix()) //nolint:gosec // it is positive
