@@ -35,7 +35,7 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	}
 	l, ahead, err := c.request(ctx, text, o)
 	if errors.Is(err, ErrBusy) {
-		if found, _ := c.judge(ctx, ahead); found { // a holder that is gone for good does not count
+		if c.judgeOnce(ctx, ahead) { // a holder that is gone for good does not count
 			l, _, err = c.request(ctx, text, o)
 		}
 	}

@@ -58,6 +58,13 @@ func (c *Client) appendAhead(ahead []process, known map[session]bool, n *name, i
 	return ahead
 }
 
+// judgeOnce is judge, for who will not ask again.
+func (c *Client) judgeOnce(ctx context.Context, processes []process) (found bool) {
+	found, _ = c.judge(ctx, processes)
+	c.keeper.Trouble().Ended(judgingHolders)
+	return found
+}
+
 // judge looks at the sessions for which it is time, and has the places of those
 // that are over taken out. It reports whether there were any, and how long it is
 // until the next is due, a second at most.
@@ -80,11 +87,11 @@ func (c *Client) judge(ctx context.Context, processes []process) (found bool, ne
 				next = min(next, pollEvery)
 			}
 			if ctx.Err() == nil {
-				c.keeper.Trouble().Failed("look whether the holder of a lock is alive", err)
+				c.keeper.Trouble().Failed(judgingHolders, err)
 			}
 			continue
 		}
-		c.keeper.Trouble().Worked("look whether the holder of a lock is alive")
+		c.keeper.Trouble().Worked(judgingHolders)
 		if j.dead {
 			found = true
 			c.bury(p)

@@ -20,6 +20,15 @@ const (
 	idleMost = 256
 )
 
+// The tasks of a client that the log of an outage names; see [lease.Trouble].
+const (
+	readingWaited  = "read locks that are waited for"
+	readingHeld    = "read locks that are held"
+	judgingHolders = "look whether the holder of a lock is alive"
+	writingLocks   = "write locks"
+	openingSession = "open a session for locks"
+)
+
 // listen waits, on behalf of everybody in this process who waits for a lock: for
 // a ring, for rows that change, and for sessions that end.
 func (c *Client) listen() {
@@ -28,6 +37,8 @@ func (c *Client) listen() {
 	for c.running.Err() == nil {
 		waiting, rows := c.waiting()
 		if len(waiting) == 0 {
+			c.keeper.Trouble().Ended(readingWaited)
+			c.keeper.Trouble().Ended(judgingHolders)
 			c.setCovered(nil)
 			select {
 			case <-c.listens:
@@ -43,12 +54,12 @@ func (c *Client) listen() {
 		}
 		if err := c.look(c.running, waiting, false); err != nil {
 			if c.running.Err() == nil {
-				c.keeper.Trouble().Failed("read locks that are waited for", err)
+				c.keeper.Trouble().Failed(readingWaited, err)
 			}
 			c.pause(nil, pollEvery)
 			continue
 		}
-		c.keeper.Trouble().Worked("read locks that are waited for")
+		c.keeper.Trouble().Worked(readingWaited)
 		c.heal(waiting)
 		select {
 		case <-look.C:
@@ -162,14 +173,18 @@ func (c *Client) lookAround() time.Duration {
 	slices.SortFunc(idle, func(a, b *name) int { return b.used.Compare(a.used) })
 	c.mu.Unlock()
 	names = append(names, idle[:min(len(idle), idleMost)]...)
+	if len(names) == 0 {
+		c.keeper.Trouble().Ended(readingHeld)
+		return c.timing.RenewEvery
+	}
 	err := c.look(c.running, names, false)
 	if err == nil {
-		c.keeper.Trouble().Worked("read locks that are held")
+		c.keeper.Trouble().Worked(readingHeld)
 	}
 	if err == nil || c.running.Err() != nil {
 		return c.timing.RenewEvery
 	}
-	c.keeper.Trouble().Failed("read locks that are held", err)
+	c.keeper.Trouble().Failed(readingHeld, err)
 	return c.timing.RenewEvery / 4
 }
 

@@ -58,10 +58,7 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 			}
 			// The writer knows which places of its own process are wanted. Each of
 			// the others by itself: those who wait have to judge too.
-			over[s] = p.Group == c.self.Group
-			if !over[s] {
-				over[s], _ = c.judge(ctx, []process{p})
-			}
+			over[s] = p.Group == c.self.Group || c.judgeOnce(ctx, []process{p})
 		}
 		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.session()] }) {
 			c.mu.Lock()

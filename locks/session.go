@@ -39,6 +39,7 @@ func (c *Client) keepSession() {
 			return
 		}
 		if !want {
+			c.keeper.Trouble().Ended(openingSession)
 			c.pause(c.sessions, time.Hour)
 			continue
 		}
@@ -46,12 +47,12 @@ func (c *Client) keepSession() {
 		c.sawServer(candidate.Reading())
 		switch {
 		case session != nil:
-			c.keeper.Trouble().Worked("open a session for locks")
+			c.keeper.Trouble().Worked(openingSession)
 			retry.Reset()
 			c.keep(session)
 		case err != nil && c.running.Err() == nil:
 			wait = retry.NextBackOff()
-			c.keeper.Trouble().Failed("open a session for locks", err)
+			c.keeper.Trouble().Failed(openingSession, err)
 			c.failTries(err)
 			c.pause(nil, wait)
 		default:

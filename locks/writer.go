@@ -43,12 +43,13 @@ func (c *Client) write(aside bool) {
 	for c.running.Err() == nil {
 		batch := c.take(aside)
 		if len(batch) == 0 {
+			trouble.Ended(writingLocks)
 			c.pause(poked, time.Hour)
 			continue
 		}
 		err := c.round(c.running, batch, aside)
 		if err == nil {
-			trouble.Worked("write locks")
+			trouble.Worked(writingLocks)
 			retry.Reset()
 			if aside {
 				c.pause(nil, asideEvery)
@@ -56,7 +57,7 @@ func (c *Client) write(aside bool) {
 			continue
 		}
 		if c.running.Err() == nil {
-			trouble.Failed("write locks", err)
+			trouble.Failed(writingLocks, err)
 		}
 		c.pause(nil, retry.NextBackOff())
 	}
