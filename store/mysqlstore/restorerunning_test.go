@@ -79,7 +79,9 @@ func TestRestoredUnderRunningSchedulers(t *testing.T) {
 			exec(t, pool, "CREATE TABLE "+table+" LIKE dump_"+table)
 			exec(t, pool, "INSERT INTO "+table+" SELECT * FROM dump_"+table)
 		}
-		limit, look := soon(t), time.NewTicker(50*time.Millisecond)
+		limit, cancel := context.WithTimeout(t.Context(), 4*patience) // the statements above may take long on a busy server
+		defer cancel()
+		look := time.NewTicker(50 * time.Millisecond)
 		defer look.Stop()
 		for paused := false; !paused; {
 			select {
