@@ -20,7 +20,7 @@ import (
 // Each Go block of these documents is taken from an example, which has a test.
 func TestDocumentsAreTakenFromExamples(t *testing.T) {
 	t.Parallel()
-	for _, document := range []string{"README.md", "docs/fencing.md"} {
+	for _, document := range []string{"README.md", "docs/fencing.md", "docs/testing.md"} {
 		t.Run(document, func(t *testing.T) {
 			t.Parallel()
 			testTakenFromExamples(t, document)

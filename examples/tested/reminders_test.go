@@ -1,0 +1,183 @@
+package tested_test
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+	_ "time/tzdata" // for a machine without zone data
+
+	"go.uber.org/goleak"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/examples/tested"
+	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/store/sqlitestore"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A schedule alone is a function.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	schedule := new(tested.Reminders).Job().Schedule
+	// Clocks go forward at 02:00 that night, so there is no 02:00.
+	if got, want := schedule.Next(time.Date(2027, 3, 27, 12, 0, 0, 0, time.UTC)), time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC); !got.Equal(want) {
+		t.Errorf("next %v, want %v", got, want)
+	}
+}
+
+// Two days, with a new leader after the first: each night once.
+func TestTwoDays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var ran []jobs.Run
+		job := new(tested.Reminders).Job()
+		job.Do = func(_ context.Context, run jobs.Run) error {
+			ran = append(ran, run)
+			return nil
+		}
+		store := memstore.New() // what the replicas share
+		stopFirst := start(t, store, job)
+		synctest.Wait() // the first one leads
+		stopSecond := start(t, store, job)
+		time.Sleep(24 * time.Hour)
+		stopFirst()
+		time.Sleep(24 * time.Hour)
+		stopSecond()
+
+		// A bubble begins on 1 January 2000 at midnight UTC.
+		want := []time.Time{time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), time.Date(2000, 1, 2, 1, 0, 0, 0, time.UTC)}
+		var got []time.Time
+		for _, run := range ran {
+			got = append(got, run.Tick)
+		}
+		if !slices.EqualFunc(got, want, time.Time.Equal) {
+			t.Errorf("ran at %v, want %v", got, want)
+		}
+		if ran[1].Token <= ran[0].Token {
+			t.Errorf("token %d after %d", ran[1].Token, ran[0].Token)
+		}
+	})
+}
+
+// start starts a replica.
+func start(t *testing.T, store scheduler.Store, job jobs.Job) (stop func()) {
+	t.Helper()
+	s, err := scheduler.New(store, "billing")
+	if err == nil {
+		err = s.Add(job)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// The job with its database, in a file: what it writes as the leader is stored,
+// and nothing once somebody else has the lease.
+func TestWrite(t *testing.T) {
+	t.Parallel()
+	store := open(t)
+	defer store.Close()
+	job := (&tested.Reminders{DB: store.DB()}).Job()
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	err := election.Run(ctx, store, "billing", func(ctx context.Context, term election.Term) error {
+		defer stop()
+		run := jobs.Run{Group: "billing", Job: job.Name, Tick: time.Now(), Token: term.Token(), Attempt: 1}
+		if err := job.Call(ctx, run); err != nil {
+			t.Errorf("while it leads: %v", err)
+		}
+		takeAway(t, store)
+		if err := job.Call(ctx, run); !errors.Is(err, fence.ErrFenced) {
+			t.Errorf("afterwards: %v, want ErrFenced", err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := reminders(t, store); got != 1 {
+		t.Errorf("%d reminders, want 1", got)
+	}
+}
+
+// Schedule, scheduler, job and database at once, in a bubble.
+func TestAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := open(t)
+		defer store.Close()
+		job := (&tested.Reminders{DB: store.DB()}).Job()
+		job.Schedule = jobs.Every(time.Minute) // its own would take an hour of looks at the file
+		stop := start(t, store, job)
+		time.Sleep(3*time.Minute + time.Second)
+		stop()
+		if got := reminders(t, store); got != 3 {
+			t.Errorf("%d reminders, want 3", got)
+		}
+	})
+}
+
+// open returns a store in a file of its own, with the tables of the job.
+func open(t *testing.T) *sqlitestore.Store {
+	t.Helper()
+	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "test.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, statement := range []string{
+		"CREATE TABLE invoice (id INTEGER, paid BOOLEAN)",
+		"CREATE TABLE reminder (invoice INTEGER, tick INTEGER, token INTEGER)",
+		"INSERT INTO invoice VALUES (1, FALSE), (2, TRUE)",
+	} {
+		if _, err := store.DB().ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return store
+}
+
+func reminders(t *testing.T, store *sqlitestore.Store) int {
+	t.Helper()
+	var n int
+	if err := store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM reminder").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// takeAway takes the lease, as another replica does once it was not renewed.
+func takeAway(t *testing.T, store lease.Store) {
+	t.Helper()
+	readings, err := store.Read(t.Context(), "billing")
+	if err == nil {
+		_, err = store.Acquire(t.Context(), lease.Acquire{Read: readings[0], Owner: "other", Heartbeat: 1, TTL: time.Minute})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
