@@ -10,11 +10,10 @@
 //
 // [Store.Migrate] creates the tables, by default cronlease_lease,
 // cronlease_fence, cronlease_job, cronlease_run, cronlease_lock and
-// cronlease_schema, and needs the privileges CREATE, ALTER, INDEX, SELECT, INSERT
-// and UPDATE. It may run in any number of replicas at once. All else needs only
-// SELECT, INSERT and UPDATE on the tables, and [Store.Prune] DELETE on
-// cronlease_run, [Store.PruneLocks] on cronlease_lock, and [Store.PruneSessions]
-// on cronlease_lease and cronlease_fence.
+// cronlease_schema, for which it needs CREATE, ALTER and INDEX beside what all
+// else needs. It may run in any number of replicas at once. All else needs SELECT,
+// INSERT, UPDATE and DELETE on the tables, and only SELECT on cronlease_schema:
+// [Store.Check] asks for all of it. docs/database.md lists the grants.
 //
 // # Connections
 //

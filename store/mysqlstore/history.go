@@ -69,9 +69,9 @@ func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after t
 	return passed, err
 }
 
-// Prune implements [jobs.Ledger]. It counts a run's time from its end, and is
-// the only method that needs the privilege DELETE. It waits for no claim and
-// holds none up.
+// Prune implements [jobs.Ledger]. It counts a run's time from its end, and needs
+// the privilege DELETE on the table of runs. It waits for no claim and holds none
+// up.
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if history.Keep < 0 || history.For < 0 {
 		return 0, fmt.Errorf("mysqlstore: history of job %q: keep %d for %v: must not be negative", job, history.Keep, history.For)
