@@ -81,7 +81,7 @@ type Reminder struct {
 // Dunning reminds of invoices that are not paid.
 type Dunning struct{ db *gorm.DB }
 
-// within is db in a transaction that somebody else begins and ends.
+// within returns db bound to a transaction that its caller begins and ends.
 func within(ctx context.Context, db *gorm.DB, tx *sql.Tx) *gorm.DB {
 	// GORM would put each write into a transaction of its own.
 	session := db.Session(&gorm.Session{NewDB: true, Context: ctx, SkipDefaultTransaction: true})
