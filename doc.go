@@ -1,25 +1,26 @@
-// Package cronlease is the root of a module that runs scheduled jobs on one of
-// many identical replicas: they contend for a lease row in the database they
-// already have, the one that holds it fires the jobs, and when it loses the
-// lease the contexts of its running jobs are cancelled and the next replica
-// goes on.
+// Package cronlease is the root of a module that runs the scheduled jobs of a
+// service with several identical replicas. The replicas elect a leader through a
+// row in the MySQL or MariaDB database that the service already uses; the leader
+// runs the jobs, and each tick of a job is claimed once in the whole cluster. When
+// the leader dies or is cut off, another replica takes over, and what the old one
+// still writes in a fenced transaction is refused.
 //
-// Start reading at package lease, whose documentation is the safety argument.
-// Then:
+// The package has no code. Start with the README and its program of ten lines, or
+// with the packages:
 //
-//   - election: one leader among replicas, with a context for each term
-//   - jobs: jobs, schedules and ticks
-//   - fence: transactions that an old leader cannot commit
-//   - locks: mutexes and read/write locks, whose sessions are leases
-//   - scheduler: fires jobs on the leader, through gocron
-//   - store/mysqlstore, store/sqlitestore, store/memstore: where rows live
-//   - lease/leasetest, jobs/ledgertest and locks/lockstest: the contracts that
-//     every store is held to
-//   - gocronlease: an elector and a locker for a gocron scheduler of one's own
-//   - cmd/worker: the same as a program, for jobs that are commands, HTTP calls
+//   - scheduler: runs jobs on the leader; its example is a whole program
+//   - jobs: jobs, schedules, policies, and the history
+//   - store/mysqlstore, store/sqlitestore, store/memstore: where the rows are kept
+//   - fence: transactions that a replaced leader cannot commit
+//   - election: one leader, without jobs
+//   - locks: mutexes and read/write locks across processes
+//   - gocronlease: an elector and a locker for a gocron scheduler that you have
+//   - lease: the protocol under all of them, and why it is safe
+//   - lease/leasetest, jobs/ledgertest, locks/lockstest: the contracts of stores,
+//     as tests
+//   - cmd/worker: all of it as a program, for jobs that are commands, HTTP calls
 //     or SQL statements
 //
-// docs/model has the protocol once more, as a model that Spin checks. The package
-// has no code; its test is the end-to-end proof, with real worker
-// processes on a real server.
+// docs/README.md lists the documents. The tests of this package are the end-to-end
+// tests, with real worker processes on real servers.
 package cronlease
