@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 	_ "time/tzdata" // for a machine without zone data
 
@@ -17,8 +15,6 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/memstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -31,64 +27,6 @@ func TestSchedule(t *testing.T) {
 	// Clocks go forward at 02:00 that night, so there is no 02:00.
 	if got, want := schedule.Next(time.Date(2027, 3, 27, 12, 0, 0, 0, time.UTC)), time.Date(2027, 3, 28, 1, 0, 0, 0, time.UTC); !got.Equal(want) {
 		t.Errorf("next %v, want %v", got, want)
-	}
-}
-
-// Two days, with a new leader after the first: each night once.
-func TestTwoDays(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var ran []jobs.Run
-		job := new(tested.Reminders).Job()
-		job.Do = func(_ context.Context, run jobs.Run) error {
-			ran = append(ran, run)
-			return nil
-		}
-		store := memstore.New() // what the replicas share
-		stopFirst := start(t, store, job)
-		synctest.Wait() // the first one leads
-		stopSecond := start(t, store, job)
-		time.Sleep(24 * time.Hour)
-		stopFirst()
-		time.Sleep(24 * time.Hour)
-		stopSecond()
-
-		// A bubble begins on 1 January 2000 at midnight UTC.
-		want := []time.Time{time.Date(2000, 1, 1, 1, 0, 0, 0, time.UTC), time.Date(2000, 1, 2, 1, 0, 0, 0, time.UTC)}
-		var got []time.Time
-		for _, run := range ran {
-			got = append(got, run.Tick)
-		}
-		if !slices.EqualFunc(got, want, time.Time.Equal) {
-			t.Errorf("ran at %v, want %v", got, want)
-		}
-		if ran[1].Token <= ran[0].Token {
-			t.Errorf("token %d after %d", ran[1].Token, ran[0].Token)
-		}
-	})
-}
-
-// start starts a replica.
-func start(t *testing.T, store scheduler.Store, job jobs.Job) (stop func()) {
-	t.Helper()
-	s, err := scheduler.New(store, "billing")
-	if err == nil {
-		err = s.Add(job)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := s.Run(ctx); err != nil {
-			t.Error(err)
-		}
-	}()
-	return func() {
-		cancel()
-		<-done
 	}
 }
 
@@ -120,23 +58,6 @@ func TestWrite(t *testing.T) {
 	if got := reminders(t, store); got != 1 {
 		t.Errorf("%d reminders, want 1", got)
 	}
-}
-
-// Schedule, scheduler, job and database at once, in a bubble.
-func TestAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		store := open(t)
-		defer store.Close()
-		job := (&tested.Reminders{DB: store.DB()}).Job()
-		job.Schedule = jobs.Every(time.Minute) // its own would take an hour of looks at the file
-		stop := start(t, store, job)
-		time.Sleep(3*time.Minute + time.Second)
-		stop()
-		if got := reminders(t, store); got != 3 {
-			t.Errorf("%d reminders, want 3", got)
-		}
-	})
 }
 
 // open returns a store in a file of its own, with the tables of the job.
