@@ -229,7 +229,7 @@ func anchors(document string) map[string]bool {
 	return found
 }
 
-// The table of timings has the figures of the code.
+// The table of timings, and the README, have the figures of the code.
 func TestTimingTable(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/timing.md")
@@ -240,6 +240,9 @@ func TestTimingTable(t *testing.T) {
 			t.Fatal(err)
 		}
 		timings = append(timings, timing)
+	}
+	if want := fmt.Sprintf("within %v s by default", (timings[0].TTL + time.Second).Seconds()); !strings.Contains(read(t, "README.md"), want) {
+		t.Errorf("README.md does not say %q", want)
 	}
 	for field, value := range map[string]func(lease.Timing) time.Duration{
 		"TTL":            func(t lease.Timing) time.Duration { return t.TTL },

@@ -79,3 +79,48 @@ func takeAway(ctx context.Context, store lease.Store) {
 		fmt.Println(err)
 	}
 }
+
+// Commit is for a transaction that the caller has begun, as with a library that
+// begins its own. Look at the error of each statement, or use a pool with a Guard.
+func ExampleCommit() {
+	folder, err := os.MkdirTemp("", "fence-")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(folder)
+	store, err := sqlitestore.Open(filepath.Join(folder, "lease.db"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer store.Close()
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	if err := store.Migrate(ctx); err != nil {
+		fmt.Println(err)
+		return
+	}
+	db := store.DB()
+	if _, err := db.ExecContext(ctx, "CREATE TABLE note (id INTEGER PRIMARY KEY)"); err != nil {
+		fmt.Println(err)
+		return
+	}
+	err = election.Run(ctx, store, "notes", func(ctx context.Context, _ election.Term) error {
+		defer stop()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
+		if _, err := tx.ExecContext(ctx, "INSERT INTO note DEFAULT VALUES"); err != nil {
+			return err
+		}
+		fmt.Println("committed:", fence.Commit(ctx, tx))
+		return nil
+	})
+	if err != nil {
+		fmt.Println(err)
+	}
+	// Output: committed: <nil>
+}
