@@ -9,10 +9,10 @@ import (
 
 // takeover shows what happens, and when, if the leader loses the database.
 func takeover(timing lease.Timing) string {
-	p := newSVG(880, 372, "A takeover, second by second",
+	p := newSVG(910, 372, "A takeover, second by second",
 		fmt.Sprintf("With the default timing: the leader's last heartbeat gets through at 0 s. At %v its trust ends and the contexts of its jobs are cancelled; "+
-			"its jobs have %v to stop. At %v another replica takes the lease with a higher token and runs the ticks that were missed. "+
-			"A transaction that the first replica still has open is refused.", timing.Trust(), timing.Grace, timing.TTL))
+			"its jobs have %v to stop. At %v another replica takes the lease with a higher token and makes up for missed ticks, as each job's policy says. "+
+			"A fenced transaction that the first replica still has open is refused.", timing.Trust(), timing.Grace, timing.TTL))
 	const left, perSecond = 150, 36.0
 	at := func(d time.Duration) float64 { return left + d.Seconds()*perSecond }
 	end := timing.TTL + 4*time.Second
@@ -61,13 +61,13 @@ func takeover(timing lease.Timing) string {
 	p.box(left, 274, at(timing.TTL)-left, 40, panel, faint)
 	p.text(left+10, 299, "start", faint, "watches the heartbeat stand still, by its own clock")
 	p.box(at(timing.TTL), 274, at(end)-at(timing.TTL), 40, light, leads)
-	p.text(at(timing.TTL)+10, 291, "start", leads, "leads; runs the ticks")
-	p.text(at(timing.TTL)+10, 307, "start", leads, "that were missed")
+	p.text(at(timing.TTL)+10, 291, "start", leads, "leads; makes up for")
+	p.text(at(timing.TTL)+10, 307, "start", leads, "missed ticks")
 	p.arrow(at(timing.TTL), 274, at(timing.TTL), 240, leads, false)
 
 	// What comes too late.
-	p.text(at(timing.TTL)+22, 118, "start", refuse, "a late COMMIT or claim")
-	p.text(at(timing.TTL)+22, 134, "start", refuse, "of token 42 is refused")
+	p.text(at(timing.TTL)+22, 118, "start", refuse, "a late claim, or a fenced")
+	p.text(at(timing.TTL)+22, 134, "start", refuse, "COMMIT of 42, is refused")
 	p.arrow(at(timing.TTL)+64, 140, at(timing.TTL)+64, 206, refuse, true)
 
 	p.text(20, 350, "start", faint, fmt.Sprintf("A crash looks the same to replica 2: it leads at most %v after it. A clean stop hands over at once.", timing.TTL+time.Second))
