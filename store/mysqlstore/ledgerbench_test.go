@@ -2,6 +2,7 @@ package mysqlstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,16 +16,28 @@ import (
 )
 
 // ticksOf gives out ticks of 1,000 jobs, one tick after the other, each once.
-type ticksOf struct{ next atomic.Int64 }
+// Claims at the same time are of jobs of their own: a tick is refused that comes
+// after a later one of its job.
+type ticksOf struct{ caller, next int }
 
 func (g *ticksOf) claims(n int) []jobs.Claim {
 	claims := make([]jobs.Claim, n)
-	from := int(g.next.Add(int64(n))) - n
+	from := g.next
+	g.next += n
 	for i := range claims {
 		at := from + i
-		claims[i] = jobs.Claim{Key: key(fmt.Sprintf("job-%04d", at%1000), at/1000), State: jobs.Running}
+		claims[i] = jobs.Claim{Key: key(fmt.Sprintf("job-%04d", 1000*g.caller+at%1000), at/1000), State: jobs.Running}
 	}
 	return claims
+}
+
+// claim claims n ticks, each of which must be had.
+func (g *ticksOf) claim(ctx context.Context, s *mysqlstore.Store, h jobs.Holder, n int) error {
+	claimed, err := s.Claim(ctx, h, id(), g.claims(n))
+	if err == nil && slices.ContainsFunc(claimed, func(c jobs.Claimed) bool { return !c.Mine }) {
+		err = errors.New("claim: somebody else has one, or it was refused")
+	}
+	return err
 }
 
 // report gives the times that half, 99 % and all of the calls took at most.
@@ -41,16 +54,15 @@ func BenchmarkClaim(b *testing.B) {
 			dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
 				s := migrated(b, db.DSN)
 				h := holder(b, s, "billing", uniqueName("me"))
-				var ticks ticksOf
 				var all sync.WaitGroup
 				var calls atomic.Int64
 				b.ResetTimer()
-				for range shape.callers {
+				for caller := range shape.callers {
 					all.Go(func() {
+						ticks := ticksOf{caller: caller}
 						for calls.Add(1) <= int64(b.N) {
-							claimed, err := s.Claim(b.Context(), h, id(), ticks.claims(shape.rows))
-							if err != nil || !claimed[0].Mine {
-								b.Errorf("%v", err)
+							if err := ticks.claim(b.Context(), s, h, shape.rows); err != nil {
+								b.Error(err)
 								return
 							}
 						}
@@ -71,7 +83,7 @@ func BenchmarkMove(b *testing.B) {
 				h := holder(b, s, "billing", uniqueName("me"))
 				fillLedger(b, db, s, h, 1000, 1000)
 				var ticks ticksOf
-				ticks.next.Store(1000)
+				ticks.next = 1000
 				for b.Loop() {
 					b.StopTimer()
 					claimed, err := s.Claim(b.Context(), h, id(), ticks.claims(rows))
@@ -100,7 +112,7 @@ func BenchmarkLedgerReads(b *testing.B) {
 		h := holder(b, s, "billing", "me")
 		fillLedger(b, db, s, h, 1000, 200_000)
 		ticks := ticksOf{}
-		ticks.next.Store(200_000)
+		ticks.next = 200_000
 		if _, err := s.Claim(b.Context(), h, id(), ticks.claims(50)); err != nil { // 50 open runs
 			b.Fatal(err)
 		}
@@ -157,21 +169,27 @@ func BenchmarkHeartbeats(b *testing.B) {
 func atFullSpeed(b *testing.B, s *mysqlstore.Store, h jobs.Holder, callers int) (done func() int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var all sync.WaitGroup
-	var ticks ticksOf
-	for range callers {
+	var rows atomic.Int64
+	for caller := range callers {
 		all.Go(func() {
+			ticks := ticksOf{caller: caller}
 			for ctx.Err() == nil {
-				if _, err := s.Claim(ctx, h, id(), ticks.claims(200)); err != nil && ctx.Err() == nil {
-					b.Errorf("claim: %v", err)
+				err := ticks.claim(ctx, s, h, 200)
+				if ctx.Err() != nil {
 					return
 				}
+				if err != nil {
+					b.Error(err)
+					return
+				}
+				rows.Add(200)
 			}
 		})
 	}
 	return func() int {
 		cancel()
 		all.Wait()
-		return int(ticks.next.Load())
+		return int(rows.Load())
 	}
 }
 
@@ -198,7 +216,7 @@ func BenchmarkClaimBesidePruning(b *testing.B) {
 					}
 				})
 				var ticks ticksOf
-				ticks.next.Store(100_000)
+				ticks.next = 100_000
 				var took []time.Duration
 				for b.Loop() {
 					begin := time.Now()
