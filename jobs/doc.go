@@ -4,7 +4,8 @@
 //
 // A tick is one planned instant of a job, always in UTC and the same on every
 // replica: schedules depend on the calendar, or on what the ledger knows, never
-// on when a process started. A run is one attempt at one tick.
+// on when a process started. A run is the work for one tick, and may take several
+// attempts.
 //
 // The [Ledger] records what ran, in the same database as the lease. Its rows are
 // written by the claim that gives a tick to exactly one run, and changed by

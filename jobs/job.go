@@ -63,7 +63,7 @@ type Run struct {
 	// whatever the job writes to, so that it can refuse older ones.
 	Owner string
 	Token uint64
-	// Attempt counts the runs of this tick, from 1.
+	// Attempt is the number of this attempt at the tick, from 1.
 	Attempt int
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
