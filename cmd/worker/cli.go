@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // run carries out a command line.
@@ -101,13 +102,26 @@ type target struct {
 
 const defaultConfig = "worker.yaml"
 
+// addFlags adds the flags to a command that is complete otherwise.
 func (t *target) addFlags(command *cobra.Command, withGroup bool) {
+	do := command.RunE
+	command.RunE = func(command *cobra.Command, args []string) error { return t.place(do(command, args)) }
 	flags := command.Flags()
 	flags.StringVar(&t.config, "config", defaultConfig, "configuration file")
 	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database\nor sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
 	if withGroup {
 		flags.StringVar(&t.group, "group", "", "group, with --database")
 	}
+}
+
+// place adds where the file names the database, to an error that says that it is
+// not what it has to be, such as a path where no file is.
+func (t *target) place(err error) error {
+	unfit := errors.Is(err, lease.ErrSetup) || errors.Is(err, lease.ErrNotReady) || errors.Is(err, lease.ErrDenied)
+	if t.file == nil || !unfit {
+		return err
+	}
+	return t.file.Wrap("database", err)
 }
 
 // open opens the database and returns it with the group's name.
@@ -121,9 +135,12 @@ func (t *target) open(command *cobra.Command) (database, string, error) {
 		if err != nil {
 			return nil, "", err
 		}
-		t.file = c
 		db, err := openDatabase(c.Database)
-		return db, c.Group, c.Wrap("database", err)
+		if err != nil {
+			return nil, "", c.Wrap("database", err)
+		}
+		t.file = c
+		return db, c.Group, nil
 	case command.Flags().Changed("config"):
 		return nil, "", usagef(command, "--config and --database exclude each other")
 	case hasGroup && t.group == "":

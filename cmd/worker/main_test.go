@@ -303,6 +303,18 @@ func (n *notify) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Errors about a database that the file names say where it does.
+func TestErrorsNameTheLine(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle)
+	for _, args := range [][]string{{"status"}, {"jobs"}, {"runs"}, {"trigger", "idle"}, {"pause"}, {"resign"}} {
+		r := command(t, append(args, "--config", path)...)
+		if exitCode(r.err) != 1 || strings.Count(r.err.Error(), path) != 1 || !strings.HasPrefix(r.err.Error(), path+":1:11: database: ") || !strings.Contains(r.err.Error(), "or mend its path") {
+			t.Errorf("worker %v: %+v", args, r)
+		}
+	}
+}
+
 func TestStatusForms(t *testing.T) {
 	t.Parallel()
 	path := configure(t, idle)

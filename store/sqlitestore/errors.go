@@ -71,7 +71,7 @@ func (s *Store) problem(ctx context.Context, err error) (text string, kind error
 	case code == sqlite3.SQLITE_NOTADB, code == sqlite3.SQLITE_CORRUPT:
 		return "it is not an SQLite database, or a damaged one: give another path, or restore the file", lease.ErrSetup
 	case errors.Is(fileErr, fs.ErrNotExist) && code == 0:
-		return "the file does not exist: run Migrate (worker migrate)", lease.ErrNotReady
+		return "the file does not exist: run Migrate (worker migrate), which makes it, or mend its path", lease.ErrNotReady
 	}
 	return fmt.Sprintf("it cannot be written: the process needs to write the file, those beside it with -wal and -shm, and the directory %q", dir), lease.ErrSetup
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -67,7 +68,9 @@ func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, er
 		// The whole URL, or its host, is in variables: it is encoded already.
 		return parseMySQL(expanded, nil)
 	case !isSQLite:
-		return Database{}, fmt.Errorf("expected %s", databaseForm)
+		return Database{}, fmt.Errorf("%sexpected %s", otherForm(expanded), databaseForm)
+	case strings.HasPrefix(path, "~"):
+		return Database{}, errors.New("a ~, which stands for no folder here: expected the whole path, or ${HOME} for it")
 	case path == "":
 		return Database{}, errors.New("no file: expected sqlite:/path/of/file.db")
 	case strings.HasPrefix(path, ":memory:") || strings.Contains(path, "mode=memory"):
@@ -81,6 +84,28 @@ func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, er
 		}
 		return Database{kind: SQLite, open: path, show: "sqlite:" + path}, nil
 	}
+}
+
+var (
+	driverForm  = regexp.MustCompile(`(?s)@[a-z0-9]*\(|^[^/]*@/`)
+	anyURL      = regexp.MustCompile(`^(jdbc:)?[a-z][a-z0-9+.-]*://`)
+	pathForm    = regexp.MustCompile(`^\.{0,2}/|\.(db|sqlite3?)$`)
+	addressForm = regexp.MustCompile(`(?i)^[a-z0-9]*\(`)
+)
+
+// otherForm names what is neither of the URLs, without a word of it.
+func otherForm(text string) string {
+	switch {
+	case strings.HasPrefix(text, "jdbc:mysql://"), strings.HasPrefix(text, "jdbc:mariadb://"), strings.HasPrefix(text, "mariadb://"):
+		return "another scheme, mysql:// is for MariaDB too: "
+	case anyURL.MatchString(text):
+		return "another kind of database: "
+	case driverForm.MatchString(text):
+		return "a DSN of the Go driver, user:password@tcp(host:3306)/database, where a URL belongs: "
+	case pathForm.MatchString(text):
+		return "a path without sqlite: before it: "
+	}
+	return ""
 }
 
 // parseMySQL takes the URL apart before it puts variables in, unless lookup is
@@ -112,11 +137,19 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 		return Database{}, err
 	}
 	u, hosts, err := parseHosts(host + tail)
-	if err != nil {
+	noDatabase := err == nil && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
+	switch {
+	case err != nil && addressForm.MatchString(host):
+		return Database{}, fmt.Errorf("the address in brackets of a DSN: expected %s", databaseForm)
+	case (err != nil || noDatabase) && user == "" && strings.Contains(tail, "@"):
+		return Database{}, errors.New("the user or the password has a /, ? or # in it: expected %2F, %3F or %23, or the password in a variable, as in mysql://user:${PASSWORD}@host:3306/database")
+	case err != nil && user == "" && tail == "":
+		return Database{}, fmt.Errorf("it ends behind the host: expected %s, in quotes if it has a # in it", databaseForm)
+	case err != nil:
 		return Database{}, err
 	}
 	switch {
-	case strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1:
+	case noDatabase:
 		return Database{}, fmt.Errorf("no database after the host: expected %s", databaseForm)
 	case u.Fragment != "":
 		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", databaseForm)
@@ -188,7 +221,7 @@ func part(s string, fill func(string) (string, error)) (string, error) {
 	if !strings.Contains(s, "${") {
 		plain, err := url.PathUnescape(s)
 		if err != nil {
-			return "", errors.New("the user or the password has a % in it: expected %25, or the password in a variable")
+			return "", errors.New("the user or the password has a % in it: expected %25, or the password in a variable, as in mysql://user:${PASSWORD}@host:3306/database")
 		}
 		return plain, nil
 	}

@@ -149,7 +149,38 @@ func (d *document) reportSyntax(data []byte, err error) {
 			return found == fault
 		}))
 	}
-	d.report(position{line, 1}, "", "not YAML: %s", fault)
+	at := position{line, 1}
+	if hint, column := syntaxHint(data, line); hint != "" {
+		at.column, fault = column, fault+": "+hint
+	}
+	d.report(at, "", "not YAML: %s", fault)
+}
+
+var (
+	tabIndent = regexp.MustCompile(`^ *\t`)
+	// What begins with one of these characters is no plain text in YAML.
+	unquoted     = regexp.MustCompile(`^(?:.*[{,])?[ -]*([A-Za-z_]+): +[*&!%@` + "`" + `|>]`)
+	unquotedCron = regexp.MustCompile(`\bcron: +[*@]`)
+)
+
+// syntaxHint says what is likely wrong in a line that is no YAML, and where. It
+// shows nothing of the line, in which a password may stand.
+func syntaxHint(data []byte, line int) (hint string, column int) {
+	lines := bytes.SplitAfter(data, []byte("\n"))
+	if line > len(lines) {
+		return "", 0
+	}
+	text := lines[line-1]
+	if tab := tabIndent.FindIndex(text); tab != nil {
+		return "a tab as indentation: expected blanks", tab[1]
+	}
+	if cron := unquotedCron.FindIndex(text); cron != nil {
+		return `a cron expression without quotes: expected them, as in cron: "*/5 * * * *"`, cron[1]
+	}
+	if value := unquoted.FindIndex(text); value != nil {
+		return "a value that begins with a character of YAML's own: expected it in quotes", value[1]
+	}
+	return "", 0
 }
 
 // parses returns the parser's error on any document of data.

@@ -494,7 +494,7 @@ func readCount(v value, most int) int {
 	return n
 }
 
-const durationForm = "a duration such as 30s, 5m or 1h"
+const durationForm = "a duration such as 30s, 5m, 1h or 7d"
 
 // readDuration reads a duration above zero. It returns zero after it has
 // reported.
@@ -524,7 +524,7 @@ func readAnyDuration(v value) (text, time.Duration, bool) {
 	}
 	d, err := ParseDuration(t.expanded)
 	if err != nil {
-		t.bad("expected %s", durationForm)
+		t.bad("%v", err)
 		return t, 0, false
 	}
 	return t, d, true
