@@ -68,9 +68,10 @@ type tickClock struct {
 	at    time.Time     // by the monotonic clock: when the database's clock showed
 	shown time.Time     // this,
 	bound time.Duration // or that much more or less
-	skew  lease.Skew    // as the newest statement showed it
-	told  bool          // that the clocks differ
-	wrong error         // matches ErrSkew while they disagree
+	seen  bool
+	skew  lease.Skew // as the newest statement showed it
+	told  bool       // that the clocks differ
+	wrong error      // matches ErrSkew while they disagree
 }
 
 // now is the present by the clock that ticks are judged by.
@@ -93,16 +94,18 @@ func (c *tickClock) observe(s lease.Skew) error {
 	}
 	shown := own.Wall.Add(s.Ahead)
 	c.mu.Lock()
+	c.seen, c.skew = true, s
+	say := c.judge()
+	wrong := c.wrong
 	// A statement that was long under way says less than what is known, unless
 	// it shows that what is known is wrong.
 	passed := own.Mono.Sub(c.at)
 	expected, bound := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.drift)
-	if !c.known || s.Bound <= bound || shown.Sub(expected).Abs() > s.Bound {
+	// What disagrees is not gone by: until the term is over, or the log has taken
+	// the line that says so, ticks might start by it.
+	if wrong == nil && (!c.known || s.Bound <= bound || shown.Sub(expected).Abs() > s.Bound) {
 		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, s.Bound
 	}
-	c.skew = s
-	say := c.judge()
-	wrong := c.wrong
 	c.mu.Unlock()
 	say() // not with mu held: a log that is blocked must not stop the clock
 	return wrong
@@ -153,7 +156,7 @@ func (c *tickClock) disagreement() error {
 func (c *tickClock) last() (lease.Skew, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.skew, c.known
+	return c.skew, c.seen
 }
 
 // ours translates an instant that the database stamped into the clock that ticks

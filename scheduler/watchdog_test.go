@@ -64,6 +64,23 @@ func TestBlockedLog(t *testing.T) {
 	})
 }
 
+// A log that is blocked when it says that the clocks disagree lets no tick start by
+// the wrong one.
+func TestBlockedLogWhileClocksDisagree(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		free := make(chan struct{})
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), blockedLog{free}, zap.ErrorLevel)
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}}, scheduler.WithLogger(zap.New(core)))
+		c.until(90 * time.Second)
+		c.store.StepClock(year)
+		c.until(5 * time.Minute)
+		c.wantRows("job", "1m succeeded")
+		c.store.StepClock(-year)
+		close(free)
+		synctest.Wait()
+	})
+}
+
 // A log that is blocked while the ledger cannot be reached stops the statement
 // that would say so, and the term ends just the same.
 func TestBlockedLogOfAStatement(t *testing.T) {
