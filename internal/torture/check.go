@@ -23,6 +23,9 @@ type check struct {
 
 	policies  map[string]Policy
 	windows   []period // in which writes were forgotten
+	holds     []hold
+	aparts    []apart
+	steppings []period // around each time when the database's clock was set
 	rewinds   []period // of a TTL each, from when the lease row was put back
 	processes map[string]*replica
 	order     []*replica
@@ -79,6 +82,9 @@ func (c *check) run() (Summary, []Violation) {
 	c.checkContexts()
 	c.checkCauses()
 	c.checkTicks()
+	c.checkHolds()
+	c.checkClocks()
+	c.checkTexts()
 	c.checkRegister()
 	for _, guarantee := range slices.Sorted(maps.Keys(c.number)) {
 		if more := c.number[guarantee] - mostShown; more > 0 {

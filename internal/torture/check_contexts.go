@@ -134,7 +134,7 @@ func (c *check) checkCauses() {
 		if e.Kind != Stop && e.Kind != Drain {
 			continue
 		}
-		if !slices.ContainsFunc([]string{"lease:", "election:", "jobs:"}, func(by string) bool { return strings.Contains(e.Text, by) }) {
+		if !slices.ContainsFunc([]string{"lease:", "election:", "jobs:", "scheduler: the clocks disagree"}, func(by string) bool { return strings.Contains(e.Text, by) }) {
 			c.wrong(4, []Event{e}, "%s does not say why", e.Kind)
 		}
 	}

@@ -27,6 +27,12 @@ func (c *check) record() {
 			forget = nil
 		case Rewound:
 			c.rewinds = append(c.rewinds, period{e.At, e.At + int64(c.TTL)})
+		case Pausing, Held, Resuming, Freed:
+			c.recordHold(*e)
+		case Stepped:
+			c.steppings = append(c.steppings, period{e.At - 2*int64(c.TTL), e.At + 2*int64(c.TTL)})
+		case Apart, Together:
+			c.recordApart(*e)
 		case Inject:
 			c.summary.Faults++
 			c.faults++
@@ -85,7 +91,7 @@ func (c *check) recordOf(e *Event) {
 	switch e.Kind {
 	case Killed, Paused, Resumed:
 		c.recordFault(p, e)
-	case Trouble, Starved: // also before it is up, and until it is gone
+	case Trouble, Starved, Mute: // also before it is up, and until it is gone
 		if p.ended != nil && p.ended.Kind == Killed {
 			c.wrong(0, []Event{*p.ended, *e}, "%s went on after it was killed", p.worker)
 		}

@@ -16,6 +16,7 @@ type Summary struct {
 	Terms                                    int
 	Unseen                                   int // terms that the ledger shows and no event: their process was killed when it had just begun to lead
 	Runs, Stops                              int
+	Holds                                    int // times a job was paused, or all
 	Ticks                                    int // that had to be in the ledger
 	Rows, Effects                            int
 	Stored, Refused, Broken, Unknown, None   int // transactions, by their outcome
@@ -37,12 +38,12 @@ func (s *Summary) Add(other Summary) {
 // String is of several lines.
 func (s Summary) String() string {
 	return fmt.Sprintf(`%d faults on %d processes: %d times killed, %d paused, %d starved; %d of %d ends were quiet
-%d terms (and %d unseen), %d runs, %d contexts ended
+%d terms (and %d unseen), %d runs, %d contexts ended, %d pauses of jobs
 %d ticks, %d rows, %d effects
 %d transactions stored, %d refused, %d broken, %d unknown, %d none, %d unfinished
 %d late acts, %d late stops excused, %d tight, %d forgotten`,
 		s.Faults, s.Workers, s.Killed, s.Paused, s.Starved, s.Quiet, s.Rounds,
-		s.Terms, s.Unseen, s.Runs, s.Stops,
+		s.Terms, s.Unseen, s.Runs, s.Stops, s.Holds,
 		s.Ticks, s.Rows, s.Effects,
 		s.Stored, s.Refused, s.Broken, s.Unknown, s.None, s.Unfinished,
 		s.LateActs, s.Excused, s.Tight, s.Forgotten)

@@ -67,7 +67,7 @@ func isOpen(r Row) bool {
 	return err == nil && !state.Over()
 }
 
-// checkAll: each tick is in the ledger, and none was skipped.
+// checkAll: each tick is in the ledger, and none was skipped, but for those of a pause.
 func (c *check) checkAll(p Policy) {
 	every := p.Every.Microseconds()
 	if every <= 0 {
@@ -76,8 +76,11 @@ func (c *check) checkAll(p Policy) {
 	}
 	first := (c.From + every - 1) / every * every
 	for at := first; at <= c.To; at += every {
-		c.summary.Ticks++
 		k := tickKey{p.Job, at}
+		if c.mayBeHeld(k) {
+			continue // it has a row, or is counted by a later one
+		}
+		c.summary.Ticks++
 		if t := c.ticks[k]; t == nil || len(t.rows) == 0 {
 			var events []Event
 			if t != nil {
@@ -92,7 +95,7 @@ func (c *check) checkAll(p Policy) {
 			continue
 		}
 		for _, r := range c.ticks[k].rows {
-			if r.State == jobs.Skipped.String() {
+			if r.State == jobs.Skipped.String() && !isHeldBack(r) {
 				c.wrong(6, nil, "%v was skipped: %s", k, r.Text)
 			}
 			if r.Tick%every != 0 {
@@ -118,7 +121,7 @@ func (c *check) checkLeast(k tickKey, t *tick, row Row, quiet bool) {
 	switch {
 	case row.State == jobs.Succeeded.String():
 		c.wrong(3, t.events(), "%v succeeded, and has no effect", k)
-	case !p.Rerun || k.tick < c.From || k.tick > c.To || isGivenUp(row):
+	case !p.Rerun || k.tick < c.From || k.tick > c.To || isGivenUp(row) || isHeldBack(row):
 	case quiet || !isOpen(row):
 		c.wrong(6, t.events(), "%v is %s after attempt %d (%s), and has no effect", k, row.State, row.Attempt, row.Text)
 	}

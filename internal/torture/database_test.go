@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -39,6 +40,8 @@ type database struct {
 
 	cluster *dbserver.Galera // of the nodes, if they are one
 	offset  time.Duration    // of the nodes' clocks to the machine's
+	// password is that of the players, which read it from the file.
+	password, file string
 
 	mu      sync.Mutex // guards all below
 	primary int        // the node that takes writes; of a Galera cluster any
@@ -47,7 +50,9 @@ type database struct {
 
 func newDatabase(t testing.TB, r *round, kind string) *database {
 	t.Helper()
-	d := &database{round: r, kind: kind, pools: map[int]*sql.DB{}}
+	d := &database{round: r, kind: kind, pools: map[int]*sql.DB{}, file: filepath.Join(t.TempDir(), "password")}
+	d.password = "first"
+	d.tellPassword()
 	t.Cleanup(func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
@@ -82,7 +87,7 @@ func newDatabase(t testing.TB, r *round, kind string) *database {
 	}
 	statements := []string{
 		"CREATE DATABASE torture",
-		"CREATE USER player@'%'",
+		"CREATE USER player@'%' IDENTIFIED BY '" + d.password + "'",
 		"GRANT SELECT, INSERT, UPDATE, DELETE ON torture.* TO player@'%'",
 	}
 	for _, statement := range append(statements, Schema...) {
@@ -140,6 +145,9 @@ func (d *database) open(node int, user string) *sql.DB {
 		panic(err) // it was made by FormatDSN
 	}
 	config.User, config.Logger = user, &mysql.NopLogger{}
+	if user == "player" {
+		config.Passwd = d.password
+	}
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		panic(err)

@@ -3,9 +3,9 @@ package torture
 // Kind says what an [Event] is.
 type Kind string
 
-// What a player records. All but Up, Follow, Lead, Drain, Starved and Trouble are of one run, and name it.
+// What a player records. All but Up, Follow, Lead, Drain, Starved, Mute and Trouble are of one run, and name it.
 const (
-	// Up is a process's first event.
+	// Up is a process's first event. Text is the schedule of its job text.
 	Up Kind = "up"
 	// Follow says that the process does not lead: it has just begun to campaign, or its term is over.
 	Follow Kind = "follow"
@@ -28,6 +28,8 @@ const (
 	// Starved says that the process did not get to run for the time before this event that For says, in nanoseconds,
 	// without having been paused.
 	Starved Kind = "starved"
+	// Mute says that a line of the log waits, since nobody reads it.
+	Mute Kind = "mute"
 	// Down is the last event of a process that ended as it was asked to.
 	Down Kind = "down"
 )
@@ -45,6 +47,18 @@ const (
 	Forgot Kind = "forgot"
 	// Rewound says that the lease row was put back to what it was a while ago, in the same term.
 	Rewound Kind = "rewound"
+	// Pausing is before a call that pauses Job, or all jobs when it is empty, Held after it, Resuming before the call
+	// that ends that, and Freed after it.
+	Pausing  Kind = "pausing"
+	Held     Kind = "held"
+	Resuming Kind = "resuming"
+	Freed    Kind = "freed"
+	// Stepped says that the database's clock was set, for good.
+	Stepped Kind = "stepped"
+	// Apart says that the clocks of the process and of the database differ from here on by more than they may, until
+	// Together; without a process, those of all.
+	Apart    Kind = "apart"
+	Together Kind = "together"
 	// Inject and Heal are around a fault; Text is its kind.
 	Inject Kind = "inject"
 	Heal   Kind = "heal"

@@ -34,11 +34,11 @@ func serverFaults() []fault {
 			r.database.pause(node, between(random, r.ttl/4, 2*r.ttl))
 			return bit
 		}},
-		{name: "server: clock forward", class: servers, may: (*round).mayStep, do: func(r *round, random *rand.Rand) func() bool {
-			return r.database.stepClock(random, between(random, time.Second, time.Hour))
+		{name: "server: clock forward", class: servers, may: (*round).mayStepForGood, do: func(r *round, random *rand.Rand) func() bool {
+			return r.database.stepClock(random, between(random, time.Second, 6*time.Hour))
 		}},
-		{name: "server: clock back", class: servers, on: alone, may: (*round).mayStep, do: func(r *round, random *rand.Rand) func() bool {
-			return r.database.stepClock(random, -between(random, time.Second, time.Hour))
+		{name: "server: clock back", class: servers, on: alone, may: (*round).mayStepForGood, do: func(r *round, random *rand.Rand) func() bool {
+			return r.database.stepClock(random, -between(random, time.Second, 6*time.Hour))
 		}},
 		{name: "server: read only", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 			node, bit := r.database.some(random), r.complained("read-only", "read only", "1290", "1836", "no host")
@@ -283,14 +283,8 @@ func (d *database) stepClock(random *rand.Rand, by time.Duration) (bit func() bo
 		return func() bool { return false }
 	}
 	begin := time.Now()
-	for _, node := range d.nodes {
-		if node.Pid() != 0 {
-			if err := node.StepClock(d.offset + by); err != nil {
-				r.broken("%v", err)
-			}
-		}
-	}
-	d.offset += by
+	d.moveClock(by)
+	r.note(Stepped, by.String())
 	r.rest(between(random, 0, r.ttl/2))
 	return func() bool {
 		after, err := d.heartbeat(d.main())
@@ -301,6 +295,18 @@ func (d *database) stepClock(random *rand.Rand, by time.Duration) (bit func() bo
 		shift := after.Sub(before) - time.Since(begin)
 		return shift.Abs() > by.Abs()/2
 	}
+}
+
+// moveClock sets the clock of the nodes by that much.
+func (d *database) moveClock(by time.Duration) {
+	for _, node := range d.nodes {
+		if node.Pid() != 0 {
+			if err := node.StepClock(d.offset + by); err != nil {
+				d.round.broken("%v", err)
+			}
+		}
+	}
+	d.offset += by
 }
 
 // heartbeat is when the lease was last renewed, by the database's clock.

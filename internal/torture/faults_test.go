@@ -36,7 +36,7 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 
 // faults are all kinds.
 func faults() []fault {
-	return slices.Concat(processFaults, networkFaults(), serverFaults(), rowFaults)
+	return slices.Concat(processFaults, networkFaults(), serverFaults(), rowFaults, jobFaults, loginFaults, clockFaults, releaseFaults)
 }
 
 // deck is all kinds that there can be on the database and that were asked for, in random order.

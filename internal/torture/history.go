@@ -19,6 +19,8 @@ type History struct {
 	Policies []Policy
 	// TTL and Grace are those of the leases.
 	TTL, Grace time.Duration
+	// MaxSkew is by how much the clocks of a process and of the database may differ; zero: ticks are judged by the processes'.
+	MaxSkew time.Duration
 	// From and To are the ticks, in microseconds since 1970 and both included, between which each tick of a job with All
 	// has to be in the ledger.
 	From, To int64
@@ -30,6 +32,7 @@ type Policy struct {
 	Every   time.Duration // its ticks are the multiples of it since 1970
 	All     bool          // misfire all: each tick is in the ledger, and none was skipped
 	Rerun   bool          // recover rerun, with many retries: each tick has one effect in the end
+	Texts   bool          // its ticks are the even seconds or the odd ones, by the schedule of the process that leads
 	Effects bool          // its runs store effects
 }
 

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	var p Player
 	err := json.Unmarshal([]byte(text), &p)
 	if err == nil {
-		err = Play(p, os.Stdout)
+		err = Play(p, os.Stdin, os.Stdout)
 	}
 	switch {
 	case errors.Is(err, lease.ErrSetup):

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -32,6 +34,17 @@ type Player struct {
 	Worker     string // see [Event]
 	DSN        string
 	TTL, Grace time.Duration
+	// MaxSkew is by how much its clock and the database's may differ; zero: it judges ticks by its own clock, whatever
+	// the database's says.
+	MaxSkew time.Duration
+	// Odd says which schedule its job text has: that of the odd seconds, or of the even ones.
+	Odd bool
+}
+
+// Order is what a player is told while it runs. Each order replaces the one before.
+type Order struct {
+	Wrong time.Duration // by which its wall clock is
+	Mute  bool          // whatever it logs has to wait
 }
 
 // Schema are the statements that create the players' own tables, in the schema torture, and one for the faults.
@@ -40,7 +53,7 @@ var Schema = []string{
 	`CREATE TABLE torture.effect (job VARBINARY(64), seq BIGINT UNSIGNED, tick BIGINT NOT NULL, attempt INT NOT NULL,
 		token BIGINT UNSIGNED NOT NULL, owner VARBINARY(128) NOT NULL, PRIMARY KEY (job, seq), KEY (job, tick)) ENGINE=InnoDB`,
 	"CREATE TABLE torture.marker (id INT PRIMARY KEY) ENGINE=InnoDB",
-	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('rerun', 0), ('slow', 0)",
+	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('rerun', 0), ('slow', 0), ('text', 0)",
 }
 
 // Policies are the jobs of a player, as the checks see them.
@@ -50,6 +63,7 @@ var Policies = []Policy{
 	{Job: "once", Every: time.Second, Effects: true},
 	{Job: "rerun", Every: time.Second, All: true, Rerun: true, Effects: true},
 	{Job: "slow", Every: 3 * time.Second, All: true, Effects: true},
+	{Job: "text", Every: time.Second, Effects: true, Texts: true},
 }
 
 // player is a running one.
@@ -59,8 +73,23 @@ type player struct {
 	store *mysqlstore.Store
 }
 
-// Play runs a player until SIGTERM. It writes what happens to out.
-func Play(p Player, out io.Writer) error {
+// Texts of the schedule of the job text.
+const even, odd = "*/2 * * * * *", "1-59/2 * * * * *"
+
+// elsewhere is the store of a process on a machine with a wall clock of its own.
+type elsewhere struct {
+	*mysqlstore.Store
+	wrong atomic.Int64
+}
+
+// Clocks implements [clocks.Host].
+func (e *elsewhere) Clocks() clocks.Instant {
+	now := time.Now()
+	return clocks.Instant{Mono: now, Wall: now.Round(0).Add(time.Duration(e.wrong.Load()))}
+}
+
+// Play runs a player until SIGTERM. It reads orders, and writes what happens to out.
+func Play(p Player, orders io.Reader, out io.Writer) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	record := &recorder{worker: p.Worker, out: out}
@@ -71,19 +100,38 @@ func Play(p Player, out io.Writer) error {
 	}
 	defer store.Close()
 	me := &player{p, record, store}
-	s, err := scheduler.New(store, Group,
+	host := &elsewhere{Store: store}
+	go func() {
+		lines := json.NewDecoder(orders)
+		for {
+			var o Order
+			if lines.Decode(&o) != nil {
+				return // nobody gives orders any more
+			}
+			host.wrong.Store(int64(o.Wrong))
+			record.mute(o.Mute)
+		}
+	}()
+	clock, text := scheduler.DatabaseClock, even
+	if p.MaxSkew == 0 {
+		// The database's clock is stepped by hours, and what was recorded is judged by this machine's.
+		clock = scheduler.WorkerClock
+	}
+	if p.Odd {
+		text = odd
+	}
+	s, err := scheduler.New(host, Group,
 		scheduler.WithTiming(lease.Timing{TTL: p.TTL, Grace: p.Grace}),
 		scheduler.WithLogger(zap.New(record)),
 		scheduler.WithLabel(p.Worker),
 		scheduler.WithObserver(me.observe),
-		// The database's clock is stepped by up to an hour, and what was recorded is judged by this machine's.
-		scheduler.WithClock(scheduler.WorkerClock))
+		scheduler.WithClock(clock), scheduler.WithMaxSkew(p.MaxSkew))
 	if err != nil {
 		return err
 	}
-	record.add(Event{Kind: Up, Owner: s.Owner()})
+	record.add(Event{Kind: Up, Owner: s.Owner(), Text: text})
 	record.add(Event{Kind: Follow})
-	if err := s.Add(me.jobs()...); err != nil {
+	if err := s.Add(me.jobs(text)...); err != nil {
 		return err
 	}
 	err = s.Run(ctx)
@@ -104,7 +152,7 @@ func (p *player) observe(s election.State) {
 	}
 }
 
-func (p *player) jobs() []jobs.Job {
+func (p *player) jobs(text string) []jobs.Job {
 	second, third := jobs.Cron("* * * * * *"), jobs.Cron("*/3 * * * * *")
 	work := func(pause time.Duration, once bool) func(context.Context, jobs.Run) error {
 		return func(ctx context.Context, run jobs.Run) error {
@@ -120,6 +168,7 @@ func (p *player) jobs() []jobs.Job {
 		{Name: "rerun", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun,
 			Retry: jobs.Retry{Attempts: 1000, Initial: 200 * time.Millisecond, Max: time.Second}, Do: work(0, true)},
 		{Name: "slow", Schedule: third, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(500*time.Millisecond, false)},
+		{Name: "text", Schedule: jobs.Cron(text), Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(0, false)},
 	}
 }
 
@@ -198,6 +247,38 @@ type recorder struct {
 
 	mu  sync.Mutex // guards out, and the order of times in it
 	out io.Writer
+
+	log   sync.Mutex    // guards what follows
+	muted chan struct{} // closed when lines need not wait any more; nil while they need not
+	waits bool          // one has waited since
+}
+
+// mute has all that is logged wait, as for a pipe that nobody reads, or lets it go on.
+func (r *recorder) mute(is bool) {
+	r.log.Lock()
+	defer r.log.Unlock()
+	switch {
+	case is && r.muted == nil:
+		r.muted, r.waits = make(chan struct{}), false
+	case !is && r.muted != nil:
+		close(r.muted)
+		r.muted = nil
+	}
+}
+
+// await waits while what is logged has to.
+func (r *recorder) await() {
+	r.log.Lock()
+	muted, first := r.muted, !r.waits
+	r.waits = true
+	r.log.Unlock()
+	if muted == nil {
+		return
+	}
+	if first {
+		r.add(Event{Kind: Mute})
+	}
+	<-muted
 }
 
 func (r *recorder) add(e Event) {
@@ -252,7 +333,7 @@ const databaseTrouble = "database "
 
 // Enabled implements zapcore.Core.
 func (r *recorder) Enabled(l zapcore.Level) bool {
-	return l >= zapcore.WarnLevel || l == zapcore.DebugLevel
+	return l >= zapcore.DebugLevel
 }
 
 // With implements zapcore.Core.
@@ -264,7 +345,7 @@ func (r *recorder) Sync() error { return nil }
 // Check implements zapcore.Core.
 func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.CheckedEntry {
 	// Of an outage, all attempts but the first are logged at debug level.
-	if e.Level >= zapcore.WarnLevel || e.Level == zapcore.DebugLevel && strings.HasPrefix(e.Message, databaseTrouble) {
+	if e.Level >= zapcore.InfoLevel || strings.HasPrefix(e.Message, databaseTrouble) {
 		return c.AddCore(e, r)
 	}
 	return c
@@ -272,6 +353,10 @@ func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements zapcore.Core.
 func (r *recorder) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	r.await()
+	if e.Level == zapcore.InfoLevel {
+		return nil // it is of no interest but for having waited
+	}
 	text := e.Message
 	for _, f := range fields {
 		if f.Key == "task" {

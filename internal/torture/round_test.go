@@ -16,6 +16,7 @@ type round struct {
 	t          testing.TB
 	random     *rand.Rand
 	ttl, grace time.Duration
+	maxSkew    time.Duration // of players that judge ticks by the database's clock; zero: they do so by their own
 	database   *database
 	slots      []*slot
 	work       sync.WaitGroup // what reads the players' output
@@ -26,6 +27,7 @@ type round struct {
 	troubles []string      // what went wrong that no check of the history would find
 	backs    []back
 	stepped  time.Time // when a clock was last stepped
+	denied   time.Time // until when players may hold back logins that were refused
 }
 
 // back is how long it took until a run began again after a fault was healed.
@@ -40,6 +42,9 @@ const patience = 90 * time.Second
 func newRound(t testing.TB, kind string, seed uint64) *round {
 	t.Helper()
 	r := &round{t: t, random: rand.New(rand.NewPCG(seed, 0)), ttl: 2 * time.Second, grace: 300 * time.Millisecond, more: make(chan struct{})}
+	if r.random.IntN(2) == 0 {
+		r.maxSkew = 2 * time.Second
+	}
 	r.database = newDatabase(t, r, kind)
 	for i := range 3 {
 		s := &slot{round: r, name: fmt.Sprintf("w%d", i+1)}
@@ -54,7 +59,7 @@ func newRound(t testing.TB, kind string, seed uint64) *round {
 			}
 			hosts += proxy.Addr()
 		}
-		s.dsn = "player@tcp(" + hosts + ")/torture?timeout=1s"
+		s.dsn = "player@tcp(" + hosts + ")/torture?timeout=1s&password_file=" + r.database.file
 		r.slots = append(r.slots, s)
 	}
 	t.Cleanup(func() {
@@ -138,6 +143,10 @@ func (r *round) mayStep() bool {
 	return time.Since(r.stepped) > 8*r.ttl
 }
 
+// mayStepForGood is mayStep, for a clock that stays so: only players that judge ticks by their own clock go on then, or
+// know which ticks have been.
+func (r *round) mayStepForGood() bool { return r.maxSkew == 0 && r.mayStep() }
+
 // step notes that a clock is stepped.
 func (r *round) step() {
 	r.mu.Lock()
@@ -211,7 +220,7 @@ func (r *round) starved(mark int) (sum time.Duration) {
 
 // history is what the round's checks look at, once all players have ended.
 func (r *round) history(ctx context.Context, from, to time.Time) (History, error) {
-	h := History{Policies: Policies, TTL: r.ttl, Grace: r.grace, From: from.UnixMicro(), To: to.UnixMicro()}
+	h := History{Policies: Policies, TTL: r.ttl, Grace: r.grace, MaxSkew: r.maxSkew, From: from.UnixMicro(), To: to.UnixMicro()}
 	r.mu.Lock()
 	h.Events = append(h.Events, r.events...)
 	r.mu.Unlock()

@@ -3,6 +3,7 @@ package torture
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"runtime"
@@ -20,6 +21,7 @@ type slot struct {
 	round   *round
 	name    string
 	dsn     string
+	odd     bool            // the schedule of its next process's job text
 	proxies []*dbtest.Proxy // one for each server
 
 	mu      sync.Mutex // guards all below
@@ -31,6 +33,7 @@ type slot struct {
 type child struct {
 	worker string
 	cmd    *exec.Cmd
+	orders io.Writer
 	ended  chan struct{} // closed when it has, and all that it wrote was read
 
 	mu     sync.Mutex // guards all below
@@ -47,7 +50,7 @@ func (s *slot) start() {
 	}
 	s.starts++
 	p := &child{worker: fmt.Sprintf("%s.%d", s.name, s.starts), ended: make(chan struct{})}
-	config, err := json.Marshal(Player{Worker: p.worker, DSN: s.dsn, TTL: s.round.ttl, Grace: s.round.grace})
+	config, err := json.Marshal(Player{Worker: p.worker, DSN: s.dsn, TTL: s.round.ttl, Grace: s.round.grace, MaxSkew: s.round.maxSkew, Odd: s.odd})
 	if err != nil {
 		s.round.broken("start a player: %v", err)
 		return
@@ -57,6 +60,11 @@ func (s *slot) start() {
 	var complaints strings.Builder
 	p.cmd.Stderr = &complaints
 	dbserver.EndWithParent(p.cmd)
+	p.orders, err = p.cmd.StdinPipe()
+	if err != nil {
+		s.round.broken("start a player: %v", err)
+		return
+	}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
 		s.round.broken("start a player: %v", err)
@@ -154,6 +162,11 @@ func (s *slot) terminate() {
 		<-p.ended
 		s.round.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Killed})
 	}
+}
+
+// order tells the process something, unless it has ended.
+func (p *child) order(o Order) {
+	_ = json.NewEncoder(p.orders).Encode(o)
 }
 
 // take takes the process out of the slot, awake: nobody else signals it from here on.

@@ -171,6 +171,9 @@ func (r *round) strike(total *tally, struck ...fault) {
 	if r.database.isGalera() {
 		limit = patience // its nodes have to find each other first
 	}
+	r.mu.Lock()
+	limit += max(0, time.Until(r.denied))
+	r.mu.Unlock()
 	names := make([]string, len(struck))
 	for i, f := range struck {
 		names[i] = f.name

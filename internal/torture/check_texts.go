@@ -1,0 +1,59 @@
+package torture
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// isOdd says which of its two schedules a tick of the job text is of.
+func isOdd(tick int64) bool { return tick/1e6%2 != 0 }
+
+// checkTexts: a job whose schedule is that of the odd seconds in some releases, and that of the even ones in others, runs
+// those of the process that runs it; and whatever the order of terms, ticks are no further apart than a schedule that rules
+// from the end of the term before can put them: the last of one, and the second of the other after it.
+func (c *check) checkTexts() {
+	const most = 3 * int64(time.Second/time.Microsecond)
+	for _, p := range c.Policies {
+		if !p.Texts {
+			continue
+		}
+		terms := slices.Clone(c.terms)
+		slices.SortStableFunc(terms, func(a, b *term) int { return cmp.Compare(b.Token, a.Token) }) // the newest first
+		for _, r := range c.runs {
+			if r.Job == p.Job && !mayClaim(terms, r) {
+				c.wrong(2, []Event{*r.process.up, r.Event}, "%s is no tick of the schedule of %s", tickName(r.Job, r.Tick), r.process.worker)
+			}
+		}
+		last := tickKey{p.Job, c.From}
+		ticks := slices.DeleteFunc(slices.Clone(c.keys), func(k tickKey) bool {
+			return k.job != p.Job || len(c.ticks[k].rows) == 0 || k.tick < c.From || k.tick > c.To
+		})
+		for _, k := range append(ticks, tickKey{p.Job, c.To}) {
+			gap := period{last.tick * int64(time.Microsecond), k.tick * int64(time.Microsecond)}
+			// When the term before ended is told by the database's clock, so that this one begins anew when it was set back.
+			_, set := touching(c.steppings, gap)
+			if k.tick-last.tick > most && !set && !c.holdsIn(p.Job, gap) {
+				c.unless(c.forgets(gap), 6, nil, "there is no tick of %s between %s and %s, whichever schedule ruled", p.Job,
+					tickName(last.job, last.tick), tickName(k.job, k.tick))
+			}
+			last = k
+		}
+	}
+}
+
+// mayClaim reports whether the tick is one of the schedule of the run's process, or of one of the last terms before it,
+// which may have left the run to be started, or to be run again.
+func mayClaim(terms []*term, r *run) bool {
+	const few = 3
+	is := func(p *replica) bool { return (p.up.Text == odd) == isOdd(r.Tick) }
+	before := slices.DeleteFunc(slices.Clone(terms), func(t *term) bool { return t.Token >= r.Token })
+	return is(r.process) || slices.ContainsFunc(before[:min(few, len(before))], func(t *term) bool { return is(t.process) })
+}
+
+// holdsIn reports whether the job can have been paused then.
+func (c *check) holdsIn(job string, in period) bool {
+	return slices.ContainsFunc(c.holds, func(h hold) bool {
+		return (h.job == "" || h.job == job) && h.may.from <= in.to && in.from <= h.may.to
+	})
+}
