@@ -1,7 +1,6 @@
 package locks_test
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"sync"
@@ -69,18 +68,7 @@ func onServer(t *testing.T, db dbtest.Database, options ...locks.Option) *locks.
 	if err := store.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	c, err := locks.New(store, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		defer cancel()
-		if err := c.Close(ctx); err != nil {
-			t.Error(err)
-		}
-	})
-	return c
+	return client(t, store, options...)
 }
 
 // take takes n locks at once.

@@ -33,14 +33,7 @@ func BenchmarkTick(b *testing.B) {
 const benchmarkCron = "*/5 * * * * *"
 
 func benchmarkTick(b *testing.B, db dbtest.Database, n int) {
-	store, err := mysqlstore.Open(db.DSN)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = store.Close() })
-	if err := store.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	store := onServer(b, db)
 	counted := &countingStore{Store: store}
 	s, err := scheduler.New(counted, "bench")
 	if err != nil {

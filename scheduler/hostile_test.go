@@ -16,7 +16,6 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // The longest durations there are. What is due is due as ever; what would be due
@@ -104,18 +103,7 @@ func TestTenThousandJobs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer stop()
-		store, err := mysqlstore.Open(db.DSN)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := store.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		if err := store.Migrate(ctx); err != nil {
-			t.Fatal(err)
-		}
+		store := onServer(t, db)
 		const n = 10_000
 		var (
 			mu  sync.Mutex

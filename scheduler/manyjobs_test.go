@@ -27,14 +27,7 @@ func BenchmarkManyJobs(b *testing.B) {
 }
 
 func benchmarkManyJobs(b *testing.B, db dbtest.Database, n int) {
-	store, err := mysqlstore.Open(db.DSN)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = store.Close() })
-	if err := store.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	store := onServer(b, db)
 	var learns, knows time.Duration
 	var heap uint64
 	for i := 0; b.Loop(); i++ {

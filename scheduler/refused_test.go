@@ -15,7 +15,6 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // On real servers, a row that a CHECK refuses and one that another transaction has
@@ -30,10 +29,7 @@ func TestRefusedRowOnServers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-				store, err := mysqlstore.Open(db.DSN)
-				check(t, err)
-				defer store.Close()
-				check(t, store.Migrate(t.Context()))
+				store := onServer(t, db)
 				core, log := observer.New(zap.InfoLevel)
 				s, err := scheduler.New(store, "g", scheduler.WithLogger(zap.New(core)), scheduler.WithTiming(lease.Timing{TTL: 15 * time.Second}))
 				check(t, err)

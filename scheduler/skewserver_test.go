@@ -12,7 +12,6 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // A real server whose clock is a year ahead, then right, then ten minutes ahead,
@@ -29,10 +28,7 @@ func TestSteppedServer(t *testing.T) {
 				t.Fatal(err)
 			}
 			db := dbtest.FreshOn(t, kind, server.DSN(""))
-			store, err := mysqlstore.Open(db.DSN)
-			check(t, err)
-			defer store.Close()
-			check(t, store.Migrate(t.Context()))
+			store := onServer(t, db)
 
 			ran := make(chan jobs.Run, 1000)
 			replica := func(schedule jobs.Schedule, wait func(*scheduler.Scheduler), options ...scheduler.Option) {

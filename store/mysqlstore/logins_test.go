@@ -12,11 +12,7 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
-	"go.uber.org/zap"
-	"go.uber.org/zap/zapcore"
-	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
@@ -77,17 +73,9 @@ func TestOldPasswordLocksNoAccount(t *testing.T) {
 					}
 					refusals := deniedLogins(t, root)
 
-					core, logs := observer.New(zapcore.InfoLevel)
 					ctx, cancel := context.WithCancel(t.Context())
-					led, ended := make(chan struct{}), make(chan error, 1)
+					led, ended, logs := campaign(ctx, s)
 					var parts sync.WaitGroup
-					go func() {
-						ended <- election.Run(ctx, s, "g", func(ctx context.Context, _ election.Term) error {
-							close(led)
-							<-ctx.Done()
-							return nil
-						}, election.WithLogger(zap.New(core)))
-					}()
 					client, err := locks.New(s)
 					if err != nil {
 						t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // A replica that starts while its database is not ready leads once it is.
@@ -69,17 +70,9 @@ func TestStartBeforeTheDatabaseIsReady(t *testing.T) {
 					db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
 					dsn, ready := test.start(t, db)
 					s := open(t, dsn)
-					core, logs := observer.New(zapcore.InfoLevel)
 					ctx, cancel := context.WithTimeout(t.Context(), patience)
 					defer cancel()
-					ended, led := make(chan error, 1), make(chan struct{})
-					go func() {
-						ended <- election.Run(ctx, s, "g", func(ctx context.Context, _ election.Term) error {
-							close(led)
-							<-ctx.Done()
-							return nil
-						}, election.WithLogger(zap.New(core)))
-					}()
+					led, ended, logs := campaign(ctx, s)
 					eventually(t, "a line in the log", func() bool { return logs.Len() > 0 })
 					select {
 					case err := <-ended:
@@ -105,6 +98,21 @@ func TestStartBeforeTheDatabaseIsReady(t *testing.T) {
 			}
 		})
 	}
+}
+
+// campaign has a replica contend until ctx ends. led is closed when it leads, and
+// ended gets what the campaign came to.
+func campaign(ctx context.Context, s *mysqlstore.Store) (led <-chan struct{}, ended <-chan error, logs *observer.ObservedLogs) {
+	leads, ends := make(chan struct{}), make(chan error, 1)
+	core, logs := observer.New(zapcore.InfoLevel)
+	go func() {
+		ends <- election.Run(ctx, s, "g", func(ctx context.Context, _ election.Term) error {
+			close(leads)
+			<-ctx.Done()
+			return nil
+		}, election.WithLogger(zap.New(core)))
+	}()
+	return leads, ends, logs
 }
 
 // What waiting cannot mend ends a campaign.
