@@ -8,9 +8,10 @@ import (
 )
 
 // pausesOf are the pauses of a job, or of the group, by the clock that ticks are
-// judged by.
+// judged by. One that ended in the future was stamped before the database's clock
+// was set back: it does not come again.
 func (t *term) pausesOf(snapshot jobs.Snapshot, job string) []jobs.Pause {
-	pauses := slices.Clone(snapshot.Pauses[job])
+	pauses := slices.DeleteFunc(slices.Clone(snapshot.Pauses[job]), func(p jobs.Pause) bool { return p.Ended.After(snapshot.Now) })
 	for i, p := range pauses {
 		pauses[i] = jobs.Pause{Began: t.clock.ours(p.Began), Ended: t.clock.ours(p.Ended)}
 	}

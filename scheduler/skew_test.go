@@ -245,6 +245,24 @@ func TestDatabaseSetBackBeforeAGap(t *testing.T) {
 	}
 }
 
+// By the worker's clock, a pause that is over does not come again when the database's
+// clock is set back.
+func TestPauseOfAClockThatWasSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.start(hourly(), byWorker)
+		c.until(150 * time.Minute)
+		check(t, c.Pause(t.Context(), "hourly"))
+		c.until(210 * time.Minute)
+		check(t, c.Resume(t.Context(), "hourly"))
+		c.until(220 * time.Minute)
+		first.stop()
+		c.store.StepClock(-80 * time.Minute)
+		c.start(hourly(), byWorker)
+		c.until(6*time.Hour + time.Second)
+		c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h skipped: paused", "4h succeeded", "5h succeeded", "6h succeeded")
+	})
+}
+
 func TestClockOptions(t *testing.T) {
 	t.Parallel()
 	for name, option := range map[string]scheduler.Option{
