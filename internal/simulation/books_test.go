@@ -18,6 +18,8 @@ import (
 //     the holder of the moment, from what the move says it is;
 //   - the ticks of a job are claimed in order, and each since the job is known
 //     has a row or is counted by the one after it;
+//   - no tick is claimed before its time where the clocks have a limit, and the
+//     database's is wrong by less than half of that, or by much more;
 //   - the ledger never forgets where a job's ticks are, or since when its
 //     schedule rules.
 type books struct {
@@ -187,6 +189,9 @@ func (w *world) claimed(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r jobs.Rec
 	w.mustHold("claims", h)
 	b := w.rows
 	w.counts["claimed as "+c.State.String()]++
+	if early := time.Until(c.Tick); w.limit > 0 && early > w.limit/2+time.Millisecond {
+		w.failf("%s: %v is claimed %v before its time, and the clocks may differ by %v", c.Job, c.Tick, early, w.limit)
+	}
 	if c.Error != "" {
 		w.counts["skipped: "+c.Error]++
 	}

@@ -16,6 +16,8 @@ func (n *nemesis) do(event string, r *replica) bool {
 	switch event {
 	case "cut":
 		r.link.always(func() fault { return fault{name: "statement cut", err: errLink} })
+	case "denied":
+		r.link.always(func() fault { return fault{name: "login denied", err: errDenied} })
 	case "fading":
 		r.link.always(n.fading())
 	case "hung":
@@ -24,7 +26,7 @@ func (n *nemesis) do(event string, r *replica) bool {
 		r.link.always(n.lossy())
 	case "healed":
 		r.link.heal()
-	case "all cut", "all hung", "all lossy":
+	case "all cut", "all denied", "all hung", "all lossy":
 		for _, r := range n.replicas {
 			n.do(event[4:], r)
 		}
@@ -56,6 +58,11 @@ func (n *nemesis) do(event string, r *replica) bool {
 			return false
 		}
 		n.odd = true // a step forward costs a term
+		if n.w.limit > 0 {
+			r.host.correct()
+			r.host.step(n.wrong())
+			return true
+		}
 		by := n.span([]time.Duration{time.Second, 10 * time.Second, time.Hour}[n.rng.IntN(3)])
 		if n.rng.IntN(2) == 0 {
 			by = -by
@@ -157,8 +164,22 @@ func (n *nemesis) deploy(event string, r *replica) bool {
 // readings of a follower, and not to before a term that was lost.
 func (n *nemesis) step() bool {
 	direction := 1 - 2*n.rng.IntN(2)
+	by := n.span([]time.Duration{time.Second, 10 * time.Second, time.Hour}[n.rng.IntN(3)])
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
+	if n.w.limit > 0 {
+		// By less than counts, or by so much that no host agrees.
+		to := n.span(n.w.limit) - n.w.limit/2
+		if n.rng.IntN(2) == 0 {
+			to = time.Duration(direction) * (30*time.Minute + n.span(time.Hour))
+		}
+		if by, direction = (to - n.w.stepped).Abs(), 1; to < n.w.stepped {
+			direction = -1
+		}
+		if n.lost > n.w.taken[n.w.newest].at {
+			return false // it is set back again, whoever has led by then
+		}
+	}
 	if direction < 0 && n.lost > n.w.taken[n.w.newest].at {
 		return false
 	}
@@ -169,7 +190,7 @@ func (n *nemesis) step() bool {
 	if direction < 0 {
 		n.odd = true // what the clock lost is not added to a heartbeat's age
 	}
-	n.w.stepped += time.Duration(direction) * n.span([]time.Duration{time.Second, 10 * time.Second, time.Hour}[n.rng.IntN(3)])
+	n.w.stepped += time.Duration(direction) * by
 	return true
 }
 
@@ -181,7 +202,7 @@ func (n *nemesis) lose(failover bool, change func()) bool {
 	w.enter()
 	defer w.mu.Unlock()
 	behind := w.latest.Sub(w.now())
-	if behind > 0 && !failover {
+	if behind > 0 && (!failover || w.limit > 0) || w.limit > 0 && w.stepped != 0 {
 		return false
 	}
 	newest := w.taken[w.newest]

@@ -3,6 +3,7 @@ package simulation_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -13,7 +14,10 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-var errLink = errors.New("connection lost")
+var (
+	errLink   = errors.New("connection lost")
+	errDenied = fmt.Errorf("connect: %w", lease.ErrDenied)
+)
 
 // link is a replica's way to the database.
 type link struct {

@@ -40,6 +40,7 @@ type nemesis struct {
 	direction int       // of the last step of the database's clock
 	turned    time.Time // when it was
 	lost      time.Duration
+	calmly    bool // clocks are right
 }
 
 // soon is TTL + 1 s, by clocks that are slow.
@@ -48,6 +49,10 @@ const soon = ttl + ttl/50 + time.Second
 func newNemesis(t *testing.T, seed uint64) *nemesis {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	n := &nemesis{w: newWorld(t, slowness(rng)), t: t, rng: rng, fast: rng.IntN(8) == 0}
+	if rng.IntN(3) == 0 {
+		// Clocks have one rate here, so that what differs was set.
+		n.w.limit, n.w.slow = []time.Duration{2 * time.Second, 10 * time.Second, time.Minute, 4 * time.Minute}[rng.IntN(4)], 0
+	}
 	n.target = newRelease(rng, 4+rng.IntN(6), n.fast)
 	n.old = n.target
 	n.know(n.target)
@@ -90,10 +95,30 @@ func (n *nemesis) start() {
 		wrong = n.span(20*time.Minute) - 10*time.Minute
 	}
 	slow := slowness(n.rng)
+	if n.w.limit > 0 {
+		slow, wrong = 0, n.wrong()
+	}
 	r := startReplica(n.w, newHost(slow, wrong), rel, rand.New(rand.NewPCG(n.rng.Uint64(), 1)))
 	n.replicas = append(n.replicas, r)
 	n.w.count("started")
 	n.w.note("%s starts, release %d, clocks slow by %v and wrong by %v", by(r.Owner()), rel.number, slow, wrong)
+}
+
+// wrong is by how much a host's clock is set wrongly where there is a limit: by less
+// than counts, or by much more.
+func (n *nemesis) wrong() time.Duration {
+	limit := n.w.limit
+	switch {
+	case n.calmly:
+		return 0
+	case n.rng.IntN(3) > 0:
+		return n.span(limit) - limit/2
+	}
+	by := 2*limit + n.span(10*time.Minute-2*limit)
+	if n.rng.IntN(2) == 0 {
+		by = -by
+	}
+	return by
 }
 
 func (n *nemesis) span(most time.Duration) time.Duration {
@@ -126,7 +151,7 @@ func (n *nemesis) victim() *replica {
 
 // events are what can happen, each with how often it comes.
 var events = map[string]int{
-	"cut": 5, "fading": 8, "hung": 5, "lossy": 10, "all cut": 2, "all hung": 2, "all lossy": 3, "healed": 5,
+	"cut": 5, "denied": 3, "all denied": 1, "fading": 8, "hung": 5, "lossy": 10, "all cut": 2, "all hung": 2, "all lossy": 3, "healed": 5,
 	"killed": 4, "killed in between": 6, "shut down": 3, "resigned": 2,
 	"stopped": 4, "asleep": 3, "frozen": 4, "stopped in between": 4, "frozen in between": 2,
 	"restarted": 2, "stepped": 5, "host stepped": 3, "log blocked": 3,
@@ -165,7 +190,7 @@ func (n *nemesis) live(length time.Duration) {
 }
 
 func (n *nemesis) trouble() {
-	n.odd = false
+	n.odd, n.calmly = false, false
 	n.w.note("trouble")
 	for range 1 + n.rng.IntN(8) {
 		n.tidy()
@@ -204,8 +229,35 @@ func (n *nemesis) heal() {
 	for len(n.replicas) < 2 {
 		n.start()
 	}
+	n.correct()
 	// What was sent into the silence is given up by then.
 	time.Sleep(max(time.Until(n.lateUntil), ttl/5) + time.Millisecond)
+}
+
+// correct sets all clocks right where there is a limit to what they may differ by,
+// when all have seen that they did.
+func (n *nemesis) correct() {
+	if n.w.limit == 0 {
+		return
+	}
+	n.odd = true
+	time.Sleep(max(ttl+grace+time.Millisecond, time.Until(n.turned.Add(3*ttl+10*time.Second))))
+	for _, r := range n.replicas {
+		if errors.Is(r.Health().Database, scheduler.ErrSkew) {
+			n.w.count("stands back")
+		}
+		r.host.correct()
+	}
+	n.w.mu.Lock()
+	defer n.w.mu.Unlock()
+	if n.w.stepped == 0 {
+		return
+	}
+	n.direction, n.turned = 1, time.Now()
+	if n.w.stepped > 0 {
+		n.direction = -1
+	}
+	n.w.stepped = 0
 }
 
 // justWoke reports that a wall clock is not to be set now, see [host.stand].
@@ -235,6 +287,7 @@ func (n *nemesis) leads(since string) {
 	}
 	n.odd = false
 	n.answer()
+	n.calmly = true
 }
 
 // answer is the operator who reads that the ledger has gone back, and says how to

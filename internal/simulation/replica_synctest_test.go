@@ -61,9 +61,12 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 			r.over[s.Token] = time.Now()
 		}
 	}
-	// Clocks differ by hours here, and there is more to see when that keeps
-	// nobody from leading.
-	const maxSkew = 10_000 * time.Hour
+	// Clocks differ by hours in most seeds, and there is more to see when that
+	// keeps nobody from leading.
+	maxSkew := w.limit
+	if maxSkew == 0 {
+		maxSkew = 10_000 * time.Hour
+	}
 	timing := lease.Timing{TTL: ttl, Grace: grace}
 	s, err := scheduler.New(r.link, group, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended),
 		scheduler.WithMaxSkew(maxSkew), scheduler.WithLogger(zap.New(r.log)))

@@ -19,8 +19,9 @@ const bubbles, days, fastDays = 2, 4, 0.1
 
 // Replicas with jobs of every kind live in bubbles of some days: processes crash,
 // stand still, and are replaced by other releases; statements are lost, late and
-// slow; the database goes away, is restarted, loses its last writes and has its
-// clock stepped; every clock has a rate of its own. world, books, work and
+// slow; the database goes away, refuses logins, is restarted, loses its last writes
+// and has its clock stepped; every clock has a rate of its own, or, in a third of
+// the bubbles, is set off by more than it may be. world, books, work and
 // nemesis say what has to hold at which event.
 //
 // CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=60 simulates a year: see
@@ -79,7 +80,7 @@ var effects = []string{
 	// What releases brought, and what became of ticks and runs.
 	"job added", "job removed", "policy changed", "schedule changed",
 	"missed", "recovered", "pruned", "skipped: missed", "skipped: paused", "skipped: too late to start",
-	"tick refused",
+	"tick refused", "stands back", "run ended: clocks disagree", "login denied",
 	"moved to cancelled", "moved to interrupted", "moved to timed out", "moved to waiting",
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 var errWork = errors.New("no luck")
@@ -140,6 +141,8 @@ func (w *world) ends(x *work) {
 		w.counts["run ended: resigned"]++
 	case errors.Is(cause, election.ErrStuck) && !w.peace:
 		w.counts["run ended: stuck"]++
+	case errors.Is(cause, scheduler.ErrSkew) && !w.peace && w.limit > 0:
+		w.counts["run ended: clocks disagree"]++
 	case errors.Is(cause, jobs.ErrTimeout), errors.Is(cause, jobs.ErrCancelled), errors.Is(cause, jobs.ErrReplacedByTick):
 		w.counts["run ended for itself"]++
 	default:

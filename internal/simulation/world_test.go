@@ -35,7 +35,8 @@ type world struct {
 	*memstore.Store
 	t     *testing.T
 	began time.Time
-	slow  float64 // by which part the database's clock is slower than the bubble's
+	slow  float64       // by which part the database's clock is slower than the bubble's
+	limit time.Duration // by which the clocks may differ; zero: by whatever they do
 
 	tracing sync.Mutex
 	trace   []event // the last that happened
