@@ -3,6 +3,7 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -115,6 +116,12 @@ func (s *Store) DeleteLocks(rows []locks.Write) string {
 		names[i], keys[i] = w.Name, row{w.Name, w.Expect}
 	}
 	return fill(s.locking.pruneLocks, names, keys, len(rows))
+}
+
+// Prunable is the query of what is pruned of a job of which nothing is kept, when
+// that was read as its newest tick.
+func (s *Store) Prunable(group, job string, newest int64) string {
+	return fill(s.runs.prunable, group, job, int64(math.MaxInt64), newest, int64(math.MaxInt64), 0, 0, 0, 0, 500)
 }
 
 // IdleLocks, HeldRows and IdleSessions are the queries with which pruning finds rows.

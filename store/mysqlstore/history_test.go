@@ -58,6 +58,30 @@ func TestRuns(t *testing.T) {
 	})
 }
 
+// A scheduled run that is newer than the newest one that was read is not pruned: it
+// says where the job's ticks go on.
+func TestPruneWhenNewerRunsWereMissed(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		h := holder(t, s, "billing", "me")
+		claims := running("a", 1, 2, 3)
+		for i := range claims {
+			claims[i].State = jobs.Skipped
+		}
+		claim(t, s, h, append(claims, jobs.Claim{Key: jobs.Key{Job: "a", Tick: tick(4), Trigger: 1}, State: jobs.Skipped})...)
+		for newest, want := range map[int64]int{
+			tick(3).UnixMicro(): 3, // two, and the manual run
+			tick(2).UnixMicro(): 2,
+			-1 << 62:            1, // none was read
+		} {
+			if n := count(t, db.Open(t), "SELECT COUNT(*) FROM ("+s.Prunable("billing", "a", newest)+") AS found"); n != want {
+				t.Errorf("%d rows may be pruned below %d, want %d", n, newest, want)
+			}
+		}
+	})
+}
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
