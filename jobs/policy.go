@@ -6,7 +6,12 @@ import (
 )
 
 // Misfire says what becomes of ticks that were missed: nobody led, the database
-// was away, or the leader was paused. What is not run is recorded as skipped.
+// was away, or the leader was paused. What is not run is recorded as skipped, or
+// counted by [Record].Missed of the tick that stands for it.
+//
+// Of several ticks of a job that are due at once, all but the latest are missed.
+// The latest one counts as missed only under [MisfireSkip], and only when it is
+// claimed more than 5 seconds after its instant: up to then it is on time.
 type Misfire uint8
 
 const (

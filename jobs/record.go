@@ -157,8 +157,9 @@ type Move struct {
 
 // History says which of a job's runs are kept. What is not over is always kept.
 type History struct {
-	// Keep is how many are kept, those of the newest ticks; zero: any number. Runs
-	// that are not over count.
+	// Keep is how many are kept at least, those of the newest ticks; zero: any
+	// number. Runs that are not over count. A leader prunes a job after each 200 runs
+	// of it that have ended, and each hour, so that there are more in between.
 	Keep int
 	// For is how long they are kept after they came to their end, which is
 	// their claim for those that were claimed as skipped; zero: for ever.
