@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -194,11 +193,11 @@ func (c *cluster) pause(w *worker) time.Time {
 	c.t.Helper()
 	for {
 		at := time.Now()
-		w.signal(syscall.SIGSTOP)
+		w.signal(sigStop)
 		if c.kind != sqlite || c.writable() {
 			return at
 		}
-		w.signal(syscall.SIGCONT)
+		w.signal(sigCont)
 	}
 }
 

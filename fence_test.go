@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -80,7 +79,7 @@ func testPausedWriter(t *testing.T, where string) {
 	if late == 0 {
 		w.next(t)
 	}
-	w.signal(t, syscall.SIGCONT)
+	w.signal(t, sigCont)
 
 	wrote := w.waitFor(t, "wrote", len(all))
 	for _, s := range all {

@@ -89,7 +89,7 @@ func TestPausedLeader(t *testing.T) {
 		}
 		c.target.waitForTick(next.token)
 		woken := time.Now()
-		leader.signal(syscall.SIGCONT)
+		leader.signal(sigCont)
 		ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
 		if ended.Cause == "" || !contains(ended.Cause, "lease: lost") {
 			t.Errorf("the job's context ended with the cause %q", ended.Cause)

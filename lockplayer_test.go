@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -152,16 +150,6 @@ func idle(ctx context.Context, wait time.Duration) {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-}
-
-// monotonic is the machine's clock that is never set, in nanoseconds: that of
-// all its processes.
-func monotonic() int64 {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // every system has it
-	}
-	return now.Nano()
 }
 
 // lockPlayerVariable makes the test program a player of locks, as its value

@@ -3,7 +3,6 @@ package cronlease_test
 import (
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -55,7 +54,7 @@ func TestMisfireAllMeansAll(t *testing.T) {
 			next = c.waitForLeaderAfter(next.token)
 			caughtUp(next.at, next.token)
 			if i%3 == 1 {
-				leader.signal(syscall.SIGCONT)
+				leader.signal(sigCont)
 			}
 		}
 		c.terminateAll()

@@ -286,7 +286,7 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 	t.Helper()
 	for {
 		at := time.Now()
-		w.signal(t, syscall.SIGSTOP)
+		w.signal(t, sigStop)
 		if kind != sqlite {
 			return at
 		}
@@ -296,7 +296,7 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 		if err == nil {
 			return at
 		}
-		w.signal(t, syscall.SIGCONT)
+		w.signal(t, sigCont)
 	}
 }
 

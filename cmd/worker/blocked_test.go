@@ -122,7 +122,7 @@ func TestBlockedLogIsReadAgain(t *testing.T) {
 	t.Parallel()
 	// The job says by a pipe of its own that it has written all of its output.
 	written := filepath.Join(t.TempDir(), "written")
-	if err := syscall.Mkfifo(written, 0o600); err != nil {
+	if err := makeFifo(written); err != nil {
 		t.Fatal(err)
 	}
 	tells, err := os.OpenFile(written, os.O_RDWR, 0)

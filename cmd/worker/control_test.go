@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -290,7 +289,7 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	fifo, path := filepath.Join(folder, "fifo"), filepath.Join(folder, "worker.yaml")
-	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+	if err := makeFifo(fifo); err != nil {
 		t.Fatal(err)
 	}
 	text := fmt.Sprintf("database: sqlite:%s\ngroup: billing\nlease: {ttl: 4s}\njobs:\n"+
@@ -341,7 +340,7 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 	if record := over(t, path, run); record.State != jobs.Interrupted {
 		t.Errorf("got %+v", record)
 	}
-	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := a.cmd.Process.Signal(sigCont); err != nil {
 		t.Fatal(err)
 	}
 	a.await("the cancelled run", about("long", "run cancelled"))
@@ -361,7 +360,7 @@ func pauseBetweenWrites(t *testing.T, w *worker, file string) {
 	}
 	defer store.Close()
 	for {
-		if err := w.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		if err := w.cmd.Process.Signal(sigStop); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -370,7 +369,7 @@ func pauseBetweenWrites(t *testing.T, w *worker, file string) {
 		if err == nil {
 			return
 		}
-		if err := w.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		if err := w.cmd.Process.Signal(sigCont); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -1,0 +1,22 @@
+//go:build unix
+
+package cronlease_test
+
+import (
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// What stops and continues a process without its doing.
+const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
+
+// monotonic is the machine's clock that is never set, in nanoseconds: that of
+// all its processes.
+func monotonic() int64 {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic(err) // every system has it
+	}
+	return now.Nano()
+}
