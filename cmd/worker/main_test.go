@@ -478,6 +478,15 @@ func TestDemo(t *testing.T) {
 			t.Errorf("no %q", part)
 		}
 	}
+	var ticks []string
+	for line := range strings.Lines(r.stdout) {
+		if _, tick, ok := strings.Cut(line, "s  tick "); ok {
+			ticks = append(ticks, tick[:len(time.TimeOnly)])
+		}
+	}
+	if midnight := len(ticks) > 0 && ticks[0] > ticks[len(ticks)-1]; len(ticks) == 0 || !midnight && !slices.IsSorted(ticks) {
+		t.Errorf("ticks out of order: %v", ticks)
+	}
 	if strings.Contains(r.stdout, "takeovers 0") || t.Failed() {
 		t.Errorf("saw:\n%s", r.stdout)
 	}

@@ -213,9 +213,10 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 	wait.Go(func() { _ = server.Serve(listener) }) // ends with Close
 	stop = func() { _ = server.Close() }
 
+	// The ticks of a gap run one after the other, so that they are shown in their order.
 	file = filepath.Join(s.Folder, "worker.yaml")
 	text := fmt.Sprintf("database: ${%s}\ngroup: %s\nlease: {ttl: %v}\njobs:\n"+
-		"  - name: %s\n    every: %v\n    misfire: all\n    overlap: allow\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n",
+		"  - name: %s\n    every: %v\n    misfire: all\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n",
 		databaseVariable, s.Group, ttl, jobName, every, listener.Addr(), path)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		stop()
