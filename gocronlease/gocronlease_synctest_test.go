@@ -77,16 +77,22 @@ func TestElectorRunsOnOneReplica(t *testing.T) {
 func TestElectorCancelsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		elector, err := gocronlease.NewElector(ctx, memstore.New(), "billing")
+		store := memstore.New()
+		elector, err := gocronlease.NewElector(ctx, store, "billing")
 		if err != nil {
 			t.Fatal(err)
-		}
-		if err := elector.IsLeader(ctx); !errors.Is(err, gocronlease.ErrNotLeading) {
-			t.Errorf("before the campaign: %v", err)
 		}
 		synctest.Wait()
 		if err := elector.IsLeader(ctx); err != nil {
 			t.Errorf("the only replica does not lead: %v", err)
+		}
+		other, err := gocronlease.NewElector(ctx, store, "billing")
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if err := other.IsLeader(ctx); !errors.Is(err, gocronlease.ErrNotLeading) {
+			t.Errorf("beside a leader: %v", err)
 		}
 		if err := elector.Do(ctx, nil); err == nil || errors.Is(err, gocronlease.ErrNotLeading) {
 			t.Errorf("Do without a function: %v", err)
@@ -99,8 +105,10 @@ func TestElectorCancelsWork(t *testing.T) {
 		if !errors.Is(err, election.ErrStopped) {
 			t.Errorf("the work ended with %v", err)
 		}
-		if err := elector.Wait(t.Context()); err != nil {
-			t.Error(err)
+		for _, e := range []*gocronlease.Elector{elector, other} {
+			if err := e.Wait(t.Context()); err != nil {
+				t.Error(err)
+			}
 		}
 		if err := elector.Do(t.Context(), nil); !errors.Is(err, gocronlease.ErrNotLeading) {
 			t.Errorf("after the campaign: %v", err)

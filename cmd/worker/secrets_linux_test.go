@@ -33,6 +33,9 @@ func TestJobsCannotReadSecrets(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			folder := t.TempDir()
+			if user != nil {
+				folder = folderFor(t, user)
+			}
 			program, token := filepath.Join(folder, "worker"), filepath.Join(folder, "token")
 			copyFile(t, os.Args[0], program, 0o755)
 			if err := os.WriteFile(token, []byte("secret of a file\n"), 0o600); err != nil {
@@ -55,10 +58,7 @@ jobs:
 				t.Fatal(err)
 			}
 			if user != nil {
-				if err := os.Chmod(filepath.Dir(folder), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				for _, file := range []string{folder, token, path} {
+				for _, file := range []string{token, path} {
 					if err := os.Chown(file, int(user.Uid), int(user.Gid)); err != nil {
 						t.Fatal(err)
 					}
@@ -107,6 +107,25 @@ jobs:
 			}
 		})
 	}
+}
+
+// folderFor makes a folder that belongs to another user, who may not be let into
+// the one for temporary files.
+func folderFor(t *testing.T, user *syscall.Credential) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("/var/tmp", "cronlease-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(folder); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.Chown(folder, int(user.Uid), int(user.Gid)); err != nil {
+		t.Fatal(err)
+	}
+	return folder
 }
 
 func copyFile(t *testing.T, from, to string, mode os.FileMode) {

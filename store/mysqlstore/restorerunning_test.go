@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap/zaptest"
+
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -40,7 +42,8 @@ func TestRestoredUnderRunningSchedulers(t *testing.T) {
 		defer stop()
 		var group jobs.Group
 		for _, store := range []*mysqlstore.Store{first, open(t, db.DSN)} {
-			s, err := scheduler.New(store, "billing", scheduler.WithTiming(lease.Timing{TTL: 3 * time.Second}))
+			s, err := scheduler.New(store, "billing", scheduler.WithTiming(lease.Timing{TTL: 3 * time.Second}),
+				scheduler.WithLogger(zaptest.NewLogger(t)))
 			if err == nil {
 				err = s.Add(job)
 			}
