@@ -68,10 +68,10 @@ type tickClock struct {
 	at    time.Time     // by the monotonic clock: when the database's clock showed
 	shown time.Time     // this,
 	bound time.Duration // or that much more or less
-	seen  bool
-	skew  lease.Skew // as the newest statement showed it
-	told  bool       // that the clocks differ
-	wrong error      // matches ErrSkew while they disagree
+	seen  bool          // whether a statement has shown
+	skew  lease.Skew    // this, the newest one
+	told  bool          // that the clocks differ
+	wrong error         // matches ErrSkew while they disagree
 }
 
 // now is the present by the clock that ticks are judged by.

@@ -7,7 +7,7 @@ import (
 
 // clockFaults set clocks hours apart for a while, of which the players allow seconds.
 var clockFaults = []fault{
-	{name: "clocks: the database's hours off", class: servers, on: func(d *database) bool { return !d.isPair() }, may: func(r *round) bool { return r.maxSkew > 0 && r.mayStep() }, do: func(r *round, random *rand.Rand) func() bool {
+	{name: "clocks: the database's hours off", class: servers, on: alone, may: (*round).mayStepForAWhile, do: func(r *round, random *rand.Rand) func() bool {
 		bit, by := r.complained("differ too much"), hoursOff(random)
 		r.step()
 		r.database.moveClock(by)

@@ -147,6 +147,9 @@ func (r *round) mayStep() bool {
 // know which ticks have been.
 func (r *round) mayStepForGood() bool { return r.maxSkew == 0 && r.mayStep() }
 
+// mayStepForAWhile is mayStep for players that judge ticks by the database's clock, which has to be set right again then.
+func (r *round) mayStepForAWhile() bool { return r.maxSkew > 0 && r.mayStep() }
+
 // step notes that a clock is stepped.
 func (r *round) step() {
 	r.mu.Lock()
