@@ -91,8 +91,8 @@ model: ## search the models of docs/model with Spin: each must hold, and fail wi
 	@scripts/model
 
 .PHONY: cross
-cross: ## build everything for the other systems that it has to build for
-	@for os in darwin windows freebsd; do CGO_ENABLED=0 GOOS=$$os $(GO) build ./... || exit 1; done
+cross: ## build everything, tests included, for the other systems that it has to build for
+	@for os in darwin windows freebsd; do CGO_ENABLED=0 GOOS=$$os $(GO) build ./... && CGO_ENABLED=0 GOOS=$$os $(GO) vet ./... || exit 1; done
 
 .PHONY: lint
 lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)

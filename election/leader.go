@@ -43,7 +43,8 @@ func Leader(ctx context.Context, store lease.Store, group string) (Leadership, e
 	}
 	l := Leadership{Group: group}
 	if row := readings[0].Lease; row != nil {
-		l.Owner, l.Token, l.TTL = row.Owner, row.Token, row.TTL
+		// Replicas take no row for longer than MaxTTL, whatever it says.
+		l.Owner, l.Token, l.TTL = row.Owner, row.Token, min(max(row.TTL, 0), lease.MaxTTL)
 		l.Age = readings[0].Now.Sub(row.RenewedAt)
 		l.Released, l.ResignAsked = row.Released, row.ResignAsked
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -141,5 +142,21 @@ func TestStatusWithoutALedger(t *testing.T) {
 	execute(t, s, "DROP TABLE cronlease_run")
 	if got, text := wantStatus(t, 1, "--config", path); got.State != "held" || got.PausedJobs != nil || !strings.Contains(text, "what the jobs do is not known: ") {
 		t.Errorf("got %+v, %s", got, text)
+	}
+}
+
+// A TTL that another program has written is shown as what replicas take it for.
+func TestStatusOfAnAbsurdTTL(t *testing.T) {
+	t.Parallel()
+	path, s, _ := led(t, 0)
+	for ttl, want := range map[int64]string{math.MaxInt64: "24h0m0s", 86400e9: "24h0m0s"} {
+		execute(t, s, "UPDATE cronlease_lease SET ttl_us = ?1", ttl)
+		if got, text := wantStatus(t, 0, "--config", path); got.State != "held" || !strings.Contains(text, "ttl        "+want+"\n") {
+			t.Errorf("%d: got %+v, %s", ttl, got, text)
+		}
+	}
+	execute(t, s, "UPDATE cronlease_lease SET ttl_us = -5")
+	if got, _ := wantStatus(t, 3, "--config", path); got.State != "expired" || got.TTLSeconds != 0 {
+		t.Errorf("got %+v", got)
 	}
 }

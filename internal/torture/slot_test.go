@@ -191,7 +191,7 @@ func (r *round) pause(p *child) {
 	if p.paused || p.wanted {
 		return
 	}
-	if p.cmd.Process.Signal(syscall.SIGSTOP) == nil {
+	if p.cmd.Process.Signal(sigStop) == nil {
 		p.paused = true
 		r.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Paused})
 	}
@@ -206,5 +206,5 @@ func (r *round) resume(p *child) {
 	}
 	p.paused = false
 	r.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Resumed})
-	_ = p.cmd.Process.Signal(syscall.SIGCONT)
+	_ = p.cmd.Process.Signal(sigCont)
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
@@ -42,7 +43,7 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 			if owner.Valid {
 				r.Lease = &lease.Lease{
 					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: instant(renewed.Int64),
-					TTL: time.Duration(ttl.Int64) * time.Microsecond, Released: released.Bool, ResignAsked: resign.Bool,
+					TTL: time.Duration(min(ttl.Int64, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond, Released: released.Bool, ResignAsked: resign.Bool,
 				}
 			}
 			if fenceOwner.Valid {
