@@ -259,3 +259,16 @@ func TestTimingTable(t *testing.T) {
 		}
 	}
 }
+
+// A merge of two changes to the changelog can keep both of their old and new
+// places.
+func TestChangelogSaysNothingTwice(t *testing.T) {
+	t.Parallel()
+	found := map[string]bool{}
+	for _, entry := range regexp.MustCompile(`(?m)^- .*(\n  .*)*`).FindAllString(read(t, "CHANGELOG.md"), -1) {
+		if entry = strings.Join(strings.Fields(entry), " "); found[entry] {
+			t.Errorf("twice: %.100s", entry)
+		}
+		found[entry] = true
+	}
+}
