@@ -467,6 +467,31 @@ func TestUnfitDatabase(t *testing.T) {
 	}
 }
 
+// A second SIGTERM ends the worker at once, by the signal: 143 in a shell.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - {name: stubborn, every: 1s, exec: [sh, -c, 'trap \"\" TERM; while :; do sleep 1; done']}\n")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slow := strings.Replace(string(text), "{ttl: 2s}", "{ttl: 1h, grace: 20m}", 1)
+	if err := os.WriteFile(path, []byte(slow), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWorker(t, "run", "--config", path)
+	w.await("the run", about("stubborn", "run started"))
+	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	w.awaitMessage("term over")
+	time.AfterFunc(100*time.Millisecond, func() { _ = w.cmd.Process.Signal(syscall.SIGTERM) }) // if the next one comes before the worker has let go of it
+	w.stop()
+	if status, ok := w.cmd.ProcessState.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("ended by %v", w.cmd.ProcessState)
+	}
+}
+
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	r := command(t, "demo", "--for", "9s", "--kill-every", "3s")
