@@ -1,7 +1,7 @@
 # `make` lists the targets. They need Go, and what they say; `make test` brings its databases itself.
 
 GO ?= go
-# What bench and cover look at, and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
+# What test-race, bench and cover look at, and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
 PACKAGES ?= ./...
 TESTFLAGS ?=
 export FUZZTIME ?= 1m
@@ -29,20 +29,20 @@ databases: ## make sure that MariaDB and MySQL are there (test and the like do i
 vet: ## go vet, all modules (test does it)
 	@scripts/vet
 
+.PHONY: test
+test: ## vet and test everything, on MariaDB (two versions) and MySQL, in minutes
+	@$(MAKE) -s -j2 databases vet && $(withdb) -- scripts/test $(TESTFLAGS)
+
 # The race detector needs a C compiler; without one, Go has cgo switched off. SQLite itself, C translated to Go, is
 # not instrumented: its tests would take almost three times as long, for code that is not ours.
-norace = $(warning NO RACE DETECTOR: it needs a C compiler (gcc or clang). Going on without it.)
+norace = $(error the race detector needs a C compiler: install gcc or clang)
 withrace = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race -gcflags=modernc.org/sqlite/lib=-race=false,$(norace))
 
 # In the environment, for what tests build: a worker without these flags would have everything compiled once more.
-.PHONY: test
-test: export GOFLAGS += $(withrace)
-test: ## vet and test everything, with the race detector, on MariaDB (two versions) and MySQL, in minutes
-	@$(MAKE) -s -j2 databases vet && $(withdb) -- scripts/test $(TESTFLAGS)
-
-.PHONY: test-fast
-test-fast: databases vet ## the same without the race detector
-	@$(withdb) -- scripts/test $(TESTFLAGS)
+.PHONY: test-race
+test-race: export GOFLAGS += $(withrace)
+test-race: databases ## test PACKAGES (all) with the race detector, which takes two or three times as long
+	@$(withdb) -- env PACKAGES="$(PACKAGES)" scripts/test $(TESTFLAGS)
 
 # Each step runs, whatever the others say.
 .PHONY: test-long
@@ -50,8 +50,8 @@ test-long: ## all of everything, which takes hours: before a release, and each n
 	@$(MAKE) -s -k test-rounds lint model simulate fuzz torture soak
 
 .PHONY: test-rounds
-test-rounds: ## test with CRONLEASE_ROUNDS times (default 10) as many kills, seeds and the like
-	@CRONLEASE_ROUNDS=$${CRONLEASE_ROUNDS:-10} $(MAKE) -s test
+test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills, seeds and the like
+	@CRONLEASE_ROUNDS=$${CRONLEASE_ROUNDS:-10} $(MAKE) -s test-race
 
 # How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h

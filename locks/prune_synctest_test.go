@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
@@ -188,7 +189,7 @@ func TestNamesThatAreNeverUsedAgain(t *testing.T) {
 		a, b := w.rig(), w.rig()
 		const perSecond = 300
 		most := 0
-		for second := range 120 {
+		for second := range rounds.Of(t, 30) {
 			for i := range perSecond {
 				r := a
 				if i%2 == 0 {
