@@ -397,7 +397,7 @@ func TestCommandLine(t *testing.T) {
 		"unsafe":             {[]string{"status", "--database", "mysql://u:${CANARY}@127.0.0.1:1/d?multiStatements=true", "--group", "g"}, 1, "multiStatements"},
 		"demo, for":          {[]string{"demo", "--for", "-1s"}, 2, "--for -1s: must not be negative"},
 		"demo, kill":         {[]string{"demo", "--kill-every", "-1s"}, 2, "--kill-every -1s: must not be negative"},
-		"demo, database":     {[]string{"demo", "--database", "x"}, 2, "--database: another kind of database: expected"},
+		"demo, database":     {[]string{"demo", "--database", "x"}, 2, "--database: expected"},
 		"trigger, no job":    {[]string{"trigger"}, 2, "expected a job's name: worker jobs lists them"},
 		"trigger, two jobs":  {[]string{"trigger", "a", "b"}, 2, `unexpected argument "b": one job at a time`},
 		"cancel, no job":     {[]string{"cancel"}, 2, "expected a job's name"},
