@@ -27,7 +27,7 @@ func TestHealthInAnOutage(t *testing.T) {
 			}
 		}
 		for _, r := range []*replica{first, second} {
-			r.link.always(func(string) fault { return fault{err: errLink} })
+			r.always(func(string) fault { return fault{err: errLink} })
 		}
 		time.Sleep(5 * time.Second)
 		for _, r := range []*replica{first, second} {
@@ -37,7 +37,7 @@ func TestHealthInAnOutage(t *testing.T) {
 			}
 		}
 		for _, r := range []*replica{first, second} {
-			r.link.always(func(string) fault { return fault{} })
+			r.always(func(string) fault { return fault{} })
 		}
 		time.Sleep(5 * time.Second)
 		for _, r := range []*replica{first, second} {
@@ -64,7 +64,7 @@ func TestHealthBehindAGate(t *testing.T) {
 		if h := r.Health(); h.Leader != nil || h.HeartbeatAge > 15*time.Second || h.State.Owner != other.Owner() {
 			t.Errorf("with a leader: %+v", h)
 		}
-		other.link.always(func(string) fault { return fault{err: errLink} })
+		other.always(func(string) fault { return fault{err: errLink} })
 		time.Sleep(40 * time.Second)
 		if h := r.Health(); !errors.Is(h.Leader, election.ErrLeaderless) || h.HeartbeatAge < 15*time.Second {
 			t.Errorf("without the leader: %+v", h)

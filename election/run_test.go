@@ -174,7 +174,7 @@ func TestUnfitDatabase(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				l := newLink(memstore.New())
 				store := &checked{link: l, answers: c.answers}
-				if len(c.answers) > 1 && c.answers[0] == away {
+				if len(c.answers) > 1 && errors.Is(c.answers[0], away) {
 					l.once("read", fault{err: errLink}, fault{err: errLink})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)

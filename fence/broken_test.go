@@ -232,15 +232,17 @@ func TestTransactionThatAProcedureEnds(t *testing.T) {
 			if err != nil {
 				return err
 			}
+			defer stmt.Close()
 			_, err = stmt.Exec()
-			return errors.Join(err, stmt.Close())
+			return err
 		}
 		query := func(tx *sql.Tx, statement string) error {
 			rows, err := tx.Query(statement)
 			if err != nil {
 				return err
 			}
-			return errors.Join(rows.Close(), rows.Err())
+			defer rows.Close()
+			return rows.Err()
 		}
 		statements := map[string]bool{ // and whether the transaction goes on
 			"CALL commits()": false, "CALL begins_again()": false, "CALL rolls_back()": false, "CALL changes_a_table()": false,

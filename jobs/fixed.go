@@ -52,7 +52,10 @@ func (s FixedRateSchedule) String() string {
 // latest instant before now that has the same ticks.
 func (s FixedRateSchedule) Anchor(since, now time.Time) time.Time {
 	if ahead := since.Sub(now); ahead > 0 && s.every > 0 {
-		return since.Add(-((ahead-1)/s.every + 1) * s.every)
+		if over := ahead % s.every; over > 0 {
+			ahead += s.every - over
+		}
+		return since.Add(-ahead)
 	}
 	return since
 }

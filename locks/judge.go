@@ -153,10 +153,10 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 	switch {
 	case err != nil:
 		return err
-	case taken == nil && j.candidate.Barred() != nil:
-		j.due = time.Now() // to find them missing
-		return nil
 	case taken == nil:
+		if j.candidate.Barred() != nil {
+			wait = 0 // to find them missing
+		}
 		j.due = time.Now().Add(wait)
 		return nil
 	}

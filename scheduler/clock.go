@@ -32,7 +32,7 @@ func startClock(t *term) (*clock, error) {
 		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
 	}
 	c := &clock{gocron: s, log: t.log}
-	ahead := steady(func() time.Duration { return t.now().Sub(time.Now()) })
+	ahead := steady(func() time.Duration { return time.Until(t.now()) })
 	for _, group := range t.alarms {
 		_, err := s.NewJob(
 			gocron.CronJob("", true), // replaced by WithCronImplementation

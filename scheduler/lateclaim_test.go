@@ -14,8 +14,8 @@ import (
 // while it does, or after.
 func TestRefusedClaimArrivesLate(t *testing.T) {
 	for _, misfire := range []jobs.Misfire{jobs.MisfireOnce, jobs.MisfireAll} {
-		for _, after := range []time.Duration{1, 200, 999, 1000, 1001, 1500, 60_000, 60_001, 62_500} {
-			after *= time.Millisecond
+		for _, millis := range []int{1, 200, 999, 1000, 1001, 1500, 60_000, 60_001, 62_500} {
+			after := time.Duration(millis) * time.Millisecond
 			t.Run(fmt.Sprint(misfire, " ", after), func(t *testing.T) {
 				inBubble(t, func(c *cluster) {
 					const resumed = 90 * time.Second

@@ -145,13 +145,6 @@ func (c *tickClock) judge() (say func()) {
 	return say
 }
 
-// disagreement matches ErrSkew while the clocks disagree.
-func (c *tickClock) disagreement() error {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.wrong
-}
-
 // last is the skew as the newest statement showed it; false before the first.
 func (c *tickClock) last() (lease.Skew, bool) {
 	c.mu.Lock()

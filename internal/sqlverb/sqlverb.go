@@ -152,12 +152,11 @@ func ofSet(w []string) (Effect, string) {
 			continue
 		}
 		rest := w[i+1:]
-		effect, told := None, ""
+		effectOf := of
 		if rest[0] == "SET" {
-			effect, told = ofSet(rest)
-		} else {
-			effect, told = of(rest)
+			effectOf = ofSet
 		}
+		effect, told := effectOf(rest)
 		known := slices.Contains([]string{"CALL", "EXECUTE", "PREPARE"}, rest[0])
 		if effect != None && (first || known || effect != Opaque) {
 			return effect, "SET STATEMENT ... FOR " + told

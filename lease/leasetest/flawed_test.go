@@ -490,7 +490,7 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 		}
 	}
 	if err := lease.CheckName("group", group); err != nil && !s.has("names: any group") &&
-		!(s.has("names: truncated groups") && len(group) > lease.MaxName) && !(s.has("names: the empty owner is a name") && group == "") {
+		(!s.has("names: truncated groups") || len(group) <= lease.MaxName) && (!s.has("names: the empty owner is a name") || group != "") {
 		return err
 	}
 	k := s.key(group)
@@ -580,7 +580,7 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 		}
 	}
 	if err := lease.CheckName("owner", a.Owner); err != nil && !s.has("names: any owner") &&
-		!(s.has("names: truncated owners") && len(a.Owner) > lease.MaxName) && !(s.has("names: the empty owner is a name") && a.Owner == "") {
+		(!s.has("names: truncated owners") || len(a.Owner) <= lease.MaxName) && (!s.has("names: the empty owner is a name") || a.Owner != "") {
 		return 0, err
 	}
 	k := s.key(a.Read.Group)

@@ -158,8 +158,8 @@ func checkNames(names []string) error {
 				return fmt.Errorf("unknown parameter %s: did you mean %s?", name, other)
 			}
 		}
-		if close := jobs.Near(known, name); len(close) > 0 {
-			return fmt.Errorf("unknown parameter %s: did you mean %s?", name, strings.Join(close, " or "))
+		if near := jobs.Near(known, name); len(near) > 0 {
+			return fmt.Errorf("unknown parameter %s: did you mean %s?", name, strings.Join(near, " or "))
 		}
 		return fmt.Errorf("unknown parameter %s: want one of github.com/go-sql-driver/mysql, %s, or a session variable that docs/database.md lists",
 			name, strings.Join(ownParameters, ", "))

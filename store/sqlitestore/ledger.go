@@ -140,11 +140,10 @@ func (s *Store) lastOpened(ctx context.Context, tx *sql.Tx, group string) (jobs.
 	}
 	// What another program has written there counts as no term: one row must
 	// not keep the group from its jobs.
-	n, err := strconv.ParseUint(token, 10, 64)
-	if err != nil {
-		return jobs.Opened{}, nil
+	if n, err := strconv.ParseUint(token, 10, 64); err == nil {
+		return jobs.Opened{Token: n, At: instant(at)}, nil
 	}
-	return jobs.Opened{Token: n, At: instant(at)}, nil
+	return jobs.Opened{}, nil
 }
 
 func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
