@@ -14,6 +14,7 @@ import (
 // failover lost commits.
 type memory struct {
 	bound time.Duration // what a failover may lose without a pause
+	ttl   time.Duration // of the lease
 	kind  Clock
 
 	mu      sync.Mutex
@@ -28,11 +29,14 @@ type memory struct {
 	gone    error     // matches ErrRestored until the group is seen resumed
 }
 
-// remembered are ticks of a job that were in the ledger, oldest first. The first
-// two are at least a bound apart.
+// remembered are ticks of a job that were in the ledger, oldest first.
 type remembered struct {
 	since time.Time // [jobs.Known.Since]: a job that was made again has another one
-	marks [3]mark
+	marks [3]mark   // the first two are at least a bound apart; the last is the newest
+	// A TTL apart at least: a leader that claims ticks in restored tables, until
+	// a heartbeat tells it of that, does so for less than a TTL. So one of these
+	// two was claimed before.
+	steps [2]mark
 }
 
 // mark is a tick and when it was known to be in the ledger, by this machine's
@@ -44,8 +48,8 @@ type mark struct{ tick, at time.Time }
 // be passed over.
 const ahead = 5 * time.Second
 
-func newMemory(bound time.Duration, kind Clock) *memory {
-	return &memory{bound: bound, kind: kind, jobs: map[string]remembered{}}
+func newMemory(bound, ttl time.Duration, kind Clock) *memory {
+	return &memory{bound: bound, ttl: ttl, kind: kind, jobs: map[string]remembered{}}
 }
 
 // look notes a look at the lease. server is the one that answered the look
@@ -95,13 +99,16 @@ func (m *memory) remember(job string, since, tick, at time.Time) {
 	r, next := m.jobs[job], mark{tick, at}
 	switch {
 	case r.marks[2].tick.IsZero() || !r.since.Equal(since):
-		r = remembered{since: since, marks: [3]mark{{}, next, next}}
+		r = remembered{since: since, marks: [3]mark{{}, next, next}, steps: [2]mark{{}, next}}
 	case !tick.After(r.marks[2].tick):
 		return
 	case at.Sub(r.marks[1].at) >= m.bound:
 		r.marks = [3]mark{r.marks[1], next, next}
 	default:
 		r.marks[2] = next
+	}
+	if at.Sub(r.steps[1].at) >= m.ttl {
+		r.steps = [2]mark{r.steps[1], next}
 	}
 	m.jobs[job], m.newest = r, later(m.newest, tick)
 }
@@ -182,11 +189,13 @@ func (m *memory) witnesses(names []string, s jobs.Snapshot, server string, sent 
 	slices.SortStableFunc(names, func(a, b string) int { return m.jobs[b].marks[2].at.Compare(m.jobs[a].marks[2].at) })
 	found := map[string][]time.Time{}
 	for _, name := range names[:min(most, len(names))] {
-		for _, mark := range m.jobs[name].marks {
-			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(m.jobs[name].since) && m.counts(mark.at, server, sent) {
+		r := m.jobs[name]
+		for _, mark := range append(r.marks[:], r.steps[:]...) {
+			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(mark.at, server, sent) {
 				found[name] = append(found[name], mark.tick)
 			}
 		}
+		slices.SortFunc(found[name], time.Time.Compare)
 	}
 	return found
 }

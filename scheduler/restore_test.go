@@ -86,6 +86,28 @@ func TestRestoredUnderTheLeader(t *testing.T) {
 	}
 }
 
+// The rows are put back under a leader that claims more ticks before its next
+// heartbeat tells it of that: they hide what is missing before them.
+func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
+		t.Run(every.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := everyTick()
+				job[0].Schedule = jobs.Every(every)
+				c.start(job)
+				c.start(job)
+				c.until(2*every + time.Millisecond)
+				restore := c.store.Backup()
+				c.until(40*time.Second - 100*time.Millisecond)
+				restore()
+				c.until(2 * time.Minute)
+				c.wantPaused(true)
+				c.wantNoneTwice("all")
+			})
+		})
+	}
+}
+
 // The leader dies with the restore, and the one that follows has never led: it
 // knows from the term that it has seen.
 func TestRestoredUnderAFollower(t *testing.T) {

@@ -124,7 +124,7 @@ func New(store Store, group string, options ...Option) (*Scheduler, error) {
 	s.election = e
 	s.log = s.log.With(zap.String("group", group), zap.String("owner", e.Owner()))
 	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
-	s.memory = newMemory(max(time.Minute, e.Timing().TTL), s.clock.kind)
+	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
 	return s, nil
 }
 
