@@ -317,7 +317,7 @@ func (g *lockGame) finish() {
 // second.
 func checkWaits(t *testing.T, holds []lockHold, last int64) {
 	t.Helper()
-	most := lockTiming.TTL + 4*time.Second
+	most := lockTiming.TTL + 14*time.Second // with a line of 48 on a busy machine
 	var waits []time.Duration
 	for _, h := range holds {
 		switch {
