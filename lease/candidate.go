@@ -25,7 +25,7 @@ type Candidate struct {
 	barred     error  // what the gate said last
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
-	leftOver   uint64 // the last term that was told of, see isLeftOver
+	leftOver   uint64 // the last such term that was logged, see isLeftOver
 }
 
 type unanswered struct {
@@ -65,8 +65,8 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		c.watch.saw(c.held.token, c.held.beat, c.keeper.timing.TTL)
 		c.keeper.mu.Unlock()
 	}
-	// The second round sees what the first prepared or released, the third who
-	// was quicker.
+	// The second round sees what the first prepared or released, and the third
+	// which replica was faster.
 	for range 3 {
 		if err := c.read(ctx); err != nil {
 			return nil, 0, err
@@ -81,12 +81,12 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 					return h, 0, err
 				}
 			}
-			// Or a term that is over. A row that was rewound to it is not
-			// given up: somebody newer may still trust what is gone.
+			// Or a term that is over. If the row was rewound to it, do not
+			// release it yet: a newer holder may still trust the lost row.
 			if wait := c.watch.quarantinedFor(c.keeper.now()); wait > 0 {
 				return nil, c.until(wait), nil
 			}
-			// Told once: while the server takes no writes, each look leads here.
+			// Logged once: while the server takes no writes, each look gets here.
 			if c.leftOver != row.Token {
 				c.leftOver = row.Token
 				c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
@@ -97,8 +97,8 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 		case c.barred != nil:
 			return nil, c.keeper.timing.TTL/3 + c.jitter(), nil
 		case row == nil && fence == nil && wait > 0:
-			// The group is known here, and gone there. It is watched like a
-			// row that was rewound, before it begins anew.
+			// This replica knows the group, but the row is gone. Watch the group
+			// as after a rewound row, before it starts afresh.
 			return nil, c.until(wait), nil
 		case row == nil || fence == nil:
 			if err := c.prepare(ctx); err != nil {
@@ -189,9 +189,9 @@ func (c *Candidate) prepare(ctx context.Context) error {
 	return nil
 }
 
-// acquire takes the row that was just read. Nil and no error: somebody was
-// quicker. When ctx ends it still waits for its answer: a lease that is taken
-// and not known to be would keep everybody out for a TTL.
+// acquire takes the row that was just read. Nil and no error: another replica
+// was faster. When ctx ends it still waits for the answer: a lease taken
+// without this replica's knowledge would keep every replica out for a TTL.
 func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	ctx, cancel := c.attempt(context.WithoutCancel(ctx))
 	defer cancel()

@@ -167,8 +167,8 @@ func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 	})
 }
 
-// A follower's wall clock is nobody's business: it may be set, or go on while
-// the machine sleeps.
+// A follower's wall clock does not matter: it may be set, or run on while the
+// machine sleeps.
 func TestFollowerWhoseWallClockIsSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var machine clocks
@@ -216,14 +216,15 @@ func TestJitterIsBounded(t *testing.T) {
 	})
 }
 
-// The server was started anew: nobody takes anything for a TTL, and the healthy
-// holder does not notice.
-// ... also when that happens between the reading and the acquire.
-// A row that was rewound to a term of mine is not given up at once: a replica
-// that starts just then would take it, while whoever came after me is trusted.
-// What a replica's own term wrote counts as seen, though no reading showed it.
-// A stop that comes while an acquire is under way waits for its answer, or the
-// lease would be held by nobody for a TTL.
+// After a restart of the server, no replica takes a lease for a TTL, and the
+// healthy holder does not notice.
+// ... also when the restart comes between the reading and the acquire.
+// A replica does not release at once a row that was rewound to one of its own
+// terms: a replica that starts just then would take it while the later holder
+// still trusts its lease.
+// What a replica's own term wrote counts as seen, even if no reading showed it.
+// A stop that comes while an acquire is under way waits for its answer.
+// Otherwise the lease would have no live holder for a TTL.
 func TestStopInTheMiddleOfAnAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())

@@ -7,7 +7,7 @@ import (
 )
 
 // instant is one moment on this machine's two clocks. The monotonic one stops
-// while the machine sleeps; the wall clock may be set by anybody.
+// while the machine sleeps; the wall clock may be set at any time.
 type instant struct {
 	mono time.Time // compared by its monotonic reading only
 	wall time.Time // without a monotonic reading

@@ -15,10 +15,10 @@
 //
 // # What is guaranteed
 //
-//  1. Tokens strictly grow, and one token has one owner for ever: also after
-//     the row is deleted, the database is restored from a backup, or a failover
-//     loses the last writes (unless the new server's clock is behind the lost
-//     term's token and the acquirer has not seen that term).
+//  1. Tokens strictly grow, and no token is ever given to a second owner, also
+//     after the row is deleted, the database is restored from a backup, or a
+//     failover loses the last writes (unless the new server's clock is behind
+//     the lost term's token and the acquirer has not seen that term).
 //  3. A fenced transaction of a replaced holder cannot commit (package fence).
 //  4. The context of a term is cancelled, with a cause that says why, before
 //     another replica can hold the lease, and early enough that work which
@@ -28,11 +28,12 @@
 //     stepped (though not twice, in opposite directions, between two readings
 //     of a follower). One server takes the writes; where several do, as in a
 //     Galera cluster, the replicas use one of them, or the servers' clocks agree.
-//  5. A leader is back within TTL + 1 s of a crash while another replica was
-//     watching (else within TTL + 1 s of the next one's start), at once after a
-//     clean stop, and within TTL + 1 s of the database coming back, for ever.
-//     A login that the server has refused is retried later than that, so that
-//     retries do not lock the account: docs/database.md has the bound.
+//  5. A leader is back within TTL + 1 s of a crash if another replica was
+//     watching (otherwise within TTL + 1 s of the next replica's start), at once
+//     after a clean stop, and within TTL + 1 s of the database coming back,
+//     however long it was away. A login that the server has refused is retried
+//     later than that, so that retries do not lock the account:
+//     docs/database.md has the bound.
 //
 // The numbers are those of the project's list; 2 and 6 are about claims and
 // ticks, and rest on the token, as 3 does.
@@ -62,13 +63,13 @@
 //
 // and the row's time of renewal, which the server sets when the statement
 // begins, cannot be earlier than s. Elapsed time is the larger of what the
-// monotonic and the wall clock say, so a machine that slept wakes up untrusting
-// (unless its wall clock was set back meanwhile by as much as it slept: nothing
-// that a program can rely on everywhere tells of that).
+// monotonic and the wall clock say, so after a sleep of the machine the trust
+// has ended (unless its wall clock was set back meanwhile by as much as it
+// slept: a program has no portable way to detect that).
 //
 // A follower takes an unreleased lease only when one heartbeat has been in the
 // row for the row's own TTL, by the follower's monotonic clock. It may begin to
-// count before it saw the heartbeat only as far as two clocks vouch for it: when
+// count before it saw the heartbeat only as far as two clocks agree on it: when
 // a reading first shows a heartbeat, its age is what the database's clock says,
 // less what that clock may have gained on the follower's own since the reading
 // before (a gain is subtracted, a loss never added), and no more than the time
@@ -106,9 +107,10 @@
 //     term, trusted from when the acquire was sent, or releases it by its token.
 //   - A release compares owner and token, and is harmless when repeated.
 //
-// No answer is never taken for an answer. A renewal may succeed after the row's
-// time has passed, as long as nobody took it; it never brings back a term whose
-// trust has ended, and then only keeps others out while work drains.
+// A missing answer is never taken for an answer. A renewal may succeed after the
+// row's time has passed, as long as no other replica has taken the lease; it
+// never brings back a term whose trust has ended, and then only keeps others out
+// while work drains.
 //
 // # The end of a term
 //
@@ -124,25 +126,26 @@
 //   - The holder's process dies: followers wait until its last heartbeat is a
 //     TTL old.
 //   - It is paused: the same; when it wakes, [Held.Trusted] says no at once,
-//     and the context ends as soon as its timer runs. If the whole machine
-//     slept, by whose monotonic clock timers count, that is a quarter of Grace
+//     and the context ends as soon as its timer runs. Timers count by the
+//     monotonic clock, so if the whole machine slept, that is a quarter of Grace
 //     later at most.
 //   - The database is away for less than the trust that is left: nothing. For
-//     longer: the term ends with [ErrLost] by the trust deadline. Everybody
-//     goes on trying.
+//     longer: the term ends with [ErrLost] by the trust deadline. All replicas
+//     keep trying.
 //   - The database is restarted, or another server answers: a holder goes on
-//     if its row is still as it left it; nobody takes anything for one TTL.
+//     if its row is still as it left it; no replica takes a lease for one TTL.
 //   - The row is deleted, rewound or restored: its holder's next heartbeat finds
-//     out and the term ends; followers watch the row for one TTL. Only if it
-//     is put back within a term, to a heartbeat that is newer than what a
-//     follower has seen, can nobody tell: that follower counts from the old
-//     heartbeat, and may lead before the holder's next one finds out. Tokens,
-//     claims and fences hold there too.
+//     out and the term ends; followers watch the row for one TTL. One case
+//     cannot be detected: the row is put back within a term, to a heartbeat
+//     that is newer than what a follower has seen. That follower counts from
+//     the old heartbeat, and may lead before the holder's next heartbeat finds
+//     out. Tokens, claims and fences hold there too.
 //   - The database's clock is stepped: nothing.
 //   - Another process has the same owner name, which takes a copied random
 //     number: they follow each other like any two, since each knows the
-//     heartbeats that it wrote, and the one that waits logs it as an error. Not
-//     so a copy of a whole running machine, which knows the same heartbeats.
+//     heartbeats that it wrote, and the one that waits logs it as an error. This
+//     does not cover a copy of a whole running machine, which knows the same
+//     heartbeats.
 //
 // # Timing
 //

@@ -6,13 +6,13 @@ import (
 )
 
 var (
-	// ErrChanged says that a row was not as the statement expected: somebody
-	// else holds the lease, or the row was changed or deleted. It is an
+	// ErrChanged says that a row was not as the statement expected: another
+	// owner holds the lease, or the row was changed or deleted. It is an
 	// answer, not a failure.
 	ErrChanged = errors.New("lease: not as expected any more")
 
 	// ErrLost ends a term whose holder may not act any more: its lease could
-	// not be renewed in time, or belongs to somebody else.
+	// not be renewed in time, or belongs to another owner.
 	ErrLost = errors.New("lease: lost")
 
 	// ErrReleased ends a term whose lease the holder gave back.

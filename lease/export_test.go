@@ -15,7 +15,7 @@ func (k *Keeper) SetClocks(f func() (mono, wall time.Time)) {
 // before anything else is called.
 func (k *Keeper) SetOwner(owner string) { k.owner = owner }
 
-// Locked reports whether somebody has the keeper's lock.
+// Locked reports whether the keeper's mutex is locked.
 func (k *Keeper) Locked() bool {
 	if !k.mu.TryLock() {
 		return true

@@ -25,7 +25,7 @@ func previousOf(a Acquire) Previous {
 
 // Held is a lease while this process holds it: one term. It is trusted from
 // the acquire until its trust deadline passes unrenewed, its row turns out to
-// be somebody else's, or [Held.End] is called; it never becomes trusted again.
+// be another owner's, or [Held.End] is called; it never becomes trusted again.
 // After that it drains: the keeper goes on renewing, for a TTL at most, only to
 // keep others out while work stops. [Held.Release] ends that too.
 //
@@ -38,7 +38,7 @@ type Held struct {
 	log    *zap.Logger
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	resign chan struct{} // closed when somebody asks the holder to resign
+	resign chan struct{} // closed when the holder is asked to resign
 
 	// All guarded by keeper.mu.
 	since    instant            // when the newest statement that is known to have renewed was sent
@@ -99,7 +99,7 @@ func (h *Held) Hold() Hold {
 // matches [ErrLost] or is what [Held.End] was given.
 func (h *Held) Context() context.Context { return h.ctx }
 
-// ResignAsked is closed when somebody asked this holder to step down.
+// ResignAsked is closed once this holder is asked to step down.
 func (h *Held) ResignAsked() <-chan struct{} { return h.resign }
 
 // Trusted reports whether the holder may still act. It reads the clocks
@@ -225,7 +225,7 @@ func (h *Held) settle(row *Lease) {
 	case row.Token != h.token || row.Owner != h.keeper.owner:
 		h.lose(fmt.Sprintf("held by %q under token %d", row.Owner, row.Token))
 	case row.Released:
-		h.lose("its row was released by somebody else")
+		h.lose("its row was released by another process")
 	case row.Heartbeat != h.beat && !h.isPending(row.Heartbeat):
 		h.lose(fmt.Sprintf("its row has heartbeat %d, not %d: it was restored or rewritten", row.Heartbeat, h.beat))
 	default:

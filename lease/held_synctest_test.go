@@ -45,7 +45,7 @@ func TestSuspendedMachine(t *testing.T) {
 		lost(t, h, "not renewed")
 
 		h = r.takes(r.candidate("third"))
-		machine.sleep(-2 * time.Hour) // somebody sets the clock back
+		machine.sleep(-2 * time.Hour) // the clock is set back
 		time.Sleep(time.Minute)
 		if !h.Trusted() {
 			t.Error("lost by a clock that was set back")
@@ -195,10 +195,10 @@ func TestReleaseOfAnOldTerm(t *testing.T) {
 		next := b.takes(candidate)
 		a.link.heal()
 		if err := old.Release(t.Context()); err != nil {
-			t.Errorf("error %v, though somebody else has it", err)
+			t.Errorf("error %v, though another owner holds the lease", err)
 		}
 		if b.row("g").Released || !next.Trusted() {
-			t.Error("somebody else's lease was released")
+			t.Error("the new holder's lease was released")
 		}
 		_ = next.Release(t.Context())
 		again := a.hold("g")
@@ -209,7 +209,7 @@ func TestReleaseOfAnOldTerm(t *testing.T) {
 	})
 }
 
-// It costs no statement of its own until somebody asks.
+// Noticing a request to resign costs no statement until there is one.
 func TestResignAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
@@ -217,7 +217,7 @@ func TestResignAsked(t *testing.T) {
 		reads := r.link.count("read")
 		time.Sleep(time.Minute)
 		if n := r.link.count("read") - reads; n != 0 {
-			t.Errorf("%d reads while nobody asked", n)
+			t.Errorf("%d reads without a request", n)
 		}
 		if err := r.link.AskResign(t.Context(), "g", h.Token()+1); !errors.Is(err, lease.ErrChanged) {
 			t.Errorf("another term was asked: %v", err)

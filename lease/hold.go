@@ -30,15 +30,16 @@ type Hold struct {
 	// none: its fence row is compared with Owner and Token.
 	Mark []byte
 	// Trusted reports whether the holder may still act, by the clocks
-	// themselves, as [Held.Trusted] does. Nil: nobody can tell but the database.
+	// themselves, as [Held.Trusted] does. Nil: only the database can tell.
 	Trusted func() bool
 }
 
 type holdsKey struct{}
 
-// WithHold returns a context whose work is done under the holds, beside those
-// that ctx has already. It is for whoever runs such work: what an election
-// leads with, and each run of a scheduler, has its term's hold already.
+// WithHold returns a context whose work is done under the holds, in addition to
+// those that ctx already carries. It is for code that runs such work itself: the
+// contexts of an election's leading function and of a scheduler's runs already
+// carry their term's hold.
 func WithHold(ctx context.Context, holds ...Hold) context.Context {
 	return context.WithValue(ctx, holdsKey{}, append(Holds(ctx), holds...))
 }

@@ -45,7 +45,7 @@ type Option func(*Keeper)
 func WithTiming(t Timing) Option { return func(k *Keeper) { k.timing = t } }
 
 // WithLabel sets the first part of the owner's name, which helps people to find
-// the culprit. Default "worker".
+// the process. Default "worker".
 func WithLabel(label string) Option { return func(k *Keeper) { k.owner = NewOwner(label) } }
 
 // WithLogger sets the logger. Default: silent.
@@ -101,8 +101,8 @@ func (k *Keeper) Owner() string { return k.owner }
 // Timing is the complete timing.
 func (k *Keeper) Timing() Timing { return k.timing }
 
-// Trouble logs failures of the database for whoever uses it beside this keeper,
-// so that one outage is logged once.
+// Trouble logs failures of the database. Other users of the same database share
+// it with the keeper, so that one outage is logged once.
 func (k *Keeper) Trouble() *Trouble { return k.trouble }
 
 // Run sends the heartbeats, until ctx ends. No error of the database ends it.
@@ -130,7 +130,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(k.soon()),
 		backoff.WithMaxInterval(max(k.soon(), min(k.timing.RenewEvery/4, time.Second))),
-		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
+		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
 	)
 	timer := time.NewTimer(0)
 	defer timer.Stop()

@@ -40,14 +40,14 @@ func TestOneStatementForAThousandLeases(t *testing.T) {
 	})
 }
 
-// A lease that is somebody else's costs only its own term.
+// Losing one lease to another owner ends only that lease's term.
 func TestLossOfOneAmongMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		a, b, c := r.hold("a"), r.hold("b"), r.hold("c")
-		r.change("b", func(l *lease.Lease) { l.Owner, l.Token = "somebody", l.Token+1 })
+		r.change("b", func(l *lease.Lease) { l.Owner, l.Token = "other", l.Token+1 })
 		time.Sleep(time.Minute)
-		lost(t, b, "somebody")
+		lost(t, b, "other")
 		if !a.Trusted() || !c.Trusted() {
 			t.Error("the others were lost too")
 		}

@@ -9,9 +9,9 @@ import (
 // Lease is a lease row as one reading showed it. It is a plain value: nothing
 // updates it.
 type Lease struct {
-	// Owner is who took the lease last; empty when nobody has held it yet.
+	// Owner is the last holder; empty when the lease has never been held.
 	Owner string
-	// Token names the term. It only grows, and one token has one owner for ever.
+	// Token names the term. It only grows, and a token never changes its owner.
 	Token uint64
 	// Heartbeat changes with every renewal. Together with Token it says
 	// whether a row is the one that was read before.
@@ -23,11 +23,11 @@ type Lease struct {
 	// TTL is the time to live that the holder took the lease with. Followers
 	// wait for this one, not for their own.
 	TTL time.Duration
-	// Released says that the holder gave the lease back and nobody has taken
-	// it since.
+	// Released says that the holder gave the lease back and it has not been
+	// taken since.
 	Released bool
-	// ResignAsked says that somebody asked the holder of this term to step
-	// down ([Store.AskResign]).
+	// ResignAsked says that the holder of this term was asked to step down
+	// ([Store.AskResign]).
 	ResignAsked bool
 }
 
@@ -42,9 +42,9 @@ type Fence struct {
 type Reading struct {
 	Group string
 	// Lease and Fence are nil where the row is absent. A Store never deletes
-	// one of the two alone: a lease row that is absent beside its fence row was
-	// deleted by somebody else. It deletes both only of sessions of locks that
-	// are over, whose groups have names that are never used again.
+	// one of the two alone: if only the lease row is absent, something other
+	// than the Store deleted it. A Store deletes both only for sessions of
+	// locks that are over, whose group names are never used again.
 	Lease *Lease
 	Fence *Fence
 	// Now is the database's clock at the reading.

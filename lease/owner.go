@@ -9,8 +9,8 @@ import (
 
 // NewOwner returns an owner name for one start of one process,
 // "label/host/pid/random". It is never empty and never reused: a restarted
-// process, or a second one with the same label, is another owner, so that
-// nobody can renew or release a term of its predecessor. An empty label is
+// process, or a second one with the same label, is another owner, so that no
+// process can renew or release a predecessor's term. An empty label is
 // replaced by "worker"; characters that names cannot have become "-".
 func NewOwner(label string) string {
 	host, err := os.Hostname()

@@ -37,7 +37,7 @@ func newRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
 	return r
 }
 
-// stoppedRig is a rig whose keeper nobody runs.
+// stoppedRig is a rig whose keeper does not run.
 func stoppedRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
 	t.Helper()
 	l := newLink(store)
@@ -91,7 +91,7 @@ func (r *rig) row(group string) lease.Lease {
 	return *readings[0].Lease
 }
 
-// change changes the lease row behind everybody's back.
+// change changes the lease row directly, as no Store method would.
 func (r *rig) change(group string, f func(l *lease.Lease)) {
 	r.store.Update(group, func(l *lease.Lease, fence *lease.Fence) (*lease.Lease, *lease.Fence) {
 		f(l)

@@ -146,7 +146,7 @@ func TestDeletedRows(t *testing.T) {
 				if wait < time.Minute || wait > 61*time.Second {
 					t.Errorf("waits for %v", wait)
 				}
-				if keepFence { // nobody else can know; the prepared row says it
+				if keepFence { // a new replica learns it only from the prepared row
 					if wait := fresh.waits(fresh.candidate("g")); wait < time.Minute {
 						t.Errorf("a new replica waits for %v", wait)
 					}

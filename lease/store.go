@@ -26,11 +26,11 @@ type Store interface {
 
 	// Prepare inserts the rows of a group that are missing. Both missing: a
 	// new group, its lease released, with the same token in both rows, which
-	// no term has had. Lease missing beside its fence: it was
-	// deleted, and comes back held by nobody, not released, with ttl, and with
+	// no term has had. Lease missing, fence present: the lease was
+	// deleted, and comes back without an owner, not released, with ttl, and with
 	// a token from the database's clock that is above the fence's. Fence
 	// missing: copied from the lease. Existing rows are left alone. A group that
-	// cannot be a name ([CheckName]) is an error.
+	// is not a valid name ([CheckName]) is an error.
 	Prepare(ctx context.Context, group string, ttl time.Duration) error
 
 	// Acquire takes the lease when its row is still the one that was read, and
@@ -38,8 +38,8 @@ type Store interface {
 	// the largest of the compared tokens + 1, a.Floor + 1 and the microseconds
 	// since 1970 by the database's clock. ErrChanged: the rows are not those
 	// of the reading any more or were not there, or the connection of the
-	// reading is gone. An owner that cannot be a name is an error, as the empty
-	// one is: it would be nobody.
+	// reading is gone. An owner that is not a valid name is an error. So is the
+	// empty one, which stands for no owner.
 	Acquire(ctx context.Context, a Acquire) (token uint64, err error)
 
 	// Renew writes the next heartbeat into each row that still has the owner,
@@ -53,7 +53,7 @@ type Store interface {
 
 	// Release marks the lease as released when owner and token still match.
 	// It returns nil when they do, or did (it may be repeated), and ErrChanged
-	// when another owner has the lease, or nobody has had it yet.
+	// when another owner holds the lease, or it has never been held.
 	Release(ctx context.Context, group, owner string, token uint64) error
 
 	// AskResign asks the holder of the term to step down; it finds out by its
@@ -96,19 +96,20 @@ type Renewal struct {
 	ResignAsked bool
 }
 
-// Bell wakes those who wait for a lease, so that nobody has to poll for a clean
-// hand-over. It is a doorbell and never a lock: it may ring for nothing or not
-// at all, and only the row decides. At most one goroutine calls Wait; Pass and
-// Close may be called by others.
+// Bell wakes the replicas that wait for a lease, so that they need not poll to
+// notice a clean hand-over. It is a doorbell and never a lock: it may ring for
+// nothing or not at all, and only the row decides. At most one goroutine calls
+// Wait; Pass and Close may be called by others.
 type Bell interface {
 	// Wait blocks until it is worth looking at the lease, or until the bell
 	// cannot be listened to (any error but the context's). After nil, the
 	// caller has the bell: where the store can, no other waiter is rung until
-	// it calls Pass; a store that polls rings all of them. Where one has the
-	// bell at a time, a Wait by the one who has it asks whether it still does:
-	// if so, it returns nil at once, and else it waits like any other.
+	// it calls Pass; a store that polls rings all of them. Where only one
+	// caller has the bell at a time, a Wait by that caller checks whether it
+	// still has it: if so, Wait returns nil at once, and otherwise it waits like
+	// any other.
 	Wait(ctx context.Context) error
-	// Pass gives the bell to the next who waits. The holder of a lease keeps
+	// Pass gives the bell to the next waiter. The holder of a lease keeps
 	// the bell for its term and passes it once the lease is released. Without
 	// the bell it does nothing.
 	Pass(ctx context.Context) error

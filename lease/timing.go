@@ -32,8 +32,8 @@ type Timing struct {
 	// 2/15 of TTL, which is 2 s of 15 s.
 	Grace time.Duration
 	// Drift is how much the rates of two machines' clocks may differ, as a
-	// part of 1. Default 0.01, which is far above the 0.0005 that NTP slews
-	// by; a host whose clock is slewed faster has to say so. Below 0.25.
+	// fraction. Default 0.01, which is far above the 0.0005 that NTP slews
+	// by; raise it where clocks are slewed faster. Below 0.25.
 	Drift float64
 }
 

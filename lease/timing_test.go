@@ -77,8 +77,8 @@ func TestTimingLimits(t *testing.T) {
 	}
 }
 
-// Whatever is accepted leaves room for one heartbeat that fails, and for work to
-// stop before anybody else can take the lease.
+// Every accepted Timing leaves room for one failed heartbeat, and for work to
+// stop before another replica can take the lease.
 func TestTimingRelation(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -12,8 +12,8 @@ import (
 const (
 	// troubleEvery is how often a lasting trouble is logged.
 	troubleEvery = time.Minute
-	// troubleFor is how long a failure counts whose task neither failed nor
-	// worked again: the task may be over.
+	// troubleFor is how long a failure counts if its task neither fails nor
+	// works again: the task may be over.
 	troubleFor = 2 * time.Minute
 )
 

@@ -5,8 +5,8 @@ import "time"
 // watch is a follower's judgement of one group's lease: how old the heartbeat
 // in its row is at least, and so from when on it may be taken. It counts with
 // the follower's own monotonic clock and trusts the database's clock only as
-// far as the two were seen to agree, so that a database clock which is stepped
-// elects nobody early and delays nobody.
+// far as the two were seen to agree, so that a step of the database's clock
+// neither lets a replica take the lease early nor delays a takeover.
 //
 // It is pure state: each method takes the instants it needs. One goroutine
 // owns it.
@@ -24,16 +24,16 @@ type watch struct {
 	// its holder may trust it for.
 	highToken, highBeat uint64
 	highTTL             time.Duration
-	behind              bool // the last reading was, by what was known then
+	behind              bool // the last reading was behind what had been seen then
 }
 
 // observe takes in a reading, with the instants before it was sent and after it
 // was answered.
 func (w *watch) observe(r Reading, sent, replied instant) {
 	if r.Lease != nil {
-		// No replica has a longer TTL, so no holder trusts the row for longer: what
-		// another program has written must not keep everybody out for years, nor be
-		// remembered.
+		// No replica has a longer TTL, so no holder trusts the row for longer. A
+		// longer one that another program wrote must neither keep all replicas out
+		// for years nor be remembered.
 		l := *r.Lease
 		l.TTL = min(max(l.TTL, 0), MaxTTL)
 		r.Lease = &l
@@ -66,7 +66,7 @@ func (w *watch) observe(r Reading, sent, replied instant) {
 	same := !otherServer && previous != nil && sameRow(previous.Lease, r.Lease)
 	behind := row.Token < w.highToken || row.Token == w.highToken && row.Heartbeat < w.highBeat
 	if behind && (!same || !w.behind) {
-		// Rewound, deleted or restored: somebody newer may still trust a row
+		// Rewound, deleted or restored: a newer holder may still trust a row
 		// that is gone.
 		w.quarantine = max(w.quarantine, wait)
 	}

@@ -125,8 +125,9 @@ func TestSlowDatabaseClockThatIsSetRight(t *testing.T) {
 	}
 }
 
-// Who did not follow for a while takes nobody's word for a heartbeat's age: in
-// that time the database's clock may have been stepped back and forth.
+// A replica that did not follow for a while does not trust the age of a
+// heartbeat: in that time the database's clock may have been stepped back and
+// forth.
 func TestReadingBeforeIsLongAgo(t *testing.T) {
 	t.Parallel()
 	f := newFollower()

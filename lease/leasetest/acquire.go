@@ -66,7 +66,7 @@ var prepareCases = []testCase{
 		e.unchanged(r, "Prepare of an expired lease")
 	}},
 
-	{"prepare/a deleted lease row comes back held by nobody, not released", func(e *env) {
+	{"prepare/a deleted lease row comes back without an owner, not released", func(e *env) {
 		s := e.open()
 		e.take(s, group, alice)
 		e.update(group, func(l *lease.Lease, f *lease.Fence) { // of a term that began an hour ago

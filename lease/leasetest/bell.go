@@ -47,16 +47,16 @@ var bellCases = []testCase{
 		e.ok(holder.Pass(e.ctx()), "Pass")
 		e.rang(e.waitFor(waiter), "Wait for a bell that was passed")
 		e.silent(third, "Wait while the next has the bell")
-		e.silent(holder, "Wait of the one who passed it")
+		e.silent(holder, "Wait by the caller that passed it")
 	}},
 
-	{"bell/who has it does not wait for it", func(e *env) {
+	{"bell/Wait returns at once for the caller that has it", func(e *env) {
 		s, next := e.exclusiveBells()
 		holder, waiter := s.Bell(group), next.Bell(group)
 		defer e.close(holder, waiter)
 		e.takeWithBell(s, holder)
 		for range 3 {
-			e.rang(e.waitFor(holder), "Wait of the one who has the bell")
+			e.rang(e.waitFor(holder), "Wait by the caller that has the bell")
 		}
 		e.silent(waiter, "Wait while another has asked whether it has the bell")
 		e.ok(holder.Pass(e.ctx()), "Pass")
@@ -90,7 +90,7 @@ var bellCases = []testCase{
 		e.stillWaits(found)
 		e.h.LoseBell(e.TB, group)
 		e.rang(found, "Wait for the bell of a process that has died")
-		e.silent(holder, "Wait of the one who lost the bell")
+		e.silent(holder, "Wait by the caller that lost the bell")
 	}},
 
 	{"bell/each group has its own", func(e *env) {
@@ -145,7 +145,7 @@ var bellCases = []testCase{
 				e.Fatalf("Wait after Close has no error")
 			}
 		}
-		// A closed bell keeps nobody from the next ring.
+		// A closed bell does not keep other waiters from the next ring.
 		third := next.Bell(group)
 		defer e.close(third)
 		e.rang(e.waitFor(third), "Wait for a bell that was passed, after another was closed")
@@ -186,14 +186,14 @@ func (e *env) exclusiveBells() (ringer, ringer) {
 	return e.bells()
 }
 
-// takeWithBell takes the group as alice, who gets the bell first.
+// takeWithBell takes the group as alice, after waiting for the bell.
 func (e *env) takeWithBell(s lease.Store, b lease.Bell) lease.Reading {
 	e.Helper()
 	e.prepare(s, group)
 	if l := e.row(s, group).Lease; !l.Released {
 		e.ok(s.Release(e.ctx(), group, l.Owner, l.Token), "Release")
 	}
-	e.rang(e.waitFor(b), "Wait for a bell that nobody has, of a lease that nobody holds")
+	e.rang(e.waitFor(b), "Wait for a free bell of a free lease")
 	return e.take(s, group, alice)
 }
 

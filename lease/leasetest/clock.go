@@ -42,7 +42,7 @@ var clockCases = []testCase{
 		}
 	}},
 
-	{"clock/steps depose nobody and keep nobody in", func(e *env) {
+	{"clock/steps neither depose a holder nor block a takeover", func(e *env) {
 		for _, by := range steps {
 			s := e.open()
 			e.take(s, group, alice)

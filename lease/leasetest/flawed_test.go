@@ -966,7 +966,7 @@ func (b *bell) leave() {
 	b.has = false
 	select {
 	case <-b.line:
-	default: // somebody else passed it
+	default: // another caller passed it
 	}
 }
 

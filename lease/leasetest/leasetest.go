@@ -56,7 +56,7 @@ type Harness struct {
 	// Open returns the store of another replica on the database, with
 	// connections of its own, and closes it when the test ends.
 	Open func(t testing.TB) lease.Store
-	// Update changes or deletes the rows of a group behind everybody's back.
+	// Update changes or deletes the rows of a group behind the stores' backs.
 	// Times are exact to the microsecond.
 	Update func(t testing.TB, group string, change Change)
 	// StepClock steps the database's clock. Nil when that cannot be done:
@@ -70,11 +70,11 @@ type Harness struct {
 	// is called. Nil where a store has no locks of rows: then the case that
 	// needs it is skipped, by name.
 	LockLease func(t testing.TB, group string) (free func())
-	// LoseBell breaks the connection of the one who has the bell of the group,
-	// as the end of its process does. Nil when that cannot be done: then the case
+	// LoseBell breaks the connection that has the bell of the group, as the
+	// end of its process does. Nil when that cannot be done: then the case
 	// that needs it is skipped, by name.
 	LoseBell func(t testing.TB, group string)
-	// BellRingsAll says that the store's bell rings for all who wait, so that
+	// BellRingsAll says that the store's bell rings for all waiters, so that
 	// several can have it at once.
 	BellRingsAll bool
 	// Patience is how long one case may take, with what it waits for. Default

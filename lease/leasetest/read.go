@@ -35,7 +35,7 @@ var readCases = []testCase{
 	{"read/absent", func(e *env) {
 		r := e.read(e.open(), group)
 		if r.Lease != nil || r.Fence != nil {
-			e.Errorf("a group that nobody prepared has lease %s, fence %s", show(r.Lease), show(r.Fence))
+			e.Errorf("a group that was never prepared has lease %s, fence %s", show(r.Lease), show(r.Fence))
 		}
 		if r.Server == "" {
 			e.Errorf("the reading names no server")
@@ -278,7 +278,7 @@ var nameCases = []testCase{
 		e.unchanged(r, "Release by the empty owner, of a new group")
 		e.take(s, group, alice)
 		e.deleteLease(group)
-		e.prepare(s, group) // held by nobody, not released
+		e.prepare(s, group) // without an owner, not released
 		r = e.row(s, group)
 		e.equal(e.renew(s, "", 2, renewal(r)), 0, "leases renewed by the empty owner")
 		e.refused(s.Release(e.ctx(), group, "", r.Lease.Token), "Release by the empty owner")
