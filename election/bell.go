@@ -15,13 +15,13 @@ type ringer struct {
 	bell  lease.Bell    // nil where the store has none
 	begin chan struct{} // capacity 1: asks listen to wait for the bell
 	rung  chan struct{} // capacity 1: the bell is ours
-	lost  chan struct{} // capacity 1: what had been listened to broke
+	lost  chan struct{} // capacity 1: the bell broke while listening
 
 	listening bool // between start and rung
 	has       bool
-	// A bell that was had for nothing is left to others for a moment. The
-	// moment is short at first, since a leader that has just begun may still be
-	// on its way into the line, and grows while nobody is there to keep it.
+	// After the bell came without a lease to take, it is left to other replicas
+	// for a moment. The moment is short at first, since a leader that has just
+	// begun may not wait for the bell yet, and grows while no leader keeps it.
 	fruitless *backoff.ExponentialBackOff
 	started   time.Time
 	notBefore time.Time
@@ -48,9 +48,9 @@ func (r *ringer) listen(ctx context.Context, failed *backoff.ExponentialBackOff)
 		case <-r.begin:
 		}
 		for began := time.Now(); r.bell.Wait(ctx) != nil; began = time.Now() {
-			// Without a bell the timed look remains, so this is not worth a
-			// word. But when it breaks after a while, so may have the database:
-			// then the sooner that is seen, the sooner its TTL begins.
+			// Without a bell the timed look remains, so this is not logged. But
+			// when a bell breaks after a while, the database may have failed
+			// too: the sooner that is seen, the sooner its TTL begins.
 			if time.Since(began) > r.fruitless.MaxInterval {
 				select {
 				case r.lost <- struct{}{}:
@@ -87,7 +87,7 @@ func (r *ringer) start() {
 	}
 }
 
-// ready fires when it is time to start, and never while there is no need to.
+// ready fires when it is time to start, and never while start is not needed.
 func (r *ringer) ready() <-chan time.Time {
 	if r.bell == nil || r.listening || r.has {
 		return nil
@@ -99,11 +99,11 @@ func (r *ringer) ready() <-chan time.Time {
 func (r *ringer) got() {
 	r.has, r.listening = true, false
 	if time.Since(r.started) > r.fruitless.MaxInterval {
-		r.fruitless.Reset() // somebody kept it
+		r.fruitless.Reset() // a leader kept it meanwhile
 	}
 }
 
-// passIdle hands the bell on after it was had for nothing.
+// passIdle hands the bell on when it came without a lease to take.
 func (r *ringer) passIdle() {
 	if r.has {
 		r.notBefore = time.Now().Add(r.fruitless.NextBackOff())

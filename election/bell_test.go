@@ -33,7 +33,7 @@ func (s *brittle) Bell(group string) lease.Bell {
 	return brittleBell{b, s}
 }
 
-// steal takes the bell from whoever has it.
+// steal takes the bell from the replica that has it.
 func (s *brittle) steal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -68,8 +68,8 @@ func (b brittleBell) Wait(ctx context.Context) error {
 	return b.Bell.Wait(ctx)
 }
 
-// The leader dies and the server is started anew, both at once. Who listened to
-// the bell hears that, looks, and so begins to count at once.
+// The leader dies while the server restarts. A replica that waits for the bell
+// notices, reads the lease, and so begins to count at once.
 func TestRestartIsHeardThroughTheBell(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for after := time.Duration(0); after < ttl; after += 1300 * time.Millisecond {
@@ -107,8 +107,8 @@ func TestBellsThatDoNotWork(t *testing.T) {
 	})
 }
 
-// A leader's bell breaks: it gets in line again, and those who came first ring
-// for nothing, with pauses.
+// A leader's bell breaks: the leader waits for it again, and the waiters ahead
+// of it get the bell for nothing, with pauses.
 func TestBellsThatBreakNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}

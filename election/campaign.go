@@ -48,7 +48,7 @@ func (c *campaign) loop(ctx context.Context) error {
 			continue
 		}
 		if late := c.beatsLate(); late > 0 {
-			// It could take the lease and not keep it.
+			// It could take the lease, but not keep it.
 			c.trouble.Failed("heartbeat", fmt.Errorf("no heartbeat was sent for %v", late.Round(time.Second)))
 			c.bell.passIdle()
 			c.await(ctx, c.timing.TTL/5)
@@ -73,8 +73,8 @@ func (c *campaign) loop(ctx context.Context) error {
 			case errors.Is(cause, ErrResigned), errors.Is(cause, ErrStuck):
 				c.standBack(ctx, c.timing.TTL)
 			case errors.Is(cause, ErrLost):
-				// It may be this replica that cannot keep the lease: whoever
-				// waits for it goes first.
+				// Perhaps only this replica cannot keep the lease: let the
+				// followers go first.
 				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond))
 			case errors.Is(cause, errReturned):
 				if time.Since(began) > c.timing.TTL {
@@ -103,8 +103,8 @@ func (c *campaign) loop(ctx context.Context) error {
 
 // check asks once whether the database is fit, and again before each look until
 // it has answered. It returns an error that ends the campaign ([lease.Ends]), or
-// one that keeps this replica from leading for now. That the database cannot be
-// asked keeps no replica from campaigning.
+// one that keeps this replica from leading for now. A database that cannot be
+// asked does not keep a replica from campaigning.
 func (c *campaign) check(ctx context.Context) error {
 	checker, ok := c.store.(lease.Checker)
 	if !ok || c.checked {
@@ -127,7 +127,7 @@ func (c *campaign) check(ctx context.Context) error {
 	return nil
 }
 
-// follow notes who leads.
+// follow records the present leader.
 func (c *campaign) follow(wait time.Duration) {
 	c.setBarred(c.candidate.Barred())
 	s := State{}
@@ -189,8 +189,8 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error) {
 	term := Term{held}
 	log := c.log.With(zap.Uint64("token", held.Token()))
-	// A log that is blocked must not keep the term from ending. What is of use to
-	// others comes before each line.
+	// A blocked log must not keep the term from ending. What other replicas need
+	// is done before each line is logged.
 	defer context.AfterFunc(ctx, func() { held.End(ErrStopped) })()
 	select { // a request to resign an earlier term
 	case <-c.resign:
@@ -200,7 +200,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 	c.see(true, 0, c.timing.TTL)
 	leading := State{Role: Leading, Owner: held.Owner(), Token: held.Token()}
 	c.become(leading)
-	// By whichever comes first: this function may stand at a line of the log.
+	// Whichever comes first: this function may be blocked in the log.
 	drains := sync.OnceFunc(func() {
 		c.expect(0) // for the watchdog, from here on
 		c.see(false, 0, 0)
@@ -247,8 +247,8 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
 	c.bell.start()
-	// The bell hangs on a connection, which can die unnoticed; who leads looks
-	// after it now and then.
+	// The bell depends on a connection, which can die unnoticed, so the leader
+	// checks it now and then.
 	check := time.NewTicker(min(4*c.timing.TTL, time.Minute))
 	defer check.Stop()
 	for {

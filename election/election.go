@@ -15,12 +15,12 @@ import (
 
 // Causes of a term's end: [context.Cause] of the term's context matches one.
 var (
-	// ErrLost: the lease could not be renewed in time, or is somebody else's.
+	// ErrLost: the lease could not be renewed in time, or is another owner's.
 	ErrLost = lease.ErrLost
-	// ErrResigned: somebody asked the leader to step down, by
-	// [Election.Resign] or through the database.
+	// ErrResigned: the leader was asked to step down, by [Election.Resign] or
+	// through the database.
 	ErrResigned = errors.New("election: resigned")
-	// ErrStuck: what leads stands still, and made room for another replica.
+	// ErrStuck: the leader's work got stuck, so it made room for another replica.
 	ErrStuck = errors.New("election: stuck")
 	// ErrStopped: the context of [Election.Run] ended.
 	ErrStopped = errors.New("election: stopped")
@@ -48,8 +48,8 @@ type Election struct {
 	group  string
 	store  lease.Store
 	keeper *lease.Keeper
-	// candidate belongs to whoever runs. It outlives a Run, and with it what
-	// this replica has seen of the group.
+	// candidate is used by the present Run alone. It outlives the Run, and so
+	// keeps what this replica has seen of the group.
 	candidate *lease.Candidate
 	shared    bool // the keeper is run by the caller
 	timing    lease.Timing
@@ -66,7 +66,7 @@ type Election struct {
 	state   State
 	changed chan struct{} // closed and replaced when state changes
 	began   time.Time     // the present Run
-	due     time.Time     // when the campaign has to have got on, see Check
+	due     time.Time     // when the campaign must have made progress, see Check
 	barred  error         // what the gate said of the last look
 	sight   sight         // of the leader, while this replica does not lead
 	server  string        // that answered the last look
@@ -85,8 +85,8 @@ func WithLabel(label string) Option {
 	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, lease.WithLabel(label)) }
 }
 
-// WithLogger sets the logger. Default: silent. A lost lease is a warning, a bid
-// that others won is debug.
+// WithLogger sets the logger. Default: silent. A lost lease is a warning. An
+// acquire that another replica won is logged at debug level.
 func WithLogger(l *zap.Logger) Option {
 	return func(e *Election) {
 		e.log = l
@@ -103,15 +103,15 @@ func WithKeeper(k *lease.Keeper) Option {
 	return func(e *Election) { e.keeper, e.shared = k, true }
 }
 
-// WithGate has may asked at each look at the lease, with what the look showed of
-// the database's clock. While it returns an error, this replica takes no lease
-// and says so in its [Election.Health]. A term that has begun goes on. may is
+// WithGate calls may at each look at the lease, with what the look showed of
+// the database's clock. While may returns an error, this replica takes no lease
+// and reports the error in its [Election.Health]. A term that has begun goes on. may is
 // called from the campaign's goroutine, and has to return soon.
 func WithGate(may func(lease.Skew) error) Option { return func(e *Election) { e.gate = may } }
 
-// WithObserver has f called for each change of this replica's [State]: in
-// order, none left out, one at a time, on a goroutine of its own, so that a
-// slow f delays nothing but itself. [Election.Run] returns after the last call.
+// WithObserver calls f for each change of this replica's [State]: in order,
+// without gaps, one at a time, on a goroutine of its own, so that a slow f
+// delays only itself. [Election.Run] returns after the last call.
 func WithObserver(f func(State)) Option {
 	return func(e *Election) { e.events.observers = append(e.events.observers, f) }
 }
@@ -291,7 +291,7 @@ func (e *Election) Resign(ctx context.Context) error {
 	}
 	select {
 	case e.resign <- struct{}{}:
-	default: // somebody has asked already
+	default: // a request is pending already
 	}
 	for token := state.Token; ; {
 		select {

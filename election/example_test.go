@@ -27,7 +27,7 @@ func ExampleRun() {
 	// released: <nil>
 }
 
-// Anybody who can read the database can ask who leads.
+// Any client of the database can read who leads.
 func ExampleLeader() {
 	store := memstore.New()
 	ctx, stop := context.WithCancel(context.Background())

@@ -57,7 +57,7 @@ func TestHandOverInALine(t *testing.T) {
 	})
 }
 
-// A replica that is cut off, both ways, for ever.
+// A replica is cut off in both directions and never comes back.
 func TestCrash(t *testing.T) {
 	for name, crash := range map[string]func(*link){
 		"refused": (*link).cut,

@@ -9,18 +9,18 @@ import (
 // ErrLeaderless says that, as far as this replica can tell, no replica leads.
 var ErrLeaderless = errors.New("election: nobody leads")
 
-// Health answers three questions about a replica, each of which calls for
-// another remedy. Each error is nil while all is well. It is a plain value.
+// Health answers three questions about a replica, each of which calls for a
+// different remedy. Each error is nil while all is well. It is a plain value.
 type Health struct {
-	// Stuck says that the process does not get on, so that a restart would
-	// help: its campaign does not run or has not got on for two TTLs, its
+	// Stuck says that the process makes no progress, so that a restart would
+	// help: its campaign does not run or has made no progress for two TTLs, its
 	// heartbeats are overdue, or work of a term that is over has not stopped.
 	Stuck error
 	// Database says that this replica has not been able to use the database for
 	// a TTL, or must not ([WithGate]). A restart would not help.
 	Database error
-	// Leader matches [ErrLeaderless]: nobody leads the group, or not for all
-	// that this replica knows, for longer than a takeover takes.
+	// Leader matches [ErrLeaderless]: as far as this replica knows, no replica
+	// has led the group for longer than a takeover takes.
 	Leader error
 
 	// State is this replica's.
@@ -64,7 +64,7 @@ func (e *Election) database() error {
 
 // What follows is called with e.mu held.
 
-// stuck reports that this replica does not get on.
+// stuck reports that this replica makes no progress.
 func (e *Election) stuck() error {
 	late, beat := time.Since(e.due), e.beatsLate()
 	switch {
@@ -85,11 +85,12 @@ type sight struct {
 	at     time.Time
 	age    time.Duration // of the heartbeat, at least
 	ttl    time.Duration // of the row
-	leader bool          // somebody holds it
-	since  time.Time     // nobody does
+	leader bool          // a replica holds the lease
+	since  time.Time     // since when no replica does
 }
 
-// leader reports that nobody leads, and how old the leader's heartbeat is.
+// leader returns the age of the leader's heartbeat, or an error when no replica
+// leads.
 func (e *Election) leader() (age time.Duration, err error) {
 	const takeover = 2 * time.Second // a second is promised
 	switch s := e.sight; {

@@ -48,7 +48,8 @@ func TestHealthInAnOutage(t *testing.T) {
 	})
 }
 
-// A replica that is kept from campaigning says so, and that nobody leads.
+// A replica that is kept from campaigning reports that, and that no replica
+// leads.
 func TestHealthBehindAGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

@@ -148,7 +148,7 @@ func TestWatchdogOfTheCampaign(t *testing.T) {
 	})
 }
 
-// A keeper that nobody runs.
+// A keeper whose Run was never called.
 func TestKeeperThatDoesNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

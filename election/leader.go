@@ -9,9 +9,9 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Leadership is who leads a group, as one reading of its row showed it. It can
-// be out of date when it is read; what must not be done by an old leader is
-// fenced by the token, not by asking who leads.
+// Leadership says which replica leads a group, as one reading of its row showed
+// it. It can be out of date by then: to keep an old leader from acting, fence its
+// work with the token instead of asking who leads.
 type Leadership struct {
 	Group string
 	// Owner and Token name the last term; empty and zero when there was none.
@@ -20,7 +20,7 @@ type Leadership struct {
 	// TTL is how long the lease lives without a heartbeat, and Age how long
 	// ago the last one was, by the database's clock.
 	TTL, Age time.Duration
-	// Released: the leader stepped down, and nobody has taken over yet.
+	// Released: the leader stepped down, and no replica has taken over yet.
 	Released bool
 	// ResignAsked: the leader was asked to step down and has not yet.
 	ResignAsked bool
@@ -55,8 +55,8 @@ func Leader(ctx context.Context, store lease.Store, group string) (Leadership, e
 // changed, until ctx ends or the loop is left. It reads the row every interval
 // (zero: a second), and takes no part in the election. An error is yielded when
 // the database cannot be read; the next turn tries again. Terms that were
-// shorter than the interval can be missed; [WithObserver] misses nothing of a
-// replica of one's own.
+// shorter than the interval can be missed; [WithObserver] reports every change
+// of the process's own replica.
 func Observe(ctx context.Context, store lease.Store, group string, interval time.Duration) iter.Seq2[Leadership, error] {
 	if interval <= 0 {
 		interval = time.Second
@@ -84,9 +84,9 @@ func Observe(ctx context.Context, store lease.Store, group string, interval time
 	}
 }
 
-// AskResign asks the leader of the group, whoever it is, to step down. It
-// returns the term that was asked; the leader hears of it by its next
-// heartbeat. [ErrNotLeading]: nobody leads.
+// AskResign asks the present leader of the group to step down. It returns the
+// term that was asked; the leader learns of the request with its next heartbeat.
+// [ErrNotLeading]: no replica leads.
 func AskResign(ctx context.Context, store lease.Store, group string) (Leadership, error) {
 	l, err := Leader(ctx, store, group)
 	if err != nil {

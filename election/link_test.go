@@ -26,7 +26,7 @@ type link struct {
 type fault struct {
 	err     error         // the caller hears this at once; the statement runs if late or applied says so
 	applied bool          // with err: it ran, and the answer was lost
-	late    time.Duration // it runs that long after it was sent, whether or not anybody waits
+	late    time.Duration // it runs that long after it was sent, whether or not the caller still waits
 	reply   time.Duration // the answer takes that long
 	silence bool          // it does not run, and nothing is heard until the caller gives up
 	stuck   chan struct{} // nothing is heard until this is closed, whatever the caller wants

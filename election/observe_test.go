@@ -66,7 +66,7 @@ func TestObserversSeeEachChange(t *testing.T) {
 					{Cause: election.ErrStopped},
 					{},
 				}
-				// Between the two leaders it may look before, and see nobody.
+				// Between the two terms it may read the row and see no leader.
 				seen = slices.DeleteFunc(seen, func(s election.State) bool { return s == election.State{} })
 				want = slices.DeleteFunc(want, func(s election.State) bool { return s == election.State{} })
 				if !slices.Equal(seen, want) {

@@ -13,7 +13,7 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// The database is away for an hour: nobody gives up, and there is a leader
+// The database is away for an hour: no replica gives up, and there is a leader
 // within TTL + 1 s of its return.
 func TestDatabaseAwayForAnHour(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -141,7 +141,7 @@ func TestHealthyLeaderIsNeverDeposed(t *testing.T) {
 	})
 }
 
-// Statements of half a second depose nobody either.
+// Statements that take half a second do not depose the leader either.
 func TestSlowDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
@@ -162,8 +162,8 @@ func TestSlowDatabase(t *testing.T) {
 	})
 }
 
-// The row is deleted: the leader hears of it, and until there is one again
-// nobody is said to lead.
+// The row is deleted: the leader notices, and until a replica leads again, every
+// replica reports that there is no leader.
 func TestDeletedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
@@ -190,8 +190,8 @@ func TestDeletedRow(t *testing.T) {
 	})
 }
 
-// The server is started anew: the healthy leader stays, and nobody takes
-// anything for a TTL, though the lease is released in that time.
+// The server restarts: the healthy leader stays, and no replica takes the lease
+// for a TTL, although it is released in that time.
 func TestRestartOfTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

@@ -85,7 +85,7 @@ func TestAskResign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		if _, err := election.AskResign(t.Context(), store, "g"); !errors.Is(err, election.ErrNotLeading) {
-			t.Errorf("AskResign of nobody: %v", err)
+			t.Errorf("AskResign without a leader: %v", err)
 		}
 		first, second, a := pair(t, store)
 		asked := time.Now()

@@ -36,7 +36,7 @@ func (n *nemesis) do(event string, r *simReplica) bool {
 		r.stopped.Store(true)
 		r.stop()
 	case "restarted":
-		n.odd = true // who does not look before the next look notices late
+		n.odd = true // a replica may notice only with its next look, which is late
 		n.w.Restart()
 	case "stepped":
 		return n.step()
@@ -111,9 +111,10 @@ func (n *nemesis) step() bool {
 	return true
 }
 
-// lose changes rows behind everybody's back. What that can do to a replica that
-// has not seen the newest term, and to tokens when the clock is behind, is not
-// promised; so it happens only while all have, and nobody starts for a while.
+// lose changes rows behind the replicas' backs. Nothing is promised for a replica
+// that has not seen the newest term, nor for tokens while the clock is behind. So
+// it happens only once all replicas have seen that term, and no replica starts
+// for a while.
 func (n *nemesis) lose(restart bool, change func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence)) bool {
 	if n.mixed || n.offset < n.most && !restart {
 		return false

@@ -55,7 +55,7 @@ type nemesis struct {
 
 	lateUntil time.Time // when the last late statement has run
 	calmSince time.Time // zero while something is wrong
-	noStart   time.Time // until then nobody may start, see lossy events
+	noStart   time.Time // until then no replica may start, see lossy events
 	odd       bool      // this round had an event for which TTL + 1 s is not promised
 	offset    time.Duration
 	most      time.Duration // the largest offset ever
@@ -211,7 +211,7 @@ func (n *nemesis) heal() {
 	time.Sleep(max(time.Until(n.lateUntil), simTTL/5) + time.Millisecond)
 }
 
-// end stops everybody and returns what happened how often.
+// end stops all replicas and returns how often each event happened.
 func (n *nemesis) end() map[string]int {
 	n.setCalm(false)
 	for _, r := range n.replicas {

@@ -36,7 +36,7 @@ func (r Role) String() string {
 type State struct {
 	Role Role
 	// Owner and Token name the term that this replica last saw; empty while
-	// nobody leads.
+	// no replica leads.
 	Owner string
 	Token uint64
 	// Cause says why this replica's own term ended, while it drains and in the
@@ -85,14 +85,14 @@ func (e *Election) answered() {
 	e.server = r.Server
 }
 
-// expect notes that the campaign got on, and will again within wait.
+// expect notes that the campaign made progress, and will again within wait.
 func (e *Election) expect(wait time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.due = time.Now().Add(wait)
 }
 
-// untilAsked is for a campaign that waits for what may never come.
+// untilAsked is for a campaign that waits for an event that may never come.
 const untilAsked = 100 * 365 * 24 * time.Hour
 
 // beatsLate is how long no heartbeat was sent or found not to be needed, if that

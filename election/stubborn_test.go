@@ -55,7 +55,7 @@ func TestLeadingFunctionThatIgnoresItsContext(t *testing.T) {
 		if after := time.Since(asked); after < 20*time.Second || after > 2*ttl+time.Second {
 			t.Errorf("the other took over after %v, want the TTL after the last heartbeat", after)
 		}
-		second.stop() // now nobody leads, and it must not
+		second.stop() // now there is no leader, and first must not lead
 		reads := first.count("read")
 		time.Sleep(time.Hour)
 		if len(first.terms) != 0 || first.count("read") != reads {

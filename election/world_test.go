@@ -16,7 +16,7 @@ import (
 )
 
 // world is the database of a simulation. It sees each statement that takes
-// effect, whether or not anybody heard of it, and each term from its beginning
+// effect, whether or not its answer arrived, and each term from its beginning
 // to its end, and checks the guarantees at each of them.
 type world struct {
 	*memstore.Store
@@ -98,8 +98,8 @@ func (w *world) count(what string) {
 	w.counts[what]++
 }
 
-// Acquire checks the token, and that whoever had the lease before has stopped:
-// its work if it released it, and otherwise its context, a grace ago.
+// Acquire checks the token, and that the previous holder has stopped: its work,
+// if it released the lease, and otherwise its context, a grace ago.
 func (w *world) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 	w.change.RLock()
 	defer w.change.RUnlock()
