@@ -381,7 +381,7 @@ func checkFaults(t *testing.T, holds []lockHold, events []lockEvent) {
 		if e.Error != "" {
 			failures[e.What+": "+e.Error]++
 		}
-		if contains(e.Error, "changed by somebody else") {
+		if contains(e.Error, "changed by another program") {
 			t.Errorf("process %d: %s: and nobody did", e.Process, e.Error)
 		}
 	}

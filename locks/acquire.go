@@ -19,7 +19,7 @@ type options struct {
 	invalid   error
 }
 
-// acquire gets the lock, or says why not.
+// acquire takes the lock, or returns why it cannot.
 func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, error) {
 	if err := errors.Join(c.check(), o.invalid, lease.CheckName("lock", text)); err != nil {
 		return nil, err
@@ -35,15 +35,15 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	}
 	l, ahead, err := c.request(ctx, text, o)
 	if errors.Is(err, ErrBusy) {
-		if c.judgeOnce(ctx, ahead) { // a holder that is gone for good does not count
+		if c.judgeOnce(ctx, ahead) { // a dead holder does not count
 			l, _, err = c.request(ctx, text, o)
 		}
 	}
 	return l, err
 }
 
-// request makes one request and waits for its answer. Of one that is refused,
-// ahead are those who have the lock.
+// request makes one request and waits for its answer. If it is refused, ahead are
+// the other processes in the queue.
 func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, ahead []process, err error) {
 	r := &request{
 		try:     o.try,
@@ -77,10 +77,10 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 		return l, nil, nil
 	}
 	cause := context.Cause(ctx)
-	if r.open { // it was given, and came too late
+	if r.open { // granted, but too late
 		c.close(r)
 		if cause == nil {
-			cause = fmt.Errorf("%w: it was not trusted any more when it came", ErrLost)
+			cause = fmt.Errorf("%w: it was no longer trusted when it was granted", ErrLost)
 		}
 	}
 	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.why(r))
@@ -88,8 +88,7 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	return nil, nil, err
 }
 
-// withdraw ends a request that nobody waits for any more. It is called with mu
-// held.
+// withdraw ends a request whose caller no longer waits. It is called with mu held.
 func (c *Client) withdraw(r *request, err error) {
 	switch r.state {
 	case wanted:
@@ -101,7 +100,7 @@ func (c *Client) withdraw(r *request, err error) {
 	r.cancel(err)
 }
 
-// why says what a request has been waiting for. It is called with mu held.
+// why describes what a request was waiting for. It is called with mu held.
 func (c *Client) why(r *request) string {
 	switch {
 	case r.name.failure != nil:

@@ -20,10 +20,10 @@ const groupPrefix = "locks/"
 
 var programStarted = time.Now()
 
-// Client takes locks for one process. It is made by [New]: all that the zero value
-// does is to return errors. All its locks live and end with one
-// session, a lease that is kept by one heartbeat however many there are. It is
-// safe for concurrent use, and meant to be shared by a whole program.
+// Client takes locks for one process. It is made by [New]; the zero value only
+// returns errors. All its locks depend on one session: a lease that a single
+// heartbeat renews, however many locks there are. It is safe for concurrent use,
+// and meant to be shared by a whole program.
 type Client struct {
 	store  Store
 	bell   Doorbell // nil when the store has none
@@ -37,23 +37,23 @@ type Client struct {
 	running  context.Context // ends with the last step of Close
 	stop     context.CancelFunc
 	group    sync.WaitGroup // the goroutines
-	finished chan struct{}  // closed when nothing is held after Close, and the session given back
+	finished chan struct{}  // closed after Close, once no lock is held and the session is released
 
 	writes   chan struct{} // capacity 1: some name is dirty
-	asides   chan struct{} // capacity 1: some name is dirty that is set aside
+	asides   chan struct{} // capacity 1: some name that is set aside is dirty
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	sessions chan struct{} // capacity 1: a session may be needed, or may end
-	rings    chan struct{} // capacity 1: somebody is to be rung
-	left     chan struct{} // capacity 1: there are rows that nobody is in any more
+	rings    chan struct{} // capacity 1: some process has to be woken
+	left     chan struct{} // capacity 1: there are rows without holders and waiters
 
-	judging chan struct{} // of capacity 1; whoever fills it has judges, while the database is asked
+	judging chan struct{} // capacity 1: a mutex for judges that is held across database calls
 	judges  map[session]*judge
 
 	mu       sync.Mutex // guards what follows, and all names, requests and sessions
 	started  bool
 	closing  bool
 	names    map[string]*name
-	active   map[*name]bool // those of names that somebody wants something of
+	active   map[*name]bool // the names that have requests
 	dirty    []*name
 	term     *term // nil while there is no session
 	number   uint64
@@ -67,9 +67,9 @@ type Client struct {
 	barredBy time.Duration // the longest TTL seen
 	clock    clock
 	floor    uint64    // see [Reading.Floor]
-	emptied  time.Time // when a row was last written that nobody is in
+	emptied  time.Time // when a row was last written without holders and waiters
 	wrote    time.Time // when a row was last written
-	failure  error     // of the last statement, nil after one that was answered
+	failure  error     // of the last statement, nil after a successful one
 }
 
 // clock is the database's, as a reading showed it.
@@ -82,7 +82,7 @@ type clock struct {
 type Option func(*Client)
 
 // WithTiming sets how long the session lives, and so how long the locks of a
-// crashed process keep others out. Default: [lease.Timing]'s.
+// crashed process stay taken. Default: [lease.Timing]'s.
 func WithTiming(t lease.Timing) Option {
 	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, lease.WithTiming(t)) }
 }
@@ -101,8 +101,8 @@ func WithLogger(l *zap.Logger) Option {
 	}
 }
 
-// New returns a client. It starts nothing and dials nothing before the first
-// lock. The error names the option that does not fit.
+// New returns a client. It starts no goroutines and opens no connections before
+// the first lock. The error names the invalid option.
 func New(store Store, options ...Option) (*Client, error) {
 	if store == nil {
 		return nil, errors.New("locks: store is nil")
@@ -154,7 +154,7 @@ func (c *Client) check() error {
 	return nil
 }
 
-// Owner is the name that this process's locks are held under.
+// Owner is the name under which this process holds its locks.
 func (c *Client) Owner() string { return c.self.Owner }
 
 // start begins the client's work. It is called with mu held.
@@ -175,9 +175,9 @@ func (c *Client) start() {
 	c.group.Go(c.pruning)
 }
 
-// Close ends the client: who waits for a lock gets [ErrClosed], and locks that
-// are held are waited for until ctx ends. Then the session is given back, or,
-// if locks are still held, left to expire, which the error says.
+// Close ends the client: waiters get [ErrClosed], and Close waits until ctx ends
+// for the holders to unlock. Then it releases the session, or, if locks are still
+// held, leaves it to expire and returns an error.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
@@ -212,7 +212,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return err
 }
 
-// held is the error that names the locks which are still held.
+// held returns the error that names the locks which are still held.
 func (c *Client) held() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -245,8 +245,8 @@ func (c *Client) attempt(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 }
 
-// databaseNow is the database's clock as far as it is known, in microseconds
-// since 1970. It is for people, and compared with nothing.
+// databaseNow estimates the database's clock, in microseconds since 1970. It
+// serves display and new versions; no expiry is decided by it.
 func (c *Client) databaseNow() int64 {
 	if c.clock.now.IsZero() {
 		return 0

@@ -1,6 +1,6 @@
-// Package locks gives the processes of a service locks on named things, in the
-// database that they share: exclusive or for reading, waiting in order or not,
-// for a bounded time, and with a fencing token.
+// Package locks provides named distributed locks on top of the database that the
+// processes of a service share: mutexes and read-write locks, blocking in order of
+// arrival or failing at once, with an optional time limit and a fencing token.
 //
 //	client, err := locks.New(store) // one for the whole program
 //	err = client.Do(ctx, "order/42", func(ctx context.Context) error {
@@ -13,109 +13,107 @@
 //
 // # What is guaranteed
 //
-//   - Tokens of a lock strictly grow from holder to holder. Readers who were
-//     given it at once share one.
-//   - A writer's [Lock.Context] has ended, with a cause, before anybody else is
-//     given the lock, and a reader's before a writer is, early enough that work
-//     which stops within the grace has stopped by then. This assumes what
-//     package lease assumes for a term: that the process is running, and clock
-//     rates.
-//   - A transaction that fence.Do or fence.Commit ends with a context of the
-//     lock cannot commit after the lock went to somebody else, also when its
-//     process was paused.
-//   - Who comes first, in whatever process, is served first. Readers do not
-//     pass a writer who waits. When a process dies its places are given up,
-//     one TTL and a second after its last heartbeat at most, by those who wait.
+//   - The tokens of a lock strictly increase from holder to holder. Readers
+//     granted by the same write share one token.
+//   - A writer's [Lock.Context] ends, with a cause, before the lock is granted
+//     to anyone else, and a reader's before it is granted to a writer; early
+//     enough that work which stops within the grace has stopped by then. This
+//     makes the same assumptions as package lease makes for a term: that the
+//     process is running, and bounded clock rates.
+//   - A transaction that fence.Do or fence.Commit commits with the lock's
+//     context cannot commit after the lock has passed to another holder, even
+//     if its process was paused.
+//   - Requests are served in order of arrival, across processes. Readers do not
+//     overtake a waiting writer. When a process dies, the waiters behind it
+//     remove its places at most one TTL and a second after its last heartbeat.
 //
-// Not guaranteed: that a holder which was paused does nothing in the instant
-// after it wakes. That is what the token is for.
+// Not guaranteed: that a paused holder does nothing in the instant after it
+// wakes. The token is there for that.
 //
 // # How it works
 //
-// Each lock is one row with a version and a queue: all who hold the lock or wait
-// for it, in the order in which they came. Every change of it is one statement
-// that compares the version which was read and writes the next. Who holds the
-// lock follows from the order alone: the first place, or all readers before the
-// first writer. The write that makes a place one of those also says so in it,
-// with the new version as its token, so whoever unlocks gives the lock to the
-// next in the same statement.
+// Each lock is one row with a version and a queue: its holders and waiters, in
+// order of arrival. Every change is one statement that compares the version that
+// was read and writes the next (optimistic locking). The order alone determines
+// the holder: the first place, or all readers before the first writer. The write
+// that moves a place into that position also marks it as granted, with the new
+// version as its token, so an unlock hands the lock to the next waiter in the
+// same statement.
 //
-// All places of a process are of one session, which is a lease ([lease.Held]) in
-// a group of its own: a single heartbeat keeps them all. When the session's trust
-// ends, so do the contexts of all its locks. A place counts for as long as its
-// session is not over, and a session is over when its lease was released or
-// taken over. Somebody who waits behind a place watches its session's lease as
-// a follower in an election does, takes it when its heartbeat has stood still
-// for its TTL by the watcher's own clock, and only then takes its places out. So
-// the argument in package lease that no two terms overlap is the argument that
-// no two holders do; there is no second one.
+// All places of a process belong to one session, which is a lease ([lease.Held])
+// in a group of its own: a single heartbeat renews them all. When the session's
+// trust ends, so do the contexts of all its locks. A place is valid until its
+// session is over, that is, until the session's lease is released or taken over.
+// A waiter watches the session leases of the processes ahead of it as a follower
+// does in an election: when a heartbeat has stood still for its TTL by the
+// waiter's own clock, the waiter takes the lease over, and only then removes the
+// places. So the argument in package lease that no two terms overlap also shows
+// that no two holders do; there is no second argument.
 //
 // # Why late and lost answers do no harm
 //
-// A write that runs late finds another version. After one without an answer the
-// client reads the row, and before it believes that something is not there, it
-// writes the row once more, so that a version has been used up which the late
-// one expects. Places have ids that are used once; writes say how the queue is
-// to be, so that doing one again changes nothing.
+// A late write finds another version and changes nothing. After a write without
+// an answer the client reads the row. Before it concludes that a place is not
+// there, it writes the row once more, which uses up the version that the late
+// write expects. Place ids are never reused, and a write contains the whole
+// queue, so repeating one changes nothing.
 //
-// After another server has answered, and for a row that is older than it was,
-// nobody is given a lock for a TTL: what is missing there may be what somebody
-// still trusts. The rows of held locks, and of those that were given back in the
-// last moments, are looked at as often as heartbeats are sent: a held lock whose
-// row does not say so any more is lost, and an unlock that a failover has lost
-// is done again.
+// After a different server has answered, and for a row whose version went back,
+// the client grants no lock for a TTL: a holder may still trust a write that is
+// missing there. The client rereads the rows of held locks, and of locks unlocked
+// in the last moments, at the interval of heartbeats. A held lock whose row no
+// longer says so is lost, and an unlock that a failover lost is repeated.
 //
 // # What it costs
 //
-// A lock and its unlock are a write each. One statement is under way at a time,
-// and what is asked for meanwhile rides in the next, up to 256 locks. It waits for
-// no row that another transaction has locked: such a row, and one that cannot be
-// written for a reason of its own, is written alone beside the others. A row that
-// this process has written last needs no reading before; others do. All who
-// wait in a process share one connection on which it is rung when one of them
-// has the lock (see [Doorbell]), and look once a second besides.
+// A lock and its unlock are one write each. One statement is in flight at a time;
+// requests made meanwhile are batched into the next, up to 256 locks. It does not
+// wait for rows that another transaction has locked: such a row, or one that
+// cannot be written for a reason of its own, is written separately from the
+// batch. A row that this process wrote last is not read first; other rows are. All
+// waiters of a process share one connection on which the process is woken when one
+// of them is granted its lock (see [Doorbell]), and they also poll once a second.
 //
-// A row's size, and the work on it, grows with the number of its places: some
-// hundred are fine, some thousand on one lock are slow, and 4,096 are the most
-// ([ErrFull]).
+// A row, and the cost of writing it, grows with the number of its places: hundreds
+// are fine, thousands on one lock are slow, and 4,096 is the limit ([ErrFull]).
 //
-// # Rows that are not needed any more
+// # Pruning
 //
-// The table of locks holds what is held or waited for, and what was used in the
-// last seconds. A row that nobody was in for 10 s is deleted by a process that
-// uses locks, at any rate of new names. The rows of a session are deleted an hour
-// after it was given back, or a week after its process died. An account without
-// the privilege DELETE leaves them all.
+// The table of locks contains locks that are held or waited for, and those used
+// in the last seconds. Processes that use locks delete rows without holders and
+// waiters after 10 s, however fast new names come. A session's rows are deleted
+// an hour after its release, or a week after its process died. With an account
+// that lacks the privilege DELETE, all these rows stay.
 //
-// Each process that has a session also looks every hour at the rows that somebody
-// is in and that were not written for an hour. It judges their sessions as those
-// who wait do, and takes out the places of those that are over. So the rows of a
-// process that died, under names that nobody uses again, are gone within hours
-// ([Store.HeldLocks]).
+// Once an hour, each process that has a session also examines the rows with
+// holders or waiters that were not written for an hour. It checks their sessions
+// as a waiter does and removes the places of sessions that are over. So the rows
+// of a dead process are gone within hours, even if their names are never used
+// again ([Store.HeldLocks]).
 //
-// Tokens grow all the same when a name is used again. Versions, which tokens are,
-// are the microseconds since 1970 by the database's clock, or one more than the
-// newest version if that is higher, as after the clock was set back. So
-// the newest version of a row must not be forgotten with the row. It is kept in
-// the floor, which is one number for all names:
+// Tokens keep growing when a name is used again. A token is a row version, and a
+// version is the database's clock in microseconds since 1970, or one more than
+// the newest version if that is higher, as after the clock was set back. So the
+// newest version must outlive its row. It is kept in the floor, which is one
+// number for all names:
 //
 //   - Before rows are deleted, the floor is raised to the highest version among
 //     them, and then each is deleted only if it still has the version that was
 //     seen.
 //   - A new row is inserted only with a version above the floor, and while the
-//     insert compares with the floor, nobody can raise it. So of an insert and the
-//     deletion of a row of that name, either the insert comes first and finds the
-//     row there, or it finds a floor that is as high as the row's version.
+//     insert compares with the floor, no transaction can raise it. So when an
+//     insert races with the deletion of a row of that name, either the insert
+//     comes first and finds the row there, or it finds a floor at least as high
+//     as the row's version.
 //
-// Versions of one name therefore grow over any number of deletions, whatever the
-// clock does. The same rule makes statements harmless that run after the row
-// which they were meant for is gone. A late update expects a version that no row
-// has any more, and that none will ever have again. A late insert has a version
-// below one that its client has used up since (see above), so once that row is
-// gone the floor is too high for it.
+// The versions of one name therefore grow across any number of deletions, whatever
+// the clock does. The same rule makes statements harmless that run after their
+// row is gone. A late update expects a version that no row has or will ever have
+// again. A late insert has a version below one that its client has used up since
+// (see above), so once that row is gone the floor is too high for it.
 //
-// A process that finds a row missing which it has seen asks the same floor whether
-// the row can have been deleted in this way. If not, somebody else deleted it, and
-// the lock is not given for a TTL. Only a process that saw nobody in the row, or
-// has not looked for 9 s, cannot tell.
+// A process that finds a row missing that it has seen before checks the floor to
+// learn whether pruning can have deleted the row. If not, something else deleted
+// it, and the lock is not granted for a TTL. A process cannot tell only if it
+// last saw the row without holders and waiters, or has not read it for 9 s.
 package locks

@@ -7,32 +7,32 @@ import (
 )
 
 var (
-	// ErrBusy is the answer of a TryLock when somebody else has the lock, or is
-	// before it in the line.
-	ErrBusy = errors.New("locks: somebody else has it")
+	// ErrBusy is returned by TryLock when another holder has the lock, or another
+	// waiter is ahead in the queue.
+	ErrBusy = errors.New("locks: already held")
 
-	// ErrFull is the answer when as many as a lock's row takes, some thousand, have
-	// the lock or wait for it.
-	ErrFull = errors.New("locks: too many wait for it")
+	// ErrFull is returned when the lock's row is full: some thousand holders and
+	// waiters.
+	ErrFull = errors.New("locks: too many holders and waiters")
 
-	// ErrLost ends a lock that its holder may not rely on any more: the
-	// process could not renew its session in time, or the lock's row was
-	// changed behind its back. It is [lease.ErrLost].
+	// ErrLost ends a lock that its holder can no longer rely on: the process
+	// could not renew its session in time, or another program changed the lock's
+	// row. It is [lease.ErrLost].
 	ErrLost = lease.ErrLost
 
-	// ErrLimit ends a lock that was held for as long as its LockFor allows.
-	ErrLimit = errors.New("locks: held for as long as was asked for")
+	// ErrLimit ends a lock whose LockFor limit has passed.
+	ErrLimit = errors.New("locks: hold limit reached")
 
-	// ErrUnlocked ends a lock that its holder gave back. Unlock returns it when
-	// that was done before.
+	// ErrUnlocked ends a lock that its holder unlocked. Unlock returns it for a
+	// lock that was already unlocked.
 	ErrUnlocked = errors.New("locks: unlocked")
 
-	// ErrNested is the answer to who asks for a lock that its own context holds
-	// already, and would wait for itself; see [Reentrant].
-	ErrNested = errors.New("locks: this context holds it already")
+	// ErrNested is returned for a lock that the caller's own context already
+	// holds: the caller would wait for itself. See [Reentrant].
+	ErrNested = errors.New("locks: this context already holds it")
 
 	errNoClient = errors.New("locks: the client was not made by New")
 
-	// ErrClosed is the answer of a client that was closed.
+	// ErrClosed is returned by a client that was closed.
 	ErrClosed = errors.New("locks: closed")
 )

@@ -12,10 +12,10 @@ import (
 // Info is a lock as one look at the database showed it.
 type Info struct {
 	Name string
-	// Holders are those who have the lock: one writer, or any number of
-	// readers. It is empty for a lock that nobody has.
+	// Holders are one writer, or any number of readers. It is empty for a free
+	// lock.
 	Holders []Place
-	// Waiting are those who wait for it, the next one first.
+	// Waiting are the waiters, the next one first.
 	Waiting []Place
 	// Now is the database's clock at the look.
 	Now time.Time
@@ -33,19 +33,17 @@ type Place struct {
 	Read  bool
 	// Token is the fencing token, 0 while waiting.
 	Token uint64
-	// Since is when the place in the line was taken, and Held when the lock
-	// was given to it; zero while waiting.
+	// Since is when the place was taken, and Held when the lock was granted to
+	// it; zero while waiting.
 	Since, Held time.Time
-	// Until is when the place ends unless its process goes on renewing it, or
-	// sooner, when the limit of a LockFor has passed. It is not renewed any
-	// more when it is before [Info.Now]: a crashed process, whose places go to
-	// others once somebody who waits has watched it for its TTL. Zero: its
-	// session is over.
+	// Until is when the place expires unless its process renews it, or when its
+	// LockFor limit ends, if that is sooner. If Until is before [Info.Now], the
+	// process has stopped renewing, as after a crash: its places are removed once
+	// a waiter has watched it for its TTL. Zero means that its session is over.
 	Until time.Time
 }
 
-// Inspect tells who has the lock of that name and who waits for it. It takes no
-// part in the lock, and changes nothing.
+// Inspect lists the holders and waiters of the lock of that name. It only reads.
 func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	if err := errors.Join(c.check(), lease.CheckName("lock", name)); err != nil {
 		return Info{}, err
@@ -94,7 +92,7 @@ func micros(at int64) time.Time {
 	return time.UnixMicro(at).UTC()
 }
 
-// given is when the lock was given to the place; zero while it waits.
+// given is when the lock was granted to the place; zero while it waits.
 func (p place) given() time.Time {
 	if p.Granted == 0 {
 		return time.Time{}

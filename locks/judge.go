@@ -12,22 +12,22 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// judge watches another process's session on behalf of those who wait for its
-// locks. It ends a session only as a lease is taken over: by its holder's
-// release, or after its heartbeat has stood still for its TTL by our own clock.
-// All of it belongs to whoever has filled Client.judging.
+// judge watches another process's session on behalf of the waiters behind its
+// locks. It considers a session over only by the rules for taking over a lease:
+// its holder released it, or its heartbeat has stood still for its TTL by our own
+// clock. Client.judging guards all of it.
 type judge struct {
 	session   session
 	ttl       time.Duration
 	candidate *lease.Candidate
-	asked     time.Time // when somebody last wanted to know
-	due       time.Time // when it is worth to look
-	missing   time.Time // since when its rows are not there; zero when they are
+	asked     time.Time // when it was last needed
+	due       time.Time // when to look next
+	missing   time.Time // since when its rows are missing; zero when they are there
 	dead      bool
 }
 
-// judgeAhead judges the sessions that keep somebody here waiting, and returns
-// how long it is until that is worth doing again.
+// judgeAhead judges the sessions that this process's waiters are queued behind, and
+// returns how long to wait before doing it again.
 func (c *Client) judgeAhead(names []*name) time.Duration {
 	var ahead []process
 	known := map[session]bool{}
@@ -42,8 +42,8 @@ func (c *Client) judgeAhead(names []*name) time.Duration {
 	return next
 }
 
-// appendAhead adds the processes that are before a place in the line, unless
-// they are known already. It is called with mu held.
+// appendAhead adds the other processes that are ahead of a place in the queue and
+// not known yet. It is called with mu held.
 func (c *Client) appendAhead(ahead []process, known map[session]bool, n *name, id string) []process {
 	for _, p := range n.queue.Places {
 		if p.ID == id {
@@ -58,16 +58,16 @@ func (c *Client) appendAhead(ahead []process, known map[session]bool, n *name, i
 	return ahead
 }
 
-// judgeOnce is judge, for who will not ask again.
+// judgeOnce is judge for a caller that will not repeat it.
 func (c *Client) judgeOnce(ctx context.Context, processes []process) (found bool) {
 	found, _ = c.judge(ctx, processes)
 	c.keeper.Trouble().Ended(judgingHolders)
 	return found
 }
 
-// judge looks at the sessions for which it is time, and has the places of those
-// that are over taken out. It reports whether there were any, and how long it is
-// until the next is due, a second at most.
+// judge examines the sessions that are due, and has the places of those that are
+// over removed. It reports whether there were any, and how long it is until the
+// next one is due, a second at most.
 func (c *Client) judge(ctx context.Context, processes []process) (found bool, next time.Duration) {
 	next = lookEvery
 	select {
@@ -110,8 +110,8 @@ func (c *Client) judgeOf(p process) (*judge, error) {
 		if err != nil {
 			return nil, fmt.Errorf("the row names the session %q: %w", s.group, err)
 		}
-		// Its rows may be deleted just before it is looked at for the first time:
-		// to the candidate that is a group which nobody has ever held.
+		// Its rows may be deleted just before the first look: to the candidate, that
+		// is a group that was never held.
 		candidate.Gate(func(lease.Skew) error {
 			if isMissing(candidate.Reading().Lease, s) {
 				return errMissing
@@ -125,7 +125,7 @@ func (c *Client) judgeOf(p process) (*judge, error) {
 	return j, nil
 }
 
-// examine looks at the session's lease, and ends it when it may be taken.
+// examine reads the session's lease, and takes it over once that is allowed.
 func (c *Client) examine(ctx context.Context, j *judge) error {
 	attempt, cancel := c.attempt(ctx)
 	readings, err := c.store.Read(attempt, j.session.group)
@@ -139,8 +139,8 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 		j.dead = true
 		return nil
 	case isMissing(row, j.session):
-		// Deleted or restored by somebody. Its holder trusts it for a TTL at
-		// most, and cannot renew it.
+		// Deleted or restored by another program. Its holder trusts it for a TTL
+		// at most, and cannot renew it.
 		if j.missing.IsZero() {
 			j.missing = time.Now()
 		}
@@ -165,13 +165,14 @@ func (c *Client) examine(ctx context.Context, j *judge) error {
 	return taken.Release(ctx)
 }
 
-var errMissing = errors.New("the rows of the session are not there")
+var errMissing = errors.New("the rows of the session are missing")
 
-// isMissing reports whether somebody has deleted or restored the session's row.
+// isMissing reports whether the session's row was deleted, or restored to an
+// earlier state.
 func isMissing(row *lease.Lease, s session) bool { return row == nil || row.Token < s.token }
 
-// bury has the places of a session that is over taken out of every line that is
-// known here.
+// bury has the places of a session that is over removed from every queue that this
+// process knows.
 func (c *Client) bury(p process) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,14 +9,14 @@ import (
 )
 
 const (
-	// lookEvery is how long a bell is waited for at most: a ring may be lost.
+	// lookEvery is the longest wait for the bell: a ring may be lost.
 	lookEvery = time.Second
-	// pollEvery is how often to look where there is no bell.
+	// pollEvery is how often to poll without a bell.
 	pollEvery = 100 * time.Millisecond
-	// coverEvery is how often the bell is rung by its own process, until it
-	// watches a lock that was not waited for when its Wait began.
+	// coverEvery is how often a process rings its own bell, until the bell's Wait
+	// covers a lock that had no waiter yet when the Wait began.
 	coverEvery = 20 * time.Millisecond
-	// idleMost is how many locks that were given back are looked at.
+	// idleMost is how many of the locks that were unlocked are reread.
 	idleMost = 256
 )
 
@@ -29,8 +29,8 @@ const (
 	openingSession = "open a session for locks"
 )
 
-// listen waits, on behalf of everybody in this process who waits for a lock: for
-// a ring, for rows that change, and for sessions that end.
+// listen waits on behalf of all waiters of this process: for a ring, for rows that
+// change, and for sessions that end.
 func (c *Client) listen() {
 	look := time.NewTimer(c.timing.RenewEvery)
 	defer look.Stop()
@@ -69,16 +69,16 @@ func (c *Client) listen() {
 	}
 }
 
-// waiting returns the locks that somebody here is in the line for, and what
-// their rows contain until the first of them has moved up. Those behind it
-// cannot be given the lock before it is. Without a session there are no places,
-// but those who will be before them are looked at all the same.
+// waiting returns the locks that this process waits for, and for each the mark that
+// its row contains until the first of these waiters is granted the lock. The ones
+// behind it cannot be granted before it is. Without a session there are no places,
+// but the holders and waiters that will be ahead of them are watched nevertheless.
 func (c *Client) waiting() (names []*name, rows []Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range c.active {
 		switch p := n.waits(); {
-		case n.busy: // what is being written will tell
+		case n.busy: // the write in flight will show
 		case p != nil:
 			names = append(names, n)
 			rows = append(rows, Watch{n.text, p.mark()})
@@ -89,9 +89,8 @@ func (c *Client) waiting() (names []*name, rows []Watch) {
 	return names, rows
 }
 
-// waits is the first place in the line of somebody here who has not been given
-// the lock, as far as it is known; nil when there is none. It is called with mu
-// held.
+// waits returns this process's first waiting place in the queue as it is known, or
+// nil if there is none. It is called with mu held.
 func (n *name) waits() *place {
 	if !n.known {
 		return nil
@@ -110,7 +109,7 @@ func (n *name) waits() *place {
 	return nil
 }
 
-// await waits for the bell, up to limit.
+// await waits for the bell, for at most limit.
 func (c *Client) await(rows []Watch, limit time.Duration) {
 	if c.bell == nil {
 		c.pause(nil, min(limit, pollEvery))
@@ -135,7 +134,7 @@ func (c *Client) await(rows []Watch, limit time.Duration) {
 	}
 }
 
-// heal has written what is overdue: a lock that nobody was given while it was
+// heal schedules overdue writes: of a lock that was not granted while it was
 // barred, or that its last holder could not pass on.
 func (c *Client) heal(names []*name) {
 	c.mu.Lock()
@@ -151,11 +150,11 @@ func (c *Client) heal(names []*name) {
 	}
 }
 
-// lookAround looks whether the rows of locks that are held still say so, and
-// whether those that were given back lately still say that: rows can be restored
-// or deleted by somebody, and a failover can lose an unlock. (One that is older
-// than the session's last heartbeat but one cannot be lost without it.) It returns
-// how long it is until the next time.
+// lookAround checks that the rows of held locks still say so, and that the rows of
+// recently unlocked ones still show the unlock: another program can restore or
+// delete rows, and a failover can lose an unlock. (An unlock that is older than the
+// session's last heartbeat but one cannot be lost without that heartbeat.) It
+// returns how long it is until the next check.
 func (c *Client) lookAround() time.Duration {
 	c.mu.Lock()
 	var names, idle []*name
@@ -163,7 +162,7 @@ func (c *Client) lookAround() time.Duration {
 		switch {
 		case n.holds():
 			names = append(names, n)
-		case len(n.requests) == 0: // known or not: the write that was to mend it may have come second
+		case len(n.requests) == 0: // known or not: the write that was to repair it may have been refused
 			idle = append(idle, n)
 		}
 	}
@@ -188,7 +187,7 @@ func (c *Client) lookAround() time.Duration {
 	return c.timing.RenewEvery / 4
 }
 
-// holds reports whether somebody here has the lock. It is called with mu held.
+// holds reports whether this process holds the lock. It is called with mu held.
 func (n *name) holds() bool {
 	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == held })
 }

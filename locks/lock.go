@@ -8,15 +8,15 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Lock is a lock while it is held, from the call that got it to its Unlock, or
-// until it is lost. It is safe for concurrent use.
+// Lock is a held lock, from the call that acquired it until its Unlock, or until
+// it is lost. It is safe for concurrent use.
 type Lock struct {
 	client  *Client
 	request *request
 	ctx     context.Context
 
-	// Of a nested one, which is a part of another: what ends its context, and
-	// its limit. Guarded by Client.mu.
+	// For a nested lock: what ends its context, and its limit. Guarded by
+	// Client.mu.
 	cancel context.CancelCauseFunc
 	until  *time.Timer
 	done   bool
@@ -26,20 +26,20 @@ type Lock struct {
 func (l *Lock) Name() string { return l.request.name.text }
 
 // Token is the fencing token: greater than that of every earlier holder of the
-// lock. Readers who were given it by one statement share one. Pass it on to
-// whatever must refuse a holder that was replaced.
+// lock. Readers granted by the same statement share one. Pass it to every system
+// that has to reject writes of a stale holder.
 func (l *Lock) Token() uint64 { return l.request.Granted }
 
-// Context has the values of the context that the lock was asked for with, but
-// not its end, which bounds the waiting only. It ends when the lock may not be
-// relied on any more, with a cause that matches [ErrLost], [ErrLimit] or
-// [ErrUnlocked]. In the same database, fence.Do with this context refuses to
-// commit what an earlier holder does.
+// Context carries the values of the context that was passed to Lock, but not its
+// end, which bounds the waiting only. It ends when the lock can no longer be
+// relied on, with a cause that matches [ErrLost], [ErrLimit] or [ErrUnlocked]. In
+// the same database, fence.Do with this context refuses to commit once the lock
+// has passed to another holder.
 func (l *Lock) Context() context.Context { return l.ctx }
 
 // Trusted reports whether the lock may still be relied on. It reads the clocks
-// itself, because the context of a process that was paused can look alive for
-// a while. Whatever starts something asks this first.
+// itself, because after a process was paused its context can look alive for a
+// while. Call it before starting something under the lock.
 func (l *Lock) Trusted() bool {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
@@ -52,13 +52,13 @@ func (r *request) trusted() bool {
 		(r.For == 0 || time.Since(r.began) < r.For)
 }
 
-// Unlock gives the lock back, and the next in line has it. It is called once
-// all work under the lock has stopped. A nested lock is given back with the
-// outer one. Unlock returns nil when the database has confirmed it. When ctx ends
-// before, or a TTL passes, as when somebody keeps the lock's row locked, the error
-// says so and the client goes on trying. A lock that was lost
-// is an error that matches [ErrLost] or [ErrLimit]: others may have held it
-// meanwhile. Only the first call does anything; later ones return
+// Unlock releases the lock and passes it to the next waiter. Call it once all
+// work under the lock has stopped. A nested lock is released with the outer one.
+// Unlock returns nil once the database has confirmed the release. If ctx ends or a
+// TTL passes before that, for example because another transaction has locked the
+// row, the error says so and the client retries in the background. For a lock
+// that was lost, the error matches [ErrLost] or [ErrLimit]: another holder may
+// have had it meanwhile. Only the first call has an effect; later ones return
 // [ErrUnlocked].
 func (l *Lock) Unlock(ctx context.Context) error {
 	c, r := l.client, l.request
@@ -76,7 +76,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		}
 		return fmt.Errorf("locks: unlock %q: %w", l.Name(), ErrUnlocked)
 	}
-	cause := context.Cause(r.ctx) // nil while nothing was wrong
+	cause := context.Cause(r.ctx) // nil if the lock was not lost
 	if cause == nil && !r.trusted() {
 		cause = fmt.Errorf("%w: its time had passed", ErrLost)
 	}
@@ -96,7 +96,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		select {
 		case <-r.left:
 		default:
-			return fmt.Errorf("locks: unlock %q: not confirmed yet, and gone on with: %w", l.Name(), context.Cause(ctx))
+			return fmt.Errorf("locks: unlock %q: not confirmed; retrying in the background: %w", l.Name(), context.Cause(ctx))
 		}
 	}
 	if cause != nil {
@@ -105,7 +105,7 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	return nil
 }
 
-// hold is what fenced work compares.
+// hold is what a fenced transaction checks.
 func (l *Lock) hold() lease.Hold {
 	return lease.Hold{
 		Store: l.client.store, Kind: lease.HoldLock, Name: l.Name(),

@@ -13,8 +13,8 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// look reads the rows of the locks. What is being written, or was seen anew
-// meanwhile, is left alone, unless the writer itself asks.
+// look reads the rows of the locks. Except for the writer itself, it skips those
+// that are being written; and it ignores those that were updated meanwhile.
 func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	c.mu.Lock()
 	if !writer {
@@ -56,8 +56,8 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	return nil
 }
 
-// breakOff leaves a lock alone whose row cannot be read, for a while. It is
-// called with mu held.
+// breakOff suspends a lock whose row cannot be decoded, for a while. It is called
+// with mu held.
 func (c *Client) breakOff(n *name, err error) {
 	n.known = false
 	n.news++
@@ -74,7 +74,7 @@ func (c *Client) breakOff(n *name, err error) {
 	if len(n.requests) == 0 {
 		return
 	}
-	c.log.Error("a lock cannot be given", zap.String("lock", n.text), zap.Error(err))
+	c.log.Error("a lock cannot be granted", zap.String("lock", n.text), zap.Error(err))
 	n.broken = time.Now().Add(lookEvery)
 	c.touchAfter(lookEvery, n)
 }
@@ -92,39 +92,38 @@ func (c *Client) touchAfter(wait time.Duration, names ...*name) {
 	})
 }
 
-// resting reports whether nothing is to be done about a lock for a while. It is
-// called with mu held.
+// resting reports whether a lock is suspended or barred. It is called with mu held.
 func (n *name) resting() bool {
 	now := time.Now()
 	return now.Before(n.broken) || now.Before(n.barred)
 }
 
-// answeredBy notes which server answered. After a change of it nobody is given
-// a lock for a TTL: what this one shows may lack what was written last, and the
-// holder trusts that for a TTL at most. It is called with mu held.
+// answeredBy notes which server answered. After a change of server, the client
+// grants no lock for a TTL: the new server may lack the last writes, which a
+// holder trusts for a TTL at most. It is called with mu held.
 func (c *Client) answeredBy(server string) {
 	if c.server != "" && c.server != server {
-		c.log.Warn("another server answers: no lock is given for a while", zap.String("server", server), zap.Duration("for", c.barredBy))
+		c.log.Warn("another server answers: no lock is granted for a while", zap.String("server", server), zap.Duration("for", c.barredBy))
 		c.barred = time.Now().Add(c.barredBy)
 		c.touchAfter(c.barredBy, slices.Collect(maps.Keys(c.active))...)
 	}
 	c.server = server
 }
 
-// adopt takes in what a reading shows of a lock. It is called with mu held.
+// adopt updates a lock from a reading of its row. It is called with mu held.
 func (c *Client) adopt(n *name, version uint64, q queue) {
 	for _, p := range q.Processes {
 		c.barredBy = max(c.barredBy, min(p.TTL, lease.MaxTTL))
 	}
 	if version < n.highest && (version > 0 || !n.pruned(c.floor)) {
-		// Somebody may still trust what is gone.
-		c.log.Warn("the row of a lock is older than it was: it is not given for a while", zap.String("lock", n.text), zap.Duration("for", c.barredBy))
+		// A holder may still trust a place that is gone.
+		c.log.Warn("the row of a lock went back to an older version: the lock is not granted for a while", zap.String("lock", n.text), zap.Duration("for", c.barredBy))
 		n.barred = time.Now().Add(c.barredBy)
 		c.touchAfter(c.barredBy, n)
 	}
 	n.highest, n.floor = version, max(n.floor, version)
 	if n.refused && version == n.version {
-		n.aside = true // it was not written although it is as expected
+		n.aside = true // the write was refused although the version matches
 	}
 	n.refused = false
 	if n.known {
@@ -138,8 +137,7 @@ func (c *Client) adopt(n *name, version uint64, q queue) {
 	}
 }
 
-// notice tells the requests what the row says of them. It is called with mu
-// held.
+// notice updates the requests from the row. It is called with mu held.
 func (c *Client) notice(n *name) {
 	for _, r := range slices.Clone(n.requests) {
 		if r.term == nil || r.term.over {
@@ -153,7 +151,7 @@ func (c *Client) notice(n *name) {
 			}
 		case held:
 			if p == nil || p.Granted != r.Granted {
-				c.lose(r, fmt.Errorf("%w: the row of lock %q was changed by somebody else", ErrLost, n.text))
+				c.lose(r, fmt.Errorf("%w: the row of lock %q was changed by another program", ErrLost, n.text))
 			}
 		case leaving:
 			if p == nil && !n.unsure {
@@ -163,7 +161,7 @@ func (c *Client) notice(n *name) {
 	}
 }
 
-// withCause makes an error of an ended context say why it ended.
+// withCause adds the cause of an ended context to an error.
 func withCause(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		return fmt.Errorf("%w: %w", cause, err)

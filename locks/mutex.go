@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Mutex is a lock that one at a time has, among all processes that use the same
-// database. It is a name and no more: making one costs nothing, and two of one
-// name are the same lock. It is safe for concurrent use.
+// Mutex is an exclusive lock, shared by all processes that use the same database.
+// It is only a handle: making one costs nothing, and two with the same name are
+// the same lock. It is safe for concurrent use.
 type Mutex struct {
 	client  *Client
 	name    string
@@ -19,19 +19,19 @@ type Mutex struct {
 // A LockOption changes how a [Mutex] or [RWMutex] is locked.
 type LockOption func(*options)
 
-// Label is shown by [Client.Inspect] beside the owner, so that people find out
-// which part of a program has the lock. It has up to 128 bytes; a longer one is an
-// error of Lock.
+// Label is shown by [Client.Inspect] beside the owner, to tell which part of a
+// program holds the lock. It has up to 128 bytes; with a longer one, Lock returns
+// an error.
 func Label(text string) LockOption { return func(o *options) { o.label = text } }
 
-// Reentrant lets who holds the lock lock it again, with the [Lock.Context] of the
-// first: what is returned then is a part of that one. Without it, that is
-// [ErrNested], because most often it is a mistake.
+// Reentrant lets the holder lock again, with the [Lock.Context] of the first lock;
+// the returned lock is nested in the first. Without it, locking again returns
+// [ErrNested], because it usually is a mistake.
 func Reentrant() LockOption { return func(o *options) { o.reentrant = true } }
 
 // Mutex returns the mutex of that name: up to 128 letters, digits and
-// . _ : / @ + -, the first a letter or a digit. A name that is not is an error
-// of its Lock. A mutex and an [RWMutex] of one name are the same lock.
+// . _ : / @ + -, the first a letter or a digit. With an invalid name, Lock returns
+// an error. A Mutex and an [RWMutex] with the same name are the same lock.
 func (c *Client) Mutex(name string, opts ...LockOption) *Mutex {
 	return &Mutex{c, name, combine(opts)}
 }
@@ -48,26 +48,26 @@ func combine(opts []LockOption) options {
 	return o
 }
 
-// Lock waits until this caller has the lock. Whoever came first, in whatever
-// process, has it first. When ctx ends, the error says who has the lock, and the
-// place in the line is given up.
+// Lock waits until the caller holds the lock. Requests are served in order of
+// arrival, across processes. When ctx ends, Lock gives up its place in the queue,
+// and its error names the holder.
 func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 	return m.client.acquire(ctx, m.name, m.options)
 }
 
 // TryLock takes the lock if it is free, and otherwise returns [ErrBusy]. It
-// waits for the database, not for others. Whether a holder that does not answer
-// has crashed can only be told after watching it for its TTL: a process that
-// only tries finds out by trying again after that.
+// waits for the database, but not for other holders. Only watching a silent holder
+// for its TTL shows that it has crashed: a process that only calls TryLock finds
+// out by trying again after that.
 func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
 	o := m.options
 	o.try = true
 	return m.client.acquire(ctx, m.name, o)
 }
 
-// LockFor is Lock for a bounded time: the lock's context ends after limit,
-// counted from when it was given, and the lock itself goes to the next in line
-// a grace later, whatever its holder does.
+// LockFor is Lock with a time limit: the lock's context ends after limit, counted
+// from when it was granted, and a grace later the lock passes to the next waiter,
+// even if its holder has not unlocked it.
 func (m *Mutex) LockFor(ctx context.Context, limit time.Duration) (*Lock, error) {
 	o, err := m.options.within(m.name, limit)
 	if err != nil {
@@ -84,9 +84,9 @@ func (o options) within(name string, limit time.Duration) (options, error) {
 	return o, nil
 }
 
-// Do runs f while it holds the lock. The context that f gets ends with ctx, and
-// when the lock is lost. Do returns the error of f, and beside it one that
-// matches [ErrLost] when the lock was lost before f had returned.
+// Do runs f while it holds the lock. The context passed to f ends with ctx, or
+// when the lock is lost. Do returns the error of f, joined with one that matches
+// [ErrLost] if the lock was lost before f returned.
 func (m *Mutex) Do(ctx context.Context, f func(ctx context.Context) error) error {
 	if f == nil {
 		return fmt.Errorf("locks: lock %q: the function of Do is nil", m.name)
@@ -110,7 +110,7 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 	defer func() {
 		stop()
 		cancel(ErrUnlocked)
-		// After ctx has ended it is still to be given back.
+		// The lock has to be released even after ctx has ended.
 		finish, done := l.client.attempt(context.WithoutCancel(ctx))
 		defer done()
 		err = errors.Join(err, l.Unlock(finish))
@@ -118,10 +118,10 @@ func (l *Lock) do(ctx context.Context, f func(ctx context.Context) error) (err e
 	return f(working)
 }
 
-// RWMutex is a lock that either one writer has or any number of readers. Who
-// waits is served in the order of coming: a waiting writer keeps later readers
-// back, and readers who wait together have it together. Like a [Mutex], it is a
-// name and no more.
+// RWMutex is a lock that is held by one writer or by any number of readers.
+// Requests are served in order of arrival: a waiting writer blocks later readers,
+// and adjacent waiting readers are granted together. Like a [Mutex], it is only a
+// handle.
 type RWMutex struct {
 	write, read Mutex
 }
@@ -134,7 +134,7 @@ func (c *Client) RWMutex(name string, opts ...LockOption) *RWMutex {
 	return &RWMutex{write, read}
 }
 
-// Lock waits until this caller has the lock alone; see [Mutex.Lock].
+// Lock waits until the caller holds the lock exclusively; see [Mutex.Lock].
 func (m *RWMutex) Lock(ctx context.Context) (*Lock, error) { return m.write.Lock(ctx) }
 
 // TryLock is [Mutex.TryLock].
@@ -150,14 +150,14 @@ func (m *RWMutex) Do(ctx context.Context, f func(ctx context.Context) error) err
 	return m.write.Do(ctx, f)
 }
 
-// RLock waits until this caller has the lock for reading.
+// RLock waits until the caller holds the lock for reading.
 func (m *RWMutex) RLock(ctx context.Context) (*Lock, error) { return m.read.Lock(ctx) }
 
-// TryRLock takes the lock for reading, or returns [ErrBusy] when a writer has it
+// TryRLock takes the lock for reading, or returns [ErrBusy] when a writer holds it
 // or waits for it; see [Mutex.TryLock].
 func (m *RWMutex) TryRLock(ctx context.Context) (*Lock, error) { return m.read.TryLock(ctx) }
 
-// RLockFor is RLock for a bounded time; see [Mutex.LockFor].
+// RLockFor is RLock with a time limit; see [Mutex.LockFor].
 func (m *RWMutex) RLockFor(ctx context.Context, limit time.Duration) (*Lock, error) {
 	return m.read.LockFor(ctx, limit)
 }

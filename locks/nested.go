@@ -27,19 +27,19 @@ func (l *Lock) unlockNested() error {
 
 type contextKey struct{}
 
-// attach makes the context of a holder, which knows what it holds.
+// attach returns the holder's context, which carries the locks that it holds.
 func (l *Lock) attach(ctx context.Context) context.Context {
 	return lease.WithHold(context.WithValue(ctx, contextKey{}, append(locksOf(ctx), l)), l.hold())
 }
 
-// locksOf are the locks that a context holds.
+// locksOf returns the locks that a context carries.
 func locksOf(ctx context.Context) []*Lock {
 	all, _ := ctx.Value(contextKey{}).([]*Lock)
 	return all[:len(all):len(all)]
 }
 
-// holding is the lock of that name that the context holds and that was not
-// unlocked, or nil.
+// holding returns the lock of that name that the context carries and that was not
+// unlocked yet, or nil.
 func holding(ctx context.Context, c *Client, text string) *Lock {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,7 +51,7 @@ func holding(ctx context.Context, c *Client, text string) *Lock {
 	return nil
 }
 
-// nest answers who asks for a lock that its context holds.
+// nest answers a request for a lock that the caller's context already holds.
 func (l *Lock) nest(ctx context.Context, o options) (*Lock, error) {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()

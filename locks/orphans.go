@@ -9,14 +9,14 @@ import (
 	"go.uber.org/zap"
 )
 
-// orphanIdle is how long a row was not written that is looked at for places of
-// processes that died.
+// orphanIdle is how long a row must not have been written before it is searched
+// for places of dead processes.
 const orphanIdle = tidyEvery
 
-// clean has the places of processes that died taken out of rows that were not
-// written for idle: nobody may ever want these locks again. It judges their
-// sessions as those who wait do, from one call to the next, so it takes two
-// calls at least until a session is found to be over.
+// clean has the places of dead processes removed from rows that were not written
+// for idle: these locks may never be requested again. It judges their sessions as
+// a waiter does, from one call to the next, so it takes at least two calls to
+// find a session over.
 func (c *Client) clean(ctx context.Context, idle time.Duration) error {
 	for after, more := "", true; more; {
 		attempt, cancel := c.attempt(ctx)
@@ -36,7 +36,7 @@ func (c *Client) clean(ctx context.Context, idle time.Duration) error {
 	return nil
 }
 
-// cleanSome is clean, of some rows.
+// cleanSome does the work of clean for some rows.
 func (c *Client) cleanSome(ctx context.Context, names []string) error {
 	attempt, cancel := c.attempt(ctx)
 	defer cancel()
@@ -48,7 +48,7 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 	for _, row := range reading.Rows {
 		q, err := decode(row.Name, row.Queue)
 		if err != nil {
-			c.log.Warn("a row of a lock is left alone", zap.Error(err))
+			c.log.Warn("the row of a lock cannot be cleaned", zap.Error(err))
 			continue
 		}
 		for _, p := range q.Processes {
@@ -56,8 +56,8 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 			if _, known := over[s]; known {
 				continue
 			}
-			// The writer knows which places of its own process are wanted. Each of
-			// the others by itself: those who wait have to judge too.
+			// The writer knows which places of its own process are wanted. The
+			// others are judged one by one, because waiters need the judges too.
 			over[s] = p.Group == c.self.Group || c.judgeOnce(ctx, []process{p})
 		}
 		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.session()] }) {

@@ -9,13 +9,13 @@ import (
 type plan struct {
 	name    *name
 	write   Write
-	queue   queue   // what write makes of the row
-	granted []place // what it gives
-	server  string  // the one whose rows it leans on
+	queue   queue   // the row after the write
+	granted []place // the places that it grants
+	server  string  // the server whose rows it is based on
 }
 
-// needsBell reports whether somebody here is about to wait, and the client has
-// no bell yet on which to be rung.
+// needsBell reports whether a request of this process is about to wait while the
+// bell has no address yet.
 func (c *Client) needsBell(plans []plan) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -26,13 +26,12 @@ func (c *Client) needsBell(plans []plan) bool {
 	})
 }
 
-// session names the present session. It is called with mu held, while there is
+// session names the current session. It is called with mu held, while there is
 // one.
 func (c *Client) session() session { return session{c.self.Group, c.term.held.Token()} }
 
-// haunted reports whether there is a place in this session's name that nobody
-// asked for, as when an unlock was forgotten by the database. It is called with
-// mu held.
+// haunted reports whether the row has a place of this session without a request,
+// as when the database lost an unlock. It is called with mu held.
 func (c *Client) haunted(n *name) bool {
 	if c.term == nil || c.term.over {
 		return false
@@ -43,10 +42,10 @@ func (c *Client) haunted(n *name) bool {
 	})
 }
 
-// plans decides what to write. Refused are locks whose row would have to be read
-// anew before somebody who does not wait is told that it is not free; fresh are
-// those that were. Names that turned out to belong to the other goroutine that
-// writes, the one for rows that are set aside, are left to it.
+// plans decides what to write. Refused are locks whose row has to be read again
+// before a TryLock is told that the lock is not free; fresh are those that were just
+// read. Names that were set aside meanwhile are left to the other goroutine that
+// writes, the one for such rows.
 func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -80,11 +79,11 @@ func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused 
 }
 
 // plan decides what to write for one lock, nil for nothing, and which requests
-// cannot be served: those that do not wait, and those that find the line full. Now is the database's clock. It is called
-// with mu held.
+// cannot be served: a TryLock that would have to wait, and any request if the queue
+// is full. Now is the database's clock. It is called with mu held.
 func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	if c.term == nil || c.term.over || !n.known {
-		return nil, nil // the next session begins anew
+		return nil, nil // the next session starts over
 	}
 	q := n.queue.clone()
 	mine := c.session()
@@ -93,14 +92,14 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 			_, dead := c.dead[of.session()]
 			return !dead
 		}
-		// What is in this client's name and not asked for is a place of an
-		// earlier session, or of a write that was carried out late.
+		// A place of this client without a request is one of an earlier session, or
+		// of a write that was carried out late.
 		return of.session() == mine && slices.ContainsFunc(n.requests, func(r *request) bool {
 			return r.ID == p.ID && r.state != leaving
 		})
 	})
-	// A row that was rewound is left as it is for that time, so that others who
-	// know better notice too.
+	// A row that was rewound is not written while it is barred, so that other
+	// processes that saw the newer version notice too.
 	rewound := time.Now().Before(n.barred)
 	barred := rewound || time.Now().Before(c.barred)
 	self := c.self
@@ -126,11 +125,11 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	if rewound {
 		return nil, busy
 	}
-	// A token is greater than all that were, and a version is none that a late
-	// write may expect, also if the row was deleted or restored: by the
-	// database's clock, and above the floor, which a row that was pruned may have
-	// had. That counts for a row that is there too: programs of schema version 3
-	// insert without a look at the floor.
+	// A token has to exceed all earlier ones, and a version must not be one that a
+	// late write may expect, even if the row was deleted or restored. Hence the
+	// database's clock, and the floor, which a pruned row may have reached. The
+	// floor matters for an existing row too: programs of schema version 3 insert
+	// without checking the floor.
 	version := max(n.version+1, n.floor+1, c.floor+1, uint64(now))
 	var granted []place
 	if !barred {
@@ -144,8 +143,8 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, c.server}, busy
 }
 
-// setBell writes down where to ring this process, as long as it waits. It is
-// called with mu held.
+// setBell puts this process's bell address into the queue while the process waits.
+// It is called with mu held.
 func (c *Client) setBell(q *queue, mine session) bool {
 	for i := range q.Processes {
 		p := &q.Processes[i]
@@ -164,7 +163,7 @@ func (c *Client) setBell(q *queue, mine session) bool {
 	return false
 }
 
-// unsettled reports whether a request is not as the row has it. It is called
+// unsettled reports whether the row does not yet reflect a request. It is called
 // with mu held.
 func (c *Client) unsettled(n *name) bool {
 	return slices.ContainsFunc(n.requests, func(r *request) bool {

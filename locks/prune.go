@@ -9,27 +9,27 @@ import (
 )
 
 const (
-	// A lock's row that nobody was in for pruneIdle is deleted. A process that
-	// leaves such rows looks for them every pruneEvery, until they must be gone.
+	// A lock's row that was without holders and waiters for pruneIdle is deleted. A
+	// process that leaves such rows prunes every pruneEvery until they must be gone.
 	pruneIdle  = 10 * time.Second
 	pruneEvery = pruneIdle / 2
 	pruneLimit = 500
 
-	// The rows of a session that was given back are deleted after
-	// sessionReleased: until then, who comes upon a place of it need not wait for
-	// a TTL to know that it is over. Those of one whose process died are
-	// deleted after sessionExpired, which no step of the database's clock brings
-	// about. No process uses the name again.
+	// The rows of a released session are deleted after sessionReleased: until then,
+	// a waiter that finds a place of it need not wait for a TTL to know that the
+	// session is over. Those of a dead process are deleted after sessionExpired,
+	// which no step of the database's clock reaches. No process uses the group's
+	// name again.
 	sessionReleased = time.Hour
 	sessionExpired  = 7 * 24 * time.Hour
 
-	// tidyEvery is how often to look for what others have left, and to forget
-	// what is of no use here.
+	// tidyEvery is how often to look for rows that other processes left, and to
+	// drop unused entries of this client.
 	tidyEvery = time.Hour
 )
 
-// pruning deletes rows that nobody needs any more: every few seconds while this
-// process leaves some, and now and then those of others.
+// pruning deletes unused rows: every few seconds while this process leaves some,
+// and about once an hour those of other processes.
 func (c *Client) pruning() {
 	tidy := time.Now().Add(tidyEvery/2 + rand.N(tidyEvery))
 	for c.running.Err() == nil {
@@ -43,7 +43,7 @@ func (c *Client) pruning() {
 		}
 		tidy = time.Now().Add(tidyEvery)
 		if err := c.clean(c.running, orphanIdle); err != nil && c.running.Err() == nil {
-			c.log.Info("rows of locks could not be looked at for processes that died", zap.Error(err))
+			c.log.Info("rows of locks could not be searched for dead processes", zap.Error(err))
 		}
 		c.tidy()
 		c.prune("rows of locks", c.pruneLocks)
@@ -60,8 +60,8 @@ func (c *Client) leavesRows() bool {
 	return c.running.Err() == nil && !c.emptied.IsZero() && time.Since(c.emptied) < pruneIdle+pruneIdle/10
 }
 
-// prune deletes rows, some at a time, until there are no more. An account that
-// may not delete leaves them.
+// prune deletes rows in batches until there are no more. An account without the
+// privilege DELETE leaves them.
 func (c *Client) prune(what string, some func(context.Context) (int, error)) {
 	for found := pruneLimit; found >= pruneLimit; {
 		ctx, cancel := c.attempt(c.running)
@@ -72,7 +72,7 @@ func (c *Client) prune(what string, some func(context.Context) (int, error)) {
 			continue
 		}
 		if c.running.Err() == nil {
-			c.log.Info(what+" that nobody needs could not be deleted", zap.Error(err))
+			c.log.Info("unused "+what+" could not be deleted", zap.Error(err))
 		}
 		return
 	}
@@ -86,7 +86,7 @@ func (c *Client) pruneSessions(ctx context.Context) (int, error) {
 	return c.store.PruneSessions(ctx, groupPrefix, sessionReleased, sessionExpired, pruneLimit)
 }
 
-// tidy forgets what is of no use any more.
+// tidy drops entries of this client that were not used for a while.
 func (c *Client) tidy() {
 	c.mu.Lock()
 	for text, n := range c.names {
@@ -112,16 +112,16 @@ func (c *Client) tidy() {
 	}
 }
 
-// pruned reports whether the row of a lock, which is not there, can have been
-// deleted because nobody needed it: when it was last seen here, nobody was in
-// it, or that is as long ago as it takes. It is called with mu held.
+// pruned reports whether a lock's row, which is missing, can have been deleted by
+// pruning: it had no holders and waiters when this process last saw it, or that
+// was long enough ago. It is called with mu held.
 func (n *name) pruned(floor uint64) bool {
 	return floor >= n.highest && (len(n.queue.Places) == 0 || time.Since(n.seen) >= pruneIdle*9/10)
 }
 
-// mayBePruned reports whether the row of a lock, which was there when it was last
-// seen, may have been deleted since: to look first is quicker than a write that
-// finds none. It is called with mu held.
+// mayBePruned reports whether a lock's row, which existed when it was last seen,
+// may have been pruned since: reading it first is quicker than a write that finds
+// no row. It is called with mu held.
 func (n *name) mayBePruned() bool {
 	return n.version > 0 && len(n.queue.Places) == 0 && time.Since(n.seen) >= pruneIdle*9/10
 }

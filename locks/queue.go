@@ -10,26 +10,26 @@ import (
 )
 
 const (
-	// placesMost is how many have a lock or wait for it at most, so that its row
-	// can be written; and labelMost how long a label is, in bytes.
+	// placesMost limits the holders and waiters of a lock, so that its row can be
+	// written; and labelMost the length of a label, in bytes.
 	placesMost = 4096
 	labelMost  = 128
 
-	// rowMost is above what a row of so many places needs, each of a process of its
-	// own, in bytes; and what is in one of rowSmall takes little memory.
+	// rowMost exceeds the size in bytes of a row with placesMost places, each of a
+	// process of its own; and a row of up to rowSmall takes little memory decoded.
 	rowMost  = placesMost * 4 << 10
 	rowSmall = 64 << 10
 )
 
-// queue is what a lock's row says: who holds the lock and who waits for it, in
-// the order in which they came. It is a value without any input or output;
-// everything that the row means is decided here.
+// queue is the content of a lock's row: its holders and waiters, in order of
+// arrival. It is a plain value that does no I/O; everything that the row means is
+// decided here.
 //
-// Whoever is entitled to the lock follows from the order alone: a writer has it
-// when nobody is before it, a reader when no writer is. So a waiting writer
-// keeps later readers back and is not starved, and neither are readers.
+// The order alone determines the holders: a writer holds the lock when no place is
+// ahead of it, a reader when no writer is. So a waiting writer blocks later
+// readers, and neither writers nor readers starve.
 type queue struct {
-	// Processes are those that have a place, each once.
+	// Processes are those that have a place, without duplicates.
 	Processes []process `json:"processes"`
 	Places    []place   `json:"places"`
 }
@@ -39,10 +39,10 @@ type process struct {
 	// Group is the name of the session's lease row, and Token its term.
 	Group string `json:"group"`
 	Token uint64 `json:"token"`
-	// Owner is for people.
+	// Owner is for display.
 	Owner string `json:"owner"`
 	// Started is when the program was started, in seconds since 1970 by its
-	// own clock; for people.
+	// own clock; for display.
 	Started int64 `json:"started"`
 	// TTL is that of the session.
 	TTL time.Duration `json:"ttl"`
@@ -50,19 +50,19 @@ type process struct {
 	Bell string `json:"bell,omitempty"`
 }
 
-// place is the place of one holder or waiter in the line. The order of the
+// place is the position of one holder or waiter in the queue. The order of the
 // first two fields matters: see [place.mark].
 type place struct {
-	// ID is unique for ever. It begins with the group of its process.
+	// ID is never reused. It begins with the group of its process.
 	ID string `json:"id"`
 	// Granted is the fencing token: the version of the row that gave the lock
 	// to this place, 0 while it waits.
 	Granted uint64 `json:"granted"`
 	Read    bool   `json:"read,omitempty"`
-	// Since is when the place was taken, and Got when the lock was given to it, if
+	// Since is when the place was taken, and Got when it was granted the lock, if
 	// that was not at once, in microseconds since 1970 by the database's clock
-	// as its process knew it; For is how long it keeps the lock at most. For
-	// people.
+	// as its process knew it; For is the limit of a LockFor. In the row they are
+	// for display.
 	Since int64         `json:"since"`
 	Got   int64         `json:"got,omitempty"`
 	For   time.Duration `json:"for,omitempty"`
@@ -71,7 +71,7 @@ type place struct {
 	// Process is the index of its process.
 	Process int `json:"process,omitempty"`
 
-	fresh bool // it was added by the change that is being made
+	fresh bool // it was added by the current change
 }
 
 // session names one process's session.
@@ -82,14 +82,14 @@ type session struct {
 
 func (p process) session() session { return session{p.Group, p.Token} }
 
-// mark is what the row contains for as long as the lock is held by this place,
-// and at no other time: it is what fenced work looks for. A label cannot forge
-// it, because its quotes are escaped.
+// mark is the text that the row contains while this place holds the lock, and at
+// no other time. A fenced transaction looks for it. A label cannot forge it,
+// because its quotes are escaped.
 func (p place) mark() []byte {
 	return fmt.Appendf(nil, `"id":%q,"granted":%d,`, p.ID, p.Granted)
 }
 
-// decode reads a row. An error says that it was written by something else.
+// decode decodes a row. An error means that another program wrote the row.
 func decode(name string, row []byte) (queue, error) {
 	var q queue
 	if len(row) == 0 {
@@ -106,8 +106,8 @@ func decode(name string, row []byte) (queue, error) {
 	return q, nil
 }
 
-// read reads a row. It keeps no more than what a row of this package can have:
-// elsewhere, few bytes of a row may become a hundred times as many of memory.
+// read decodes a row. It refuses rows larger than this package writes them:
+// otherwise, a few bytes of a row could become a hundred times as many in memory.
 func (q *queue) read(row []byte) error {
 	if len(row) > rowMost {
 		return fmt.Errorf("it has %d bytes: at most %d", len(row), rowMost)
@@ -126,7 +126,7 @@ func (q *queue) read(row []byte) error {
 	return err
 }
 
-// atMost reads a list of at most placesMost.
+// atMost decodes a list of at most placesMost elements.
 func atMost[T any](list json.RawMessage) ([]T, error) {
 	if len(list) == 0 || list[0] != '[' {
 		return nil, errors.New("expected a list of processes and one of places")
@@ -149,31 +149,31 @@ func atMost[T any](list json.RawMessage) ([]T, error) {
 	return all, nil
 }
 
-// settle ends a change: nothing in it is fresh any more.
+// settle ends a change: its places are no longer fresh.
 func (q queue) settle() {
 	for i := range q.Places {
 		q.Places[i].fresh = false
 	}
 }
 
-// encode is the row; nil when nobody is in it.
+// encode returns the row; nil without holders and waiters.
 func (q queue) encode() []byte {
 	if len(q.Places) == 0 {
 		return nil
 	}
 	row, err := json.Marshal(q)
 	if err != nil {
-		panic(err) // there is nothing in it that JSON does not have
+		panic(err) // every field can be encoded as JSON
 	}
 	return row
 }
 
-// clone is a copy that shares nothing.
+// clone returns a deep copy.
 func (q queue) clone() queue {
 	return queue{slices.Clone(q.Processes), slices.Clone(q.Places)}
 }
 
-// join adds a place at the end of the line.
+// join adds a place at the end of the queue.
 func (q *queue) join(of process, p place) {
 	i := slices.IndexFunc(q.Processes, func(o process) bool { return o.session() == of.session() })
 	if i < 0 {
@@ -186,15 +186,15 @@ func (q *queue) join(of process, p place) {
 	q.Places = append(q.Places, p)
 }
 
-// keep leaves only the places that are to be kept, and reports whether any was
-// not.
+// keep removes the places for which keep is false, and reports whether there were
+// any.
 func (q *queue) keep(keep func(process, place) bool) bool {
 	before := len(q.Places)
 	q.Places = slices.DeleteFunc(q.Places, func(p place) bool { return !keep(q.Processes[p.Process], p) })
 	if len(q.Places) == before {
 		return false
 	}
-	// Drop the processes that have no place any more.
+	// Drop the processes that have no place left.
 	index, left := make([]int, len(q.Processes)), []process{}
 	for i := range index {
 		index[i] = -1
@@ -210,8 +210,8 @@ func (q *queue) keep(keep func(process, place) bool) bool {
 	return true
 }
 
-// grant gives the lock to everybody who is entitled to it, with the token, and
-// returns their places.
+// grant grants the lock, with the token, to every place that the order entitles to
+// it and that does not have it yet, and returns these places.
 func (q *queue) grant(token uint64, now int64) []place {
 	var granted []place
 	for i := range q.Places {
@@ -233,7 +233,7 @@ func (q *queue) grant(token uint64, now int64) []place {
 	return granted
 }
 
-// find is the place of that id, or nil.
+// find returns the place of that id, or nil.
 func (q *queue) find(id string) *place {
 	for i := range q.Places {
 		if q.Places[i].ID == id {
@@ -243,7 +243,7 @@ func (q *queue) find(id string) *place {
 	return nil
 }
 
-// free reports whether a newcomer would be given the lock at once.
+// free reports whether a new request would be granted at once.
 func (q *queue) free(read bool) bool {
 	if !read {
 		return len(q.Places) == 0

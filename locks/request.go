@@ -11,13 +11,13 @@ import (
 type state int
 
 const (
-	wanted  state = iota // to be in the line, and then to hold the lock
+	wanted  state = iota // to be queued, and then to hold the lock
 	held                 // it has the lock
-	leaving              // to be out of the line; nobody waits for it
+	leaving              // to be taken out of the queue; its caller no longer waits for the lock
 )
 
-// request is one call that wants a lock, from then on until its place is surely
-// out of the lock's row. All fields that change are guarded by Client.mu.
+// request is one call that wants a lock, from the call until its place is known
+// to be out of the lock's row. All fields that change are guarded by Client.mu.
 type request struct {
 	name *name
 	try  bool
@@ -38,46 +38,46 @@ type request struct {
 	timer  *time.Timer // of the limit, nil when there is none
 }
 
-// name is one lock, as far as somebody here wants something of it or did so
-// lately. All of it is guarded by Client.mu.
+// name is what this process knows of one lock that it uses or has used lately.
+// All of it is guarded by Client.mu.
 type name struct {
 	text     string
-	requests []*request // in the order in which they came
+	requests []*request // in order of arrival
 	dirty    bool       // in Client.dirty
 	busy     bool       // in a round of the writer
 	used     time.Time
 	seen     time.Time // when its row was last read or written
 
-	// What its row was when it was last seen. The cache is only ever a guess,
-	// which the comparison in the next write checks.
+	// The row as it was last seen. This cache is only a guess, which the
+	// comparison in the next write checks.
 	known   bool
-	news    uint64 // counts what was learnt of it
+	news    uint64 // counts the updates of this cache
 	version uint64
 	queue   queue
 	// highest is the newest version seen since the row was last found to be
 	// rewound, and floor the newest ever.
 	highest, floor uint64
-	// contended: others were seen to write the row, so it is read before it is
-	// written, which costs less than a comparison that fails.
+	// contended: other processes were seen to write the row, so it is read before
+	// it is written, which costs less than a failed comparison.
 	contended bool
 	// refused: a write was not carried out, and the row was not read since.
 	refused bool
-	// aside: its row is written alone, beside all others, because somebody keeps
-	// it locked, or it cannot be written.
+	// aside: its row is written separately from all others, because another
+	// transaction keeps it locked, or because it cannot be written.
 	aside bool
-	// most is how many rows it may be written with, 0 for any number; failed is
-	// when it was last written alone and that failed, and failure why its row
-	// cannot be read or written, nil if it was.
+	// most is the largest batch that it may be written in, 0 for no limit; failed is
+	// when a write of it alone last failed, and failure the error of the last read
+	// or write of its row, nil if that succeeded.
 	most    int
 	failed  time.Time
 	failure error
-	// broken: its row could not be read. It is looked at again after that.
+	// broken: its row could not be decoded. It is read again after this instant.
 	broken time.Time
 	// unsure: a write of ours was not answered and may still be carried out,
 	// until another one succeeds.
 	unsure bool
-	// barred: nobody is given the lock before that. Its row was rewound, and
-	// somebody may still trust what is gone.
+	// barred: the lock is not granted before this instant. Its row was rewound,
+	// and a holder may still trust a place that is gone.
 	barred time.Time
 }
 
@@ -113,7 +113,7 @@ func (c *Client) enter(r *request) {
 	c.touch(r.name)
 }
 
-// touch makes the writer look at the lock. It is called with mu held.
+// touch schedules the lock for the writer. It is called with mu held.
 func (c *Client) touch(n *name) {
 	if n.dirty {
 		return
@@ -127,7 +127,7 @@ func (c *Client) touch(n *name) {
 	}
 }
 
-// decide ends the waiting of a request. It is called with mu held.
+// decide answers a request, once. It is called with mu held.
 func (r *request) decide(err error) {
 	select {
 	case <-r.decided:
@@ -137,12 +137,12 @@ func (r *request) decide(err error) {
 	}
 }
 
-// giveUp ends a request with an error; its place is taken out of the row when
+// giveUp ends a request with an error, and has its place removed from the row if
 // it may have one. It is called with mu held.
 func (c *Client) giveUp(r *request, err error) {
 	r.decide(err)
 	r.state = leaving
-	if r.term == nil || r.term.over { // it has none, or one that ends with the session
+	if r.term == nil || r.term.over { // no place, or one that ends with the session
 		c.forget(r)
 		return
 	}
@@ -162,7 +162,7 @@ func (c *Client) forget(r *request) {
 	}
 }
 
-// give tells a request that it has the lock. It is called with mu held.
+// give answers a request that was granted the lock. It is called with mu held.
 func (c *Client) give(r *request, p place) {
 	r.place = p
 	r.state = held
@@ -175,8 +175,8 @@ func (c *Client) give(r *request, p place) {
 	r.decide(nil)
 }
 
-// limit ends a lock that was held for as long as was asked for. What still runs
-// gets the grace, then the lock is given back all the same.
+// limit ends a lock whose limit has passed. Work that still runs gets the grace,
+// then the lock is released anyway.
 func (c *Client) limit(r *request) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +203,7 @@ func (c *Client) lose(r *request, cause error) {
 	c.forget(r)
 }
 
-// close is called once for each lock that was given, when its holder has
+// close is called once for each lock that was granted, when its holder has
 // stopped. It is called with mu held.
 func (c *Client) close(r *request) {
 	r.open = false

@@ -7,10 +7,10 @@ import (
 	"go.uber.org/zap"
 )
 
-// ringOthers rings those who were given a lock.
+// ringOthers rings the processes whose waiters were granted a lock.
 func (c *Client) ringOthers() {
 	for last := false; !last; {
-		last = c.running.Err() != nil // and rings those whom the last unlock has served
+		last = c.running.Err() != nil // one more round, for those that the last unlock granted
 		c.mu.Lock()
 		var addresses []string
 		for address := range c.ring {
@@ -24,14 +24,14 @@ func (c *Client) ringOthers() {
 		}
 		ctx, cancel := c.attempt(context.WithoutCancel(c.running))
 		if err := c.bell.Ring(ctx, addresses...); err != nil && c.running.Err() == nil {
-			c.log.Debug("somebody who waits could not be woken", zap.Error(err)) // and will look
+			c.log.Debug("a waiter could not be woken", zap.Error(err)) // it polls anyway
 		}
 		cancel()
 	}
 }
 
-// setAddress notes where this process is rung, and has it written wherever it
-// waits.
+// setAddress notes where to ring this process, and has the address written into
+// the rows of all locks that it waits for.
 func (c *Client) setAddress(address string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,9 +52,9 @@ func (c *Client) setCovered(covered map[string]bool) {
 	c.covered = covered
 }
 
-// cover rings this process's own bell, until its Wait watches every lock that
-// somebody waits for: a Wait that was sent before a place was taken may not
-// have begun when that place is rung for. It is called with mu held.
+// cover rings this process's own bell until its Wait watches every lock that the
+// process waits for: a Wait that was sent before a place was taken may not yet
+// have begun when the ring for that place comes. It is called with mu held.
 func (c *Client) cover() {
 	if c.covering || !c.uncovered() {
 		return
@@ -76,8 +76,8 @@ func (c *Client) cover() {
 	})
 }
 
-// uncovered reports whether the bell's present Wait does not watch a lock that
-// somebody waits for. It is called with mu held.
+// uncovered reports whether this process waits for a lock that the bell's current
+// Wait does not watch. It is called with mu held.
 func (c *Client) uncovered() bool {
 	if c.covered == nil || c.address == "" {
 		return false

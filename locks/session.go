@@ -17,11 +17,11 @@ type term struct {
 	held  *lease.Held
 	over  bool          // its context has ended
 	ended chan struct{} // closed when it is over
-	open  int           // locks that were given under it and whose holders have not stopped
+	open  int           // locks that were granted under it and whose holders have not stopped
 }
 
-// keepSession takes the session when it is first needed, and again when it was
-// lost. It ends once the client is closed and nothing is wanted any more.
+// keepSession opens the session when it is first needed, and again after it was
+// lost. It returns once the client is closed and no requests are left.
 func (c *Client) keepSession() {
 	candidate, err := c.keeper.Candidate(c.self.Group)
 	if err != nil {
@@ -30,7 +30,7 @@ func (c *Client) keepSession() {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(min(c.timing.TTL/30, 100*time.Millisecond)),
 		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
-		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
+		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
 	)
 	for c.running.Err() == nil {
 		want, done := c.wantsSession()
@@ -61,7 +61,7 @@ func (c *Client) keepSession() {
 	}
 }
 
-// pause waits for a poke, or that long.
+// pause waits for a poke, at most for wait.
 func (c *Client) pause(poked <-chan struct{}, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -72,15 +72,15 @@ func (c *Client) pause(poked <-chan struct{}, wait time.Duration) {
 	}
 }
 
-// wantsSession reports whether somebody wants a lock, and whether the client is
-// done for good.
+// wantsSession reports whether there are requests, and whether the client is
+// closed and has none left.
 func (c *Client) wantsSession() (want, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.active) > 0, c.closing && len(c.active) == 0
 }
 
-// failTries answers those who do not wait, when the database does not.
+// failTries fails the TryLock requests when the database does not answer.
 func (c *Client) failTries(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,12 +94,12 @@ func (c *Client) failTries(err error) {
 	}
 }
 
-// keep is one session, from its acquire to its release.
+// keep runs one session, from its acquire to its release.
 func (c *Client) keep(h *lease.Held) {
 	t := &term{held: h, ended: make(chan struct{})}
 	c.begin(t)
-	// Not here, where something else may be under way: the contexts of all locks
-	// end with the session's.
+	// Not in this goroutine, which may be busy: the contexts of all locks end with
+	// the session's.
 	context.AfterFunc(h.Context(), func() { c.end(t, context.Cause(h.Context())) })
 	for alive := true; alive; {
 		select {
@@ -124,9 +124,9 @@ func (c *Client) keep(h *lease.Held) {
 	}
 }
 
-// expire waits until a session that was just abandoned is over for everybody
-// else. A candidate that looks at it before would find a lease in its own name
-// that it does not hold, and release it, while the work under its locks still
+// expire waits until a session that was just abandoned has expired for all other
+// processes. A candidate that looked at it earlier would find a lease in its own
+// name that it does not hold, and release it while the work under its locks still
 // runs.
 func (c *Client) expire() {
 	over := time.Now().Add(c.timing.TTL + c.timing.TTL/50) // clock rates differ by less
@@ -140,7 +140,7 @@ func (c *Client) expire() {
 	}
 }
 
-// begin gives everybody who waits a place in the new session.
+// begin gives every waiting request a place in the new session.
 func (c *Client) begin(t *term) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,8 +156,8 @@ func (c *Client) begin(t *term) {
 	c.poke(c.listens)
 }
 
-// end takes all locks of a session from their holders. Who waits goes on to do
-// so, in the next session.
+// end takes all locks of a session from their holders. Waiting requests go on
+// waiting, in the next session.
 func (c *Client) end(t *term, cause error) {
 	if errors.Is(cause, ErrLost) {
 		c.log.Warn("session lost, and all its locks", zap.Error(cause))
@@ -183,8 +183,8 @@ func (c *Client) end(t *term, cause error) {
 	}
 }
 
-// drain waits until every lock of the session was unlocked, for a TTL at most:
-// then it has expired.
+// drain waits until every lock of the session was unlocked, for at most a TTL:
+// by then the session has expired.
 func (c *Client) drain(t *term) bool {
 	expired := time.NewTimer(c.timing.TTL)
 	defer expired.Stop()
@@ -205,7 +205,7 @@ func (c *Client) drain(t *term) bool {
 	}
 }
 
-// sawServer notes which server has answered.
+// sawServer notes which server answered.
 func (c *Client) sawServer(r *lease.Reading) {
 	if r == nil {
 		return

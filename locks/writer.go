@@ -15,29 +15,29 @@ import (
 const (
 	// batchMost is how many locks' rows one statement writes at most.
 	batchMost = 256
-	// namesMost is how many locks' rows are remembered although nobody wants
-	// anything of them.
+	// namesMost is how many locks' rows are cached without a request for them.
 	namesMost = 4096
-	// asideEvery keeps a store that does not wait for locked rows from being
-	// asked all the time.
+	// asideEvery limits how often a store that does not wait for locked rows is
+	// called for one.
 	asideEvery = 5 * time.Millisecond
-	// clockFor is how long the database's clock is counted on with our own.
+	// clockFor is how long the database's clock is extrapolated with our own.
 	clockFor = time.Minute
 )
 
-// write brings what is wanted into the locks' rows. One statement is under way
-// at a time: whatever is asked for meanwhile rides in the next one. Rows that
-// somebody keeps locked, or that cannot be written, are set aside and written by
-// another goroutine that runs this, one by one, so that they hold up no others.
+// write brings the locks' rows in line with the requests. One statement is in
+// flight at a time; requests made meanwhile are batched into the next one. Rows
+// that another transaction keeps locked, or that cannot be written, are set aside:
+// a second goroutine that runs write writes them one by one, so that they do not
+// delay the others.
 func (c *Client) write(aside bool) {
 	retry := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(5*time.Millisecond),
 		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
-		backoff.WithMaxElapsedTime(0), // for ever: the default gives up after 15 minutes
+		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
 	)
 	poked, trouble := c.writes, c.keeper.Trouble()
 	if aside {
-		// A row that is locked or broken says nothing of the database.
+		// A row that is locked or broken says nothing about the database.
 		poked, trouble = c.asides, lease.NewTrouble(c.log)
 	}
 	for c.running.Err() == nil {
@@ -63,9 +63,8 @@ func (c *Client) write(aside bool) {
 	}
 }
 
-// take returns the locks that the next round is for, in the order in which they
-// became dirty, and sorted by name: statements that lock rows in one order do
-// not deadlock.
+// take returns the locks of the next round: those that became dirty first, sorted by
+// name, because statements that lock rows in one order do not deadlock.
 func (c *Client) take(aside bool) []*name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -91,8 +90,8 @@ func (c *Client) take(aside bool) []*name {
 	return batch
 }
 
-// round reads the rows of a batch that are not known, and writes what is to be
-// changed. An error means that nothing is known of them any more.
+// round reads the rows of a batch that are not known or may be outdated, and writes
+// the changes. An error means that the rows of the batch are unknown again.
 func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	c.mu.Lock()
 	var unknown []*name
@@ -111,7 +110,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 
 	plans, refused := c.plans(batch, unknown, aside)
 	if len(refused) > 0 {
-		// Who does not wait is only refused by what was read just now.
+		// A TryLock is refused only on the basis of a fresh reading.
 		if err := c.look(ctx, refused, true); err != nil {
 			c.failed(batch, err, false)
 			return err
@@ -119,7 +118,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		plans, _ = c.plans(batch, append(unknown, refused...), aside)
 	}
 	if c.needsBell(plans) {
-		// From the start, so that whoever gives it the lock can ring.
+		// With the first write, so that the process that grants the lock can ring.
 		attempt, cancel := c.attempt(ctx)
 		address, err := c.bell.Address(attempt)
 		cancel()
@@ -146,8 +145,8 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	}
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
-	// The plans of one call lean on one server. If another one has answered by
-	// now, they are not carried out there, where nobody is to be given a lock yet.
+	// The plans of one call are based on one server's rows. If another server answers
+	// by now, it does not carry them out: no lock may be granted there yet.
 	done, err := c.store.WriteLocks(ctx, plans[0].server, writes)
 	if err != nil {
 		return fmt.Errorf("write %d locks: %w", len(plans), withCause(ctx, err))
@@ -183,7 +182,7 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	return nil
 }
 
-// failed gives up a round whose outcome is unknown.
+// failed ends a round whose outcome is unknown.
 func (c *Client) failed(batch []*name, err error, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -203,7 +202,7 @@ func (c *Client) failed(batch []*name, err error, written bool) {
 		}
 		c.touch(n)
 	}
-	c.pokeWriters() // one that became dirty meanwhile was left to wait
+	c.pokeWriters() // for names that became dirty while they were busy
 }
 
 // pokeWriters wakes the goroutines that write.
@@ -212,10 +211,9 @@ func (c *Client) pokeWriters() {
 	c.poke(c.asides)
 }
 
-// single finds out which row of a batch is the reason why it could not be
-// written, if it is not the database: each is tried again with half as many
-// others at most, and one that fails alone while others are written is set aside.
-// It is called with mu held.
+// single narrows down which row made a batch fail, if it was not the database: each
+// row is retried in a batch of at most half the size, and a row that fails alone
+// while others are written is set aside. It is called with mu held.
 func (c *Client) single(batch []*name) {
 	for _, n := range batch {
 		n.most = max(1, len(batch)/2)
@@ -226,7 +224,8 @@ func (c *Client) single(batch []*name) {
 	}
 }
 
-// settle ends a round: what is still not as it is wanted goes into the next.
+// settle ends a round: locks whose rows do not reflect their requests yet go into
+// the next.
 func (c *Client) settle(batch []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
