@@ -10,7 +10,7 @@
 // The [Ledger] records what ran, in the same database as the lease. Its rows are
 // written by the claim that gives a tick to exactly one run, and changed by
 // comparisons of all that is expected. A job's newest row is its cursor: what is
-// due after it is decided by whoever leads, so no gap loses a tick.
+// due after it is decided by the present leader, so no gap loses a tick.
 //
 //	claim ──▶ running ──▶ succeeded, failed, timed out, cancelled, panicked
 //	  │        │    ▲ └──▶ interrupted: its holder did not finish it

@@ -6,7 +6,7 @@ import (
 )
 
 // Relative is a schedule whose ticks depend on what the ledger knows of the
-// job. It has none of its own: From gives the schedule that rules now.
+// job. It has none of its own: From returns the schedule that is in force now.
 type Relative interface {
 	Schedule
 	// From returns the ticks for what is known. It has to be asked again
@@ -88,7 +88,8 @@ func (s anchored) Prev(before time.Time) time.Time {
 	return s.tick(before.Add(-1).UnixMicro(), 0)
 }
 
-// tick is the one that is so many after the last by an instant, in microseconds.
+// tick returns the tick that is more ticks after the last one by the instant
+// micros, in microseconds.
 func (s anchored) tick(micros, more int64) time.Time {
 	first, every := s.first.UnixMicro(), s.every.Microseconds()
 	return time.UnixMicro(first + ((micros-first)/every+more)*every).UTC()
@@ -139,7 +140,7 @@ func later(a, b time.Time) time.Time {
 // ManualSchedule has no ticks. See [Manual].
 type ManualSchedule struct{}
 
-// Manual has no ticks: the job runs when somebody triggers it.
+// Manual has no ticks: the job runs when it is triggered by hand.
 func Manual() ManualSchedule { return ManualSchedule{} }
 
 // Next implements [Schedule].

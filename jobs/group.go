@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// Group is a group's jobs as seen from outside: what anybody may ask and do
-// through the database, whoever leads. It is a small value, safe for concurrent
-// use.
+// Group gives access to a group's jobs from outside: it queries and controls them
+// through the database, whichever replica leads. It is a small value, safe for
+// concurrent use.
 type Group struct {
 	ledger Ledger
 	name   string
@@ -43,8 +43,8 @@ func (g Group) Resume(ctx context.Context, job string) error {
 
 // ResumeSkipping is Resume for a job or group whose ticks from before the pause are
 // not wanted either: those that have no row yet are recorded as skipped, instead
-// of going through the misfire policy. So a restored ledger is told that what ran
-// since its backup is not to run again.
+// of going through the misfire policy. Use it after a restore, so that ticks which
+// ran since the backup do not run again.
 func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 	if g.ledger == nil {
 		return errNoLedger
@@ -53,7 +53,7 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 }
 
 // Trigger asks for a run of the job now, beside its schedule, and returns its
-// key. Whoever leads starts it within about a second, once; also when the job is
+// key. The leader starts it within about a second, once; also when the job is
 // paused.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 	if g.ledger == nil {
@@ -130,8 +130,8 @@ func first(names []string, n int) []string {
 	return names
 }
 
-// Near returns the names, at most three, that somebody who wrote name may have
-// meant, the nearest first.
+// Near returns at most three names that a misspelt name may stand for, the
+// nearest first.
 func Near(names []string, name string) []string {
 	type candidate struct {
 		name     string

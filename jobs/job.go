@@ -12,8 +12,8 @@ import (
 // Job is what to run and when. It is declared once, in code that is the same on
 // every replica, and not changed after it was given to a scheduler.
 type Job struct {
-	// Name identifies the job within its group, for ever: 1 to 128 ASCII
-	// letters, digits and . _ : / @ + -.
+	// Name identifies the job within its group and must never change: 1 to 128
+	// ASCII letters, digits and . _ : / @ + -.
 	Name string
 	// Schedule says which instants are ticks of the job.
 	Schedule Schedule
@@ -40,7 +40,7 @@ type Job struct {
 	// run, as ShedLock does, even if the run is shorter and over a takeover:
 	// what is due meanwhile is treated by Overlap, and retries, reruns and
 	// manual runs wait. A new leader goes by the last start that the ledger
-	// has. That no tick is run twice does not rest on it. Zero: no longer than
+	// has. It does not prevent double runs; the claim does. Zero: no longer than
 	// the run.
 	LockAtLeastFor time.Duration
 	// History says which runs the ledger keeps. Zero: 10,000 of them, for
@@ -68,7 +68,7 @@ type Run struct {
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
 	Missed int
-	// Trigger is not zero for a run that somebody triggered by hand.
+	// Trigger is not zero for a run that was triggered by hand.
 	Trigger uint64
 }
 
@@ -79,7 +79,7 @@ func (r Run) Key() Key { return Key{Job: r.Job, Tick: r.Tick, Trigger: r.Trigger
 var (
 	// ErrTimeout: the run reached its job's Timeout.
 	ErrTimeout = errors.New("jobs: timeout")
-	// ErrCancelled: somebody cancelled the run.
+	// ErrCancelled: the run was cancelled on request.
 	ErrCancelled = errors.New("jobs: cancelled on request")
 	// ErrReplacedByTick: a newer tick of the job took its place.
 	ErrReplacedByTick = errors.New("jobs: replaced by a newer tick")

@@ -47,22 +47,22 @@ var (
 type Ledger interface {
 	// Declare says which jobs a term that begins has, and notes that this term
 	// has opened the ledger ([Snapshot.Opened]). A job that is new is known from
-	// now on. A schedule that differs from what the ledger has rules from
-	// [Declared.From], but neither from earlier than the one before it nor from
-	// later than now. One that does not differ rules since when it did. If the
-	// ledger has an instant of the future, the database's clock was wrong, and it
-	// does not count: the schedule rules from [Declared.From], and not from later
-	// than now. Jobs that the ledger knows and declared lacks are left alone.
+	// now on. A schedule that differs from what the ledger has is in force from
+	// [Declared.From], but neither from earlier than the previous schedule nor from
+	// later than now. An unchanged schedule keeps the instant that it has. If the
+	// ledger has an instant of the future, the database's clock was wrong, and the
+	// instant does not count: the schedule is in force from [Declared.From], and not
+	// from later than now. Jobs that the ledger knows and declared lacks are left alone.
 	Declare(ctx context.Context, h Holder, declared []Declared) error
 
 	// Load reads what a term has to know: every job of the group with its
 	// cursor, and every run that is not over.
 	Load(ctx context.Context, group string) (Snapshot, error)
 
-	// Changes reads a number and the database's clock. The number changes when somebody pauses, resumes, triggers
-	// or cancels something in the group, so that a leader need not Load to
-	// find out. Claims never change it. A move that takes up a run that somebody
-	// triggered may change it; other moves never do. It is one cheap read.
+	// Changes reads a number and the database's clock. The number changes with
+	// each pause, resume, trigger or cancel request in the group, so that a leader
+	// need not Load to find out. Claims never change it. A move that takes up a
+	// manual run may change it; other moves never do. It is one cheap read.
 	Changes(ctx context.Context, group string) (number uint64, now time.Time, err error)
 
 	// Claim inserts the rows that are not there yet and returns what stands
@@ -73,7 +73,7 @@ type Ledger interface {
 	// ledger need not know the job.
 	//
 	// After the holder was replaced, Claim fails with [ErrReplaced] unless every
-	// row is there already, whoever wrote it. Rows that an earlier call wrote stand.
+	// row is there already, under any holder. Rows that an earlier call wrote stand.
 	//
 	// Two kinds of claims write no row and are answered by [Claimed.Refused]. A
 	// scheduled tick that is not later than every tick of the job that was there
@@ -109,12 +109,12 @@ type Ledger interface {
 	Control
 }
 
-// Control is what anybody may do to a group's jobs through the database,
-// whoever leads: the leader finds out by [Ledger.Changes].
+// Control changes a group's jobs through the database. It needs no lease: the
+// leader finds out by [Ledger.Changes].
 type Control interface {
 	// Pause stops the ticks of a job, or of the whole group when job is empty,
 	// until Resume. Both instants are taken from the database's clock. Ticks of
-	// the time between are recorded as skipped, also when nobody led meanwhile;
+	// the time between are recorded as skipped, also when no replica led meanwhile;
 	// ticks before it that were not run yet go through the misfire policy after
 	// Resume. A claim that begins once Pause has returned does not run
 	// ([Ledger.Claim]). One that was under way when the pause was committed may
@@ -124,7 +124,7 @@ type Control interface {
 	// retries and manual runs are not stopped.
 	//
 	// A ledger keeps the newest [MaxPauses] pauses of each job and of each group.
-	// With more of them while nobody leads, the oldest are forgotten, and the next
+	// With more of them while no replica leads, the oldest are forgotten, and the next
 	// leader treats their ticks as missed, not as paused.
 	//
 	// Pausing twice is pausing once, also for [Ledger.Changes], and so is

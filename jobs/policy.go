@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Misfire says what becomes of ticks that were missed: nobody led, the database
+// Misfire says what becomes of ticks that were missed: no replica led, the database
 // was away, or the leader was paused. What is not run is recorded as skipped, or
 // counted by [Record].Missed of the tick that stands for it.
 //

@@ -10,7 +10,7 @@ type Record struct {
 	Key
 	State State
 	// Owner and Token name the term that claimed it or moved it last; empty
-	// and zero for a manual run that nobody has taken up yet.
+	// and zero for a manual run that no term has taken up yet.
 	Owner string
 	Token uint64
 	// Attempt counts the starts: 0 while it has never been started.
@@ -27,7 +27,7 @@ type Record struct {
 	Missed int
 	// Error says why it did not succeed; at most MaxError bytes.
 	Error string
-	// CancelAsked: somebody asked for its end.
+	// CancelAsked: the run was asked to end.
 	CancelAsked bool
 }
 
@@ -99,7 +99,7 @@ func (s Snapshot) CountStarts() {
 type Known struct {
 	Schedule string
 	// Since is when the ledger first knew the job, and ScheduleSince when its
-	// present schedule began to rule. Ticks before it are nobody's.
+	// present schedule came into force. Earlier instants are not its ticks.
 	Since, ScheduleSince time.Time
 	Paused               bool
 	// Cursor is the newest scheduled tick that was claimed; zero when none was.
@@ -162,7 +162,7 @@ type History struct {
 	// of it that have ended, and each hour, so that there are more in between.
 	Keep int
 	// For is how long they are kept after they came to their end, which is
-	// their claim for those that were claimed as skipped; zero: for ever.
+	// their claim for those that were claimed as skipped; zero: without limit.
 	For time.Duration
 }
 

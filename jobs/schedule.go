@@ -26,9 +26,9 @@ type EverySchedule struct {
 
 // Every has a tick at each multiple of the duration since 1970-01-01T00:00:00Z,
 // so that the phase is the same on every replica and over restarts: Every(5m)
-// ticks at :00, :05, :10 of each hour, whoever leads. It must be a whole number
-// of milliseconds, at least 1 s: what is less often wrong than right is refused
-// when the job is added.
+// ticks at :00, :05, :10 of each hour, whichever replica leads. It must be a whole
+// number of milliseconds, at least 1 s: anything else is more likely a mistake and
+// is refused when the job is added.
 func Every(d time.Duration) EverySchedule {
 	s := EverySchedule{every: d}
 	switch {

@@ -11,7 +11,7 @@ type State uint8
 const (
 	// Running: its holder is running it, or died doing so.
 	Running State = iota + 1
-	// Waiting: it may be started once its time has come, by whoever leads then.
+	// Waiting: the leader may start it once its time has come.
 	Waiting
 	// Succeeded: it returned no error.
 	Succeeded

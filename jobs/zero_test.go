@@ -25,7 +25,7 @@ func TestGroupWithoutALedger(t *testing.T) {
 	}
 }
 
-// The zero values of schedules are refused, but for the one that has no ticks.
+// The zero values of schedules are refused, except that of ManualSchedule.
 func TestZeroSchedules(t *testing.T) {
 	t.Parallel()
 	for _, s := range []jobs.Schedule{jobs.EverySchedule{}, jobs.CronSchedule{}, jobs.AtSchedule{}, jobs.FixedRateSchedule{}, jobs.FixedDelaySchedule{}} {

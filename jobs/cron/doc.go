@@ -68,7 +68,7 @@
 // is not is replaced by the next instant that matches. That is so for:
 //
 //   - L-28 to L-31 in Spring. In a month too short for it Spring counts on into the month before; it then returns the
-//     same few instants for ever, some of them on a weekday the expression excludes. Here L-28 to L-30 skip such a month.
+//     same few instants endlessly, some of them on a weekday the expression excludes. Here L-28 to L-30 skip such a month.
 //     L-31, which no month has, is the day that Spring itself takes for a match: the one with the number of days that the
 //     month before has, or the month's last. testdata/cron_deviations.tsv lists the vectors concerned.
 //   - Spring in a zone whose clocks change by half an hour, where it can come back to an instant that is over.

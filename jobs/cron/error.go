@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 
 // quote shows a text, bounded.
 func quote(s string) string {
-	const most = 120 // bytes; no expression that somebody meant is longer by much
+	const most = 120 // bytes; hardly any real expression is longer
 	if len(s) > most {
 		return strconv.Quote(s[:most]) + "..."
 	}

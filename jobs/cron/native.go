@@ -28,7 +28,7 @@ func (n *native) next(after, plain int64) int64 {
 	if t, ok := search(); ok && t > after && t < endInstant {
 		return t
 	}
-	// The engine gave up, or came back to an instant that is over and would, asked again, come back to it for ever.
+	// The engine gave up, or returned an instant of the past, and would return that one again and again.
 	return plain
 }
 

@@ -14,7 +14,7 @@ func (e *Expression) next(t int64) (int64, bool) {
 			found = min(found, wall-z.offset[i])
 		}
 		if gap := z.skipped(i); gap > 0 && e.onceADay {
-			// The clock that nobody put forward: it shows the skipped times while the gap lasts.
+			// A clock that was not put forward: it shows the skipped times while the gap lasts.
 			late := z.offset[i] - gap
 			if wall, ok := e.calendar.next(max(t, z.from[i]) + late); ok && wall-late < z.from[i]+gap {
 				found = min(found, wall-late)

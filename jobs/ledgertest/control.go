@@ -164,7 +164,7 @@ var pauseCases = []testCase{
 }
 
 var triggerCases = []testCase{
-	{"trigger/a run for whoever leads", func(e *env) {
+	{"trigger/a run that any leader may take up", func(e *env) {
 		s := e.open()
 		e.begin(s)
 		e.ok(s.Pause(e.ctx(), group, report), "Pause") // stops the ticks, not this

@@ -91,7 +91,7 @@ var declareCases = []testCase{
 		e.equal(change("every 2m", from).ScheduleSince, from, "ScheduleSince of a changed schedule")
 		e.later()
 		e.equal(change("every 2m", e.now()).ScheduleSince, from, "ScheduleSince when it is declared again")
-		e.equal(change("every 3m", from.Add(-time.Hour)).ScheduleSince, from, "ScheduleSince of a schedule that is said to rule before the one before it did")
+		e.equal(change("every 3m", from.Add(-time.Hour)).ScheduleSince, from, "ScheduleSince of a schedule declared from before the previous one")
 		before := e.now()
 		e.between(change("every 4m", before.Add(time.Hour)).ScheduleSince, before, "ScheduleSince of a schedule that is said to rule from the future on")
 		e.equal(e.known(group, cleanup), other, "a job whose schedule did not change")

@@ -125,7 +125,7 @@ func (e *env) betweenPlus(at, before time.Time, delay time.Duration, what string
 	}
 }
 
-// takeOver begins a term of owner in group, whoever holds it.
+// takeOver begins a term of owner in group, whichever owner holds it now.
 func takeOver(ctx context.Context, s Store, group, owner string) (jobs.Holder, error) {
 	if err := s.Prepare(ctx, group, ttl); err != nil {
 		return jobs.Holder{}, fmt.Errorf("prepare: %w", err)

@@ -77,7 +77,7 @@ var fenceCases = []testCase{
 		r := jobs.Record{Key: key(report, 1), State: jobs.Waiting}
 		e.nothing(s, h, r, "a group that there is not")
 		e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
-		e.nothing(s, h, r, "a group that nobody has led")
+		e.nothing(s, h, r, "a group that has had no leader")
 	}},
 
 	{"fence/another group's term", func(e *env) {

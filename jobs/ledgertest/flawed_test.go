@@ -900,7 +900,7 @@ func (s *replica) expected(h jobs.Holder, m jobs.Move, r *row) bool {
 		s.same(uint64(r.Attempt), uint64(m.Attempt), "move", "attempt") &&
 		s.sameOwner(r.Owner, m.Owner, "move", "owner") && s.same(r.Token, m.Token, "move", "token") &&
 		(!s.has("move: only runs of its own") || r.Owner == h.Owner && r.Token == h.Token || r.Owner == "") &&
-		(!s.has("move: only what somebody has") || r.Owner != "") &&
+		(!s.has("move: only rows with an owner") || r.Owner != "") &&
 		(!s.has("move: not from waiting to an end") || r.State != jobs.Waiting || !m.To.Over())
 }
 
@@ -1252,7 +1252,7 @@ func (s *replica) Cancel(ctx context.Context, group string, key jobs.Key) error 
 		r = s.find("billing", key, "cancel")
 	}
 	if r == nil || r.State.Over() && !s.has("cancel: what is over") && (r.State != jobs.Skipped || !s.has("cancel: what was skipped")) ||
-		r.State == jobs.Waiting && s.has("cancel: only running") || r.Owner == "" && s.has("cancel: only of somebody's") ||
+		r.State == jobs.Waiting && s.has("cancel: only running") || r.Owner == "" && s.has("cancel: only rows with an owner") ||
 		r.CancelAsked && s.has("cancel: only once") {
 		return fmt.Errorf("%w: %v", jobs.ErrNoRun, key)
 	}

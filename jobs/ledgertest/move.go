@@ -133,7 +133,7 @@ var moveCases = []testCase{
 		}
 		m := to(jobs.Running, manual)
 		m.Owner = alice
-		e.refused(s, h, m, "a run of nobody, expected of "+alice)
+		e.refused(s, h, m, "a run without an owner, expected of "+alice)
 	}},
 
 	{"move/compares the token", func(e *env) {

@@ -96,7 +96,7 @@ var pruneCases = []testCase{
 		e.later()
 		e.equal(e.prune(s, report, jobs.History{}, 0), 0, "deleted")
 		e.equal(e.prune(s, "unknown", jobs.History{Keep: 1}, 0), 0, "deleted of a job that there is not")
-		e.left(report, "any number for ever", 0, 1, 2, 3, 4)
+		e.left(report, "any number, without a time limit", 0, 1, 2, 3, 4)
 	}},
 
 	{"prune/the oldest first, a batch at a time", func(e *env) {
