@@ -8,7 +8,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// A schedule whose text changes while nobody leads loses no tick of that time.
+// A schedule whose text changes while no replica leads loses no tick of that time.
 func TestScheduleChangesInAGap(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		nightly := func(expression string) []jobs.Job {
@@ -25,8 +25,8 @@ func TestScheduleChangesInAGap(t *testing.T) {
 	})
 }
 
-// What a changed schedule would have had while the one before it ruled is not
-// made up for.
+// Ticks that a changed schedule would have had while the previous one was in
+// force are not made up for.
 func TestChangedScheduleHasNoPast(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		job := func(s jobs.Schedule) []jobs.Job {

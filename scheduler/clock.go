@@ -13,9 +13,9 @@ import (
 )
 
 // clock is a term's gocron scheduler: an alarm clock that wakes the term when a
-// schedule may have a tick. What is due, and who may run it, is the term's own
-// business, so that a wake which is late, lost or doubled costs a delay of a
-// sweep at most and never a tick.
+// schedule may have a tick. The term itself decides what is due and may run, so
+// that a late, lost or repeated wake delays a tick by a sweep at most and never
+// loses one.
 //
 // Each term has a fresh one: a gocron scheduler that was stopped and started
 // again delivers stale ticks, and a job whose context ended never fires again.
@@ -66,7 +66,7 @@ func (c *clock) stop() {
 // zero. Ticks that are closer than that are found by the wake of the one before.
 type alarm struct {
 	schedule jobs.Schedule
-	ahead    func() time.Duration // of gocron's clock is the one that ticks are judged by
+	ahead    func() time.Duration // how far the clock for ticks is ahead of gocron's
 }
 
 // steady measures again each time, and answers the same until it finds a

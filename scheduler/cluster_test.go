@@ -112,8 +112,8 @@ func (r *replica) run(ctx context.Context, run jobs.Run, do func(context.Context
 	return err
 }
 
-// kill ends a replica as SIGKILL does: nothing of it reaches the database any
-// more, and it says goodbye to nobody.
+// kill ends a replica as SIGKILL does: nothing that it does reaches the database
+// any more, and it releases nothing.
 func (r *replica) kill() {
 	r.link.set(func(l *link) { l.cut = true })
 	r.cancel()
@@ -142,7 +142,7 @@ func (c *cluster) leader() *replica {
 		}
 		time.Sleep(time.Second)
 	}
-	c.Fatal("nobody leads")
+	c.Fatal("no replica leads")
 	return nil
 }
 

@@ -11,14 +11,14 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// watch asks the ledger each second whether somebody wants something, until the
-// term ends.
+// watch polls the ledger once a second for pause, resume, trigger and cancel
+// requests, until the term ends.
 func (t *term) watch(changes uint64) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	pulse := t.dog.begin("the watch on the ledger")
 	defer pulse.end()
-	asked := false // to read it whatever has changed
+	asked := false // to read the ledger even if nothing has changed
 	limit := t.timing.AttemptTimeout
 	for {
 		pulse.beat()
@@ -52,9 +52,9 @@ func (t *term) watch(changes uint64) {
 	}
 }
 
-// news reads the ledger if it has changed, or if that was asked for, and takes as
-// long as limit for it. Each of its statements may take nearly a TTL, so each
-// begins with a beat.
+// news reads the ledger if it has changed, or if that was asked for, within
+// limit. Each of its statements may take nearly a TTL, so each begins with a
+// beat.
 func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
 	pulse.beat()
 	soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
@@ -78,10 +78,10 @@ func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duratio
 	return snapshot, true, err
 }
 
-// apply takes in what the ledger says: at the start of the term, and whenever
-// somebody has paused, resumed, triggered or cancelled something. What it says
-// of a row that is in hand may be old; of one that is not, too, and then the
-// ledger refuses what follows.
+// apply takes in a snapshot of the ledger: at the start of the term, and after
+// each pause, resume, trigger or cancel request. The snapshot may be out of date,
+// both for rows that are in hand and for others. For the others, the ledger then
+// refuses the writes that follow.
 func (t *term) apply(snapshot jobs.Snapshot) {
 	if t.stopping {
 		return
@@ -90,8 +90,8 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	for name, known := range snapshot.Jobs {
 		if e := t.entries[name]; e != nil {
 			e.known.Paused, e.pauses = known.Paused, t.pausesOf(snapshot, name)
-			// A later cursor is of a claim that was refused and has arrived again,
-			// late. Its row is among those that are open: it is not claimed again.
+			// The cursor moved on because a refused claim has arrived again,
+			// late. Its row is among the open ones: it is not claimed again.
 			if e.refused || !e.claiming && known.Cursor.After(e.known.Cursor) {
 				t.goOn(e, known)
 			}
@@ -100,7 +100,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	for _, record := range snapshot.Open {
 		e := t.entries[record.Job]
 		if e == nil {
-			continue // another release's
+			continue // a job of another release
 		}
 		switch r := e.rows[record.Key]; {
 		case r != nil && record.CancelAsked:
@@ -117,7 +117,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 	}
 	now := t.now()
-	for _, e := range t.order { // what a pause has held back
+	for _, e := range t.order { // for ticks that a pause held back
 		t.freed(e)
 		t.claimDue(e, now)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// Ticks of a paused time are recorded as skipped, also those that nobody saw; a
-// manual run goes through a pause.
+// Ticks of a paused time are recorded as skipped, also those that were due while
+// no replica led; a manual run starts in spite of a pause.
 func TestPauseAndResume(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		ctx := t.Context()
@@ -104,7 +104,7 @@ func TestTriggerWhileItsStartIsWritten(t *testing.T) {
 	})
 }
 
-// A manual run that was asked for while nobody led is run by the next leader.
+// A manual run that was requested while no replica led is run by the next leader.
 func TestTriggerWhileNobodyLeads(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "job", Schedule: jobs.Manual()}}

@@ -3,7 +3,7 @@
 //
 // A term begins: a fresh gocron scheduler is built for its schedules and
 // started, as an alarm clock. An alarm, or a sweep each second, makes the term
-// look at which ticks are due; the run's context hangs on the term's. A term
+// look at which ticks are due; a run's context is derived from the term's. A term
 // ends: the contexts of its runs are cancelled with the cause, the gocron
 // scheduler is shut down, the runs are awaited, and only then is the lease
 // released. A run that does not stop is named in the log and never lets this

@@ -9,7 +9,7 @@ import (
 // entry is a job in a term. The term's loop owns it.
 type entry struct {
 	job      jobs.Job
-	schedule jobs.Schedule // what rules now: for a relative one, what it gives
+	schedule jobs.Schedule // in force now: for a relative one, what From returned
 	known    jobs.Known    // its instants by the clock that ticks are judged by
 	anchor   time.Time     // of a fixed rate: ScheduleSince as the ledger has it
 
@@ -44,13 +44,13 @@ func newEntry(job jobs.Job) *entry {
 	return &entry{job: job.Complete(), schedule: job.Schedule, rows: map[jobs.Key]*row{}}
 }
 
-// resolve makes the schedule from what is known, and next with it.
+// resolve recomputes the schedule from what is known, and its next tick.
 func (e *entry) resolve(now time.Time) {
 	after := e.known.Cursor
 	if since := e.known.ScheduleSince; after.Before(since) {
 		after = since
 		if _, ok := e.job.Schedule.(jobs.Relative); ok {
-			after = since.Add(-1) // its first tick may be the very instant
+			after = since.Add(-1) // the first tick may be at since itself
 		}
 	}
 	e.schedule = e.job.Schedule
@@ -64,7 +64,7 @@ func (e *entry) resolve(now time.Time) {
 	e.next = e.schedule.Next(after)
 }
 
-// finished notes that a run, or what stands for one, came to its end.
+// finished notes that a run has ended, or a tick that counts as one.
 func (e *entry) finished(now time.Time) { e.known.Finished = now.UTC().Truncate(time.Microsecond) }
 
 // waiting is how many runs are to start and do not run yet.

@@ -13,9 +13,9 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// A fence row that was moved behind everybody's back refuses the term's claims,
-// though its heartbeats succeed. The term ends, its runs are cancelled as those of
-// a lost lease, and the next term makes both rows anew.
+// A fence row that was changed by hand refuses the term's claims, although its
+// heartbeats succeed. The term ends, its runs are cancelled as those of a lost
+// lease, and the next term writes both rows again.
 func TestFenceMovedAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

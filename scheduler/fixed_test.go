@@ -35,7 +35,7 @@ func TestFixedOverTakeovers(t *testing.T) {
 	})
 }
 
-// A database clock that is ahead of everybody's does not make a fixed delay
+// A database clock that is ahead of every replica's does not make a fixed delay
 // longer: no run has ended in the future.
 func TestFixedDelayWithTheDatabaseAhead(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -11,7 +11,8 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// ErrNotFiring says that this replica leads and leaves a tick that is due.
+// ErrNotFiring says that this replica leads, but has not claimed a tick that is
+// due.
 var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 
 // Health is [election.Health] with what a scheduler adds: its term standing still
@@ -69,9 +70,8 @@ func (s *Scheduler) Health() Health {
 // answer to all questions.
 func (s *Scheduler) Check() error { return s.Health().Err() }
 
-// nextTick is the first tick that the term has not dealt with, for those who ask
-// from outside its loop: it comes closer and passes also when the loop stands
-// still.
+// nextTick is the first tick that the term has not dealt with, for callers
+// outside its loop: they see it become overdue even when the loop is stuck.
 type nextTick struct {
 	began time.Time // the term
 

@@ -55,8 +55,8 @@ func TestHealthAfterAGap(t *testing.T) {
 	})
 }
 
-// Who led before an outage and follows after it is healthy as soon as the database
-// answers, and its log has one line for the end of the outage.
+// A replica that led before an outage and follows after it is healthy as soon as
+// the database answers, and its log has one line for the end of the outage.
 func TestHealthOfAFormerLeader(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "second", Schedule: jobs.Every(time.Second)}}

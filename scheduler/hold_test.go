@@ -10,8 +10,8 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Each run is done under its term's hold, whatever it comes from: its tick, a
-// gap, a retry, a recovery or somebody's wish.
+// Each run is done under its term's hold, whatever started it: its tick, a gap, a
+// retry, a recovery or a manual trigger.
 func TestRunsHaveTheirTermsHold(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		var mu sync.Mutex

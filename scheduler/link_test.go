@@ -21,7 +21,7 @@ type link struct {
 
 	mu    sync.Mutex
 	wrong time.Duration  // by which the wall clock of the replica's machine is
-	cut   bool           // no statement gets through, for ever
+	cut   bool           // no statement gets through any more
 	away  time.Time      // none does until then
 	fail  map[string]int // so many fail without effect
 	lose  map[string]int // the replies of so many are lost

@@ -24,8 +24,8 @@ func locked(begin time.Time) []jobs.Job {
 	}
 }
 
-// LockAtLeastFor counts from the start of the last run, whoever did it: over a
-// clean stop, at which the next replica leads at once.
+// LockAtLeastFor counts from the start of the last run, on whichever replica that
+// was: here over a clean stop, after which the next replica leads at once.
 func TestLockAtLeastOverACleanStop(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := locked(c.begin)

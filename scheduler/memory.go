@@ -52,8 +52,8 @@ func newMemory(bound, ttl time.Duration, kind Clock) *memory {
 	return &memory{bound: bound, ttl: ttl, kind: kind, jobs: map[string]remembered{}}
 }
 
-// look notes a look at the lease. server is the one that answered the look
-// before: what has answered this one is not known yet.
+// look notes a look at the lease. server is the one that answered the previous
+// look: which server answered this one is not known yet.
 func (m *memory) look(server string, at, now time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -84,7 +84,7 @@ func (e *entry) forgetRefused(key jobs.Key) {
 // refused, and the term has not got it since.
 func (e *entry) wasRefused(key jobs.Key) bool { return slices.Contains(e.turnedDown, key) }
 
-// goOn has a job whose claim was refused claimed again, by what the ledger says
+// goOn claims again for a job whose claim was refused, by what the ledger says
 // now.
 func (t *term) goOn(e *entry, known jobs.Known) {
 	e.refused = false

@@ -9,8 +9,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// Ticks of a pause are skipped, also when nobody led meanwhile, and what lies
-// before and after it goes through the misfire policy.
+// Ticks of a pause are skipped, also when no replica led meanwhile. Ticks before
+// and after it go through the misfire policy.
 func TestPauseWithoutALeader(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{

@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// claimDue has the ticks of a job that are due claimed.
+// claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
 	if e.claiming || e.refused || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
@@ -18,7 +18,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		return // counts from the end of what runs
 	}
 	if e.parted && e.busy() > 0 {
-		return // what lies behind the pause would be skipped because of what lay before it
+		return // ticks after the pause would be skipped because of ticks before it
 	}
 	until, paused, ok := t.stretch(e, now)
 	if !ok {
@@ -139,8 +139,8 @@ func (t *term) enqueue(r *row, wait time.Duration) {
 	}
 }
 
-// freed has what waited for room or for a slot go on, first come first served,
-// and a schedule that counts from the end of runs.
+// freed lets runs that waited for room or for a slot go on, first come first
+// served, and plans the next tick of a schedule that counts from the end of runs.
 func (t *term) freed(e *entry) {
 	if t.stopping {
 		return // it is the next leader's
@@ -200,7 +200,7 @@ func (t *term) launch(r *row) {
 	t.shift(r, running)
 	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
 		if !done {
-			t.forget(r) // it is over, or somebody else's
+			t.forget(r) // it is over, or another term has it
 			return
 		}
 		r.record.State = jobs.Running

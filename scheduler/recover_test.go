@@ -55,8 +55,8 @@ func TestCleanStopHandsOn(t *testing.T) {
 	})
 }
 
-// What somebody cancelled, or a newer tick replaced, is not run again because
-// the term ends too before it has stopped.
+// A run that was cancelled, or replaced by a newer tick, is not run again when
+// the term ends before the run has stopped.
 func TestCancelledIsNotRecovered(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		slow := func(ctx context.Context, _ jobs.Run) error {
@@ -128,7 +128,7 @@ func TestZombie(t *testing.T) {
 		}
 		close(free)
 		c.until(6*time.Minute - time.Second)
-		// Its outcome comes too late for nobody: the group has had no other holder.
+		// Its outcome still counts: the group has had no other holder.
 		c.wantRows("job", "1m succeeded", "5m succeeded, missed 3")
 	})
 }

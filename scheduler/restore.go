@@ -54,7 +54,7 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server str
 	s.mu.Lock()
 	var names []string
 	for _, job := range s.jobs {
-		// Of the others, rows may be pruned that are looked for.
+		// In other cases the rows in question may have been pruned.
 		if h := job.Complete().History; h.Keep >= most && (h.For == 0 || h.For >= time.Hour) {
 			names = append(names, job.Name)
 		}
@@ -113,7 +113,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 	again := time.NewTimer(0)
 	defer again.Stop()
 	var state election.State
-	lost := false // a term of this replica's, and the lease was not looked at since
+	lost := false // this replica lost a term and has not read the lease since
 	var limit time.Duration
 	var until time.Time
 	for {

@@ -108,8 +108,8 @@ func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
 	}
 }
 
-// The leader dies with the restore, and the one that follows has never led: it
-// knows from the term that it has seen.
+// The leader dies with the restore, and its successor has never led: it knows
+// from the term that it saw as a follower.
 func TestRestoredUnderAFollower(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		first := c.start(everyTick())

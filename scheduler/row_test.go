@@ -73,7 +73,7 @@ func TestNothingIsLeftOfARow(t *testing.T) {
 			t.written(true)
 			t.written(true)
 		},
-		"the claim was somebody else's": func(t *term, r *row) {
+		"another term has the claim": func(t *term, r *row) {
 			t.shift(r, running)
 			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Running}}, []jobs.Claimed{{}}, nil)
 		},

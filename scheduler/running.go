@@ -21,7 +21,7 @@ type Running struct {
 // Running is what runs on this replica now, oldest first.
 func (s *Scheduler) Running() []Running { return s.running.list() }
 
-// registry is what runs, for those who ask from outside the loop.
+// registry is the runs in progress, for callers outside the loop.
 type registry struct {
 	mu   sync.Mutex
 	runs map[*run]struct{}

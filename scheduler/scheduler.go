@@ -55,7 +55,7 @@ func WithTiming(t lease.Timing) Option { return withElection(election.WithTiming
 // WithLabel sets the first part of the owner's name. Default "worker".
 func WithLabel(label string) Option { return withElection(election.WithLabel(label)) }
 
-// WithObserver has f called for each change of this replica's role, as
+// WithObserver calls f for each change of this replica's role, as
 // [election.WithObserver] does.
 func WithObserver(f func(election.State)) Option { return withElection(election.WithObserver(f)) }
 
@@ -68,10 +68,10 @@ func WithMaxRuns(n int) Option { return func(s *Scheduler) { s.most = n } }
 func WithClock(c Clock) Option { return func(s *Scheduler) { s.clock.kind = c } }
 
 // WithMaxSkew limits how far the database's clock and this machine's may differ.
-// Beyond that one of them is wrong, and nobody can tell which: this replica then
-// starts no tick and does not lead, so that one whose clock agrees can. Under
-// [WorkerClock] it only says when what the database has of the future is taken
-// for the work of a wrong clock. Zero: [DefaultMaxSkew]. At least 1 s.
+// Beyond that one of them is wrong, and there is no way to tell which: this replica
+// then starts no tick and does not lead, so that one whose clock agrees can. Under
+// [WorkerClock] it only says from when on future instants in the database are
+// attributed to a wrong clock. Zero: [DefaultMaxSkew]. At least 1 s.
 func WithMaxSkew(d time.Duration) Option { return func(s *Scheduler) { s.clock.most = d } }
 
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
@@ -163,8 +163,8 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 //
 // When the lease is lost, the contexts of the running jobs end with a cause
 // that matches [election.ErrLost], before another replica can hold it. When this
-// replica gives the lease back because the clocks disagree or something of the
-// term stands still, the cause matches [ErrSkew] or [election.ErrStuck]. When ctx
+// replica gives the lease back because the clocks disagree or a part of the term
+// is stuck, the cause matches [ErrSkew] or [election.ErrStuck]. When ctx
 // ends, they end with [election.ErrStopped]; Run waits for them, releases the
 // lease and returns nil. Jobs that have not returned a TTL later make it return
 // [election.ErrStillLeading]. It returns an error at once when it was already
@@ -213,8 +213,8 @@ func (s *Scheduler) State() election.State {
 }
 
 // Skew is how far the database's clock was ahead of this machine's when it was
-// last read: each second by who leads, and at each look at the lease by the
-// others. False: it has not been read yet.
+// last read: each second by the leader, and at each look at the lease by
+// followers. False: it has not been read yet.
 func (s *Scheduler) Skew() (lease.Skew, bool) {
 	if s.clock == nil {
 		return lease.Skew{}, false
@@ -230,8 +230,8 @@ func (s *Scheduler) Owner() string {
 	return s.election.Owner()
 }
 
-// Jobs is the group's jobs as anybody may see and steer them through the
-// database: pause, resume, trigger, cancel and the history.
+// Jobs gives access to the group's jobs through the database, on any replica:
+// pause, resume, trigger, cancel and the history.
 func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) }
 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
@@ -259,7 +259,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
 	}
 	t.loop(clock)
 	if ctx.Err() == nil {
-		return context.Cause(t.ctx) // the lease goes back, and both rows are made anew
+		return context.Cause(t.ctx) // the lease is released, and the next term writes both rows
 	}
 	return nil
 }

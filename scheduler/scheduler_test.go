@@ -107,8 +107,8 @@ func TestCleanStop(t *testing.T) {
 	})
 }
 
-// A job that ignores its context keeps its replica from leading again while it
-// runs, and nobody else.
+// A job that ignores its context keeps its own replica from leading again while
+// it runs, and no other replica.
 func TestJobThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -60,9 +60,9 @@ func TestTicksAreTheDatabases(t *testing.T) {
 	}
 }
 
-// While the database's clock is a year ahead nobody leads, and says so. Once it
-// is right again, what was missed goes by the misfire policy, and nothing that it
-// stamped meanwhile silences a job.
+// While the database's clock is a year ahead no replica leads, and each reports
+// it. Once the clock is right again, missed ticks go through the misfire policy,
+// and no instant that it stamped meanwhile keeps a job from running.
 func TestDatabaseAYearAhead(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		logs, log := observed()
@@ -212,7 +212,7 @@ func TestWorkerClock(t *testing.T) {
 }
 
 // By the worker's clock, no tick is lost when the database's is set back to before
-// it knew the job, and nobody leads for a while.
+// it knew the job, and no replica leads for a while.
 func TestDatabaseSetBackBeforeAGap(t *testing.T) {
 	for name, renewed := range map[string]bool{
 		"same schedule": false, "changed schedule": false, "same schedule, after a heartbeat": true, "changed schedule, after a heartbeat": true,

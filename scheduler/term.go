@@ -255,7 +255,7 @@ func (t *term) loop(clock *clock) {
 		e.pruneAt = now.Add(rand.N(pruneAtLeast))
 	}
 	t.helpers.Go(func() { t.watch(t.changes) })
-	t.sweep() // what became due while nobody led
+	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()
 		t.wrote.flush()
@@ -284,7 +284,7 @@ func (t *term) replaced(err error) {
 	}
 }
 
-// do has the loop call f, unless it has ended.
+// do makes the loop call f, unless the loop has ended.
 func (t *term) do(f func()) {
 	select {
 	case t.events <- f:
@@ -292,7 +292,7 @@ func (t *term) do(f func()) {
 	}
 }
 
-// after has the loop call f after a while, unless it has ended by then.
+// after makes the loop call f after a while, unless the loop has ended by then.
 func (t *term) after(wait time.Duration, f func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(wait, func() {

@@ -12,7 +12,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Clock says by whose clock ticks are judged.
+// Clock says which clock decides what is due.
 type Clock uint8
 
 const (
@@ -50,7 +50,7 @@ func ParseClock(name string) (Clock, error) {
 const DefaultMaxSkew = 10 * time.Minute
 
 // ErrSkew says that the database's clock and this machine's differ by more than
-// [WithMaxSkew] allows, so that nobody can tell which of them is wrong.
+// [WithMaxSkew] allows. One of them is wrong, but there is no way to tell which.
 var ErrSkew = errors.New("scheduler: the clocks disagree")
 
 // tickClock is the clock that ticks are judged by. The database's is known from

@@ -9,10 +9,10 @@ import (
 	"github.com/cronlease/cronlease/election"
 )
 
-// watchdog ends a term of which something stands still for a TTL: its loop, or
-// what asks the ledger for it. A replica that keeps the lease and runs nothing
-// keeps all others out. Whatever the reason, a blocked log or a fault in this
-// package, another replica can lead then.
+// watchdog ends a term when one of its activities has made no progress for a TTL:
+// its loop, the poll of the ledger or a statement. A replica that keeps the lease
+// and runs nothing keeps all others out. Whatever the reason, a blocked log or a
+// fault in this package, another replica can lead then.
 type watchdog struct {
 	ttl time.Duration
 	now func() time.Time // by the monotonic clock of the machine
@@ -21,7 +21,7 @@ type watchdog struct {
 	pulses map[*pulse]struct{}
 }
 
-// pulse is one activity that has to get on.
+// pulse is one activity that must make progress.
 type pulse struct {
 	dog  *watchdog
 	what string
@@ -41,15 +41,15 @@ func (w *watchdog) begin(what string) *pulse {
 	return p
 }
 
-// beat says that the activity gets on.
+// beat says that the activity makes progress.
 func (p *pulse) beat() {
 	p.dog.mu.Lock()
 	defer p.dog.mu.Unlock()
 	p.at = p.dog.now()
 }
 
-// beatFor says that the activity gets on, and that its next step may take so long:
-// it bounds that itself.
+// beatFor says that the activity makes progress, and that its next step may take
+// so long: the activity bounds that itself.
 func (p *pulse) beatFor(d time.Duration) {
 	p.dog.mu.Lock()
 	defer p.dog.mu.Unlock()
