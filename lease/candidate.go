@@ -116,9 +116,9 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 	return nil, c.jitter(), nil
 }
 
-// isLeftOver reports whether the row is held in this owner's name, by this
-// process and not by a term of it. One by another process is as good as any
-// other's: it is neither adopted nor released.
+// isLeftOver reports whether the row has a term that this process acquired but
+// does not keep. A term that another process acquired under the same owner name
+// is treated like any other owner's: it is neither adopted nor released.
 func (c *Candidate) isLeftOver(row Lease) bool {
 	k := c.keeper
 	switch {
