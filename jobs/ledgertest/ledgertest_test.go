@@ -74,7 +74,8 @@ func TestEachFlawFailsACase(t *testing.T) {
 	for _, flaw := range flaws {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			for _, c := range nearest(cases(), testCase.about, flaw) {
+			// On a busy machine a case may look away too soon: it gets three tries.
+			for _, c := range slices.Repeat(nearest(cases(), testCase.about, flaw), 3) {
 				if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
 					t.Logf("found by %q: %.300s", c.name, why)
 					return
@@ -91,7 +92,7 @@ func TestEachCaseFindsAFlaw(t *testing.T) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			for _, flaw := range nearest(flaws, about, c.name) {
+			for _, flaw := range slices.Repeat(nearest(flaws, about, c.name), 3) {
 				if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
 					t.Logf("finds %q: %.300s", flaw, why)
 					return

@@ -80,20 +80,24 @@ func TestEachFlawFailsACase(t *testing.T) {
 				var found sync.WaitGroup
 				var by atomic.Int64
 				turns := make(chan struct{}, 12) // so that each case gets its time
-				for _, c := range cases() {
-					found.Go(func() {
-						turns <- struct{}{}
-						defer func() { <-turns }()
-						if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
-							t.Logf("found by %q: %s", c.name, why)
-							by.Add(1)
-							mu.Lock()
-							defer mu.Unlock()
-							failed[c.name] = append(failed[c.name], flaw)
-						}
-					})
+				// On a busy machine a case may look away too soon: it gets three tries.
+				for try := 0; try < 3 && by.Load() == 0; try++ {
+					for _, c := range cases() {
+						found.Go(func() {
+							turns <- struct{}{}
+							defer func() { <-turns }()
+							if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
+								t.Logf("found by %q: %s", c.name, why)
+								by.Add(1)
+								mu.Lock()
+								defer mu.Unlock()
+								failed[c.name] = append(failed[c.name], flaw)
+							}
+						})
+					}
+					found.Wait()
 				}
-				if found.Wait(); by.Load() == 0 {
+				if by.Load() == 0 {
 					t.Errorf("no case fails on a store with the flaw %q", flaw)
 				}
 			})

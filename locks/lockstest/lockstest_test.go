@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -90,7 +91,9 @@ func TestDoorbellsWithoutAddressPass(t *testing.T) {
 func TestSoundStorePassesQuickly(t *testing.T) {
 	t.Parallel()
 	each(t, cases(), func(c testCase) string { return c.name }, func(t *testing.T, c testCase) {
-		if why := failure(t, c, newDatabase("").quickHarness()); why != "" {
+		h := newDatabase("").quickHarness()
+		h.Patience = 6 * time.Second // for a busy machine
+		if why := failure(t, c, h); why != "" {
 			t.Error(why)
 		}
 	})
@@ -100,7 +103,8 @@ func TestSoundStorePassesQuickly(t *testing.T) {
 func TestEachFlawFailsACase(t *testing.T) {
 	t.Parallel()
 	each(t, flaws, func(flaw string) string { return flaw }, func(t *testing.T, flaw string) {
-		for _, c := range nearest(cases(), testCase.about, flaw) {
+		// On a busy machine a case may look away too soon: it gets three tries.
+		for _, c := range slices.Repeat(nearest(cases(), testCase.about, flaw), 3) {
 			if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
 				t.Logf("found by %q: %.300s", c.name, why)
 				return
@@ -114,7 +118,7 @@ func TestEachFlawFailsACase(t *testing.T) {
 func TestEachCaseFindsAFlaw(t *testing.T) {
 	t.Parallel()
 	each(t, cases(), func(c testCase) string { return c.name }, func(t *testing.T, c testCase) {
-		for _, flaw := range nearest(flaws, about, c.name) {
+		for _, flaw := range slices.Repeat(nearest(flaws, about, c.name), 3) {
 			if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
 				t.Logf("finds %q: %.300s", flaw, why)
 				return
