@@ -10,8 +10,8 @@ import (
 
 var errClosed = errors.New("memstore: bell closed")
 
-// bell is a place in the line for a group's channel: whoever fills it has the
-// bell.
+// bell waits for a slot in its group's channel: the bell that fills the channel
+// has been rung.
 type bell struct {
 	line   chan struct{}
 	closed chan struct{}

@@ -122,7 +122,7 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 	return n, nil
 }
 
-// UpdateLock changes the row of a lock behind everybody's back, as an operator or
+// UpdateLock changes the row of a lock behind its clients' backs, as an operator or
 // a restored backup may. One that change returns with version 0 is deleted.
 func (s *Store) UpdateLock(name string, change func(locks.Row) locks.Row) {
 	s.mu.Lock()

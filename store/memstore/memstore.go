@@ -24,7 +24,7 @@ type Store struct {
 	leases  map[string]lease.Lease
 	fences  map[string]lease.Fence
 	ledgers map[string]*ledger
-	bells   map[string]chan struct{} // of capacity 1; a full one is had by somebody
+	bells   map[string]chan struct{} // of capacity 1; full while a bell has it
 	locks   map[string]lockRow
 	// lockFloor is the highest version of all lock rows that were pruned.
 	lockFloor uint64
@@ -63,7 +63,7 @@ func (s *Store) Restart() {
 	s.server++
 }
 
-// Update changes the rows of a group behind everybody's back, as an operator or
+// Update changes the rows of a group behind the replicas' backs, as an operator or
 // a restored backup may. A row that change sets to nil is deleted.
 func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)) {
 	s.mu.Lock()

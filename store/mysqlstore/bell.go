@@ -11,14 +11,14 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// bellWait is how long one GET_LOCK waits, and is repeated: for ever would not
-// do on all servers. It is below 10 s, the default of long_query_time, so that no
-// waiter is in the slow log, and connections are not silent for long.
+// bellWait is how long one GET_LOCK waits before it is repeated: not all servers
+// support an unlimited wait. It is below 10 s, the default of long_query_time, so
+// that no waiter is in the slow log, and connections are not silent for long.
 const bellWait = 9 * time.Second
 
-// bell is a user-level lock of the server: whoever gets it is rung, and has it
-// for as long as its connection lives. The server gives it to those who wait in
-// the order they came. It tells nothing about the lease.
+// bell is a user-level lock of the server: the bell that gets it is rung, and has
+// it for as long as its connection lives. The server grants it to waiters in the
+// order of arrival. It says nothing about the lease.
 type bell struct {
 	store *Store
 	group string
@@ -26,15 +26,15 @@ type bell struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	turn    chan struct{} // of capacity 1; whoever fills it has what follows
+	turn    chan struct{} // of capacity 1; filling it gives access to what follows
 	session *session      // nil when there is none, or while Wait waits with it
 	has     bool          // the session has the lock
 }
 
 // Bell implements [lease.Ringer]. A bell takes a connection of its own with the
 // first Wait and keeps it until Close. Its Wait reconnects; when a connection
-// that had the bell is lost, another waiter is rung, and only the next Wait of
-// the one who had it finds out.
+// that had the bell is lost, another waiter is rung, and the former holder only
+// finds out with its next Wait.
 func (s *Store) Bell(group string) lease.Bell {
 	b := &bell{store: s, group: group, turn: make(chan struct{}, 1)}
 	b.closing, b.close = context.WithCancel(context.Background())
@@ -49,7 +49,7 @@ func (s *Store) Bell(group string) lease.Bell {
 }
 
 // Wait implements [lease.Bell]. When the caller has the bell already, it returns
-// nil if the connection that has it still lives, and else waits for it anew.
+// nil if the connection that has it still lives, and otherwise waits for it again.
 func (b *bell) Wait(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -78,7 +78,7 @@ func (b *bell) wait(ctx context.Context) error {
 		b.drop()
 	}
 	s := b.session
-	b.session = nil // while it waits, nobody else uses it
+	b.session = nil // while it waits, no other call uses it
 	b.give()
 
 	s, err := b.listen(ctx, s)

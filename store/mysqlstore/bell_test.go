@@ -98,11 +98,11 @@ func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
 		if err := <-rung; err != nil {
 			t.Fatal(err)
 		}
-		// The one who had it finds out when it asks.
+		// The former holder finds out when it asks.
 		ctx, cancel := context.WithTimeout(soon(t), 300*time.Millisecond)
 		defer cancel()
 		if err := holder.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the holder before: %v, although somebody else has the bell", err)
+			t.Errorf("the former holder: %v, although another connection has the bell", err)
 		}
 		if err := waiter.Pass(soon(t)); err != nil {
 			t.Fatal(err)
@@ -119,7 +119,7 @@ func killBell(t testing.TB, db dbtest.Database, group string) {
 	exec(t, admin, fmt.Sprint("KILL ", id))
 }
 
-// The holder's process is killed, so that nobody says goodbye to the server.
+// The holder's process is killed, so that it does not close its connection.
 func TestBellIsRungWhenTheHoldersProcessDies(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -195,7 +195,7 @@ func TestBellOfACancelledWaiterIsFree(t *testing.T) {
 		}
 		ring(t, next)
 		closeBell(t, next)
-		eventually(t, "nobody has the lock", isFree(t, db, "billing"))
+		eventually(t, "the lock is free", isFree(t, db, "billing"))
 		ring(t, waiter) // works on
 	})
 }

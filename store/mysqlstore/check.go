@@ -18,13 +18,14 @@ import (
 // names the setting and its cure; a server that takes no writes or gives the
 // account too few connections, a refused login, and tables, grants or a database
 // that are missing match [lease.ErrNotReady] too. Where connections are few,
-// Check lowers the limits of the store's own pools. That none of several hosts takes writes matches neither: it may be over soon.
+// Check lowers the limits of the store's own pools. If none of several hosts takes
+// writes, the error matches neither, because that may be over soon.
 func (s *Store) Check(ctx context.Context) error {
 	if err := s.checkPool(); err != nil {
 		return err
 	}
 	err := s.onLook(ctx, "check database", true, func(ctx context.Context, one *session) error {
-		// What the session was told when it was opened may be old news.
+		// What the server said when the session was opened may be out of date.
 		now, err := readServer(ctx, one.conn)
 		if err != nil {
 			return err

@@ -11,8 +11,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// claimTries bounds how often rows are inserted that are then not there, though
-// nothing says why: a pause may just have ended, or rows were deleted by hand.
+// claimTries bounds how often an insert is repeated whose rows are missing
+// afterwards for no known reason: a pause may just have ended, or rows were
+// deleted by hand.
 const claimTries = 5
 
 // Claim implements [jobs.Ledger]. Up to 500 rows are one statement, fewer with long errors; more are

@@ -11,9 +11,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// A row that the server refuses, by a CHECK that somebody has added or a partition
-// that there is not, is an error with the server's own reason. The others of its
-// call are there.
+// A row that the server refuses, because of a CHECK that was added or a missing
+// partition, is an error with the server's own reason. The other rows of the call
+// are inserted.
 func TestClaimNamesTheServersReason(t *testing.T) {
 	t.Parallel()
 	for name, statement := range map[string]string{

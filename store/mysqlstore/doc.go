@@ -52,13 +52,14 @@
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db1:3306,db2:3306)/billing")
 //
-// Each new connection goes to the one that takes writes: the last good one is
+// Each new connection goes to the host that takes writes: the last good one is
 // tried first, then the others in their order, each with an equal share of the
-// time that is left, at most the DSN's timeout (default 10 s). A server that was
-// demoted is left: when it refuses a write, and otherwise when a connection is
-// used that was not asked for a second. When the first connection of the store
-// gets to another host, all others are closed, those of [Store.DB] too. At most
-// one of the hosts may take writes at a time; who that is, something else decides.
+// time that is left, at most the DSN's timeout (default 10 s). The store leaves a
+// server that was demoted when it refuses a write, or else when the store uses a
+// connection whose server it has not asked for a second. When the first connection
+// of the store gets to another host, all others are closed, those of [Store.DB]
+// too. At most one of the hosts may take writes at a time; the store does not
+// decide which.
 //
 // With [New], which server a connection leads to is the caller's business: the
 // store drops a session whose server refuses a write, and takes the next one
@@ -89,14 +90,14 @@
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: bells
 // and doorbells do not reach other nodes, locks want all connections of a process
-// on one, and the age of a heartbeat is as wrong as the clocks of two nodes differ.
+// on one, and the age of a heartbeat is off by as much as the nodes' clocks differ.
 //
-// What leans on the token holds on different nodes too. There nobody knows of the
-// shared lock by which a write of the ledger or a fenced transaction holds up a
-// takeover. So on such a server the write is a transaction that changes the fence
+// Guarantees that rest on the token hold on different nodes too. There, other nodes
+// do not see the shared lock by which a write of the ledger or a fenced transaction
+// holds up a takeover. So on such a server the write is a transaction that changes the fence
 // row first, by the same comparison, and the check of a fenced transaction changes
-// that row, or the lock's: of it and a takeover on another node the second to
-// commit fails. Those of one group wait for each other, and the ledger's writes
+// that row, or the lock's: of that transaction and a takeover on another node, the
+// second to commit fails. Those of one group wait for each other, and the ledger's writes
 // use one connection. A process that stands still in the middle of one is bounded:
 // the server ends its transaction, or its connection, after 2 s. And on Galera
 // every statement waits until what was committed on any node before is there

@@ -13,14 +13,14 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// doorbell is a connection that sleeps, and is woken by whoever kills its
-// statement (KILL QUERY, which needs no privilege among connections of one
-// account). Its address is the server's identity and the name of a user-level lock
-// that its session has, which is never used twice: so nothing else is killed. A
-// connection's id would not do, because proxies have their own.
+// doorbell is a connection that sleeps until another client kills its statement
+// (KILL QUERY, which needs no privilege among connections of one account). Its
+// address is the server's identity and the name of a user-level lock that its
+// session has, which is never used twice: so no other statement is killed. A
+// connection's id would not do, because proxies have ids of their own.
 //
-// Where the session turns out not to be the doorbell's own, as behind a proxy that
-// shares sessions, it is deaf: it has no address, and only looks.
+// If the session turns out to be shared, as behind a proxy that shares sessions,
+// the doorbell is deaf: it has no address, and polls instead.
 type doorbell struct {
 	store *Store
 
@@ -31,8 +31,8 @@ type doorbell struct {
 }
 
 // Doorbell implements [locks.Ringer]. It takes a connection of its own with the
-// first Address or Wait. Who waits with another account, or on another node of a
-// cluster, is not reached, and looks by itself once a second.
+// first Address or Wait. Waiters with another account, or on another node of a
+// cluster, cannot be rung, and poll once a second.
 func (s *Store) Doorbell() locks.Doorbell {
 	d := &doorbell{store: s}
 	s.mu.Lock()

@@ -126,7 +126,7 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 			t.Fatal("Wait on a connection that was killed has not ended")
 		}
 
-		// And once more, while nobody waits.
+		// And once more, without a waiter.
 		for range 2 {
 			now := address(t, d)
 			if now == old {
@@ -153,7 +153,7 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 }
 
 // A ring at an address that is not that of a doorbell of this start of this
-// server ends nobody's statement.
+// server ends no statement.
 func TestRingEndsNoOtherStatement(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -284,7 +284,7 @@ func TestLocksAfterARestart(t *testing.T) {
 			isEqual(t, rows(t, s, "a", "b", "c"), "a 1 mark, b 1 mark, c 0 ", "rows")
 			isEqual(t, writeLocks(t, s, replace("a", 1, "mark")), "[true]", "on the server that answers now")
 
-			// The number of the old address may be that of somebody else now.
+			// The number in the old address may be another connection's now.
 			rung = waitFor(t, d, "a", "mark")
 			eventually(t, "the doorbell sleeps", sleeps(t, db, now))
 			prefix, _, _ := strings.Cut(old, "#")
@@ -363,7 +363,7 @@ func TestDoorbellOfAClosedStore(t *testing.T) {
 				<-time.After(10 * time.Millisecond)
 			}
 			cancel()
-			isEqual(t, left(unused), 0, name+": connections of a doorbell that nobody waits for, after its store was closed")
+			isEqual(t, left(unused), 0, name+": connections of a doorbell without a waiter, after its store was closed")
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}

@@ -72,7 +72,7 @@ func (t *target) check(o own) error {
 		return err
 	}
 	if (t.config.AllowCleartextPasswords || t.config.AllowOldPasswords) && !verifiesTLS(t.config) {
-		return fmt.Errorf("%w: allowCleartextPasswords and allowOldPasswords show the password to whoever answers: remove them from the DSN, or add tls=true", lease.ErrSetup)
+		return fmt.Errorf("%w: allowCleartextPasswords and allowOldPasswords show the password to any server that answers: remove them from the DSN, or add tls=true", lease.ErrSetup)
 	}
 	return nil
 }
@@ -82,7 +82,7 @@ func (t *target) checkTLS() (err error) {
 	c := t.config
 	switch {
 	case c.AllowFallbackToPlaintext: // also tls=preferred
-		return fmt.Errorf("%w: tls=preferred (allowFallbackToPlaintext) goes on without TLS when whoever answers says that there is none, and then sends everything in the clear: use tls=true, with ca=FILE for a private authority",
+		return fmt.Errorf("%w: tls=preferred (allowFallbackToPlaintext) goes on without TLS when the server that answers says that it has none, and then sends everything in the clear: use tls=true, with ca=FILE for a private authority",
 			lease.ErrSetup)
 	case !t.tls.given():
 	case c.TLSConfig != "" && c.TLSConfig != "true":
@@ -255,7 +255,7 @@ func harden(c *mysql.Config) *mysql.Config {
 	c.ParseTime = true
 	c.Loc = time.UTC
 	c.CheckConnLiveness = true
-	c.Logger = &mysql.NopLogger{} // errors are returned, and logged by whoever gets them
+	c.Logger = &mysql.NopLogger{} // errors are returned, and callers log them
 	if c.Timeout == 0 {
 		c.Timeout = connectTimeout
 	}

@@ -88,8 +88,8 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// isRolledBack reports whether the server rolled back the transaction because it
-// was in the way of others.
+// isRolledBack reports whether the server rolled back the transaction because of a
+// conflict with others.
 func isRolledBack(err error) bool {
 	switch number(err) {
 	case deadlock, recordChanged, rollbackInCommit:

@@ -42,8 +42,8 @@ func (c *checked) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold)
 	return held, err
 }
 
-// Where a check writes the fence row, it changes it each time, heartbeats pass
-// all the same, a takeover waits, and who was replaced is refused.
+// Where a check writes the fence row, it changes the row each time, heartbeats do
+// not wait, a takeover waits, and a holder that was replaced is refused.
 func TestCheckThatWrites(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

@@ -26,8 +26,8 @@ import (
 type galera struct {
 	dbs   [2]dbtest.Database
 	pools [2]*sql.DB
-	// The stores of one who falls behind on the first node, and of one on the
-	// second.
+	// The stores of a replica that falls behind on the first node, and of one on
+	// the second.
 	old, next *mysqlstore.Store
 }
 
@@ -211,7 +211,7 @@ func (g *galera) overtake(t *testing.T, group string, o overtaken) int {
 	return count(t, g.pools[0], "SET STATEMENT wsrep_sync_wait = 1 FOR "+o.traces, group)
 }
 
-// Who has taken over sees all that was written before, on whichever node.
+// A new holder sees everything that was written before its takeover, on any node.
 func TestGaleraReadingsWait(t *testing.T) {
 	t.Parallel()
 	g := newGalera(t)

@@ -133,6 +133,6 @@ func standStill(t *testing.T, db dbtest.Database, direct, s *mysqlstore.Store, p
 		t.Error("the claim says that it took effect")
 	}
 	if n := count(t, db.Open(t), "SELECT COUNT(*) FROM cronlease_run WHERE tick = ?", tick(2).UnixMicro()); n != 0 {
-		t.Error("the claim of the one who stood still is in the ledger")
+		t.Error("the claim of the holder that stood still is in the ledger")
 	}
 }

@@ -92,7 +92,7 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 			n, err := one.changed(ctx, fill(s.runs.prune, chunk, group, job))
 			deleted += n
 			if number(err) == commandDenied {
-				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user who has it", lease.ErrSetup, err, s.sql.run)
+				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.sql.run)
 			}
 			if err != nil {
 				return err

@@ -17,8 +17,8 @@ import (
 // hosts are the servers of a DSN that names several, one of which takes the
 // writes. All connections of a store are to the same one, also those of its two
 // pools: the first connect that finds another server to be the primary closes
-// every connection to the one before, so that whoever only waits there (a bell,
-// a doorbell, an idle connection of the pool) finds the new one too.
+// every connection to the former one, so that connections that only wait there (a
+// bell, a doorbell, an idle connection of the pool) move to the new one too.
 type hosts struct {
 	addrs  []string
 	logins []*logins // as addrs
@@ -106,7 +106,7 @@ type hostConnector struct {
 var _ driver.Connector = (*hostConnector)(nil)
 
 // connector returns one for connections with these settings. The settings'
-// address is of no account.
+// address is ignored.
 func (h *hosts) connector(t *target, config *mysql.Config) (*hostConnector, error) {
 	c := &hostConnector{hosts: h, timeout: config.Timeout}
 	for i, addr := range h.addrs {

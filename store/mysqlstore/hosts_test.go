@@ -216,7 +216,7 @@ func TestHostsSettle(t *testing.T) {
 		host    int
 		settles bool
 	}{
-		{0, []bool{false, false, false}, 1, true}, // nobody was there before
+		{0, []bool{false, false, false}, 1, true}, // there was no current host before
 		{1, []bool{false, false, false}, 1, true},
 		{1, []bool{true, false, false}, 2, false},
 		{0, []bool{false, true, false}, 0, true},
@@ -317,7 +317,7 @@ func TestHostsFollowAFailover(t *testing.T) {
 		if err := work.Commit(); err == nil {
 			t.Error("a transaction on the server that was left was committed")
 		}
-		// Nobody goes back to a former primary as long as the new one takes writes.
+		// No store goes back to a former primary as long as the new one takes writes.
 		p.readOnly(0, false)
 		p.proxies[1].Reset()
 		for _, s := range []*mysqlstore.Store{heartbeats, looks, pool} {
@@ -380,7 +380,7 @@ func TestElectionsFollowAFailover(t *testing.T) {
 					t.Errorf("no leader for %v, longer than %v", gap, limit)
 				}
 			case <-time.After(patience):
-				t.Fatal("nobody leads")
+				t.Fatal("no replica leads")
 			}
 		}
 		next(time.Now(), back)

@@ -128,8 +128,8 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 // deadlockTries is how often a statement is sent that deadlocks.
 const deadlockTries = 10
 
-// retryDeadlocks repeats a statement that the server rolled back because it was
-// in the way of others, as may happen when many replicas find a new group.
+// retryDeadlocks repeats a statement that the server rolled back because of a
+// deadlock, as may happen when many replicas find a new group.
 func retryDeadlocks(ctx context.Context, do func() error) error {
 	return retryRolledBack(ctx, deadlockTries, do)
 }
@@ -163,7 +163,7 @@ func (s *session) retryConflicts(ctx context.Context, elsewhere int, do func() e
 }
 
 // Acquire implements [lease.Store]. It waits up to 3 s for fenced transactions
-// of the holder before to end.
+// of the previous holder to end.
 func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 	if err := errors.Join(lease.CheckName("group", a.Read.Group), lease.CheckName("owner", a.Owner)); err != nil {
 		return 0, err
@@ -239,9 +239,9 @@ func (s *Store) onReading(ctx context.Context, number uint64, do func(context.Co
 	})
 }
 
-// Renew implements [lease.Store]. Of several leases, one whose row somebody else
-// has locked is not renewed, and the others are at once. The row of one alone is
-// waited for, for 1 s.
+// Renew implements [lease.Store]. Of several leases, those whose rows another
+// transaction has locked are not renewed, and the others are at once. A renewal
+// of a single lease waits for its row, for 1 s.
 func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	if len(r.Leases) == 0 || r.Owner == "" {
 		return 0, ctx.Err()
@@ -287,9 +287,9 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 }
 
 // mark sets a mark, unless the query says that it is set already. The statement
-// free does nothing to a row that somebody has locked, and keeps no heartbeat
-// waiting. Only if it finds nothing to do, the other one waits for the row, on
-// another connection.
+// free skips a row that another transaction has locked, so that no heartbeat waits
+// behind it. Only if it changes nothing does the other statement wait for the row,
+// on another connection.
 func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) error {
 	done := false
 	try := func(statement string) func(context.Context, *session) error {

@@ -169,7 +169,7 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 			"a later token":   {Group: "billing", Owner: "me", Token: h.Token + 1},
 			"another group":   {Group: "other", Owner: "me", Token: h.Token},
 			"a group unknown": {Group: "none", Owner: "me", Token: h.Token},
-			"nobody":          {},
+			"no holder":       {},
 		} {
 			for what, do := range writes(s, r) {
 				if err := do(soon(t), wrong); !errors.Is(err, jobs.ErrReplaced) {

@@ -35,7 +35,7 @@ func (g *ticksOf) claims(n int) []jobs.Claim {
 func (g *ticksOf) claim(ctx context.Context, s *mysqlstore.Store, h jobs.Holder, n int) error {
 	claimed, err := s.Claim(ctx, h, id(), g.claims(n))
 	if err == nil && slices.ContainsFunc(claimed, func(c jobs.Claimed) bool { return !c.Mine }) {
-		err = errors.New("claim: somebody else has one, or it was refused")
+		err = errors.New("claim: another call has one, or it was refused")
 	}
 	return err
 }

@@ -56,8 +56,7 @@ const (
 	r.missed, r.error, r.cancel_asked`
 
 	// changesOf is the group's counter mixed with the keys of the manual runs
-	// that nobody has taken up: asking for a run is then one INSERT and nothing
-	// else.
+	// that no term has taken up: so a trigger is one INSERT and nothing else.
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
 	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
@@ -112,7 +111,7 @@ ORDER BY r.tick, r.job, r.trigger_id`,
 		// that a value was cut, so values are checked before. LAST_INSERT_ID
 		// returns the instant that the rows were stamped with. The subqueries are
 		// not locked by the clause: they read what was committed when the fence
-		// row was had, and hold up no pause and no outcome.
+		// row was locked, and hold up no pause and no outcome.
 		claim: `
 INSERT IGNORE INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
 	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)

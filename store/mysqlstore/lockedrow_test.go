@@ -9,8 +9,8 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// A lease row that somebody locks for longer than a TTL is lost, and no other
-// lease of its owner.
+// A lease whose row another transaction locks for longer than a TTL is lost, but
+// no other lease of its owner.
 func TestOneLockedLeaseRow(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -40,7 +40,7 @@ func TestOneLockedLeaseRow(t *testing.T) {
 		<-held["b"].Context().Done()
 		for _, group := range []string{"a", "c"} {
 			if !held[group].Trusted() {
-				t.Errorf("%s, whose row nobody locked, was lost: %v", group, context.Cause(held[group].Context()))
+				t.Errorf("%s, whose row was not locked, was lost: %v", group, context.Cause(held[group].Context()))
 			}
 		}
 		free()

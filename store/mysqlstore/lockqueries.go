@@ -29,8 +29,8 @@ UNION ALL
 SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
 
 		// The floor is the row without a name. The shared lock on it is what
-		// counts: whoever raises the floor before deleting rows waits for the
-		// inserts that compare with the old one. The first part of v gives it the
+		// counts: a pruner that raises the floor before deleting rows waits for the
+		// inserts that compare with the old floor. The first part of v gives it the
 		// columns' types: MariaDB cuts queues above 64 KB without it.
 		insert: `
 INSERT INTO {lock} (name, version, queue, written_at)
@@ -42,11 +42,11 @@ LOCK IN SHARE MODE`,
 INSERT INTO {lock} (name, version, queue, written_at) VALUES (_binary'', ?, _binary'floor', UTC_TIMESTAMP(6))
 ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))`,
 
-		// Waits for who has locked the row.
+		// Waits if another transaction has locked the row.
 		write: `
 UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
 
-		// Leaves rows that somebody has locked. The LIMIT, which is no less than
+		// Skips rows that others have locked. The LIMIT, which is no less than
 		// there are names, keeps MySQL from merging the query into the statement,
 		// which would wait then. Versions and queue are expressions, see [byName]:
 		// they are faster than lists of cases or rows, and than a join with a list
@@ -60,13 +60,13 @@ SET l.version = ?, l.queue = ?, l.written_at = UTC_TIMESTAMP(6)`,
 		check:  `SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`,
 		change: `UPDATE ?.{lock} SET version = version + 1 WHERE name = ? AND LOCATE(?, queue) > 0`,
 
-		// Pruning looks without locking anything, and deletes by key what is
-		// still as it was seen, and what nobody has locked.
+		// Pruning looks without locking anything, and deletes by key the rows that
+		// have not changed since and that no other transaction has locked.
 		idle: `
 SELECT name, version FROM {lock} FORCE INDEX (by_idle)
 WHERE idle_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY idle_at LIMIT ?`,
-		// The index has the rows that somebody is in first, by name. The floor's
-		// name is after none.
+		// The index has rows with holders or waiters first, by name. The floor's
+		// empty name is after none.
 		held: `
 SELECT name, version FROM {lock} FORCE INDEX (by_idle)
 WHERE idle_at IS NULL AND name > ? AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY name LIMIT ?`,
@@ -88,10 +88,10 @@ DELETE l FROM (SELECT name AS free FROM {fence} FORCE INDEX (PRIMARY)
 	WHERE name IN (?) AND (name, token) IN (?) LIMIT ? FOR UPDATE SKIP LOCKED) f
 STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
 
-		// It looks once it can be killed: what was written before is seen by
-		// the look, and who writes later kills it. SLEEP is for nobody but
-		// this connection, and only for the session that is rung; another
-		// one, behind a proxy, answers 2.
+		// It looks at the row once it can be killed: the look sees earlier
+		// writes, and a later writer wakes us with KILL QUERY. SLEEP runs only
+		// if this connection's session is the one that is rung; another
+		// session, behind a proxy, answers 2.
 		wait: `SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`,
 		// A row that has not moved up contains the mark.
 		notWaits: `SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`,

@@ -272,7 +272,7 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 		}
 		return retryDeadlocks(ctx, func() error {
 			n, err := one.changed(ctx, fill(s.locking.pruneLocks, names, keys, len(keys)))
-			if n > 0 { // else somebody has all of them locked: another call would not help
+			if n > 0 { // else all of them are locked: another call would not help
 				found = len(keys)
 			}
 			return err

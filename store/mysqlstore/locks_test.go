@@ -47,7 +47,7 @@ func replace(name string, expect uint64, queue string) locks.Write {
 	return locks.Write{Name: name, Expect: expect, Version: expect + 1, Queue: []byte(queue)}
 }
 
-// patient is a write that waits for who has locked the row.
+// patient is a write that waits while another transaction has locked the row.
 func patient(w locks.Write) locks.Write {
 	w.Wait = true
 	return w
@@ -235,12 +235,12 @@ func TestReadLocksWaitsForNobody(t *testing.T) {
 		defer func() { _ = tx.Rollback() }()
 		exec(t, tx, "UPDATE cronlease_lock SET version = 99, queue = 'x'")
 		exec(t, tx, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('c', 99, 'x', UTC_TIMESTAMP(6))")
-		isEqual(t, rows(t, s, "a", "b", "c"), "a 1 1, b 1 1, c 0 ", "rows that somebody is about to write")
+		isEqual(t, rows(t, s, "a", "b", "c"), "a 1 1, b 1 1, c 0 ", "rows with uncommitted changes")
 	})
 }
 
 // A write whose client gave up waits on in the server, and is carried out when
-// the row is free, or is not: the same either way for who reads the row.
+// the row is free, or is not: a reader of the row sees no difference.
 func TestWriteLocksThatAppliesLate(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -431,7 +431,7 @@ func TestPruneLocksLeavesWhatWasWrittenMeanwhile(t *testing.T) {
 }
 
 // A new row is compared with the floor under a lock that lasts as long as the
-// statement: who raises the floor, to delete rows then, waits for it.
+// statement: a pruner that raises the floor before it deletes rows waits for it.
 func TestFloorIsRaisedAfterInserts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -709,7 +709,7 @@ func rowsRead(t testing.TB, c *sql.Conn, query string) int {
 	return read() - before - (before - first)
 }
 
-// fillLocks makes n rows of locks. The first is that of nobody.
+// fillLocks makes n rows of locks. The first has neither holders nor waiters.
 func fillLocks(t testing.TB, db dbtest.Database, n int) {
 	t.Helper()
 	var all []string

@@ -153,7 +153,7 @@ func count(t testing.TB, db *sql.DB, query string, values ...any) int {
 	return n
 }
 
-// eventually waits for what a server shows only to those who ask.
+// eventually polls for a state of the server that sends no event.
 func eventually(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !happened(); <-time.After(5 * time.Millisecond) {

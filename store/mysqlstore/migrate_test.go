@@ -65,7 +65,7 @@ func TestMigrateGoesOnWhereAnotherWasCutOff(t *testing.T) {
 	})
 }
 
-// Locks of version 3 are kept, those that are held and those that nobody is in.
+// Locks of version 3 are kept, both held and idle ones.
 func TestMigrateKeepsLocks(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -75,18 +75,18 @@ func TestMigrateKeepsLocks(t *testing.T) {
 			"ALTER TABLE cronlease_lock DROP KEY by_idle, DROP COLUMN idle_at",
 			"DELETE FROM cronlease_lock",
 			"UPDATE cronlease_schema SET level = 3",
-			"INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('held', 7, 'somebody', '2020-01-01'), ('idle', 9, '', '2020-01-01')",
+			"INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('held', 7, 'holder', '2020-01-01'), ('idle', 9, '', '2020-01-01')",
 		} {
 			exec(t, pool, statement)
 		}
 		if err := s.Migrate(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		isEqual(t, rows(t, s, "held", "idle"), "held 7 somebody, idle 9 ", "rows")
+		isEqual(t, rows(t, s, "held", "idle"), "held 7 holder, idle 9 ", "rows")
 		if n, err := s.PruneLocks(soon(t), time.Hour, 100); n != 1 || err != nil {
 			t.Errorf("%d rows pruned, %v", n, err)
 		}
-		isEqual(t, rows(t, s, "held", "idle"), "held 7 somebody, idle 0 ", "rows")
+		isEqual(t, rows(t, s, "held", "idle"), "held 7 holder, idle 0 ", "rows")
 		isEqual(t, writeLocks(t, s, replace("idle", 0, "")), "[false]", "a row that was pruned, of an old version")
 	})
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // proveLocks makes sure, once for each start of a server, that a shared lock makes
-// a writer on another connection wait. Claims and fenced transactions lean on
+// a writer on another connection wait. Claims and fenced transactions rely on
 // that, and servers that only speak MySQL's protocol may ignore it: TiDB and
 // Vitess, among others. The row is one of the table of locks that is always there;
 // nothing is written. On a cluster with several writers no shared lock is relied on.

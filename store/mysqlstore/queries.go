@@ -89,7 +89,7 @@ const (
 	// started: Uptime is the time of this statement less the time of the
 	// server's start, so that their difference is exactly that second, also
 	// after the clock was stepped. The last column is far from zero when
-	// somebody froze the session's clock by SET timestamp.
+	// SET timestamp has frozen the session's clock.
 	startedMySQL = `SELECT DATABASE(), UNIX_TIMESTAMP(), variable_value,
 	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE())), @cronlease_session
 	FROM performance_schema.global_status WHERE variable_name = 'Uptime'`
@@ -171,7 +171,7 @@ WHERE f.name = ? AND f.token = ? AND l.token = ? AND l.heartbeat = ?`,
 UPDATE {lease} FORCE INDEX (PRIMARY) SET heartbeat = ?, renewed_at = UTC_TIMESTAMP(6)
 WHERE name IN (?) AND owner = ? AND released = 0 AND (name, token, heartbeat, resign_asked) IN (?)`,
 
-		// The same for rows that nobody has locked; it waits for none. The LIMIT,
+		// The same for rows that are not locked; it waits for none. The LIMIT,
 		// which is no less than there are names, keeps MySQL from merging the
 		// query into the statement, which would wait then.
 		renewFree: `

@@ -93,7 +93,7 @@ func (s server) isMariaDB() bool { return strings.Contains(s.variables["version"
 
 // manyWriters reports whether the server belongs to a cluster in which others
 // take writes too (Galera, or Group Replication in multi-primary mode): there a
-// lock holds nobody up on another node, and only a write is noticed.
+// lock does not block other nodes, and only a write conflicts with theirs.
 func (s server) manyWriters() bool {
 	return s.isGalera() || s.variables["group_replication_single_primary_mode"] == "OFF"
 }

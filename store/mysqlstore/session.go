@@ -27,7 +27,7 @@ const (
 
 	// writableFor is how long a session of a store with several hosts is used
 	// after its server said that it takes writes, before it is asked again: it may
-	// have been demoted, and answers those who only read, and those whose
+	// have been demoted, and still answers sessions that only read, and those whose
 	// privileges let them write all the same.
 	writableFor = 1 * time.Second
 )
@@ -43,7 +43,7 @@ type session struct {
 	number uint64 // never used twice by a process
 	server server
 	conn   *sql.Conn
-	asked  time.Time // when its server took writes; of whoever has its turn
+	asked  time.Time // when its server took writes; guarded by the slot's turn
 }
 
 var sessions atomic.Uint64
@@ -206,10 +206,10 @@ func (s *session) count(ctx context.Context, query string) (int, error) {
 type slot struct {
 	store *Store
 	set   settings
-	turn  chan struct{} // of capacity 1; whoever fills it has the session
+	turn  chan struct{} // of capacity 1; filling it gives access to the session
 
-	session *session      // nil when there is none; of whoever has the turn
-	number  atomic.Uint64 // the session's, for those who look for it; 0 when there is none
+	session *session      // nil when there is none; guarded by turn
+	number  atomic.Uint64 // the session's, readable without the turn; 0 when there is none
 }
 
 func newSlot(s *Store, set settings) *slot {

@@ -174,7 +174,7 @@ func TestKilledIdleConnectionsGoUnnoticed(t *testing.T) {
 				n, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: beat + 1, Leases: []lease.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
 				if err != nil && name == "blind pool" {
 					// The driver cannot know that the statement was not carried
-					// out, and so nobody repeats it.
+					// out, and so it is not repeated.
 					n = renew(t, s, "billing", "me", token, beat, beat+1)
 				} else if err != nil {
 					t.Fatalf("%s: %v", name, err)

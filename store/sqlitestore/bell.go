@@ -17,8 +17,8 @@ const bellEvery = 100 * time.Millisecond
 
 var errBellClosed = errors.New("sqlitestore: wait for bell: closed")
 
-// bell watches the file. It rings all who wait when a lease becomes free, and
-// once for each time that it does.
+// bell watches the file. It rings every waiter when a lease becomes free, once for
+// each time that it does.
 type bell struct {
 	store *Store
 	group string
@@ -30,7 +30,7 @@ type bell struct {
 	rung state      // what it rang for last
 }
 
-// state is that of a row nobody holds.
+// state is a lease row as a waiter sees it.
 type state struct {
 	free             bool
 	token, heartbeat int64
@@ -38,7 +38,7 @@ type state struct {
 
 // Bell implements [lease.Ringer]. SQLite cannot wake another process, so the
 // bell looks ten times a second whether the file was changed, and only then at
-// the row. Everybody who waits is rung, when the lease is released or its row
+// the row. Every waiter is rung, when the lease is released or its row
 // deleted, and at once if it is so already; never twice for one release. Pass
 // does nothing.
 func (s *Store) Bell(group string) lease.Bell {

@@ -14,9 +14,9 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// explain names the file, and the cure where there is one. What needs somebody
-// to act matches [lease.ErrSetup], and [lease.ErrNotReady] too where another
-// process may be about to.
+// explain names the file, and the cure where there is one. An error that an
+// operator has to mend matches [lease.ErrSetup], and [lease.ErrNotReady] too where
+// another process may be about to mend it.
 func (s *Store) explain(ctx context.Context, err error) error {
 	if problem, kind := s.problem(ctx, err); problem != "" {
 		return fmt.Errorf("%s: %w: %s: %w", s.path, kind, problem, err)

@@ -16,7 +16,8 @@ import (
 func (s *Store) FenceDialect() fence.Dialect { return fence.SQLite }
 
 // CheckHold implements [fence.Store], by a write of the fence row, or of the
-// lock's, that leaves it as it is. From then on, if not before, the transaction keeps out all who write.
+// lock's, that leaves it as it is. From then on, if not before, the transaction
+// blocks every other writer.
 func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
 	if tooLarge(h.Token) {
 		return false, nil

@@ -24,9 +24,9 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// fillAndGoOn is a leader who runs out of space, and gets it back. Every write is
-// refused with an error that says so, and that is no answer; nothing that was
-// answered is lost; and what was refused is done when it is asked for again.
+// fillAndGoOn is a leader that runs out of disk space, and gets it back. Every write
+// fails with an error that says so and does not count as an answer; no confirmed
+// write is lost; and a write that failed succeeds when it is repeated.
 func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit func(full bool) error) error {
 	const group = "group"
 	if err := s.Prepare(ctx, group, time.Second); err != nil {

@@ -79,8 +79,8 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 	return err
 }
 
-// current reports whether h is the group's holder. Who is not will never be
-// again.
+// current reports whether h is the group's holder. A holder that was replaced
+// never is the holder again.
 func (s *Store) current(ctx context.Context, c *sql.Conn, h jobs.Holder) (bool, error) {
 	var is bool
 	err := c.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&is)

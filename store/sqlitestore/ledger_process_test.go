@@ -214,7 +214,7 @@ func TestProcessesClaim(t *testing.T) {
 	}
 	// The first one, and what the killed ones could not print any more.
 	if unheard > 1+kills*claimedAtOnce {
-		t.Errorf("%d ticks were claimed by nobody", unheard)
+		t.Errorf("%d ticks have runs that no process has reported", unheard)
 	}
 	var state string
 	if err := s.DB().QueryRowContext(soon(t), "PRAGMA integrity_check").Scan(&state); err != nil || state != "ok" {

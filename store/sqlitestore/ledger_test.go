@@ -13,7 +13,7 @@ import (
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
-// leader takes the lease of the group, whoever has it.
+// leader takes the lease of the group, even if another owner holds it.
 func leader(t testing.TB, s *sqlitestore.Store) jobs.Holder {
 	t.Helper()
 	if err := s.Prepare(soon(t), "group", time.Second); err != nil {
@@ -208,7 +208,7 @@ func TestMoveToWhatItIs(t *testing.T) {
 	}
 }
 
-// The first thing that anybody asks for in a group is a change.
+// The first request ever made in a group counts as a change.
 func TestFirstChangeIsAPauseOfTheGroup(t *testing.T) {
 	t.Parallel()
 	s := open(t, migrated(t))

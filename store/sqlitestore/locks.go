@@ -163,8 +163,8 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 	return len(found), err
 }
 
-// idleLocks returns the names and versions of locks that nobody needs, and the
-// highest of the versions.
+// idleLocks returns the names and versions of locks without holders and waiters,
+// and the highest of the versions.
 func (s *Store) idleLocks(ctx context.Context, c *sql.Conn, idle time.Duration, limit int) (found [][2]any, highest int64, err error) {
 	rows, err := c.QueryContext(ctx, s.locking.idle, idle.Microseconds(), limit)
 	if err != nil {

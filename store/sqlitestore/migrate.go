@@ -175,8 +175,8 @@ func upgrade(ctx context.Context, c *sql.Conn) (level int, made []string, err er
 	return max(level, len(migrations)), append(made, mended...), err
 }
 
-// useWAL makes the file one whose readers wait for nobody; it stays so. SQLite
-// does not wait for locks here, so this does.
+// useWAL switches the file to WAL mode, in which readers do not wait for writers;
+// the mode is kept in the file. SQLite does not wait for locks here, so this does.
 func useWAL(ctx context.Context, db *sql.DB) error {
 	const again = 10 * time.Millisecond
 	for {

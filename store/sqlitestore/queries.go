@@ -66,7 +66,7 @@ WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronle
 		// since a snapshot that the transaction reads may be older than a takeover.
 		checkFence: `UPDATE main.cronlease_fence SET token = token WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
-		// What a waiter looks at: nothing while somebody holds the lease.
+		// What a waiter looks at: no row while the lease is held.
 		takeable: `
 SELECT coalesce(l.token, -1), coalesce(l.heartbeat, -1)
 FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1

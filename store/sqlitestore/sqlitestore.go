@@ -28,10 +28,10 @@
 //
 // One process writes at a time, for as long as one statement takes (30 to 60 ms
 // for 500 rows of the ledger, which is the most), and others wait until their
-// context ends. Readings wait for nobody. A process that is
+// context ends. Reads do not wait. A process that is
 // stopped (SIGSTOP) in the middle of a statement keeps the others from writing
-// until it goes on or is killed: then nobody can renew, and nobody can lead. The
-// same goes for a transaction of [Store.DB] from its first write to its end.
+// until it goes on or is killed: meanwhile no process can renew or take a lease.
+// The same goes for a transaction of [Store.DB] from its first write to its end.
 package sqlitestore
 
 import (
