@@ -67,12 +67,12 @@ const (
 //     committed by itself;
 //   - 1205, 1317, 1969 and 3024 have rolled the statement back, for no fault of
 //     its own: a COMMIT would store the others without it;
-//   - 1020 is the one or the other, by the release of MariaDB;
+//   - 1020 does either, depending on MariaDB's release;
 //   - 1053, 1927, 4031 and all that no server sends: the connection is lost.
 //
 // Others, such as 1062 (a duplicate key) or 3572 (NOWAIT), answer what was
-// asked, and the transaction goes on as before. Of a driver that is not known,
-// no error is taken to be harmless.
+// asked, and the transaction goes on as before. No error of an unknown driver is
+// taken to be harmless.
 func damageOf(err error) damage {
 	var answer *mysql.MySQLError
 	var ended *endedError

@@ -10,9 +10,9 @@ import (
 )
 
 // Commit commits tx if what ctx is held under is still this process's at that
-// moment, and rolls it back if not, and after any other error: tx is at its
-// end when Commit returns. It is [Do] for a transaction that the caller has
-// begun, with the same errors.
+// moment, and rolls it back if not, and after any other error: tx has ended
+// when Commit returns. It is [Do] for a transaction that the caller has begun,
+// with the same errors.
 //
 // It sees that the server had ended the transaction by then, as error 1213 does:
 // statements after that have been stored each by itself, which the [ErrBroken]

@@ -114,7 +114,7 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 			return true, false, fmt.Errorf("%w: %w: %w", ErrBroken, gone, err)
 		}
 		if over := ended(ctx, f.holds); over != nil && !errors.Is(err, ErrFenced) {
-			err = fmt.Errorf("%w: %w", over, err) // the one may well be why the other
+			err = fmt.Errorf("%w: %w", over, err) // over may well be the cause of err
 		}
 		return true, done && g.state().usable && f.unmark(ctx, db, k), err
 	}
@@ -146,7 +146,7 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 }
 
 // rollBack ends a transaction whose outcome nothing waits for: the driver's own
-// Rollback waits for an answer for ever, and undoing much takes long.
+// Rollback waits for an answer without a limit, and undoing much takes long.
 func rollBack(execer driver.ExecerContext, within time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), within)
 	defer cancel()
@@ -160,7 +160,7 @@ func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
 	defer cancel()
 	var commit func() error
 	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect == MySQL {
-		// The driver's own Commit waits for an answer for ever.
+		// The driver's own Commit waits for an answer without a limit.
 		commit = func() error {
 			_, err := execer.ExecContext(longer, commitStatement, nil)
 			return err

@@ -8,7 +8,7 @@
 //		return err
 //	})
 //
-// The token comes with ctx, which is the one that the job was called with. The
+// The token comes with ctx, the context that the job was called with. The
 // transaction is a [*sql.Tx] like any other, for sqlx, GORM, or whatever is used
 // to write. [Commit] is for transactions that the caller begins.
 //
@@ -27,9 +27,9 @@
 // transaction back: that is how long it can hold up a takeover.
 //
 // On a cluster with several writers (Galera, or Group Replication with
-// multi-primary mode) a shared lock keeps nobody on another node from taking
-// over. There the check writes the row, which the cluster notices: of the
-// takeover and the transaction the second to commit fails. The store finds out by
+// multi-primary mode) a shared lock does not block a takeover on another node.
+// There the check writes the row, which the cluster notices: of the takeover and
+// the transaction, the second to commit fails. The store finds out by
 // itself, and does the same with claims and all that the ledger writes for a holder.
 //
 // SQLite has one lock for the file: the check is a write, and a transaction that

@@ -85,7 +85,7 @@ func TestMemory(t *testing.T) {
 		}
 		s.hold.Store, s.hold.Kind = s.store, lease.HoldLock
 		if err := fence.Do(s.ctx(), s.db, func(*sql.Tx) error { return nil }); err == nil {
-			t.Error("a lock that nobody keeps")
+			t.Error("a transaction under a lock without a holder was committed")
 		}
 	})
 }

@@ -26,17 +26,17 @@ var (
 	// stored, that happened before the next holder's term.
 	ErrUnknown = errors.New("fence: the outcome of COMMIT is unknown")
 
-	// ErrNoHold says that the context is of no term's work, so that there is
-	// no token to fence with.
+	// ErrNoHold says that the context carries neither a lease nor a lock, so
+	// that there is no token to fence with.
 	ErrNoHold = errors.New("fence: the context is of no term's work: hand on the one that a job or a leading function was called with")
 )
 
-// FencedError is an [ErrFenced]: whose transaction was refused, and who has
-// what it held now, as far as is known.
+// FencedError is an [ErrFenced]: the hold whose transaction was refused and, as far
+// as is known, its present holder.
 type FencedError struct {
 	Hold lease.Hold
-	// Owner and Token are of who has it now; empty and zero when that is not
-	// known, or nobody has.
+	// Owner and Token are the present holder's; empty and zero when there is
+	// none, or it is not known.
 	Owner string
 	Token uint64
 	// Cause is why the context ended, if it did.

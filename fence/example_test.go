@@ -15,8 +15,8 @@ import (
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
-// A leader writes as long as it leads. Then somebody else has taken the lease,
-// which it has not noticed yet.
+// A leader writes as long as it leads. Then another replica takes the lease, and
+// the old leader has not noticed yet.
 func ExampleDo() {
 	folder, err := os.MkdirTemp("", "fence-")
 	if err != nil {

@@ -25,9 +25,10 @@ import (
 //
 // Within a transaction it also refuses statements that would end it: COMMIT and
 // the like, and on MySQL and MariaDB those that commit implicitly, such as CREATE
-// TABLE. What a stored procedure, a prepared statement of SQL (EXECUTE) or several
-// statements that are sent as one do to the transaction, it finds out afterwards:
-// if they have ended it, what came before is stored, and [ErrBroken] says so.
+// TABLE. It cannot see beforehand what a stored procedure, a prepared statement of
+// SQL (EXECUTE) or several statements sent as one do to the transaction, and checks
+// afterwards: if they have ended it, what came before is stored, and [ErrBroken]
+// says so.
 func Guard(c driver.Connector) driver.Connector { return &guarded{c} }
 
 // guarded is the connector of [Guard].
@@ -62,7 +63,7 @@ type guard struct {
 	bound  time.Duration // of what is looked for before a ROLLBACK
 
 	mu      sync.Mutex // held while raw is used
-	left    bool       // raw is somebody else's again
+	left    bool       // raw was given back
 	in      bool       // a transaction is open
 	broken  error      // what has broken it
 	allowed bool       // COMMIT, of a fenced one

@@ -55,7 +55,7 @@ func (r *guardRows) Close() error {
 		ended = true
 		return looked(end(r.raw.Close()))
 	})
-	if !ended { // the connection is somebody else's again
+	if !ended { // the connection was given back before
 		return end(err)
 	}
 	return err

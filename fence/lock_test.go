@@ -123,7 +123,7 @@ func TestReadLocks(t *testing.T) {
 	})
 }
 
-// Between the check and the end of a transaction nobody else is given the lock.
+// No other waiter gets the lock between the check and the end of a transaction.
 func TestLockWaitsForItsTransaction(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s *scene) {

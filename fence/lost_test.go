@@ -46,8 +46,8 @@ func lostWays(s *scene, proxy *dbtest.Proxy) map[string]func(ctx context.Context
 	}
 }
 
-// Without an answer to COMMIT nobody knows: the error says so, and is no refusal.
-// Without an answer to anything before it, nothing is stored.
+// Without an answer to COMMIT the outcome is unknown: the error says so, and is no
+// refusal. Without an answer to an earlier statement, nothing is stored.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s *scene) {
@@ -113,7 +113,7 @@ func TestCommitIntoABlackHole(t *testing.T) {
 					done <- lostWays(s, proxy)[name](lease.WithHold(ctx, hold), func(*sql.Tx) error { return nil })
 				}()
 				<-checked
-				// Long enough for COMMIT to be sent, which nobody can see.
+				// Long enough for COMMIT to be sent, which the test cannot see.
 				<-time.After(300 * time.Millisecond)
 				cancel(errors.New("enough"))
 				select {

@@ -8,10 +8,10 @@ import (
 	"github.com/cronlease/cronlease/internal/sqlverb"
 )
 
-// savepoint is the name of the one that tells whether a transaction is the one
-// that it was: its end takes the savepoint along, also where another transaction
-// has begun since. [Do] may use the connection of a guarded pool, and has one of
-// its own.
+// savepoint is the name of a savepoint that tells whether a transaction is still
+// the same one: it disappears with its transaction, also where another transaction
+// has begun since. [Do] may use the connection of a guarded pool, and has a
+// savepoint of its own.
 func (g *guard) savepoint() string {
 	if g.fenced {
 		return "cronlease_do"
@@ -126,7 +126,7 @@ func (g *guard) settle() error {
 
 // look is called before a statement. What it returns is called with the
 // statement's error once that has ended, and finds out whether the transaction
-// is still the one that it was.
+// is still the same one.
 func (g *guard) look(ctx context.Context, text string) (func(error) error, error) {
 	nothing := func(err error) error { return err }
 	name, hidden := unseen(text)

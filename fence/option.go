@@ -34,12 +34,12 @@ func WithBound(d time.Duration) Option { return func(s *settings) { s.bound = d 
 // isolation level. [Commit], whose transaction has begun, does without it.
 func WithTxOptions(o *sql.TxOptions) Option { return func(s *settings) { s.tx = o } }
 
-// WithClose has [Do] close the connection after the transaction, and not give
-// it back to the pool: for functions that change their session (SET, USE,
+// WithClose makes [Do] close the connection after the transaction instead of
+// giving it back to the pool: for functions that change their session (SET, USE,
 // temporary tables, user variables), which its next user would find changed.
 func WithClose() Option { return func(s *settings) { s.close = true } }
 
-// WithKill has [Do] end a statement on the server when its context ends, and wait
+// WithKill makes [Do] end a statement on the server when its context ends, and wait
 // for that for up to wait, more than 0. Without it the connection is closed, and
 // MySQL and MariaDB run the statement to its end all the same, with all that it
 // has locked.
@@ -47,7 +47,7 @@ func WithClose() Option { return func(s *settings) { s.close = true } }
 // The statement is ended by KILL QUERY over a connection of pool. Nil stands for
 // the transaction's own pool; one of its own is better, because a pool with a
 // limit may have no connection left when many transactions end at once. Both
-// log in as the same user, who needs no privilege for this.
+// log in as the same user, which needs no privilege for this.
 // If the context has a deadline, the session gets a limit as well that is a
 // little longer (max_statement_time on MariaDB; max_execution_time on MySQL,
 // which knows it for SELECT alone), for when this process dies.

@@ -12,7 +12,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// pausing is a store after whose check the process stands still.
+// pausing is a store whose process stands still right after the check.
 type pausing struct {
 	store
 	after func()
@@ -86,7 +86,7 @@ func (s *scene) waitForStatement(prefix string) {
 	for ctx := soon(s.t); ; <-look.C {
 		var n int
 		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND db = DATABASE()", prefix+"%").Scan(&n); err != nil {
-			s.t.Errorf("nobody runs %s: %v", prefix, err)
+			s.t.Errorf("no connection runs %s: %v", prefix, err)
 			return
 		}
 		if n > 0 {

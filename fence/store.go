@@ -18,11 +18,11 @@ type Store interface {
 	// FenceDialect is the database's.
 	FenceDialect() Dialect
 
-	// CheckHold reports whether owner and token still are who has what h is a
-	// hold on, and sees to it that this stays so until the transaction tx ends:
-	// whoever wants to take it waits for that, and heartbeats do not. It returns
-	// the database's errors as they are, and one that matches [lease.ErrSetup]
-	// when tx is in another database than the store.
+	// CheckHold reports whether h's owner and token still hold its lease or
+	// lock, and ensures that this stays so until the transaction tx ends: a
+	// takeover waits for that, and heartbeats do not. It returns the database's
+	// errors as they are, and one that matches [lease.ErrSetup] when tx is in
+	// another database than the store.
 	CheckHold(ctx context.Context, tx Querier, h lease.Hold) (held bool, err error)
 }
 
@@ -72,8 +72,8 @@ type fence struct {
 	dialect Dialect
 }
 
-// newFence takes the holds of ctx. They are checked in one order by everybody,
-// so that no two transactions wait for each other.
+// newFence takes the holds of ctx. All transactions check them in the same order,
+// so that no two wait for each other.
 func newFence(ctx context.Context, options []Option) (*fence, error) {
 	f := &fence{settings: settings{bound: defaultBound}, holds: lease.Holds(ctx)}
 	for i, option := range options {
@@ -108,9 +108,9 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 	return f, nil
 }
 
-// check compares every hold with the database, in the transaction. After nil,
-// nobody can take what is held before the transaction ends, and if this
-// process stands still, the database ends it after the bound.
+// check compares every hold with the database, in the transaction. After nil, no
+// other process can take the leases and locks before the transaction ends, and if
+// this process stands still, the database ends it after the bound.
 func (f *fence) check(ctx context.Context, tx Querier) error {
 	if f.dialect == MySQL {
 		// First, so that there is no moment in which a row is locked without it.
@@ -146,7 +146,7 @@ func (f *fence) paused() error {
 // this package. It is called once the transaction has ended.
 func (f *fence) explain(ctx context.Context, err error) error {
 	var gone *endedError
-	if errors.As(err, &gone) { // something may be stored, whoever has the term
+	if errors.As(err, &gone) { // something may be stored, with or without the term
 		return fmt.Errorf("%w: %w", ErrBroken, gone)
 	}
 	var fenced *FencedError
@@ -178,7 +178,7 @@ func (f *fence) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// nameNext finds out who has a lease now, if the database says it soon.
+// nameNext finds out which owner holds a lease now, if the database answers soon.
 func (f *fence) nameNext(ctx context.Context, e *FencedError) *FencedError {
 	store, ok := e.Hold.Store.(lease.Store)
 	if !ok || e.Hold.Kind != lease.HoldLease {
