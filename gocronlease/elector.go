@@ -66,8 +66,8 @@ func (e *Elector) set(t *term) {
 }
 
 // IsLeader implements [gocron.Elector]: it returns nil when this replica leads at
-// this moment, by its own clocks, and else an error that matches
-// [ErrNotLeading]. It asks nobody.
+// this moment, by its own clocks, and otherwise an error that matches
+// [ErrNotLeading]. It sends no statement.
 func (e *Elector) IsLeader(context.Context) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -82,7 +82,7 @@ func (e *Elector) notLeading() error { return fmt.Errorf("%w %q", ErrNotLeading,
 // Do runs f as a part of the present term, which is what the function of a gocron
 // job does with its work: the context that f gets ends with ctx and when the
 // leadership is lost, with a cause that says why, and fence.Do knows its token. The
-// lease is not given back before f has returned. On a replica that does not
+// lease is not released before f has returned. On a replica that does not
 // lead, Do returns an error that matches [ErrNotLeading] and does not call f.
 func (e *Elector) Do(ctx context.Context, f func(context.Context, election.Term) error) error {
 	e.mu.Lock()

@@ -65,7 +65,7 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 }
 
 // nameOf makes a lock's name of a job's: gocron names jobs after their function
-// if nobody else does, as in "main.(*invoices).run-fm".
+// unless the program names them, as in "main.(*invoices).run-fm".
 func nameOf(job string) string {
 	const most = 64
 	if lease.CheckName("job", job) == nil && len(job) <= most {
@@ -94,8 +94,8 @@ func (h *heldLock) Unlock(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	if left := time.Until(h.until); left > 0 {
 		time.AfterFunc(left, func() {
-			// A database that does not answer is the client's to go on with,
-			// and a lock that was lost meanwhile is nobody's any more.
+			// If the database does not answer, the client goes on trying, and a
+			// lock that was lost meanwhile needs no release.
 			_ = h.unlock(ctx)
 		})
 		return nil
