@@ -154,8 +154,8 @@ func (t *target) open(command *cobra.Command) (database, string, error) {
 	return db, t.group, err
 }
 
-// loadConfig reads the file. One that is not there is a wrong command line when
-// nobody named it.
+// loadConfig reads the file. If the default file is missing and none was named,
+// the command line is wrong.
 func loadConfig(command *cobra.Command, path string) (*config.Config, error) {
 	c, err := config.Load(path, os.LookupEnv)
 	if errors.Is(err, os.ErrNotExist) && !command.Flags().Changed("config") {

@@ -126,7 +126,7 @@ func newTrigger() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Run a job now, once, beside its schedule",
-		Long: `Run a job now, once, beside its schedule, also when it is paused. Whoever leads
+		Long: `Run a job now, once, beside its schedule, also when it is paused. The leader
 starts it within about a second. With --wait it is waited for, and an outcome
 other than success is an error.`,
 		Example: `  worker trigger nightly-report --wait`,
@@ -145,7 +145,7 @@ other than success is an error.`,
 		if !wait {
 			note := ""
 			if leader, err := election.Leader(ctx, db, c.group); err == nil && !leader.Held() {
-				note = "; nobody leads the group now, so it waits for who does next"
+				note = "; nobody leads the group now, so it waits for the next leader"
 			}
 			return c.tell(command, recordOf(record), "%s: triggered, with the tick %s%s", key.Job, key.Tick.Format(time.RFC3339Nano), note)
 		}

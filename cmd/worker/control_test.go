@@ -350,8 +350,8 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 }
 
 // pauseBetweenWrites stops a worker with SIGSTOP, until that is not in the middle
-// of a write: it would hold the SQLite file's only write lock, and nobody could
-// take over.
+// of a write: it would hold the SQLite file's only write lock, and no other worker
+// could take over.
 func pauseBetweenWrites(t *testing.T, w *worker, file string) {
 	t.Helper()
 	store, err := sqlitestore.Open(file)

@@ -17,8 +17,9 @@ import (
 //
 // What it does to the process: the kernel refuses others of its user its memory,
 // environment and open files, writes no core dumps of it, and lets no debugger
-// in. Who may trace any process (root, CAP_SYS_PTRACE) still can; from them too,
-// the environment in /proc is gone, apart from what a job is told anyway.
+// in. A user that may trace any process (root, CAP_SYS_PTRACE) still can; but the
+// environment in /proc is gone for such a user too, apart from what a job is told
+// anyway.
 func hideSecrets() {
 	blankEnvironment() // first: the memory cannot be opened afterwards
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)

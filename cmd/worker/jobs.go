@@ -258,7 +258,7 @@ func (s jobStatus) last() string {
 	return s.Last.State + " " + shown(&s.Last.Tick)
 }
 
-// names are the jobs that somebody may mean.
+// names are the jobs that a misspelt name may stand for.
 func names(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []string {
 	all := map[string]jobs.Schedule{}
 	maps.Copy(all, declared)

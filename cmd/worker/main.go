@@ -48,9 +48,9 @@ func stopOnHangup() context.Context {
 	return ctx
 }
 
-// exitCode is 0 for success, 2 for a wrong command line, 3 where status finds that
-// nobody leads, 4 where it finds that the leader leaves ticks that are due, and 1
-// for all else.
+// exitCode is 0 for success, 2 for a wrong command line, 3 where status finds no
+// leader, 4 where it finds that the leader leaves ticks that are due, and 1 for all
+// else.
 func exitCode(err error) int {
 	var usage *usageError
 	switch {

@@ -35,7 +35,7 @@ func awaitProcess(pid int) error {
 	}
 }
 
-// Replicas that outlived a killed demo would go on for ever.
+// A killed demo takes its replicas along: otherwise they would run without end.
 func TestDemoKilled(t *testing.T) {
 	t.Parallel()
 	demo := exec.Command(os.Args[0], "demo")

@@ -9,8 +9,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// errNotClaimed is how status ends when somebody leads and ticks that are due are
-// not claimed.
+// errNotClaimed is how status ends when there is a leader, but ticks that are due
+// are not claimed.
 var errNotClaimed = errors.New("ticks that are due are not claimed")
 
 // overdue are the ticks of a group that are due and not claimed, as far as the

@@ -132,7 +132,8 @@ func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 	}
 }
 
-// Where the ledger cannot be read, status says who leads, and that it knows no more.
+// Where the ledger cannot be read, status names the leader and says that it knows no
+// more.
 func TestStatusWithoutALedger(t *testing.T) {
 	t.Parallel()
 	path, s, _ := led(t, 0)

@@ -56,7 +56,7 @@ and waits.`,
 	flags.StringVar(&r.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	flags.BoolVar(&r.migrate, "migrate", false, "create or update the tables first")
 	flags.BoolVar(&r.untilEOF, "until-eof", false, "stop at the end of standard input too")
-	_ = flags.MarkHidden("until-eof") // for whoever starts workers that must not outlive it
+	_ = flags.MarkHidden("until-eof") // for programs that start workers, which must not outlive them
 	return command
 }
 

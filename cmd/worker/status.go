@@ -19,8 +19,8 @@ import (
 // added, but never renamed or removed.
 type status struct {
 	Group string `json:"group"`
-	// State is held, expired (no heartbeat for a TTL), released or none (nobody
-	// has led yet).
+	// State is held, expired (no heartbeat for a TTL), released or none (there
+	// has been no leader yet).
 	State string `json:"state"`
 	// Owner and Token name the present or the last leader.
 	Owner               string  `json:"owner"`
@@ -45,7 +45,7 @@ type status struct {
 	OldRuns int `json:"old_runs"`
 }
 
-// errNoLeader is how status ends when nobody leads.
+// errNoLeader is how status ends when no worker leads.
 var errNoLeader = errors.New("nobody leads the group")
 
 func newStatus() *cobra.Command {
@@ -58,10 +58,10 @@ func newStatus() *cobra.Command {
 database's clock, and what the database tells of the jobs: pauses, the oldest
 tick that is due and not claimed, runs that an earlier leader left.
 
-It exits with 3 when nobody leads: the lease was released, its last heartbeat is
-older than its TTL, or nobody has led yet. It exits with 4 when somebody leads and
-leaves ticks that are due, for longer than the TTL and 10 seconds. A pause is no
-error.`,
+It exits with 3 when no worker leads: the lease was released, its last heartbeat is
+older than its TTL, or there has been no leader yet. It exits with 4 when a worker
+leads but leaves ticks that are due, for longer than the TTL and 10 seconds. A
+pause is no error.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)

@@ -19,7 +19,7 @@ import (
 // Limits on what a file that is small enough can still blow up to.
 const (
 	maxValues = 200_000 // beyond those that it has; aliases count each time they are used
-	maxErrors = 50      // more than anybody reads
+	maxErrors = 50      // more than a user reads
 )
 
 type position struct{ line, column int }
@@ -275,7 +275,7 @@ type field[T any] struct {
 
 // readMapping reads a mapping by a table of its keys. It returns where each key
 // of the table was found, also those with a bad value and those that are
-// likely meant by a misspelt one, so that nobody is told to add what is there.
+// likely meant by a misspelt one, so that no error asks for a key that is there.
 func readMapping[T any](v value, what string, fields []field[T], into *T) map[string]value {
 	found := map[string]value{}
 	v, ok := v.resolve()

@@ -1,5 +1,5 @@
 // Package demo shows takeovers: three workers, as processes of their own, share
-// one lease, and whoever leads is killed every few seconds.
+// one lease, and the leader is killed every few seconds.
 package demo
 
 import (
@@ -87,7 +87,7 @@ type show struct {
 	followers sync.WaitGroup // of the processes
 	exits     chan *process
 	notes     chan string
-	done      <-chan struct{} // closed when nobody listens to the two any more
+	done      <-chan struct{} // closed when the two channels are not read any more
 }
 
 // ran is a run of a tick, as the job reported it.
@@ -195,7 +195,7 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 	if err != nil {
 		return "", nil, fmt.Errorf("listen for ticks: %w", err)
 	}
-	path := "/" + rand.Text() // nobody else's requests count
+	path := "/" + rand.Text() // so that no other program's requests count
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+path, func(w http.ResponseWriter, r *http.Request) {
 		tick, err := time.Parse(time.RFC3339Nano, r.Header.Get("Cronlease-Tick"))
@@ -225,7 +225,7 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 	return file, stop, nil
 }
 
-// watch reads who leads until ctx ends.
+// watch reads which worker leads, until ctx ends.
 func watch(ctx context.Context, store lease.Store, group string, looks chan<- look) {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
@@ -400,7 +400,7 @@ func (s *show) stop(ticks <-chan ran, looks <-chan look) error {
 	var wrong []error
 	for running > 0 {
 		select {
-		case r := <-ticks: // new ones are not counted any more, nor are hand-overs of those who stop
+		case r := <-ticks: // new ones are not counted any more, nor are hand-overs between stopping workers
 			s.tally.late(r)
 		case <-looks:
 		case note := <-s.notes:

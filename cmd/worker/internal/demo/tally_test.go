@@ -48,7 +48,7 @@ func TestTally(t *testing.T) {
 func TestMissing(t *testing.T) {
 	t.Parallel()
 	s := &show{Options: Options{Group: "demo", History: history{
-		// Tick 6 is nobody's; 3 arrived after all, and 9 is after the last.
+		// Tick 6 has no run; 3 arrived after all, and 9 is after the last.
 		jobs.Interrupted: {at(4, 0, 0).tick, at(3, 0, 0).tick, at(9, 0, 0).tick},
 		jobs.Cancelled:   {at(5, 0, 0).tick},
 	}}}

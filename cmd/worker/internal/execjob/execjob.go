@@ -288,8 +288,8 @@ func (p *process) say(o order) error {
 
 // stop asks for the job to be stopped.
 func (p *process) stop() error {
-	// A guard that somebody has stopped could not hear it, and would leave the
-	// pipe full of what it was told before.
+	// A guard that was stopped by a signal could not read the order, and the pipe
+	// could be full of earlier ones.
 	err := syscall.Kill(p.cmd.Process.Pid, syscall.SIGCONT)
 	return errors.Join(err, p.say(order{Stop: true}))
 }
@@ -318,8 +318,8 @@ func (p *process) wait() report {
 // Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
 // LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
 // CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
-// CRONLEASE_ATTEMPT, CRONLEASE_MISSED and CRONLEASE_TRIGGER (0 unless somebody
-// triggered the run by hand).
+// CRONLEASE_ATTEMPT, CRONLEASE_MISSED and CRONLEASE_TRIGGER (0 unless the run
+// was triggered by hand).
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
 	for _, variable := range own {

@@ -74,7 +74,7 @@ func (c *Client) Close() { c.http.CloseIdleConnections() }
 // Job returns a job function that sends a request without a body, with the
 // headers Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
-// Cronlease-Trigger (0 unless somebody triggered the run by hand). It returns nil
+// Cronlease-Trigger (0 unless the run was triggered by hand). It returns nil
 // for any 2xx, a [*StatusError] for any other answer, whatever becomes of the
 // body, which is read for a second at most; and an error that wraps the
 // context's cause when the context ends first: the request may then have been

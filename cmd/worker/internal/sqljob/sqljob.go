@@ -51,7 +51,7 @@ func Check(text string) error {
 	case sqlverb.Controls:
 		return fmt.Errorf("%s: the statements are one transaction already, which is committed if the lease is still held", words)
 	case sqlverb.Commits:
-		return fmt.Errorf("%s: MySQL commits what came before it, whoever holds the lease: change tables by other means", words)
+		return fmt.Errorf("%s: MySQL commits what came before it, even if the lease was lost: change tables by other means", words)
 	case sqlverb.Opaque:
 		if words != "CALL" { // which is looked at when it has run
 			return fmt.Errorf("%s: what it runs does not show in its text, and may end the transaction: write the statements themselves, or CALL a procedure", words)
@@ -64,8 +64,8 @@ func Check(text string) error {
 type Options struct {
 	// Grace is how long a statement has to end on the server once its run is over.
 	Grace time.Duration
-	// Kill is the pool over which it is ended, on MySQL and MariaDB; nil: the one
-	// that it runs on.
+	// Kill is the pool over which a statement is ended, on MySQL and MariaDB; nil:
+	// the pool that it runs on.
 	Kill *sql.DB
 }
 
