@@ -174,7 +174,7 @@ func (c *cluster) waitForLeaderAfter(token uint64) term {
 	return term{e.Token, e.at}
 }
 
-// waitForFollowers waits until so many workers have seen who leads.
+// waitForFollowers waits until so many workers have seen the leader.
 func (c *cluster) waitForFollowers(n int) {
 	c.t.Helper()
 	following := map[*worker]bool{}
@@ -188,7 +188,7 @@ func (c *cluster) waitForFollowers(n int) {
 
 // pause stops a worker with SIGSTOP, and returns when. On SQLite it does so until
 // the worker is not in the middle of a write: there a process that is stopped
-// holds the file's only write lock, and nobody can take over (docs/database.md).
+// holds the file's only write lock, and no worker can take over (docs/database.md).
 func (c *cluster) pause(w *worker) time.Time {
 	c.t.Helper()
 	for {

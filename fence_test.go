@@ -71,7 +71,7 @@ func testPausedWriter(t *testing.T, where string) {
 			limit += writerBound
 		}
 		if gap := next[s.name()].at.Sub(stopped); gap > limit {
-			t.Errorf("%s: nobody leads for %v after it was stopped", s.name(), gap)
+			t.Errorf("%s: no leader for %v after it was stopped", s.name(), gap)
 		}
 	}
 	<-time.After(time.Until(stopped.Add(3 * writerTTL)))
@@ -114,7 +114,7 @@ type followed struct {
 	term
 }
 
-// follow returns once each of them has seen who leads.
+// follow returns once each of them has seen the leader.
 func follow(t *testing.T, store lease.Store, all []scenario) *followers {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

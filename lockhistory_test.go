@@ -46,7 +46,7 @@ const (
 	lockKilled   = "killed"   // the whole process, at At or a little later
 )
 
-// never is the instant at which an operation ends whose end nobody saw.
+// never is the end of an operation that was not seen to end.
 const never = math.MaxInt64
 
 // lockHold is one call for a lock, and what became of it.
@@ -55,7 +55,7 @@ type lockHold struct {
 	lock            string
 	read            bool
 	called          int64
-	got             int64 // never for one that was not given, as far as anybody saw
+	got             int64 // never if the lock was not seen to be granted
 	token           uint64
 	trusted         int64 // the last instant of which it is known that the lock was trusted; 0 for none
 	stopped         int64 // Unlock was called, or the process killed
@@ -129,8 +129,8 @@ func (h lockHold) String() string {
 	return fmt.Sprintf("%s %d.%d under token %d (%d to %d, killed %v)", kind, h.process, h.worker, h.token, h.got, h.stopped, h.killed)
 }
 
-// checkOverlaps finds writers who had a lock beside somebody else, and says so
-// of the first few.
+// checkOverlaps finds writers that held a lock beside another holder, and reports
+// the first few.
 func checkOverlaps(holds []lockHold, grace time.Duration) error {
 	const few = 5
 	var errs []error
@@ -214,9 +214,9 @@ var lockModel = porcupine.Model{
 	},
 }
 
-// lockSteps is what the model has to explain of one lock. A call that nobody
-// saw return, or that failed, may have had the lock or not, and nobody is to
-// know: that it never had is always an explanation, so it is left out.
+// lockSteps is what the model has to explain of one lock. A call that failed, or
+// was not seen to return, may or may not have held the lock. It is left out, since
+// it is always consistent that the call never held the lock.
 func lockSteps(holds []lockHold, grace time.Duration) []porcupine.Operation {
 	tokens := []uint64{0}
 	for _, h := range holds {
@@ -275,7 +275,7 @@ func explain(ops []porcupine.Operation, limit time.Duration) string {
 		_, state = state.step(op.Input.(lockStep))
 		placed[op.Input.(lockStep)] = true
 	}
-	// The one that had to be next: it was over first.
+	// The operation that had to be next: it was over first.
 	next := porcupine.Operation{Return: never}
 	for _, op := range ops {
 		if !placed[op.Input.(lockStep)] && op.Return < next.Return {
@@ -315,7 +315,7 @@ func TestLockHistory(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		holds []lockHold
-		wrong string // who has to see it, separated by spaces
+		wrong string // the checks that have to fail, separated by spaces
 	}{
 		{"nothing", nil, ""},
 		{"one after the other", []lockHold{write(5, 10, 11, 20, 22), write(6, 12, 21, 30, 31)}, ""},
@@ -422,7 +422,7 @@ func TestLockPlayers(t *testing.T) {
 		broken := &leakyLocks{of: map[string]*leakyLock{}}
 		holds := playInBubble(t, slices.Repeat([]takeLock{broken.take}, clients), workers)
 		if err := checkOverlaps(holds, lockGrace(t)); err == nil {
-			t.Error("nobody saw two holders of a lock that runs out")
+			t.Error("the check did not see two holders of a lock that expires")
 		}
 		if err := checkLinear(holds, lockGrace(t)); err == nil {
 			t.Error("a lock that runs out passed for one")
@@ -471,8 +471,8 @@ func playInBubble(t *testing.T, takes []takeLock, workers int) []lockHold {
 	return holds
 }
 
-// leakyLocks are what many services have: a row with an expiry that nobody
-// renews, taken by whoever finds it past. Its holder is not told.
+// leakyLocks are what many services use: a row with an expiry that is not renewed,
+// and which the next client takes once it has passed. Its holder is not told.
 type leakyLocks struct {
 	mu    sync.Mutex
 	token uint64
@@ -487,7 +487,7 @@ type leakyLock struct {
 	expires time.Time
 }
 
-// take ignores who only reads: that would be right for a lock that works.
+// take ignores whether the caller only reads: a correct lock may do so.
 func (l *leakyLocks) take(ctx context.Context, name string, _ bool) (playedLock, error) {
 	const expiry = 40 * time.Millisecond // between a usual hold and a long one
 	for ctx.Err() == nil {

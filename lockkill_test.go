@@ -201,8 +201,8 @@ func (g *lockGame) waiter(holder lockEvent) int {
 }
 
 // Processes that take a mutex and a read-write lock are killed, again and again.
-// Nobody has a lock beside a writer; what everybody saw can be put in an order in
-// which the locks work and their tokens grow; and nobody who waits is forgotten.
+// No process holds a lock beside a writer; all observations can be put in an order
+// in which the locks work and their tokens grow; and no waiter is forgotten.
 // CRONLEASE_SEED replays the decisions.
 func TestLocksOfKilledProcesses(t *testing.T) {
 	t.Parallel()
@@ -292,7 +292,7 @@ func (g *lockGame) waitForEach(after int64) {
 	})
 }
 
-// finish has all processes end, once whoever waits has had the lock.
+// finish ends all processes, once every waiter has had the lock.
 func (g *lockGame) finish() {
 	g.t.Helper()
 	for _, p := range g.alive {
@@ -306,15 +306,14 @@ func (g *lockGame) finish() {
 				g.t.Errorf("process %d: %v", p.number, p.err)
 			}
 		case <-deadline:
-			g.t.Fatalf("process %d has not ended within %v: somebody waits still", p.number, patience)
+			g.t.Fatalf("process %d has not ended within %v: a call waits still", p.number, patience)
 		}
 	}
 }
 
-// checkWaits fails when somebody was given a lock much later than the last kill, or
-// than it was asked for, or never. A crashed holder costs a TTL, then everybody in
-// the line has the lock for a while, and each ring that is lost would cost a
-// second.
+// checkWaits fails when a waiter got a lock much later than the last kill, or than
+// it asked for it, or never. A crashed holder costs a TTL, then each waiter in the
+// queue holds the lock for a while, and each ring that is lost would cost a second.
 func checkWaits(t *testing.T, holds []lockHold, last int64) {
 	t.Helper()
 	most := lockTiming.TTL + 14*time.Second // with a line of 48 on a busy machine
@@ -332,7 +331,7 @@ func checkWaits(t *testing.T, holds []lockHold, last int64) {
 	longest := waits[len(waits)-1]
 	t.Logf("%d locks after the last kill, after %v (median) and %v at most", len(waits), waits[len(waits)/2], longest)
 	if longest > most {
-		t.Errorf("somebody waited for %v after the last kill, more than %v", longest, most)
+		t.Errorf("a call waited for %v after the last kill, more than %v", longest, most)
 	}
 }
 
@@ -385,7 +384,7 @@ func checkFaults(t *testing.T, holds []lockHold, events []lockEvent) {
 			t.Errorf("process %d: %s: and nobody did", e.Process, e.Error)
 		}
 	}
-	t.Logf("%v; taken over after %v at most by who waited while nobody else was killed; refused or lost: %v", counts, slowest, failures)
+	t.Logf("%v; taken over after %v at most by waiters while no other process was killed; refused or lost: %v", counts, slowest, failures)
 	for _, want := range []string{mutexName + " locks", rwMutexName + " locks", "by readers", "killed holding", "killed waiting", "taken over"} {
 		if counts[want] == 0 {
 			t.Errorf("%q never happened", want)

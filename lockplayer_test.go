@@ -66,8 +66,8 @@ func lockOf(client *locks.Client) takeLock {
 	}
 }
 
-// lockPlayer is the workers of one process, who take locks again and again and
-// say so.
+// lockPlayer is the workers of one process, which take locks again and again and
+// report it.
 type lockPlayer struct {
 	take takeLock
 	now  func() int64

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// target is what the jobs call: it records who called it, for which tick, under
-// which token.
+// target is the server that the jobs call: it records which worker called it, for
+// which tick, under which token.
 type target struct {
 	t   testing.TB
 	url string

@@ -86,7 +86,7 @@ func openWriterStore(where string) (kind string, store writerStore, err error) {
 	return kind, store, err
 }
 
-// lateStore is one after whose check the writer is stopped.
+// lateStore is a store that stops the writer right after the check.
 type lateStore struct {
 	writerStore
 	stop func()

@@ -48,8 +48,8 @@ func (c *Checkout) Close() error {
 //
 // The lock alone cannot keep a replica from charging that was paused before it
 // called the bank. So the intention is stored before the call, under the key
-// that the bank knows the charge by: whoever comes next repeats the call with
-// that key, and the bank does nothing twice.
+// that the bank knows the charge by: the next holder of the lock repeats the call
+// with that key, and the bank does nothing twice.
 func (c *Checkout) Pay(ctx context.Context, order, cents int) (receipt string, err error) {
 	err = c.locks.Do(ctx, fmt.Sprint("payment/", order), func(ctx context.Context) error {
 		if receipt, err = c.intend(ctx, order, cents); receipt != "" || err != nil {

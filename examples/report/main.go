@@ -90,7 +90,7 @@ func prepare(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// report prints who wrote how many parts.
+// report prints how many parts each attempt wrote.
 func report(ctx context.Context, db *sql.DB, out io.Writer) error {
 	rows, err := db.QueryContext(ctx, `SELECT attempt, COUNT(*) FROM example_report GROUP BY tick, attempt, token ORDER BY token`)
 	if err != nil {

@@ -31,7 +31,7 @@ func TestSchedule(t *testing.T) {
 }
 
 // The job with its database, in a file: what it writes as the leader is stored,
-// and nothing once somebody else has the lease.
+// and nothing once another replica has the lease.
 func TestWrite(t *testing.T) {
 	t.Parallel()
 	store := open(t)
