@@ -12,8 +12,8 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// A row that a stranger keeps locked holds up nobody but those who want it, and
-// they have it as soon as it is free.
+// A row that another transaction keeps locked delays only the waiters of that lock,
+// and they get it as soon as the row is free.
 func TestLockedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -63,7 +63,7 @@ func TestLockedRow(t *testing.T) {
 	})
 }
 
-// Who gives up is told what it has been waiting for.
+// The error of a caller that gives up says what it was waiting for.
 func TestLockedRowIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -82,7 +82,7 @@ func TestLockedRowIsNamed(t *testing.T) {
 	})
 }
 
-// A row that cannot be written is written alone, and the others beside it.
+// A row that cannot be written is retried alone, and the others are written.
 func TestBrokenRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -97,7 +97,7 @@ func TestBrokenRow(t *testing.T) {
 		for _, x := range all {
 			x.within(2 * time.Second).unlock(t)
 		}
-		// Once that is known, it delays nobody.
+		// Once that is known, it delays no other lock.
 		time.Sleep(10 * time.Second)
 		for i := range 100 {
 			before := time.Now()
@@ -110,7 +110,7 @@ func TestBrokenRow(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		if _, err := a.Mutex("broken").Lock(ctx); err == nil || !strings.Contains(err.Error(), "cannot be written") {
-			t.Errorf("who gives up is told %v", err)
+			t.Errorf("the error of the caller that gave up is %v", err)
 		}
 		if !kept.Trusted() || broken.is() {
 			t.Error("the broken row was written, or another lock was lost")
@@ -145,7 +145,7 @@ func TestOutageSetsNobodyAside(t *testing.T) {
 	})
 }
 
-// Labels, which stand in the row, are bounded, and so is the line.
+// Labels, which are stored in the row, are bounded, and so is the queue.
 func TestBoundsOfRows(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

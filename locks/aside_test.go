@@ -8,8 +8,8 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
-// On real servers too, a transaction that shares the row of a lock, as a fenced one
-// does, holds up no other lock of a process that waits for that one.
+// On real servers too, a transaction with a shared lock on a lock's row, such as a
+// fenced one, delays no other lock of a process that waits for that one.
 func TestSharedRowHoldsUpNoOthers(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -42,7 +42,7 @@ func TestSharedRowHoldsUpNoOthers(t *testing.T) {
 			select {
 			case <-time.After(time.Millisecond):
 			case <-t.Context().Done():
-				t.Fatal("nobody waits for the row")
+				t.Fatal("no statement waits for the row")
 			}
 		}
 		var fastest time.Duration
@@ -59,8 +59,8 @@ func TestSharedRowHoldsUpNoOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// The row is waited for all the time, a second each: who is behind it
-		// takes half of one at least, some time in twenty.
+		// Some statement always waits for the row, for a second each: a lock that
+		// queued behind it would take half a second at least once in twenty.
 		if fastest > 300*time.Millisecond {
 			t.Errorf("other locks take %v or more", fastest)
 		}

@@ -27,7 +27,7 @@ func TestCloseOfAnIdleClient(t *testing.T) {
 				t.Errorf("after %v: %v", time.Since(begin), err)
 			}
 		}
-		// Its session was given back.
+		// Its session was released.
 		readings, err := w.Read(t.Context(), group)
 		if err != nil || !readings[0].Lease.Released {
 			t.Errorf("session %+v, %v", readings[0].Lease, err)
@@ -41,8 +41,8 @@ func TestCloseOfAnIdleClient(t *testing.T) {
 	})
 }
 
-// Who waits is told, who holds is waited for, and the places of both are given
-// back.
+// Close ends the waiters with an error, waits for the holders, and removes the
+// places of both.
 func TestClose(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -79,8 +79,8 @@ func TestClose(t *testing.T) {
 }
 
 // Locks that are still held when the context of Close ends are left to expire:
-// the error names them, their contexts end before others are given them, and
-// their Unlock says so.
+// the error names them, their contexts end before other processes are granted
+// them, and their Unlock returns an error.
 func TestCloseWithAHeldLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -149,13 +149,14 @@ func TestCloseWithoutDatabase(t *testing.T) {
 					t.Errorf("closed after %v: %v", took, err)
 				}
 				other.unlock(t)
-				b.waits("other").within(afterCrash + 2*aLook).unlock(t) // behind a place that nobody has taken out
+				b.waits("other").within(afterCrash + 2*aLook).unlock(t) // behind a place that was not removed
 			})
 		})
 	}
 }
 
-// Whoever asked while there was no session yet, and no database, is told too.
+// A caller that waits before the first session, without a database, gets the error
+// too.
 func TestCloseBeforeTheFirstSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -12,8 +12,8 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// A thousand who wait in one process cost one connection, beside those that a
-// client has anyway: one for heartbeats, two for readings, and two for writes.
+// A thousand waiters in one process cost one connection, in addition to those that
+// a client has anyway: one for heartbeats, two for readings, and two for writes.
 func TestConnectionsOfAThousandWaiters(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

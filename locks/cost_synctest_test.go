@@ -14,9 +14,9 @@ func containsAll(text string, parts ...string) bool {
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(text, part) })
 }
 
-// A client that holds nothing and waits for nothing looks at what it gave back
-// last for two heartbeats, and sends no more than those then; one that was never
-// used sends nothing.
+// A client without holders and waiters rereads the locks that it unlocked last for
+// two heartbeats, and then sends only heartbeats; one that was never used sends
+// nothing.
 func TestCostOfAnIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -33,7 +33,7 @@ func TestCostOfAnIdleClient(t *testing.T) {
 			t.Errorf("%d other statements in an hour: %v", others, a.link.calls)
 		}
 		if n := b.link.all(); n > 0 {
-			t.Errorf("%d statements of a client that nobody used", n)
+			t.Errorf("%d statements of a client that was never used", n)
 		}
 	})
 }
@@ -55,7 +55,7 @@ func TestCostOfHolders(t *testing.T) {
 	})
 }
 
-// unlockAll gives back whatever is held, all at once.
+// unlockAll unlocks all held locks at once.
 func (w *world) unlockAll(t *testing.T) {
 	var group sync.WaitGroup
 	for _, stays := range w.stays {
@@ -107,7 +107,7 @@ func TestCostOfManyWaiters(t *testing.T) {
 	})
 }
 
-// What is asked for while a statement is under way rides in the next, up to 256
+// Requests made while a statement is in flight are batched into the next, up to 256
 // locks.
 func TestStatementsAreCombined(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -141,8 +141,8 @@ func TestStatementsAreCombined(t *testing.T) {
 	})
 }
 
-// A lock and its unlock are a write each, without a reading as long as nobody
-// else writes the row.
+// A lock and its unlock are one write each, without a reading as long as no other
+// process writes the row.
 func TestCostOfALock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -161,7 +161,8 @@ func TestCostOfALock(t *testing.T) {
 	})
 }
 
-// A hundred on one lock have it one after the other, whoever they are of.
+// A hundred requests for one lock are granted one after the other, whichever
+// process they belong to.
 func TestCrowdOnOneLock(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -186,7 +187,7 @@ func TestCrowdOnOneLock(t *testing.T) {
 	})
 }
 
-// While a write of a lock is under way, who waits for it rests.
+// While a write of a lock is in flight, its waiters send no statements.
 func TestNobodySpins(t *testing.T) {
 	for _, op := range []string{"writelocks", "readlocks"} {
 		for name, f := range map[string]fault{"late": {late: time.Second}, "reply": {reply: time.Second}, "silence": {silence: true}} {

@@ -12,9 +12,9 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// afterCrash is how long after its last heartbeat a process that crashed keeps
-// its places at most, while somebody waits behind them; aLook is what is added
-// where a test is about something else.
+// afterCrash is the longest time after its last heartbeat that a crashed process
+// keeps its places, while there are waiters behind them; aLook is added where a
+// test is about something else.
 var (
 	afterCrash = timing.TTL + time.Second
 	aLook      = time.Second
@@ -36,8 +36,8 @@ func (w *world) lastBeat(t *testing.T, r *rig) time.Time {
 	return time.Time{}
 }
 
-// A holder's process vanishes while somebody waits: whenever in its interval of
-// heartbeats, its place is given up in time, and not before.
+// A holder's process vanishes while another one waits: at whatever moment between
+// two heartbeats, its place is removed in time, and not earlier.
 func TestCrashOfAHolder(t *testing.T) {
 	for i := range 12 {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
@@ -65,7 +65,7 @@ func TestCrashOfAHolder(t *testing.T) {
 	}
 }
 
-// Who comes only after the crash has to watch the session for its TTL.
+// A waiter that arrives after the crash has to watch the session for its TTL.
 func TestWaiterAfterACrash(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -116,8 +116,8 @@ func TestCrashOfMany(t *testing.T) {
 	}
 }
 
-// One after the other vanishes: the one behind them gets it within the bound of
-// the last.
+// Processes vanish one after the other: the waiter behind them gets the lock within
+// the bound of the last.
 func TestCrashOfOneAfterTheOther(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -189,8 +189,8 @@ func TestCrashAndTryLock(t *testing.T) {
 	}
 }
 
-// A holder that is alive is never taken for one that crashed, by whoever tries
-// or waits, and however seldom.
+// A live holder is never mistaken for a crashed one, neither by waiters nor by
+// TryLock, however rarely they look.
 func TestLivingHolder(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, timing.TTL + 300*time.Millisecond, 40 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -240,8 +240,8 @@ func TestMixedTTLs(t *testing.T) {
 	})
 }
 
-// The rows of a session are gone, and its holder cannot hear of it: it trusts its
-// own TTL, which is longer than that of who waits.
+// The rows of a session are deleted, and its holder cannot find out: it trusts its
+// own TTL, which is longer than the waiter's.
 func TestDeletedSessionOfALongTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -258,8 +258,8 @@ func TestDeletedSessionOfALongTTL(t *testing.T) {
 	})
 }
 
-// The rows of a session are deleted between the two readings by which who waits
-// looks at it for the first time: they are missed all the same, for a TTL.
+// The rows of a session are deleted between the two readings of a waiter's first
+// look at it: the waiter still counts them as missing for a TTL.
 func TestDeletedSessionBetweenReadings(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -280,7 +280,7 @@ func TestDeletedSessionBetweenReadings(t *testing.T) {
 	})
 }
 
-// Without a bell those who wait look every 100 ms.
+// Without a bell, waiters poll every 100 ms.
 func TestWithoutABell(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

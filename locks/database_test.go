@@ -22,11 +22,11 @@ type database struct {
 	t *testing.T
 
 	mu      sync.Mutex
-	kept    map[string]chan struct{} // closed when nobody keeps the row locked any more
+	kept    map[string]chan struct{} // closed when the row is no longer locked
 	broken  map[string]bool          // writes of the row fail, and all others of the statement
 	met     map[string]int           // how often a write met such a row
 	highest map[string]uint64        // version ever
-	empty   map[string]locks.Row     // the last that nobody was in
+	empty   map[string]locks.Row     // the last one without holders and waiters
 }
 
 func newDatabase(t *testing.T) *database {
@@ -36,7 +36,7 @@ func newDatabase(t *testing.T) *database {
 	}
 }
 
-// written is a row as anybody can read it, without this package's code.
+// written is a row decoded without this package's code.
 type written struct {
 	version   uint64
 	Processes []struct {
@@ -105,8 +105,7 @@ func (d *database) look(name string) written { return d.parse(d.row(name)) }
 // has reports whether the row contains a mark, as fenced work looks for it.
 func (d *database) has(name string, mark []byte) bool { return bytes.Contains(d.row(name).Queue, mark) }
 
-// keep has a stranger's transaction lock the row until the returned function is
-// called.
+// keep has another transaction lock the row until the returned function is called.
 func (d *database) keep(name string) (end func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -132,7 +131,7 @@ func (d *database) breakWrites(name string, broken bool) {
 // lockWait is how long a write waits for a row.
 const lockWait = time.Second
 
-// WriteLocks writes what nobody keeps locked.
+// WriteLocks writes the rows that no other transaction keeps locked.
 func (d *database) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
 	if len(writes) == 1 && writes[0].Wait {
 		d.mu.Lock()
@@ -211,7 +210,7 @@ func (d *database) wrong(before, after written, highest uint64) string {
 	if after.version <= before.version {
 		return fmt.Sprintf("version %d after %d", after.version, before.version)
 	}
-	waiting := false // somebody before this place waits
+	waiting := false // a place ahead of this one waits
 	writer := false  // or is a writer
 	for i, p := range after.Places {
 		if slices.Contains(after.ids()[:i], p.ID) {
@@ -231,7 +230,7 @@ func (d *database) wrong(before, after written, highest uint64) string {
 			return fmt.Sprintf("place %d is given token %d, and there was %d", i, p.Granted, highest)
 		}
 	}
-	// Who stays keeps the order, and who is new comes last.
+	// Places that stay keep their order, and new ones come last.
 	stayed := slices.DeleteFunc(before.ids(), func(id string) bool { return !slices.Contains(after.ids(), id) })
 	if !slices.Equal(stayed, after.ids()[:min(len(stayed), len(after.Places))]) {
 		return "the order has changed"
@@ -239,7 +238,7 @@ func (d *database) wrong(before, after written, highest uint64) string {
 	return ""
 }
 
-// change changes a row behind everybody's back.
+// change changes a row without any client's knowledge.
 func (d *database) change(name string, f func(locks.Row) locks.Row) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -21,12 +21,12 @@ func ExampleClient_Do() {
 	}
 	defer client.Close(ctx)
 	err = client.Do(ctx, "order/42", func(ctx context.Context) error {
-		fmt.Println("nobody else has order/42")
+		fmt.Println("holding order/42")
 		return nil
 	})
 	fmt.Println(err)
 	// Output:
-	// nobody else has order/42
+	// holding order/42
 	// <nil>
 }
 
@@ -70,7 +70,7 @@ func ExampleMutex_TryLock() {
 	// <nil>
 }
 
-// LockFor bounds how long a lock is held, whatever its holder does.
+// LockFor limits how long a lock is held, even if its holder does not unlock it.
 func ExampleMutex_LockFor() {
 	ctx := context.Background()
 	client, err := locks.New(memstore.New())

@@ -5,5 +5,5 @@ import (
 	"time"
 )
 
-// Clean is what a client does every hour, with all rows that somebody is in.
+// Clean does a client's hourly cleaning, for all rows with holders or waiters.
 func (c *Client) Clean(ctx context.Context) error { return c.clean(ctx, -24*time.Hour) }

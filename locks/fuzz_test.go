@@ -9,9 +9,9 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// FuzzDecode reads rows that anybody may have written. What is read is written
-// and read again as the same; the rules hold for any line; and a label, whatever
-// it is, never looks like the mark of a place that has the lock.
+// FuzzDecode decodes rows that any program may have written. A decoded row survives
+// encoding and decoding unchanged; the rules hold for any queue; and no label looks
+// like the mark of a place that holds the lock.
 func FuzzDecode(f *testing.F) {
 	for _, text := range []string{"", "w", "rr", "W", "RRwr", "WWRR"} {
 		f.Add(line(text).encode(), `"id":"locks/a.7","granted":1,`)

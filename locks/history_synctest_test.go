@@ -13,17 +13,17 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// history is who had which lock from when to when, by the bubble's clock. It
-// says so when two had one that may not.
+// history records which client held which lock from when to when, by the bubble's
+// clock. It fails the test on overlapping holds that exclude each other.
 type history struct {
 	t  *testing.T
 	d  *database
 	mu sync.Mutex
-	// stays by lock, of those who were given it, in the order in which they
-	// heard of it.
+	// stays by lock, one for each grant, in the order in which the holders were
+	// told.
 	stays  map[string][]*stay
 	counts map[string]int
-	// resurrected are locks whose row somebody has rewound: an old mark can be in it.
+	// resurrected are locks whose row was rewound: it can contain an old mark.
 	resurrected map[string]bool
 }
 
@@ -57,7 +57,7 @@ func (h *history) count(what string) {
 	h.counts[what]++
 }
 
-// enter notes that somebody has a lock.
+// enter records that a lock is held.
 func (h *history) enter(l *locks.Lock, read bool, grace time.Duration) *stay {
 	holds := lease.Holds(l.Context())
 	s := &stay{Lock: l, name: l.Name(), read: read, grace: grace, mark: holds[len(holds)-1].Mark, from: time.Now(), ended: make(chan struct{})}
@@ -74,18 +74,18 @@ func (h *history) enter(l *locks.Lock, read bool, grace time.Duration) *stay {
 		}
 		if s.Token() <= o.Token() {
 			if s.Context().Err() == nil {
-				h.t.Errorf("%v: lock %q is given under token %d after %d", now, s.name, s.Token(), o.Token())
+				h.t.Errorf("%v: lock %q is granted under token %d after %d", now, s.name, s.Token(), o.Token())
 			}
 			continue
 		}
 		cause := context.Cause(o.Context())
 		if cause == nil {
-			h.t.Errorf("%v: lock %q is given under token %d while the holder with %d, since %v, goes on", now, s.name, s.Token(), o.Token(), o.from)
+			h.t.Errorf("%v: lock %q is granted under token %d while the holder with %d, since %v, still runs", now, s.name, s.Token(), o.Token(), o.from)
 			continue
 		}
 		<-o.ended
 		if since := now.Sub(o.until); since < o.grace && !o.unlocked.Load() {
-			h.t.Errorf("%v: lock %q is given under token %d only %v after %d, which ended because %v", now, s.name, s.Token(), since, o.Token(), cause)
+			h.t.Errorf("%v: lock %q is granted under token %d only %v after %d, which ended because %v", now, s.name, s.Token(), since, o.Token(), cause)
 		}
 		if !h.resurrected[s.name] && h.d.has(s.name, o.mark) {
 			h.t.Errorf("%v: the row of %q has the mark of token %d, and %d has the lock", now, s.name, o.Token(), s.Token())
@@ -171,8 +171,8 @@ func (w *world) rigOn(l *link, store locks.Store, options ...locks.Option) *rig 
 	return r
 }
 
-// crash makes the process vanish, as far as others can see: nothing that it
-// sends arrives, and nothing that it waits for.
+// crash makes the process vanish for all others: nothing that it sends arrives, and
+// no answer reaches it.
 func (r *rig) crash() {
 	r.leaves = true
 	r.link.hang()
@@ -214,8 +214,8 @@ type waiter struct {
 	stop context.CancelCauseFunc
 }
 
-// wait has somebody wait for a lock, by any of the methods that do, and returns
-// when nothing moves any more.
+// wait starts a goroutine that waits for a lock, by any of the methods that do, and
+// returns when all goroutines are blocked.
 func (r *rig) wait(read bool, get func(ctx context.Context) (*locks.Lock, error)) *waiter {
 	r.t.Helper()
 	w := r.begin(read, get)
@@ -262,7 +262,7 @@ func (w *waiter) is() bool {
 func (w *waiter) has() *stay {
 	w.t.Helper()
 	if !w.is() || w.err != nil {
-		w.t.Fatalf("the lock was not given: answered %v, %v", w.is(), w.err)
+		w.t.Fatalf("the lock was not granted: answered %v, %v", w.is(), w.err)
 	}
 	return w.stay
 }
@@ -282,7 +282,7 @@ func (w *waiter) within(limit time.Duration) *stay {
 	select {
 	case <-w.done:
 	case <-time.After(limit):
-		w.t.Fatalf("the lock was not given within %v", limit)
+		w.t.Fatalf("the lock was not granted within %v", limit)
 	}
 	if w.err != nil {
 		w.t.Fatalf("after %v: %v", time.Since(begin), w.err)

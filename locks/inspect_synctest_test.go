@@ -25,9 +25,9 @@ func TestInspect(t *testing.T) {
 		w := newWorld(t)
 		a, b, observer := w.rig(locks.WithLabel("billing")), w.rig(), w.rig()
 		if info := inspect(t, observer, "stock"); len(info.Holders)+len(info.Waiting) > 0 {
-			t.Errorf("a lock that nobody has: %+v", info)
+			t.Errorf("a free lock: %+v", info)
 		}
-		a.lock("other").unlock(t) // now they know what the database's clock says
+		a.lock("other").unlock(t) // now both know the database's clock
 		b.lock("other").unlock(t)
 		held := a.lock("stock", locks.Label("nightly"))
 		from := time.Now()

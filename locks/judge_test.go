@@ -8,9 +8,9 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// Who tries is not kept waiting, against its context's end, by the time that
-// somebody else needs to find out whether the holder is alive. This runs in real
-// time: a bubble would stand still if it failed.
+// A TryLock returns when its context ends, even while another goroutine is still
+// finding out whether the holder is alive. This runs in real time: a bubble would
+// deadlock if it failed.
 func TestTryLockBesideASlowLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

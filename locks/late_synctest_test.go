@@ -26,8 +26,8 @@ var unclear = map[string]fault{
 	"slower than the trust": {late: timing.TTL + time.Second},
 }
 
-// Whatever happens to any of the first statements that get a lock, it is given
-// once, to one at a time, and nothing is left of it in the row.
+// Whatever happens to one of the first statements of a lock, it is granted once, to
+// one holder at a time, and the row is empty afterwards.
 func TestUnclearLock(t *testing.T) {
 	for name, f := range unclear {
 		for _, op := range []string{"writelocks", "readlocks", "acquire", "read", "prepare"} {
@@ -54,8 +54,8 @@ func TestUnclearLock(t *testing.T) {
 	}
 }
 
-// Whatever happens to the statement that gives a lock back, the next has it, and
-// an unlock that says so is one.
+// Whatever happens to the statement of an unlock, the next waiter gets the lock, and
+// an unlock that returned nil has taken effect.
 func TestUnclearUnlock(t *testing.T) {
 	for name, f := range unclear {
 		t.Run(name, func(t *testing.T) {
@@ -81,8 +81,8 @@ func TestUnclearUnlock(t *testing.T) {
 	}
 }
 
-// A caller gives up while the statement that takes its place is under way: the
-// place is gone in the end, and never has the lock for long.
+// A caller gives up while the statement that takes its place is in flight: the
+// place is removed in the end, and never holds the lock for long.
 func TestUnclearGivingUp(t *testing.T) {
 	for name, f := range unclear {
 		for _, again := range []bool{false, true} {
@@ -122,8 +122,8 @@ func TestUnclearGivingUp(t *testing.T) {
 	}
 }
 
-// The same, and nobody else writes the row, which would keep a late statement
-// from being carried out: the process itself sees to that.
+// The same, without writes of other processes, which would make the late statement
+// fail: the process itself has to make sure of that.
 func TestUnclearAndQuiet(t *testing.T) {
 	for name, f := range unclear {
 		for _, try := range []bool{false, true} {
@@ -184,7 +184,7 @@ func TestUnclearTryLock(t *testing.T) {
 	}
 }
 
-// Somebody else's row is written behind the back of a write that is late.
+// Another process writes the row before a late write arrives.
 func TestLateWriteFindsAnotherVersion(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -205,8 +205,8 @@ func TestLateWriteFindsAnotherVersion(t *testing.T) {
 	})
 }
 
-// A place is given by a statement whose answer comes after the trust of its
-// process has ended: the caller does not get a lock that is not trusted.
+// A lock is granted by a statement whose answer comes after its process's trust has
+// ended: the caller does not get a lock that is not trusted.
 func TestGivenTooLate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -214,7 +214,7 @@ func TestGivenTooLate(t *testing.T) {
 		held := b.lock("stock")
 		waiting := a.waits("stock")
 		time.Sleep(20 * time.Second)
-		// a hears nothing any more, and is given the lock.
+		// a is cut off, and is granted the lock.
 		a.link.hang()
 		held.unlock(t)
 		next := b.waits("stock")
@@ -281,8 +281,8 @@ func TestWhyItWaits(t *testing.T) {
 	})
 }
 
-// A session whose work has not stopped is left to expire, also when somebody else
-// of its process wants a lock: it is not given back while the work runs on.
+// A session whose work has not stopped is left to expire, even when another caller
+// in its process wants a lock: it is not released while the work runs on.
 func TestAbandonedSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -64,7 +64,7 @@ func TestLockFor(t *testing.T) {
 					if unlocks == "late" {
 						is(t, l.Unlock(t.Context()), locks.ErrLimit)
 						if !next.stay.Trusted() || len(w.look("stock").Places) != 1 {
-							t.Error("a late unlock has taken it from somebody else")
+							t.Error("a late unlock has taken it from another holder")
 						}
 						is(t, l.Unlock(t.Context()), locks.ErrUnlocked)
 					}
@@ -110,8 +110,8 @@ func TestLockForNothing(t *testing.T) {
 	})
 }
 
-// The limit ends while the database is away: the context ends all the same, and
-// the lock is passed on once the database is back.
+// The limit passes while the database is away: the context still ends, and the lock
+// is passed on once the database is back.
 func TestLockForWithoutDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -136,8 +136,8 @@ func TestLockForWithoutDatabase(t *testing.T) {
 	})
 }
 
-// A holder that never unlocks what it had for a limit costs its process
-// nothing: neither its Close nor what comes after a lost session waits for it.
+// A holder that never unlocks after its limit costs its process nothing: neither
+// Close nor the session after a lost one waits for it.
 func TestNeverUnlocked(t *testing.T) {
 	t.Run("close", func(t *testing.T) {
 		bubble(t, func(t *testing.T) {

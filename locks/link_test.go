@@ -34,7 +34,7 @@ type link struct {
 	told bool
 }
 
-// tooMany is how many statements of a kind nobody sends at one instant.
+// tooMany is more statements of a kind than any client sends at one instant.
 const tooMany = 5000
 
 // spins counts a statement, and reports whether there are too many. It is called
@@ -56,7 +56,7 @@ type fault struct {
 	before  func()        // is called first
 	err     error         // the caller hears this at once; the statement runs if late or applied says so
 	applied bool          // with err: it ran, and the answer was lost
-	late    time.Duration // it runs that long after it was sent, whether or not anybody waits
+	late    time.Duration // it runs that long after it was sent, even if its caller has given up
 	reply   time.Duration // the answer takes that long
 	silence bool          // it does not run, and nothing is heard until the caller gives up
 }

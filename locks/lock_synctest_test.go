@@ -71,10 +71,10 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 		}
 		is(t, given.err, why)
 		if !strings.Contains(given.err.Error(), a.Owner()) {
-			t.Errorf("the error does not say who has the lock: %v", given.err)
+			t.Errorf("the error does not name the holder: %v", given.err)
 		}
 		if n := len(w.look("stock").Places); n != 2 {
-			t.Errorf("%d places, want the holder and who waits: %s", n, w.row("stock").Queue)
+			t.Errorf("%d places, want the holder and the waiter: %s", n, w.row("stock").Queue)
 		}
 		own := a.wait(false, func(ctx context.Context) (*locks.Lock, error) {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
@@ -90,13 +90,13 @@ func TestWaitingEndsWithItsContext(t *testing.T) {
 		held.unlock(t)
 		next.has().unlock(t)
 		if row := w.row("stock"); row.Queue != nil {
-			t.Errorf("somebody is left in the row: %s", row.Queue)
+			t.Errorf("a place is left in the row: %s", row.Queue)
 		}
 	})
 }
 
-// A place that is given up in the instant in which it is given goes on to the
-// next.
+// A lock that is granted at the instant at which its caller gives up passes to the
+// next waiter.
 func TestGivenUpWhenGiven(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -194,7 +194,7 @@ func TestNames(t *testing.T) {
 		for _, name := range []string{"a", "0", "Order/42", "a.b_c:d/e@f+g-h", strings.Repeat("x", 128)} {
 			a.lock(name).unlock(t)
 		}
-		// Names are told apart as they are written, and locks do not know each other.
+		// Names are case-sensitive, and different locks are independent.
 		lower, upper := a.lock("stock"), a.lock("STOCK")
 		lower.unlock(t)
 		upper.unlock(t)
@@ -239,11 +239,11 @@ func TestTryLock(t *testing.T) {
 			t.Errorf("waited for %v", time.Since(begin))
 		}
 		if n := len(w.look("stock").Places); n != 1 {
-			t.Errorf("who only tries is in the line: %s", w.row("stock").Queue)
+			t.Errorf("a TryLock has a place in the queue: %s", w.row("stock").Queue)
 		}
 		waiting := b.waits("stock")
 		held.unlock(t)
-		// What a has seen last says nothing of the present.
+		// The row that a saw last is outdated.
 		_, err = a.Mutex("stock").TryLock(t.Context())
 		is(t, err, locks.ErrBusy)
 		waiting.has().unlock(t)
@@ -278,7 +278,7 @@ func TestTryLockWithoutDatabase(t *testing.T) {
 						if err == nil || errors.Is(err, locks.ErrBusy) {
 							t.Fatalf("%v, %v", l, err)
 						}
-						// One statement may be under way, and one to come.
+						// One statement may be in flight, and one may follow.
 						if took := time.Since(begin); took > 2*timing.AttemptTimeout+time.Second {
 							t.Errorf("answered after %v: %v", took, err)
 						}
@@ -317,11 +317,11 @@ func TestUnlockTwice(t *testing.T) {
 			is(t, held.Unlock(t.Context()), locks.ErrUnlocked)
 		}
 		if !other.Trusted() || len(w.look("stock").Places) != 1 {
-			t.Error("the second unlock has taken it from somebody else")
+			t.Error("the second unlock has taken it from another holder")
 		}
 		other.unlock(t)
 
-		// Two at once: one does it, and the lock is given once.
+		// Two at once: one of them unlocks, and the lock is granted once.
 		held = a.lock("stock")
 		errs := make(chan error, 2)
 		for range 2 {
@@ -384,7 +384,7 @@ func TestDo(t *testing.T) {
 		}
 		b.lock("stock").unlock(t)
 
-		// The context ends with the caller's, and the lock is still given back.
+		// The context ends with the caller's, and the lock is still released.
 		enough := errors.New("enough")
 		got = a.RWMutex("stock").Do(ctx, func(ctx context.Context) error {
 			cancel(enough)

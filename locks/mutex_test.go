@@ -69,7 +69,7 @@ func TestOneAtATimeInOrder(t *testing.T) {
 			synctest.Wait()
 		}
 		if len(got) > 0 {
-			t.Fatal("somebody has it beside its holder")
+			t.Fatal("the lock has two holders")
 		}
 		begin := time.Now()
 		unlock(t, first)

@@ -33,7 +33,7 @@ func TestNested(t *testing.T) {
 			}
 			is(t, err, locks.ErrNested)
 		}
-		// Other locks, and other clients, are another matter.
+		// Other locks, and other clients, are not nested.
 		l, err := a.Mutex("other").Lock(ctx)
 		if err != nil {
 			t.Fatal(err)
@@ -112,8 +112,7 @@ func TestReentrant(t *testing.T) {
 	})
 }
 
-// Who reads does not become a writer, however it asks: two that did would wait
-// for each other.
+// A reader cannot upgrade to a writer by any method: two that did would deadlock.
 func TestUpgrade(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -158,8 +157,8 @@ func TestNestedAfterLoss(t *testing.T) {
 	})
 }
 
-// What a nested lock returns ends when the lock is lost, whatever its caller has
-// made of the outer one's context.
+// A nested lock's context ends when the lock is lost, however the caller derived the
+// context that it passed from the outer one.
 func TestNestedContextEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -44,8 +44,8 @@ func holdUntilKilled(dsn string) error {
 	select {} // its heartbeats go on
 }
 
-// The rows of a process that is killed are deleted although nobody uses their names
-// again; those of one that lives are not.
+// The rows of a killed process are deleted although their names are never used
+// again; those of a live process are not.
 func TestRowsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

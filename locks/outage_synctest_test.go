@@ -22,7 +22,7 @@ var hangs = timing.AttemptTimeout + 2*time.Second
 
 var outages = map[string]func(*link){"cut": (*link).cut, "hung": (*link).hang}
 
-// An outage shorter than the trust that is left costs nobody a lock.
+// An outage shorter than the remaining trust costs no holder its lock.
 func TestShortOutage(t *testing.T) {
 	for name, breakLink := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +50,8 @@ func TestShortOutage(t *testing.T) {
 	}
 }
 
-// In a longer one the contexts end in time, with a cause that says why, before
-// anybody else is given the lock, and everybody who waits has it afterwards.
+// In a longer one, the contexts end in time, with a cause, before another process is
+// granted the lock, and every waiter gets it afterwards.
 func TestLongOutage(t *testing.T) {
 	for name, breakLink := range outages {
 		for _, all := range []bool{false, true} {
@@ -119,8 +119,8 @@ func TestStubbornHolder(t *testing.T) {
 	})
 }
 
-// The session is lost while the database can be reached: it is not given back
-// before the holder has stopped, and then it is, at once.
+// The session is lost while the database can be reached: it is released as soon as
+// the holder has stopped, and not before.
 func TestSlowHolderOfALostSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -142,11 +142,11 @@ func TestSlowHolderOfALostSession(t *testing.T) {
 		time.Sleep(timing.Grace / 2)
 		next.hasNot()
 		if released() {
-			t.Error("the session is given back while its holder works on")
+			t.Error("the session is released while its holder still works")
 		}
 		is(t, held.Unlock(t.Context()), locks.ErrLost)
 		if !released() {
-			t.Error("the session is not given back")
+			t.Error("the session is not released")
 		}
 		next.within(afterCrash).unlock(t)
 	})
@@ -180,8 +180,8 @@ func TestLostSession(t *testing.T) {
 				own.has().unlock(t)
 				time.Sleep(22 * time.Second)
 				if name == "released" {
-					// By whom? Nobody but its holder may, so nothing is promised but
-					// that it is lost at its next heartbeat.
+					// Only its holder may do that, so all that is promised is that the
+					// session is lost at its next heartbeat.
 					next.stop(errEnough)
 					synctest.Wait()
 				}
@@ -208,7 +208,7 @@ func TestLostSession(t *testing.T) {
 func TestLossDuringPruning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
-		// A statement may take long here, so that one is under way in many of
+		// A statement may take long here, so that one is in flight in many of
 		// the processes when their trust ends.
 		timing, err := lease.Timing{TTL: time.Hour, RenewEvery: 20 * time.Minute, AttemptTimeout: 25 * time.Minute}.Complete()
 		if err != nil {
@@ -258,8 +258,8 @@ func TestLastingOutage(t *testing.T) {
 	})
 }
 
-// An outage is a few lines in the log of a process that holds locks and waits for
-// others.
+// An outage is a few lines in the log of a process that holds some locks and waits
+// for others.
 func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.WarnLevel)

@@ -12,11 +12,11 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// idle is longer than a row is kept that nobody is in.
+// idle is longer than a row without holders and waiters is kept.
 const idle = 25 * time.Second
 
-// Rows that nobody is in are deleted soon, whoever has left them, and what is
-// held or waited for stays.
+// Rows without holders and waiters are deleted soon, whichever process left them;
+// rows of locks that are held or waited for stay.
 func TestPruning(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -40,14 +40,14 @@ func TestPruning(t *testing.T) {
 			r.lock("old").unlock(t)
 		}
 		if time.Since(begin) > 0 {
-			t.Error("who comes back waits")
+			t.Error("the first request after the pruning waits")
 		}
 		kept.unlock(t)
 		waiting.within(time.Second).unlock(t)
 	})
 }
 
-// What a process has left that died is deleted by others, within hours.
+// Rows that a dead process left are deleted by other processes, within hours.
 func TestPruningForOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -63,9 +63,9 @@ func TestPruningForOthers(t *testing.T) {
 	})
 }
 
-// Rows that name a process which died are cleaned by others within hours, also
-// under names that nobody uses again, and also of its places in a line. What a
-// living process has stays.
+// Other processes clean rows of a dead process's places within hours, of waiting
+// ones too, and even if the names are never used again. The places of a live
+// process stay.
 func TestRowsOfADeadProcess(t *testing.T) {
 	for _, restored := range []bool{false, true} {
 		t.Run(fmt.Sprint("its session was deleted: ", restored), func(t *testing.T) {
@@ -111,8 +111,8 @@ func TestRowsOfADeadProcess(t *testing.T) {
 	}
 }
 
-// A lock that is held for days stays with its holder, whatever the database's
-// clock says, also if more than an hour lies between two heartbeats.
+// A lock that is held for days stays with its holder, whatever the database's clock
+// shows, even if heartbeats are more than an hour apart.
 func TestRowsOfALivingProcess(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -135,8 +135,8 @@ func TestRowsOfALivingProcess(t *testing.T) {
 	})
 }
 
-// The rows of a session that was given back are deleted within hours, and those
-// of one whose process died after a week.
+// The rows of a released session are deleted within hours, and those of a dead
+// process's session after a week.
 func TestPruningOfSessions(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w, began := newWorld(t), time.Now()
@@ -247,8 +247,8 @@ func TestTokensGrowOverPruning(t *testing.T) {
 	})
 }
 
-// A statement that was given up, and runs when the row it was for has been used
-// and deleted since, puts nobody into the line.
+// A statement whose caller gave up, and that runs after its row was used and deleted
+// again, adds no place to the queue.
 func TestLateStatementAfterPruning(t *testing.T) {
 	for _, what := range []string{"the lock", "the unlock"} {
 		t.Run(what, func(t *testing.T) {
@@ -284,8 +284,8 @@ func TestLateStatementAfterPruning(t *testing.T) {
 	}
 }
 
-// A row that is missing and cannot have been pruned was deleted by somebody: its
-// lock is not given for a TTL, because its holder may not know yet.
+// A missing row that cannot have been pruned was deleted by another program: its
+// lock is not granted for a TTL, because its holder may not know yet.
 func TestDeletedAndNotPruned(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -299,7 +299,7 @@ func TestDeletedAndNotPruned(t *testing.T) {
 		waiting := b.waits("stock")
 		<-held.ended
 		if waiting.is() {
-			t.Error("given while the holder trusts it")
+			t.Error("granted while the holder trusts it")
 		}
 		if !strings.Contains(fmt.Sprint(held.Unlock(t.Context())), "lost") {
 			t.Error("the holder does not know")

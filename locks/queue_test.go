@@ -107,7 +107,7 @@ type modelled struct {
 	token uint64
 }
 
-// entitled reports who has the lock, by the definition and nothing else.
+// entitled reports whether a place holds the lock, by the definition alone.
 func entitled(line []modelled, at int) bool {
 	for _, before := range line[:at] {
 		if !before.read || !line[at].read {
@@ -127,7 +127,7 @@ func TestQueueModel(t *testing.T) {
 			model   []modelled
 			number  int
 			version uint64 // of the row
-			highest uint64 // token ever given
+			highest uint64 // token ever granted
 		)
 		processes := make([]process, 4)
 		for i := range processes {
@@ -154,11 +154,11 @@ func TestQueueModel(t *testing.T) {
 					t.Fatalf("free(%v): %v", m.read, !free)
 				}
 				model = append(model, m)
-				q.join(m.of, place{ID: m.id, Read: m.read, Granted: 99}) // a newcomer has nothing, whatever it says
+				q.join(m.of, place{ID: m.id, Read: m.read, Granted: 99}) // a new place is not granted, whatever its fields are
 			},
 			"leave": func(t *rapid.T) {
 				if len(model) == 0 {
-					return // nobody is there to leave
+					return // there is no place to remove
 				}
 				id := rapid.SampledFrom(model).Draw(t, "who").id
 				remove(t, func(m modelled) bool { return m.id == id })
@@ -275,9 +275,9 @@ func TestQueueRoundTrip(t *testing.T) {
 	})
 }
 
-// The row contains a place's mark while the lock is its, and not when it waits,
-// was given the lock under another token or is gone, whatever people write into
-// labels, owners and addresses.
+// The row contains a place's mark while the place holds the lock, and not while it
+// waits, after it was granted the lock under another token, or once it is gone,
+// whatever labels, owners and addresses contain.
 func TestMarkCannotBeForged(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -10,7 +10,7 @@ func TestReaders(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b, c := w.rig(), w.rig(), w.rig()
-		// Readers have it beside each other, of one process or several.
+		// Readers of one process or of several share the lock.
 		one, two := a.rlock("stock"), a.rlock("stock")
 		three := b.rlock("stock")
 		if _, err := b.RWMutex("stock").TryLock(t.Context()); err == nil {
@@ -40,7 +40,7 @@ func TestReaders(t *testing.T) {
 		}
 		writer.has()
 		four.hasNot()
-		// Those who wait together have it together, under one token.
+		// Adjacent waiting readers are granted together, under one token.
 		writer.stay.unlock(t)
 		four.has()
 		five.has()
@@ -57,7 +57,7 @@ func TestReaders(t *testing.T) {
 	})
 }
 
-// A writer that gives up lets those in that it kept back.
+// When a waiting writer gives up, the readers behind it are granted.
 func TestWriterGivesUp(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -13,7 +13,7 @@ import (
 // holds or waits for.
 var notices = timing.RenewEvery + time.Second
 
-// Another server answers: holders go on, and nobody is given a lock for a TTL.
+// Another server answers: holders keep their locks, and none is granted for a TTL.
 func TestRestart(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -83,8 +83,8 @@ func TestRestartWithMixedTTLs(t *testing.T) {
 	})
 }
 
-// The server is restarted while all are cut off for longer than they trust: who
-// waits takes its place after a TTL, and then watches what is before it.
+// The server is restarted while all clients are cut off for longer than their trust
+// lasts: a waiter takes its place after a TTL, and then watches those ahead of it.
 func TestRestartInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -107,8 +107,8 @@ func TestRestartInAnOutage(t *testing.T) {
 	})
 }
 
-// A held lock whose row is gone or older is lost at the next look, and not given
-// to anybody for a TTL by those who knew better.
+// A held lock whose row is gone or older is lost at the next look, and processes
+// that saw the newer row grant it to no waiter for a TTL.
 func TestChangedRow(t *testing.T) {
 	for name, change := range map[string]func(old, row locks.Row) locks.Row{
 		"deleted": func(_, _ locks.Row) locks.Row { return locks.Row{} },
@@ -137,7 +137,7 @@ func TestChangedRow(t *testing.T) {
 				case <-next.done:
 				case <-own.done:
 				case <-time.After(timing.TTL + 2*time.Second):
-					t.Fatal("nobody has it in time")
+					t.Fatal("the lock is not granted in time")
 				}
 				if took := time.Since(begin); took < timing.TTL {
 					t.Errorf("given after %v", took)
@@ -148,8 +148,8 @@ func TestChangedRow(t *testing.T) {
 	}
 }
 
-// Those who noticed that a row was rewound and wait for its holder to notice too
-// do not make others, who know no less, give the lock away.
+// A process that has noticed a rewound row, and waits for the holder to notice too,
+// does not cause other processes, which know as much, to grant the lock.
 func TestRewoundRowAndOthers(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -180,7 +180,7 @@ func TestRewoundRowAndOthers(t *testing.T) {
 	})
 }
 
-// Tokens grow although the row was deleted, also for who has never seen it.
+// Tokens grow although the row was deleted, also in a process that never saw it.
 func TestTokensOfADeletedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -203,7 +203,7 @@ func TestTokensOfADeletedRow(t *testing.T) {
 			t.Errorf("token %d after %d", s.Token(), old.Token())
 		}
 		s.unlock(t)
-		// With the clock set back, who has seen it goes on all the same.
+		// With the clock set back, a process that saw the row still makes them grow.
 		w.StepClock(-24 * time.Hour)
 		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
 		next := b.waits("stock")
@@ -215,8 +215,8 @@ func TestTokensOfADeletedRow(t *testing.T) {
 	})
 }
 
-// Tokens grow although the row was restored from a backup, also for who has
-// never seen what is gone.
+// Tokens grow although the row was restored from a backup, also in a process that
+// never saw the newer row.
 func TestTokensOfARestoredRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -250,9 +250,9 @@ func TestTokensOfARestoredRow(t *testing.T) {
 	})
 }
 
-// A failover that loses an unlock leaves a place of a process that lives in the
-// row, and that process does not want the lock any more. What it writes for that
-// may come second to somebody else's write, and is tried again.
+// A failover that loses an unlock leaves a place of a live process in the row,
+// although the process no longer wants the lock. Its write to remove the place may
+// lose against another process's write, and is retried.
 func TestLostUnlock(t *testing.T) {
 	for _, name := range []string{"rewound", "failover", "second"} {
 		t.Run(name, func(t *testing.T) {
@@ -296,8 +296,8 @@ func TestLostUnlock(t *testing.T) {
 	}
 }
 
-// The row is deleted just before the process looks at what it holds: who waits
-// there is not forgotten.
+// The row is deleted just before the process checks the locks that it holds: its
+// waiter on that lock is not forgotten.
 func TestDeletedBetweenLooks(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
@@ -311,7 +311,7 @@ func TestDeletedBetweenLooks(t *testing.T) {
 			if op != "readlocks" || deleted {
 				return fault{}
 			}
-			// Two looks at one instant are that of who waits, and that of who holds.
+			// Of two looks at one instant, one is the waiter's and one the holder's.
 			if time.Now().Equal(last) {
 				deleted = true
 				return fault{before: func() {
@@ -327,8 +327,8 @@ func TestDeletedBetweenLooks(t *testing.T) {
 	})
 }
 
-// A row that cannot be read is an error for who wants that lock, and nobody else
-// notices.
+// A row that cannot be decoded is an error for the callers of that lock, and affects
+// no other lock.
 func TestMalformedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)

@@ -23,12 +23,13 @@ const simRuns = 60
 
 // Clients lock and unlock, read and write, try, wait, give up and dawdle, while
 // statements are lost, late and slow, processes crash, the server is restarted,
-// its clock is stepped, rows are locked by strangers, cannot be written, are
-// deleted and rewound, dead processes are looked for, names come that are hardly ever used again while idle rows
-// are pruned, and holders do not stop when their session is lost. At each lock that is
-// given: nobody else has it who may not, whoever had it has stopped for a grace,
-// tokens grow, and the row has no mark but its holders'. At each write of a row:
-// see database. And once all is whole again, whoever waits is served in time.
+// its clock is stepped, rows are locked by other transactions, cannot be written,
+// are deleted and rewound, dead processes are searched for, new names come up that
+// are hardly ever used again while idle rows are pruned, and holders do not stop
+// when their session is lost. Each grant is checked: no conflicting holder, all
+// earlier ones have stopped for a grace, tokens grow, and the row has no mark but
+// its holders'. For the checks of each write of a row, see database. And once all
+// faults have ended, every waiter is served in time.
 //
 // CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=20 has 20 times as many: see
 // package rounds.
@@ -103,7 +104,7 @@ type simulation struct {
 	ends      []func()        // end what keeps rows from being written
 
 	mu      sync.Mutex // guards what workers share
-	calm    bool       // nobody asks for anything new, and holders stop at once
+	calm    bool       // no new requests, and holders stop at once
 	ranOn   bool       // a holder did not stop when its session was lost
 	waiting map[*simCall]bool
 	// lateUntil is when the last late statement has run.
@@ -218,7 +219,7 @@ func (s *simulation) answered(ctx context.Context, call *simCall, waits bool, er
 	case waits && errors.Is(err, locks.ErrLost):
 		s.w.count("too late")
 	case waits:
-		s.t.Errorf("%v: who waits for %q since %v: %v", time.Now(), call.name, call.since, err)
+		s.t.Errorf("%v: the waiter for %q since %v: %v", time.Now(), call.name, call.since, err)
 	default:
 		s.w.count("no answer")
 	}
@@ -257,8 +258,8 @@ func (s *simulation) hold(r *simRig, held *stay, rng *rand.Rand) {
 	}
 }
 
-// runsOn has a holder run on after its context has ended, unless all is whole and
-// who waits is to be served in time.
+// runsOn has a holder run on after its context has ended, except in the calm phase,
+// in which waiters are to be served in time.
 func (s *simulation) runsOn() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -327,7 +328,7 @@ func (s *simulation) run() {
 	synctest.Wait()
 }
 
-// heal makes all whole, and checks that whoever waits then is served.
+// heal ends all faults, and checks that every waiter is then served.
 func (s *simulation) heal() {
 	for _, r := range s.rigs {
 		if !r.crashed {
@@ -338,8 +339,8 @@ func (s *simulation) heal() {
 		end()
 	}
 	s.ends = nil
-	// What was sent into the silence is given up by then, what is late is done,
-	// and who dawdles has stopped.
+	// By then, unanswered statements have timed out, late ones are done, and slow
+	// holders have stopped.
 	time.Sleep(max(s.isLate(), 0) + hangs)
 	s.setCalm(true)
 	bound := timing.TTL + 2*time.Second
@@ -379,7 +380,7 @@ func (s *simulation) heal() {
 }
 
 // longest is what holders may still take: they look at the calm once a second,
-// and stop within the grace; each in the line adds a look.
+// and stop within the grace; each place in the queue adds a look.
 func (s *simulation) longest() time.Duration {
 	return timing.Grace + 2*time.Second
 }
@@ -424,7 +425,7 @@ func (s *simulation) lossy() func(string) fault {
 	}
 }
 
-// isLateBy notes that a statement is under way for so long.
+// isLateBy notes that a statement is in flight for that long.
 func (s *simulation) isLateBy(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -547,12 +548,12 @@ func (s *simulation) mayStart() bool {
 	return len(s.deleted) == 0 && !time.Now().Before(s.noStart)
 }
 
-// changeRow deletes the row of a lock, or restores it to when nobody was in it,
-// behind everybody's back. docs/locks.md says what is not promised then: what that
-// does to a process which has not seen the newest row, and what a statement does
-// that is under way and expects just the row that comes back, or that there is
-// none. So it happens only when all have seen it and nothing is late, to a version
-// that none expects.
+// changeRow deletes the row of a lock, or restores it to a version without holders
+// and waiters, without any client's knowledge. docs/locks.md says what is not
+// promised then: what that does to a process that has not seen the newest row, and
+// what a statement does that is in flight and expects just the restored row, or no
+// row. So it happens only when all clients have seen the row and no statement is
+// late, and restores only a version that no statement expects.
 func (s *simulation) changeRow(event string) bool {
 	name := s.names[s.rng.IntN(len(s.names))]
 	before := s.w.row(name)

@@ -18,8 +18,8 @@ const (
 	troubleEnds   = "database trouble over"
 )
 
-// An outage ends in the log when the database is back, although nobody wants any
-// more what failed in it: whatever else works is proof enough.
+// The log reports the end of an outage when the database is back, even if the tasks
+// that failed are no longer needed: any other success is proof enough.
 func TestTroubleEndsWithoutThoseWhoMetIt(t *testing.T) {
 	for name, test := range map[string]struct {
 		failing, task string // the kind of statement, and what it is for
@@ -64,7 +64,8 @@ func TestTroubleEndsWithoutThoseWhoMetIt(t *testing.T) {
 	}
 }
 
-// A row that cannot be written is no outage when others are, whenever that shows.
+// A row that cannot be written is no outage while others can, in whatever order that
+// is found out.
 func TestBrokenRowIsNoOutage(t *testing.T) {
 	for after := range 20 {
 		t.Run(fmt.Sprint(after, " ms"), func(t *testing.T) {
