@@ -34,7 +34,7 @@ type request struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	open   bool        // its holder has not unlocked it
-	past   bool        // it was taken from its holder, who has not been told
+	past   bool        // it was taken from its holder, whose Unlock has not returned that yet
 	timer  *time.Timer // of the limit, nil when there is none
 }
 

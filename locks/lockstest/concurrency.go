@@ -21,7 +21,7 @@ func (e *env) processes() []locks.Store {
 	return stores
 }
 
-// together runs f for each store at once, and waits for all.
+// together runs f for all stores concurrently, and waits for all.
 func (e *env) together(stores []locks.Store, f func(i int, s locks.Store)) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup
@@ -45,7 +45,7 @@ func (e *env) tryWrite(s locks.Store, server string, writes ...locks.Write) []bo
 	return done
 }
 
-// winners collects who was told that it has written which version of which row.
+// winners collects the writes that were reported as done, by row and version.
 type winners struct {
 	*env
 	mu sync.Mutex
@@ -68,8 +68,8 @@ func (w *winners) add(writes []locks.Write, done []bool) {
 	}
 }
 
-// check says that no version was won twice, and that a row that is there was
-// written by who was told so, if it was.
+// check fails the case if two writes won the same version, or if the newest row is
+// not that of the write which won its version.
 func (w *winners) check(names ...string) {
 	w.Helper()
 	rows := w.read(w.watch, names...).Rows
@@ -159,11 +159,11 @@ var concurrencyCases = []testCase{
 			for _, row := range e.read(e.watch, names...).Rows {
 				n := len(w.of[row.Name][1])
 				if won += n; row.Version > 0 && n == 0 {
-					e.Fatalf("the row is %s, and nobody was told that it wrote it", show(row))
+					e.Fatalf("the row is %s, but no writer was told that it wrote it", show(row))
 				}
 			}
 			if won == 0 {
-				e.Fatalf("of %d who write new rows, nobody has written one", len(stores))
+				e.Fatalf("none of %d writers of new rows has written one", len(stores))
 			}
 		}
 	}},
@@ -216,7 +216,7 @@ var concurrencyCases = []testCase{
 				}
 				slices.Reverse(writes)
 				if done := e.tryWrite(s, server, writes...); slices.Contains(done, false) {
-					e.Errorf("WriteLocks of rows that nobody else writes: %t", done)
+					e.Errorf("WriteLocks of rows that no other client writes: %t", done)
 					return
 				}
 			}
@@ -246,7 +246,7 @@ var concurrencyCases = []testCase{
 			var done []bool
 			e.together([]locks.Store{s, pruner}, func(i int, s locks.Store) {
 				if i == 0 {
-					done = e.tryWrite(s, server, write(name, first, first+1, "somebody"))
+					done = e.tryWrite(s, server, write(name, first, first+1, "holder"))
 					return
 				}
 				if _, err := s.PruneLocks(e.ctx(), 0, 100); err != nil {
@@ -255,7 +255,7 @@ var concurrencyCases = []testCase{
 			})
 			switch row := e.row(name); {
 			case done[0]:
-				e.is(name, first+1, "somebody", "a row that was written while idle ones were pruned")
+				e.is(name, first+1, "holder", "a row that was written while idle ones were pruned")
 			case row.Version != 0:
 				e.Errorf("a row that was neither written nor pruned: %s", show(row))
 			}
@@ -272,7 +272,7 @@ var concurrencyCases = []testCase{
 			e.together([]locks.Store{late, pruner}, func(i int, s locks.Store) {
 				if i == 0 {
 					for range 3 {
-						e.tryWrite(s, server, write(name, 0, version-1, "somebody"))
+						e.tryWrite(s, server, write(name, 0, version-1, "holder"))
 					}
 					return
 				}
@@ -296,7 +296,7 @@ var concurrencyCases = []testCase{
 			for n := range uint64(e.h.times(25)) {
 				w := write(fmt.Sprint("lock", i), n, n+1, fmt.Sprint("queue ", i, " ", n))
 				if !e.tryWrite(s, server, w)[0] {
-					e.Errorf("WriteLocks of a row that nobody else writes was not done")
+					e.Errorf("WriteLocks of a row that no other client writes was not done")
 					return
 				}
 				r, err := s.ReadLocks(e.ctx(), w.Name)

@@ -47,7 +47,7 @@ func (e *env) address(bell locks.Doorbell) string {
 	return address
 }
 
-// canBeRung leaves a case out for doorbells that only watch the rows.
+// canBeRung skips a case for doorbells that only watch the rows.
 func (e *env) canBeRung(bell locks.Doorbell) string {
 	e.Helper()
 	address := e.address(bell)
@@ -67,7 +67,7 @@ func (e *env) ring(s process, addresses ...string) {
 func (e *env) long() time.Duration   { return min(25*time.Second, e.h.Patience/2) }
 func (e *env) atOnce() time.Duration { return e.long() / 2 }
 
-// waiting is a Wait that is under way.
+// waiting is a Wait that is running.
 type waiting struct {
 	*env
 	ended chan error
@@ -90,7 +90,7 @@ func (e *env) wait(ctx context.Context, bell locks.Doorbell, rows ...locks.Watch
 	return w
 }
 
-// still says that it waits for a moment.
+// still checks that Wait goes on for a moment.
 func (w waiting) still(what string) {
 	w.Helper()
 	select {
@@ -100,7 +100,7 @@ func (w waiting) still(what string) {
 	}
 }
 
-// ends says that Wait ends, and not by its limit.
+// ends checks that Wait ends, and not by its limit.
 func (w waiting) ends(what string) error {
 	w.Helper()
 	select {
@@ -135,7 +135,7 @@ func (w waiting) rungBy(s process, what string, addresses ...string) {
 	}
 }
 
-// waits begins a Wait that goes on.
+// waits begins a Wait and checks that it goes on.
 func (e *env) waits(bell locks.Doorbell, rows ...locks.Watch) waiting {
 	e.Helper()
 	e.ok(bell.Wait(e.ctx(), nil, time.Millisecond), "Wait for a ring that is remembered")
@@ -144,13 +144,13 @@ func (e *env) waits(bell locks.Doorbell, rows ...locks.Watch) waiting {
 	return w
 }
 
-// found says that a Wait returns at once because of a row.
+// found checks that a Wait returns at once because of a row.
 func (e *env) found(bell locks.Doorbell, what string, rows ...locks.Watch) {
 	e.Helper()
 	e.wait(e.ctx(), bell, rows...).rung(what)
 }
 
-// limited says that a Wait lasts until its limit.
+// limited checks that a Wait lasts until its limit.
 func (e *env) limited(bell locks.Doorbell, limit time.Duration, what string, rows ...locks.Watch) {
 	e.Helper()
 	begin := time.Now()
@@ -174,7 +174,7 @@ var doorbellCases = []testCase{
 			"the row has it in other case":  watch(one, "A mark"),
 			"the row has a part of it":      watch(one, "a mark, and more than that"),
 			"the row has it with a space":   watch(one, "amark"),
-			"the row is that of nobody":     watch(two, "a mark"),
+			"the queue of the row is empty": watch(two, "a mark"),
 			"the row is a part of the mark": watch(three, "xx"),
 			"a mark with NUL":               watch(one, "a mark\x00"),
 			"a mark that is a pattern":      watch(one, "%mark_"),
@@ -260,7 +260,7 @@ var doorbellCases = []testCase{
 		if err := w.ends("its context ended"); !errors.Is(err, context.Canceled) {
 			e.Errorf("Wait after its context ended: error %v, want the context's", err)
 		}
-		// It is no worse a bell for that.
+		// The bell still works.
 		e.limited(s.bell, 2*moment, "after a context has ended", watch(one, "mark"))
 		address := e.address(s.bell) // it may have changed
 		w = e.waits(s.bell, watch(one, "mark"))
@@ -297,7 +297,7 @@ var doorbellCases = []testCase{
 		e.ok(second.Close(), "Close")
 		e.ok(second.Close(), "Close again")
 		e.ring(s, address)
-		// Others are none the worse for it.
+		// Other bells still work.
 		w := e.waits(s.bell, watch(one, "mark"))
 		e.ring(other, address, e.address(other.bell))
 		w.still("a bell that is closed was rung")

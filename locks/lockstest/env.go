@@ -92,7 +92,7 @@ func (e *env) row(name string) locks.Row {
 	return e.read(e.watch, name).Rows[0]
 }
 
-// is says that a row is of that version and has that queue.
+// is checks that a row has that version and that queue.
 func (e *env) is(name string, version uint64, queue, what string) {
 	e.Helper()
 	e.same(e.row(name), locks.Row{Name: name, Version: version, Queue: []byte(queue)}, what)
@@ -105,7 +105,7 @@ func (e *env) same(got, want locks.Row, what string) {
 	}
 }
 
-// sameRow compares rows. A queue of nobody is nil or empty.
+// sameRow compares rows. An empty queue may be nil.
 func sameRow(a, b locks.Row) bool {
 	return a.Name == b.Name && a.Version == b.Version && bytes.Equal(a.Queue, b.Queue)
 }
@@ -124,8 +124,8 @@ func written(w locks.Write) locks.Row {
 	return locks.Row{Name: w.Name, Version: w.Version, Queue: w.Queue}
 }
 
-// write writes, and says that each row is as the write says, if that is the
-// answer, and else as it was.
+// write writes, and checks that each row has the content of its write if the answer
+// is true, and is unchanged otherwise.
 func (e *env) write(s locks.Store, writes ...locks.Write) []bool {
 	e.Helper()
 	names := make([]string, len(writes))
@@ -152,7 +152,7 @@ func (e *env) write(s locks.Store, writes ...locks.Write) []bool {
 	return done
 }
 
-// put writes, and it is done.
+// put writes, and requires that it is done.
 func (e *env) put(s locks.Store, writes ...locks.Write) {
 	e.Helper()
 	for i, done := range e.write(s, writes...) {
@@ -163,7 +163,7 @@ func (e *env) put(s locks.Store, writes ...locks.Write) {
 	}
 }
 
-// refused writes, and it is not done.
+// refused writes, and requires that it is not done.
 func (e *env) refused(s locks.Store, w locks.Write, what string) {
 	e.Helper()
 	if e.write(s, w)[0] {
@@ -177,7 +177,7 @@ func (e *env) server() string {
 	return e.read(e.watch, one).Server
 }
 
-// session makes the lease row of a session, which alice holds.
+// session creates the lease row of a session that alice holds.
 func (e *env) session(s locks.Store, group string) lease.Renewal {
 	e.Helper()
 	e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
@@ -188,7 +188,7 @@ func (e *env) session(s locks.Store, group string) lease.Renewal {
 	return lease.Renewal{Group: group, Token: token, Heartbeat: 1}
 }
 
-// hasSession says whether the rows of a session are there.
+// hasSession reports whether the rows of a session exist.
 func (e *env) hasSession(group string, want bool, what string) {
 	e.Helper()
 	rs, err := e.watch.Read(e.ctx(), group)

@@ -85,7 +85,7 @@ type store struct {
 
 func (d *database) has(flaw string) bool { return d.flaw == flaw }
 
-// elsewhere lets others in, in the middle of what should be one statement.
+// elsewhere lets other goroutines run in the middle of what should be one statement.
 func (d *database) elsewhere() {
 	d.mu.Unlock()
 	for range 10 {
@@ -95,7 +95,7 @@ func (d *database) elsewhere() {
 	d.mu.Lock()
 }
 
-// alone says that another statement is under way, if that is the flaw.
+// alone returns an error while another statement runs, if that is the flaw.
 func (d *database) alone(flaw string) (func(), error) {
 	if !d.has(flaw) {
 		return func() {}, nil
@@ -362,7 +362,7 @@ func (s *store) matches(w locks.Write, writes []locks.Write) bool {
 			s.has("write: inserts for a row beside others") && len(writes) > 1
 	}
 	if w.Expect == 0 {
-		return s.has("write: overwrites for no row") || s.has("write: overwrites for no row where nobody is") && len(one.Queue) == 0 ||
+		return s.has("write: overwrites for no row") || s.has("write: overwrites an empty queue for no row") && len(one.Queue) == 0 ||
 			s.has("write: overwrites for no row what is of that version") && one.Version == w.Version
 	}
 	if s.has("write: rows that are there above the floor") && w.Version <= s.floor {
@@ -462,7 +462,7 @@ func (s *store) set(w locks.Write, writes []locks.Write) {
 	}
 	switch {
 	case s.has("write: leaves the queue") && one.Version > 0:
-	case s.has("write: leaves the queue of nobody") && len(w.Queue) == 0:
+	case s.has("write: leaves the old queue for an empty one") && len(w.Queue) == 0:
 	case s.has("write: keeps the caller's bytes"):
 		one.Queue = w.Queue
 	default:
@@ -513,7 +513,7 @@ func (s *store) bytes(queue []byte, n int) []byte {
 		return bytes.ReplaceAll(queue, []byte(`\`), nil)
 	case s.has("write: queue of 64 KiB") && len(queue) > most, s.has("write: queue of 64 KiB in one call") && n > 2 && len(queue) > most:
 		return queue[:most]
-	case s.has("write: nobody fails") && len(queue) == 0:
+	case s.has("write: an empty queue fails") && len(queue) == 0:
 		return []byte("null")
 	}
 	return queue
@@ -541,7 +541,7 @@ func (s *store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 		if s.has("held: not of spaces") {
 			queue = bytes.TrimSpace(queue)
 		}
-		if (len(queue) > 0 || s.has("held: locks that nobody has")) && (at.Before(now.Add(-idle)) || s.has("held: young locks")) &&
+		if (len(queue) > 0 || s.has("held: free locks")) && (at.Before(now.Add(-idle)) || s.has("held: young locks")) &&
 			(folded(name) > folded(after) || s.has("held: from the name on") && name == after || s.has("held: from the first name on")) &&
 			!s.has("held: none") {
 			found = append(found, name)
@@ -609,7 +609,7 @@ func (s *store) pruneRows(before time.Time, limit int) int {
 			queue = bytes.TrimSpace(queue)
 		}
 		if !s.has("prune: no locks") && (at.Before(before) || s.has("prune: young locks")) &&
-			(len(queue) == 0 || s.has("prune: locks that somebody has")) &&
+			(len(queue) == 0 || s.has("prune: locks that are held")) &&
 			(one.writes == 1 || !s.has("prune: locks that were never written again")) &&
 			(len(found) < limit || s.has("prune: ignores the limit of locks")) {
 			found = append(found, name)
@@ -701,7 +701,7 @@ func (s *store) pruneOf(ctx context.Context, now time.Time, prefix string, relea
 			at = of.first
 		}
 		if !at.Before(now.Add(-idle)) && !s.has("prune: young leases") || s.has("prune: leases that are released") && !l.Released ||
-			s.has("prune: leases that somebody took") && l.Owner == "" || n >= limit && !s.has("prune: ignores the limit of leases") {
+			s.has("prune: leases that were taken") && l.Owner == "" || n >= limit && !s.has("prune: ignores the limit of leases") {
 			continue
 		}
 		s.leases.Update(name, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {

@@ -1,6 +1,6 @@
-// Package lockstest holds stores to the contract of [locks.Store], and to that
-// of [locks.Doorbell] if they have one. Every store of this module passes it,
-// and a store kept elsewhere runs it in its own tests:
+// Package lockstest tests stores against the contract of [locks.Store], and of
+// [locks.Doorbell] if they have one. Every store of this module passes it, and a
+// store of another module runs it in its own tests:
 //
 //	func TestLocks(t *testing.T) {
 //		lockstest.Run(t, func(t testing.TB) lockstest.Harness {
@@ -33,20 +33,19 @@ type Harness struct {
 	// Open returns the store of another process on the database, with
 	// connections of its own, and closes it when the test ends.
 	Open func(t testing.TB) locks.Store
-	// StepClock steps the database's clock. Nil when that cannot be done: then
-	// rows are waited for until they are old, and the case that needs it is
-	// skipped, by name.
+	// StepClock steps the database's clock. If nil, cases wait in real time for
+	// rows to become old, and the case that needs it is skipped, by name.
 	StepClock func(t testing.TB, by time.Duration)
-	// Restart puts another start of the server, or another server with the
-	// same rows, behind the same address. Nil when that cannot be done: then
-	// the case that needs it is skipped, by name.
+	// Restart restarts the server, or puts another server with the same rows
+	// behind the same address. If nil, the case that needs it is skipped, by
+	// name.
 	Restart func(t testing.TB)
-	// Patience is how long one case may take, with what it waits for. Default
+	// Patience is how long one case may take, including its waiting. Default
 	// one minute, which only a broken store reaches.
 	Patience time.Duration
 
-	// quick makes cases that look for rare meetings look a fifth as long, for
-	// this package's tests.
+	// quick makes cases that search for rare races run a fifth as long, for this
+	// package's tests.
 	quick bool
 }
 
@@ -57,13 +56,13 @@ func (h Harness) times(n int) int {
 	return n
 }
 
-// moment is how long a case looks for a ring that must not come. A store that
+// moment is how long a case waits for a ring that must not come. A store that
 // rings wrongly, but later, passes.
 const moment = 50 * time.Millisecond
 
 // Run runs the suite. It calls open once for each case, and cases run in
-// parallel. A case whose means the harness does not have is skipped, and named
-// in the log of t.
+// parallel. A case that needs a function the harness lacks is skipped, and named in
+// the log of t.
 func Run(t *testing.T, open func(t testing.TB) Harness) {
 	t.Helper()
 	for _, c := range cases() {

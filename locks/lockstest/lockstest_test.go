@@ -51,7 +51,7 @@ func (r *recorder) Fatalf(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// failure runs a case on a database with the flaw and says how it failed.
+// failure runs a case on a database with the flaw and returns how it failed.
 func failure(t *testing.T, c testCase, h Harness) string {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -87,7 +87,7 @@ func TestDoorbellsWithoutAddressPass(t *testing.T) {
 	Run(t, func(testing.TB) Harness { return newDatabase(watching).harness() })
 }
 
-// What the flaws are tested with is not what makes cases fail.
+// The database that the flaws are built into does not make cases fail by itself.
 func TestSoundStorePassesQuickly(t *testing.T) {
 	t.Parallel()
 	each(t, cases(), func(c testCase) string { return c.name }, func(t *testing.T, c testCase) {
@@ -99,7 +99,7 @@ func TestSoundStorePassesQuickly(t *testing.T) {
 	})
 }
 
-// TestEachFlawFailsACase is the proof that each condition has a case.
+// TestEachFlawFailsACase proves that each condition has a case.
 func TestEachFlawFailsACase(t *testing.T) {
 	t.Parallel()
 	each(t, flaws, func(flaw string) string { return flaw }, func(t *testing.T, flaw string) {
@@ -114,7 +114,7 @@ func TestEachFlawFailsACase(t *testing.T) {
 	})
 }
 
-// TestEachCaseFindsAFlaw is the proof that each case can fail.
+// TestEachCaseFindsAFlaw proves that each case can fail.
 func TestEachCaseFindsAFlaw(t *testing.T) {
 	t.Parallel()
 	each(t, cases(), func(c testCase) string { return c.name }, func(t *testing.T, c testCase) {
@@ -128,8 +128,8 @@ func TestEachCaseFindsAFlaw(t *testing.T) {
 	})
 }
 
-// each runs a test for each, several at once however few processors there are:
-// they wait most of the time.
+// each runs a test for each element, several at once even on few processors: they
+// mostly wait.
 func each[T any](t *testing.T, all []T, name func(T) string, test func(t *testing.T, one T)) {
 	t.Helper()
 	turns := make(chan struct{}, 8)
@@ -144,7 +144,7 @@ func each[T any](t *testing.T, all []T, name func(T) string, test func(t *testin
 	tests.Wait()
 }
 
-// about is what a flaw or a case is about, by its name.
+// about returns the topic of a flaw or a case, by its name.
 func about(name string) string {
 	name = name[:strings.IndexAny(name, ":/")]
 	switch name {
@@ -160,7 +160,7 @@ func about(name string) string {
 
 func (c testCase) about() string { return about(c.name) }
 
-// nearest puts those first that are about the same as name.
+// nearest sorts the elements with the topic of name first.
 func nearest[T any](all []T, of func(T) string, name string) []T {
 	near, far := []T{}, []T{}
 	for _, one := range all {

@@ -14,17 +14,17 @@ type aging struct {
 	*env
 	s    locks.Store
 	idle time.Duration
-	// round makes names of their own when a case has to be tried again, and base
-	// versions that are above the floor.
+	// round makes names unique when a case has to be retried, and base keeps
+	// versions above the floor.
 	round string
 	base  uint64
 	since time.Time // the database's clock at the end of pass
 }
 
-// aging runs a case in which some rows are idle and others are not: those that
-// were written before and after pass. What the case finds is looked at if the
-// latter cannot have become idle too: with a clock that cannot be stepped, that
-// is a matter of how fast all goes.
+// aging runs a case in which rows written before pass are idle and rows written
+// after it are not. It checks the case's findings only if the latter cannot have
+// become idle too, which depends on the machine's speed if the clock cannot be
+// stepped.
 func (e *env) aging(try func(a *aging) (check func())) {
 	e.Helper()
 	a := &aging{env: e, s: e.open(), idle: 250 * time.Millisecond}
@@ -46,7 +46,7 @@ func (e *env) aging(try func(a *aging) (check func())) {
 	}
 }
 
-// pass lets the time pass after which rows are idle.
+// pass lets enough time pass for rows to become idle.
 func (a *aging) pass() {
 	a.Helper()
 	begin := a.now()
@@ -95,7 +95,7 @@ func (a *aging) write(name string, expect, version uint64, queue string) locks.W
 	return write(a.round+name, expect, a.base+version, queue)
 }
 
-// locks are those of the names whose rows are there.
+// locks lists the names whose rows exist.
 func (a *aging) locks(names ...string) string {
 	a.Helper()
 	var found []string
@@ -107,7 +107,7 @@ func (a *aging) locks(names ...string) string {
 	return fmt.Sprint(found)
 }
 
-// held are those of this round's locks that somebody has had for long.
+// held lists those of this round's locks that were held for longer than idle.
 func (a *aging) held(after string, limit int) string {
 	a.Helper()
 	names, err := a.s.HeldLocks(a.ctx(), a.idle, a.round+after, limit)
@@ -118,7 +118,7 @@ func (a *aging) held(after string, limit int) string {
 	return fmt.Sprint(names)
 }
 
-// sessions are those of the groups whose rows are there.
+// sessions lists the groups whose rows exist.
 func (a *aging) sessions(groups ...string) string {
 	a.Helper()
 	var found []string
@@ -133,13 +133,13 @@ func (a *aging) sessions(groups ...string) string {
 }
 
 var pruneCases = []testCase{
-	{"prune/locks that nobody has", func(e *env) {
+	{"prune/free locks", func(e *env) {
 		e.aging(func(a *aging) func() {
 			a.lock("idle", 1, "")
-			a.lock("held", 1, "somebody")
+			a.lock("held", 1, "holder")
 			a.lock("space", 1, " ")
 			a.lock("zero", 1, "\x00")
-			a.lock("left", 1, "somebody")
+			a.lock("left", 1, "holder")
 			a.put(a.s, a.write("left", 1, 2, ""))
 			a.pass()
 			a.lock("young", 1, "")
@@ -157,7 +157,7 @@ var pruneCases = []testCase{
 				a.lock(name, 1, "")
 			}
 			a.pass()
-			a.put(a.s, a.write("left", 1, 2, "somebody"))
+			a.put(a.s, a.write("left", 1, 2, "holder"))
 			a.put(a.s, a.write("left", 2, 3, ""))
 			a.put(a.s, a.write("used", 1, 2, ""))
 			a.put(a.s, a.write("many1", 1, 2, ""), a.write("many2", 1, 2, ""))
@@ -211,7 +211,7 @@ var pruneCases = []testCase{
 		e.aging(func(a *aging) func() {
 			a.lock("low", 10, "")
 			a.lock("high", 20, "")
-			a.lock("held", 40, "somebody")
+			a.lock("held", 40, "holder")
 			a.pass()
 			a.lock("young", 30, "")
 			n := a.prune(a.s, a.idle, 100)
@@ -235,8 +235,8 @@ var pruneCases = []testCase{
 
 	{"prune/the floor is for new rows", func(e *env) {
 		e.aging(func(a *aging) func() {
-			a.lock("kept", 5, "somebody")
-			a.lock("other", 6, "somebody")
+			a.lock("kept", 5, "holder")
+			a.lock("other", 6, "holder")
 			a.lock("idle", 90, "")
 			a.pass()
 			n := a.prune(a.s, a.idle, 100)
@@ -252,7 +252,7 @@ var pruneCases = []testCase{
 		e.aging(func(a *aging) func() {
 			a.lock("low", 5, "")
 			a.lock("high", 50, "")
-			a.put(a.s, a.write("low", 5, 6, "somebody"))
+			a.put(a.s, a.write("low", 5, 6, "holder"))
 			a.pass()
 			first := a.prune(a.s, a.idle, 100)
 			a.put(a.s, a.write("low", 6, 7, ""))
@@ -265,21 +265,21 @@ var pruneCases = []testCase{
 		})
 	}},
 
-	{"prune/locks that somebody has", func(e *env) {
+	{"prune/locks that are held", func(e *env) {
 		e.aging(func(a *aging) func() {
 			for _, name := range []string{"e", "b", "B", "a/", "d", "a", "b1"} {
-				a.lock(name, 1, "somebody")
+				a.lock(name, 1, "holder")
 			}
 			a.lock("space", 1, " ")
-			a.lock("left", 1, "somebody")
+			a.lock("left", 1, "holder")
 			a.put(a.s, a.write("left", 1, 2, ""))
 			a.lock("never", 1, "")
-			a.lock("used", 1, "somebody")
+			a.lock("used", 1, "holder")
 			a.lock("taken", 1, "")
 			a.pass()
-			a.put(a.s, a.write("used", 1, 2, "somebody"))
-			a.put(a.s, a.write("taken", 1, 2, "somebody"))
-			a.lock("young", 1, "somebody")
+			a.put(a.s, a.write("used", 1, 2, "holder"))
+			a.put(a.s, a.write("taken", 1, 2, "holder"))
+			a.lock("young", 1, "holder")
 			var lists []string
 			for _, after := range []string{"", "a", "a/", "b", "b0", "d", "space", "z"} {
 				lists = append(lists, a.held(after, 100))
@@ -299,7 +299,7 @@ var pruneCases = []testCase{
 					a.equal(limits[i], fmt.Sprint(all[:n]), fmt.Sprint("up to ", n, " locks that are held"))
 				}
 				a.equal(fmt.Sprint(first), "[round0/B]", "the first lock that is held, after no name, in any round")
-				a.is(a.round+"a", a.base+1, "somebody", "a lock that was listed")
+				a.is(a.round+"a", a.base+1, "holder", "a lock that was listed")
 			}
 		})
 	}},
@@ -322,7 +322,7 @@ var pruneCases = []testCase{
 	}},
 }
 
-// sessionCases are of the lease rows that PruneLocks deletes.
+// sessionCases test the pruning of sessions' lease rows.
 var sessionCases = []testCase{
 	{"prune/sessions that are not renewed", func(e *env) {
 		e.aging(func(a *aging) func() {

@@ -13,7 +13,7 @@ var readCases = []testCase{
 	{"read/rows that are not there", func(e *env) {
 		r := e.read(e.open(), one, two)
 		for _, row := range r.Rows {
-			e.same(row, locks.Row{Name: row.Name}, "a lock that nobody wrote")
+			e.same(row, locks.Row{Name: row.Name}, "a lock that was never written")
 		}
 		if r.Server == "" {
 			e.Errorf("the reading names no server")
@@ -111,7 +111,7 @@ var readCases = []testCase{
 		}
 	}},
 
-	{"read/rows belong to who read or wrote them", func(e *env) {
+	{"read/rows belong to the reader or writer", func(e *env) {
 		s := e.open()
 		w := write(one, 0, 1, "first")
 		e.put(s, w)
@@ -150,8 +150,8 @@ var readCases = []testCase{
 	}},
 }
 
-// afterRestart reads until a connection to the server that answers now is there:
-// one to the server before may have to be found dead first.
+// afterRestart reads until a connection to the new server is established: the
+// store may first have to find out that one to the old server is dead.
 func (e *env) afterRestart(s locks.Store) locks.Reading {
 	e.Helper()
 	for {

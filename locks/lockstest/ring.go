@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// ringCases are of what others do to a doorbell.
+// ringCases test rings by other processes.
 var ringCases = []testCase{
 	{"doorbell/a change, and a ring", func(e *env) {
 		s, other := e.process(), e.process()
@@ -95,7 +95,7 @@ var ringCases = []testCase{
 		w.rungBy(other, "it was rung", address)
 		e.equal(e.address(s.bell), address, "address after a ring")
 		e.ring(other, address)
-		e.equal(e.address(s.bell), address, "address after a ring that nobody waited for")
+		e.equal(e.address(s.bell), address, "address after a ring without a Wait")
 	}},
 
 	{"doorbell/unknown addresses", func(e *env) {
@@ -112,13 +112,13 @@ var ringCases = []testCase{
 			e.ring(other, wrong)
 			e.ring(s, wrong)
 		}
-		w.still("addresses of nobody were rung")
+		w.still("unknown addresses were rung")
 		e.put(other, write(one, 1, 2, "changed"))
 		e.ring(other, append(unknown, address)...)
-		w.rung("it was rung after addresses of nobody")
+		w.rung("it was rung after unknown addresses")
 	}},
 
-	{"doorbell/a ring that nobody waits for", func(e *env) {
+	{"doorbell/a ring without a Wait", func(e *env) {
 		s, other := e.process(), e.process()
 		e.put(s, write(one, 0, 1, "mark"))
 		address := e.address(s.bell)
@@ -139,7 +139,7 @@ var ringCases = []testCase{
 		e.put(other, write(one, 1, 2, "changed"))
 		e.ring(other, e.address(s.bell))
 		e.found(s.bell, "a row has changed before", watch(one, "mark"))
-		e.found(s.bell, "a row has changed before, and nobody has rung", watch(one, "mark"))
+		e.found(s.bell, "a row has changed before, without a ring", watch(one, "mark"))
 	}},
 
 	{"doorbell/a change while Wait begins", func(e *env) {
@@ -148,7 +148,7 @@ var ringCases = []testCase{
 		e.put(s, write(one, 0, 1, "mark 1."))
 		for n := range uint64(e.h.times(100)) {
 			w := e.wait(e.ctx(), s.bell, watch(one, fmt.Sprintf("mark %d.", n+1)))
-			// Sooner or later after its beginning.
+			// At varying delays after the Wait has begun.
 			timer := time.NewTimer(time.Duration(n%10) * 200 * time.Microsecond)
 			<-timer.C
 			e.put(other, write(one, n+1, n+2, fmt.Sprintf("mark %d.", n+2)))

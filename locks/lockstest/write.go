@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/locks"
 )
 
-// queues are bytes that a database may take for something else.
+// queues are bytes that a database may misinterpret.
 func queues() []string {
 	all := make([]byte, 256)
 	for i := range all {
@@ -76,13 +76,13 @@ var writeCases = []testCase{
 		e.put(s, updates...)
 	}},
 
-	{"write/nobody", func(e *env) {
+	{"write/an empty queue", func(e *env) {
 		s := e.open()
 		for name, queue := range map[string][]byte{one: nil, two: {}} {
 			e.put(s, locks.Write{Name: name, Version: 1, Queue: queue})
-			e.put(s, write(name, 1, 2, "somebody"))
+			e.put(s, write(name, 1, 2, "holder"))
 			e.put(s, locks.Write{Name: name, Expect: 2, Version: 3, Queue: queue})
-			e.is(name, 3, "", "a queue of nobody")
+			e.is(name, 3, "", "an empty queue")
 		}
 		e.put(s, locks.Write{Name: one, Expect: 3, Version: 4}, locks.Write{Name: two, Expect: 3, Version: 4})
 	}},
@@ -141,7 +141,7 @@ var writeCases = []testCase{
 		e.put(s, write(one, 0, 1, "first"), write(two, 0, 1, ""))
 		e.refused(s, write(one, 0, 2, "x"), "a new row beside one that is there")
 		e.refused(s, write(one, 0, 1, "x"), "a new row beside one of that version")
-		e.refused(s, write(two, 0, 2, "x"), "a new row beside one of nobody")
+		e.refused(s, write(two, 0, 2, "x"), "a new row beside one with an empty queue")
 	}},
 
 	{"write/expects a row", func(e *env) {
@@ -157,20 +157,20 @@ var writeCases = []testCase{
 		s, other := e.open(), e.open()
 		first, second := write(one, 0, 1, "first"), write(one, 1, 2, "second")
 		e.put(s, first)
-		e.write(s, first) // whatever the answer is: the row is as it says
+		e.write(s, first) // the answer may be either, and the row has to match it
 		e.is(one, 1, "first", "after the same again")
 		e.put(s, second)
 		e.write(s, second)
 		e.refused(s, first, "a write that comes late")
-		e.refused(s, write(one, 1, 2, "of somebody else"), "another write of the same version")
+		e.refused(s, write(one, 1, 2, "of another client"), "another write of the same version")
 		e.put(other, write(one, 2, 3, "third"))
 		e.refused(s, second, "a write that comes late")
 		e.refused(s, first, "a write that comes late")
 		e.is(one, 3, "third", "after that")
-		// Beside one that is done.
+		// Together with one that is done.
 		e.put(s, write(two, 0, 1, "first"))
 		e.equal(fmt.Sprint(e.write(s, second, write(two, 1, 2, "second"))), "[false true]", "done")
-		e.equal(fmt.Sprint(e.write(s, write(one, 2, 3, "of somebody else"), write(two, 2, 3, "third"))), "[false true]", "done")
+		e.equal(fmt.Sprint(e.write(s, write(one, 2, 3, "of another client"), write(two, 2, 3, "third"))), "[false true]", "done")
 		e.equal(fmt.Sprint(e.write(s, first, write(two, 3, 4, "fourth"))), "[false true]", "done")
 	}},
 
@@ -208,7 +208,7 @@ var writeCases = []testCase{
 	}},
 }
 
-// severalCases are of calls with several writes.
+// severalCases test calls with several writes.
 var severalCases = []testCase{
 	{"write/those that match", func(e *env) {
 		s := e.open()
@@ -253,13 +253,13 @@ var severalCases = []testCase{
 		}
 	}},
 
-	// Whether those beside it are written is the store's choice.
+	// Whether the other writes of the call are done is the store's choice.
 	{"write/new rows beside one that is there", func(e *env) {
 		s := e.open()
 		e.put(s, write(two, 0, 1, "first"))
 		done := e.write(s, write(one, 0, 1, "new"), write(two, 0, 2, "x"), write(three, 0, 1, "new"))
 		e.equal(done[1], false, "done")
-		// One by one, they can be.
+		// One by one, they can be written.
 		for i, name := range []string{one, two, three} {
 			if !done[i] && name != two {
 				e.put(s, write(name, 0, 1, "new"))
