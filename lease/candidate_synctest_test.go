@@ -11,7 +11,7 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// An acquire that ran, though its client heard nothing of it.
+// An acquire took effect, but its answer was lost.
 func TestLateAcquireIsAdopted(t *testing.T) {
 	for name, f := range map[string]fault{
 		"lost answer": {err: errLink, applied: true},
@@ -48,7 +48,7 @@ func TestLateAcquireIsAdopted(t *testing.T) {
 	}
 }
 
-// Too late: its trust is over, so it is released, and taken anew.
+// Too late: the term's trust is over, so it is released, and the lease taken again.
 func TestLateAcquireIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())

@@ -10,8 +10,8 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// Of two candidates for one group on one keeper, which the database takes for one
-// owner, the second is refused: while the first looks, and while it holds.
+// Two candidates for one group on one keeper would be one owner to the database. The
+// second is refused, both while the first looks and while it holds the lease.
 func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

@@ -34,7 +34,7 @@ func ExampleTimingError() {
 	// lease: Grace 14s: must be at most 11.85s with a TTL of 15s: heartbeats need the rest
 }
 
-// A function deep inside of the work finds in its context what it is done under.
+// A function deep inside the work finds the holds in its context.
 func ExampleHolds() {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()

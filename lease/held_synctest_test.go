@@ -86,7 +86,7 @@ func TestDrain(t *testing.T) {
 		last := time.Duration(0)
 		for beat := r.row("g").Heartbeat; time.Since(ended) < time.Minute; time.Sleep(100 * time.Millisecond) {
 			if time.Since(ended) == 10*time.Second {
-				h.End(errors.New("and again")) // which does not begin it anew
+				h.End(errors.New("and again")) // which does not restart the drain
 			}
 			if now := r.row("g").Heartbeat; now != beat {
 				beat, last = now, time.Since(ended)
@@ -183,7 +183,7 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// The release of an old term leaves the next one alone, of whomever it is.
+// The release of an old term does not affect the next one, whichever owner has it.
 func TestReleaseOfAnOldTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

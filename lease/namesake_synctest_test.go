@@ -13,9 +13,9 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// Two processes with the name of one owner, which random names rule out. They
-// follow each other like any others: no two are trusted at a time, no token is
-// used twice, and the one that waits says what is wrong.
+// Two processes have the same owner name, which random names normally rule out. They
+// follow each other like any others: no two are trusted at a time, no token is used
+// twice, and the one that waits logs the conflict.
 func TestTwoProcessesWithOneOwner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

@@ -61,7 +61,7 @@ type Store interface {
 	AskResign(ctx context.Context, group string, token uint64) error
 }
 
-// Acquire is a request to take a lease, with everything that it leans on.
+// Acquire is a request to take a lease, with everything that it rests on.
 type Acquire struct {
 	// Read is the reading that showed that the lease can be taken. Its two
 	// tokens, its heartbeat and its session are compared.

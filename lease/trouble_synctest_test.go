@@ -87,8 +87,8 @@ func ends(logs *observer.ObservedLogs) (lasted []time.Duration) {
 	return lasted
 }
 
-// What a term could not do says nothing of the database once the term is over:
-// the first thing that works then is the end of the trouble.
+// Failures of a term say nothing about the database once the term is over: the next
+// task that works ends the trouble.
 func TestTroubleEndsAfterTheTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

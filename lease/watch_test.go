@@ -188,7 +188,7 @@ func TestBehindItsOwnTerm(t *testing.T) {
 	about(t, f.sees(100, f.row(7, 2, 0)), 115, 0)
 }
 
-// Rewound to just what was read before a term of one's own.
+// Rewound to exactly the row that was read before this replica's own term.
 func TestRewoundToTheReadingBeforeItsOwnTerm(t *testing.T) {
 	t.Parallel()
 	released := func(f *follower) *Lease { r := f.row(5, 5, 0); r.Released = true; return r }
