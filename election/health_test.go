@@ -10,9 +10,9 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// With a short TTL, an outage shows on both replicas within seconds: in the
-// answer about the database and in that about the leader, and not in the one that
-// has a process restarted.
+// With a short TTL, an outage shows on both replicas within seconds: in the answers
+// about the database and the leader, but not in the one for which a process is
+// restarted.
 func TestHealthInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

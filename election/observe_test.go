@@ -13,8 +13,8 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// What an observer sees, in order, none left out, however slow it is; and it
-// delays nothing but the end of Run.
+// An observer sees every state in order, however slow it is, and delays only the end
+// of Run.
 func TestObserversSeeEachChange(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"quick": 0, "slow": 10 * time.Minute} {
 		t.Run(name, func(t *testing.T) {

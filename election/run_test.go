@@ -61,7 +61,7 @@ func TestRunTwice(t *testing.T) {
 	})
 }
 
-// What a term leads with is done under the term's hold.
+// The leading function runs under the term's hold.
 func TestTermHasItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()

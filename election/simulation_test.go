@@ -20,10 +20,10 @@ const simDays = 1
 // Replicas come and go, statements are lost, late and slow, the database goes
 // away, is restarted, loses its last writes, and has its clock stepped. At each
 // statement that takes effect, and at each term's beginning and end: tokens
-// grow, one has one owner, no two terms overlap, a leader that is well is not
-// deposed, and whenever all is whole for a TTL and a second there is one.
+// grow, each has one owner, no two terms overlap, a healthy leader is not deposed,
+// and there is a leader whenever nothing was wrong for a TTL and a second.
 //
-// CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=20 has 20 times as many: see
+// CRONLEASE_SEED replays a bubble, CRONLEASE_ROUNDS=20 runs 20 times as many: see
 // package rounds.
 func TestSimulation(t *testing.T) {
 	for _, seed := range rounds.Seeds(t, 1) {
