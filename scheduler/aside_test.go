@@ -29,7 +29,7 @@ func crowd(refused int) []jobs.Job {
 const asideLine = "does not take a row"
 
 // Jobs whose claims the database refuses hold up no others. Each is named once in
-// the log and in the health, and goes on when its rows are taken.
+// the log and in the health, and goes on once the database accepts its rows.
 func TestRefusedClaims(t *testing.T) {
 	for _, refused := range []int{1, 5, 40} {
 		t.Run(fmt.Sprint(refused), func(t *testing.T) {

@@ -41,8 +41,8 @@ func TestChangedScheduleHasNoPast(t *testing.T) {
 	})
 }
 
-// Two releases side by side, whose leaders die in turn right before a tick, drop
-// none of them.
+// Two releases run side by side, and their leaders die in turn right before a tick:
+// no tick is lost.
 func TestReleasesSideBySide(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		releases := [][]jobs.Job{
@@ -63,8 +63,8 @@ func TestReleasesSideBySide(t *testing.T) {
 	})
 }
 
-// Terms that never got so far as to declare their jobs are no reason to forget
-// what was missed before them.
+// Terms that ended before they declared their jobs do not make the next one forget
+// earlier missed ticks.
 func TestScheduleChangesAfterTermsThatDidNotOpen(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		nightly := func(expression string) []jobs.Job {

@@ -83,8 +83,8 @@ func TestTrigger(t *testing.T) {
 	})
 }
 
-// What a term reads of the ledger can be older than what it does: a manual run
-// is not started twice because its start is still being written.
+// A snapshot of the ledger can be older than the term's own state: a manual run
+// is not started twice while its start is still being written.
 func TestTriggerWhileItsStartIsWritten(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, Do: sleep(5 * time.Second)}})
@@ -157,8 +157,8 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// The wish to cancel a run also counts while the ledger is being told of its
-// claim, its start or its end.
+// A cancel request also counts while the run's claim, start or end is being
+// written.
 func TestCancelWhileTheLedgerIsTold(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		r := c.start([]jobs.Job{

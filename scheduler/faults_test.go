@@ -108,8 +108,8 @@ func TestEndOfTermWithoutADatabase(t *testing.T) {
 	}
 }
 
-// The claims of a job follow each other, however long one takes; what became due
-// meanwhile is claimed at once.
+// A job has one claim under way at a time, however long it takes; ticks that became
+// due meanwhile are then claimed at once.
 func TestClaimsOfAJobAreInOrder(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Second), Overlap: jobs.OverlapAllow}})
@@ -122,7 +122,7 @@ func TestClaimsOfAJobAreInOrder(t *testing.T) {
 	})
 }
 
-// What is not on its way to the ledger when the term ends is not claimed.
+// Claims that were not sent when the term ends are not sent any more.
 func TestNothingIsClaimedAfterTheTerm(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		var declared []jobs.Job

@@ -51,7 +51,7 @@ func TestFixedDelayWithTheDatabaseAhead(t *testing.T) {
 	})
 }
 
-// A fixed schedule that changes rules from the end of the term before.
+// A changed fixed schedule is in force from the end of the previous term.
 func TestFixedScheduleChanges(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := func(d time.Duration) []jobs.Job {

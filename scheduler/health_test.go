@@ -41,7 +41,7 @@ func TestHealthOfALeaderThatClaimsNothing(t *testing.T) {
 	})
 }
 
-// What was missed before a term began is not held against it.
+// Ticks that were missed before a term began do not make it unhealthy.
 func TestHealthAfterAGap(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "hour", Schedule: jobs.Every(time.Hour), Do: sleep(time.Minute)}}

@@ -18,8 +18,8 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
-// The longest durations there are. What is due is due as ever; what would be due
-// in 292 years is not due now, and nothing overflows into the past.
+// The longest possible durations. Due ticks are still due; a tick of 292 years
+// ahead is not, and nothing overflows into the past.
 func TestHugeDurations(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		most := time.Duration(math.MaxInt64).Truncate(time.Millisecond)
@@ -64,7 +64,7 @@ func TestHugeDurations(t *testing.T) {
 	})
 }
 
-// What a job says is its business, how much of it is kept and logged is not.
+// A job may return any error, but only a bounded part of it is kept and logged.
 func TestTenMegabytesOfError(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		core, logs := observer.New(zap.DebugLevel)

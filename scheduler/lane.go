@@ -146,7 +146,7 @@ func (w *writer) sendPart(l *lane, b *batch) {
 	}()
 }
 
-// sent takes in what came of a statement.
+// sent takes in the result of a statement.
 func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error) {
 	switch {
 	case err == nil:
@@ -188,8 +188,8 @@ func (w *writer) succeeded(l *lane, b *batch, part []write) {
 	w.t.trouble.Worked(l.what)
 }
 
-// failed has the writes of a statement sent again: a quarter at a time, behind
-// those of their batch that were not in it.
+// failed queues the writes of a statement to be sent again: a quarter at a time,
+// behind those of their batch that were not in it.
 func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	now := time.Now()
 	if b.since.IsZero() {

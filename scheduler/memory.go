@@ -133,7 +133,7 @@ func (m *memory) learn(s jobs.Snapshot, server string, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if server != "" && server != m.server {
-		// What little the other server lacks has been put up with.
+		// The little that the other server lacks is accepted.
 		m.server, m.token, m.newest, m.jobs = server, 0, time.Time{}, map[string]remembered{}
 	}
 	if s.Opened.Token > m.token {
@@ -216,7 +216,7 @@ func (m *memory) answered(s jobs.Snapshot) bool {
 	return false
 }
 
-// forget has the memory begin with a ledger that has gone back.
+// forget makes the memory start over with a ledger that has gone back.
 func (m *memory) forget(gone error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -49,9 +49,9 @@ func TestTwoWeeksOff(t *testing.T) {
 	})
 }
 
-// A job that is seen for the first time starts now. One whose schedule has
-// changed goes on, by its new schedule, where the term before ended, as all
-// others go on where they were.
+// The ticks of a new job start now. A job whose schedule has changed goes on, by its
+// new schedule, from the end of the previous term; all others go on from their
+// cursors.
 func TestNewAndChangedSchedules(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		job := func(name string, s jobs.Schedule) jobs.Job {
@@ -88,7 +88,7 @@ func TestTakeoverCatchesUp(t *testing.T) {
 	})
 }
 
-// A start deadline also holds for what has waited for room.
+// A start deadline also holds for runs that have waited for room.
 func TestDeadlineWhileWaiting(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		c.start([]jobs.Job{{
@@ -124,8 +124,8 @@ func TestDueTicksWaitBehindMissedOnes(t *testing.T) {
 	})
 }
 
-// The line is as long as CatchUp says, and what finds it full is recorded. It
-// takes in what a further gap adds, the newest first.
+// The line holds at most CatchUp ticks, and ticks that find it full are recorded as
+// skipped. It takes in the ticks of a further gap, the newest first.
 func TestLineIsBounded(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 3}, Do: sleep(70 * time.Second)}}
@@ -144,9 +144,9 @@ func TestLineIsBounded(t *testing.T) {
 	})
 }
 
-// Under MisfireAll every tick gets its run, whatever Overlap says but replace: one
-// that is due while an earlier run goes on waits for it, also over a takeover.
-// No more run at once than Overlap allows.
+// Under MisfireAll every tick gets its run under every Overlap except replace: a
+// tick that is due during an earlier run waits for it, also over a takeover. No
+// more runs go on at once than Overlap allows.
 func TestEveryTickRunsUnderMisfireAll(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -118,8 +118,8 @@ func TestCatchUpInOrder(t *testing.T) {
 	})
 }
 
-// A run that ignores that it was replaced keeps its room, and of what waits for
-// that the newest is left.
+// A run that ignores that it was replaced keeps its room, and of the ticks that
+// wait for it only the newest is left.
 func TestReplaceOfARunThatIgnoresItsContext(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		stuck := make(chan struct{})
@@ -134,8 +134,8 @@ func TestReplaceOfARunThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
-// What waits for a slot is replaced as what waits for room is, and a start that
-// the ledger is being told of.
+// Runs that wait for a slot are replaced like those that wait for room, and so is a
+// run whose start is being written.
 func TestReplaceOfWhatHasNotStarted(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		r := c.start([]jobs.Job{

@@ -8,10 +8,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// passOver takes ticks out of the schedules that lie so far in the future that
-// they were claimed under a wrong clock: the schedules go on from the ticks
-// before, and those of the future are run when they are due. It returns what the
-// ledger has then.
+// passOver takes ticks out of the schedules that are so far in the future that they
+// were claimed under a wrong clock: the schedules go on from earlier ticks, and the
+// future ticks are run when they are due. It returns what the ledger has then.
 func (t *term) passOver(snapshot jobs.Snapshot) (jobs.Snapshot, error) {
 	now, passed := t.now(), false
 	for _, e := range t.order {

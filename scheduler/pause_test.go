@@ -92,7 +92,7 @@ func TestMissedBeforeThePause(t *testing.T) {
 	})
 }
 
-// What waits in line is held back by a pause; retries and manual runs are not.
+// A pause holds back ticks that wait in line, but not retries and manual runs.
 func TestPauseHoldsTheLine(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, Do: func(ctx context.Context, run jobs.Run) error {
@@ -163,8 +163,8 @@ func TestLateClaimAfterPruning(t *testing.T) {
 	})
 }
 
-// A run under the term's own token that is not in hand is closed, or run again:
-// its claim has come late once more, after the tick was refused in a pause.
+// A run under the term's own token that the term does not track is closed, or run
+// again: its claim was refused in a pause and arrived late once more.
 func TestOwnRunThatIsNotInHand(t *testing.T) {
 	for name, test := range map[string]struct {
 		recover jobs.Recover

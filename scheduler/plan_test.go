@@ -150,7 +150,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In line is what waits for its first start; not retries and manual runs.
+// The line has ticks that wait for their first start, not retries and manual runs.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	key := func(minute int, trigger uint64) jobs.Key {
@@ -180,8 +180,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Whatever the policies: each tick that is due is claimed or counted, in order
-// and once, and the cursor is the newest.
+// Under any policies, each due tick is claimed or counted once, in order, and the
+// cursor is the newest tick.
 func TestPlanProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -14,7 +14,7 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
-// What its leader did not finish is interrupted, and run again only where the
+// A run that its leader did not finish is interrupted, and run again only if the
 // job says so, and not before the old term is over.
 func TestRecover(t *testing.T) {
 	inBubble(t, func(c *cluster) {
@@ -110,8 +110,8 @@ func TestPoison(t *testing.T) {
 	})
 }
 
-// A run of one's own earlier term that is still alive is not run again beside
-// itself: the replica does not lead meanwhile.
+// A run of the replica's own earlier term that is still alive is not run a second
+// time beside it: the replica does not lead meanwhile.
 func TestZombie(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		free := make(chan struct{})

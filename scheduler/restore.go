@@ -47,8 +47,8 @@ func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, err
 	return snapshot, nil
 }
 
-// hole looks for ticks behind the newest ones: a leader may have claimed some more
-// in rows that were restored, until its next heartbeat told it of that.
+// hole looks for missing ticks older than the newest ones: in restored tables, a
+// leader may have claimed some more until its next heartbeat noticed the restore.
 func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server string, sent time.Time) (lacks string, err error) {
 	const most = 1000 // rows that are read of a job
 	s.mu.Lock()

@@ -40,9 +40,9 @@ func (c *cluster) wantPaused(want bool) {
 	}
 }
 
-// The rows are put back under the leader that has written what they lack, in the
-// same term. It comes to lead again, and nothing runs before an operator has said
-// how to go on.
+// The rows are restored within the term of the leader that wrote the missing ones.
+// It comes to lead again, and nothing runs before an operator has said how to go
+// on.
 func TestRestoredUnderTheLeader(t *testing.T) {
 	for _, skipping := range []bool{false, true} {
 		t.Run(fmt.Sprintf("skipping %v", skipping), func(t *testing.T) {
@@ -86,8 +86,8 @@ func TestRestoredUnderTheLeader(t *testing.T) {
 	}
 }
 
-// The rows are put back under a leader that claims more ticks before its next
-// heartbeat tells it of that: they hide what is missing before them.
+// The rows are restored under a leader that claims more ticks before its next
+// heartbeat notices: these ticks hide the missing ones before them.
 func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
 	for _, every := range []time.Duration{time.Second, 3 * time.Second, 10 * time.Second} {
 		t.Run(every.String(), func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestRestoredUnderAFollower(t *testing.T) {
 	})
 }
 
-// Of two that know, the second leaves alone what an operator has decided.
+// Two replicas notice the restore: the second does not undo the operator's decision.
 func TestRestoreIsAnsweredOnce(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		leader := c.start(everyTick())
@@ -197,7 +197,7 @@ func TestFailoverLosesCommits(t *testing.T) {
 	}
 }
 
-// Lease rows alone that are rewound are no restore.
+// Rewinding the lease rows alone does not count as a restore.
 func TestRewoundLeaseIsNoRestore(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		c.start(everyTick())

@@ -96,7 +96,7 @@ func TestRetryOfAFailureAtTheEndOfTheTerm(t *testing.T) {
 	})
 }
 
-// One's own error stays in sight beside the cause that ended the context.
+// The job's own error is kept beside the cause that ended the context.
 func TestErrorOfACancelledRun(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Timeout: time.Second, Do: func(ctx context.Context, _ jobs.Run) error {
@@ -108,9 +108,9 @@ func TestErrorOfACancelledRun(t *testing.T) {
 	})
 }
 
-// What waits does not wait longer than its job's policies say because the
-// database's clock was set back meanwhile: what has not been started yet is due,
-// and a retry comes after Retry.Max at the latest.
+// If the database's clock is set back, a waiting run does not wait longer than its
+// job's policies say: a run that has not been started yet is due, and a retry comes
+// after Retry.Max at the latest.
 func TestWaitingWhileTheClockIsSetBack(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		at := jobs.Every(time.Minute)

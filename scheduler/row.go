@@ -6,9 +6,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// row is a run of the ledger that the term has in hand: from its claim, or from
-// when it was found there, until what became of it is written. What the ledger
-// says of it meanwhile may be old, and only the wish to cancel it counts.
+// row is a run of the ledger that the term tracks ("in hand"): from its claim, or
+// from when it was found in the ledger, until its outcome is written. Meanwhile the
+// ledger's record of it may be out of date, and only a cancel request in it counts.
 type row struct {
 	entry  *entry
 	record jobs.Record
@@ -17,7 +17,7 @@ type row struct {
 	stop   error // why it is not to start, or not to go on
 }
 
-// phase is how far a row has come. It rules what the row counts for.
+// phase is how far a row has come. It decides what the row counts towards.
 type phase uint8
 
 const (
@@ -50,15 +50,15 @@ func (t *term) shift(r *row, to phase) {
 	r.phase = to
 }
 
-// forget lets go of a row, and has what waited for it go on.
+// forget drops a row, and lets go on what waited for it.
 func (t *term) forget(r *row) {
 	t.shift(r, gone)
 	delete(r.entry.rows, r.record.Key)
 	t.freed(r.entry)
 }
 
-// end has a row come to its end before its time. One that the ledger is being
-// told of ends as soon as that is clear.
+// end ends a row early. If a write of the row is under way, it ends as soon as the
+// answer is clear.
 func (t *term) end(r *row, why error) {
 	r.stop = why
 	switch {

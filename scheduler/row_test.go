@@ -41,7 +41,7 @@ func manualRun(n uint64) jobs.Record {
 	return jobs.Record{Key: jobs.Key{Job: "job", Tick: noon, Trigger: n}, State: jobs.Waiting}
 }
 
-// Of a row that is over nothing is left, whichever way it went.
+// A row that is over leaves nothing behind, whichever way it ended.
 func TestNothingIsLeftOfARow(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]func(t *term, r *row){

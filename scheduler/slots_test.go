@@ -67,7 +67,7 @@ func TestSlotsAreFair(t *testing.T) {
 	})
 }
 
-// What is occupied for longer than it runs takes no slot meanwhile, and does not
+// A job that stays occupied after its run takes no slot meanwhile, and does not
 // hold up the end of the term.
 func TestLockAtLeastTakesNoSlot(t *testing.T) {
 	inBubble(t, func(c *cluster) {

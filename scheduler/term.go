@@ -167,8 +167,8 @@ var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within 
 // ledger that has them in part, after an attempt that ran out of time, is told the
 // rest.
 //
-// A schedule that has changed rules from the end of the term before, so that what
-// lies in the gap between the two terms goes through the misfire policy. A TTL is
+// A changed schedule is in force from the end of the previous term, so that ticks
+// in the gap between the two terms go through the misfire policy. A TTL is
 // taken off, which is for schedules that [jobs.ParseSchedule] does not know:
 // heartbeats do not wait for claims, so the claim of a tick that was due before
 // the last one may never have arrived. Ticks that were claimed do not come again, because the
@@ -181,8 +181,8 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 			from = previous.RenewedAt.Add(-t.timing.TTL)
 		}
 	default:
-		// Terms in between never got so far as to fire anything. When the last
-		// one that did ended is not known any more, only when it began.
+		// Terms in between never fired anything. For the last term that did, the
+		// ledger still knows when it began, but not when it ended.
 		from = was.Opened.At
 	}
 	for _, e := range t.order {
@@ -203,9 +203,9 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 	return declared
 }
 
-// notPast is since when a schedule rules that replaces the known one: from, or
-// right before the first tick of the known one that was due by then and has no
-// row. There are such ticks when the last leader could not claim, drained, died as
+// notPast is the instant from which a schedule that replaces the known one is in
+// force: from, or right before the first tick of the known schedule that was due by
+// then and has no row. There are such ticks when the last leader could not claim, drained, died as
 // soon as it had declared its jobs, or when the job was paused. What the ledger has
 // of the future was stamped before the database's clock was set back, and does not
 // count.
@@ -367,8 +367,7 @@ func (t *term) sweep() {
 	t.prune()
 }
 
-// errSetBack ends a term whose ticks were claimed further in the future than is
-// put up with.
+// errSetBack ends a term whose ticks were claimed too far in the future.
 var errSetBack = errors.New("scheduler: the clock was set back")
 
 var errTermOver = errors.New("the term is over")

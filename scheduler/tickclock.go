@@ -101,8 +101,8 @@ func (c *tickClock) observe(s lease.Skew) error {
 	// it shows that what is known is wrong.
 	passed := own.Mono.Sub(c.at)
 	expected, bound := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.drift)
-	// What disagrees is not gone by: until the term is over, or the log has taken
-	// the line that says so, ticks might start by it.
+	// Do not use a clock that disagrees: ticks might start by it until the term is
+	// over, or until the log has taken the line about it.
 	if wrong == nil && (!c.known || s.Bound <= bound || shown.Sub(expected).Abs() > s.Bound) {
 		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, s.Bound
 	}

@@ -56,7 +56,7 @@ func TestScheduleChangesAfterFailedClaims(t *testing.T) {
 	}
 }
 
-// What was missed before a pause, and the pause itself, over a changed release.
+// Ticks missed before a pause, and the pause itself, across a change of release.
 func TestScheduleChangesInAPause(t *testing.T) {
 	for _, second := range []string{same, changed} {
 		t.Run(second, func(t *testing.T) {

@@ -32,7 +32,7 @@ type writer struct {
 	claims, moves *lane
 	moveSince     time.Time // when the first of moves.fresh came
 
-	// ctx outlives the term: what its runs have come to is still written.
+	// ctx outlives the term: the outcomes of its runs are still written.
 	ctx context.Context
 	cut context.CancelFunc
 }
@@ -61,7 +61,7 @@ func (w *writer) claim(e *entry, claims []jobs.Claim) {
 	w.claims.add(write{job: e.job.Name, entry: e, claims: claims})
 }
 
-// move has done called with whether the row was moved.
+// move calls done with whether the row was moved.
 func (w *writer) move(m jobs.Move, done func(bool)) {
 	if len(w.moves.fresh) == 0 {
 		w.moveSince = time.Now()
@@ -214,8 +214,8 @@ func (w *writer) retryLonger(ctx context.Context, what string, most time.Duratio
 	}
 }
 
-// movesAtOnce lets starts go first: while ticks are being claimed, what became of
-// others waits, though not for long.
+// movesAtOnce lets starts go first: while ticks are being claimed, the outcomes of
+// other runs wait, though not for long.
 func (w *writer) movesAtOnce() int {
 	switch {
 	case w.claims.sending == 0:

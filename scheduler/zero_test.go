@@ -10,7 +10,7 @@ import (
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-// What was left out is an error that names it, and never a panic.
+// A missing argument is an error that names it, and never a panic.
 func TestNothingGiven(t *testing.T) {
 	t.Parallel()
 	store := memstore.New()
