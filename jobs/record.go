@@ -51,7 +51,7 @@ type Declared struct {
 	Name string
 	// Schedule is the text of [Schedule.String].
 	Schedule string
-	// From is since when the schedule rules if it differs from what the ledger
+	// From is when the schedule comes into force if it differs from what the ledger
 	// has, or if that lies in the future, by the database's clock. Zero: from now
 	// on.
 	From time.Time

@@ -420,7 +420,7 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 	return nil
 }
 
-// ruledFrom is since when a changed schedule rules.
+// ruledFrom is when a changed schedule came into force.
 func (d *database) ruledFrom(before, from, now time.Time) time.Time {
 	switch {
 	case from.IsZero(), d.has("declare: ignores From"),
