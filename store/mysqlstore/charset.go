@@ -31,9 +31,9 @@ var unsafeCharsets = []string{
 
 var errCollation = errors.New("its collation cannot be used: remove it, or choose one of utf8mb4")
 
-// setCharset has each connection of the settings say which character set it
-// uses. Without that, a server with skip_character_set_client_handshake, or an
-// init_connect, decides for it, and stores text as something else than it is.
+// setCharset makes each connection of the settings declare the character set that
+// it uses. Without that, a server with skip_character_set_client_handshake, or an
+// init_connect, decides instead, and misinterprets the text that it stores.
 func setCharset(c *mysql.Config, names []string) error {
 	if c.Collation != "" && !wordRule.MatchString(c.Collation) { // it becomes a part of SET NAMES
 		return errors.New("charset or collation is not understood: remove it, or choose utf8mb4")

@@ -155,9 +155,9 @@ func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.
 	}
 }
 
-// A write on one node has compared what it has to compare, and then another node
-// commits what makes that untrue, which the first has not heard of yet. The write
-// must fail, and leave no trace.
+// A write on one node has made its comparisons. Then another node commits a change
+// that makes them untrue, and that the first node has not applied yet. The write must
+// fail, and leave no trace.
 func TestGaleraRefusesWhatWasOvertaken(t *testing.T) {
 	t.Parallel()
 	g := newGalera(t)
@@ -267,8 +267,8 @@ func TestGaleraTakeoverFromOneWhoStandsStill(t *testing.T) {
 	standStill(t, g.dbs[0], g.old, s, proxy)
 }
 
-// What stores are held to, they are held to on one node of a cluster. All but
-// bells and locks also works when a store's connections are of different nodes.
+// The conformance suites pass on one node of a cluster. All but bells and locks also
+// works when a store's connections are to different nodes.
 func TestGaleraConformance(t *testing.T) {
 	t.Parallel()
 	cluster := dbtest.Galera(t, 20*time.Second)

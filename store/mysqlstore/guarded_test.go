@@ -12,8 +12,8 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// Where each write is a transaction of several statements, a reply of any of them
-// may be lost: the call says that it knows nothing, and its repetition goes on.
+// Where each write is a transaction of several statements, the reply to any of them
+// may be lost: the call reports an unknown outcome, and its repetition goes on.
 func TestLostRepliesWithinAWrite(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

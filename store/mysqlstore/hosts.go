@@ -113,7 +113,7 @@ func (h *hosts) connector(t *target, config *mysql.Config) (*hostConnector, erro
 		one := config.Clone()
 		one.Addr = addr
 		if one.TLSConfig != "" {
-			one.TLS = nil // it may name the first host: the driver makes it anew, for this one
+			one.TLS = nil // it may name the first host: the driver makes a new one, for this host
 		}
 		one.DialFunc = func(ctx context.Context, _, _ string) (net.Conn, error) { return h.dial(ctx, i) }
 		each, err := t.connector(one, h.logins[i])
@@ -178,8 +178,8 @@ func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, e
 	return nil, err
 }
 
-// askWritable returns an error that says which setting keeps the server from
-// writing, if one does.
+// askWritable returns an error that names the setting that keeps the server from
+// writing, if there is one.
 func askWritable(ctx context.Context, conn driver.Conn) error {
 	asker, ok := conn.(driver.QueryerContext)
 	if !ok {

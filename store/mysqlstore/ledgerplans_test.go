@@ -11,7 +11,7 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// No statement reads more than it is about, however long the history is.
+// No statement reads more rows than it needs, however long the history is.
 func TestLedgerPlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

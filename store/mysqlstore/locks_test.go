@@ -115,7 +115,7 @@ func TestFencedWorkDelaysOnlyItsLock(t *testing.T) {
 	})
 }
 
-// Work that ends soon enough is waited for, by a write that says so.
+// A write that asks to wait does so for a transaction that ends soon enough.
 func TestWriteLocksWaitsForFencedWork(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

@@ -18,9 +18,9 @@ const (
 	// loginLooks is how often during such a wait the password is looked at. A
 	// new one is tried at once.
 	loginLooks = 10
-	// loginTrusted is how long after a login that worked connects need not be
-	// one after the other: not long, because the password may change at any time,
-	// and then each of those that are under way is a refusal.
+	// loginTrusted is how long after a successful login connects may run in
+	// parallel: not long, because the password may change at any time, and then
+	// each connect that is under way is refused.
 	loginTrusted = time.Second
 	// loginQueue is the longest that a connect waits for the one before it, and a
 	// quarter of its time at most: that one may hang in the network.

@@ -75,7 +75,7 @@ func TestCheckRefusesSharedSessions(t *testing.T) {
 	})
 }
 
-// A proxy that has numbers of its own for connections leads no ring to a stranger.
+// Behind a proxy with connection ids of its own, a ring reaches no other connection.
 func TestRingHitsNoStranger(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

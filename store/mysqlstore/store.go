@@ -68,7 +68,7 @@ type Store struct {
 	locking *lockQueries
 
 	beats   *slot          // heartbeats, releases, requests to resign
-	looks   [looks]*slot   // readings, and the takeovers that lean on them
+	looks   [looks]*slot   // readings, and the takeovers that rely on them
 	ledgers [ledgers]*slot // the ledger's, the first ones first
 	lockers [2]*slot       // for the rows of locks
 
@@ -102,8 +102,8 @@ type Option func(*Store)
 // Stores with different prefixes in one database have nothing in common.
 func WithTablePrefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
 
-// WithPassword has the password read for each connection of [Open], by f: from a
-// vault, or as a token of a cloud's identity service. The default is the DSN's
+// WithPassword calls f for the password of each connection of [Open]: from a vault,
+// or as a token of a cloud's identity service. The default is the DSN's
 // password, or what is in the file of its parameter password_file. While the
 // server refuses the login, f is called now and then to see whether the password
 // has changed. It may be called concurrently, and returns when ctx ends.

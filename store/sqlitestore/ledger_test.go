@@ -191,8 +191,8 @@ func TestMovesOfOneRow(t *testing.T) {
 	}
 }
 
-// What the row is already, by a repetition, is not done again: a waiting run
-// would never be due.
+// A repeated move to the state that the row has already changes nothing: otherwise a
+// waiting run would never be due.
 func TestMoveToWhatItIs(t *testing.T) {
 	t.Parallel()
 	s := open(t, migrated(t))

@@ -39,7 +39,7 @@ func useReadOnlyFile(path string) error {
 	return s.Close()
 }
 
-// Another user's process runs this, for root may write any file.
+// A process of another user runs this, because root may write any file.
 func TestReadOnlyFile(t *testing.T) {
 	t.Parallel()
 	path := migrated(t)
