@@ -40,8 +40,8 @@ func TestHolderCommits(t *testing.T) {
 	})
 }
 
-// A holder is replaced in each moment that it can be. Its transaction is refused,
-// whatever it has read before, and the error says by whom it was replaced.
+// A holder is replaced at each possible moment. Its transaction is refused, whatever
+// it has read before, and the error names the new holder.
 func TestReplacedHolderIsRefused(t *testing.T) {
 	t.Parallel()
 	moments := map[string]func(s *scene, tx *sql.Tx, replace func()) error{

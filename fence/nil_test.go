@@ -7,7 +7,7 @@ import (
 	"github.com/cronlease/cronlease/fence"
 )
 
-// What is nil is an error, and no panic.
+// A nil argument is an error, not a panic.
 func TestNil(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, s *scene) {

@@ -130,7 +130,7 @@ func TestPausedAfterItsCheck(t *testing.T) {
 	}
 }
 
-// A session that has ended by the time of COMMIT is found out before it is sent.
+// A session that has ended is noticed before COMMIT is sent.
 func TestKilledAfterItsCheck(t *testing.T) {
 	t.Parallel()
 	for _, w := range []way{ways[0], ways[1], ways[3]} {
