@@ -164,7 +164,7 @@ func TestBlockedLogIsReadAgain(t *testing.T) {
 	}
 }
 
-// A reader of the log that goes away takes nothing along.
+// A worker survives when the reader of its log goes away.
 func TestClosedLog(t *testing.T) {
 	t.Parallel()
 	address, called := calls(t)
@@ -183,7 +183,7 @@ func TestClosedLog(t *testing.T) {
 	stopCleanly(t, cmd, ended, path)
 }
 
-// The last words of a worker that fails do not keep it from ending.
+// A failing worker ends even if its last log lines cannot be written.
 func TestBlockedError(t *testing.T) {
 	t.Parallel()
 	_, w := fullPipe(t)

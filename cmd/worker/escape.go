@@ -11,10 +11,10 @@ import (
 )
 
 // escaping is a writer that all output of the worker goes through, apart from
-// what the demo draws. Jobs and other programs have their say in the output:
-// what a terminal takes for commands (control characters, those of U+0080 to
-// U+009F too), or what changes the order or the lines of the text that is shown
-// (bidirectional controls, line separators), is written as \u and four digits.
+// what the demo draws. Parts of the output come from jobs and other programs:
+// characters that a terminal takes for commands (control characters, also U+0080 to
+// U+009F), or that change the order or the lines of the text that is shown
+// (bidirectional controls, line separators), are written as \u and four digits.
 // In JSON such characters only occur within strings, so that it stays JSON and is
 // read as the same strings.
 //

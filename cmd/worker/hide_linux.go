@@ -13,11 +13,11 @@ import (
 
 // hideSecrets keeps what this process knows from the programs of jobs, which run
 // as the same user. Where it fails, the worker runs all the same: it is a
-// second line, behind a user of their own for such programs.
+// second line of defence; the first is a separate user for such programs.
 //
-// What it does to the process: the kernel refuses others of its user its memory,
-// environment and open files, writes no core dumps of it, and lets no debugger
-// in. A user that may trace any process (root, CAP_SYS_PTRACE) still can; but the
+// It makes the kernel deny other processes of the same user access to this
+// process's memory, environment and open files, write no core dumps, and let no
+// debugger attach. A user that may trace any process (root, CAP_SYS_PTRACE) can still attach; but the
 // environment in /proc is gone for such a user too, apart from what a job is told
 // anyway.
 func hideSecrets() {

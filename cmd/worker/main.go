@@ -18,7 +18,7 @@ func main() {
 	}
 	hideSecrets()
 	ctx, stop := signal.NotifyContext(stopOnHangup(), os.Interrupt, syscall.SIGTERM)
-	// The first signal asks; a second one ends the process, as without all this.
+	// The first signal asks for a clean stop; a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	if err != nil {

@@ -43,7 +43,7 @@ func findOverdue(snapshot jobs.Snapshot, t *target, opened time.Time) (found *ov
 			continue
 		}
 		if s.Running+s.Waiting > 0 && endsPause(snapshot, s.Name, s.Next.Time) {
-			continue // what lies behind a pause waits for what lay before it
+			continue // ticks after a pause wait for those before it
 		}
 		switch rest, sure := t.restOf(s.Name, known); {
 		case sure && snapshot.Now.Before(known.Started.Add(rest)):

@@ -71,7 +71,7 @@ func wantStatus(t *testing.T, code int, where ...string) (s status, text string)
 	return s, plain.stdout
 }
 
-// A leader whose heartbeats get through and whose claims do not is no healthy one.
+// A leader is not healthy if its heartbeats get through, but its claims do not.
 func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 	t.Parallel()
 	path, s, h := led(t, 2*time.Minute)

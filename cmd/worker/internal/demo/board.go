@@ -35,7 +35,7 @@ const (
 	plain      = "\x1b[0m"
 )
 
-// draw draws the board anew, at most ten times a second.
+// draw redraws the board, at most ten times a second.
 func (b *board) draw(s *show, now time.Time) {
 	if !b.dirty && now.Sub(b.drawn) < 100*time.Millisecond {
 		return

@@ -6,11 +6,11 @@
 // A job is not started by the worker but by a guard: this same program, started
 // once more for each run with the hidden command [GuardCommand]. The guard has
 // one child, the job, in a process group of its own, and reads a pipe from the
-// worker. The worker asks over it for the job to be stopped; when it ends
-// without a word, because the worker was killed, the guard kills the job. And
-// the worker tells it again and again until when the run's term is trusted: when
-// that time has come without news, because the worker is paused, the guard stops
-// the job as if it had been asked to. On Linux the guard also adopts what leaves the job's group (setsid, daemons) and
+// worker. Over the pipe the worker asks for the job to be stopped; when the pipe
+// closes without such an order, because the worker was killed, the guard kills the
+// job. The worker also keeps telling the guard until when the run's term is
+// trusted: when that time comes without news, because the worker is paused, the
+// guard stops the job as if it had been asked to. On Linux the guard also adopts what leaves the job's group (setsid, daemons) and
 // kills that too, and the job dies if the guard is killed.
 //
 // Elsewhere than on Linux only the process group is stopped and killed.
@@ -34,7 +34,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// ExitError says how a job's program ended that was not asked to.
+// ExitError says how a job's program ended if it was not asked to end.
 type ExitError struct {
 	Code   int    // the exit status, or -1
 	Signal string // the signal that ended it, or empty
@@ -159,7 +159,7 @@ func (c command) vouch(ctx context.Context, guard *process, ended <-chan struct{
 	}
 }
 
-// cause is why a run is over that was not trusted any more. The context's end
+// cause is why a run that was not trusted any more is over. The context's end
 // may come a moment later in a process that was paused.
 func (c command) cause(ctx context.Context) error {
 	late := time.NewTimer(time.Second)
@@ -227,9 +227,9 @@ type process struct {
 	status  *os.File
 }
 
-// start starts a guard. It gets the part of the job's environment that is no
-// secret: the rest comes in its order, so that no other job finds it in the
-// guard's.
+// start starts a guard. The guard gets the part of the job's environment that is
+// not secret. The rest is sent in its order, so that other jobs cannot read it from
+// the guard's environment.
 func start(run jobs.Run, out *output) (*process, error) {
 	program, err := self()
 	if err != nil {

@@ -38,7 +38,7 @@ func Guard() error {
 	if err := orders.Decode(&what); err != nil {
 		return fmt.Errorf("read the worker's order: %w (this command is only for workers)", err)
 	}
-	// A worker that does not read is dead: what it should hear does not matter.
+	// A worker that does not read is dead: its reports do not matter.
 	tell := json.NewEncoder(status).Encode
 
 	ended := make(chan os.Signal, 1)
