@@ -169,8 +169,8 @@ func TestKilledDatabase(t *testing.T) {
 	}
 }
 
-// A leader whose network is cut, both ways and without a word, ends its jobs
-// before another replica leads.
+// A leader whose network is silently cut in both directions ends its jobs before
+// another replica leads.
 func TestCutNetwork(t *testing.T) {
 	t.Parallel()
 	for _, kind := range dbtest.Dialects(t) {

@@ -285,8 +285,9 @@ func explain(ops []porcupine.Operation, limit time.Duration) string {
 	return fmt.Sprintf("%d of them lead to %+v, and not on to %+v, which was over at %d", len(longest), state, next.Input, next.Return)
 }
 
-// Histories of which is known what they are, one line for each hold. What is a
-// lock's both checks accept; of the others it is said which of them sees it.
+// Histories whose verdicts are known, one line for each hold. Both checks accept the
+// histories of a correct lock; for each other one, the case names the checks that
+// refuse it.
 func TestLockHistory(t *testing.T) {
 	t.Parallel()
 	const grace = 3
@@ -353,7 +354,7 @@ func TestLockHistory(t *testing.T) {
 	}
 }
 
-// What the workers say is read as they mean it.
+// The workers' output is parsed as they mean it.
 func TestLockEvents(t *testing.T) {
 	t.Parallel()
 	holds, err := gatherHolds([]lockEvent{
@@ -389,8 +390,8 @@ func TestLockEvents(t *testing.T) {
 	}
 }
 
-// The players, in one process and without kills: what they say of locks that
-// work is accepted, and of locks that run out under their holders it is not.
+// The players, in one process and without kills: their histories are accepted for
+// locks that work, and refused for locks that expire under their holders.
 func TestLockPlayers(t *testing.T) {
 	t.Parallel()
 	const clients, workers = 4, 8

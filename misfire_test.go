@@ -9,8 +9,8 @@ import (
 	"github.com/cronlease/cronlease/internal/rounds"
 )
 
-// Under `misfire: all` every tick gets a run that began, whatever overlap says but
-// replace: each second a tick whose run takes 300 ms, and leaders that are killed,
+// Under `misfire: all` every tick gets a run that began, under every overlap except
+// replace: each second has a tick whose run takes 300 ms, and leaders are killed,
 // stopped for longer than their TTL, or terminated, in turn, every few seconds.
 func TestMisfireAllMeansAll(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/payment 'user:pass@tcp(127.0.0.1:3306)/app'
 //
-// It makes the table example_payment anew, each time.
+// It creates the table example_payment afresh each time.
 package main
 
 import (

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/report 'user:pass@tcp(127.0.0.1:3306)/app'
 //
-// It makes the table example_report anew, each time.
+// It creates the table example_report afresh each time.
 package main
 
 import (

@@ -3,7 +3,7 @@
 //
 //	go run ./examples/stock 'user:pass@tcp(127.0.0.1:3306)/app'
 //
-// It makes the tables example_stock and example_order anew, each time.
+// It creates the tables example_stock and example_order afresh each time.
 package main
 
 import (
