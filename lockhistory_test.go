@@ -38,10 +38,10 @@ type lockEvent struct {
 
 const (
 	lockCalled   = "called"   // the lock is about to be asked for
-	lockFailed   = "failed"   // and was not given
-	lockGot      = "got"      // it was given
+	lockFailed   = "failed"   // and was not granted
+	lockGot      = "got"      // it was granted
 	lockKept     = "kept"     // it is still held
-	lockUnlock   = "unlock"   // it is about to be given back
+	lockUnlock   = "unlock"   // it is about to be unlocked
 	lockUnlocked = "unlocked" // that has returned
 	lockKilled   = "killed"   // the whole process, at At or a little later
 )
@@ -159,16 +159,16 @@ func checkOverlaps(holds []lockHold, grace time.Duration) error {
 	return errors.Join(errs...)
 }
 
-// lockStep is half of a hold: the lock is given, or given back. The latter has
-// an unknown end when its process was killed or lost the lock: it takes effect
-// at any time from then on.
+// lockStep is half of a hold: the grant or the release of the lock. The release of
+// a process that was killed or lost the lock has an unknown end: it takes effect at
+// any time from then on.
 type lockStep struct {
 	give  bool
 	hold  int // its number
 	read  bool
 	token uint64
 	// before is the next lower token of the lock. Tokens grow, so this is the
-	// newest when the lock is given: saying so keeps the search short.
+	// newest at the grant. Stating it keeps the search short.
 	before uint64
 }
 
@@ -178,7 +178,7 @@ type lockState struct {
 	writer  int   // the number of its hold, or -1
 	readers []int // the numbers of their holds, sorted
 	token   uint64
-	shared  bool // token was given to a reader
+	shared  bool // token was granted to a reader
 }
 
 func (s lockState) step(op lockStep) (bool, lockState) {
@@ -320,20 +320,20 @@ func TestLockHistory(t *testing.T) {
 	}{
 		{"nothing", nil, ""},
 		{"one after the other", []lockHold{write(5, 10, 11, 20, 22), write(6, 12, 21, 30, 31)}, ""},
-		{"given while the unlock is under way", []lockHold{write(5, 10, 11, 20, 29), write(6, 12, 21, 30, 31)}, ""},
+		{"granted while the unlock is in flight", []lockHold{write(5, 10, 11, 20, 29), write(6, 12, 21, 30, 31)}, ""},
 		{"readers together", []lockHold{read(5, 10, 11, 30, 31), read(5, 10, 12, 20, 21), read(7, 13, 14, 40, 41), write(8, 12, 43, 44, 45)}, ""},
 		{"a killed writer's successor", []lockHold{killed(write(5, 10, 11, 20, 0)), write(6, 12, 21, 30, 31)}, ""},
 		{"many readers killed", []lockHold{killed(read(5, 10, 11, 20, 0)), killed(read(5, 10, 11, 25, 0)), write(6, 12, 26, 30, 31)}, ""},
 		{"a call without an end", []lockHold{write(5, 10, 11, 20, 22), {lock: "x", called: 12, got: never, stopped: 15, unlocked: never, killed: true}, write(9, 12, 21, 30, 31)}, ""},
 		{"starved for longer than the grace", []lockHold{starved(write(5, 10, 11, 50, 0), 20), write(6, 12, 23, 30, 31)}, ""},
-		{"given, and not trusted any more", []lockHold{starved(write(5, 10, 19, 50, 0), 0), write(6, 12, 15, 17, 18)}, ""},
+		{"granted, and no longer trusted", []lockHold{starved(write(5, 10, 19, 50, 0), 0), write(6, 12, 15, 17, 18)}, ""},
 		{"two locks", []lockHold{write(5, 10, 11, 20, 22), elsewhere(write(5, 12, 13, 30, 31))}, ""},
 
 		{"two writers", []lockHold{write(5, 10, 11, 20, 22), write(6, 12, 19, 30, 31)}, overlap + " " + order},
 		{"a writer within another's time", []lockHold{write(5, 10, 11, 40, 41), write(6, 12, 13, 14, 15), write(7, 12, 35, 36, 37)}, overlap + " " + order},
 		{"a reader beside a writer", []lockHold{write(5, 10, 11, 20, 22), read(6, 12, 19, 30, 31)}, overlap + " " + order},
 		{"a writer beside the second reader", []lockHold{read(5, 10, 11, 30, 31), read(5, 10, 12, 20, 21), write(6, 12, 25, 40, 41)}, overlap + " " + order},
-		{"a writer beside one who is to be killed", []lockHold{killed(write(5, 10, 11, 20, 0)), write(6, 12, 19, 30, 31)}, overlap + " " + order},
+		{"a writer beside one that will be killed", []lockHold{killed(write(5, 10, 11, 20, 0)), write(6, 12, 19, 30, 31)}, overlap + " " + order},
 		{"starved, and not for the grace", []lockHold{starved(write(5, 10, 11, 50, 0), 20), write(6, 12, 22, 30, 31)}, overlap + " " + order},
 		{"the same token twice", []lockHold{write(5, 10, 11, 20, 22), write(5, 12, 21, 30, 31)}, order},
 		{"a reader with the writer's token", []lockHold{write(5, 10, 11, 20, 22), read(5, 12, 21, 30, 31)}, order},

@@ -75,8 +75,8 @@ func (g *lockGame) start() *lockProcess {
 	return p
 }
 
-// live starts the process, takes in what it says and waits for its end. The
-// process dies with the thread that started it, so the thread is kept.
+// live starts the process, reads its events and waits for its end. The process
+// dies with the thread that started it, so the thread is kept.
 func (g *lockGame) live(p *lockProcess, out io.Reader, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -273,8 +273,8 @@ func (g *lockGame) beQuiet() {
 	}
 }
 
-// waitForEach returns once every worker of the processes that are alive was
-// given a lock after the instant.
+// waitForEach returns once every worker of the live processes was granted a lock
+// after the instant.
 func (g *lockGame) waitForEach(after int64) {
 	g.t.Helper()
 	type worker struct{ process, number int }
@@ -381,7 +381,7 @@ func checkFaults(t *testing.T, holds []lockHold, events []lockEvent) {
 			failures[e.What+": "+e.Error]++
 		}
 		if contains(e.Error, "changed by another program") {
-			t.Errorf("process %d: %s: and nobody did", e.Process, e.Error)
+			t.Errorf("process %d: %s, although no other program changes rows", e.Process, e.Error)
 		}
 	}
 	t.Logf("%v; taken over after %v at most by waiters while no other process was killed; refused or lost: %v", counts, slowest, failures)

@@ -71,8 +71,8 @@ func lockOf(client *locks.Client) takeLock {
 type lockPlayer struct {
 	take takeLock
 	now  func() int64
-	// say has told the event when it returns, whatever happens to the process
-	// then. It is safe for concurrent use, as now is.
+	// say has delivered the event when it returns, even if the process is killed
+	// then. Like now, it is safe for concurrent use.
 	say    func(lockEvent) error
 	finish context.Context // ended: take no more locks
 	quiet  context.Context // ended: hold none for long, and do not rest
