@@ -33,8 +33,8 @@ func trialOf(b *testing.B, db dbtest.Database, k kind) *trial {
 	return t
 }
 
-// BenchmarkLockUnlock measures how many locks a second workers can have and give
-// back, each on a key of its own.
+// BenchmarkLockUnlock measures how many locks a second workers can acquire and
+// release, each on a key of its own.
 func BenchmarkLockUnlock(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
 		for _, k := range timed() {
@@ -55,7 +55,7 @@ func lockUnlock(b *testing.B, t *trial, workers int) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	// Everybody has been once: connections are open, rows are there.
+	// Every worker has had its lock once: connections are open, rows exist.
 	each(b, workers, func(key string) error { return once(b.Context(), w, key) })
 	var next atomic.Int64
 	b.ResetTimer()
@@ -95,9 +95,9 @@ func once(ctx context.Context, w Way, key string) error {
 	return held.Unlock(ctx)
 }
 
-// BenchmarkHandOver measures how long a process that waits for a lock takes to
-// have it: from the call that releases it to the return of the one that locks.
-// Both processes take the time from one clock. Who polls, polls at 100 ms.
+// BenchmarkHandOver measures how long a hand-over takes: from the holder's call of
+// Unlock to the return of the waiter's Lock. Both processes read the same clock.
+// Ways that poll do so every 100 ms.
 func BenchmarkHandOver(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
 		for _, k := range timed() {

@@ -30,7 +30,7 @@ func foundRows(ctx context.Context, t *trial) (outcome, error) {
 		return outcome{}, err
 	}
 	if other.held == nil {
-		return outcome{false, "nobody else got it in " + round(other.took)}, mine.Unlock(ctx)
+		return outcome{false, "no other client got it in " + round(other.took)}, mine.Unlock(ctx)
 	}
 	return outcome{true, "two at once: a row that was left alone counts as 1, like one that was inserted"},
 		errors.Join(mine.Unlock(ctx), other.held.Unlock(ctx))
@@ -107,18 +107,18 @@ func cut(ctx context.Context, t *trial) (outcome, error) {
 	}
 	unlocked := mine.Unlock(ctx)
 	if other.held == nil {
-		return outcome{!accepted, fmt.Sprintf("it kept the lock: nobody else got it in %s", round(other.took))}, unlocked
+		return outcome{!accepted, fmt.Sprintf("it kept the lock: no other client got it in %s", round(other.took))}, unlocked
 	}
 	o := outcome{accepted, fmt.Sprintf("two at once after %s: the first was told nothing, and its write accepted", round(other.took))}
 	if !accepted {
-		o.happened = fmt.Sprintf("somebody else got it after %s, and the first was told", round(other.took))
+		o.happened = fmt.Sprintf("another client got it after %s, and the first was told", round(other.took))
 	} else if unlocked != nil {
-		o.happened += "; it learnt of it when it released"
+		o.happened += "; it found out when it released"
 	}
 	return o, other.held.Unlock(ctx)
 }
 
-// pool has another request take the connection that the lock was got on.
+// pool has another request take the connection that the lock was acquired on.
 func pool(ctx context.Context, t *trial) (outcome, error) {
 	db, err := t.pool()
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// counter is a lock for readers and writers: a row counts them, a log says who
-// they are, and a job repairs the row from the log.
+// counter is a lock for readers and writers: a row counts them, a log lists them,
+// and a job repairs the row from the log.
 var counter = kind{
 	name: "counter",
 	prepare: create(`

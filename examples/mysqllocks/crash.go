@@ -20,7 +20,7 @@ func crash(ctx context.Context, t *trial) (outcome, error) {
 	return t.free(ctx)
 }
 
-// free reports whether somebody gets the lock that nobody has any more.
+// free checks whether another client gets the lock of a dead holder.
 func (t *trial) free(ctx context.Context) (outcome, error) {
 	w, err := t.open(short)
 	if err != nil {
@@ -36,8 +36,8 @@ func (t *trial) free(ctx context.Context) (outcome, error) {
 	return outcome{false, "free after " + round(next.took)}, next.held.Unlock(ctx)
 }
 
-// pause stops the process that has the lock, and lets it go on when somebody
-// else has it: the first thing it then does is what it was about to do.
+// pause stops the process that holds the lock, and resumes it when another client
+// holds it: the first thing it then does is what it was about to do.
 func pause(ctx context.Context, t *trial) (outcome, error) {
 	holder, err := t.start(short)
 	if err != nil {
@@ -83,13 +83,13 @@ func pause(ctx context.Context, t *trial) (outcome, error) {
 	if accepted {
 		verb = "accepted"
 	}
-	return outcome{accepted, fmt.Sprintf("somebody else got it after %s; when the first went on, its write was %s",
+	return outcome{accepted, fmt.Sprintf("another client got it after %s; when the first went on, its write was %s",
 		round(next.took), verb)}, next.held.Unlock(ctx)
 }
 
 // blocked tells how long it would last.
 func (t *trial) blocked(ctx context.Context, a attempt) (outcome, error) {
-	o := outcome{true, "nobody else got it in " + round(a.took)}
+	o := outcome{true, "no other client got it in " + round(a.took)}
 	if isError(a.why, lockWaitTimeout) {
 		o.happened += ", only error 1205"
 	}
@@ -106,7 +106,7 @@ func (t *trial) blocked(ctx context.Context, a attempt) (outcome, error) {
 }
 
 // deadlocked has the holder release its lock in the transaction that writes its
-// result, while somebody's report has locked the table and wants that result.
+// result, while a reporting transaction has locked the table and wants that result.
 func deadlocked(ctx context.Context, t *trial) (outcome, error) {
 	db, err := t.pool(set("innodb_lock_wait_timeout", "2"))
 	if err != nil {
@@ -125,7 +125,7 @@ func deadlocked(ctx context.Context, t *trial) (outcome, error) {
 		return outcome{}, err
 	}
 	defer func() { _ = result.Rollback() }() // mostly over by then
-	// It has written more, so that the server gives up the other one.
+	// It has written more, so that the server rolls the other one back.
 	report, err := begin(ctx, t.admin, "UPDATE work SET writes = writes + 1 WHERE id > 0",
 		"INSERT INTO work (id) SELECT id + 10 FROM work WHERE id > 0",
 		"SELECT COUNT(*) FROM "+t.kind.table+" FOR UPDATE")
@@ -142,7 +142,7 @@ func deadlocked(ctx context.Context, t *trial) (outcome, error) {
 	if released == nil {
 		err = result.Commit()
 	} else {
-		err = result.Rollback() // whoever sees an error does this, and logs it
+		err = result.Rollback() // what services do after an error, besides logging it
 	}
 	if err := errors.Join(err, <-reported); err != nil {
 		return outcome{}, err

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// insertDelete is a lock whose row is there while somebody has it.
+// insertDelete is a lock whose row exists while the lock is held.
 var insertDelete = kind{
 	name: "insert-delete",
 	prepare: create(`

@@ -1,7 +1,6 @@
-// Command mysqllocks shows what becomes of six ways in which people have locks
-// in MySQL and MariaDB, by trying each on a real server: processes are killed
-// and stopped, connections cut, clocks put back. docs/mysql-locks.md explains
-// what it prints.
+// Command mysqllocks shows how six common ways to lock in MySQL and MariaDB fail, by
+// trying each on a real server: processes are killed and stopped, connections cut,
+// clocks put back. docs/mysql-locks.md explains what it prints.
 //
 //	go run ./examples/mysqllocks -dsn 'root:secret@tcp(127.0.0.1:3306)/'
 //
@@ -60,7 +59,7 @@ func run(ctx context.Context, dsn string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// A server that is not there, or lets the user do nothing, is one error.
+	// A server that cannot be reached, or denies all privileges, is one error.
 	first, err := newTrial(ctx, server, kinds[0])
 	if err := errors.Join(err, first.end(ctx)); err != nil {
 		return fmt.Errorf("mysqllocks: %w", err)

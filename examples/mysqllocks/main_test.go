@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// facts is what the document says beyond that something failed, by way and
+// facts are the document's statements beyond the mere failures, by way and
 // scenario, and by kind of server where they differ.
 var facts = map[string]string{
 	"insert-delete crash":    "still taken after",
@@ -58,8 +58,8 @@ var facts = map[string]string{
 	"get-lock names mysql":     "report and Report are one lock; 65 characters are refused; another schema has the same locks",
 	"get-lock names mariadb":   "report and Report are two locks; 65 characters are fine; another schema has the same locks",
 	"get-lock-pooled pool":     "released without an error; still taken after",
-	"insert-delete found-rows": "nobody else got it",
-	"insert-ignore found-rows": "nobody else got it",
+	"insert-delete found-rows": "no other client got it",
+	"insert-ignore found-rows": "no other client got it",
 	"insert-delete pinned":     "0 connections in use",
 	"insert-ignore pinned":     "0 connections in use",
 	"upsert pinned":            "0 connections in use",
@@ -107,7 +107,7 @@ func isBeside(way string) bool {
 	return err == nil && k.beside
 }
 
-// A name that is not a way's would be left out without a word.
+// An unknown name of a way would be ignored silently.
 func TestPlanKnowsItsWays(t *testing.T) {
 	t.Parallel()
 	for _, s := range scenarios {
@@ -119,8 +119,8 @@ func TestPlanKnowsItsWays(t *testing.T) {
 	}
 }
 
-// What is not as expected is an error, in both directions, and so is what could
-// not be tried.
+// An unexpected result is an error, in both directions, and so is a scenario that
+// could not be tried.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	s := &scenario{name: "crash"}

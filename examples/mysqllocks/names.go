@@ -35,7 +35,7 @@ func upperCase(ctx context.Context, t *trial) (outcome, error) {
 	return outcome{true, "report and Report are one lock"}, nil
 }
 
-// longName uses a name of 65 characters as any other.
+// longName uses a name of 65 characters like any other.
 func longName(ctx context.Context, t *trial) (outcome, error) {
 	name := t.key + strings.Repeat("x", 65-len(t.key))
 	w, err := t.open(long)

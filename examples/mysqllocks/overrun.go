@@ -35,11 +35,11 @@ func overrun(ctx context.Context, t *trial) (outcome, error) {
 		return outcome{}, err
 	}
 	if other.held == nil {
-		return outcome{!accepted, fmt.Sprintf("it was kept for it: nobody else got it in %s", round(other.took))}, mine.Unlock(ctx)
+		return outcome{!accepted, fmt.Sprintf("it was kept for it: no other client got it in %s", round(other.took))}, mine.Unlock(ctx)
 	}
 	o := outcome{accepted, fmt.Sprintf("two at once after %s: the first was told nothing, and its write accepted", round(other.took))}
 	if !accepted {
-		o.happened = fmt.Sprintf("somebody else got it after %s, and the first was told", round(other.took))
+		o.happened = fmt.Sprintf("another client got it after %s, and the first was told", round(other.took))
 	}
 	return o, errors.Join(mine.Unlock(ctx), other.held.Unlock(ctx))
 }

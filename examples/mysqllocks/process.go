@@ -16,7 +16,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// processVariable makes this program a process that does as it is told.
+// processVariable makes this program a process that executes commands.
 const processVariable = "CRONLEASE_MYSQLLOCKS_PROCESS"
 
 // orders is the first line that such a process reads. The DSN is not among its

@@ -14,10 +14,10 @@ const (
 	short = time.Second
 	// long is a lease that does not end meanwhile.
 	long = time.Minute
-	// watch is how long a scenario looks whether a lock becomes free: five
-	// of them.
+	// watch is how long a scenario waits for a lock to become free: five of
+	// them.
 	watch = 5 * short
-	// glance is the same where a lock that is free is got at once.
+	// glance is the same where a free lock is acquired at once.
 	glance = 2 * time.Second
 )
 
@@ -27,7 +27,7 @@ type scenario struct {
 	tried string
 	run   func(ctx context.Context, t *trial) (outcome, error)
 	// breaks and survives name the ways that are tried with it, and what is
-	// expected of them. A way that has nothing to do with it is in neither.
+	// expected of them. A way that the scenario does not apply to is in neither.
 	breaks, survives []string
 }
 
@@ -44,7 +44,7 @@ var scenarios = []scenario{
 		survives: []string{"upsert", "for-update", "get-lock"},
 	},
 	{
-		name: "deadlock", tried: "the release meets a deadlock with somebody's report", run: deadlocked,
+		name: "deadlock", tried: "the release meets a deadlock with a reporting transaction", run: deadlocked,
 		breaks: []string{"insert-delete"},
 	},
 	{

@@ -81,7 +81,7 @@ func autumn(ctx context.Context, t *trial) (outcome, error) {
 	return outcome{true, fmt.Sprintf("a lease of %s was still there after %s", across, after)}, nil
 }
 
-// freeAt reports whether the lock can be got at an instant.
+// freeAt reports whether the lock can be acquired at an instant.
 func (t *trial) freeAt(ctx context.Context, instant time.Time) (_ bool, err error) {
 	mark := len(t.ends)
 	w, err := t.open(across, t.clocks(instant)...)
@@ -128,7 +128,7 @@ func spring(ctx context.Context, t *trial) (outcome, error) {
 		return outcome{}, err
 	}
 	if other.held == nil {
-		return outcome{false, fmt.Sprintf("it was kept for it: nobody else got it in %s", round(other.took))}, mine.Unlock(ctx)
+		return outcome{false, fmt.Sprintf("it was kept for it: no other client got it in %s", round(other.took))}, mine.Unlock(ctx)
 	}
 	return outcome{true, fmt.Sprintf("two at once: a lease of %s had ended after %s", across, after)},
 		errors.Join(mine.Unlock(ctx), other.held.Unlock(ctx))

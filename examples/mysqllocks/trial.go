@@ -19,7 +19,7 @@ const limit = time.Minute
 type trial struct {
 	kind   kind
 	config *mysql.Config // names the schema
-	key    string        // a name for a lock that nobody else uses on this server
+	key    string        // a lock name that no other trial uses on this server
 	admin  *sql.DB       // not the way's: looks, and does harm
 	ends   []func(context.Context) error
 }
@@ -43,7 +43,7 @@ func newTrial(ctx context.Context, server *mysql.Config, k kind) (*trial, error)
 		return t, err
 	}
 	_, err = root.ExecContext(ctx, "CREATE DATABASE "+name)
-	if err == nil || ctx.Err() != nil { // it may have been created all the same
+	if err == nil || ctx.Err() != nil { // it may have been created nevertheless
 		t.ends = append(t.ends, func(ctx context.Context) error {
 			_, err := root.ExecContext(ctx, "DROP DATABASE IF EXISTS "+name)
 			return err

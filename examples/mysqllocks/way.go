@@ -23,7 +23,7 @@ const (
 	unknownZone     = 1298
 )
 
-// errTaken says that somebody else has the lock.
+// errTaken means that another client holds the lock.
 var errTaken = errors.New("mysqllocks: the lock is taken")
 
 // Way is one way of having a lock in MySQL. It is safe for concurrent use.
@@ -61,7 +61,7 @@ type maintainer interface {
 
 // trier is a way that can look once instead of waiting.
 type trier interface {
-	// TryLock returns errTaken when somebody else has the lock.
+	// TryLock returns errTaken when another client holds the lock.
 	TryLock(ctx context.Context, key string) (Held, error)
 }
 
@@ -119,7 +119,7 @@ func hold(ctx context.Context, w Way, key string) (Held, error) {
 	return w.Lock(ctx, key)
 }
 
-// poll tries until somebody else no longer has the lock.
+// poll tries until the lock is free.
 func poll(ctx context.Context, try func() (Held, error)) (Held, error) {
 	look := time.NewTimer(pollEvery)
 	defer look.Stop()
