@@ -39,8 +39,8 @@ func (c *check) checkLed(r *run) {
 	}
 }
 
-// checkRows: one row for a tick, in a state that there is. That its token is one that somebody had is
-// [check.checkOwners]'s.
+// checkRows: one row for a tick, in a valid state. That its token was held by a process is checked by
+// [check.checkOwners].
 func (c *check) checkRows() {
 	for _, k := range c.keys {
 		t := c.ticks[k]

@@ -9,7 +9,7 @@ import (
 // moment is something that the order of terms and runs is judged by.
 type moment struct {
 	at    int64
-	order int // of those at one instant: what ends comes first, so that doubt is to nobody's harm
+	order int // at one instant: ends come first, to give the benefit of the doubt
 	term  *term
 	run   *run
 	over  bool

@@ -72,14 +72,14 @@ func (c *check) close(p *replica) {
 	}
 	c.summary.Workers++
 	if p.ended == nil {
-		c.wrong(0, []Event{*p.up}, "%s ended by itself: nobody killed it, and it did not say that it went down", p.worker)
+		c.wrong(0, []Event{*p.up}, "%s ended by itself: it was not killed, and did not report a shutdown", p.worker)
 	}
 }
 
 // recordOf takes in an event of a process.
 func (c *check) recordOf(e *Event) {
 	if e.Worker == "" {
-		c.wrong(0, []Event{*e}, "an event of nobody")
+		c.wrong(0, []Event{*e}, "an event without a worker")
 		return
 	}
 	p := c.processes[e.Worker]

@@ -8,13 +8,13 @@ import (
 func TestCheckRecord(t *testing.T) {
 	run := of(5, "all", 2, 1)
 	judge(t, []judged{
-		{name: "an event of nobody", story: handOver().add(10, "", Trouble, Event{}), want: "of nobody"},
+		{name: "an event without a worker", story: handOver().add(10, "", Trouble, Event{}), want: "without a worker"},
 		{name: "of no kind", story: handOver().add(10, "w1", "sleep", Event{}), want: "of no known kind"},
 		{name: "two policies", story: handOver().do(func(s *story) { s.Policies = append(s.Policies, s.Policies[0]) }), want: "two policies"},
 
 		{name: "no up", story: handOver().drop(Up, "w2", "", -1), want: "does not begin with its only Up"},
 		{name: "up twice", story: handOver().add(10, "w2", Up, Event{Owner: "x"}), want: "does not begin with its only Up"},
-		{name: "up as nobody", story: handOver().do(func(s *story) { s.event(Up, "w2", "", -1).Owner = "" }), want: "up out of turn"},
+		{name: "up without an owner", story: handOver().do(func(s *story) { s.event(Up, "w2", "", -1).Owner = "" }), want: "up out of turn"},
 		{name: "trouble before up", story: handOver().add(-5, "w2", Trouble, Event{}).starve(-4, 100, "w2")},
 		{name: "trouble after down", story: handOver().add(4600, "w2", Trouble, Event{}).starve(4601, 100, "w2")},
 		{name: "trouble after a kill", story: takeOver().killed(2100, "w1").add(2101, "w1", Trouble, Event{}), want: "went on after it was killed"},

@@ -49,10 +49,10 @@ var registerModel = porcupine.Model{
 	},
 }
 
-// steps is what the register has to explain, and the events of each step. A transaction of which nobody knows the outcome
-// counts from its Begin on, at any time, if its effect is there; without, that it never happened is always an
-// explanation. What was written while a failover forgot is left out, and so is what belongs to a term that nobody saw
-// begin: other checks look at those.
+// steps is what the register has to explain, and the events of each step. A transaction with an unknown outcome counts
+// at any time from its Begin on, if its effect is there; otherwise, that it never happened is always a valid explanation.
+// Writes that a failover forgot are left out, and so are those of a term whose beginning was not recorded: other checks
+// cover them.
 func (c *check) steps() (steps []porcupine.Operation, events [][]Event) {
 	add := func(s step, at period, of ...Event) {
 		s.number = len(steps)

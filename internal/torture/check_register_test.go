@@ -207,7 +207,7 @@ func long(ticks int64) *story {
 func BenchmarkCheck(b *testing.B) {
 	for _, ticks := range []int64{100, 1000, 2000} {
 		s := long(ticks)
-		// Of each tenth transaction nobody knows the outcome, although it is stored.
+		// The outcome of every tenth transaction is unknown, although it is stored.
 		for i := range s.Events {
 			if e := &s.Events[i]; e.Kind == Commit && i%10 == 0 {
 				e.Outcome, e.Seq = Unknown, 0

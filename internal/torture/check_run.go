@@ -57,7 +57,7 @@ func (x *transaction) events() []Event {
 	return []Event{x.begin, *x.commit}
 }
 
-// outcome is "" if nobody knows it.
+// outcome returns "" if it is unknown.
 func (x *transaction) outcome() string {
 	if x.commit == nil {
 		return ""

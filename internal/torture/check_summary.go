@@ -8,8 +8,8 @@ import (
 // Summary counts what was in a history, or in several.
 type Summary struct {
 	Rounds int
-	// Quiet counts the rounds in which whoever led last gave the lease back with all faults healed and nothing amiss, so
-	// that no row may have been left open.
+	// Quiet counts the rounds in which the last leader released the lease after all faults had ended and without trouble,
+	// so that no row may have been left open.
 	Quiet int
 
 	Workers, Killed, Paused, Starved, Faults int

@@ -1,6 +1,6 @@
 package torture
 
-// checkOwners: one token has one owner for ever, and names one term; no two starts of a process have one name.
+// checkOwners: a token has only ever one owner, and names one term; no two starts of a process have the same name.
 func (c *check) checkOwners() {
 	for _, p := range c.order {
 		if p.up == nil {
@@ -51,8 +51,8 @@ func (c *check) leadsUnder(token uint64) []Event {
 }
 
 // checkUnseen looks at the tokens that tables have and no Lead event. A process writes Lead when it has taken the lease,
-// on a goroutine of its own: one that is killed just then may have claimed ticks that nobody saw it lead for. So its
-// owner has to be a process that was killed while it followed, as far as anybody saw; there can be one such term of it;
+// on a goroutine of its own: one that is killed just then may have claimed ticks without a recorded Lead. So its
+// owner has to be a process that was killed while it followed, by the record; there can be one such term of it;
 // and its token has to be newer than what others led under when that process began to follow.
 func (c *check) checkUnseen(owner map[uint64]string) {
 	unseen := map[*replica]uint64{}
@@ -72,7 +72,7 @@ func (c *check) checkUnseen(owner map[uint64]string) {
 		case p.ended == nil || p.ended.Kind != Killed || p.role != Up && p.role != Follow:
 			c.wrong(2, []Event{*p.up, p.follow}, "%s has token %d, under which %s never led", where, token, p.worker)
 		case unseen[p] != 0:
-			c.wrong(2, []Event{*p.up, *p.ended}, "%s has token %d, and others have %d: nobody saw %s lead under either", where, token, unseen[p], p.worker)
+			c.wrong(2, []Event{*p.up, *p.ended}, "%s has token %d, and others have %d: %s was not seen to lead under either", where, token, unseen[p], p.worker)
 		case c.newestAt(p.since(p.follow.At)) >= token:
 			c.wrong(1, []Event{p.follow, *p.ended}, "%s has token %d, which is not newer than %d, which was led under before %s began to follow",
 				where, token, c.newestAt(p.since(p.follow.At)), p.worker)

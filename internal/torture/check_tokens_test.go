@@ -38,7 +38,7 @@ func TestCheckOwners(t *testing.T) {
 			up(0, "w1").up(0, "w2").lead(100, "w1", 5).yield(200, "w1", 5).add(401, "w2", Follow, Event{}).lead(402, "w2", 4).yield(500, "w2", 4).down(600, "w1").down(600, "w2"),
 			guarantee: 1, want: "the term of token 4 began when the term of token 5 had been there"},
 
-		{name: "a row of a term that nobody saw", story: unsaid(), count: unseen},
+		{name: "a row of a term that was not recorded", story: unsaid(), count: unseen},
 		{name: "two rows of it", story: unsaid().row("interrupted", "w3", of(7, "hold", 4, 1)), count: unseen},
 		{name: "two owners of it", story: unsaid().row("interrupted", "w1", of(7, "hold", 4, 1)),
 			guarantee: 1, want: "token 7 is owner-w3's by the row of hold@00:00:03, and owner-w1's by the row of hold@00:00:04"},
@@ -51,7 +51,7 @@ func TestCheckOwners(t *testing.T) {
 		{name: "of no term", story: unsaid().do(func(s *story) { s.rowOf("hold", 3).Token = 0 }),
 			guarantee: 2, want: "names no term"},
 		{name: "two of one process", story: unsaid().do(func(s *story) { r := s.rowOf("hold", 0); r.Owner, r.Token = ownerOf("w3"), 6 }),
-			guarantee: 2, want: "nobody saw w3 lead under either"},
+			guarantee: 2, want: "w3 was not seen to lead under either"},
 		{name: "not newer than what others had", story: unsaid().do(func(s *story) { s.rowOf("hold", 3).Token = 3 }),
 			guarantee: 1, want: "has token 3, which is not newer than 5"},
 		{name: "a row under no term of its owner", story: handOver().do(func(s *story) { s.rowOf("hold", 2).Token = 7 }),

@@ -28,7 +28,7 @@ const (
 	// Starved says that the process did not get to run for the time before this event that For says, in nanoseconds,
 	// without having been paused.
 	Starved Kind = "starved"
-	// Mute says that a line of the log waits, since nobody reads it.
+	// Mute says that a log line is blocked because it is not read.
 	Mute Kind = "mute"
 	// Down is the last event of a process that ended as it was asked to.
 	Down Kind = "down"

@@ -16,7 +16,7 @@ var jobFaults = []fault{
 		r.hold(random, between(random, r.ttl, 4*r.ttl))
 		return bit
 	}},
-	{name: "jobs: paused while nobody leads", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+	{name: "jobs: paused without a leader", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 		for _, s := range r.slots {
 			s.kill()
 		}

@@ -233,7 +233,7 @@ func (d *database) lockAll(node int, length time.Duration) (bit func() bool) {
 	return func() bool { return waited || complained() }
 }
 
-// alter changes a table while somebody reads it for long: the change waits for the reader, and all others for it.
+// alter changes a table during a long read: the change waits for the reader, and all other statements for the change.
 func (d *database) alter(node int, table string, length time.Duration) (bit func() bool) {
 	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)

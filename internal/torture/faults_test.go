@@ -51,7 +51,7 @@ func deck(d *database, random *rand.Rand) []fault {
 // any is a slot at random.
 func (r *round) any(random *rand.Rand) *slot { return r.slots[random.IntN(len(r.slots))] }
 
-// leaderOrAny is the leader's slot, or any if nobody leads.
+// leaderOrAny returns the leader's slot, or any slot without a leader.
 func (r *round) leaderOrAny(random *rand.Rand) *slot {
 	if s := r.leader(); s != nil {
 		return s

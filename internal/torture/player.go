@@ -106,7 +106,7 @@ func Play(p Player, orders io.Reader, out io.Writer) error {
 		for {
 			var o Order
 			if lines.Decode(&o) != nil {
-				return // nobody gives orders any more
+				return // no more orders will come
 			}
 			host.wrong.Store(int64(o.Wrong))
 			record.mute(o.Mute)
@@ -253,7 +253,7 @@ type recorder struct {
 	waits bool          // one has waited since
 }
 
-// mute has all that is logged wait, as for a pipe that nobody reads, or lets it go on.
+// mute blocks all log output, as a pipe without a reader does, or unblocks it.
 func (r *recorder) mute(is bool) {
 	r.log.Lock()
 	defer r.log.Unlock()
@@ -290,7 +290,7 @@ func (r *recorder) add(e Event) {
 		_, err = r.out.Write(append(line, '\n'))
 	}
 	if err != nil {
-		panic(err) // nobody listens any more
+		panic(err) // the reader is gone
 	}
 }
 

@@ -209,7 +209,7 @@ func (r *round) settle(after string, limit time.Duration) bool {
 	}
 }
 
-// starved is for how long the players together did not get to run since the mark: the machine's fault, and nobody else's.
+// starved returns for how long the players together did not get to run since the mark: the machine's fault alone.
 func (r *round) starved(mark int) (sum time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

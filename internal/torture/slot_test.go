@@ -169,7 +169,7 @@ func (p *child) order(o Order) {
 	_ = json.NewEncoder(p.orders).Encode(o)
 }
 
-// take takes the process out of the slot, awake: nobody else signals it from here on.
+// take takes the process out of the slot, awake: no other goroutine signals it from here on.
 func (s *slot) take() *child {
 	s.mu.Lock()
 	defer s.mu.Unlock()
