@@ -104,7 +104,7 @@ func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		known.Schedule = d.Schedule
 		b.jobs[d.Name] = known
 		if b.schedules[d.Schedule] == nil {
-			w.failf("%q: nobody declares that", d.Schedule)
+			w.failf("%q: no replica declares that", d.Schedule)
 		}
 	}
 	if r := w.replicas[h.Owner]; r != nil {

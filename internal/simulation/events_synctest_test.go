@@ -49,7 +49,7 @@ func (n *nemesis) do(event string, r *replica) bool {
 	case "log blocked":
 		r.log.block()
 	case "restarted":
-		n.odd = true // who does not look before the next look notices late
+		n.odd = true // a replica that does not look before the next look notices late
 		n.w.Restart()
 	case "stepped":
 		return n.step()
@@ -177,7 +177,7 @@ func (n *nemesis) step() bool {
 			direction = -1
 		}
 		if n.lost > n.w.taken[n.w.newest].at {
-			return false // it is set back again, whoever has led by then
+			return false // it is set back again, whichever replica has led by then
 		}
 	}
 	if direction < 0 && n.lost > n.w.taken[n.w.newest].at {
@@ -194,9 +194,10 @@ func (n *nemesis) step() bool {
 	return true
 }
 
-// lose changes rows behind everybody's back. What that can do to a replica that
-// has not seen the newest term, and to tokens when the clock is behind, is not
-// promised; so it happens only while all have, and nobody starts for a while.
+// lose changes rows without any replica's knowledge. What that can do to a replica
+// that has not seen the newest term, and to tokens when the clock is behind, is not
+// promised; so it happens only while all have seen it, and no replica starts for a
+// while.
 func (n *nemesis) lose(failover bool, change func()) bool {
 	w := n.w
 	w.enter()
@@ -265,8 +266,8 @@ func (n *nemesis) fading() func() fault {
 	}
 }
 
-// dealtWith checks that the leader has no tick before it that is due, and no run
-// that nobody runs.
+// dealtWith checks that the leader has no due tick left, and no run in the ledger
+// that no replica runs.
 func (n *nemesis) dealtWith() {
 	leaders := n.w.leaders()
 	n.w.mu.Lock()
@@ -291,13 +292,13 @@ func (n *nemesis) dealtWith() {
 		next := w.rows.next(known)
 		paused := snapshot.Paused || snapshot.Jobs[j.Name].Paused // what is of before waits
 		if !paused && !isDelay(known.Schedule) && !next.IsZero() && next.Before(w.now().Add(-late)) {
-			w.failf("%s, %s: the tick %v is due and nobody claims it", j.Name, j.Schedule, next)
+			w.failf("%s, %s: the tick %v is due and not claimed", j.Name, j.Schedule, next)
 		}
 		for _, key := range w.rows.open(j.Name) {
 			row := w.rows.rows[key]
 			runs := slices.ContainsFunc(w.running(), func(x *work) bool { return x.Key() == key && x.Attempt == row.attempt })
 			if row.state == jobs.Running && row.token == w.holder.Token && !runs && time.Since(row.changed) > late+ttl {
-				w.failf("%v: attempt %d is running in the ledger, and nobody runs it: %+v", key, row.attempt, row)
+				w.failf("%v: attempt %d is running in the ledger, and no replica runs it: %+v", key, row.attempt, row)
 			}
 		}
 	}

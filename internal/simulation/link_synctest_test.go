@@ -37,7 +37,7 @@ type fault struct {
 	name    string
 	err     error         // the caller hears this at once; the statement runs if late or applied says so
 	applied bool          // with err: it ran, and the answer was lost
-	late    time.Duration // it runs that long after it was sent, whether or not anybody waits
+	late    time.Duration // it runs that long after it was sent, even if its caller has given up
 	reply   time.Duration // the answer takes that long
 	silence bool          // it does not run, and nothing is heard until the caller gives up
 }

@@ -20,7 +20,7 @@ import (
 //
 // While it is calm:
 //
-//   - nobody else takes the lease;
+//   - no other replica takes the lease;
 //   - no tick that is due is left alone, and no run that has ended is open;
 //   - a leader that crashes is followed within TTL + 1 s, and so is the return of
 //     the database.
@@ -35,7 +35,7 @@ type nemesis struct {
 
 	backups   []func()
 	lateUntil time.Time // when the last late statement has run
-	noStart   time.Time // until then nobody may start, see lose
+	noStart   time.Time // until then no replica may start, see lose
 	odd       bool      // this round had an event for which TTL + 1 s is not promised
 	direction int       // of the last step of the database's clock
 	turned    time.Time // when it was
@@ -203,7 +203,7 @@ func (n *nemesis) trouble() {
 	}
 }
 
-// heal makes all whole: at least two replicas, none of which stops, nothing late.
+// heal ends all faults: at least two replicas, none of which stops, and no late statements.
 func (n *nemesis) heal() {
 	n.w.note("all is made whole")
 	synctest.Wait()
@@ -230,7 +230,7 @@ func (n *nemesis) heal() {
 		n.start()
 	}
 	n.correct()
-	// What was sent into the silence is given up by then.
+	// By then, unanswered statements have timed out.
 	time.Sleep(max(time.Until(n.lateUntil), ttl/5) + time.Millisecond)
 }
 
@@ -267,7 +267,7 @@ func (n *nemesis) justWoke(r *replica) bool {
 	return r.justWoke()
 }
 
-// leads waits as long as it may take until somebody leads.
+// leads waits for a leader, for as long as that may take.
 func (n *nemesis) leads(since string) {
 	bound := soon
 	if n.odd {
@@ -361,7 +361,7 @@ func (n *nemesis) away(most time.Duration) {
 	}
 }
 
-// end makes everything right, sees that nothing is left, and stops everybody.
+// end ends all faults, checks that nothing is left, and stops all replicas.
 func (n *nemesis) end() {
 	for _, job := range append(n.names(), "") {
 		_ = n.w.Resume(n.t.Context(), group, job) // the ledger may not know it

@@ -62,7 +62,7 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 		}
 	}
 	// Clocks differ by hours in most seeds, and there is more to see when that
-	// keeps nobody from leading.
+	// keeps no replica from leading.
 	maxSkew := w.limit
 	if maxSkew == 0 {
 		maxSkew = 10_000 * time.Hour

@@ -19,14 +19,14 @@ import (
 
 const (
 	group = "g"
-	// tooMany is how many statements nobody sends at one instant.
+	// tooMany is more statements than replicas send at one instant.
 	tooMany = 20_000
 )
 
 // world is the database. It sees each statement that takes effect, whether or
-// not anybody heard of it, and checks there what has to hold:
+// not its client got the answer, and checks there what has to hold:
 //
-//   - tokens strictly grow, and one has one owner for ever;
+//   - tokens strictly grow, and a token never changes its owner;
 //   - when a lease is taken, every run of an older term has stopped, unless its
 //     process is dead or stood still; when it is released, too;
 //   - what only the holder may do is refused to all others;
