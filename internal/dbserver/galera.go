@@ -215,7 +215,7 @@ func (g *Galera) fill(ctx context.Context) error {
 	return nil
 }
 
-// freePorts returns different ports that nobody uses now.
+// freePorts returns different ports that are free now.
 func freePorts(n int) ([]int, error) {
 	var ports []int
 	var err error

@@ -76,7 +76,7 @@ func (s *Server) begin(ctx context.Context, running int) error {
 	return s.launch(ctx)
 }
 
-// goOn lets a running node go on that has lost its majority, once it knows who is gone.
+// goOn lets a running node that has lost its majority go on, once it knows which nodes are gone.
 func (s *Server) goOn(ctx context.Context, running int) error {
 	db, err := openDB(s.dsn(""))
 	if err != nil {
@@ -133,12 +133,12 @@ func (s *Server) wsrepOptions() []string {
 			"base_host=127.0.0.1", "base_port=" + strconv.Itoa(m.group),
 			"gmcast.listen_addr=tcp://" + address(m.group), "ist.recv_addr=" + address(m.transfer),
 			"gcache.size=32M",
-			// Who is silent for so long is out.
+			// A node that is silent for that long is expelled.
 			"evs.keepalive_period=PT0.2S", "evs.inactive_check_period=PT0.2S",
 			"evs.suspect_timeout=" + seconds(m.silence*3/4), "evs.inactive_timeout=" + seconds(m.silence),
 			"evs.install_timeout=" + seconds(m.silence),
 			"gmcast.peer_timeout=PT1S",
-			// Who begins is said by --wsrep-new-cluster, and not by a file of the last time.
+			// --wsrep-new-cluster says which node begins, and not a file of the last run.
 			"pc.recovery=FALSE",
 		}, ";"),
 	}

@@ -53,8 +53,8 @@ func TestServerDiesWithItsParent(t *testing.T) {
 
 func subtest(t *testing.T) string { return t.Name()[strings.LastIndexByte(t.Name(), '/')+1:] }
 
-// refused waits until nobody listens at the address. The end of a connection alone would tell little: a server also closes
-// those that do not log in.
+// refused waits until no process listens on the address. The end of a connection alone would prove little: a server also
+// closes those that do not log in.
 func refused(t *testing.T, addr string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

@@ -161,7 +161,7 @@ func (s *Server) Start(ctx context.Context) error {
 		if err == nil {
 			return nil
 		}
-		// Ports are shared by all processes of the machine: somebody may have been quicker.
+		// Ports are shared by all processes of the machine: another one may have been quicker.
 		if taken := s.process != nil && strings.Contains(s.process.log.String(), logPortTaken); !taken || try == portTries {
 			s.port = 0
 			return err

@@ -27,7 +27,7 @@ func (l *link) connect(server net.Conn) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		_ = server.Close() // nobody has used it
+		_ = server.Close() // it was never used
 		return false
 	}
 	l.server = server

@@ -30,7 +30,7 @@ func NewSharingProxy(tb testing.TB, target string) (addr string) {
 				return // closed
 			}
 			work.Go(func() {
-				defer context.AfterFunc(ctx, func() { _ = client.Close() })() // who serves it closes it too
+				defer context.AfterFunc(ctx, func() { _ = client.Close() })() // the goroutine that serves it closes it too
 				defer client.Close()
 				if err := share(ctx, client, target); err != nil && ctx.Err() == nil && !isEnd(err) {
 					tb.Errorf("proxy: %v", err)

@@ -30,7 +30,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// In an hour, histories are pruned between two changes, in the first quarter and in the last, and somebody is restarted
+// In an hour, histories are pruned between two changes, in the first quarter and in the last, and a worker is restarted
 // between them.
 func TestPlanOfAnHour(t *testing.T) {
 	t.Parallel()

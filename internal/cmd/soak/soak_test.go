@@ -67,7 +67,7 @@ func TestSoak(t *testing.T) {
 	})
 }
 
-// Whoever ends it early gets what was measured until then, and nothing is left.
+// A soak that is ended early prints what was measured until then, and leaves nothing behind.
 func TestEndedEarly(t *testing.T) {
 	t.Parallel()
 	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {

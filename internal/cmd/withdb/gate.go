@@ -10,7 +10,7 @@ import (
 	"syscall"
 )
 
-// The command may begin only when the guard knows its process group: else, if this process were killed in between, nobody
+// The command may begin only when the guard knows its process group: else, if this process were killed in between, nothing
 // would end the command. So it starts as a process of this program that waits at a gate, a pipe, and becomes the command
 // when a byte arrives. Without that byte the pipe's end ends it.
 

@@ -151,8 +151,8 @@ func gone(t *testing.T, addrs []string) {
 	}
 }
 
-// refused waits until nobody listens at the address. The end of a connection alone would tell little: a server also closes
-// those that do not log in.
+// refused waits until no process listens on the address. The end of a connection alone would prove little: a server also
+// closes those that do not log in.
 func refused(t *testing.T, addr string) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

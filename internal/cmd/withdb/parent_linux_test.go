@@ -24,7 +24,7 @@ func TestEverythingEndsWithTheParent(t *testing.T) {
 func TestKeepOutlivesTheParent(t *testing.T) {
 	t.Parallel()
 	program, environment, tmp := self(t)
-	// The command ends when the test says so: when somebody has opened the pipe and closed it.
+	// The command ends when the test says so, by opening the pipe and closing it.
 	w := startWithdb(t, "sh", environment, tmp, "-c", `"$0" "$@"; exit 1`, program, "-keep", "--",
 		"sh", "-c", `mkfifo "$TMPDIR/end"; `+tell+`cat "$TMPDIR/end"; echo done`)
 	addrs := w.ready(t)
