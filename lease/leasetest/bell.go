@@ -120,7 +120,7 @@ var bellCases = []testCase{
 		if err := e.soon(ended); !errors.Is(err, context.Canceled) {
 			e.Errorf("Wait after its context ended: error %v, want the context's", err)
 		}
-		// It is no worse a bell for that.
+		// The bell still works after that.
 		found := e.waitForRelease(next, waiter)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Pass(e.ctx()), "Pass")
