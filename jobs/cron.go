@@ -60,9 +60,8 @@ func (s CronSchedule) parse() CronSchedule {
 	return s
 }
 
-// locations are the zones by name that were loaded. Loaded again, a zone would
-// be another pointer, and each of a list of jobs would have a table of its
-// changes of its own.
+// locations caches zones by name. A zone that is loaded twice has two pointers, and
+// each job in a list would then keep its own table of the zone's changes.
 var locations sync.Map
 
 func loadLocation(name string) (*time.Location, error) {

@@ -33,7 +33,7 @@ type Job struct {
 	// Limit is how many runs there may be at a time under [OverlapAllow].
 	// Zero: any number.
 	Limit int
-	// LockAtMostFor is ShedLock's name for the limit of a run: it is the
+	// LockAtMostFor is ShedLock's name for the limit of a run: it stands in for
 	// Timeout where that is zero.
 	LockAtMostFor time.Duration
 	// LockAtLeastFor keeps the job occupied for so long from the start of a

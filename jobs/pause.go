@@ -18,8 +18,8 @@ type Pause struct {
 	Began, Ended time.Time
 }
 
-// Covers reports whether a tick falls into the pause: its beginning belongs to
-// it, its end does not.
+// Covers reports whether a tick falls into the pause: the beginning of a pause
+// belongs to it, the end does not.
 func (p Pause) Covers(tick time.Time) bool {
 	return !tick.Before(p.Began) && (p.Ended.IsZero() || tick.Before(p.Ended))
 }

@@ -58,7 +58,7 @@ const (
 )
 
 // MaxInterrupted is how many attempts a tick gets under [RecoverRerun] before it
-// is taken for what kills its workers, unless its [Retry] has more.
+// is assumed to kill its workers, unless its [Retry] has more.
 const MaxInterrupted = 5
 
 var recoverNames = []string{"skip", "rerun"}

@@ -148,8 +148,8 @@ type Move struct {
 	Owner   string
 	Token   uint64
 	// What it becomes. To Running counts an attempt; to Waiting makes it due
-	// after Delay. CancelAsked stays as it is: a wish that came in between is
-	// found by the next look at [Ledger.Changes].
+	// after Delay. CancelAsked stays as it is: a cancel request that came in
+	// between is found by the next look at [Ledger.Changes].
 	To    State
 	Delay time.Duration
 	Error string

@@ -2,7 +2,7 @@ package jobs
 
 import "fmt"
 
-// State is where a run stands.
+// State is the state of a run in the ledger.
 type State uint8
 
 // A run is claimed as Running, Waiting or Skipped. Waiting becomes Running;

@@ -294,7 +294,7 @@ var changesCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
-		// Much of the same: a sum of something may come back to what it was.
+		// Many similar requests: a checksum might return to an earlier value.
 		for _, step := range []struct {
 			what string
 			do   func() error

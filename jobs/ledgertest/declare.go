@@ -62,7 +62,7 @@ var declareCases = []testCase{
 		e.running(s, h, key(report, 1))
 		e.ok(s.Pause(e.ctx(), group, report), "Pause")
 		other := e.known(group, cleanup)
-		// The texts differ by what a database may take for nothing.
+		// The texts differ in ways that a database may ignore.
 		for _, schedule := range []string{"every 2m", "Every 2m", "Every 2m ", "every 2m"} {
 			was := e.known(group, report)
 			e.later()

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// alice and bob are replicas; the others differ from alice by what a
-	// database may take for nothing.
+	// alice and bob are replicas; the others differ from alice in ways that a
+	// database may ignore.
 	alice       = "worker/alice/1/x"
 	bob         = "worker/bob/2/y"
 	aliceUpper  = "Worker/alice/1/x"

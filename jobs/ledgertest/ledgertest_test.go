@@ -74,7 +74,7 @@ func TestEachFlawFailsACase(t *testing.T) {
 	for _, flaw := range flaws {
 		t.Run(flaw, func(t *testing.T) {
 			t.Parallel()
-			// On a busy machine a case may look away too soon: it gets three tries.
+			// On a busy machine a case may stop looking too soon: it gets three tries.
 			for _, c := range slices.Repeat(nearest(cases(), testCase.about, flaw), 3) {
 				if why := failure(t, c, newDatabase(flaw).quickHarness()); why != "" {
 					t.Logf("found by %q: %.300s", c.name, why)

@@ -173,7 +173,7 @@ var pruneCases = []testCase{
 			r = e.moved(s, h, to(jobs.Succeeded, r))
 			e.prune(s, report, jobs.History{For: age}, 0)
 			if e.now().Sub(r.Finished) >= age {
-				age *= 2 // it took too long to tell
+				age *= 2 // the machine was too slow for the result to count
 				continue
 			}
 			e.unchanged(r, "a run that was claimed long ago and ended just now")
