@@ -80,9 +80,9 @@ func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence)
 	}
 }
 
-// Backup copies the rows of all groups, leases and ledgers, and returns what puts
-// the copy back, as often as it is called: a restored backup, or a failover to a
-// server that lacks the last writes. Locks are left as they are.
+// Backup copies the rows of all groups, leases and ledgers, and returns a function
+// that puts the copy back, as often as it is called: a restored backup, or a
+// failover to a server that lacks the last writes. Locks are left as they are.
 func (s *Store) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 // all steps are repeated where a table is missing: each statement must be harmless
 // when it is repeated. Where the dialects have no IF NOT EXISTS, one statement adds
 // or drops one column or key, and that it is there or gone already is no error. A
-// new column has a default, so that programs of before can insert rows.
+// new column has a default, so that earlier programs can insert rows.
 //
 // The line "-- For programs from version N on." says which programs can use the
 // tables after the step; without it, only those that know the step.
@@ -200,7 +200,7 @@ func isDoneAlready(err error) bool {
 // step that was made; see [step].
 func (s *Store) versions(ctx context.Context, one *session) (least, level int, err error) {
 	err = one.conn.QueryRowContext(ctx, s.sql.version).Scan(&least, &level)
-	if number(err) == unknownColumn { // of before levels
+	if number(err) == unknownColumn { // tables from before levels
 		err = one.conn.QueryRowContext(ctx, s.sql.oldVersion).Scan(&least, &level)
 	}
 	return least, level, err

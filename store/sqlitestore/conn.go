@@ -14,8 +14,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// sqliteDriver is one of this package's own, so that its function is not there
-// for other users of the module, and theirs are not here.
+// sqliteDriver is this package's own driver, so that its function is not registered
+// for other users of the module, nor theirs here.
 var sqliteDriver = newDriver()
 
 func newDriver() *sqlite.Driver {
@@ -92,8 +92,8 @@ var settings = []string{
 	"PRAGMA busy_timeout = 600000",
 }
 
-// uri is the path as SQLite wants it, with all characters for themselves. While
-// a connection is opened, no context ends a wait for a lock, so it is short.
+// uri is the path as SQLite wants it, with special characters escaped. While a
+// connection is opened, no context ends a wait for a lock, so the wait is short.
 func (s *Store) uri(create bool) string {
 	mode := "rw"
 	if create {

@@ -23,7 +23,7 @@ func (s *Store) explain(ctx context.Context, err error) error {
 	}
 	var e *sqlite.Error
 	if errors.As(err, &e) {
-		if e.Code() == sqlite3.SQLITE_IOERR_WRITE { // only of ENOSPC does SQLite say that the disk is full
+		if e.Code() == sqlite3.SQLITE_IOERR_WRITE { // SQLite reports a full disk only for ENOSPC
 			return fmt.Errorf("%s: it cannot grow, or be written: its disk fails, or a quota or a limit on its size is reached: %w", s.path, err)
 		}
 		switch e.Code() & 0xff {

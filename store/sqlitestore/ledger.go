@@ -24,9 +24,9 @@ const ledgerBatch = 500
 // lastMicro is later than every present, in microseconds since 1970.
 const lastMicro int64 = 253402300799_000000
 
-// write runs f as do does, one at a time. What waits for SQLite's lock polls, and
-// gets it in no order: with 1,000 writes at once a heartbeat waited for 4.4 s, and
-// waits for 0.04 s like this.
+// write runs f as do does, one at a time. Connections that wait for SQLite's lock
+// poll, and get it in no order: with 1,000 writes at once a heartbeat waited for
+// 4.4 s, and waits for 0.04 s like this.
 func (s *Store) write(ctx context.Context, action string, f func(ctx context.Context, c *sql.Conn) error) error {
 	select {
 	case s.writing <- struct{}{}:
@@ -138,8 +138,8 @@ func (s *Store) lastOpened(ctx context.Context, tx *sql.Tx, group string) (jobs.
 	if err != nil {
 		return jobs.Opened{}, err
 	}
-	// What another program has written there counts as no term: one row must
-	// not keep the group from its jobs.
+	// A value that another program has written there counts as no term: one row
+	// must not keep the group from its jobs.
 	if n, err := strconv.ParseUint(token, 10, 64); err == nil {
 		return jobs.Opened{Token: n, At: instant(at)}, nil
 	}

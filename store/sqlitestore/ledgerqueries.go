@@ -52,7 +52,7 @@ ORDER BY tick DESC, trigger_id DESC, job LIMIT ?3`
 		states = append(states, newestOf(fmt.Sprint(uint8(state))))
 	}
 	return ledgerQueries{
-		// ?1 is a JSON array of [name, schedule, since when it rules if it has
+		// ?1 is a JSON array of [name, schedule, when it comes into force if it has
 		// changed]. The row without a name is the group's own: its schedule is
 		// the token of the term that declared last, and schedule_since is when
 		// it did so first.
@@ -89,7 +89,7 @@ ORDER BY tick, job, trigger_id`),
 		// ?1 is a JSON array of [job, tick, trigger, state, delay, missed, error in
 		// hexadecimal]. Rows that are there stay as they are. Nothing is returned when
 		// the fence row is another term's. Since the insert has a trigger, SQLite
-		// selects all rows before it inserts one: the cursor is that of before.
+		// selects all rows before it inserts one: so it reads the previous cursor.
 		claim: text.Replace(`{instant}
 INSERT INTO cronlease_run (grp, {columns})
 SELECT f.name, c.value ->> 0, c.value ->> 1, c.value ->> 2, ?5, c.value ->> 3, f.owner, f.token, c.value ->> 3 = 1,
@@ -159,7 +159,7 @@ ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = 1, pauses = {be
 		resumeGroup: text.Replace(`
 UPDATE cronlease_group SET changes = changes + 1, paused = 0, pauses = {ended} WHERE name = ?1 AND paused = 1`),
 
-		// Both count a change, by the triggers; the second wish to cancel is none.
+		// Both count a change, by the triggers; a second cancel request does not.
 		trigger: text.Replace(`{instant}
 INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
   claimed_at, due_at, missed, error, cancel_asked)

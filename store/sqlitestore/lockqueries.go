@@ -48,8 +48,8 @@ WHERE coalesce(instr(l.queue, unhex(asked.value ->> 1)), 0) = 0`,
 		// is the row without a name.
 		idle: now.Replace(`
 SELECT name, version FROM cronlease_lock WHERE length(queue) = 0 AND written_at < {now} - ?1 ORDER BY written_at LIMIT ?2`),
-		// It reads the whole table, which is small: it has what is held, and what
-		// was used in the last seconds. The floor's name is after none.
+		// It reads the whole table, which is small: it has the locks that are held,
+		// and those used in the last seconds. The floor's empty name is after none.
 		held: now.Replace(`
 SELECT name FROM cronlease_lock WHERE name > ?1 AND length(queue) > 0 AND written_at < {now} - ?2 ORDER BY name LIMIT ?3`),
 		raiseFloor: now.Replace(`

@@ -20,7 +20,7 @@ import (
 // migrationFiles are the steps to the newest version of the tables: the file
 // that begins with 0001 leads to version 1, and so on. To change the tables, add
 // a file, and never change one that was released. A new column has a default, so
-// that programs of before can insert rows. Where a table is missing, the rows that
+// that earlier programs can insert rows. Where a table is missing, the rows that
 // steps insert are inserted again, which must be harmless.
 //
 // The line "-- For programs from version N on." says which programs can use the
@@ -143,7 +143,7 @@ func upgrade(ctx context.Context, c *sql.Conn) (level int, made []string, err er
 	if _, err := c.ExecContext(ctx, createSchema); err != nil {
 		return 0, nil, err
 	}
-	// The table may be of before levels.
+	// The table may be older than levels.
 	const hasLevel = "SELECT count(*) FROM pragma_table_info('cronlease_schema') WHERE name = 'level'"
 	var columns int
 	if err := c.QueryRowContext(ctx, hasLevel).Scan(&columns); err != nil {
