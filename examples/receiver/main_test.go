@@ -44,7 +44,7 @@ func openIn(t *testing.T, path string) *Receiver {
 }
 
 // An older token is refused, for its group alone, and also by a receiver that was
-// started anew.
+// restarted.
 func TestOlderTokens(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "receiver.db")

@@ -23,7 +23,7 @@ func TestTheNextLeaderFinishesTheReport(t *testing.T) {
 		if _, err := fmt.Sscanf(out.String(), "attempt 1 wrote %d parts\nattempt 2 wrote %d parts\n", &first, &second); err != nil {
 			t.Fatalf("%v: %q", err, out.String())
 		}
-		// The replica that is stopped may store one more part before it hears of it.
+		// The replica that is stopped may store one more part before it notices.
 		if first+second != parts || first < 3 || first > 4 {
 			t.Errorf("got %q", out.String())
 		}

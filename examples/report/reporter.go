@@ -22,7 +22,7 @@ type part struct{ replica, number int }
 type Reporter struct {
 	number  int
 	dsn     string
-	due     time.Time // the same for all replicas, as what a cron expression says is
+	due     time.Time // the same for all replicas, like a tick of a cron expression
 	written chan<- part
 	store   *mysqlstore.Store
 }
@@ -41,7 +41,7 @@ func (r *Reporter) Run(ctx context.Context) (err error) {
 		Name:     "yearly",
 		Schedule: jobs.At(r.due),
 		Timeout:  time.Hour,
-		// The report can be gone on with, so the next leader shall.
+		// The report can be continued, so the next leader does that.
 		Recover: jobs.RecoverRerun,
 		Do:      r.write,
 	})
