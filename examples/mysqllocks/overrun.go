@@ -44,8 +44,8 @@ func overrun(ctx context.Context, t *trial) (outcome, error) {
 	return o, errors.Join(mine.Unlock(ctx), other.held.Unlock(ctx))
 }
 
-// stolen goes on from there: the first one releases the lock, which by now the
-// second one has, and a third one comes.
+// stolen continues overrun: the first holder releases the lock, which the second one
+// holds by now, and a third one gets in.
 func stolen(ctx context.Context, t *trial) (outcome, error) {
 	first, err := t.open(short)
 	if err != nil {

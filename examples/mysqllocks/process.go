@@ -144,7 +144,7 @@ func (p *process) say(line string) error {
 	return err
 }
 
-// hear reads a line of this form, and what it holds into a.
+// hear reads a line of this format, and its values into a.
 func (p *process) hear(ctx context.Context, format string, a ...any) error {
 	select {
 	case line, ok := <-p.lines:

@@ -170,7 +170,7 @@ type attempt struct {
 	why  error         // what the last look saw
 }
 
-// within tries to get a lock for so long.
+// within tries to get a lock for at most d.
 func within(ctx context.Context, d time.Duration, lock func(context.Context) (Held, error)) (attempt, error) {
 	begin := time.Now()
 	soon, cancel := context.WithTimeout(ctx, d)

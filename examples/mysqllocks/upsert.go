@@ -46,7 +46,7 @@ ON DUPLICATE KEY UPDATE
 	if err != nil {
 		return nil, err
 	}
-	// 1: inserted, 2: taken over, 0: nothing was changed, so somebody has it.
+	// 1: inserted, 2: taken over, 0: unchanged, so another client holds it.
 	if n == 0 {
 		return nil, errTaken
 	}

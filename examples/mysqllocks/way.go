@@ -46,8 +46,7 @@ type Held interface {
 	Unlock(ctx context.Context) error
 }
 
-// sharer is a way with read locks: those who share it keep out who wants it
-// alone.
+// sharer is a way with read locks: its readers share the lock and exclude writers.
 type sharer interface {
 	RLock(ctx context.Context, key string) (Held, error)
 }
@@ -59,13 +58,13 @@ type maintainer interface {
 	Maintain(ctx context.Context) (int64, error)
 }
 
-// trier is a way that can look once instead of waiting.
+// trier is a way that can try once instead of waiting.
 type trier interface {
 	// TryLock returns errTaken when another client holds the lock.
 	TryLock(ctx context.Context, key string) (Held, error)
 }
 
-// closer is a way that needs an end. Closing it gives up what it holds.
+// closer is a way that has to be closed. Close releases what it holds.
 type closer interface {
 	Close(ctx context.Context) error
 }
@@ -111,7 +110,7 @@ func create(statements ...string) func(context.Context, *sql.DB) error {
 	}
 }
 
-// hold takes the lock as the one who works under it: shared where the way can.
+// hold takes the lock to work under it: shared, if the way can.
 func hold(ctx context.Context, w Way, key string) (Held, error) {
 	if s, ok := w.(sharer); ok {
 		return s.RLock(ctx, key)
