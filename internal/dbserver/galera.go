@@ -36,8 +36,8 @@ const stateTransferName = "wsrep_sst_cronlease"
 // majority of the others. A node that is paused is thrown out after Silence, and comes back by itself after Resume: see
 // [Server.WaitSynced].
 type Galera struct {
-	// Silence is how long nothing may be heard of a node before the others throw it out: after Pause, but also on a
-	// machine that is busy. Zero: 2 s. It is set before the first Start.
+	// Silence is how long a node may be silent before the others expel it: after Pause, but also on a busy machine.
+	// Zero: 2 s. It is set before the first Start.
 	Silence time.Duration
 
 	provider string

@@ -1,7 +1,6 @@
-// Package simulation gives simulations their seeds, and has the one of the
-// whole: in its tests, replicas with the real scheduler, election and ledger code
-// live through years in testing/synctest bubbles, on the in-memory store, while
-// everything goes wrong.
+// Package simulation contains the simulation of the whole: in its tests, replicas
+// with the real scheduler, election and ledger code live through years in
+// testing/synctest bubbles, on the in-memory store, while everything goes wrong.
 //
 // A bubble has one clock. So that replicas can disagree about the time, each
 // lives on a host (package clocks) whose clocks are slower than the bubble's by

@@ -33,7 +33,7 @@ const (
 	stopped standing = "stopped"
 	// asleep: the machine sleeps, and its monotonic clock has missed that.
 	asleep standing = "asleep"
-	// frozen: the virtual machine stood still, and nothing in it tells.
+	// frozen: the virtual machine stood still, and none of its clocks shows it.
 	frozen standing = "frozen"
 )
 

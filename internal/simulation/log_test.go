@@ -6,8 +6,8 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// blockable is a log that can be one which nothing reads any more: whatever is
-// written waits.
+// blockable is a log that can block like a pipe without a reader: every write then
+// waits.
 type blockable struct {
 	waits func() // called for each line that waits
 

@@ -290,8 +290,8 @@ func (n *nemesis) leads(since string) {
 	n.calmly = true
 }
 
-// answer is the operator who reads that the ledger has gone back, and says how to
-// go on. Replicas find out one after the other, and each may pause the group.
+// answer plays the operator: after a message that the ledger went back, it decides
+// how to go on. Replicas find out one after the other, and each may pause the group.
 func (n *nemesis) answer() {
 	for _, r := range n.replicas {
 		if r.State().Role != election.Leading || !errors.Is(r.Health().Leader, scheduler.ErrRestored) {

@@ -36,7 +36,7 @@ type world struct {
 	t     *testing.T
 	began time.Time
 	slow  float64       // by which part the database's clock is slower than the bubble's
-	limit time.Duration // by which the clocks may differ; zero: by whatever they do
+	limit time.Duration // by which the clocks may differ; zero: no limit
 
 	tracing sync.Mutex
 	trace   []event // the last that happened
@@ -213,8 +213,8 @@ func (w *world) absent(r *replica, token uint64) bool {
 	if r.dead || r.justWoke() {
 		return true
 	}
-	// Nothing tells a virtual machine that it stood still, but its heartbeats;
-	// the answer to one may have been under way.
+	// Only its heartbeats show a virtual machine that it stood still, and the answer
+	// to one may have been in flight.
 	return !r.thawed.IsZero() && r.renewals < 2 && w.taken[token].at <= r.thawed.Sub(w.began)
 }
 

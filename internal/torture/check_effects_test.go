@@ -15,7 +15,7 @@ func TestCheckEffects(t *testing.T) {
 		s := handOver().row("failed", "w2", of(8, "once", 0, 1))
 		return s.attempt(4100, "w2", outcome, of(8, "once", 0, 1))
 	}
-	// left has stored all the same.
+	// left has stored its effect nevertheless.
 	left := func(s *story) *story {
 		s.Effects = append(s.Effects, Effect{"once", 5, second(0), 1, 8, ownerOf("w2")})
 		return s

@@ -16,7 +16,7 @@ type hold struct {
 // holdSlack is by how much the edges of a pause may be off.
 const holdSlack = int64(1200 * time.Millisecond)
 
-// recordHold takes in what was done to a job. What is not there yet lasts to the end.
+// recordHold records what was done to a job. A hold without an end lasts to the end of the round.
 func (c *check) recordHold(e Event) {
 	at := slices.IndexFunc(c.holds, func(h hold) bool { return h.job == e.Job && h.may.to == endless })
 	if e.Kind == Pausing && at < 0 {

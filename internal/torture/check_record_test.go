@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What cannot be, whatever happened: it says that something is wrong with the recording.
+// Records that no fault can explain: the recording itself is wrong.
 func TestCheckRecord(t *testing.T) {
 	run := of(5, "all", 2, 1)
 	judge(t, []judged{

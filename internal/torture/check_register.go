@@ -72,8 +72,8 @@ func (c *check) steps() (steps []porcupine.Operation, events [][]Event) {
 		}
 		add(s, t.gained, t.follow, t.Event)
 	}
-	// What is stored under a token is so before a newer one is there, whenever its process got to know: so its end comes no
-	// later. The search finds out there that it has gone wrong, and not when all that came after has been tried.
+	// A write under a token is stored before a newer token exists, even if its process learned of it later: so its end is
+	// no later than that. The search then detects an error there, and not after it has tried all later steps.
 	replaced := func(token uint64) int64 {
 		at := int64(endless)
 		for _, t := range c.terms {

@@ -223,8 +223,8 @@ func BenchmarkCheck(b *testing.B) {
 	}
 }
 
-// A process learns late that it has stored something, while many transactions of the next term are under way at once:
-// that is decided at once, and not by trying all their orders.
+// A process learns late that its write was stored, while many transactions of the next term are open at once: the check
+// decides that without trying all their orders.
 func TestCheckRegisterOfManyAtOnce(t *testing.T) {
 	t.Parallel()
 	s := bare().up(0, "w1").up(0, "w2").lead(100, "w1", 5)

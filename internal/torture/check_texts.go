@@ -31,7 +31,7 @@ func (c *check) checkTexts() {
 		})
 		for _, k := range append(ticks, tickKey{p.Job, c.To}) {
 			gap := period{last.tick * int64(time.Microsecond), k.tick * int64(time.Microsecond)}
-			// When the term before ended is told by the database's clock, so that this one begins anew when it was set back.
+			// The end of the term before is recorded by the database's clock, so this one starts over after it was set back.
 			_, set := touching(c.steppings, gap)
 			if k.tick-last.tick > most && !set && !c.holdsIn(p.Job, gap) {
 				c.unless(c.forgets(gap), 6, nil, "there is no tick of %s between %s and %s, whichever schedule ruled", p.Job,

@@ -86,7 +86,7 @@ func (c *check) checkAll(p Policy) {
 			if t != nil {
 				events = t.events()
 			}
-			// What has run and was forgotten is not run again by a term that goes on.
+			// A term that goes on does not repeat a run that a failover forgot.
 			c.unless(t != nil && t.forgotten(), 6, events, "%v is not in the ledger", k)
 		}
 	}

@@ -50,7 +50,7 @@ func (r *round) ticksOf(job string, odd bool) (bit func() bool) {
 	}
 }
 
-// mute has whatever the players log wait for a while.
+// mute blocks the players' log output for a while.
 func (r *round) mute(random *rand.Rand, slots ...*slot) (bit func() bool) {
 	bit = r.after(Mute)
 	for _, s := range slots {

@@ -29,22 +29,22 @@ import (
 // Group is the name that the players contend for.
 const Group = "torture"
 
-// Player is what a player process is told.
+// Player is the configuration of a player process.
 type Player struct {
 	Worker     string // see [Event]
 	DSN        string
 	TTL, Grace time.Duration
-	// MaxSkew is by how much its clock and the database's may differ; zero: it judges ticks by its own clock, whatever
-	// the database's says.
+	// MaxSkew is by how much its clock and the database's may differ; zero: it judges ticks by its own clock, without
+	// regard to the database's.
 	MaxSkew time.Duration
 	// Odd says which schedule its job text has: that of the odd seconds, or of the even ones.
 	Odd bool
 }
 
-// Order is what a player is told while it runs. Each order replaces the one before.
+// Order changes a running player. Each order replaces the previous one.
 type Order struct {
 	Wrong time.Duration // by which its wall clock is
-	Mute  bool          // whatever it logs has to wait
+	Mute  bool          // its log output is blocked
 }
 
 // Schema are the statements that create the players' own tables, in the schema torture, and one for the faults.
@@ -183,17 +183,17 @@ func (p *player) called(ctx context.Context, run jobs.Run, work func() error) er
 	return err
 }
 
-// errNone says that the run's effect is there already.
+// errNone says that the run's effect already exists.
 var errNone = errors.New("the effect is there")
 
-// write stores the run's effect in a fenced transaction, with a pause in its middle. With once it does so unless there
-// is one of this tick.
+// write stores the run's effect in a fenced transaction, with a pause in its middle. With once, it does so only if this
+// tick has no effect yet.
 func (p *player) write(ctx context.Context, run jobs.Run, pause time.Duration, once bool) error {
 	e := Event{Token: run.Token, Job: run.Job, Tick: run.Tick.UnixMicro(), Attempt: run.Attempt}
 	p.out.addOf(e, Begin, nil)
 	err := fence.Do(ctx, p.store.DB(), func(tx *sql.Tx) error {
-		// What another run has locked must not be waited for as long as servers do by default, nor be kept for long by a
-		// process that stands still.
+		// The transaction must not wait for another run's locks for as long as servers do by default, and a process that
+		// stands still must not keep its own for long.
 		if _, err := tx.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 2, wait_timeout = 3"); err != nil {
 			return err
 		}

@@ -22,7 +22,7 @@ func hour(value func(at float64) float64) []float64 {
 
 const hourQuarter = 54 * time.Minute / 4
 
-// What is flat passes, whatever the noise, and what leaks does not.
+// A flat figure passes in spite of noise, and a leak does not.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	noise := func(random *rand.Rand, base, spread float64) func(float64) float64 {

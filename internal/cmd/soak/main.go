@@ -1,8 +1,7 @@
 //go:build linux
 
-// Command soak lets worker processes with many jobs run for an hour, or for as long as it is told, and sees whether
-// anything of them grows: goroutines, heap, descriptors, connections, rows. docs/soak.md says what runs and when a
-// figure counts as flat.
+// Command soak runs worker processes with many jobs for an hour, or for the given time, and checks that nothing grows:
+// goroutines, heap, descriptors, connections, rows. docs/soak.md says what runs and when a figure counts as flat.
 //
 //	make soak                  an hour, on a MariaDB and a MySQL of its own
 //	make soak SOAKTIME=2m      a look at the tool

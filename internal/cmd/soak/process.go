@@ -103,12 +103,12 @@ func (p *process) hear() (report, error) {
 	return r, nil
 }
 
-// trouble ends a process that does not answer as it should, and says what it said.
+// trouble ends a process that does not answer as it should, and returns its output.
 func (p *process) trouble(err error) error {
 	return errors.Join(fmt.Errorf("worker %s: no answer: %w", p.label, err), p.kill())
 }
 
-// kill ends the process at once, and returns what it said before.
+// kill ends the process at once, and returns its output.
 func (p *process) kill() error {
 	_ = p.cmd.Process.Kill() // it may have ended
 	return p.wait()

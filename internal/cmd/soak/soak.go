@@ -279,7 +279,7 @@ func (s *soaking) stop() error {
 	return errors.Join(errs...)
 }
 
-// stopWorker stops a worker and keeps what it says at its end. It is called with mu held.
+// stopWorker stops a worker and keeps its last output. It is called with mu held.
 func (s *soaking) stopWorker(i int) error {
 	p := s.workers[i]
 	if p == nil {

@@ -48,7 +48,7 @@ func (w *worker) use(ctx context.Context, name string, hold time.Duration, way i
 		return take(w.locks.Mutex(name).TryLock(ctx))
 	case 1:
 		return take(w.locks.RWMutex(name).RLock(ctx))
-	case 2: // who often gives up
+	case 2: // with a deadline that often passes
 		short, cancel := context.WithTimeout(ctx, hold)
 		defer cancel()
 		return take(w.locks.Mutex(name).Lock(short))
