@@ -15,7 +15,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// lane is what the writer has to write of one kind, claims or moves. One row that
+// lane has the writer's writes of one kind, claims or moves. One row that
 // the database refuses, or that another transaction keeps locked, fails the whole
 // statement. So the writes of a statement that failed are sent again, a quarter
 // at a time, until the row is alone. If it fails alone twice while others succeed, it is set aside:
@@ -167,7 +167,7 @@ func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error)
 	}
 }
 
-// last is the error of what is not repeated any more.
+// last is the error for writes that are not repeated any more.
 func (w *writer) last(l *lane, err error) error {
 	return fmt.Errorf("%s: %w", l.what, errors.Join(err, context.Cause(w.ctx)))
 }
@@ -234,7 +234,7 @@ func (w *writer) setAside(l *lane, b *batch) {
 	w.t.after(asideEvery, func() {})
 }
 
-// giveUp answers what has failed and is not repeated any more.
+// giveUp answers failed writes that are not repeated any more.
 func (w *writer) giveUp(l *lane) {
 	all := slices.Concat(l.failed, l.aside)
 	l.failed, l.aside = nil, nil

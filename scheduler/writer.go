@@ -23,8 +23,8 @@ const (
 	moveWait     = 200 * time.Millisecond
 )
 
-// writer writes to the ledger for a term: what comes while statements are under
-// way rides in the next one. The term's loop owns it and calls its methods; its
+// writer writes to the ledger for a term: writes that arrive while statements are
+// under way go into the next one. The term's loop owns it and calls its methods; its
 // statements run beside the loop, and their answers come back through it.
 type writer struct {
 	t *term
@@ -72,7 +72,7 @@ func (w *writer) move(m jobs.Move, done func(bool)) {
 // idle reports whether nothing is left to write.
 func (w *writer) idle() bool { return w.claims.idle() && w.moves.idle() }
 
-// stop bounds what is left: statements are repeated for a while after the term,
+// stop bounds the remaining work: statements are repeated for a while after the term,
 // and then sent once. The next leader finds the rows as they are.
 func (w *writer) stop() {
 	time.AfterFunc(w.t.timing.Grace+w.t.timing.AttemptTimeout, func() {
@@ -90,7 +90,7 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, w.t.timing.AttemptTimeout)
 }
 
-// flush sends what has gathered, as far as statements may be under way.
+// flush sends the gathered writes, as far as the limit of statements allows.
 func (w *writer) flush() {
 	if w.t.stopping {
 		unsent := w.claims.fresh
