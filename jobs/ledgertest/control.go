@@ -290,7 +290,7 @@ var cancelCases = []testCase{
 }
 
 var changesCases = []testCase{
-	{"changes/with what people ask for", func(e *env) {
+	{"changes/with each kind of request", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
