@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What stops and continues a process without its doing.
+// Signals that stop and continue a process without its cooperation.
 const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
 
 // monotonic is the machine's clock that is never set, in nanoseconds: that of
