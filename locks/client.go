@@ -173,6 +173,7 @@ func (c *Client) start() {
 	c.group.Go(c.listen)
 	c.group.Go(c.ringOthers)
 	c.group.Go(c.pruning)
+	c.group.Go(c.cleaning)
 }
 
 // Close ends the client: waiters get [ErrClosed], and Close waits until ctx ends

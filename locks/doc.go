@@ -86,8 +86,8 @@
 // that lacks the privilege DELETE, all these rows stay.
 //
 // Once an hour, each process that has a session also examines the rows with
-// holders or waiters that were not written for an hour. It checks their sessions
-// as a waiter does and removes the places of sessions that are over. So the rows
+// holders or waiters that were not written for an hour. It watches their sessions
+// for a TTL, as a waiter does, and removes the places of those that are over. So the rows
 // of a dead process are gone within hours, even if their names are never used
 // again ([Store.HeldLocks]).
 //

@@ -42,9 +42,6 @@ func (c *Client) pruning() {
 			continue
 		}
 		tidy = time.Now().Add(tidyEvery)
-		if err := c.clean(c.running, orphanIdle); err != nil && c.running.Err() == nil {
-			c.log.Info("rows of locks could not be searched for dead processes", zap.Error(err))
-		}
 		c.tidy()
 		c.prune("rows of locks", c.pruneLocks)
 		c.prune("sessions of locks", c.pruneSessions)

@@ -8,12 +8,18 @@ import (
 )
 
 // pausesOf are the pauses of a job, or of the group, by the clock that ticks are
-// judged by. One that ended in the future was stamped before the database's clock
-// was set back: it does not come again.
+// judged by. One that lies in the future was stamped before the database's clock
+// was set back: it does not come again. One whose end alone lies there is over.
 func (t *term) pausesOf(snapshot jobs.Snapshot, job string) []jobs.Pause {
-	pauses := slices.DeleteFunc(slices.Clone(snapshot.Pauses[job]), func(p jobs.Pause) bool { return p.Ended.After(snapshot.Now) })
-	for i, p := range pauses {
-		pauses[i] = jobs.Pause{Began: t.clock.ours(p.Began), Ended: t.clock.ours(p.Ended)}
+	var pauses []jobs.Pause
+	for _, p := range snapshot.Pauses[job] {
+		if p.Ended.After(snapshot.Now) {
+			if p.Began.After(snapshot.Now) {
+				continue
+			}
+			p.Ended = snapshot.Now
+		}
+		pauses = append(pauses, jobs.Pause{Began: t.clock.ours(p.Began), Ended: t.clock.ours(p.Ended)})
 	}
 	return pauses
 }

@@ -24,21 +24,29 @@ var ErrRestored = errors.New("scheduler: the ledger has gone back: was it restor
 // one by now than when the lease was looked at.
 func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, error) {
 	mono := func() time.Time { return s.clock.own().Mono }
-	sent := mono()
-	snapshot, err := s.ledger.Load(ctx, s.group)
-	if err != nil {
-		return snapshot, err
-	}
-	lacks := s.memory.lacks(snapshot, server, sent)
-	if lacks == "" && server != "" {
-		if lacks, err = s.hole(ctx, snapshot, server, sent); err != nil {
+	var snapshot jobs.Snapshot
+	var lacks string
+	for range 2 { // one reading may lack a row that is there
+		sent := mono()
+		var err error
+		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
 			return snapshot, err
+		}
+		lacks = s.memory.lacks(snapshot, server, sent)
+		if lacks == "" && server != "" {
+			if lacks, err = s.hole(ctx, snapshot, server, sent); err != nil {
+				return snapshot, err
+			}
+		}
+		if lacks == "" {
+			break
 		}
 	}
 	if lacks != "" {
 		if err := s.restored(ctx, snapshot, lacks); err != nil {
 			return snapshot, err
 		}
+		var err error
 		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
 			return snapshot, err
 		}
@@ -54,20 +62,22 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server str
 	s.mu.Lock()
 	var names []string
 	for _, job := range s.jobs {
-		// In other cases the rows in question may have been pruned.
-		if h := job.Complete().History; h.Keep >= most && (h.For == 0 || h.For >= time.Hour) {
-			names = append(names, job.Name)
-		}
+		names = append(names, job.Name)
 	}
 	s.mu.Unlock()
 	for job, ticks := range s.memory.witnesses(names, snapshot, server, sent) {
-		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Since: ticks[0], Limit: most})
+		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {
 			return "", err
 		}
 		for _, tick := range ticks {
 			there := slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Tick.Equal(tick) })
-			if !there && len(records) < most {
+			// Pruning deletes the oldest rows first. So a tick that was pruned leaves
+			// no run behind that had ended before it.
+			older := slices.ContainsFunc(records, func(r jobs.Record) bool {
+				return r.Trigger == 0 && r.State.Over() && r.Tick.Before(tick) && !r.Finished.After(tick)
+			})
+			if !there && older {
 				return fmt.Sprintf("it had tick %v of job %q, and has only others", tick, job), nil
 			}
 		}

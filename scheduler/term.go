@@ -191,7 +191,7 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 		switch {
 		case ok && known.Schedule != d.Schedule:
 			d.From = t.notPast(known, from, was.Now)
-		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero():
+		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(e.job.Schedule, known):
 			// The database's clock was set back. The ledger does not tell any more
 			// when the schedule began, but it had begun by its newest tick.
 			d.From = t.clock.theirs(known.Cursor)
@@ -201,6 +201,15 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 		}
 	}
 	return declared
+}
+
+// isTick reports whether a job's newest tick is one of the schedule: after a change
+// it may be one of the schedule before.
+func isTick(s jobs.Schedule, known jobs.Known) bool {
+	if r, ok := s.(jobs.Relative); ok {
+		s = r.From(known)
+	}
+	return s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
 }
 
 // notPast is the instant from which a schedule that replaces the known one is in

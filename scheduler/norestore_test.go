@@ -1,0 +1,155 @@
+package scheduler_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store/memstore"
+)
+
+func historyJob(name string, every time.Duration, h jobs.History) []jobs.Job {
+	return []jobs.Job{{Name: name, Schedule: jobs.Every(every), History: h, Do: func(context.Context, jobs.Run) error { return nil }}}
+}
+
+// Nothing was restored: a follower has seen a tick once, which was pruned because
+// of its age before that follower comes to lead.
+func TestPrunedByAgeIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := historyJob("a", 5*time.Minute, jobs.History{Keep: 10_000, For: time.Hour})
+		first := c.start(job)
+		c.until(11 * time.Minute)
+		c.start(job)
+		c.until(4*time.Hour + time.Minute)
+		c.wantPaused(false)
+		first.kill()
+		c.until(4*time.Hour + 5*time.Minute)
+		c.wantPaused(false)
+	})
+}
+
+// The same, in one process that leads all the time: a job that is rarer than what
+// is kept.
+func TestRareJobIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start(historyJob("rare", 2*time.Hour, jobs.History{Keep: 10_000, For: time.Hour}))
+		c.until(9*time.Hour + time.Minute)
+		_ = r.Resign(c.Context())
+		synctest.Wait()
+		c.until(9*time.Hour + 5*time.Minute)
+		c.wantPaused(false)
+	})
+}
+
+// The release that leads keeps fewer runs than the one that follows.
+func TestOtherReleaseKeepsLess(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.start(historyJob("a", time.Second, jobs.History{Keep: 10}))
+		c.until(time.Minute)
+		c.start(historyJob("a", time.Second, jobs.History{}))
+		c.until(12*time.Minute + 500*time.Millisecond)
+		first.kill()
+		c.until(15 * time.Minute)
+		c.wantPaused(false)
+	})
+}
+
+// The schedule was changed while the database's clock was ahead. Its newest tick
+// is of the schedule before.
+func TestChangedScheduleAndClockSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := historyJob("a", 12*time.Hour, jobs.History{})
+		job[0].Misfire, job[0].CatchUp = jobs.MisfireAll, jobs.CatchUp{Limit: 1000}
+		c.store.StepClock(5 * time.Minute)
+		first := c.start(job)
+		c.until(20 * time.Hour)
+		first.stop()
+		changed := historyJob("a", 7*time.Minute, jobs.History{})
+		changed[0].Misfire, changed[0].CatchUp = job[0].Misfire, job[0].CatchUp
+		second := c.start(changed)
+		c.until(20*time.Hour + 10*time.Second)
+		c.store.StepClock(-5 * time.Minute)
+		c.until(20*time.Hour + 90*time.Second)
+		second.stop()
+		c.start(changed)
+		c.until(20*time.Hour + 15*time.Minute)
+		early := 0
+		c.mu.Lock()
+		for _, r := range c.ran {
+			if d := r.Tick.Sub(c.begin); d < 20*time.Hour && d != 12*time.Hour {
+				early++
+			}
+		}
+		c.mu.Unlock()
+		if early > 0 {
+			t.Errorf("%d ticks of before the schedule was changed ran", early)
+		}
+	})
+}
+
+// The database's clock is set back by two seconds right after Resume.
+func TestResumedAndClockSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := historyJob("a", time.Minute, jobs.History{})
+		job[0].Misfire, job[0].CatchUp = jobs.MisfireAll, jobs.CatchUp{Limit: 1000}
+		r := c.start(job)
+		c.until(10*time.Minute + 5300*time.Millisecond)
+		check(t, c.Pause(c.Context(), ""))
+		r.stop()
+		c.until(20*time.Minute + 5300*time.Millisecond)
+		check(t, c.Resume(c.Context(), ""))
+		c.store.StepClock(-2 * time.Second)
+		c.start(job)
+		c.until(22*time.Minute + 30*time.Second)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, r := range c.ran {
+			if d := r.Tick.Sub(c.begin); d > 10*time.Minute+10*time.Second && d <= 20*time.Minute {
+				t.Errorf("tick %v of the pause ran", d)
+			}
+		}
+	})
+}
+
+// One reading lacks the newest tick, as a scan that goes backwards was seen to do.
+type lackingStore struct {
+	*memstore.Store
+	lack atomic.Bool
+}
+
+func (s *lackingStore) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	snapshot, err := s.Store.Load(ctx, group)
+	if err == nil && s.lack.CompareAndSwap(true, false) {
+		known := snapshot.Jobs["a"]
+		known.Cursor = known.Cursor.Add(-5 * time.Minute)
+		snapshot.Jobs["a"] = known
+	}
+	return snapshot, err
+}
+
+func TestOneBadReadingIsNoRestore(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &lackingStore{Store: memstore.New()}
+		s, err := scheduler.New(store, "g")
+		check(t, err)
+		check(t, s.Add(historyJob("a", 5*time.Minute, jobs.History{})...))
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- s.Run(ctx) }()
+		time.Sleep(12 * time.Minute)
+		store.lack.Store(true)
+		_, err = s.Jobs().Trigger(ctx, "a") // the leader reads the ledger
+		check(t, err)
+		time.Sleep(5 * time.Second)
+		if snapshot, err := s.Jobs().Load(ctx); err != nil || snapshot.Paused {
+			t.Errorf("paused %v, %v", snapshot.Paused, err)
+		}
+		cancel()
+		check(t, <-done)
+	})
+}
