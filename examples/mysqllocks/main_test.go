@@ -45,7 +45,7 @@ var facts = map[string]string{
 	"for-update crash":         "free after",
 	"for-update pause":         "only error 1205; wait_timeout would end it after",
 	"for-update pinned":        "16 connections in use",
-	"for-update cut":           "it learnt of it when it released",
+	"for-update cut":           "it found out when it released",
 	"counter crash":            "still taken after",
 	"counter pause":            "its write was accepted",
 	"counter overrun":          "its write accepted",
@@ -53,7 +53,7 @@ var facts = map[string]string{
 	"get-lock crash":           "free after",
 	"get-lock pause":           "wait_timeout would end it after",
 	"get-lock pinned":          "16 connections in use",
-	"get-lock cut":             "it learnt of it when it released",
+	"get-lock cut":             "it found out when it released",
 	"get-lock pool":            "free after",
 	"get-lock names mysql":     "report and Report are one lock; 65 characters are refused; another schema has the same locks",
 	"get-lock names mariadb":   "report and Report are two locks; 65 characters are fine; another schema has the same locks",
@@ -72,6 +72,12 @@ func TestEveryFailure(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		results := try(t.Context(), db.Config(t), plan())
+		for i, r := range results {
+			if r.err != nil { // on a busy machine the server may give up a wait for a lock
+				t.Logf("%s %s is tried again: %v", r.way, r.scenario.name, r.err)
+				try(t.Context(), db.Config(t), results[i:i+1])
+			}
+		}
 		for _, r := range results {
 			t.Run(r.way+" "+r.scenario.name, func(t *testing.T) {
 				if r.err != nil {
