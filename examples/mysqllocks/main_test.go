@@ -73,7 +73,7 @@ func TestEveryFailure(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		results := try(t.Context(), db.Config(t), plan())
 		for i, r := range results {
-			if r.err != nil { // on a busy machine the server may give up a wait for a lock
+			if r.err != nil { // on a busy machine a lease of a second may be lost
 				t.Logf("%s %s is tried again: %v", r.way, r.scenario.name, r.err)
 				try(t.Context(), db.Config(t), results[i:i+1])
 			}
