@@ -5,39 +5,18 @@ import (
 	"errors"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 )
 
-// Errors of MySQL and MariaDB, by number.
+// Of SQLite.
 const (
-	inTransaction      = 1568 // what SET TRANSACTION answers within one
-	noSavepoint        = 1305
-	recordChanged      = 1020
-	lockWaitTimeout    = 1205
-	lockTableFull      = 1206
-	deadlock           = 1213
-	optionPrevents     = 1290 // read_only
-	queryInterrupted   = 1317
-	readOnlyMode       = 1836
-	statementTimeout   = 1969 // MariaDB
-	queryTimeout       = 3024 // MySQL
-	rollbackInCommit   = 3101 // Group Replication
-	serverShutdown     = 1053
-	connectionKilled   = 1927 // MariaDB
-	clientInteraction  = 4031 // MySQL: wait_timeout has passed
-	sqliteError        = 1    // SQLite's code for what is wrong with a statement
+	sqliteError        = 1 // the code for what is wrong with a statement
 	sqliteInputOutput  = 10
 	sqliteCodeMask     = 0xff
 	sqliteProbe        = "BEGIN"
 	sqliteProbeCleanUp = "ROLLBACK"
 )
-
-func number(err error) uint16 {
-	var e *mysql.MySQLError
-	if errors.As(err, &e) {
-		return e.Number
-	}
-	return 0
-}
 
 // sqliteCode is SQLite's primary code of an error.
 func sqliteCode(err error) (int, bool) {
@@ -83,8 +62,9 @@ func damageOf(err error) damage {
 		return halfOrNoMore
 	case errors.As(err, &answer):
 		switch answer.Number {
-		case recordChanged, lockWaitTimeout, lockTableFull, deadlock, queryInterrupted, statementTimeout, queryTimeout,
-			serverShutdown, connectionKilled, clientInteraction:
+		case mysqlerr.RecordChanged, mysqlerr.LockWaitTimeout, mysqlerr.LockTableFull, mysqlerr.Deadlock,
+			mysqlerr.Interrupted, mysqlerr.StatementTimeout, mysqlerr.QueryTimeout,
+			mysqlerr.ServerShutdown, mysqlerr.ConnectionKilled, mysqlerr.ClientTimeout:
 			return halfOrNoMore
 		}
 		return noDamage
@@ -98,8 +78,8 @@ func damageOf(err error) damage {
 // isRefusal reports whether an error of COMMIT says that nothing is stored. A
 // server that is stopped, or a session that is killed, may have stored it.
 func isRefusal(err error) bool {
-	switch number(err) {
-	case deadlock, rollbackInCommit, optionPrevents, readOnlyMode:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.Deadlock, mysqlerr.RollbackInCommit, mysqlerr.OptionPrevents, mysqlerr.ReadOnlyMode:
 		return true
 	}
 	if code, ok := sqliteCode(err); ok {

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 )
 
 // Commit commits tx if what ctx is held under is still this process's at that
@@ -90,7 +92,7 @@ func (f *fence) open(ctx context.Context, tx *sql.Tx) error {
 	switch _, err := tx.ExecContext(ctx, beginProbe); {
 	case err == nil:
 		return fmt.Errorf("%w: the server has ended it before: what was sent since is stored, each statement by itself", ErrBroken)
-	case number(err) != inTransaction:
+	case mysqlerr.Number(err) != mysqlerr.InTransaction:
 		return err
 	}
 	return nil

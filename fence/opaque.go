@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"fmt"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/internal/sqlverb"
 )
 
@@ -88,7 +89,7 @@ func (g *guard) release(ctx context.Context) error {
 	}
 	_, err := execer.ExecContext(ctx, "RELEASE SAVEPOINT "+doMark, nil)
 	g.marked = g.marked && err != nil // it may not have been sent
-	if code, isSQLite := sqliteCode(err); number(err) == noSavepoint || isSQLite && code == sqliteError {
+	if code, isSQLite := sqliteCode(err); mysqlerr.Number(err) == mysqlerr.NoSavepoint || isSQLite && code == sqliteError {
 		g.marked, g.escaped = false, true
 		return errEscaped
 	}
@@ -98,8 +99,8 @@ func (g *guard) release(ctx context.Context) error {
 // kept looks for the savepoint before a ROLLBACK. If the server itself has rolled
 // the transaction back, it says nothing.
 func (g *guard) kept() {
-	switch number(g.broken) {
-	case deadlock, lockTableFull, recordChanged:
+	switch mysqlerr.Number(g.broken) {
+	case mysqlerr.Deadlock, mysqlerr.LockTableFull, mysqlerr.RecordChanged:
 		return
 	}
 	if g.broken != nil && !g.implicit { // SQLite rolls back at many errors, and when it is interrupted

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -80,7 +81,7 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 			statement = strings.Replace(statement, "INSERT IGNORE", "INSERT", 1)
 		}
 		done, err := s.guarded(ctx, one, h, statement)
-		if err != nil && (try%2 == 0 || number(err) != duplicateKey) {
+		if err != nil && (try%2 == 0 || mysqlerr.Number(err) != mysqlerr.DuplicateKey) {
 			return nil, err
 		}
 		if err == nil && done.rows == len(part) {

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -152,7 +153,7 @@ func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Dura
 		query := fill(d.store.locking.wait, text(moved.String()), name, text(fmt.Sprintf("%.3f", limit.Seconds())))
 		answer, err := s.count(ctx, query)
 		switch {
-		case number(err) == interrupted:
+		case mysqlerr.Number(err) == mysqlerr.Interrupted:
 			return nil
 		case err != nil:
 			d.drop(s)

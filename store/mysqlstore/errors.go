@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -20,64 +21,11 @@ var (
 	errReadOnly = errors.New("the server takes no writes")
 )
 
-// Errors of the server, by number.
-const (
-	recordChanged          = 1020
-	tooManyConnections     = 1040
-	accessDeniedToDatabase = 1044
-	accessDenied           = 1045 // a wrong password, among others
-	unknownDatabase        = 1049
-	serverShutdown         = 1053
-	unknownColumn          = 1054
-	duplicateColumn        = 1060
-	duplicateKeyName       = 1061
-	duplicateKey           = 1062
-	packetTooLarge         = 1153
-	cannotDrop             = 1091 // a column or key that is not there
-	hostBlocked            = 1129 // max_connect_errors
-	hostNotPrivileged      = 1130
-	commandDenied          = 1142
-	columnDenied           = 1143
-	noSuchTable            = 1146
-	noSuchKey              = 1176
-	tooManyOfUser          = 1203 // max_user_connections
-	lockWaitTimeout        = 1205
-	deadlock               = 1213
-	resourceLimit          = 1226 // of an account, MAX_USER_CONNECTIONS among others
-	manyRows               = 1242 // of a subquery
-	authUnsupported        = 1251
-	optionPrevents         = 1290 // read_only, among others
-	interrupted            = 1317 // by KILL QUERY
-	statementFormat        = 1665 // binlog_format
-	deniedNoPassword       = 1698
-	readOnlyTransaction    = 1792
-	readOnlyMode           = 1836
-	mustChangePassword     = 1820
-	passwordExpired        = 1862
-	connectionKilled       = 1927 // MariaDB
-	rollbackInCommit       = 3101 // Group Replication
-	lockNotAvailable       = 3572 // MySQL: NOWAIT
-	accountLocked          = 3118 // MySQL
-	secureTransport        = 3159 // require_secure_transport
-	lockedByFailures       = 3955 // MySQL, FAILED_LOGIN_ATTEMPTS
-	clientTimeout          = 4031 // MySQL
-	blockedByFailures      = 4150 // MariaDB, max_password_errors
-	accountLockedMariaDB   = 4151
-)
-
-func number(err error) uint16 {
-	var e *mysql.MySQLError
-	if errors.As(err, &e) {
-		return e.Number
-	}
-	return 0
-}
-
 // isAnswer reports whether err leaves its session in good order: the
 // statement has run and the rows were not as expected, or the server rolled it
 // back.
 func isAnswer(err error) bool {
-	if number(err) == lockWaitTimeout || isRolledBack(err) {
+	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || isRolledBack(err) {
 		return true
 	}
 	for _, answer := range []error{lease.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
@@ -91,21 +39,22 @@ func isAnswer(err error) bool {
 // isRolledBack reports whether the server rolled back the transaction because of a
 // conflict with others.
 func isRolledBack(err error) bool {
-	switch number(err) {
-	case deadlock, recordChanged, rollbackInCommit:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.RollbackInCommit:
 		return true
 	}
 	return false
 }
 
-func isServerError(err error) bool { return number(err) != 0 }
+func isServerError(err error) bool { return mysqlerr.Number(err) != 0 }
 
 // isDenied reports whether the server refused a login. Attempts that repeat one
 // count towards the limits after which it locks an account or a host out.
 func isDenied(err error) bool {
-	switch number(err) {
-	case accessDenied, hostBlocked, hostNotPrivileged, authUnsupported, deniedNoPassword, mustChangePassword, passwordExpired,
-		accountLocked, secureTransport, lockedByFailures, blockedByFailures, accountLockedMariaDB:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.AccessDenied, mysqlerr.HostBlocked, mysqlerr.HostNotPrivileged, mysqlerr.AuthUnsupported,
+		mysqlerr.DeniedNoPassword, mysqlerr.MustChangePassword, mysqlerr.PasswordExpired, mysqlerr.AccountLocked,
+		mysqlerr.SecureTransport, mysqlerr.LockedByFailures, mysqlerr.BlockedByFailures, mysqlerr.AccountLockedMariaDB:
 		return true
 	}
 	return false
@@ -113,8 +62,8 @@ func isDenied(err error) bool {
 
 // isLimit reports whether the server or the account has no connection left.
 func isLimit(err error) bool {
-	switch number(err) {
-	case tooManyConnections, tooManyOfUser, resourceLimit:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.TooManyConnections, mysqlerr.TooManyOfUser, mysqlerr.ResourceLimit:
 		return true
 	}
 	return false
@@ -123,8 +72,8 @@ func isLimit(err error) bool {
 // isReadOnly reports whether the server refused a statement, of which it did
 // nothing, because it takes no writes.
 func isReadOnly(err error) bool {
-	switch number(err) {
-	case optionPrevents, readOnlyTransaction, readOnlyMode:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode:
 		return true
 	}
 	return false
@@ -139,8 +88,8 @@ func isConnectionError(err error) bool {
 		errors.Is(err, errReadOnly), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}
-	switch number(err) {
-	case serverShutdown, connectionKilled, clientTimeout:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.ServerShutdown, mysqlerr.ConnectionKilled, mysqlerr.ClientTimeout:
 		return true
 	}
 	return false
@@ -160,23 +109,23 @@ func (s *Store) explain(err error) error {
 		return fmt.Errorf("%w: %w: correct the password or its file, unlock the account, or let this host in", lease.ErrDenied, err)
 	}
 	cure, kind := "", lease.ErrNotReady
-	switch number(err) {
-	case noSuchTable, unknownColumn, noSuchKey:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.NoSuchTable, mysqlerr.UnknownColumn, mysqlerr.NoSuchKey:
 		cure = "the tables are missing or of another version: run Migrate (worker migrate)"
-	case unknownDatabase:
+	case mysqlerr.UnknownDatabase:
 		cure = "create the database, or name another one in the DSN"
-	case accessDeniedToDatabase, commandDenied, columnDenied:
+	case mysqlerr.AccessDeniedToDatabase, mysqlerr.CommandDenied, mysqlerr.ColumnDenied:
 		cure = "grant SELECT, INSERT, UPDATE and DELETE on the tables (docs/database.md, Grants); Migrate (worker migrate) needs CREATE, ALTER and INDEX too"
-	case optionPrevents, readOnlyTransaction, readOnlyMode:
+	case mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode:
 		cure = "the server takes no writes (read_only): use the primary, or SET GLOBAL read_only = OFF"
-	case statementFormat:
+	case mysqlerr.StatementFormat:
 		kind = lease.ErrSetup
 		cure = "set binlog_format to ROW or MIXED"
 	}
 	switch {
 	case cure != "":
 		return fmt.Errorf("%w: %w: %s", kind, err, cure)
-	case number(err) == packetTooLarge, errors.Is(err, mysql.ErrPktTooLarge):
+	case mysqlerr.Number(err) == mysqlerr.PacketTooLarge, errors.Is(err, mysql.ErrPktTooLarge):
 		return fmt.Errorf("%w: SET GLOBAL max_allowed_packet to 1M (1048576) at least, better 16M as is usual, and the DSN's maxAllowedPacket not below", err)
 	case isLimit(err):
 		return fmt.Errorf("%w (raise the limit, or lower pool_size: docs/database.md has the numbers)", err)

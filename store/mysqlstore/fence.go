@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -92,10 +93,10 @@ func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (
 // explainCheck adds the cure to what is wrong with the caller's connection.
 func explainCheck(err error, table string) error {
 	var cure string
-	switch number(err) {
-	case noSuchTable, unknownDatabase:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.NoSuchTable, mysqlerr.UnknownDatabase:
 		cure = "the transaction is on another server than what it is fenced with: use a pool of that one"
-	case commandDenied, columnDenied, accessDeniedToDatabase:
+	case mysqlerr.CommandDenied, mysqlerr.ColumnDenied, mysqlerr.AccessDeniedToDatabase:
 		cure = "the user of the transaction may not look at what it is fenced with: grant SELECT on " + table + ", and UPDATE on a cluster with several writers"
 	default:
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -91,7 +92,7 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 		for chunk := range slices.Chunk(keys, defaultBatch) {
 			n, err := one.changed(ctx, fill(s.runs.prune, chunk, group, job))
 			deleted += n
-			if number(err) == commandDenied {
+			if mysqlerr.Number(err) == mysqlerr.CommandDenied {
 				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.sql.run)
 			}
 			if err != nil {

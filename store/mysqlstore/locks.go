@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 )
@@ -168,8 +169,8 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []locks.Wr
 			err = insert()
 		}
 	}
-	switch number(err) {
-	case duplicateKey, lockWaitTimeout:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.DuplicateKey, mysqlerr.LockWaitTimeout:
 		return nil
 	}
 	if err != nil {
@@ -199,7 +200,7 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Wr
 		return err
 	})
 	switch {
-	case number(err) == lockWaitTimeout:
+	case mysqlerr.Number(err) == mysqlerr.LockWaitTimeout:
 		return nil
 	case err != nil:
 		return err

@@ -3,6 +3,8 @@ package mysqlstore
 import (
 	"context"
 	"fmt"
+
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 )
 
 // lockWaiters finds the statement of another session that has waited longest for
@@ -20,7 +22,7 @@ ORDER BY time DESC LIMIT 1`
 // explainWait adds to the error of a lock wait what the statement waited for, as
 // far as the server tells: nothing is kept from it for as long by the store itself.
 func (s *session) explainWait(ctx context.Context, err error) error {
-	if number(err) != lockWaitTimeout {
+	if mysqlerr.Number(err) != mysqlerr.LockWaitTimeout {
 		return err
 	}
 	var (

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 )
 
 // migrationFiles are the steps to the newest version of the tables: the file
@@ -189,8 +191,8 @@ func (s *Store) runStep(ctx context.Context, one *session, step step) error {
 // isDoneAlready reports that a column or key was there or gone before the
 // statement.
 func isDoneAlready(err error) bool {
-	switch number(err) {
-	case duplicateColumn, duplicateKeyName, cannotDrop:
+	switch mysqlerr.Number(err) {
+	case mysqlerr.DuplicateColumn, mysqlerr.DuplicateKeyName, mysqlerr.CannotDrop:
 		return true
 	}
 	return false
@@ -200,7 +202,7 @@ func isDoneAlready(err error) bool {
 // step that was made; see [step].
 func (s *Store) versions(ctx context.Context, one *session) (least, level int, err error) {
 	err = one.conn.QueryRowContext(ctx, s.sql.version).Scan(&least, &level)
-	if number(err) == unknownColumn { // tables from before levels
+	if mysqlerr.Number(err) == mysqlerr.UnknownColumn { // tables from before levels
 		err = one.conn.QueryRowContext(ctx, s.sql.oldVersion).Scan(&least, &level)
 	}
 	return least, level, err
@@ -210,7 +212,7 @@ func (s *Store) versions(ctx context.Context, one *session) (least, level int, e
 func (s *Store) migrated(ctx context.Context, one *session) (level int, done bool, err error) {
 	least, level, err := s.versions(ctx, one)
 	switch {
-	case number(err) == noSuchTable, number(err) == commandDenied:
+	case mysqlerr.Number(err) == mysqlerr.NoSuchTable, mysqlerr.Number(err) == mysqlerr.CommandDenied:
 		// Both may be what an account sees before the tables are there.
 		return 0, false, nil
 	case err != nil:

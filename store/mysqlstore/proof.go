@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -57,8 +58,8 @@ func (s *Store) tryProof(ctx context.Context, one *session) (tried, waits bool, 
 		}
 		tried = true
 		_, err := two.count(ctx, s.sql.writeRow)
-		switch number(err) {
-		case lockWaitTimeout, lockNotAvailable:
+		switch mysqlerr.Number(err) {
+		case mysqlerr.LockWaitTimeout, mysqlerr.LockNotAvailable:
 			waits = true
 			return nil
 		}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"fmt"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -20,7 +21,7 @@ func (s *Store) checkWrapper(ctx context.Context, conn *sql.Conn) error {
 	}
 	_, err := conn.ExecContext(ctx, fails)
 	switch {
-	case number(err) == manyRows:
+	case mysqlerr.Number(err) == mysqlerr.ManyRows:
 		s.wrapperFits.Store(true)
 		return nil
 	case ctx.Err() != nil, isServerError(err), isConnectionError(err):
