@@ -1,7 +1,7 @@
 # `make` lists the targets. They need Go, and what they say; `make test` brings its databases itself.
 
 GO ?= go
-# What test-race, bench and cover look at, and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
+# What test-race, bench and cover look at (those of the module of tests as ./test/...), and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
 PACKAGES ?= ./...
 TESTFLAGS ?=
 export FUZZTIME ?= 1m
@@ -23,7 +23,7 @@ help: ## list the targets
 .PHONY: databases
 databases: ## make sure that MariaDB and MySQL are there (test and the like do it themselves)
 	@scripts/install-databases
-	@$(GO) build -o $(withdb) ./internal/cmd/withdb
+	@$(GO) build -C test -o ../$(withdb) ./withdb
 
 .PHONY: vet
 vet: ## go vet, all modules (test does it)
@@ -56,7 +56,7 @@ test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills
 # How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h
 ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all
-torture = $(GO) test ./internal/torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
+torture = $(GO) test -C test ./torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
 
 .PHONY: torture
 torture: databases ## break processes, networks and databases under real workers for TORTURETIME (1h), and check all they did
@@ -73,15 +73,15 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time;
 
 .PHONY: soak
 soak: databases ## three workers with 200 jobs on each database for SOAKTIME (default 1h): nothing may grow; SEED=n to repeat
-	@$(GO) build -o $(soak) ./internal/cmd/soak
+	@$(GO) build -C test -o ../$(soak) ./soak
 	@$(withdb) -- $(soak) -time $(SOAKTIME) -seed $(SEED)
 
 .PHONY: bench
 bench: databases ## run the benchmarks of PACKAGES on both databases
-	@$(withdb) -- $(GO) test -run '^$$' -bench . -benchmem $(TESTFLAGS) $(PACKAGES)
+	@$(withdb) -- env PACKAGES="$(PACKAGES)" scripts/test -p 1 -timeout 0 -run '^$$' -bench . -benchmem $(TESTFLAGS)
 
 .PHONY: cover
-cover: databases ## test PACKAGES and print how much of each function the tests reach (all: cover.out)
+cover: databases ## test PACKAGES of the library and print how much of each function the tests reach (all: cover.out)
 	@$(withdb) -- $(GO) test -timeout 20m -coverprofile=cover.out -coverpkg=./... $(TESTFLAGS) $(PACKAGES)
 	@$(GO) tool cover -func=cover.out
 
@@ -92,11 +92,13 @@ model: ## search the models of docs/model with Spin: each must hold, and fail wi
 
 .PHONY: cross
 cross: ## build everything, tests included, for the other systems that it has to build for
-	@for os in darwin windows freebsd; do CGO_ENABLED=0 GOOS=$$os $(GO) build ./... && CGO_ENABLED=0 GOOS=$$os $(GO) vet ./... || exit 1; done
+	@for os in darwin windows freebsd; do for module in . test; do \
+		(cd $$module && export CGO_ENABLED=0 GOOS=$$os && $(GO) build ./... && $(GO) vet ./...) || exit 1; done; done
 
 .PHONY: lint
 lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
+	@cd test && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 
 .PHONY: vuln
 vuln: ## ask govulncheck for known vulnerabilities of all modules

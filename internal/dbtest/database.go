@@ -1,6 +1,6 @@
 // Package dbtest gives tests their databases, private servers, and a network to break.
 //
-// The databases come from the environment, which `make test` fills by means of internal/cmd/withdb. A test that finds
+// The databases come from the environment, which `make test` fills by means of test/withdb. A test that finds
 // none fails: it is never skipped.
 package dbtest
 

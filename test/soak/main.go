@@ -6,7 +6,7 @@
 //	make soak                  an hour, on a MariaDB and a MySQL of its own
 //	make soak SOAKTIME=2m      a look at the tool
 //
-// It takes its servers from the environment, as the tests do: internal/cmd/withdb starts them. The exit code is 1 when a
+// It takes its servers from the environment, as the tests do: test/withdb starts them. The exit code is 1 when a
 // figure is not flat, a tick is missing or doubled, or a worker is in trouble, and 130 when a signal ended it before its
 // time and nothing of that was seen.
 package main

@@ -2,7 +2,7 @@
 
 // Command withdb runs a command with database servers for its tests:
 //
-//	go run ./internal/cmd/withdb -- go test ./...
+//	go build -C test -o ../bin/withdb ./withdb && bin/withdb -- go test ./...
 //
 // It starts private servers: MariaDB, a newer MariaDB and MySQL. It tells the command where they are, and ends them with
 // the command. The command finds in its environment:

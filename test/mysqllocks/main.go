@@ -2,7 +2,7 @@
 // trying each on a real server: processes are killed and stopped, connections cut,
 // clocks put back. docs/mysql-locks.md explains what it prints.
 //
-//	go run ./examples/mysqllocks -dsn 'root:secret@tcp(127.0.0.1:3306)/'
+//	go run -C test ./mysqllocks -dsn 'root:secret@tcp(127.0.0.1:3306)/'
 //
 // It works in schemas of its own, which it creates and drops. It ends with 0 if
 // every failure was seen again, else with 1.
@@ -27,7 +27,7 @@ import (
 const atATime = 6
 
 const usage = `mysqllocks: -dsn is missing: name a server on which schemas can be created, e.g.
-	go run ./examples/mysqllocks -dsn 'root:secret@tcp(127.0.0.1:3306)/'`
+	go run -C test ./mysqllocks -dsn 'root:secret@tcp(127.0.0.1:3306)/'`
 
 func main() {
 	if os.Getenv(processVariable) != "" {
