@@ -54,10 +54,10 @@ func (t *term) stretch(e *entry, now time.Time) (until time.Time, paused, ok boo
 	return before, false, !open
 }
 
-// holds reports whether a row has to wait for the end of a pause: a tick that was
+// paused reports whether a run has to wait for the end of a pause: a tick that was
 // to start as soon as there is room. Retries and manual runs go on.
-func (t *term) holds(r *row) bool {
-	return (t.paused || r.entry.known.Paused) && r.record.Attempt == 0 && r.record.Trigger == 0
+func (t *term) paused(r *run) bool {
+	return (t.groupPaused || r.entry.known.Paused) && r.record.Attempt == 0 && r.record.Trigger == 0
 }
 
 // refused takes in that the ledger refused a claim of a job: it was paused since
@@ -65,7 +65,7 @@ func (t *term) holds(r *row) bool {
 // claimed until the ledger has been read.
 func (t *term) refused(e *entry) {
 	e.refused = true
-	e.known.Cursor = e.settled
+	e.known.Cursor = e.recorded
 	e.resolve(t.now())
 	select {
 	case t.look <- struct{}{}:
@@ -94,8 +94,8 @@ func (e *entry) wasRefused(key jobs.Key) bool { return slices.Contains(e.turnedD
 // now.
 func (t *term) goOn(e *entry, known jobs.Known) {
 	e.refused = false
-	e.settled = later(e.settled, known.Cursor)
-	e.known.Cursor = e.settled
+	e.recorded = later(e.recorded, known.Cursor)
+	e.known.Cursor = e.recorded
 	e.resolve(t.now())
 }
 

@@ -12,13 +12,13 @@ import (
 )
 
 // crowd says what there is of a job already.
-type crowd struct{ asked, waiting, ready, running, resting int }
+type crowd struct{ parking, waiting, ready, running, resting int }
 
 // inLine has so many ticks wait in line, right before noon.
 func (e *entry) inLine(n int) {
 	for i := range n {
 		key := jobs.Key{Job: "job", Tick: noon.Add(time.Duration(i-n) * time.Second)}
-		e.rows[key] = &row{entry: e, record: jobs.Record{Key: key}, phase: waiting}
+		e.runs[key] = &run{entry: e, record: jobs.Record{Key: key}, phase: waiting}
 		e.count[waiting]++
 	}
 }
@@ -30,7 +30,7 @@ func planned(job jobs.Job, c crowd) *entry {
 	}
 	e := newEntry(job)
 	e.known = jobs.Known{ScheduleSince: noon}
-	e.count[asked], e.count[waiting], e.count[ready], e.count[running], e.resting = c.asked, c.waiting, c.ready, c.running, c.resting
+	e.count[parking], e.count[waiting], e.count[ready], e.count[running], e.resting = c.parking, c.waiting, c.ready, c.running, c.resting
 	e.resolve(noon)
 	return e
 }
@@ -121,7 +121,7 @@ func TestPlan(t *testing.T) {
 		{name: "forbid, running", crowd: crowd{running: 1}, after: time.Minute, want: "1 skipped" + busy},
 		{name: "forbid, ready", crowd: crowd{ready: 1}, after: time.Minute, want: "1 skipped" + busy},
 		{name: "forbid, waiting", crowd: crowd{waiting: 1}, after: time.Minute, want: "1 skipped" + busy},
-		{name: "forbid, asked", crowd: crowd{asked: 1}, after: time.Minute, want: "1 skipped" + busy},
+		{name: "forbid, parking", crowd: crowd{parking: 1}, after: time.Minute, want: "1 skipped" + busy},
 		{name: "forbid, resting", crowd: crowd{resting: 1}, after: 2 * time.Minute, want: "2 skipped +1" + busy},
 		{name: "queue, running", job: overlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1}, after: time.Minute, want: "1 waiting"},
 		{name: "queue, resting", job: overlap(jobs.OverlapQueue, 0), crowd: crowd{resting: 1}, after: time.Minute, want: "1 waiting"},
@@ -165,14 +165,14 @@ func TestLine(t *testing.T) {
 		want    int // of the line, with this one
 	}{
 		{"waits", key(1, 0), waiting, 0, 1},
-		{"is asked for", key(2, 0), asked, 0, 2},
+		{"is being parked", key(2, 0), parking, 0, 2},
 		{"is ready", key(3, 0), ready, 0, 3},
 		{"runs", key(4, 0), running, 0, 3},
 		{"is being closed", key(0, 0), closing, 0, 3},
 		{"was tried before", key(-1, 0), waiting, 1, 3},
 		{"was asked for by hand", key(1, 1), waiting, 0, 3},
 	} {
-		e.rows[test.key] = &row{entry: e, record: jobs.Record{Key: test.key, Attempt: test.attempt}, phase: test.phase}
+		e.runs[test.key] = &run{entry: e, record: jobs.Record{Key: test.key, Attempt: test.attempt}, phase: test.phase}
 		e.count[test.phase]++
 		if got := e.line(); got != test.want {
 			t.Errorf("with one that %s: %d in line, want %d", test.what, got, test.want)
@@ -193,7 +193,7 @@ func TestPlanProperty(t *testing.T) {
 			Limit:    rapid.IntRange(0, 3).Draw(t, "allowed"),
 		}
 		count := rapid.IntRange(0, 2)
-		e := planned(job, crowd{count.Draw(t, "asked"), count.Draw(t, "waiting"), count.Draw(t, "ready"), count.Draw(t, "running"), count.Draw(t, "resting")})
+		e := planned(job, crowd{count.Draw(t, "parking"), count.Draw(t, "waiting"), count.Draw(t, "ready"), count.Draw(t, "running"), count.Draw(t, "resting")})
 		e.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
 		tick := e.next
 		now := noon.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "gap")) * time.Second)

@@ -48,16 +48,16 @@ type term struct {
 	timers  map[*time.Timer]struct{}
 
 	most    int    // runs at a time; 0: any number
-	running int    // rows in that phase
-	ready   []*row // what waits for one of them to end, first come first served
+	running int    // runs in that phase
+	ready   []*run // what waits for one of them to end, first come first served
 
-	paused   bool // the whole group
-	pauses   []jobs.Pause
-	look     chan struct{} // asks the watch to read the ledger at once
-	changes  uint64        // of the ledger when it was opened
-	stopping bool
-	pruning  bool
-	pruned   int // the job that was pruned last
+	groupPaused bool
+	pauses      []jobs.Pause
+	look        chan struct{} // asks the watch to read the ledger at once
+	changes     uint64        // of the ledger when it was opened
+	stopping    bool
+	pruning     bool
+	pruned      int // the job that was pruned last
 }
 
 // newTerm prepares a term. It reads nothing yet.
@@ -88,165 +88,6 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		t.order = append(t.order, e)
 	}
 	return t
-}
-
-// open declares the jobs to the ledger and takes in what it knows: where each
-// job's ticks go on, and what an earlier term has left. It tries until it
-// succeeds or the term ends.
-func (t *term) open() error {
-	var snapshot jobs.Snapshot
-	until, cancel := context.WithTimeoutCause(t.ctx, openMost, errNotOpened)
-	defer cancel()
-	err := t.wrote.retryLonger(until, "open the ledger", openMost/2, func(ctx context.Context) error {
-		var err error
-		if snapshot, err = t.load(ctx, t.server()); err != nil {
-			return err
-		}
-		declared := t.declared(snapshot)
-		if err = t.ledger.Declare(ctx, t.holder, declared); err != nil {
-			return err
-		}
-		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		if len(declared) > 0 {
-			snapshot, err = t.load(ctx, t.server())
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	if snapshot, err = t.passOver(snapshot); err != nil {
-		return err
-	}
-	groups := map[string]int{}
-	for _, e := range t.order {
-		e.known = snapshot.Jobs[e.job.Name]
-		e.anchor = e.known.ScheduleSince
-		e.known.ScheduleSince = t.clock.ours(e.known.ScheduleSince)
-		e.known.Finished = t.clock.ours(e.known.Finished)
-		e.settled = e.known.Cursor
-		if now := t.now(); e.known.Finished.After(now) {
-			e.finished(now) // the database's clock is ahead, or was
-		}
-		if now := t.now(); e.known.ScheduleSince.Sub(now) > t.clock.most {
-			t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
-				zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
-			e.known.ScheduleSince = now
-		}
-		e.resolve(t.now())
-		t.rest(e, e.locked(snapshot.Now))
-		text := e.job.Schedule.String()
-		if _, ok := e.job.Schedule.(jobs.Relative); ok {
-			text += " of " + e.job.Name // its ticks are its own
-		}
-		i, ok := groups[text]
-		if !ok {
-			i = len(t.alarms)
-			groups[text] = i
-			t.alarms = append(t.alarms, nil)
-		}
-		t.alarms[i] = append(t.alarms[i], e)
-	}
-	for name := range snapshot.Jobs {
-		if t.entries[name] == nil {
-			t.log.Warn("the ledger knows a job that this program does not have: its ticks are left alone", zap.String("job", name))
-		}
-	}
-	t.changes = snapshot.Changes
-	t.apply(snapshot)
-	return nil
-}
-
-// openMost is how long a term tries to open the ledger. Then it steps down: a
-// replica that can run nothing must not keep the lease from one that can.
-const openMost = 2 * time.Minute
-
-var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within %v", openMost)
-
-// declared are those of the term's jobs that are not as the ledger has them. A
-// ledger that has them in part, after an attempt that ran out of time, is told the
-// rest.
-//
-// A changed schedule is in force from the end of the previous term, so that ticks
-// in the gap between the two terms go through the misfire policy. A TTL is
-// taken off, which is for schedules that [jobs.ParseSchedule] does not know:
-// heartbeats do not wait for claims, so the claim of a tick that was due before
-// the last one may never have arrived. Ticks that were claimed do not come again, because the
-// cursor is behind them.
-func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
-	previous, from := t.held.Previous(), time.Time{}
-	switch was.Opened.Token {
-	case 0, previous.Token:
-		if !previous.RenewedAt.IsZero() {
-			from = previous.RenewedAt.Add(-t.timing.TTL)
-		}
-	default:
-		// Terms in between never fired anything. For the last term that did, the
-		// ledger still knows when it began, but not when it ended.
-		from = was.Opened.At
-	}
-	for _, e := range t.order {
-		d := jobs.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
-		known, ok := was.Jobs[d.Name]
-		switch {
-		case ok && known.Schedule != d.Schedule:
-			d.From = t.notPast(known, from, was.Now)
-		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(e.job.Schedule, known):
-			// The database's clock was set back. The ledger does not tell any more
-			// when the schedule began, but it had begun by its newest tick.
-			d.From = t.clock.theirs(known.Cursor)
-		}
-		if !ok || known.Schedule != d.Schedule || known.ScheduleSince.After(was.Now) {
-			declared = append(declared, d)
-		}
-	}
-	return declared
-}
-
-// isTick reports whether a job's newest tick is one of the schedule: after a change
-// it may be one of the schedule before.
-func isTick(s jobs.Schedule, known jobs.Known) bool {
-	if r, ok := s.(jobs.Relative); ok {
-		s = r.From(known)
-	}
-	return s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
-}
-
-// notPast is the instant from which a schedule that replaces the known one is in
-// force: from, or right before the first tick of the known schedule that was due by
-// then and has no row. There are such ticks when the last leader could not claim, drained, died as
-// soon as it had declared its jobs, or when the job was paused. What the ledger has
-// of the future was stamped before the database's clock was set back, and does not
-// count.
-func (t *term) notPast(known jobs.Known, from, now time.Time) time.Time {
-	old, ok := jobs.ParseSchedule(known.Schedule)
-	if !ok || from.IsZero() {
-		return from
-	}
-	if from.After(now) {
-		from = now
-	}
-	after := known.Cursor
-	if !known.ScheduleSince.After(now) {
-		after = later(after, t.clock.ours(known.ScheduleSince))
-	}
-	if after.IsZero() {
-		return from
-	}
-	switch s := old.(type) {
-	case jobs.FixedDelaySchedule:
-		return from // its next tick is not known while a run goes on
-	case jobs.Relative:
-		old = s.From(known)
-		if known.Cursor.Before(after) {
-			after = after.Add(-1) // its first tick may be the very instant
-		}
-	}
-	first := old.Next(after)
-	if early := t.clock.ours(from).Sub(first); !first.IsZero() && early >= 0 {
-		return from.Add(-early - time.Microsecond)
-	}
-	return from
 }
 
 // loop runs the term, until it has ended and nothing of it runs any more.
@@ -330,10 +171,10 @@ func (t *term) stop(clock *clock) {
 // nameLate says which runs ignore that their context has ended.
 func (t *term) nameLate() {
 	for _, e := range t.order {
-		for _, r := range e.rows {
-			if r.run != nil {
-				r.run.log.Error("a run ignores its context: this replica does not lead again while it runs",
-					zap.Duration("running", time.Since(r.run.started)))
+		for _, r := range e.runs {
+			if r.attempt != nil {
+				r.attempt.log.Error("a run ignores its context: this replica does not lead again while it runs",
+					zap.Duration("running", time.Since(r.attempt.started)))
 			}
 		}
 	}

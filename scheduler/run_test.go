@@ -41,17 +41,17 @@ func manualRun(n uint64) jobs.Record {
 	return jobs.Record{Key: jobs.Key{Job: "job", Tick: noon, Trigger: n}, State: jobs.Waiting}
 }
 
-// A row that is over leaves nothing behind, whichever way it ended.
-func TestNothingIsLeftOfARow(t *testing.T) {
+// A run that is over leaves nothing behind, whichever way it ended.
+func TestNothingIsLeftOfARun(t *testing.T) {
 	t.Parallel()
-	for name, way := range map[string]func(t *term, r *row){
-		"its start is refused": func(t *term, r *row) { t.enqueue(r, 0); t.written(false) },
-		"dropped while it waits for its time": func(t *term, r *row) {
+	for name, way := range map[string]func(t *term, r *run){
+		"its start is refused": func(t *term, r *run) { t.enqueue(r, 0); t.written(false) },
+		"dropped while it waits for its time": func(t *term, r *run) {
 			t.enqueue(r, time.Hour)
 			t.end(r, jobs.ErrCancelled)
 			t.written(true)
 		},
-		"dropped while it waits for room": func(t *term, r *row) {
+		"dropped while it waits for room": func(t *term, r *run) {
 			r.entry.resting = 1
 			t.enqueue(r, 0)
 			t.end(r, jobs.ErrCancelled)
@@ -59,7 +59,7 @@ func TestNothingIsLeftOfARow(t *testing.T) {
 			t.freed(r.entry)
 			t.written(true)
 		},
-		"dropped while it waits for a slot": func(t *term, r *row) {
+		"dropped while it waits for a slot": func(t *term, r *run) {
 			t.most, t.running = 1, 1
 			t.enqueue(r, 0)
 			t.end(r, jobs.ErrCancelled)
@@ -67,18 +67,18 @@ func TestNothingIsLeftOfARow(t *testing.T) {
 			t.freed(r.entry)
 			t.written(true)
 		},
-		"dropped while its start is written": func(t *term, r *row) {
+		"dropped while its start is written": func(t *term, r *run) {
 			t.enqueue(r, 0)
 			t.end(r, jobs.ErrCancelled)
 			t.written(true)
 			t.written(true)
 		},
-		"another term has the claim": func(t *term, r *row) {
+		"another term has the claim": func(t *term, r *run) {
 			t.shift(r, running)
 			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Running}}, []jobs.Claimed{{}}, nil)
 		},
-		"the claim has no answer": func(t *term, r *row) {
-			t.shift(r, asked)
+		"the claim has no answer": func(t *term, r *run) {
+			t.shift(r, parking)
 			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Waiting}}, nil, errTermOver)
 		},
 	} {
@@ -86,8 +86,8 @@ func TestNothingIsLeftOfARow(t *testing.T) {
 		e := term.entries["job"]
 		way(term, term.take(e, manualRun(1)))
 		e.count[gone] = 0
-		if len(e.rows) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves.fresh) > 0 {
-			t.Errorf("%s: %d rows, counts %v, %d running, %d to write", name, len(e.rows), e.count, term.running, len(term.wrote.moves.fresh))
+		if len(e.runs) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves.fresh) > 0 {
+			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.count, term.running, len(term.wrote.moves.fresh))
 		}
 	}
 }

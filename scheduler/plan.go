@@ -1,0 +1,125 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// onTime is how late a tick may be and still count as on time: an alarm that
+// was lost is noticed by the sweep within a second.
+const onTime = 5 * time.Second
+
+// plan decides what becomes of the ticks that are due up to an instant, which is
+// not later than now: claims in the order of their ticks, by the job's policies,
+// all up to the newest one. It moves next on. paused says that they fall into a
+// pause, slot that this replica may start a run.
+func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
+	limit, line := 1, 0
+	if e.job.Misfire == jobs.MisfireAll {
+		line = e.line()
+		limit = max(1, e.job.CatchUp.Limit-line)
+	}
+	d := dueTicks(e.schedule, e.next, until, limit)
+	if len(d.ticks) == 0 {
+		return nil
+	}
+	first := e.next
+	e.next = d.next
+	newest, earlier := d.ticks[len(d.ticks)-1], d.missed+len(d.ticks)-1
+	e.known.Cursor, e.gap = newest, gap{}
+
+	switch {
+	case paused:
+		return []jobs.Claim{e.skip(first, newest, earlier, "paused")}
+	case e.tooLate(newest, now):
+		return []jobs.Claim{e.skip(first, newest, earlier, tooLate)}
+	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
+		return []jobs.Claim{e.skip(first, newest, earlier, "missed")}
+	case line > 0 && line >= e.job.CatchUp.Limit:
+		return []jobs.Claim{e.skip(first, newest, earlier, "as many ticks as allowed wait already")}
+	case e.job.Misfire == jobs.MisfireAll:
+		return e.all(first, d, now, slot, line > 0)
+	}
+	c := e.start(newest, slot)
+	c.Missed = earlier
+	if c.State == jobs.Skipped {
+		e.gap = gap{first, newest, earlier + 1, c.Error}
+	}
+	return []jobs.Claim{c}
+}
+
+// all claims every tick that is not too late. What cannot start yet waits: for
+// what runs, behind the others of its gap, or at the end of the line.
+func (e *entry) all(first time.Time, d due, now time.Time, slot, behind bool) []jobs.Claim {
+	var claims []jobs.Claim
+	late := 0
+	for e.tooLate(d.ticks[late], now) { // the last one is not
+		late++
+	}
+	if late > 0 {
+		claims = append(claims, e.skip(first, d.ticks[late-1], d.missed+late-1, tooLate))
+	} else if d.missed > 0 {
+		e.gap = gap{first, d.last, d.missed, "more ticks are due than may wait"}
+	}
+	for i, tick := range d.ticks[late:] {
+		c := e.start(tick, slot)
+		if c.State == jobs.Skipped || behind || i > 0 && !e.parallel(i) {
+			c.State, c.Error = jobs.Waiting, ""
+		}
+		if i == 0 && late == 0 {
+			c.Missed = d.missed
+		}
+		claims = append(claims, c)
+	}
+	return claims
+}
+
+// parallel reports whether another run may start beside n that are about to.
+func (e *entry) parallel(n int) bool {
+	return e.job.Overlap == jobs.OverlapAllow && (e.job.Limit == 0 || e.busy()+n < e.job.Limit)
+}
+
+// start claims a tick by the job's overlap policy.
+func (e *entry) start(tick time.Time, slot bool) jobs.Claim {
+	c := jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running}
+	switch overlap := e.job.Overlap; {
+	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && e.busy() >= e.job.Limit:
+		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
+	case overlap == jobs.OverlapForbid && e.busy() > 0:
+		c.State, c.Error = jobs.Skipped, "an earlier run has not finished"
+	case overlap == jobs.OverlapQueue && e.waiting() > 0:
+		c.State, c.Error = jobs.Skipped, "an earlier tick waits already"
+	case overlap != jobs.OverlapAllow && e.busy() > 0, !slot:
+		c.State = jobs.Waiting
+	}
+	return c
+}
+
+// skip claims a tick as skipped, for all since the first one of its gap.
+func (e *entry) skip(first, tick time.Time, missed int, why string) jobs.Claim {
+	e.gap = gap{first, tick, missed + 1, why}
+	return jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
+}
+
+const tooLate = "too late to start"
+
+// tooLate reports whether the tick's start deadline has passed.
+func (e *entry) tooLate(tick, now time.Time) bool {
+	return e.job.CatchUp.Deadline > 0 && now.Sub(tick) > e.job.CatchUp.Deadline
+}
+
+// longestWait is how long a run that waits after so many attempts may have to
+// wait at most, by the job's policies: by the database's clock alone it would be
+// as much longer as that clock was set back meanwhile.
+func (e *entry) longestWait(attempts int) time.Duration {
+	if attempts == 0 {
+		return 0 // it waits for room, not for a time
+	}
+	return e.job.Retry.Longest(attempts) // zero for one that was handed on by a clean stop
+}
+
+// rerun reports whether a run that was interrupted in this attempt gets another.
+func (e *entry) rerun(attempt int) bool {
+	return e.job.Recover == jobs.RecoverRerun && attempt < max(jobs.MaxInterrupted, e.job.Retry.Attempts)
+}
