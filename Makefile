@@ -97,6 +97,7 @@ cross: ## build everything, tests included, for the other systems that it has to
 
 .PHONY: lint
 lint: ## run the linters of .golangci.yml (the first run builds them, which takes minutes)
+	@scripts/words
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
 	@cd test && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 

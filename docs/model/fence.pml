@@ -23,7 +23,7 @@
 /* fence row, and its locks */
 byte fenceOwner = 1, fenceToken = 1, sharers;
 bool exclusive;
-/* lease row: only who has locked it, and whether that one waits for the fence row meanwhile */
+/* lease row: only which process locked it, and whether that one waits for the fence row meanwhile */
 bool leaseLocked, leaseWaits;
 byte leaseSharers;
 
@@ -55,7 +55,7 @@ bool wants;           /* one is under way */
 
 inline lockFence() { atomic { sharers == 0 && !exclusive -> exclusive = true; leaseWaits = false } }
 
-/* The lease row is free, or held by somebody who waits for nothing. */
+/* The lease row is free, or held by a process that waits for nothing. */
 inline lockLease() { atomic { !leaseLocked && leaseSharers == 0 -> leaseLocked = true } }
 
 proctype Takeover() {
@@ -112,7 +112,7 @@ byte reply[2 * CALLS];
 
 /*
  * INSERT IGNORE ... SELECT ... FROM fence ... LOCK IN SHARE MODE, of the call id. The server may also roll it back, as
- * when somebody kills its connection.
+ * when its connection is killed.
  */
 proctype Claim(byte id, o, tok, no) {
 	bool ok, mine;

@@ -184,7 +184,7 @@ byte starts;         /* of processes */
 byte newest;         /* the largest token ever given */
 byte holder, holderToken; /* of the last acquire that ran */
 bool lost;           /* rows went back */
-bool anew;           /* and somebody has acquired since */
+bool anew;           /* and a process has acquired since */
 byte lostToken, lostHeartbeat; /* the row that did */
 bool blind[2];       /* started after a failover that lost it */
 bool outside;        /* a case that the guarantees name as outside of them: nothing more is checked */
