@@ -35,7 +35,7 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	}
 	l, ahead, err := c.request(ctx, text, o)
 	if errors.Is(err, ErrBusy) {
-		if c.judgeOnce(ctx, ahead) { // a dead holder does not count
+		if c.liveness.checkOnce(ctx, ahead) { // a dead holder does not count
 			l, _, err = c.request(ctx, text, o)
 		}
 	}
@@ -54,13 +54,13 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 
 	c.mu.Lock()
-	if c.closing {
+	if c.rows.closing {
 		c.mu.Unlock()
 		return nil, nil, fmt.Errorf("locks: lock %q: %w", text, ErrClosed)
 	}
 	c.start()
-	r.name = c.name(text)
-	c.submit(r)
+	r.name = c.rows.name(text)
+	c.rows.submit(r)
 	c.mu.Unlock()
 
 	select {
@@ -71,50 +71,19 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	defer c.mu.Unlock()
 	switch {
 	case r.err != nil:
-		return nil, c.appendAhead(nil, map[session]bool{}, r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
+		return nil, c.rows.ahead(r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
 	case r.open && r.trusted() && ctx.Err() == nil:
 		l.ctx = l.attach(r.ctx)
 		return l, nil, nil
 	}
 	cause := context.Cause(ctx)
 	if r.open { // granted, but too late
-		c.close(r)
+		c.rows.close(r)
 		if cause == nil {
 			cause = fmt.Errorf("%w: it was no longer trusted when it was granted", ErrLost)
 		}
 	}
-	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.why(r))
-	c.withdraw(r, err)
+	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.rows.why(r))
+	c.rows.withdraw(r, err)
 	return nil, nil, err
-}
-
-// withdraw ends a request whose caller no longer waits. It is called with mu held.
-func (c *Client) withdraw(r *request, err error) {
-	switch r.state {
-	case wanted:
-		c.giveUp(r, err)
-	case held:
-		r.state = leaving
-		c.touch(r.name)
-	}
-	r.cancel(err)
-}
-
-// why describes what a request was waiting for. It is called with mu held.
-func (c *Client) why(r *request) string {
-	switch {
-	case r.name.failure != nil:
-		return fmt.Sprintf(" (the database: %v)", r.name.failure)
-	case c.failure != nil:
-		return fmt.Sprintf(" (the database: %v)", c.failure)
-	case r.name.aside:
-		return " (another transaction keeps its row locked)"
-	}
-	for _, p := range r.name.queue.Places {
-		if p.Granted > 0 && p.ID != r.ID {
-			of := r.name.queue.Processes[p.Process]
-			return fmt.Sprintf(" (held by %s under token %d)", of.Owner, p.Granted)
-		}
-	}
-	return ""
 }

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,58 +23,27 @@ var programStarted = time.Now()
 // returns errors. All its locks depend on one session: a lease that a single
 // heartbeat renews, however many locks there are. It is safe for concurrent use,
 // and meant to be shared by a whole program.
+//
+// Its goroutines call the store: one keeps the session, two write rows, one reads
+// them for the waiters, one signals other processes, and two delete what is unused.
+// What they decide by is in rows, which does no I/O.
 type Client struct {
-	store  Store
-	bell   Doorbell // nil when the store has none
-	keeper *lease.Keeper
-	timing lease.Timing
-	log    *zap.Logger
-	self   process // without token and bell
-
+	*background
+	store         Store
+	keeper        *lease.Keeper
+	timing        lease.Timing
+	log           *zap.Logger
 	keeperOptions []lease.Option
 
-	running  context.Context // ends with the last step of Close
-	stop     context.CancelFunc
-	group    sync.WaitGroup // the goroutines
-	finished chan struct{}  // closed after Close, once no lock is held and the session is released
-
-	writes   chan struct{} // capacity 1: some name is dirty
-	asides   chan struct{} // capacity 1: some name that is set aside is dirty
 	listens  chan struct{} // capacity 1: there may be something to wait for
-	sessions chan struct{} // capacity 1: a session may be needed, or may end
-	rings    chan struct{} // capacity 1: some process has to be woken
-	left     chan struct{} // capacity 1: there are rows without holders and waiters
+	finished chan struct{} // closed after Close, once no lock is held and the session is released
 
-	judging chan struct{} // capacity 1: a mutex for judges that is held across database calls
-	judges  map[session]*judge
+	liveness *liveness
+	notifier *notifier
 
-	mu       sync.Mutex // guards what follows, and all names, requests and sessions
-	started  bool
-	closing  bool
-	names    map[string]*name
-	active   map[*name]bool // the names that have requests
-	dirty    []*name
-	term     *term // nil while there is no session
-	number   uint64
-	address  string          // of the bell
-	ring     map[string]bool // addresses that are to be rung
-	covered  map[string]bool // the locks that the present Wait of the bell watches; nil when there is none
-	covering bool            // see cover
-	dead     map[session]time.Time
-	server   string // that answered last
-	barred   time.Time
-	barredBy time.Duration // the longest TTL seen
-	clock    clock
-	floor    uint64    // see [Reading.Floor]
-	emptied  time.Time // when a row was last written without holders and waiters
-	wrote    time.Time // when a row was last written
-	failure  error     // of the last statement, nil after a successful one
-}
-
-// clock is the database's, as a reading showed it.
-type clock struct {
-	now time.Time // the database's
-	at  time.Time // ours
+	mu      sync.Mutex // guards what follows, and what the notifier says
+	started bool
+	rows    *rows
 }
 
 // An Option changes a default of [New].
@@ -110,19 +78,8 @@ func New(store Store, options ...Option) (*Client, error) {
 	c := &Client{
 		store:    store,
 		log:      zap.NewNop(),
-		writes:   make(chan struct{}, 1),
-		asides:   make(chan struct{}, 1),
 		listens:  make(chan struct{}, 1),
-		sessions: make(chan struct{}, 1),
-		rings:    make(chan struct{}, 1),
-		left:     make(chan struct{}, 1),
 		finished: make(chan struct{}),
-		judging:  make(chan struct{}, 1),
-		judges:   map[session]*judge{},
-		names:    map[string]*name{},
-		active:   map[*name]bool{},
-		ring:     map[string]bool{},
-		dead:     map[session]time.Time{},
 	}
 	for i, option := range options {
 		if option == nil {
@@ -135,14 +92,15 @@ func New(store Store, options ...Option) (*Client, error) {
 		return nil, err
 	}
 	c.keeper, c.timing = keeper, keeper.Timing()
-	c.barredBy = c.timing.TTL
-	c.self = process{
+	c.background = newBackground(c.timing.AttemptTimeout)
+	c.notifier = newNotifier(c.background, c.log, &c.mu)
+	c.rows = newRows(&c.mu, c.log, c.timing, c.notifier, process{
 		Group:   groupPrefix + strings.ToLower(rand.Text()[:13]),
 		Owner:   keeper.Owner(),
 		Started: programStarted.Unix(),
 		TTL:     c.timing.TTL,
-	}
-	c.running, c.stop = context.WithCancel(context.Background())
+	})
+	c.liveness = newLiveness(c.background, store, keeper, c.releaseDead)
 	return c, nil
 }
 
@@ -155,7 +113,12 @@ func (c *Client) check() error {
 }
 
 // Owner is the name under which this process holds its locks.
-func (c *Client) Owner() string { return c.self.Owner }
+func (c *Client) Owner() string {
+	if c.rows == nil {
+		return ""
+	}
+	return c.rows.self.Owner
+}
 
 // start begins the client's work. It is called with mu held.
 func (c *Client) start() {
@@ -164,14 +127,14 @@ func (c *Client) start() {
 	}
 	c.started = true
 	if ringer, ok := c.store.(Ringer); ok {
-		c.bell = ringer.Doorbell()
+		c.notifier.bell = ringer.Doorbell()
 	}
 	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
 	c.group.Go(c.keepSession)
 	c.group.Go(func() { c.write(false) })
 	c.group.Go(func() { c.write(true) })
 	c.group.Go(c.listen)
-	c.group.Go(c.ringOthers)
+	c.group.Go(c.notifier.deliver)
 	c.group.Go(c.pruning)
 	c.group.Go(c.cleaning)
 }
@@ -184,73 +147,40 @@ func (c *Client) Close(ctx context.Context) error {
 		return err
 	}
 	c.mu.Lock()
-	c.closing = true
 	started := c.started
-	for n := range c.active {
-		for _, r := range slices.Clone(n.requests) {
-			if r.state == wanted {
-				c.giveUp(r, ErrClosed)
-			}
-		}
-	}
+	c.rows.shut()
 	c.mu.Unlock()
 	if !started {
 		c.stop()
 		return nil
 	}
-	c.poke(c.sessions)
+	poke(c.rows.sessions)
 	var err error
 	select {
 	case <-c.finished:
 	case <-ctx.Done():
-		err = c.held()
+		err = c.stillHeld()
 	}
 	c.stop()
 	c.group.Wait()
-	if c.bell != nil {
-		err = errors.Join(err, c.bell.Close())
+	if c.notifier.bell != nil {
+		err = errors.Join(err, c.notifier.bell.Close())
 	}
 	return err
 }
 
-// held returns the error that names the locks which are still held.
-func (c *Client) held() error {
+// stillHeld returns the error that names the locks which are still held.
+func (c *Client) stillHeld() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
-	for n := range c.active {
-		for _, r := range n.requests {
-			if r.state == held {
-				names = append(names, n.text)
-				break
-			}
+	for n := range c.rows.active {
+		if n.holds() {
+			names = append(names, n.text)
 		}
 	}
 	if len(names) == 0 {
 		return errors.New("locks: close: the database did not confirm in time that all locks are given back: they expire")
 	}
 	return fmt.Errorf("locks: close: %d locks are still held, and left to expire: %s", len(names), strings.Join(names, ", "))
-}
-
-// poke wakes a goroutine.
-func (c *Client) poke(what chan struct{}) {
-	select {
-	case what <- struct{}{}:
-	default:
-	}
-}
-
-// attempt bounds one statement.
-func (c *Client) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	timeout := c.timing.AttemptTimeout
-	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
-}
-
-// databaseNow estimates the database's clock, in microseconds since 1970. It
-// serves display and new versions; no expiry is decided by it.
-func (c *Client) databaseNow() int64 {
-	if c.clock.now.IsZero() {
-		return 0
-	}
-	return c.clock.now.Add(time.Since(c.clock.at)).UnixMicro()
 }

@@ -13,20 +13,20 @@ const (
 	lookEvery = time.Second
 	// pollEvery is how often to poll without a bell.
 	pollEvery = 100 * time.Millisecond
-	// coverEvery is how often a process rings its own bell, until the bell's Wait
-	// covers a lock that had no waiter yet when the Wait began.
-	coverEvery = 20 * time.Millisecond
+	// signalEvery is how often a process rings its own bell, until the bell's Wait
+	// watches a lock that had no waiter yet when the Wait began.
+	signalEvery = 20 * time.Millisecond
 	// idleMost is how many of the locks that were unlocked are reread.
 	idleMost = 256
 )
 
 // The tasks of a client that the log of an outage names; see [lease.Trouble].
 const (
-	readingWaited  = "read locks that are waited for"
-	readingHeld    = "read locks that are held"
-	judgingHolders = "look whether the holder of a lock is alive"
-	writingLocks   = "write locks"
-	openingSession = "open a session for locks"
+	readingWaited   = "read locks that are waited for"
+	readingHeld     = "read locks that are held"
+	checkingHolders = "look whether the holder of a lock is alive"
+	writingLocks    = "write locks"
+	openingSession  = "open a session for locks"
 )
 
 // listen waits on behalf of all waiters of this process: for a ring, for rows that
@@ -38,8 +38,8 @@ func (c *Client) listen() {
 		waiting, rows := c.waiting()
 		if len(waiting) == 0 {
 			c.keeper.Trouble().Ended(readingWaited)
-			c.keeper.Trouble().Ended(judgingHolders)
-			c.setCovered(nil)
+			c.keeper.Trouble().Ended(checkingHolders)
+			c.notifier.setWatched(nil)
 			select {
 			case <-c.listens:
 			case <-look.C:
@@ -48,7 +48,7 @@ func (c *Client) listen() {
 			}
 			continue
 		}
-		c.await(rows, c.judgeAhead(waiting))
+		c.await(rows, c.checkAhead(waiting))
 		if c.running.Err() != nil {
 			return
 		}
@@ -60,7 +60,7 @@ func (c *Client) listen() {
 			continue
 		}
 		c.keeper.Trouble().Worked(readingWaited)
-		c.heal(waiting)
+		c.retryOverdue(waiting)
 		select {
 		case <-look.C:
 			look.Reset(c.lookAround())
@@ -76,57 +76,67 @@ func (c *Client) listen() {
 func (c *Client) waiting() (names []*name, rows []Watch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for n := range c.active {
+	for n := range c.rows.active {
 		switch p := n.waits(); {
 		case n.busy: // the write in flight will show
 		case p != nil:
 			names = append(names, n)
 			rows = append(rows, Watch{n.text, p.mark()})
-		case c.term != nil && c.term.over && slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted }):
+		case c.rows.session != nil && c.rows.session.over && slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted }):
 			names = append(names, n)
 		}
 	}
 	return names, rows
 }
 
-// waits returns this process's first waiting place in the queue as it is known, or
-// nil if there is none. It is called with mu held.
-func (n *name) waits() *place {
-	if !n.known {
-		return nil
-	}
-	for i := range n.queue.Places {
-		p := &n.queue.Places[i]
-		if p.Granted > 0 {
+// checkAhead finds out whether the processes that this one's waiters are queued
+// behind are alive, and returns how long to wait before doing it again.
+func (c *Client) checkAhead(names []*name) time.Duration {
+	var ahead []process
+	known := map[sessionID]bool{}
+	c.mu.Lock()
+	for _, n := range names {
+		p := n.waits()
+		if p == nil {
 			continue
 		}
-		for _, r := range n.requests {
-			if r.ID == p.ID && r.state == wanted && r.term != nil && !r.term.over {
-				return p
+		for _, of := range c.rows.ahead(n, p.ID) {
+			if s := of.sessionID(); !known[s] {
+				known[s] = true
+				ahead = append(ahead, of)
 			}
 		}
 	}
-	return nil
+	c.mu.Unlock()
+	_, next := c.liveness.check(c.running, ahead)
+	return next
+}
+
+// releaseDead has the places of a process whose session is over removed.
+func (c *Client) releaseDead(p process) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows.releaseDead(p)
 }
 
 // await waits for the bell, for at most limit.
 func (c *Client) await(rows []Watch, limit time.Duration) {
-	if c.bell == nil {
+	if c.notifier.bell == nil {
 		c.pause(nil, min(limit, pollEvery))
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.running, limit+c.timing.AttemptTimeout)
 	defer cancel()
-	address, err := c.bell.Address(ctx)
+	address, err := c.notifier.bell.Address(ctx)
 	if err == nil {
 		c.setAddress(address)
-		covered := make(map[string]bool, len(rows))
+		watched := make(map[string]bool, len(rows))
 		for _, row := range rows {
-			covered[row.Name] = true
+			watched[row.Name] = true
 		}
-		c.setCovered(covered)
-		err = c.bell.Wait(ctx, rows, limit)
-		c.setCovered(nil)
+		c.notifier.setWatched(watched)
+		err = c.notifier.bell.Wait(ctx, rows, limit)
+		c.notifier.setWatched(nil)
 	}
 	if err != nil && c.running.Err() == nil {
 		c.log.Debug("the bell cannot be listened to", zap.Error(err))
@@ -134,18 +144,18 @@ func (c *Client) await(rows []Watch, limit time.Duration) {
 	}
 }
 
-// heal schedules overdue writes: of a lock that was not granted while it was
+// retryOverdue schedules overdue writes: of a lock that was not granted while it was
 // barred, or that its last holder could not pass on.
-func (c *Client) heal(names []*name) {
+func (c *Client) retryOverdue(names []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.databaseNow()
+	now := c.rows.now()
 	for _, n := range names {
 		if n.busy || !n.known {
 			continue
 		}
-		if p, _ := c.plan(n, now); p != nil {
-			c.touch(n)
+		if p, _ := c.rows.plan(n, now); p != nil {
+			c.rows.touch(n)
 		}
 	}
 }
@@ -158,7 +168,7 @@ func (c *Client) heal(names []*name) {
 func (c *Client) lookAround() time.Duration {
 	c.mu.Lock()
 	var names, idle []*name
-	for _, n := range c.names {
+	for _, n := range c.rows.names {
 		switch {
 		case n.holds():
 			names = append(names, n)
@@ -187,7 +197,18 @@ func (c *Client) lookAround() time.Duration {
 	return c.timing.RenewEvery / 4
 }
 
-// holds reports whether this process holds the lock. It is called with mu held.
-func (n *name) holds() bool {
-	return slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == held })
+// setAddress notes where to ring this process, and has the address written into
+// the rows of all locks that it waits for.
+func (c *Client) setAddress(address string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.notifier.address == address {
+		return
+	}
+	c.notifier.address = address
+	for n := range c.rows.active {
+		if n.waits() != nil {
+			c.rows.touch(n)
+		}
+	}
 }

@@ -48,7 +48,7 @@ func (l *Lock) Trusted() bool {
 
 // trusted is called with mu held.
 func (r *request) trusted() bool {
-	return r.state == held && r.ctx.Err() == nil && r.term.held.Trusted() &&
+	return r.state == held && r.ctx.Err() == nil && r.session.held.Trusted() &&
 		(r.For == 0 || time.Since(r.began) < r.For)
 }
 
@@ -80,10 +80,10 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if cause == nil && !r.trusted() {
 		cause = fmt.Errorf("%w: its time had passed", ErrLost)
 	}
-	c.close(r)
+	c.rows.close(r)
 	if r.state == held {
 		r.state = leaving
-		c.touch(r.name)
+		c.rows.touch(r.name)
 	}
 	r.cancel(ErrUnlocked)
 	c.mu.Unlock()
@@ -109,6 +109,6 @@ func (l *Lock) Unlock(ctx context.Context) error {
 func (l *Lock) hold() lease.Hold {
 	return lease.Hold{
 		Store: l.client.store, Kind: lease.HoldLock, Name: l.Name(),
-		Owner: l.client.self.Owner, Token: l.Token(), Mark: l.request.mark(), Trusted: l.Trusted,
+		Owner: l.client.rows.self.Owner, Token: l.Token(), Mark: l.request.mark(), Trusted: l.Trusted,
 	}
 }

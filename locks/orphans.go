@@ -14,13 +14,13 @@ import (
 // for places of dead processes.
 const orphanIdle = tidyEvery
 
-// orphanTTL bounds how long clean watches a session, unless the client's own TTL is
+// orphanTTL bounds how long clean observes a session, unless the client's own TTL is
 // longer. Places of dead processes whose TTL is beyond that stay until a client
 // requests the lock.
 const orphanTTL = 10 * time.Minute
 
 // cleaning cleans about once an hour. It has a goroutine of its own, because it
-// watches each session for as long as it takes to find it dead.
+// observes each session for as long as it takes to find it dead.
 func (c *Client) cleaning() {
 	for {
 		c.pause(nil, tidyEvery/2+rand.N(tidyEvery))
@@ -34,7 +34,7 @@ func (c *Client) cleaning() {
 }
 
 // clean has the places of dead processes removed from rows that were not written
-// for idle: these locks may never be requested again. It watches their sessions
+// for idle: these locks may never be requested again. It observes their sessions
 // as a waiter does, for a TTL: what it saw an hour ago says nothing about a
 // session that was alive since.
 func (c *Client) clean(ctx context.Context, idle time.Duration) error {
@@ -64,7 +64,7 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 	if err != nil {
 		return fmt.Errorf("read %d locks: %w", len(names), withCause(attempt, err))
 	}
-	queues, pending := map[string]queue{}, map[session]process{}
+	queues, pending := map[string]queue{}, map[sessionID]process{}
 	for _, row := range reading.Rows {
 		q, err := decode(row.Name, row.Queue)
 		if err != nil {
@@ -73,38 +73,38 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 		}
 		queues[row.Name] = q
 		for _, p := range q.Processes {
-			pending[p.session()] = p
+			pending[p.sessionID()] = p
 		}
 	}
-	over := c.watch(ctx, pending)
+	over := c.findOver(ctx, pending)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name, q := range queues {
 		// The writer knows which places of its own process are wanted.
-		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.session()] || p.Group == c.self.Group }) {
-			c.touch(c.name(name))
+		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.sessionID()] || p.Group == c.rows.self.Group }) {
+			c.rows.touch(c.rows.name(name))
 		}
 	}
 	return nil
 }
 
-// watch returns which of the sessions are over. It looks for as long as it takes a
+// findOver returns which of the sessions are over. It looks for as long as it takes a
 // dead one to be found so, or until all are decided.
-func (c *Client) watch(ctx context.Context, pending map[session]process) (over map[session]bool) {
-	over = map[session]bool{}
+func (c *Client) findOver(ctx context.Context, pending map[sessionID]process) (over map[sessionID]bool) {
+	over = map[sessionID]bool{}
 	var longest time.Duration
 	for s, p := range pending {
-		if ttl := max(p.TTL, c.timing.TTL); p.Group == c.self.Group || ttl > max(orphanTTL, c.timing.TTL) {
+		if ttl := max(p.TTL, c.timing.TTL); p.Group == c.rows.self.Group || ttl > max(orphanTTL, c.timing.TTL) {
 			delete(pending, s)
 		} else {
 			longest = max(longest, ttl)
 		}
 	}
-	c.forgetIdle(pending)
+	c.liveness.forgetIdle(pending)
 	for end := time.Now().Add(longest + 2*lookEvery); len(pending) > 0 && ctx.Err() == nil; c.pause(nil, lookEvery) {
 		for s, p := range pending {
-			// One by one, because waiters need the judges too.
-			if c.judgeOnce(ctx, []process{p}) {
+			// One by one, because waiters need their turn too.
+			if c.liveness.checkOnce(ctx, []process{p}) {
 				over[s] = true
 				delete(pending, s)
 			}
@@ -114,17 +114,4 @@ func (c *Client) watch(ctx context.Context, pending map[session]process) (over m
 		}
 	}
 	return over
-}
-
-// forgetIdle drops the judges of these sessions that no caller needed for two TTLs:
-// to count a heartbeat's age from what they saw then would be wrong if the row was
-// put back since.
-func (c *Client) forgetIdle(sessions map[session]process) {
-	c.judging <- struct{}{}
-	defer func() { <-c.judging }()
-	for s := range sessions {
-		if j := c.judges[s]; j != nil && !j.dead && time.Since(j.asked) > 2*j.ttl {
-			delete(c.judges, s)
-		}
-	}
 }

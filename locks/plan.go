@@ -3,6 +3,8 @@ package locks
 import (
 	"slices"
 	"time"
+
+	"go.uber.org/zap"
 )
 
 // plan is the write that a round intends for one lock.
@@ -14,47 +16,54 @@ type plan struct {
 	server  string  // the server whose rows it is based on
 }
 
-// needsBell reports whether a request of this process is about to wait while the
-// bell has no address yet.
-func (c *Client) needsBell(plans []plan) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.bell != nil && c.address == "" && slices.ContainsFunc(plans, func(p plan) bool {
-		return slices.ContainsFunc(p.queue.Places, func(at place) bool {
-			return at.Granted == 0 && p.queue.Processes[at.Process].Group == c.self.Group
-		})
+// sessionID names the current session, while there is one.
+func (rs *rows) sessionID() sessionID {
+	return sessionID{rs.self.Group, rs.session.held.Token()}
+}
+
+// hasOrphan reports whether the row has a place of this session without a request,
+// as when the database lost an unlock.
+func (rs *rows) hasOrphan(n *name) bool {
+	if rs.session == nil || rs.session.over {
+		return false
+	}
+	mine := rs.sessionID()
+	return slices.ContainsFunc(n.queue.Places, func(p place) bool {
+		return n.queue.Processes[p.Process].sessionID() == mine && !slices.ContainsFunc(n.requests, func(r *request) bool { return r.ID == p.ID })
 	})
 }
 
-// session names the current session. It is called with mu held, while there is
-// one.
-func (c *Client) session() session { return session{c.self.Group, c.term.held.Token()} }
+// ahead are the other processes that are ahead of a place in the queue of a lock.
+func (rs *rows) ahead(n *name, id string) []process {
+	return slices.DeleteFunc(n.queue.ahead(id), func(of process) bool { return of.Group == rs.self.Group })
+}
 
-// haunted reports whether the row has a place of this session without a request,
-// as when the database lost an unlock. It is called with mu held.
-func (c *Client) haunted(n *name) bool {
-	if c.term == nil || c.term.over {
-		return false
+// releaseDead has the places of a session that is over removed from every queue
+// that this process knows.
+func (rs *rows) releaseDead(p process) {
+	s := p.sessionID()
+	if _, known := rs.over[s]; !known {
+		rs.log.Info("the session of a holder is over: its locks are free", zap.String("holder", p.Owner), zap.Uint64("token", s.token))
 	}
-	mine := c.session()
-	return slices.ContainsFunc(n.queue.Places, func(p place) bool {
-		return n.queue.Processes[p.Process].session() == mine && !slices.ContainsFunc(n.requests, func(r *request) bool { return r.ID == p.ID })
-	})
+	rs.over[s] = time.Now()
+	for _, n := range rs.names {
+		if slices.ContainsFunc(n.queue.Processes, func(o process) bool { return o.sessionID() == s }) {
+			rs.touch(n)
+		}
+	}
 }
 
 // plans decides what to write. Refused are locks whose row has to be read again
 // before a TryLock is told that the lock is not free; fresh are those that were just
 // read. Names that were set aside meanwhile are left to the other goroutine that
 // writes, the one for such rows.
-func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	now := c.databaseNow() // one version for all is the shortest statement
+func (rs *rows) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
+	now := rs.now() // one version for all is the shortest statement
 	for _, n := range batch {
 		if n.aside && !aside {
 			continue
 		}
-		p, busy := c.plan(n, now)
+		p, busy := rs.plan(n, now)
 		if len(busy) > 0 {
 			if !slices.Contains(fresh, n) {
 				refused = append(refused, n)
@@ -67,7 +76,7 @@ func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused 
 					r.decide(ErrFull)
 				}
 				r.state = leaving
-				c.forget(r)
+				rs.forget(r)
 			}
 		}
 		if p != nil {
@@ -80,32 +89,32 @@ func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused 
 
 // plan decides what to write for one lock, nil for nothing, and which requests
 // cannot be served: a TryLock that would have to wait, and any request if the queue
-// is full. Now is the database's clock. It is called with mu held.
-func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
-	if c.term == nil || c.term.over || !n.known {
+// is full. Now is the database's clock.
+func (rs *rows) plan(n *name, now int64) (p *plan, busy []*request) {
+	if rs.session == nil || rs.session.over || !n.known {
 		return nil, nil // the next session starts over
 	}
 	q := n.queue.clone()
-	mine := c.session()
+	mine := rs.sessionID()
 	changed := q.keep(func(of process, p place) bool {
 		if of.Group != mine.group {
-			_, dead := c.dead[of.session()]
-			return !dead
+			_, over := rs.over[of.sessionID()]
+			return !over
 		}
 		// A place of this client without a request is one of an earlier session, or
 		// of a write that was carried out late.
-		return of.session() == mine && slices.ContainsFunc(n.requests, func(r *request) bool {
+		return of.sessionID() == mine && slices.ContainsFunc(n.requests, func(r *request) bool {
 			return r.ID == p.ID && r.state != leaving
 		})
 	})
 	// A row that was rewound is not written while it is barred, so that other
 	// processes that saw the newer version notice too.
 	rewound := time.Now().Before(n.barred)
-	barred := rewound || time.Now().Before(c.barred)
-	self := c.self
+	barred := rewound || time.Now().Before(rs.barred)
+	self := rs.self
 	self.Token = mine.token
 	for _, r := range n.requests {
-		if r.state != wanted || r.term != c.term || q.find(r.ID) != nil {
+		if r.state != wanted || r.session != rs.session || q.find(r.ID) != nil {
 			continue
 		}
 		if r.try && (barred || !q.free(r.Read)) {
@@ -130,43 +139,25 @@ func (c *Client) plan(n *name, now int64) (p *plan, busy []*request) {
 	// database's clock, and the floor, which a pruned row may have reached. The
 	// floor matters for an existing row too: programs of schema version 3 insert
 	// without checking the floor.
-	version := max(n.version+1, n.floor+1, c.floor+1, uint64(now))
+	version := max(n.version+1, n.floor+1, rs.floor+1, uint64(now))
 	var granted []place
 	if !barred {
 		granted = q.grant(version, now)
 	}
-	changed = c.setBell(&q, mine) || changed
-	q.settle()
+	changed = q.setBell(mine, rs.notifier.address) || changed
+	q.clearFresh()
 	if !changed && len(granted) == 0 && !n.unsure {
 		return nil, busy
 	}
-	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, c.server}, busy
+	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, rs.server}, busy
 }
 
-// setBell puts this process's bell address into the queue while the process waits.
-// It is called with mu held.
-func (c *Client) setBell(q *queue, mine session) bool {
-	for i := range q.Processes {
-		p := &q.Processes[i]
-		if p.session() != mine {
-			continue
-		}
-		bell := ""
-		if slices.ContainsFunc(q.Places, func(p place) bool { return p.Process == i && p.Granted == 0 }) {
-			bell = c.address
-		}
-		if p.Bell != bell {
-			p.Bell = bell
-			return true
-		}
-	}
-	return false
-}
-
-// unsettled reports whether the row does not yet reflect a request. It is called
-// with mu held.
-func (c *Client) unsettled(n *name) bool {
-	return slices.ContainsFunc(n.requests, func(r *request) bool {
-		return r.term != nil && !r.term.over && (r.state == leaving || r.state == wanted && n.queue.find(r.ID) == nil)
+// needsAddress reports whether a request of this process is about to wait while no
+// address is known under which it can be woken.
+func (rs *rows) needsAddress(plans []plan) bool {
+	return rs.notifier.bell != nil && rs.notifier.address == "" && slices.ContainsFunc(plans, func(p plan) bool {
+		return slices.ContainsFunc(p.queue.Places, func(at place) bool {
+			return at.Granted == 0 && p.queue.Processes[at.Process].Group == rs.self.Group
+		})
 	})
 }

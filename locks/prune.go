@@ -33,7 +33,7 @@ const (
 func (c *Client) pruning() {
 	tidy := time.Now().Add(tidyEvery/2 + rand.N(tidyEvery))
 	for c.running.Err() == nil {
-		c.pause(c.left, time.Until(tidy))
+		c.pause(c.rows.left, time.Until(tidy))
 		for c.leavesRows() {
 			c.pause(nil, pruneEvery+rand.N(pruneEvery/5))
 			c.prune("rows of locks", c.pruneLocks)
@@ -54,7 +54,7 @@ func (c *Client) pruning() {
 func (c *Client) leavesRows() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.running.Err() == nil && !c.emptied.IsZero() && time.Since(c.emptied) < pruneIdle+pruneIdle/10
+	return c.running.Err() == nil && !c.rows.emptied.IsZero() && time.Since(c.rows.emptied) < pruneIdle+pruneIdle/10
 }
 
 // prune deletes rows in batches until there are no more. An account without the
@@ -83,42 +83,10 @@ func (c *Client) pruneSessions(ctx context.Context) (int, error) {
 	return c.store.PruneSessions(ctx, groupPrefix, sessionReleased, sessionExpired, pruneLimit)
 }
 
-// tidy drops entries of this client that were not used for a while.
+// tidy drops what this client did not use for a while.
 func (c *Client) tidy() {
 	c.mu.Lock()
-	for text, n := range c.names {
-		if len(n.requests) == 0 && !n.busy && !n.dirty && time.Since(n.used) > tidyEvery {
-			delete(c.names, text)
-		}
-	}
-	for s, since := range c.dead {
-		if time.Since(since) > tidyEvery {
-			delete(c.dead, s)
-		}
-	}
+	c.rows.tidy()
 	c.mu.Unlock()
-	select {
-	case c.judging <- struct{}{}:
-		for s, j := range c.judges {
-			if time.Since(j.asked) > tidyEvery {
-				delete(c.judges, s)
-			}
-		}
-		<-c.judging
-	case <-c.running.Done():
-	}
-}
-
-// pruned reports whether a lock's row, which is missing, can have been deleted by
-// pruning: it had no holders and waiters when this process last saw it, or that
-// was long enough ago. It is called with mu held.
-func (n *name) pruned(floor uint64) bool {
-	return floor >= n.highest && (len(n.queue.Places) == 0 || time.Since(n.seen) >= pruneIdle*9/10)
-}
-
-// mayBePruned reports whether a lock's row, which existed when it was last seen,
-// may have been pruned since: reading it first is quicker than a write that finds
-// no row. It is called with mu held.
-func (n *name) mayBePruned() bool {
-	return n.version > 0 && len(n.queue.Places) == 0 && time.Since(n.seen) >= pruneIdle*9/10
+	c.liveness.tidy()
 }

@@ -1,10 +1,6 @@
 package locks
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 )
@@ -14,11 +10,6 @@ const (
 	// written; and labelMost the length of a label, in bytes.
 	placesMost = 4096
 	labelMost  = 128
-
-	// rowMost exceeds the size in bytes of a row with placesMost places, each of a
-	// process of its own; and a row of up to rowSmall takes little memory decoded.
-	rowMost  = placesMost * 4 << 10
-	rowSmall = 64 << 10
 )
 
 // queue is the content of a lock's row: its holders and waiters, in order of
@@ -74,98 +65,19 @@ type place struct {
 	fresh bool // it was added by the current change
 }
 
-// session names one process's session.
-type session struct {
+// sessionID names one process's session.
+type sessionID struct {
 	group string
 	token uint64
 }
 
-func (p process) session() session { return session{p.Group, p.Token} }
+func (p process) sessionID() sessionID { return sessionID{p.Group, p.Token} }
 
-// mark is the text that the row contains while this place holds the lock, and at
-// no other time. A fenced transaction looks for it. A label cannot forge it,
-// because its quotes are escaped.
-func (p place) mark() []byte {
-	return fmt.Appendf(nil, `"id":%q,"granted":%d,`, p.ID, p.Granted)
-}
-
-// decode decodes a row. An error means that another program wrote the row.
-func decode(name string, row []byte) (queue, error) {
-	var q queue
-	if len(row) == 0 {
-		return q, nil
-	}
-	if err := q.read(row); err != nil {
-		return queue{}, fmt.Errorf("locks: the row of %q cannot be read: %w: repair or delete it", name, err)
-	}
-	for i, p := range q.Places {
-		if p.Process < 0 || p.Process >= len(q.Processes) {
-			return q, fmt.Errorf("locks: the row of %q cannot be read: place %d is of process %d of %d: repair or delete it", name, i, p.Process, len(q.Processes))
-		}
-	}
-	return q, nil
-}
-
-// read decodes a row. It refuses rows larger than this package writes them:
-// otherwise, a few bytes of a row could become a hundred times as many in memory.
-func (q *queue) read(row []byte) error {
-	if len(row) > rowMost {
-		return fmt.Errorf("it has %d bytes: at most %d", len(row), rowMost)
-	}
-	if len(row) <= rowSmall {
-		return json.Unmarshal(row, q)
-	}
-	var parts struct{ Processes, Places json.RawMessage }
-	err := json.Unmarshal(row, &parts)
-	if err == nil {
-		q.Processes, err = atMost[process](parts.Processes)
-	}
-	if err == nil {
-		q.Places, err = atMost[place](parts.Places)
-	}
-	return err
-}
-
-// atMost decodes a list of at most placesMost elements.
-func atMost[T any](list json.RawMessage) ([]T, error) {
-	if len(list) == 0 || list[0] != '[' {
-		return nil, errors.New("expected a list of processes and one of places")
-	}
-	from := json.NewDecoder(bytes.NewReader(list))
-	if _, err := from.Token(); err != nil { // the bracket
-		return nil, err
-	}
-	var all []T
-	for from.More() {
-		if len(all) == placesMost {
-			return nil, fmt.Errorf("more than %d processes or places", placesMost)
-		}
-		var one T
-		if err := from.Decode(&one); err != nil {
-			return nil, err
-		}
-		all = append(all, one)
-	}
-	return all, nil
-}
-
-// settle ends a change: its places are no longer fresh.
-func (q queue) settle() {
+// clearFresh ends a change: its places are no longer fresh.
+func (q queue) clearFresh() {
 	for i := range q.Places {
 		q.Places[i].fresh = false
 	}
-}
-
-// encode returns the row; nil without holders and waiters.
-func (q queue) encode() []byte {
-	if len(q.Places) == 0 {
-		return nil
-	}
-	row, err := json.Marshal(q)
-	if err != nil {
-		panic(err) // every field can be encoded as JSON
-	}
-	return row
 }
 
 // clone returns a deep copy.
@@ -175,7 +87,7 @@ func (q queue) clone() queue {
 
 // join adds a place at the end of the queue.
 func (q *queue) join(of process, p place) {
-	i := slices.IndexFunc(q.Processes, func(o process) bool { return o.session() == of.session() })
+	i := slices.IndexFunc(q.Processes, func(o process) bool { return o.sessionID() == of.sessionID() })
 	if i < 0 {
 		i = len(q.Processes)
 		q.Processes = append(q.Processes, of)
@@ -249,4 +161,42 @@ func (q *queue) free(read bool) bool {
 		return len(q.Places) == 0
 	}
 	return !slices.ContainsFunc(q.Places, func(p place) bool { return !p.Read })
+}
+
+// setBell puts its bell's address into a session's process while it waits, and
+// reports whether that changes the queue.
+func (q *queue) setBell(of sessionID, address string) bool {
+	for i := range q.Processes {
+		p := &q.Processes[i]
+		if p.sessionID() != of {
+			continue
+		}
+		bell := ""
+		if slices.ContainsFunc(q.Places, func(p place) bool { return p.Process == i && p.Granted == 0 }) {
+			bell = address
+		}
+		if p.Bell != bell {
+			p.Bell = bell
+			return true
+		}
+	}
+	return false
+}
+
+// ahead are the processes with places ahead of that of an id, without duplicates;
+// all processes if there is no such place.
+func (q *queue) ahead(id string) []process {
+	var ahead []process
+	known := map[sessionID]bool{}
+	for _, p := range q.Places {
+		if p.ID == id {
+			break
+		}
+		of := q.Processes[p.Process]
+		if s := of.sessionID(); !known[s] {
+			known[s] = true
+			ahead = append(ahead, of)
+		}
+	}
+	return ahead
 }

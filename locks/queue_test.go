@@ -165,7 +165,7 @@ func TestQueueModel(t *testing.T) {
 			},
 			"die": func(t *rapid.T) {
 				dead := rapid.SampledFrom(processes).Draw(t, "process")
-				remove(t, func(m modelled) bool { return m.of.session() == dead.session() })
+				remove(t, func(m modelled) bool { return m.of.sessionID() == dead.sessionID() })
 			},
 			"grant": func(t *rapid.T) {
 				version++
@@ -219,7 +219,7 @@ func TestQueueModel(t *testing.T) {
 				writers, readers := 0, 0
 				for i, p := range q.Places {
 					m := model[i]
-					if p.ID != m.id || p.Read != m.read || p.Granted != m.token || q.Processes[p.Process].session() != m.of.session() {
+					if p.ID != m.id || p.Read != m.read || p.Granted != m.token || q.Processes[p.Process].sessionID() != m.of.sessionID() {
 						t.Fatalf("place %d is %+v of %+v, want %+v", i, p, q.Processes[p.Process], m)
 					}
 					if q.find(p.ID) != &q.Places[i] {
@@ -241,8 +241,8 @@ func TestQueueModel(t *testing.T) {
 					t.Fatalf("%d processes, of which %d have a place", len(q.Processes), len(used))
 				}
 				for i, p := range q.Processes {
-					if slices.IndexFunc(q.Processes, func(o process) bool { return o.session() == p.session() }) != i {
-						t.Fatalf("process %v occurs twice", p.session())
+					if slices.IndexFunc(q.Processes, func(o process) bool { return o.sessionID() == p.sessionID() }) != i {
+						t.Fatalf("process %v occurs twice", p.sessionID())
 					}
 				}
 			},
@@ -332,7 +332,7 @@ func TestOversizedRows(t *testing.T) {
 		q.join(process{Group: fmt.Sprint("locks/", i, text)[:128], Token: math.MaxUint64, Owner: text, Started: math.MinInt64, TTL: math.MaxInt64, Bell: text},
 			place{ID: fmt.Sprint(i, text), Read: true, Since: math.MinInt64, Got: math.MinInt64, For: math.MaxInt64, Label: text})
 	}
-	q.settle()
+	q.clearFresh()
 	row := q.encode()
 	back, err := decode("stock", row)
 	if err != nil || !reflect.DeepEqual(q, back) {
@@ -378,5 +378,52 @@ func TestJoinKeepsTheBell(t *testing.T) {
 	q.join(a, place{ID: "3"})
 	if len(q.Processes) != 1 || q.Processes[0].Bell != "two" {
 		t.Errorf("%+v", q.Processes)
+	}
+}
+
+// A queue of processes a to c: which are ahead of a place, and which of them can be
+// woken.
+func TestAheadAndBells(t *testing.T) {
+	t.Parallel()
+	var q queue
+	for i, owner := range []string{"a", "b", "a", "c"} {
+		q.join(process{Group: "locks/" + owner, Token: 1}, place{ID: fmt.Sprint(i)})
+	}
+	q.grant(7, 70)
+	for id, want := range map[string][]string{"0": nil, "1": {"locks/a"}, "2": {"locks/a", "locks/b"}, "3": {"locks/a", "locks/b"}, "": {"locks/a", "locks/b", "locks/c"}} {
+		var got []string
+		for _, p := range q.ahead(id) {
+			got = append(got, p.Group)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("ahead of %q: %q, want %q", id, got, want)
+		}
+	}
+	bells := func() string {
+		var b []string
+		for _, p := range q.Processes {
+			b = append(b, p.Bell)
+		}
+		return strings.Join(b, ",")
+	}
+	for _, step := range []struct {
+		of      sessionID
+		address string
+		changed bool
+		want    string
+	}{
+		{sessionID{"locks/a", 1}, "one", true, "one,,"}, // it holds the lock, and waits for it once more
+		{sessionID{"locks/a", 1}, "one", false, "one,,"},
+		{sessionID{"locks/a", 2}, "two", false, "one,,"}, // another session of that process
+		{sessionID{"locks/c", 1}, "", false, "one,,"},
+		{sessionID{"locks/c", 1}, "three", true, "one,,three"},
+	} {
+		if changed := q.setBell(step.of, step.address); changed != step.changed || bells() != step.want {
+			t.Errorf("the bell of %v is %q: %v, %q; want %v, %q", step.of, step.address, changed, bells(), step.changed, step.want)
+		}
+	}
+	q.keep(func(_ process, p place) bool { return p.ID != "2" })
+	if !q.setBell(sessionID{"locks/a", 1}, "one") || bells() != ",,three" {
+		t.Errorf("a process that does not wait has a bell: %q", bells())
 	}
 }

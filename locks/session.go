@@ -12,8 +12,8 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// term is one session of this process: the lease that all its locks live by.
-type term struct {
+// session is one session of this process: the lease that all its locks live by.
+type session struct {
 	held  *lease.Held
 	over  bool          // its context has ended
 	ended chan struct{} // closed when it is over
@@ -23,7 +23,7 @@ type term struct {
 // keepSession opens the session when it is first needed, and again after it was
 // lost. It returns once the client is closed and no requests are left.
 func (c *Client) keepSession() {
-	candidate, err := c.keeper.Candidate(c.self.Group)
+	candidate, err := c.keeper.Candidate(c.rows.self.Group)
 	if err != nil {
 		panic(err) // the name is ours
 	}
@@ -40,35 +40,24 @@ func (c *Client) keepSession() {
 		}
 		if !want {
 			c.keeper.Trouble().Ended(openingSession)
-			c.pause(c.sessions, time.Hour)
+			c.pause(c.rows.sessions, time.Hour)
 			continue
 		}
-		session, wait, err := candidate.Look(c.running)
+		held, wait, err := candidate.Look(c.running)
 		c.sawServer(candidate.Reading())
 		switch {
-		case session != nil:
+		case held != nil:
 			c.keeper.Trouble().Worked(openingSession)
 			retry.Reset()
-			c.keep(session)
+			c.keep(held)
 		case err != nil && c.running.Err() == nil:
 			wait = retry.NextBackOff()
 			c.keeper.Trouble().Failed(openingSession, err)
-			c.failTries(err)
+			c.noSession(err)
 			c.pause(nil, wait)
 		default:
 			c.pause(nil, wait)
 		}
-	}
-}
-
-// pause waits for a poke, at most for wait.
-func (c *Client) pause(poked <-chan struct{}, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-poked:
-	case <-timer.C:
-	case <-c.running.Done():
 	}
 }
 
@@ -77,41 +66,37 @@ func (c *Client) pause(poked <-chan struct{}, wait time.Duration) {
 func (c *Client) wantsSession() (want, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.active) > 0, c.closing && len(c.active) == 0
+	return len(c.rows.active) > 0, c.rows.closing && len(c.rows.active) == 0
 }
 
-// failTries fails the TryLock requests when the database does not answer.
-func (c *Client) failTries(err error) {
+// noSession notes that the database did not answer, and fails the TryLock requests.
+func (c *Client) noSession(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failure = err
-	for n := range c.active {
-		for _, r := range slices.Clone(n.requests) {
-			if r.try && r.state == wanted {
-				c.giveUp(r, err)
-			}
-		}
+	c.rows.failure = err
+	for n := range c.rows.active {
+		c.rows.failTries(n, err)
 	}
 }
 
 // keep runs one session, from its acquire to its release.
 func (c *Client) keep(h *lease.Held) {
-	t := &term{held: h, ended: make(chan struct{})}
-	c.begin(t)
+	s := &session{held: h, ended: make(chan struct{})}
+	c.begin(s)
 	// Not in this goroutine, which may be busy: the contexts of all locks end with
 	// the session's.
-	context.AfterFunc(h.Context(), func() { c.end(t, context.Cause(h.Context())) })
+	context.AfterFunc(h.Context(), func() { c.end(s, context.Cause(h.Context())) })
 	for alive := true; alive; {
 		select {
-		case <-t.ended:
+		case <-s.ended:
 			alive = false
-		case <-c.sessions:
+		case <-c.rows.sessions:
 			if _, done := c.wantsSession(); done {
 				h.End(ErrClosed)
 			}
 		}
 	}
-	if !c.drain(t) || c.running.Err() != nil {
+	if !c.drain(s) || c.running.Err() != nil {
 		h.Abandon()
 		if c.running.Err() == nil {
 			c.log.Error("locks that were lost have not been unlocked: their session is left to expire")
@@ -136,48 +121,48 @@ func (c *Client) expire() {
 		if done || left <= 0 {
 			return
 		}
-		c.pause(c.sessions, left)
+		c.pause(c.rows.sessions, left)
 	}
 }
 
 // begin gives every waiting request a place in the new session.
-func (c *Client) begin(t *term) {
+func (c *Client) begin(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.term = t
-	c.failure = nil
-	for n := range c.active {
+	c.rows.session = s
+	c.rows.failure = nil
+	for n := range c.rows.active {
 		for _, r := range n.requests {
 			if r.state == wanted {
-				c.enter(r)
+				c.rows.enter(r)
 			}
 		}
 	}
-	c.poke(c.listens)
+	poke(c.listens)
 }
 
 // end takes all locks of a session from their holders. Waiting requests go on
 // waiting, in the next session.
-func (c *Client) end(t *term, cause error) {
+func (c *Client) end(s *session, cause error) {
 	if errors.Is(cause, ErrLost) {
 		c.log.Warn("session lost, and all its locks", zap.Error(cause))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t.over = true
-	defer close(t.ended)
-	for n := range c.active {
+	s.over = true
+	defer close(s.ended)
+	for n := range c.rows.active {
 		for _, r := range slices.Clone(n.requests) {
-			if r.term != t {
+			if r.session != s {
 				continue
 			}
 			switch r.state {
 			case held:
-				c.lose(r, cause)
+				c.rows.lose(r, cause)
 			case leaving:
-				c.forget(r)
+				c.rows.forget(r)
 			case wanted:
-				r.term = nil
+				r.session = nil
 			}
 		}
 	}
@@ -185,18 +170,18 @@ func (c *Client) end(t *term, cause error) {
 
 // drain waits until every lock of the session was unlocked, for at most a TTL:
 // by then the session has expired.
-func (c *Client) drain(t *term) bool {
+func (c *Client) drain(s *session) bool {
 	expired := time.NewTimer(c.timing.TTL)
 	defer expired.Stop()
 	for {
 		c.mu.Lock()
-		open := t.open
+		open := s.open
 		c.mu.Unlock()
 		if open == 0 {
 			return true
 		}
 		select {
-		case <-c.sessions:
+		case <-c.rows.sessions:
 		case <-expired.C:
 			return false
 		case <-c.running.Done():
@@ -212,5 +197,5 @@ func (c *Client) sawServer(r *lease.Reading) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answeredBy(r.Server)
+	c.rows.answeredBy(r.Server)
 }

@@ -3,8 +3,6 @@ package locks
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -35,10 +33,10 @@ func (c *Client) write(aside bool) {
 		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
 		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
 	)
-	poked, trouble := c.writes, c.keeper.Trouble()
+	poked, trouble := c.rows.writes, c.keeper.Trouble()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
-		poked, trouble = c.asides, lease.NewTrouble(c.log)
+		poked, trouble = c.rows.asides, lease.NewTrouble(c.log)
 	}
 	for c.running.Err() == nil {
 		batch := c.take(aside)
@@ -63,31 +61,25 @@ func (c *Client) write(aside bool) {
 	}
 }
 
-// take returns the locks of the next round: those that became dirty first, sorted by
-// name, because statements that lock rows in one order do not deadlock.
+// take returns the locks of the next round.
 func (c *Client) take(aside bool) []*name {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	most := batchMost
-	if aside {
-		most = 1
-	}
-	var batch []*name
-	c.dirty = slices.DeleteFunc(c.dirty, func(n *name) bool {
-		least := most
-		if n.most > 0 {
-			least = min(most, n.most)
-		}
-		if n.aside != aside || n.busy || len(batch) >= least {
-			return false
-		}
-		most = least
-		batch = append(batch, n)
-		n.dirty, n.busy = false, true
-		return true
-	})
-	slices.SortFunc(batch, func(a, b *name) int { return strings.Compare(a.text, b.text) })
-	return batch
+	return c.rows.take(aside)
+}
+
+// plans decides what to write; see [rows.plans].
+func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows.plans(batch, fresh, aside)
+}
+
+// needsAddress reports whether the bell's address is missing; see [rows.needsAddress].
+func (c *Client) needsAddress(plans []plan) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows.needsAddress(plans)
 }
 
 // round reads the rows of a batch that are not known or may be outdated, and writes
@@ -95,7 +87,7 @@ func (c *Client) take(aside bool) []*name {
 func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	c.mu.Lock()
 	var unknown []*name
-	stale := time.Since(c.clock.at) > clockFor
+	stale := time.Since(c.rows.clock.at) > clockFor
 	for _, n := range batch {
 		if !n.known || n.contended || stale || n.mayBePruned() {
 			unknown = append(unknown, n)
@@ -117,10 +109,10 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		}
 		plans, _ = c.plans(batch, append(unknown, refused...), aside)
 	}
-	if c.needsBell(plans) {
+	if c.needsAddress(plans) {
 		// With the first write, so that the process that grants the lock can ring.
 		attempt, cancel := c.attempt(ctx)
-		address, err := c.bell.Address(attempt)
+		address, err := c.notifier.bell.Address(attempt)
 		cancel()
 		if err == nil {
 			c.setAddress(address)
@@ -133,7 +125,11 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 			return err
 		}
 	}
-	c.settle(batch)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows.roundEnded(batch)
+	poke(c.listens)
+	c.notifier.signalSelf(c.rows)
 	return nil
 }
 
@@ -154,30 +150,11 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, p := range plans {
-		n := p.name
-		n.news++
-		if !done[i] {
-			n.known, n.contended, n.refused = false, true, true
-			continue
+		if done[i] {
+			c.rows.written(p)
+		} else {
+			c.rows.notWritten(p.name)
 		}
-		n.aside, n.refused, n.most, n.failure = false, false, 0, nil
-		c.wrote = time.Now()
-		n.known, n.version, n.queue, n.unsure = true, p.write.Version, p.queue, false
-		n.highest, n.floor, n.seen = n.version, max(n.floor, n.version), time.Now()
-		if len(p.write.Queue) == 0 {
-			c.emptied = n.seen
-			c.poke(c.left)
-		}
-		c.notice(n)
-		for _, g := range p.granted {
-			of := p.queue.Processes[g.Process]
-			if of.Group != c.self.Group && of.Bell != "" {
-				c.ring[of.Bell] = true
-			}
-		}
-	}
-	if len(c.ring) > 0 {
-		c.poke(c.rings)
 	}
 	return nil
 }
@@ -186,69 +163,5 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 func (c *Client) failed(batch []*name, err error, written bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !batch[0].aside {
-		c.failure = err
-	}
-	if written {
-		c.single(batch)
-	}
-	for _, n := range batch {
-		n.known, n.busy, n.failure = false, false, err
-		n.unsure = n.unsure || written
-		for _, r := range slices.Clone(n.requests) {
-			if r.try && r.state == wanted {
-				c.giveUp(r, err)
-			}
-		}
-		c.touch(n)
-	}
-	c.pokeWriters() // for names that became dirty while they were busy
-}
-
-// pokeWriters wakes the goroutines that write.
-func (c *Client) pokeWriters() {
-	c.poke(c.writes)
-	c.poke(c.asides)
-}
-
-// single narrows down which row made a batch fail, if it was not the database: each
-// row is retried in a batch of at most half the size, and a row that fails alone
-// while others are written is set aside. It is called with mu held.
-func (c *Client) single(batch []*name) {
-	for _, n := range batch {
-		n.most = max(1, len(batch)/2)
-	}
-	if n := batch[0]; len(batch) == 1 {
-		n.aside = n.aside || !n.failed.IsZero() && c.wrote.After(n.failed)
-		n.failed = time.Now()
-	}
-}
-
-// settle ends a round: locks whose rows do not reflect their requests yet go into
-// the next.
-func (c *Client) settle(batch []*name) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.failure = nil
-	for _, n := range batch {
-		n.busy, n.failure = false, nil
-		if n.known {
-			c.notice(n)
-		}
-		if n.known && !n.refused && !c.unsettled(n) {
-			n.aside = false
-		}
-		switch {
-		case len(n.requests) == 0:
-			if len(c.names) > namesMost && !n.dirty {
-				delete(c.names, n.text)
-			}
-		case n.resting():
-		case !n.known || n.aside || c.unsettled(n):
-			c.touch(n)
-		}
-	}
-	c.pokeWriters() // as above
-	c.poke(c.listens)
-	c.cover()
+	c.rows.roundFailed(batch, err, written)
 }
