@@ -21,6 +21,7 @@
 //   - cmd/worker: all of it as a program, for jobs that are commands, HTTP calls
 //     or SQL statements
 //
-// docs/README.md lists the documents. The tests of this package are the end-to-end
-// tests, with real worker processes on real servers.
+// docs/README.md lists the documents. The tests of this package are the shortest of
+// the end-to-end tests, with real worker processes on real servers; the others are in
+// a module of their own, test.
 package cronlease

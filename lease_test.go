@@ -1,75 +1,36 @@
 package cronlease_test
 
 import (
-	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
-	"syscall"
+	"strings"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
 )
 
 // The end-to-end proof: three worker processes on a real server, and what can
 // happen to them. Each test states what it saw from outside: from the requests
 // that the jobs made, from the exit codes, and from the workers' logs.
 
-// The workers' timing in all tests.
-const (
-	ttl   = 2 * time.Second
-	grace = 300 * time.Millisecond
-	// back is when a leader has to be back after a crash.
-	back = ttl + time.Second
-)
-
-func TestMain(m *testing.M) {
-	if dsn := os.Getenv(playerVariable); dsn != "" {
-		if err := play(dsn); err != nil {
-			fmt.Fprintln(os.Stderr, "player:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if where := os.Getenv(writerVariable); where != "" {
-		if err := write(where); err != nil {
-			fmt.Fprintln(os.Stderr, "writer:", err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	folder, err := os.MkdirTemp("", "cronlease-test-")
-	if err == nil {
-		workerProgram, err = buildWorker(folder)
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the worker:", err)
-		os.Exit(1)
-	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(folder)
-		os.Exit(code)
-	}))
-}
+func TestMain(m *testing.M) { workertest.Main(m) }
 
 // A leader that is killed is followed within TTL + 1 s, each time.
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, c *cluster) {
+	workertest.Each(t, func(t *testing.T, c *workertest.Cluster) {
 		for range 3 {
-			leader := c.leader()
-			c.target.waitForTick(leader.token())
+			leader := c.Leader()
+			c.Target.WaitForTick(leader.Token())
 			killed := time.Now()
-			leader.kill()
-			next := c.waitForLeaderAfter(leader.token())
-			if gap := next.at.Sub(killed); gap > back {
+			leader.Kill()
+			next := c.WaitForLeaderAfter(leader.Token())
+			if gap := next.At.Sub(killed); gap > workertest.Back {
 				t.Errorf("no leader for %v", gap)
 			}
-			c.target.waitForTick(next.token)
-			c.start()
+			c.Target.WaitForTick(next.Token)
+			c.Start()
 		}
 	})
 }
@@ -78,25 +39,25 @@ func TestKilledLeader(t *testing.T) {
 // on, it starts nothing under its old token, and its job's context has ended.
 func TestPausedLeader(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, c *cluster) {
-		leader := c.leader()
-		old := leader.token()
-		c.target.waitForTick(old)
-		paused := c.pause(leader)
-		next := c.waitForLeaderAfter(old)
-		if gap := next.at.Sub(paused); gap > back {
+	workertest.Each(t, func(t *testing.T, c *workertest.Cluster) {
+		leader := c.Leader()
+		old := leader.Token()
+		c.Target.WaitForTick(old)
+		paused := c.Pause(leader)
+		next := c.WaitForLeaderAfter(old)
+		if gap := next.At.Sub(paused); gap > workertest.Back {
 			t.Errorf("no leader for %v", gap)
 		}
-		c.target.waitForTick(next.token)
+		c.Target.WaitForTick(next.Token)
 		woken := time.Now()
-		leader.signal(sigCont)
-		ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
-		if ended.Cause == "" || !contains(ended.Cause, "lease: lost") {
+		leader.Resume()
+		ended := leader.WaitFor("run cancelled", func(e workertest.Event) bool { return e.Token == old && e.Job == "hold" })
+		if ended.Cause == "" || !strings.Contains(ended.Cause, "lease: lost") {
 			t.Errorf("the job's context ended with the cause %q", ended.Cause)
 		}
-		for _, a := range c.target.arrivals() {
-			if a.token == old && a.at.After(woken) {
-				t.Errorf("tick %v was started %v after the paused leader woke up", a.tick, a.at.Sub(woken))
+		for _, a := range c.Target.Arrivals() {
+			if a.Token == old && a.At.After(woken) {
+				t.Errorf("tick %v was started %v after the paused leader woke up", a.Tick, a.At.Sub(woken))
 			}
 		}
 	})
@@ -106,36 +67,36 @@ func TestPausedLeader(t *testing.T) {
 // and the next replica goes on at once.
 func TestTerminatedLeader(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, c *cluster) {
+	workertest.Each(t, func(t *testing.T, c *workertest.Cluster) {
 		var gaps []time.Duration
 		for range 5 {
-			leader := c.leader()
-			old := leader.token()
-			c.target.waitForHold(old)
-			leader.signal(syscall.SIGTERM)
-			if code := leader.wait(); code != 0 {
+			leader := c.Leader()
+			old := leader.Token()
+			c.Target.WaitForHold(old)
+			leader.Terminate()
+			if code := leader.Wait(); code != 0 {
 				t.Errorf("exit code %d", code)
 			}
-			ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
-			if !contains(ended.Cause, "election: stopped") {
+			ended := leader.WaitFor("run cancelled", func(e workertest.Event) bool { return e.Token == old && e.Job == "hold" })
+			if !strings.Contains(ended.Cause, "election: stopped") {
 				t.Errorf("the job's context ended with the cause %q", ended.Cause)
 			}
-			next := c.waitForLeaderAfter(old)
-			if next.at.Before(ended.at) {
-				t.Errorf("the next term began %v before the job had ended", ended.at.Sub(next.at))
+			next := c.WaitForLeaderAfter(old)
+			if next.At.Before(ended.At) {
+				t.Errorf("the next term began %v before the job had ended", ended.At.Sub(next.At))
 			}
-			gaps = append(gaps, next.at.Sub(ended.at))
-			c.start()
+			gaps = append(gaps, next.At.Sub(ended.At))
+			c.Start()
 		}
 		slices.Sort(gaps)
 		// Not by waiting for the lease to expire. The median, since the machine may be busy with other tests.
-		if median := gaps[len(gaps)/2]; median > ttl/2 {
-			t.Errorf("after a clean stop a leader was back after %v, median of %v", median, gaps)
+		if median := gaps[len(gaps)/2]; median > workertest.TTL/2 {
+			t.Errorf("after a clean stop a leader was workertest.Back after %v, median of %v", median, gaps)
 		}
 	})
 }
 
-// After the database was killed, a leader is back within TTL + 1 s of its
+// After the database was killed, a leader is workertest.Back within TTL + 1 s of its
 // return, and no tick ran twice.
 func TestKilledDatabase(t *testing.T) {
 	t.Parallel()
@@ -143,28 +104,28 @@ func TestKilledDatabase(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)
-			c := newCluster(t, kind, databaseURL(t, dbtest.FreshOn(t, kind, server.DSN(""))))
-			c.startThree()
-			leader := c.leader()
-			old := leader.token()
-			c.target.waitForHold(old)
+			c := workertest.New(t, kind, workertest.URL(t, dbtest.FreshOn(t, kind, server.DSN(""))))
+			c.StartThree()
+			leader := c.Leader()
+			old := leader.Token()
+			c.Target.WaitForHold(old)
 			if err := server.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
-			if !contains(ended.Cause, "lease: lost") {
+			ended := leader.WaitFor("run cancelled", func(e workertest.Event) bool { return e.Token == old && e.Job == "hold" })
+			if !strings.Contains(ended.Cause, "lease: lost") {
 				t.Errorf("the job's context ended with the cause %q", ended.Cause)
 			}
 			if err := server.Start(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			returned := time.Now()
-			next := c.waitForLeaderAfter(old)
-			if gap := next.at.Sub(returned); gap > back {
+			next := c.WaitForLeaderAfter(old)
+			if gap := next.At.Sub(returned); gap > workertest.Back {
 				t.Errorf("no leader for %v after the database was back", gap)
 			}
-			c.target.waitForTick(next.token)
-			c.finish()
+			c.Target.WaitForTick(next.Token)
+			c.Finish()
 		})
 	}
 }
@@ -177,61 +138,36 @@ func TestCutNetwork(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			db := dbtest.Fresh(t, kind)
-			c := newCluster(t, kind, databaseURL(t, db))
+			c := workertest.New(t, kind, workertest.URL(t, db))
 			proxy := dbtest.NewProxy(t, db.Config(t).Addr)
 			behind := db.Config(t)
 			behind.Addr = proxy.Addr()
-			cut := c.startWith(databaseURL(t, dbtest.Database{Kind: kind, DSN: behind.FormatDSN()}))
-			leader := c.leader()
-			old := leader.token()
+			cut := c.StartWith(workertest.URL(t, dbtest.Database{Kind: kind, DSN: behind.FormatDSN()}))
+			leader := c.Leader()
+			old := leader.Token()
 			if leader != cut {
 				t.Fatal("the only worker does not lead")
 			}
-			c.start()
-			c.start()
-			c.target.waitForHold(old)
-			c.waitForFollowers(2)
+			c.Start()
+			c.Start()
+			c.Target.WaitForHold(old)
+			c.WaitForFollowers(2)
 			at := time.Now()
 			proxy.BlackHole()
-			ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
-			if !contains(ended.Cause, "lease: lost") {
+			ended := leader.WaitFor("run cancelled", func(e workertest.Event) bool { return e.Token == old && e.Job == "hold" })
+			if !strings.Contains(ended.Cause, "lease: lost") {
 				t.Errorf("the job's context ended with the cause %q", ended.Cause)
 			}
-			next := c.waitForLeaderAfter(old)
-			if next.at.Before(ended.at) {
-				t.Errorf("the next term began %v before the job had ended", ended.at.Sub(next.at))
+			next := c.WaitForLeaderAfter(old)
+			if next.At.Before(ended.At) {
+				t.Errorf("the next term began %v before the job had ended", ended.At.Sub(next.At))
 			}
-			if gap := next.at.Sub(at); gap > back {
+			if gap := next.At.Sub(at); gap > workertest.Back {
 				t.Errorf("no leader for %v", gap)
 			}
-			c.target.waitForTick(next.token)
+			c.Target.WaitForTick(next.Token)
 			proxy.Pass()
-			c.finish()
+			c.Finish()
 		})
 	}
-}
-
-// onEachStore runs f beside three workers on each kind of database, and checks
-// afterwards what holds in every case.
-func onEachStore(t *testing.T, f func(t *testing.T, c *cluster)) {
-	t.Helper()
-	onEachStoreWith(t, tickAndHold, f)
-}
-
-func onEachStoreWith(t *testing.T, jobs string, f func(t *testing.T, c *cluster)) {
-	t.Helper()
-	run := func(kind string, url func(t *testing.T) string) {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			c := newCluster(t, kind, url(t))
-			c.jobs = jobs
-			c.startThree()
-			f(t, c)
-			c.finish()
-		})
-	}
-	for _, kind := range dbtest.Dialects(t) {
-		run(kind, func(t *testing.T) string { return databaseURL(t, dbtest.Fresh(t, kind)) })
-	}
-	run(sqlite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })
 }

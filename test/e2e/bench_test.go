@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"database/sql"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -60,23 +61,22 @@ func BenchmarkIdle(b *testing.B) {
 		folder := b.TempDir()
 		config := filepath.Join(folder, "worker.yaml")
 		var text strings.Builder
-		fmt.Fprintf(&text, "database: %q\ngroup: idle\njobs:\n", databaseURL(b, db))
+		fmt.Fprintf(&text, "database: %q\ngroup: idle\njobs:\n", workertest.URL(b, db))
 		for i := range 1000 {
 			fmt.Fprintf(&text, "  - {name: job-%d, cron: \"0 %d %d 1 1 *\", exec: [\"true\"]}\n", i, i%60, i/60)
 		}
 		if err := os.WriteFile(config, []byte(text.String()), 0o600); err != nil {
 			b.Fatal(err)
 		}
-		runWorker(b, "migrate", "--config", config)
-		c := &cluster{t: b, more: make(chan struct{})}
+		c := workertest.New(b, db.Kind, workertest.URL(b, db))
 		admin := db.Open(b)
 		const length = 30 * time.Second
 		for b.Loop() {
-			leader := startWorker(c, config)
-			leader.waitFor("leading", func(event) bool { return true })
+			leader := c.StartAs(config)
+			leader.WaitFor("leading", func(workertest.Event) bool { return true })
 			alone := measure(b, admin, leader, length)
-			follower := startWorker(c, config)
-			follower.waitFor("following", func(event) bool { return true })
+			follower := c.StartAs(config)
+			follower.WaitFor("following", func(workertest.Event) bool { return true })
 			both := measure(b, admin, follower, length)
 			b.ReportMetric(alone.statements, "leader-statements/s")
 			b.ReportMetric(both.statements-alone.statements, "follower-statements/s")
@@ -84,9 +84,9 @@ func BenchmarkIdle(b *testing.B) {
 			b.ReportMetric(both.rss, "follower-RSS-MB")
 			b.ReportMetric(alone.cpu*100, "leader-CPU-%")
 			b.ReportMetric(both.cpu*100, "follower-CPU-%")
-			for _, w := range []*worker{leader, follower} {
-				w.terminate()
-				w.wait()
+			for _, w := range []*workertest.Worker{leader, follower} {
+				w.Terminate()
+				w.Wait()
 			}
 		}
 		b.ReportMetric(0, "ns/op")
@@ -96,7 +96,7 @@ func BenchmarkIdle(b *testing.B) {
 type cost struct{ statements, rss, cpu float64 }
 
 // measure watches a worker and the whole server for a while.
-func measure(b *testing.B, admin *sql.DB, w *worker, length time.Duration) cost {
+func measure(b *testing.B, admin *sql.DB, w *workertest.Worker, length time.Duration) cost {
 	b.Helper()
 	<-time.After(5 * time.Second) // connections are being made
 	statements, cpu := questions(b, admin), cpuTime(b, w)
@@ -119,7 +119,7 @@ func questions(b *testing.B, admin *sql.DB) int64 {
 }
 
 // rss is a process's resident memory in MB.
-func rss(b *testing.B, w *worker) float64 {
+func rss(b *testing.B, w *workertest.Worker) float64 {
 	b.Helper()
 	for line := range strings.Lines(proc(b, w, "status")) {
 		if f := strings.Fields(line); len(f) >= 2 && f[0] == "VmRSS:" {
@@ -132,7 +132,7 @@ func rss(b *testing.B, w *worker) float64 {
 }
 
 // cpuTime is what a process has used of the processors, in ticks of 10 ms.
-func cpuTime(b *testing.B, w *worker) time.Duration {
+func cpuTime(b *testing.B, w *workertest.Worker) time.Duration {
 	b.Helper()
 	_, after, _ := strings.Cut(proc(b, w, "stat"), ") ")
 	f := strings.Fields(after)
@@ -141,12 +141,12 @@ func cpuTime(b *testing.B, w *worker) time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-func proc(b *testing.B, w *worker, file string) string {
+func proc(b *testing.B, w *workertest.Worker, file string) string {
 	b.Helper()
 	if runtime.GOOS != "linux" {
 		b.Skip("needs /proc")
 	}
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", w.cmd.Process.Pid, file))
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/%s", w.PID(), file))
 	if err != nil {
 		b.Fatal(err)
 	}

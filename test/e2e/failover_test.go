@@ -1,9 +1,10 @@
-package cronlease_test
+package e2e
 
 import (
 	"context"
 	"database/sql"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,10 +12,11 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
 )
 
 // After the primary was killed, and its replica was promoted, workers that know
-// both find the new one, and a leader is back within TTL + 1 s. Replication is
+// both find the new one, and a leader is workertest.Back within TTL + 1 s. Replication is
 // asynchronous: only ticks whose claims had not reached the replica run twice.
 func TestFailover(t *testing.T) {
 	t.Parallel()
@@ -23,36 +25,36 @@ func TestFailover(t *testing.T) {
 			t.Parallel()
 			primary, replica := dbtest.Replicated(t, kind)
 			executeOn(t, openDatabase(t, primary.DSN("")), "CREATE DATABASE app")
-			c := newCluster(t, kind, (&url.URL{
+			c := workertest.New(t, kind, (&url.URL{
 				Scheme: "mysql", User: url.User("root"), Host: primary.Addr() + "," + replica.Addr(), Path: "/app",
 			}).String())
-			c.startThree()
-			leader := c.leader()
-			old := leader.token()
-			c.target.waitForHold(old)
-			c.target.waitForTick(old)
+			c.StartThree()
+			leader := c.Leader()
+			old := leader.Token()
+			c.Target.WaitForHold(old)
+			c.Target.WaitForTick(old)
 
 			admin := openDatabase(t, replica.DSN("app"))
 			waitForReplica(t, admin, old)
 			if err := primary.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			ended := leader.waitFor("run cancelled", func(e event) bool { return e.Token == old && e.Job == "hold" })
-			if !contains(ended.Cause, "lease: lost") {
+			ended := leader.WaitFor("run cancelled", func(e workertest.Event) bool { return e.Token == old && e.Job == "hold" })
+			if !strings.Contains(ended.Cause, "lease: lost") {
 				t.Errorf("the job's context ended with the cause %q", ended.Cause)
 			}
 
 			stop := map[string]string{dbserver.MariaDB: "STOP SLAVE", dbserver.MySQL: "STOP REPLICA"}[replica.Kind()]
 			executeOn(t, admin, stop)
-			c.forgetTicksBut(claimedTicks(t, admin))
+			c.ForgetTicksBut(claimedTicks(t, admin))
 			executeOn(t, admin, "SET GLOBAL read_only = OFF")
 			promoted := time.Now()
-			next := c.waitForLeaderAfter(old)
-			if gap := next.at.Sub(promoted); gap > back {
+			next := c.WaitForLeaderAfter(old)
+			if gap := next.At.Sub(promoted); gap > workertest.Back {
 				t.Errorf("no leader for %v after the promotion", gap)
 			}
-			c.target.waitForTick(next.token)
-			c.finish()
+			c.Target.WaitForTick(next.Token)
+			c.Finish()
 		})
 	}
 }
@@ -61,7 +63,7 @@ func TestFailover(t *testing.T) {
 func waitForReplica(t *testing.T, admin *sql.DB, token uint64) {
 	t.Helper()
 	const query = "SELECT COUNT(*) FROM cronlease_fence JOIN cronlease_run USING (token) WHERE token = ?"
-	for end := time.Now().Add(patience); ; <-time.After(10 * time.Millisecond) {
+	for end := time.Now().Add(workertest.Patience); ; <-time.After(10 * time.Millisecond) {
 		var n int
 		if err := admin.QueryRowContext(t.Context(), query, token).Scan(&n); err == nil && n > 0 {
 			return
@@ -110,7 +112,7 @@ func openDatabase(t *testing.T, dsn string) *sql.DB {
 
 func executeOn(t *testing.T, db *sql.DB, statement string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), workertest.Patience)
 	defer cancel()
 	if _, err := db.ExecContext(ctx, statement); err != nil {
 		t.Fatalf("%s: %v", statement, err)

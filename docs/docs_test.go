@@ -1,4 +1,4 @@
-package cronlease_test
+package docs_test
 
 import (
 	"bytes"
@@ -14,8 +14,17 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 )
+
+func TestMain(m *testing.M) {
+	if err := os.Chdir(".."); err != nil { // paths are those of the repository
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	workertest.Main(m)
+}
 
 // Each Go block of these documents is taken from an example, which has a test.
 func TestDocumentsAreTakenFromExamples(t *testing.T) {
@@ -153,11 +162,7 @@ func TestReadmeWorker(t *testing.T) {
 	if err := os.WriteFile(config, []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	worker := func(args ...string) {
-		if out, err := exec.CommandContext(t.Context(), workerProgram, args...).CombinedOutput(); err != nil {
-			t.Errorf("worker %s: %v\n%s", strings.Join(args, " "), err, out)
-		}
-	}
+	worker := func(args ...string) { workertest.Run(t, args...) }
 	worker("migrate", "--config", config)
 	worker("jobs", "--config", config)
 	for _, command := range regexp.MustCompile(`(?m)(?:^|\x60|/)worker ([a-z]+)`).FindAllStringSubmatch(readme, -1) {

@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"slices"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/rounds"
+	"github.com/cronlease/cronlease/internal/workertest"
 )
 
 // Under `misfire: all` every tick gets a run that began, under every overlap except
@@ -27,42 +28,42 @@ func TestMisfireAllMeansAll(t *testing.T) {
 	for _, overlap := range overlaps {
 		declared += strings.ReplaceAll(job, "{overlap}", overlap)
 	}
-	onEachStoreWith(t, declared, func(t *testing.T, c *cluster) {
+	workertest.EachWith(t, declared, func(t *testing.T, c *workertest.Cluster) {
 		// The next leader has caught up once it has run a tick that is younger than its term.
 		caughtUp := func(from time.Time, token uint64) {
 			for _, overlap := range overlaps {
-				c.target.waitFor("a run of "+overlap, func(a arrival) bool {
-					tick, err := time.Parse(time.RFC3339Nano, a.tick)
-					return err == nil && a.path == "/slow/"+overlap && a.token == token && tick.After(from.Add(2*time.Second))
+				c.Target.WaitFor("a run of "+overlap, func(a workertest.Arrival) bool {
+					tick, err := time.Parse(time.RFC3339Nano, a.Tick)
+					return err == nil && a.Path == "/slow/"+overlap && a.Token == token && tick.After(from.Add(2*time.Second))
 				})
 			}
 		}
-		next := term{c.leader().token(), time.Now()}
-		caughtUp(next.at, next.token)
+		next := workertest.Term{Token: c.Leader().Token(), At: time.Now()}
+		caughtUp(next.At, next.Token)
 		for i := range faults {
-			leader := c.leader()
+			leader := c.Leader()
 			switch i % 3 {
 			case 0:
-				leader.kill()
-				c.start()
+				leader.Kill()
+				c.Start()
 			case 1:
-				c.pause(leader)
+				c.Pause(leader)
 			case 2:
-				leader.terminate()
-				c.start()
+				leader.Terminate()
+				c.Start()
 			}
-			next = c.waitForLeaderAfter(next.token)
-			caughtUp(next.at, next.token)
+			next = c.WaitForLeaderAfter(next.Token)
+			caughtUp(next.At, next.Token)
 			if i%3 == 1 {
-				leader.signal(sigCont)
+				leader.Resume()
 			}
 		}
-		c.terminateAll()
+		c.TerminateAll()
 		for _, overlap := range overlaps {
-			c.wantAllRun(overlap)
+			wantAllRun(t, c, overlap)
 		}
 		for _, overlap := range []string{"forbid", "queue"} {
-			if most := c.target.most["/slow/"+overlap]; most > 1 {
+			if most := c.Target.Most("/slow/" + overlap); most > 1 {
 				t.Errorf("%s: %d runs at once", overlap, most)
 			}
 		}
@@ -72,34 +73,34 @@ func TestMisfireAllMeansAll(t *testing.T) {
 // wantAllRun checks that every tick of a job, from the first to the last that
 // began, has a row of its own and began, and that what succeeded called the
 // target once.
-func (c *cluster) wantAllRun(job string) {
-	c.t.Helper()
+func wantAllRun(t *testing.T, c *workertest.Cluster, job string) {
+	t.Helper()
 	calls := map[string]int{}
-	for _, a := range c.target.arrivals() {
-		if a.path == "/slow/"+job {
-			calls[a.tick]++
+	for _, a := range c.Target.Arrivals() {
+		if a.Path == "/slow/"+job {
+			calls[a.Tick]++
 		}
 	}
-	runs := c.history(job)
+	runs := history(t, c, job)
 	slices.Reverse(runs)
 	for len(runs) > 0 && runs[len(runs)-1].Attempt == 0 && runs[len(runs)-1].State == "waiting" {
 		runs = runs[:len(runs)-1] // for the next leader
 	}
 	if len(runs) == 0 {
-		c.t.Fatalf("%s: no runs", job)
+		t.Fatalf("%s: no runs", job)
 	}
 	states := map[string]int{}
 	for i, r := range runs {
 		states[r.State]++
 		if want := runs[0].Tick.Add(time.Duration(i) * time.Second); !r.Tick.Equal(want) {
-			c.t.Fatalf("%s: the tick %v has no row: the next is of %v, missed %d", job, want, r.Tick, r.Missed)
+			t.Fatalf("%s: the tick %v has no row: the next is of %v, missed %d", job, want, r.Tick, r.Missed)
 		}
 		if r.Attempt == 0 {
-			c.t.Errorf("%s: the tick %v never began: %s %s", job, r.Tick, r.State, r.Error)
+			t.Errorf("%s: the tick %v never began: %s %s", job, r.Tick, r.State, r.Error)
 		}
 		if n := calls[r.Tick.Format(time.RFC3339Nano)]; n > 1 || r.State == "succeeded" && n == 0 {
-			c.t.Errorf("%s: the tick %v %s, and called the target %d times", job, r.Tick, r.State, n)
+			t.Errorf("%s: the tick %v %s, and called the target %d times", job, r.Tick, r.State, n)
 		}
 	}
-	c.t.Logf("%s: %d ticks: %v", job, len(runs), states)
+	t.Logf("%s: %d ticks: %v", job, len(runs), states)
 }

@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"encoding/json"
@@ -6,24 +6,25 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/rounds"
+	"github.com/cronlease/cronlease/internal/workertest"
 )
 
 // A job of each second, a leader that is killed again and again: each tick has
 // its row in the ledger, and none ran twice.
 func TestEveryTickOnce(t *testing.T) {
 	t.Parallel()
-	onEachStore(t, func(t *testing.T, c *cluster) {
-		c.target.waitForTick(c.leader().token())
+	workertest.Each(t, func(t *testing.T, c *workertest.Cluster) {
+		c.Target.WaitForTick(c.Leader().Token())
 		for range rounds.Of(t, 5) {
-			leader := c.leader()
-			leader.kill()
-			next := c.waitForLeaderAfter(leader.token())
-			c.target.waitForTick(next.token)
-			c.start()
+			leader := c.Leader()
+			leader.Kill()
+			next := c.WaitForLeaderAfter(leader.Token())
+			c.Target.WaitForTick(next.Token)
+			c.Start()
 		}
-		c.terminateAll()
+		c.TerminateAll()
 
-		runs := c.history("tick")
+		runs := history(t, c, "tick")
 		rows := map[time.Time]string{}
 		states := map[string]int{}
 		var first, last time.Time
@@ -62,12 +63,12 @@ type run struct {
 }
 
 // history is what the ledger has of a job, the newest tick first.
-func (c *cluster) history(job string) []run {
-	c.t.Helper()
-	out := runWorker(c.t, "runs", "--config", c.config(c.url), "--job", job, "--limit", "1000000", "--json")
+func history(t *testing.T, c *workertest.Cluster, job string) []run {
+	t.Helper()
+	out := c.Command("runs", "--job", job, "--limit", "1000000", "--json")
 	var runs []run
 	if err := json.Unmarshal([]byte(out), &runs); err != nil {
-		c.t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("%v\n%s", err, out)
 	}
 	return runs
 }

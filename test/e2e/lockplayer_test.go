@@ -1,11 +1,10 @@
-package cronlease_test
+package e2e
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -164,22 +164,13 @@ type lockRole struct {
 	Seed    uint64
 }
 
-// A player is the test program itself, before it is one of tests.
-func init() {
-	text := os.Getenv(lockPlayerVariable)
-	if text == "" {
-		return
-	}
+// playLocks plays the role that text is.
+func playLocks(text string) error {
 	var role lockRole
-	err := json.Unmarshal([]byte(text), &role)
-	if err == nil {
-		err = role.play()
+	if err := json.Unmarshal([]byte(text), &role); err != nil {
+		return err
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "lock player:", err)
-		os.Exit(1)
-	}
-	os.Exit(0)
+	return role.play()
 }
 
 // lockStore is a store for locks that can be closed.
@@ -190,7 +181,7 @@ type lockStore interface {
 }
 
 func (r lockRole) open() (lockStore, error) {
-	if r.Kind == sqlite {
+	if r.Kind == workertest.SQLite {
 		return sqlitestore.Open(r.DSN)
 	}
 	return mysqlstore.Open(r.DSN)
@@ -229,7 +220,7 @@ func (r lockRole) play() error {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 	stop()
 	group.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), workertest.Patience)
 	defer cancel()
 	return errors.Join(append(errs, client.Close(ctx))...)
 }

@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -26,9 +28,9 @@ func TestPausedWriter(t *testing.T) {
 			testPausedWriter(t, kind+" "+dbtest.Fresh(t, kind).DSN)
 		})
 	}
-	t.Run(sqlite, func(t *testing.T) {
+	t.Run(workertest.SQLite, func(t *testing.T) {
 		t.Parallel()
-		testPausedWriter(t, sqlite+" "+filepath.Join(t.TempDir(), "lease.db"))
+		testPausedWriter(t, workertest.SQLite+" "+filepath.Join(t.TempDir(), "lease.db"))
 	})
 }
 
@@ -70,7 +72,7 @@ func testPausedWriter(t *testing.T, where string) {
 		if s.point == checked {
 			limit += writerBound
 		}
-		if gap := next[s.name()].at.Sub(stopped); gap > limit {
+		if gap := next[s.name()].At.Sub(stopped); gap > limit {
 			t.Errorf("%s: no leader for %v after it was stopped", s.name(), gap)
 		}
 	}
@@ -79,7 +81,7 @@ func testPausedWriter(t *testing.T, where string) {
 	if late == 0 {
 		w.next(t)
 	}
-	w.signal(t, sigCont)
+	w.signal(t, process.Resume)
 
 	wrote := w.waitFor(t, "wrote", len(all))
 	for _, s := range all {
@@ -89,7 +91,7 @@ func testPausedWriter(t *testing.T, where string) {
 		if err := store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM effect WHERE name = ?", name).Scan(&rows); err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s under token %s, while %d is led under: %s, %d stored", name, token, next[name].token, outcome, rows)
+		t.Logf("%s under token %s, while %d is led under: %s, %d stored", name, token, next[name].Token, outcome, rows)
 		switch {
 		case token != old[name][2]:
 			t.Errorf("%s has written under %s, not %s", name, token, old[name][2])
@@ -111,7 +113,7 @@ type followers struct {
 
 type followed struct {
 	group string
-	term
+	workertest.Term
 }
 
 // follow returns once each of them has seen the leader.
@@ -131,7 +133,7 @@ func follow(t *testing.T, store lease.Store, all []scenario) *followers {
 		seen := sync.OnceFunc(looking.Done)
 		running.Go(func() {
 			err := election.Run(ctx, store, s.name(), func(ctx context.Context, lead election.Term) error {
-				f.terms <- followed{s.name(), term{lead.Token(), time.Now()}}
+				f.terms <- followed{s.name(), workertest.Term{Token: lead.Token(), At: time.Now()}}
 				<-ctx.Done()
 				return nil
 			}, election.WithTiming(lease.Timing{TTL: writerTTL}), election.WithObserver(func(s election.State) {
@@ -149,10 +151,10 @@ func follow(t *testing.T, store lease.Store, all []scenario) *followers {
 }
 
 // waitForAll returns the first term of each group after the old one.
-func (f *followers) waitForAll(t *testing.T, old map[string][]string) map[string]term {
+func (f *followers) waitForAll(t *testing.T, old map[string][]string) map[string]workertest.Term {
 	t.Helper()
-	next := map[string]term{}
-	deadline := time.After(patience)
+	next := map[string]workertest.Term{}
+	deadline := time.After(workertest.Patience)
 	for len(next) < len(old) {
 		select {
 		case n := <-f.terms:
@@ -160,11 +162,11 @@ func (f *followers) waitForAll(t *testing.T, old map[string][]string) map[string
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, ok := next[n.group]; !ok && n.token > token {
-				next[n.group] = n.term
+			if _, ok := next[n.group]; !ok && n.Token > token {
+				next[n.group] = n.Term
 			}
 		case <-deadline:
-			t.Fatalf("%d of %d groups are led within %v", len(next), len(old), patience)
+			t.Fatalf("%d of %d groups are led within %v", len(next), len(old), workertest.Patience)
 		}
 	}
 	return next

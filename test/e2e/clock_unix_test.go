@@ -1,15 +1,8 @@
 //go:build unix
 
-package cronlease_test
+package e2e
 
-import (
-	"syscall"
-
-	"golang.org/x/sys/unix"
-)
-
-// Signals that stop and continue a process without its cooperation.
-const sigStop, sigCont = syscall.SIGSTOP, syscall.SIGCONT
+import "golang.org/x/sys/unix"
 
 // monotonic is the machine's clock that is never set, in nanoseconds: that of
 // all its processes.

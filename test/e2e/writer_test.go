@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"bufio"
@@ -9,17 +9,16 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
-	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
@@ -61,7 +60,7 @@ func scenarios(kind string) []scenario {
 		{"Do", before, false}, {"Do", inside, false}, {"Do", inside, true}, {"Do", after, false}, {"Do", checked, false},
 		{"Commit", before, false}, {"Commit", inside, false}, {"Commit", after, false}, {"Commit", checked, false},
 	}
-	if kind == sqlite {
+	if kind == workertest.SQLite {
 		all = slices.DeleteFunc(all, func(s scenario) bool { return s.point == after || s.point == checked })
 	}
 	return all
@@ -78,7 +77,7 @@ type writerStore interface {
 // openWriterStore opens "kind DSN".
 func openWriterStore(where string) (kind string, store writerStore, err error) {
 	kind, dsn, _ := strings.Cut(where, " ")
-	if kind == sqlite {
+	if kind == workertest.SQLite {
 		store, err = sqlitestore.Open(dsn)
 	} else {
 		store, err = mysqlstore.Open(dsn)
@@ -220,32 +219,22 @@ func startWriter(t *testing.T, where string) *writer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dbserver.EndWithParent(w.Cmd)
-	started, ended := make(chan error), make(chan struct{})
-	go func() {
+	ended := make(chan struct{})
+	err = process.Go(w.Cmd, func() {
 		defer close(ended)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread() // the process dies with the thread that started it
-		err := w.Start()
-		started <- err
-		if err != nil {
-			return
-		}
 		defer close(w.lines)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			w.lines <- strings.SplitN(lines.Text(), " ", 4)
 		}
 		_ = w.Wait()
-	}()
-	t.Cleanup(func() {
-		if w.Process != nil {
-			_ = w.Process.Kill()
-		}
-		<-ended
 	})
-	if err := <-started; err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		_ = w.Process.Kill()
+		<-ended
+	})
 	return w
 }
 
@@ -254,7 +243,7 @@ func startWriter(t *testing.T, where string) *writer {
 func (w *writer) waitFor(t *testing.T, word string, groups int) map[string][]string {
 	t.Helper()
 	got := map[string][]string{}
-	deadline := time.After(patience)
+	deadline := time.After(workertest.Patience)
 	for len(got) < groups {
 		select {
 		case line, ok := <-w.lines:
@@ -267,7 +256,7 @@ func (w *writer) waitFor(t *testing.T, word string, groups int) map[string][]str
 				t.Errorf("the writer says %q", line)
 			}
 		case <-deadline:
-			t.Fatalf("%d of %d within %v: %s", len(got), groups, patience, word)
+			t.Fatalf("%d of %d within %v: %s", len(got), groups, workertest.Patience, word)
 		}
 	}
 	return got
@@ -286,8 +275,8 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 	t.Helper()
 	for {
 		at := time.Now()
-		w.signal(t, sigStop)
-		if kind != sqlite {
+		w.signal(t, process.Suspend)
+		if kind != workertest.SQLite {
 			return at
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -296,13 +285,13 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 		if err == nil {
 			return at
 		}
-		w.signal(t, sigCont)
+		w.signal(t, process.Resume)
 	}
 }
 
-func (w *writer) signal(t *testing.T, s syscall.Signal) {
+func (w *writer) signal(t *testing.T, send func(*os.Process) error) {
 	t.Helper()
-	if err := w.Process.Signal(s); err != nil {
+	if err := send(w.Process); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-package cronlease_test
+package workertest
 
 import (
 	"net/http"
@@ -10,36 +10,37 @@ import (
 	"time"
 )
 
-// target is the server that the jobs call: it records which worker called it, for
+// Target is the server that the jobs call: it records which worker called it, for
 // which tick, under which token.
-type target struct {
+type Target struct {
 	t   testing.TB
 	url string
 
 	mu   sync.Mutex
 	busy map[string]int // requests under way, by path
 	most map[string]int // and the most that there were
-	got  []arrival
+	got  []Arrival
 	more chan struct{} // closed and replaced with each arrival
 }
 
-type arrival struct {
-	path  string
-	tick  string
-	owner string
-	token uint64
-	at    time.Time
+// Arrival is a call.
+type Arrival struct {
+	Path  string
+	Tick  string
+	Owner string
+	Token uint64
+	At    time.Time
 }
 
-func newTarget(t testing.TB) *target {
-	r := &target{t: t, busy: map[string]int{}, most: map[string]int{}, more: make(chan struct{})}
+func newTarget(t testing.TB) *Target {
+	r := &Target{t: t, busy: map[string]int{}, most: map[string]int{}, more: make(chan struct{})}
 	closing := make(chan struct{})
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
 		token, err := strconv.ParseUint(request.Header.Get("Cronlease-Token"), 10, 64)
 		if err != nil {
 			t.Errorf("token: %v", err)
 		}
-		r.record(arrival{request.URL.Path, request.Header.Get("Cronlease-Tick"), request.Header.Get("Cronlease-Owner"), token, time.Now()})
+		r.record(Arrival{request.URL.Path, request.Header.Get("Cronlease-Tick"), request.Header.Get("Cronlease-Owner"), token, time.Now()})
 		switch request.URL.Path {
 		case "/slow/forbid", "/slow/queue", "/slow/allow":
 			defer r.enter(request.URL.Path)()
@@ -66,7 +67,7 @@ func newTarget(t testing.TB) *target {
 const slow = 300 * time.Millisecond
 
 // enter counts a request, until what it returns is called.
-func (r *target) enter(path string) func() {
+func (r *Target) enter(path string) func() {
 	add := func(n int) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -77,7 +78,14 @@ func (r *target) enter(path string) func() {
 	return func() { add(-1) }
 }
 
-func (r *target) record(a arrival) {
+// Most returns how many calls of the path were under way at the same time, at the most.
+func (r *Target) Most(path string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.most[path]
+}
+
+func (r *Target) record(a Arrival) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.got = append(r.got, a)
@@ -85,26 +93,29 @@ func (r *target) record(a arrival) {
 	r.more = make(chan struct{})
 }
 
-func (r *target) arrivals() []arrival {
+// Arrivals returns all calls until now.
+func (r *Target) Arrivals() []Arrival {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.got)
 }
 
-func (r *target) waitForTick(token uint64) { r.t.Helper(); r.wait("/tick", token) }
+// WaitForTick waits for a run of the job "tick" under the token.
+func (r *Target) WaitForTick(token uint64) { r.t.Helper(); r.wait("/tick", token) }
 
-func (r *target) waitForHold(token uint64) { r.t.Helper(); r.wait("/hold", token) }
+// WaitForHold waits for a run of the job "hold" under the token.
+func (r *Target) WaitForHold(token uint64) { r.t.Helper(); r.wait("/hold", token) }
 
 // wait returns once a run has called the path under the token.
-func (r *target) wait(path string, token uint64) {
+func (r *Target) wait(path string, token uint64) {
 	r.t.Helper()
-	r.waitFor(path+" under token "+strconv.FormatUint(token, 10), func(a arrival) bool { return a.path == path && a.token == token })
+	r.WaitFor(path+" under token "+strconv.FormatUint(token, 10), func(a Arrival) bool { return a.Path == path && a.Token == token })
 }
 
-// waitFor returns once there was a call that matches.
-func (r *target) waitFor(what string, match func(arrival) bool) {
+// WaitFor returns once there was a call that matches.
+func (r *Target) WaitFor(what string, match func(Arrival) bool) {
 	r.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(Patience)
 	for {
 		r.mu.Lock()
 		more := r.more
@@ -116,7 +127,7 @@ func (r *target) waitFor(what string, match func(arrival) bool) {
 		select {
 		case <-more:
 		case <-deadline:
-			r.t.Fatalf("not within %v: %s", patience, what)
+			r.t.Fatalf("not within %v: %s", Patience, what)
 		}
 	}
 }

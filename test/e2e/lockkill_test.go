@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"encoding/json"
@@ -9,15 +9,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/process"
 	"github.com/cronlease/cronlease/internal/rounds"
+	"github.com/cronlease/cronlease/internal/workertest"
 )
 
 // lockProcess is a player that runs.
@@ -54,7 +55,6 @@ func (g *lockGame) start() *lockProcess {
 	p := &lockProcess{number: len(g.all), cmd: exec.Command(os.Args[0]), ended: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), lockPlayerVariable+"="+string(text))
 	p.cmd.Stderr = os.Stderr
-	dbserver.EndWithParent(p.cmd)
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -62,9 +62,7 @@ func (g *lockGame) start() *lockProcess {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	started := make(chan error)
-	go g.live(p, out, started)
-	if err := <-started; err != nil {
+	if err := process.Go(p.cmd, func() { g.live(p, out) }); err != nil {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() {
@@ -75,16 +73,8 @@ func (g *lockGame) start() *lockProcess {
 	return p
 }
 
-// live starts the process, reads its events and waits for its end. The process
-// dies with the thread that started it, so the thread is kept.
-func (g *lockGame) live(p *lockProcess, out io.Reader, started chan<- error) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err != nil {
-		return
-	}
+// live reads the process's events and waits for its end.
+func (g *lockGame) live(p *lockProcess, out io.Reader) {
 	defer close(p.ended)
 	for lines := json.NewDecoder(out); ; {
 		e := lockEvent{}
@@ -112,7 +102,7 @@ func (g *lockGame) record(e lockEvent) {
 // on.
 func (g *lockGame) wait(what string, match func(lockEvent) bool) {
 	g.t.Helper()
-	deadline := time.After(patience)
+	deadline := time.After(workertest.Patience)
 	g.mu.Lock()
 	seen := len(g.events)
 	g.mu.Unlock()
@@ -127,7 +117,7 @@ func (g *lockGame) wait(what string, match func(lockEvent) bool) {
 		select {
 		case <-more:
 		case <-deadline:
-			g.t.Fatalf("not seen within %v: %s", patience, what)
+			g.t.Fatalf("not seen within %v: %s", workertest.Patience, what)
 		}
 	}
 }
@@ -212,10 +202,10 @@ func TestLocksOfKilledProcesses(t *testing.T) {
 			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, rounds.Of(t, 6))
 		})
 	}
-	t.Run(sqlite, func(t *testing.T) {
+	t.Run(workertest.SQLite, func(t *testing.T) {
 		t.Parallel()
 		// It has one writer at a time for all that goes on.
-		playForLocks(t, lockRole{Kind: sqlite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, rounds.Of(t, 6))
+		playForLocks(t, lockRole{Kind: workertest.SQLite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, rounds.Of(t, 6))
 	})
 }
 
@@ -298,7 +288,7 @@ func (g *lockGame) finish() {
 	for _, p := range g.alive {
 		_ = p.in.Close()
 	}
-	deadline := time.After(patience)
+	deadline := time.After(workertest.Patience)
 	for _, p := range g.alive {
 		select {
 		case <-p.ended:
@@ -306,7 +296,7 @@ func (g *lockGame) finish() {
 				g.t.Errorf("process %d: %v", p.number, p.err)
 			}
 		case <-deadline:
-			g.t.Fatalf("process %d has not ended within %v: a call waits still", p.number, patience)
+			g.t.Fatalf("process %d has not ended within %v: a call waits still", p.number, workertest.Patience)
 		}
 	}
 }
@@ -380,7 +370,7 @@ func checkFaults(t *testing.T, holds []lockHold, events []lockEvent) {
 		if e.Error != "" {
 			failures[e.What+": "+e.Error]++
 		}
-		if contains(e.Error, "changed by another program") {
+		if strings.Contains(e.Error, "changed by another program") {
 			t.Errorf("process %d: %s, although no other program changes rows", e.Process, e.Error)
 		}
 	}

@@ -1,4 +1,4 @@
-package cronlease_test
+package e2e
 
 import (
 	"cmp"

@@ -1,0 +1,54 @@
+package workertest
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+)
+
+// Main runs the tests of a package with a worker that it builds for them.
+func Main(m *testing.M) {
+	folder, err := os.MkdirTemp("", "cronlease-test-")
+	if err == nil {
+		workerProgram, err = buildWorker(folder)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the worker:", err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(folder)
+		os.Exit(code)
+	}))
+}
+
+// Each runs f beside three workers on each kind of database, and checks
+// afterwards what holds in every case.
+func Each(t *testing.T, f func(t *testing.T, c *Cluster)) {
+	t.Helper()
+	EachWith(t, tickAndHold, f)
+}
+
+// EachWith is Each with these jobs, in YAML; {target} is the target's URL.
+func EachWith(t *testing.T, jobs string, f func(t *testing.T, c *Cluster)) {
+	t.Helper()
+	run := func(kind string, url func(t *testing.T) string) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			c := New(t, kind, url(t))
+			c.jobs = jobs
+			c.StartThree()
+			f(t, c)
+			c.Finish()
+		})
+	}
+	for _, kind := range dbtest.Dialects(t) {
+		run(kind, func(t *testing.T) string { return URL(t, dbtest.Fresh(t, kind)) })
+	}
+	run(SQLite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })
+}
