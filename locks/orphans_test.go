@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -53,21 +52,25 @@ func TestRowsOfAKilledProcess(t *testing.T) {
 		kept := take(t, client, 1)
 		defer release(t, kept)
 
-		runtime.LockOSThread() // the process dies with the thread that started it
-		defer runtime.UnlockOSThread()
 		holder := exec.CommandContext(t.Context(), os.Args[0])
 		holder.Env = append(os.Environ(), holderVariable+"="+db.DSN)
 		holder.Stderr = os.Stderr
-		dbserver.EndWithParent(holder)
 		out, err := holder.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := holder.Start(); err != nil {
+		said, ended := make(chan string, 1), make(chan struct{})
+		err = subprocess.Go(holder, func() {
+			defer close(ended)
+			line, _ := bufio.NewReader(out).ReadString('\n') // empty where it has ended
+			said <- line
+			_ = holder.Wait() // it is killed
+		})
+		if err != nil {
 			t.Fatal(err)
 		}
-		if said, err := bufio.NewReader(out).ReadString('\n'); err != nil {
-			t.Fatalf("the holder said %q: %v", said, err)
+		if line := <-said; line == "" {
+			t.Fatal("the holder has ended")
 		}
 
 		pool := db.Open(t)
@@ -88,7 +91,7 @@ func TestRowsOfAKilledProcess(t *testing.T) {
 		if err := holder.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		_ = holder.Wait() // it was killed
+		<-ended
 		for began := time.Now(); count(t, pool, held) > 1; <-again.C {
 			clean()
 			if time.Since(began) > time.Minute {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
 	"github.com/cronlease/cronlease/store/sqlitestore"
@@ -340,7 +341,7 @@ func TestPausedWorkerHasNoJob(t *testing.T) {
 	if record := over(t, path, run); record.State != jobs.Interrupted {
 		t.Errorf("got %+v", record)
 	}
-	if err := a.cmd.Process.Signal(sigCont); err != nil {
+	if err := subprocess.Resume(a.cmd.Process); err != nil {
 		t.Fatal(err)
 	}
 	a.await("the cancelled run", about("long", "run cancelled"))
@@ -360,7 +361,7 @@ func pauseBetweenWrites(t *testing.T, w *worker, file string) {
 	}
 	defer store.Close()
 	for {
-		if err := w.cmd.Process.Signal(sigStop); err != nil {
+		if err := subprocess.Suspend(w.cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -369,7 +370,7 @@ func pauseBetweenWrites(t *testing.T, w *worker, file string) {
 		if err == nil {
 			return
 		}
-		if err := w.cmd.Process.Signal(sigCont); err != nil {
+		if err := subprocess.Resume(w.cmd.Process); err != nil {
 			t.Fatal(err)
 		}
 	}

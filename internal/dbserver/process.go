@@ -8,11 +8,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // process is a started server program.
@@ -26,20 +27,11 @@ type process struct {
 func start(cmd *exec.Cmd) (*process, error) {
 	p := &process{cmd: cmd, log: &tail{wanted: logReady, found: make(chan struct{})}, done: make(chan struct{})}
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	EndWithParent(cmd)
-	started := make(chan error, 1)
-	go func() {
+	err := subprocess.Go(cmd, func() {
 		defer close(p.done)
-		// For Linux the parent is the thread that started the command: it has to live as long.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			_ = cmd.Wait() // how a server ends does not matter, and its log says more
-		}
-	}()
-	if err := <-started; err != nil {
+		_ = cmd.Wait() // how a server ends does not matter, and its log says more
+	})
+	if err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -47,13 +39,10 @@ func start(cmd *exec.Cmd) (*process, error) {
 
 // runLocked is cmd.Run for a command that ends with this process.
 func runLocked(cmd *exec.Cmd) error {
-	EndWithParent(cmd)
 	result := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		result <- cmd.Run()
-	}()
+	if err := subprocess.Go(cmd, func() { result <- cmd.Wait() }); err != nil {
+		return err
+	}
 	return <-result
 }
 
@@ -91,7 +80,7 @@ func (p *process) kill() error {
 }
 
 func (p *process) stop(ctx context.Context) error {
-	err := errors.Join(terminate(p.cmd.Process), resume(p.cmd.Process))
+	err := errors.Join(subprocess.Terminate(p.cmd.Process), subprocess.Resume(p.cmd.Process))
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("stop process %d: %w", p.cmd.Process.Pid, err)
 	}

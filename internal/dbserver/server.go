@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // startLimit is how long a server may take to accept connections; it needs about a second.
@@ -326,10 +328,10 @@ func (s *Server) Kill() error {
 
 // Pause stops the server's process where it is: connections stay open, the system still accepts new ones for it, and
 // nothing is answered until Resume. The error is ErrNotRunning if it does not run.
-func (s *Server) Pause() error { return s.signal("pause", suspend) }
+func (s *Server) Pause() error { return s.signal("pause", subprocess.Suspend) }
 
 // Resume lets a paused server go on. The error is ErrNotRunning if it does not run.
-func (s *Server) Resume() error { return s.signal("resume", resume) }
+func (s *Server) Resume() error { return s.signal("resume", subprocess.Resume) }
 
 func (s *Server) signal(verb string, send func(*os.Process) error) error {
 	s.mu.Lock()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -221,7 +221,7 @@ func (c *Cluster) Pause(w *Worker) time.Time {
 	c.t.Helper()
 	for {
 		at := time.Now()
-		w.signal(process.Suspend)
+		w.signal(subprocess.Suspend)
 		if c.kind != SQLite || c.writable() {
 			return at
 		}

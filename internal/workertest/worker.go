@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // workerProgram is the worker, built once.
@@ -76,7 +76,7 @@ func startWorker(c *Cluster, config string) *Worker {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	if err := process.Go(w.cmd, func() { w.live(stderr) }); err != nil {
+	if err := subprocess.Go(w.cmd, func() { w.live(stderr) }); err != nil {
 		c.t.Fatal(err)
 	}
 	c.t.Cleanup(func() {
@@ -158,7 +158,7 @@ func (w *Worker) signal(send func(*os.Process) error) {
 // Resume lets a paused worker go on.
 func (w *Worker) Resume() {
 	w.cluster.t.Helper()
-	w.signal(process.Resume)
+	w.signal(subprocess.Resume)
 }
 
 // Kill kills the process.
@@ -169,7 +169,7 @@ func (w *Worker) Kill() {
 
 // Terminate asks the process to end.
 func (w *Worker) Terminate() {
-	_ = process.Terminate(w.cmd.Process) // it may have ended
+	_ = subprocess.Terminate(w.cmd.Process) // it may have ended
 }
 
 // PID is the process's number.

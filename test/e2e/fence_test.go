@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -81,7 +81,7 @@ func testPausedWriter(t *testing.T, where string) {
 	if late == 0 {
 		w.next(t)
 	}
-	w.signal(t, process.Resume)
+	w.signal(t, subprocess.Resume)
 
 	wrote := w.waitFor(t, "wrote", len(all))
 	for _, s := range all {

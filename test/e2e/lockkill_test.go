@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/internal/process"
 	"github.com/cronlease/cronlease/internal/rounds"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/internal/workertest"
 )
 
@@ -62,7 +62,7 @@ func (g *lockGame) start() *lockProcess {
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	if err := process.Go(p.cmd, func() { g.live(p, out) }); err != nil {
+	if err := subprocess.Go(p.cmd, func() { g.live(p, out) }); err != nil {
 		g.t.Fatal(err)
 	}
 	g.t.Cleanup(func() {

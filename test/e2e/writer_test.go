@@ -17,7 +17,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
-	"github.com/cronlease/cronlease/internal/process"
+	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -220,7 +220,7 @@ func startWriter(t *testing.T, where string) *writer {
 		t.Fatal(err)
 	}
 	ended := make(chan struct{})
-	err = process.Go(w.Cmd, func() {
+	err = subprocess.Go(w.Cmd, func() {
 		defer close(ended)
 		defer close(w.lines)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -275,7 +275,7 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 	t.Helper()
 	for {
 		at := time.Now()
-		w.signal(t, process.Suspend)
+		w.signal(t, subprocess.Suspend)
 		if kind != workertest.SQLite {
 			return at
 		}
@@ -285,7 +285,7 @@ func (w *writer) stop(t *testing.T, kind string, store writerStore) time.Time {
 		if err == nil {
 			return at
 		}
-		w.signal(t, process.Resume)
+		w.signal(t, subprocess.Resume)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // crash kills the process that has the lock.
@@ -54,7 +56,7 @@ func pause(ctx context.Context, t *trial) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	if err := suspend(holder.cmd.Process); err != nil {
+	if err := subprocess.Suspend(holder.cmd.Process); err != nil {
 		return outcome{}, fmt.Errorf("stop a process: %w", err)
 	}
 	next, err := maintained(ctx, w, func() (attempt, error) {
@@ -72,7 +74,7 @@ func pause(ctx context.Context, t *trial) (outcome, error) {
 	if err := holder.say("act"); err != nil {
 		return outcome{}, err
 	}
-	if err := resume(holder.cmd.Process); err != nil {
+	if err := subprocess.Resume(holder.cmd.Process); err != nil {
 		return outcome{}, fmt.Errorf("let a process go on: %w", err)
 	}
 	var accepted bool

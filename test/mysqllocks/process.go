@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // processVariable makes this program a process that executes commands.
@@ -103,7 +105,6 @@ func (t *trial) start(lease time.Duration, changes ...change) (*process, error) 
 	}
 	p := &process{cmd: exec.Command(program), lines: make(chan string, 16)}
 	p.cmd.Env = append(os.Environ(), processVariable+"=1")
-	endWithParent(p.cmd)
 	var errs strings.Builder
 	p.cmd.Stderr = &errs
 	if p.in, err = p.cmd.StdinPipe(); err != nil {
@@ -113,21 +114,14 @@ func (t *trial) start(lease time.Duration, changes ...change) (*process, error) 
 	if err != nil {
 		return nil, err
 	}
-	started := make(chan error)
-	go func() {
-		defer lockThread()()
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
+	err = subprocess.Go(p.cmd, func() {
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			p.lines <- lines.Text()
 		}
 		p.end = fmt.Errorf("the process ended: %w: %s", errors.Join(p.cmd.Wait(), io.EOF), strings.TrimSpace(errs.String()))
 		close(p.lines)
-	}()
-	if err := <-started; err != nil {
+	})
+	if err != nil {
 		return nil, fmt.Errorf("start a process: %w", err)
 	}
 	t.ends = append(t.ends, func(context.Context) error { p.kill(); return nil })

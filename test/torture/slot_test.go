@@ -6,14 +6,13 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/subprocess"
 )
 
 // slot is the place of one player: its links to each server, and its process, which is replaced when it ends.
@@ -59,7 +58,6 @@ func (s *slot) start() {
 	p.cmd.Env = append(os.Environ(), playerVariable+"="+string(config))
 	var complaints strings.Builder
 	p.cmd.Stderr = &complaints
-	dbserver.EndWithParent(p.cmd)
 	p.orders, err = p.cmd.StdinPipe()
 	if err != nil {
 		s.round.broken("start a player: %v", err)
@@ -70,21 +68,14 @@ func (s *slot) start() {
 		s.round.broken("start a player: %v", err)
 		return
 	}
-	started := make(chan error, 1)
-	s.round.work.Go(func() {
-		// On Linux a process ends with the thread that started it.
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
+	s.round.work.Add(1)
+	err = subprocess.Go(p.cmd, func() {
+		defer s.round.work.Done()
 		defer close(p.ended)
-		err := p.cmd.Start()
-		started <- err
-		if err != nil {
-			return
-		}
 		if err := ReadEvents(out, s.round.record); err != nil {
 			s.round.broken("%s: %v", p.worker, err)
 		}
-		err = p.cmd.Wait()
+		err := p.cmd.Wait()
 		p.mu.Lock()
 		wanted := p.wanted
 		p.mu.Unlock()
@@ -96,7 +87,8 @@ func (s *slot) start() {
 			s.round.broken("%s ended by itself: %v\n%s", p.worker, err, complaints.String())
 		}
 	})
-	if err := <-started; err != nil {
+	if err != nil {
+		s.round.work.Done()
 		s.round.broken("start a player: %v", err)
 		return
 	}
@@ -191,7 +183,7 @@ func (r *round) pause(p *child) {
 	if p.paused || p.wanted {
 		return
 	}
-	if p.cmd.Process.Signal(sigStop) == nil {
+	if subprocess.Suspend(p.cmd.Process) == nil {
 		p.paused = true
 		r.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Paused})
 	}
@@ -206,5 +198,5 @@ func (r *round) resume(p *child) {
 	}
 	p.paused = false
 	r.record(Event{At: time.Now().UnixNano(), Worker: p.worker, Kind: Resumed})
-	_ = p.cmd.Process.Signal(sigCont)
+	_ = subprocess.Resume(p.cmd.Process)
 }

@@ -1,4 +1,4 @@
-package process
+package subprocess
 
 import (
 	"os/exec"

@@ -1,6 +1,6 @@
-// Package process starts processes that end with the one that started them, and stops and continues them: for tests, and
+// Package subprocess starts processes that end with the one that started them, and stops and continues them: for tests, and
 // for the servers that tests start.
-package process
+package subprocess
 
 import (
 	"os/exec"
