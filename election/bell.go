@@ -6,16 +6,16 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ringer listens for the store's bell on a goroutine of its own. All but listen
 // is called by the campaign's goroutine, which owns the fields below.
 type ringer struct {
-	bell  lease.Bell    // nil where the store has none
-	begin chan struct{} // capacity 1: asks listen to wait for the bell
-	rung  chan struct{} // capacity 1: the bell is ours
-	lost  chan struct{} // capacity 1: the bell broke while listening
+	bell  store.HandoverSignal // nil where the store has none
+	begin chan struct{}        // capacity 1: asks listen to wait for the bell
+	rung  chan struct{}        // capacity 1: the bell is ours
+	lost  chan struct{}        // capacity 1: the bell broke while listening
 
 	listening bool // between start and rung
 	has       bool
@@ -27,10 +27,10 @@ type ringer struct {
 	notBefore time.Time
 }
 
-func newRinger(store lease.Store, group string, fruitless *backoff.ExponentialBackOff) *ringer {
+func newRinger(leases store.Leases, group string, fruitless *backoff.ExponentialBackOff) *ringer {
 	r := &ringer{begin: make(chan struct{}, 1), rung: make(chan struct{}, 1), lost: make(chan struct{}, 1), fruitless: fruitless}
-	if s, ok := store.(lease.Ringer); ok {
-		r.bell = s.Bell(group)
+	if s, ok := leases.(store.HandoverSignals); ok {
+		r.bell = s.HandoverSignal(group)
 	}
 	return r
 }

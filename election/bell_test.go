@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -17,18 +17,18 @@ type brittle struct {
 	mu    sync.Mutex
 	broke chan struct{} // closed when all that listen now hear that
 	dead  bool          // no bell works
-	bells []lease.Bell
+	bells []store.HandoverSignal
 }
 
 type brittleBell struct {
-	lease.Bell
+	store.HandoverSignal
 	s *brittle
 }
 
-func (s *brittle) Bell(group string) lease.Bell {
+func (s *brittle) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := s.Store.Bell(group)
+	b := s.Store.HandoverSignal(group)
 	s.bells = append(s.bells, b)
 	return brittleBell{b, s}
 }
@@ -65,7 +65,7 @@ func (b brittleBell) Wait(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	return b.Bell.Wait(ctx)
+	return b.HandoverSignal.Wait(ctx)
 }
 
 // The leader dies while the server restarts. A replica that waits for the bell

@@ -10,7 +10,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // campaign is one Run of an Election. One goroutine owns it.
@@ -18,7 +20,7 @@ type campaign struct {
 	*Election
 	run     func(context.Context, Term) error
 	bell    *ringer
-	trouble *lease.Trouble
+	trouble *keeper.Trouble
 	checked bool // the database was found fit
 }
 
@@ -40,7 +42,7 @@ func (c *campaign) loop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		c.expect(0)
 		if err := c.check(ctx); err != nil {
-			if lease.Ends(err) {
+			if keeper.Ends(err) {
 				return err
 			}
 			c.bell.passIdle()
@@ -102,11 +104,11 @@ func (c *campaign) loop(ctx context.Context) error {
 }
 
 // check asks once whether the database is fit, and again before each look until
-// it has answered. It returns an error that ends the campaign ([lease.Ends]), or
+// it has answered. It returns an error that ends the campaign (keeper.Ends), or
 // one that keeps this replica from leading for now. A database that cannot be
 // asked does not keep a replica from campaigning.
 func (c *campaign) check(ctx context.Context) error {
-	checker, ok := c.store.(lease.Checker)
+	checker, ok := c.store.(store.Checker)
 	if !ok || c.checked {
 		return nil
 	}
@@ -118,7 +120,7 @@ func (c *campaign) check(ctx context.Context) error {
 		c.checked = true
 		return nil
 	}
-	if ctx.Err() == nil && !lease.Ends(err) {
+	if ctx.Err() == nil && !keeper.Ends(err) {
 		c.trouble.Failed("check of the database", err)
 	}
 	if errors.Is(err, lease.ErrSetup) {
@@ -186,7 +188,7 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 
 // lead runs one term, from the acquire to the release, and returns why it
 // ended. An error ends the campaign.
-func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error) {
+func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err error) {
 	term := Term{held}
 	log := c.log.With(zap.Uint64("token", held.Token()))
 	// A blocked log must not keep the term from ending. What other replicas need
@@ -244,7 +246,7 @@ func (c *campaign) lead(ctx context.Context, held *lease.Held) (cause, err error
 
 // reign waits for the end of a term and sees that its context ends. It reports
 // whether the leading function has returned.
-func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan error) bool {
+func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
 	c.bell.start()
 	// The bell depends on a connection, which can die unnoticed, so the leader
@@ -282,7 +284,7 @@ func (c *campaign) reign(ctx context.Context, held *lease.Held, returned <-chan 
 // drain waits until the leading function has returned: for a TTL while the
 // lease is kept, and then, with the lease left to expire, for as long as it
 // takes, or until ctx ends.
-func (c *campaign) drain(ctx context.Context, held *lease.Held, returned <-chan error, log *zap.Logger) error {
+func (c *campaign) drain(ctx context.Context, held *keeper.Held, returned <-chan error, log *zap.Logger) error {
 	timer := time.NewTimer(c.timing.TTL)
 	defer timer.Stop()
 	select {

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -13,15 +13,15 @@ func TestCrowd(t *testing.T) {
 	for name, hide := range map[string]bool{"bell": false, "no bell": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var store lease.Store = memstore.New()
+				var leases store.Leases = memstore.New()
 				if hide {
-					store = noBell{store}
+					leases = noBell{leases}
 				}
-				leader := start(t, store)
+				leader := start(t, leases)
 				<-leader.terms
 				var crowd []*replica
 				for range 50 {
-					crowd = append(crowd, start(t, store))
+					crowd = append(crowd, start(t, leases))
 					time.Sleep(97 * time.Millisecond)
 				}
 				time.Sleep(10 * time.Minute)

@@ -10,7 +10,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Causes of a term's end: [context.Cause] of the term's context matches one.
@@ -46,11 +48,11 @@ var (
 // concurrent use.
 type Election struct {
 	group  string
-	store  lease.Store
-	keeper *lease.Keeper
+	store  store.Leases
+	keeper *keeper.Keeper
 	// candidate is used by the present Run alone. It outlives the Run, and so
 	// keeps what this replica has seen of the group.
-	candidate *lease.Candidate
+	candidate *keeper.Candidate
 	shared    bool // the keeper is run by the caller
 	timing    lease.Timing
 	log       *zap.Logger
@@ -58,7 +60,7 @@ type Election struct {
 	resign    chan struct{} // capacity 1: asks the present term to end
 	gate      func(lease.Skew) error
 
-	keeperOptions []lease.Option
+	keeperOptions []keeper.Option
 
 	mu      sync.Mutex
 	running bool
@@ -77,12 +79,12 @@ type Option func(*Election)
 
 // WithTiming sets the timing. Default: [lease.Timing]'s.
 func WithTiming(t lease.Timing) Option {
-	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, lease.WithTiming(t)) }
+	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, keeper.WithTiming(t)) }
 }
 
 // WithLabel sets the first part of the owner's name. Default "worker".
 func WithLabel(label string) Option {
-	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, lease.WithLabel(label)) }
+	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, keeper.WithLabel(label)) }
 }
 
 // WithLogger sets the logger. Default: silent. A lost lease is a warning. An
@@ -90,16 +92,16 @@ func WithLabel(label string) Option {
 func WithLogger(l *zap.Logger) Option {
 	return func(e *Election) {
 		e.log = l
-		e.keeperOptions = append(e.keeperOptions, lease.WithLogger(l))
+		e.keeperOptions = append(e.keeperOptions, keeper.WithLogger(l))
 	}
 }
 
 // WithKeeper makes the election hold its lease with a keeper that others use
 // too, so that all their leases share one heartbeat statement. The caller runs
-// [lease.Keeper.Run], for longer than the election. Timing and label are the
+// keeper.Keeper.Run, for longer than the election. Timing and label are the
 // keeper's. Of the campaigns for one group on one keeper one runs at a time: the
-// others' [Election.Run] returns an error that matches [lease.ErrContended].
-func WithKeeper(k *lease.Keeper) Option {
+// others' [Election.Run] returns an error that matches keeper.ErrContended.
+func WithKeeper(k *keeper.Keeper) Option {
 	return func(e *Election) { e.keeper, e.shared = k, true }
 }
 
@@ -118,9 +120,9 @@ func WithObserver(f func(State)) Option {
 
 // New returns a campaign for the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
-func New(store lease.Store, group string, options ...Option) (*Election, error) {
+func New(leases store.Leases, group string, options ...Option) (*Election, error) {
 	e := &Election{
-		group: group, store: store,
+		group: group, store: leases,
 		log:     zap.NewNop(),
 		events:  newMailbox(),
 		resign:  make(chan struct{}, 1),
@@ -141,7 +143,7 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 		return nil, errors.New("election: WithObserver(nil): give a function, or leave the option out")
 	}
 	if e.keeper == nil {
-		keeper, err := lease.NewKeeper(store, e.keeperOptions...)
+		keeper, err := keeper.New(leases, e.keeperOptions...)
 		if err != nil {
 			return nil, err
 		}
@@ -159,8 +161,8 @@ func New(store lease.Store, group string, options ...Option) (*Election, error) 
 }
 
 // Run is [New] and [Election.Run] in one.
-func Run(ctx context.Context, store lease.Store, group string, lead func(context.Context, Term) error, options ...Option) error {
-	e, err := New(store, group, options...)
+func Run(ctx context.Context, leases store.Leases, group string, lead func(context.Context, Term) error, options ...Option) error {
+	e, err := New(leases, group, options...)
 	if err != nil {
 		return err
 	}
@@ -177,7 +179,7 @@ func (e *Election) Owner() string {
 
 // Trouble logs failures of the database, for work that uses it beside the
 // election: one outage is then logged once.
-func (e *Election) Trouble() *lease.Trouble { return e.keeper.Trouble() }
+func (e *Election) Trouble() *keeper.Trouble { return e.keeper.Trouble() }
 
 // Timing is the complete timing.
 func (e *Election) Timing() lease.Timing { return e.timing }
@@ -195,7 +197,8 @@ func (e *Election) Timing() lease.Timing { return e.timing }
 // When ctx ends, Run ends the term with the cause [ErrStopped] and returns nil
 // once the lease is released, or [ErrStillLeading]. It returns an error when it
 // already runs, and when the database says before the first term that it is
-// unfit and waiting cannot mend that ([lease.Ends]): a server that is too old,
+// unfit and waiting cannot mend that (the error matches [lease.ErrSetup] and not
+// [lease.ErrNotReady]): a server that is too old,
 // settings that cannot be made safe, tables of a newer version or another
 // engine, a pool that is too small. What can pass ([lease.ErrNotReady]) is
 // waited for: a read-only server, missing tables or grants, a refused login.

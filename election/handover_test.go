@@ -8,17 +8,17 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestHandOverAfterACleanStop(t *testing.T) {
 	for name, c := range map[string]struct {
-		store func() lease.Store
+		store func() store.Leases
 		most  time.Duration
 	}{
-		"bell":    {func() lease.Store { return memstore.New() }, soon},
-		"no bell": {func() lease.Store { return noBell{memstore.New()} }, ttl + time.Second},
+		"bell":    {func() store.Leases { return memstore.New() }, soon},
+		"no bell": {func() store.Leases { return noBell{memstore.New()} }, ttl + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -17,14 +18,14 @@ import (
 func TestSharedKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newLink(memstore.New())
-		keeper, err := lease.NewKeeper(l)
+		keeper, err := keeper.New(l)
 		if err != nil {
 			t.Fatal(err)
 		}
 		go func() { _ = keeper.Run(t.Context()) }()
 		var all []*replica
 		for _, group := range []string{"a", "b", "c"} {
-			r := prepare(t, l.Store)
+			r := prepare(t, l.Leases)
 			r.Election, err = election.New(l, group, election.WithKeeper(keeper), election.WithTiming(lease.Timing{TTL: time.Hour}))
 			if err != nil {
 				t.Fatal(err)
@@ -59,13 +60,13 @@ func TestSharedKeeper(t *testing.T) {
 func TestTwoCampaignsOnOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		keeper, err := lease.NewKeeper(store)
+		k, err := keeper.New(store)
 		if err != nil {
 			t.Fatal(err)
 		}
-		go func() { _ = keeper.Run(t.Context()) }()
+		go func() { _ = k.Run(t.Context()) }()
 		campaign := func() *election.Election {
-			e, err := election.New(store, "g", election.WithKeeper(keeper))
+			e, err := election.New(store, "g", election.WithKeeper(k))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -80,7 +81,7 @@ func TestTwoCampaignsOnOneKeeper(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- first.Run(ctx, lead) }()
 		synctest.Wait()
-		if err := second.Run(t.Context(), lead); !errors.Is(err, lease.ErrContended) {
+		if err := second.Run(t.Context(), lead); !errors.Is(err, keeper.ErrContended) {
 			t.Errorf("the second campaign: %v, want ErrContended", err)
 		}
 		if first.State().Role != election.Leading {
@@ -152,7 +153,7 @@ func TestWatchdogOfTheCampaign(t *testing.T) {
 func TestKeeperThatDoesNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		keeper, err := lease.NewKeeper(store)
+		keeper, err := keeper.New(store)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Leadership says which replica leads a group, as one reading of its row showed
@@ -30,14 +31,14 @@ type Leadership struct {
 func (l Leadership) Held() bool { return l.Owner != "" && !l.Released && l.Age < l.TTL }
 
 // Leader reads who leads the group. It takes no part in the election.
-func Leader(ctx context.Context, store lease.Store, group string) (Leadership, error) {
-	if err := lease.CheckName("group", group); err != nil {
+func Leader(ctx context.Context, leases store.Leases, group string) (Leadership, error) {
+	if err := store.CheckName("group", group); err != nil {
 		return Leadership{}, err
 	}
-	if store == nil {
+	if leases == nil {
 		return Leadership{}, fmt.Errorf("election: read lease of %q: store is nil", group)
 	}
-	readings, err := store.Read(ctx, group)
+	readings, err := leases.Read(ctx, group)
 	if err != nil {
 		return Leadership{}, fmt.Errorf("read lease of %q: %w", group, err)
 	}
@@ -57,14 +58,14 @@ func Leader(ctx context.Context, store lease.Store, group string) (Leadership, e
 // the database cannot be read; the next turn tries again. Terms that were
 // shorter than the interval can be missed; [WithObserver] reports every change
 // of the process's own replica.
-func Observe(ctx context.Context, store lease.Store, group string, interval time.Duration) iter.Seq2[Leadership, error] {
+func Observe(ctx context.Context, leases store.Leases, group string, interval time.Duration) iter.Seq2[Leadership, error] {
 	if interval <= 0 {
 		interval = time.Second
 	}
 	return func(yield func(Leadership, error) bool) {
 		var last Leadership
 		for first := true; ; {
-			l, err := Leader(ctx, store, group)
+			l, err := Leader(ctx, leases, group)
 			if ctx.Err() != nil {
 				return
 			}
@@ -87,13 +88,13 @@ func Observe(ctx context.Context, store lease.Store, group string, interval time
 // AskResign asks the present leader of the group to step down. It returns the
 // term that was asked; the leader learns of the request with its next heartbeat.
 // [ErrNotLeading]: no replica leads.
-func AskResign(ctx context.Context, store lease.Store, group string) (Leadership, error) {
-	l, err := Leader(ctx, store, group)
+func AskResign(ctx context.Context, leases store.Leases, group string) (Leadership, error) {
+	l, err := Leader(ctx, leases, group)
 	if err != nil {
 		return l, err
 	}
 	if l.Owner == "" || l.Released {
 		return l, fmt.Errorf("%w: nobody leads %q", ErrNotLeading, group)
 	}
-	return l, store.AskResign(ctx, group, l.Token)
+	return l, leases.AskResign(ctx, group, l.Token)
 }

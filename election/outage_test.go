@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -166,9 +167,9 @@ func TestSlowDatabase(t *testing.T) {
 // replica reports that there is no leader.
 func TestDeletedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
-		first, second, a := pair(t, store)
-		store.Update("g", func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+		leases := memstore.New()
+		first, second, a := pair(t, leases)
+		leases.Update("g", func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
 		deleted := time.Now()
 		e := <-first.ends
 		causedBy(t, e, election.ErrLost)

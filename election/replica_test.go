@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -51,11 +51,11 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 
 // prepare makes a replica that does not run yet. With the bell where the store
 // has one.
-func prepare(t *testing.T, store lease.Store, options ...election.Option) *replica {
+func prepare(t *testing.T, leases store.Leases, options ...election.Option) *replica {
 	t.Helper()
-	r := &replica{t: t, link: newLink(store), terms: make(chan term, 1000), ends: make(chan ended, 1000), done: make(chan error, 9)}
-	var own lease.Store = r.link
-	if ringer, ok := store.(lease.Ringer); ok {
+	r := &replica{t: t, link: newLink(leases), terms: make(chan term, 1000), ends: make(chan ended, 1000), done: make(chan error, 9)}
+	var own store.Leases = r.link
+	if ringer, ok := leases.(store.HandoverSignals); ok {
 		own = ringing{r.link, ringer}
 	}
 	e, err := election.New(own, "g", options...)
@@ -91,23 +91,23 @@ func (r *replica) run(ctx context.Context) error {
 	})
 }
 
-func start(t *testing.T, store lease.Store, options ...election.Option) *replica {
+func start(t *testing.T, leases store.Leases, options ...election.Option) *replica {
 	t.Helper()
-	return prepare(t, store, options...).start()
+	return prepare(t, leases, options...).start()
 }
 
 // pair starts a leader and a follower.
-func pair(t *testing.T, store lease.Store) (leader, follower *replica, first term) {
+func pair(t *testing.T, leases store.Leases) (leader, follower *replica, first term) {
 	t.Helper()
-	leader = start(t, store)
+	leader = start(t, leases)
 	first = <-leader.terms
-	follower = start(t, store)
+	follower = start(t, leases)
 	time.Sleep(time.Minute)
 	return leader, follower, first
 }
 
 // noBell hides the bell of a store.
-type noBell struct{ lease.Store }
+type noBell struct{ store.Leases }
 
 // within checks that something came in time.
 func within(t *testing.T, what string, since time.Time, most time.Duration) {
@@ -125,7 +125,7 @@ func causedBy(t *testing.T, e ended, want error) {
 }
 
 // rowOf reads the lease past all links.
-func rowOf(t *testing.T, store *memstore.Store) lease.Lease {
+func rowOf(t *testing.T, store *memstore.Store) store.Lease {
 	t.Helper()
 	readings, err := store.Read(context.WithoutCancel(t.Context()), "g")
 	if err != nil || readings[0].Lease == nil {

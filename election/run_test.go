@@ -10,21 +10,22 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	store := memstore.New()
+	s := memstore.New()
 	for name, c := range map[string]struct {
-		store   lease.Store
+		store   store.Leases
 		group   string
 		options []election.Option
 		names   string // what the error names
 	}{
-		"no group":   {store, "", nil, "group"},
-		"bad group":  {store, "a b", nil, "group"},
-		"bad timing": {store, "g", []election.Option{election.WithTiming(lease.Timing{TTL: time.Millisecond})}, "TTL"},
+		"no group":   {s, "", nil, "group"},
+		"bad group":  {s, "a b", nil, "group"},
+		"bad timing": {s, "g", []election.Option{election.WithTiming(lease.Timing{TTL: time.Millisecond})}, "TTL"},
 		"no store":   {nil, "g", nil, "store"},
 	} {
 		e, err := election.New(c.store, c.group, c.options...)
@@ -35,7 +36,7 @@ func TestNew(t *testing.T) {
 			t.Errorf("%s: Run: no error", name)
 		}
 	}
-	e, err := election.New(store, "g", election.WithLabel("billing"), election.WithTiming(lease.Timing{TTL: time.Minute}))
+	e, err := election.New(s, "g", election.WithLabel("billing"), election.WithTiming(lease.Timing{TTL: time.Minute}))
 	if err != nil || !strings.HasPrefix(e.Owner(), "billing/") || e.Timing().TTL != time.Minute || e.Timing().Grace != 8*time.Second {
 		t.Errorf("owner %q, timing %+v, %v", e.Owner(), e.Timing(), err)
 	}
@@ -64,11 +65,11 @@ func TestRunTwice(t *testing.T) {
 // The leading function runs under the term's hold.
 func TestTermHasItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		s := memstore.New()
 		ctx, stop := context.WithCancel(t.Context())
-		err := election.Run(ctx, store, "g", func(ctx context.Context, term election.Term) error {
+		err := election.Run(ctx, s, "g", func(ctx context.Context, term election.Term) error {
 			holds := lease.Holds(ctx)
-			if len(holds) != 1 || holds[0].Store != lease.Store(store) || holds[0].Kind != lease.HoldLease || holds[0].Name != "g" ||
+			if len(holds) != 1 || holds[0].Store != store.Leases(s) || holds[0].Kind != lease.HoldLease || holds[0].Name != "g" ||
 				holds[0].Owner != term.Owner() || holds[0].Token != term.Token() || !holds[0].Trusted() {
 				t.Errorf("holds %+v", holds)
 			}

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // do lets an event happen, most of them to one replica, and reports whether it
@@ -67,14 +67,14 @@ func (n *nemesis) do(event string, r *simReplica) bool {
 			return false
 		}
 		old := n.snapshots[n.rng.IntN(len(n.snapshots))]
-		return n.lose(true, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
+		return n.lose(true, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
 			l, f := *old.lease, *old.fence
 			return &l, &f
 		})
 	case "lease deleted":
-		return n.lose(false, func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+		return n.lose(false, func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
 	case "group deleted":
-		return n.lose(false, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil })
+		return n.lose(false, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil })
 	}
 	return true
 }
@@ -115,7 +115,7 @@ func (n *nemesis) step() bool {
 // that has not seen the newest term, nor for tokens while the clock is behind. So
 // it happens only once all replicas have seen that term, and no replica starts
 // for a while.
-func (n *nemesis) lose(restart bool, change func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence)) bool {
+func (n *nemesis) lose(restart bool, change func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence)) bool {
 	if n.mixed || n.offset < n.most && !restart {
 		return false
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // simReplica is one process of a simulation, from its start to its end.
@@ -32,7 +33,7 @@ type simReplica struct {
 }
 
 // Read notes that it was answered.
-func (r *simReplica) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (r *simReplica) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	sent := time.Since(r.w.began)
 	readings, err := r.link.Read(ctx, groups...)
 	if err == nil {
@@ -47,13 +48,13 @@ type simStore struct {
 	replica *simReplica
 }
 
-func (s simStore) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (s simStore) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	return s.replica.Read(ctx, groups...)
 }
 
 type simRinger struct {
 	simStore
-	lease.Ringer
+	store.HandoverSignals
 }
 
 func startSim(w *world, ttl time.Duration, bell bool, rng *rand.Rand) *simReplica {
@@ -61,11 +62,11 @@ func startSim(w *world, ttl time.Duration, bell bool, rng *rand.Rand) *simReplic
 		w: w, link: newLink(w), rng: rng,
 		early: make(chan struct{}, 1), done: make(chan struct{}), killed: make(chan struct{}),
 	}
-	var store lease.Store = simStore{r.link, r}
+	var leases store.Leases = simStore{r.link, r}
 	if bell {
-		store = simRinger{simStore{r.link, r}, w}
+		leases = simRinger{simStore{r.link, r}, w}
 	}
-	e, err := election.New(store, "g", election.WithTiming(lease.Timing{TTL: ttl}))
+	e, err := election.New(leases, "g", election.WithTiming(lease.Timing{TTL: ttl}))
 	if err != nil {
 		w.t.Fatal(err)
 	}

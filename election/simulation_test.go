@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/rounds"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // simDays is how long each bubble is.
@@ -66,8 +66,8 @@ type nemesis struct {
 }
 
 type snapshot struct {
-	lease *lease.Lease
-	fence *lease.Fence
+	lease *store.Lease
+	fence *store.Fence
 }
 
 func newNemesis(t *testing.T, seed uint64) *nemesis {

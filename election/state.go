@@ -65,7 +65,7 @@ func (e *Election) become(s State) {
 }
 
 // Server is the identity of the database server that answered the last look at the
-// lease ([lease.Reading.Server]), which is the one before a term began while this
+// lease ([store.Reading.Server]), which is the one before a term began while this
 // replica leads. Empty before the first look.
 func (e *Election) Server() string {
 	e.mu.Lock()

@@ -3,12 +3,12 @@ package election
 import (
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 // Term is one replica's uninterrupted time as leader. It is a small value, safe
 // to copy and for concurrent use.
-type Term struct{ held *lease.Held }
+type Term struct{ held *keeper.Held }
 
 // Group is the group that is led.
 func (t Term) Group() string { return t.held.Group() }
@@ -21,7 +21,7 @@ func (t Term) Owner() string { return t.held.Owner() }
 func (t Term) Token() uint64 { return t.held.Token() }
 
 // Previous is the term that this one took the lease over from.
-func (t Term) Previous() lease.Previous { return t.held.Previous() }
+func (t Term) Previous() keeper.Previous { return t.held.Previous() }
 
 // End ends the term: its context ends with the cause. Once the leading function
 // has returned, the lease is released; if it has not a TTL later, the lease is

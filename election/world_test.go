@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -100,7 +100,7 @@ func (w *world) count(what string) {
 
 // Acquire checks the token, and that the previous holder has stopped: its work,
 // if it released the lease, and otherwise its context, a grace ago.
-func (w *world) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	w.change.RLock()
 	defer w.change.RUnlock()
 	token, err := w.Store.Acquire(ctx, a)
@@ -144,7 +144,7 @@ func (w *world) Release(ctx context.Context, group, owner string, token uint64) 
 	return err
 }
 
-func (w *world) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (w *world) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	w.change.RLock()
 	defer w.change.RUnlock()
 	readings, err := w.Store.Read(ctx, groups...)
@@ -162,7 +162,7 @@ func (w *world) Prepare(ctx context.Context, group string, ttl time.Duration) er
 	return w.Store.Prepare(ctx, group, ttl)
 }
 
-func (w *world) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (w *world) Renew(ctx context.Context, r store.Renew) (int, error) {
 	w.change.RLock()
 	defer w.change.RUnlock()
 	renewed, err := w.Store.Renew(ctx, r)

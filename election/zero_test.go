@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -30,10 +30,10 @@ func TestNothingGiven(t *testing.T) {
 	if err := election.Run(t.Context(), nil, "g", func(context.Context, election.Term) error { return nil }); err == nil {
 		t.Error("Run without a store: no error")
 	}
-	if _, err := lease.NewKeeper(store, nil); err == nil || !strings.Contains(err.Error(), "option 1 is nil") {
+	if _, err := keeper.New(store, nil); err == nil || !strings.Contains(err.Error(), "option 1 is nil") {
 		t.Errorf("NewKeeper: %v", err)
 	}
-	if _, err := lease.NewKeeper(store, lease.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
+	if _, err := keeper.New(store, keeper.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
 		t.Errorf("NewKeeper: %v", err)
 	}
 }

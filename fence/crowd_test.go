@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Takeovers, claims, heartbeats and fenced transactions against each other: none
@@ -80,7 +81,7 @@ func TestCrowd(t *testing.T) {
 			for n := uint64(2); stop.Err() == nil; n++ {
 				h := *now.Load()
 				began := time.Now()
-				if _, err := s.store.Renew(soon(t), lease.Renew{Owner: h.Owner, Heartbeat: n, Leases: []lease.Renewal{{Group: group, Token: h.Token, Heartbeat: n - 1}}}); err != nil {
+				if _, err := s.store.Renew(soon(t), store.Renew{Owner: h.Owner, Heartbeat: n, Leases: []store.Renewal{{Group: group, Token: h.Token, Heartbeat: n - 1}}}); err != nil {
 					t.Errorf("heartbeat: %v", err)
 				}
 				slowest = max(slowest, time.Since(began))
@@ -102,7 +103,7 @@ func TestCrowd(t *testing.T) {
 						t.Error("nothing is stored any more")
 					}
 				}
-			case !errors.Is(err, lease.ErrChanged): // by a heartbeat
+			case !errors.Is(err, store.ErrChanged): // by a heartbeat
 				t.Errorf("takeover: %v", err)
 				i++
 			}

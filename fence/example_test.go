@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -70,10 +70,10 @@ func ExampleDo() {
 }
 
 // takeAway takes the lease, as another replica does once it was not renewed.
-func takeAway(ctx context.Context, store lease.Store) {
-	readings, err := store.Read(ctx, "notes")
+func takeAway(ctx context.Context, leases store.Leases) {
+	readings, err := leases.Read(ctx, "notes")
 	if err == nil {
-		_, err = store.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: "other", Heartbeat: 1, TTL: time.Minute})
+		_, err = leases.Acquire(ctx, store.Acquire{Read: readings[0], Owner: "other", Heartbeat: 1, TTL: time.Minute})
 	}
 	if err != nil {
 		fmt.Println(err)

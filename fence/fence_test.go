@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 func TestHolderCommits(t *testing.T) {
@@ -144,7 +145,7 @@ func TestAllHoldsAreChecked(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		token, err := s.store.Acquire(soon(t), lease.Acquire{Read: readings[0], Owner: "me", Heartbeat: 1, TTL: ttl})
+		token, err := s.store.Acquire(soon(t), store.Acquire{Read: readings[0], Owner: "me", Heartbeat: 1, TTL: ttl})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -28,8 +29,8 @@ const (
 )
 
 // store is what the tests use of both stores.
-type store interface {
-	lease.Store
+type sqlStore interface {
+	store.Leases
 	fence.Store
 	Migrate(context.Context) error
 	DB() *sql.DB
@@ -42,7 +43,7 @@ type scene struct {
 	kind  string
 	db    *sql.DB
 	at    dbtest.Database // not of SQLite
-	store store
+	store sqlStore
 	hold  lease.Hold
 }
 
@@ -75,22 +76,22 @@ func eachServer(t *testing.T, f func(t *testing.T, s *scene)) {
 	})
 }
 
-func newScene(t *testing.T, kind string, store store, db *sql.DB) *scene {
+func newScene(t *testing.T, kind string, sqlstore sqlStore, db *sql.DB) *scene {
 	t.Helper()
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
+		if err := sqlstore.Close(); err != nil {
 			t.Errorf("close store: %v", err)
 		}
 	})
-	if err := store.Migrate(soon(t)); err != nil {
+	if err := sqlstore.Migrate(soon(t)); err != nil {
 		t.Fatal(err)
 	}
-	s := &scene{t: t, kind: kind, db: db, store: store}
+	s := &scene{t: t, kind: kind, db: db, store: sqlstore}
 	s.exec("CREATE TABLE effect (id INTEGER PRIMARY KEY, token BIGINT NOT NULL)")
-	if err := store.Prepare(soon(t), group, ttl); err != nil {
+	if err := sqlstore.Prepare(soon(t), group, ttl); err != nil {
 		t.Fatal(err)
 	}
-	s.hold = lease.Hold{Store: store, Name: group, Owner: "first", Token: s.takeOver("first")}
+	s.hold = lease.Hold{Store: sqlstore, Name: group, Owner: "first", Token: s.takeOver("first")}
 	return s
 }
 
@@ -121,7 +122,7 @@ func (s *scene) tryTakeOver(owner string) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	return s.store.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: ttl})
+	return s.store.Acquire(ctx, store.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: ttl})
 }
 
 func (s *scene) exec(statement string, args ...any) {

@@ -10,16 +10,17 @@ import (
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // pausing is a store whose process stands still right after the check.
 type pausing struct {
-	store
+	sqlStore
 	after func()
 }
 
 func (p *pausing) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
-	held, err := p.store.CheckHold(ctx, tx, h)
+	held, err := p.sqlStore.CheckHold(ctx, tx, h)
 	p.after()
 	return held, err
 }
@@ -36,7 +37,7 @@ func TestTakeoverWaitsAndHeartbeatsDoNot(t *testing.T) {
 				beat := func() {
 					ctx, cancel := context.WithTimeout(soon(t), time.Second)
 					defer cancel()
-					n, err := s.store.Renew(ctx, lease.Renew{Owner: s.hold.Owner, Heartbeat: beats + 1, Leases: []lease.Renewal{
+					n, err := s.store.Renew(ctx, store.Renew{Owner: s.hold.Owner, Heartbeat: beats + 1, Leases: []store.Renewal{
 						{Group: group, Token: s.hold.Token, Heartbeat: beats},
 					}})
 					if n != 1 || err != nil {
@@ -67,7 +68,7 @@ func TestTakeoverWaitsAndHeartbeatsDoNot(t *testing.T) {
 					t.Error(err)
 				}
 				// A heartbeat was in between, so the takeover finds another row.
-				if err := <-taken; !errors.Is(err, lease.ErrChanged) {
+				if err := <-taken; !errors.Is(err, store.ErrChanged) {
 					t.Errorf("the takeover after it: %v", err)
 				}
 				s.takeOver("next")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Store is a store of leases or locks that keeps them in an SQL database. It is
@@ -180,13 +181,13 @@ func (f *fence) explain(ctx context.Context, err error) error {
 
 // nameNext finds out which owner holds a lease now, if the database answers soon.
 func (f *fence) nameNext(ctx context.Context, e *FencedError) *FencedError {
-	store, ok := e.Hold.Store.(lease.Store)
+	leases, ok := e.Hold.Store.(store.Leases)
 	if !ok || e.Hold.Kind != lease.HoldLease {
 		return e
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	readings, err := store.Read(ctx, e.Hold.Name)
+	readings, err := leases.Read(ctx, e.Hold.Name)
 	if err != nil || readings[0].Fence == nil {
 		return e
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var _ gocron.Elector = (*Elector)(nil)
@@ -36,8 +37,8 @@ type term struct {
 
 // NewElector campaigns for the group until ctx ends, in the background. The
 // error names the option that does not fit. [Elector.Wait] waits for the end.
-func NewElector(ctx context.Context, store lease.Store, group string, options ...election.Option) (*Elector, error) {
-	campaign, err := election.New(store, group, options...)
+func NewElector(ctx context.Context, leases store.Leases, group string, options ...election.Option) (*Elector, error) {
+	campaign, err := election.New(leases, group, options...)
 	if err != nil {
 		return nil, err
 	}

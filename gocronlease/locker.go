@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-co-op/gocron/v2"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var _ gocron.Locker = (*Locker)(nil)
@@ -68,11 +68,11 @@ func (l *Locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 // unless the program names them, as in "main.(*invoices).run-fm".
 func nameOf(job string) string {
 	const most = 64
-	if lease.CheckName("job", job) == nil && len(job) <= most {
+	if store.CheckName("job", job) == nil && len(job) <= most {
 		return job
 	}
 	fit := strings.Map(func(r rune) rune {
-		if lease.CheckName("character", "x"+string(r)) != nil {
+		if store.CheckName("character", "x"+string(r)) != nil {
 			return '-'
 		}
 		return r

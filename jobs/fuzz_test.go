@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // FuzzValidate checks that a job that is accepted has a schedule, a retry and a
@@ -42,7 +42,7 @@ func FuzzValidate(f *testing.F) {
 				}
 				continue
 			}
-			if lease.CheckName("job", name) != nil {
+			if store.CheckName("job", name) != nil {
 				t.Errorf("name %q is accepted", name)
 			}
 			ruling := s

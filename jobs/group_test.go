@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -47,18 +47,18 @@ func TestNear(t *testing.T) {
 // led is a group whose ledger knows the jobs.
 func led(t *testing.T, names ...string) jobs.Group {
 	t.Helper()
-	store := memstore.New()
-	store.Update("g", func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
-		return nil, &lease.Fence{Owner: "me", Token: 7}
+	s := memstore.New()
+	s.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
+		return nil, &store.Fence{Owner: "me", Token: 7}
 	})
 	var declared []jobs.Declared
 	for _, name := range names {
 		declared = append(declared, jobs.Declared{Name: name, Schedule: "manual"})
 	}
-	if err := store.Declare(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
+	if err := s.Declare(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
 		t.Fatal(err)
 	}
-	return jobs.NewGroup(store, "g")
+	return jobs.NewGroup(s, "g")
 }
 
 // An unknown job is named in the error, with what there is instead.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"runtime/debug"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/names"
 )
 
 // Job is what to run and when. It is declared once, in code that is the same on
@@ -99,12 +100,10 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$`)
-
 // Validate reports what keeps the job from being scheduled.
 func (j Job) Validate() error {
 	switch {
-	case !nameRule.MatchString(j.Name):
+	case !names.Valid(j.Name):
 		return fmt.Errorf("jobs: name %.150q: must be 1 to 128 letters, digits and . _ : / @ + -, the first a letter or a digit", j.Name)
 	case j.Schedule == nil:
 		return fmt.Errorf("jobs: job %q: no Schedule: give it one, for example jobs.Every(time.Minute)", j.Name)

@@ -35,7 +35,7 @@ var (
 // durations, and instants only where the database has told them before.
 //
 // Every instant is in UTC and of whole microseconds, ticks too. Callers send valid
-// names ([github.com/cronlease/cronlease/lease.CheckName]), and counts and durations
+// names ([github.com/cronlease/cronlease/store.CheckName]), and counts and durations
 // that are not negative; a store may refuse others, and need not. A call without
 // claims or moves does nothing, succeeds and need not compare the token.
 //

@@ -1,7 +1,7 @@
 // Package lease lets replicas contend for a row in a database, so that one of
 // them at a time holds it, and says how far that can be relied on. It knows the
-// words, the protocol and the timing; a [Store] keeps the rows in one kind of
-// database.
+// words, the protocol and the timing; a [github.com/cronlease/cronlease/store.Leases]
+// keeps the rows in one kind of database.
 //
 // # Words
 //
@@ -125,7 +125,7 @@
 //
 //   - The holder's process dies: followers wait until its last heartbeat is a
 //     TTL old.
-//   - It is paused: the same; when it wakes, [Held.Trusted] says no at once,
+//   - It is paused: the same; when it wakes, [Hold.Trusted] says no at once,
 //     and the context ends as soon as its timer runs. Timers count by the
 //     monotonic clock, so if the whole machine slept, that is a quarter of Grace
 //     later at most.

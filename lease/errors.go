@@ -6,11 +6,6 @@ import (
 )
 
 var (
-	// ErrChanged says that a row was not as the statement expected: another
-	// owner holds the lease, or the row was changed or deleted. It is an
-	// answer, not a failure.
-	ErrChanged = errors.New("lease: not as expected any more")
-
 	// ErrLost ends a term whose holder may not act any more: its lease could
 	// not be renewed in time, or belongs to another owner.
 	ErrLost = errors.New("lease: lost")
@@ -32,7 +27,3 @@ var (
 	// or expired password, a locked account, a host that may not connect.
 	ErrDenied = fmt.Errorf("%w: login refused", ErrNotReady)
 )
-
-// Ends reports whether err says that the database cannot keep the guarantees
-// and that waiting cannot mend it: an [ErrSetup] that is no [ErrNotReady].
-func Ends(err error) bool { return errors.Is(err, ErrSetup) && !errors.Is(err, ErrNotReady) }

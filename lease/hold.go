@@ -19,7 +19,8 @@ const (
 // Hold is something that this process holds under a token, as fenced work needs
 // to know it: package fence compares it with the database before it commits.
 type Hold struct {
-	// Store is where its row is kept: a [Store], or a store of locks.
+	// Store is where its row is kept: a [github.com/cronlease/cronlease/store.Leases], or a
+	// store of locks.
 	Store any
 	Kind  HoldKind
 	// Name is the group's, or the lock's.
@@ -29,8 +30,10 @@ type Hold struct {
 	// Mark is what a lock's row contains for as long as it is held. A lease has
 	// none: its fence row is compared with Owner and Token.
 	Mark []byte
-	// Trusted reports whether the holder may still act, by the clocks
-	// themselves, as [Held.Trusted] does. Nil: only the database can tell.
+	// Trusted reports whether the holder may still act. It reads the clocks
+	// itself, because the context of a process that was paused can look alive
+	// for a while after the trust deadline. Whatever must not happen after the
+	// term asks this right before. Nil: only the database can tell.
 	Trusted func() bool
 }
 

@@ -9,7 +9,9 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestTimingDefaults(t *testing.T) {
@@ -71,7 +73,7 @@ func TestTimingLimits(t *testing.T) {
 		case c.field != "" && (!strings.Contains(err.Error(), c.field) || timingError.Value == "" || timingError.Limit == ""):
 			t.Errorf("%s: error %q lacks the field, its value or the limit", name, err)
 		}
-		if _, keeperErr := lease.NewKeeper(newLink(nil), lease.WithTiming(c.timing)); (keeperErr == nil) != (err == nil) {
+		if _, keeperErr := keeper.New(memstore.New(), keeper.WithTiming(c.timing)); (keeperErr == nil) != (err == nil) {
 			t.Errorf("%s: NewKeeper: %v, Complete: %v", name, keeperErr, err)
 		}
 	}

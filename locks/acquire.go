@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // options are what a caller asks for.
@@ -21,7 +21,7 @@ type options struct {
 
 // acquire takes the lock, or returns why it cannot.
 func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, error) {
-	if err := errors.Join(c.check(), o.invalid, lease.CheckName("lock", text)); err != nil {
+	if err := errors.Join(c.check(), o.invalid, store.CheckName("lock", text)); err != nil {
 		return nil, err
 	}
 	if len(o.label) > labelMost {

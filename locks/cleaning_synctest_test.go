@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A session's rows are missing in two looks that are far apart, and were there in
@@ -18,10 +18,10 @@ func TestCleaningOfMissingSessions(t *testing.T) {
 		for _, p := range w.look("stock").Processes {
 			group = p.Group
 		}
-		var l *lease.Lease
-		var f *lease.Fence
+		var l *store.Lease
+		var f *store.Fence
 		remove := func() {
-			w.Update(group, func(wasL *lease.Lease, wasF *lease.Fence) (*lease.Lease, *lease.Fence) {
+			w.Update(group, func(wasL *store.Lease, wasF *store.Fence) (*store.Lease, *store.Fence) {
 				l, f = wasL, wasF
 				return nil, nil
 			})
@@ -38,7 +38,7 @@ func TestCleaningOfMissingSessions(t *testing.T) {
 		remove()
 		go clean()
 		time.Sleep(10 * time.Millisecond)
-		w.Update(group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return l, f })
+		w.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return l, f })
 		if err := <-cleaned; err != nil {
 			t.Fatal(err)
 		}
@@ -81,14 +81,14 @@ func TestCleaningOfRewoundSessions(t *testing.T) {
 		}
 		cleaned := make(chan error)
 		beat()
-		var l lease.Lease
-		w.Update(group, func(wasL *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l = *wasL; return wasL, f })
+		var l store.Lease
+		w.Update(group, func(wasL *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { l = *wasL; return wasL, f })
 		clean := func() { cleaned <- b.Clean(t.Context()) }
 		go clean() // the backup is of this moment
 		<-cleaned
 		time.Sleep(30 * time.Minute)
 		beat()
-		w.Update(group, func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return &l, f })
+		w.Update(group, func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return &l, f })
 		go clean()
 		next := b.waits("stock")
 		time.Sleep(time.Second)

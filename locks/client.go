@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -30,10 +31,10 @@ var programStarted = time.Now()
 type Client struct {
 	*background
 	store         Store
-	keeper        *lease.Keeper
+	keeper        *keeper.Keeper
 	timing        lease.Timing
 	log           *zap.Logger
-	keeperOptions []lease.Option
+	keeperOptions []keeper.Option
 
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	finished chan struct{} // closed after Close, once no lock is held and the session is released
@@ -52,20 +53,20 @@ type Option func(*Client)
 // WithTiming sets how long the session lives, and so how long the locks of a
 // crashed process stay taken. Default: [lease.Timing]'s.
 func WithTiming(t lease.Timing) Option {
-	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, lease.WithTiming(t)) }
+	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, keeper.WithTiming(t)) }
 }
 
 // WithLabel sets the first part of the owner's name, "label/host/pid/random".
 // Default "worker".
 func WithLabel(label string) Option {
-	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, lease.WithLabel(label)) }
+	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, keeper.WithLabel(label)) }
 }
 
 // WithLogger sets the logger. Default: silent. A lost session is a warning.
 func WithLogger(l *zap.Logger) Option {
 	return func(c *Client) {
 		c.log = l
-		c.keeperOptions = append(c.keeperOptions, lease.WithLogger(l))
+		c.keeperOptions = append(c.keeperOptions, keeper.WithLogger(l))
 	}
 }
 
@@ -87,7 +88,7 @@ func New(store Store, options ...Option) (*Client, error) {
 		}
 		option(c)
 	}
-	keeper, err := lease.NewKeeper(store, append(c.keeperOptions, lease.WithSessions())...)
+	keeper, err := keeper.New(store, append(c.keeperOptions, keeper.WithSessions())...)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@
 // version as its token, so an unlock hands the lock to the next waiter in the
 // same statement.
 //
-// All places of a process belong to one session, which is a lease ([lease.Held])
+// All places of a process belong to one session, which is a lease
 // in a group of its own: a single heartbeat renews them all. When the session's
 // trust ends, so do the contexts of all its locks. A place is valid until its
 // session is over, that is, until the session's lease is released or taken over.

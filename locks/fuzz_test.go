@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // FuzzDecode decodes rows that any program may have written. A decoded row survives
@@ -43,7 +43,7 @@ func FuzzDecode(f *testing.F) {
 			if !p.Read {
 				writers++
 			}
-			if lease.CheckName("place", p.ID) == nil && !bytes.Contains(q.encode(), p.mark()) {
+			if store.CheckName("place", p.ID) == nil && !bytes.Contains(q.encode(), p.mark()) {
 				t.Errorf("%q: place %d has the lock, and no mark", row, i)
 			}
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Info is a lock as one look at the database showed it.
@@ -45,7 +45,7 @@ type Place struct {
 
 // Inspect lists the holders and waiters of the lock of that name. It only reads.
 func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
-	if err := errors.Join(c.check(), lease.CheckName("lock", name)); err != nil {
+	if err := errors.Join(c.check(), store.CheckName("lock", name)); err != nil {
 		return Info{}, err
 	}
 	ctx, cancel := c.attempt(ctx)
@@ -101,7 +101,7 @@ func (p place) given() time.Time {
 }
 
 // until is when a place ends, by what its session's lease says.
-func until(of process, p place, row *lease.Lease) time.Time {
+func until(of process, p place, row *store.Lease) time.Time {
 	if row == nil || row.Token != of.Token || row.Released {
 		return time.Time{}
 	}

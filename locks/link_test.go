@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var errLink = errors.New("connection lost")
@@ -187,8 +187,8 @@ func send[T any](ctx context.Context, l *link, op string, run func(context.Conte
 
 type nothing struct{}
 
-func (l *link) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
-	return send(ctx, l, "read", func(ctx context.Context) ([]lease.Reading, error) { return l.Store.Read(ctx, groups...) })
+func (l *link) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+	return send(ctx, l, "read", func(ctx context.Context) ([]store.Reading, error) { return l.Store.Read(ctx, groups...) })
 }
 
 func (l *link) Prepare(ctx context.Context, group string, ttl time.Duration) error {
@@ -198,11 +198,11 @@ func (l *link) Prepare(ctx context.Context, group string, ttl time.Duration) err
 	return err
 }
 
-func (l *link) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+func (l *link) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	return send(ctx, l, "acquire", func(ctx context.Context) (uint64, error) { return l.Store.Acquire(ctx, a) })
 }
 
-func (l *link) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (l *link) Renew(ctx context.Context, r store.Renew) (int, error) {
 	return send(ctx, l, "renew", func(ctx context.Context) (int, error) { return l.Store.Renew(ctx, r) })
 }
 

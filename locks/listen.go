@@ -20,7 +20,7 @@ const (
 	idleMost = 256
 )
 
-// The tasks of a client that the log of an outage names; see [lease.Trouble].
+// The tasks of a client that the log of an outage names; see keeper.Trouble.
 const (
 	readingWaited   = "read locks that are waited for"
 	readingHeld     = "read locks that are held"

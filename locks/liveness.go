@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // liveness finds out which sessions of other processes are over, on behalf of the
@@ -14,7 +16,7 @@ import (
 type liveness struct {
 	*background
 	store   Store
-	keeper  *lease.Keeper
+	keeper  *keeper.Keeper
 	release func(process) // has the places of a process removed
 
 	turn      chan struct{} // capacity 1: a mutex that is held across database calls
@@ -27,14 +29,14 @@ type liveness struct {
 type observer struct {
 	session   sessionID
 	ttl       time.Duration
-	candidate *lease.Candidate
+	candidate *keeper.Candidate
 	asked     time.Time // when it was last needed
 	due       time.Time // when to look next
 	missing   time.Time // since when its rows are missing; zero when they are there
 	over      bool
 }
 
-func newLiveness(b *background, store Store, keeper *lease.Keeper, release func(process)) *liveness {
+func newLiveness(b *background, store Store, keeper *keeper.Keeper, release func(process)) *liveness {
 	return &liveness{background: b, store: store, keeper: keeper, release: release, turn: make(chan struct{}, 1), observers: map[sessionID]*observer{}}
 }
 
@@ -150,7 +152,7 @@ var errMissing = errors.New("the rows of the session are missing")
 
 // isMissing reports whether the session's row was deleted, or restored to an
 // earlier state.
-func isMissing(row *lease.Lease, s sessionID) bool { return row == nil || row.Token < s.token }
+func isMissing(row *store.Lease, s sessionID) bool { return row == nil || row.Token < s.token }
 
 // forgetIdle drops the observers of these sessions that no caller needed for two
 // TTLs: to count a heartbeat's age from what they saw then would be wrong if the

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // hangs is how long a statement that was sent into the silence keeps its caller
@@ -154,19 +155,19 @@ func TestSlowHolderOfALostSession(t *testing.T) {
 
 // The row of the session is not there, or not its own, any more.
 func TestLostSession(t *testing.T) {
-	for name, change := range map[string]func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence){
-		"deleted":       func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil },
-		"lease deleted": func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f },
-		"rewound": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+	for name, change := range map[string]func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence){
+		"deleted":       func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil },
+		"lease deleted": func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f },
+		"rewound": func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Heartbeat--
 			return l, f
 		},
-		"older term": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		"older term": func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Token--
 			f.Token--
 			return l, f
 		},
-		"released": func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		"released": func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Released = true
 			return l, f
 		},

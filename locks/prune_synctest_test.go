@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/rounds"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // idle is longer than a row without holders and waiters is kept.
@@ -92,7 +92,7 @@ func TestRowsOfADeadProcess(t *testing.T) {
 				}
 				if restored {
 					for _, group := range groups {
-						w.Update(group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil })
+						w.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil })
 					}
 				}
 				time.Sleep(5 * time.Hour)

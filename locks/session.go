@@ -9,12 +9,13 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/store"
 )
 
 // session is one session of this process: the lease that all its locks live by.
 type session struct {
-	held  *lease.Held
+	held  *keeper.Held
 	over  bool          // its context has ended
 	ended chan struct{} // closed when it is over
 	open  int           // locks that were granted under it and whose holders have not stopped
@@ -80,7 +81,7 @@ func (c *Client) noSession(err error) {
 }
 
 // keep runs one session, from its acquire to its release.
-func (c *Client) keep(h *lease.Held) {
+func (c *Client) keep(h *keeper.Held) {
 	s := &session{held: h, ended: make(chan struct{})}
 	c.begin(s)
 	// Not in this goroutine, which may be busy: the contexts of all locks end with
@@ -191,7 +192,7 @@ func (c *Client) drain(s *session) bool {
 }
 
 // sawServer notes which server answered.
-func (c *Client) sawServer(r *lease.Reading) {
+func (c *Client) sawServer(r *store.Reading) {
 	if r == nil {
 		return
 	}

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/rounds"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // simRuns is how many bubbles of locks there are.
@@ -540,7 +540,7 @@ func (s *simulation) breaks(how string, r *simRig) {
 	}
 }
 
-func deleteRows(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil }
+func deleteRows(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil }
 
 // mayStart reports whether a process may start that has seen no row.
 func (s *simulation) mayStart() bool {

@@ -5,15 +5,15 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Store keeps lock rows beside the lease rows of one database. As in
-// [lease.Store], every write compares all that it expects, and any error means
+// [store.Leases], every write compares all that it expects, and any error means
 // that the outcome is unknown. Package lockstest tests implementations against
 // this contract. Implementations are safe for concurrent use.
 type Store interface {
-	lease.Store
+	store.Leases
 
 	// ReadLocks reads the row of each name, in the order of the names, by a plain
 	// read that takes no locks. All rows of one call are of one instant.
@@ -69,7 +69,7 @@ type Reading struct {
 	// Now is the database's clock at the time of the reading.
 	Now time.Time
 	// Server identifies the server process that answered, as in
-	// [lease.Reading].
+	// [store.Reading].
 	Server string
 	// Floor is the highest version of all rows that were ever pruned. It never
 	// falls.
@@ -90,11 +90,11 @@ type Write struct {
 }
 
 // Check returns an error if no store may carry out the write, whatever the row
-// contains: its name is invalid ([lease.CheckName]), or its version does not grow.
+// contains: its name is invalid ([store.CheckName]), or its version does not grow.
 // Tokens of locks are versions, so a version that goes back or repeats would issue
 // a token twice.
 func (w Write) Check() error {
-	if err := lease.CheckName("lock", w.Name); err != nil {
+	if err := store.CheckName("lock", w.Name); err != nil {
 		return err
 	}
 	if w.Version <= w.Expect {

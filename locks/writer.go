@@ -7,7 +7,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 const (
@@ -36,7 +36,7 @@ func (c *Client) write(aside bool) {
 	poked, trouble := c.rows.writes, c.keeper.Trouble()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
-		poked, trouble = c.rows.asides, lease.NewTrouble(c.log)
+		poked, trouble = c.rows.asides, keeper.NewTrouble(c.log)
 	}
 	for c.running.Err() == nil {
 		batch := c.take(aside)

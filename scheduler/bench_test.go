@@ -12,8 +12,8 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -181,17 +181,17 @@ func (t *beats) longest() time.Duration {
 	return t.max
 }
 
-func startBeats(b *testing.B, store lease.Store) *beats {
+func startBeats(b *testing.B, leases store.Leases) *beats {
 	b.Helper()
 	ctx := context.WithoutCancel(b.Context()) // which ends before the heartbeats do
-	if err := store.Prepare(ctx, "beats", time.Minute); err != nil {
+	if err := leases.Prepare(ctx, "beats", time.Minute); err != nil {
 		b.Fatal(err)
 	}
-	readings, err := store.Read(ctx, "beats")
+	readings, err := leases.Read(ctx, "beats")
 	if err != nil {
 		b.Fatal(err)
 	}
-	token, err := store.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: "beats", Heartbeat: 1, TTL: time.Minute})
+	token, err := leases.Acquire(ctx, store.Acquire{Read: readings[0], Owner: "beats", Heartbeat: 1, TTL: time.Minute})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -203,8 +203,8 @@ func startBeats(b *testing.B, store lease.Store) *beats {
 		defer every.Stop()
 		for beat := uint64(1); ; beat++ {
 			began := time.Now()
-			_, err := store.Renew(ctx, lease.Renew{Owner: "beats", Heartbeat: beat + 1,
-				Leases: []lease.Renewal{{Group: "beats", Token: token, Heartbeat: beat}}})
+			_, err := leases.Renew(ctx, store.Renew{Owner: "beats", Heartbeat: beat + 1,
+				Leases: []store.Renewal{{Group: "beats", Token: token, Heartbeat: beat}}})
 			if err != nil {
 				b.Error(err)
 				return

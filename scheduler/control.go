@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 )
 
 // watch polls the ledger once a second for pause, resume, trigger and cancel
@@ -62,7 +62,7 @@ func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duratio
 	if err != nil {
 		return snapshot, false, err
 	}
-	if err := t.clock.observe(lease.SkewOf(now, sent, t.clock.own())); err != nil {
+	if err := t.clock.observe(keeper.SkewOf(now, sent, t.clock.own())); err != nil {
 		return snapshot, false, err
 	}
 	t.memory.alive(t.clock.own().Mono, now)

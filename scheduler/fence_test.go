@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -19,10 +19,10 @@ import (
 func TestFenceMovedAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		leases := memstore.New()
 		causes := make(chan error, 10)
 		tokens := make(chan uint64, 1000)
-		s := newScheduler(t, store,
+		s := newScheduler(t, leases,
 			jobs.Job{Name: "long", Schedule: jobs.Every(time.Second), Overlap: jobs.OverlapForbid, Do: func(ctx context.Context, _ jobs.Run) error {
 				<-ctx.Done()
 				causes <- context.Cause(ctx)
@@ -36,7 +36,7 @@ func TestFenceMovedAway(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- s.Run(ctx) }()
 		before := <-tokens
-		store.Update("g", func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		leases.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			f.Token++
 			return l, f
 		})

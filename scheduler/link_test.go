@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -110,17 +110,17 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (l *link) Read(ctx context.Context, groups ...string) (result []lease.Reading, err error) {
+func (l *link) Read(ctx context.Context, groups ...string) (result []store.Reading, err error) {
 	err = l.call(ctx, "Read", func() error { result, err = l.Store.Read(ctx, groups...); return err })
 	return result, err
 }
 
-func (l *link) Acquire(ctx context.Context, a lease.Acquire) (result uint64, err error) {
+func (l *link) Acquire(ctx context.Context, a store.Acquire) (result uint64, err error) {
 	err = l.call(ctx, "Acquire", func() error { result, err = l.Store.Acquire(ctx, a); return err })
 	return result, err
 }
 
-func (l *link) Renew(ctx context.Context, r lease.Renew) (result int, err error) {
+func (l *link) Renew(ctx context.Context, r store.Renew) (result int, err error) {
 	err = l.call(ctx, "Renew", func() error { result, err = l.Store.Renew(ctx, r); return err })
 	return result, err
 }

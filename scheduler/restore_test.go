@@ -11,8 +11,8 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 // everyTick is a job whose every tick is to run: the worst one to restore.
@@ -203,7 +203,7 @@ func TestRewoundLeaseIsNoRestore(t *testing.T) {
 		c.start(everyTick())
 		c.start(everyTick())
 		c.until(10*time.Minute + time.Second)
-		c.store.Update("g", func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		c.store.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Token, l.Heartbeat, f.Token = l.Token-10, 1, f.Token-10
 			return l, f
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Scheduler runs the jobs of one group on whichever replica holds the group's
@@ -42,7 +43,7 @@ type Scheduler struct {
 
 // Store keeps a group's lease and the ledger of its runs, in one database.
 type Store interface {
-	lease.Store
+	store.Leases
 	jobs.Ledger
 }
 
@@ -169,7 +170,7 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 // lease and returns nil. Jobs that have not returned a TTL later make it return
 // [election.ErrStillLeading]. It returns an error at once when it was already
 // called, or when the database is unfit and waiting cannot
-// mend that ([lease.Ends]; see [election.Election.Run]).
+// mend that: see [election.Election.Run].
 func (s *Scheduler) Run(ctx context.Context) error {
 	if s.election == nil {
 		return errNotMade

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -28,7 +29,7 @@ type term struct {
 	server   func() string // that answered the last look at the lease
 	memory   *memory
 	log      *zap.Logger
-	trouble  *lease.Tasks
+	trouble  *keeper.Tasks
 	dog      *watchdog
 	next     nextTick
 	skips    *skips

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // hostile is text that a terminal acts on, or shows in another order.
@@ -90,7 +90,7 @@ func TestHostileTextInOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0).UTC()}

@@ -12,7 +12,7 @@ import (
 	"unicode"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -61,7 +61,7 @@ func TestHostileTextInTheLedger(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
+	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
 		t.Fatal(err)
 	}
 	for i, text := range []string{
@@ -105,7 +105,7 @@ func TestTicksOfAnyYear(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
@@ -147,7 +147,7 @@ func TestHostileNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 func newMigrate() *cobra.Command {
@@ -54,7 +54,7 @@ func migrate(ctx context.Context, db database, out io.Writer) error {
 // long as waiting can mend it.
 func migrateAtStart(ctx context.Context, db database, log *zap.Logger) error {
 	const task = "create or update the tables"
-	trouble := lease.NewTrouble(log)
+	trouble := keeper.NewTrouble(log)
 	wait := backoff.NewExponentialBackOff(
 		backoff.WithInitialInterval(250*time.Millisecond),
 		backoff.WithMaxInterval(2*time.Second),
@@ -66,7 +66,7 @@ func migrateAtStart(ctx context.Context, db database, log *zap.Logger) error {
 			trouble.Worked(task)
 			return nil
 		}
-		if ctx.Err() != nil || lease.Ends(err) {
+		if ctx.Err() != nil || keeper.Ends(err) {
 			return err
 		}
 		trouble.Failed(task, err)

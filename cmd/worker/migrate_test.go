@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -42,7 +43,7 @@ func TestMigrationAtStartWaitsForTheDatabase(t *testing.T) {
 		if n := logs.Len(); n != 3 { // not ready, away, available again
 			t.Errorf("%d lines: %v", n, logs.All())
 		}
-		if err := migrateAtStart(t.Context(), &unready{errs: []error{away, newer}}, zap.NewNop()); !lease.Ends(err) {
+		if err := migrateAtStart(t.Context(), &unready{errs: []error{away, newer}}, zap.NewNop()); !keeper.Ends(err) {
 			t.Errorf("tables of a newer version: %v", err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())

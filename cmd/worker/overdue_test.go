@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -41,7 +41,7 @@ func takeOver(t *testing.T, s *sqlitestore.Store) jobs.Holder {
 		t.Fatal(err)
 	}
 	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(t.Context(), lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
+	if h.Token, err = s.Acquire(t.Context(), store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	return h

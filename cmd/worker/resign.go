@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // handOver is how long worker resign waits for the next leader, once the asked
@@ -42,20 +42,20 @@ cancelled, the lease is released, and another worker takes over.`,
 	return command
 }
 
-func resign(command *cobra.Command, store lease.Store, group string, timeout time.Duration) error {
+func resign(command *cobra.Command, leases store.Leases, group string, timeout time.Duration) error {
 	out := command.OutOrStdout()
-	asked, err := election.AskResign(command.Context(), store, group)
+	asked, err := election.AskResign(command.Context(), leases, group)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
 		_, err := fmt.Fprintf(out, "nobody leads %s: nothing to do\n", group)
 		return err
-	case err != nil && !errors.Is(err, lease.ErrChanged): // changed: that term is over already
+	case err != nil && !errors.Is(err, store.ErrChanged): // changed: that term is over already
 		return err
 	}
 	if timeout == 0 {
 		timeout = 2 * asked.TTL
 	}
-	now, err := awaitEnd(command.Context(), store, asked, timeout)
+	now, err := awaitEnd(command.Context(), leases, asked, timeout)
 	if err != nil {
 		return err
 	}
@@ -68,14 +68,14 @@ func resign(command *cobra.Command, store lease.Store, group string, timeout tim
 }
 
 // awaitEnd waits until the asked term is over, and then a moment for the next.
-func awaitEnd(ctx context.Context, store lease.Store, asked election.Leadership, timeout time.Duration) (election.Leadership, error) {
+func awaitEnd(ctx context.Context, leases store.Leases, asked election.Leadership, timeout time.Duration) (election.Leadership, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
 	var next <-chan time.Time // ends the wait for the next leader
 	for {
-		now, err := election.Leader(ctx, store, asked.Group)
+		now, err := election.Leader(ctx, leases, asked.Group)
 		switch {
 		case err == nil && now.Token != asked.Token:
 			return now, nil

@@ -16,6 +16,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -75,13 +76,13 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
-func takeOver(t *testing.T, store lease.Store, owner string) uint64 {
+func takeOver(t *testing.T, leases store.Leases, owner string) uint64 {
 	t.Helper()
-	readings, err := store.Read(t.Context(), "billing")
+	readings, err := leases.Read(t.Context(), "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := store.Acquire(t.Context(), lease.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
+	token, err := leases.Acquire(t.Context(), store.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

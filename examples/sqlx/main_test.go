@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jmoiron/sqlx"
 	"go.uber.org/goleak"
 	"go.uber.org/zap/zaptest"
-
-	"github.com/jmoiron/sqlx"
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -84,13 +84,13 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
-func takeOver(t *testing.T, store lease.Store, owner string) uint64 {
+func takeOver(t *testing.T, leases store.Leases, owner string) uint64 {
 	t.Helper()
-	readings, err := store.Read(t.Context(), "billing")
+	readings, err := leases.Read(t.Context(), "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := store.Acquire(t.Context(), lease.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
+	token, err := leases.Acquire(t.Context(), store.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

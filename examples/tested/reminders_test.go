@@ -14,7 +14,7 @@ import (
 	"github.com/cronlease/cronlease/examples/tested"
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -92,11 +92,11 @@ func reminders(t *testing.T, store *sqlitestore.Store) int {
 }
 
 // takeAway takes the lease, as another replica does once it was not renewed.
-func takeAway(t *testing.T, store lease.Store) {
+func takeAway(t *testing.T, leases store.Leases) {
 	t.Helper()
-	readings, err := store.Read(t.Context(), "billing")
+	readings, err := leases.Read(t.Context(), "billing")
 	if err == nil {
-		_, err = store.Acquire(t.Context(), lease.Acquire{Read: readings[0], Owner: "other", Heartbeat: 1, TTL: time.Minute})
+		_, err = leases.Acquire(t.Context(), store.Acquire{Read: readings[0], Owner: "other", Heartbeat: 1, TTL: time.Minute})
 	}
 	if err != nil {
 		t.Fatal(err)

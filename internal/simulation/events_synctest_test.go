@@ -7,7 +7,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // do lets an event happen, most of them to one replica, and reports whether it
@@ -78,11 +78,11 @@ func (n *nemesis) do(event string, r *replica) bool {
 		return n.lose(true, n.backups[n.rng.IntN(len(n.backups))])
 	case "lease deleted":
 		return n.lose(false, func() {
-			n.w.Update(group, func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+			n.w.Update(group, func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
 		})
 	case "group deleted":
 		return n.lose(false, func() {
-			n.w.Update(group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil })
+			n.w.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil })
 		})
 	case "paused", "triggered", "cancelled":
 		return n.operate(event)

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
@@ -195,9 +196,9 @@ func do(ctx context.Context, l *link, op string, run func(context.Context) error
 	return err
 }
 
-func (l *link) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (l *link) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	sent := time.Since(l.began)
-	readings, err := send(ctx, l, "Read", func(ctx context.Context) ([]lease.Reading, error) { return l.world.Read(ctx, groups...) })
+	readings, err := send(ctx, l, "Read", func(ctx context.Context) ([]store.Reading, error) { return l.world.Read(ctx, groups...) })
 	if err == nil {
 		l.read.Store(int64(sent))
 	}
@@ -208,11 +209,11 @@ func (l *link) Prepare(ctx context.Context, group string, ttl time.Duration) err
 	return do(ctx, l, "Prepare", func(ctx context.Context) error { return l.world.Prepare(ctx, group, ttl) })
 }
 
-func (l *link) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+func (l *link) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	return send(ctx, l, "Acquire", func(ctx context.Context) (uint64, error) { return l.world.Acquire(ctx, a) })
 }
 
-func (l *link) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (l *link) Renew(ctx context.Context, r store.Renew) (int, error) {
 	return send(ctx, l, "Renew", func(ctx context.Context) (int, error) { return l.world.Renew(ctx, r) })
 }
 

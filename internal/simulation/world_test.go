@@ -13,7 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -126,7 +126,7 @@ func (w *world) late(op string, err error) {
 	switch {
 	case err == nil:
 		w.count("late: " + op)
-	case errors.Is(err, lease.ErrChanged) || errors.Is(err, jobs.ErrReplaced):
+	case errors.Is(err, store.ErrChanged) || errors.Is(err, jobs.ErrReplaced):
 		w.count("late and refused")
 	}
 }
@@ -151,8 +151,8 @@ func (w *world) enter() {
 // now is the database's clock; called with mu held.
 func (w *world) now() time.Time { return time.Now().Add(w.offset).UTC().Round(time.Microsecond) }
 
-// Read implements [lease.Store].
-func (w *world) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+// Read implements [store.Leases].
+func (w *world) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	readings, err := w.Store.Read(ctx, groups...)
@@ -165,15 +165,15 @@ func (w *world) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 	return readings, nil
 }
 
-// Prepare implements [lease.Store].
+// Prepare implements [store.Leases].
 func (w *world) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	w.enter()
 	defer w.mu.Unlock()
 	return w.Store.Prepare(ctx, group, ttl)
 }
 
-// Acquire implements [lease.Store].
-func (w *world) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+// Acquire implements [store.Leases].
+func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	token, err := w.Store.Acquire(ctx, a)
@@ -218,8 +218,8 @@ func (w *world) absent(r *replica, token uint64) bool {
 	return !r.thawed.IsZero() && r.renewals < 2 && w.taken[token].at <= r.thawed.Sub(w.began)
 }
 
-// Renew implements [lease.Store].
-func (w *world) Renew(ctx context.Context, r lease.Renew) (int, error) {
+// Renew implements [store.Leases].
+func (w *world) Renew(ctx context.Context, r store.Renew) (int, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	renewed, err := w.Store.Renew(ctx, r)
@@ -235,7 +235,7 @@ func (w *world) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	return renewed, err
 }
 
-// Release implements [lease.Store].
+// Release implements [store.Leases].
 func (w *world) Release(ctx context.Context, group, owner string, token uint64) error {
 	w.enter()
 	defer w.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -130,14 +130,14 @@ func takeOver(ctx context.Context, s Store, group, owner string) (jobs.Holder, e
 	if err := s.Prepare(ctx, group, ttl); err != nil {
 		return jobs.Holder{}, fmt.Errorf("prepare: %w", err)
 	}
-	err := lease.ErrChanged
-	for attempt := 0; errors.Is(err, lease.ErrChanged) && attempt < 5; attempt++ {
-		var rs []lease.Reading
+	err := store.ErrChanged
+	for attempt := 0; errors.Is(err, store.ErrChanged) && attempt < 5; attempt++ {
+		var rs []store.Reading
 		if rs, err = s.Read(ctx, group); err != nil {
 			return jobs.Holder{}, fmt.Errorf("read: %w", err)
 		}
 		var token uint64
-		if token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl}); err == nil {
+		if token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl}); err == nil {
 			return jobs.Holder{Group: group, Owner: owner, Token: token}, nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -63,7 +63,7 @@ func (d *database) quickHarness() Harness {
 
 func (d *database) harness() Harness {
 	return Harness{
-		Open: func(testing.TB) Store { return &replica{Store: d.leases, database: d} },
+		Open: func(testing.TB) Store { return &replica{Leases: d.leases, database: d} },
 		StepClock: func(_ testing.TB, by time.Duration) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -75,15 +75,15 @@ func (d *database) harness() Harness {
 
 // replica is a store of the database: the leases of a sound one, and a ledger.
 type replica struct {
-	lease.Store
+	store.Leases
 	*database
 }
 
 // Acquire is atomic beside the statements of the ledger.
-func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+func (s *replica) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.Store.Acquire(ctx, a)
+	return s.Leases.Acquire(ctx, a)
 }
 
 func (d *database) has(flaw string) bool { return d.flaw == flaw }
@@ -146,8 +146,8 @@ func (d *database) name(name string) string {
 		return strings.TrimRight(name, "-. ")
 	case d.has("names: numbers"):
 		return strings.TrimSuffix(strings.TrimPrefix(name, "0"), ".0")
-	case d.has("names: truncated") && len(name) > lease.MaxName:
-		return name[:lease.MaxName]
+	case d.has("names: truncated") && len(name) > store.MaxName:
+		return name[:store.MaxName]
 	}
 	return name
 }
@@ -258,7 +258,7 @@ func (d *database) current(h jobs.Holder, statement string) bool {
 		d.has(statement+": ignores the "+of+"group") && (matches(group) || matches(otherOne))
 }
 
-func (d *database) fence(group string) *lease.Fence {
+func (d *database) fence(group string) *store.Fence {
 	rs, err := d.leases.Read(context.Background(), group)
 	if err != nil {
 		return nil
@@ -501,7 +501,7 @@ func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	return snapshot, nil
 }
 
-func (d *database) cursor(k jobKey, f *lease.Fence) time.Time {
+func (d *database) cursor(k jobKey, f *store.Fence) time.Time {
 	var cursor time.Time
 	last := 0
 	for _, r := range d.runs {

@@ -14,7 +14,7 @@
 //		})
 //	}
 //
-// A term begins by the store's own [lease.Store], so run the package leasetest
+// A term begins by the store's own [store.Leases], so run the package leasetest
 // first. The suite is itself tested: for each condition and each effect of each
 // statement there is a store without it, and a case that this store fails.
 package ledgertest
@@ -24,13 +24,13 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Store is what the suite tests: the ledger, and beside it the leases by which
 // terms begin.
 type Store interface {
-	lease.Store
+	store.Leases
 	jobs.Ledger
 }
 

@@ -9,14 +9,14 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // allowed is every character that a name may have.
 const allowed = "AZaz09._:/@+-bcdefghijklmnopqrstuvwxyBCDEFGHIJKLMNOPQRSTUVWXY12345678"
 
-func renewal(h jobs.Holder, heartbeat uint64) lease.Renew {
-	return lease.Renew{Owner: h.Owner, Heartbeat: heartbeat + 1, Leases: []lease.Renewal{{Group: h.Group, Token: h.Token, Heartbeat: heartbeat}}}
+func renewal(h jobs.Holder, heartbeat uint64) store.Renew {
+	return store.Renew{Owner: h.Owner, Heartbeat: heartbeat + 1, Leases: []store.Renewal{{Group: h.Group, Token: h.Token, Heartbeat: heartbeat}}}
 }
 
 // told records an error's text by a claim and by a move, and calls check with
@@ -123,7 +123,7 @@ var valueCases = []testCase{
 
 	{"values/names of every character and of any length", func(e *env) {
 		s := e.open()
-		long := strings.Repeat("x", lease.MaxName-1)
+		long := strings.Repeat("x", store.MaxName-1)
 		names := []string{allowed, "a", "A", "a-", "a.", "a_", "a/", "aa", "b", "1", "01", "1.0", "1e0", "0x1", "a_b", "axb", "NULL", long + "1", long + "2"}
 		for i, name := range names {
 			h := e.take(s, name, name)
@@ -147,7 +147,7 @@ var valueCases = []testCase{
 
 	{"values/names that are too long are refused or kept whole", func(e *env) {
 		s := e.open()
-		long := strings.Repeat("x", lease.MaxName)
+		long := strings.Repeat("x", store.MaxName)
 		h := e.take(s, group, alice)
 		e.declareJobs(s, h, long)
 		if err := s.Declare(e.ctx(), h, []jobs.Declared{{Name: long + "y", Schedule: "every 2m"}}); err == nil {

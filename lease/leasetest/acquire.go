@@ -3,7 +3,7 @@ package leasetest
 import (
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ttls are what a row must give back to the microsecond.
@@ -60,7 +60,7 @@ var prepareCases = []testCase{
 		e.ok(late.Prepare(e.ctx(), group, time.Hour), "Prepare of a released lease")
 		e.unchanged(r, "Prepare of a released lease")
 
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.Released, l.RenewedAt = false, l.RenewedAt.Add(-48*time.Hour) })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.Released, l.RenewedAt = false, l.RenewedAt.Add(-48*time.Hour) })
 		r = e.row(s, group)
 		e.ok(late.Prepare(e.ctx(), group, time.Hour), "Prepare of an expired lease")
 		e.unchanged(r, "Prepare of an expired lease")
@@ -69,7 +69,7 @@ var prepareCases = []testCase{
 	{"prepare/a deleted lease row comes back without an owner, not released", func(e *env) {
 		s := e.open()
 		e.take(s, group, alice)
-		e.update(group, func(l *lease.Lease, f *lease.Fence) { // of a term that began an hour ago
+		e.update(group, func(l *store.Lease, f *store.Fence) { // of a term that began an hour ago
 			l.Token -= uint64(time.Hour.Microseconds())
 			f.Token = l.Token
 		})
@@ -95,7 +95,7 @@ var prepareCases = []testCase{
 		s := e.open()
 		held := e.take(s, group, alice)
 		ahead := held.Lease.Token + uint64(time.Hour.Microseconds())
-		e.set(group, nil, &lease.Fence{Owner: alice, Token: ahead})
+		e.set(group, nil, &store.Fence{Owner: alice, Token: ahead})
 		e.prepare(s, group)
 		e.equal(e.row(s, group).Lease.Token, ahead+1, "token beside a fence of "+show(e.row(s, group).Fence))
 	}},
@@ -142,8 +142,8 @@ var acquireCases = []testCase{
 			e.ok(err, "Acquire")
 			r := e.row(s, group)
 			e.between(r.Lease.RenewedAt, before, r, "RenewedAt")
-			e.same(r.Lease, &lease.Lease{Owner: alice, Token: token, Heartbeat: 42, RenewedAt: r.Lease.RenewedAt, TTL: d}, "Acquire")
-			e.equal(show(r.Fence), show(&lease.Fence{Owner: alice, Token: token}), "fence row")
+			e.same(r.Lease, &store.Lease{Owner: alice, Token: token, Heartbeat: 42, RenewedAt: r.Lease.RenewedAt, TTL: d}, "Acquire")
+			e.equal(show(r.Fence), show(&store.Fence{Owner: alice, Token: token}), "fence row")
 		}
 		e.unchanged(other, "Acquire of another group")
 	}},
@@ -151,7 +151,7 @@ var acquireCases = []testCase{
 	{"acquire/a new term is not released and not asked to resign", func(e *env) {
 		s := e.open()
 		e.take(s, group, alice)
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.Released, l.ResignAsked = true, true })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.Released, l.ResignAsked = true, true })
 		r := e.take(s, group, bob)
 		e.equal(r.Lease.Released, false, "Released")
 		e.equal(r.Lease.ResignAsked, false, "ResignAsked")
@@ -178,7 +178,7 @@ var acquireCases = []testCase{
 			"floor": {lease: hour, fence: 2 * hour, floor: 3 * hour},
 		} {
 			now := e.take(s, group, alice).Lease.Token
-			e.update(group, func(l *lease.Lease, f *lease.Fence) { l.Token, f.Token = now+ahead.lease, now+ahead.fence })
+			e.update(group, func(l *store.Lease, f *store.Fence) { l.Token, f.Token = now+ahead.lease, now+ahead.fence })
 			a := e.request(s, group, bob)
 			a.Floor = now + ahead.floor
 			token, err := s.Acquire(e.ctx(), a)
@@ -198,23 +198,23 @@ var acquireCases = []testCase{
 		_, err := s.Acquire(e.ctx(), e.request(s, group, bob))
 		e.ok(err, "Acquire of a row renewed just now")
 		for _, age := range []time.Duration{48 * time.Hour, -48 * time.Hour} {
-			e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.RenewedAt = l.RenewedAt.Add(-age) })
+			e.update(group, func(l *store.Lease, _ *store.Fence) { l.RenewedAt = l.RenewedAt.Add(-age) })
 			_, err := s.Acquire(e.ctx(), e.request(s, group, alice))
 			e.ok(err, "Acquire of a row renewed "+age.String()+" ago")
 		}
 	}},
 
 	{"acquire/another lease token", func(e *env) {
-		e.refusesAcquire("an older token", func(a *lease.Acquire) { a.Read.Lease.Token-- })
-		e.refusesAcquire("a newer token", func(a *lease.Acquire) { a.Read.Lease.Token++ })
-		e.refusesChanged("a rewound token", func(l *lease.Lease, _ *lease.Fence) { l.Token -= 1_000_000 })
-		e.refusesChanged("a token moved on", func(l *lease.Lease, _ *lease.Fence) { l.Token++ })
+		e.refusesAcquire("an older token", func(a *store.Acquire) { a.Read.Lease.Token-- })
+		e.refusesAcquire("a newer token", func(a *store.Acquire) { a.Read.Lease.Token++ })
+		e.refusesChanged("a rewound token", func(l *store.Lease, _ *store.Fence) { l.Token -= 1_000_000 })
+		e.refusesChanged("a token moved on", func(l *store.Lease, _ *store.Fence) { l.Token++ })
 	}},
 
 	{"acquire/another heartbeat", func(e *env) {
-		e.refusesAcquire("an older heartbeat", func(a *lease.Acquire) { a.Read.Lease.Heartbeat-- })
-		e.refusesAcquire("a newer heartbeat", func(a *lease.Acquire) { a.Read.Lease.Heartbeat++ })
-		e.refusesChanged("a rewound heartbeat", func(l *lease.Lease, _ *lease.Fence) { l.Heartbeat = 0 })
+		e.refusesAcquire("an older heartbeat", func(a *store.Acquire) { a.Read.Lease.Heartbeat-- })
+		e.refusesAcquire("a newer heartbeat", func(a *store.Acquire) { a.Read.Lease.Heartbeat++ })
+		e.refusesChanged("a rewound heartbeat", func(l *store.Lease, _ *store.Fence) { l.Heartbeat = 0 })
 		s := e.open()
 		held := e.take(s, "renewed", alice)
 		a := e.request(s, "renewed", bob)
@@ -226,13 +226,13 @@ var acquireCases = []testCase{
 	}},
 
 	{"acquire/another fence token", func(e *env) {
-		e.refusesAcquire("an older fence token", func(a *lease.Acquire) { a.Read.Fence.Token-- })
-		e.refusesAcquire("a newer fence token", func(a *lease.Acquire) { a.Read.Fence.Token++ })
-		e.refusesChanged("a rewound fence token", func(_ *lease.Lease, f *lease.Fence) { f.Token -= 1_000_000 })
+		e.refusesAcquire("an older fence token", func(a *store.Acquire) { a.Read.Fence.Token-- })
+		e.refusesAcquire("a newer fence token", func(a *store.Acquire) { a.Read.Fence.Token++ })
+		e.refusesChanged("a rewound fence token", func(_ *store.Lease, f *store.Fence) { f.Token -= 1_000_000 })
 	}},
 
 	{"acquire/another session", func(e *env) {
-		e.refusesAcquire("another session", func(a *lease.Acquire) { a.Read.Session = ^a.Read.Session >> 1 })
+		e.refusesAcquire("another session", func(a *store.Acquire) { a.Read.Session = ^a.Read.Session >> 1 })
 		s, other := e.open(), e.open()
 		e.prepare(s, "elsewhere")
 		a := e.request(s, "elsewhere", alice)
@@ -246,10 +246,10 @@ var acquireCases = []testCase{
 
 	{"acquire/a row is absent", func(e *env) {
 		s := e.open()
-		for what, remove := range map[string]func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence){
-			"lease": func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f },
-			"fence": func(l *lease.Lease, _ *lease.Fence) (*lease.Lease, *lease.Fence) { return l, nil },
-			"both":  func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, nil },
+		for what, remove := range map[string]func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence){
+			"lease": func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f },
+			"fence": func(l *store.Lease, _ *store.Fence) (*store.Lease, *store.Fence) { return l, nil },
+			"both":  func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil },
 		} {
 			e.take(s, group, alice)
 			a := e.request(s, group, bob)
@@ -290,7 +290,7 @@ var acquireCases = []testCase{
 
 // refusesAcquire says that Acquire is refused when it expects something else
 // than the rows are.
-func (e *env) refusesAcquire(what string, change func(a *lease.Acquire)) {
+func (e *env) refusesAcquire(what string, change func(a *store.Acquire)) {
 	e.Helper()
 	s := e.open()
 	e.take(s, group, alice)
@@ -304,7 +304,7 @@ func (e *env) refusesAcquire(what string, change func(a *lease.Acquire)) {
 
 // refusesChanged says that Acquire is refused when rows were changed since the
 // reading.
-func (e *env) refusesChanged(what string, change func(l *lease.Lease, f *lease.Fence)) {
+func (e *env) refusesChanged(what string, change func(l *store.Lease, f *store.Fence)) {
 	e.Helper()
 	s := e.open()
 	e.take(s, group, alice)

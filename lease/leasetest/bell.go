@@ -7,16 +7,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var bellCases = []testCase{
 	{"bell/rings the next when the lease is released", func(e *env) {
 		s, next := e.bells()
 		for range 3 {
-			holder := s.Bell(group)
+			holder := s.HandoverSignal(group)
 			r := e.takeWithBell(s, holder)
-			found := e.waitForRelease(next, next.Bell(group))
+			found := e.waitForRelease(next, next.HandoverSignal(group))
 			e.stillWaits(found)
 			e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 			e.ok(holder.Pass(e.ctx()), "Pass")
@@ -27,9 +27,9 @@ var bellCases = []testCase{
 
 	{"bell/a holder's Close passes it", func(e *env) {
 		s, next := e.bells()
-		holder := s.Bell(group)
+		holder := s.HandoverSignal(group)
 		r := e.takeWithBell(s, holder)
-		found := e.waitForRelease(next, next.Bell(group))
+		found := e.waitForRelease(next, next.HandoverSignal(group))
 		e.stillWaits(found)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Close(), "Close")
@@ -38,7 +38,7 @@ var bellCases = []testCase{
 
 	{"bell/one has it at a time", func(e *env) {
 		s, next := e.exclusiveBells()
-		holder, waiter, third := s.Bell(group), next.Bell(group), next.Bell(group)
+		holder, waiter, third := s.HandoverSignal(group), next.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter, third)
 		e.takeWithBell(s, holder)
 		e.silent(waiter, "Wait while another has the bell")
@@ -52,7 +52,7 @@ var bellCases = []testCase{
 
 	{"bell/Wait returns at once for the caller that has it", func(e *env) {
 		s, next := e.exclusiveBells()
-		holder, waiter := s.Bell(group), next.Bell(group)
+		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter)
 		e.takeWithBell(s, holder)
 		for range 3 {
@@ -69,9 +69,9 @@ var bellCases = []testCase{
 		if !ok {
 			e.Skip("left out: the store has no Close")
 		}
-		waiter := next.Bell(group)
+		waiter := next.HandoverSignal(group)
 		defer e.close(waiter)
-		e.takeWithBell(s, s.Bell(group))
+		e.takeWithBell(s, s.HandoverSignal(group))
 		found := e.waitFor(waiter)
 		e.stillWaits(found)
 		e.ok(store.Close(), "Close of the store")
@@ -83,7 +83,7 @@ var bellCases = []testCase{
 			e.Skip("left out: Harness.LoseBell is nil")
 		}
 		s, next := e.exclusiveBells()
-		holder, waiter := s.Bell(group), next.Bell(group)
+		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter)
 		e.takeWithBell(s, holder)
 		found := e.waitFor(waiter)
@@ -95,11 +95,11 @@ var bellCases = []testCase{
 
 	{"bell/each group has its own", func(e *env) {
 		s, next := e.exclusiveBells()
-		long := strings.Repeat("x", lease.MaxName-1)
+		long := strings.Repeat("x", store.MaxName-1)
 		for _, pair := range [][2]string{{"a", "b"}, {"a", "A"}, {long + "1", long + "2"}} {
 			e.take(s, pair[0], alice)
 			e.prepare(s, pair[1])
-			one, other, same := s.Bell(pair[0]), next.Bell(pair[1]), next.Bell(pair[0])
+			one, other, same := s.HandoverSignal(pair[0]), next.HandoverSignal(pair[1]), next.HandoverSignal(pair[0])
 			e.ok(one.Wait(e.ctx()), "Wait for the bell of "+pair[0])
 			e.ok(other.Wait(e.ctx()), "Wait for the bell of "+pair[1]+" while another has that of "+pair[0])
 			e.silent(same, "Wait for the bell of "+pair[0]+" while another has it")
@@ -109,7 +109,7 @@ var bellCases = []testCase{
 
 	{"bell/a context ends Wait", func(e *env) {
 		s, next := e.bells()
-		holder, waiter := s.Bell(group), next.Bell(group)
+		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder)
 		r := e.takeWithBell(s, holder)
 		ctx, cancel := context.WithCancel(e.ctx())
@@ -129,7 +129,7 @@ var bellCases = []testCase{
 
 	{"bell/Close ends Wait", func(e *env) {
 		s, next := e.bells()
-		holder, waiter := s.Bell(group), next.Bell(group)
+		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder)
 		r := e.takeWithBell(s, holder)
 		ended := e.waitForError(e.ctx(), waiter)
@@ -146,14 +146,14 @@ var bellCases = []testCase{
 			}
 		}
 		// A closed bell does not keep other waiters from the next ring.
-		third := next.Bell(group)
+		third := next.HandoverSignal(group)
 		defer e.close(third)
 		e.rang(e.waitFor(third), "Wait for a bell that was passed, after another was closed")
 	}},
 
 	{"bell/closed before its first use", func(e *env) {
 		s, _ := e.bells()
-		b := s.Bell(group)
+		b := s.HandoverSignal(group)
 		e.ok(b.Pass(e.ctx()), "Pass before Wait")
 		e.ok(b.Close(), "Close before Wait")
 		if err := b.Wait(e.ctx()); err == nil {
@@ -164,8 +164,8 @@ var bellCases = []testCase{
 
 // ringer is a store that has bells.
 type ringer interface {
-	lease.Store
-	lease.Ringer
+	store.Leases
+	store.HandoverSignals
 }
 
 // bells returns the stores of a holder and of a replica that waits.
@@ -187,7 +187,7 @@ func (e *env) exclusiveBells() (ringer, ringer) {
 }
 
 // takeWithBell takes the group as alice, after waiting for the bell.
-func (e *env) takeWithBell(s lease.Store, b lease.Bell) lease.Reading {
+func (e *env) takeWithBell(s store.Leases, b store.HandoverSignal) store.Reading {
 	e.Helper()
 	e.prepare(s, group)
 	if l := e.row(s, group).Lease; !l.Released {
@@ -198,7 +198,7 @@ func (e *env) takeWithBell(s lease.Store, b lease.Bell) lease.Reading {
 }
 
 // waitFor waits for the bell once.
-func (e *env) waitFor(b lease.Bell) <-chan error {
+func (e *env) waitFor(b store.HandoverSignal) <-chan error {
 	ctx := e.ctx()
 	found := make(chan error, 1)
 	go func() { found <- b.Wait(ctx) }()
@@ -217,7 +217,7 @@ func (e *env) rang(found <-chan error, what string) {
 
 // waitForRelease waits for the bell until the row says that the lease is
 // released: a bell may ring for nothing. It passes and closes the bell.
-func (e *env) waitForRelease(s lease.Store, b lease.Bell) <-chan error {
+func (e *env) waitForRelease(s store.Leases, b store.HandoverSignal) <-chan error {
 	ctx := e.ctx()
 	found := make(chan error, 1)
 	go func() {
@@ -242,7 +242,7 @@ func (e *env) waitForRelease(s lease.Store, b lease.Bell) <-chan error {
 }
 
 // waitForError waits for the bell, again when it rings, until Wait fails.
-func (e *env) waitForError(ctx context.Context, b lease.Bell) <-chan error {
+func (e *env) waitForError(ctx context.Context, b store.HandoverSignal) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
 		for {
@@ -285,7 +285,7 @@ func (e *env) soon(ended <-chan error) error {
 }
 
 // silent says that the bell does not ring for b.
-func (e *env) silent(b lease.Bell, what string) {
+func (e *env) silent(b store.HandoverSignal, what string) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), moment)
 	defer cancel()
@@ -294,7 +294,7 @@ func (e *env) silent(b lease.Bell, what string) {
 	}
 }
 
-func (e *env) close(bells ...lease.Bell) {
+func (e *env) close(bells ...store.HandoverSignal) {
 	for _, b := range bells {
 		e.ok(b.Close(), "Close")
 	}

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // step steps the database's clock. Where that cannot be done, it makes the rows
@@ -17,7 +17,7 @@ func (e *env) step(by time.Duration, groups ...string) {
 	}
 	e.Logf("Harness.StepClock is nil: rows are rewritten as if the clock had been stepped by %v", by)
 	for _, name := range groups {
-		e.update(name, func(l *lease.Lease, f *lease.Fence) {
+		e.update(name, func(l *store.Lease, f *store.Fence) {
 			l.RenewedAt = l.RenewedAt.Add(-by)
 			l.Token -= uint64(by.Microseconds())
 			f.Token -= uint64(by.Microseconds())

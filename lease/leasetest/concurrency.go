@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // contenders is how many replicas run at once.
@@ -16,14 +16,14 @@ var concurrencyCases = []testCase{
 		stores := e.replicas()
 		for round := range 10 {
 			name := fmt.Sprint("group", round)
-			e.together(stores, func(_ int, s lease.Store) {
+			e.together(stores, func(_ int, s store.Leases) {
 				if err := s.Prepare(e.ctx(), name, ttl); err != nil {
 					e.Errorf("Prepare: %v", err)
 				}
 			})
 			r := e.row(e.watch, name)
 			e.equal(r.Lease.Released, true, "Released")
-			e.equal(show(r.Fence), show(&lease.Fence{Owner: r.Lease.Owner, Token: r.Lease.Token}), "fence row")
+			e.equal(show(r.Fence), show(&store.Fence{Owner: r.Lease.Owner, Token: r.Lease.Token}), "fence row")
 		}
 	}},
 
@@ -32,20 +32,20 @@ var concurrencyCases = []testCase{
 		e.prepare(e.watch, group)
 		last := e.row(e.watch, group).Lease.Token
 		for range e.h.times(100) {
-			requests := make([]lease.Acquire, len(stores))
+			requests := make([]store.Acquire, len(stores))
 			for i, s := range stores {
 				requests[i] = e.request(s, group, fmt.Sprint("owner", i))
 			}
 			var mu sync.Mutex
-			var winners []*lease.Fence
-			e.together(stores, func(i int, s lease.Store) {
+			var winners []*store.Fence
+			e.together(stores, func(i int, s store.Leases) {
 				token, err := s.Acquire(e.ctx(), requests[i])
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
 				case err == nil:
-					winners = append(winners, &lease.Fence{Owner: requests[i].Owner, Token: token})
-				case !errors.Is(err, lease.ErrChanged):
+					winners = append(winners, &store.Fence{Owner: requests[i].Owner, Token: token})
+				case !errors.Is(err, store.ErrChanged):
 					e.Errorf("Acquire: %v, want no error or ErrChanged", err)
 				}
 			})
@@ -81,14 +81,14 @@ var concurrencyCases = []testCase{
 	{"concurrency/a renewal of many is one statement, a reading of many one instant", func(e *env) {
 		s, reader := e.open(), e.open()
 		names := []string{"a", "b", "c", "d", "e"}
-		leases := make([]lease.Renewal, len(names))
+		leases := make([]store.Renewal, len(names))
 		for i, name := range names {
 			leases[i] = renewal(e.take(s, name, alice))
 		}
 		heartbeat := uint64(1)
 		e.meet(func() {
 			heartbeat++
-			n, err := s.Renew(e.ctx(), lease.Renew{Owner: alice, Heartbeat: heartbeat, Leases: leases})
+			n, err := s.Renew(e.ctx(), store.Renew{Owner: alice, Heartbeat: heartbeat, Leases: leases})
 			if err != nil || n != len(leases) {
 				e.Errorf("Renew: %d renewed, error %v, want %d and none", n, err, len(leases))
 			}
@@ -111,11 +111,11 @@ var concurrencyCases = []testCase{
 
 	{"concurrency/one store, many groups", func(e *env) {
 		one := e.open()
-		stores := make([]lease.Store, contenders)
+		stores := make([]store.Leases, contenders)
 		for i := range stores {
 			stores[i] = one
 		}
-		e.together(stores, func(i int, s lease.Store) {
+		e.together(stores, func(i int, s store.Leases) {
 			name, owner := fmt.Sprint("group", i), fmt.Sprint("owner", i)
 			for range 5 {
 				if err := e.term(s, name, owner); err != nil {
@@ -133,26 +133,26 @@ var concurrencyCases = []testCase{
 
 // term takes, renews and releases a lease. An acquire may find the connection
 // of its reading gone, for which it gets a few more readings.
-func (e *env) term(s lease.Store, name, owner string) error {
+func (e *env) term(s store.Leases, name, owner string) error {
 	if err := s.Prepare(e.ctx(), name, ttl); err != nil {
 		return fmt.Errorf("prepare: %w", err)
 	}
 	var token uint64
-	err := lease.ErrChanged
-	for attempt := 0; errors.Is(err, lease.ErrChanged) && attempt < 5; attempt++ {
-		var rs []lease.Reading
+	err := store.ErrChanged
+	for attempt := 0; errors.Is(err, store.ErrChanged) && attempt < 5; attempt++ {
+		var rs []store.Reading
 		if rs, err = s.Read(e.ctx(), name); err != nil {
 			return fmt.Errorf("read: %w", err)
 		}
 		if len(rs) != 1 {
 			return fmt.Errorf("read: %d readings, want one", len(rs))
 		}
-		token, err = s.Acquire(e.ctx(), lease.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl})
+		token, err = s.Acquire(e.ctx(), store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl})
 	}
 	if err != nil {
 		return fmt.Errorf("acquire: %w", err)
 	}
-	n, err := s.Renew(e.ctx(), lease.Renew{Owner: owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: name, Token: token, Heartbeat: 1}}})
+	n, err := s.Renew(e.ctx(), store.Renew{Owner: owner, Heartbeat: 2, Leases: []store.Renewal{{Group: name, Token: token, Heartbeat: 1}}})
 	if err != nil || n != 1 {
 		return fmt.Errorf("renew: %d renewed, error %w", n, err)
 	}
@@ -160,18 +160,18 @@ func (e *env) term(s lease.Store, name, owner string) error {
 }
 
 // tryRequest is request for goroutines, which cannot end the case.
-func (e *env) tryRequest(s lease.Store) lease.Acquire {
+func (e *env) tryRequest(s store.Leases) store.Acquire {
 	rs, err := s.Read(e.ctx(), group)
 	if err != nil || len(rs) != 1 || rs[0].Lease == nil {
 		e.Errorf("Read: %d readings, error %v, want one with a lease", len(rs), err)
-		return lease.Acquire{}
+		return store.Acquire{}
 	}
-	return lease.Acquire{Read: rs[0], Owner: fmt.Sprint("owner", rs[0].Lease.Token), Heartbeat: 1, TTL: ttl}
+	return store.Acquire{Read: rs[0], Owner: fmt.Sprint("owner", rs[0].Lease.Token), Heartbeat: 1, TTL: ttl}
 }
 
-func (e *env) replicas() []lease.Store {
+func (e *env) replicas() []store.Leases {
 	e.Helper()
-	stores := make([]lease.Store, contenders)
+	stores := make([]store.Leases, contenders)
 	for i := range stores {
 		stores[i] = e.open()
 	}
@@ -179,7 +179,7 @@ func (e *env) replicas() []lease.Store {
 }
 
 // together runs f for each store at once, and waits for all.
-func (e *env) together(stores []lease.Store, f func(i int, s lease.Store)) {
+func (e *env) together(stores []store.Leases, f func(i int, s store.Leases)) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup
 	for i, s := range stores {

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 type env struct {
 	testing.TB
 	h     Harness
-	watch lease.Store // belongs to no replica: shows rows as they are
+	watch store.Leases // belongs to no replica: shows rows as they are
 	limit context.Context
 }
 
@@ -51,7 +51,7 @@ func (e *env) run(c testCase) {
 	c.run(e)
 }
 
-func (e *env) open() lease.Store {
+func (e *env) open() store.Leases {
 	e.Helper()
 	return e.h.Open(e.TB)
 }
@@ -69,7 +69,7 @@ func (e *env) ok(err error, what string) {
 // refused says that err is the answer "not as expected any more".
 func (e *env) refused(err error, what string) {
 	e.Helper()
-	if !errors.Is(err, lease.ErrChanged) {
+	if !errors.Is(err, store.ErrChanged) {
 		e.Errorf("%s: error %v, want ErrChanged", what, err)
 	}
 }
@@ -81,7 +81,7 @@ func (e *env) equal(got, want any, what string) {
 	}
 }
 
-func (e *env) read(s lease.Store, group string) lease.Reading {
+func (e *env) read(s store.Leases, group string) store.Reading {
 	e.Helper()
 	rs, err := s.Read(e.ctx(), group)
 	e.ok(err, "Read")
@@ -92,7 +92,7 @@ func (e *env) read(s lease.Store, group string) lease.Reading {
 }
 
 // row reads a group that must have both rows.
-func (e *env) row(s lease.Store, group string) lease.Reading {
+func (e *env) row(s store.Leases, group string) store.Reading {
 	e.Helper()
 	r := e.read(s, group)
 	if r.Lease == nil || r.Fence == nil {
@@ -101,19 +101,19 @@ func (e *env) row(s lease.Store, group string) lease.Reading {
 	return r
 }
 
-func (e *env) prepare(s lease.Store, group string) {
+func (e *env) prepare(s store.Leases, group string) {
 	e.Helper()
 	e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
 }
 
 // request is an acquire of what s reads now.
-func (e *env) request(s lease.Store, group, owner string) lease.Acquire {
+func (e *env) request(s store.Leases, group, owner string) store.Acquire {
 	e.Helper()
-	return lease.Acquire{Read: e.row(s, group), Owner: owner, Heartbeat: 1, TTL: ttl}
+	return store.Acquire{Read: e.row(s, group), Owner: owner, Heartbeat: 1, TTL: ttl}
 }
 
 // take prepares and acquires group, and returns its rows.
-func (e *env) take(s lease.Store, group, owner string) lease.Reading {
+func (e *env) take(s store.Leases, group, owner string) store.Reading {
 	e.Helper()
 	e.prepare(s, group)
 	token, err := s.Acquire(e.ctx(), e.request(s, group, owner))
@@ -126,21 +126,21 @@ func (e *env) take(s lease.Store, group, owner string) lease.Reading {
 }
 
 // renewal expects the row as r shows it.
-func renewal(r lease.Reading) lease.Renewal {
-	return lease.Renewal{Group: r.Group, Token: r.Lease.Token, Heartbeat: r.Lease.Heartbeat, ResignAsked: r.Lease.ResignAsked}
+func renewal(r store.Reading) store.Renewal {
+	return store.Renewal{Group: r.Group, Token: r.Lease.Token, Heartbeat: r.Lease.Heartbeat, ResignAsked: r.Lease.ResignAsked}
 }
 
-func (e *env) renew(s lease.Store, owner string, heartbeat uint64, leases ...lease.Renewal) int {
+func (e *env) renew(s store.Leases, owner string, heartbeat uint64, leases ...store.Renewal) int {
 	e.Helper()
-	n, err := s.Renew(e.ctx(), lease.Renew{Owner: owner, Heartbeat: heartbeat, Leases: leases})
+	n, err := s.Renew(e.ctx(), store.Renew{Owner: owner, Heartbeat: heartbeat, Leases: leases})
 	e.ok(err, "Renew")
 	return n
 }
 
 // update changes the rows of a group, which must be there.
-func (e *env) update(group string, change func(l *lease.Lease, f *lease.Fence)) {
+func (e *env) update(group string, change func(l *store.Lease, f *store.Fence)) {
 	e.Helper()
-	e.h.Update(e.TB, group, func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+	e.h.Update(e.TB, group, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 		if l == nil || f == nil {
 			e.Fatalf("Harness.Update of %q got lease %s and fence %s: want both rows", group, show(l), show(f))
 		}
@@ -150,23 +150,23 @@ func (e *env) update(group string, change func(l *lease.Lease, f *lease.Fence)) 
 }
 
 // set writes the rows of a group, nil for none.
-func (e *env) set(group string, l *lease.Lease, f *lease.Fence) {
+func (e *env) set(group string, l *store.Lease, f *store.Fence) {
 	e.Helper()
-	e.h.Update(e.TB, group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return l, f })
+	e.h.Update(e.TB, group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return l, f })
 }
 
 func (e *env) deleteLease(group string) {
 	e.Helper()
-	e.h.Update(e.TB, group, func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f })
+	e.h.Update(e.TB, group, func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
 }
 
 func (e *env) deleteFence(group string) {
 	e.Helper()
-	e.h.Update(e.TB, group, func(l *lease.Lease, _ *lease.Fence) (*lease.Lease, *lease.Fence) { return l, nil })
+	e.h.Update(e.TB, group, func(l *store.Lease, _ *store.Fence) (*store.Lease, *store.Fence) { return l, nil })
 }
 
 // unchanged says that the rows are still as r shows them.
-func (e *env) unchanged(r lease.Reading, what string) {
+func (e *env) unchanged(r store.Reading, what string) {
 	e.Helper()
 	now := e.read(e.watch, r.Group)
 	e.same(now.Lease, r.Lease, what)
@@ -175,7 +175,7 @@ func (e *env) unchanged(r lease.Reading, what string) {
 	}
 }
 
-func (e *env) same(got, want *lease.Lease, what string) {
+func (e *env) same(got, want *store.Lease, what string) {
 	e.Helper()
 	if show(got) != show(want) {
 		e.Errorf("%s: lease row\n\t%s, want\n\t%s", what, show(got), show(want))
@@ -183,7 +183,7 @@ func (e *env) same(got, want *lease.Lease, what string) {
 }
 
 // between says that at is an instant of the database's clock between two readings.
-func (e *env) between(at time.Time, before, after lease.Reading, what string) {
+func (e *env) between(at time.Time, before, after store.Reading, what string) {
 	e.Helper()
 	if at.Before(before.Now) || at.After(after.Now) {
 		e.Errorf("%s: %v, want an instant from %v to %v", what, at, before.Now, after.Now)
@@ -193,12 +193,12 @@ func (e *env) between(at time.Time, before, after lease.Reading, what string) {
 // show prints a row, so that equal rows print alike.
 func show(row any) string {
 	switch row := row.(type) {
-	case *lease.Lease:
+	case *store.Lease:
 		if row != nil {
 			return fmt.Sprintf("{owner %q token %d heartbeat %d renewed %s ttl %v released %t resign %t}", row.Owner, row.Token,
 				row.Heartbeat, row.RenewedAt.UTC().Format(time.RFC3339Nano), row.TTL, row.Released, row.ResignAsked)
 		}
-	case *lease.Fence:
+	case *store.Fence:
 		if row != nil {
 			return fmt.Sprintf("{owner %q token %d}", row.Owner, row.Token)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // flaws are the ways in which a flawed store breaks the contract, one at a
@@ -199,8 +199,8 @@ type database struct {
 	flaw string
 
 	mu      sync.Mutex
-	leases  map[string]lease.Lease
-	fences  map[string]lease.Fence
+	leases  map[string]store.Lease
+	fences  map[string]store.Fence
 	locked  map[string]chan struct{} // closed when the row is free
 	bells   map[string]chan struct{}
 	had     map[string]*bell // by whom
@@ -232,7 +232,7 @@ func (s *replica) Close() error {
 
 func newDatabase(flaw string) *database {
 	return &database{
-		flaw: flaw, leases: map[string]lease.Lease{}, fences: map[string]lease.Fence{}, locked: map[string]chan struct{}{},
+		flaw: flaw, leases: map[string]store.Lease{}, fences: map[string]store.Fence{}, locked: map[string]chan struct{}{},
 		bells: map[string]chan struct{}{}, had: map[string]*bell{},
 	}
 }
@@ -245,7 +245,7 @@ func (d *database) quickHarness() Harness {
 
 func (d *database) harness() Harness {
 	return Harness{
-		Open: func(testing.TB) lease.Store {
+		Open: func(testing.TB) store.Leases {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.replica++
@@ -316,11 +316,11 @@ func (d *database) same(got, want uint64, statement, what string) bool {
 }
 
 func (d *database) key(name string) string {
-	if len(name) > lease.MaxName && d.has("names: truncated groups") {
-		name = name[:lease.MaxName]
+	if len(name) > store.MaxName && d.has("names: truncated groups") {
+		name = name[:store.MaxName]
 	}
-	if len(name) == lease.MaxName && d.has("names: trailing") {
-		name = name[:lease.MaxName-1]
+	if len(name) == store.MaxName && d.has("names: trailing") {
+		name = name[:store.MaxName-1]
 	}
 	if d.has("names: case") {
 		return strings.ToLower(name)
@@ -335,8 +335,8 @@ func (d *database) key(name string) string {
 }
 
 func (d *database) owner(name string) string {
-	if len(name) > lease.MaxName && d.has("names: truncated owners") {
-		name = name[:lease.MaxName]
+	if len(name) > store.MaxName && d.has("names: truncated owners") {
+		name = name[:store.MaxName]
 	}
 	return name
 }
@@ -355,8 +355,8 @@ func (d *database) update(group string, change Change) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	k := d.key(group)
-	var l *lease.Lease
-	var f *lease.Fence
+	var l *store.Lease
+	var f *store.Fence
 	if row, ok := d.leases[k]; ok {
 		l = &row
 	}
@@ -364,7 +364,7 @@ func (d *database) update(group string, change Change) {
 		f = &row
 	}
 	if d.has("update: hides absence") && l == nil {
-		l = &lease.Lease{}
+		l = &store.Lease{}
 	}
 	l, f = change(l, f)
 	if !d.has("update: lease stays") {
@@ -400,12 +400,12 @@ func (d *database) ended(ctx context.Context, what string) error {
 		return nil
 	}
 	if d.has("context: ErrChanged") {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	return ctx.Err()
 }
 
-func (s *replica) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (s *replica) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	if err := s.ended(ctx, "read"); err != nil {
 		return nil, err
 	}
@@ -418,7 +418,7 @@ func (s *replica) Read(ctx context.Context, groups ...string) ([]lease.Reading, 
 		return nil, errors.New("connection refused")
 	}
 	now := s.now()
-	var rs []lease.Reading
+	var rs []store.Reading
 	seen := map[string]bool{}
 	for i, group := range groups {
 		if s.has("read: groups one after the other") && i > 0 {
@@ -445,8 +445,8 @@ func (s *replica) Read(ctx context.Context, groups ...string) ([]lease.Reading, 
 	return rs, nil
 }
 
-func (s *replica) reading(group string, now time.Time) lease.Reading {
-	r := lease.Reading{Group: group, Now: now, Server: fmt.Sprint("server", s.server), Session: s.session(s.number)}
+func (s *replica) reading(group string, now time.Time) store.Reading {
+	r := store.Reading{Group: group, Now: now, Server: fmt.Sprint("server", s.server), Session: s.session(s.number)}
 	if s.has("restart: server stays") {
 		r.Server = "server"
 	}
@@ -489,8 +489,8 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 			return errors.New("deadlock")
 		}
 	}
-	if err := lease.CheckName("group", group); err != nil && !s.has("names: any group") &&
-		(!s.has("names: truncated groups") || len(group) <= lease.MaxName) && (!s.has("names: the empty owner is a name") || group != "") {
+	if err := store.CheckName("group", group); err != nil && !s.has("names: any group") &&
+		(!s.has("names: truncated groups") || len(group) <= store.MaxName) && (!s.has("names: the empty owner is a name") || group != "") {
 		return err
 	}
 	k := s.key(group)
@@ -503,11 +503,11 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 		ttl = 15 * time.Second
 	}
 	if s.has("prepare: other groups too") {
-		s.leases["indexing"] = lease.Lease{}
+		s.leases["indexing"] = store.Lease{}
 	}
 	switch {
 	case !hasLease:
-		l = lease.Lease{RenewedAt: s.now(), TTL: ttl, Released: !hasFence}
+		l = store.Lease{RenewedAt: s.now(), TTL: ttl, Released: !hasFence}
 		if s.has("prepare: no instant") {
 			l.RenewedAt = time.UnixMicro(0)
 		}
@@ -526,7 +526,7 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 				l.Owner = f.Owner
 			}
 			if s.has("prepare: a deleted lease moves the fence") {
-				s.fences[k] = lease.Fence{Token: l.Token}
+				s.fences[k] = store.Fence{Token: l.Token}
 			}
 			l.Released = s.has("prepare: a deleted lease is released")
 			l.ResignAsked = s.has("prepare: a deleted lease is asked to resign")
@@ -541,9 +541,9 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 		s.leases[k] = l
 	}
 	if !hasFence {
-		f = lease.Fence{Owner: l.Owner, Token: l.Token}
+		f = store.Fence{Owner: l.Owner, Token: l.Token}
 		if s.has("prepare: a deleted fence is empty") && hasLease {
-			f = lease.Fence{}
+			f = store.Fence{}
 		}
 		if s.has("prepare: a new group has a fence ahead") {
 			f.Token++
@@ -556,7 +556,7 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 			// Two statements: one that comes second finds a lone fence.
 			delete(s.leases, k)
 			s.fences[k] = f
-			if s.elsewhere(); s.leases[k] == (lease.Lease{}) {
+			if s.elsewhere(); s.leases[k] == (store.Lease{}) {
 				s.leases[k] = l
 			}
 			return nil
@@ -566,7 +566,7 @@ func (s *replica) Prepare(ctx context.Context, group string, ttl time.Duration) 
 	return nil
 }
 
-func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+func (s *replica) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if err := s.ended(ctx, "acquire"); err != nil {
 		return 0, err
 	}
@@ -579,8 +579,8 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 			return 0, errors.New("database is locked")
 		}
 	}
-	if err := lease.CheckName("owner", a.Owner); err != nil && !s.has("names: any owner") &&
-		(!s.has("names: truncated owners") || len(a.Owner) <= lease.MaxName) && (!s.has("names: the empty owner is a name") || a.Owner != "") {
+	if err := store.CheckName("owner", a.Owner); err != nil && !s.has("names: any owner") &&
+		(!s.has("names: truncated owners") || len(a.Owner) <= store.MaxName) && (!s.has("names: the empty owner is a name") || a.Owner != "") {
 		return 0, err
 	}
 	k := s.key(a.Read.Group)
@@ -588,7 +588,7 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 	f, hasFence := s.fences[k]
 	if !s.has("acquire: ignores that a row is absent") {
 		if a.Read.Lease == nil || a.Read.Fence == nil || !hasLease || !hasFence {
-			return 0, lease.ErrChanged
+			return 0, store.ErrChanged
 		}
 	} else if a.Read.Lease == nil || a.Read.Fence == nil {
 		a.Read.Lease, a.Read.Fence = &l, &f
@@ -599,7 +599,7 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 		!s.or("acquire: ignores the session", a.Read.Session == s.session(s.number)) ||
 		s.has("acquire: compares expiry") && !l.Released && s.now().Sub(l.RenewedAt) < l.TTL ||
 		s.has("acquire: compares released") && l.Owner != "" && !l.Released {
-		return 0, lease.ErrChanged
+		return 0, store.ErrChanged
 	}
 	if s.has("acquire: is not atomic") {
 		s.elsewhere()
@@ -618,7 +618,7 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 		clock /= 1000
 	}
 	token := max(above("lease's", l.Token), above("fence's", f.Token), above("floor", a.Floor), clock)
-	next := lease.Lease{Owner: s.owner(a.Owner), Token: token, Heartbeat: a.Heartbeat, RenewedAt: s.now(), TTL: a.TTL}
+	next := store.Lease{Owner: s.owner(a.Owner), Token: token, Heartbeat: a.Heartbeat, RenewedAt: s.now(), TTL: a.TTL}
 	if s.has("acquire: leaves the heartbeat") {
 		next.Heartbeat = l.Heartbeat
 	}
@@ -645,9 +645,9 @@ func (s *replica) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) 
 	switch {
 	case s.has("acquire: leaves the fence"):
 	case s.has("acquire: leaves the fence's owner"):
-		s.fences[k] = lease.Fence{Owner: f.Owner, Token: token}
+		s.fences[k] = store.Fence{Owner: f.Owner, Token: token}
 	default:
-		s.fences[k] = lease.Fence{Owner: s.owner(a.Owner), Token: token}
+		s.fences[k] = store.Fence{Owner: s.owner(a.Owner), Token: token}
 	}
 	if s.has("acquire: returns another token") {
 		return token + 1, nil
@@ -670,7 +670,7 @@ func (s *replica) sameOwner(got, want, statement string) bool {
 	return got == want
 }
 
-func (s *replica) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (s *replica) Renew(ctx context.Context, r store.Renew) (int, error) {
 	if err := s.ended(ctx, "renew"); err != nil {
 		return 0, err
 	}
@@ -737,7 +737,7 @@ func (s *replica) Renew(ctx context.Context, r lease.Renew) (int, error) {
 }
 
 // renewable reports whether a row is as the renewal expects it.
-func (s *replica) renewable(r lease.Renew, want lease.Renewal) bool {
+func (s *replica) renewable(r store.Renew, want store.Renewal) bool {
 	l, ok := s.leases[s.key(want.Group)]
 	if !ok {
 		return s.has("renew: inserts")
@@ -758,7 +758,7 @@ func (s *replica) renewable(r lease.Renew, want lease.Renewal) bool {
 		(!s.has("renew: needs the fence") || hasFence)
 }
 
-func (s *replica) beat(name string, r lease.Renew) {
+func (s *replica) beat(name string, r store.Renew) {
 	k := s.key(name)
 	l := s.leases[k]
 	switch {
@@ -781,7 +781,7 @@ func (s *replica) beat(name string, r lease.Renew) {
 		l.ResignAsked = false
 	}
 	if s.has("renew: writes the fence") {
-		s.fences[k] = lease.Fence{Owner: l.Owner, Token: l.Token}
+		s.fences[k] = store.Fence{Owner: l.Owner, Token: l.Token}
 	}
 	s.leases[k] = l
 }
@@ -803,7 +803,7 @@ func (s *replica) Release(ctx context.Context, group, owner string, token uint64
 		s.has("release: only once") && l.Released ||
 		s.has("release: compares expiry") && s.now().Sub(l.RenewedAt) > l.TTL ||
 		s.has("release: needs the fence") && !hasFence {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	l.Released = !s.has("release: does nothing")
 	if s.has("release: clears the owner") {
@@ -838,7 +838,7 @@ func (s *replica) AskResign(ctx context.Context, group string, token uint64) err
 	}
 	if !ok || !s.or("resign: ignores released", !l.Released) || !s.same(l.Token, token, "resign", "token") ||
 		s.has("resign: only once") && l.ResignAsked {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	l.ResignAsked = !s.has("resign: does nothing")
 	if s.has("resign: counts the heartbeat up") {
@@ -867,7 +867,7 @@ type bell struct {
 	spent bool
 }
 
-func (s *replica) Bell(group string) lease.Bell {
+func (s *replica) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	name := group

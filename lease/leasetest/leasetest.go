@@ -1,11 +1,11 @@
-// Package leasetest holds stores to the contract of [lease.Store]. Every store
+// Package leasetest holds stores to the contract of [store.Leases]. Every store
 // of this module passes it, and a store kept elsewhere runs it in its own tests:
 //
 //	func TestConformance(t *testing.T) {
 //		leasetest.Run(t, func(t testing.TB) leasetest.Harness {
 //			db := newEmptyDatabase(t)
 //			return leasetest.Harness{
-//				Open: func(t testing.TB) lease.Store {
+//				Open: func(t testing.TB) store.Leases {
 //					store := mystore.New(db.address)
 //					t.Cleanup(func() { store.Close() })
 //					return store
@@ -43,19 +43,19 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Change gets the two rows of a group, nil where absent, and returns what they
 // are to be, nil for a row that is to be deleted. It may change what it got.
-type Change = func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)
+type Change = func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)
 
 // Harness is one empty database and what the suite does to it. Open and Update
 // are required. Functions end the test themselves when they fail.
 type Harness struct {
 	// Open returns the store of another replica on the database, with
 	// connections of its own, and closes it when the test ends.
-	Open func(t testing.TB) lease.Store
+	Open func(t testing.TB) store.Leases
 	// Update changes or deletes the rows of a group behind the stores' backs.
 	// Times are exact to the microsecond.
 	Update func(t testing.TB, group string, change Change)

@@ -7,22 +7,22 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var readCases = []testCase{
 	{"harness", func(e *env) {
 		s := e.open()
-		l := &lease.Lease{
+		l := &store.Lease{
 			Owner: alice, Token: 1_700_000_000_123_456, Heartbeat: 7, TTL: 1234567 * time.Microsecond,
 			RenewedAt: time.Date(2031, 10, 26, 1, 30, 0, 123456000, time.UTC), Released: true, ResignAsked: true,
 		}
-		f := &lease.Fence{Owner: bob, Token: 1_700_000_000_123_455}
-		for _, rows := range []lease.Reading{{Lease: l, Fence: f}, {Lease: l}, {Fence: f}, {}} {
+		f := &store.Fence{Owner: bob, Token: 1_700_000_000_123_455}
+		for _, rows := range []store.Reading{{Lease: l, Fence: f}, {Lease: l}, {Fence: f}, {}} {
 			e.set(group, rows.Lease, rows.Fence)
 			rows.Group = group
 			e.unchanged(rows, "rows written by Harness.Update, read by the store")
-			e.h.Update(e.TB, group, func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+			e.h.Update(e.TB, group, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 				e.same(l, rows.Lease, "rows handed to Harness.Update's change")
 				e.equal(show(f), show(rows.Fence), "fence row handed to Harness.Update's change")
 				return l, f
@@ -119,7 +119,7 @@ var readCases = []testCase{
 	{"read/instants are UTC, with fractions of seconds", func(e *env) {
 		s := e.open()
 		e.take(s, group, alice)
-		fractions := func(of func(lease.Reading) time.Time) bool {
+		fractions := func(of func(store.Reading) time.Time) bool {
 			for begin := time.Now(); time.Since(begin) < 1100*time.Millisecond; {
 				if of(e.row(s, group)).Nanosecond() != 0 {
 					return true
@@ -129,10 +129,10 @@ var readCases = []testCase{
 			}
 			return false
 		}
-		if !fractions(func(r lease.Reading) time.Time { return r.Now }) {
+		if !fractions(func(r store.Reading) time.Time { return r.Now }) {
 			e.Errorf("Now has no fractions of seconds")
 		}
-		if !fractions(func(r lease.Reading) time.Time { return r.Lease.RenewedAt }) {
+		if !fractions(func(r store.Reading) time.Time { return r.Lease.RenewedAt }) {
 			e.Errorf("RenewedAt has no fractions of seconds")
 		}
 		r := e.row(s, group)
@@ -160,10 +160,10 @@ var readCases = []testCase{
 			e.Errorf("Session is %d before and after", after.Session)
 		}
 		e.same(after.Lease, before.Lease, "rows after another server took over")
-		_, err := s.Acquire(e.ctx(), lease.Acquire{Read: before, Owner: alice, Heartbeat: 1, TTL: ttl})
+		_, err := s.Acquire(e.ctx(), store.Acquire{Read: before, Owner: alice, Heartbeat: 1, TTL: ttl})
 		e.refused(err, "Acquire that leans on a reading of the server before")
 		e.unchanged(after, "after that")
-		_, err = s.Acquire(e.ctx(), lease.Acquire{Read: after, Owner: alice, Heartbeat: 1, TTL: ttl})
+		_, err = s.Acquire(e.ctx(), store.Acquire{Read: after, Owner: alice, Heartbeat: 1, TTL: ttl})
 		e.ok(err, "Acquire that leans on a reading of this server")
 	}},
 
@@ -176,17 +176,17 @@ var readCases = []testCase{
 			"Read":    func() error { _, err := s.Read(ctx, group); return err },
 			"Prepare": func() error { return s.Prepare(ctx, otherOne, ttl) },
 			"Acquire": func() error {
-				_, err := s.Acquire(ctx, lease.Acquire{Read: r, Owner: bob, Heartbeat: 1, TTL: ttl})
+				_, err := s.Acquire(ctx, store.Acquire{Read: r, Owner: bob, Heartbeat: 1, TTL: ttl})
 				return err
 			},
 			"Renew": func() error {
-				_, err := s.Renew(ctx, lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{renewal(r)}})
+				_, err := s.Renew(ctx, store.Renew{Owner: alice, Heartbeat: 2, Leases: []store.Renewal{renewal(r)}})
 				return err
 			},
 			"Release":   func() error { return s.Release(ctx, group, alice, r.Lease.Token) },
 			"AskResign": func() error { return s.AskResign(ctx, group, r.Lease.Token) },
 		} {
-			if err := call(); err == nil || errors.Is(err, lease.ErrChanged) {
+			if err := call(); err == nil || errors.Is(err, store.ErrChanged) {
 				e.Errorf("%s with an ended context: error %v, want one that is not ErrChanged", what, err)
 			}
 		}
@@ -196,7 +196,7 @@ var readCases = []testCase{
 
 // afterRestart reads until a connection to the server that answers now is there:
 // one to the server before may have to be found dead first.
-func (e *env) afterRestart(s lease.Store) lease.Reading {
+func (e *env) afterRestart(s store.Leases) store.Reading {
 	e.Helper()
 	ctx := e.ctx()
 	for {
@@ -232,13 +232,13 @@ var nameCases = []testCase{
 
 	{"names/longest are kept whole", func(e *env) {
 		s := e.open()
-		long := strings.Repeat("x", lease.MaxName-1)
+		long := strings.Repeat("x", store.MaxName-1)
 		for _, end := range []string{"1", "2"} {
-			e.take(s, long+end, strings.Repeat("o", lease.MaxName-1)+end)
+			e.take(s, long+end, strings.Repeat("o", store.MaxName-1)+end)
 		}
 		for _, end := range []string{"1", "2"} {
 			r := e.row(s, long+end)
-			owner := strings.Repeat("o", lease.MaxName-1) + end
+			owner := strings.Repeat("o", store.MaxName-1) + end
 			e.equal(r.Lease.Owner, owner, "owner in the lease row")
 			e.equal(r.Fence.Owner, owner, "owner in the fence row")
 			e.equal(e.renew(s, owner, 2, renewal(r)), 1, "leases renewed")
@@ -248,7 +248,7 @@ var nameCases = []testCase{
 
 	{"names/that cannot be", func(e *env) {
 		s := e.open()
-		long := strings.Repeat("x", lease.MaxName)
+		long := strings.Repeat("x", store.MaxName)
 		e.prepare(s, group)
 		a := e.request(s, group, alice)
 		for _, name := range []string{
@@ -258,7 +258,7 @@ var nameCases = []testCase{
 				e.Errorf("Prepare of the group %.40q: no error", name)
 			}
 			a.Owner = name
-			if _, err := s.Acquire(e.ctx(), a); err == nil || errors.Is(err, lease.ErrChanged) {
+			if _, err := s.Acquire(e.ctx(), a); err == nil || errors.Is(err, store.ErrChanged) {
 				e.Errorf("Acquire by the owner %.40q: error %v, want one that is not ErrChanged", name, err)
 			}
 			e.unchanged(a.Read, "after a refused Acquire")

@@ -3,7 +3,7 @@ package leasetest
 import (
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var releaseCases = []testCase{
@@ -36,7 +36,7 @@ var releaseCases = []testCase{
 	{"release/another token", func(e *env) {
 		e.refusesRelease("an older token", alice, -1, nil)
 		e.refusesRelease("a newer token", alice, 1, nil)
-		e.refusesRelease("a rewound row", alice, 0, func(l *lease.Lease, _ *lease.Fence) { l.Token -= 1_000_000 })
+		e.refusesRelease("a rewound row", alice, 0, func(l *store.Lease, _ *store.Fence) { l.Token -= 1_000_000 })
 	}},
 
 	{"release/a deleted row", func(e *env) {
@@ -53,7 +53,7 @@ var releaseCases = []testCase{
 		s := e.open()
 		r := e.take(s, group, alice)
 		e.equal(e.renew(s, alice, 2, renewal(r)), 1, "leases renewed")
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.RenewedAt = l.RenewedAt.Add(-48 * time.Hour) })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.RenewedAt = l.RenewedAt.Add(-48 * time.Hour) })
 		released := e.row(s, group).Lease
 		released.Released = true
 		e.deleteFence(group)
@@ -75,7 +75,7 @@ var releaseCases = []testCase{
 
 // refusesRelease says that the lease of alice is not released by owner, and a
 // token that is off by some.
-func (e *env) refusesRelease(what, owner string, off int64, change func(l *lease.Lease, f *lease.Fence)) {
+func (e *env) refusesRelease(what, owner string, off int64, change func(l *store.Lease, f *store.Fence)) {
 	e.Helper()
 	s := e.open()
 	token := e.take(s, group, alice).Lease.Token + uint64(off)

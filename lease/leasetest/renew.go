@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var renewCases = []testCase{
@@ -12,7 +12,7 @@ var renewCases = []testCase{
 		s := e.open()
 		e.take(s, otherOne, alice)
 		e.take(s, group, alice)
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.TTL = 1234567 * time.Microsecond })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.TTL = 1234567 * time.Microsecond })
 		r := e.row(s, group)
 		other := e.row(s, otherOne)
 		e.equal(e.renew(s, alice, 77, renewal(r)), 1, "leases renewed")
@@ -30,26 +30,26 @@ var renewCases = []testCase{
 	}},
 
 	{"renew/another token", func(e *env) {
-		e.refusesRenew("an older token", alice, func(r *lease.Renewal) { r.Token-- }, nil)
-		e.refusesRenew("a newer token", alice, func(r *lease.Renewal) { r.Token++ }, nil)
-		e.refusesRenew("a row rewound to an older token", alice, nil, func(l *lease.Lease) { l.Token -= 1_000_000 })
+		e.refusesRenew("an older token", alice, func(r *store.Renewal) { r.Token-- }, nil)
+		e.refusesRenew("a newer token", alice, func(r *store.Renewal) { r.Token++ }, nil)
+		e.refusesRenew("a row rewound to an older token", alice, nil, func(l *store.Lease) { l.Token -= 1_000_000 })
 	}},
 
 	{"renew/another heartbeat", func(e *env) {
-		e.refusesRenew("an older heartbeat", alice, func(r *lease.Renewal) { r.Heartbeat-- }, nil)
-		e.refusesRenew("a newer heartbeat", alice, func(r *lease.Renewal) { r.Heartbeat++ }, nil)
-		e.refusesRenew("a row rewound to an older heartbeat", alice, nil, func(l *lease.Lease) { l.Heartbeat = 0 })
+		e.refusesRenew("an older heartbeat", alice, func(r *store.Renewal) { r.Heartbeat-- }, nil)
+		e.refusesRenew("a newer heartbeat", alice, func(r *store.Renewal) { r.Heartbeat++ }, nil)
+		e.refusesRenew("a row rewound to an older heartbeat", alice, nil, func(l *store.Lease) { l.Heartbeat = 0 })
 	}},
 
 	{"renew/released", func(e *env) {
-		e.refusesRenew("a released row", alice, nil, func(l *lease.Lease) { l.Released = true })
+		e.refusesRenew("a released row", alice, nil, func(l *store.Lease) { l.Released = true })
 	}},
 
 	{"renew/asked to resign", func(e *env) {
-		e.refusesRenew("a row asked to resign, unknown to the holder", alice, nil, func(l *lease.Lease) { l.ResignAsked = true })
+		e.refusesRenew("a row asked to resign, unknown to the holder", alice, nil, func(l *store.Lease) { l.ResignAsked = true })
 		s := e.open()
 		e.take(s, group, alice)
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.ResignAsked = true })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.ResignAsked = true })
 		r := e.row(s, group)
 		e.equal(e.renew(s, alice, 2, renewal(r)), 1, "leases renewed by a holder that knows that it was asked to resign")
 		e.equal(e.row(s, group).Lease.ResignAsked, true, "ResignAsked")
@@ -79,7 +79,7 @@ var renewCases = []testCase{
 		s := e.open()
 		for _, age := range []time.Duration{48 * time.Hour, -48 * time.Hour} {
 			e.take(s, group, alice)
-			e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.RenewedAt = l.RenewedAt.Add(-age) })
+			e.update(group, func(l *store.Lease, _ *store.Fence) { l.RenewedAt = l.RenewedAt.Add(-age) })
 			r := e.row(s, group)
 			e.equal(e.renew(s, alice, 2, renewal(r)), 1, fmt.Sprintf("leases renewed %v after the last time", age))
 			now := e.row(s, group)
@@ -110,7 +110,7 @@ var renewCases = []testCase{
 		e.equal(e.renew(s, alice, 4, renewal(r)), 0, "leases renewed after their release")
 		e.unchanged(r, "a renewal after the release")
 		e.take(s, group, alice)
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { l.Heartbeat = first.Lease.Heartbeat })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { l.Heartbeat = first.Lease.Heartbeat })
 		r = e.row(s, group)
 		e.equal(e.renew(s, alice, 2, renewal(first)), 0, "leases renewed in a later term of the same owner")
 		e.unchanged(r, "a renewal of an earlier term of the same owner")
@@ -126,8 +126,8 @@ var renewCases = []testCase{
 	{"renew/many, some of which do not match", func(e *env) {
 		s := e.open()
 		const many = 60
-		var leases []lease.Renewal
-		held := map[string]lease.Reading{}
+		var leases []store.Renewal
+		held := map[string]store.Reading{}
 		matches := map[string]bool{}
 		for i := range many {
 			name := fmt.Sprint("group", i)
@@ -136,7 +136,7 @@ var renewCases = []testCase{
 				owner = bob
 			}
 			e.take(s, name, owner)
-			e.update(name, func(l *lease.Lease, _ *lease.Fence) {
+			e.update(name, func(l *store.Lease, _ *store.Fence) {
 				l.Heartbeat = uint64(100 + i)
 				l.Released = i%6 == 2
 			})
@@ -151,7 +151,7 @@ var renewCases = []testCase{
 			held[name], matches[name] = r, i%6 == 0 || i%6 == 5
 			leases = append(leases, want)
 		}
-		leases = append(leases, lease.Renewal{Group: "absent", Token: leases[0].Token, Heartbeat: leases[0].Heartbeat})
+		leases = append(leases, store.Renewal{Group: "absent", Token: leases[0].Token, Heartbeat: leases[0].Heartbeat})
 		before := e.row(s, "group0")
 		e.equal(e.renew(s, alice, 1000, leases...), many/3, "leases renewed")
 		after := e.row(s, "group0")
@@ -188,8 +188,8 @@ var renewCases = []testCase{
 		ra, rb := renewal(a), renewal(b)
 		ra.Token, rb.Token = rb.Token, ra.Token
 		e.equal(e.renew(s, alice, 2, ra, rb), 0, "leases renewed by each other's tokens")
-		e.update("a", func(l *lease.Lease, _ *lease.Fence) { l.Heartbeat = 10 })
-		e.update("b", func(l *lease.Lease, _ *lease.Fence) { l.Heartbeat = 20 })
+		e.update("a", func(l *store.Lease, _ *store.Fence) { l.Heartbeat = 10 })
+		e.update("b", func(l *store.Lease, _ *store.Fence) { l.Heartbeat = 20 })
 		a, b = e.row(s, "a"), e.row(s, "b")
 		ra, rb = renewal(a), renewal(b)
 		ra.Heartbeat, rb.Heartbeat = rb.Heartbeat, ra.Heartbeat
@@ -203,11 +203,11 @@ var renewCases = []testCase{
 		s := e.open()
 		const many = 500
 		now := e.take(s, group, alice)
-		leases := make([]lease.Renewal, many)
+		leases := make([]store.Renewal, many)
 		for i := range leases {
 			l := *now.Lease
 			l.Heartbeat = uint64(i + 1)
-			leases[i] = lease.Renewal{Group: fmt.Sprint("group", i), Token: l.Token, Heartbeat: l.Heartbeat}
+			leases[i] = store.Renewal{Group: fmt.Sprint("group", i), Token: l.Token, Heartbeat: l.Heartbeat}
 			e.set(leases[i].Group, &l, now.Fence)
 		}
 		e.equal(e.renew(s, alice, 1000, leases...), many, "leases renewed")
@@ -216,7 +216,7 @@ var renewCases = []testCase{
 
 // refusesRenew says that the lease of alice is not renewed when owner expects
 // it, or its row was changed.
-func (e *env) refusesRenew(what, owner string, expect func(r *lease.Renewal), change func(l *lease.Lease)) {
+func (e *env) refusesRenew(what, owner string, expect func(r *store.Renewal), change func(l *store.Lease)) {
 	e.Helper()
 	s := e.open()
 	want := renewal(e.take(s, group, alice))
@@ -224,7 +224,7 @@ func (e *env) refusesRenew(what, owner string, expect func(r *lease.Renewal), ch
 		expect(&want)
 	}
 	if change != nil {
-		e.update(group, func(l *lease.Lease, _ *lease.Fence) { change(l) })
+		e.update(group, func(l *store.Lease, _ *store.Fence) { change(l) })
 	}
 	before := e.row(s, group)
 	e.equal(e.renew(s, owner, 99, want), 0, "leases renewed with "+what)

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -178,14 +178,14 @@ func (e *env) server() string {
 }
 
 // session creates the lease row of a session that alice holds.
-func (e *env) session(s locks.Store, group string) lease.Renewal {
+func (e *env) session(s locks.Store, group string) store.Renewal {
 	e.Helper()
 	e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
 	rs, err := s.Read(e.ctx(), group)
 	e.ok(err, "Read")
-	token, err := s.Acquire(e.ctx(), lease.Acquire{Read: rs[0], Owner: alice, Heartbeat: 1, TTL: ttl})
+	token, err := s.Acquire(e.ctx(), store.Acquire{Read: rs[0], Owner: alice, Heartbeat: 1, TTL: ttl})
 	e.ok(err, "Acquire")
-	return lease.Renewal{Group: group, Token: token, Heartbeat: 1}
+	return store.Renewal{Group: group, Token: token, Heartbeat: 1}
 }
 
 // hasSession reports whether the rows of a session exist.

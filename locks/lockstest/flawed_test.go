@@ -14,8 +14,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -69,7 +69,7 @@ func (d *database) harness() Harness {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.process++
-			return &store{Store: d.leases, database: d, number: d.process}
+			return &flawedStore{Leases: d.leases, database: d, number: d.process}
 		},
 		StepClock: func(_ testing.TB, by time.Duration) { d.leases.StepClock(by) },
 		Restart:   func(testing.TB) { d.leases.Restart() },
@@ -77,8 +77,8 @@ func (d *database) harness() Harness {
 }
 
 // store is one of the database: the leases of a sound one, and locks.
-type store struct {
-	lease.Store
+type flawedStore struct {
+	store.Leases
 	*database
 	number int
 }
@@ -131,8 +131,8 @@ func (d *database) instant() (now time.Time, server string) {
 }
 
 // Read is that of a sound store, but for what leases and locks share.
-func (s *store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
-	rs, err := s.Store.Read(ctx, groups...)
+func (s *flawedStore) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+	rs, err := s.Leases.Read(ctx, groups...)
 	if s.has("restart: server stays") {
 		for i := range rs {
 			rs[i].Server = "server"
@@ -141,13 +141,13 @@ func (s *store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 	return rs, err
 }
 
-func (s *store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+func (s *flawedStore) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if now, _ := s.instant(); s.sessions[group] == nil {
 		s.sessions[group] = &session{now}
 	}
-	return s.Store.Prepare(ctx, group, ttl)
+	return s.Leases.Prepare(ctx, group, ttl)
 }
 
 func (d *database) name(name string) string {
@@ -158,15 +158,15 @@ func (d *database) name(name string) string {
 		return strings.TrimRight(name, "-. ")
 	case d.has("names: numbers"):
 		return strings.TrimSuffix(strings.TrimPrefix(name, "0"), ".0")
-	case d.has("names: truncated") && len(name) == lease.MaxName:
-		return name[:lease.MaxName-1]
+	case d.has("names: truncated") && len(name) == store.MaxName:
+		return name[:store.MaxName-1]
 	case d.has("names: null") && strings.EqualFold(name, "null"):
 		return "null"
 	}
 	return name
 }
 
-func (s *store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
 	if err := s.ended(ctx, "ReadLocks"); err != nil {
 		return locks.Reading{}, err
 	}
@@ -231,7 +231,7 @@ func (s *store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 	return r, nil
 }
 
-func (s *store) isServer(named string) bool {
+func (s *flawedStore) isServer(named string) bool {
 	_, server := s.instant()
 	if s.has("read: server is the process") {
 		server += fmt.Sprint("/", s.number)
@@ -241,7 +241,7 @@ func (s *store) isServer(named string) bool {
 		s.has("write: ignores the server's end") && strings.HasPrefix(named, server)
 }
 
-func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+func (s *flawedStore) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
 	if err := s.ended(ctx, "WriteLocks"); err != nil {
 		return nil, err
 	}
@@ -252,7 +252,7 @@ func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	}
 	var invalid error
 	for _, w := range writes {
-		if err := lease.CheckName("lock", w.Name); err != nil {
+		if err := store.CheckName("lock", w.Name); err != nil {
 			invalid = err
 		} else if err := s.grows(w); err != nil {
 			return nil, err
@@ -306,7 +306,7 @@ func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 				continue
 			}
 		}
-		if s.has("names: the others are written") && lease.CheckName("lock", w.Name) != nil {
+		if s.has("names: the others are written") && store.CheckName("lock", w.Name) != nil {
 			continue
 		}
 		s.set(w, writes)
@@ -320,7 +320,7 @@ func (s *store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 }
 
 // grows compares a write's two versions.
-func (s *store) grows(w locks.Write) error {
+func (s *flawedStore) grows(w locks.Write) error {
 	switch {
 	case s.has("write: a version that goes back"),
 		s.has("write: a version that stays") && w.Version == w.Expect,
@@ -331,7 +331,7 @@ func (s *store) grows(w locks.Write) error {
 }
 
 // isAboveFloor compares a new row's version with the floor.
-func (s *store) isAboveFloor(w locks.Write, writes []locks.Write) bool {
+func (s *flawedStore) isAboveFloor(w locks.Write, writes []locks.Write) bool {
 	switch {
 	case s.has("write: ignores the floor"), s.has("write: ignores the floor beside others") && len(writes) > 1,
 		s.has("write: compares the floor with the first of several") && writes[0].Version > s.floor:
@@ -349,7 +349,7 @@ func (s *store) isAboveFloor(w locks.Write, writes []locks.Write) bool {
 }
 
 // matches compares a row with what a write expects.
-func (s *store) matches(w locks.Write, writes []locks.Write) bool {
+func (s *flawedStore) matches(w locks.Write, writes []locks.Write) bool {
 	one := s.rows[s.name(w.Name)]
 	switch {
 	case w.Wait && s.has("write: none that waits"):
@@ -384,7 +384,7 @@ func (s *store) matches(w locks.Write, writes []locks.Write) bool {
 }
 
 // together is what flaws make of several writes.
-func (s *store) together(writes []locks.Write, matches []bool) {
+func (s *flawedStore) together(writes []locks.Write, matches []bool) {
 	first := true
 	clash, mixed := false, map[bool]bool{}
 	for i, w := range writes {
@@ -406,7 +406,7 @@ func (s *store) together(writes []locks.Write, matches []bool) {
 }
 
 // answer is what flaws make of what was done.
-func (s *store) answer(writes []locks.Write, done []bool) {
+func (s *flawedStore) answer(writes []locks.Write, done []bool) {
 	n, clash := 0, false
 	for i, w := range writes {
 		if done[i] {
@@ -450,7 +450,7 @@ func (s *store) answer(writes []locks.Write, done []bool) {
 }
 
 // set writes a row.
-func (s *store) set(w locks.Write, writes []locks.Write) {
+func (s *flawedStore) set(w locks.Write, writes []locks.Write) {
 	one := s.rows[s.name(w.Name)]
 	now, _ := s.instant()
 	if one == nil {
@@ -489,7 +489,7 @@ func (s *store) set(w locks.Write, writes []locks.Write) {
 		}
 	}
 	if s.has("write: touches the lease") {
-		s.leases.Update(w.Name, func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		s.leases.Update(w.Name, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			if l != nil {
 				l.Heartbeat++
 			}
@@ -499,7 +499,7 @@ func (s *store) set(w locks.Write, writes []locks.Write) {
 }
 
 // bytes is what flaws make of a queue.
-func (s *store) bytes(queue []byte, n int) []byte {
+func (s *flawedStore) bytes(queue []byte, n int) []byte {
 	const most = 64 << 10
 	switch {
 	case s.has("write: queue is text") && !utf8.Valid(queue):
@@ -519,7 +519,7 @@ func (s *store) bytes(queue []byte, n int) []byte {
 	return queue
 }
 
-func (s *store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+func (s *flawedStore) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	if err := s.ended(ctx, "HeldLocks"); err != nil {
 		return nil, err
 	}
@@ -575,7 +575,7 @@ func (s *store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 	return found, nil
 }
 
-func (s *store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+func (s *flawedStore) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := s.ended(ctx, "PruneLocks"); err != nil {
 		return 0, err
 	}
@@ -597,7 +597,7 @@ func (s *store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 	return n, nil
 }
 
-func (s *store) pruneRows(before time.Time, limit int) int {
+func (s *flawedStore) pruneRows(before time.Time, limit int) int {
 	var found []string
 	for name, one := range s.rows {
 		at := one.last
@@ -634,7 +634,7 @@ func (s *store) pruneRows(before time.Time, limit int) int {
 }
 
 // raiseFloor is what pruning does before it deletes.
-func (s *store) raiseFloor(found []string) {
+func (s *flawedStore) raiseFloor(found []string) {
 	if s.has("prune: leaves the floor") || len(found) == 0 {
 		return
 	}
@@ -659,7 +659,7 @@ func (s *store) raiseFloor(found []string) {
 	}
 }
 
-func (s *store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+func (s *flawedStore) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	if err := s.ended(ctx, "PruneSessions"); err != nil {
 		return 0, err
 	}
@@ -679,7 +679,7 @@ func (s *store) PruneSessions(ctx context.Context, prefix string, released, expi
 	return n, err
 }
 
-func (s *store) pruneOf(ctx context.Context, now time.Time, prefix string, released, expired time.Duration, limit int) (int, error) {
+func (s *flawedStore) pruneOf(ctx context.Context, now time.Time, prefix string, released, expired time.Duration, limit int) (int, error) {
 	n := 0
 	for name, of := range s.sessions {
 		rs, err := s.leases.Read(context.WithoutCancel(ctx), name)
@@ -704,7 +704,7 @@ func (s *store) pruneOf(ctx context.Context, now time.Time, prefix string, relea
 			s.has("prune: leases that were taken") && l.Owner == "" || n >= limit && !s.has("prune: ignores the limit of leases") {
 			continue
 		}
-		s.leases.Update(name, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
+		s.leases.Update(name, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
 			if s.has("prune: leaves fences") {
 				return nil, f
 			}
@@ -716,7 +716,7 @@ func (s *store) pruneOf(ctx context.Context, now time.Time, prefix string, relea
 	return n, nil
 }
 
-func (s *store) begins(name, prefix string) bool {
+func (s *flawedStore) begins(name, prefix string) bool {
 	var pattern string
 	switch {
 	case s.has("prune: leases of all groups"):

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // aging lets rows become old.
@@ -333,7 +333,7 @@ var sessionCases = []testCase{
 			renewed := a.session(a.s, a.round+"renewed")
 			taken := a.session(a.s, a.round+"taken")
 			a.pass()
-			n, err := a.s.Renew(a.ctx(), lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{renewed}})
+			n, err := a.s.Renew(a.ctx(), store.Renew{Owner: alice, Heartbeat: 2, Leases: []store.Renewal{renewed}})
 			a.ok(err, "Renew")
 			a.equal(n, 1, "leases renewed")
 			a.session(a.s, taken.Group)
@@ -395,7 +395,7 @@ var sessionCases = []testCase{
 			return func() {
 				a.equal(n, 1, "rows found")
 				a.hasSession(name, false, "a session that was pruned")
-				renewed, err := a.s.Renew(a.ctx(), lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{old}})
+				renewed, err := a.s.Renew(a.ctx(), store.Renew{Owner: alice, Heartbeat: 2, Leases: []store.Renewal{old}})
 				a.ok(err, "Renew")
 				a.equal(renewed, 0, "leases renewed that were pruned")
 				if again := a.session(a.s, name); again.Token <= old.Token {

@@ -5,8 +5,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // queues are bytes that a database may misinterpret.
@@ -201,7 +201,7 @@ var writeCases = []testCase{
 		held := e.session(s, group)
 		e.put(s, write(group, 0, 1, "first"))
 		e.put(s, write(group, 1, 2, ""))
-		n, err := s.Renew(e.ctx(), lease.Renew{Owner: alice, Heartbeat: 2, Leases: []lease.Renewal{held}})
+		n, err := s.Renew(e.ctx(), store.Renew{Owner: alice, Heartbeat: 2, Leases: []store.Renewal{held}})
 		e.ok(err, "Renew")
 		e.equal(n, 1, "leases renewed")
 		e.is(group, 2, "", "a lock with the name of a group")
@@ -345,7 +345,7 @@ var nameCases = []testCase{
 
 	{"names/longest are kept whole", func(e *env) {
 		s := e.open()
-		long := strings.Repeat("x", lease.MaxName-1)
+		long := strings.Repeat("x", store.MaxName-1)
 		e.put(s, write(long+"1", 0, 1, "first"))
 		e.put(s, write(long+"2", 0, 1, "second"), write(long, 0, 1, "third"))
 		e.put(s, write(long+"1", 1, 2, "fourth"), write(long+"2", 1, 2, "fifth"))
@@ -356,7 +356,7 @@ var nameCases = []testCase{
 		s := e.open()
 		server := e.server()
 		for _, name := range []string{
-			"", " ", "a b", "a ", " a", "-a", ".a", "é", "a\x00", "a\n", "a'", `a"`, "a%", `a\`, "a?", "\xff", strings.Repeat("x", lease.MaxName+1),
+			"", " ", "a b", "a ", " a", "-a", ".a", "é", "a\x00", "a\n", "a'", `a"`, "a%", `a\`, "a?", "\xff", strings.Repeat("x", store.MaxName+1),
 		} {
 			for _, expect := range []uint64{0, 1} {
 				_, err := s.WriteLocks(e.ctx(), server, []locks.Write{write(one, 0, 1, "x"), write(name, expect, 2, "x")})

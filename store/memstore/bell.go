@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var errClosed = errors.New("memstore: bell closed")
@@ -21,8 +21,8 @@ type bell struct {
 	shut bool // closed is closed
 }
 
-// Bell implements [lease.Ringer].
-func (s *Store) Bell(group string) lease.Bell {
+// Bell implements [store.HandoverSignals].
+func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line, ok := s.bells[group]
@@ -33,7 +33,7 @@ func (s *Store) Bell(group string) lease.Bell {
 	return &bell{line: line, closed: make(chan struct{})}
 }
 
-// Wait implements [lease.Bell].
+// Wait implements [store.HandoverSignal].
 func (b *bell) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -70,7 +70,7 @@ func (b *bell) take() error {
 	return nil
 }
 
-// Pass implements [lease.Bell].
+// Pass implements [store.HandoverSignal].
 func (b *bell) Pass(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -85,7 +85,7 @@ func (b *bell) pass() {
 	}
 }
 
-// Close implements [lease.Bell].
+// Close implements [store.HandoverSignal].
 func (b *bell) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -1,6 +1,6 @@
 // Package memstore keeps leases in the memory of one process: for tests,
 // examples, and programs that run alone. It holds to the contract of
-// [lease.Store], and is the store that runs inside testing/synctest bubbles.
+// [store.Leases], and is the store that runs inside testing/synctest bubbles.
 package memstore
 
 import (
@@ -9,20 +9,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
-	_ lease.Store  = (*Store)(nil)
-	_ lease.Ringer = (*Store)(nil)
+	_ store.Leases          = (*Store)(nil)
+	_ store.HandoverSignals = (*Store)(nil)
 )
 
 // Store is a database in memory. It is safe for concurrent use. Replicas in one
 // process share a Store.
 type Store struct {
 	mu      sync.Mutex
-	leases  map[string]lease.Lease
-	fences  map[string]lease.Fence
+	leases  map[string]store.Lease
+	fences  map[string]store.Fence
 	ledgers map[string]*ledger
 	bells   map[string]chan struct{} // of capacity 1; full while a bell has it
 	locks   map[string]lockRow
@@ -38,8 +38,8 @@ type Store struct {
 // New returns an empty store.
 func New() *Store {
 	return &Store{
-		leases:  map[string]lease.Lease{},
-		fences:  map[string]lease.Fence{},
+		leases:  map[string]store.Lease{},
+		fences:  map[string]store.Fence{},
 		ledgers: map[string]*ledger{},
 		bells:   map[string]chan struct{}{},
 		locks:   map[string]lockRow{},
@@ -65,7 +65,7 @@ func (s *Store) Restart() {
 
 // Update changes the rows of a group behind the replicas' backs, as an operator or
 // a restored backup may. A row that change sets to nil is deleted.
-func (s *Store) Update(group string, change func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)) {
+func (s *Store) Update(group string, change func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	r := s.read(group, s.now())
@@ -96,8 +96,8 @@ func (s *Store) Backup() (restore func()) {
 
 func (s *Store) now() time.Time { return time.Now().Add(s.offset).UTC().Round(time.Microsecond) }
 
-func (s *Store) read(group string, now time.Time) lease.Reading {
-	r := lease.Reading{Group: group, Now: now, Server: s.identity(), Session: uint64(s.server)}
+func (s *Store) read(group string, now time.Time) store.Reading {
+	r := store.Reading{Group: group, Now: now, Server: s.identity(), Session: uint64(s.server)}
 	if l, ok := s.leases[group]; ok {
 		r.Lease = &l
 	}
@@ -107,26 +107,26 @@ func (s *Store) read(group string, now time.Time) lease.Reading {
 	return r
 }
 
-// Read implements [lease.Store].
-func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+// Read implements [store.Leases].
+func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	readings, now := make([]lease.Reading, len(groups)), s.now()
+	readings, now := make([]store.Reading, len(groups)), s.now()
 	for i, group := range groups {
 		readings[i] = s.read(group, now)
 	}
 	return readings, nil
 }
 
-// Prepare implements [lease.Store].
+// Prepare implements [store.Leases].
 func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := lease.CheckName("group", group); err != nil {
+	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
 	s.mu.Lock()
@@ -134,7 +134,7 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 	l, hasLease := s.leases[group]
 	f, hasFence := s.fences[group]
 	if !hasLease {
-		l = lease.Lease{RenewedAt: s.now(), TTL: ttl, Released: true}
+		l = store.Lease{RenewedAt: s.now(), TTL: ttl, Released: true}
 		if hasFence {
 			l.Released = false
 			l.Token = max(f.Token+1, uint64(s.now().UnixMicro()))
@@ -142,21 +142,21 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 		s.leases[group] = l
 	}
 	if !hasFence {
-		s.fences[group] = lease.Fence{Owner: l.Owner, Token: l.Token}
+		s.fences[group] = store.Fence{Owner: l.Owner, Token: l.Token}
 	}
 	return nil
 }
 
-// Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
+// Acquire implements [store.Leases].
+func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if err := lease.CheckName("owner", a.Owner); err != nil {
+	if err := store.CheckName("owner", a.Owner); err != nil {
 		return 0, err
 	}
 	if a.Read.Lease == nil || a.Read.Fence == nil {
-		return 0, lease.ErrChanged
+		return 0, store.ErrChanged
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -164,16 +164,16 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 	f, hasFence := s.fences[a.Read.Group]
 	if !hasLease || !hasFence || a.Read.Session != uint64(s.server) || l.Token != a.Read.Lease.Token ||
 		l.Heartbeat != a.Read.Lease.Heartbeat || f.Token != a.Read.Fence.Token {
-		return 0, lease.ErrChanged
+		return 0, store.ErrChanged
 	}
 	token := max(l.Token+1, f.Token+1, a.Floor+1, uint64(s.now().UnixMicro()))
-	s.fences[a.Read.Group] = lease.Fence{Owner: a.Owner, Token: token}
-	s.leases[a.Read.Group] = lease.Lease{Owner: a.Owner, Token: token, Heartbeat: a.Heartbeat, RenewedAt: s.now(), TTL: a.TTL}
+	s.fences[a.Read.Group] = store.Fence{Owner: a.Owner, Token: token}
+	s.leases[a.Read.Group] = store.Lease{Owner: a.Owner, Token: token, Heartbeat: a.Heartbeat, RenewedAt: s.now(), TTL: a.TTL}
 	return token, nil
 }
 
-// Renew implements [lease.Store].
-func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+// Renew implements [store.Leases].
+func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -192,7 +192,7 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	return renewed, nil
 }
 
-// Release implements [lease.Store].
+// Release implements [store.Leases].
 func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -201,14 +201,14 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 	defer s.mu.Unlock()
 	l, ok := s.leases[group]
 	if !ok || owner == "" || l.Owner != owner || l.Token != token {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	l.Released = true
 	s.leases[group] = l
 	return nil
 }
 
-// AskResign implements [lease.Store].
+// AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 	defer s.mu.Unlock()
 	l, ok := s.leases[group]
 	if !ok || l.Released || l.Token != token {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	l.ResignAsked = true
 	s.leases[group] = l

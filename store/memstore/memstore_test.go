@@ -7,8 +7,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -19,7 +19,7 @@ func TestConformance(t *testing.T) {
 	leasetest.Run(t, func(testing.TB) leasetest.Harness {
 		s := memstore.New()
 		return leasetest.Harness{
-			Open:      func(testing.TB) lease.Store { return s },
+			Open:      func(testing.TB) store.Leases { return s },
 			Update:    func(_ testing.TB, group string, change leasetest.Change) { s.Update(group, change) },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
 			Restart:   func(testing.TB) { s.Restart() },
@@ -39,7 +39,7 @@ func TestBackup(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := jobs.Holder{Group: "g", Owner: "o"}
-		h.Token, err = s.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: "o", Heartbeat: 1, TTL: time.Minute})
+		h.Token, err = s.Acquire(ctx, store.Acquire{Read: readings[0], Owner: "o", Heartbeat: 1, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // bellWait is how long one GET_LOCK waits before it is repeated: not all servers
@@ -31,11 +31,11 @@ type bell struct {
 	has     bool          // the session has the lock
 }
 
-// Bell implements [lease.Ringer]. A bell takes a connection of its own with the
+// Bell implements [store.HandoverSignals]. A bell takes a connection of its own with the
 // first Wait and keeps it until Close. Its Wait reconnects; when a connection
 // that had the bell is lost, another waiter is rung, and the former holder only
 // finds out with its next Wait.
-func (s *Store) Bell(group string) lease.Bell {
+func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	b := &bell{store: s, group: group, turn: make(chan struct{}, 1)}
 	b.closing, b.close = context.WithCancel(context.Background())
 	s.mu.Lock()
@@ -48,7 +48,7 @@ func (s *Store) Bell(group string) lease.Bell {
 	return b
 }
 
-// Wait implements [lease.Bell]. When the caller has the bell already, it returns
+// Wait implements [store.HandoverSignal]. When the caller has the bell already, it returns
 // nil if the connection that has it still lives, and otherwise waits for it again.
 func (b *bell) Wait(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -157,7 +157,7 @@ func lockName(database, prefix, group string) string {
 	return fmt.Sprintf("cronlease:%x", sum[:20])
 }
 
-// Pass implements [lease.Bell]. When it returns an error, the connection is
+// Pass implements [store.HandoverSignal]. When it returns an error, the connection is
 // closed, which gives the bell away as soon as the server notices.
 func (b *bell) Pass(ctx context.Context) error {
 	if err := b.take(ctx); err != nil {
@@ -177,7 +177,7 @@ func (b *bell) Pass(ctx context.Context) error {
 	return nil
 }
 
-// Close implements [lease.Bell]. It passes the bell.
+// Close implements [store.HandoverSignal]. It passes the bell.
 func (b *bell) Close() error {
 	b.close()
 	b.turn <- struct{}{}

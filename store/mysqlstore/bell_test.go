@@ -15,18 +15,18 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-func ring(t testing.TB, b lease.Bell) {
+func ring(t testing.TB, b store.HandoverSignal) {
 	t.Helper()
 	if err := b.Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func closeBell(t testing.TB, b lease.Bell) {
+func closeBell(t testing.TB, b store.HandoverSignal) {
 	t.Helper()
 	if err := b.Close(); err != nil {
 		t.Errorf("close bell: %v", err)
@@ -50,14 +50,14 @@ func isFree(t testing.TB, db dbtest.Database, group string) func() bool {
 func TestBellGoesRoundInOrder(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		holder := open(t, db.DSN).Bell("billing")
+		holder := open(t, db.DSN).HandoverSignal("billing")
 		ring(t, holder)
 		listening := listeners(t, db)
 		const waiters = 8
 		order := make(chan int, waiters)
 		errs := make(chan error, waiters)
 		for i := range waiters {
-			b := open(t, db.DSN).Bell("billing")
+			b := open(t, db.DSN).HandoverSignal("billing")
 			go func() {
 				err := b.Wait(soon(t))
 				order <- i
@@ -88,7 +88,7 @@ func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
-		holder, waiter := open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing")
+		holder, waiter := open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing")
 		ring(t, holder)
 		ring(t, holder) // has it still
 		rung := make(chan error)
@@ -144,7 +144,7 @@ func TestBellIsRungWhenTheHoldersProcessDies(t *testing.T) {
 				break
 			}
 		}
-		waiter := open(t, db.DSN).Bell("billing")
+		waiter := open(t, db.DSN).HandoverSignal("billing")
 		rung := make(chan error)
 		go func() { rung <- waiter.Wait(soon(t)) }()
 		listening := listeners(t, db)
@@ -166,7 +166,7 @@ func holdBell(dsn string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Bell("billing").Wait(context.Background()); err != nil {
+	if err := s.HandoverSignal("billing").Wait(context.Background()); err != nil {
 		return err
 	}
 	fmt.Println("has the bell")
@@ -178,7 +178,7 @@ func TestBellOfACancelledWaiterIsFree(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
-		holder, waiter, next := open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing"), open(t, db.DSN).Bell("billing")
+		holder, waiter, next := open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing")
 		ring(t, holder)
 		for range 5 {
 			ctx, cancel := context.WithCancel(soon(t))
@@ -205,7 +205,7 @@ func TestBellClose(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
 		s := open(t, db.DSN)
-		holder, waiter, next := s.Bell("billing"), s.Bell("billing"), s.Bell("billing")
+		holder, waiter, next := s.HandoverSignal("billing"), s.HandoverSignal("billing"), s.HandoverSignal("billing")
 		ring(t, holder)
 		closed := make(chan error)
 		go func() { closed <- waiter.Wait(soon(t)) }()
@@ -223,7 +223,7 @@ func TestBellClose(t *testing.T) {
 		}
 		closeBell(t, holder) // passes it
 		ring(t, next)
-		other := s.Bell("indexing")
+		other := s.HandoverSignal("indexing")
 		ring(t, other) // of another group
 	})
 }
@@ -235,10 +235,10 @@ func TestBellWithAReadTimeout(t *testing.T) {
 		pool := openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second; c.Logger = &mysql.NopLogger{} }))
 		short := openOn(t, pool)
 		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = time.Second }))
-		holder := open(t, db.DSN).Bell("billing")
+		holder := open(t, db.DSN).HandoverSignal("billing")
 		ring(t, holder)
 		rung := make(chan error)
-		waiters := []lease.Bell{short.Bell("billing"), own.Bell("billing")}
+		waiters := []store.HandoverSignal{short.HandoverSignal("billing"), own.HandoverSignal("billing")}
 		for _, b := range waiters {
 			go func() { rung <- errors.Join(b.Wait(soon(t)), b.Pass(soon(t))) }()
 		}
@@ -268,9 +268,9 @@ func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
 		if err := errors.Join(s.Migrate(soon(t)), s.Check(soon(t))); err != nil {
 			t.Fatal(err)
 		}
-		first := s.Bell("a")
+		first := s.HandoverSignal("a")
 		ring(t, first)
-		second := s.Bell("b")
+		second := s.HandoverSignal("b")
 		if err := second.Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at least 7") {
 			t.Errorf("a second bell in a pool of 6: %v", err)
 		}

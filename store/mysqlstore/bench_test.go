@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // fillLeases inserts n released leases and fences in one statement each, named
@@ -25,14 +25,14 @@ func fillLeases(t testing.TB, db dbtest.Database, n int) {
 }
 
 // hold takes n leases and returns what renews them.
-func hold(t testing.TB, db dbtest.Database, owner string, n int) []lease.Renewal {
+func hold(t testing.TB, db dbtest.Database, owner string, n int) []store.Renewal {
 	t.Helper()
 	var rows []string
-	var held []lease.Renewal
+	var held []store.Renewal
 	for i := range n {
 		name := fmt.Sprintf("held/%d", i)
 		rows = append(rows, fmt.Sprintf("('%s', '%s', %d, 1, UTC_TIMESTAMP(6), 15000000, 0, 0)", name, owner, 1_000_000+i))
-		held = append(held, lease.Renewal{Group: name, Token: uint64(1_000_000 + i), Heartbeat: 1})
+		held = append(held, store.Renewal{Group: name, Token: uint64(1_000_000 + i), Heartbeat: 1})
 	}
 	exec(t, db.Open(t), "INSERT INTO cronlease_lease (name, owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked) VALUES "+strings.Join(rows, ","))
 	return held
@@ -52,7 +52,7 @@ func BenchmarkRenew(b *testing.B) {
 				}
 				for b.Loop() {
 					heartbeat++
-					renewed, err := s.Renew(b.Context(), lease.Renew{Owner: "me", Heartbeat: heartbeat, Leases: held})
+					renewed, err := s.Renew(b.Context(), store.Renew{Owner: "me", Heartbeat: heartbeat, Leases: held})
 					if err != nil || renewed != n {
 						b.Fatalf("renewed %d of %d: %v", renewed, n, err)
 					}
@@ -99,7 +99,7 @@ func BenchmarkRead(b *testing.B) {
 func BenchmarkHandOver(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
 		s := migrated(b, db.DSN)
-		bells := []lease.Bell{s.Bell("billing"), s.Bell("billing")}
+		bells := []store.HandoverSignal{s.HandoverSignal("billing"), s.HandoverSignal("billing")}
 		if err := bells[0].Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}

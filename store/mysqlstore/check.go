@@ -10,7 +10,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Check implements [lease.Checker]. It changes nothing and needs no privileges
+// Check implements [store.Checker]. It changes nothing and needs no privileges
 // beyond those of the other methods. It refuses a server that is too old or
 // takes no writes, or whose shared locks hold up no writer, session settings that cannot be made safe, tables that are
 // missing, of another version, not of InnoDB or without the needed grants, and

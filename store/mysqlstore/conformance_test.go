@@ -12,8 +12,8 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs/ledgertest"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -62,7 +62,7 @@ func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.D
 	migrated(t, db.DSN)
 	pool := db.Open(t)
 	return leasetest.Harness{
-		Open:   func(t testing.TB) lease.Store { return variant.open(t, db) },
+		Open:   func(t testing.TB) store.Leases { return variant.open(t, db) },
 		Update: func(t testing.TB, group string, change leasetest.Change) { update(t, pool, group, change) },
 		LockLease: func(t testing.TB, group string) func() {
 			return lockRow(t, db, "SELECT name FROM cronlease_lease WHERE name = '"+group+"' FOR UPDATE")
@@ -173,7 +173,7 @@ func openOn(t testing.TB, db *sql.DB, options ...mysqlstore.Option) *mysqlstore.
 func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
 	t.Helper()
 	const epoch, layout = "'1970-01-01'", "2006-01-02 15:04:05.000000"
-	l, f := new(lease.Lease), new(lease.Fence)
+	l, f := new(store.Lease), new(store.Fence)
 	var micros, ttl int64
 	err := db.QueryRowContext(soon(t), "SELECT owner, token, heartbeat, TIMESTAMPDIFF(MICROSECOND, "+epoch+
 		", renewed_at), ttl_us, released, resign_asked FROM cronlease_lease WHERE name = ?", group).

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Pause implements [jobs.Control]. A group may be paused before its first job
@@ -37,7 +37,7 @@ func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
 
 // setPaused runs a statement that changes nothing when it is so already.
 func (s *Store) setPaused(ctx context.Context, op, group, job, statement string) error {
-	if err := lease.CheckName("group", group); err != nil {
+	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
 	return s.onLedger(ctx, op, false, func(ctx context.Context, one *session) error {

@@ -1,6 +1,6 @@
 // Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
 // and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
-// implements [lease.Store], [lease.Ringer], [lease.Checker], [jobs.Ledger] and
+// implements [store.Leases], [store.HandoverSignals], [store.Checker], [jobs.Ledger] and
 // [locks.Store], and is a [fence.Store].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
@@ -22,7 +22,7 @@
 //   - one for heartbeats, releases and requests to resign, which never waits
 //     for anything but its own short statements;
 //   - one, or two when several groups look at once, for readings and takeovers;
-//   - one for each [lease.Bell] that waits or was rung;
+//   - one for each [store.HandoverSignal] that waits or was rung;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, two for their rows, and one for each
@@ -68,7 +68,7 @@
 // # Clock and identity
 //
 // Only the database's clock is used, as UTC_TIMESTAMP(6). The identity of the
-// server ([lease.Reading].Server) is its id and the second of its start, which
+// server ([store.Reading].Server) is its id and the second of its start, which
 // the server computes so that a step of its clock does not change it.
 //
 // # Ledger

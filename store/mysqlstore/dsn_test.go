@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -307,8 +308,8 @@ func TestNoPasswordInErrors(t *testing.T) {
 				stores := map[string]*mysqlstore.Store{"Open": open(t, dsn), "New": openOn(t, openSQL(t, dsn))}
 				for how, s := range stores {
 					_, readErr := s.Read(soon(t), "g")
-					_, renewErr := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: 2, Leases: []lease.Renewal{{Group: "g"}}})
-					bell := s.Bell("g")
+					_, renewErr := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "g"}}})
+					bell := s.HandoverSignal("g")
 					for what, err := range map[string]error{
 						"Read": readErr, "Renew": renewErr, "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)),
 						"Prepare": s.Prepare(soon(t), "g", 1e9), "Release": s.Release(soon(t), "g", "me", 1), "Wait": bell.Wait(soon(t)),
@@ -377,7 +378,7 @@ func FuzzPrefix(f *testing.F) {
 		}
 		defer closeStore(t, s)
 		want := "UPDATE `" + prefix + "lease` FORCE INDEX (PRIMARY) SET"
-		got := s.RenewStatement(lease.Renew{Owner: "o", Leases: []lease.Renewal{{Group: "g"}}})
+		got := s.RenewStatement(store.Renew{Owner: "o", Leases: []store.Renewal{{Group: "g"}}})
 		if !strings.HasPrefix(got, want) || strings.Count(got, "`") != 2 {
 			t.Errorf("prefix %q: %s", prefix, got)
 		}
@@ -402,7 +403,7 @@ func FuzzFill(f *testing.F) {
 		got := mysqlstore.Fill("<?>", text)
 		if plain := "<_binary'" + text + "'>"; got == plain {
 			// A name, or JSON without anything that would have to be escaped.
-			if name := strings.Trim(strings.Map(plainJSON, text), "-"); name != "" && lease.CheckName("x", "x"+name[:min(len(name), 100)]) != nil {
+			if name := strings.Trim(strings.Map(plainJSON, text), "-"); name != "" && store.CheckName("x", "x"+name[:min(len(name), 100)]) != nil {
 				t.Errorf("%q was written as it is", text)
 			}
 		} else if hex := fmt.Sprintf("<x'%x'>", text); got != hex {

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
@@ -28,7 +29,7 @@ func isAnswer(err error) bool {
 	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || isRolledBack(err) {
 		return true
 	}
-	for _, answer := range []error{lease.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
+	for _, answer := range []error{store.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
 		if errors.Is(err, answer) {
 			return true
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // For the tests of package mysqlstore_test.
@@ -59,7 +59,7 @@ func Settle(addrs ...string) (next func(tried []bool) int, settle func(host int,
 }
 
 // RenewStatement is the statement that Renew sends.
-func (s *Store) RenewStatement(r lease.Renew) string { return s.renewStatement(r) }
+func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
 
 // SessionStatements make a connection what the store's own are.
 func SessionStatements() []string { return sessionStatements(settings{lockWait: beatLockWait}, "") }

@@ -16,9 +16,9 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -129,14 +129,14 @@ func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.
 				_, err := g.old.Acquire(ctx, request(t, g.old, group, "late"))
 				return true, err
 			},
-			overtake: takeOver, replaced: lease.ErrChanged,
+			overtake: takeOver, replaced: store.ErrChanged,
 			traces: "SELECT COUNT(*) FROM cronlease_lease WHERE name = ? AND owner <> 'next'",
 		},
 		"renew": {
 			lock:      "UPDATE cronlease_lease SET ttl_us = ttl_us + 1 WHERE name = ?",
 			statement: "UPDATE `cronlease_lease`",
 			write: func(ctx context.Context) (bool, error) {
-				n, err := g.old.Renew(ctx, lease.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: group, Token: h.Token, Heartbeat: 1}}})
+				n, err := g.old.Renew(ctx, store.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []store.Renewal{{Group: group, Token: h.Token, Heartbeat: 1}}})
 				return n > 0, err
 			},
 			overtake: takeOver,
@@ -235,7 +235,7 @@ func TestGaleraReadingsWait(t *testing.T) {
 		}},
 		// Its heartbeats are of another node than its lease.
 		"renew": {"UPDATE `cronlease_lease`", func(h jobs.Holder) error {
-			n, err := g.old.Renew(soon(t), lease.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: "renew", Token: h.Token, Heartbeat: 1}}})
+			n, err := g.old.Renew(soon(t), store.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []store.Renewal{{Group: "renew", Token: h.Token, Heartbeat: 1}}})
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d renewed, want 1", n)
 			}
@@ -286,7 +286,7 @@ func TestGaleraConformance(t *testing.T) {
 			h := leaseHarness(t, all, used.take)
 			h.LockLease = nil // a lock on one node is broken by a write on another
 			open := h.Open
-			h.Open = func(t testing.TB) lease.Store { return deaf{open(t)} }
+			h.Open = func(t testing.TB) store.Leases { return deaf{open(t)} }
 			return h
 		})
 	}
@@ -306,7 +306,7 @@ func TestGaleraConformance(t *testing.T) {
 }
 
 // deaf is a store without bells.
-type deaf struct{ lease.Store }
+type deaf struct{ store.Leases }
 
 // anyNode is a store whose connections lead to the nodes in turn.
 func anyNode(cluster *dbserver.Galera) variant {

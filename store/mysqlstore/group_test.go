@@ -10,7 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 // A primary of a group that may take statements before it has applied what the
@@ -39,7 +39,7 @@ func TestCheckRefusesEventualGroups(t *testing.T) {
 		if c.fit && err != nil {
 			t.Errorf("%s: %v", c.consistency, err)
 		}
-		if !c.fit && (!lease.Ends(err) || !strings.Contains(err.Error(), "group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER")) {
+		if !c.fit && (!keeper.Ends(err) || !strings.Contains(err.Error(), "group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER")) {
 			t.Errorf("%s: %v", c.consistency, err)
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -128,7 +129,7 @@ func TestHostsAllOfNoUse(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, p *pair) {
 		s := open(t, p.dsn()+"?timeout=1s")
-		bell := s.Bell("g")
+		bell := s.HandoverSignal("g")
 		failure := func(timeout time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
@@ -195,14 +196,14 @@ func TestHostsAllOfNoUse(t *testing.T) {
 func (p *pair) copyGroup(group string) {
 	p.t.Helper()
 	var (
-		l *lease.Lease
-		f *lease.Fence
+		l *store.Lease
+		f *store.Fence
 	)
-	update(p.t, p.admins[0], group, func(row *lease.Lease, fence *lease.Fence) (*lease.Lease, *lease.Fence) {
+	update(p.t, p.admins[0], group, func(row *store.Lease, fence *store.Fence) (*store.Lease, *store.Fence) {
 		l, f = row, fence
 		return row, fence
 	})
-	update(p.t, p.admins[1], group, func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) { return l, f })
+	update(p.t, p.admins[1], group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return l, f })
 }
 
 // Of two connects at the same time that find different hosts, the later one
@@ -278,9 +279,9 @@ func TestHostsFollowAFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := dbtest.Database{Kind: p.servers[0].Kind(), DSN: p.servers[0].DSN(pairDatabase)}
-		rung := open(t, first.DSN).Bell("billing")
+		rung := open(t, first.DSN).HandoverSignal("billing")
 		ring(t, rung)
-		bell := waiter.Bell("billing")
+		bell := waiter.HandoverSignal("billing")
 		has, ctx := make(chan error, 1), soon(t)
 		go func() {
 			err := bell.Wait(ctx)

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Read implements [lease.Store]. A connection that was lost while it was idle
+// Read implements [store.Leases]. A connection that was lost while it was idle
 // is replaced without an error; the readings name the new one.
-func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	if len(groups) == 0 {
 		return nil, nil
 	}
@@ -24,15 +24,15 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 		names[i] = group
 	}
 	query := fill(s.sql.read, names, names)
-	var readings []lease.Reading
+	var readings []store.Reading
 	err := s.onLook(ctx, "read lease", true, func(ctx context.Context, one *session) error {
 		found, now, err := readRows(ctx, one, query)
 		if err != nil {
 			return err
 		}
-		readings = make([]lease.Reading, len(groups))
+		readings = make([]store.Reading, len(groups))
 		for i, group := range groups {
-			readings[i] = lease.Reading{Group: group, Now: now, Server: one.server.identity, Session: one.number}
+			readings[i] = store.Reading{Group: group, Now: now, Server: one.server.identity, Session: one.number}
 			rows := found[group]
 			if rows.Lease != nil {
 				readings[i].Lease = new(*rows.Lease)
@@ -51,13 +51,13 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 
 // readRows runs the read query. It scans no instants: how the driver makes
 // those depends on the DSN.
-func readRows(ctx context.Context, one *session, query string) (map[string]lease.Reading, time.Time, error) {
+func readRows(ctx context.Context, one *session, query string) (map[string]store.Reading, time.Time, error) {
 	rows, err := one.conn.QueryContext(ctx, query)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer rows.Close()
-	found := map[string]lease.Reading{}
+	found := map[string]store.Reading{}
 	var now time.Time
 	for rows.Next() {
 		var (
@@ -76,14 +76,14 @@ func readRows(ctx context.Context, one *session, query string) (map[string]lease
 			now = time.UnixMicro(micros.Int64).UTC()
 			continue
 		case leaseRow:
-			r.Lease = &lease.Lease{
+			r.Lease = &store.Lease{
 				Owner: owner, Token: token, Heartbeat: heartbeat,
 				RenewedAt: time.UnixMicro(micros.Int64).UTC(),
 				TTL:       time.Duration(min(ttl, math.MaxInt64/uint64(time.Microsecond))) * time.Microsecond,
 				Released:  released, ResignAsked: resignIsAsked,
 			}
 		case fenceRow:
-			r.Fence = &lease.Fence{Owner: owner, Token: token}
+			r.Fence = &store.Fence{Owner: owner, Token: token}
 		}
 		found[name] = r
 	}
@@ -96,11 +96,11 @@ func readRows(ctx context.Context, one *session, query string) (map[string]lease
 	return found, now, nil
 }
 
-// Prepare implements [lease.Store]. It inserts what is missing by up to three
+// Prepare implements [store.Leases]. It inserts what is missing by up to three
 // statements, each of which looks for itself; a context that ends leaves any
 // of them undone, and another call completes them.
 func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
-	if err := lease.CheckName("group", group); err != nil {
+	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
 	micros, err := ttlMicros(ttl)
@@ -162,10 +162,10 @@ func (s *session) retryConflicts(ctx context.Context, elsewhere int, do func() e
 	return retryRolledBack(ctx, elsewhere, do)
 }
 
-// Acquire implements [lease.Store]. It waits up to 3 s for fenced transactions
+// Acquire implements [store.Leases]. It waits up to 3 s for fenced transactions
 // of the previous holder to end.
-func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
-	if err := errors.Join(lease.CheckName("group", a.Read.Group), lease.CheckName("owner", a.Owner)); err != nil {
+func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	if err := errors.Join(store.CheckName("group", a.Read.Group), store.CheckName("owner", a.Owner)); err != nil {
 		return 0, err
 	}
 	micros, err := ttlMicros(a.TTL)
@@ -173,7 +173,7 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 		return 0, err
 	}
 	if a.Read.Lease == nil || a.Read.Fence == nil {
-		return 0, lease.ErrChanged
+		return 0, store.ErrChanged
 	}
 	row, fence := a.Read.Lease, a.Read.Fence
 	highest := max(row.Token, fence.Token, a.Floor)
@@ -197,7 +197,7 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 			return err
 		}
 		if changed == 0 {
-			return lease.ErrChanged
+			return store.ErrChanged
 		}
 		last, err := result.LastInsertId()
 		if err != nil {
@@ -235,14 +235,14 @@ func (s *Store) onReading(ctx context.Context, number uint64, do func(context.Co
 			}
 			return err
 		}
-		return lease.ErrChanged
+		return store.ErrChanged
 	})
 }
 
-// Renew implements [lease.Store]. Of several leases, those whose rows another
+// Renew implements [store.Leases]. Of several leases, those whose rows another
 // transaction has locked are not renewed, and the others are at once. A renewal
 // of a single lease waits for its row, for 1 s.
-func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	if len(r.Leases) == 0 || r.Owner == "" {
 		return 0, ctx.Err()
 	}
@@ -259,7 +259,7 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	return renewed, nil
 }
 
-func (s *Store) renewStatement(r lease.Renew) string {
+func (s *Store) renewStatement(r store.Renew) string {
 	names, rows := make(list, len(r.Leases)), make(list, len(r.Leases))
 	for i, l := range r.Leases {
 		names[i] = l.Group
@@ -271,16 +271,16 @@ func (s *Store) renewStatement(r lease.Renew) string {
 	return fill(s.sql.renewFree, names, r.Owner, rows, len(names), r.Heartbeat)
 }
 
-// Release implements [lease.Store].
+// Release implements [store.Leases].
 func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
 	if owner == "" {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	return s.mark(ctx, "release lease", fill(s.sql.releaseFree, group, owner, token),
 		fill(s.sql.release, group, owner, token), fill(s.sql.isReleased, group, owner, token))
 }
 
-// AskResign implements [lease.Store].
+// AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
 	return s.mark(ctx, "ask to resign", fill(s.sql.askFree, group, token),
 		fill(s.sql.askResign, group, token), fill(s.sql.isAsked, group, token))
@@ -308,7 +308,7 @@ func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) 
 	if err := s.onLook(ctx, op, false, try(statement)); err != nil || done {
 		return err
 	}
-	return lease.ErrChanged
+	return store.ErrChanged
 }
 
 func ttlMicros(ttl time.Duration) (uint64, error) {

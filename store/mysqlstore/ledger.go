@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
 	rows := make([]jobs.Declared, 0, len(declared))
 	for _, d := range declared {
-		if err := lease.CheckName("job", d.Name); err != nil {
+		if err := store.CheckName("job", d.Name); err != nil {
 			return err
 		}
 		if len(d.Schedule) > maxSchedule {
@@ -247,7 +247,7 @@ func (s *Store) readRuns(ctx context.Context, one *session, h jobs.Holder, keys 
 
 // checkKey reports a key that the table would not keep as it is.
 func checkKey(k jobs.Key) error {
-	if err := lease.CheckName("job", k.Job); err != nil {
+	if err := store.CheckName("job", k.Job); err != nil {
 		return err
 	}
 	if !time.UnixMicro(k.Tick.UnixMicro()).Equal(k.Tick) {

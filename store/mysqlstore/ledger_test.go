@@ -17,11 +17,12 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // holder takes the group's lease for a new term.
-func holder(t testing.TB, s lease.Store, group, owner string) jobs.Holder {
+func holder(t testing.TB, s store.Leases, group, owner string) jobs.Holder {
 	t.Helper()
 	return jobs.Holder{Group: group, Owner: owner, Token: take(t, s, group, owner)}
 }
@@ -478,7 +479,7 @@ func TestWaitingClaimsHoldUpNobody(t *testing.T) {
 			group, other := uniqueName("a"), uniqueName("b")
 			h := holder(t, s, group, "me")
 			mine := holder(t, s, other, "me")
-			bell := s.Bell(other)
+			bell := s.HandoverSignal(other)
 			ring(t, bell)
 			free := lockRow(t, db, "SELECT name FROM cronlease_fence WHERE name = '"+group+"' FOR UPDATE")
 			var all sync.WaitGroup

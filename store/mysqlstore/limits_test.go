@@ -33,7 +33,7 @@ func TestFewConnections(t *testing.T) {
 				t.Errorf("%d connections: %v", most, err)
 				continue
 			}
-			bell := s.Bell("g")
+			bell := s.HandoverSignal("g")
 			var parts sync.WaitGroup
 			failed := func(what string, err error) {
 				if err != nil {

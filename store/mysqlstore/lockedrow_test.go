@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -15,7 +16,7 @@ func TestOneLockedLeaseRow(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
-		k, err := lease.NewKeeper(s, lease.WithTiming(lease.Timing{TTL: 5 * time.Second}))
+		k, err := keeper.New(s, keeper.WithTiming(lease.Timing{TTL: 5 * time.Second}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -26,7 +27,7 @@ func TestOneLockedLeaseRow(t *testing.T) {
 			cancel()
 			<-ended
 		}()
-		held := map[string]*lease.Held{}
+		held := map[string]*keeper.Held{}
 		for _, group := range []string{"a", "b", "c"} {
 			c, err := k.Candidate(group)
 			if err != nil {

@@ -352,7 +352,7 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 		pool := db.Open(t)
 		pool.SetMaxOpenConns(9)
 		s := openOn(t, pool)
-		first := s.Bell("billing")
+		first := s.HandoverSignal("billing")
 		ring(t, first)
 		writeLocks(t, s, replace("a", 0, "mark"))
 		door := doorbell(t, s)

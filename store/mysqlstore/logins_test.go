@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -168,7 +169,7 @@ func TestKindsOfRefusedLogins(t *testing.T) {
 				exec(t, root, strings.ReplaceAll(alter, "@", "'"+user+"'@'%'"))
 				before := deniedLogins(t, root)
 				for range 3 {
-					if err := s.Check(soon(t)); !errors.Is(err, lease.ErrDenied) || lease.Ends(err) {
+					if err := s.Check(soon(t)); !errors.Is(err, lease.ErrDenied) || keeper.Ends(err) {
 						t.Errorf("%s: %v", name, err)
 					}
 				}

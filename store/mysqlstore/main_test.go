@@ -15,7 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -88,7 +88,7 @@ func conn(t testing.TB, db *sql.DB) *sql.Conn {
 	return c
 }
 
-func read(t testing.TB, s lease.Store, group string) lease.Reading {
+func read(t testing.TB, s store.Leases, group string) store.Reading {
 	t.Helper()
 	rs, err := s.Read(soon(t), group)
 	if err != nil {
@@ -97,13 +97,13 @@ func read(t testing.TB, s lease.Store, group string) lease.Reading {
 	return rs[0]
 }
 
-func request(t testing.TB, s lease.Store, group, owner string) lease.Acquire {
+func request(t testing.TB, s store.Leases, group, owner string) store.Acquire {
 	t.Helper()
-	return lease.Acquire{Read: read(t, s, group), Owner: owner, Heartbeat: 1, TTL: 15 * time.Second}
+	return store.Acquire{Read: read(t, s, group), Owner: owner, Heartbeat: 1, TTL: 15 * time.Second}
 }
 
 // take prepares and acquires the group.
-func take(t testing.TB, s lease.Store, group, owner string) uint64 {
+func take(t testing.TB, s store.Leases, group, owner string) uint64 {
 	t.Helper()
 	if err := s.Prepare(soon(t), group, 15*time.Second); err != nil {
 		t.Fatal(err)
@@ -115,9 +115,9 @@ func take(t testing.TB, s lease.Store, group, owner string) uint64 {
 	return token
 }
 
-func renew(t testing.TB, s lease.Store, group, owner string, token, from, to uint64) int {
+func renew(t testing.TB, s store.Leases, group, owner string, token, from, to uint64) int {
 	t.Helper()
-	n, err := s.Renew(soon(t), lease.Renew{Owner: owner, Heartbeat: to, Leases: []lease.Renewal{{Group: group, Token: token, Heartbeat: from}}})
+	n, err := s.Renew(soon(t), store.Renew{Owner: owner, Heartbeat: to, Leases: []store.Renewal{{Group: group, Token: token, Heartbeat: from}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -209,7 +209,7 @@ func TestLeastPrivileges(t *testing.T) {
 		if a, b := read(t, s, "billing").Server, read(t, admin, "billing").Server; a != b {
 			t.Errorf("the server is %q to one account and %q to another", a, b)
 		}
-		bell := s.Bell("billing")
+		bell := s.HandoverSignal("billing")
 		if err := errors.Join(bell.Wait(soon(t)), bell.Wait(soon(t)), bell.Pass(soon(t)), bell.Close()); err != nil {
 			t.Error(err)
 		}

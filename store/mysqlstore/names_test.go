@@ -7,7 +7,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Names are distinct in the database exactly when they are in Go, also where
@@ -21,8 +21,8 @@ func TestNamesThatNearlyCollide(t *testing.T) {
 		h := holder(t, s, "billing", "me")
 		var names []string
 		for c := rune(' '); c <= 'ÿ'; c++ {
-			for _, name := range []string{string(c), "a" + string(c), "a" + string(c) + "b", strings.Repeat("x", lease.MaxName-1) + string(c)} {
-				if lease.CheckName("job", name) == nil {
+			for _, name := range []string{string(c), "a" + string(c), "a" + string(c) + "b", strings.Repeat("x", store.MaxName-1) + string(c)} {
+				if store.CheckName("job", name) == nil {
 					names = append(names, name)
 				} else if err := s.Declare(soon(t), h, []jobs.Declared{{Name: name}}); err == nil {
 					t.Errorf("%q is taken", name)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -31,7 +31,7 @@ func TestCheckRefusesServersWithoutSharedLocks(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := open(t, behind).Check(soon(t))
-		if !lease.Ends(err) || !strings.Contains(err.Error(), version) || !strings.Contains(err.Error(), "LOCK IN SHARE MODE") {
+		if !keeper.Ends(err) || !strings.Contains(err.Error(), version) || !strings.Contains(err.Error(), "LOCK IN SHARE MODE") {
 			t.Errorf("without shared locks: %v", err)
 		}
 	})
@@ -65,11 +65,11 @@ func TestCheckRefusesSharedSessions(t *testing.T) {
 		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = addr }))
 		_, err := s.Read(soon(t), "billing")
 		for _, err := range []error{err, s.Check(soon(t)), s.Prepare(soon(t), "billing", 1e9), s.Migrate(soon(t))} {
-			if !lease.Ends(err) || !strings.Contains(err.Error(), "different sessions") {
+			if !keeper.Ends(err) || !strings.Contains(err.Error(), "different sessions") {
 				t.Errorf("%v", err)
 			}
 		}
-		if _, err := s.Doorbell().Address(soon(t)); !lease.Ends(err) {
+		if _, err := s.Doorbell().Address(soon(t)); !keeper.Ends(err) {
 			t.Errorf("doorbell: %v", err)
 		}
 	})

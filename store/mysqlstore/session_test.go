@@ -13,7 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -73,7 +73,7 @@ func TestServerIsAnotherAfterRestartAndElsewhere(t *testing.T) {
 			if after.Session <= before.Session {
 				t.Errorf("session %d after session %d", after.Session, before.Session)
 			}
-			if _, err := s.Acquire(soon(t), lease.Acquire{Read: before, Owner: "me", Heartbeat: 1, TTL: time.Second}); !errors.Is(err, lease.ErrChanged) {
+			if _, err := s.Acquire(soon(t), store.Acquire{Read: before, Owner: "me", Heartbeat: 1, TTL: time.Second}); !errors.Is(err, store.ErrChanged) {
 				t.Errorf("acquire by a reading from before the restart: %v", err)
 			}
 		})
@@ -93,12 +93,12 @@ func TestAcquireNeedsTheSessionOfItsReading(t *testing.T) {
 		} {
 			b := a
 			b.Read.Session = wrong
-			if _, err := s.Acquire(soon(t), b); !errors.Is(err, lease.ErrChanged) {
+			if _, err := s.Acquire(soon(t), b); !errors.Is(err, store.ErrChanged) {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
 		killAll(t, db)
-		if _, err := s.Acquire(soon(t), a); !errors.Is(err, lease.ErrChanged) {
+		if _, err := s.Acquire(soon(t), a); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("the session was killed: %v", err)
 		}
 		if _, err := s.Acquire(soon(t), request(t, s, "billing", "me")); err != nil {
@@ -171,7 +171,7 @@ func TestKilledIdleConnectionsGoUnnoticed(t *testing.T) {
 			for beat := uint64(1); beat < 4; beat++ {
 				killAll(t, db)
 				read(t, s, "billing")
-				n, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: beat + 1, Leases: []lease.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
+				n, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: beat + 1, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
 				if err != nil && name == "blind pool" {
 					// The driver cannot know that the statement was not carried
 					// out, and so it is not repeated.
@@ -228,7 +228,7 @@ func TestRandomKills(t *testing.T) {
 		}
 		for range 200 {
 			numbers++
-			n, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: numbers, Leases: []lease.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
+			n, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: numbers, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
 			switch {
 			case err == nil && n == 1:
 				confirm(numbers)
@@ -302,7 +302,7 @@ func TestStatementsThatApplyLate(t *testing.T) {
 
 		token := take(t, s, "renewal", "me")
 		apply := giveUp(t, "SELECT name FROM cronlease_lease WHERE name = 'renewal' FOR UPDATE", "UPDATE `cronlease_lease`", func(ctx context.Context) error {
-			_, err := s.Renew(ctx, lease.Renew{Owner: "me", Heartbeat: 2, Leases: []lease.Renewal{{Group: "renewal", Token: token, Heartbeat: 1}}})
+			_, err := s.Renew(ctx, store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "renewal", Token: token, Heartbeat: 1}}})
 			if err != nil && !strings.HasPrefix(err.Error(), "renew lease: ") {
 				t.Errorf("error: %v", err)
 			}
@@ -323,7 +323,7 @@ func TestStatementsThatApplyLate(t *testing.T) {
 			}
 			return err
 		})
-		if _, err := s.Acquire(soon(t), a); !errors.Is(err, lease.ErrChanged) {
+		if _, err := s.Acquire(soon(t), a); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("acquire again by the reading of a connection that is gone: %v", err)
 		}
 		apply()
@@ -366,7 +366,7 @@ func TestTakeoverWaitsForFencedWorkAndHeartbeatsDoNot(t *testing.T) {
 			t.Errorf("%d leases renewed while a takeover waits", n)
 		}
 		commit()
-		if got := <-result; !errors.Is(got.err, lease.ErrChanged) {
+		if got := <-result; !errors.Is(got.err, store.ErrChanged) {
 			t.Errorf("the takeover of a lease that was renewed meanwhile: %v", got.err)
 		}
 		// And when it is not renewed, it gets it.
@@ -393,7 +393,7 @@ func TestTakeoverGivesUpOnFencedWork(t *testing.T) {
 		take(t, s, "billing", "me")
 		commit := lockRow(t, db, "SELECT name FROM cronlease_fence WHERE name = 'billing' LOCK IN SHARE MODE")
 		a := request(t, s, "billing", "other")
-		if _, err := s.Acquire(soon(t), a); err == nil || errors.Is(err, lease.ErrChanged) {
+		if _, err := s.Acquire(soon(t), a); err == nil || errors.Is(err, store.ErrChanged) {
 			t.Errorf("acquire against a lock: %v", err)
 		}
 		// The other connection for looks is free meanwhile.
@@ -423,7 +423,7 @@ func TestRenewTouchesOnlyItsRows(t *testing.T) {
 		heartbeat := uint64(1)
 		for _, n := range []int{1, 10, 999} {
 			heartbeat++
-			renewed, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: heartbeat, Leases: held[:n]})
+			renewed, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: heartbeat, Leases: held[:n]})
 			if err != nil || renewed != n {
 				t.Errorf("%d of %d renewed: %v", renewed, n, err)
 			}
@@ -431,12 +431,12 @@ func TestRenewTouchesOnlyItsRows(t *testing.T) {
 				held[i].Heartbeat = heartbeat
 			}
 		}
-		renewed, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: heartbeat + 1, Leases: held})
+		renewed, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: heartbeat + 1, Leases: held})
 		if err != nil || renewed != 999 {
 			t.Errorf("%d of 1000 renewed beside a locked one: %v", renewed, err)
 		}
 		begin := time.Now()
-		if _, err := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: heartbeat + 1, Leases: held[999:]}); err == nil {
+		if _, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: heartbeat + 1, Leases: held[999:]}); err == nil {
 			t.Error("a locked row was renewed")
 		} else if took := time.Since(begin); took > 10*time.Second {
 			t.Errorf("gave up on the locked row after %v: %v", took, err)
@@ -451,13 +451,13 @@ func TestRenewUsesThePrimaryKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
-		explain := func(held []lease.Renewal, least int) {
+		explain := func(held []store.Renewal, least int) {
 			t.Helper()
 			c := conn(t, db.Open(t))
 			for _, statement := range mysqlstore.SessionStatements() {
 				exec(t, c, statement)
 			}
-			plan := explainPlan(t, c, s.RenewStatement(lease.Renew{Owner: "me", Heartbeat: 2, Leases: held}))
+			plan := explainPlan(t, c, s.RenewStatement(store.Renew{Owner: "me", Heartbeat: 2, Leases: held}))
 			steps := 0
 			for _, step := range plan {
 				if strings.HasPrefix(step["table"], "<") {
@@ -499,7 +499,7 @@ func TestTokensBeyondTheSignedRange(t *testing.T) {
 		if got, err := s.Acquire(soon(t), a); err != nil || got != 1<<64-1 {
 			t.Errorf("the last token: %d: %v", got, err)
 		}
-		if _, err := s.Acquire(soon(t), request(t, s, "billing", "me")); err == nil || errors.Is(err, lease.ErrChanged) {
+		if _, err := s.Acquire(soon(t), request(t, s, "billing", "me")); err == nil || errors.Is(err, store.ErrChanged) {
 			t.Errorf("beyond the last token: %v", err)
 		}
 	})
@@ -511,7 +511,7 @@ func TestAfterClose(t *testing.T) {
 		pool := db.Open(t)
 		for _, s := range []*mysqlstore.Store{migrated(t, db.DSN), openOn(t, pool)} {
 			token := take(t, s, "billing", "me")
-			bell := s.Bell("billing")
+			bell := s.HandoverSignal("billing")
 			if err := bell.Wait(soon(t)); err != nil {
 				t.Fatal(err)
 			}
@@ -528,8 +528,8 @@ func TestAfterClose(t *testing.T) {
 			free()
 			closeStore(t, s)
 			_, err := s.Read(soon(t), "billing")
-			_, err2 := s.Renew(soon(t), lease.Renew{Owner: "me", Heartbeat: 2, Leases: []lease.Renewal{{Group: "billing", Token: token, Heartbeat: 1}}})
-			for i, err := range []error{err, err2, s.Check(soon(t)), s.Migrate(soon(t)), s.Prepare(soon(t), "g", 1e9), bell.Wait(soon(t)), s.Bell("g").Wait(soon(t))} {
+			_, err2 := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: 1}}})
+			for i, err := range []error{err, err2, s.Check(soon(t)), s.Migrate(soon(t)), s.Prepare(soon(t), "g", 1e9), bell.Wait(soon(t)), s.HandoverSignal("g").Wait(soon(t))} {
 				if err == nil || !strings.Contains(err.Error(), "closed") {
 					t.Errorf("call %d after Close: %v", i, err)
 				}

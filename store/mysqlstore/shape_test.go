@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -93,7 +94,7 @@ func TestWhatIsMissingIsNamedAndMade(t *testing.T) {
 				}
 				continue
 			}
-			if !lease.Ends(err) || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), "backup") {
+			if !keeper.Ends(err) || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), "backup") {
 				t.Errorf("Migrate after %s: %v", c.breaks, err)
 			}
 		}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -122,7 +123,7 @@ func TestUnfitDatabaseEndsTheCampaign(t *testing.T) {
 		s := migrated(t, db.DSN)
 		exec(t, s.DB(), "UPDATE cronlease_schema SET version = version + 100 ORDER BY version DESC")
 		err := election.Run(soon(t), s, "g", func(context.Context, election.Term) error { return nil })
-		if !lease.Ends(err) || errors.Is(err, lease.ErrNotReady) {
+		if !keeper.Ends(err) || errors.Is(err, lease.ErrNotReady) {
 			t.Errorf("tables of a newer program: %v", err)
 		}
 	})

@@ -20,16 +20,17 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
-	_ lease.Store   = (*Store)(nil)
-	_ lease.Ringer  = (*Store)(nil)
-	_ lease.Checker = (*Store)(nil)
-	_ jobs.Ledger   = (*Store)(nil)
-	_ locks.Store   = (*Store)(nil)
-	_ locks.Ringer  = (*Store)(nil)
-	_ fence.Store   = (*Store)(nil)
+	_ store.Leases          = (*Store)(nil)
+	_ store.HandoverSignals = (*Store)(nil)
+	_ store.Checker         = (*Store)(nil)
+	_ jobs.Ledger           = (*Store)(nil)
+	_ locks.Store           = (*Store)(nil)
+	_ locks.Ringer          = (*Store)(nil)
+	_ fence.Store           = (*Store)(nil)
 )
 
 const (

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -115,7 +116,7 @@ func TestTLSByURL(t *testing.T) {
 			} {
 				s := open(t, test.dsn)
 				for what, err := range map[string]error{"Check": s.Check(soon(t)), "DB": s.DB().PingContext(soon(t))} {
-					if test.fails == nil && err != nil || test.fails != nil && (err == nil || what == "Check" && !test.fails(err) || lease.Ends(err)) {
+					if test.fails == nil && err != nil || test.fails != nil && (err == nil || what == "Check" && !test.fails(err) || keeper.Ends(err)) {
 						t.Errorf("%s, %s: %v", name, what, err)
 					}
 				}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -99,7 +100,7 @@ func TestWrappedDriver(t *testing.T) {
 		if n := renew(t, s, "billing", "me", token, 1, 2); n != 1 {
 			t.Errorf("%d leases renewed", n)
 		}
-		bell := s.Bell("billing")
+		bell := s.HandoverSignal("billing")
 		if err := errors.Join(bell.Wait(soon(t)), bell.Close()); err != nil {
 			t.Error(err)
 		}
@@ -137,7 +138,7 @@ func TestDriverThatHidesErrors(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		err := openWrapped(t, db, true).Check(soon(t))
-		if !lease.Ends(err) || !strings.Contains(err.Error(), "tracingDriver") || !strings.Contains(err.Error(), "use Open") {
+		if !keeper.Ends(err) || !strings.Contains(err.Error(), "tracingDriver") || !strings.Contains(err.Error(), "use Open") {
 			t.Error(err)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // bellEvery is how often a waiting bell asks whether the file has changed,
@@ -36,18 +36,18 @@ type state struct {
 	token, heartbeat int64
 }
 
-// Bell implements [lease.Ringer]. SQLite cannot wake another process, so the
+// Bell implements [store.HandoverSignals]. SQLite cannot wake another process, so the
 // bell looks ten times a second whether the file was changed, and only then at
 // the row. Every waiter is rung, when the lease is released or its row
 // deleted, and at once if it is so already; never twice for one release. Pass
 // does nothing.
-func (s *Store) Bell(group string) lease.Bell {
+func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	b := &bell{store: s, group: group}
 	b.closing, b.close = context.WithCancel(s.closing)
 	return b
 }
 
-// Wait implements [lease.Bell].
+// Wait implements [store.HandoverSignal].
 func (b *bell) Wait(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,10 +116,10 @@ func (b *bell) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, 
 	return ring, version, nil
 }
 
-// Pass implements [lease.Bell]. It does nothing.
+// Pass implements [store.HandoverSignal]. It does nothing.
 func (b *bell) Pass(context.Context) error { return nil }
 
-// Close implements [lease.Bell].
+// Close implements [store.HandoverSignal].
 func (b *bell) Close() error {
 	b.close()
 	return nil

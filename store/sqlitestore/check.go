@@ -8,7 +8,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Check implements [lease.Checker]. It changes nothing, and refuses a file that
+// Check implements [store.Checker]. It changes nothing, and refuses a file that
 // is missing, cannot be written, is on a network file system, has tables of
 // another version, or no write-ahead log. Each of these errors matches
 // [lease.ErrSetup] and says what to do; tables that are missing or old match

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -36,8 +37,8 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 	if err != nil {
 		return err
 	}
-	h := jobs.Holder{Group: group, Owner: lease.NewOwner("full")}
-	if h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
+	h := jobs.Holder{Group: group, Owner: keeper.NewOwner("full")}
+	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
 		return err
 	}
 	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "job", Schedule: "manual"}}); err != nil {
@@ -60,7 +61,7 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 		return err
 	}
 	refused := func(what string, err error) error {
-		if err == nil || errors.Is(err, lease.ErrChanged) || errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) ||
+		if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) ||
 			!strings.Contains(err.Error(), says) {
 			return fmt.Errorf("%s without space: error %w, want one that says %q and is no answer", what, err, says)
 		}
@@ -94,7 +95,7 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 			return err
 		}
 	}
-	renew := lease.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []lease.Renewal{{Group: group, Token: h.Token, Heartbeat: 1}}}
+	renew := store.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []store.Renewal{{Group: group, Token: h.Token, Heartbeat: 1}}}
 	if n, err := s.Renew(ctx, renew); err != nil {
 		if err := refused("Renew", err); err != nil {
 			return err

@@ -8,11 +8,11 @@ import (
 	"math"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Read implements [lease.Store].
-func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
+// Read implements [store.Leases].
+func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	if len(groups) == 0 {
 		return nil, ctx.Err()
 	}
@@ -20,7 +20,7 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 	if err != nil {
 		return nil, err
 	}
-	readings := make([]lease.Reading, len(groups))
+	readings := make([]store.Reading, len(groups))
 	err = s.do(ctx, "read", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
 		rows, err := c.QueryContext(ctx, s.sql.read, string(asked))
 		if err != nil {
@@ -39,15 +39,15 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 			if err := rows.Scan(&i, &now, &file, &owner, &token, &heartbeat, &renewed, &ttl, &released, &resign, &fenceOwner, &fence); err != nil {
 				return err
 			}
-			r := lease.Reading{Group: groups[i], Now: instant(now), Server: serverOf(file, of), Session: of.session}
+			r := store.Reading{Group: groups[i], Now: instant(now), Server: serverOf(file, of), Session: of.session}
 			if owner.Valid {
-				r.Lease = &lease.Lease{
+				r.Lease = &store.Lease{
 					Owner: owner.String, Token: uint64(token.Int64), Heartbeat: uint64(heartbeat.Int64), RenewedAt: instant(renewed.Int64),
 					TTL: time.Duration(min(ttl.Int64, math.MaxInt64/int64(time.Microsecond))) * time.Microsecond, Released: released.Bool, ResignAsked: resign.Bool,
 				}
 			}
 			if fenceOwner.Valid {
-				r.Fence = &lease.Fence{Owner: fenceOwner.String, Token: uint64(fence.Int64)}
+				r.Fence = &store.Fence{Owner: fenceOwner.String, Token: uint64(fence.Int64)}
 			}
 			readings[i] = r
 		}
@@ -59,9 +59,9 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]lease.Reading, er
 	return readings, nil
 }
 
-// Prepare implements [lease.Store].
+// Prepare implements [store.Leases].
 func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
-	if err := lease.CheckName("group", group); err != nil {
+	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
 	return s.do(ctx, "prepare", func(ctx context.Context, c *sql.Conn, _ opened) error {
@@ -73,19 +73,19 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 	})
 }
 
-// Acquire implements [lease.Store].
-func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
-	if err := lease.CheckName("owner", a.Owner); err != nil {
+// Acquire implements [store.Leases].
+func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	if err := store.CheckName("owner", a.Owner); err != nil {
 		return 0, err
 	}
 	l, f := a.Read.Lease, a.Read.Fence
 	if l == nil || f == nil || tooLarge(l.Token, l.Heartbeat, f.Token) {
-		return 0, lease.ErrChanged
+		return 0, store.ErrChanged
 	}
 	var token int64
 	err := s.do(ctx, "acquire", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
 		if of.session != a.Read.Session {
-			return lease.ErrChanged
+			return store.ErrChanged
 		}
 		rows, err := c.QueryContext(ctx, s.sql.acquire, a.Owner, f.Token, a.Floor, a.Heartbeat, a.TTL.Microseconds(), a.Read.Group, l.Token, l.Heartbeat)
 		if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 			return err
 		}
 		if token == 0 {
-			return lease.ErrChanged
+			return store.ErrChanged
 		}
 		return nil
 	})
@@ -112,8 +112,8 @@ func (s *Store) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
 	return uint64(token), nil
 }
 
-// Renew implements [lease.Store].
-func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
+// Renew implements [store.Leases].
+func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	held := make([][4]any, 0, len(r.Leases))
 	for _, l := range r.Leases {
 		if !tooLarge(l.Token, l.Heartbeat) {
@@ -138,15 +138,15 @@ func (s *Store) Renew(ctx context.Context, r lease.Renew) (int, error) {
 	return int(n), nil
 }
 
-// Release implements [lease.Store].
+// Release implements [store.Leases].
 func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
 	if owner == "" {
-		return lease.ErrChanged
+		return store.ErrChanged
 	}
 	return s.changeOne(ctx, "release", s.sql.release, group, owner, token)
 }
 
-// AskResign implements [lease.Store].
+// AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
 	return s.changeOne(ctx, "ask to resign", s.sql.askResign, group, token)
 }
@@ -156,7 +156,7 @@ func (s *Store) changeOne(ctx context.Context, action, statement string, args ..
 	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error {
 		n, err := exec(ctx, c, statement, args...)
 		if err == nil && n == 0 {
-			return lease.ErrChanged
+			return store.ErrChanged
 		}
 		return err
 	})

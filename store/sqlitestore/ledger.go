@@ -14,7 +14,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ledgerBatch is how many rows one statement writes at most, so that it is over
@@ -42,7 +42,7 @@ func (s *Store) write(ctx context.Context, action string, f func(ctx context.Con
 func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
 	rows := make([][3]any, len(declared), len(declared)+1)
 	for i, d := range declared {
-		if err := lease.CheckName("job", d.Name); err != nil {
+		if err := store.CheckName("job", d.Name); err != nil {
 			return err
 		}
 		if !utf8.ValidString(d.Schedule) {
@@ -255,7 +255,7 @@ func (s *Store) readRuns(ctx context.Context, c *sql.Conn, group string, keys []
 
 // checkKey reports a key that the table would not keep as it is.
 func checkKey(k jobs.Key) error {
-	if err := lease.CheckName("job", k.Job); err != nil {
+	if err := store.CheckName("job", k.Job); err != nil {
 		return err
 	}
 	if !instant(k.Tick.UnixMicro()).Equal(k.Tick) {

@@ -15,8 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -44,7 +46,7 @@ func claimer(path string) error {
 	if err != nil {
 		return err
 	}
-	owner := lease.NewOwner("claimer")
+	owner := keeper.NewOwner("claimer")
 	input := bufio.NewScanner(os.Stdin)
 	for err == nil && input.Scan() {
 		if err = claimerTerm(s, owner); err == nil {
@@ -62,8 +64,8 @@ func claimerTerm(s *sqlitestore.Store, owner string) error {
 		return err
 	}
 	h := jobs.Holder{Group: "group", Owner: owner}
-	h.Token, err = s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: time.Second})
-	if errors.Is(err, lease.ErrChanged) {
+	h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: time.Second})
+	if errors.Is(err, store.ErrChanged) {
 		return nil
 	}
 	if err != nil {

@@ -8,8 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -23,8 +24,8 @@ func leader(t testing.TB, s *sqlitestore.Store) jobs.Holder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "group", Owner: lease.NewOwner("test")}
-	h.Token, err = s.Acquire(soon(t), lease.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second})
+	h := jobs.Holder{Group: "group", Owner: keeper.NewOwner("test")}
+	h.Token, err = s.Acquire(soon(t), store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

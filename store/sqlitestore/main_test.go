@@ -14,8 +14,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/jobs/ledgertest"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/lease/leasetest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -85,7 +85,7 @@ func TestConformance(t *testing.T) {
 		path, stepClock := withSteppedClock(t)
 		db := open(t, path).DB()
 		return leasetest.Harness{
-			Open:         func(t testing.TB) lease.Store { return openWithSteppedClock(t, path) },
+			Open:         func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
 			Update:       func(t testing.TB, group string, change leasetest.Change) { update(t, db, group, change) },
 			StepClock:    stepClock,
 			Restart:      func(t testing.TB) { replace(t, path) },
@@ -132,7 +132,7 @@ func openWithSteppedClock(t testing.TB, path string) *sqlitestore.Store {
 // update changes the rows of a group behind the stores' backs.
 func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
 	t.Helper()
-	l, f := new(lease.Lease), new(lease.Fence)
+	l, f := new(store.Lease), new(store.Fence)
 	var micros, ttl int64
 	err := db.QueryRowContext(soon(t), `SELECT owner, token, heartbeat, renewed_at, ttl_us, released, resign_asked
 		FROM cronlease_lease WHERE name = ?`, group).Scan(&l.Owner, &l.Token, &l.Heartbeat, &micros, &ttl, &l.Released, &l.ResignAsked)

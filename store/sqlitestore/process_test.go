@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -31,7 +32,7 @@ func child(path string) error {
 	if err != nil {
 		return err
 	}
-	owner := lease.NewOwner("child")
+	owner := keeper.NewOwner("child")
 	for err == nil {
 		err = childTerm(ctx, s, owner)
 	}
@@ -46,8 +47,8 @@ func childTerm(ctx context.Context, s *sqlitestore.Store, owner string) error {
 	if err != nil {
 		return err
 	}
-	token, err := s.Acquire(ctx, lease.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: time.Second})
-	if errors.Is(err, lease.ErrChanged) {
+	token, err := s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: time.Second})
+	if errors.Is(err, store.ErrChanged) {
 		return nil
 	}
 	if err != nil {
@@ -57,7 +58,7 @@ func childTerm(ctx context.Context, s *sqlitestore.Store, owner string) error {
 		return err
 	}
 	for heartbeat := uint64(1); heartbeat < 4; heartbeat++ {
-		n, err := s.Renew(ctx, lease.Renew{Owner: owner, Heartbeat: heartbeat + 1, Leases: []lease.Renewal{{Group: "group", Token: token, Heartbeat: heartbeat}}})
+		n, err := s.Renew(ctx, store.Renew{Owner: owner, Heartbeat: heartbeat + 1, Leases: []store.Renewal{{Group: "group", Token: token, Heartbeat: heartbeat}}})
 		if err != nil || n == 0 {
 			return err
 		}
@@ -166,7 +167,7 @@ func TestProcesses(t *testing.T) {
 			t.Errorf("token %d is above the last one, %d", token, rs[0].Lease.Token)
 		}
 	}
-	if *rs[0].Fence != (lease.Fence{Owner: rs[0].Lease.Owner, Token: rs[0].Lease.Token}) {
+	if *rs[0].Fence != (store.Fence{Owner: rs[0].Lease.Owner, Token: rs[0].Lease.Token}) {
 		t.Errorf("fence %v beside lease %v", rs[0].Fence, rs[0].Lease)
 	}
 	var state string

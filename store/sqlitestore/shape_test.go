@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -45,7 +46,7 @@ func TestWhatIsMissingIsNamedAndMade(t *testing.T) {
 			}
 			continue
 		}
-		if !lease.Ends(err) || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), "backup") {
+		if !keeper.Ends(err) || !strings.Contains(err.Error(), c.names) || !strings.Contains(err.Error(), "backup") {
 			t.Errorf("Migrate after %s: %v", c.breaks, err)
 		}
 	}

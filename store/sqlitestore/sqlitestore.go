@@ -1,6 +1,6 @@
 // Package sqlitestore keeps leases and the ledger of runs in an SQLite file, for
-// several processes of one host. It implements [lease.Store], [lease.Ringer],
-// [lease.Checker], [jobs.Ledger] and [locks.Store], is a [fence.Store], and needs
+// several processes of one host. It implements [store.Leases], [store.HandoverSignals],
+// [store.Checker], [jobs.Ledger] and [locks.Store], is a [fence.Store], and needs
 // no C compiler.
 //
 //	store, err := sqlitestore.Open("/var/lib/billing/leases.db")
@@ -48,15 +48,15 @@ import (
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
-	_ lease.Store   = (*Store)(nil)
-	_ lease.Ringer  = (*Store)(nil)
-	_ lease.Checker = (*Store)(nil)
-	_ jobs.Ledger   = (*Store)(nil)
-	_ fence.Store   = (*Store)(nil)
+	_ store.Leases          = (*Store)(nil)
+	_ store.HandoverSignals = (*Store)(nil)
+	_ store.Checker         = (*Store)(nil)
+	_ jobs.Ledger           = (*Store)(nil)
+	_ fence.Store           = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")
@@ -135,7 +135,7 @@ func (s *Store) do(ctx context.Context, action string, f func(ctx context.Contex
 		return errClosed
 	}
 	err := s.try(ctx, f)
-	if err == nil || errors.Is(err, lease.ErrChanged) {
+	if err == nil || errors.Is(err, store.ErrChanged) {
 		return err
 	}
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -224,7 +225,7 @@ func TestReplacedFile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Acquire(soon(t), lease.Acquire{Read: rs[0], Owner: "owner", Heartbeat: 1, TTL: time.Second})
+	token, err := s.Acquire(soon(t), store.Acquire{Read: rs[0], Owner: "owner", Heartbeat: 1, TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +237,7 @@ func TestReplacedFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, err := s.Renew(soon(t), lease.Renew{Owner: "owner", Heartbeat: 2, Leases: []lease.Renewal{{Group: "group", Token: token, Heartbeat: 1}}})
+	n, err := s.Renew(soon(t), store.Renew{Owner: "owner", Heartbeat: 2, Leases: []store.Renewal{{Group: "group", Token: token, Heartbeat: 1}}})
 	if err != nil || n != 0 {
 		t.Errorf("Renew in another file: %d renewed, error %v, want 0 and none", n, err)
 	}
@@ -268,7 +269,7 @@ func TestClosed(t *testing.T) {
 	if err := s.Prepare(soon(t), "group", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	bell := s.Bell("group")
+	bell := s.HandoverSignal("group")
 	if err := bell.Wait(soon(t)); err != nil {
 		t.Fatalf("Wait for a released lease: %v", err)
 	}
@@ -288,7 +289,7 @@ func TestClosed(t *testing.T) {
 		t.Error("Wait went on after the store was closed")
 	}
 	for what, err := range map[string]error{
-		"Read": read(soon(t), s), "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)), "Wait": s.Bell("group").Wait(soon(t)),
+		"Read": read(soon(t), s), "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)), "Wait": s.HandoverSignal("group").Wait(soon(t)),
 	} {
 		if err == nil {
 			t.Errorf("%s on a closed store has no error", what)

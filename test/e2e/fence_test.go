@@ -14,6 +14,7 @@ import (
 	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A process that is stopped in the middle of its work, for three times the TTL,
@@ -117,7 +118,7 @@ type followed struct {
 }
 
 // follow returns once each of them has seen the leader.
-func follow(t *testing.T, store lease.Store, all []scenario) *followers {
+func follow(t *testing.T, leases store.Leases, all []scenario) *followers {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var running, looking sync.WaitGroup
@@ -132,7 +133,7 @@ func follow(t *testing.T, store lease.Store, all []scenario) *followers {
 		looking.Add(1)
 		seen := sync.OnceFunc(looking.Done)
 		running.Go(func() {
-			err := election.Run(ctx, store, s.name(), func(ctx context.Context, lead election.Term) error {
+			err := election.Run(ctx, leases, s.name(), func(ctx context.Context, lead election.Term) error {
 				f.terms <- followed{s.name(), workertest.Term{Token: lead.Token(), At: time.Now()}}
 				<-ctx.Done()
 				return nil

@@ -20,6 +20,7 @@ import (
 	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -67,7 +68,7 @@ func scenarios(kind string) []scenario {
 }
 
 type writerStore interface {
-	lease.Store
+	store.Leases
 	fence.Store
 	DB() *sql.DB
 	Migrate(context.Context) error

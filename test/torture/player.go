@@ -328,7 +328,7 @@ func (r *recorder) watchTime(ctx context.Context) {
 	}
 }
 
-// databaseTrouble begins what [lease.Trouble] logs.
+// databaseTrouble begins what keeper.Trouble logs.
 const databaseTrouble = "database "
 
 // Enabled implements zapcore.Core.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -37,7 +37,7 @@ func FuzzParse(f *testing.F) {
 			wantPlaces(t, data, err)
 			return
 		}
-		if lease.CheckName("group", c.Group) != nil || len(c.Jobs) == 0 || c.Database.Open() == "" {
+		if store.CheckName("group", c.Group) != nil || len(c.Jobs) == 0 || c.Database.Open() == "" {
 			t.Errorf("taken: %+v", c)
 		}
 		if _, err := c.Lease.Complete(); err != nil {

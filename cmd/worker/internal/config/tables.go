@@ -16,6 +16,7 @@ import (
 	"github.com/cronlease/cronlease/jobs/cron"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 // The tables name every key that a file may have. A new one is a line here and,
@@ -426,11 +427,11 @@ func readName(v value, what string) string {
 	if !ok {
 		return ""
 	}
-	if lease.CheckName(what, t.expanded) != nil {
-		t.bad("expected a name of 1 to %d letters, digits and . _ : / @ + -, the first a letter or a digit", lease.MaxName)
+	if store.CheckName(what, t.expanded) != nil {
+		t.bad("expected a name of 1 to %d letters, digits and . _ : / @ + -, the first a letter or a digit", store.MaxName)
 		return ""
 	}
-	if err := lease.CheckGroup(t.expanded); what == "group" && err != nil {
+	if err := store.CheckGroup(t.expanded); what == "group" && err != nil {
 		t.bad("expected a name that does not begin with locks/, which is reserved for the sessions of locks")
 		return ""
 	}

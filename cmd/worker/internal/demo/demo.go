@@ -19,7 +19,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -49,7 +49,7 @@ const jobName = "tick"
 type Options struct {
 	Program  string          // the worker program, for the replicas
 	Database config.Database // with its tables
-	Store    lease.Store     // the same one
+	Store    store.Leases    // the same one
 	History  History         // its ledger
 	Group    string
 	Folder   string // for the replicas' configuration
@@ -226,11 +226,11 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 }
 
 // watch reads which worker leads, until ctx ends.
-func watch(ctx context.Context, store lease.Store, group string, looks chan<- look) {
+func watch(ctx context.Context, leases store.Leases, group string, looks chan<- look) {
 	again := time.NewTicker(100 * time.Millisecond)
 	defer again.Stop()
 	for {
-		l, err := election.Leader(ctx, store, group)
+		l, err := election.Leader(ctx, leases, group)
 		select {
 		case looks <- look{l, time.Now(), err}:
 		case <-ctx.Done():

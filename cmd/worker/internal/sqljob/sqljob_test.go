@@ -17,6 +17,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -25,15 +26,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const patience = 30 * time.Second
 
-type store interface {
-	lease.Store
+type sqlStore interface {
+	store.Leases
 	Migrate(context.Context) error
 	DB() *sql.DB
 	Close() error
 }
 
 // each runs f on each kind of database, for a run that holds the lease.
-func each(t *testing.T, f func(t *testing.T, ctx context.Context, s store, run jobs.Run)) {
+func each(t *testing.T, f func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) { withRun(t, open(t, db), f) })
 	t.Run("sqlite", func(t *testing.T) {
@@ -46,7 +47,7 @@ func each(t *testing.T, f func(t *testing.T, ctx context.Context, s store, run j
 	})
 }
 
-func open(t *testing.T, db dbtest.Database) store {
+func open(t *testing.T, db dbtest.Database) sqlStore {
 	t.Helper()
 	s, err := mysqlstore.Open(db.DSN)
 	if err != nil {
@@ -56,7 +57,7 @@ func open(t *testing.T, db dbtest.Database) store {
 }
 
 // withRun runs f for a run that holds the lease.
-func withRun(t *testing.T, s store, f func(t *testing.T, ctx context.Context, s store, run jobs.Run)) {
+func withRun(t *testing.T, s sqlStore, f func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run)) {
 	t.Helper()
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -78,20 +79,20 @@ func withRun(t *testing.T, s store, f func(t *testing.T, ctx context.Context, s 
 	f(t, lease.WithHold(ctx, lease.Hold{Store: s, Name: run.Group, Owner: run.Owner, Token: run.Token}), s, run)
 }
 
-func takeOver(ctx context.Context, t *testing.T, s store, owner string) uint64 {
+func takeOver(ctx context.Context, t *testing.T, s sqlStore, owner string) uint64 {
 	t.Helper()
 	readings, err := s.Read(ctx, "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	token, err := s.Acquire(ctx, lease.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
+	token, err := s.Acquire(ctx, store.Acquire{Read: readings[0], Owner: owner, Heartbeat: 1, TTL: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return token
 }
 
-func rows(t *testing.T, s store) int {
+func rows(t *testing.T, s sqlStore) int {
 	t.Helper()
 	var n int
 	if err := s.DB().QueryRow("SELECT COUNT(*) FROM log").Scan(&n); err != nil {
@@ -106,7 +107,7 @@ var note = sqljob.Statement{Text: "INSERT INTO log VALUES (?, ?, ?, ?, ?, ?)", A
 
 func TestStatements(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		if err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "UPDATE log SET attempt = attempt + 10"}}, options)(ctx, run); err != nil {
 			t.Fatal(err)
 		}
@@ -124,7 +125,7 @@ func TestStatements(t *testing.T) {
 // All statements take effect, or none.
 func TestFailedStatement(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		err := sqljob.New(s.DB(), []sqljob.Statement{note, {Text: "INSERT INTO nowhere VALUES (1)"}}, options)(ctx, run)
 		if err == nil || !strings.HasPrefix(err.Error(), "statement 2: ") || !strings.Contains(err.Error(), "nowhere") {
 			t.Error(err)
@@ -138,7 +139,7 @@ func TestFailedStatement(t *testing.T) {
 // A run whose worker has been replaced stores nothing.
 func TestReplaced(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		takeOver(ctx, t, s, "next")
 		if err := sqljob.New(s.DB(), []sqljob.Statement{note}, options)(ctx, run); !errors.Is(err, fence.ErrFenced) {
 			t.Error(err)
@@ -152,7 +153,7 @@ func TestReplaced(t *testing.T) {
 // The end of a run's context ends its statement, and is the error.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		slow := sqljob.Statement{Text: "INSERT INTO log (token) SELECT SLEEP(2)"}
 		if _, ok := s.(*sqlitestore.Store); ok {
 			slow.Text = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) INSERT INTO log (token) SELECT max(i) FROM n"
@@ -179,7 +180,7 @@ func TestTimeoutOnTheServer(t *testing.T) {
 			}
 			return n
 		}
-		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 			slow := sqljob.Statement{Text: "INSERT INTO log (token, attempt) SELECT SLEEP(600), ?", Args: []string{"attempt"}}
 			for _, pool := range []*sql.DB{nil, admin} {
 				ctx, cancel := context.WithCancelCause(ctx)
@@ -215,7 +216,7 @@ func TestTimeoutOnTheServer(t *testing.T) {
 // can: MariaDB each statement, MySQL those that only read.
 func TestLimitOnTheServer(t *testing.T) {
 	t.Parallel()
-	each(t, func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 		if _, ok := s.(*sqlitestore.Store); ok {
 			return // the statement ends with its process
 		}
@@ -248,7 +249,7 @@ func TestLimitOnTheServer(t *testing.T) {
 func TestJobsDoNotShareASession(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s store, run jobs.Run) {
+		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
 			s.DB().SetMaxOpenConns(1)
 			s.DB().SetMaxIdleConns(1)
 			read := func(what string) (value sql.NullString) {

@@ -1,4 +1,4 @@
-package lease
+package keeper
 
 import (
 	"errors"
@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
 )
 
 const (
@@ -184,12 +186,18 @@ func (t *Trouble) forget(now time.Time) {
 
 func kindOfTrouble(err error) string {
 	switch {
-	case errors.Is(err, ErrDenied):
+	case errors.Is(err, lease.ErrDenied):
 		return "database refuses the login"
-	case errors.Is(err, ErrNotReady):
+	case errors.Is(err, lease.ErrNotReady):
 		return "database not ready"
-	case errors.Is(err, ErrSetup):
+	case errors.Is(err, lease.ErrSetup):
 		return "database unfit"
 	}
 	return "database trouble"
+}
+
+// Ends reports whether err says that the database cannot keep the guarantees
+// and that waiting cannot mend it: an [lease.ErrSetup] that is no [lease.ErrNotReady].
+func Ends(err error) bool {
+	return errors.Is(err, lease.ErrSetup) && !errors.Is(err, lease.ErrNotReady)
 }

@@ -1,4 +1,7 @@
-package lease
+// Package keeper acquires leases, keeps them alive with heartbeats, and says when
+// their holder may not act any more. Package lease has the argument why that is
+// safe. The elections and the sessions of locks are built on it.
+package keeper
 
 import (
 	"context"
@@ -10,15 +13,18 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Keeper is one owner: it holds any number of leases and keeps them all alive
 // with one statement per heartbeat. [Keeper.Run] has to run for as long as any
 // of them is held. A Keeper is safe for concurrent use.
 type Keeper struct {
-	store  Store
+	store  store.Leases
 	owner  string
-	timing Timing
+	timing lease.Timing
 	log    *zap.Logger
 	now    func() instant
 	// sessions: the groups may be reserved ones, see CheckGroup.
@@ -38,11 +44,11 @@ type Keeper struct {
 	running     bool
 }
 
-// An Option changes a default of [NewKeeper].
+// An Option changes a default of [New].
 type Option func(*Keeper)
 
-// WithTiming sets the timing. Default: [Timing]'s.
-func WithTiming(t Timing) Option { return func(k *Keeper) { k.timing = t } }
+// WithTiming sets the timing. Default: [lease.Timing]'s.
+func WithTiming(t lease.Timing) Option { return func(k *Keeper) { k.timing = t } }
 
 // WithLabel sets the first part of the owner's name, which helps people to find
 // the process. Default "worker".
@@ -56,13 +62,13 @@ func WithLogger(l *zap.Logger) Option { return func(k *Keeper) { k.log = l } }
 func WithSessions() Option { return func(k *Keeper) { k.sessions = true } }
 
 // NewKeeper returns a keeper of a new owner. It starts nothing. The error is a
-// [*TimingError].
-func NewKeeper(store Store, options ...Option) (*Keeper, error) {
+// [*lease.TimingError].
+func New(leases store.Leases, options ...Option) (*Keeper, error) {
 	k := &Keeper{
-		store: store,
+		store: leases,
 		first: rand.Uint64N(1 << 48), // which leaves a long life below 2^63
 		log:   zap.NewNop(),
-		now:   clocksOf(store),
+		now:   clocksOf(leases),
 		wake:  make(chan struct{}, 1),
 		held:  map[*Held]struct{}{},
 
@@ -77,7 +83,7 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 	if k.log == nil {
 		return nil, errors.New("lease: WithLogger(nil): give a logger, or leave the option out")
 	}
-	if store == nil {
+	if leases == nil {
 		return nil, errors.New("lease: store is nil")
 	}
 	if k.owner == "" {
@@ -99,7 +105,7 @@ func NewKeeper(store Store, options ...Option) (*Keeper, error) {
 func (k *Keeper) Owner() string { return k.owner }
 
 // Timing is the complete timing.
-func (k *Keeper) Timing() Timing { return k.timing }
+func (k *Keeper) Timing() lease.Timing { return k.timing }
 
 // Trouble logs failures of the database. Other users of the same database share
 // it with the keeper, so that one outage is logged once.
@@ -121,7 +127,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		defer k.mu.Unlock()
 		k.running = false
 		for h := range k.held {
-			h.end(fmt.Errorf("%w: its keeper was stopped", ErrLost))
+			h.end(fmt.Errorf("%w: its keeper was stopped", lease.ErrLost))
 			h.drop()
 		}
 	}()
@@ -257,13 +263,13 @@ func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
 // batch prepares a renewal of all that is due or held: each lease that can
 // still be renewed expects its own row and gets the same new number. What
 // drains for too long is overdue, and not renewed any more.
-func (k *Keeper) batch() (request Renew, batch []*Held, timeout time.Duration, overdue []*Held) {
+func (k *Keeper) batch() (request store.Renew, batch []*Held, timeout time.Duration, overdue []*Held) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := k.now()
 	k.lastAttempt = at
 	k.number++
-	request = Renew{Owner: k.owner, Heartbeat: k.number}
+	request = store.Renew{Owner: k.owner, Heartbeat: k.number}
 	timeout = k.timing.AttemptTimeout
 	for h := range k.held {
 		if left := h.trustLeft(at); left > 0 {
@@ -275,13 +281,13 @@ func (k *Keeper) batch() (request Renew, batch []*Held, timeout time.Duration, o
 			continue
 		}
 		h.pending[k.number] = at
-		request.Leases = append(request.Leases, Renewal{Group: h.group, Token: h.token, Heartbeat: h.beat, ResignAsked: h.asked})
+		request.Leases = append(request.Leases, store.Renewal{Group: h.group, Token: h.token, Heartbeat: h.beat, ResignAsked: h.asked})
 		batch = append(batch, h)
 	}
 	return request, batch, timeout, overdue
 }
 
-func (k *Keeper) renew(ctx context.Context, request Renew, timeout time.Duration) (int, error) {
+func (k *Keeper) renew(ctx context.Context, request store.Renew, timeout time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	renewed, err := k.store.Renew(ctx, request)

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -7,7 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -116,7 +118,7 @@ func TestOutageShorterThanTrust(t *testing.T) {
 
 func TestAttemptEndsWithTrust(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New(), lease.WithTiming(lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}))
+		r := newRig(t, memstore.New(), keeper.WithTiming(lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}))
 		h := r.hold("g")
 		var ended []time.Duration
 		began := time.Now()
@@ -143,18 +145,18 @@ func TestAttemptEndsWithTrust(t *testing.T) {
 
 func TestRowThatIsNotMineAnyMore(t *testing.T) {
 	for name, c := range map[string]struct {
-		change func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence)
+		change func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)
 		why    string
 	}{
-		"deleted": {func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { return nil, f }, "deleted"},
-		"rewound": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Heartbeat--; return l, f }, "restored"},
-		"taken": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		"deleted": {func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f }, "deleted"},
+		"rewound": {func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { l.Heartbeat--; return l, f }, "restored"},
+		"taken": {func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Owner, l.Token = "b", l.Token+1
 			return l, f
 		}, `"b"`},
-		"old token": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Token--; return l, f }, "token"},
-		"old owner": {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Owner = "b"; return l, f }, `"b"`},
-		"released":  {func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) { l.Released = true; return l, f }, "released"},
+		"old token": {func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { l.Token--; return l, f }, "token"},
+		"old owner": {func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { l.Owner = "b"; return l, f }, `"b"`},
+		"released":  {func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { l.Released = true; return l, f }, "released"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {

@@ -1,4 +1,4 @@
-package lease
+package keeper
 
 import (
 	"context"
@@ -9,6 +9,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Candidate contends for one group's lease on behalf of a keeper. It is used by
@@ -21,7 +24,7 @@ type Candidate struct {
 	// that each would write.
 	unanswered map[uint64]unanswered
 	begun      bool // see Begin; of keeper.mu
-	gate       func(Skew) error
+	gate       func(lease.Skew) error
 	barred     error  // what the gate said last
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
@@ -35,9 +38,9 @@ type unanswered struct {
 
 // Candidate returns a candidate for the group's lease.
 func (k *Keeper) Candidate(group string) (*Candidate, error) {
-	check := CheckGroup
+	check := store.CheckGroup
 	if k.sessions {
-		check = func(group string) error { return CheckName("group", group) }
+		check = func(group string) error { return store.CheckName("group", group) }
 	}
 	if err := check(group); err != nil {
 		return nil, err
@@ -119,7 +122,7 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 // isLeftOver reports whether the row has a term that this process acquired but
 // does not keep. A term that another process acquired under the same owner name
 // is treated like any other owner's: it is neither adopted nor released.
-func (c *Candidate) isLeftOver(row Lease) bool {
+func (c *Candidate) isLeftOver(row store.Lease) bool {
 	k := c.keeper
 	switch {
 	case row.Owner != k.owner || row.Released || k.holds(c.group, row.Token):
@@ -148,7 +151,7 @@ func (c *Candidate) jitter() time.Duration {
 }
 
 // Reading is the last reading of the group's rows, nil before the first.
-func (c *Candidate) Reading() *Reading { return c.watch.last }
+func (c *Candidate) Reading() *store.Reading { return c.watch.last }
 
 // HeartbeatAge is the least age of the heartbeat that the last reading showed:
 // for so long none was seen to follow it.
@@ -195,7 +198,7 @@ func (c *Candidate) prepare(ctx context.Context) error {
 func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	ctx, cancel := c.attempt(context.WithoutCancel(ctx))
 	defer cancel()
-	request := Acquire{
+	request := store.Acquire{
 		Read:      *c.watch.last,
 		Owner:     c.keeper.owner,
 		Heartbeat: c.keeper.nextNumber(),
@@ -208,7 +211,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	switch {
 	case err == nil:
 		return c.hold(ctx, token, request.Heartbeat, sent, previousOf(request))
-	case errors.Is(err, ErrChanged):
+	case errors.Is(err, store.ErrChanged):
 		return nil, nil
 	default:
 		c.unanswered[request.Heartbeat] = unanswered{sent, previousOf(request)}
@@ -219,7 +222,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 // adopt takes over a term that an unanswered acquire of ours began, if there is
 // trust left: it counts from when that statement was sent. Nil and no error:
 // there is nothing to adopt.
-func (c *Candidate) adopt(ctx context.Context, row Lease) (*Held, error) {
+func (c *Candidate) adopt(ctx context.Context, row store.Lease) (*Held, error) {
 	a, ok := c.unanswered[row.Heartbeat]
 	// The same number is never used twice, so the row was written by that very
 	// statement; a term that was held before is over, whatever the row says.

@@ -1,9 +1,12 @@
-package lease
+package keeper
 
 import (
 	"math"
 	"testing"
 	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // follower is a watch whose readings are made at chosen seconds of its own
@@ -28,21 +31,21 @@ func (f *follower) at(second float64) instant {
 func (f *follower) database(second float64) time.Time { return f.at(second).wall.Add(f.offset) }
 
 // row is a lease as it stands after a renewal at that second.
-func (f *follower) row(token, beat uint64, renewed float64) *Lease {
-	return &Lease{Owner: "o", Token: token, Heartbeat: beat, RenewedAt: f.database(renewed), TTL: 15 * time.Second}
+func (f *follower) row(token, beat uint64, renewed float64) *store.Lease {
+	return &store.Lease{Owner: "o", Token: token, Heartbeat: beat, RenewedAt: f.database(renewed), TTL: 15 * time.Second}
 }
 
 // reads makes a reading at that second and returns from when on the lease may
 // be taken, in seconds.
-func (f *follower) reads(second float64, l *Lease, fence *Fence) float64 {
-	r := Reading{Group: "g", Lease: l, Fence: fence, Now: f.database(second), Server: f.server}
+func (f *follower) reads(second float64, l *store.Lease, fence *store.Fence) float64 {
+	r := store.Reading{Group: "g", Lease: l, Fence: fence, Now: f.database(second), Server: f.server}
 	f.observe(r, f.at(second), f.at(second))
 	return second + max(0, f.takeableIn(f.at(second)).Seconds())
 }
 
 // sees is reads, of a row beside its fence.
-func (f *follower) sees(second float64, l *Lease) float64 {
-	return f.reads(second, l, &Fence{Owner: l.Owner, Token: l.Token})
+func (f *follower) sees(second float64, l *store.Lease) float64 {
+	return f.reads(second, l, &store.Fence{Owner: l.Owner, Token: l.Token})
 }
 
 // about allows for the 1 % that clocks' rates may differ by, which is always to
@@ -154,10 +157,10 @@ func TestHeartbeatThatWaitedInTheServer(t *testing.T) {
 
 func TestRowThatIsBehind(t *testing.T) {
 	t.Parallel()
-	for name, row := range map[string]func(*follower) *Lease{
-		"token":           func(f *follower) *Lease { return f.row(8, 99, -100) },
-		"heartbeat":       func(f *follower) *Lease { return f.row(9, 4, -100) },
-		"token, released": func(f *follower) *Lease { r := f.row(8, 99, -100); r.Released = true; return r },
+	for name, row := range map[string]func(*follower) *store.Lease{
+		"token":           func(f *follower) *store.Lease { return f.row(8, 99, -100) },
+		"heartbeat":       func(f *follower) *store.Lease { return f.row(9, 4, -100) },
+		"token, released": func(f *follower) *store.Lease { r := f.row(8, 99, -100); r.Released = true; return r },
 	} {
 		f := newFollower()
 		f.sees(0, f.row(9, 5, 0))
@@ -176,8 +179,8 @@ func TestLeaseBehindItsFence(t *testing.T) {
 	f := newFollower()
 	row := f.row(8, 1, -100)
 	row.Released = true
-	about(t, f.reads(10, row, &Fence{Owner: "newer", Token: 9}), 25, 0)
-	about(t, f.reads(20, row, &Fence{Owner: "newer", Token: 9}), 25, 0)
+	about(t, f.reads(10, row, &store.Fence{Owner: "newer", Token: 9}), 25, 0)
+	about(t, f.reads(20, row, &store.Fence{Owner: "newer", Token: 9}), 25, 0)
 }
 
 func TestBehindItsOwnTerm(t *testing.T) {
@@ -191,7 +194,7 @@ func TestBehindItsOwnTerm(t *testing.T) {
 // Rewound to exactly the row that was read before this replica's own term.
 func TestRewoundToTheReadingBeforeItsOwnTerm(t *testing.T) {
 	t.Parallel()
-	released := func(f *follower) *Lease { r := f.row(5, 5, 0); r.Released = true; return r }
+	released := func(f *follower) *store.Lease { r := f.row(5, 5, 0); r.Released = true; return r }
 	f := newFollower()
 	about(t, f.sees(0, released(f)), 0, 0)
 	f.saw(7, 1, 15*time.Second)
@@ -201,7 +204,7 @@ func TestRewoundToTheReadingBeforeItsOwnTerm(t *testing.T) {
 	about(t, f.sees(200, released(f)), 215, 0)
 
 	f = newFollower()
-	empty := &Lease{RenewedAt: f.database(0), TTL: 15 * time.Second, Released: true}
+	empty := &store.Lease{RenewedAt: f.database(0), TTL: 15 * time.Second, Released: true}
 	f.reads(0, nil, nil)
 	about(t, f.sees(0, empty), 0, 0)
 	f.saw(7, 1, 15*time.Second)
@@ -213,7 +216,7 @@ func TestRewoundToTheReadingBeforeItsOwnTerm(t *testing.T) {
 
 func TestDeletedLease(t *testing.T) {
 	t.Parallel()
-	fence := &Fence{Owner: "o", Token: 5}
+	fence := &store.Fence{Owner: "o", Token: 5}
 	for _, known := range []bool{true, false} {
 		f := newFollower()
 		if known {
@@ -228,8 +231,8 @@ func TestDeletedLease(t *testing.T) {
 
 func TestBothRowsAbsent(t *testing.T) {
 	t.Parallel()
-	prepared := func(f *follower) *Lease {
-		return &Lease{RenewedAt: f.database(0), TTL: 15 * time.Second, Released: true}
+	prepared := func(f *follower) *store.Lease {
+		return &store.Lease{RenewedAt: f.database(0), TTL: 15 * time.Second, Released: true}
 	}
 	f := newFollower() // a new group
 	about(t, f.reads(10, nil, nil), 10, 0)
@@ -263,7 +266,7 @@ func TestOtherServer(t *testing.T) {
 
 func TestMixedTTLs(t *testing.T) {
 	t.Parallel()
-	long := func(r *Lease) *Lease { r.TTL = time.Minute; return r }
+	long := func(r *store.Lease) *store.Lease { r.TTL = time.Minute; return r }
 	f := newFollower() // the holder's counts, not the follower's
 	about(t, f.sees(0, long(f.row(1, 1, 0))), 60, 0)
 	f = newFollower()
@@ -273,7 +276,7 @@ func TestMixedTTLs(t *testing.T) {
 	for name, lost := range map[string]func(f *follower) float64{
 		"other server": func(f *follower) float64 { f.server = "two"; return f.sees(10, f.row(4, 4, -100)) },
 		"rewound":      func(f *follower) float64 { return f.sees(10, f.row(4, 4, -100)) },
-		"deleted":      func(f *follower) float64 { return f.reads(10, nil, &Fence{Token: 5}) },
+		"deleted":      func(f *follower) float64 { return f.reads(10, nil, &store.Fence{Token: 5}) },
 		"both deleted": func(f *follower) float64 { return f.reads(10, nil, nil) },
 		"row is long": func(f *follower) float64 {
 			f.highTTL, f.server = 0, "two"
@@ -295,12 +298,12 @@ func TestMixedTTLs(t *testing.T) {
 func TestAbsurdTTLs(t *testing.T) {
 	t.Parallel()
 	const day = 24 * 60 * 60
-	absurd := func(l *Lease, ttl time.Duration) *Lease { l.TTL = ttl; return l }
+	absurd := func(l *store.Lease, ttl time.Duration) *store.Lease { l.TTL = ttl; return l }
 	f := newFollower()
 	about(t, f.sees(0, absurd(f.row(1, 1, 0), math.MaxInt64)), day, 0)
 	// It is no longer remembered either.
 	about(t, f.reads(10, nil, nil), 10+day, 0)
-	if f.highTTL > MaxTTL {
+	if f.highTTL > lease.MaxTTL {
 		t.Errorf("remembers %v", f.highTTL)
 	}
 	f = newFollower()

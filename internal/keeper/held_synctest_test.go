@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -12,7 +12,9 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -59,7 +61,7 @@ func TestSuspendedMachine(t *testing.T) {
 
 func TestDrain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		var k *lease.Keeper
+		var k *keeper.Keeper
 		warned := 0
 		core := zapcore.NewCore(zapcore.NewJSONEncoder(zap.NewProductionEncoderConfig()), zapcore.AddSync(io.Discard), zap.DebugLevel)
 		logger := zap.New(core, zap.Hooks(func(e zapcore.Entry) error {
@@ -71,7 +73,7 @@ func TestDrain(t *testing.T) {
 			}
 			return nil
 		}))
-		r := newRig(t, memstore.New(), lease.WithLogger(logger))
+		r := newRig(t, memstore.New(), keeper.WithLogger(logger))
 		k = r.Keeper
 		other := r.hold("other")
 		h := r.hold("g")
@@ -219,7 +221,7 @@ func TestResignAsked(t *testing.T) {
 		if n := r.link.count("read") - reads; n != 0 {
 			t.Errorf("%d reads without a request", n)
 		}
-		if err := r.link.AskResign(t.Context(), "g", h.Token()+1); !errors.Is(err, lease.ErrChanged) {
+		if err := r.link.AskResign(t.Context(), "g", h.Token()+1); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("another term was asked: %v", err)
 		}
 		if err := r.link.AskResign(t.Context(), "g", h.Token()); err != nil {
@@ -238,7 +240,7 @@ func TestResignAsked(t *testing.T) {
 			t.Error("a request ended the term by itself")
 		}
 		// A request that is taken back does not end it either.
-		r.change("g", func(l *lease.Lease) { l.ResignAsked = false })
+		r.change("g", func(l *store.Lease) { l.ResignAsked = false })
 		time.Sleep(time.Minute)
 		if !h.Trusted() {
 			t.Errorf("lost: %v", context.Cause(h.Context()))

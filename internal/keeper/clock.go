@@ -1,9 +1,10 @@
-package lease
+package keeper
 
 import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // instant is one moment on this machine's two clocks. The monotonic one stops
@@ -14,8 +15,8 @@ type instant struct {
 }
 
 // clocksOf reads both clocks of the machine that the user of the store lives on.
-func clocksOf(store Store) func() instant {
-	read := clocks.Of(store)
+func clocksOf(leases store.Leases) func() instant {
+	read := clocks.Of(leases)
 	return func() instant {
 		at := read()
 		return instant{mono: at.Mono, wall: at.Wall}

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -6,21 +6,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestTokenGrowsOverARestore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
-		a, b := newRig(t, store), newRig(t, store)
+		s := memstore.New()
+		a, b := newRig(t, s), newRig(t, s)
 		h := a.hold("g")
 		_ = h.Release(t.Context())
 		c := b.candidate("g")
 		seen := b.takes(c)
 		_ = seen.Release(t.Context())
-		store.StepClock(-10 * 365 * 24 * time.Hour)
-		store.Update("g", func(l *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+		s.StepClock(-10 * 365 * 24 * time.Hour)
+		s.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 			l.Token, f.Token = 5, 5
 			return l, f
 		})
@@ -83,8 +85,8 @@ func TestAcquireOnAnotherConnection(t *testing.T) {
 
 func TestRowRewoundToMyOldTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
-		a, b := newRig(t, store), newRig(t, store)
+		s := memstore.New()
+		a, b := newRig(t, s), newRig(t, s)
 		onA := a.candidate("g")
 		mine := a.takes(onA)
 		old := a.row("g")
@@ -95,8 +97,8 @@ func TestRowRewoundToMyOldTerm(t *testing.T) {
 		a.link.heal()
 		_ = mine.Release(t.Context())
 		a.waits(onA)
-		store.Update("g", func(*lease.Lease, *lease.Fence) (*lease.Lease, *lease.Fence) {
-			return &old, &lease.Fence{Owner: old.Owner, Token: old.Token}
+		s.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
+			return &old, &store.Fence{Owner: old.Owner, Token: old.Token}
 		})
 		wait := a.waits(onA)
 		if a.row("g").Released || !next.Trusted() {
@@ -116,7 +118,7 @@ func TestRowRewoundWithinMyOwnTerm(t *testing.T) {
 		h := r.takes(c)
 		first := r.row("g")
 		time.Sleep(12 * time.Second)
-		r.change("g", func(l *lease.Lease) { *l = first })
+		r.change("g", func(l *store.Lease) { *l = first })
 		<-h.Context().Done()
 		if wait := r.waits(c); wait < 15*time.Second {
 			t.Errorf("waits for %v", wait)
@@ -128,14 +130,14 @@ func TestDeletedRows(t *testing.T) {
 	for name, keepFence := range map[string]bool{"lease": true, "both": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := memstore.New()
+				s := memstore.New()
 				minute := lease.Timing{TTL: time.Minute}
-				a, b, fresh := newRig(t, store, lease.WithTiming(minute)), newRig(t, store), newRig(t, store)
+				a, b, fresh := newRig(t, s, keeper.WithTiming(minute)), newRig(t, s), newRig(t, s)
 				h := a.hold("g")
 				c := b.candidate("g")
 				b.waits(c)
 				a.link.cut()
-				store.Update("g", func(_ *lease.Lease, f *lease.Fence) (*lease.Lease, *lease.Fence) {
+				s.Update("g", func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 					if keepFence {
 						return nil, f
 					}
@@ -152,7 +154,7 @@ func TestDeletedRows(t *testing.T) {
 					}
 				}
 				time.Sleep(wait)
-				var next *lease.Held
+				var next *keeper.Held
 				for next == nil && time.Since(began) < time.Hour {
 					var err error
 					if next, wait, err = c.Look(t.Context()); err != nil {

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"errors"
@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -20,7 +21,7 @@ func TestTroubleIsLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.DebugLevel)
-		trouble := lease.NewTrouble(zap.New(core))
+		trouble := keeper.NewTrouble(zap.New(core))
 		trouble.Worked("look")
 		away, denied := errors.New("connection refused"), fmt.Errorf("%w: 1045", lease.ErrDenied)
 		minutes := func(n int, err error) {
@@ -93,7 +94,7 @@ func TestTroubleEndsAfterTheTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		trouble := lease.NewTrouble(zap.New(core))
+		trouble := keeper.NewTrouble(zap.New(core))
 		away := errors.New("connection refused")
 		term, other := trouble.Tasks(), trouble.Tasks()
 		check := func(when string, want ...time.Duration) {

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -16,7 +16,7 @@ import (
 func TestLeftOverIsToldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		r := newRig(t, memstore.New(), lease.WithLogger(zap.New(core)))
+		r := newRig(t, memstore.New(), keeper.WithLogger(zap.New(core)))
 		c := r.candidate("g")
 		h := r.takes(c)
 		r.link.always(func(op string) fault {

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"testing"

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -10,14 +10,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestOneStatementForAThousandLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
-		var held []*lease.Held
+		var held []*keeper.Held
 		for i := range 1000 {
 			held = append(held, r.hold(fmt.Sprint("g", i)))
 		}
@@ -45,7 +46,7 @@ func TestLossOfOneAmongMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		a, b, c := r.hold("a"), r.hold("b"), r.hold("c")
-		r.change("b", func(l *lease.Lease) { l.Owner, l.Token = "other", l.Token+1 })
+		r.change("b", func(l *store.Lease) { l.Owner, l.Token = "other", l.Token+1 })
 		time.Sleep(time.Minute)
 		lost(t, b, "other")
 		if !a.Trusted() || !c.Trusted() {
@@ -151,10 +152,10 @@ func TestKeeperRun(t *testing.T) {
 
 func TestNewKeeper(t *testing.T) {
 	t.Parallel()
-	if _, err := lease.NewKeeper(nil); err == nil {
+	if _, err := keeper.New(nil); err == nil {
 		t.Error("no store is accepted")
 	}
-	k, err := lease.NewKeeper(memstore.New(), lease.WithLabel("billing"))
+	k, err := keeper.New(memstore.New(), keeper.WithLabel("billing"))
 	if err != nil || !strings.HasPrefix(k.Owner(), "billing/") {
 		t.Errorf("owner %q, %v", k.Owner(), err)
 	}

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -107,7 +108,7 @@ func TestTenCandidatesOneWinner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		var wait sync.WaitGroup
-		won := make(chan *lease.Held, 10)
+		won := make(chan *keeper.Held, 10)
 		for range 10 {
 			r := newRig(t, store)
 			c := r.candidate("g")
@@ -150,7 +151,7 @@ func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 		}
 		a.link.cut()
 		cut := time.Now()
-		for held := (*lease.Held)(nil); held == nil && time.Since(cut) < time.Hour; {
+		for held := (*keeper.Held)(nil); held == nil && time.Since(cut) < time.Hour; {
 			h, wait, err := c.Look(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -195,7 +196,7 @@ func TestFollowerWhoseWallClockIsSet(t *testing.T) {
 func TestJitterIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		long := lease.WithTiming(lease.Timing{TTL: 2 * time.Hour})
+		long := keeper.WithTiming(lease.Timing{TTL: 2 * time.Hour})
 		a, b := newRig(t, store, long), newRig(t, store, long)
 		a.hold("g")
 		a.link.cut()
@@ -254,7 +255,7 @@ func TestUnansweredAcquiresAreForgotten(t *testing.T) {
 		c := r.candidate("g")
 		_, _, _ = c.Look(t.Context())
 		c = r.candidate("g")
-		_ = r.link.Store.Release(t.Context(), "g", r.Owner(), r.row("g").Token)
+		_ = r.link.Leases.Release(t.Context(), "g", r.Owner(), r.row("g").Token)
 		r.link.always(func(op string) fault {
 			if op == "acquire" {
 				return fault{err: errLink}
@@ -279,7 +280,7 @@ func TestSecondCandidateOfOneKeeper(t *testing.T) {
 		h := r.hold("g")
 		c := r.candidate("g")
 		for range 10 {
-			if second, _, err := c.Look(t.Context()); second != nil || !errors.Is(err, lease.ErrContended) {
+			if second, _, err := c.Look(t.Context()); second != nil || !errors.Is(err, keeper.ErrContended) {
 				t.Fatalf("the second candidate: %v, %v, want ErrContended", second, err)
 			}
 			time.Sleep(9 * time.Second)

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -9,14 +9,16 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // rig is one replica inside a bubble: a keeper that runs until the test ends,
 // on a link of its own.
 type rig struct {
-	*lease.Keeper
+	*keeper.Keeper
 	t     *testing.T
 	store *memstore.Store
 	link  *link
@@ -29,7 +31,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-func newRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
+func newRig(t *testing.T, store *memstore.Store, options ...keeper.Option) *rig {
 	t.Helper()
 	r := stoppedRig(t, store, options...)
 	go func() { _ = r.Run(t.Context()) }()
@@ -38,17 +40,17 @@ func newRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
 }
 
 // stoppedRig is a rig whose keeper does not run.
-func stoppedRig(t *testing.T, store *memstore.Store, options ...lease.Option) *rig {
+func stoppedRig(t *testing.T, store *memstore.Store, options ...keeper.Option) *rig {
 	t.Helper()
 	l := newLink(store)
-	k, err := lease.NewKeeper(l, options...)
+	k, err := keeper.New(l, options...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &rig{Keeper: k, t: t, store: store, link: l}
 }
 
-func (r *rig) candidate(group string) *lease.Candidate {
+func (r *rig) candidate(group string) *keeper.Candidate {
 	r.t.Helper()
 	c, err := r.Candidate(group)
 	if err != nil {
@@ -58,7 +60,7 @@ func (r *rig) candidate(group string) *lease.Candidate {
 }
 
 // takes has the candidate take the lease now.
-func (r *rig) takes(c *lease.Candidate) *lease.Held {
+func (r *rig) takes(c *keeper.Candidate) *keeper.Held {
 	r.t.Helper()
 	held, wait, err := c.Look(r.t.Context())
 	if held == nil {
@@ -67,13 +69,13 @@ func (r *rig) takes(c *lease.Candidate) *lease.Held {
 	return held
 }
 
-func (r *rig) hold(group string) *lease.Held {
+func (r *rig) hold(group string) *keeper.Held {
 	r.t.Helper()
 	return r.takes(r.candidate(group))
 }
 
 // waits looks and returns how long the candidate then waits.
-func (r *rig) waits(c *lease.Candidate) time.Duration {
+func (r *rig) waits(c *keeper.Candidate) time.Duration {
 	r.t.Helper()
 	held, wait, err := c.Look(r.t.Context())
 	if held != nil || err != nil {
@@ -82,7 +84,7 @@ func (r *rig) waits(c *lease.Candidate) time.Duration {
 	return wait
 }
 
-func (r *rig) row(group string) lease.Lease {
+func (r *rig) row(group string) store.Lease {
 	r.t.Helper()
 	readings, err := r.store.Read(context.WithoutCancel(r.t.Context()), group)
 	if err != nil || readings[0].Lease == nil {
@@ -92,15 +94,15 @@ func (r *rig) row(group string) lease.Lease {
 }
 
 // change changes the lease row directly, as no Store method would.
-func (r *rig) change(group string, f func(l *lease.Lease)) {
-	r.store.Update(group, func(l *lease.Lease, fence *lease.Fence) (*lease.Lease, *lease.Fence) {
+func (r *rig) change(group string, f func(l *store.Lease)) {
+	r.store.Update(group, func(l *store.Lease, fence *store.Fence) (*store.Lease, *store.Fence) {
 		f(l)
 		return l, fence
 	})
 }
 
 // lost checks that a term is over, and that its cause says why.
-func lost(t *testing.T, held *lease.Held, why string) {
+func lost(t *testing.T, held *keeper.Held, why string) {
 	t.Helper()
 	cause := context.Cause(held.Context())
 	if !errors.Is(cause, lease.ErrLost) || !strings.Contains(cause.Error(), why) {

@@ -1,4 +1,4 @@
-package lease
+package keeper
 
 import (
 	"math"
@@ -6,6 +6,9 @@ import (
 	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A model of one holder, one database and one follower in real time, each with
@@ -86,9 +89,9 @@ func (m *model) visible(at time.Duration) int {
 // follower would take the lease.
 func (m *model) reading(w *watch, sent, seen, replied time.Duration) time.Duration {
 	b := m.visible(seen)
-	w.observe(Reading{
-		Now: m.clock(seen), Server: "one", Fence: &Fence{Owner: "o", Token: 1},
-		Lease: &Lease{Owner: "o", Token: 1, Heartbeat: uint64(b + 1), RenewedAt: m.clock(m.beats[b].began), TTL: m.ttl},
+	w.observe(store.Reading{
+		Now: m.clock(seen), Server: "one", Fence: &store.Fence{Owner: "o", Token: 1},
+		Lease: &store.Lease{Owner: "o", Token: 1, Heartbeat: uint64(b + 1), RenewedAt: m.clock(m.beats[b].began), TTL: m.ttl},
 	}, m.own(sent), m.own(replied))
 	return replied + max(0, scale(w.takeableIn(m.own(replied)), 1/m.self))
 }
@@ -117,7 +120,7 @@ func TestFollowerIsNeverEarly(t *testing.T) {
 	const ownTTL = 15 * time.Second
 	rapid.Check(t, func(t *rapid.T) {
 		m := newModel(t)
-		timing, err := Timing{TTL: m.ttl}.Complete()
+		timing, err := lease.Timing{TTL: m.ttl}.Complete()
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,10 +1,12 @@
-package lease
+package keeper
 
 import (
 	"crypto/rand"
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/cronlease/cronlease/internal/names"
 )
 
 // NewOwner returns an owner name for one start of one process,
@@ -28,7 +30,7 @@ func NewOwner(label string) string {
 func namePart(s string) string {
 	const most = 40
 	part := strings.Map(func(r rune) rune {
-		if r < 0x80 && r != '/' && isName("x"+string(r)) {
+		if r < 0x80 && r != '/' && names.Valid("x"+string(r)) {
 			return r
 		}
 		return '-'

@@ -1,6 +1,11 @@
-package lease
+package keeper
 
-import "time"
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
 
 // watch is a follower's judgement of one group's lease: how old the heartbeat
 // in its row is at least, and so from when on it may be taken. It counts with
@@ -14,8 +19,8 @@ type watch struct {
 	ttl   time.Duration // this replica's own
 	drift float64       // by which the rates of two clocks may differ
 
-	last    *Reading // the newest reading
-	replied instant  // when it was answered
+	last    *store.Reading // the newest reading
+	replied instant        // when it was answered
 	age     time.Duration
 	// quarantine is how long after replied nothing may be taken, whatever the
 	// row says: the server changed, or the row is behind what was seen.
@@ -29,13 +34,13 @@ type watch struct {
 
 // observe takes in a reading, with the instants before it was sent and after it
 // was answered.
-func (w *watch) observe(r Reading, sent, replied instant) {
+func (w *watch) observe(r store.Reading, sent, replied instant) {
 	if r.Lease != nil {
 		// No replica has a longer TTL, so no holder trusts the row for longer. A
 		// longer one that another program wrote must neither keep all replicas out
 		// for years nor be remembered.
 		l := *r.Lease
-		l.TTL = min(max(l.TTL, 0), MaxTTL)
+		l.TTL = min(max(l.TTL, 0), lease.MaxTTL)
 		r.Lease = &l
 	}
 	previous, before := w.last, w.replied
@@ -46,7 +51,7 @@ func (w *watch) observe(r Reading, sent, replied instant) {
 	w.last, w.replied = &r, replied
 	w.quarantine = max(0, w.quarantine-sinceLast)
 
-	var row Lease // an absent row is the oldest of all
+	var row store.Lease // an absent row is the oldest of all
 	if r.Lease != nil {
 		row = *r.Lease
 	}
@@ -135,12 +140,12 @@ func (w *watch) quarantinedFor(at instant) time.Duration {
 // sameRow reports whether two readings show one renewal of one term. The
 // release of a term is not news that makes it younger, and neither is a row
 // that was prepared for a group that had none.
-func sameRow(a, b *Lease) bool {
+func sameRow(a, b *store.Lease) bool {
 	if a == nil {
-		a = &Lease{}
+		a = &store.Lease{}
 	}
 	if b == nil {
-		b = &Lease{}
+		b = &store.Lease{}
 	}
 	return a.Token == b.Token && a.Heartbeat == b.Heartbeat
 }

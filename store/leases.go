@@ -1,11 +1,12 @@
-package lease
+package store
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
-// Store keeps lease and fence rows in one database. Every write is one atomic
+// Leases keeps lease and fence rows in one database. Every write is one atomic
 // statement that compares all that it expects, so that a statement which runs
 // late, twice or after its caller gave up is harmless. The package leasetest
 // holds every implementation to this contract.
@@ -18,7 +19,7 @@ import (
 //
 // Implementations are safe for concurrent use. A method that waits for the
 // database never holds up the renewals of other groups.
-type Store interface {
+type Leases interface {
 	// Read reads the rows of each group, in the order asked, by a plain read
 	// that takes no locks. All readings of one call are of one instant, and
 	// there are none for no groups.
@@ -96,40 +97,96 @@ type Renewal struct {
 	ResignAsked bool
 }
 
-// Bell wakes the replicas that wait for a lease, so that they need not poll to
-// notice a clean hand-over. It is a doorbell and never a lock: it may ring for
-// nothing or not at all, and only the row decides. At most one goroutine calls
+// HandoverSignal wakes the replicas that wait for a lease, so that they need not
+// poll to notice a clean hand-over. It is a signal and never a lock: it may come
+// for nothing or not at all, and only the row decides. At most one goroutine calls
 // Wait; Pass and Close may be called by others.
-type Bell interface {
-	// Wait blocks until it is worth looking at the lease, or until the bell
+type HandoverSignal interface {
+	// Wait blocks until it is worth looking at the lease, or until the signal
 	// cannot be listened to (any error but the context's). After nil, the
-	// caller has the bell: where the store can, no other waiter is rung until
-	// it calls Pass; a store that polls rings all of them. Where only one
-	// caller has the bell at a time, a Wait by that caller checks whether it
+	// caller has the signal: where the store can, no other waiter is woken until
+	// it calls Pass; a store that polls wakes all of them. Where only one
+	// caller has the signal at a time, a Wait by that caller checks whether it
 	// still has it: if so, Wait returns nil at once, and otherwise it waits like
 	// any other.
 	Wait(ctx context.Context) error
-	// Pass gives the bell to the next waiter. The holder of a lease keeps
-	// the bell for its term and passes it once the lease is released. Without
-	// the bell it does nothing.
+	// Pass gives the signal to the next waiter. The holder of a lease keeps
+	// the signal for its term and passes it once the lease is released. Without
+	// the signal it does nothing.
 	Pass(ctx context.Context) error
-	// Close passes the bell and frees what it uses; Wait then fails. Closing
-	// twice is closing once. The bell is passed as well when its store is closed,
+	// Close passes the signal and frees what it uses; Wait then fails. Closing
+	// twice is closing once. The signal is passed as well when its store is closed,
 	// and when its process dies or its connection is lost.
 	Close() error
 }
 
-// Ringer is implemented by stores that have a [Bell]. Without one, a clean
+// HandoverSignals is implemented by stores that have a [HandoverSignal]. Without one, a clean
 // hand-over is found by the next timed look.
-type Ringer interface {
-	// Bell returns a bell of the group. It dials nothing before Wait.
-	Bell(group string) Bell
+type HandoverSignals interface {
+	// HandoverSignal returns the signal of the group. It dials nothing before Wait.
+	HandoverSignal(group string) HandoverSignal
 }
 
 // Checker is implemented by stores that can tell whether their database keeps
 // the guarantees as it is set up. Check returns an error that matches
-// [ErrSetup] when it does not, and [ErrNotReady] too when that can pass while a
+// [lease.ErrSetup] when it does not, and [lease.ErrNotReady] too when that can pass while a
 // replica waits; any other error when it could not be asked.
 type Checker interface {
 	Check(ctx context.Context) error
+}
+
+// ErrChanged says that a row was not as the statement expected: another
+// owner holds the lease, or the row was changed or deleted. It is an
+// answer, not a failure.
+var ErrChanged = errors.New("lease: not as expected any more")
+
+// Lease is a lease row as one reading showed it. It is a plain value: nothing
+// updates it.
+type Lease struct {
+	// Owner is the last holder; empty when the lease has never been held.
+	Owner string
+	// Token names the term. It only grows, and a token never changes its owner.
+	Token uint64
+	// Heartbeat changes with every renewal. Together with Token it says
+	// whether a row is the one that was read before.
+	Heartbeat uint64
+	// RenewedAt is when the row was last acquired or renewed, by the
+	// database's clock. It is compared with [Reading.Now] of the same reading
+	// and with nothing else.
+	RenewedAt time.Time
+	// TTL is the time to live that the holder took the lease with. Followers
+	// wait for this one, not for their own.
+	TTL time.Duration
+	// Released says that the holder gave the lease back and it has not been
+	// taken since.
+	Released bool
+	// ResignAsked says that the holder of this term was asked to step down
+	// ([Leases.AskResign]).
+	ResignAsked bool
+}
+
+// Fence is a fence row: the holder that fenced work is compared with. Only a
+// takeover writes it, so that work which locks it never delays a heartbeat.
+type Fence struct {
+	Owner string
+	Token uint64
+}
+
+// Reading is one plain read of a group's two rows.
+type Reading struct {
+	Group string
+	// Lease and Fence are nil where the row is absent. A store never deletes
+	// one of the two alone: if only the lease row is absent, something other
+	// than the store deleted it. A store deletes both only for sessions of
+	// locks that are over, whose group names are never used again.
+	Lease *Lease
+	Fence *Fence
+	// Now is the database's clock at the reading.
+	Now time.Time
+	// Server identifies the database server process that answered: it differs
+	// between servers, and between two starts of one server.
+	Server string
+	// Session identifies the connection that answered. An acquire that leans
+	// on this reading names it, and is refused on any other connection.
+	Session uint64
 }

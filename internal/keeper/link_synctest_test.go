@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 var errLink = errors.New("connection lost")
@@ -14,7 +14,7 @@ var errLink = errors.New("connection lost")
 // link is one replica's way to a store: it counts statements, and can fail them
 // in every way a network and a server can.
 type link struct {
-	lease.Store
+	store.Leases
 
 	mu    sync.Mutex
 	plan  func(op string) fault
@@ -33,8 +33,8 @@ type fault struct {
 	stuck   chan struct{} // nothing is heard until this is closed, whatever the caller wants
 }
 
-func newLink(store lease.Store) *link {
-	return &link{Store: store, next: map[string][]fault{}, calls: map[string]int{}}
+func newLink(leases store.Leases) *link {
+	return &link{Leases: leases, next: map[string][]fault{}, calls: map[string]int{}}
 }
 
 // once queues faults for the next statements of a kind.
@@ -128,31 +128,31 @@ func send[T any](ctx context.Context, l *link, op string, run func(context.Conte
 
 type nothing struct{}
 
-func (l *link) Read(ctx context.Context, groups ...string) ([]lease.Reading, error) {
-	return send(ctx, l, "read", func(ctx context.Context) ([]lease.Reading, error) { return l.Store.Read(ctx, groups...) })
+func (l *link) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+	return send(ctx, l, "read", func(ctx context.Context) ([]store.Reading, error) { return l.Leases.Read(ctx, groups...) })
 }
 
 func (l *link) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	_, err := send(ctx, l, "prepare", func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.Store.Prepare(ctx, group, ttl)
+		return nothing{}, l.Leases.Prepare(ctx, group, ttl)
 	})
 	return err
 }
 
-func (l *link) Acquire(ctx context.Context, a lease.Acquire) (uint64, error) {
-	return send(ctx, l, "acquire", func(ctx context.Context) (uint64, error) { return l.Store.Acquire(ctx, a) })
+func (l *link) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return send(ctx, l, "acquire", func(ctx context.Context) (uint64, error) { return l.Leases.Acquire(ctx, a) })
 }
 
-func (l *link) Renew(ctx context.Context, r lease.Renew) (int, error) {
+func (l *link) Renew(ctx context.Context, r store.Renew) (int, error) {
 	l.mu.Lock()
 	l.sizes = append(l.sizes, len(r.Leases))
 	l.mu.Unlock()
-	return send(ctx, l, "renew", func(ctx context.Context) (int, error) { return l.Store.Renew(ctx, r) })
+	return send(ctx, l, "renew", func(ctx context.Context) (int, error) { return l.Leases.Renew(ctx, r) })
 }
 
 func (l *link) Release(ctx context.Context, group, owner string, token uint64) error {
 	_, err := send(ctx, l, "release", func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.Store.Release(ctx, group, owner, token)
+		return nothing{}, l.Leases.Release(ctx, group, owner, token)
 	})
 	return err
 }

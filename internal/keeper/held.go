@@ -1,4 +1,4 @@
-package lease
+package keeper
 
 import (
 	"context"
@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Previous is the term that a lease was taken over from. The acquire compared
@@ -19,7 +22,7 @@ type Previous struct {
 	RenewedAt time.Time
 }
 
-func previousOf(a Acquire) Previous {
+func previousOf(a store.Acquire) Previous {
 	return Previous{Token: a.Read.Lease.Token, RenewedAt: a.Read.Lease.RenewedAt}
 }
 
@@ -91,12 +94,12 @@ func (h *Held) Previous() Previous { return h.before }
 func (h *Held) Owner() string { return h.keeper.owner }
 
 // Hold is the term as fenced work needs to know it.
-func (h *Held) Hold() Hold {
-	return Hold{Store: h.keeper.store, Kind: HoldLease, Name: h.group, Owner: h.Owner(), Token: h.token, Trusted: h.Trusted}
+func (h *Held) Hold() lease.Hold {
+	return lease.Hold{Store: h.keeper.store, Kind: lease.HoldLease, Name: h.group, Owner: h.Owner(), Token: h.token, Trusted: h.Trusted}
 }
 
 // Context ends when the lease is not trusted any more, with a cause that
-// matches [ErrLost] or is what [Held.End] was given.
+// matches [lease.ErrLost] or is what [Held.End] was given.
 func (h *Held) Context() context.Context { return h.ctx }
 
 // ResignAsked is closed once this holder is asked to step down.
@@ -128,7 +131,7 @@ func (h *Held) End(cause error) {
 // error says that the lease is left to expire.
 func (h *Held) Release(ctx context.Context) error {
 	h.keeper.mu.Lock()
-	h.end(ErrReleased)
+	h.end(lease.ErrReleased)
 	h.drop()
 	h.keeper.mu.Unlock()
 	return h.keeper.release(ctx, h.group, h.token)
@@ -138,7 +141,7 @@ func (h *Held) Release(ctx context.Context) error {
 func (h *Held) Abandon() {
 	h.keeper.mu.Lock()
 	defer h.keeper.mu.Unlock()
-	h.end(ErrReleased)
+	h.end(lease.ErrReleased)
 	h.drop()
 }
 
@@ -150,7 +153,7 @@ func (k *Keeper) release(ctx context.Context, group string, token uint64) error 
 		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
 		err = withCause(attempt, k.store.Release(attempt, group, k.owner, token))
 		cancel()
-		if err == nil || errors.Is(err, ErrChanged) { // another replica has it already
+		if err == nil || errors.Is(err, store.ErrChanged) { // another replica has it already
 			return nil
 		}
 	}
@@ -167,7 +170,7 @@ func (h *Held) trustLeft(at instant) time.Duration {
 	}
 	left := h.keeper.timing.Trust() - at.atMost(h.since)
 	if left <= 0 {
-		h.end(fmt.Errorf("%w: not renewed for %v", ErrLost, at.atMost(h.since).Round(time.Millisecond)))
+		h.end(fmt.Errorf("%w: not renewed for %v", lease.ErrLost, at.atMost(h.since).Round(time.Millisecond)))
 	}
 	return left
 }
@@ -215,7 +218,7 @@ func (h *Held) confirm(number uint64) {
 }
 
 // settle concludes from the row what an unclear renewal has done.
-func (h *Held) settle(row *Lease) {
+func (h *Held) settle(row *store.Lease) {
 	if h.dropped {
 		return
 	}
@@ -248,6 +251,6 @@ func (h *Held) isPending(number uint64) bool {
 
 // lose ends a term whose row is not this owner's any more.
 func (h *Held) lose(why string) {
-	h.end(fmt.Errorf("%w: %s", ErrLost, why))
+	h.end(fmt.Errorf("%w: %s", lease.ErrLost, why))
 	h.drop()
 }

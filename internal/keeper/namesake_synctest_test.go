@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -83,9 +83,9 @@ func TestAcquireOfANamesakeIsNotAdopted(t *testing.T) {
 
 func newNamesake(t *testing.T, store *memstore.Store, log *zap.Logger) *rig {
 	t.Helper()
-	var options []lease.Option
+	var options []keeper.Option
 	if log != nil {
-		options = append(options, lease.WithLogger(log))
+		options = append(options, keeper.WithLogger(log))
 	}
 	r := stoppedRig(t, store, options...)
 	r.SetOwner("worker/host/1/namesake")
@@ -95,7 +95,7 @@ func newNamesake(t *testing.T, store *memstore.Store, log *zap.Logger) *rig {
 }
 
 // lookUntilHeld looks as often as the candidate wants to, for a minute at most.
-func lookUntilHeld(t *testing.T, r *rig, c *lease.Candidate) *lease.Held {
+func lookUntilHeld(t *testing.T, r *rig, c *keeper.Candidate) *keeper.Held {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		held, wait, err := c.Look(t.Context())

@@ -1,4 +1,4 @@
-package lease_test
+package keeper_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -20,11 +20,11 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 		one, two := a.candidate("g"), a.candidate("g")
 		refused := func(when string) {
 			t.Helper()
-			if h, _, err := two.Look(t.Context()); h != nil || !errors.Is(err, lease.ErrContended) {
+			if h, _, err := two.Look(t.Context()); h != nil || !errors.Is(err, keeper.ErrContended) {
 				t.Errorf("%s: the second candidate got %v, %v", when, h, err)
 			}
 		}
-		got := make(chan *lease.Held)
+		got := make(chan *keeper.Held)
 		go func() {
 			h, _, err := one.Look(t.Context())
 			if err != nil {
@@ -60,10 +60,10 @@ func TestCandidateThatHasBegun(t *testing.T) {
 		if err := errors.Join(one.Begin(), one.Begin()); err != nil {
 			t.Fatal(err)
 		}
-		if err := two.Begin(); !errors.Is(err, lease.ErrContended) {
+		if err := two.Begin(); !errors.Is(err, keeper.ErrContended) {
 			t.Errorf("Begin: %v", err)
 		}
-		if _, _, err := two.Look(t.Context()); !errors.Is(err, lease.ErrContended) {
+		if _, _, err := two.Look(t.Context()); !errors.Is(err, keeper.ErrContended) {
 			t.Errorf("Look: %v", err)
 		}
 		if err := a.candidate("other").Begin(); err != nil {

@@ -1,0 +1,30 @@
+package keeper
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Gate has may asked after each reading of [Candidate.Look]. While it returns an
+// error, the candidate takes nothing. It is set before the first Look.
+func (c *Candidate) Gate(may func(lease.Skew) error) { c.gate = may }
+
+// Barred is what the gate said of the last reading; nil is that the lease may be
+// taken.
+func (c *Candidate) Barred() error { return c.barred }
+
+// ask asks the gate.
+func (c *Candidate) ask(sent, replied instant) {
+	if c.gate != nil {
+		c.barred = c.gate(SkewOf(c.watch.last.Now, clocks.Instant{Mono: sent.mono, Wall: sent.wall}, clocks.Instant{Mono: replied.mono, Wall: replied.wall}))
+	}
+}
+
+// SkewOf returns the skew that a statement shows which told the database's clock
+// and was sent and answered at these instants.
+func SkewOf(database time.Time, sent, replied clocks.Instant) lease.Skew {
+	half := max(0, replied.Mono.Sub(sent.Mono)) / 2
+	return lease.Skew{Ahead: database.Add(half).Sub(replied.Wall), Bound: half + time.Microsecond}
+}
