@@ -63,7 +63,7 @@ type Ledger interface {
 	// each pause, resume, trigger or cancel request in the group, so that a leader
 	// need not Load to find out. Claims never change it. A move that takes up a
 	// manual run may change it; other moves never do. It is one cheap read.
-	Changes(ctx context.Context, group string) (number uint64, now time.Time, err error)
+	Changes(ctx context.Context, group string) (Changes, error)
 
 	// Claim inserts the rows that are not there yet and returns what stands
 	// for each claim, in its order: whether the row is this call's, told by

@@ -65,12 +65,25 @@ type Opened struct {
 	At time.Time
 }
 
+// Changes is an answer of [Ledger.Changes].
+type Changes struct {
+	Number uint64
+	// Now is the database's clock.
+	Now time.Time
+	// Server is the identity of the database server that answered, as that of a
+	// reading of the lease.
+	Server string
+}
+
 // Snapshot is what a term that begins has to know.
 type Snapshot struct {
 	// Now is the database's clock at the reading.
 	Now time.Time
-	// Changes is [Ledger.Changes] at the reading.
+	// Changes is the number of [Ledger.Changes] at the reading.
 	Changes uint64
+	// Server is the identity of the database server that answered, as that of a
+	// reading of the lease.
+	Server string
 	// Paused: the whole group is paused.
 	Paused bool
 	// Opened is the last term that declared its jobs.

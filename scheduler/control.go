@@ -50,7 +50,7 @@ func (t *term) watch(changes uint64) {
 	}
 }
 
-// news reads the ledger if it has changed, or if that was asked for, within
+// news reads the ledger if it has changed, if that was asked for, or if another server has it now, within
 // limit. Each of its statements may take nearly a TTL, so each begins with a
 // beat.
 func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
@@ -58,21 +58,21 @@ func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duratio
 	soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
 	defer cancel()
 	sent := t.clock.own()
-	present, now, err := t.ledger.Changes(soon, t.holder.Group)
+	present, err := t.ledger.Changes(soon, t.holder.Group)
 	if err != nil {
 		return snapshot, false, err
 	}
-	if err := t.clock.observe(keeper.SkewOf(now, sent, t.clock.own())); err != nil {
+	if err := t.clock.observe(keeper.SkewOf(present.Now, sent, t.clock.own())); err != nil {
 		return snapshot, false, err
 	}
-	t.memory.alive(t.clock.own().Mono, now)
-	if present == changes && !asked {
+	same := t.memory.alive(present.Server, t.clock.own().Mono, present.Now)
+	if present.Number == changes && same && !asked {
 		return snapshot, false, nil
 	}
 	pulse.beatFor(limit - t.timing.AttemptTimeout)
 	ctx, cancel := context.WithTimeout(t.ctx, limit)
 	defer cancel()
-	snapshot, err = t.load(ctx, "")
+	snapshot, err = t.load(ctx, false)
 	return snapshot, true, err
 }
 

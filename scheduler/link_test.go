@@ -138,9 +138,9 @@ func (l *link) Load(ctx context.Context, group string) (result jobs.Snapshot, er
 	return result, err
 }
 
-func (l *link) Changes(ctx context.Context, group string) (result uint64, now time.Time, err error) {
-	err = l.call(ctx, "Changes", func() error { result, now, err = l.Store.Changes(ctx, group); return err })
-	return result, now, err
+func (l *link) Changes(ctx context.Context, group string) (result jobs.Changes, err error) {
+	err = l.call(ctx, "Changes", func() error { result, err = l.Store.Changes(ctx, group); return err })
+	return result, err
 }
 
 func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) (result []jobs.Claimed, err error) {

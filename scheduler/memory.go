@@ -64,12 +64,17 @@ func (m *memory) look(server string, at, now time.Time) {
 	m.dropFuture(now)
 }
 
-// alive notes that the term's own server has just answered.
-func (m *memory) alive(at, now time.Time) {
+// alive notes that a server has just answered, and reports whether it is the one
+// that showed what is remembered.
+func (m *memory) alive(server string, at, now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.contact = at
 	m.dropFuture(now)
+	if server != m.server {
+		return false
+	}
+	m.contact = at
+	return true
 }
 
 // opened notes that a term has declared its jobs.
@@ -86,7 +91,6 @@ func (m *memory) claimed(job string, since, tick, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.remember(job, since, tick, at)
-	m.contact = at
 }
 
 // remember is called with mu held, as what follows.
@@ -129,12 +133,12 @@ func (m *memory) dropFuture(now time.Time) {
 }
 
 // learn takes in a reading that was answered at an instant.
-func (m *memory) learn(s jobs.Snapshot, server string, at time.Time) {
+func (m *memory) learn(s jobs.Snapshot, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if server != "" && server != m.server {
+	if s.Server != m.server {
 		// The little that the other server lacks is accepted.
-		m.server, m.token, m.newest, m.jobs = server, 0, time.Time{}, map[string]remembered{}
+		m.server, m.token, m.newest, m.jobs = s.Server, 0, time.Time{}, map[string]remembered{}
 	}
 	if s.Opened.Token > m.token {
 		m.token, m.tokenAt = s.Opened.Token, at
@@ -153,12 +157,12 @@ func (m *memory) learn(s jobs.Snapshot, server string, at time.Time) {
 // empty: nothing that counts. What the same server process lacks was put back
 // under it. Another one may lack what a failover lost, and that only counts from
 // a bound on.
-func (m *memory) lacks(s jobs.Snapshot, server string, sent time.Time) string {
+func (m *memory) lacks(s jobs.Snapshot, sent time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropFuture(s.Now)
 	// A release that did not know of it leaves a ledger with jobs and no token.
-	if known := s.Opened.Token > 0 || len(s.Jobs) == 0; known && s.Opened.Token < m.token && m.counts(m.tokenAt, server, sent) {
+	if known := s.Opened.Token > 0 || len(s.Jobs) == 0; known && s.Opened.Token < m.token && m.counts(m.tokenAt, s.Server, sent) {
 		return fmt.Sprintf("it had term %d, and has %d as its last", m.token, s.Opened.Token)
 	}
 	for name, r := range m.jobs {
@@ -167,7 +171,7 @@ func (m *memory) lacks(s jobs.Snapshot, server string, sent time.Time) string {
 			continue // the job was removed, or made again
 		}
 		for _, mark := range r.marks {
-			if known.Cursor.Before(mark.tick) && !mark.tick.After(s.Now) && m.counts(mark.at, server, sent) {
+			if known.Cursor.Before(mark.tick) && !mark.tick.After(s.Now) && m.counts(mark.at, s.Server, sent) {
 				return fmt.Sprintf("it had tick %v of job %q, and has %v as its newest", mark.tick, name, known.Cursor)
 			}
 		}
@@ -182,7 +186,7 @@ func (m *memory) counts(at time.Time, server string, sent time.Time) bool {
 
 // witnesses are ticks, oldest first, of a few of the jobs whose rows have to be in
 // the ledger: of those that were claimed last, which a restore can hide.
-func (m *memory) witnesses(names []string, s jobs.Snapshot, server string, sent time.Time) map[string][]time.Time {
+func (m *memory) witnesses(names []string, s jobs.Snapshot, sent time.Time) map[string][]time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const most = 3
@@ -191,7 +195,7 @@ func (m *memory) witnesses(names []string, s jobs.Snapshot, server string, sent 
 	for _, name := range names[:min(most, len(names))] {
 		r := m.jobs[name]
 		for _, mark := range append(r.marks[:], r.steps[:]...) {
-			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(mark.at, server, sent) {
+			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(mark.at, s.Server, sent) {
 				found[name] = append(found[name], mark.tick)
 			}
 		}

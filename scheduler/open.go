@@ -19,7 +19,7 @@ func (t *term) open() error {
 	defer cancel()
 	err := t.wrote.retryLonger(until, "open the ledger", openMost/2, func(ctx context.Context) error {
 		var err error
-		if snapshot, err = t.load(ctx, t.server()); err != nil {
+		if snapshot, err = t.load(ctx, true); err != nil {
 			return err
 		}
 		declared := t.declared(snapshot)
@@ -28,7 +28,7 @@ func (t *term) open() error {
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
 		if len(declared) > 0 {
-			snapshot, err = t.load(ctx, t.server())
+			snapshot, err = t.load(ctx, true)
 		}
 		return err
 	})

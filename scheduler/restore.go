@@ -20,9 +20,9 @@ var ErrRestored = errors.New("scheduler: the ledger has gone back: was it restor
 
 // load reads the ledger. If it has gone back, the group is paused first, so that
 // no tick is claimed a second time before an operator has said how to go on.
-// server is the identity of the database server, empty where it may be another
-// one by now than when the lease was looked at.
-func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, error) {
+// deep asks for a search for missing ticks behind the newest ones, which reads
+// the history of a few jobs.
+func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) {
 	mono := func() time.Time { return s.clock.own().Mono }
 	var snapshot jobs.Snapshot
 	var lacks string
@@ -32,9 +32,9 @@ func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, err
 		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
 			return snapshot, err
 		}
-		lacks = s.memory.lacks(snapshot, server, sent)
-		if lacks == "" && server != "" {
-			if lacks, err = s.hole(ctx, snapshot, server, sent); err != nil {
+		lacks = s.memory.lacks(snapshot, sent)
+		if lacks == "" && deep {
+			if lacks, err = s.hole(ctx, snapshot, sent); err != nil {
 				return snapshot, err
 			}
 		}
@@ -51,13 +51,13 @@ func (s *Scheduler) load(ctx context.Context, server string) (jobs.Snapshot, err
 			return snapshot, err
 		}
 	}
-	s.memory.learn(snapshot, server, mono())
+	s.memory.learn(snapshot, mono())
 	return snapshot, nil
 }
 
 // hole looks for missing ticks older than the newest ones: in restored tables, a
 // leader may have claimed some more until its next heartbeat noticed the restore.
-func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server string, sent time.Time) (lacks string, err error) {
+func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.Time) (lacks string, err error) {
 	const most = 1000 // rows that are read of a job
 	s.mu.Lock()
 	var names []string
@@ -65,7 +65,7 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, server str
 		names = append(names, job.Name)
 	}
 	s.mu.Unlock()
-	for job, ticks := range s.memory.witnesses(names, snapshot, server, sent) {
+	for job, ticks := range s.memory.witnesses(names, snapshot, sent) {
 		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {
 			return "", err
@@ -147,7 +147,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 			continue
 		}
 		soon, cancel := context.WithTimeout(ctx, limit)
-		_, err := s.load(soon, s.election.Server())
+		_, err := s.load(soon, true)
 		cancel()
 		switch {
 		case err != nil:

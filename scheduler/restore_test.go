@@ -197,6 +197,37 @@ func TestFailoverLosesCommits(t *testing.T) {
 	}
 }
 
+// A failover that loses a claim and no heartbeat ends no term, and pauses nothing.
+func TestFailoverLosesNoHeartbeat(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := everyTick()
+		job[0].Schedule = jobs.Every(10 * time.Minute)
+		r := c.start(job)
+		c.until(10*time.Minute - time.Second)
+		token := c.holder(r).Token
+		restore := c.store.Backup()
+		c.until(10*time.Minute + time.Second)
+		var row store.Lease
+		var fence store.Fence
+		c.store.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
+			row, fence = *l, *f
+			return l, f
+		})
+		restore()
+		c.store.Restart()
+		c.store.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return &row, &fence })
+		c.until(15*time.Minute + time.Second)
+		_, err := c.Trigger(c.Context(), "all") // the leader reads the ledger
+		check(t, err)
+		c.until(16 * time.Minute)
+		c.wantPaused(false)
+		c.wantNoneTwice("all")
+		if now := c.holder(r).Token; now != token {
+			t.Errorf("the term has ended: %v", r.State().Cause)
+		}
+	})
+}
+
 // Rewinding the lease rows alone does not count as a restore.
 func TestRewoundLeaseIsNoRestore(t *testing.T) {
 	inBubble(t, func(c *cluster) {

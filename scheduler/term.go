@@ -25,8 +25,7 @@ type term struct {
 	held     election.Term
 	holder   jobs.Holder
 	ledger   jobs.Ledger
-	load     func(ctx context.Context, server string) (jobs.Snapshot, error)
-	server   func() string // that answered the last look at the lease
+	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
 	memory   *memory
 	log      *zap.Logger
 	trouble  *keeper.Tasks
@@ -65,7 +64,7 @@ type term struct {
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
-		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, server: s.election.Server, memory: s.memory,
+		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, memory: s.memory,
 		holder:   jobs.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
 		trouble:  s.election.Trouble().Tasks(),

@@ -229,17 +229,8 @@ func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	return send(ctx, l, "Load", func(ctx context.Context) (jobs.Snapshot, error) { return l.world.Load(ctx, group) })
 }
 
-func (l *link) Changes(ctx context.Context, group string) (changes uint64, now time.Time, err error) {
-	type answer struct {
-		changes uint64
-		now     time.Time
-	}
-	// A statement may run after its caller has given up: all goes by the answer.
-	a, err := send(ctx, l, "Changes", func(ctx context.Context) (a answer, err error) {
-		a.changes, a.now, err = l.world.Changes(ctx, group)
-		return a, err
-	})
-	return a.changes, a.now, err
+func (l *link) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+	return send(ctx, l, "Changes", func(ctx context.Context) (jobs.Changes, error) { return l.world.Changes(ctx, group) })
 }
 
 func (l *link) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {

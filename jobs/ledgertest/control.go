@@ -40,6 +40,20 @@ var pauseCases = []testCase{
 		}
 	}},
 
+	{"control/the server that answers", func(e *env) {
+		s := e.open()
+		e.begin(s)
+		readings, err := s.Read(e.ctx(), group)
+		e.ok(err, "Read")
+		server := readings[0].Server
+		changes, err := s.Changes(e.ctx(), group)
+		e.ok(err, "Changes")
+		e.equal(changes.Server, server, "Server of Changes, beside that of the lease")
+		snapshot, err := s.Load(e.ctx(), group)
+		e.ok(err, "Load")
+		e.equal(snapshot.Server, server, "Server of Load, beside that of the lease")
+	}},
+
 	{"pause/when", func(e *env) {
 		s := e.open()
 		e.begin(s)

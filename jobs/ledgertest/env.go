@@ -189,10 +189,10 @@ func (e *env) known(group, job string) jobs.Known {
 func (e *env) changes(group string) uint64 {
 	e.Helper()
 	before := e.now()
-	n, now, err := e.watch.Changes(e.ctx(), group)
+	changes, err := e.watch.Changes(e.ctx(), group)
 	e.ok(err, "Changes")
-	e.between(now, before, "the database's clock, by Changes")
-	return n
+	e.between(changes.Now, before, "the database's clock, by Changes")
+	return changes.Number
 }
 
 func (e *env) runs(group string, f jobs.Filter) []jobs.Record {

@@ -79,6 +79,12 @@ type replica struct {
 	*database
 }
 
+// identity is that of the server, which never changes.
+func (s *replica) identity() string {
+	readings, _ := s.Leases.Read(context.Background(), "any")
+	return readings[0].Server
+}
+
 // Acquire is atomic beside the statements of the ledger.
 func (s *replica) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	s.mu.Lock()
@@ -447,7 +453,7 @@ func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	group = s.name(group)
-	snapshot := jobs.Snapshot{Now: s.now("Now"), Changes: s.changes[group], Paused: s.paused[group], Opened: s.opened[group], Jobs: map[string]jobs.Known{}}
+	snapshot := jobs.Snapshot{Now: s.now("Now"), Server: s.identity(), Changes: s.changes[group], Paused: s.paused[group], Opened: s.opened[group], Jobs: map[string]jobs.Known{}}
 	if s.has("declare: Opened of all groups") {
 		for _, opened := range s.opened {
 			if opened.Token > snapshot.Opened.Token {
@@ -457,6 +463,9 @@ func (s *replica) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	}
 	if s.has("load: Now in local time") {
 		snapshot.Now = snapshot.Now.In(time.FixedZone("CET", 3600))
+	}
+	if s.has("load: no Server") {
+		snapshot.Server = ""
 	}
 	if s.has("load: no Changes") {
 		snapshot.Changes = 0
@@ -596,9 +605,9 @@ func (s *replica) PassOver(ctx context.Context, h jobs.Holder, job string, after
 	return passed, nil
 }
 
-func (s *replica) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
+func (s *replica) Changes(ctx context.Context, group string) (jobs.Changes, error) {
 	if err := s.ended(ctx, "Changes"); err != nil {
-		return 0, time.Time{}, err
+		return jobs.Changes{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -610,7 +619,11 @@ func (s *replica) Changes(ctx context.Context, group string) (uint64, time.Time,
 	if s.has("changes: Now in local time") {
 		now = now.In(time.FixedZone("CET", 3600))
 	}
-	return s.changes[group], now, nil
+	changes := jobs.Changes{Number: s.changes[group], Now: now, Server: s.identity()}
+	if s.has("changes: no Server") {
+		changes.Server = ""
+	}
+	return changes, nil
 }
 
 func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {

@@ -56,9 +56,11 @@ var flaws = []string{
 	"pass over: another trigger",
 	"pass over: ends the run",
 	"changes: Now in local time",
+	"changes: no Server",
 
 	"load: Now in local time",
 	"load: no Changes",
+	"load: no Server",
 	"load: cursor is of open runs",
 	"load: cursor is of runs that are over",
 	"load: cursor leaves out skipped ticks",

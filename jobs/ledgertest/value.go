@@ -230,7 +230,7 @@ var valueCases = []testCase{
 				return err
 			},
 			"Move":     func() error { _, err := s.Move(ctx, h, []jobs.Move{to(jobs.Succeeded, r)}); return err },
-			"Changes":  func() error { _, _, err := s.Changes(ctx, group); return err },
+			"Changes":  func() error { _, err := s.Changes(ctx, group); return err },
 			"PassOver": func() error { _, err := s.PassOver(ctx, h, report, tick(0)); return err },
 			"Prune":    func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
 			"Pause":    func() error { return s.Pause(ctx, group, report) },

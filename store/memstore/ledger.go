@@ -159,7 +159,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	defer s.mu.Unlock()
 	l := s.ledger(group)
 	snapshot := jobs.Snapshot{
-		Now: s.now(), Changes: l.changes, Paused: l.paused, Opened: l.opened,
+		Now: s.now(), Server: s.identity(), Changes: l.changes, Paused: l.paused, Opened: l.opened,
 		Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
 	}
 	for name, pauses := range l.pauses {
@@ -183,13 +183,13 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
+func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
 	if err := ctx.Err(); err != nil {
-		return 0, time.Time{}, err
+		return jobs.Changes{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ledger(group).changes, s.now(), nil
+	return jobs.Changes{Number: s.ledger(group).changes, Now: s.now(), Server: s.identity()}, nil
 }
 
 // Claim implements [jobs.Ledger].

@@ -101,7 +101,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 // load reads the changes first: what happens while it reads the rest is seen
 // by the next look at them.
 func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snapshot, error) {
-	snapshot := jobs.Snapshot{Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
+	snapshot := jobs.Snapshot{Server: one.server.identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
 	var (
 		now           int64
 		pauses, token string
@@ -159,16 +159,18 @@ func (s *Store) loadJobs(ctx context.Context, one *session, group string, into j
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
-	var changes uint64
+func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+	var changes jobs.Changes
 	var now int64
 	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
-		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&now, &changes)
+		changes.Server = one.server.identity
+		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&now, &changes.Number)
 	})
 	if err != nil {
-		return 0, time.Time{}, err
+		return jobs.Changes{}, err
 	}
-	return changes, time.UnixMicro(now).UTC(), nil
+	changes.Now = time.UnixMicro(now).UTC()
+	return changes, nil
 }
 
 // records runs a query of runs.

@@ -127,11 +127,11 @@ func load(t testing.TB, s jobs.Ledger, group string) jobs.Snapshot {
 
 func changes(t testing.TB, s jobs.Ledger, group string) uint64 {
 	t.Helper()
-	n, _, err := s.Changes(soon(t), group)
+	n, err := s.Changes(soon(t), group)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return n.Number
 }
 
 // writes are all statements of a holder, each on rows of its own.

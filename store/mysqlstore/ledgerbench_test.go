@@ -118,7 +118,7 @@ func BenchmarkLedgerReads(b *testing.B) {
 		}
 		for name, do := range map[string]func() error{
 			"Load":       func() error { _, err := s.Load(b.Context(), "billing"); return err },
-			"Changes":    func() error { _, _, err := s.Changes(b.Context(), "billing"); return err },
+			"Changes":    func() error { _, err := s.Changes(b.Context(), "billing"); return err },
 			"Runs":       func() error { _, err := s.Runs(b.Context(), "billing", jobs.Filter{}); return err },
 			"Runs/job":   func() error { _, err := s.Runs(b.Context(), "billing", jobs.Filter{Job: "job-0007"}); return err },
 			"Runs/state": func() error { _, err := s.Runs(b.Context(), "billing", jobs.Filter{State: jobs.Failed}); return err },

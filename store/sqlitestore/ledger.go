@@ -90,7 +90,7 @@ func (s *Store) current(ctx context.Context, c *sql.Conn, h jobs.Holder) (bool, 
 // Load implements [jobs.Ledger]. All that it reads is of one instant.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
-	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
+	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
 		tx, err := c.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 		if err != nil {
 			return err
@@ -101,12 +101,13 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 			}
 		}()
 		var now int64
-		var pauses string
-		if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, (*sqlscan.Uint)(&snapshot.Changes), &snapshot.Paused, &pauses); err != nil {
+		var file, pauses string
+		if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &file, (*sqlscan.Uint)(&snapshot.Changes), &snapshot.Paused, &pauses); err != nil {
 			return err
 		}
 		snapshot = jobs.Snapshot{
-			Now: instant(now), Changes: snapshot.Changes, Paused: snapshot.Paused, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
+			Now: instant(now), Server: serverOf(file, of), Changes: snapshot.Changes, Paused: snapshot.Paused,
+			Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
 		}
 		if snapshot.Opened, err = s.lastOpened(ctx, tx, group); err != nil {
 			return err
@@ -177,18 +178,19 @@ func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into job
 }
 
 // Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (uint64, time.Time, error) {
-	var changes uint64
-	var now int64
-	err := s.do(ctx, "read changes", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		var paused int64
-		var pauses string
-		return c.QueryRowContext(ctx, s.runs.group, group).Scan(&now, (*sqlscan.Uint)(&changes), &paused, &pauses)
+func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+	var changes jobs.Changes
+	err := s.do(ctx, "read changes", func(ctx context.Context, c *sql.Conn, of opened) error {
+		var now, paused int64
+		var file, pauses string
+		err := c.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &file, (*sqlscan.Uint)(&changes.Number), &paused, &pauses)
+		changes.Now, changes.Server = instant(now), serverOf(file, of)
+		return err
 	})
 	if err != nil {
-		return 0, time.Time{}, err
+		return jobs.Changes{}, err
 	}
-	return changes, instant(now), nil
+	return changes, nil
 }
 
 // run is a record with the claim that wrote it.

@@ -71,7 +71,7 @@ func TestRowsOfAnyValue(t *testing.T) {
 	if len(snapshot.Jobs) != 2 || len(snapshot.Open) != 2 || snapshot.Open[1].Missed != math.MaxInt32 {
 		t.Errorf("got %+v", snapshot)
 	}
-	if _, _, err := s.Changes(soon(t), "group"); err != nil {
+	if _, err := s.Changes(soon(t), "group"); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Read(soon(t), "group"); err != nil {
@@ -216,8 +216,8 @@ func TestFirstChangeIsAPauseOfTheGroup(t *testing.T) {
 	if err := s.Pause(soon(t), "group", ""); err != nil {
 		t.Fatal(err)
 	}
-	if n, _, err := s.Changes(soon(t), "group"); err != nil || n == 0 {
-		t.Errorf("changes %d, error %v, want another number than before", n, err)
+	if n, err := s.Changes(soon(t), "group"); err != nil || n.Number == 0 {
+		t.Errorf("changes %+v, error %v, want another number than before", n, err)
 	}
 }
 
@@ -267,7 +267,7 @@ func TestLedgerBesideWriter(t *testing.T) {
 	if _, err := s.Load(soon(t), "group"); err != nil {
 		t.Errorf("Load: %v", err)
 	}
-	if _, _, err := s.Changes(soon(t), "group"); err != nil {
+	if _, err := s.Changes(soon(t), "group"); err != nil {
 		t.Errorf("Changes: %v", err)
 	}
 	if _, err := s.Runs(soon(t), "group", jobs.Filter{}); err != nil {

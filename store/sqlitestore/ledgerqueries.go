@@ -71,7 +71,7 @@ WHERE schedule <> excluded.schedule OR schedule_since > excluded.schedule_since`
 		current: `SELECT count(*) FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
 		group: text.Replace(`
-SELECT {now}, coalesce(g.changes, 0), coalesce(g.paused, 0), coalesce(g.pauses, '')
+SELECT {now}, (SELECT file FROM cronlease_schema), coalesce(g.changes, 0), coalesce(g.paused, 0), coalesce(g.pauses, '')
 FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
 
 		opened: `SELECT schedule, schedule_since FROM cronlease_job WHERE grp = ?1 AND name = ''`,

@@ -24,7 +24,7 @@ func TestLedgerPlans(t *testing.T) {
 	want := map[string][]string{
 		"declare":   {fence},
 		"current":   {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
-		"group":     {"SEARCH g USING PRIMARY KEY (name=?)"},
+		"group":     {"SEARCH g USING PRIMARY KEY (name=?)", "SCAN cronlease_schema"},
 		"opened":    {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
 		"jobs":      {"SEARCH j USING PRIMARY KEY (grp=? AND name>?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
 		"open runs": {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
