@@ -48,10 +48,10 @@ func (s FixedRateSchedule) String() string {
 }
 
 // Anchor is the instant from which the ticks are counted: since itself or, where
-// that is in the future, which only a wrong clock can have brought about, the
-// latest instant before now that has the same ticks.
+// that is in the future by more than a period, which only a wrong clock can have
+// brought about, the latest instant before now that has the same ticks.
 func (s FixedRateSchedule) Anchor(since, now time.Time) time.Time {
-	if ahead := since.Sub(now); ahead > 0 && s.every > 0 {
+	if ahead := since.Sub(now); ahead > s.every && s.every > 0 {
 		if over := ahead % s.every; over > 0 {
 			ahead += s.every - over
 		}

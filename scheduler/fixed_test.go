@@ -127,3 +127,21 @@ func TestManualAndOneOff(t *testing.T) {
 		c.wantRows("past")
 	})
 }
+
+// A database's clock that is ahead by less than the leader can tell, so that the job
+// is new at an instant that has not come yet, shortens no initial delay.
+func TestInitialDelayByClockThatIsAhead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.store.StepClock(600 * time.Nanosecond)
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.FixedRate(9 * time.Second).InitialDelay(time.Minute)}})
+		c.until(time.Minute + time.Second)
+		for _, r := range c.runs("job") {
+			if after := r.Tick.Sub(c.begin).Round(time.Second); after != time.Minute {
+				t.Errorf("the first tick is %v after the begin, want 1m", after)
+			}
+		}
+		if len(c.runs("job")) != 1 {
+			t.Errorf("%d runs, want 1", len(c.runs("job")))
+		}
+	})
+}
