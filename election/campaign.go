@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -24,21 +24,12 @@ type campaign struct {
 	checked bool // the database was found fit
 }
 
-// newBackOff never gives up: the library's default does after 15 minutes.
-func (e *Election) newBackOff(initial, most time.Duration) *backoff.ExponentialBackOff {
-	return backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(initial),
-		backoff.WithMaxInterval(max(initial, most)),
-		backoff.WithMaxElapsedTime(0),
-	)
-}
-
 // loop looks, waits and leads until ctx ends.
 func (c *campaign) loop(ctx context.Context) error {
 	// While the database is away it is tried often, so that its return is
 	// noticed well within the second that the guarantee leaves.
-	failed := c.newBackOff(min(c.timing.TTL/30, 200*time.Millisecond), min(c.timing.TTL/5, 400*time.Millisecond))
-	standBack := c.newBackOff(c.timing.TTL/10, c.timing.TTL)
+	failed := retry.Forever(min(c.timing.TTL/30, 200*time.Millisecond), min(c.timing.TTL/5, 400*time.Millisecond))
+	standBack := retry.Forever(c.timing.TTL/10, c.timing.TTL)
 	for ctx.Err() == nil {
 		c.expect(0)
 		if err := c.check(ctx); err != nil {

@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/cronlease/cronlease/internal/spelling"
 )
 
 // Group gives access to a group's jobs from outside: it queries and controls them
@@ -112,7 +114,7 @@ func (g Group) explain(ctx context.Context, job string, err error) error {
 
 func noJob(snapshot Snapshot, group, job string) error {
 	names := slices.Sorted(maps.Keys(snapshot.Jobs))
-	near := Near(names, job)
+	near := spelling.Near(names, job)
 	switch {
 	case len(names) == 0:
 		return fmt.Errorf("%w: %q in group %q: no job of the group has ever been led", ErrNoJob, job, group)
@@ -128,50 +130,4 @@ func first(names []string, n int) []string {
 		return append(slices.Clone(names[:n]), "...")
 	}
 	return names
-}
-
-// Near returns at most three names that a misspelt name may stand for, the
-// nearest first.
-func Near(names []string, name string) []string {
-	type candidate struct {
-		name     string
-		distance int
-	}
-	var near []candidate
-	for _, n := range names {
-		d := distance(strings.ToLower(name), strings.ToLower(n))
-		if name != "" && (strings.Contains(n, name) || strings.Contains(name, n)) {
-			d = min(d, 1)
-		}
-		if d <= max(2, len(name)/3) {
-			near = append(near, candidate{n, d})
-		}
-	}
-	slices.SortStableFunc(near, func(a, b candidate) int { return a.distance - b.distance })
-	var result []string
-	for _, c := range near[:min(3, len(near))] {
-		result = append(result, c.name)
-	}
-	return result
-}
-
-// distance is the Levenshtein distance, in bytes.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			change := diagonal
-			if a[i] != b[j] {
-				change++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j+1]+1, row[j]+1)
-		}
-	}
-	return row[len(b)]
 }

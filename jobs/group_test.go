@@ -3,7 +3,6 @@ package jobs_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -11,38 +10,6 @@ import (
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
-
-func TestNear(t *testing.T) {
-	t.Parallel()
-	names := []string{"nightly-report", "weekly-report", "invoices", "mail/send", "mail/sync", "x"}
-	tests := []struct {
-		name string
-		want []string
-	}{
-		{"nightly-reprot", []string{"nightly-report"}},
-		{"Nightly-Report", []string{"nightly-report"}},
-		{"report", []string{"nightly-report", "weekly-report"}},
-		{"invoice", []string{"invoices"}},
-		{"mail/sned", []string{"mail/send", "mail/sync"}},
-		{"backup", nil},
-		{"", []string{"x"}},
-	}
-	for _, test := range tests {
-		if got := jobs.Near(names, test.name); !slices.Equal(got, test.want) {
-			t.Errorf("%q: %q, want %q", test.name, got, test.want)
-		}
-	}
-	var many []string
-	for i := range 9 {
-		many = append(many, fmt.Sprint("job-", i))
-	}
-	if got := jobs.Near(many, "job-5"); len(got) != 3 || got[0] != "job-5" {
-		t.Errorf("%q", got)
-	}
-	if got := jobs.Near(nil, "a"); got != nil {
-		t.Errorf("%q", got)
-	}
-}
 
 // led is a group whose ledger knows the jobs.
 func led(t *testing.T, names ...string) jobs.Group {

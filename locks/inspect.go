@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -52,7 +53,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	defer cancel()
 	reading, err := c.store.ReadLocks(ctx, name)
 	if err != nil {
-		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, withCause(ctx, err))
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, ctxerr.With(ctx, err))
 	}
 	q, err := decode(name, reading.Rows[0].Queue)
 	if err != nil {
@@ -68,7 +69,7 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	}
 	sessions, err := c.store.Read(ctx, groups...)
 	if err != nil {
-		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, withCause(ctx, err))
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, ctxerr.With(ctx, err))
 	}
 	for _, p := range q.Places {
 		of := q.Processes[p.Process]

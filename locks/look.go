@@ -2,10 +2,11 @@ package locks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/ctxerr"
 )
 
 // look reads the rows of the locks. Except for the writer itself, it skips those
@@ -27,7 +28,7 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	defer cancel()
 	reading, err := c.store.ReadLocks(ctx, texts...)
 	if err != nil {
-		return fmt.Errorf("read %d locks: %w", len(names), withCause(ctx, err))
+		return fmt.Errorf("read %d locks: %w", len(names), ctxerr.With(ctx, err))
 	}
 	replied := time.Now()
 
@@ -50,12 +51,4 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 		rs.adopt(n, row.Version, q)
 	}
 	return nil
-}
-
-// withCause adds the cause of an ended context to an error.
-func withCause(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
-		return fmt.Errorf("%w: %w", cause, err)
-	}
-	return err
 }

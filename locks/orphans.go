@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/ctxerr"
 )
 
 // orphanIdle is how long a row must not have been written before it is searched
@@ -43,7 +45,7 @@ func (c *Client) clean(ctx context.Context, idle time.Duration) error {
 		names, err := c.store.HeldLocks(attempt, idle, after, batchMost)
 		cancel()
 		if err != nil {
-			return fmt.Errorf("list locks: %w", withCause(attempt, err))
+			return fmt.Errorf("list locks: %w", ctxerr.With(attempt, err))
 		}
 		if more = len(names) == batchMost; len(names) == 0 {
 			break
@@ -62,7 +64,7 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 	defer cancel()
 	reading, err := c.store.ReadLocks(attempt, names...)
 	if err != nil {
-		return fmt.Errorf("read %d locks: %w", len(names), withCause(attempt, err))
+		return fmt.Errorf("read %d locks: %w", len(names), ctxerr.With(attempt, err))
 	}
 	queues, pending := map[string]queue{}, map[sessionID]process{}
 	for _, row := range reading.Rows {

@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -28,11 +28,7 @@ func (c *Client) keepSession() {
 	if err != nil {
 		panic(err) // the name is ours
 	}
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(min(c.timing.TTL/30, 100*time.Millisecond)),
-		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
-		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
-	)
+	failed := retry.Forever(min(c.timing.TTL/30, 100*time.Millisecond), min(c.timing.TTL/5, time.Second))
 	for c.running.Err() == nil {
 		want, done := c.wantsSession()
 		if done {
@@ -49,10 +45,10 @@ func (c *Client) keepSession() {
 		switch {
 		case held != nil:
 			c.keeper.Trouble().Worked(openingSession)
-			retry.Reset()
+			failed.Reset()
 			c.keep(held)
 		case err != nil && c.running.Err() == nil:
-			wait = retry.NextBackOff()
+			wait = failed.NextBackOff()
 			c.keeper.Trouble().Failed(openingSession, err)
 			c.noSession(err)
 			c.pause(nil, wait)

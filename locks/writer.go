@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
+	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 )
 
 const (
@@ -28,11 +28,7 @@ const (
 // a second goroutine that runs write writes them one by one, so that they do not
 // delay the others.
 func (c *Client) write(aside bool) {
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(5*time.Millisecond),
-		backoff.WithMaxInterval(min(c.timing.TTL/5, time.Second)),
-		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
-	)
+	failed := retry.Forever(5*time.Millisecond, min(c.timing.TTL/5, time.Second))
 	poked, trouble := c.rows.writes, c.keeper.Trouble()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
@@ -48,7 +44,7 @@ func (c *Client) write(aside bool) {
 		err := c.round(c.running, batch, aside)
 		if err == nil {
 			trouble.Worked(writingLocks)
-			retry.Reset()
+			failed.Reset()
 			if aside {
 				c.pause(nil, asideEvery)
 			}
@@ -57,7 +53,7 @@ func (c *Client) write(aside bool) {
 		if c.running.Err() == nil {
 			trouble.Failed(writingLocks, err)
 		}
-		c.pause(nil, retry.NextBackOff())
+		c.pause(nil, failed.NextBackOff())
 	}
 }
 
@@ -145,7 +141,7 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	// by now, it does not carry them out: no lock may be granted there yet.
 	done, err := c.store.WriteLocks(ctx, plans[0].server, writes)
 	if err != nil {
-		return fmt.Errorf("write %d locks: %w", len(plans), withCause(ctx, err))
+		return fmt.Errorf("write %d locks: %w", len(plans), ctxerr.With(ctx, err))
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -58,11 +58,7 @@ type batch struct {
 const asideEvery = time.Second
 
 func newLane(what string, timing lease.Timing) *lane {
-	return &lane{what: what, broken: map[string]error{}, wait: backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(min(timing.AttemptTimeout/16, 50*time.Millisecond)),
-		backoff.WithMaxInterval(min(timing.AttemptTimeout, time.Second)),
-		backoff.WithMaxElapsedTime(0), // the default gives up after 15 minutes
-	)}
+	return &lane{what: what, broken: map[string]error{}, wait: waits(timing)}
 }
 
 func newBatch(writes []write) *batch {

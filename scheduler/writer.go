@@ -9,7 +9,9 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // How the writer shares out its statements. A batch is large enough that the
@@ -168,6 +170,11 @@ func (w *writer) failMoves(part []write, err error) {
 	}
 }
 
+// waits are those between statements that fail.
+func waits(timing lease.Timing) *backoff.ExponentialBackOff {
+	return retry.Forever(min(timing.AttemptTimeout/16, 50*time.Millisecond), min(timing.AttemptTimeout, time.Second))
+}
+
 // retry repeats a statement until its answer is clear: nil, or that the term
 // is over. It ends with ctx.
 func (w *writer) retry(ctx context.Context, what string, f func(context.Context) error) error {
@@ -179,11 +186,7 @@ func (w *writer) retry(ctx context.Context, what string, f func(context.Context)
 // beside it, so that it need not fit into the time of a statement.
 func (w *writer) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
 	timing := w.t.timing
-	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(min(timing.AttemptTimeout/16, 50*time.Millisecond)),
-		backoff.WithMaxInterval(min(timing.AttemptTimeout, time.Second)),
-		backoff.WithMaxElapsedTime(0), // ctx ends it
-	)
+	wait := waits(timing)
 	pulse := w.t.dog.begin("a statement (" + what + ")")
 	defer pulse.end()
 	limit := timing.AttemptTimeout

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/spelling"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -55,7 +56,13 @@ Try it: worker demo`,
 				return nil
 			}
 			problem := fmt.Sprintf("unknown command %q", args[0])
-			if near := command.SuggestionsFor(args[0]); len(near) > 0 {
+			var known []string
+			for _, c := range command.Commands() {
+				if c.IsAvailableCommand() {
+					known = append(known, c.Name())
+				}
+			}
+			if near := spelling.Near(known, args[0]); len(near) > 0 {
 				problem += ": did you mean " + strings.Join(near, " or ") + "?"
 			}
 			return usagef(command, "%s", problem)
@@ -64,7 +71,6 @@ Try it: worker demo`,
 			return usagef(command, "expected a command: run, demo, status, jobs, runs, next, trigger, pause, resume, cancel, resign, migrate or version")
 		},
 	}
-	root.SuggestionsMinimumDistance = 2
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })

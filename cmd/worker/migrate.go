@@ -7,11 +7,11 @@ import (
 	"io"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 )
 
 func newMigrate() *cobra.Command {
@@ -55,11 +55,7 @@ func migrate(ctx context.Context, db database, out io.Writer) error {
 func migrateAtStart(ctx context.Context, db database, log *zap.Logger) error {
 	const task = "create or update the tables"
 	trouble := keeper.NewTrouble(log)
-	wait := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(250*time.Millisecond),
-		backoff.WithMaxInterval(2*time.Second),
-		backoff.WithMaxElapsedTime(0), // the default gives up after 15 minutes
-	)
+	wait := retry.Forever(250*time.Millisecond, 2*time.Second)
 	for {
 		err := db.Migrate(ctx)
 		if err == nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/spelling"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -183,7 +184,7 @@ func (h *history) checkName(ctx context.Context, g jobs.Group, group string) err
 // noJob says that there is no such job, and which there are.
 func noJob(all []string, group, name string) error {
 	const most = 10
-	near := jobs.Near(all, name)
+	near := spelling.Near(all, name)
 	for _, list := range [][]string{all, near} {
 		for i, n := range list {
 			list[i] = printable(n)

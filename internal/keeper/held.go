@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -151,7 +152,7 @@ func (k *Keeper) release(ctx context.Context, group string, token uint64) error 
 	var err error
 	for range 3 {
 		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
-		err = withCause(attempt, k.store.Release(attempt, group, k.owner, token))
+		err = ctxerr.With(attempt, k.store.Release(attempt, group, k.owner, token))
 		cancel()
 		if err == nil || errors.Is(err, store.ErrChanged) { // another replica has it already
 			return nil

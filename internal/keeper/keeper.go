@@ -11,9 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/ctxerr"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -133,11 +134,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}()
 
 	// Often enough to make use of what trust is left when the database is back.
-	retry := backoff.NewExponentialBackOff(
-		backoff.WithInitialInterval(k.soon()),
-		backoff.WithMaxInterval(max(k.soon(), min(k.timing.RenewEvery/4, time.Second))),
-		backoff.WithMaxElapsedTime(0), // no limit: the default gives up after 15 minutes
-	)
+	failed := retry.Forever(k.soon(), min(k.timing.RenewEvery/4, time.Second))
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -154,7 +151,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				k.trouble.Failed("heartbeat", err)
 			}
-			k.retryIn(retry.NextBackOff())
+			k.retryIn(failed.NextBackOff())
 			continue
 		}
 		if asked {
@@ -162,7 +159,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		} else {
 			k.trouble.Ended("heartbeat")
 		}
-		retry.Reset()
+		failed.Reset()
 	}
 }
 
@@ -291,7 +288,7 @@ func (k *Keeper) renew(ctx context.Context, request store.Renew, timeout time.Du
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
 	renewed, err := k.store.Renew(ctx, request)
-	return renewed, withCause(ctx, err)
+	return renewed, ctxerr.With(ctx, err)
 }
 
 // settle reads the rows of a batch that was not renewed as a whole.
@@ -304,7 +301,7 @@ func (k *Keeper) settle(ctx context.Context, batch []*Held) error {
 	defer cancel()
 	readings, err := k.store.Read(ctx, groups...)
 	if err != nil {
-		return fmt.Errorf("read back %d leases: %w", len(batch), withCause(ctx, err))
+		return fmt.Errorf("read back %d leases: %w", len(batch), ctxerr.With(ctx, err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -349,12 +346,4 @@ func (k *Keeper) poke() {
 	case k.wake <- struct{}{}:
 	default:
 	}
-}
-
-// withCause makes an error of an ended context say why it ended.
-func withCause(ctx context.Context, err error) error {
-	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
 }

@@ -12,7 +12,7 @@ import (
 	"strings"
 
 	"github.com/cronlease/cronlease/internal/plainfile"
-	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/internal/spelling"
 )
 
 // maxPoolSize bounds the parameter pool_size.
@@ -158,7 +158,7 @@ func checkNames(names []string) error {
 				return fmt.Errorf("unknown parameter %s: did you mean %s?", name, other)
 			}
 		}
-		if near := jobs.Near(known, name); len(near) > 0 {
+		if near := spelling.Near(known, name); len(near) > 0 {
 			return fmt.Errorf("unknown parameter %s: did you mean %s?", name, strings.Join(near, " or "))
 		}
 		return fmt.Errorf("unknown parameter %s: want one of github.com/go-sql-driver/mysql, %s, or a session variable that docs/database.md lists",

@@ -14,6 +14,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/cronlease/cronlease/internal/spelling"
 )
 
 // Limits on what a file that is small enough can still blow up to.
@@ -441,34 +443,9 @@ func nearest(s string, known []string) string {
 		return ""
 	}
 	for _, k := range known {
-		if d := distance(strings.ToLower(s), k); d <= most {
+		if d := spelling.Distance(strings.ToLower(s), k); d <= most {
 			best, most = k, d-1
 		}
 	}
 	return best
-}
-
-// distance counts the edits from a to b; two swapped letters are one.
-func distance(a, b string) int {
-	var older []int
-	previous := make([]int, len(b)+1)
-	for j := range previous {
-		previous[j] = j
-	}
-	for i := 1; i <= len(a); i++ {
-		row := make([]int, len(b)+1)
-		row[0] = i
-		for j := 1; j <= len(b); j++ {
-			cost := 1
-			if a[i-1] == b[j-1] {
-				cost = 0
-			}
-			row[j] = min(previous[j]+1, row[j-1]+1, previous[j-1]+cost)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], older[j-2]+1)
-			}
-		}
-		older, previous = previous, row
-	}
-	return previous[len(b)]
 }
