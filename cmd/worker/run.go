@@ -129,11 +129,7 @@ func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPI
 
 // scheduler returns a scheduler with the jobs of the configuration.
 func (r *runner) scheduler(c *config.Config, db, killers database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
-	timing, err := c.Lease.Complete()
-	if err != nil {
-		return nil, err
-	}
-	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(timing), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
+	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
 		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
 	if err != nil {
 		return nil, err
@@ -145,9 +141,9 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		case entry.HTTP != nil:
 			job.Do = client.Job(entry.HTTP.Method, entry.HTTP.URL)
 		case entry.SQL != nil:
-			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: timing.Grace, Kill: killers.DB()})
+			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: c.Lease.Grace, Kill: killers.DB()})
 		default:
-			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: timing.Grace, TrustLeft: jobs.TrustLeft, Env: entry.Env, Log: log})
+			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: jobs.TrustLeft, Env: entry.Env, Log: log})
 		}
 		bad = append(bad, s.Add(job))
 	}

@@ -30,7 +30,7 @@ const MaxSize = 10 << 20
 type Config struct {
 	Database Database
 	Group    string
-	// Lease has zero fields where the file leaves the choice to the library.
+	// Lease is complete: it has the library's choice where the file says nothing.
 	Lease lease.Timing
 	// MaxRuns is how many runs the worker has at a time; zero: any number.
 	MaxRuns int

@@ -93,7 +93,7 @@ func TestExample(t *testing.T) {
 	equal(t, "kind", c.Database.Kind(), config.MySQL)
 	equal(t, "database", c.Database.Open(), "mysql://user:pass@127.0.0.1:3306/app")
 	equal(t, "group", c.Group, "billing")
-	equal(t, "lease", c.Lease, lease.Timing{TTL: 15 * time.Second, Grace: 2 * time.Second})
+	equal(t, "lease", c.Lease, complete(t, lease.Timing{TTL: 15 * time.Second, Grace: 2 * time.Second}))
 	if len(c.Jobs) != 2 {
 		t.Fatalf("%d jobs, want 2", len(c.Jobs))
 	}
@@ -116,6 +116,16 @@ func equal[T comparable](t *testing.T, what string, got, want T) {
 	}
 }
 
+// complete is a timing with the library's choice where it says nothing.
+func complete(t *testing.T, timing lease.Timing) lease.Timing {
+	t.Helper()
+	timing, err := timing.Complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return timing
+}
+
 func TestValues(t *testing.T) {
 	t.Parallel()
 	c := parse(t, `
@@ -131,7 +141,7 @@ jobs:
 	equal(t, "kind", c.Database.Kind(), config.SQLite)
 	equal(t, "database", c.Database.Open(), "lease.db")
 	equal(t, "group", c.Group, "007")
-	equal(t, "lease", c.Lease, lease.Timing{})
+	equal(t, "lease", c.Lease, complete(t, lease.Timing{}))
 	equal(t, "name", c.Jobs[0].Name, "yes")
 	equal(t, "at", c.Jobs[0].Schedule.String(), "at 2026-12-31T23:00:00Z")
 	equal(t, "exec", strings.Join(c.Jobs[0].Exec, "|"), "echo|010|true|1.50|$HOME|${HOME}|5m|$$|")

@@ -40,8 +40,8 @@ func FuzzParse(f *testing.F) {
 		if store.CheckName("group", c.Group) != nil || len(c.Jobs) == 0 || c.Database.Open() == "" {
 			t.Errorf("taken: %+v", c)
 		}
-		if _, err := c.Lease.Complete(); err != nil {
-			t.Errorf("taken: %v", err)
+		if again, err := c.Lease.Complete(); err != nil || again != c.Lease {
+			t.Errorf("taken: %+v, %v", c.Lease, err)
 		}
 		names := map[string]bool{}
 		for _, j := range c.Jobs {

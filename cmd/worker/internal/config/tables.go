@@ -268,12 +268,16 @@ func readConfig(v value, c *Config) {
 	require(v, found, "database", databaseForm)
 	require(v, found, "group", "the name that replicas contend for")
 	require(v, found, "jobs", "a list of jobs")
+	if _, ok := found["lease"]; !ok {
+		c.Lease, _ = c.Lease.Complete() // the defaults fit
+	}
 }
 
 func readLease(v value, c *Config) {
 	found := readMapping(v, "timings such as {ttl: 15s, grace: 2s}", leaseFields, &c.Lease)
+	var err error
 	var bad *lease.TimingError
-	if _, err := c.Lease.Complete(); errors.As(err, &bad) {
+	if c.Lease, err = c.Lease.Complete(); errors.As(err, &bad) {
 		at, ok := found[strings.ToLower(bad.Field)]
 		if !ok {
 			at = v
