@@ -9,12 +9,12 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// watch polls the ledger once a second for pause, resume, trigger and cancel
+// poll reads the ledger once a second for pause, resume, trigger and cancel
 // requests, until the term ends.
-func (t *term) watch(changes uint64) {
+func (t *term) poll(changes uint64) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	pulse := t.dog.begin("the watch on the ledger")
+	pulse := t.dog.begin("the poll of the ledger")
 	defer pulse.end()
 	asked := false // to read the ledger even if nothing has changed
 	limit := t.timing.AttemptTimeout

@@ -70,7 +70,7 @@ func (e *entry) finished(now time.Time) { e.known.Finished = now.UTC().Truncate(
 // waiting is how many runs are to start and do not run yet.
 func (e *entry) waiting() int { return e.count[parking] + e.count[waiting] + e.count[ready] }
 
-// occupied is how many runs hold the room of the job.
+// occupied is how many runs take up room of the job.
 func (e *entry) occupied() int { return e.count[ready] + e.count[running] + e.resting }
 
 // busy is how many runs an earlier tick has left.

@@ -89,7 +89,7 @@ func (t *term) noteNext(now time.Time) {
 		tick := e.next
 		if e.claiming {
 			tick = e.asked
-		} else if t.holdsBack(e, now) {
+		} else if t.deferred(e, now) {
 			continue
 		}
 		if !tick.IsZero() && (first.IsZero() || tick.Before(first)) {
@@ -102,9 +102,9 @@ func (t *term) noteNext(now time.Time) {
 	n.tick, n.job, n.refused = first, job, t.wrote.claims.broken[job]
 }
 
-// holdsBack reports whether a job's ticks wait for what is no fault: see
+// deferred reports whether a job's ticks wait for what is no fault: see
 // claimDue.
-func (t *term) holdsBack(e *entry, now time.Time) bool {
+func (t *term) deferred(e *entry, now time.Time) bool {
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
 		return true
 	}

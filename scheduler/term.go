@@ -53,7 +53,7 @@ type term struct {
 
 	groupPaused bool
 	pauses      []jobs.Pause
-	look        chan struct{} // asks the watch to read the ledger at once
+	look        chan struct{} // asks the poll to read the ledger at once
 	changes     uint64        // of the ledger when it was opened
 	stopping    bool
 	pruning     bool
@@ -104,7 +104,7 @@ func (t *term) loop(clock *clock) {
 	for _, e := range t.order {
 		e.pruneAt = now.Add(rand.N(pruneAtLeast))
 	}
-	t.helpers.Go(func() { t.watch(t.changes) })
+	t.helpers.Go(func() { t.poll(t.changes) })
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()
