@@ -1,6 +1,7 @@
 package cronlease_test
 
 import (
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,7 +15,7 @@ import (
 // happen to them. Each test states what it saw from outside: from the requests
 // that the jobs made, from the exit codes, and from the workers' logs.
 
-func TestMain(m *testing.M) { workertest.Main(m) }
+func TestMain(m *testing.M) { os.Exit(workertest.Main(m)) }
 
 // A leader that is killed is followed within TTL + 1 s, each time.
 func TestKilledLeader(t *testing.T) {

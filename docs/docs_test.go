@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	workertest.Main(m)
+	os.Exit(workertest.Main(m))
 }
 
 // Each Go block of these documents is taken from an example, which has a test.

@@ -11,20 +11,25 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
-// Main runs the tests of a package with a worker that it builds for them.
-func Main(m *testing.M) {
+// Main runs the tests of a package with a worker that it builds for them, and returns the exit code.
+func Main(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "cronlease-test-")
 	if err == nil {
+		defer os.RemoveAll(folder)
 		workerProgram, err = buildWorker(folder)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "build the worker:", err)
-		os.Exit(1)
+		return 1
 	}
-	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
-		_ = os.RemoveAll(folder)
-		os.Exit(code)
-	}))
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
 }
 
 // Each runs f beside three workers on each kind of database, and checks

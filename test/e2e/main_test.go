@@ -28,5 +28,5 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	workertest.Main(m)
+	os.Exit(workertest.Main(m))
 }
