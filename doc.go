@@ -15,7 +15,7 @@
 //   - election: one leader, without jobs
 //   - locks: mutexes and read/write locks across processes
 //   - gocronlease: an elector and a locker for a gocron scheduler that you have
-//   - store: what a store implements, for those who write another one
+//   - store: the contract of a store, for those who write another one
 //   - lease: the protocol under all of them, and why it is safe
 //   - lease/leasetest, jobs/ledgertest, locks/lockstest: the contracts of stores,
 //     as tests

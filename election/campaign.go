@@ -205,7 +205,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	returned := make(chan error, 1)
 	c.setAlive(true)
 	go func() {
-		err := c.run(lease.WithHold(held.Context(), held.Hold()), term)
+		err := c.run(keeper.WithHeld(lease.WithHold(held.Context(), held.Hold()), held), term)
 		c.setAlive(false)
 		returned <- err
 	}()

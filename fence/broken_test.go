@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbserver"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -563,4 +564,4 @@ func TestOtherSchemaAndUser(t *testing.T) {
 	})
 }
 
-var _ fence.Store = (*mysqlstore.Store)(nil)
+var _ store.Fences = (*mysqlstore.Store)(nil)

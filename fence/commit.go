@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Commit commits tx if what ctx is held under is still this process's at that
@@ -37,7 +38,7 @@ func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 		_ = tx.Rollback()
 		return err
 	}
-	if f.dialect != MySQL {
+	if f.dialect != store.MySQL {
 		return f.commitPlainly(ctx, tx)
 	}
 	if err := f.open(ctx, tx); err != nil {

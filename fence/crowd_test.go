@@ -23,7 +23,7 @@ func TestCrowd(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s *scene) {
 		const terms = 60
-		ledger, ok := s.store.(jobs.Ledger)
+		ledger, ok := s.store.(store.Ledger)
 		if !ok {
 			t.Fatal("no ledger")
 		}
@@ -65,12 +65,12 @@ func TestCrowd(t *testing.T) {
 			all.Go(func() {
 				for stop.Err() == nil {
 					h := *now.Load()
-					_, err := ledger.Claim(soon(t), jobs.Holder{Group: group, Owner: h.Owner, Token: h.Token}, jobs.ClaimID{1},
-						[]jobs.Claim{{Key: jobs.Key{Job: "job", Tick: time.Unix(tick.Add(1), 0)}, State: jobs.Skipped}})
+					_, err := ledger.Claim(soon(t), store.Holder{Group: group, Owner: h.Owner, Token: h.Token}, store.ClaimID{1},
+						[]store.Claim{{Key: jobs.Key{Job: "job", Tick: time.Unix(tick.Add(1), 0)}, State: jobs.Skipped}})
 					switch {
 					case err == nil:
 						claimed.Add(1)
-					case !errors.Is(err, jobs.ErrReplaced):
+					case !errors.Is(err, store.ErrReplaced):
 						t.Errorf("claim: %v", err)
 					}
 				}

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"sync/atomic"
 	"time"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // Do runs fn in a transaction of db that is committed only if what ctx is held
@@ -82,7 +84,7 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 	if err != nil {
 		return false, false, f.explain(ctx, fmt.Errorf("begin: %w", err))
 	}
-	g := &guard{raw: dc, fenced: true, implicit: f.dialect == MySQL, kill: k, bound: f.bound}
+	g := &guard{raw: dc, fenced: true, implicit: f.dialect == store.MySQL, kill: k, bound: f.bound}
 	if execer, ok := dc.(driver.ExecerContext); ok && g.implicit {
 		g.undo = func() error { return rollBack(execer, f.bound) }
 	}
@@ -159,7 +161,7 @@ func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
 	longer, cancel := outlast(ctx, f.bound)
 	defer cancel()
 	var commit func() error
-	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect == MySQL {
+	if execer, ok := g.raw.(driver.ExecerContext); ok && f.dialect == store.MySQL {
 		// The driver's own Commit waits for an answer without a limit.
 		commit = func() error {
 			_, err := execer.ExecContext(longer, commitStatement, nil)
@@ -181,7 +183,7 @@ func (f *fence) commit(ctx context.Context, tx *sql.Tx, g *guard) error {
 // restore undoes what check and newKiller have set on the connection, and
 // reports whether it has.
 func (f *fence) restore(ctx context.Context, db *sql.DB, k *killer) bool {
-	return f.dialect != MySQL || f.set(ctx, db, restoreStatement+k.unmark())
+	return f.dialect != store.MySQL || f.set(ctx, db, restoreStatement+k.unmark())
 }
 
 // unmark undoes what newKiller has set, before check has set anything.

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // killEvery is how often a statement is killed that has not ended yet. A kill
@@ -45,7 +47,7 @@ const (
 // does not let it be marked.
 func (f *fence) newKiller(ctx context.Context, dc driver.Conn, pool *sql.DB) (*killer, error) {
 	execer, ok := dc.(driver.ExecerContext)
-	if !f.kill || f.dialect != MySQL || !ok {
+	if !f.kill || f.dialect != store.MySQL || !ok {
 		return nil, nil //nolint:nilnil // no killer is an answer
 	}
 	k := &killer{pool: f.killPool, wait: f.killWait, name: "cronlease-run-" + rand.Text()}

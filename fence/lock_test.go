@@ -13,12 +13,13 @@ import (
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // client takes locks in the scene's database until the test ends.
 func (s *scene) client() *locks.Client {
 	s.t.Helper()
-	c, err := locks.New(s.store.(locks.Store))
+	c, err := locks.New(s.store.(store.Locks))
 	if err != nil {
 		s.t.Fatal(err)
 	}

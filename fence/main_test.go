@@ -31,7 +31,7 @@ const (
 // store is what the tests use of both stores.
 type sqlStore interface {
 	store.Leases
-	fence.Store
+	store.Fences
 	Migrate(context.Context) error
 	DB() *sql.DB
 	Close() error

@@ -19,7 +19,7 @@ type pausing struct {
 	after func()
 }
 
-func (p *pausing) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+func (p *pausing) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	held, err := p.sqlStore.CheckHold(ctx, tx, h)
 	p.after()
 	return held, err

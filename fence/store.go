@@ -3,7 +3,6 @@ package fence
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,37 +10,6 @@ import (
 
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-)
-
-// Store is a store of leases or locks that keeps them in an SQL database. It is
-// what [lease.Hold.Store] has to be for fenced transactions.
-type Store interface {
-	// FenceDialect is the database's.
-	FenceDialect() Dialect
-
-	// CheckHold reports whether h's owner and token still hold its lease or
-	// lock, and ensures that this stays so until the transaction tx ends: a
-	// takeover waits for that, and heartbeats do not. It returns the database's
-	// errors as they are, and one that matches [lease.ErrSetup] when tx is in
-	// another database than the store.
-	CheckHold(ctx context.Context, tx Querier, h lease.Hold) (held bool, err error)
-}
-
-// Querier is a transaction as a check needs it: a [*sql.Tx].
-type Querier interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// Dialect is a kind of database, as far as a fence has to know it.
-type Dialect int
-
-// The dialects.
-const (
-	// MySQL, and MariaDB.
-	MySQL Dialect = iota + 1
-	// SQLite.
-	SQLite
 )
 
 // The statements that a fence sends to MySQL and MariaDB.
@@ -69,8 +37,8 @@ type fence struct {
 	settings
 	checked time.Time // when the last check was sent
 	holds   []lease.Hold
-	stores  []Store // of the holds
-	dialect Dialect
+	stores  []store.Fences // of the holds
+	dialect store.Dialect
 }
 
 // newFence takes the holds of ctx. All transactions check them in the same order,
@@ -96,15 +64,15 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name))
 	})
 	for _, h := range f.holds {
-		store, ok := h.Store.(Store)
+		s, ok := h.Store.(store.Fences)
 		if !ok {
 			return nil, fmt.Errorf("fence: what is held on %q is kept in %T, which keeps no rows in an SQL database: hand its token to what you write to, and let it refuse older ones", h.Name, h.Store)
 		}
-		dialect := store.FenceDialect()
+		dialect := s.FenceDialect()
 		if f.dialect != 0 && dialect != f.dialect {
 			return nil, fmt.Errorf("fence: %q and %q are held in databases of different kinds: one transaction cannot check both", f.holds[0].Name, h.Name)
 		}
-		f.stores, f.dialect = append(f.stores, store), dialect
+		f.stores, f.dialect = append(f.stores, s), dialect
 	}
 	return f, nil
 }
@@ -112,8 +80,8 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 // check compares every hold with the database, in the transaction. After nil, no
 // other process can take the leases and locks before the transaction ends, and if
 // this process stands still, the database ends it after the bound.
-func (f *fence) check(ctx context.Context, tx Querier) error {
-	if f.dialect == MySQL {
+func (f *fence) check(ctx context.Context, tx store.Querier) error {
+	if f.dialect == store.MySQL {
 		// First, so that there is no moment in which a row is locked without it.
 		if _, err := tx.ExecContext(ctx, fmt.Sprintf(limitStatement, f.bound/time.Second)); err != nil {
 			return fmt.Errorf("set wait_timeout: %w", err)
@@ -137,7 +105,7 @@ func (f *fence) check(ctx context.Context, tx Querier) error {
 // since it may have been paused before it read the answer.
 func (f *fence) paused() error {
 	now := time.Now()
-	if f.dialect == MySQL && max(now.Sub(f.checked), now.Round(0).Sub(f.checked.Round(0))) >= f.bound {
+	if f.dialect == store.MySQL && max(now.Sub(f.checked), now.Round(0).Sub(f.checked.Round(0))) >= f.bound {
 		return errPaused
 	}
 	return nil

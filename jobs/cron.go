@@ -101,9 +101,6 @@ func (s CronSchedule) Prev(before time.Time) time.Time {
 	return s.parsed.Prev(before)
 }
 
-// Zone is [CronSchedule.In], by the name that Spring uses.
-func (s CronSchedule) Zone(zone string) CronSchedule { return s.In(zone) }
-
 func (s CronSchedule) String() string {
 	return fmt.Sprintf("cron %q in %s, %s, dst %s", s.expression, s.zone, s.dialect, s.dst)
 }

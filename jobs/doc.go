@@ -7,7 +7,7 @@
 // on when a process started. A run is the work for one tick, and may take several
 // attempts.
 //
-// The [Ledger] records what ran, in the same database as the lease. Its rows are
+// The ledger of a store records what ran, in the same database as the lease. Its rows are
 // written by the claim that gives a tick to exactly one run, and changed by
 // comparisons of all that is expected. A job's newest row is its cursor: what is
 // due after it is decided by the present leader, so no gap loses a tick.

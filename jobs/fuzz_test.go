@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -72,26 +71,6 @@ func FuzzValidate(f *testing.F) {
 					t.Fatalf("%+v: waits %v after attempt %d, %t", j.Retry, wait, attempt, again)
 				}
 			}
-		}
-	})
-}
-
-// FuzzCutError checks that what the ledger keeps of an error is its beginning.
-func FuzzCutError(f *testing.F) {
-	f.Add("failed", 1)
-	f.Add("é", jobs.MaxError/2)
-	f.Add("東", jobs.MaxError/3+1)
-	f.Add("\xff\x80", jobs.MaxError)
-	f.Fuzz(func(t *testing.T, text string, times int) {
-		whole := strings.Repeat(text, max(0, times%4000))
-		cut := jobs.CutError(whole)
-		switch {
-		case !strings.HasPrefix(whole, cut), len(cut) > jobs.MaxError:
-			t.Errorf("%d bytes of %q became %d of another text", len(whole), text, len(cut))
-		case len(whole) <= jobs.MaxError && cut != whole, len(whole) > jobs.MaxError && len(cut) < jobs.MaxError-utf8.UTFMax:
-			t.Errorf("%d bytes of %q became %d", len(whole), text, len(cut))
-		case utf8.ValidString(whole) && !utf8.ValidString(cut):
-			t.Errorf("%q is cut in a character", text)
 		}
 	})
 }

@@ -15,15 +15,15 @@ import (
 // through the database, whichever replica leads. It is a small value, safe for
 // concurrent use.
 type Group struct {
-	ledger Ledger
+	ledger Control
 	name   string
 }
 
 var errNoLedger = errors.New("jobs: the group has no ledger: give NewGroup a store")
 
-// NewGroup returns the jobs of a group. Without a ledger, as in the zero Group,
+// NewGroup returns the jobs of a group; every store is a [Control]. Without a ledger, as in the zero Group,
 // every method returns an error.
-func NewGroup(ledger Ledger, name string) Group { return Group{ledger, name} }
+func NewGroup(ledger Control, name string) Group { return Group{ledger, name} }
 
 // Pause stops the ticks of a job, or of the whole group when job is empty, until
 // Resume. Ticks of the paused time are recorded as skipped; what runs goes on. An

@@ -18,11 +18,11 @@ func led(t *testing.T, names ...string) jobs.Group {
 	s.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
 		return nil, &store.Fence{Owner: "me", Token: 7}
 	})
-	var declared []jobs.Declared
+	var declared []store.Declared
 	for _, name := range names {
-		declared = append(declared, jobs.Declared{Name: name, Schedule: "manual"})
+		declared = append(declared, store.Declared{Name: name, Schedule: "manual"})
 	}
-	if err := s.Declare(t.Context(), jobs.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
+	if err := s.Declare(t.Context(), store.Holder{Group: "g", Owner: "me", Token: 7}, declared); err != nil {
 		t.Fatal(err)
 	}
 	return jobs.NewGroup(s, "g")

@@ -53,13 +53,10 @@ const (
 	// RecoverSkip leaves it interrupted: at most once. The default.
 	RecoverSkip Recover = iota
 	// RecoverRerun runs the tick again, with the next attempt: at least once.
-	// A tick that was interrupted [MaxInterrupted] times is left.
+	// A tick that was interrupted five times is assumed to kill its workers, and
+	// left, unless its [Retry] has more attempts.
 	RecoverRerun
 )
-
-// MaxInterrupted is how many attempts a tick gets under [RecoverRerun] before it
-// is assumed to kill its workers, unless its [Retry] has more.
-const MaxInterrupted = 5
 
 var recoverNames = []string{"skip", "rerun"}
 

@@ -1,9 +1,6 @@
 package jobs
 
-import (
-	"time"
-	"unicode/utf8"
-)
+import "time"
 
 // Record is a run as the ledger has it.
 type Record struct {
@@ -25,36 +22,10 @@ type Record struct {
 	// no row of their own; from 10,000 on it means that there were at least so
 	// many.
 	Missed int
-	// Error says why it did not succeed; at most MaxError bytes.
+	// Error says why it did not succeed; at most 2000 bytes.
 	Error string
 	// CancelAsked: the run was asked to end.
 	CancelAsked bool
-}
-
-// MaxError is how much of an error's text the ledger keeps, in bytes.
-const MaxError = 2000
-
-// CutError bounds an error's text for the ledger, at the end of a character.
-func CutError(text string) string {
-	if len(text) <= MaxError {
-		return text
-	}
-	end := MaxError
-	for end > MaxError-utf8.UTFMax && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end]
-}
-
-// Declared is what the ledger keeps of a job.
-type Declared struct {
-	Name string
-	// Schedule is the text of [Schedule.String].
-	Schedule string
-	// From is when the schedule comes into force if it differs from what the ledger
-	// has, or if that lies in the future, by the database's clock. Zero: from now
-	// on.
-	From time.Time
 }
 
 // Opened is the last term that declared its jobs.
@@ -65,21 +36,11 @@ type Opened struct {
 	At time.Time
 }
 
-// Changes is an answer of [Ledger.Changes].
-type Changes struct {
-	Number uint64
-	// Now is the database's clock.
-	Now time.Time
-	// Server is the identity of the database server that answered, as that of a
-	// reading of the lease.
-	Server string
-}
-
 // Snapshot is what a term that begins has to know.
 type Snapshot struct {
 	// Now is the database's clock at the reading.
 	Now time.Time
-	// Changes is the number of [Ledger.Changes] at the reading.
+	// Changes is the number that the ledger counts requests with, at the reading.
 	Changes uint64
 	// Server is the identity of the database server that answered, as that of a
 	// reading of the lease.
@@ -91,21 +52,10 @@ type Snapshot struct {
 	// Jobs are all that the ledger knows of the group, by name.
 	Jobs map[string]Known
 	// Pauses are the newest pauses of each job, and of the whole group under the
-	// empty name, oldest first: at most [MaxPauses] of each.
+	// empty name, oldest first: at most 64 of each.
 	Pauses map[string][]Pause
 	// Open are the runs that are not over, in the order of their ticks.
 	Open []Record
-}
-
-// CountStarts raises each job's Started to the start of its runs that are not
-// over: it is for stores that keep the starts of the others with the job.
-func (s Snapshot) CountStarts() {
-	for _, r := range s.Open {
-		if k, ok := s.Jobs[r.Job]; ok {
-			k.Started = later(k.Started, r.Started)
-			s.Jobs[r.Job] = k
-		}
-	}
 }
 
 // Known is what the ledger knows of a job.
@@ -128,46 +78,6 @@ type Known struct {
 	Finished time.Time
 }
 
-// Claim is a tick to claim.
-type Claim struct {
-	Key
-	// State is Running, Waiting or Skipped. [Ledger.Claim] fails for any other.
-	State State
-	// Delay is how long a Waiting run has to wait, from now. What is below a
-	// microsecond is cut off.
-	Delay time.Duration
-	// Missed and Error are as in [Record].
-	Missed int
-	Error  string
-}
-
-// Claimed is what stands for a claim after it. State is zero when nothing does,
-// and only the key is set: the claim was refused, as [Ledger.Claim] says.
-type Claimed struct {
-	// Mine: the row was written by this call, or an earlier repetition of it.
-	Mine bool
-	Record
-}
-
-// Refused reports that the claim was refused and that there is no row.
-func (c Claimed) Refused() bool { return c.State == 0 }
-
-// Move is a change of a row's state.
-type Move struct {
-	Key
-	// What the row has to be.
-	From    State
-	Attempt int
-	Owner   string
-	Token   uint64
-	// What it becomes. To Running counts an attempt; to Waiting makes it due
-	// after Delay. CancelAsked stays as it is: a cancel request that came in
-	// between is found by the next look at [Ledger.Changes].
-	To    State
-	Delay time.Duration
-	Error string
-}
-
 // History says which of a job's runs are kept. What is not over is always kept.
 type History struct {
 	// Keep is how many are kept at least, those of the newest ticks; zero: any
@@ -187,4 +97,13 @@ type Filter struct {
 	Since time.Time
 	// Limit is how many are returned at most. Zero: 100.
 	Limit int
+}
+
+// Key identifies a run within its group.
+type Key struct {
+	Job string
+	// Tick is in UTC and of whole microseconds.
+	Tick time.Time
+	// Trigger tells a manual run from the tick of the schedule, which has 0.
+	Trigger uint64
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // groupPrefix begins the names of the lease rows that stand for sessions.
@@ -30,7 +31,7 @@ var programStarted = time.Now()
 // What they decide by is in rows, which does no I/O.
 type Client struct {
 	*background
-	store         Store
+	store         store.Locks
 	keeper        *keeper.Keeper
 	timing        lease.Timing
 	log           *zap.Logger
@@ -72,12 +73,12 @@ func WithLogger(l *zap.Logger) Option {
 
 // New returns a client. It starts no goroutines and opens no connections before
 // the first lock. The error names the invalid option.
-func New(store Store, options ...Option) (*Client, error) {
-	if store == nil {
+func New(s store.Locks, options ...Option) (*Client, error) {
+	if s == nil {
 		return nil, errors.New("locks: store is nil")
 	}
 	c := &Client{
-		store:    store,
+		store:    s,
 		log:      zap.NewNop(),
 		listens:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
@@ -88,7 +89,7 @@ func New(store Store, options ...Option) (*Client, error) {
 		}
 		option(c)
 	}
-	keeper, err := keeper.New(store, append(c.keeperOptions, keeper.WithSessions())...)
+	keeper, err := keeper.New(s, append(c.keeperOptions, keeper.WithSessions())...)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +102,7 @@ func New(store Store, options ...Option) (*Client, error) {
 		Started: programStarted.Unix(),
 		TTL:     c.timing.TTL,
 	})
-	c.liveness = newLiveness(c.background, store, keeper, c.releaseDead)
+	c.liveness = newLiveness(c.background, s, keeper, c.releaseDead)
 	return c, nil
 }
 
@@ -127,8 +128,8 @@ func (c *Client) start() {
 		return
 	}
 	c.started = true
-	if ringer, ok := c.store.(Ringer); ok {
-		c.notifier.bell = ringer.Doorbell()
+	if ringer, ok := c.store.(store.Notifiers); ok {
+		c.notifier.bell = ringer.Notifier()
 	}
 	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
 	c.group.Go(c.keepSession)

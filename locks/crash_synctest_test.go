@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // afterCrash is the longest time after its last heartbeat that a crashed process
@@ -284,7 +285,7 @@ func TestDeletedSessionBetweenReadings(t *testing.T) {
 func TestWithoutABell(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
-		type silent struct{ locks.Store }
+		type silent struct{ store.Locks }
 		la, lb := newLink(w.database), newLink(w.database)
 		a, b := w.rigOn(la, silent{la}), w.rigOn(lb, silent{lb})
 		for range 20 {

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -26,13 +26,13 @@ type database struct {
 	broken  map[string]bool          // writes of the row fail, and all others of the statement
 	met     map[string]int           // how often a write met such a row
 	highest map[string]uint64        // version ever
-	empty   map[string]locks.Row     // the last one without holders and waiters
+	empty   map[string]store.LockRow // the last one without holders and waiters
 }
 
 func newDatabase(t *testing.T) *database {
 	return &database{
 		Store: memstore.New(), t: t, kept: map[string]chan struct{}{}, broken: map[string]bool{},
-		met: map[string]int{}, highest: map[string]uint64{}, empty: map[string]locks.Row{},
+		met: map[string]int{}, highest: map[string]uint64{}, empty: map[string]store.LockRow{},
 	}
 }
 
@@ -61,11 +61,11 @@ func (w written) ids() []string {
 	return ids
 }
 
-func (d *database) row(name string) locks.Row {
+func (d *database) row(name string) store.LockRow {
 	r, err := d.ReadLocks(context.Background(), name)
 	if err != nil {
 		d.t.Error(err)
-		return locks.Row{}
+		return store.LockRow{}
 	}
 	return r.Rows[0]
 }
@@ -79,7 +79,7 @@ func (d *database) rows() int {
 	if err != nil {
 		d.t.Error(err)
 	}
-	return len(slices.DeleteFunc(r.Rows, func(row locks.Row) bool { return row.Version == 0 }))
+	return len(slices.DeleteFunc(r.Rows, func(row store.LockRow) bool { return row.Version == 0 }))
 }
 
 // isPruned reports whether the lock had a row that is gone.
@@ -89,7 +89,7 @@ func (d *database) isPruned(name string) bool {
 	return d.highest[name] > 0 && d.row(name).Version == 0
 }
 
-func (d *database) parse(row locks.Row) written {
+func (d *database) parse(row store.LockRow) written {
 	w := written{version: row.Version}
 	if len(row.Queue) > 0 {
 		if err := json.Unmarshal(row.Queue, &w); err != nil {
@@ -132,7 +132,7 @@ func (d *database) breakWrites(name string, broken bool) {
 const lockWait = time.Second
 
 // WriteLocks writes the rows that no other transaction keeps locked.
-func (d *database) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+func (d *database) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	if len(writes) == 1 && writes[0].Wait {
 		d.mu.Lock()
 		free := d.kept[writes[0].Name]
@@ -150,7 +150,7 @@ func (d *database) WriteLocks(ctx context.Context, server string, writes []locks
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	var free []locks.Write
+	var free []store.LockWrite
 	for _, w := range writes {
 		if d.broken[w.Name] {
 			d.met["met a broken row"]++
@@ -176,11 +176,11 @@ func (d *database) WriteLocks(ctx context.Context, server string, writes []locks
 }
 
 // write looks at what is written. It is called with mu held.
-func (d *database) write(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
-	before := make([]locks.Row, len(writes))
+func (d *database) write(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
+	before := make([]store.LockRow, len(writes))
 	for i, w := range writes {
 		before[i] = d.row(w.Name)
-		if slices.ContainsFunc(writes[:i], func(o locks.Write) bool { return o.Name == w.Name }) {
+		if slices.ContainsFunc(writes[:i], func(o store.LockWrite) bool { return o.Name == w.Name }) {
 			d.t.Errorf("lock %q is written twice by one statement", w.Name)
 		}
 		if i > 0 && w.Name < writes[i-1].Name { // statements that lock rows in one order do not deadlock
@@ -239,7 +239,7 @@ func (d *database) wrong(before, after written, highest uint64) string {
 }
 
 // change changes a row without any client's knowledge.
-func (d *database) change(name string, f func(locks.Row) locks.Row) {
+func (d *database) change(name string, f func(store.LockRow) store.LockRow) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.UpdateLock(name, f)

@@ -72,7 +72,7 @@
 // cannot be written for a reason of its own, is written separately from the
 // batch. A row that this process wrote last is not read first; other rows are. All
 // waiters of a process share one connection on which the process is woken when one
-// of them is granted its lock (see [Doorbell]), and they also poll once a second.
+// of them is granted its lock (see [store.Notifier]), and they also poll once a second.
 //
 // A row, and the cost of writing it, grows with the number of its places: hundreds
 // are fine, thousands on one lock are slow, and 4,096 is the limit ([ErrFull]).
@@ -89,7 +89,7 @@
 // holders or waiters that were not written for an hour. It watches their sessions
 // for a TTL, as a waiter does, and removes the places of those that are over. So the rows
 // of a dead process are gone within hours, even if their names are never used
-// again ([Store.HeldLocks]).
+// again ([store.Locks.HeldLocks]).
 //
 // Tokens keep growing when a name is used again. A token is a row version, and a
 // version is the database's clock in microseconds since 1970, or one more than

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // history records which client held which lock from when to when, by the bubble's
@@ -147,10 +148,10 @@ func (w *world) rig(options ...locks.Option) *rig {
 }
 
 // rigOn is a rig whose client sees less than its link.
-func (w *world) rigOn(l *link, store locks.Store, options ...locks.Option) *rig {
+func (w *world) rigOn(l *link, s store.Locks, options ...locks.Option) *rig {
 	t := w.history.t
 	t.Helper()
-	c, err := locks.New(store, options...)
+	c, err := locks.New(s, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

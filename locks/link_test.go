@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -16,8 +15,8 @@ var errLink = errors.New("connection lost")
 // link is one process's way to a database: it counts statements, and can fail
 // them in every way a network and a server can.
 type link struct {
-	locks.Store
-	ringer locks.Ringer
+	store.Locks
+	ringer store.Notifiers
 	t      *testing.T
 
 	mu       sync.Mutex
@@ -62,7 +61,7 @@ type fault struct {
 }
 
 func newLink(d *database) *link {
-	return &link{Store: d, ringer: d, t: d.t, next: map[string][]fault{}, calls: map[string]int{}}
+	return &link{Locks: d, ringer: d, t: d.t, next: map[string][]fault{}, calls: map[string]int{}}
 }
 
 // once queues faults for the next statements of a kind.
@@ -188,67 +187,67 @@ func send[T any](ctx context.Context, l *link, op string, run func(context.Conte
 type nothing struct{}
 
 func (l *link) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
-	return send(ctx, l, "read", func(ctx context.Context) ([]store.Reading, error) { return l.Store.Read(ctx, groups...) })
+	return send(ctx, l, "read", func(ctx context.Context) ([]store.Reading, error) { return l.Locks.Read(ctx, groups...) })
 }
 
 func (l *link) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	_, err := send(ctx, l, "prepare", func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.Store.Prepare(ctx, group, ttl)
+		return nothing{}, l.Locks.Prepare(ctx, group, ttl)
 	})
 	return err
 }
 
 func (l *link) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
-	return send(ctx, l, "acquire", func(ctx context.Context) (uint64, error) { return l.Store.Acquire(ctx, a) })
+	return send(ctx, l, "acquire", func(ctx context.Context) (uint64, error) { return l.Locks.Acquire(ctx, a) })
 }
 
 func (l *link) Renew(ctx context.Context, r store.Renew) (int, error) {
-	return send(ctx, l, "renew", func(ctx context.Context) (int, error) { return l.Store.Renew(ctx, r) })
+	return send(ctx, l, "renew", func(ctx context.Context) (int, error) { return l.Locks.Renew(ctx, r) })
 }
 
 func (l *link) Release(ctx context.Context, group, owner string, token uint64) error {
 	_, err := send(ctx, l, "release", func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.Store.Release(ctx, group, owner, token)
+		return nothing{}, l.Locks.Release(ctx, group, owner, token)
 	})
 	return err
 }
 
-func (l *link) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
-	return send(ctx, l, "readlocks", func(ctx context.Context) (locks.Reading, error) { return l.Store.ReadLocks(ctx, names...) })
+func (l *link) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
+	return send(ctx, l, "readlocks", func(ctx context.Context) (store.LockReading, error) { return l.Locks.ReadLocks(ctx, names...) })
 }
 
-func (l *link) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+func (l *link) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	l.mu.Lock()
 	l.rows = append(l.rows, len(writes))
 	l.mu.Unlock()
-	return send(ctx, l, "writelocks", func(ctx context.Context) ([]bool, error) { return l.Store.WriteLocks(ctx, server, writes) })
+	return send(ctx, l, "writelocks", func(ctx context.Context) ([]bool, error) { return l.Locks.WriteLocks(ctx, server, writes) })
 }
 
 func (l *link) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	return send(ctx, l, "heldlocks", func(ctx context.Context) ([]string, error) {
-		return l.Store.HeldLocks(ctx, idle, after, limit)
+		return l.Locks.HeldLocks(ctx, idle, after, limit)
 	})
 }
 
 func (l *link) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
-	return send(ctx, l, "prune", func(ctx context.Context) (int, error) { return l.Store.PruneLocks(ctx, idle, limit) })
+	return send(ctx, l, "prune", func(ctx context.Context) (int, error) { return l.Locks.PruneLocks(ctx, idle, limit) })
 }
 
 func (l *link) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	return send(ctx, l, "prune sessions", func(ctx context.Context) (int, error) {
-		return l.Store.PruneSessions(ctx, prefix, released, expired, limit)
+		return l.Locks.PruneSessions(ctx, prefix, released, expired, limit)
 	})
 }
 
 // Doorbell is the database's, behind this link.
-func (l *link) Doorbell() locks.Doorbell { return linkBell{l, l.ringer.Doorbell()} }
+func (l *link) Notifier() store.Notifier { return linkBell{l, l.ringer.Notifier()} }
 
 type linkBell struct {
 	link *link
-	locks.Doorbell
+	store.Notifier
 }
 
-func (b linkBell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+func (b linkBell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	b.link.mu.Lock()
 	b.link.waits++
 	b.link.mostEver = max(b.link.mostEver, b.link.waits)
@@ -259,18 +258,18 @@ func (b linkBell) Wait(ctx context.Context, rows []locks.Watch, limit time.Durat
 		b.link.mu.Unlock()
 	}()
 	_, err := send(ctx, b.link, "wait", func(context.Context) (nothing, error) {
-		return nothing{}, b.Doorbell.Wait(ctx, rows, limit)
+		return nothing{}, b.Notifier.Wait(ctx, rows, limit)
 	})
 	return err
 }
 
 func (b linkBell) Address(ctx context.Context) (string, error) {
-	return send(ctx, b.link, "address", b.Doorbell.Address)
+	return send(ctx, b.link, "address", b.Notifier.Address)
 }
 
-func (b linkBell) Ring(ctx context.Context, addresses ...string) error {
+func (b linkBell) Notify(ctx context.Context, addresses ...string) error {
 	_, err := send(ctx, b.link, "ring", func(ctx context.Context) (nothing, error) {
-		return nothing{}, b.Doorbell.Ring(ctx, addresses...)
+		return nothing{}, b.Notifier.Notify(ctx, addresses...)
 	})
 	return err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -73,7 +75,7 @@ func (c *Client) listen() {
 // its row contains until the first of these waiters is granted the lock. The ones
 // behind it cannot be granted before it is. Without a session there are no places,
 // but the holders and waiters that will be ahead of them are watched nevertheless.
-func (c *Client) waiting() (names []*name, rows []Watch) {
+func (c *Client) waiting() (names []*name, rows []store.LockWatch) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for n := range c.rows.active {
@@ -81,7 +83,7 @@ func (c *Client) waiting() (names []*name, rows []Watch) {
 		case n.busy: // the write in flight will show
 		case p != nil:
 			names = append(names, n)
-			rows = append(rows, Watch{n.text, p.mark()})
+			rows = append(rows, store.LockWatch{Name: n.text, Mark: p.mark()})
 		case c.rows.session != nil && c.rows.session.over && slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted }):
 			names = append(names, n)
 		}
@@ -120,7 +122,7 @@ func (c *Client) releaseDead(p process) {
 }
 
 // await waits for the bell, for at most limit.
-func (c *Client) await(rows []Watch, limit time.Duration) {
+func (c *Client) await(rows []store.LockWatch, limit time.Duration) {
 	if c.notifier.bell == nil {
 		c.pause(nil, min(limit, pollEvery))
 		return

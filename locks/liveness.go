@@ -15,7 +15,7 @@ import (
 // waiters behind their locks. Its methods are safe for concurrent use.
 type liveness struct {
 	*background
-	store   Store
+	store   store.Locks
 	keeper  *keeper.Keeper
 	release func(process) // has the places of a process removed
 
@@ -36,8 +36,8 @@ type observer struct {
 	over      bool
 }
 
-func newLiveness(b *background, store Store, keeper *keeper.Keeper, release func(process)) *liveness {
-	return &liveness{background: b, store: store, keeper: keeper, release: release, turn: make(chan struct{}, 1), observers: map[sessionID]*observer{}}
+func newLiveness(b *background, s store.Locks, keeper *keeper.Keeper, release func(process)) *liveness {
+	return &liveness{background: b, store: s, keeper: keeper, release: release, turn: make(chan struct{}, 1), observers: map[sessionID]*observer{}}
 }
 
 // checkOnce is check for a caller that will not repeat it.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 func TestContextOfAHolder(t *testing.T) {
@@ -34,7 +35,7 @@ func TestContextOfAHolder(t *testing.T) {
 			t.Fatalf("holds %+v", holds)
 		}
 		hold := holds[0]
-		if hold.Kind != lease.HoldLock || hold.Name != "stock" || hold.Owner != a.Owner() || hold.Token != l.Token() || hold.Store != locks.Store(a.link) || !hold.Trusted() || !w.has("stock", hold.Mark) {
+		if hold.Kind != lease.HoldLock || hold.Name != "stock" || hold.Owner != a.Owner() || hold.Token != l.Token() || hold.Store != store.Locks(a.link) || !hold.Trusted() || !w.has("stock", hold.Mark) {
 			t.Errorf("hold %+v, row %s", hold, w.row("stock").Queue)
 		}
 		time.Sleep(time.Hour) // and cancelled long ago

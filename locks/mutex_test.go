@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
-func client(t *testing.T, store locks.Store, options ...locks.Option) *locks.Client {
+func client(t *testing.T, s store.Locks, options ...locks.Option) *locks.Client {
 	t.Helper()
-	c, err := locks.New(store, options...)
+	c, err := locks.New(s, options...)
 	if err != nil {
 		t.Fatal(err)
 	}

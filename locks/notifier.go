@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // notifier wakes the processes whose waiters were granted a lock, by the bell of the
@@ -13,8 +15,8 @@ import (
 type notifier struct {
 	*background
 	log   *zap.Logger
-	bell  Doorbell      // nil when the store has none
-	rings chan struct{} // capacity 1: some process has to be signalled
+	bell  store.Notifier // nil when the store has none
+	rings chan struct{}  // capacity 1: some process has to be signalled
 
 	mu        *sync.Mutex     // the client's; guards what follows
 	address   string          // of this process's bell
@@ -49,7 +51,7 @@ func (w *notifier) deliver() {
 			continue
 		}
 		ctx, cancel := w.attempt(context.WithoutCancel(w.running))
-		if err := w.bell.Ring(ctx, addresses...); err != nil && w.running.Err() == nil {
+		if err := w.bell.Notify(ctx, addresses...); err != nil && w.running.Err() == nil {
 			w.log.Debug("a waiter could not be woken", zap.Error(err)) // it polls anyway
 		}
 		cancel()

@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // plan is the write that a round intends for one lock.
 type plan struct {
 	name    *name
-	write   Write
+	write   store.LockWrite
 	queue   queue   // the row after the write
 	granted []place // the places that it grants
 	server  string  // the server whose rows it is based on
@@ -149,7 +151,7 @@ func (rs *rows) plan(n *name, now int64) (p *plan, busy []*request) {
 	if !changed && len(granted) == 0 && !n.unsure {
 		return nil, busy
 	}
-	return &plan{n, Write{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, rs.server}, busy
+	return &plan{n, store.LockWrite{Name: n.text, Expect: n.version, Version: version, Queue: q.encode()}, q, granted, rs.server}, busy
 }
 
 // needsAddress reports whether a request of this process is about to wait while no

@@ -295,7 +295,7 @@ func TestDeletedAndNotPruned(t *testing.T) {
 		held := a.lock("stock")
 		is(t, second(b.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
 		a.link.hang()
-		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 		waiting := b.waits("stock")
 		<-held.ended
 		if waiting.is() {

@@ -39,7 +39,7 @@ type rows struct {
 
 	server   string // that answered last
 	clock    clock
-	floor    uint64    // see [Reading.Floor]
+	floor    uint64    // see [store.LockReading.Floor]
 	barred   time.Time // no lock is granted before this instant
 	barredBy time.Duration
 	emptied  time.Time // when a row was last written without holders and waiters

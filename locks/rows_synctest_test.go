@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // notices is how long it takes at most until a client looks at the rows that it
@@ -110,10 +111,10 @@ func TestRestartInAnOutage(t *testing.T) {
 // A held lock whose row is gone or older is lost at the next look, and processes
 // that saw the newer row grant it to no waiter for a TTL.
 func TestChangedRow(t *testing.T) {
-	for name, change := range map[string]func(old, row locks.Row) locks.Row{
-		"deleted": func(_, _ locks.Row) locks.Row { return locks.Row{} },
-		"rewound": func(old, _ locks.Row) locks.Row { return old },
-		"emptied": func(_, row locks.Row) locks.Row { row.Queue = nil; row.Version -= 2; return row },
+	for name, change := range map[string]func(old, row store.LockRow) store.LockRow{
+		"deleted": func(_, _ store.LockRow) store.LockRow { return store.LockRow{} },
+		"rewound": func(old, _ store.LockRow) store.LockRow { return old },
+		"emptied": func(_, row store.LockRow) store.LockRow { row.Queue = nil; row.Version -= 2; return row },
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -124,7 +125,7 @@ func TestChangedRow(t *testing.T) {
 				held := a.lock("stock")
 				next, own := b.waits("stock"), a.waits("stock")
 				time.Sleep(22 * time.Second)
-				w.change("stock", func(row locks.Row) locks.Row { return change(old, row) })
+				w.change("stock", func(row store.LockRow) store.LockRow { return change(old, row) })
 				begin := time.Now()
 				select {
 				case <-held.ended:
@@ -165,7 +166,7 @@ func TestRewoundRowAndOthers(t *testing.T) {
 		for a.link.count("readlocks") == before { // it has just looked
 			time.Sleep(10 * time.Millisecond)
 		}
-		w.change("stock", func(locks.Row) locks.Row { return old })
+		w.change("stock", func(store.LockRow) store.LockRow { return old })
 		begin := time.Now()
 		select {
 		case <-next.done:
@@ -196,7 +197,7 @@ func TestTokensOfADeletedRow(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Second)
-		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 		b := w.rig()
 		s := b.lock("stock")
 		if s.Token() <= old.Token() {
@@ -205,7 +206,7 @@ func TestTokensOfADeletedRow(t *testing.T) {
 		s.unlock(t)
 		// With the clock set back, a process that saw the row still makes them grow.
 		w.StepClock(-24 * time.Hour)
-		w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+		w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 		next := b.waits("stock")
 		next.within(timing.TTL + 2*time.Second)
 		if next.stay.Token() <= s.Token() {
@@ -234,7 +235,7 @@ func TestTokensOfARestoredRow(t *testing.T) {
 			t.Error(err)
 		}
 		time.Sleep(time.Hour)
-		w.change("stock", func(locks.Row) locks.Row { return backup })
+		w.change("stock", func(store.LockRow) store.LockRow { return backup })
 		w.highest["stock"] = 0
 		b := w.rig()
 		l, err := b.Mutex("stock").Lock(t.Context())
@@ -267,7 +268,7 @@ func TestLostUnlock(t *testing.T) {
 				held.unlock(t)
 				b.lock("stock").unlock(t)
 				time.Sleep(time.Minute)
-				w.change("stock", func(locks.Row) locks.Row { return lost })
+				w.change("stock", func(store.LockRow) store.LockRow { return lost })
 				limit := 2*timing.TTL + 2*time.Second
 				refused := name != "second"
 				switch name {
@@ -281,7 +282,7 @@ func TestLostUnlock(t *testing.T) {
 						}
 						refused = true
 						return fault{before: func() {
-							w.change("stock", func(r locks.Row) locks.Row { r.Version++; return r })
+							w.change("stock", func(r store.LockRow) store.LockRow { r.Version++; return r })
 						}}
 					})
 				}
@@ -315,7 +316,7 @@ func TestDeletedBetweenLooks(t *testing.T) {
 			if time.Now().Equal(last) {
 				deleted = true
 				return fault{before: func() {
-					w.change("stock", func(locks.Row) locks.Row { return locks.Row{} })
+					w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 				}}
 			}
 			last = time.Now()
@@ -334,7 +335,7 @@ func TestMalformedRow(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
 		held := a.lock("held")
-		w.change("broken", func(row locks.Row) locks.Row { row.Version, row.Queue = 7, []byte("{"); return row })
+		w.change("broken", func(row store.LockRow) store.LockRow { row.Version, row.Queue = 7, []byte("{"); return row })
 		err := second(a.Mutex("broken").TryLock(t.Context()))
 		if err == nil {
 			t.Fatal("a lock whose row cannot be read")
@@ -350,7 +351,7 @@ func TestMalformedRow(t *testing.T) {
 			is(t, second(a.Mutex("held").TryLock(t.Context())), locks.ErrBusy)
 		}
 		held.unlock(t)
-		w.change("broken", func(row locks.Row) locks.Row { row.Version, row.Queue = 8, nil; return row })
+		w.change("broken", func(row store.LockRow) store.LockRow { row.Version, row.Queue = 8, nil; return row })
 		waiting.within(2 * time.Second).unlock(t)
 	})
 }

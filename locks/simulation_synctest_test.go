@@ -585,9 +585,9 @@ func (s *simulation) changeRow(event string) bool {
 	s.noStart = time.Now().Add(2 * timing.TTL)
 	old.Version--
 	if event == "deleted" {
-		old = locks.Row{}
+		old = store.LockRow{}
 		s.deleted[name] = true
 	}
-	s.w.change(name, func(locks.Row) locks.Row { return old })
+	s.w.change(name, func(store.LockRow) store.LockRow { return old })
 	return true
 }

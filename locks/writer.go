@@ -8,6 +8,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -131,7 +132,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 
 // writeRows carries out the plans.
 func (c *Client) writeRows(ctx context.Context, plans []plan) error {
-	writes := make([]Write, len(plans))
+	writes := make([]store.LockWrite, len(plans))
 	for i, p := range plans {
 		writes[i] = p.write
 	}

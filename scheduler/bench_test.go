@@ -155,14 +155,14 @@ func (s *countingStore) reset() (claims, moves int) {
 	return claims, moves
 }
 
-func (s *countingStore) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+func (s *countingStore) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	s.mu.Lock()
 	s.claims++
 	s.mu.Unlock()
 	return s.Store.Claim(ctx, h, id, claims)
 }
 
-func (s *countingStore) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+func (s *countingStore) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	s.mu.Lock()
 	s.moves++
 	s.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -186,13 +187,13 @@ func (c *cluster) lines(job string) []string {
 }
 
 // holder is the term that a replica leads.
-func (c *cluster) holder(r *replica) jobs.Holder {
+func (c *cluster) holder(r *replica) store.Holder {
 	c.Helper()
 	readings, err := c.store.Read(c.Context(), "g")
 	if err != nil || readings[0].Fence.Owner != r.Owner() {
 		c.Fatalf("%q does not lead: %+v, %v", r.Owner(), readings, err)
 	}
-	return jobs.Holder{Group: "g", Owner: r.Owner(), Token: readings[0].Fence.Token}
+	return store.Holder{Group: "g", Owner: r.Owner(), Token: readings[0].Fence.Token}
 }
 
 // short is a duration without its zeros: 1h and 2h30m.

@@ -40,7 +40,7 @@ func TestFenceMovedAway(t *testing.T) {
 			f.Token++
 			return l, f
 		})
-		if cause := <-causes; !errors.Is(cause, election.ErrLost) || !errors.Is(cause, jobs.ErrReplaced) {
+		if cause := <-causes; !errors.Is(cause, election.ErrLost) || !errors.Is(cause, store.ErrReplaced) {
 			t.Errorf("cause %v", cause)
 		}
 		began := time.Now()

@@ -16,6 +16,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 // The longest possible durations. Due ticks are still due; a tick of 292 years
@@ -84,7 +85,7 @@ func TestTenMegabytesOfError(t *testing.T) {
 				c.Fatalf("%s: %d rows", job, len(records))
 			}
 			for _, r := range records {
-				if !r.State.Over() || len(r.Error) > jobs.MaxError || len(r.Error) < jobs.MaxError/2 {
+				if !r.State.Over() || len(r.Error) > store.MaxError || len(r.Error) < store.MaxError/2 {
 					c.Errorf("%s: %v with %d bytes", job, r.State, len(r.Error))
 				}
 			}

@@ -11,8 +11,8 @@ import (
 	"github.com/cenkalti/backoff/v4"
 	"go.uber.org/zap"
 
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // lane has the writer's writes of one kind, claims or moves. One row that
@@ -27,7 +27,7 @@ type lane struct {
 	cut   func() *batch // makes a batch of the first of fresh
 	// call sends a statement. The loop calls answer once it has succeeded, and
 	// fail for writes that are not repeated any more.
-	call func(ctx context.Context, id jobs.ClaimID, part []write) (answer func(), err error)
+	call func(ctx context.Context, id store.ClaimID, part []write) (answer func(), err error)
 	fail func(part []write, err error)
 
 	failed  []*batch // to be sent again
@@ -44,7 +44,7 @@ type lane struct {
 
 // batch is a call of the ledger, which is repeated in parts after it has failed.
 type batch struct {
-	id     jobs.ClaimID // of all parts
+	id     store.ClaimID // of all parts
 	writes []write
 	size   int       // how many of them the next statement takes at most
 	most   int       // and any later one
@@ -148,7 +148,7 @@ func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error)
 	case err == nil:
 		w.succeeded(l, b, part)
 		answer()
-	case errors.Is(err, jobs.ErrReplaced):
+	case errors.Is(err, store.ErrReplaced):
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
 		l.fail(part, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A claim that a pause refused and that arrives again around Resume, late, is run
@@ -23,7 +24,7 @@ func TestRefusedClaimArrivesLate(t *testing.T) {
 					c.until(30 * time.Second)
 					held := false
 					r.link.set(func(l *link) {
-						l.late = func(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) bool {
+						l.late = func(h store.Holder, id store.ClaimID, claims []store.Claim) bool {
 							if held {
 								return false
 							}

@@ -35,7 +35,7 @@ type link struct {
 	sent       map[string]int // statements, by operation
 
 	// late takes a claim that then never gets an answer.
-	late func(jobs.Holder, jobs.ClaimID, []jobs.Claim) bool
+	late func(store.Holder, store.ClaimID, []store.Claim) bool
 
 	stubborn time.Duration // how long Changes takes, whatever its context says
 	underWay int
@@ -129,7 +129,7 @@ func (l *link) Release(ctx context.Context, group, owner string, token uint64) e
 	return l.call(ctx, "Release", func() error { return l.Store.Release(ctx, group, owner, token) })
 }
 
-func (l *link) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+func (l *link) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	return l.call(ctx, "Declare", func() error { return l.Store.Declare(ctx, h, declared) })
 }
 
@@ -138,12 +138,12 @@ func (l *link) Load(ctx context.Context, group string) (result jobs.Snapshot, er
 	return result, err
 }
 
-func (l *link) Changes(ctx context.Context, group string) (result jobs.Changes, err error) {
+func (l *link) Changes(ctx context.Context, group string) (result store.Changes, err error) {
 	err = l.call(ctx, "Changes", func() error { result, err = l.Store.Changes(ctx, group); return err })
 	return result, err
 }
 
-func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) (result []jobs.Claimed, err error) {
+func (l *link) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) (result []store.Claimed, err error) {
 	l.mu.Lock()
 	late := l.late != nil && l.late(h, id, claims)
 	l.mu.Unlock()
@@ -163,12 +163,12 @@ func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims
 	return result, err
 }
 
-func (l *link) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (result int, err error) {
+func (l *link) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (result int, err error) {
 	err = l.call(ctx, "PassOver", func() error { result, err = l.Store.PassOver(ctx, h, job, after); return err })
 	return result, err
 }
 
-func (l *link) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (result []bool, err error) {
+func (l *link) Move(ctx context.Context, h store.Holder, moves []store.Move) (result []bool, err error) {
 	err = l.call(ctx, "Move", func() error {
 		for _, m := range moves {
 			if l.refuses("Move", m.Job) {

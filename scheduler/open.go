@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // open declares the jobs to the ledger and takes in what it knows: where each
@@ -101,7 +102,7 @@ var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within 
 // do not wait for claims, so the claim of a tick that was due before the last one
 // may never have arrived. Ticks that were claimed do not come again, because the
 // cursor is behind them.
-func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
+func (t *term) declared(was jobs.Snapshot) (declared []store.Declared) {
 	previous, from := t.held.Previous(), time.Time{}
 	switch was.Opened.Token {
 	case 0, previous.Token:
@@ -114,7 +115,7 @@ func (t *term) declared(was jobs.Snapshot) (declared []jobs.Declared) {
 		from = was.Opened.At
 	}
 	for _, e := range t.order {
-		d := jobs.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
+		d := store.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
 		known, ok := was.Jobs[d.Name]
 		switch {
 		case ok && known.Schedule != d.Schedule:

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Ticks of a pause are skipped, also when no replica led meanwhile. Ticks before
@@ -127,7 +128,7 @@ func TestLateClaimAfterPruning(t *testing.T) {
 		tick := c.begin.Add(196 * time.Second).UTC()
 		var late func()
 		r.link.set(func(l *link) {
-			l.late = func(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) bool {
+			l.late = func(h store.Holder, id store.ClaimID, claims []store.Claim) bool {
 				if late != nil || !claims[0].Tick.Equal(tick) {
 					return false
 				}
@@ -177,10 +178,10 @@ func TestOwnRunThatIsNotInHand(t *testing.T) {
 			inBubble(t, func(c *cluster) {
 				r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Recover: test.recover}})
 				holder := c.holder(r)
-				var id jobs.ClaimID
+				var id store.ClaimID
 				_, _ = rand.Read(id[:])
 				key := jobs.Key{Job: "job", Tick: c.begin.Add(10 * time.Second).UTC()}
-				_, err := c.store.Claim(t.Context(), holder, id, []jobs.Claim{{Key: key, State: jobs.Running}})
+				_, err := c.store.Claim(t.Context(), holder, id, []store.Claim{{Key: key, State: jobs.Running}})
 				check(t, err)
 				check(t, c.Pause(t.Context(), "job")) // has the leader read the ledger
 				c.until(time.Minute)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // onTime is how late a tick may be and still count as on time: an alarm that
@@ -14,7 +15,7 @@ const onTime = 5 * time.Second
 // not later than now: claims in the order of their ticks, by the job's policies,
 // all up to the newest one. It moves next on. paused says that they fall into a
 // pause, slot that this replica may start a run.
-func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
+func (e *entry) plan(now, until time.Time, paused, slot bool) []store.Claim {
 	limit, line := 1, 0
 	if e.job.Misfire == jobs.MisfireAll {
 		line = e.line()
@@ -31,13 +32,13 @@ func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
 
 	switch {
 	case paused:
-		return []jobs.Claim{e.skip(first, newest, earlier, "paused")}
+		return []store.Claim{e.skip(first, newest, earlier, "paused")}
 	case e.tooLate(newest, now):
-		return []jobs.Claim{e.skip(first, newest, earlier, tooLate)}
+		return []store.Claim{e.skip(first, newest, earlier, tooLate)}
 	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
-		return []jobs.Claim{e.skip(first, newest, earlier, "missed")}
+		return []store.Claim{e.skip(first, newest, earlier, "missed")}
 	case line > 0 && line >= e.job.CatchUp.Limit:
-		return []jobs.Claim{e.skip(first, newest, earlier, "as many ticks as allowed wait already")}
+		return []store.Claim{e.skip(first, newest, earlier, "as many ticks as allowed wait already")}
 	case e.job.Misfire == jobs.MisfireAll:
 		return e.all(first, d, now, slot, line > 0)
 	}
@@ -46,13 +47,13 @@ func (e *entry) plan(now, until time.Time, paused, slot bool) []jobs.Claim {
 	if c.State == jobs.Skipped {
 		e.gap = gap{first, newest, earlier + 1, c.Error}
 	}
-	return []jobs.Claim{c}
+	return []store.Claim{c}
 }
 
 // all claims every tick that is not too late. What cannot start yet waits: for
 // what runs, behind the others of its gap, or at the end of the line.
-func (e *entry) all(first time.Time, d due, now time.Time, slot, behind bool) []jobs.Claim {
-	var claims []jobs.Claim
+func (e *entry) all(first time.Time, d due, now time.Time, slot, behind bool) []store.Claim {
+	var claims []store.Claim
 	late := 0
 	for e.tooLate(d.ticks[late], now) { // the last one is not
 		late++
@@ -81,8 +82,8 @@ func (e *entry) parallel(n int) bool {
 }
 
 // start claims a tick by the job's overlap policy.
-func (e *entry) start(tick time.Time, slot bool) jobs.Claim {
-	c := jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running}
+func (e *entry) start(tick time.Time, slot bool) store.Claim {
+	c := store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running}
 	switch overlap := e.job.Overlap; {
 	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && e.busy() >= e.job.Limit:
 		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
@@ -97,9 +98,9 @@ func (e *entry) start(tick time.Time, slot bool) jobs.Claim {
 }
 
 // skip claims a tick as skipped, for all since the first one of its gap.
-func (e *entry) skip(first, tick time.Time, missed int, why string) jobs.Claim {
+func (e *entry) skip(first, tick time.Time, missed int, why string) store.Claim {
 	e.gap = gap{first, tick, missed + 1, why}
-	return jobs.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
+	return store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
 }
 
 const tooLate = "too late to start"
@@ -119,7 +120,11 @@ func (e *entry) longestWait(attempts int) time.Duration {
 	return e.job.Retry.Longest(attempts) // zero for one that was handed on by a clean stop
 }
 
+// maxInterrupted is how many attempts a tick gets before it is assumed to kill its
+// workers: see [jobs.RecoverRerun].
+const maxInterrupted = 5
+
 // rerun reports whether a run that was interrupted in this attempt gets another.
 func (e *entry) rerun(attempt int) bool {
-	return e.job.Recover == jobs.RecoverRerun && attempt < max(jobs.MaxInterrupted, e.job.Retry.Attempts)
+	return e.job.Recover == jobs.RecoverRerun && attempt < max(maxInterrupted, e.job.Retry.Attempts)
 }

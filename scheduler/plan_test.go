@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // crowd says what there is of a job already.
@@ -36,7 +37,7 @@ func planned(job jobs.Job, c crowd) *entry {
 }
 
 // claimsText is claims in short: the tick, in minutes after noon, and the state.
-func claimsText(claims []jobs.Claim) string {
+func claimsText(claims []store.Claim) string {
 	var parts []string
 	for _, c := range claims {
 		text := fmt.Sprintf("%v %v", c.Tick.Sub(noon).Minutes(), c.State)

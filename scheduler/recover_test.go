@@ -14,6 +14,9 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
+// What jobs.RecoverRerun promises.
+const maxInterrupted = 5
+
 // A run that its leader did not finish is interrupted, and run again only if the
 // job says so, and not before the old term is over.
 func TestRecover(t *testing.T) {
@@ -87,26 +90,26 @@ func TestPoison(t *testing.T) {
 		poison := func(name string, retry jobs.Retry) jobs.Job {
 			return jobs.Job{Name: name, Schedule: jobs.At(c.begin.Add(time.Second)), Recover: jobs.RecoverRerun, Retry: retry, Do: sleep(30 * time.Minute)}
 		}
-		declared := []jobs.Job{poison("poison", jobs.Retry{}), poison("retried", jobs.Retry{Attempts: jobs.MaxInterrupted + 2})}
+		declared := []jobs.Job{poison("poison", jobs.Retry{}), poison("retried", jobs.Retry{Attempts: maxInterrupted + 2})}
 		c.start(declared)
 		owner := ""
 		for i := range 8 {
 			c.until(time.Duration(i+1) * time.Minute)
 			r := c.leader()
-			if i+1 == jobs.MaxInterrupted {
+			if i+1 == maxInterrupted {
 				owner = r.Owner()
 			}
 			r.kill()
 			c.start(declared)
 		}
 		c.until(10 * time.Minute)
-		if runs := c.runs("poison"); len(runs) != jobs.MaxInterrupted {
+		if runs := c.runs("poison"); len(runs) != maxInterrupted {
 			t.Errorf("ran %d times", len(runs))
 		}
-		if runs := c.runs("retried"); len(runs) != jobs.MaxInterrupted+2 {
+		if runs := c.runs("retried"); len(runs) != maxInterrupted+2 {
 			t.Errorf("with retries ran %d times", len(runs))
 		}
-		c.wantRows("poison", fmt.Sprintf("1s interrupted, attempt %d: not finished by %s, and interrupted too often to be run again", jobs.MaxInterrupted, owner))
+		c.wantRows("poison", fmt.Sprintf("1s interrupted, attempt %d: not finished by %s, and interrupted too often to be run again", maxInterrupted, owner))
 	})
 }
 

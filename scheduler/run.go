@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // The life of a run: its phases, and the function that moves it from one to the
@@ -83,7 +84,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if !ok {
 		return
 	}
-	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slot()), func(c jobs.Claim) bool {
+	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slot()), func(c store.Claim) bool {
 		return e.runs[c.Key] != nil // it is in hand already
 	})
 	if len(claims) == 0 {
@@ -116,7 +117,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 
 // claimed takes in the answer to a claim: err says that there is none, and
 // that the term is over.
-func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err error) {
+func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, err error) {
 	e.claiming = false
 	refused := false
 	for i, c := range claims {
@@ -165,7 +166,7 @@ func (t *term) claimed(e *entry, claims []jobs.Claim, result []jobs.Claimed, err
 // gained reports whether a claim has got its tick for this term. So has one that
 // finds the run open under the term's own token: then an earlier claim, which was
 // refused while the job was paused, has arrived late once more.
-func (t *term) gained(e *entry, c jobs.Claim, result jobs.Claimed) bool {
+func (t *term) gained(e *entry, c store.Claim, result store.Claimed) bool {
 	own := result.Owner == t.holder.Owner && result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
 	if own && !result.Mine && c.State == jobs.Skipped && e.runs[c.Key] == nil {
 		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
@@ -351,7 +352,7 @@ func (t *term) start(r *run) {
 	if job.Timeout > 0 {
 		ctx, stop = context.WithTimeoutCause(ctx, job.Timeout, jobs.ErrTimeout)
 	}
-	a.ctx, a.cancel = context.WithCancelCause(jobs.WithTrust(ctx, t.held.TrustLeft))
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
 	r.attempt = a
 	t.registry.add(a)
 	go func() {
@@ -472,8 +473,8 @@ func (t *term) close(r *run, to jobs.State, why string) {
 }
 
 // move is the change of a run from what its record says.
-func move(r jobs.Record, to jobs.State, why string) jobs.Move {
-	return jobs.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: to, Error: why}
+func move(r jobs.Record, to jobs.State, why string) store.Move {
+	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: to, Error: why}
 }
 
 // take takes a run in hand that is not yet.

@@ -9,13 +9,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // bareTerm is a term without a loop: what it writes stays in wrote.
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
-		holder: jobs.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
+		holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
 		events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, timers: map[*time.Timer]struct{}{},
 	}
 	t.wrote = newWriter(t)
@@ -75,11 +76,11 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		},
 		"another term has the claim": func(t *term, r *run) {
 			t.shift(r, running)
-			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Running}}, []jobs.Claimed{{}}, nil)
+			t.claimed(r.entry, []store.Claim{{Key: r.record.Key, State: jobs.Running}}, []store.Claimed{{}}, nil)
 		},
 		"the claim has no answer": func(t *term, r *run) {
 			t.shift(r, parking)
-			t.claimed(r.entry, []jobs.Claim{{Key: r.record.Key, State: jobs.Waiting}}, nil, errTermOver)
+			t.claimed(r.entry, []store.Claim{{Key: r.record.Key, State: jobs.Waiting}}, nil, errTermOver)
 		},
 	} {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})

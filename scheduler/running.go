@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Running is a run in progress on this replica.
@@ -58,7 +59,7 @@ func (g *registry) list() []Running {
 }
 
 // report logs how an attempt ended.
-func (a *attempt) report(state jobs.State, m jobs.Move, err error) {
+func (a *attempt) report(state jobs.State, m store.Move, err error) {
 	log := a.log.With(zap.Duration("took", time.Since(a.started)))
 	var panicked *jobs.PanicError
 	switch state {

@@ -23,7 +23,7 @@ import (
 // safe for concurrent use.
 type Scheduler struct {
 	group    string
-	ledger   jobs.Ledger
+	ledger   store.Ledger
 	log      *zap.Logger
 	election *election.Election
 	clock    *tickClock
@@ -39,12 +39,6 @@ type Scheduler struct {
 	jobs    []jobs.Job
 	names   map[string]bool
 	started bool
-}
-
-// Store keeps a group's lease and the ledger of its runs, in one database.
-type Store interface {
-	store.Leases
-	jobs.Ledger
 }
 
 // An Option changes a default of [New].
@@ -93,9 +87,9 @@ var errNotMade = errors.New("scheduler: this Scheduler was not made by New")
 
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
-func New(store Store, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, ledger: store, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
-		clock: &tickClock{own: clocks.Of(store)}}
+func New(leases store.Jobs, group string, options ...Option) (*Scheduler, error) {
+	s := &Scheduler{group: group, ledger: leases, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
+		clock: &tickClock{own: clocks.Of(leases)}}
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("scheduler: option %d is nil", i+1)
@@ -118,7 +112,7 @@ func New(store Store, group string, options ...Option) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", s.clock.most)
 	}
 	s.electionOptions = append(s.electionOptions, election.WithGate(s.looked), election.WithObserver(s.changed))
-	e, err := election.New(store, group, s.electionOptions...)
+	e, err := election.New(leases, group, s.electionOptions...)
 	if err != nil {
 		return nil, err
 	}

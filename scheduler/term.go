@@ -14,6 +14,7 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // term is one term of this replica. Its loop owns everything in it: alarms,
@@ -23,8 +24,8 @@ type term struct {
 	ctx      context.Context // ends with the term
 	cut      context.CancelCauseFunc
 	held     election.Term
-	holder   jobs.Holder
-	ledger   jobs.Ledger
+	holder   store.Holder
+	ledger   store.Ledger
 	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
 	memory   *memory
 	log      *zap.Logger
@@ -65,7 +66,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
 		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, memory: s.memory,
-		holder:   jobs.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
+		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
 		trouble:  s.election.Trouble().Tasks(),
 		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),

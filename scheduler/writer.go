@@ -10,8 +10,8 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/retry"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // How the writer shares out its statements. A batch is large enough that the
@@ -45,9 +45,9 @@ type write struct {
 	lone int // how often it failed alone
 
 	entry  *entry
-	claims []jobs.Claim
+	claims []store.Claim
 
-	move jobs.Move
+	move store.Move
 	done func(bool)
 }
 
@@ -59,12 +59,12 @@ func newWriter(t *term) *writer {
 	return w
 }
 
-func (w *writer) claim(e *entry, claims []jobs.Claim) {
+func (w *writer) claim(e *entry, claims []store.Claim) {
 	w.claims.add(write{job: e.job.Name, entry: e, claims: claims})
 }
 
 // move calls done with whether the row was moved.
-func (w *writer) move(m jobs.Move, done func(bool)) {
+func (w *writer) move(m store.Move, done func(bool)) {
 	if len(w.moves.fresh) == 0 {
 		w.moveSince = time.Now()
 	}
@@ -127,8 +127,8 @@ func (w *writer) cutMoves() *batch {
 
 // sendClaims claims ticks. An unclear answer is asked again under the same id,
 // until it is clear or the term is over.
-func (w *writer) sendClaims(ctx context.Context, id jobs.ClaimID, part []write) (answer func(), err error) {
-	var all []jobs.Claim
+func (w *writer) sendClaims(ctx context.Context, id store.ClaimID, part []write) (answer func(), err error) {
+	var all []store.Claim
 	for _, c := range part {
 		all = append(all, c.claims...)
 	}
@@ -148,8 +148,8 @@ func (w *writer) failClaims(part []write, err error) {
 	}
 }
 
-func (w *writer) sendMoves(ctx context.Context, _ jobs.ClaimID, part []write) (answer func(), err error) {
-	all := make([]jobs.Move, len(part))
+func (w *writer) sendMoves(ctx context.Context, _ store.ClaimID, part []write) (answer func(), err error) {
+	all := make([]store.Move, len(part))
 	for i, m := range part {
 		all[i] = m.move
 	}
@@ -162,7 +162,7 @@ func (w *writer) sendMoves(ctx context.Context, _ jobs.ClaimID, part []write) (a
 }
 
 func (w *writer) failMoves(part []write, err error) {
-	if !errors.Is(err, jobs.ErrReplaced) {
+	if !errors.Is(err, store.ErrReplaced) {
 		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", len(part)))
 	}
 	for _, m := range part {
@@ -198,7 +198,7 @@ func (w *writer) retryLonger(ctx context.Context, what string, most time.Duratio
 			limit = min(2*limit, max(most, limit))
 		}
 		cancel()
-		if err == nil || errors.Is(err, jobs.ErrReplaced) {
+		if err == nil || errors.Is(err, store.ErrReplaced) {
 			w.t.trouble.Worked(what)
 			return err
 		}

@@ -1,7 +1,43 @@
-// Package store is the contract between cronlease and a database: what a store
-// implements, and the rows that it exchanges. It is for the authors of stores. To
-// use cronlease, take one that exists: mysqlstore, sqlitestore or memstore.
+// Package store is the contract between cronlease and a database, on one page: what
+// a store implements, and the rows that it exchanges. It is for the authors of
+// stores. To use cronlease, take a store that exists: mysqlstore, sqlitestore or
+// memstore.
 //
-// A store that implements [Leases] is enough for package election. The conformance
-// suites hold a store to every sentence of this package.
+// # What to implement
+//
+//   - [Leases] is enough for package election.
+//   - [Jobs], which is Leases and [Ledger], is for package scheduler.
+//   - [Locks], which has Leases too, is for package locks.
+//   - [Fences] is for package fence, where the rows are in an SQL database.
+//   - [Checker], [HandoverSignals] and [Notifiers] are optional: without them no
+//     replica can tell what is wrong with a database's settings, and replicas and
+//     waiters poll.
+//
+// Every method is held to its comment by the conformance suites. memstore is the
+// shortest store, and a good start.
+//
+// # What holds for all of it
+//
+//   - Every write is atomic and compares all that it expects, so that a statement
+//     that runs late, twice, or after its caller gave up is harmless.
+//   - [ErrChanged], [ErrReplaced], [jobs.ErrNoJob] and [jobs.ErrNoRun] are answers.
+//     Any other error means that the outcome is unknown: the statement may have
+//     run, may run later, or never. The same is true when a context ends. Callers
+//     read back before they conclude anything, or repeat the call.
+//   - Instants are in UTC and of whole microseconds, ticks too, and those that a
+//     store writes are of the database's clock. Callers send durations, and instants
+//     only where the database has told them before; what is below a microsecond is
+//     cut off.
+//   - Tokens, heartbeats and versions grow, never repeat, and stay below 2^63. The
+//     token of a new term is derived from the database's clock as well, so that it
+//     grows even where rows were lost ([Leases.Acquire]).
+//   - Rows are deleted by the Prune methods alone. Those of leases and fences are
+//     never deleted, but for the sessions of locks ([Locks.PruneSessions]), whose
+//     names no process uses again.
+//   - A store refuses names that are no names ([CheckName]) where a method says so.
+//     Other arguments are checked by the caller: a store may refuse them, and need
+//     not.
+//   - An empty list is no error: the call does nothing.
+//   - An implementation is safe for concurrent use, and nothing that waits for the
+//     database holds up the heartbeats of other groups.
 package store

@@ -5,14 +5,14 @@ import (
 	"database/sql"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
-	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
 // database is a store with its tables.
 type database interface {
-	scheduler.Store
+	store.Jobs
 	Migrate(ctx context.Context) error
 	MigrateSteps(ctx context.Context, made func(step string)) (level int, err error)
 	DB() *sql.DB

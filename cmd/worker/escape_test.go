@@ -89,15 +89,15 @@ func TestHostileTextInOutput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
 	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0).UTC()}
-	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: hostile}}); err != nil {
+	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: hostile}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Claim(ctx, h, jobs.ClaimID{1}, []jobs.Claim{{Key: key, State: jobs.Skipped, Error: hostile}}); err != nil {
+	if _, err := s.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: key, State: jobs.Skipped, Error: hostile}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.DB().ExecContext(ctx, "UPDATE cronlease_lease SET owner = ?1", hostile); err != nil {

@@ -60,7 +60,7 @@ func TestHostileTextInTheLedger(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
 	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
 		t.Fatal(err)
 	}
@@ -69,10 +69,10 @@ func TestHostileTextInTheLedger(t *testing.T) {
 		strings.Repeat("\U0001F600", 400), "\ufeff\u200b",
 	} {
 		key := jobs.Key{Job: "idle", Tick: time.Unix(int64(i), 0)}
-		if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: text}}); err != nil {
+		if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: text}}); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := s.Claim(ctx, h, jobs.ClaimID{byte(i)}, []jobs.Claim{{Key: key, State: jobs.Skipped, Error: text}}); err != nil {
+		if _, err := s.Claim(ctx, h, store.ClaimID{byte(i)}, []store.Claim{{Key: key, State: jobs.Skipped, Error: text}}); err != nil {
 			t.Fatal(err)
 		}
 		for _, args := range [][]string{{"runs", "--limit", "1"}, {"jobs"}} {
@@ -104,16 +104,16 @@ func TestTicksOfAnyYear(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
 	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
+	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
 		t.Fatal(err)
 	}
 	for i, tick := range []time.Time{time.UnixMicro(math.MaxInt64), time.Unix(1, 0), time.UnixMicro(math.MinInt64)} {
 		// A claim only takes ticks that are later than those before.
-		if _, err := s.Claim(ctx, h, jobs.ClaimID{byte(i)}, []jobs.Claim{{Key: jobs.Key{Job: "idle", Tick: time.Unix(int64(i), 0)}, State: jobs.Skipped}}); err != nil {
+		if _, err := s.Claim(ctx, h, store.ClaimID{byte(i)}, []store.Claim{{Key: jobs.Key{Job: "idle", Tick: time.Unix(int64(i), 0)}, State: jobs.Skipped}}); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.DB().ExecContext(ctx, "UPDATE cronlease_run SET trigger_id = 1, tick = ?1 WHERE tick = ?2 AND trigger_id = 0", tick.UnixMicro(), i*1e6); err != nil {
@@ -146,15 +146,15 @@ func TestHostileNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
 	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
+	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
 		t.Fatal(err)
 	}
 	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0)}
-	if _, err := s.Claim(ctx, h, jobs.ClaimID{1}, []jobs.Claim{{Key: key, State: jobs.Skipped}}); err != nil {
+	if _, err := s.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: key, State: jobs.Skipped}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"\x1b]0;title\x07", "\u009b2J", "\u202egnirts", "a\nb\tc", "\ufeff\u200b"} {

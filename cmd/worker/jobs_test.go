@@ -7,11 +7,12 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // pastRuns has runs, the newest first, and counts how often it is asked.
 type pastRuns struct {
-	jobs.Ledger
+	store.Ledger
 	runs  []jobs.Record
 	asked int
 }

@@ -16,7 +16,7 @@ import (
 
 // led makes a group whose leader has declared the jobs "tick", "slow" and "gone" a
 // while ago, and has claimed nothing since.
-func led(t *testing.T, ago time.Duration) (path string, s *sqlitestore.Store, h jobs.Holder) {
+func led(t *testing.T, ago time.Duration) (path string, s *sqlitestore.Store, h store.Holder) {
 	t.Helper()
 	path = configure(t, "  - {name: tick, every: 1s, exec: [\"true\"]}\n  - {name: slow, fixed_delay: 1s, lock_at_least_for: 1h, exec: [\"true\"]}\n")
 	s = openStore(t, path)
@@ -25,7 +25,7 @@ func led(t *testing.T, ago time.Duration) (path string, s *sqlitestore.Store, h 
 		t.Fatal(err)
 	}
 	h = takeOver(t, s)
-	declared := []jobs.Declared{{Name: "tick", Schedule: "every 1s"}, {Name: "slow", Schedule: "fixed delay 1s, initial delay 0s"}, {Name: "gone", Schedule: "every 1s"}}
+	declared := []store.Declared{{Name: "tick", Schedule: "every 1s"}, {Name: "slow", Schedule: "fixed delay 1s, initial delay 0s"}, {Name: "gone", Schedule: "every 1s"}}
 	if err := s.Declare(ctx, h, declared); err != nil {
 		t.Fatal(err)
 	}
@@ -34,13 +34,13 @@ func led(t *testing.T, ago time.Duration) (path string, s *sqlitestore.Store, h 
 	return path, s, h
 }
 
-func takeOver(t *testing.T, s *sqlitestore.Store) jobs.Holder {
+func takeOver(t *testing.T, s *sqlitestore.Store) store.Holder {
 	t.Helper()
 	rs, err := s.Read(t.Context(), "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "billing", Owner: "a/b/1/c"}
+	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
 	if h.Token, err = s.Acquire(t.Context(), store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
@@ -113,8 +113,8 @@ func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 
 	// A run that goes on holds back what lies behind a pause, and a new leader gets
 	// the time to catch up.
-	past := jobs.Claim{Key: jobs.Key{Job: "tick", Tick: time.Now().Add(-time.Minute).UTC().Truncate(time.Second)}, State: jobs.Running}
-	if _, err := s.Claim(t.Context(), h, jobs.ClaimID{1}, []jobs.Claim{past}); err != nil {
+	past := store.Claim{Key: jobs.Key{Job: "tick", Tick: time.Now().Add(-time.Minute).UTC().Truncate(time.Second)}, State: jobs.Running}
+	if _, err := s.Claim(t.Context(), h, store.ClaimID{1}, []store.Claim{past}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ = wantStatus(t, 0, "--config", path); got.Overdue != nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 	_ "time/tzdata" // for machines without time zones, such as small containers
 
+	"github.com/cronlease/cronlease/internal/keeper"
+
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
 
@@ -18,7 +20,6 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -143,7 +144,7 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		case entry.SQL != nil:
 			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: c.Lease.Grace, Kill: killers.DB()})
 		default:
-			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: jobs.TrustLeft, Env: entry.Env, Log: log})
+			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: keeper.TrustLeft, Env: entry.Env, Log: log})
 		}
 		bad = append(bad, s.Add(job))
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/cronlease/cronlease/examples/tested"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -65,9 +66,9 @@ func TestAll(t *testing.T) {
 }
 
 // start starts a replica.
-func start(t *testing.T, store scheduler.Store, job jobs.Job) (stop func()) {
+func start(t *testing.T, leases store.Jobs, job jobs.Job) (stop func()) {
 	t.Helper()
-	s, err := scheduler.New(store, "billing")
+	s, err := scheduler.New(leases, "billing")
 	if err == nil {
 		err = s.Add(job)
 	}

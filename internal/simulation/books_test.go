@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // books is what the ledger should have, kept beside it and checked with each
@@ -37,7 +38,7 @@ type books struct {
 }
 
 type entry struct {
-	id      jobs.ClaimID
+	id      store.ClaimID
 	state   jobs.State
 	attempt int
 	owner   string
@@ -69,8 +70,8 @@ func (b *books) forget(old *books) (n int) {
 	return n
 }
 
-// Declare implements [jobs.Ledger].
-func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+// Declare implements [store.Ledger].
+func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	w.enter()
 	defer w.mu.Unlock()
 	err := w.Store.Declare(ctx, h, declared)
@@ -118,7 +119,7 @@ func (w *world) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 	return nil
 }
 
-// Load implements [jobs.Ledger].
+// Load implements [store.Ledger].
 func (w *world) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	w.enter()
 	defer w.mu.Unlock()
@@ -135,8 +136,8 @@ func (w *world) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	return s, nil
 }
 
-// Claim implements [jobs.Ledger].
-func (w *world) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+// Claim implements [store.Ledger].
+func (w *world) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	result, err := w.Store.Claim(ctx, h, id, claims)
@@ -173,7 +174,7 @@ func (w *world) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 
 // refusedClaim checks a claim that was refused: its job is paused, or has later
 // ticks.
-func (w *world) refusedClaim(ctx context.Context, h jobs.Holder, c jobs.Claim) {
+func (w *world) refusedClaim(ctx context.Context, h store.Holder, c store.Claim) {
 	snapshot, err := w.Store.Load(ctx, h.Group)
 	paused := c.State != jobs.Skipped && (snapshot.Paused || snapshot.Jobs[c.Job].Paused)
 	if err == nil && !paused && c.Tick.After(w.rows.jobs[c.Job].Cursor) {
@@ -184,7 +185,7 @@ func (w *world) refusedClaim(ctx context.Context, h jobs.Holder, c jobs.Claim) {
 }
 
 // claimed checks and keeps a claim that took effect.
-func (w *world) claimed(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r jobs.Record, batch map[string]int) {
+func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.Record, batch map[string]int) {
 	w.note("%s claims %s %v under %d: %v, missed %d, %q", by(h.Owner), c.Job, c.Tick, h.Token, c.State, c.Missed, c.Error)
 	w.mustHold("claims", h)
 	b := w.rows
@@ -223,7 +224,7 @@ func (w *world) claimed(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r jobs.Rec
 
 // follows reports whether a claim, with the ticks that it counts, is the next
 // after what is known of its job.
-func (b *books) follows(known jobs.Known, c jobs.Claim) error {
+func (b *books) follows(known jobs.Known, c store.Claim) error {
 	rules := b.schedules[known.Schedule]
 	if relative, ok := rules.(jobs.Relative); ok {
 		rules = relative.From(known)
@@ -266,8 +267,8 @@ func (b *books) next(known jobs.Known) time.Time {
 	return rules.Next(after)
 }
 
-// Move implements [jobs.Ledger].
-func (w *world) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+// Move implements [store.Ledger].
+func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	done, err := w.Store.Move(ctx, h, moves)
@@ -305,7 +306,7 @@ func (w *world) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 	return done, nil
 }
 
-// Prune implements [jobs.Ledger].
+// Prune implements [store.Ledger].
 func (w *world) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	w.enter()
 	defer w.mu.Unlock()
@@ -326,14 +327,14 @@ func (w *world) Trigger(ctx context.Context, group, job string) (jobs.Key, error
 }
 
 // mustHold checks that h is the holder; called with mu held, as what follows.
-func (w *world) mustHold(does string, h jobs.Holder) {
+func (w *world) mustHold(does string, h store.Holder) {
 	if h.Owner != w.holder.Owner || h.Token != w.holder.Token {
 		w.failf("%s %s under %d, while %s holds the group under %d", by(h.Owner), does, h.Token, by(w.holder.Owner), w.holder.Token)
 	}
 }
 
-func (w *world) refused(what string, h jobs.Holder, err error) {
-	if errors.Is(err, jobs.ErrReplaced) {
+func (w *world) refused(what string, h store.Holder, err error) {
+	if errors.Is(err, store.ErrReplaced) {
 		w.counts[what+" refused"]++
 		w.note("%s has a %s refused under %d", by(h.Owner), what, h.Token)
 	}

@@ -221,7 +221,7 @@ func (l *link) Release(ctx context.Context, group, owner string, token uint64) e
 	return do(ctx, l, "Release", func(ctx context.Context) error { return l.world.Release(ctx, group, owner, token) })
 }
 
-func (l *link) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+func (l *link) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	return do(ctx, l, "Declare", func(ctx context.Context) error { return l.world.Declare(ctx, h, declared) })
 }
 
@@ -229,19 +229,19 @@ func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	return send(ctx, l, "Load", func(ctx context.Context) (jobs.Snapshot, error) { return l.world.Load(ctx, group) })
 }
 
-func (l *link) Changes(ctx context.Context, group string) (jobs.Changes, error) {
-	return send(ctx, l, "Changes", func(ctx context.Context) (jobs.Changes, error) { return l.world.Changes(ctx, group) })
+func (l *link) Changes(ctx context.Context, group string) (store.Changes, error) {
+	return send(ctx, l, "Changes", func(ctx context.Context) (store.Changes, error) { return l.world.Changes(ctx, group) })
 }
 
-func (l *link) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+func (l *link) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	return send(ctx, l, "PassOver", func(ctx context.Context) (int, error) { return l.world.PassOver(ctx, h, job, after) })
 }
 
-func (l *link) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
-	return send(ctx, l, "Claim", func(ctx context.Context) ([]jobs.Claimed, error) { return l.world.Claim(ctx, h, id, claims) })
+func (l *link) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+	return send(ctx, l, "Claim", func(ctx context.Context) ([]store.Claimed, error) { return l.world.Claim(ctx, h, id, claims) })
 }
 
-func (l *link) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+func (l *link) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	return send(ctx, l, "Move", func(ctx context.Context) ([]bool, error) { return l.world.Move(ctx, h, moves) })
 }
 

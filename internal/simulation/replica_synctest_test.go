@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/keeper"
+
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
@@ -188,7 +190,7 @@ func (r *replica) wake() {
 		}
 		w.mu.Unlock()
 		for _, x := range mine {
-			jobs.TrustLeft(x.ctx) // ends the term if it is over
+			keeper.TrustLeft(x.ctx) // ends the term if it is over
 		}
 	})
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -51,7 +50,7 @@ type world struct {
 	taken    map[uint64]taking    // by token
 	newest   uint64               // token, ever
 	renewed  map[uint64]time.Time // when each term's last heartbeat, or its acquire, took effect
-	holder   jobs.Holder          // by the fence row as it should be
+	holder   store.Holder         // by the fence row as it should be
 	replicas map[string]*replica  // by owner
 	works    map[*work]struct{}   // runs in progress
 	stoodFor map[standing]standby // by how a process stood still
@@ -126,7 +125,7 @@ func (w *world) late(op string, err error) {
 	switch {
 	case err == nil:
 		w.count("late: " + op)
-	case errors.Is(err, store.ErrChanged) || errors.Is(err, jobs.ErrReplaced):
+	case errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrReplaced):
 		w.count("late and refused")
 	}
 }
@@ -188,7 +187,7 @@ func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	}
 	w.renewed[token] = time.Now()
 	w.taken[token], w.newest = taking{a.Owner, time.Since(w.began)}, max(w.newest, token)
-	w.holder = jobs.Holder{Group: a.Read.Group, Owner: a.Owner, Token: token}
+	w.holder = store.Holder{Group: a.Read.Group, Owner: a.Owner, Token: token}
 	for x := range w.works {
 		if !w.excused(x) {
 			w.failf("token %d is taken by %s while %v of term %d of %s runs, its context ended: %v", token, by(a.Owner), x.Key(), x.Token, by(x.Owner), context.Cause(x.ctx))

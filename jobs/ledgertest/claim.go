@@ -4,22 +4,23 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // many are claims of two jobs, neither in the order of ticks nor of jobs.
-func many(n int, states ...jobs.State) []jobs.Claim {
-	claims := make([]jobs.Claim, n)
+func many(n int, states ...jobs.State) []store.Claim {
+	claims := make([]store.Claim, n)
 	for i := range claims {
 		mixed := (i*37 + 11) % n // 37 and n have no common factor
-		claims[i] = jobs.Claim{Key: key([]string{report, cleanup}[mixed%2], mixed), State: states[i%len(states)], Missed: i}
+		claims[i] = store.Claim{Key: key([]string{report, cleanup}[mixed%2], mixed), State: states[i%len(states)], Missed: i}
 	}
 	return claims
 }
 
 // refusal says that a claim was refused and left no row.
-func (e *env) refusal(c jobs.Claimed, k jobs.Key, what string) {
+func (e *env) refusal(c store.Claimed, k jobs.Key, what string) {
 	e.Helper()
-	if want := (jobs.Claimed{Record: jobs.Record{Key: k}}); c != want || !c.Refused() {
+	if want := (store.Claimed{Record: jobs.Record{Key: k}}); c != want || !c.Refused() {
 		e.Errorf("%s: the claim was answered by mine %t, %s, want it refused", what, c.Mine, show(c.Record))
 	}
 }
@@ -29,7 +30,7 @@ var claimCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		before := e.now()
-		r := e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Running, Missed: 3, Error: "late"})
+		r := e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Running, Missed: 3, Error: "late"})
 		e.between(r.Claimed, before, "Claimed")
 		e.between(r.Started, before, "Started")
 		e.same(r, jobs.Record{
@@ -44,7 +45,7 @@ var claimCases = []testCase{
 		h := e.begin(s)
 		for n, delay := range []time.Duration{0, 90 * time.Minute, 1500 * time.Microsecond, 1500 * time.Nanosecond} {
 			before := e.now()
-			r := e.mine(s, h, jobs.Claim{Key: key(report, n), State: jobs.Waiting, Delay: delay, Missed: 2, Error: "overlap"})
+			r := e.mine(s, h, store.Claim{Key: key(report, n), State: jobs.Waiting, Delay: delay, Missed: 2, Error: "overlap"})
 			e.between(r.Claimed, before, "Claimed")
 			e.betweenPlus(r.Due, before, delay.Truncate(time.Microsecond), "Due")
 			e.same(r, jobs.Record{
@@ -59,7 +60,7 @@ var claimCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		before := e.now()
-		r := e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Skipped, Missed: 1000, Error: "paused"})
+		r := e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Skipped, Missed: 1000, Error: "paused"})
 		e.between(r.Claimed, before, "Claimed")
 		e.between(r.Finished, before, "Finished")
 		e.same(r, jobs.Record{
@@ -73,7 +74,7 @@ var claimCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		for n, state := range []jobs.State{0, jobs.Succeeded, jobs.Failed, jobs.Cancelled, jobs.Interrupted, jobs.Interrupted + 1} {
-			if _, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, n), State: state}}); err == nil {
+			if _, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(report, n), State: state}}); err == nil {
 				e.Errorf("Claim as %v: no error, want one: a tick is claimed as running, waiting or skipped", state)
 			}
 			e.absent(group, key(report, n), "after a claim as "+state.String())
@@ -105,14 +106,14 @@ var claimCases = []testCase{
 		for i, c := range first {
 			e.same(stored[c.Key], c.Record, "read back")
 			e.equal(again[i], c, "the same call again")
-			e.equal(others[i], jobs.Claimed{Record: c.Record}, "another call")
+			e.equal(others[i], store.Claimed{Record: c.Record}, "another call")
 		}
 	}},
 
 	{"claim/the same call again", func(e *env) {
 		s := e.open()
 		h, id := e.begin(s), newID()
-		claims := []jobs.Claim{{Key: key(report, 1), State: jobs.Running}, {Key: key(report, 2), State: jobs.Waiting}}
+		claims := []store.Claim{{Key: key(report, 1), State: jobs.Running}, {Key: key(report, 2), State: jobs.Waiting}}
 		first := e.claim(s, h, id, claims...)
 		e.later()
 		for i, c := range e.claim(e.open(), h, id, claims...) {
@@ -120,12 +121,12 @@ var claimCases = []testCase{
 		}
 		over := e.moved(s, h, to(jobs.Succeeded, first[0].Record))
 		again := e.claim(s, h, id, claims...)
-		e.equal(again[0], jobs.Claimed{Mine: true, Record: over}, "the same call again, after the run is over")
+		e.equal(again[0], store.Claimed{Mine: true, Record: over}, "the same call again, after the run is over")
 		e.equal(again[1], first[1], "its other claim")
 		next := e.take(s, group, bob)
 		taken := e.moved(s, next, to(jobs.Running, first[1].Record))
 		again = e.claim(s, h, id, claims...)
-		e.equal(again[1], jobs.Claimed{Mine: true, Record: taken}, "the same call again, after the next term took the run over")
+		e.equal(again[1], store.Claimed{Mine: true, Record: taken}, "the same call again, after the next term took the run over")
 		e.equal(e.count(group), 2, "runs")
 	}},
 
@@ -144,7 +145,7 @@ var claimCases = []testCase{
 	{"claim/a skipped tick is no end of a run", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Skipped})
+		e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Skipped})
 		if k := e.known(group, report); !k.Finished.IsZero() {
 			e.Errorf("the job's Finished is %v after a claim as skipped", k.Finished)
 		}
@@ -153,14 +154,14 @@ var claimCases = []testCase{
 	{"claim/another's tick comes back as it is", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		r := e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Running, Missed: 4, Error: "late"})
+		r := e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Running, Missed: 4, Error: "late"})
 		e.later()
-		c := jobs.Claim{Key: r.Key, State: jobs.Skipped, Missed: 9, Error: "paused"}
-		e.equal(e.claim(s, h, newID(), c)[0], jobs.Claimed{Record: r}, "another call of the same term")
-		e.equal(e.claim(s, h, jobs.ClaimID{}, c)[0], jobs.Claimed{Record: r}, "another call with an empty id")
+		c := store.Claim{Key: r.Key, State: jobs.Skipped, Missed: 9, Error: "paused"}
+		e.equal(e.claim(s, h, newID(), c)[0], store.Claimed{Record: r}, "another call of the same term")
+		e.equal(e.claim(s, h, store.ClaimID{}, c)[0], store.Claimed{Record: r}, "another call with an empty id")
 		over := e.moved(s, h, to(jobs.Panicked, r))
 		next := e.take(s, group, bob)
-		e.equal(e.claim(s, next, newID(), c)[0], jobs.Claimed{Record: over}, "a call of the next term")
+		e.equal(e.claim(s, next, newID(), c)[0], store.Claimed{Record: over}, "a call of the next term")
 		e.unchanged(over, "after others claimed it")
 	}},
 
@@ -171,9 +172,9 @@ var claimCases = []testCase{
 		for _, n := range []int{1, 3, 5} {
 			were = append(were, e.running(s, h, key(report, n)))
 		}
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for n := range 9 {
-			claims = append(claims, jobs.Claim{Key: key(report, n), State: jobs.Waiting, Missed: n})
+			claims = append(claims, store.Claim{Key: key(report, n), State: jobs.Waiting, Missed: n})
 		}
 		for n, c := range e.claim(s, e.take(s, group, bob), newID(), claims...) {
 			e.equal(c.Mine, n > 5, "Mine")
@@ -195,7 +196,7 @@ var claimCases = []testCase{
 	{"claim/only ticks later than the newest", func(e *env) {
 		s := e.open()
 		h, id := e.begin(s), newID()
-		claims := []jobs.Claim{{Key: key(report, 0), State: jobs.Running}, {Key: key(report, 1), State: jobs.Waiting}, {Key: key(report, 2), State: jobs.Skipped}}
+		claims := []store.Claim{{Key: key(report, 0), State: jobs.Running}, {Key: key(report, 1), State: jobs.Waiting}, {Key: key(report, 2), State: jobs.Skipped}}
 		for _, c := range e.claim(s, h, id, claims...)[:2] {
 			e.moved(s, h, to(jobs.Succeeded, c.Record))
 		}
@@ -203,24 +204,24 @@ var claimCases = []testCase{
 		for n := 3; n < 9; n++ {
 			e.moved(s, h, to(jobs.Succeeded, e.running(s, h, key(report, n))))
 		}
-		manual := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(20), Trigger: 1}, State: jobs.Running})
+		manual := e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(20), Trigger: 1}, State: jobs.Running})
 		e.moved(s, h, to(jobs.Succeeded, manual))
 		e.prune(s, report, jobs.History{Keep: 3}, 0)
 		e.left(report, "keep 3", 7, 8, 20)
 
 		// A statement that arrives after its rows were run and pruned, and others
 		// for what never was there.
-		for _, call := range []jobs.ClaimID{id, newID()} {
+		for _, call := range []store.ClaimID{id, newID()} {
 			for i, c := range e.claim(s, h, call, claims...) {
 				e.refusal(c, claims[i].Key, "a tick that was run and pruned")
 			}
 		}
 		between := jobs.Key{Job: report, Tick: tick(8).Add(-time.Microsecond)}
-		e.refusal(e.claim(s, h, newID(), jobs.Claim{Key: between, State: jobs.Skipped})[0], between, "a tick just before the newest")
+		e.refusal(e.claim(s, h, newID(), store.Claim{Key: between, State: jobs.Skipped})[0], between, "a tick just before the newest")
 		e.equal(len(e.load(group).Open), 0, "open runs")
 		e.left(report, "after claims that came late", 7, 8, 20)
 
-		e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: 1}, State: jobs.Running})
+		e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: 1}, State: jobs.Running})
 		later := jobs.Key{Job: report, Tick: tick(8).Add(time.Microsecond)}
 		e.running(s, h, later)
 		e.equal(e.known(group, report).Cursor, later.Tick, "cursor")
@@ -232,12 +233,12 @@ var claimCases = []testCase{
 		other := e.take(s, otherOne, alice)
 		e.declareJobs(s, other, report)
 		n := 0
-		claim := func(h jobs.Holder, job string, state jobs.State, trigger uint64) jobs.Claimed {
+		claim := func(h store.Holder, job string, state jobs.State, trigger uint64) store.Claimed {
 			e.Helper()
 			n++
 			k := key(job, n)
 			k.Trigger = trigger
-			return e.claim(s, h, newID(), jobs.Claim{Key: k, State: state})[0]
+			return e.claim(s, h, newID(), store.Claim{Key: k, State: state})[0]
 		}
 		check := func(job string, paused bool, what string) {
 			e.Helper()
@@ -249,7 +250,7 @@ var claimCases = []testCase{
 					e.Errorf("%s: a claim of a job that is not paused is not mine: %s", what, show(c.Record))
 				}
 			}
-			for _, c := range []jobs.Claimed{claim(h, job, jobs.Skipped, 0), claim(h, job, jobs.Running, 1), claim(h, job, jobs.Waiting, 2)} {
+			for _, c := range []store.Claimed{claim(h, job, jobs.Skipped, 0), claim(h, job, jobs.Running, 1), claim(h, job, jobs.Waiting, 2)} {
 				if !c.Mine {
 					e.Errorf("%s: a claim as skipped, or of a manual run, is not mine: %s", what, show(c.Record))
 				}
@@ -276,7 +277,7 @@ var claimCases = []testCase{
 		// Beside each other in one call, and again.
 		e.ok(s.Pause(e.ctx(), group, report), "Pause")
 		id := newID()
-		claims := []jobs.Claim{{Key: key(cleanup, 1000), State: jobs.Running}, {Key: key(report, 1000), State: jobs.Running}, {Key: key(report, 999), State: jobs.Skipped}}
+		claims := []store.Claim{{Key: key(cleanup, 1000), State: jobs.Running}, {Key: key(report, 1000), State: jobs.Running}, {Key: key(report, 999), State: jobs.Skipped}}
 		for range 2 {
 			got := e.claim(s, h, id, claims...)
 			e.equal(got[0].Mine, true, "Mine of a job that is not paused")
@@ -292,9 +293,9 @@ var claimCases = []testCase{
 	{"claim/manual runs beside a scheduled one of the same instant", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for _, trigger := range []uint64{2, 0, 1, 1 << 40} {
-			claims = append(claims, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: trigger}, State: jobs.Running})
+			claims = append(claims, store.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: trigger}, State: jobs.Running})
 		}
 		for _, c := range claims { // each in a call of its own: they do not hide each other
 			e.mine(s, h, c)

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // contenders is how many connections work at once.
@@ -42,11 +43,11 @@ var concurrencyCases = []testCase{
 		stores := e.replicas()
 		h := e.begin(stores[0])
 		for round := range e.h.times(25) {
-			var claims []jobs.Claim
+			var claims []store.Claim
 			for n := range 5 {
-				claims = append(claims, jobs.Claim{Key: key(report, 10*round+n), State: jobs.Running})
+				claims = append(claims, store.Claim{Key: key(report, 10*round+n), State: jobs.Running})
 			}
-			answers := make([][]jobs.Claimed, len(stores))
+			answers := make([][]store.Claimed, len(stores))
 			e.together(stores, func(i int, s Store) {
 				mine := slices.Clone(claims)
 				if i%2 == 1 { // each in an order of its own
@@ -86,7 +87,7 @@ var concurrencyCases = []testCase{
 		for round := range e.h.times(25) {
 			id, k := newID(), key(report, round)
 			e.together(stores, func(_ int, s Store) {
-				got, err := s.Claim(e.ctx(), h, id, []jobs.Claim{{Key: k, State: jobs.Running}})
+				got, err := s.Claim(e.ctx(), h, id, []store.Claim{{Key: k, State: jobs.Running}})
 				if err != nil || len(got) != 1 || !got[0].Mine {
 					e.Errorf("Claim with one id: %v, error %v, want it mine", got, err)
 				}
@@ -102,7 +103,7 @@ var concurrencyCases = []testCase{
 			r := e.running(stores[0], h, key(report, round))
 			var ends atomic.Int64
 			e.together(stores[:len(outcomes)], func(i int, s Store) {
-				moved, err := s.Move(e.ctx(), h, []jobs.Move{to(outcomes[i], r)})
+				moved, err := s.Move(e.ctx(), h, []store.Move{to(outcomes[i], r)})
 				if err != nil || len(moved) != 1 {
 					e.Errorf("Move: %d answers, error %v", len(moved), err)
 				} else if moved[0] {
@@ -137,11 +138,11 @@ var concurrencyCases = []testCase{
 	// What the next term finds when it has begun stays, whatever the term before
 	// is still doing.
 	{"concurrency/no claim comes after a takeover", func(e *env) {
-		e.outlast(func(s Store, h jobs.Holder, from int, busy func()) error {
-			claims := make([]jobs.Claim, batch)
+		e.outlast(func(s Store, h store.Holder, from int, busy func()) error {
+			claims := make([]store.Claim, batch)
 			for n := range 20 {
 				for i := range claims {
-					claims[i] = jobs.Claim{Key: key(jobOf(from), from+n*batch+i), State: jobs.Running}
+					claims[i] = store.Claim{Key: key(jobOf(from), from+n*batch+i), State: jobs.Running}
 				}
 				if _, err := s.Claim(e.ctx(), h, newID(), claims); err != nil {
 					return err
@@ -156,15 +157,15 @@ var concurrencyCases = []testCase{
 	}},
 
 	{"concurrency/no move comes after a takeover", func(e *env) {
-		e.outlast(func(s Store, h jobs.Holder, from int, busy func()) error {
-			claimed, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(jobOf(from), from), State: jobs.Running}, {Key: key(jobOf(from), from+1), State: jobs.Running}})
+		e.outlast(func(s Store, h store.Holder, from int, busy func()) error {
+			claimed, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(jobOf(from), from), State: jobs.Running}, {Key: key(jobOf(from), from+1), State: jobs.Running}})
 			if err != nil {
 				return err
 			}
 			for range 10 {
 				for _, state := range []jobs.State{jobs.Waiting, jobs.Running} {
 					busy()
-					moved, err := s.Move(e.ctx(), h, []jobs.Move{to(state, claimed[0].Record), to(state, claimed[1].Record)})
+					moved, err := s.Move(e.ctx(), h, []store.Move{to(state, claimed[0].Record), to(state, claimed[1].Record)})
 					if err != nil {
 						return err
 					}
@@ -190,9 +191,9 @@ var concurrencyCases = []testCase{
 	}},
 
 	{"concurrency/nothing is declared after a takeover", func(e *env) {
-		e.outlast(func(s Store, h jobs.Holder, from int, busy func()) error {
+		e.outlast(func(s Store, h store.Holder, from int, busy func()) error {
 			for n := range 20 {
-				declared := []jobs.Declared{{Name: report, Schedule: fmt.Sprint("every ", from+n, "s")}, {Name: fmt.Sprint("job", from+n), Schedule: "every 1m"}}
+				declared := []store.Declared{{Name: report, Schedule: fmt.Sprint("every ", from+n, "s")}, {Name: fmt.Sprint("job", from+n), Schedule: "every 1m"}}
 				if err := s.Declare(e.ctx(), h, declared); err != nil {
 					return err
 				}
@@ -234,7 +235,7 @@ func jobOf(from int) string { return fmt.Sprint("job", from/1000%4) }
 // outlast lets four connections of a term work, as they do until they are
 // replaced, and compares what the next term finds with what there is in the end.
 // Work says when it is in the middle of it.
-func (e *env) outlast(work func(s Store, h jobs.Holder, from int, busy func()) error) {
+func (e *env) outlast(work func(s Store, h store.Holder, from int, busy func()) error) {
 	e.Helper()
 	stores := e.replicas()
 	h := e.begin(stores[0])
@@ -245,7 +246,7 @@ func (e *env) outlast(work func(s Store, h jobs.Holder, from int, busy func()) e
 			busy := sync.OnceFunc(begun.Done)
 			working.Go(func() {
 				defer busy()
-				if err := work(s, h, 1000*(4*round+i), busy); err != nil && !errors.Is(err, jobs.ErrReplaced) {
+				if err := work(s, h, 1000*(4*round+i), busy); err != nil && !errors.Is(err, store.ErrReplaced) {
 					e.Errorf("work of a term: error %v, want none or ErrReplaced", err)
 				}
 			})
@@ -281,15 +282,15 @@ func ledger(ctx context.Context, s Store, from int) (string, error) {
 }
 
 // fire claims, runs and prunes, as a leader does.
-func (e *env) fire(s Store, h jobs.Holder, k jobs.Key) error {
-	claimed, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: k, State: jobs.Running}})
+func (e *env) fire(s Store, h store.Holder, k jobs.Key) error {
+	claimed, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: k, State: jobs.Running}})
 	if err != nil {
 		return fmt.Errorf("claim: %w", err)
 	}
 	if len(claimed) != 1 || !claimed[0].Mine {
 		return fmt.Errorf("claim: not mine: %v", claimed)
 	}
-	moved, err := s.Move(e.ctx(), h, []jobs.Move{to(jobs.Succeeded, claimed[0].Record)})
+	moved, err := s.Move(e.ctx(), h, []store.Move{to(jobs.Succeeded, claimed[0].Record)})
 	if err != nil || len(moved) != 1 || !moved[0] {
 		return fmt.Errorf("move: %v: %w", moved, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 var pauseCases = []testCase{
@@ -93,11 +94,11 @@ var pauseCases = []testCase{
 			if second[1].Began.Before(over.Ended) || second[1].Ended.Before(second[1].Began) {
 				e.Errorf("pauses %v, want the second after the first", second)
 			}
-			for range jobs.MaxPauses {
+			for range store.MaxPauses {
 				e.ok(s.Pause(e.ctx(), group, job), "Pause")
 				e.ok(s.Resume(e.ctx(), group, job), "Resume")
 			}
-			many := pauses(jobs.MaxPauses, "after many")
+			many := pauses(store.MaxPauses, "after many")
 			e.ok(s.Pause(e.ctx(), group, job), "Pause")
 			e.declareJobs(s, e.take(s, group, bob), report, cleanup)
 			last := e.load(group).Pauses[job]
@@ -356,7 +357,7 @@ var changesCases = []testCase{
 		h := e.begin(s)
 		was := e.changes(group)
 		for n, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped} {
-			e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(n), Trigger: uint64(n + 1)}, State: state})
+			e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(n), Trigger: uint64(n + 1)}, State: state})
 			e.equal(e.changes(group), was, "Changes after a claim with a trigger, "+state.String())
 		}
 		r := e.record(group, e.trigger(s, report))
@@ -423,9 +424,9 @@ var runsCases = []testCase{
 	{"runs/the newest first", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for _, n := range []int{4, 1, 5, 2, 3} {
-			claims = append(claims, jobs.Claim{Key: key(report, 2*n), State: jobs.Running}, jobs.Claim{Key: key(cleanup, 2*n+1), State: jobs.Waiting})
+			claims = append(claims, store.Claim{Key: key(report, 2*n), State: jobs.Running}, store.Claim{Key: key(cleanup, 2*n+1), State: jobs.Waiting})
 		}
 		e.claim(s, h, newID(), claims...)
 		k := e.trigger(s, report)

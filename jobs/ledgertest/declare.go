@@ -6,9 +6,10 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
-func (e *env) declare(s Store, h jobs.Holder, declared ...jobs.Declared) {
+func (e *env) declare(s Store, h store.Holder, declared ...store.Declared) {
 	e.Helper()
 	e.ok(s.Declare(e.ctx(), h, declared), "Declare")
 }
@@ -35,7 +36,7 @@ var declareCases = []testCase{
 		s := e.open()
 		h := e.take(s, group, alice)
 		before := e.now()
-		e.declare(s, h, jobs.Declared{Name: report, Schedule: "every 1m"}, jobs.Declared{Name: cleanup, Schedule: "0 0 2 * * * in Europe/Berlin"})
+		e.declare(s, h, store.Declared{Name: report, Schedule: "every 1m"}, store.Declared{Name: cleanup, Schedule: "0 0 2 * * * in Europe/Berlin"})
 		known := e.load(group).Jobs
 		e.equal(len(known), 2, "jobs known")
 		k := known[report]
@@ -67,7 +68,7 @@ var declareCases = []testCase{
 			was := e.known(group, report)
 			e.later()
 			before := e.now()
-			e.declare(s, h, jobs.Declared{Name: report, Schedule: schedule}, jobs.Declared{Name: cleanup, Schedule: "every 1m"})
+			e.declare(s, h, store.Declared{Name: report, Schedule: schedule}, store.Declared{Name: cleanup, Schedule: "every 1m"})
 			k := e.known(group, report)
 			e.between(k.ScheduleSince, before, "ScheduleSince of "+schedule)
 			was.Schedule, was.ScheduleSince = schedule, k.ScheduleSince
@@ -84,7 +85,7 @@ var declareCases = []testCase{
 		e.later()
 		change := func(schedule string, from time.Time) jobs.Known {
 			e.Helper()
-			e.declare(s, h, jobs.Declared{Name: report, Schedule: schedule, From: from}, jobs.Declared{Name: cleanup, Schedule: "every 1m", From: from})
+			e.declare(s, h, store.Declared{Name: report, Schedule: schedule, From: from}, store.Declared{Name: cleanup, Schedule: "every 1m", From: from})
 			return e.known(group, report)
 		}
 		other := e.known(group, cleanup)
@@ -96,7 +97,7 @@ var declareCases = []testCase{
 		e.between(change("every 4m", before.Add(time.Hour)).ScheduleSince, before, "ScheduleSince of a schedule that is said to rule from the future on")
 		e.equal(e.known(group, cleanup), other, "a job whose schedule did not change")
 		before = e.now()
-		e.declare(s, h, jobs.Declared{Name: "new", Schedule: "every 1m", From: from})
+		e.declare(s, h, store.Declared{Name: "new", Schedule: "every 1m", From: from})
 		e.between(e.known(group, "new").ScheduleSince, before, "ScheduleSince of a new job")
 	}},
 
@@ -108,12 +109,12 @@ var declareCases = []testCase{
 		e.h.StepClock(e.TB, 365*24*time.Hour)
 		h := e.begin(s)
 		for _, name := range []string{"same", "changed", "later"} {
-			e.declare(s, h, jobs.Declared{Name: name, Schedule: "every 1m"})
+			e.declare(s, h, store.Declared{Name: name, Schedule: "every 1m"})
 		}
 		e.h.StepClock(e.TB, -365*24*time.Hour)
 		before := e.now()
 		from := before.Add(-time.Hour)
-		all := []jobs.Declared{
+		all := []store.Declared{
 			{Name: report, Schedule: "every 1m"}, {Name: cleanup, Schedule: "every 2m"},
 			{Name: "same", Schedule: "every 1m", From: from}, {Name: "changed", Schedule: "every 2m", From: from},
 			{Name: "later", Schedule: "every 1m", From: before.Add(time.Hour)},
@@ -171,9 +172,9 @@ var declareCases = []testCase{
 	{"declare/a hundred jobs", func(e *env) {
 		s := e.open()
 		h := e.take(s, group, alice)
-		var declared []jobs.Declared
+		var declared []store.Declared
 		for i := range 100 {
-			declared = append(declared, jobs.Declared{Name: strings.Repeat("x", 100-i), Schedule: strings.Repeat("é ", 10*i)})
+			declared = append(declared, store.Declared{Name: strings.Repeat("x", 100-i), Schedule: strings.Repeat("é ", 10*i)})
 		}
 		e.declare(s, h, declared...)
 		known := e.load(group).Jobs
@@ -189,7 +190,7 @@ var declareCases = []testCase{
 		r := e.running(s, h, key(report, 1))
 		h = e.take(s, group, bob)
 		e.declareJobs(s, h, report)
-		e.declare(s, h, jobs.Declared{Name: report, Schedule: "every 2m"})
+		e.declare(s, h, store.Declared{Name: report, Schedule: "every 2m"})
 		e.unchanged(r, "after another term declared its jobs")
 	}},
 }
@@ -201,7 +202,7 @@ var passOverCases = []testCase{
 		kept := e.moved(s, h, to(jobs.Succeeded, e.running(s, h, key(report, 1))))
 		over := e.moved(s, h, to(jobs.Failed, e.running(s, h, key(report, 5))))
 		open := e.waiting(s, h, key(report, 7))
-		manual := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(5), Trigger: 3}, State: jobs.Running})
+		manual := e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(5), Trigger: 3}, State: jobs.Running})
 		other := e.running(s, h, key(cleanup, 9))
 		elsewhere := e.take(s, otherOne, alice)
 		e.declareJobs(s, elsewhere, report)
@@ -258,9 +259,9 @@ var passOverCases = []testCase{
 		r := e.running(s, h, key(report, 5))
 		e.take(s, group, bob)
 		_, err := s.PassOver(e.ctx(), h, report, tick(1))
-		e.is(err, jobs.ErrReplaced, "PassOver by a replaced term")
+		e.is(err, store.ErrReplaced, "PassOver by a replaced term")
 		_, err = s.PassOver(e.ctx(), h, report, tick(9))
-		e.is(err, jobs.ErrReplaced, "PassOver of nothing by a replaced term")
+		e.is(err, store.ErrReplaced, "PassOver of nothing by a replaced term")
 		e.unchanged(r, "after the replaced tried to pass it over")
 		e.equal(e.known(group, report).Cursor, tick(5), "cursor")
 	}},
@@ -294,11 +295,11 @@ var loadCases = []testCase{
 		cursor(tick(7), "of a skipped tick")
 		e.waiting(s, h, key(report, 8))
 		cursor(tick(8), "of a waiting tick")
-		e.claim(s, h, newID(), jobs.Claim{Key: key(report, 10), State: jobs.Running}, jobs.Claim{Key: key(report, 9), State: jobs.Running})
+		e.claim(s, h, newID(), store.Claim{Key: key(report, 10), State: jobs.Running}, store.Claim{Key: key(report, 9), State: jobs.Running})
 		cursor(tick(10), "after an earlier tick")
 		e.running(s, h, key(cleanup, 20))
 		cursor(tick(10), "after a tick of another job")
-		e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(30), Trigger: 1}, State: jobs.Running})
+		e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(30), Trigger: 1}, State: jobs.Running})
 		e.trigger(s, report)
 		cursor(tick(10), "after manual runs")
 		e.declareJobs(s, e.take(s, group, bob), report)
@@ -310,15 +311,15 @@ var loadCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		want := map[jobs.Key]jobs.Record{}
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for _, n := range []int{7, 3, 9, 1} {
 			for i, job := range []string{report, cleanup} {
-				claims = append(claims, jobs.Claim{Key: key(job, 2*n+i), State: jobs.Running})
+				claims = append(claims, store.Claim{Key: key(job, 2*n+i), State: jobs.Running})
 			}
 		}
 		claims = append(claims,
-			jobs.Claim{Key: key(report, 5), State: jobs.Waiting, Delay: time.Hour},
-			jobs.Claim{Key: key(report, 8), State: jobs.Skipped}, jobs.Claim{Key: key(report, 4), State: jobs.Running})
+			store.Claim{Key: key(report, 5), State: jobs.Waiting, Delay: time.Hour},
+			store.Claim{Key: key(report, 8), State: jobs.Skipped}, store.Claim{Key: key(report, 4), State: jobs.Running})
 		claimed := e.claim(s, h, newID(), claims...)
 		for _, c := range claimed[:9] {
 			want[c.Key] = c.Record
@@ -397,7 +398,7 @@ var loadCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		for round, order := range [][]int{{1, 3, 2}, {3, 1, 2}, {1, 2, 3}, {3, 2, 1}} {
-			var moves []jobs.Move
+			var moves []store.Move
 			var last jobs.Record
 			var waiting []jobs.Record
 			for n := range 3 {

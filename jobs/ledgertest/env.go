@@ -37,7 +37,7 @@ func tick(n int) time.Time {
 
 func key(job string, n int) jobs.Key { return jobs.Key{Job: job, Tick: tick(n)} }
 
-func newID() (id jobs.ClaimID) {
+func newID() (id store.ClaimID) {
 	_, _ = rand.Read(id[:]) // never fails
 	return id
 }
@@ -126,26 +126,26 @@ func (e *env) betweenPlus(at, before time.Time, delay time.Duration, what string
 }
 
 // takeOver begins a term of owner in group, whichever owner holds it now.
-func takeOver(ctx context.Context, s Store, group, owner string) (jobs.Holder, error) {
+func takeOver(ctx context.Context, s Store, group, owner string) (store.Holder, error) {
 	if err := s.Prepare(ctx, group, ttl); err != nil {
-		return jobs.Holder{}, fmt.Errorf("prepare: %w", err)
+		return store.Holder{}, fmt.Errorf("prepare: %w", err)
 	}
 	err := store.ErrChanged
 	for attempt := 0; errors.Is(err, store.ErrChanged) && attempt < 5; attempt++ {
 		var rs []store.Reading
 		if rs, err = s.Read(ctx, group); err != nil {
-			return jobs.Holder{}, fmt.Errorf("read: %w", err)
+			return store.Holder{}, fmt.Errorf("read: %w", err)
 		}
 		var token uint64
 		if token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: ttl}); err == nil {
-			return jobs.Holder{Group: group, Owner: owner, Token: token}, nil
+			return store.Holder{Group: group, Owner: owner, Token: token}, nil
 		}
 	}
-	return jobs.Holder{}, fmt.Errorf("acquire: %w", err)
+	return store.Holder{}, fmt.Errorf("acquire: %w", err)
 }
 
 // take begins a term.
-func (e *env) take(s Store, group, owner string) jobs.Holder {
+func (e *env) take(s Store, group, owner string) store.Holder {
 	e.Helper()
 	h, err := takeOver(e.ctx(), s, group, owner)
 	e.ok(err, "a term of "+owner+" in "+group)
@@ -153,18 +153,18 @@ func (e *env) take(s Store, group, owner string) jobs.Holder {
 }
 
 // begin begins a term of alice that has declared two jobs.
-func (e *env) begin(s Store) jobs.Holder {
+func (e *env) begin(s Store) store.Holder {
 	e.Helper()
 	h := e.take(s, group, alice)
 	e.declareJobs(s, h, report, cleanup)
 	return h
 }
 
-func (e *env) declareJobs(s Store, h jobs.Holder, names ...string) {
+func (e *env) declareJobs(s Store, h store.Holder, names ...string) {
 	e.Helper()
-	var declared []jobs.Declared
+	var declared []store.Declared
 	for _, name := range names {
-		declared = append(declared, jobs.Declared{Name: name, Schedule: "every 1m"})
+		declared = append(declared, store.Declared{Name: name, Schedule: "every 1m"})
 	}
 	e.ok(s.Declare(e.ctx(), h, declared), "Declare")
 }
@@ -260,7 +260,7 @@ func (e *env) unchanged(was jobs.Record, what string) {
 }
 
 // claim claims, and has an answer for each.
-func (e *env) claim(s Store, h jobs.Holder, id jobs.ClaimID, claims ...jobs.Claim) []jobs.Claimed {
+func (e *env) claim(s Store, h store.Holder, id store.ClaimID, claims ...store.Claim) []store.Claimed {
 	e.Helper()
 	claimed, err := s.Claim(e.ctx(), h, id, claims)
 	e.ok(err, "Claim")
@@ -276,7 +276,7 @@ func (e *env) claim(s Store, h jobs.Holder, id jobs.ClaimID, claims ...jobs.Clai
 }
 
 // mine claims in a call of its own, and gets it.
-func (e *env) mine(s Store, h jobs.Holder, c jobs.Claim) jobs.Record {
+func (e *env) mine(s Store, h store.Holder, c store.Claim) jobs.Record {
 	e.Helper()
 	got := e.claim(s, h, newID(), c)[0]
 	if !got.Mine {
@@ -286,27 +286,27 @@ func (e *env) mine(s Store, h jobs.Holder, c jobs.Claim) jobs.Record {
 }
 
 // running, waiting and skipped claim a tick as that.
-func (e *env) running(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+func (e *env) running(s Store, h store.Holder, k jobs.Key) jobs.Record {
 	e.Helper()
-	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Running})
+	return e.mine(s, h, store.Claim{Key: k, State: jobs.Running})
 }
 
-func (e *env) waiting(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+func (e *env) waiting(s Store, h store.Holder, k jobs.Key) jobs.Record {
 	e.Helper()
-	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Waiting})
+	return e.mine(s, h, store.Claim{Key: k, State: jobs.Waiting})
 }
 
-func (e *env) skipped(s Store, h jobs.Holder, k jobs.Key) jobs.Record {
+func (e *env) skipped(s Store, h store.Holder, k jobs.Key) jobs.Record {
 	e.Helper()
-	return e.mine(s, h, jobs.Claim{Key: k, State: jobs.Skipped, Error: "paused"})
+	return e.mine(s, h, store.Claim{Key: k, State: jobs.Skipped, Error: "paused"})
 }
 
 // to is a move of the run as it is.
-func to(state jobs.State, r jobs.Record) jobs.Move {
-	return jobs.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: state}
+func to(state jobs.State, r jobs.Record) store.Move {
+	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: state}
 }
 
-func (e *env) move(s Store, h jobs.Holder, moves ...jobs.Move) []bool {
+func (e *env) move(s Store, h store.Holder, moves ...store.Move) []bool {
 	e.Helper()
 	moved, err := s.Move(e.ctx(), h, moves)
 	e.ok(err, "Move")
@@ -317,7 +317,7 @@ func (e *env) move(s Store, h jobs.Holder, moves ...jobs.Move) []bool {
 }
 
 // moved moves a run, and returns it as it is then.
-func (e *env) moved(s Store, h jobs.Holder, m jobs.Move) jobs.Record {
+func (e *env) moved(s Store, h store.Holder, m store.Move) jobs.Record {
 	e.Helper()
 	if !e.move(s, h, m)[0] {
 		e.Fatalf("Move of %s to %v did nothing", show(e.record(h.Group, m.Key)), m.To)
@@ -326,7 +326,7 @@ func (e *env) moved(s Store, h jobs.Holder, m jobs.Move) jobs.Record {
 }
 
 // refused makes a move that must not do anything.
-func (e *env) refused(s Store, h jobs.Holder, m jobs.Move, what string) {
+func (e *env) refused(s Store, h store.Holder, m store.Move, what string) {
 	e.Helper()
 	was := e.find(h.Group, m.Key)
 	if e.move(s, h, m)[0] {

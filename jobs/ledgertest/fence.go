@@ -4,14 +4,15 @@ import (
 	"slices"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // replaced are holders that are not the group's, and why.
-func replaced(h jobs.Holder) map[string]jobs.Holder {
-	other := func(owner string, token uint64) jobs.Holder {
-		return jobs.Holder{Group: h.Group, Owner: owner, Token: token}
+func replaced(h store.Holder) map[string]store.Holder {
+	other := func(owner string, token uint64) store.Holder {
+		return store.Holder{Group: h.Group, Owner: owner, Token: token}
 	}
-	return map[string]jobs.Holder{
+	return map[string]store.Holder{
 		"another owner":              other(bob, h.Token),
 		"an owner of another case":   other(aliceUpper, h.Token),
 		"an owner of a longer name":  other(aliceLonger, h.Token),
@@ -25,24 +26,24 @@ func replaced(h jobs.Holder) map[string]jobs.Holder {
 
 // nothing says that the holder can write nothing, with a run of it that it
 // would move.
-func (e *env) nothing(s Store, h jobs.Holder, run jobs.Record, what string) {
+func (e *env) nothing(s Store, h store.Holder, run jobs.Record, what string) {
 	e.Helper()
 	was, runs := e.load(h.Group), e.runs(h.Group, jobs.Filter{Limit: all})
-	e.is(s.Declare(e.ctx(), h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}, {Name: report, Schedule: "every 9m"}}), jobs.ErrReplaced, what+": Open")
+	e.is(s.Declare(e.ctx(), h, []store.Declared{{Name: "new", Schedule: "every 1m"}, {Name: report, Schedule: "every 9m"}}), store.ErrReplaced, what+": Open")
 	for _, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped} {
-		_, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, 50), State: state}})
-		e.is(err, jobs.ErrReplaced, what+": Claim")
-		_, err = s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: run.Key, State: state}, {Key: key(report, 51), State: state}})
-		e.is(err, jobs.ErrReplaced, what+": Claim of a run that is there and one that is not")
-		_, err = s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(report, 51), State: state}, {Key: run.Key, State: state}})
-		e.is(err, jobs.ErrReplaced, what+": Claim of a run that is not there and one that is")
+		_, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(report, 50), State: state}})
+		e.is(err, store.ErrReplaced, what+": Claim")
+		_, err = s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: run.Key, State: state}, {Key: key(report, 51), State: state}})
+		e.is(err, store.ErrReplaced, what+": Claim of a run that is there and one that is not")
+		_, err = s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(report, 51), State: state}, {Key: run.Key, State: state}})
+		e.is(err, store.ErrReplaced, what+": Claim of a run that is not there and one that is")
 	}
 	for _, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Succeeded} {
 		if state == jobs.Waiting && run.State == jobs.Waiting {
 			continue // nothing to change
 		}
-		_, err := s.Move(e.ctx(), h, []jobs.Move{to(state, run)})
-		e.is(err, jobs.ErrReplaced, what+": Move to "+state.String())
+		_, err := s.Move(e.ctx(), h, []store.Move{to(state, run)})
+		e.is(err, store.ErrReplaced, what+": Move to "+state.String())
 	}
 	same := func(now jobs.Snapshot) bool {
 		return len(now.Jobs) == len(was.Jobs) && now.Jobs[report] == was.Jobs[report]
@@ -73,7 +74,7 @@ var fenceCases = []testCase{
 
 	{"fence/a group without a term", func(e *env) {
 		s := e.open()
-		h := jobs.Holder{Group: group, Owner: alice, Token: 1}
+		h := store.Holder{Group: group, Owner: alice, Token: 1}
 		r := jobs.Record{Key: key(report, 1), State: jobs.Waiting}
 		e.nothing(s, h, r, "a group that there is not")
 		e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
@@ -109,19 +110,19 @@ var fenceCases = []testCase{
 	{"fence/the replaced repeats what it did", func(e *env) {
 		s := e.open()
 		h, id := e.begin(s), newID()
-		c := jobs.Claim{Key: key(report, 1), State: jobs.Running}
+		c := store.Claim{Key: key(report, 1), State: jobs.Running}
 		r := e.claim(s, h, id, c)[0].Record
 		left := e.running(s, h, key(report, 2))
 		finish := to(jobs.Succeeded, r)
 		over := e.moved(s, h, finish)
 		e.take(s, group, bob)
-		e.equal(e.claim(s, h, id, c)[0], jobs.Claimed{Mine: true, Record: over}, "the same claim again")
-		e.equal(e.claim(s, h, newID(), c)[0], jobs.Claimed{Record: over}, "another claim of what is there")
-		_, err := s.Claim(e.ctx(), h, id, []jobs.Claim{c, {Key: key(report, 3), State: jobs.Running}})
-		e.is(err, jobs.ErrReplaced, "the same claim again, beside a new one")
+		e.equal(e.claim(s, h, id, c)[0], store.Claimed{Mine: true, Record: over}, "the same claim again")
+		e.equal(e.claim(s, h, newID(), c)[0], store.Claimed{Record: over}, "another claim of what is there")
+		_, err := s.Claim(e.ctx(), h, id, []store.Claim{c, {Key: key(report, 3), State: jobs.Running}})
+		e.is(err, store.ErrReplaced, "the same claim again, beside a new one")
 		e.absent(group, key(report, 3), "after a claim of the replaced")
 		e.equal(e.move(s, h, finish)[0], true, "the same move again")
-		moved, err := s.Move(e.ctx(), h, []jobs.Move{to(jobs.Succeeded, left), finish})
+		moved, err := s.Move(e.ctx(), h, []store.Move{to(jobs.Succeeded, left), finish})
 		if err == nil && !slices.Equal(moved, []bool{false, true}) || err != nil {
 			e.Errorf("the same move again, beside a new one: %v, error %v, want [false true]", moved, err)
 		}

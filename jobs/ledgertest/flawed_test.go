@@ -28,8 +28,8 @@ type database struct {
 	busy    int
 	offset  time.Duration
 	changes map[string]uint64
-	calls   map[jobs.ClaimID]int // of how many claims each was first
-	asked   int                  // how many the present one has
+	calls   map[store.ClaimID]int // of how many claims each was first
+	asked   int                   // how many the present one has
 	paused  map[string]bool
 	opened  map[string]jobs.Opened
 	pauses  map[jobKey][]jobs.Pause
@@ -44,13 +44,13 @@ type jobKey struct{ group, job string }
 type row struct {
 	jobs.Record
 	group string
-	id    jobs.ClaimID
+	id    store.ClaimID
 	asked int // its place among all that were claimed
 }
 
 func newDatabase(flaw string) *database {
 	return &database{
-		flaw: flaw, leases: memstore.New(), changes: map[string]uint64{}, calls: map[jobs.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
+		flaw: flaw, leases: memstore.New(), changes: map[string]uint64{}, calls: map[store.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
 		pauses: map[jobKey][]jobs.Pause{}, jobs: map[jobKey]*jobs.Known{},
 	}
 }
@@ -122,7 +122,7 @@ func (d *database) ended(ctx context.Context, what string) error {
 	case d.has("context: "+what) || ctx.Err() == nil:
 		return nil
 	case d.has("context: ErrReplaced"):
-		return jobs.ErrReplaced
+		return store.ErrReplaced
 	case d.has("context: ErrNoJob"):
 		return jobs.ErrNoJob
 	}
@@ -198,7 +198,7 @@ func (d *database) errorText(text, by string) (string, error) {
 			return r
 		}, text)
 	}
-	most := jobs.MaxError
+	most := store.MaxError
 	if d.has("errors: cut at 255") {
 		most = 255
 	}
@@ -248,7 +248,7 @@ func (d *database) sameOwner(got, want, statement, what string) bool {
 }
 
 // current reports whether h is the group's holder.
-func (d *database) current(h jobs.Holder, statement string) bool {
+func (d *database) current(h store.Holder, statement string) bool {
 	of := ""
 	if statement == "move" {
 		of = "holder's "
@@ -330,7 +330,7 @@ func (d *database) insert(r *row) {
 	d.runs = slices.Insert(d.runs, i, r)
 }
 
-func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+func (s *replica) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	if err := s.ended(ctx, "Declare"); err != nil {
 		return err
 	}
@@ -338,7 +338,7 @@ func (s *replica) Declare(ctx context.Context, h jobs.Holder, declared []jobs.De
 	defer s.mu.Unlock()
 	h.Group = s.name(h.Group)
 	if !s.current(h, "declare") {
-		return jobs.ErrReplaced
+		return store.ErrReplaced
 	}
 	if s.has("declare: checks the fence, then writes") {
 		s.elsewhere()
@@ -562,7 +562,7 @@ func (d *database) started(k jobKey, over time.Time) time.Time {
 	return over
 }
 
-func (s *replica) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+func (s *replica) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	if err := s.ended(ctx, "PassOver"); err != nil {
 		return 0, err
 	}
@@ -574,7 +574,7 @@ func (s *replica) PassOver(ctx context.Context, h jobs.Holder, job string, after
 		if s.has("pass over: the replaced get an answer") {
 			return 0, nil
 		}
-		return 0, jobs.ErrReplaced
+		return 0, store.ErrReplaced
 	}
 	passed := 0
 	for _, r := range slices.Clone(s.runs) {
@@ -605,9 +605,9 @@ func (s *replica) PassOver(ctx context.Context, h jobs.Holder, job string, after
 	return passed, nil
 }
 
-func (s *replica) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+func (s *replica) Changes(ctx context.Context, group string) (store.Changes, error) {
 	if err := s.ended(ctx, "Changes"); err != nil {
-		return jobs.Changes{}, err
+		return store.Changes{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -619,14 +619,14 @@ func (s *replica) Changes(ctx context.Context, group string) (jobs.Changes, erro
 	if s.has("changes: Now in local time") {
 		now = now.In(time.FixedZone("CET", 3600))
 	}
-	changes := jobs.Changes{Number: s.changes[group], Now: now, Server: s.identity()}
+	changes := store.Changes{Number: s.changes[group], Now: now, Server: s.identity()}
 	if s.has("changes: no Server") {
 		changes.Server = ""
 	}
 	return changes, nil
 }
 
-func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+func (s *replica) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	if err := s.ended(ctx, "Claim"); err != nil {
 		return nil, err
 	}
@@ -653,7 +653,7 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 		s.elsewhere()
 	}
 	if !current && s.has("claim: the replaced get nothing of what is there") {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
 	s.asked = len(claims)
 	if _, ok := s.calls[id]; !ok {
@@ -671,9 +671,9 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 	if there < len(claims) && !current &&
 		(there == 0 || !s.has("claim: the replaced get what is there")) &&
 		(claims[0].State == jobs.Running || !s.has("claim: checks the fence for running only")) {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
-	claimed, newest := make([]jobs.Claimed, len(claims)), map[string]time.Time{}
+	claimed, newest := make([]store.Claimed, len(claims)), map[string]time.Time{}
 	for _, c := range claims {
 		if _, ok := newest[c.Job]; !ok {
 			newest[c.Job] = s.newest(jobKey{h.Group, c.Job})
@@ -719,12 +719,12 @@ func (s *replica) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, cla
 		claimed[i] = s.answer(h, id, c, r, isNew)
 		if s.has("claim: one row after the other") && i < len(claims)-1 {
 			if s.elsewhere(); !s.current(h, "claim") {
-				return nil, jobs.ErrReplaced
+				return nil, store.ErrReplaced
 			}
 		}
 	}
 	if s.has("claim: answers in the order of keys") {
-		slices.SortFunc(claimed, func(a, b jobs.Claimed) int { return a.Tick.Compare(b.Tick) })
+		slices.SortFunc(claimed, func(a, b store.Claimed) int { return a.Tick.Compare(b.Tick) })
 	}
 	if s.has("changes: with Claim") {
 		s.changes[h.Group]++
@@ -746,7 +746,7 @@ func (d *database) newest(k jobKey) time.Time {
 }
 
 // refuses reports whether a claim of a row that is not there is refused.
-func (d *database) refuses(group string, c jobs.Claim, newest map[string]time.Time) bool {
+func (d *database) refuses(group string, c store.Claim, newest map[string]time.Time) bool {
 	at := newest[c.Job]
 	late := !at.IsZero() && !c.Tick.After(at) && !d.has("claim: before the newest tick") &&
 		(c.State != jobs.Skipped || !d.has("claim: skipped before the newest tick"))
@@ -769,8 +769,8 @@ func (d *database) refuses(group string, c jobs.Claim, newest map[string]time.Ti
 }
 
 // answer is what a claim is told of its row.
-func (s *replica) answer(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r *row, isNew bool) jobs.Claimed {
-	answer := jobs.Claimed{Mine: r.id == id, Record: r.Record}
+func (s *replica) answer(h store.Holder, id store.ClaimID, c store.Claim, r *row, isNew bool) store.Claimed {
+	answer := store.Claimed{Mine: r.id == id, Record: r.Record}
 	switch {
 	case s.has("claim: repeats whole calls only") && s.calls[id] != s.asked:
 		answer.Mine = false
@@ -783,7 +783,7 @@ func (s *replica) answer(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r *row, i
 	case s.has("claim: mine while it is as claimed"):
 		answer.Mine = r.id == id && r.State == c.State
 	case s.has("claim: an empty id is mine"):
-		answer.Mine = r.id == id || id == jobs.ClaimID{}
+		answer.Mine = r.id == id || id == store.ClaimID{}
 	case s.has("claim: answers what was asked for"):
 		answer.State, answer.Missed = c.State, c.Missed
 	case s.has("claim: answers nothing of others'") && !answer.Mine:
@@ -794,7 +794,7 @@ func (s *replica) answer(h jobs.Holder, id jobs.ClaimID, c jobs.Claim, r *row, i
 	return answer
 }
 
-func (s *replica) newRow(h jobs.Holder, id jobs.ClaimID, c jobs.Claim) (*row, error) {
+func (s *replica) newRow(h store.Holder, id store.ClaimID, c store.Claim) (*row, error) {
 	text, err := s.errorText(c.Error, "Claim")
 	if err != nil {
 		return nil, err
@@ -845,7 +845,7 @@ func (s *replica) newRow(h jobs.Holder, id jobs.ClaimID, c jobs.Claim) (*row, er
 	return r, nil
 }
 
-func (s *replica) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+func (s *replica) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	if err := s.ended(ctx, "Move"); err != nil {
 		return nil, err
 	}
@@ -886,7 +886,7 @@ func (s *replica) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([
 	}
 	if !some && len(moves) > 0 && (!current && !s.has("move: the replaced get false") || s.has("move: ErrReplaced when nothing was moved")) ||
 		!current && s.has("move: the replaced cannot repeat beside others") && slices.Contains(moved, false) {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
 	if s.has("changes: with Move") {
 		s.changes[h.Group]++
@@ -907,7 +907,7 @@ func (s *replica) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([
 }
 
 // expected reports whether the run is as the move has it.
-func (s *replica) expected(h jobs.Holder, m jobs.Move, r *row) bool {
+func (s *replica) expected(h store.Holder, m store.Move, r *row) bool {
 	return (r.State == m.From || s.has("move: ignores the state") && !r.State.Over()) &&
 		(!r.State.Over() || s.has("move: from an end")) &&
 		s.same(uint64(r.Attempt), uint64(m.Attempt), "move", "attempt") &&
@@ -917,7 +917,7 @@ func (s *replica) expected(h jobs.Holder, m jobs.Move, r *row) bool {
 		(!s.has("move: not from waiting to an end") || r.State != jobs.Waiting || !m.To.Over())
 }
 
-func (s *replica) move(h jobs.Holder, m jobs.Move, current bool) (bool, error) {
+func (s *replica) move(h store.Holder, m store.Move, current bool) (bool, error) {
 	text, err := s.errorText(m.Error, "Move")
 	if err != nil {
 		return false, err
@@ -975,7 +975,7 @@ func (s *replica) move(h jobs.Holder, m jobs.Move, current bool) (bool, error) {
 	return true, nil
 }
 
-func (s *replica) finish(h jobs.Holder, r *row, known *jobs.Known) {
+func (s *replica) finish(h store.Holder, r *row, known *jobs.Known) {
 	if s.has("move: leaves the job's Finished") ||
 		s.has("move: the job's Finished for the newest tick") && s.cursor(jobKey{h.Group, r.Job}, nil).After(r.Tick) ||
 		s.has("move: the job's Finished only once") && !known.Finished.IsZero() ||
@@ -997,7 +997,7 @@ func (s *replica) finish(h jobs.Holder, r *row, known *jobs.Known) {
 	}
 }
 
-func (s *replica) write(h jobs.Holder, m jobs.Move, r *row, attempt int, text string) {
+func (s *replica) write(h store.Holder, m store.Move, r *row, attempt int, text string) {
 	was := r.Record
 	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, text
 	switch m.To {
@@ -1171,11 +1171,11 @@ func (s *replica) pause(k jobKey, was, paused bool) {
 		pauses[len(pauses)-1].Ended = time.Time{}
 	case s.has("pause: forgets it after Resume") && !paused:
 		pauses = nil
-	case s.has("pause: the oldest are kept") && len(pauses) > jobs.MaxPauses:
-		pauses = pauses[:jobs.MaxPauses]
+	case s.has("pause: the oldest are kept") && len(pauses) > store.MaxPauses:
+		pauses = pauses[:store.MaxPauses]
 	case s.has("pause: any number is kept"):
 	default:
-		pauses = pauses[max(0, len(pauses)-jobs.MaxPauses):]
+		pauses = pauses[max(0, len(pauses)-store.MaxPauses):]
 	}
 	s.pauses[k] = pauses
 }

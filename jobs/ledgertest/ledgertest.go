@@ -1,4 +1,4 @@
-// Package ledgertest holds stores to the contract of [jobs.Ledger]. Every store
+// Package ledgertest holds stores to the contract of [store.Ledger]. Every store
 // of this module passes it, and a store kept elsewhere runs it in its own tests:
 //
 //	func TestLedger(t *testing.T) {
@@ -23,7 +23,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -31,7 +30,7 @@ import (
 // terms begin.
 type Store interface {
 	store.Leases
-	jobs.Ledger
+	store.Ledger
 }
 
 // Harness is one empty database and what the suite does to it. Open is

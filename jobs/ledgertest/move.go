@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 var outcomes = []jobs.State{
@@ -16,7 +17,7 @@ var moveCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		for n, state := range outcomes {
-			r := e.mine(s, h, jobs.Claim{Key: key(report, n), State: jobs.Running, Missed: 2})
+			r := e.mine(s, h, store.Claim{Key: key(report, n), State: jobs.Running, Missed: 2})
 			e.later()
 			before := e.now()
 			m := to(state, r)
@@ -43,7 +44,7 @@ var moveCases = []testCase{
 	{"move/a run is tried again", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		r := e.mine(s, h, jobs.Claim{Key: key(report, 1), State: jobs.Running, Missed: 2})
+		r := e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Running, Missed: 2})
 		for attempt := 1; attempt < 4; attempt++ {
 			e.later()
 			before := e.now()
@@ -158,7 +159,7 @@ var moveCases = []testCase{
 		r := e.running(s, h, key(report, 1))
 		beside := []jobs.Record{
 			e.running(s, h, key(cleanup, 1)), e.running(s, h, key(report, 2)),
-			e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: 1}, State: jobs.Running}),
+			e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(1), Trigger: 1}, State: jobs.Running}),
 		}
 		for _, k := range []jobs.Key{
 			key("unknown", 1), key(report, 3), {Job: report, Tick: tick(1), Trigger: 2}, {Job: report, Tick: tick(1).Add(time.Microsecond)},
@@ -244,7 +245,7 @@ var moveCases = []testCase{
 		skipped := e.skipped(s, h, key(report, 2))
 		for _, over := range []jobs.Record{r, skipped} {
 			for _, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Succeeded} {
-				moved, err := s.Move(e.ctx(), h, []jobs.Move{to(state, over)})
+				moved, err := s.Move(e.ctx(), h, []store.Move{to(state, over)})
 				if err == nil && (len(moved) != 1 || moved[0]) {
 					e.Errorf("Move from %v to %v: %v, want an error or false", over.State, state, moved)
 				}
@@ -257,7 +258,7 @@ var moveCases = []testCase{
 		s := e.open()
 		h := e.begin(s)
 		claimed := e.claim(s, h, newID(), many(500, jobs.Running, jobs.Waiting)...)
-		moves := make([]jobs.Move, len(claimed))
+		moves := make([]store.Move, len(claimed))
 		for i, c := range claimed {
 			moves[i] = to(jobs.Succeeded, c.Record)
 			if c.State == jobs.Waiting {
@@ -268,7 +269,7 @@ var moveCases = []testCase{
 				moves[i].Attempt++
 			}
 		}
-		moves = append(moves, jobs.Move{Key: key(report, 9999), From: jobs.Running, Attempt: 1, Owner: alice, Token: h.Token, To: jobs.Failed})
+		moves = append(moves, store.Move{Key: key(report, 9999), From: jobs.Running, Attempt: 1, Owner: alice, Token: h.Token, To: jobs.Failed})
 		check := func(moved []bool, what string) {
 			e.Helper()
 			for i, is := range moved {

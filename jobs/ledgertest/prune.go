@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // moment is a history in which every run is old as soon as the clock has moved.
@@ -18,13 +19,13 @@ func (e *env) prune(s Store, job string, h jobs.History, batch int) int {
 }
 
 // over claims n ticks of a job, and brings them to their end.
-func (e *env) over(s Store, h jobs.Holder, job string, n int) {
+func (e *env) over(s Store, h store.Holder, job string, n int) {
 	e.Helper()
-	claims := make([]jobs.Claim, n)
+	claims := make([]store.Claim, n)
 	for i := range claims {
-		claims[i] = jobs.Claim{Key: key(job, i), State: jobs.Running}
+		claims[i] = store.Claim{Key: key(job, i), State: jobs.Running}
 	}
-	moves := make([]jobs.Move, n)
+	moves := make([]store.Move, n)
 	for i, c := range e.claim(s, h, newID(), claims...) {
 		moves[i] = to(outcomes[i%len(outcomes)], c.Record)
 	}
@@ -116,9 +117,9 @@ var pruneCases = []testCase{
 	{"prune/batches of 500", func(e *env) {
 		s := e.open()
 		h := e.begin(s)
-		claims := make([]jobs.Claim, 700)
+		claims := make([]store.Claim, 700)
 		for i := range claims {
-			claims[i] = jobs.Claim{Key: key(report, i), State: jobs.Skipped}
+			claims[i] = store.Claim{Key: key(report, i), State: jobs.Skipped}
 		}
 		e.claim(s, h, newID(), claims...)
 		e.equal(e.prune(s, report, jobs.History{Keep: 1}, 0), 500, "deleted in the first batch")
@@ -151,7 +152,7 @@ var pruneCases = []testCase{
 		h := e.begin(s)
 		e.over(s, h, report, 3)
 		for n := range 4 {
-			r := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(10 + n), Trigger: 1}, State: jobs.Running})
+			r := e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(10 + n), Trigger: 1}, State: jobs.Running})
 			e.moved(s, h, to(jobs.Succeeded, r))
 		}
 		e.prune(s, report, jobs.History{Keep: 1}, 0)
@@ -191,7 +192,7 @@ var pruneCases = []testCase{
 		e.moved(s, h, to(jobs.Succeeded, r))
 		var last jobs.Record
 		for n := range 3 {
-			r := e.mine(s, h, jobs.Claim{Key: jobs.Key{Job: report, Tick: tick(10), Trigger: uint64(n + 1)}, State: jobs.Running})
+			r := e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(10), Trigger: uint64(n + 1)}, State: jobs.Running})
 			last = e.moved(s, h, to(jobs.Succeeded, r))
 		}
 		e.later()

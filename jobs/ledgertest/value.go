@@ -15,7 +15,7 @@ import (
 // allowed is every character that a name may have.
 const allowed = "AZaz09._:/@+-bcdefghijklmnopqrstuvwxyBCDEFGHIJKLMNOPQRSTUVWXY12345678"
 
-func renewal(h jobs.Holder, heartbeat uint64) store.Renew {
+func renewal(h store.Holder, heartbeat uint64) store.Renew {
 	return store.Renew{Owner: h.Owner, Heartbeat: heartbeat + 1, Leases: []store.Renewal{{Group: h.Group, Token: h.Token, Heartbeat: heartbeat}}}
 }
 
@@ -26,7 +26,7 @@ func (e *env) told(texts []string, check func(text, kept, by string)) {
 	s := e.open()
 	h := e.begin(s)
 	for n, text := range texts {
-		r := e.mine(s, h, jobs.Claim{Key: key(report, n), State: jobs.Skipped, Error: text})
+		r := e.mine(s, h, store.Claim{Key: key(report, n), State: jobs.Skipped, Error: text})
 		check(text, r.Error, "Claim")
 		e.unchanged(r, "read back")
 		r = e.running(s, h, key(cleanup, n))
@@ -41,7 +41,7 @@ var valueCases = []testCase{
 	{"values/error texts are kept as they are", func(e *env) {
 		e.told([]string{
 			"", " ", " x ", "x\n\ty\r\n", `'"` + "`", `\`, `\'`, `\\'; --`, "%s ? $1 :a @b", "é 日本 \U0001F600 \u202e", "\x1a\b\x7f",
-			"NULL", "0x41", strings.Repeat("x", jobs.MaxError), strings.Repeat("\U0001F600", jobs.MaxError/4),
+			"NULL", "0x41", strings.Repeat("x", store.MaxError), strings.Repeat("\U0001F600", store.MaxError/4),
 		}, func(text, kept, by string) {
 			if kept != text {
 				e.Errorf("%s: the error %q is kept as %q", by, text, kept)
@@ -53,14 +53,14 @@ var valueCases = []testCase{
 		var texts []string
 		for _, begin := range []string{"", "x", "xx", "xxx"} {
 			for _, c := range []string{"x", "é", "日", "\U0001F600"} {
-				texts = append(texts, begin+strings.Repeat(c, jobs.MaxError))
+				texts = append(texts, begin+strings.Repeat(c, store.MaxError))
 			}
 		}
-		texts = append(texts, strings.Repeat("x", jobs.MaxError+1), strings.Repeat("x", 1<<17))
+		texts = append(texts, strings.Repeat("x", store.MaxError+1), strings.Repeat("x", 1<<17))
 		e.told(texts, func(text, kept, by string) {
 			e.Helper()
 			switch {
-			case len(kept) > jobs.MaxError || len(kept) <= jobs.MaxError-utf8.UTFMax:
+			case len(kept) > store.MaxError || len(kept) <= store.MaxError-utf8.UTFMax:
 				e.Errorf("%s: %d bytes are kept of the %d of %.10q", by, len(kept), len(text), text)
 			case !strings.HasPrefix(text, kept):
 				e.Errorf("%s: what is kept of %.10q is not its beginning", by, text)
@@ -71,11 +71,11 @@ var valueCases = []testCase{
 	}},
 
 	{"values/error texts of odd bytes are kept somehow", func(e *env) {
-		long := "\xff" + strings.Repeat("é", jobs.MaxError) // cut at a character all the same
+		long := "\xff" + strings.Repeat("é", store.MaxError) // cut at a character all the same
 		e.told([]string{"a\x00b", "\x00", "a\xffb", "\xff", "a\xed\xa0\x80b", "a\xe6\x97", strings.Repeat("\x80", 3000), strings.Repeat("\xff", 3000), long},
 			func(text, kept, by string) {
 				e.Helper()
-				if len(kept) > jobs.MaxError {
+				if len(kept) > store.MaxError {
 					e.Errorf("%s: %d bytes are kept", by, len(kept))
 				}
 				if strings.HasPrefix(text, "a") && !strings.HasPrefix(kept, "a") || strings.HasSuffix(text, "b") && !strings.HasSuffix(kept, "b") {
@@ -150,11 +150,11 @@ var valueCases = []testCase{
 		long := strings.Repeat("x", store.MaxName)
 		h := e.take(s, group, alice)
 		e.declareJobs(s, h, long)
-		if err := s.Declare(e.ctx(), h, []jobs.Declared{{Name: long + "y", Schedule: "every 2m"}}); err == nil {
+		if err := s.Declare(e.ctx(), h, []store.Declared{{Name: long + "y", Schedule: "every 2m"}}); err == nil {
 			e.equal(e.known(group, long+"y").Schedule, "every 2m", "Schedule of a job of a long name")
 		}
 		e.equal(e.known(group, long).Schedule, "every 1m", "Schedule of a job of a name that is its beginning")
-		if _, err := s.Claim(e.ctx(), h, newID(), []jobs.Claim{{Key: key(long+"y", 1), State: jobs.Running}}); err == nil {
+		if _, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(long+"y", 1), State: jobs.Running}}); err == nil {
 			e.record(group, key(long+"y", 1))
 		}
 		e.absent(group, key(long, 1), "after a claim of a job of a longer name")
@@ -176,11 +176,11 @@ var valueCases = []testCase{
 		for n, by := range []time.Duration{5 * time.Hour, -3 * time.Hour} {
 			e.h.StepClock(e.TB, by)
 			before := e.now()
-			e.declare(s, h, jobs.Declared{Name: report, Schedule: "as of " + by.String()})
+			e.declare(s, h, store.Declared{Name: report, Schedule: "as of " + by.String()})
 			e.between(e.known(group, report).ScheduleSince, before, "ScheduleSince")
 			e.between(e.load(group).Now, before, "Now")
 			e.between(e.trigger(s, report).Tick, before, "Tick of a manual run")
-			r := e.mine(s, h, jobs.Claim{Key: key(report, n), State: jobs.Waiting, Delay: time.Minute})
+			r := e.mine(s, h, store.Claim{Key: key(report, n), State: jobs.Waiting, Delay: time.Minute})
 			e.between(r.Claimed, before, "Claimed")
 			e.betweenPlus(r.Due, before, time.Minute, "Due")
 			r = e.moved(s, h, to(jobs.Running, r))
@@ -223,13 +223,13 @@ var valueCases = []testCase{
 		ctx, cancel := context.WithCancel(e.Context())
 		cancel()
 		for what, call := range map[string]func() error{
-			"Declare": func() error { return s.Declare(ctx, h, []jobs.Declared{{Name: "new", Schedule: "every 1m"}}) },
+			"Declare": func() error { return s.Declare(ctx, h, []store.Declared{{Name: "new", Schedule: "every 1m"}}) },
 			"Load":    func() error { _, err := s.Load(ctx, group); return err },
 			"Claim": func() error {
-				_, err := s.Claim(ctx, h, newID(), []jobs.Claim{{Key: key(report, 10), State: jobs.Running}})
+				_, err := s.Claim(ctx, h, newID(), []store.Claim{{Key: key(report, 10), State: jobs.Running}})
 				return err
 			},
-			"Move":     func() error { _, err := s.Move(ctx, h, []jobs.Move{to(jobs.Succeeded, r)}); return err },
+			"Move":     func() error { _, err := s.Move(ctx, h, []store.Move{to(jobs.Succeeded, r)}); return err },
 			"Changes":  func() error { _, err := s.Changes(ctx, group); return err },
 			"PassOver": func() error { _, err := s.PassOver(ctx, h, report, tick(0)); return err },
 			"Prune":    func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
@@ -240,7 +240,7 @@ var valueCases = []testCase{
 			"Runs":     func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
 		} {
 			err := call()
-			if err == nil || errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) {
+			if err == nil || errors.Is(err, store.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) {
 				e.Errorf("%s with a cancelled context: error %v, want one that is no answer", what, err)
 			}
 		}

@@ -6,15 +6,15 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // contenders is how many connections work at once.
 const contenders = 8
 
-func (e *env) processes() []locks.Store {
+func (e *env) processes() []store.Locks {
 	e.Helper()
-	stores := make([]locks.Store, contenders)
+	stores := make([]store.Locks, contenders)
 	for i := range stores {
 		stores[i] = e.open()
 	}
@@ -22,7 +22,7 @@ func (e *env) processes() []locks.Store {
 }
 
 // together runs f for all stores concurrently, and waits for all.
-func (e *env) together(stores []locks.Store, f func(i int, s locks.Store)) {
+func (e *env) together(stores []store.Locks, f func(i int, s store.Locks)) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup
 	for i, s := range stores {
@@ -36,7 +36,7 @@ func (e *env) together(stores []locks.Store, f func(i int, s locks.Store)) {
 }
 
 // tryWrite is for goroutines, which cannot end the case.
-func (e *env) tryWrite(s locks.Store, server string, writes ...locks.Write) []bool {
+func (e *env) tryWrite(s store.Locks, server string, writes ...store.LockWrite) []bool {
 	done, err := s.WriteLocks(e.ctx(), server, writes)
 	if err != nil || len(done) != len(writes) {
 		e.Errorf("WriteLocks of %d rows beside others: %d answers, error %v", len(writes), len(done), err)
@@ -54,7 +54,7 @@ type winners struct {
 
 func (e *env) winners() *winners { return &winners{env: e, of: map[string]map[uint64][]string{}} }
 
-func (w *winners) add(writes []locks.Write, done []bool) {
+func (w *winners) add(writes []store.LockWrite, done []bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, one := range writes {
@@ -97,8 +97,8 @@ var concurrencyCases = []testCase{
 		}
 		for round := range uint64(e.h.times(50)) {
 			w := e.winners()
-			e.together(stores, func(i int, s locks.Store) {
-				var writes []locks.Write
+			e.together(stores, func(i int, s store.Locks) {
+				var writes []store.LockWrite
 				for _, name := range names {
 					writes = append(writes, write(name, round+1, round+2, fmt.Sprint("of ", i)))
 				}
@@ -117,7 +117,7 @@ var concurrencyCases = []testCase{
 	{"concurrency/eight write the same row, each version is won once", func(e *env) {
 		stores, server := e.processes(), e.server()
 		w := e.winners()
-		e.together(stores, func(i int, s locks.Store) {
+		e.together(stores, func(i int, s store.Locks) {
 			for n := 0; n < e.h.times(25); {
 				r, err := s.ReadLocks(e.ctx(), one)
 				if err != nil || len(r.Rows) != 1 {
@@ -126,7 +126,7 @@ var concurrencyCases = []testCase{
 				}
 				next := write(one, r.Rows[0].Version, r.Rows[0].Version+1, fmt.Sprint("of ", i))
 				done := e.tryWrite(s, server, next)
-				w.add([]locks.Write{next}, done)
+				w.add([]store.LockWrite{next}, done)
 				if done[0] {
 					n++
 				}
@@ -145,8 +145,8 @@ var concurrencyCases = []testCase{
 		for round := range e.h.times(50) {
 			w := e.winners()
 			names := []string{fmt.Sprint("a", round), fmt.Sprint("b", round), fmt.Sprint("c", round)}
-			e.together(stores, func(i int, s locks.Store) {
-				var writes []locks.Write
+			e.together(stores, func(i int, s store.Locks) {
+				var writes []store.LockWrite
 				for _, name := range names {
 					writes = append(writes, write(name, 0, 1, fmt.Sprint("of ", i)))
 				}
@@ -175,7 +175,7 @@ var concurrencyCases = []testCase{
 		for i := range 20 {
 			names = append(names, fmt.Sprint("lock", i))
 		}
-		e.together(stores, func(i int, s locks.Store) {
+		e.together(stores, func(i int, s store.Locks) {
 			for n := range e.h.times(50) {
 				mine := slices.Clone(names)
 				rand.Shuffle(len(mine), func(i, j int) { mine[i], mine[j] = mine[j], mine[i] })
@@ -185,7 +185,7 @@ var concurrencyCases = []testCase{
 					e.Errorf("ReadLocks: %d rows, error %v", len(r.Rows), err)
 					return
 				}
-				var writes []locks.Write
+				var writes []store.LockWrite
 				for _, row := range r.Rows {
 					writes = append(writes, write(row.Name, row.Version, row.Version+1, fmt.Sprint("of ", i, " in ", n)))
 				}
@@ -210,7 +210,7 @@ var concurrencyCases = []testCase{
 		go func() {
 			defer close(written)
 			for n := range uint64(e.h.times(250)) {
-				var writes []locks.Write
+				var writes []store.LockWrite
 				for _, name := range names {
 					writes = append(writes, write(name, n+1, n+2, fmt.Sprint("queue ", n+2)))
 				}
@@ -244,7 +244,7 @@ var concurrencyCases = []testCase{
 			name, first := fmt.Sprint("lock", round), 1+10*uint64(round)
 			e.put(s, write(name, 0, first, ""))
 			var done []bool
-			e.together([]locks.Store{s, pruner}, func(i int, s locks.Store) {
+			e.together([]store.Locks{s, pruner}, func(i int, s store.Locks) {
 				if i == 0 {
 					done = e.tryWrite(s, server, write(name, first, first+1, "holder"))
 					return
@@ -269,7 +269,7 @@ var concurrencyCases = []testCase{
 		for round := range e.h.times(100) {
 			name, version := fmt.Sprint("lock", round), 5+10*uint64(round)
 			e.put(s, write(name, 0, version, ""))
-			e.together([]locks.Store{late, pruner}, func(i int, s locks.Store) {
+			e.together([]store.Locks{late, pruner}, func(i int, s store.Locks) {
 				if i == 0 {
 					for range 3 {
 						e.tryWrite(s, server, write(name, 0, version-1, "holder"))
@@ -288,11 +288,11 @@ var concurrencyCases = []testCase{
 
 	{"concurrency/one store for all", func(e *env) {
 		shared, server := e.open(), e.server()
-		stores := make([]locks.Store, contenders)
+		stores := make([]store.Locks, contenders)
 		for i := range stores {
 			stores[i] = shared
 		}
-		e.together(stores, func(i int, s locks.Store) {
+		e.together(stores, func(i int, s store.Locks) {
 			for n := range uint64(e.h.times(25)) {
 				w := write(fmt.Sprint("lock", i), n, n+1, fmt.Sprint("queue ", i, " ", n))
 				if !e.tryWrite(s, server, w)[0] {

@@ -7,19 +7,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ringer is a store that has doorbells.
 type ringer interface {
-	locks.Store
-	locks.Ringer
+	store.Locks
+	store.Notifiers
 }
 
 // process is a store with a doorbell, of a process that waits.
 type process struct {
 	ringer
-	bell locks.Doorbell
+	bell store.Notifier
 }
 
 // process opens a store and its doorbell, which is closed when the case ends.
@@ -32,15 +32,15 @@ func (e *env) process() process {
 	return process{s, e.bell(s)}
 }
 
-func (e *env) bell(s ringer) locks.Doorbell {
+func (e *env) bell(s ringer) store.Notifier {
 	e.Helper()
-	bell := s.Doorbell()
+	bell := s.Notifier()
 	e.Cleanup(sync.OnceFunc(func() { _ = bell.Close() })) // cases that look at its error close it themselves
 	return bell
 }
 
 // address is where the doorbell is rung; empty if it cannot be.
-func (e *env) address(bell locks.Doorbell) string {
+func (e *env) address(bell store.Notifier) string {
 	e.Helper()
 	address, err := bell.Address(e.ctx())
 	e.ok(err, "Address")
@@ -48,7 +48,7 @@ func (e *env) address(bell locks.Doorbell) string {
 }
 
 // canBeRung skips a case for doorbells that only watch the rows.
-func (e *env) canBeRung(bell locks.Doorbell) string {
+func (e *env) canBeRung(bell store.Notifier) string {
 	e.Helper()
 	address := e.address(bell)
 	if address == "" {
@@ -59,7 +59,7 @@ func (e *env) canBeRung(bell locks.Doorbell) string {
 
 func (e *env) ring(s process, addresses ...string) {
 	e.Helper()
-	e.ok(s.bell.Ring(e.ctx(), addresses...), "Ring")
+	e.ok(s.bell.Notify(e.ctx(), addresses...), "Ring")
 }
 
 // long is for a Wait that must end before its limit, and atOnce is when. No
@@ -74,7 +74,7 @@ type waiting struct {
 }
 
 // wait begins a Wait. It has ended when the case has.
-func (e *env) wait(ctx context.Context, bell locks.Doorbell, rows ...locks.Watch) waiting {
+func (e *env) wait(ctx context.Context, bell store.Notifier, rows ...store.LockWatch) waiting {
 	e.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	w := waiting{e, make(chan error, 1)}
@@ -136,7 +136,7 @@ func (w waiting) rungBy(s process, what string, addresses ...string) {
 }
 
 // waits begins a Wait and checks that it goes on.
-func (e *env) waits(bell locks.Doorbell, rows ...locks.Watch) waiting {
+func (e *env) waits(bell store.Notifier, rows ...store.LockWatch) waiting {
 	e.Helper()
 	e.ok(bell.Wait(e.ctx(), nil, time.Millisecond), "Wait for a ring that is remembered")
 	w := e.wait(e.ctx(), bell, rows...)
@@ -145,13 +145,13 @@ func (e *env) waits(bell locks.Doorbell, rows ...locks.Watch) waiting {
 }
 
 // found checks that a Wait returns at once because of a row.
-func (e *env) found(bell locks.Doorbell, what string, rows ...locks.Watch) {
+func (e *env) found(bell store.Notifier, what string, rows ...store.LockWatch) {
 	e.Helper()
 	e.wait(e.ctx(), bell, rows...).rung(what)
 }
 
 // limited checks that a Wait lasts until its limit.
-func (e *env) limited(bell locks.Doorbell, limit time.Duration, what string, rows ...locks.Watch) {
+func (e *env) limited(bell store.Notifier, limit time.Duration, what string, rows ...store.LockWatch) {
 	e.Helper()
 	begin := time.Now()
 	e.ok(bell.Wait(e.ctx(), rows, limit), what+": Wait")
@@ -162,14 +162,14 @@ func (e *env) limited(bell locks.Doorbell, limit time.Duration, what string, row
 	}
 }
 
-func watch(name, mark string) locks.Watch { return locks.Watch{Name: name, Mark: []byte(mark)} }
+func watch(name, mark string) store.LockWatch { return store.LockWatch{Name: name, Mark: []byte(mark)} }
 
 var doorbellCases = []testCase{
 	{"doorbell/a row without its mark", func(e *env) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "a mark, and more"), write(two, 0, 1, ""), write(three, 0, 1, "x"))
 		e.limited(s.bell, 2*moment, "the mark is there", watch(one, "a mark"))
-		for what, row := range map[string]locks.Watch{
+		for what, row := range map[string]store.LockWatch{
 			"the row has another":           watch(one, "a remark"),
 			"the row has it in other case":  watch(one, "A mark"),
 			"the row has a part of it":      watch(one, "a mark, and more than that"),
@@ -186,10 +186,10 @@ var doorbellCases = []testCase{
 	{"doorbell/one row of several without its mark", func(e *env) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "mark 1"), write(two, 0, 1, "mark 2"), write(three, 0, 1, "mark 3"))
-		all := []locks.Watch{watch(one, "mark 1"), watch(two, "mark 2"), watch(three, "mark 3")}
+		all := []store.LockWatch{watch(one, "mark 1"), watch(two, "mark 2"), watch(three, "mark 3")}
 		e.limited(s.bell, 2*moment, "all marks are there", all...)
 		for i := range all {
-			rows := append([]locks.Watch{}, all...)
+			rows := append([]store.LockWatch{}, all...)
 			rows[i].Mark = []byte("mark")
 			e.limited(s.bell, moment, "all marks are there", rows...)
 			rows[i].Mark = []byte("mark 4")
@@ -232,8 +232,8 @@ var doorbellCases = []testCase{
 
 	{"doorbell/a thousand rows", func(e *env) {
 		s, other := e.process(), e.process()
-		var writes []locks.Write
-		var rows []locks.Watch
+		var writes []store.LockWrite
+		var rows []store.LockWatch
 		for i := range 1000 {
 			name := fmt.Sprint("lock", i)
 			writes = append(writes, write(name, 0, 1, "mark of "+name+"."))
@@ -281,7 +281,7 @@ var doorbellCases = []testCase{
 		if _, err := s.bell.Address(ctx); !errors.Is(err, context.Canceled) {
 			e.Errorf("Address with an ended context: error %v, want the context's", err)
 		}
-		if err := s.bell.Ring(ctx, address); !errors.Is(err, context.Canceled) {
+		if err := s.bell.Notify(ctx, address); !errors.Is(err, context.Canceled) {
 			e.Errorf("Ring with an ended context: error %v, want the context's", err)
 		}
 		e.found(s.bell, "after a context has ended", watch(one, "another"))

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -26,7 +25,7 @@ const (
 type env struct {
 	testing.TB
 	h     Harness
-	watch locks.Store // belongs to no process: shows rows as they are
+	watch store.Locks // belongs to no process: shows rows as they are
 	limit context.Context
 }
 
@@ -50,7 +49,7 @@ func (e *env) run(c testCase) {
 	c.run(e)
 }
 
-func (e *env) open() locks.Store {
+func (e *env) open() store.Locks {
 	e.Helper()
 	return e.h.Open(e.TB)
 }
@@ -72,7 +71,7 @@ func (e *env) equal(got, want any, what string) {
 	}
 }
 
-func (e *env) read(s locks.Store, names ...string) locks.Reading {
+func (e *env) read(s store.Locks, names ...string) store.LockReading {
 	e.Helper()
 	r, err := s.ReadLocks(e.ctx(), names...)
 	e.ok(err, "ReadLocks")
@@ -87,7 +86,7 @@ func (e *env) read(s locks.Store, names ...string) locks.Reading {
 	return r
 }
 
-func (e *env) row(name string) locks.Row {
+func (e *env) row(name string) store.LockRow {
 	e.Helper()
 	return e.read(e.watch, name).Rows[0]
 }
@@ -95,10 +94,10 @@ func (e *env) row(name string) locks.Row {
 // is checks that a row has that version and that queue.
 func (e *env) is(name string, version uint64, queue, what string) {
 	e.Helper()
-	e.same(e.row(name), locks.Row{Name: name, Version: version, Queue: []byte(queue)}, what)
+	e.same(e.row(name), store.LockRow{Name: name, Version: version, Queue: []byte(queue)}, what)
 }
 
-func (e *env) same(got, want locks.Row, what string) {
+func (e *env) same(got, want store.LockRow, what string) {
 	e.Helper()
 	if !sameRow(got, want) {
 		e.Errorf("%s: row\n\t%s, want\n\t%s", what, show(got), show(want))
@@ -106,27 +105,27 @@ func (e *env) same(got, want locks.Row, what string) {
 }
 
 // sameRow compares rows. An empty queue may be nil.
-func sameRow(a, b locks.Row) bool {
+func sameRow(a, b store.LockRow) bool {
 	return a.Name == b.Name && a.Version == b.Version && bytes.Equal(a.Queue, b.Queue)
 }
 
-func show(r locks.Row) string {
+func show(r store.LockRow) string {
 	return fmt.Sprintf("{%q version %d queue %d bytes %.80q}", r.Name, r.Version, len(r.Queue), r.Queue)
 }
 
 // write is a write of a row.
-func write(name string, expect, version uint64, queue string) locks.Write {
-	return locks.Write{Name: name, Expect: expect, Version: version, Queue: []byte(queue)}
+func write(name string, expect, version uint64, queue string) store.LockWrite {
+	return store.LockWrite{Name: name, Expect: expect, Version: version, Queue: []byte(queue)}
 }
 
 // written is the row that a write makes.
-func written(w locks.Write) locks.Row {
-	return locks.Row{Name: w.Name, Version: w.Version, Queue: w.Queue}
+func written(w store.LockWrite) store.LockRow {
+	return store.LockRow{Name: w.Name, Version: w.Version, Queue: w.Queue}
 }
 
 // write writes, and checks that each row has the content of its write if the answer
 // is true, and is unchanged otherwise.
-func (e *env) write(s locks.Store, writes ...locks.Write) []bool {
+func (e *env) write(s store.Locks, writes ...store.LockWrite) []bool {
 	e.Helper()
 	names := make([]string, len(writes))
 	for i, w := range writes {
@@ -153,7 +152,7 @@ func (e *env) write(s locks.Store, writes ...locks.Write) []bool {
 }
 
 // put writes, and requires that it is done.
-func (e *env) put(s locks.Store, writes ...locks.Write) {
+func (e *env) put(s store.Locks, writes ...store.LockWrite) {
 	e.Helper()
 	for i, done := range e.write(s, writes...) {
 		if !done {
@@ -164,7 +163,7 @@ func (e *env) put(s locks.Store, writes ...locks.Write) {
 }
 
 // refused writes, and requires that it is not done.
-func (e *env) refused(s locks.Store, w locks.Write, what string) {
+func (e *env) refused(s store.Locks, w store.LockWrite, what string) {
 	e.Helper()
 	if e.write(s, w)[0] {
 		e.Errorf("%s: version %d was written over %d", what, w.Version, w.Expect)
@@ -178,7 +177,7 @@ func (e *env) server() string {
 }
 
 // session creates the lease row of a session that alice holds.
-func (e *env) session(s locks.Store, group string) store.Renewal {
+func (e *env) session(s store.Locks, group string) store.Renewal {
 	e.Helper()
 	e.ok(s.Prepare(e.ctx(), group, ttl), "Prepare")
 	rs, err := s.Read(e.ctx(), group)

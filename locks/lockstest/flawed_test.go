@@ -14,7 +14,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -42,7 +41,7 @@ type database struct {
 }
 
 type row struct {
-	locks.Row
+	store.LockRow
 	first, last time.Time
 	writes      int
 }
@@ -65,7 +64,7 @@ func (d *database) quickHarness() Harness {
 
 func (d *database) harness() Harness {
 	return Harness{
-		Open: func(testing.TB) locks.Store {
+		Open: func(testing.TB) store.Locks {
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			d.process++
@@ -166,13 +165,13 @@ func (d *database) name(name string) string {
 	return name
 }
 
-func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
 	if err := s.ended(ctx, "ReadLocks"); err != nil {
-		return locks.Reading{}, err
+		return store.LockReading{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := locks.Reading{Floor: s.floor}
+	r := store.LockReading{Floor: s.floor}
 	r.Now, r.Server = s.instant()
 	switch {
 	case s.has("read: no floor"):
@@ -182,7 +181,7 @@ func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (locks.Rea
 			r.Floor = max(r.Floor, one.Version)
 		}
 	case s.has("read: fails after a restart") && r.Server != "memory/0":
-		return locks.Reading{}, errors.New("connection refused")
+		return store.LockReading{}, errors.New("connection refused")
 	case s.has("read: no server"):
 		r.Server = ""
 	case s.has("read: server is the process"):
@@ -203,7 +202,7 @@ func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (locks.Rea
 		if s.has("read: one after the other") && i > 0 {
 			s.elsewhere()
 		}
-		found := locks.Row{Name: name}
+		found := store.LockRow{Name: name}
 		if one := s.rows[s.name(name)]; one != nil {
 			found.Version, found.Queue = one.Version, one.Queue
 			if !s.has("read: hands out its own bytes") {
@@ -226,7 +225,7 @@ func (s *flawedStore) ReadLocks(ctx context.Context, names ...string) (locks.Rea
 		r.Rows = append(r.Rows, found)
 	}
 	if s.has("read: sorted") {
-		slices.SortFunc(r.Rows, func(a, b locks.Row) int { return strings.Compare(a.Name, b.Name) })
+		slices.SortFunc(r.Rows, func(a, b store.LockRow) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return r, nil
 }
@@ -241,7 +240,7 @@ func (s *flawedStore) isServer(named string) bool {
 		s.has("write: ignores the server's end") && strings.HasPrefix(named, server)
 }
 
-func (s *flawedStore) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+func (s *flawedStore) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	if err := s.ended(ctx, "WriteLocks"); err != nil {
 		return nil, err
 	}
@@ -320,7 +319,7 @@ func (s *flawedStore) WriteLocks(ctx context.Context, server string, writes []lo
 }
 
 // grows compares a write's two versions.
-func (s *flawedStore) grows(w locks.Write) error {
+func (s *flawedStore) grows(w store.LockWrite) error {
 	switch {
 	case s.has("write: a version that goes back"),
 		s.has("write: a version that stays") && w.Version == w.Expect,
@@ -331,7 +330,7 @@ func (s *flawedStore) grows(w locks.Write) error {
 }
 
 // isAboveFloor compares a new row's version with the floor.
-func (s *flawedStore) isAboveFloor(w locks.Write, writes []locks.Write) bool {
+func (s *flawedStore) isAboveFloor(w store.LockWrite, writes []store.LockWrite) bool {
 	switch {
 	case s.has("write: ignores the floor"), s.has("write: ignores the floor beside others") && len(writes) > 1,
 		s.has("write: compares the floor with the first of several") && writes[0].Version > s.floor:
@@ -349,7 +348,7 @@ func (s *flawedStore) isAboveFloor(w locks.Write, writes []locks.Write) bool {
 }
 
 // matches compares a row with what a write expects.
-func (s *flawedStore) matches(w locks.Write, writes []locks.Write) bool {
+func (s *flawedStore) matches(w store.LockWrite, writes []store.LockWrite) bool {
 	one := s.rows[s.name(w.Name)]
 	switch {
 	case w.Wait && s.has("write: none that waits"):
@@ -377,14 +376,14 @@ func (s *flawedStore) matches(w locks.Write, writes []locks.Write) bool {
 		s.has("write: again if it was written before") && s.past[fmt.Sprint(w.Name, w.Expect, w.Version, string(w.Queue))]:
 		return true
 	}
-	if s.has("write: several with any version of the list") && slices.ContainsFunc(writes, func(other locks.Write) bool { return other.Expect == one.Version }) {
+	if s.has("write: several with any version of the list") && slices.ContainsFunc(writes, func(other store.LockWrite) bool { return other.Expect == one.Version }) {
 		return true
 	}
 	return one.Version == w.Expect
 }
 
 // together is what flaws make of several writes.
-func (s *flawedStore) together(writes []locks.Write, matches []bool) {
+func (s *flawedStore) together(writes []store.LockWrite, matches []bool) {
 	first := true
 	clash, mixed := false, map[bool]bool{}
 	for i, w := range writes {
@@ -406,7 +405,7 @@ func (s *flawedStore) together(writes []locks.Write, matches []bool) {
 }
 
 // answer is what flaws make of what was done.
-func (s *flawedStore) answer(writes []locks.Write, done []bool) {
+func (s *flawedStore) answer(writes []store.LockWrite, done []bool) {
 	n, clash := 0, false
 	for i, w := range writes {
 		if done[i] {
@@ -450,11 +449,11 @@ func (s *flawedStore) answer(writes []locks.Write, done []bool) {
 }
 
 // set writes a row.
-func (s *flawedStore) set(w locks.Write, writes []locks.Write) {
+func (s *flawedStore) set(w store.LockWrite, writes []store.LockWrite) {
 	one := s.rows[s.name(w.Name)]
 	now, _ := s.instant()
 	if one == nil {
-		one = &row{Row: locks.Row{Name: w.Name}, first: now}
+		one = &row{LockRow: store.LockRow{Name: w.Name}, first: now}
 		s.rows[s.name(w.Name)] = one
 	}
 	if s.has("write: several as the first") && len(writes) > 1 && w.Expect > 0 {

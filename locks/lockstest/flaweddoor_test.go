@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // door is a doorbell of a database. All of it is guarded by the database's
@@ -26,8 +26,8 @@ type door struct {
 	waits    bool
 }
 
-// Doorbell implements [locks.Ringer].
-func (s *flawedStore) Doorbell() locks.Doorbell {
+// Doorbell implements [store.Notifiers].
+func (s *flawedStore) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := &door{flawedStore: s, rung: make(chan struct{}, 1)}
@@ -54,7 +54,7 @@ func (s *flawedStore) settle(d *door) {
 }
 
 // lacks reports whether a row does not contain its mark.
-func (d *door) lacks(w locks.Watch) bool {
+func (d *door) lacks(w store.LockWatch) bool {
 	one := d.rows[d.name(w.Name)]
 	if one == nil {
 		return !d.has("doorbell: looks at rows that are there")
@@ -80,7 +80,7 @@ func (d *door) lacks(w locks.Watch) bool {
 }
 
 // changed reports whether there is a row to look at.
-func (d *door) changed(rows []locks.Watch) bool {
+func (d *door) changed(rows []store.LockWatch) bool {
 	switch {
 	case len(rows) == 0:
 		return d.has("doorbell: rings without rows")
@@ -93,10 +93,10 @@ func (d *door) changed(rows []locks.Watch) bool {
 	case d.has("doorbell: looks at 100 rows"):
 		rows = rows[:min(len(rows), 100)]
 	case d.has("doorbell: looks for one of the marks"):
-		return !slices.ContainsFunc(rows, func(w locks.Watch) bool { return !d.lacks(w) })
+		return !slices.ContainsFunc(rows, func(w store.LockWatch) bool { return !d.lacks(w) })
 	case d.has("doorbell: looks at one mark of a row"):
 		seen := map[string]bool{}
-		rows = slices.DeleteFunc(slices.Clone(rows), func(w locks.Watch) bool {
+		rows = slices.DeleteFunc(slices.Clone(rows), func(w store.LockWatch) bool {
 			again := seen[w.Name]
 			seen[w.Name] = true
 			return again
@@ -118,8 +118,8 @@ func (d *door) limitOf(limit time.Duration) time.Duration {
 	return limit
 }
 
-// Wait implements [locks.Doorbell].
-func (d *door) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+// Wait implements [store.Notifier].
+func (d *door) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	if err := d.ended(ctx, "Wait"); err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (d *door) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration
 	return err
 }
 
-func (d *door) sleep(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+func (d *door) sleep(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	timer, every := time.NewTimer(limit), time.NewTicker(5*time.Millisecond)
 	defer timer.Stop()
 	defer every.Stop()
@@ -194,7 +194,7 @@ func (d *door) sleep(ctx context.Context, rows []locks.Watch, limit time.Duratio
 	}
 }
 
-// Address implements [locks.Doorbell].
+// Address implements [store.Notifier].
 func (d *door) Address(ctx context.Context) (string, error) {
 	if err := d.ended(ctx, "Address"); err != nil {
 		return "", err
@@ -211,8 +211,8 @@ func (d *door) Address(ctx context.Context) (string, error) {
 	return d.address, nil
 }
 
-// Ring implements [locks.Doorbell].
-func (d *door) Ring(ctx context.Context, addresses ...string) error {
+// Ring implements [store.Notifier].
+func (d *door) Notify(ctx context.Context, addresses ...string) error {
 	if err := d.ended(ctx, "Ring"); err != nil {
 		return err
 	}
@@ -282,7 +282,7 @@ func (d *door) push(ctx context.Context, other *door) error {
 	return nil
 }
 
-// Close implements [locks.Doorbell].
+// Close implements [store.Notifier].
 func (d *door) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

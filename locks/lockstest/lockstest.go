@@ -1,12 +1,12 @@
-// Package lockstest tests stores against the contract of [locks.Store], and of
-// [locks.Doorbell] if they have one. Every store of this module passes it, and a
+// Package lockstest tests stores against the contract of [store.Locks], and of
+// [store.Notifier] if they have one. Every store of this module passes it, and a
 // store of another module runs it in its own tests:
 //
 //	func TestLocks(t *testing.T) {
 //		lockstest.Run(t, func(t testing.TB) lockstest.Harness {
 //			db := newEmptyDatabase(t)
 //			return lockstest.Harness{
-//				Open: func(t testing.TB) locks.Store {
+//				Open: func(t testing.TB) store.Locks {
 //					store := mystore.New(db.address)
 //					t.Cleanup(func() { store.Close() })
 //					return store
@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Harness is one empty database and what the suite does to it. Open is
@@ -32,7 +32,7 @@ import (
 type Harness struct {
 	// Open returns the store of another process on the database, with
 	// connections of its own, and closes it when the test ends.
-	Open func(t testing.TB) locks.Store
+	Open func(t testing.TB) store.Locks
 	// StepClock steps the database's clock. If nil, cases wait in real time for
 	// rows to become old, and the case that needs it is skipped, by name.
 	StepClock func(t testing.TB, by time.Duration)

@@ -5,14 +5,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
 // aging lets rows become old.
 type aging struct {
 	*env
-	s    locks.Store
+	s    store.Locks
 	idle time.Duration
 	// round makes names unique when a case has to be retried, and base keeps
 	// versions above the floor.
@@ -67,14 +66,14 @@ func (e *env) now() time.Time {
 	return e.read(e.watch, one).Now
 }
 
-func (e *env) prune(s locks.Store, idle time.Duration, limit int) int {
+func (e *env) prune(s store.Locks, idle time.Duration, limit int) int {
 	e.Helper()
 	n, err := s.PruneLocks(e.ctx(), idle, limit)
 	e.ok(err, "PruneLocks")
 	return n
 }
 
-func (e *env) pruneSessions(s locks.Store, prefix string, released, expired time.Duration, limit int) int {
+func (e *env) pruneSessions(s store.Locks, prefix string, released, expired time.Duration, limit int) int {
 	e.Helper()
 	n, err := s.PruneSessions(e.ctx(), prefix, released, expired, limit)
 	e.ok(err, "PruneSessions")
@@ -88,7 +87,7 @@ func (a *aging) lock(name string, version uint64, queue string) {
 }
 
 // write is a write of a row of this round.
-func (a *aging) write(name string, expect, version uint64, queue string) locks.Write {
+func (a *aging) write(name string, expect, version uint64, queue string) store.LockWrite {
 	if expect > 0 {
 		expect += a.base
 	}

@@ -6,14 +6,14 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var readCases = []testCase{
 	{"read/rows that are not there", func(e *env) {
 		r := e.read(e.open(), one, two)
 		for _, row := range r.Rows {
-			e.same(row, locks.Row{Name: row.Name}, "a lock that was never written")
+			e.same(row, store.LockRow{Name: row.Name}, "a lock that was never written")
 		}
 		if r.Server == "" {
 			e.Errorf("the reading names no server")
@@ -26,7 +26,7 @@ var readCases = []testCase{
 	{"read/many rows in the order asked", func(e *env) {
 		s := e.open()
 		var asked []string
-		var writes []locks.Write
+		var writes []store.LockWrite
 		for i := range 200 {
 			name := fmt.Sprint("lock", (i*37)%200)
 			asked = append(asked, name)
@@ -98,14 +98,14 @@ var readCases = []testCase{
 			e.Errorf("Server is %q before and after", after.Server)
 		}
 		e.same(after.Rows[0], before.Rows[0], "row after another server took over")
-		done, err := s.WriteLocks(e.ctx(), before.Server, []locks.Write{write(one, 1, 2, "second"), write(two, 0, 1, "new")})
+		done, err := s.WriteLocks(e.ctx(), before.Server, []store.LockWrite{write(one, 1, 2, "second"), write(two, 0, 1, "new")})
 		if err == nil && (done[0] || done[1]) {
 			e.Errorf("WriteLocks on the server before was done by this one: %t", done)
 		}
 		r := e.read(s, one, two)
 		e.same(r.Rows[0], before.Rows[0], "after that")
-		e.same(r.Rows[1], locks.Row{Name: two}, "after that")
-		done, err = s.WriteLocks(e.ctx(), after.Server, []locks.Write{write(one, 1, 2, "second")})
+		e.same(r.Rows[1], store.LockRow{Name: two}, "after that")
+		done, err = s.WriteLocks(e.ctx(), after.Server, []store.LockWrite{write(one, 1, 2, "second")})
 		if err != nil || !done[0] {
 			e.Errorf("WriteLocks on this server: %t, error %v, want it done", done, err)
 		}
@@ -131,7 +131,7 @@ var readCases = []testCase{
 		for what, call := range map[string]func() error{
 			"ReadLocks": func() error { _, err := s.ReadLocks(ctx, one); return err },
 			"WriteLocks": func() error {
-				_, err := s.WriteLocks(ctx, r.Server, []locks.Write{write(one, 1, 2, "second"), write(three, 0, 1, "new")})
+				_, err := s.WriteLocks(ctx, r.Server, []store.LockWrite{write(one, 1, 2, "second"), write(three, 0, 1, "new")})
 				return err
 			},
 			"HeldLocks":     func() error { _, err := s.HeldLocks(ctx, -time.Hour, "", 100); return err },
@@ -152,7 +152,7 @@ var readCases = []testCase{
 
 // afterRestart reads until a connection to the new server is established: the
 // store may first have to find out that one to the old server is dead.
-func (e *env) afterRestart(s locks.Store) locks.Reading {
+func (e *env) afterRestart(s store.Locks) store.LockReading {
 	e.Helper()
 	for {
 		r, err := s.ReadLocks(e.ctx(), one)

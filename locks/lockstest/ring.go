@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ringCases test rings by other processes.
@@ -16,7 +16,7 @@ var ringCases = []testCase{
 		e.put(s, write(one, 0, 1, "mark 1"), write(two, 0, 1, "mark"))
 		address := e.address(s.bell)
 		for n := range uint64(3) {
-			rows := []locks.Watch{watch(two, "mark"), watch(one, fmt.Sprint("mark ", n+1))}
+			rows := []store.LockWatch{watch(two, "mark"), watch(one, fmt.Sprint("mark ", n+1))}
 			w := e.waits(s.bell, rows...)
 			by := other
 			if n == 1 {
@@ -44,7 +44,7 @@ var ringCases = []testCase{
 
 	{"doorbell/each has an address", func(e *env) {
 		s, other := e.process(), e.process()
-		bells := []locks.Doorbell{s.bell, e.bell(s), other.bell}
+		bells := []store.Notifier{s.bell, e.bell(s), other.bell}
 		addresses := make([]string, len(bells))
 		for i, bell := range bells {
 			addresses[i] = e.canBeRung(bell)
@@ -67,7 +67,7 @@ var ringCases = []testCase{
 
 	{"doorbell/several are rung in one call", func(e *env) {
 		s, other := e.process(), e.process()
-		bells := []locks.Doorbell{s.bell, e.bell(s), e.bell(other)}
+		bells := []store.Notifier{s.bell, e.bell(s), e.bell(other)}
 		e.put(s, write(one, 0, 1, "mark"))
 		var addresses []string
 		var waits []waiting
@@ -79,7 +79,7 @@ var ringCases = []testCase{
 		for _, w := range waits {
 			w.rungBy(other, "it was rung together with others", append(addresses, addresses...)...)
 		}
-		e.ok(other.bell.Ring(e.ctx()), "Ring of none")
+		e.ok(other.bell.Notify(e.ctx()), "Ring of none")
 	}},
 
 	{"doorbell/an address stays", func(e *env) {
@@ -126,7 +126,7 @@ var ringCases = []testCase{
 			e.ring(other, address)
 		}
 		// One of them may be remembered.
-		e.ok(s.bell.Wait(e.ctx(), []locks.Watch{watch(one, "mark")}, moment), "Wait after a ring")
+		e.ok(s.bell.Wait(e.ctx(), []store.LockWatch{watch(one, "mark")}, moment), "Wait after a ring")
 		e.limited(s.bell, moment, "the second Wait after a ring", watch(one, "mark"))
 		e.read(s, one)
 		e.put(s, write(one, 1, 2, "mark"))
@@ -167,7 +167,7 @@ var ringCases = []testCase{
 			by := []process{s, other}[i%2]
 			ringers.Go(func() {
 				for range e.h.times(50) {
-					if err := by.bell.Ring(e.ctx(), address, "no address"); err != nil {
+					if err := by.bell.Notify(e.ctx(), address, "no address"); err != nil {
 						e.Errorf("Ring beside others: %v", err)
 					}
 				}
@@ -182,7 +182,7 @@ var ringCases = []testCase{
 					return
 				default:
 				}
-				if err := s.bell.Wait(e.ctx(), []locks.Watch{watch(one, "mark")}, moment); err != nil {
+				if err := s.bell.Wait(e.ctx(), []store.LockWatch{watch(one, "mark")}, moment); err != nil {
 					waits <- err
 					return
 				}

@@ -5,7 +5,6 @@ import (
 	"math"
 	"strings"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -31,7 +30,7 @@ var writeCases = []testCase{
 
 	{"write/one that waits", func(e *env) {
 		s := e.open()
-		patient := func(w locks.Write) locks.Write {
+		patient := func(w store.LockWrite) store.LockWrite {
 			w.Wait = true
 			return w
 		}
@@ -66,7 +65,7 @@ var writeCases = []testCase{
 
 	{"write/any bytes, all in one call", func(e *env) {
 		s := e.open()
-		var inserts, updates []locks.Write
+		var inserts, updates []store.LockWrite
 		for i, queue := range queues() {
 			name := fmt.Sprint("lock", i)
 			inserts = append(inserts, write(name, 0, 1, queue))
@@ -79,12 +78,12 @@ var writeCases = []testCase{
 	{"write/an empty queue", func(e *env) {
 		s := e.open()
 		for name, queue := range map[string][]byte{one: nil, two: {}} {
-			e.put(s, locks.Write{Name: name, Version: 1, Queue: queue})
+			e.put(s, store.LockWrite{Name: name, Version: 1, Queue: queue})
 			e.put(s, write(name, 1, 2, "holder"))
-			e.put(s, locks.Write{Name: name, Expect: 2, Version: 3, Queue: queue})
+			e.put(s, store.LockWrite{Name: name, Expect: 2, Version: 3, Queue: queue})
 			e.is(name, 3, "", "an empty queue")
 		}
-		e.put(s, locks.Write{Name: one, Expect: 3, Version: 4}, locks.Write{Name: two, Expect: 3, Version: 4})
+		e.put(s, store.LockWrite{Name: one, Expect: 3, Version: 4}, store.LockWrite{Name: two, Expect: 3, Version: 4})
 	}},
 
 	{"write/compares the version", func(e *env) {
@@ -104,7 +103,7 @@ var writeCases = []testCase{
 		s := e.open()
 		e.put(s, write(one, 0, 10, "first"))
 		server := e.server()
-		for what, wrong := range map[string]locks.Write{
+		for what, wrong := range map[string]store.LockWrite{
 			"goes back":              write(one, 10, 3, "x"),
 			"goes back by one":       write(one, 10, 9, "x"),
 			"stays":                  write(one, 10, 10, "x"),
@@ -113,7 +112,7 @@ var writeCases = []testCase{
 			"goes back, of no row":   write(two, 4, 3, "x"),
 			"goes back from another": write(one, 12, 11, "x"),
 		} {
-			for _, writes := range [][]locks.Write{{wrong}, {write(three, 0, 1, "new"), wrong}} {
+			for _, writes := range [][]store.LockWrite{{wrong}, {write(three, 0, 1, "new"), wrong}} {
 				if done, err := s.WriteLocks(e.ctx(), server, writes); err == nil {
 					e.Errorf("WriteLocks with a version that %s, %d over %d, beside %d others: done %v, want an error",
 						what, wrong.Version, wrong.Expect, len(writes)-1, done)
@@ -179,7 +178,7 @@ var writeCases = []testCase{
 		e.put(s, write(one, 0, 1, "first"))
 		server := e.server()
 		for _, other := range []string{"", "elsewhere", server + "0", server[:len(server)-1], strings.ToUpper(server) + "X", "%"} {
-			done, err := s.WriteLocks(e.ctx(), other, []locks.Write{write(two, 0, 1, "new"), write(one, 1, 2, "second")})
+			done, err := s.WriteLocks(e.ctx(), other, []store.LockWrite{write(two, 0, 1, "new"), write(one, 1, 2, "second")})
 			if what := fmt.Sprintf("WriteLocks for the server %q on %q", other, server); err != nil {
 				e.Errorf("%s: error %v, want none", what, err)
 			} else {
@@ -212,7 +211,7 @@ var writeCases = []testCase{
 var severalCases = []testCase{
 	{"write/those that match", func(e *env) {
 		s := e.open()
-		var writes []locks.Write
+		var writes []store.LockWrite
 		for i := range 12 {
 			writes = append(writes, write(fmt.Sprint("lock", i), 0, 10, "first"))
 		}
@@ -231,7 +230,7 @@ var severalCases = []testCase{
 		s := e.open()
 		e.put(s, write(one, 0, 1, "first"), write(two, 0, 1, "first"), write(three, 0, 1, "first"))
 		for i, name := range []string{one, two, three} {
-			var writes []locks.Write
+			var writes []store.LockWrite
 			for _, other := range []string{one, two, three} {
 				w := write(other, 99, 100, "x")
 				if other == name {
@@ -278,7 +277,7 @@ var severalCases = []testCase{
 		s := e.open()
 		names := []string{"m", "z", "a", "Z", "b10", "b9", "B", "c", "0", "y", "x"}
 		for round := range 3 {
-			var writes []locks.Write
+			var writes []store.LockWrite
 			for i, name := range names {
 				w := write(name, uint64(round), uint64(round+1), fmt.Sprint("round ", round, " of ", name))
 				if round == 2 && i%3 == 1 {
@@ -294,7 +293,7 @@ var severalCases = []testCase{
 
 	{"write/a thousand", func(e *env) {
 		s := e.open()
-		var writes []locks.Write
+		var writes []store.LockWrite
 		for i := range 1000 {
 			writes = append(writes, write(fmt.Sprint("lock", (i*367)%1000), 0, 1, fmt.Sprint("first of ", i)))
 		}
@@ -322,7 +321,7 @@ var nameCases = []testCase{
 		s := e.open()
 		// The numbers are equal to databases that take text for numbers.
 		names := []string{"a", "A", "a-", "a.", "a_", "a/", "aa", "b", "1", "01", "1.0", "1e0", "0x1", "1+0", "a_b", "axb", "null", "NULL", "true"}
-		var writes []locks.Write
+		var writes []store.LockWrite
 		for i, name := range names {
 			w := write(name, 0, uint64(i+1), "queue of "+name)
 			if i%2 == 0 {
@@ -333,7 +332,7 @@ var nameCases = []testCase{
 		}
 		e.put(s, writes...)
 		for i, row := range e.read(s, names...).Rows {
-			e.same(row, locks.Row{Name: names[i], Version: uint64(i + 1), Queue: []byte("queue of " + names[i])}, "one of nearly equal names")
+			e.same(row, store.LockRow{Name: names[i], Version: uint64(i + 1), Queue: []byte("queue of " + names[i])}, "one of nearly equal names")
 		}
 		e.put(s, write("A", 2, 100, "of A"))
 		e.is("a", 1, "queue of a", "a, after a write of A")
@@ -359,7 +358,7 @@ var nameCases = []testCase{
 			"", " ", "a b", "a ", " a", "-a", ".a", "é", "a\x00", "a\n", "a'", `a"`, "a%", `a\`, "a?", "\xff", strings.Repeat("x", store.MaxName+1),
 		} {
 			for _, expect := range []uint64{0, 1} {
-				_, err := s.WriteLocks(e.ctx(), server, []locks.Write{write(one, 0, 1, "x"), write(name, expect, 2, "x")})
+				_, err := s.WriteLocks(e.ctx(), server, []store.LockWrite{write(one, 0, 1, "x"), write(name, expect, 2, "x")})
 				if err == nil {
 					e.Errorf("WriteLocks of the name %.40q over %d: no error", name, expect)
 				}

@@ -8,10 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
-var _ jobs.Ledger = (*Store)(nil)
+var _ store.Ledger = (*Store)(nil)
 
 // ledger is a group's jobs and runs.
 type ledger struct {
@@ -26,7 +28,7 @@ type ledger struct {
 // run is a record with the claim that wrote it.
 type run struct {
 	jobs.Record
-	id jobs.ClaimID
+	id store.ClaimID
 }
 
 func newLedger() *ledger {
@@ -85,7 +87,7 @@ func (l *ledger) newest(job string) time.Time {
 
 // refuses reports whether a claim of a row that is not there is refused. newest
 // are the newest ticks before the call.
-func (l *ledger) refuses(c jobs.Claim, newest map[string]time.Time) bool {
+func (l *ledger) refuses(c store.Claim, newest map[string]time.Time) bool {
 	if c.Trigger != 0 {
 		return false
 	}
@@ -112,20 +114,20 @@ func (s *Store) ledger(group string) *ledger {
 }
 
 // current reports whether h is the group's holder; called with mu held.
-func (s *Store) current(h jobs.Holder) bool {
+func (s *Store) current(h store.Holder) bool {
 	f, ok := s.fences[h.Group]
 	return ok && f.Owner == h.Owner && f.Token == h.Token
 }
 
-// Declare implements [jobs.Ledger].
-func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+// Declare implements [store.Ledger].
+func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.current(h) {
-		return jobs.ErrReplaced
+		return store.ErrReplaced
 	}
 	l, now := s.ledger(h.Group), s.now()
 	for _, d := range declared {
@@ -150,7 +152,7 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 	return nil
 }
 
-// Load implements [jobs.Ledger].
+// Load implements [store.Ledger].
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	if err := ctx.Err(); err != nil {
 		return jobs.Snapshot{}, err
@@ -178,22 +180,22 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 		}
 	}
 	slices.SortStableFunc(snapshot.Open, func(a, b jobs.Record) int { return a.Tick.Compare(b.Tick) })
-	snapshot.CountStarts()
+	ledgerrows.CountStarts(snapshot)
 	return snapshot, nil
 }
 
-// Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+// Changes implements [store.Ledger].
+func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error) {
 	if err := ctx.Err(); err != nil {
-		return jobs.Changes{}, err
+		return store.Changes{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return jobs.Changes{Number: s.ledger(group).changes, Now: s.now(), Server: s.identity()}, nil
+	return store.Changes{Number: s.ledger(group).changes, Now: s.now(), Server: s.identity()}, nil
 }
 
-// Claim implements [jobs.Ledger].
-func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+// Claim implements [store.Ledger].
+func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -205,7 +207,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
-	result, newest := make([]jobs.Claimed, len(claims)), map[string]time.Time{}
+	result, newest := make([]store.Claimed, len(claims)), map[string]time.Time{}
 	for _, c := range claims {
 		if _, ok := newest[c.Job]; !ok {
 			newest[c.Job] = l.newest(c.Job)
@@ -215,7 +217,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 		r := l.get(c.Key)
 		if r == nil {
 			if !current {
-				return nil, jobs.ErrReplaced
+				return nil, store.ErrReplaced
 			}
 			if l.refuses(c, newest) {
 				result[i].Key = c.Key
@@ -223,7 +225,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 			}
 			r = &run{id: id, Record: jobs.Record{
 				Key: c.Key, State: c.State, Owner: h.Owner, Token: h.Token,
-				Claimed: now, Missed: c.Missed, Error: jobs.CutError(c.Error),
+				Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
 			}}
 			switch c.State {
 			case jobs.Running:
@@ -235,13 +237,13 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 			}
 			l.insert(r)
 		}
-		result[i] = jobs.Claimed{Mine: r.id == id, Record: r.Record}
+		result[i] = store.Claimed{Mine: r.id == id, Record: r.Record}
 	}
 	return result, nil
 }
 
-// Move implements [jobs.Ledger].
-func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+// Move implements [store.Ledger].
+func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -266,7 +268,7 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		if !current || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token {
 			continue
 		}
-		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, jobs.CutError(m.Error)
+		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, ledgerrows.CutError(m.Error)
 		switch m.To {
 		case jobs.Running:
 			r.Started = now
@@ -284,20 +286,20 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		done[i], applied = true, true
 	}
 	if !applied && !current && len(moves) > 0 {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
 	return done, nil
 }
 
-// PassOver implements [jobs.Ledger].
-func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+// PassOver implements [store.Ledger].
+func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.current(h) {
-		return 0, jobs.ErrReplaced
+		return 0, store.ErrReplaced
 	}
 	passed := 0
 	for _, r := range s.ledger(h.Group).runs[job] {
@@ -310,7 +312,7 @@ func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after t
 	return passed, nil
 }
 
-// Prune implements [jobs.Ledger].
+// Prune implements [store.Ledger].
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -387,7 +389,7 @@ func (s *Store) setPaused(ctx context.Context, group, job string, paused, skippi
 			last.Began = time.Time{}
 		}
 	}
-	l.pauses[job] = pauses[max(0, len(pauses)-jobs.MaxPauses):]
+	l.pauses[job] = pauses[max(0, len(pauses)-store.MaxPauses):]
 	return nil
 }
 

@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
-	_ locks.Store  = (*Store)(nil)
-	_ locks.Ringer = (*Store)(nil)
+	_ store.Locks     = (*Store)(nil)
+	_ store.Notifiers = (*Store)(nil)
 )
 
 // lockRow is a row of a lock.
@@ -24,23 +24,23 @@ type lockRow struct {
 	written time.Time
 }
 
-// ReadLocks implements [locks.Store].
-func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+// ReadLocks implements [store.Locks].
+func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
 	if err := ctx.Err(); err != nil {
-		return locks.Reading{}, err
+		return store.LockReading{}, err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := locks.Reading{Now: s.now(), Server: s.identity(), Floor: s.lockFloor}
+	r := store.LockReading{Now: s.now(), Server: s.identity(), Floor: s.lockFloor}
 	for _, name := range names {
 		row := s.locks[name]
-		r.Rows = append(r.Rows, locks.Row{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
+		r.Rows = append(r.Rows, store.LockRow{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
 	}
 	return r, nil
 }
 
-// WriteLocks implements [locks.Store].
-func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+// WriteLocks implements [store.Locks].
+func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -64,7 +64,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	return done, nil
 }
 
-// HeldLocks implements [locks.Store].
+// HeldLocks implements [store.Locks].
 func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 	return found[:min(len(found), limit)], nil
 }
 
-// PruneLocks implements [locks.Store].
+// PruneLocks implements [store.Locks].
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 	return n, nil
 }
 
-// PruneSessions implements [locks.Store].
+// PruneSessions implements [store.Locks].
 func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -124,11 +124,11 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 
 // UpdateLock changes the row of a lock behind its clients' backs, as an operator or
 // a restored backup may. One that change returns with version 0 is deleted.
-func (s *Store) UpdateLock(name string, change func(locks.Row) locks.Row) {
+func (s *Store) UpdateLock(name string, change func(store.LockRow) store.LockRow) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	row := s.locks[name]
-	changed := change(locks.Row{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
+	changed := change(store.LockRow{Name: name, Version: row.version, Queue: slices.Clone(row.queue)})
 	if changed.Version == 0 {
 		delete(s.locks, name)
 		return
@@ -146,8 +146,8 @@ type doorbell struct {
 	closed  sync.Once
 }
 
-// Doorbell implements [locks.Ringer].
-func (s *Store) Doorbell() locks.Doorbell {
+// Doorbell implements [store.Notifiers].
+func (s *Store) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.doors++
@@ -156,10 +156,10 @@ func (s *Store) Doorbell() locks.Doorbell {
 	return d
 }
 
-// Wait implements [locks.Doorbell].
-func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+// Wait implements [store.Notifier].
+func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	d.store.mu.Lock()
-	changed := slices.ContainsFunc(rows, func(w locks.Watch) bool { return !bytes.Contains(d.store.locks[w.Name].queue, w.Mark) })
+	changed := slices.ContainsFunc(rows, func(w store.LockWatch) bool { return !bytes.Contains(d.store.locks[w.Name].queue, w.Mark) })
 	d.store.mu.Unlock()
 	if changed {
 		return nil
@@ -176,11 +176,11 @@ func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Dura
 	}
 }
 
-// Address implements [locks.Doorbell].
+// Address implements [store.Notifier].
 func (d *doorbell) Address(ctx context.Context) (string, error) { return d.address, ctx.Err() }
 
-// Ring implements [locks.Doorbell].
-func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
+// Ring implements [store.Notifier].
+func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
 	return nil
 }
 
-// Close implements [locks.Doorbell].
+// Close implements [store.Notifier].
 func (d *doorbell) Close() error {
 	d.closed.Do(func() {
 		d.store.mu.Lock()

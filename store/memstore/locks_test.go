@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/locks/lockstest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -14,7 +14,7 @@ func TestLocks(t *testing.T) {
 	lockstest.Run(t, func(testing.TB) lockstest.Harness {
 		s := memstore.New()
 		return lockstest.Harness{
-			Open:      func(testing.TB) locks.Store { return s },
+			Open:      func(testing.TB) store.Locks { return s },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
 			Restart:   func(testing.TB) { s.Restart() },
 		}
@@ -26,6 +26,6 @@ func TestLocksWithoutStepClock(t *testing.T) {
 	t.Parallel()
 	lockstest.Run(t, func(testing.TB) lockstest.Harness {
 		s := memstore.New()
-		return lockstest.Harness{Open: func(testing.TB) locks.Store { return s }}
+		return lockstest.Harness{Open: func(testing.TB) store.Locks { return s }}
 	})
 }

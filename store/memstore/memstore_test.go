@@ -32,13 +32,13 @@ func TestConformance(t *testing.T) {
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	s, ctx := memstore.New(), t.Context()
-	take := func() jobs.Holder {
+	take := func() store.Holder {
 		t.Helper()
 		readings, err := s.Read(ctx, "g")
 		if err != nil {
 			t.Fatal(err)
 		}
-		h := jobs.Holder{Group: "g", Owner: "o"}
+		h := store.Holder{Group: "g", Owner: "o"}
 		h.Token, err = s.Acquire(ctx, store.Acquire{Read: readings[0], Owner: "o", Heartbeat: 1, TTL: time.Minute})
 		if err != nil {
 			t.Fatal(err)
@@ -50,17 +50,17 @@ func TestBackup(t *testing.T) {
 	}
 	first := take()
 	key := jobs.Key{Job: "job", Tick: time.Unix(1, 0).UTC()}
-	claims := []jobs.Claim{{Key: key, State: jobs.Running}}
-	if _, err := s.Claim(ctx, first, jobs.ClaimID{1}, claims); err != nil {
+	claims := []store.Claim{{Key: key, State: jobs.Running}}
+	if _, err := s.Claim(ctx, first, store.ClaimID{1}, claims); err != nil {
 		t.Fatal(err)
 	}
 	restore := s.Backup()
 	for id := range byte(2) {
-		if done, err := s.Move(ctx, first, []jobs.Move{{Key: key, From: jobs.Running, Attempt: 1, Owner: "o", Token: first.Token, To: jobs.Failed}}); err != nil || !done[0] {
+		if done, err := s.Move(ctx, first, []store.Move{{Key: key, From: jobs.Running, Attempt: 1, Owner: "o", Token: first.Token, To: jobs.Failed}}); err != nil || !done[0] {
 			t.Errorf("moved %v, %v", done, err)
 		}
 		claims[0].Tick = key.Tick.Add(time.Second)
-		if result, err := s.Claim(ctx, first, jobs.ClaimID{2 + id}, claims); err != nil || !result[0].Mine {
+		if result, err := s.Claim(ctx, first, store.ClaimID{2 + id}, claims); err != nil || !result[0].Mine {
 			t.Errorf("claimed %+v, %v", result, err)
 		}
 		take()

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Check implements [store.Checker]. It changes nothing and needs no privileges
@@ -135,13 +136,13 @@ func (s *Store) checkGrants(ctx context.Context, one *session) error {
 
 func (s *Store) checkLedger(ctx context.Context, one *session) error {
 	var (
-		none jobs.Holder
+		none store.Holder
 		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
 	)
 	for _, statement := range []string{
-		s.declareStatement(none, []jobs.Declared{{}}),
-		s.claimStatement(none, jobs.ClaimID{}, []jobs.Claim{{Key: key}}),
-		s.moveStatement(none, []jobs.Move{{Key: key}}, nil),
+		s.declareStatement(none, []store.Declared{{}}),
+		s.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
+		s.moveStatement(none, []store.Move{{Key: key}}, nil),
 		fill(s.runs.pauseJob, "", ""),
 		fill(s.runs.trigger, 0, "", ""),
 		fill(s.runs.cancel, "", "", 0, 0),

@@ -8,8 +8,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // claimTries bounds how often an insert is repeated whose rows are missing
@@ -17,11 +19,11 @@ import (
 // deleted by hand.
 const claimTries = 5
 
-// Claim implements [jobs.Ledger]. Up to 500 rows are one statement, fewer with long errors; more are
+// Claim implements [store.Ledger]. Up to 500 rows are one statement, fewer with long errors; more are
 // several, each of which applies as a whole or not at all. A call that ends with
 // an error may have claimed some: repeated with the same id, it goes on. It
 // waits up to 5 s for a takeover to end.
-func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	order := make([]int, len(claims))
 	for i, c := range claims {
 		if err := checkClaim(c); err != nil {
@@ -32,9 +34,9 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	// All callers lock rows in one order, the key's.
 	slices.SortFunc(order, func(a, b int) int { return compareKeys(claims[a].Key, claims[b].Key) })
 
-	results := make([]jobs.Claimed, len(claims))
-	for chunk := range pieces(order, claimChunk, func(at int) int { return len(jobs.CutError(claims[at].Error)) }) {
-		part := make([]jobs.Claim, len(chunk))
+	results := make([]store.Claimed, len(claims))
+	for chunk := range pieces(order, claimChunk, func(at int) int { return len(ledgerrows.CutError(claims[at].Error)) }) {
+		part := make([]store.Claim, len(chunk))
 		for i, at := range chunk {
 			part[i] = claims[at]
 		}
@@ -52,7 +54,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	return results, nil
 }
 
-func checkClaim(c jobs.Claim) error {
+func checkClaim(c store.Claim) error {
 	switch {
 	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
 		return fmt.Errorf("mysqlstore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
@@ -66,13 +68,13 @@ func checkClaim(c jobs.Claim) error {
 // there before stands, and the rest was refused by the contract or is inserted
 // again. IGNORE hides why a server refuses a row (a CHECK, a partition that there
 // is not), so every second statement goes without.
-func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
-	claimed, missing := make([]jobs.Claimed, len(claims)), make([]int, len(claims))
+func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+	claimed, missing := make([]store.Claimed, len(claims)), make([]int, len(claims))
 	for i := range claims {
 		missing[i] = i
 	}
 	for try := range claimTries {
-		part := make([]jobs.Claim, len(missing))
+		part := make([]store.Claim, len(missing))
 		for i, at := range missing {
 			part[i] = claims[at]
 		}
@@ -87,7 +89,7 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 		if err == nil && done.rows == len(part) {
 			now := time.UnixMicro(done.lastID).UTC()
 			for i, at := range missing {
-				claimed[at] = jobs.Claimed{Mine: true, Record: claimedNow(h, part[i], now)}
+				claimed[at] = store.Claimed{Mine: true, Record: claimedNow(h, part[i], now)}
 			}
 			return claimed, nil
 		}
@@ -109,9 +111,9 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 			r, ok := f.runs[keys[i]]
 			switch {
 			case ok:
-				claimed[at] = jobs.Claimed{Mine: r.id == id, Record: r.Record}
+				claimed[at] = store.Claimed{Mine: r.id == id, Record: r.Record}
 			case f.replaced:
-				return nil, jobs.ErrReplaced
+				return nil, store.ErrReplaced
 			case refused[keys[i]]:
 				claimed[at].Key = keys[i]
 			default:
@@ -128,8 +130,8 @@ func (s *Store) claim(ctx context.Context, one *session, h jobs.Holder, id jobs.
 }
 
 // readRefused returns which claims the contract refuses now, if their rows are
-// not there: see [jobs.Ledger.Claim].
-func (s *Store) readRefused(ctx context.Context, one *session, h jobs.Holder, claims []jobs.Claim) (_ map[jobs.Key]bool, err error) {
+// not there: see [store.Ledger.Claim].
+func (s *Store) readRefused(ctx context.Context, one *session, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
 	list := make(table, len(claims))
 	for i, c := range claims {
 		list[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
@@ -151,19 +153,19 @@ func (s *Store) readRefused(ctx context.Context, one *session, h jobs.Holder, cl
 	return refused, rows.Err()
 }
 
-func (s *Store) claimStatement(h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) string {
+func (s *Store) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
 	rows := make(table, len(claims))
 	for i, c := range claims {
-		rows[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, jobs.CutError(c.Error)}
+		rows[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
 	}
 	return fill(s.runs.claim, rows, string(id[:]), h.Group, h.Owner, h.Token)
 }
 
 // claimedNow is what the claim statement wrote.
-func claimedNow(h jobs.Holder, c jobs.Claim, now time.Time) jobs.Record {
+func claimedNow(h store.Holder, c store.Claim, now time.Time) jobs.Record {
 	r := jobs.Record{
 		Key: plain(c.Key), State: c.State, Owner: h.Owner, Token: h.Token,
-		Claimed: now, Missed: c.Missed, Error: jobs.CutError(c.Error),
+		Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
 	}
 	switch c.State {
 	case jobs.Running:

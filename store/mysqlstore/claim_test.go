@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -24,13 +25,13 @@ func TestClaimKeepsValues(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		for group, s := range map[string]*mysqlstore.Store{"one": migrated(t, db.DSN), "odd": openOn(t, openSQL(t, oddDSN(t, db)))} {
 			h := holder(t, s, group, "me")
-			claims := []jobs.Claim{
+			claims := []store.Claim{
 				{Key: jobs.Key{Job: "a", Tick: time.UnixMicro(0)}, State: jobs.Running},
 				{Key: jobs.Key{Job: "a", Tick: time.UnixMicro(-1)}, State: jobs.Skipped, Error: "paused"},
 				{Key: jobs.Key{Job: "a", Tick: noon.In(time.FixedZone("", 3600)), Trigger: 1}, State: jobs.Running},
 				{Key: jobs.Key{Job: "A", Tick: noon, Trigger: math.MaxUint64}, State: jobs.Waiting, Delay: 1500 * time.Microsecond},
 				{Key: jobs.Key{Job: strings.Repeat("j", 128), Tick: time.Date(9999, 12, 31, 23, 59, 59, 999_999_000, time.UTC)}, State: jobs.Waiting, Delay: 100 * 365 * 24 * time.Hour, Missed: math.MaxInt32},
-				{Key: jobs.Key{Job: "a+b/c:d@e._-", Tick: noon}, State: jobs.Skipped, Error: "a\x00'\\\n?" + strings.Repeat("é", jobs.MaxError), Missed: 3},
+				{Key: jobs.Key{Job: "a+b/c:d@e._-", Tick: noon}, State: jobs.Skipped, Error: "a\x00'\\\n?" + strings.Repeat("é", store.MaxError), Missed: 3},
 				{Key: jobs.Key{Job: "late", Tick: noon}, State: jobs.Waiting, Delay: -time.Hour},
 			}
 			for i := range claims {
@@ -43,14 +44,14 @@ func TestClaimKeepsValues(t *testing.T) {
 			for i, c := range claimed {
 				want, got := claims[i], c.Record
 				if !c.Mine || !got.Tick.Equal(want.Tick) || got.Tick.Location() != time.UTC || got.Job != want.Job || got.Trigger != want.Trigger || got.State != want.State ||
-					got.Owner != h.Owner || got.Token != h.Token || got.Missed != want.Missed || len(got.Error) > jobs.MaxError || !strings.HasPrefix(want.Error, got.Error) {
+					got.Owner != h.Owner || got.Token != h.Token || got.Missed != want.Missed || len(got.Error) > store.MaxError || !strings.HasPrefix(want.Error, got.Error) {
 					t.Errorf("claim %d: %+v", i, c)
 				}
 				if r := run(t, s, group, got.Key); r != got {
 					t.Errorf("claim %d returned\n%+v, and the table has\n%+v", i, got, r)
 				}
 			}
-			if got := claimed[5].Error; len(got) != jobs.MaxError-1 && len(got) != jobs.MaxError || !strings.HasSuffix(got, "é") {
+			if got := claimed[5].Error; len(got) != store.MaxError-1 && len(got) != store.MaxError || !strings.HasSuffix(got, "é") {
 				t.Errorf("the error was cut to %d bytes that end in %q", len(got), got[len(got)-2:])
 			}
 			if r := claimed[0]; r.Attempt != 1 || r.Started != r.Claimed || r.Claimed.IsZero() || !r.Due.IsZero() || !r.Finished.IsZero() {
@@ -76,18 +77,18 @@ func TestLedgerRefusesValues(t *testing.T) {
 		s := migrated(t, db.DSN)
 		h := holder(t, s, "billing", "me")
 		good := running("a", 1)[0]
-		for name, change := range map[string]func(*jobs.Claim){
-			"long name":       func(c *jobs.Claim) { c.Job = strings.Repeat("j", 129) },
-			"no name":         func(c *jobs.Claim) { c.Job = "" },
-			"nanoseconds":     func(c *jobs.Claim) { c.Tick = c.Tick.Add(1) },
-			"a far tick":      func(c *jobs.Claim) { c.Tick = time.Date(400_000, 1, 1, 0, 0, 0, 0, time.UTC) },
-			"a final state":   func(c *jobs.Claim) { c.State = jobs.Failed },
-			"no state":        func(c *jobs.Claim) { c.State = 0 },
-			"negative missed": func(c *jobs.Claim) { c.Missed = -1 },
+		for name, change := range map[string]func(*store.Claim){
+			"long name":       func(c *store.Claim) { c.Job = strings.Repeat("j", 129) },
+			"no name":         func(c *store.Claim) { c.Job = "" },
+			"nanoseconds":     func(c *store.Claim) { c.Tick = c.Tick.Add(1) },
+			"a far tick":      func(c *store.Claim) { c.Tick = time.Date(400_000, 1, 1, 0, 0, 0, 0, time.UTC) },
+			"a final state":   func(c *store.Claim) { c.State = jobs.Failed },
+			"no state":        func(c *store.Claim) { c.State = 0 },
+			"negative missed": func(c *store.Claim) { c.Missed = -1 },
 		} {
 			bad := good
 			change(&bad)
-			if _, err := s.Claim(soon(t), h, id(), []jobs.Claim{good, bad}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+			if _, err := s.Claim(soon(t), h, id(), []store.Claim{good, bad}); err == nil || errors.Is(err, store.ErrReplaced) {
 				t.Errorf("claim with %s: %v", name, err)
 			}
 		}
@@ -95,21 +96,21 @@ func TestLedgerRefusesValues(t *testing.T) {
 			t.Errorf("written: %+v", all)
 		}
 		r := claim(t, s, h, good)[0]
-		for name, change := range map[string]func(*jobs.Move){
-			"a final state":      func(m *jobs.Move) { m.From = jobs.Failed },
-			"no state":           func(m *jobs.Move) { m.To = 0 },
-			"an unknown state":   func(m *jobs.Move) { m.To = 10 },
-			"a negative attempt": func(m *jobs.Move) { m.Attempt = -1 },
-			"nanoseconds":        func(m *jobs.Move) { m.Tick = m.Tick.Add(1) },
+		for name, change := range map[string]func(*store.Move){
+			"a final state":      func(m *store.Move) { m.From = jobs.Failed },
+			"no state":           func(m *store.Move) { m.To = 0 },
+			"an unknown state":   func(m *store.Move) { m.To = 10 },
+			"a negative attempt": func(m *store.Move) { m.Attempt = -1 },
+			"nanoseconds":        func(m *store.Move) { m.Tick = m.Tick.Add(1) },
 		} {
 			bad := to(r, jobs.Failed)
 			change(&bad)
-			if _, err := s.Move(soon(t), h, []jobs.Move{to(r, jobs.Failed), bad}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+			if _, err := s.Move(soon(t), h, []store.Move{to(r, jobs.Failed), bad}); err == nil || errors.Is(err, store.ErrReplaced) {
 				t.Errorf("move with %s: %v", name, err)
 			}
 		}
-		for _, d := range []jobs.Declared{{Name: ""}, {Name: "a b"}, {Name: "a", Schedule: strings.Repeat("x", 16_001)}} {
-			if err := s.Declare(soon(t), h, []jobs.Declared{d}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+		for _, d := range []store.Declared{{Name: ""}, {Name: "a b"}, {Name: "a", Schedule: strings.Repeat("x", 16_001)}} {
+			if err := s.Declare(soon(t), h, []store.Declared{d}); err == nil || errors.Is(err, store.ErrReplaced) {
 				t.Errorf("declare %.20q: %v", d, err)
 			}
 		}
@@ -164,7 +165,7 @@ func TestTenClaimersOfTheSameTicks(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		stores := []*mysqlstore.Store{migrated(t, db.DSN), open(t, db.DSN), openOn(t, db.Open(t))}
 		h := holder(t, stores[0], "billing", "me")
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for n := range 60 {
 			for _, job := range []string{"a", "b", "c", "d", "e"} {
 				claims = append(claims, running(job, n)...)
@@ -175,13 +176,13 @@ func TestTenClaimersOfTheSameTicks(t *testing.T) {
 				claims[i].Trigger = uint64(round)
 			}
 			var all sync.WaitGroup
-			got := make([][]jobs.Claimed, 10)
+			got := make([][]store.Claimed, 10)
 			for i := range got {
 				// Each tick is claimed with those before it: later it would be refused.
 				mixed := slices.Clone(claims)
-				parts := [][]jobs.Claim{mixed[:10], mixed[5:150], mixed}
+				parts := [][]store.Claim{mixed[:10], mixed[5:150], mixed}
 				if i%2 == 0 {
-					parts = [][]jobs.Claim{mixed, mixed, mixed}
+					parts = [][]store.Claim{mixed, mixed, mixed}
 					rand.Shuffle(len(mixed), func(a, b int) { mixed[a], mixed[b] = mixed[b], mixed[a] })
 				}
 				all.Go(func() {
@@ -224,11 +225,11 @@ func TestManyRowsInOneCall(t *testing.T) {
 		s := migrated(t, db.DSN)
 		h := holder(t, s, "billing", "me")
 		const n = 2*mysqlstore.ClaimChunk + 7
-		var claims []jobs.Claim
+		var claims []store.Claim
 		for i := range n {
-			claims = append(claims, jobs.Claim{Key: key(fmt.Sprintf("job-%d", i%13), i), State: jobs.Running, Missed: i})
+			claims = append(claims, store.Claim{Key: key(fmt.Sprintf("job-%d", i%13), i), State: jobs.Running, Missed: i})
 		}
-		for _, part := range [][]jobs.Claim{claims[:n/2], claims[n/2:]} { // the later ticks are claimed later
+		for _, part := range [][]store.Claim{claims[:n/2], claims[n/2:]} { // the later ticks are claimed later
 			rand.Shuffle(len(part), func(a, b int) { part[a], part[b] = part[b], part[a] })
 		}
 		claims[n-1].Job = "another-call"
@@ -241,7 +242,7 @@ func TestManyRowsInOneCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		moves := make([]jobs.Move, n)
+		moves := make([]store.Move, n)
 		for i, c := range claimed {
 			if c.Key != claims[i].Key || c.Missed != claims[i].Missed || c.Mine != (i < n-1) {
 				t.Fatalf("claim %d of %+v: %+v", i, claims[i], c)
@@ -268,9 +269,9 @@ func TestManyRowsInOneCall(t *testing.T) {
 				t.Errorf("%v is %v", m.Key, states[m.Key])
 			}
 		}
-		var names []jobs.Declared
+		var names []store.Declared
 		for i := range n {
-			names = append(names, jobs.Declared{Name: fmt.Sprintf("declared-%d", i), Schedule: strings.Repeat("x", i)})
+			names = append(names, store.Declared{Name: fmt.Sprintf("declared-%d", i), Schedule: strings.Repeat("x", i)})
 		}
 		if err := s.Declare(soon(t), h, names); err != nil {
 			t.Fatal(err)

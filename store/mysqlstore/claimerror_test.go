@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A row that the server refuses, because of a CHECK that was added or a missing
@@ -26,10 +27,10 @@ func TestClaimNamesTheServersReason(t *testing.T) {
 				s := migrated(t, db.DSN)
 				h := holder(t, s, "billing", "me")
 				exec(t, db.Open(t), statement)
-				fine := jobs.Claim{Key: key("fine", 1), State: jobs.Running}
-				refused := jobs.Claim{Key: key("refused", 1), State: jobs.Running, Missed: 1000}
+				fine := store.Claim{Key: key("fine", 1), State: jobs.Running}
+				refused := store.Claim{Key: key("refused", 1), State: jobs.Running, Missed: 1000}
 				refused.Tick = refused.Tick.AddDate(100, 0, 0)
-				_, err := s.Claim(soon(t), h, id(), []jobs.Claim{fine, refused})
+				_, err := s.Claim(soon(t), h, id(), []store.Claim{fine, refused})
 				var reason *mysql.MySQLError
 				if !errors.As(err, &reason) {
 					t.Fatalf("error %v, want the server's", err)

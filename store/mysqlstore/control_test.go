@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 func TestControl(t *testing.T) {
@@ -95,7 +96,7 @@ func TestControl(t *testing.T) {
 		if now := load(t, s, "billing"); !now.Jobs["a"].Cursor.IsZero() || len(now.Open) != 3 {
 			t.Errorf("after manual runs: %+v", now)
 		}
-		move(t, s, h, jobs.Move{Key: keys[0], From: jobs.Waiting, To: jobs.Running})
+		move(t, s, h, store.Move{Key: keys[0], From: jobs.Waiting, To: jobs.Running})
 		if r := run(t, s, "billing", keys[0]); r.Owner != "me" || r.Attempt != 1 || r.Started.IsZero() {
 			t.Errorf("manual run started: %+v", r)
 		}
@@ -103,9 +104,9 @@ func TestControl(t *testing.T) {
 
 		// Cancel.
 		rs := claim(t, s, h, running("a", 1, 2)...)
-		claim(t, s, h, jobs.Claim{Key: key("b", 1), State: jobs.Waiting})
+		claim(t, s, h, store.Claim{Key: key("b", 1), State: jobs.Waiting})
 		same("claim")
-		move(t, s, h, jobs.Move{Key: keys[0], From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Succeeded})
+		move(t, s, h, store.Move{Key: keys[0], From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Succeeded})
 		same("the end of a manual run")
 		if n, err := s.Prune(soon(t), "billing", "a", jobs.History{Keep: 1}, 0); err != nil || n != 1 {
 			t.Errorf("%d pruned: %v", n, err)
@@ -134,7 +135,7 @@ func TestControl(t *testing.T) {
 			t.Errorf("cancel in another group: %v", err)
 		}
 		same("what is refused")
-		if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "c", Schedule: "x"}}); err != nil {
+		if err := s.Declare(soon(t), h, []store.Declared{{Name: "c", Schedule: "x"}}); err != nil {
 			t.Error(err)
 		}
 		same("declare")

@@ -1,7 +1,7 @@
 // Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
 // and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
-// implements [store.Leases], [store.HandoverSignals], [store.Checker], [jobs.Ledger] and
-// [locks.Store], and is a [fence.Store].
+// implements [store.Leases], [store.HandoverSignals], [store.Checker], [store.Ledger] and
+// [store.Locks], and is a [store.Fences].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
 //	store, err := mysqlstore.New(db) // a *sql.DB that the service has already
@@ -26,7 +26,7 @@
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, two for their rows, and one for each
-//     [locks.Doorbell] that was waited for.
+//     [store.Notifier] that was waited for.
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus

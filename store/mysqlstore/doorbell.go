@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // doorbell is a connection that sleeps until another client kills its statement
@@ -31,10 +31,10 @@ type doorbell struct {
 	closed  bool
 }
 
-// Doorbell implements [locks.Ringer]. It takes a connection of its own with the
+// Doorbell implements [store.Notifiers]. It takes a connection of its own with the
 // first Address or Wait. Waiters with another account, or on another node of a
 // cluster, cannot be rung, and poll once a second.
-func (s *Store) Doorbell() locks.Doorbell {
+func (s *Store) Notifier() store.Notifier {
 	d := &doorbell{store: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -46,7 +46,7 @@ func (s *Store) Doorbell() locks.Doorbell {
 	return d
 }
 
-// Address implements [locks.Doorbell].
+// Address implements [store.Notifier].
 func (d *doorbell) Address(ctx context.Context) (address string, err error) {
 	err = d.store.with(ctx, "open doorbell", func(ctx context.Context) error {
 		s, name, err := d.open(ctx)
@@ -130,8 +130,8 @@ func (d *doorbell) drop(s *session) {
 	s.discard()
 }
 
-// Wait implements [locks.Doorbell].
-func (d *doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+// Wait implements [store.Notifier].
+func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	return d.store.with(ctx, "wait for doorbell", func(ctx context.Context) error {
 		s, name, err := d.open(ctx)
 		if err != nil {
@@ -177,8 +177,8 @@ func sleep(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// Ring implements [locks.Doorbell].
-func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
+// Ring implements [store.Notifier].
+func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 	return d.store.onLocks(ctx, "ring doorbells", false, func(ctx context.Context, one *session) error {
 		for _, address := range addresses {
 			// Earlier versions had a connection's id in the place of the name; they
@@ -195,7 +195,7 @@ func (d *doorbell) Ring(ctx context.Context, addresses ...string) error {
 	})
 }
 
-// Close implements [locks.Doorbell].
+// Close implements [store.Notifier].
 func (d *doorbell) Close() error {
 	d.mu.Lock()
 	d.closed = true

@@ -10,14 +10,14 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // doorbell opens one that is closed when the test ends.
-func doorbell(t testing.TB, s *mysqlstore.Store) locks.Doorbell {
+func doorbell(t testing.TB, s *mysqlstore.Store) store.Notifier {
 	t.Helper()
-	d := s.Doorbell()
+	d := s.Notifier()
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Errorf("close doorbell: %v", err)
@@ -26,7 +26,7 @@ func doorbell(t testing.TB, s *mysqlstore.Store) locks.Doorbell {
 	return d
 }
 
-func address(t testing.TB, d locks.Doorbell) string {
+func address(t testing.TB, d store.Notifier) string {
 	t.Helper()
 	a, err := d.Address(soon(t))
 	if err != nil {
@@ -51,10 +51,10 @@ func connectionOf(t testing.TB, db dbtest.Database, address string) int {
 }
 
 // waitFor begins a Wait for a row to change, which lasts longer than the test.
-func waitFor(t testing.TB, d locks.Doorbell, name, mark string) <-chan error {
+func waitFor(t testing.TB, d store.Notifier, name, mark string) <-chan error {
 	t.Helper()
 	ctx, rung := soon(t), make(chan error, 1)
-	go func() { rung <- d.Wait(ctx, []locks.Watch{{Name: name, Mark: []byte(mark)}}, 25*time.Second) }()
+	go func() { rung <- d.Wait(ctx, []store.LockWatch{{Name: name, Mark: []byte(mark)}}, 25*time.Second) }()
 	return rung
 }
 
@@ -66,9 +66,9 @@ func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
 	}
 }
 
-func ringAt(t testing.TB, d locks.Doorbell, addresses ...string) {
+func ringAt(t testing.TB, d store.Notifier, addresses ...string) {
 	t.Helper()
-	if err := d.Ring(soon(t), addresses...); err != nil {
+	if err := d.Notify(soon(t), addresses...); err != nil {
 		t.Fatalf("ring: %v", err)
 	}
 }
@@ -100,7 +100,7 @@ func TestDoorbellIsRungWhileItSleeps(t *testing.T) {
 		for range 50 {
 			rung := waitFor(t, d, "a", "mark")
 			eventually(t, "the doorbell sleeps", asleep)
-			ringAt(t, other.Doorbell(), at)
+			ringAt(t, other.Notifier(), at)
 			isRung(t, rung, "a ring")
 		}
 		isEqual(t, address(t, d), at, "address after all these rings")
@@ -135,13 +135,13 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 			asleep = sleeps(t, db, now)
 			rung = waitFor(t, d, "a", "mark")
 			eventually(t, "the doorbell sleeps", asleep)
-			ringAt(t, other.Doorbell(), old)
+			ringAt(t, other.Notifier(), old)
 			select {
 			case err := <-rung:
 				t.Errorf("rung at the address of a connection that was killed: %v", err)
 			case <-time.After(50 * time.Millisecond):
 			}
-			ringAt(t, other.Doorbell(), old, now)
+			ringAt(t, other.Notifier(), old, now)
 			isRung(t, rung, "a ring at the new address")
 			old = now
 			exec(t, admin, fmt.Sprint("KILL ", connectionOf(t, db, old)))
@@ -161,7 +161,7 @@ func TestRingEndsNoOtherStatement(t *testing.T) {
 		admin := db.Open(t)
 		var dead []string
 		for range 3 {
-			d := s.Doorbell()
+			d := s.Notifier()
 			dead = append(dead, address(t, d))
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
@@ -192,9 +192,9 @@ func TestRingEndsNoOtherStatement(t *testing.T) {
 		addresses := append(dead, "elsewhere#"+id, "#"+id, id, server, server+"#", server+id, server+"# "+id, server+"#"+id+" ", server+"#"+id+";", server+"#-"+id,
 			server+"#+"+id, server+"#0x"+id, strings.ToUpper(server)+"x#"+id, server[:len(server)-1]+"#"+id, server+"0#"+id, server+"##"+id, server+"#"+id+"#")
 		for _, at := range addresses {
-			ringAt(t, other.Doorbell(), at)
+			ringAt(t, other.Notifier(), at)
 		}
-		ringAt(t, other.Doorbell(), addresses...)
+		ringAt(t, other.Notifier(), addresses...)
 		select {
 		case err := <-ended:
 			t.Fatalf("the statement of another connection ended: %v", err)
@@ -220,18 +220,18 @@ func TestRingOfAnotherAccount(t *testing.T) {
 		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
 		eventually(t, "the doorbell sleeps", asleep)
 		own := address(t, mine)
-		ringAt(t, other.Doorbell(), at)
+		ringAt(t, other.Notifier(), at)
 		// Those that come after it are rung.
 		heard, hears := waitFor(t, mine, "a", "mark"), sleeps(t, db, own)
 		eventually(t, "the other doorbell sleeps", hears)
-		ringAt(t, other.Doorbell(), at, own)
+		ringAt(t, other.Notifier(), at, own)
 		isRung(t, heard, "a ring after that of another account")
 		select {
 		case err := <-rung:
 			t.Errorf("rung by another account: %v", err)
 		default:
 		}
-		ringAt(t, s.Doorbell(), at)
+		ringAt(t, s.Notifier(), at)
 		isRung(t, rung, "a ring of its own account")
 	})
 }
@@ -277,7 +277,7 @@ func TestLocksAfterARestart(t *testing.T) {
 			if now == old || !strings.HasPrefix(now, after.Server+"#") {
 				t.Errorf("the address is %q after %q, on the server %q", now, old, after.Server)
 			}
-			done, err := s.WriteLocks(soon(t), before.Server, []locks.Write{replace("a", 1, "x"), replace("b", 1, "x"), replace("c", 0, "x")})
+			done, err := s.WriteLocks(soon(t), before.Server, []store.LockWrite{replace("a", 1, "x"), replace("b", 1, "x"), replace("c", 0, "x")})
 			if err != nil || fmt.Sprint(done) != "[false false false]" {
 				t.Errorf("WriteLocks on the server before: %t, %v", done, err)
 			}
@@ -288,13 +288,13 @@ func TestLocksAfterARestart(t *testing.T) {
 			rung = waitFor(t, d, "a", "mark")
 			eventually(t, "the doorbell sleeps", sleeps(t, db, now))
 			prefix, _, _ := strings.Cut(old, "#")
-			ringAt(t, s.Doorbell(), old, prefix+"#"+nameOf(now))
+			ringAt(t, s.Notifier(), old, prefix+"#"+nameOf(now))
 			select {
 			case err := <-rung:
 				t.Errorf("rung at an address of the server before: %v", err)
 			case <-time.After(50 * time.Millisecond):
 			}
-			ringAt(t, s.Doorbell(), now)
+			ringAt(t, s.Notifier(), now)
 			isRung(t, rung, "a ring at the new address")
 		})
 	}
@@ -313,7 +313,7 @@ func TestDoorbellWithAReadTimeout(t *testing.T) {
 			d := doorbell(t, s)
 			at := address(t, d)
 			for range 2 {
-				if err := d.Wait(soon(t), []locks.Watch{{Name: "a", Mark: []byte("mark")}}, time.Second); err != nil {
+				if err := d.Wait(soon(t), []store.LockWatch{{Name: "a", Mark: []byte("mark")}}, time.Second); err != nil {
 					t.Errorf("%s: Wait for a second: %v", name, err)
 				}
 			}
@@ -336,7 +336,7 @@ func TestDoorbellOfAClosedStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			writeLocks(t, s, replace("of/"+name, 0, "mark"))
-			d, idle := s.Doorbell(), s.Doorbell()
+			d, idle := s.Notifier(), s.Notifier()
 			at, unused := address(t, d), address(t, idle)
 			rung := waitFor(t, d, "of/"+name, "mark")
 			eventually(t, "the doorbell sleeps", sleeps(t, db, at))

@@ -29,7 +29,7 @@ func isAnswer(err error) bool {
 	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || isRolledBack(err) {
 		return true
 	}
-	for _, answer := range []error{store.ErrChanged, jobs.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
+	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
 		if errors.Is(err, answer) {
 			return true
 		}

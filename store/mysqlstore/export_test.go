@@ -11,7 +11,6 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -75,7 +74,7 @@ func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
 }
 
 // LedgerStatements are the ledger's statements that run often, or over much.
-func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []jobs.Move) map[string]string {
+func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {
 	var keys, ticks, refused table
 	for _, c := range claims {
 		refused = append(refused, row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)})
@@ -84,7 +83,7 @@ func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []job
 	}
 	k := claims[0].Key
 	return map[string]string{
-		"claim":         s.claimStatement(h, jobs.ClaimID{1}, claims),
+		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
 		"read runs":     fill(s.runs.readRuns, keys, h.Group, h.Group),
 		"changes":       fill(s.runs.changes, h.Group, h.Group),
@@ -107,10 +106,10 @@ func (s *Store) LedgerStatements(h jobs.Holder, claims []jobs.Claim, moves []job
 }
 
 // UpdateLocks is the statement that writes rows which are there.
-func (s *Store) UpdateLocks(writes []locks.Write) string { return s.updateStatement(writes) }
+func (s *Store) UpdateLocks(writes []store.LockWrite) string { return s.updateStatement(writes) }
 
 // DeleteLocks is the statement with which pruning deletes rows.
-func (s *Store) DeleteLocks(rows []locks.Write) string {
+func (s *Store) DeleteLocks(rows []store.LockWrite) string {
 	names, keys := make(list, len(rows)), make(list, len(rows))
 	for i, w := range rows {
 		names[i], keys[i] = w.Name, row{w.Name, w.Expect}

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // place is what a check of a fenced transaction has to know of the database.
@@ -53,13 +53,13 @@ func (s *Store) onManyWriters() bool {
 	return s.found != nil && s.found.manyWriters
 }
 
-// FenceDialect implements [fence.Store].
-func (s *Store) FenceDialect() fence.Dialect { return fence.MySQL }
+// FenceDialect implements [store.Fences].
+func (s *Store) FenceDialect() store.Dialect { return store.MySQL }
 
-// CheckHold implements [fence.Store]: by a shared lock on the fence row, or on the
+// CheckHold implements [store.Fences]: by a shared lock on the fence row, or on the
 // lock's, or, on a cluster with several writers, by a change of it. The user of
 // tx needs SELECT on that table, and UPDATE there.
-func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	where, err := s.where(ctx)
 	if err != nil {
 		return false, err

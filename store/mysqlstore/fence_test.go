@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -36,7 +37,7 @@ type checked struct {
 	then func()
 }
 
-func (c *checked) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+func (c *checked) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	held, err := c.Store.CheckHold(ctx, tx, h)
 	c.then()
 	return held, err

@@ -17,7 +17,6 @@ import (
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease/leasetest"
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -78,7 +77,7 @@ type overtaken struct {
 }
 
 // overtakes returns such writes by the holder of a group that has claimed tick 1.
-func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.Record) map[string]overtaken {
+func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs.Record) map[string]overtaken {
 	t.Helper()
 	takeover := request(t, g.next, group, "next")
 	takeOver := func() error {
@@ -87,7 +86,7 @@ func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.
 	}
 	row := readLocks(t, g.old, group)
 	lock := func(s *mysqlstore.Store, server, queue string) (bool, error) {
-		done, err := s.WriteLocks(soon(t), server, []locks.Write{patient(replace(group, 1, queue))})
+		done, err := s.WriteLocks(soon(t), server, []store.LockWrite{patient(replace(group, 1, queue))})
 		return err == nil && done[0], err
 	}
 	return map[string]overtaken{
@@ -99,17 +98,17 @@ func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.
 				_, err := g.old.Claim(ctx, h, id(), running("a", 2))
 				return true, err
 			},
-			overtake: takeOver, replaced: jobs.ErrReplaced,
+			overtake: takeOver, replaced: store.ErrReplaced,
 			traces: "SELECT COUNT(*) - 1 FROM cronlease_run WHERE grp = ?",
 		},
 		"move": {
 			lock:      "UPDATE cronlease_run SET missed = missed + 1 WHERE grp = ? AND job = 'a'",
 			statement: "UPDATE (SELECT f.owner",
 			write: func(ctx context.Context) (bool, error) {
-				_, err := g.old.Move(ctx, h, []jobs.Move{to(open, jobs.Succeeded)})
+				_, err := g.old.Move(ctx, h, []store.Move{to(open, jobs.Succeeded)})
 				return true, err
 			},
-			overtake: takeOver, replaced: jobs.ErrReplaced,
+			overtake: takeOver, replaced: store.ErrReplaced,
 			traces: "SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND state > 2",
 		},
 		"declare": {
@@ -117,9 +116,9 @@ func (g *galera) overtakes(t *testing.T, group string, h jobs.Holder, open jobs.
 				" VALUES (?, 'a', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0)",
 			statement: "INSERT INTO `cronlease_job`",
 			write: func(ctx context.Context) (bool, error) {
-				return true, g.old.Declare(ctx, h, []jobs.Declared{{Name: "a", Schedule: "x"}})
+				return true, g.old.Declare(ctx, h, []store.Declared{{Name: "a", Schedule: "x"}})
 			},
-			overtake: takeOver, replaced: jobs.ErrReplaced,
+			overtake: takeOver, replaced: store.ErrReplaced,
 			traces: "SELECT COUNT(*) FROM cronlease_job WHERE grp = ? AND name = 'a'",
 		},
 		"acquire": {
@@ -217,16 +216,16 @@ func TestGaleraReadingsWait(t *testing.T) {
 	g := newGalera(t)
 	for what, read := range map[string]struct {
 		statement string
-		do        func(h jobs.Holder) error
+		do        func(h store.Holder) error
 	}{
-		"load": {"SELECT TIMESTAMPDIFF", func(jobs.Holder) error {
+		"load": {"SELECT TIMESTAMPDIFF", func(store.Holder) error {
 			snapshot, err := g.old.Load(soon(t), "load")
 			if err == nil && len(snapshot.Open) != 1 {
 				err = fmt.Errorf("%d runs, want 1", len(snapshot.Open))
 			}
 			return err
 		}},
-		"read": {"SELECT 0, _binary''", func(jobs.Holder) error {
+		"read": {"SELECT 0, _binary''", func(store.Holder) error {
 			readings, err := g.old.Read(soon(t), "read")
 			if err == nil && (readings[0].Lease == nil || readings[0].Lease.Owner != "next") {
 				err = fmt.Errorf("%+v, want the lease of next", readings[0].Lease)
@@ -234,7 +233,7 @@ func TestGaleraReadingsWait(t *testing.T) {
 			return err
 		}},
 		// Its heartbeats are of another node than its lease.
-		"renew": {"UPDATE `cronlease_lease`", func(h jobs.Holder) error {
+		"renew": {"UPDATE `cronlease_lease`", func(h store.Holder) error {
 			n, err := g.old.Renew(soon(t), store.Renew{Owner: h.Owner, Heartbeat: 2, Leases: []store.Renewal{{Group: "renew", Token: h.Token, Heartbeat: 1}}})
 			if err == nil && n != 1 {
 				err = fmt.Errorf("%d renewed, want 1", n)
@@ -242,7 +241,7 @@ func TestGaleraReadingsWait(t *testing.T) {
 			return err
 		}},
 	} {
-		if err := read.do(jobs.Holder{Owner: "next"}); err == nil {
+		if err := read.do(store.Holder{Owner: "next"}); err == nil {
 			t.Fatalf("%s: there is something already", what) // and its connection is there
 		}
 		catchUp := g.behind(t)

@@ -3,7 +3,7 @@ package mysqlstore
 import (
 	"context"
 
-	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // change is what a statement did.
@@ -18,7 +18,7 @@ type change struct {
 // with the same comparison, so that of it and a takeover on another node the
 // second to commit fails. The error is then 1213, of the COMMIT too, and nothing
 // was written.
-func (s *Store) guarded(ctx context.Context, one *session, h jobs.Holder, statement string) (change, error) {
+func (s *Store) guarded(ctx context.Context, one *session, h store.Holder, statement string) (change, error) {
 	if !one.server.manyWriters() && !s.alwaysWrite {
 		return one.change(ctx, statement)
 	}
@@ -45,7 +45,7 @@ func (s *Store) guarded(ctx context.Context, one *session, h jobs.Holder, statem
 	return done, err
 }
 
-func (s *Store) writeFenceFirst(ctx context.Context, one *session, h jobs.Holder, statement string) (change, error) {
+func (s *Store) writeFenceFirst(ctx context.Context, one *session, h store.Holder, statement string) (change, error) {
 	if _, err := one.exec(ctx, begin); err != nil {
 		return change{}, err
 	}

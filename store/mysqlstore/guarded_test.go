@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -26,7 +27,7 @@ func TestLostRepliesWithinAWrite(t *testing.T) {
 			for j, lose := range []func(string) <-chan struct{}{proxy.DropRequest, proxy.DropReply} {
 				mine, claims := id(), running("a", 2*i+j)
 				lost := lose(statement)
-				if _, err := s.Claim(soon(t), h, mine, claims); err == nil || errors.Is(err, jobs.ErrReplaced) {
+				if _, err := s.Claim(soon(t), h, mine, claims); err == nil || errors.Is(err, store.ErrReplaced) {
 					t.Errorf("claim without an answer to %s: %v", statement, err)
 				}
 				<-lost
@@ -62,7 +63,7 @@ func TestWriteThatWaitsTooLong(t *testing.T) {
 			t.Fatal(err)
 		}
 		exec(t, tx, "UPDATE cronlease_run SET missed = missed + 1")
-		if _, err := s.Move(soon(t), h, []jobs.Move{to(open, jobs.Succeeded)}); err == nil || errors.Is(err, jobs.ErrReplaced) {
+		if _, err := s.Move(soon(t), h, []store.Move{to(open, jobs.Succeeded)}); err == nil || errors.Is(err, store.ErrReplaced) {
 			t.Errorf("move of a row that another has: %v", err)
 		}
 		exec(t, pool, "SELECT * FROM cronlease_fence FOR UPDATE NOWAIT")

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -56,8 +57,8 @@ func (s *Store) runsQuery(group string, filter jobs.Filter) string {
 	return fill(s.runs.newestRuns, text(strings.Join(keys, "\nUNION ALL\n")), limit, group)
 }
 
-// PassOver implements [jobs.Ledger].
-func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+// PassOver implements [store.Ledger].
+func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	statement := fill(s.runs.passOver, h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
 	passed := 0
 	err := s.onLedger(ctx, "pass over ticks", false, func(ctx context.Context, one *session) error {
@@ -70,7 +71,7 @@ func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after t
 	return passed, err
 }
 
-// Prune implements [jobs.Ledger]. It counts a run's time from its end, and needs
+// Prune implements [store.Ledger]. It counts a run's time from its end, and needs
 // the privilege DELETE on the table of runs. It waits for no claim and holds none
 // up.
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {

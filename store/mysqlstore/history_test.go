@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 func TestRuns(t *testing.T) {
@@ -19,7 +20,7 @@ func TestRuns(t *testing.T) {
 		claim(t, s, other, running("a", 100, 3)...)
 		var all []jobs.Record
 		for n := range 150 {
-			c := jobs.Claim{Key: key([]string{"a", "b", "c"}[n%3], n/2), State: jobs.State(n%2) + 1, Missed: n}
+			c := store.Claim{Key: key([]string{"a", "b", "c"}[n%3], n/2), State: jobs.State(n%2) + 1, Missed: n}
 			if n%10 == 0 {
 				c.Trigger = 1
 			}
@@ -29,7 +30,7 @@ func TestRuns(t *testing.T) {
 			all = append(all, claim(t, s, h, c)...)
 		}
 		for trigger := range uint64(3) { // three runs of one instant
-			all = append(all, claim(t, s, h, jobs.Claim{Key: jobs.Key{Job: "a", Tick: tick(65), Trigger: trigger + 5}, State: jobs.Skipped})...)
+			all = append(all, claim(t, s, h, store.Claim{Key: jobs.Key{Job: "a", Tick: tick(65), Trigger: trigger + 5}, State: jobs.Skipped})...)
 		}
 		for _, f := range []jobs.Filter{
 			{}, {Limit: 1}, {Limit: 1000}, {Job: "a"}, {Job: "a", Limit: 3}, {Job: "none"}, {State: jobs.Waiting}, {State: jobs.Skipped, Limit: 5}, {State: jobs.Failed},
@@ -69,7 +70,7 @@ func TestPruneWhenNewerRunsWereMissed(t *testing.T) {
 		for i := range claims {
 			claims[i].State = jobs.Skipped
 		}
-		claim(t, s, h, append(claims, jobs.Claim{Key: jobs.Key{Job: "a", Tick: tick(4), Trigger: 1}, State: jobs.Skipped})...)
+		claim(t, s, h, append(claims, store.Claim{Key: jobs.Key{Job: "a", Tick: tick(4), Trigger: 1}, State: jobs.Skipped})...)
 		for newest, want := range map[int64]int{
 			tick(3).UnixMicro(): 3, // two, and the manual run
 			tick(2).UnixMicro(): 2,
@@ -87,7 +88,7 @@ func TestPrune(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		h, other := holder(t, s, "billing", "me"), holder(t, s, "other", "me")
-		skip := func(h jobs.Holder, job string, ticks ...int) {
+		skip := func(h store.Holder, job string, ticks ...int) {
 			claims := running(job, ticks...)
 			for i := range claims {
 				claims[i].State = jobs.Skipped
@@ -134,9 +135,9 @@ func TestPrune(t *testing.T) {
 		mixed := running("c", 0, 1, 2, 3)
 		mixed[1].State, mixed[3].State = jobs.Skipped, jobs.Skipped
 		open := claim(t, s, h, mixed...)
-		var manual []jobs.Claim
+		var manual []store.Claim
 		for n := range 5 {
-			manual = append(manual, jobs.Claim{Key: jobs.Key{Job: "c", Tick: tick(3 + n), Trigger: 1}, State: jobs.Skipped})
+			manual = append(manual, store.Claim{Key: jobs.Key{Job: "c", Tick: tick(3 + n), Trigger: 1}, State: jobs.Skipped})
 		}
 		claim(t, s, h, manual...)
 		prune("c", jobs.History{Keep: 2}, 3, 3, 0, 2, 3, 5, 6, 7)
@@ -150,9 +151,9 @@ func TestPrune(t *testing.T) {
 			t.Errorf("others became %s", got)
 		}
 		// Of runs at one instant, the later keys are kept.
-		var same []jobs.Claim
+		var same []store.Claim
 		for n := range 5 {
-			same = append(same, jobs.Claim{Key: jobs.Key{Job: "d", Tick: tick(4), Trigger: uint64(n + 1)}, State: jobs.Skipped})
+			same = append(same, store.Claim{Key: jobs.Key{Job: "d", Tick: tick(4), Trigger: uint64(n + 1)}, State: jobs.Skipped})
 		}
 		claim(t, s, h, same...)
 		prune("d", jobs.History{Keep: 3}, 0, 2, 4, 4, 4)

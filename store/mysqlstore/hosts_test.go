@@ -15,7 +15,6 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -246,7 +245,7 @@ func TestHostsFollowAFailover(t *testing.T) {
 		token := take(t, heartbeats, "billing", "me")
 		p.copyGroup("billing")
 		before := read(t, looks, "billing").Server
-		holder := jobs.Holder{Group: "billing", Owner: "me", Token: token}
+		holder := store.Holder{Group: "billing", Owner: "me", Token: token}
 		declared := func() bool {
 			snapshot, err := ledger.Load(soon(t), "billing")
 			if err != nil {
@@ -254,7 +253,7 @@ func TestHostsFollowAFailover(t *testing.T) {
 			}
 			return len(snapshot.Jobs) == 1
 		}
-		if err := open(t, "root@tcp("+p.servers[1].Addr()+")/"+pairDatabase).Declare(soon(t), holder, []jobs.Declared{{Name: "a", Schedule: "b"}}); err != nil {
+		if err := open(t, "root@tcp("+p.servers[1].Addr()+")/"+pairDatabase).Declare(soon(t), holder, []store.Declared{{Name: "a", Schedule: "b"}}); err != nil {
 			t.Fatal(err)
 		}
 		lockServer := func() string {

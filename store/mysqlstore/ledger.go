@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -27,9 +28,9 @@ const (
 	maxSchedule = 16000
 )
 
-// Declare implements [jobs.Ledger].
-func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
-	rows := make([]jobs.Declared, 0, len(declared))
+// Declare implements [store.Ledger].
+func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
+	rows := make([]store.Declared, 0, len(declared))
 	for _, d := range declared {
 		if err := store.CheckName("job", d.Name); err != nil {
 			return err
@@ -39,13 +40,13 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		}
 		rows = append(rows, d)
 	}
-	slices.SortStableFunc(rows, func(a, b jobs.Declared) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
 	// The group's own row, without a name, says that all others are declared:
 	// it is in the last statement, where it comes first.
-	group := jobs.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
-	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d jobs.Declared) int { return len(d.Schedule) }))
+	group := store.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
+	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
 	if len(chunks) == 0 {
-		chunks = [][]jobs.Declared{nil}
+		chunks = [][]store.Declared{nil}
 	}
 	for i, chunk := range chunks {
 		if i == len(chunks)-1 {
@@ -67,15 +68,15 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 }
 
 // checkHolder answers for a statement that changed nothing.
-func (s *Store) checkHolder(ctx context.Context, one *session, h jobs.Holder) error {
+func (s *Store) checkHolder(ctx context.Context, one *session, h store.Holder) error {
 	n, err := one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
 	if err == nil && n == 0 {
-		return jobs.ErrReplaced
+		return store.ErrReplaced
 	}
 	return err
 }
 
-func (s *Store) declareStatement(h jobs.Holder, declared []jobs.Declared) string {
+func (s *Store) declareStatement(h store.Holder, declared []store.Declared) string {
 	rows := make(table, len(declared))
 	for i, d := range declared {
 		from := lastMicro // later than any present
@@ -87,7 +88,7 @@ func (s *Store) declareStatement(h jobs.Holder, declared []jobs.Declared) string
 	return fill(s.runs.declare, rows, h.Group, h.Owner, h.Token)
 }
 
-// Load implements [jobs.Ledger].
+// Load implements [store.Ledger].
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
 	err := s.onLedger(ctx, "load ledger", true, func(ctx context.Context, one *session) error {
@@ -124,12 +125,12 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 	if snapshot.Open, err = records(ctx, one, fill(s.runs.openRuns, group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	snapshot.CountStarts()
+	ledgerrows.CountStarts(snapshot)
 	return snapshot, nil
 }
 
 func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
-	if all := jobs.ParsePauses(pauses, paused); len(all) > 0 {
+	if all := ledgerrows.ParsePauses(pauses, paused); len(all) > 0 {
 		to.Pauses[job] = all
 	}
 }
@@ -158,16 +159,16 @@ func (s *Store) loadJobs(ctx context.Context, one *session, group string, into j
 	return rows.Err()
 }
 
-// Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
-	var changes jobs.Changes
+// Changes implements [store.Ledger].
+func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error) {
+	var changes store.Changes
 	var now int64
 	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
 		changes.Server = one.server.identity
 		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&now, &changes.Number)
 	})
 	if err != nil {
-		return jobs.Changes{}, err
+		return store.Changes{}, err
 	}
 	changes.Now = time.UnixMicro(now).UTC()
 	return changes, nil
@@ -192,7 +193,7 @@ func records(ctx context.Context, one *session, query string) ([]jobs.Record, er
 }
 
 // scanRun reads what comes before, if anything, and the columns of a run.
-func scanRun(rows *sql.Rows, before ...any) (jobs.Record, jobs.ClaimID, error) {
+func scanRun(rows *sql.Rows, before ...any) (jobs.Record, store.ClaimID, error) {
 	var (
 		r                               jobs.Record
 		id                              []byte
@@ -203,7 +204,7 @@ func scanRun(rows *sql.Rows, before ...any) (jobs.Record, jobs.ClaimID, error) {
 		&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, (*sqlscan.Bool)(&r.CancelAsked))...)
 	r.Tick = time.UnixMicro(tick).UTC()
 	r.Claimed, r.Started, r.Finished, r.Due = instant(claimed), instant(started), instant(finished), instant(due)
-	var claim jobs.ClaimID
+	var claim store.ClaimID
 	copy(claim[:], id)
 	return r, claim, err
 }
@@ -216,12 +217,12 @@ type found struct {
 
 type foundRun struct {
 	jobs.Record
-	id jobs.ClaimID
+	id store.ClaimID
 }
 
 // readRuns reads the runs of the keys that are there, and whether h is still the
 // holder, in one instant.
-func (s *Store) readRuns(ctx context.Context, one *session, h jobs.Holder, keys []jobs.Key) (found, error) {
+func (s *Store) readRuns(ctx context.Context, one *session, h store.Holder, keys []jobs.Key) (found, error) {
 	list := make(table, len(keys))
 	for i, k := range keys {
 		list[i] = row{k.Job, k.Tick.UnixMicro(), k.Trigger}

@@ -22,17 +22,17 @@ import (
 )
 
 // holder takes the group's lease for a new term.
-func holder(t testing.TB, s store.Leases, group, owner string) jobs.Holder {
+func holder(t testing.TB, s store.Leases, group, owner string) store.Holder {
 	t.Helper()
-	return jobs.Holder{Group: group, Owner: owner, Token: take(t, s, group, owner)}
+	return store.Holder{Group: group, Owner: owner, Token: take(t, s, group, owner)}
 }
 
 // openJobs declares jobs of one schedule.
-func openJobs(t testing.TB, s jobs.Ledger, h jobs.Holder, names ...string) {
+func openJobs(t testing.TB, s store.Ledger, h store.Holder, names ...string) {
 	t.Helper()
-	var declared []jobs.Declared
+	var declared []store.Declared
 	for _, name := range names {
-		declared = append(declared, jobs.Declared{Name: name, Schedule: "every 1m0s"})
+		declared = append(declared, store.Declared{Name: name, Schedule: "every 1m0s"})
 	}
 	if err := s.Declare(soon(t), h, declared); err != nil {
 		t.Fatal(err)
@@ -46,15 +46,15 @@ func tick(n int) time.Time { return noon.Add(time.Duration(n) * time.Minute) }
 func key(job string, n int) jobs.Key { return jobs.Key{Job: job, Tick: tick(n)} }
 
 // running are claims of a job's ticks.
-func running(job string, ticks ...int) []jobs.Claim {
-	var claims []jobs.Claim
+func running(job string, ticks ...int) []store.Claim {
+	var claims []store.Claim
 	for _, n := range ticks {
-		claims = append(claims, jobs.Claim{Key: key(job, n), State: jobs.Running})
+		claims = append(claims, store.Claim{Key: key(job, n), State: jobs.Running})
 	}
 	return claims
 }
 
-func id() (id jobs.ClaimID) {
+func id() (id store.ClaimID) {
 	for i := range id {
 		id[i] = byte(rand.N(256))
 	}
@@ -62,7 +62,7 @@ func id() (id jobs.ClaimID) {
 }
 
 // claim claims what must be new.
-func claim(t testing.TB, s jobs.Ledger, h jobs.Holder, claims ...jobs.Claim) []jobs.Record {
+func claim(t testing.TB, s store.Ledger, h store.Holder, claims ...store.Claim) []jobs.Record {
 	t.Helper()
 	claimed, err := s.Claim(soon(t), h, id(), claims)
 	if err != nil {
@@ -79,12 +79,12 @@ func claim(t testing.TB, s jobs.Ledger, h jobs.Holder, claims ...jobs.Claim) []j
 }
 
 // to is a move of the record as it stands.
-func to(r jobs.Record, state jobs.State) jobs.Move {
-	return jobs.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: state}
+func to(r jobs.Record, state jobs.State) store.Move {
+	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: state}
 }
 
 // move makes moves that must be made.
-func move(t testing.TB, s jobs.Ledger, h jobs.Holder, moves ...jobs.Move) {
+func move(t testing.TB, s store.Ledger, h store.Holder, moves ...store.Move) {
 	t.Helper()
 	done, err := s.Move(soon(t), h, moves)
 	if err != nil {
@@ -95,7 +95,7 @@ func move(t testing.TB, s jobs.Ledger, h jobs.Holder, moves ...jobs.Move) {
 	}
 }
 
-func runs(t testing.TB, s jobs.Ledger, group string, filter jobs.Filter) []jobs.Record {
+func runs(t testing.TB, s store.Ledger, group string, filter jobs.Filter) []jobs.Record {
 	t.Helper()
 	all, err := s.Runs(soon(t), group, filter)
 	if err != nil {
@@ -105,7 +105,7 @@ func runs(t testing.TB, s jobs.Ledger, group string, filter jobs.Filter) []jobs.
 }
 
 // run reads one run.
-func run(t testing.TB, s jobs.Ledger, group string, k jobs.Key) jobs.Record {
+func run(t testing.TB, s store.Ledger, group string, k jobs.Key) jobs.Record {
 	t.Helper()
 	for _, r := range runs(t, s, group, jobs.Filter{Job: k.Job, Limit: 100_000}) {
 		if r.Key == k {
@@ -116,7 +116,7 @@ func run(t testing.TB, s jobs.Ledger, group string, k jobs.Key) jobs.Record {
 	return jobs.Record{}
 }
 
-func load(t testing.TB, s jobs.Ledger, group string) jobs.Snapshot {
+func load(t testing.TB, s store.Ledger, group string) jobs.Snapshot {
 	t.Helper()
 	snapshot, err := s.Load(soon(t), group)
 	if err != nil {
@@ -125,7 +125,7 @@ func load(t testing.TB, s jobs.Ledger, group string) jobs.Snapshot {
 	return snapshot
 }
 
-func changes(t testing.TB, s jobs.Ledger, group string) uint64 {
+func changes(t testing.TB, s store.Ledger, group string) uint64 {
 	t.Helper()
 	n, err := s.Changes(soon(t), group)
 	if err != nil {
@@ -135,20 +135,20 @@ func changes(t testing.TB, s jobs.Ledger, group string) uint64 {
 }
 
 // writes are all statements of a holder, each on rows of its own.
-func writes(s jobs.Ledger, waiting jobs.Record) map[string]func(context.Context, jobs.Holder) error {
-	return map[string]func(context.Context, jobs.Holder) error{
-		"INSERT INTO `cronlease_job`": func(ctx context.Context, h jobs.Holder) error {
-			return s.Declare(ctx, h, []jobs.Declared{{Name: "new"}})
+func writes(s store.Ledger, waiting jobs.Record) map[string]func(context.Context, store.Holder) error {
+	return map[string]func(context.Context, store.Holder) error{
+		"INSERT INTO `cronlease_job`": func(ctx context.Context, h store.Holder) error {
+			return s.Declare(ctx, h, []store.Declared{{Name: "new"}})
 		},
-		"INSERT IGNORE": func(ctx context.Context, h jobs.Holder) error {
+		"INSERT IGNORE": func(ctx context.Context, h store.Holder) error {
 			claimed, err := s.Claim(ctx, h, id(), running("new", 1))
 			if err == nil && !claimed[0].Mine {
 				return fmt.Errorf("not mine: %+v", claimed)
 			}
 			return err
 		},
-		"UPDATE (": func(ctx context.Context, h jobs.Holder) error {
-			done, err := s.Move(ctx, h, []jobs.Move{to(waiting, jobs.Failed)})
+		"UPDATE (": func(ctx context.Context, h store.Holder) error {
+			done, err := s.Move(ctx, h, []store.Move{to(waiting, jobs.Failed)})
 			if err == nil && !done[0] {
 				return errors.New("not moved")
 			}
@@ -163,8 +163,8 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 		s := migrated(t, db.DSN)
 		h := holder(t, s, "billing", "me")
 		holder(t, s, "other", "me")
-		r := claim(t, s, h, jobs.Claim{Key: key("a", 1), State: jobs.Waiting})[0]
-		for name, wrong := range map[string]jobs.Holder{
+		r := claim(t, s, h, store.Claim{Key: key("a", 1), State: jobs.Waiting})[0]
+		for name, wrong := range map[string]store.Holder{
 			"another owner":   {Group: "billing", Owner: "you", Token: h.Token},
 			"an older token":  {Group: "billing", Owner: "me", Token: h.Token - 1},
 			"a later token":   {Group: "billing", Owner: "me", Token: h.Token + 1},
@@ -173,7 +173,7 @@ func TestOnlyTheHolderWrites(t *testing.T) {
 			"no holder":       {},
 		} {
 			for what, do := range writes(s, r) {
-				if err := do(soon(t), wrong); !errors.Is(err, jobs.ErrReplaced) {
+				if err := do(soon(t), wrong); !errors.Is(err, store.ErrReplaced) {
 					t.Errorf("%s by %s: %v", what, name, err)
 				}
 			}
@@ -202,7 +202,7 @@ func TestWritesWaitForTakeover(t *testing.T) {
 			for _, what := range slices.Sorted(maps.Keys(writes(s, jobs.Record{}))) {
 				group := uniqueName("group")
 				h := holder(t, s, group, "me")
-				r := claim(t, s, h, jobs.Claim{Key: key("a", 1), State: jobs.Waiting})[0]
+				r := claim(t, s, h, store.Claim{Key: key("a", 1), State: jobs.Waiting})[0]
 				tx, err := db.Open(t).BeginTx(soon(t), nil)
 				if err != nil {
 					t.Fatal(err)
@@ -219,7 +219,7 @@ func TestWritesWaitForTakeover(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := <-result; commits != errors.Is(err, jobs.ErrReplaced) || !commits && err != nil {
+				if err := <-result; commits != errors.Is(err, store.ErrReplaced) || !commits && err != nil {
 					t.Errorf("%s beside a takeover that commits (%v): %v", what, commits, err)
 				}
 				rows := count(t, db.Open(t), "SELECT (SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND (job = 'new' OR state > 2))"+
@@ -249,7 +249,7 @@ func TestClaimsAgainstTakeovers(t *testing.T) {
 				all.Go(func() {
 					for n := 0; ; n++ {
 						c, err := s.Claim(soon(t), h, id(), running(fmt.Sprintf("%d-%d", term, caller), 2*n, 2*n+1))
-						if errors.Is(err, jobs.ErrReplaced) {
+						if errors.Is(err, store.ErrReplaced) {
 							return
 						}
 						if err != nil || !c[0].Mine || !c[1].Mine {
@@ -259,7 +259,7 @@ func TestClaimsAgainstTakeovers(t *testing.T) {
 						mu.Lock()
 						claimed[h.Token] += 2
 						mu.Unlock()
-						if done, err := s.Move(soon(t), h, []jobs.Move{to(c[0].Record, jobs.Succeeded)}); err != nil && !errors.Is(err, jobs.ErrReplaced) {
+						if done, err := s.Move(soon(t), h, []store.Move{to(c[0].Record, jobs.Succeeded)}); err != nil && !errors.Is(err, store.ErrReplaced) {
 							t.Errorf("finish: %v, %v", done, err)
 							return
 						}
@@ -312,7 +312,7 @@ func TestLostReplies(t *testing.T) {
 			t.Helper()
 			lost := proxy.DropReply(statement)
 			err := do()
-			if err == nil || errors.Is(err, jobs.ErrReplaced) {
+			if err == nil || errors.Is(err, store.ErrReplaced) {
 				t.Errorf("%s whose reply is lost: %v", what, err)
 			}
 			<-lost
@@ -321,7 +321,7 @@ func TestLostReplies(t *testing.T) {
 			}
 		}
 		mine := id()
-		lose("declare", "INSERT INTO `cronlease_job`", func() error { return s.Declare(soon(t), h, []jobs.Declared{{Name: "b"}}) })
+		lose("declare", "INSERT INTO `cronlease_job`", func() error { return s.Declare(soon(t), h, []store.Declared{{Name: "b"}}) })
 		lose("claim", "INSERT IGNORE", func() error {
 			claimed, err := s.Claim(soon(t), h, mine, running("a", 1, 2))
 			if err == nil && (!claimed[0].Mine || !claimed[1].Mine) {
@@ -331,7 +331,7 @@ func TestLostReplies(t *testing.T) {
 		})
 		open := []jobs.Record{run(t, s, "billing", key("a", 1)), run(t, s, "billing", key("a", 2))}
 		for _, state := range []jobs.State{jobs.Waiting, jobs.Running, jobs.Running, jobs.Failed} {
-			moves := []jobs.Move{to(open[0], state), to(open[1], state)}
+			moves := []store.Move{to(open[0], state), to(open[1], state)}
 			lose("move", "UPDATE (", func() error {
 				done, err := s.Move(soon(t), h, moves)
 				if err == nil && (!done[0] || !done[1]) {
@@ -369,7 +369,7 @@ func TestOpenAndLoad(t *testing.T) {
 			t.Errorf("nothing was opened: %+v", empty)
 		}
 		h := holder(t, s, "billing", "me")
-		declared := []jobs.Declared{{Name: "b", Schedule: "every 1s"}, {Name: "a", Schedule: "cron 0 0 2 * * * \x00é"}, {Name: "A", Schedule: ""}}
+		declared := []store.Declared{{Name: "b", Schedule: "every 1s"}, {Name: "a", Schedule: "cron 0 0 2 * * * \x00é"}, {Name: "A", Schedule: ""}}
 		if err := s.Declare(soon(t), h, declared); err != nil {
 			t.Fatal(err)
 		}
@@ -382,7 +382,7 @@ func TestOpenAndLoad(t *testing.T) {
 		if len(first.Jobs) != 3 {
 			t.Errorf("jobs: %v", first.Jobs)
 		}
-		if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "b", Schedule: "every 2s"}, declared[1]}); err != nil {
+		if err := s.Declare(soon(t), h, []store.Declared{{Name: "b", Schedule: "every 2s"}, declared[1]}); err != nil {
 			t.Fatal(err)
 		}
 		second := load(t, s, "billing")
@@ -398,8 +398,8 @@ func TestOpenAndLoad(t *testing.T) {
 		openJobs(t, s, other, "a")
 		claim(t, s, other, running("a", 50)...)
 		claim(t, s, h, running("a", 1, 3, 2)...)
-		claim(t, s, h, jobs.Claim{Key: jobs.Key{Job: "a", Tick: tick(9), Trigger: 1}, State: jobs.Running},
-			jobs.Claim{Key: key("b", 5), State: jobs.Skipped}, jobs.Claim{Key: key("b", 4), State: jobs.Waiting}, jobs.Claim{Key: key("unknown", 0), State: jobs.Waiting})
+		claim(t, s, h, store.Claim{Key: jobs.Key{Job: "a", Tick: tick(9), Trigger: 1}, State: jobs.Running},
+			store.Claim{Key: key("b", 5), State: jobs.Skipped}, store.Claim{Key: key("b", 4), State: jobs.Waiting}, store.Claim{Key: key("unknown", 0), State: jobs.Waiting})
 		third := load(t, s, "billing")
 		if a, b := third.Jobs["a"].Cursor, third.Jobs["b"].Cursor; a != tick(3) || b != tick(5) || !third.Jobs["A"].Cursor.IsZero() {
 			t.Errorf("cursors %v and %v", a, b)
@@ -535,7 +535,7 @@ func TestLedgerUnderContention(t *testing.T) {
 		}
 		for _, s := range []*mysqlstore.Store{s, other} {
 			work(func(n int) error {
-				var claims []jobs.Claim
+				var claims []store.Claim
 				for _, job := range names {
 					claims = append(claims, running(job, n, n+1, n+2)...)
 				}
@@ -544,7 +544,7 @@ func TestLedgerUnderContention(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				var moves []jobs.Move
+				var moves []store.Move
 				for _, c := range claimed {
 					if c.State == jobs.Running {
 						moves = append(moves, to(c.Record, jobs.Succeeded))
@@ -556,7 +556,7 @@ func TestLedgerUnderContention(t *testing.T) {
 			work(func(n int) error { return s.Cancel(soon(t), "billing", key(names[n%3], n)) })
 			work(func(n int) error { return s.Pause(soon(t), "billing", []string{"", "a", "b", "c"}[n%4]) })
 			work(func(n int) error {
-				return s.Declare(soon(t), h, []jobs.Declared{{Name: names[n%3], Schedule: fmt.Sprint(n)}})
+				return s.Declare(soon(t), h, []store.Declared{{Name: names[n%3], Schedule: fmt.Sprint(n)}})
 			})
 			work(func(n int) error {
 				_, err := s.Prune(soon(t), "billing", names[n%3], jobs.History{Keep: 5}, 3)

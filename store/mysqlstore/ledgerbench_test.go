@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -20,21 +21,21 @@ import (
 // after a later one of its job.
 type ticksOf struct{ caller, next int }
 
-func (g *ticksOf) claims(n int) []jobs.Claim {
-	claims := make([]jobs.Claim, n)
+func (g *ticksOf) claims(n int) []store.Claim {
+	claims := make([]store.Claim, n)
 	from := g.next
 	g.next += n
 	for i := range claims {
 		at := from + i
-		claims[i] = jobs.Claim{Key: key(fmt.Sprintf("job-%04d", 1000*g.caller+at%1000), at/1000), State: jobs.Running}
+		claims[i] = store.Claim{Key: key(fmt.Sprintf("job-%04d", 1000*g.caller+at%1000), at/1000), State: jobs.Running}
 	}
 	return claims
 }
 
 // claim claims n ticks, each of which must be had.
-func (g *ticksOf) claim(ctx context.Context, s *mysqlstore.Store, h jobs.Holder, n int) error {
+func (g *ticksOf) claim(ctx context.Context, s *mysqlstore.Store, h store.Holder, n int) error {
 	claimed, err := s.Claim(ctx, h, id(), g.claims(n))
-	if err == nil && slices.ContainsFunc(claimed, func(c jobs.Claimed) bool { return !c.Mine }) {
+	if err == nil && slices.ContainsFunc(claimed, func(c store.Claimed) bool { return !c.Mine }) {
 		err = errors.New("claim: another call has one, or it was refused")
 	}
 	return err
@@ -90,7 +91,7 @@ func BenchmarkMove(b *testing.B) {
 					if err != nil {
 						b.Fatal(err)
 					}
-					moves := make([]jobs.Move, rows)
+					moves := make([]store.Move, rows)
 					for i, c := range claimed {
 						moves[i] = to(c.Record, jobs.Succeeded)
 					}
@@ -166,7 +167,7 @@ func BenchmarkHeartbeats(b *testing.B) {
 }
 
 // atFullSpeed claims until done is called, which returns how many.
-func atFullSpeed(b *testing.B, s *mysqlstore.Store, h jobs.Holder, callers int) (done func() int) {
+func atFullSpeed(b *testing.B, s *mysqlstore.Store, h store.Holder, callers int) (done func() int) {
 	ctx, cancel := context.WithCancel(b.Context())
 	var all sync.WaitGroup
 	var rows atomic.Int64

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -20,12 +21,12 @@ func TestLedgerPlans(t *testing.T) {
 		// Jobs of another group, or reading the whole table would be the best plan for reading a group's jobs.
 		fillLedger(t, db, s, holder(t, s, "other", "me"), 500, 500)
 		fillLedger(t, db, s, h, 50, 20_000)
-		var claims []jobs.Claim
-		var moves []jobs.Move
+		var claims []store.Claim
+		var moves []store.Move
 		for n := range 20 {
-			c := jobs.Claim{Key: key("job-0001", n), State: jobs.Running}
+			c := store.Claim{Key: key("job-0001", n), State: jobs.Running}
 			claims = append(claims, c)
-			moves = append(moves, jobs.Move{Key: c.Key, From: jobs.Running, Attempt: 1, Owner: "me", Token: h.Token, To: jobs.Failed})
+			moves = append(moves, store.Move{Key: c.Key, From: jobs.Running, Attempt: 1, Owner: "me", Token: h.Token, To: jobs.Failed})
 		}
 		c := conn(t, db.Open(t))
 		for _, statement := range mysqlstore.SessionStatements() {
@@ -98,7 +99,7 @@ func explainPlan(t testing.TB, c *sql.Conn, statement string) []map[string]strin
 
 // fillLedger writes a history of n runs that are over, of so many jobs, and
 // makes the server look at it.
-func fillLedger(t testing.TB, db dbtest.Database, s *mysqlstore.Store, h jobs.Holder, ofJobs, n int) {
+func fillLedger(t testing.TB, db dbtest.Database, s *mysqlstore.Store, h store.Holder, ofJobs, n int) {
 	t.Helper()
 	names := make([]string, ofJobs)
 	for i := range names {

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
@@ -169,7 +169,7 @@ STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.t
 UNION ALL
 SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`,
 
-		// A list of pauses is as [jobs.ParsePauses] says. No expression of the two
+		// A list of pauses is as [ledgerrows.ParsePauses] says. No expression of the two
 		// updates of two tables reads what another one assigns; those of one table
 		// are assigned in their order.
 		pauseJob: `
@@ -242,9 +242,9 @@ WHERE r.state > 2`,
 	names, parts := tableNames(prefix), strings.NewReplacer(
 		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
 		"{now17}", "LPAD("+micros+", 17, '0')",
-		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(jobs.MaxPauses)+")",
+		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(store.MaxPauses)+")",
 		// The same with a beginning that is not known.
-		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(jobs.MaxPauses)+")",
+		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(store.MaxPauses)+")",
 		// Both by the primary key: the newest tick is the end of a range, as above.
 		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
 		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,

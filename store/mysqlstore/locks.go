@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // lockWait is how long a write that waits does so for a fenced transaction under
@@ -19,41 +19,41 @@ import (
 const lockWait = 1 * time.Second
 
 // floorName is the name of the row whose version is the floor (see
-// [locks.Reading]). No lock can have it.
+// [store.LockReading]). No lock can have it.
 const floorName = ""
 
-// ReadLocks implements [locks.Store].
-func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+// ReadLocks implements [store.Locks].
+func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
 	if len(names) == 0 {
-		return locks.Reading{}, errors.New("mysqlstore: read locks: no names")
+		return store.LockReading{}, errors.New("mysqlstore: read locks: no names")
 	}
 	asked := make(list, len(names), len(names)+1)
 	for i, name := range names {
 		asked[i] = name
 	}
 	query := fill(s.locking.read, append(asked, floorName))
-	var r locks.Reading
+	var r store.LockReading
 	err := s.onLocks(ctx, "read locks", true, func(ctx context.Context, one *session) error {
 		rows, now, err := readLocks(ctx, one, query)
 		if err != nil {
 			return err
 		}
-		r = locks.Reading{Now: now, Server: one.server.identity, Floor: rows[floorName].Version, Rows: make([]locks.Row, len(names))}
+		r = store.LockReading{Now: now, Server: one.server.identity, Floor: rows[floorName].Version, Rows: make([]store.LockRow, len(names))}
 		for i, name := range names {
-			r.Rows[i] = locks.Row{Name: name, Version: rows[name].Version, Queue: rows[name].Queue}
+			r.Rows[i] = store.LockRow{Name: name, Version: rows[name].Version, Queue: rows[name].Queue}
 		}
 		return nil
 	})
 	return r, err
 }
 
-func readLocks(ctx context.Context, one *session, query string) (map[string]locks.Row, time.Time, error) {
+func readLocks(ctx context.Context, one *session, query string) (map[string]store.LockRow, time.Time, error) {
 	rows, err := one.conn.QueryContext(ctx, query)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
 	defer rows.Close()
-	found := map[string]locks.Row{}
+	found := map[string]store.LockRow{}
 	var now time.Time
 	for rows.Next() {
 		var (
@@ -69,7 +69,7 @@ func readLocks(ctx context.Context, one *session, query string) (map[string]lock
 			now = time.UnixMicro(int64(version)).UTC()
 			continue
 		}
-		found[name] = locks.Row{Name: name, Version: version, Queue: queue}
+		found[name] = store.LockRow{Name: name, Version: version, Queue: queue}
 	}
 	if err := rows.Err(); err != nil {
 		return nil, time.Time{}, err
@@ -80,11 +80,11 @@ func readLocks(ctx context.Context, one *session, query string) (map[string]lock
 	return found, now, nil
 }
 
-// WriteLocks implements [locks.Store]. A write that waits does so for up to 1 s,
+// WriteLocks implements [store.Locks]. A write that waits does so for up to 1 s,
 // and so does one of new rows if a transaction has looked for one of them under
 // REPEATABLE READ.
-func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
-	var inserts, updates []locks.Write
+func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
+	var inserts, updates []store.LockWrite
 	for _, w := range writes {
 		if err := checkLockWrite(w); err != nil {
 			return nil, err
@@ -95,7 +95,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 			updates = append(updates, w)
 		}
 	}
-	sorted := func(a, b locks.Write) int { return strings.Compare(a.Name, b.Name) }
+	sorted := func(a, b store.LockWrite) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(inserts, sorted)
 	slices.SortFunc(updates, sorted)
 
@@ -105,12 +105,12 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 			return nil
 		}
 		// Updates do not wait, so they come first.
-		for some := range pieces(updates, len(updates), func(w locks.Write) int { return len(w.Queue) }) {
+		for some := range pieces(updates, len(updates), func(w store.LockWrite) int { return len(w.Queue) }) {
 			if err := s.updateLocks(ctx, one, some, written); err != nil {
 				return err
 			}
 		}
-		for some := range pieces(inserts, len(inserts), func(w locks.Write) int { return len(w.Queue) }) {
+		for some := range pieces(inserts, len(inserts), func(w store.LockWrite) int { return len(w.Queue) }) {
 			if err := s.insertLocks(ctx, one, some, written); err != nil {
 				return err
 			}
@@ -132,7 +132,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Wr
 	return done, nil
 }
 
-func checkLockWrite(w locks.Write) error {
+func checkLockWrite(w store.LockWrite) error {
 	if err := w.Check(); err != nil {
 		return err
 	}
@@ -145,7 +145,7 @@ func checkLockWrite(w locks.Write) error {
 
 // insertLocks inserts all of the rows or, when one of them is there already or
 // has a version that is not above the floor, none.
-func (s *Store) insertLocks(ctx context.Context, one *session, writes []locks.Write, written map[string]bool) error {
+func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.LockWrite, written map[string]bool) error {
 	if len(writes) == 0 {
 		return nil
 	}
@@ -192,7 +192,7 @@ func (s *Store) raiseFloor(ctx context.Context, one *session, version uint64) er
 
 // updateLocks writes those rows that are as expected, and reads back which they
 // were if it was not all.
-func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Write, written map[string]bool) error {
+func (s *Store) updateLocks(ctx context.Context, one *session, writes []store.LockWrite, written map[string]bool) error {
 	statement := s.updateStatement(writes)
 	n := 0
 	err := retryDeadlocks(ctx, func() (err error) {
@@ -227,7 +227,7 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []locks.Wr
 	return nil
 }
 
-func (s *Store) updateStatement(writes []locks.Write) string {
+func (s *Store) updateStatement(writes []store.LockWrite) string {
 	if w := writes[0]; w.Wait && len(writes) == 1 {
 		return fill(s.locking.write, w.Version, string(w.Queue), w.Name, w.Expect)
 	}
@@ -240,7 +240,7 @@ func (s *Store) updateStatement(writes []locks.Write) string {
 	return fill(s.locking.writeFree, names, expected, len(writes), version, queue)
 }
 
-// HeldLocks implements [locks.Store].
+// HeldLocks implements [store.Locks].
 func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	var found []string
 	err := s.onLocks(ctx, "list locks", true, func(ctx context.Context, one *session) error {
@@ -254,7 +254,7 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 	return found, err
 }
 
-// PruneLocks implements [locks.Store]. It needs the privilege DELETE on the
+// PruneLocks implements [store.Locks]. It needs the privilege DELETE on the
 // table of locks.
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	found := 0
@@ -282,7 +282,7 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 	return found, err
 }
 
-// PruneSessions implements [locks.Store]. It needs the privilege DELETE on the
+// PruneSessions implements [store.Locks]. It needs the privilege DELETE on the
 // tables of leases and fences.
 func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	found := 0

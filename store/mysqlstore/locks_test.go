@@ -17,6 +17,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/locks/lockstest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -38,22 +39,22 @@ func locksConform(t *testing.T, variant variant, fresh func(testing.TB) dbtest.D
 	lockstest.Run(t, func(t testing.TB) lockstest.Harness {
 		empty := databases.take(t)
 		t.Cleanup(func() { exec(t, empty.Open(t), "DELETE FROM cronlease_lock") })
-		return lockstest.Harness{Open: func(t testing.TB) locks.Store { return variant.open(t, empty) }}
+		return lockstest.Harness{Open: func(t testing.TB) store.Locks { return variant.open(t, empty) }}
 	})
 }
 
 // replace is a write of a row.
-func replace(name string, expect uint64, queue string) locks.Write {
-	return locks.Write{Name: name, Expect: expect, Version: expect + 1, Queue: []byte(queue)}
+func replace(name string, expect uint64, queue string) store.LockWrite {
+	return store.LockWrite{Name: name, Expect: expect, Version: expect + 1, Queue: []byte(queue)}
 }
 
 // patient is a write that waits while another transaction has locked the row.
-func patient(w locks.Write) locks.Write {
+func patient(w store.LockWrite) store.LockWrite {
 	w.Wait = true
 	return w
 }
 
-func readLocks(t testing.TB, s locks.Store, names ...string) locks.Reading {
+func readLocks(t testing.TB, s store.Locks, names ...string) store.LockReading {
 	t.Helper()
 	r, err := s.ReadLocks(soon(t), names...)
 	if err != nil {
@@ -63,7 +64,7 @@ func readLocks(t testing.TB, s locks.Store, names ...string) locks.Reading {
 }
 
 // writeLocks writes, and says which of them were done.
-func writeLocks(t testing.TB, s locks.Store, writes ...locks.Write) string {
+func writeLocks(t testing.TB, s store.Locks, writes ...store.LockWrite) string {
 	t.Helper()
 	done, err := s.WriteLocks(soon(t), readLocks(t, s, "a").Server, writes)
 	if err != nil {
@@ -73,7 +74,7 @@ func writeLocks(t testing.TB, s locks.Store, writes ...locks.Write) string {
 }
 
 // rows shows rows of locks.
-func rows(t testing.TB, s locks.Store, names ...string) string {
+func rows(t testing.TB, s store.Locks, names ...string) string {
 	t.Helper()
 	var all []string
 	for _, row := range readLocks(t, s, names...).Rows {
@@ -192,7 +193,7 @@ func TestWriteLocksLocksByName(t *testing.T) {
 						t.Fatal(err)
 					}
 					exec(t, tx, test.hold)
-					var writes []locks.Write
+					var writes []store.LockWrite
 					for _, name := range order {
 						writes = append(writes, replace(name, test.expect, "2"))
 					}
@@ -251,7 +252,7 @@ func TestWriteLocksThatAppliesLate(t *testing.T) {
 		ctx, cancel := context.WithCancel(soon(t))
 		result := make(chan error)
 		go func() {
-			_, err := s.WriteLocks(ctx, server, []locks.Write{patient(replace("a", 1, "2"))})
+			_, err := s.WriteLocks(ctx, server, []store.LockWrite{patient(replace("a", 1, "2"))})
 			result <- err
 		}()
 		eventually(t, "the write waits", isWaiting)
@@ -276,14 +277,14 @@ func TestLocksLostReplies(t *testing.T) {
 		server := readLocks(t, s, "a").Server
 		for _, step := range []struct {
 			statement string
-			writes    []locks.Write
+			writes    []store.LockWrite
 			want      string
 		}{
-			{"INSERT INTO `cronlease_lock`", []locks.Write{replace("a", 0, "1"), replace("b", 0, "1")}, "a 1 1, b 1 1"},
-			{"UPDATE", []locks.Write{replace("a", 1, "2")}, "a 2 2, b 1 1"},
-			{"UPDATE", []locks.Write{replace("a", 2, "3"), replace("b", 1, "3")}, "a 3 3, b 2 3"},
+			{"INSERT INTO `cronlease_lock`", []store.LockWrite{replace("a", 0, "1"), replace("b", 0, "1")}, "a 1 1, b 1 1"},
+			{"UPDATE", []store.LockWrite{replace("a", 1, "2")}, "a 2 2, b 1 1"},
+			{"UPDATE", []store.LockWrite{replace("a", 2, "3"), replace("b", 1, "3")}, "a 3 3, b 2 3"},
 			// Which of two was written is read back, and that reply is lost.
-			{"SELECT 0, _binary", []locks.Write{replace("a", 3, "4"), replace("b", 9, "4")}, "a 4 4, b 2 3"},
+			{"SELECT 0, _binary", []store.LockWrite{replace("a", 3, "4"), replace("b", 9, "4")}, "a 4 4, b 2 3"},
 		} {
 			lost := proxy.DropReply(step.statement)
 			if done, err := s.WriteLocks(soon(t), server, step.writes); err == nil {
@@ -293,7 +294,7 @@ func TestLocksLostReplies(t *testing.T) {
 			isEqual(t, rows(t, direct, "a", "b"), step.want, "rows after the reply to "+step.statement+" was lost")
 		}
 		lost := proxy.DropRequest("UPDATE")
-		if done, err := s.WriteLocks(soon(t), server, []locks.Write{replace("a", 4, "x"), replace("b", 2, "x")}); err == nil {
+		if done, err := s.WriteLocks(soon(t), server, []store.LockWrite{replace("a", 4, "x"), replace("b", 2, "x")}); err == nil {
 			t.Errorf("a write that was lost: %t, want an error", done)
 		}
 		isLost(t, lost)
@@ -326,7 +327,7 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 			pool.SetMaxOpenConns(most)
 			calls := map[string]func() error{
 				"ReadLocks":  func() error { _, err := s.ReadLocks(soon(t), "a"); return err },
-				"WriteLocks": func() error { _, err := s.WriteLocks(soon(t), "x", []locks.Write{replace("a", 0, "")}); return err },
+				"WriteLocks": func() error { _, err := s.WriteLocks(soon(t), "x", []store.LockWrite{replace("a", 0, "")}); return err },
 				"HeldLocks":  func() error { _, err := s.HeldLocks(soon(t), time.Hour, "", 1); return err },
 				"PruneLocks": func() error { _, err := s.PruneLocks(soon(t), time.Hour, 1); return err },
 				"PruneSessions": func() error {
@@ -380,7 +381,7 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 		if err := pool.PingContext(soon(t)); err != nil {
 			t.Error(err)
 		}
-		ringAt(t, s.Doorbell(), at)
+		ringAt(t, s.Notifier(), at)
 		isRung(t, rung, "a ring")
 		closeBell(t, first)
 	})
@@ -441,7 +442,7 @@ func TestFloorIsRaisedAfterInserts(t *testing.T) {
 			exec(t, pool, "DELETE FROM cronlease_lock WHERE name <> ''")
 			exec(t, pool, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('idle', 5, '', '2020-01-01')")
 			exec(t, pool, "UPDATE cronlease_lock SET version = 0 WHERE name = ''")
-			writes := make([]locks.Write, len(names))
+			writes := make([]store.LockWrite, len(names))
 			for i, name := range names {
 				writes[i] = replace(name, 0, "1")
 			}
@@ -581,11 +582,11 @@ func TestLockPlans(t *testing.T) {
 		pool := db.Open(t)
 		fillLocks(t, db, 10_000)
 		exec(t, pool, "ANALYZE TABLE cronlease_lock")
-		var many []locks.Write
-		var watches []locks.Watch
+		var many []store.LockWrite
+		var watches []store.LockWatch
 		for i := range 256 {
 			many = append(many, replace(fmt.Sprintf("lock%04d", 3*i+1), 1, "x"))
-			watches = append(watches, locks.Watch{Name: many[i].Name, Mark: []byte("mark")})
+			watches = append(watches, store.LockWatch{Name: many[i].Name, Mark: []byte("mark")})
 		}
 		server := readLocks(t, s, "a").Server
 		end := fenced(t, db, many[0].Name)
@@ -596,7 +597,7 @@ func TestLockPlans(t *testing.T) {
 			do           func(context.Context) error
 		}{
 			{"write one", "UPDATE", func(ctx context.Context) error {
-				_, err := s.WriteLocks(ctx, server, []locks.Write{patient(many[0])})
+				_, err := s.WriteLocks(ctx, server, []store.LockWrite{patient(many[0])})
 				return err
 			}},
 			{"wait", "SELECT IF(EXISTS(", func(ctx context.Context) error { return door.Wait(ctx, watches, patience/2) }},

@@ -6,13 +6,15 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Move implements [jobs.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
+// Move implements [store.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
 // several, each of which applies as a whole or not at all. It waits up to 5 s
 // for a takeover to end.
-func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	order := make([]int, len(moves))
 	for i, m := range moves {
 		if err := checkMove(m); err != nil {
@@ -23,8 +25,8 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 	slices.SortStableFunc(order, func(a, b int) int { return compareKeys(moves[a].Key, moves[b].Key) })
 
 	done, some, replaced := make([]bool, len(moves)), false, false
-	for chunk := range pieces(order, moveChunk, func(at int) int { return len(jobs.CutError(moves[at].Error)) }) {
-		part := make([]jobs.Move, len(chunk))
+	for chunk := range pieces(order, moveChunk, func(at int) int { return len(ledgerrows.CutError(moves[at].Error)) }) {
+		part := make([]store.Move, len(chunk))
 		for i, at := range chunk {
 			part[i] = moves[at]
 		}
@@ -42,12 +44,12 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		}
 	}
 	if replaced && !some {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
 	return done, nil
 }
 
-func checkMove(m jobs.Move) error {
+func checkMove(m store.Move) error {
 	switch {
 	case m.From != jobs.Running && m.From != jobs.Waiting:
 		return fmt.Errorf("mysqlstore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
@@ -60,7 +62,7 @@ func checkMove(m jobs.Move) error {
 }
 
 // move changes the rows, and reads them back if not all were changed.
-func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []jobs.Move) (moved []bool, replaced bool, err error) {
+func (s *Store) move(ctx context.Context, one *session, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
 	finished, keys := map[string]int{}, make([]jobs.Key, len(moves))
 	for i, m := range moves {
 		keys[i] = plain(m.Key)
@@ -99,7 +101,7 @@ func (s *Store) move(ctx context.Context, one *session, h jobs.Holder, moves []j
 // latestStarts is, for each job of which one statement finishes several runs,
 // the latest start among these: the statement itself sees that of one of them.
 // It may be read before: a run that has started has.
-func (s *Store) latestStarts(ctx context.Context, one *session, h jobs.Holder, moves []jobs.Move, finished map[string]int) (map[string]time.Time, error) {
+func (s *Store) latestStarts(ctx context.Context, one *session, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
 	var keys []jobs.Key
 	for _, m := range moves {
 		if m.To.Over() && finished[m.Job] > 1 {
@@ -122,7 +124,7 @@ func (s *Store) latestStarts(ctx context.Context, one *session, h jobs.Holder, m
 	return started, nil
 }
 
-func attemptAfter(m jobs.Move) int {
+func attemptAfter(m store.Move) int {
 	if m.To == jobs.Running {
 		return m.Attempt + 1
 	}
@@ -130,7 +132,7 @@ func attemptAfter(m jobs.Move) int {
 }
 
 // moveStatement also writes the starts to those jobs of which it finishes a run.
-func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move, started map[string]time.Time) string {
+func (s *Store) moveStatement(h store.Holder, moves []store.Move, started map[string]time.Time) string {
 	rows := make(table, len(moves))
 	for i, m := range moves {
 		finished, start := "", int64(0)
@@ -142,7 +144,7 @@ func (s *Store) moveStatement(h jobs.Holder, moves []jobs.Move, started map[stri
 		}
 		rows[i] = row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
-			int(m.To), delayMicros(m.Delay), jobs.CutError(m.Error), finished, start,
+			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start,
 		}
 	}
 	return fill(s.runs.move, h.Group, h.Owner, h.Token, rows, h.Group, h.Group)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -48,9 +49,9 @@ func TestMoves(t *testing.T) {
 				t.Errorf("%s: finished %v", name, k.Finished)
 			}
 			fail := to(r, jobs.Failed)
-			fail.Error = strings.Repeat("é", jobs.MaxError)
+			fail.Error = strings.Repeat("é", store.MaxError)
 			move(t, s, h, fail)
-			see(jobs.Failed, 2, strings.Repeat("é", jobs.MaxError/2))
+			see(jobs.Failed, 2, strings.Repeat("é", store.MaxError/2))
 			if r.Finished.Before(r.Started) {
 				t.Errorf("%s: finished %v before %v", name, r.Finished, r.Started)
 			}
@@ -59,15 +60,15 @@ func TestMoves(t *testing.T) {
 			}
 			// Repetitions, and nothing more from here.
 			move(t, s, h, fail)
-			for _, m := range []jobs.Move{to(claim(t, s, h, running("b", 1)...)[0], jobs.Running), {Key: key("b", 2), From: jobs.Running, To: jobs.Running}} {
-				done, err := s.Move(soon(t), h, []jobs.Move{m, m, m})
+			for _, m := range []store.Move{to(claim(t, s, h, running("b", 1)...)[0], jobs.Running), {Key: key("b", 2), From: jobs.Running, To: jobs.Running}} {
+				done, err := s.Move(soon(t), h, []store.Move{m, m, m})
 				if err != nil || done[0] != done[1] || done[0] != (m.Owner != "") {
 					t.Errorf("%s: %+v: %v, %v", name, m, done, err)
 				}
 			}
 			// Rows of both tables are counted when some are not as expected.
 			rs := append(claim(t, s, h, running("a", 2, 3)...), claim(t, s, h, running("b", 4)...)...)
-			some := []jobs.Move{to(rs[0], jobs.Succeeded), to(rs[1], jobs.Waiting), to(rs[2], jobs.Failed)}
+			some := []store.Move{to(rs[0], jobs.Succeeded), to(rs[1], jobs.Waiting), to(rs[2], jobs.Failed)}
 			for i := range some {
 				mixed := slices.Clone(some)
 				mixed[i].Attempt++
@@ -91,30 +92,30 @@ func TestMoveComparesAll(t *testing.T) {
 		r := claim(t, s, h, running("a", 1)...)[0]
 		other := holder(t, s, "other", "me")
 		theirs := claim(t, s, other, running("b", 1)...)[0]
-		for name, change := range map[string]func(*jobs.Move){
-			"state":   func(m *jobs.Move) { m.From = jobs.Waiting },
-			"attempt": func(m *jobs.Move) { m.Attempt = 0 },
-			"owner":   func(m *jobs.Move) { m.Owner = "you" },
-			"token":   func(m *jobs.Move) { m.Token-- },
-			"tick":    func(m *jobs.Move) { m.Tick = tick(2) },
-			"trigger": func(m *jobs.Move) { m.Trigger = 1 },
-			"job":     func(m *jobs.Move) { m.Job = "A" },
-			"group":   func(m *jobs.Move) { m.Job = "b" },
+		for name, change := range map[string]func(*store.Move){
+			"state":   func(m *store.Move) { m.From = jobs.Waiting },
+			"attempt": func(m *store.Move) { m.Attempt = 0 },
+			"owner":   func(m *store.Move) { m.Owner = "you" },
+			"token":   func(m *store.Move) { m.Token-- },
+			"tick":    func(m *store.Move) { m.Tick = tick(2) },
+			"trigger": func(m *store.Move) { m.Trigger = 1 },
+			"job":     func(m *store.Move) { m.Job = "A" },
+			"group":   func(m *store.Move) { m.Job = "b" },
 		} {
 			m := to(r, jobs.Succeeded)
 			change(&m)
-			if done, err := s.Move(soon(t), h, []jobs.Move{m}); err != nil || done[0] {
+			if done, err := s.Move(soon(t), h, []store.Move{m}); err != nil || done[0] {
 				t.Errorf("another %s: %v, %v", name, done, err)
 			}
 		}
 		if got := run(t, s, "billing", r.Key); got != r {
 			t.Errorf("the run became %+v", got)
 		}
-		if done, err := s.Move(soon(t), h, []jobs.Move{to(theirs, jobs.Succeeded)}); err != nil || done[0] {
+		if done, err := s.Move(soon(t), h, []store.Move{to(theirs, jobs.Succeeded)}); err != nil || done[0] {
 			t.Errorf("another group's run: %v, %v", done, err)
 		}
-		mixed := jobs.Holder{Group: "other", Owner: h.Owner, Token: h.Token}
-		if done, err := s.Move(soon(t), mixed, []jobs.Move{to(theirs, jobs.Succeeded)}); !errors.Is(err, jobs.ErrReplaced) {
+		mixed := store.Holder{Group: "other", Owner: h.Owner, Token: h.Token}
+		if done, err := s.Move(soon(t), mixed, []store.Move{to(theirs, jobs.Succeeded)}); !errors.Is(err, store.ErrReplaced) {
 			t.Errorf("by another group's term: %v, %v", done, err)
 		}
 		if got := run(t, s, "other", theirs.Key); got != theirs {
@@ -123,10 +124,10 @@ func TestMoveComparesAll(t *testing.T) {
 		// What another term did is not what this one wanted.
 		m := to(r, jobs.Waiting)
 		move(t, s, h, m)
-		if done, err := s.Move(soon(t), jobs.Holder{Group: "billing", Owner: "you", Token: h.Token}, []jobs.Move{m}); !errors.Is(err, jobs.ErrReplaced) {
+		if done, err := s.Move(soon(t), store.Holder{Group: "billing", Owner: "you", Token: h.Token}, []store.Move{m}); !errors.Is(err, store.ErrReplaced) {
 			t.Errorf("by another owner: %v, %v", done, err)
 		}
-		if done, err := s.Move(soon(t), holder(t, s, "billing", "me"), []jobs.Move{m}); err != nil || done[0] {
+		if done, err := s.Move(soon(t), holder(t, s, "billing", "me"), []store.Move{m}); err != nil || done[0] {
 			t.Errorf("by a later term: %v, %v", done, err)
 		}
 	})
@@ -144,7 +145,7 @@ func TestZombieIsRefused(t *testing.T) {
 		next := holder(t, s, "billing", "you")
 		refused := func(when string) {
 			t.Helper()
-			if done, err := s.Move(soon(t), old, []jobs.Move{to(rs[0], jobs.Succeeded), to(rs[1], jobs.Waiting)}); !errors.Is(err, jobs.ErrReplaced) {
+			if done, err := s.Move(soon(t), old, []store.Move{to(rs[0], jobs.Succeeded), to(rs[1], jobs.Waiting)}); !errors.Is(err, store.ErrReplaced) {
 				t.Errorf("%s: %v, %v", when, done, err)
 			}
 		}
@@ -158,14 +159,14 @@ func TestZombieIsRefused(t *testing.T) {
 			t.Errorf("interrupted: %+v", r)
 		}
 		// What it did before may be repeated, and says so.
-		if done, err := s.Move(soon(t), old, []jobs.Move{to(rs[2], jobs.Succeeded)}); err != nil || !done[0] {
+		if done, err := s.Move(soon(t), old, []store.Move{to(rs[2], jobs.Succeeded)}); err != nil || !done[0] {
 			t.Errorf("repeated: %v, %v", done, err)
 		}
-		if done, err := s.Move(soon(t), old, []jobs.Move{to(rs[2], jobs.Succeeded), to(rs[0], jobs.Succeeded)}); err != nil || !done[0] || done[1] {
+		if done, err := s.Move(soon(t), old, []store.Move{to(rs[2], jobs.Succeeded), to(rs[0], jobs.Succeeded)}); err != nil || !done[0] || done[1] {
 			t.Errorf("repeated with another: %v, %v", done, err)
 		}
 		// The same term, but an attempt that is over.
-		if done, err := s.Move(soon(t), next, []jobs.Move{{Key: rs[0].Key, From: jobs.Running, Attempt: 1, Owner: "you", Token: next.Token, To: jobs.Succeeded}}); err != nil || done[0] {
+		if done, err := s.Move(soon(t), next, []store.Move{{Key: rs[0].Key, From: jobs.Running, Attempt: 1, Owner: "you", Token: next.Token, To: jobs.Succeeded}}); err != nil || done[0] {
 			t.Errorf("an old attempt: %v, %v", done, err)
 		}
 		if done, err := s.Move(soon(t), old, nil); err != nil || len(done) != 0 {

@@ -24,21 +24,21 @@ func TestNamesThatNearlyCollide(t *testing.T) {
 			for _, name := range []string{string(c), "a" + string(c), "a" + string(c) + "b", strings.Repeat("x", store.MaxName-1) + string(c)} {
 				if store.CheckName("job", name) == nil {
 					names = append(names, name)
-				} else if err := s.Declare(soon(t), h, []jobs.Declared{{Name: name}}); err == nil {
+				} else if err := s.Declare(soon(t), h, []store.Declared{{Name: name}}); err == nil {
 					t.Errorf("%q is taken", name)
 				}
 			}
 		}
 		names = append(names, "1.0", "1e0", "01", "0x1", "1", "NULL", "null", "true", "a_b", "axb", "A_B")
-		declared, claims := map[string]string{}, []jobs.Claim{}
-		var list []jobs.Declared
+		declared, claims := map[string]string{}, []store.Claim{}
+		var list []store.Declared
 		for _, name := range names {
 			if _, twice := declared[name]; twice {
 				continue
 			}
 			declared[name] = fmt.Sprint("schedule ", len(declared))
-			list = append(list, jobs.Declared{Name: name, Schedule: declared[name]})
-			claims = append(claims, jobs.Claim{Key: key(name, 1), State: jobs.Running})
+			list = append(list, store.Declared{Name: name, Schedule: declared[name]})
+			claims = append(claims, store.Claim{Key: key(name, 1), State: jobs.Running})
 		}
 		if err := s.Declare(soon(t), h, list); err != nil {
 			t.Fatal(err)

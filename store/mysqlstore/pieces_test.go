@@ -7,6 +7,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // With the smallest max_allowed_packet that is usual, the longest schedules and
@@ -20,12 +21,12 @@ func TestSmallPackets(t *testing.T) {
 			db := dbtest.FreshOn(t, kind, server.DSN(""))
 			s := migrated(t, db.DSN)
 			h := holder(t, s, "billing", "me")
-			var declared []jobs.Declared
-			var claims []jobs.Claim
+			var declared []store.Declared
+			var claims []store.Claim
 			for n := range 500 {
 				name := fmt.Sprintf("job-%03d", n)
-				declared = append(declared, jobs.Declared{Name: name, Schedule: strings.Repeat("'", 1900)})
-				claims = append(claims, jobs.Claim{Key: key(name, 1), State: jobs.Running, Error: strings.Repeat("'", jobs.MaxError)})
+				declared = append(declared, store.Declared{Name: name, Schedule: strings.Repeat("'", 1900)})
+				claims = append(claims, store.Claim{Key: key(name, 1), State: jobs.Running, Error: strings.Repeat("'", store.MaxError)})
 			}
 			if err := s.Declare(soon(t), h, declared); err != nil {
 				t.Fatal(err)
@@ -34,12 +35,12 @@ func TestSmallPackets(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var moves []jobs.Move
+			var moves []store.Move
 			for i, c := range claimed {
 				if !c.Mine || c.Error != claims[i].Error {
 					t.Fatalf("claim %d: %+v", i, c)
 				}
-				moves = append(moves, jobs.Move{Key: c.Key, From: c.State, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Failed, Error: claims[i].Error})
+				moves = append(moves, store.Move{Key: c.Key, From: c.State, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Failed, Error: claims[i].Error})
 			}
 			if moved, err := s.Move(soon(t), h, moves); err != nil || !moved[499] {
 				t.Fatalf("%v, %v", moved, err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A server that takes the words for a shared lock and locks nothing is refused,
@@ -69,7 +69,7 @@ func TestCheckRefusesSharedSessions(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 		}
-		if _, err := s.Doorbell().Address(soon(t)); !keeper.Ends(err) {
+		if _, err := s.Notifier().Address(soon(t)); !keeper.Ends(err) {
 			t.Errorf("doorbell: %v", err)
 		}
 	})
@@ -103,7 +103,7 @@ func TestRingHitsNoStranger(t *testing.T) {
 		}()
 		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
 		eventually(t, "the doorbell sleeps", asleep)
-		ringAt(t, behind.Doorbell(), at)
+		ringAt(t, behind.Notifier(), at)
 		isRung(t, rung, "a ring through a proxy with other numbers")
 		if err := <-slept; err != nil {
 			t.Errorf("the stranger: %v", err)
@@ -124,7 +124,7 @@ func TestDeafDoorbell(t *testing.T) {
 		if at != "" || err != nil {
 			t.Errorf("address %q, %v", at, err)
 		}
-		if err := d.Wait(soon(t), []locks.Watch{{Name: "a", Mark: []byte("mark")}}, time.Millisecond); err != nil {
+		if err := d.Wait(soon(t), []store.LockWatch{{Name: "a", Mark: []byte("mark")}}, time.Millisecond); err != nil {
 			t.Error(err)
 		}
 	})

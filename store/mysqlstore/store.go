@@ -16,10 +16,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/cronlease/cronlease/fence"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -27,10 +24,10 @@ var (
 	_ store.Leases          = (*Store)(nil)
 	_ store.HandoverSignals = (*Store)(nil)
 	_ store.Checker         = (*Store)(nil)
-	_ jobs.Ledger           = (*Store)(nil)
-	_ locks.Store           = (*Store)(nil)
-	_ locks.Ringer          = (*Store)(nil)
-	_ fence.Store           = (*Store)(nil)
+	_ store.Ledger          = (*Store)(nil)
+	_ store.Locks           = (*Store)(nil)
+	_ store.Notifiers       = (*Store)(nil)
+	_ store.Fences          = (*Store)(nil)
 )
 
 const (

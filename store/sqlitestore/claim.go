@@ -9,12 +9,13 @@ import (
 	"slices"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Claim implements [jobs.Ledger]. Up to 500 rows are one statement; more are
+// Claim implements [store.Ledger]. Up to 500 rows are one statement; more are
 // several, each of which applies as a whole or not at all. A call that ends with
 // an error may have claimed some: repeated with the same id, it goes on.
-func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	for _, c := range claims {
 		if err := checkClaim(c); err != nil {
 			return nil, err
@@ -29,9 +30,9 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 		x, y := claims[a].Key, claims[b].Key
 		return cmp.Or(cmp.Compare(x.Job, y.Job), x.Tick.Compare(y.Tick), cmp.Compare(x.Trigger, y.Trigger))
 	})
-	all := make([]jobs.Claimed, len(claims))
+	all := make([]store.Claimed, len(claims))
 	for chunk := range slices.Chunk(order, ledgerBatch) {
-		part := make([]jobs.Claim, len(chunk))
+		part := make([]store.Claim, len(chunk))
 		for i, at := range chunk {
 			part[i] = claims[at]
 		}
@@ -46,7 +47,7 @@ func (s *Store) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	return all, nil
 }
 
-func checkClaim(c jobs.Claim) error {
+func checkClaim(c store.Claim) error {
 	switch {
 	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
 		return fmt.Errorf("sqlitestore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
@@ -56,7 +57,7 @@ func checkClaim(c jobs.Claim) error {
 	return checkKey(c.Key)
 }
 
-func (s *Store) claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	rows, keys := make([][7]any, len(claims)), make([]jobs.Key, len(claims))
 	for i, c := range claims {
 		rows[i] = [7]any{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), c.Delay.Microseconds(), c.Missed, errorText(c.Error)}
@@ -84,17 +85,17 @@ func (s *Store) claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claim
 	if err != nil {
 		return nil, err
 	}
-	claimed := make([]jobs.Claimed, len(claims))
+	claimed := make([]store.Claimed, len(claims))
 	for i, key := range keys {
 		r, ok := runs[key]
 		if !ok && !current {
-			return nil, jobs.ErrReplaced
+			return nil, store.ErrReplaced
 		}
 		if !ok {
 			claimed[i].Key = key
 			continue
 		}
-		claimed[i] = jobs.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
+		claimed[i] = store.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
 	}
 	return claimed, nil
 }

@@ -8,17 +8,17 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
-// FenceDialect implements [fence.Store].
-func (s *Store) FenceDialect() fence.Dialect { return fence.SQLite }
+// FenceDialect implements [store.Fences].
+func (s *Store) FenceDialect() store.Dialect { return store.SQLite }
 
-// CheckHold implements [fence.Store], by a write of the fence row, or of the
+// CheckHold implements [store.Fences], by a write of the fence row, or of the
 // lock's, that leaves it as it is. From then on, if not before, the transaction
 // blocks every other writer.
-func (s *Store) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	if tooLarge(h.Token) {
 		return false, nil
 	}

@@ -37,22 +37,22 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 	if err != nil {
 		return err
 	}
-	h := jobs.Holder{Group: group, Owner: keeper.NewOwner("full")}
+	h := store.Holder{Group: group, Owner: keeper.NewOwner("full")}
 	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
 		return err
 	}
-	if err := s.Declare(ctx, h, []jobs.Declared{{Name: "job", Schedule: "manual"}}); err != nil {
+	if err := s.Declare(ctx, h, []store.Declared{{Name: "job", Schedule: "manual"}}); err != nil {
 		return err
 	}
-	long := strings.Repeat("x", jobs.MaxError)
-	claims := func(batch int) (list []jobs.Claim) {
+	long := strings.Repeat("x", store.MaxError)
+	claims := func(batch int) (list []store.Claim) {
 		for i := range 20 {
-			list = append(list, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(20*batch + i)}, State: jobs.Skipped, Error: long})
+			list = append(list, store.Claim{Key: jobs.Key{Job: "job", Tick: tick(20*batch + i)}, State: jobs.Skipped, Error: long})
 		}
-		return append(list, jobs.Claim{Key: jobs.Key{Job: fmt.Sprint("run-", batch), Tick: tick(1)}, State: jobs.Running})
+		return append(list, store.Claim{Key: jobs.Key{Job: fmt.Sprint("run-", batch), Tick: tick(1)}, State: jobs.Running})
 	}
 	claim := func(batch int) error {
-		claimed, err := s.Claim(ctx, h, jobs.ClaimID{byte(batch), byte(batch >> 8)}, claims(batch))
+		claimed, err := s.Claim(ctx, h, store.ClaimID{byte(batch), byte(batch >> 8)}, claims(batch))
 		for _, c := range claimed {
 			if !c.Mine {
 				return fmt.Errorf("claim of %v: not mine: %+v", c.Key, c)
@@ -61,7 +61,7 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 		return err
 	}
 	refused := func(what string, err error) error {
-		if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, jobs.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) ||
+		if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) ||
 			!strings.Contains(err.Error(), says) {
 			return fmt.Errorf("%s without space: error %w, want one that says %q and is no answer", what, err, says)
 		}
@@ -84,9 +84,9 @@ func fillAndGoOn(ctx context.Context, s *sqlitestore.Store, says string, limit f
 	}
 
 	// Now that there is no space for anything.
-	moves := make([]jobs.Move, 0, batch)
+	moves := make([]store.Move, 0, batch)
 	for i := range batch {
-		moves = append(moves, jobs.Move{Key: jobs.Key{Job: fmt.Sprint("run-", i), Tick: tick(1)}, From: jobs.Running, Attempt: 1,
+		moves = append(moves, store.Move{Key: jobs.Key{Job: fmt.Sprint("run-", i), Tick: tick(1)}, From: jobs.Running, Attempt: 1,
 			Owner: h.Owner, Token: h.Token, To: jobs.Failed, Error: long})
 	}
 	_, moveErr := s.Move(ctx, h, moves)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -42,8 +43,8 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 	return all, nil
 }
 
-// PassOver implements [jobs.Ledger]. It is one transaction.
-func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (passed int, err error) {
+// PassOver implements [store.Ledger]. It is one transaction.
+func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (passed int, err error) {
 	current := false
 	err = s.write(ctx, "pass over ticks", func(ctx context.Context, c *sql.Conn) (err error) {
 		tx, err := c.BeginTx(ctx, nil)
@@ -77,12 +78,12 @@ func (s *Store) PassOver(ctx context.Context, h jobs.Holder, job string, after t
 		return tx.Commit()
 	})
 	if err == nil && !current {
-		return 0, jobs.ErrReplaced
+		return 0, store.ErrReplaced
 	}
 	return passed, err
 }
 
-// Prune implements [jobs.Ledger]. At most 500 rows are one statement, which
+// Prune implements [store.Ledger]. At most 500 rows are one statement, which
 // looks at the 10,000 oldest runs of the job.
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if batch <= 0 {

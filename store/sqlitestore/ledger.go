@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -37,9 +38,9 @@ func (s *Store) write(ctx context.Context, action string, f func(ctx context.Con
 	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error { return f(ctx, c) })
 }
 
-// Declare implements [jobs.Ledger]. Up to 500 jobs are one statement; more are
+// Declare implements [store.Ledger]. Up to 500 jobs are one statement; more are
 // several.
-func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	rows := make([][3]any, len(declared), len(declared)+1)
 	for i, d := range declared {
 		if err := store.CheckName("job", d.Name); err != nil {
@@ -74,20 +75,20 @@ func (s *Store) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Decl
 		return err
 	})
 	if err == nil && !current {
-		return jobs.ErrReplaced
+		return store.ErrReplaced
 	}
 	return err
 }
 
 // current reports whether h is the group's holder. A holder that was replaced
 // never is the holder again.
-func (s *Store) current(ctx context.Context, c *sql.Conn, h jobs.Holder) (bool, error) {
+func (s *Store) current(ctx context.Context, c *sql.Conn, h store.Holder) (bool, error) {
 	var is bool
 	err := c.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&is)
 	return is, err
 }
 
-// Load implements [jobs.Ledger]. All that it reads is of one instant.
+// Load implements [store.Ledger]. All that it reads is of one instant.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
 	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
@@ -122,7 +123,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
-	snapshot.CountStarts()
+	ledgerrows.CountStarts(snapshot)
 	return snapshot, nil
 }
 
@@ -148,7 +149,7 @@ func (s *Store) lastOpened(ctx context.Context, tx *sql.Tx, group string) (jobs.
 }
 
 func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
-	if all := jobs.ParsePauses(pauses, paused); len(all) > 0 {
+	if all := ledgerrows.ParsePauses(pauses, paused); len(all) > 0 {
 		to.Pauses[job] = all
 	}
 }
@@ -177,9 +178,9 @@ func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into job
 	return rows.Err()
 }
 
-// Changes implements [jobs.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error) {
-	var changes jobs.Changes
+// Changes implements [store.Ledger].
+func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error) {
+	var changes store.Changes
 	err := s.do(ctx, "read changes", func(ctx context.Context, c *sql.Conn, of opened) error {
 		var now, paused int64
 		var file, pauses string
@@ -188,7 +189,7 @@ func (s *Store) Changes(ctx context.Context, group string) (jobs.Changes, error)
 		return err
 	})
 	if err != nil {
-		return jobs.Changes{}, err
+		return store.Changes{}, err
 	}
 	return changes, nil
 }
@@ -293,5 +294,5 @@ func number(n uint64) int64 {
 // errorText is an error's text for a JSON list: bounded, at the end of a
 // character, and in hexadecimal, for it may not be UTF-8.
 func errorText(text string) string {
-	return hex.EncodeToString([]byte(jobs.CutError(text)))
+	return hex.EncodeToString([]byte(ledgerrows.CutError(text)))
 }

@@ -63,7 +63,7 @@ func claimerTerm(s *sqlitestore.Store, owner string) error {
 	if err != nil {
 		return err
 	}
-	h := jobs.Holder{Group: "group", Owner: owner}
+	h := store.Holder{Group: "group", Owner: owner}
 	h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: owner, Heartbeat: 1, TTL: time.Second})
 	if errors.Is(err, store.ErrChanged) {
 		return nil
@@ -76,10 +76,10 @@ func claimerTerm(s *sqlitestore.Store, owner string) error {
 		if err != nil {
 			return err
 		}
-		claims := make([]jobs.Claim, claimedAtOnce)
+		claims := make([]store.Claim, claimedAtOnce)
 		for i := range claims {
 			at := snapshot.Jobs["job"].Cursor.Add(time.Duration(i+1) * time.Second)
-			claims[i] = jobs.Claim{Key: jobs.Key{Job: "job", Tick: at}, State: jobs.Running}
+			claims[i] = store.Claim{Key: jobs.Key{Job: "job", Tick: at}, State: jobs.Running}
 		}
 		var both sync.WaitGroup
 		results := make([]error, 2)
@@ -87,7 +87,7 @@ func claimerTerm(s *sqlitestore.Store, owner string) error {
 			both.Go(func() { results[i] = claimAndFinish(ctx, s, h, claims) })
 		}
 		both.Wait()
-		if err := errors.Join(results...); errors.Is(err, jobs.ErrReplaced) {
+		if err := errors.Join(results...); errors.Is(err, store.ErrReplaced) {
 			return nil
 		} else if err != nil {
 			return err
@@ -96,14 +96,14 @@ func claimerTerm(s *sqlitestore.Store, owner string) error {
 	return nil
 }
 
-func claimAndFinish(ctx context.Context, s *sqlitestore.Store, h jobs.Holder, claims []jobs.Claim) error {
-	var id jobs.ClaimID
+func claimAndFinish(ctx context.Context, s *sqlitestore.Store, h store.Holder, claims []store.Claim) error {
+	var id store.ClaimID
 	_, _ = rand.Read(id[:]) // never fails
 	claimed, err := s.Claim(ctx, h, id, claims)
 	if err != nil {
 		return err
 	}
-	var moves []jobs.Move
+	var moves []store.Move
 	for _, c := range claimed {
 		if !c.Mine {
 			continue
@@ -111,7 +111,7 @@ func claimAndFinish(ctx context.Context, s *sqlitestore.Store, h jobs.Holder, cl
 		if _, err := fmt.Println(c.Tick.Unix(), c.Owner, c.Token); err != nil {
 			return err
 		}
-		moves = append(moves, jobs.Move{Key: c.Key, From: c.State, Attempt: c.Attempt, Owner: c.Owner, Token: c.Token, To: jobs.Succeeded})
+		moves = append(moves, store.Move{Key: c.Key, From: c.State, Attempt: c.Attempt, Owner: c.Owner, Token: c.Token, To: jobs.Succeeded})
 	}
 	_, err = s.Move(ctx, h, moves)
 	return err
@@ -124,10 +124,10 @@ func TestProcessesClaim(t *testing.T) {
 	path := migrated(t)
 	s := open(t, path)
 	h := leader(t, s)
-	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "every 1s"}}); err != nil {
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "every 1s"}}); err != nil {
 		t.Fatal(err)
 	}
-	claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Skipped})
+	claim(t, s, h, 1, store.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Skipped})
 
 	claimants := map[int64]string{}
 	// hear reads until so many terms are over, or the child is.
@@ -276,8 +276,8 @@ func TestTenMigrateVersion1AtOnce(t *testing.T) {
 			t.Errorf("child: %v", err)
 		}
 	}
-	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 		t.Errorf("the term that began in version 1: %v", err)
 	}
-	claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})
+	claim(t, s, h, 1, store.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})
 }

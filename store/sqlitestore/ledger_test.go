@@ -15,7 +15,7 @@ import (
 )
 
 // leader takes the lease of the group, even if another owner holds it.
-func leader(t testing.TB, s *sqlitestore.Store) jobs.Holder {
+func leader(t testing.TB, s *sqlitestore.Store) store.Holder {
 	t.Helper()
 	if err := s.Prepare(soon(t), "group", time.Second); err != nil {
 		t.Fatal(err)
@@ -24,7 +24,7 @@ func leader(t testing.TB, s *sqlitestore.Store) jobs.Holder {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := jobs.Holder{Group: "group", Owner: keeper.NewOwner("test")}
+	h := store.Holder{Group: "group", Owner: keeper.NewOwner("test")}
 	h.Token, err = s.Acquire(soon(t), store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -34,9 +34,9 @@ func leader(t testing.TB, s *sqlitestore.Store) jobs.Holder {
 
 func tick(n int) time.Time { return time.Unix(int64(n), 0).UTC() }
 
-func claim(t testing.TB, s *sqlitestore.Store, h jobs.Holder, id byte, claims ...jobs.Claim) []jobs.Claimed {
+func claim(t testing.TB, s *sqlitestore.Store, h store.Holder, id byte, claims ...store.Claim) []store.Claimed {
 	t.Helper()
-	claimed, err := s.Claim(soon(t), h, jobs.ClaimID{id}, claims)
+	claimed, err := s.Claim(soon(t), h, store.ClaimID{id}, claims)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,10 +49,10 @@ func TestRowsOfAnyValue(t *testing.T) {
 	t.Parallel()
 	s := open(t, migrated(t))
 	h := leader(t, s)
-	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "a", Schedule: "x"}, {Name: "b", Schedule: "x"}}); err != nil {
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "a", Schedule: "x"}, {Name: "b", Schedule: "x"}}); err != nil {
 		t.Fatal(err)
 	}
-	claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "a", Tick: tick(1)}, State: jobs.Running}, jobs.Claim{Key: jobs.Key{Job: "b", Tick: tick(1)}, State: jobs.Running})
+	claim(t, s, h, 1, store.Claim{Key: jobs.Key{Job: "a", Tick: tick(1)}, State: jobs.Running}, store.Claim{Key: jobs.Key{Job: "b", Tick: tick(1)}, State: jobs.Running})
 	for _, statement := range []string{
 		"UPDATE cronlease_run SET attempt = -1, missed = 9223372036854775807, token = -1, started_at = -9223372036854775808 WHERE job = 'a'",
 		"UPDATE cronlease_run SET tick = -9223372036854775808, trigger_id = -1 WHERE job = 'b'",
@@ -103,7 +103,7 @@ func TestLedgerKeepsValues(t *testing.T) {
 		} {
 			job := "job" + string(rune('a'+i))
 			key := jobs.Key{Job: job, Tick: at}
-			claimed := claim(t, s, h, 1, jobs.Claim{Key: key, State: jobs.Skipped, Missed: 3, Error: test.text})
+			claimed := claim(t, s, h, 1, store.Claim{Key: key, State: jobs.Skipped, Missed: 3, Error: test.text})
 			if r := claimed[0].Record; r.Error != test.want || r.Key != key || r.Missed != 3 {
 				t.Errorf("claimed %+v, want the error %q at %v", r, test.want, at)
 			}
@@ -116,7 +116,7 @@ func TestLedgerKeepsValues(t *testing.T) {
 			}
 		}
 	}
-	if _, err := s.Claim(soon(t), h, jobs.ClaimID{2}, []jobs.Claim{{Key: jobs.Key{Job: "job", Tick: time.Unix(0, 1)}, State: jobs.Running}}); err == nil {
+	if _, err := s.Claim(soon(t), h, store.ClaimID{2}, []store.Claim{{Key: jobs.Key{Job: "job", Tick: time.Unix(0, 1)}, State: jobs.Running}}); err == nil {
 		t.Error("a tick of nanoseconds was claimed, want an error")
 	}
 }
@@ -127,11 +127,11 @@ func TestLedgerLargeBatch(t *testing.T) {
 	s := open(t, migrated(t))
 	h := leader(t, s)
 	const n = 1201
-	claims, moves := make([]jobs.Claim, n), make([]jobs.Move, n)
+	claims, moves := make([]store.Claim, n), make([]store.Move, n)
 	for i := range claims {
 		key := jobs.Key{Job: "job", Tick: tick(i)}
-		claims[i] = jobs.Claim{Key: key, State: jobs.Running}
-		moves[i] = jobs.Move{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Succeeded}
+		claims[i] = store.Claim{Key: key, State: jobs.Running}
+		moves[i] = store.Move{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Succeeded}
 	}
 	for range 2 { // the second time is a repetition
 		for i, c := range claim(t, s, h, 1, claims...) {
@@ -158,12 +158,12 @@ func TestLedgerLargeBatch(t *testing.T) {
 		}
 	}
 	next := leader(t, s)
-	if err := s.Declare(soon(t), h, nil); !errors.Is(err, jobs.ErrReplaced) {
+	if err := s.Declare(soon(t), h, nil); !errors.Is(err, store.ErrReplaced) {
 		t.Errorf("Open of a replaced term: error %v, want ErrReplaced", err)
 	}
-	declared := make([]jobs.Declared, n)
+	declared := make([]store.Declared, n)
 	for i := range declared {
-		declared[i] = jobs.Declared{Name: "job" + tick(i).Format("150405"), Schedule: "daily"}
+		declared[i] = store.Declared{Name: "job" + tick(i).Format("150405"), Schedule: "daily"}
 	}
 	if err := s.Declare(soon(t), next, declared); err != nil {
 		t.Fatal(err)
@@ -180,13 +180,13 @@ func TestMovesOfOneRow(t *testing.T) {
 	s := open(t, migrated(t))
 	h := leader(t, s)
 	key := jobs.Key{Job: "job", Tick: tick(0)}
-	claim(t, s, h, 1, jobs.Claim{Key: key, State: jobs.Running})
-	as := jobs.Move{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Waiting}
+	claim(t, s, h, 1, store.Claim{Key: key, State: jobs.Running})
+	as := store.Move{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Waiting}
 	again := as
 	again.From, again.To = jobs.Waiting, jobs.Running
 	late := as
 	late.To = jobs.Failed
-	done, err := s.Move(soon(t), h, []jobs.Move{as, again, late})
+	done, err := s.Move(soon(t), h, []store.Move{as, again, late})
 	if err != nil || len(done) != 3 || !done[0] || !done[1] || done[2] {
 		t.Errorf("moved %v, error %v, want true, true, false", done, err)
 	}
@@ -199,9 +199,9 @@ func TestMoveToWhatItIs(t *testing.T) {
 	s := open(t, migrated(t))
 	h := leader(t, s)
 	key := jobs.Key{Job: "job", Tick: tick(0)}
-	was := claim(t, s, h, 1, jobs.Claim{Key: key, State: jobs.Waiting, Delay: time.Minute})[0].Record
-	again := jobs.Move{Key: key, From: jobs.Waiting, Owner: h.Owner, Token: h.Token, To: jobs.Waiting, Delay: time.Hour}
-	if done, err := s.Move(soon(t), h, []jobs.Move{again}); err != nil || !done[0] {
+	was := claim(t, s, h, 1, store.Claim{Key: key, State: jobs.Waiting, Delay: time.Minute})[0].Record
+	again := store.Move{Key: key, From: jobs.Waiting, Owner: h.Owner, Token: h.Token, To: jobs.Waiting, Delay: time.Hour}
+	if done, err := s.Move(soon(t), h, []store.Move{again}); err != nil || !done[0] {
 		t.Errorf("moved %v, error %v, want true", done, err)
 	}
 	if runs, err := s.Runs(soon(t), "group", jobs.Filter{}); err != nil || len(runs) != 1 || runs[0] != was {
@@ -226,19 +226,19 @@ func TestCursorBesideManualRuns(t *testing.T) {
 	t.Parallel()
 	s := open(t, migrated(t))
 	h := leader(t, s)
-	if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 3 {
-		claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(i)}, State: jobs.Skipped})
+		claim(t, s, h, 1, store.Claim{Key: jobs.Key{Job: "job", Tick: tick(i)}, State: jobs.Skipped})
 	}
-	var moves []jobs.Move
+	var moves []store.Move
 	for range 5 {
 		key, err := s.Trigger(soon(t), "group", "job")
 		if err != nil {
 			t.Fatal(err)
 		}
-		moves = append(moves, jobs.Move{Key: key, From: jobs.Waiting, To: jobs.Cancelled})
+		moves = append(moves, store.Move{Key: key, From: jobs.Waiting, To: jobs.Cancelled})
 	}
 	if _, err := s.Move(soon(t), h, moves); err != nil {
 		t.Fatal(err)
@@ -277,7 +277,7 @@ func TestLedgerBesideWriter(t *testing.T) {
 	waited := make(chan error, n)
 	for i := range n {
 		go func() {
-			_, err := s.Claim(soon(t), h, jobs.ClaimID{1}, []jobs.Claim{{Key: jobs.Key{Job: "job", Tick: tick(i)}, State: jobs.Running}})
+			_, err := s.Claim(soon(t), h, store.ClaimID{1}, []store.Claim{{Key: jobs.Key{Job: "job", Tick: tick(i)}, State: jobs.Running}})
 			waited <- err
 		}()
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
@@ -35,10 +36,10 @@ func newLedgerQueries(clock string) ledgerQueries {
 		"{columns}", runColumns,
 		"{begun}", `substr(pauses, 1, length(pauses) - length(pauses) % 36) || printf('%017d-', (`+clock+`))`,
 		"{ended}", `substr(CASE WHEN length(pauses) % 36 = 0 THEN pauses || '00000000000000000-' ELSE pauses END
-  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(jobs.MaxPauses)+`)`,
+  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(store.MaxPauses)+`)`,
 		// The same with a beginning that is not known.
 		"{skipped}", `substr(substr(pauses, 1, length(pauses) - length(pauses) % 36) || '00000000000000000-'
-  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(jobs.MaxPauses)+`)`,
+  || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(store.MaxPauses)+`)`,
 	)
 	newestOf := func(state string) string {
 		return text.Replace(`

@@ -9,25 +9,25 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 var (
-	_ locks.Store  = (*Store)(nil)
-	_ locks.Ringer = (*Store)(nil)
+	_ store.Locks     = (*Store)(nil)
+	_ store.Notifiers = (*Store)(nil)
 )
 
 // doorbellEvery is how often a waiting doorbell asks whether the file has
 // changed, which reads one page of shared memory.
 const doorbellEvery = 20 * time.Millisecond
 
-// ReadLocks implements [locks.Store].
-func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+// ReadLocks implements [store.Locks].
+func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
 	asked, err := json.Marshal(names)
 	if err != nil || len(names) == 0 {
-		return locks.Reading{}, errors.Join(errors.New("sqlitestore: read locks: no names"), err)
+		return store.LockReading{}, errors.Join(errors.New("sqlitestore: read locks: no names"), err)
 	}
-	r := locks.Reading{Rows: make([]locks.Row, len(names))}
+	r := store.LockReading{Rows: make([]store.LockRow, len(names))}
 	err = s.do(ctx, "read locks", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
 		rows, err := c.QueryContext(ctx, s.locking.read, string(asked))
 		if err != nil {
@@ -47,7 +47,7 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 				return err
 			}
 			r.Now, r.Server, r.Floor = instant(now), serverOf(file, of), uint64(floor.Int64)
-			r.Rows[i] = locks.Row{Name: names[i], Version: uint64(version.Int64), Queue: queue}
+			r.Rows[i] = store.LockRow{Name: names[i], Version: uint64(version.Int64), Queue: queue}
 		}
 		return rows.Err()
 	})
@@ -57,8 +57,8 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (locks.Reading, 
 // serverOf identifies a file as a server.
 func serverOf(file string, of opened) string { return "sqlite:" + file + fileNumber(of.file) }
 
-// WriteLocks implements [locks.Store].
-func (s *Store) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+// WriteLocks implements [store.Locks].
+func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	var inserts, updates [][4]any
 	for _, w := range writes {
 		if err := w.Check(); err != nil {
@@ -119,7 +119,7 @@ func writeLocks(ctx context.Context, c *sql.Conn, statement string, writes [][4]
 	return rows.Err()
 }
 
-// HeldLocks implements [locks.Store].
+// HeldLocks implements [store.Locks].
 func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	var found []string
 	err := s.do(ctx, "list locks", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
@@ -140,7 +140,7 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 	return found, err
 }
 
-// PruneLocks implements [locks.Store].
+// PruneLocks implements [store.Locks].
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	var found [][2]any
 	err := s.do(ctx, "prune locks", func(ctx context.Context, c *sql.Conn, _ opened) error {
@@ -182,7 +182,7 @@ func (s *Store) idleLocks(ctx context.Context, c *sql.Conn, idle time.Duration, 
 	return found, highest, rows.Err()
 }
 
-// PruneSessions implements [locks.Store].
+// PruneSessions implements [store.Locks].
 func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	found := int64(0)
 	err := s.do(ctx, "prune sessions of locks", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
@@ -200,12 +200,12 @@ type doorbell struct {
 	store *Store
 }
 
-// Doorbell implements [locks.Ringer]. It has no address: while it waits, it asks
+// Doorbell implements [store.Notifiers]. It has no address: while it waits, it asks
 // fifty times a second whether the file has changed, and then looks at the rows.
-func (s *Store) Doorbell() locks.Doorbell { return doorbell{s} }
+func (s *Store) Notifier() store.Notifier { return doorbell{s} }
 
-// Wait implements [locks.Doorbell].
-func (d doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+// Wait implements [store.Notifier].
+func (d doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	marks := make([][2]string, len(rows))
 	for i, w := range rows {
 		marks[i] = [2]string{w.Name, hex.EncodeToString(w.Mark)}
@@ -243,11 +243,11 @@ func (d doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Durat
 	})
 }
 
-// Address implements [locks.Doorbell].
+// Address implements [store.Notifier].
 func (d doorbell) Address(ctx context.Context) (string, error) { return "", ctx.Err() }
 
-// Ring implements [locks.Doorbell].
-func (d doorbell) Ring(ctx context.Context, _ ...string) error { return ctx.Err() }
+// Ring implements [store.Notifier].
+func (d doorbell) Notify(ctx context.Context, _ ...string) error { return ctx.Err() }
 
-// Close implements [locks.Doorbell].
+// Close implements [store.Notifier].
 func (d doorbell) Close() error { return nil }

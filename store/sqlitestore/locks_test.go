@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/locks/lockstest"
+	"github.com/cronlease/cronlease/store"
 )
 
 func TestLocksConformance(t *testing.T) {
@@ -13,7 +13,7 @@ func TestLocksConformance(t *testing.T) {
 	lockstest.Run(t, func(t testing.TB) lockstest.Harness {
 		path, stepClock := withSteppedClock(t)
 		return lockstest.Harness{
-			Open:      func(t testing.TB) locks.Store { return openWithSteppedClock(t, path) },
+			Open:      func(t testing.TB) store.Locks { return openWithSteppedClock(t, path) },
 			StepClock: stepClock,
 			Restart:   func(t testing.TB) { replace(t, path) },
 			Patience:  5 * time.Minute, // the driver is slow with -race

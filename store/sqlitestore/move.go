@@ -7,12 +7,13 @@ import (
 	"fmt"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Move implements [jobs.Ledger]. Up to 500 rows are one statement; more are
+// Move implements [store.Ledger]. Up to 500 rows are one statement; more are
 // several, each of which applies as a whole or not at all. So are moves of one
 // row: they apply in their order.
-func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	for _, m := range moves {
 		if err := checkMove(m); err != nil {
 			return nil, err
@@ -31,12 +32,12 @@ func (s *Store) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]b
 		all, moves, replaced = append(all, done...), moves[n:], replaced || !current
 	}
 	if replaced && !some {
-		return nil, jobs.ErrReplaced
+		return nil, store.ErrReplaced
 	}
 	return all, nil
 }
 
-func checkMove(m jobs.Move) error {
+func checkMove(m store.Move) error {
 	switch {
 	case m.From != jobs.Running && m.From != jobs.Waiting:
 		return fmt.Errorf("sqlitestore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
@@ -49,7 +50,7 @@ func checkMove(m jobs.Move) error {
 }
 
 // distinct is how many of the first moves one statement can do: each row once.
-func distinct(moves []jobs.Move) int {
+func distinct(moves []store.Move) int {
 	seen := make(map[jobs.Key]bool, len(moves))
 	for i, m := range moves {
 		key := plain(m.Key)
@@ -63,7 +64,7 @@ func distinct(moves []jobs.Move) int {
 
 // move reports which of the rows are now as wanted, and whether h is known to be
 // replaced.
-func (s *Store) move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (done []bool, current bool, err error) {
+func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (done []bool, current bool, err error) {
 	rows, keys := make([][11]any, len(moves)), make([]jobs.Key, len(moves))
 	for i, m := range moves {
 		rows[i] = [11]any{
@@ -102,7 +103,7 @@ func (s *Store) move(ctx context.Context, h jobs.Holder, moves []jobs.Move) (don
 	return done, current, nil
 }
 
-func attemptAfter(m jobs.Move) int {
+func attemptAfter(m store.Move) int {
 	if m.To == jobs.Running {
 		return m.Attempt + 1
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -52,10 +53,10 @@ func TestLedgerPlans(t *testing.T) {
 	for _, analyzed := range []bool{false, true} {
 		if analyzed {
 			h := leader(t, s)
-			if err := s.Declare(soon(t), h, []jobs.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+			if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
 				t.Fatal(err)
 			}
-			claim(t, s, h, 1, jobs.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})
+			claim(t, s, h, 1, store.Claim{Key: jobs.Key{Job: "job", Tick: tick(0)}, State: jobs.Running})
 			run(t, s.DB(), "ANALYZE")
 		}
 		fresh := open(t, path)

@@ -1,6 +1,6 @@
 // Package sqlitestore keeps leases and the ledger of runs in an SQLite file, for
 // several processes of one host. It implements [store.Leases], [store.HandoverSignals],
-// [store.Checker], [jobs.Ledger] and [locks.Store], is a [fence.Store], and needs
+// [store.Checker], [store.Ledger] and [store.Locks], is a [store.Fences], and needs
 // no C compiler.
 //
 //	store, err := sqlitestore.Open("/var/lib/billing/leases.db")
@@ -46,8 +46,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/fence"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -55,8 +53,8 @@ var (
 	_ store.Leases          = (*Store)(nil)
 	_ store.HandoverSignals = (*Store)(nil)
 	_ store.Checker         = (*Store)(nil)
-	_ jobs.Ledger           = (*Store)(nil)
-	_ fence.Store           = (*Store)(nil)
+	_ store.Ledger          = (*Store)(nil)
+	_ store.Fences          = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")

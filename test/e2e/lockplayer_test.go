@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/internal/workertest"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
@@ -175,7 +176,7 @@ func playLocks(text string) error {
 
 // lockStore is a store for locks that can be closed.
 type lockStore interface {
-	locks.Store
+	store.Locks
 	Migrate(ctx context.Context) error
 	Close() error
 }

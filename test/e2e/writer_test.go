@@ -69,7 +69,7 @@ func scenarios(kind string) []scenario {
 
 type writerStore interface {
 	store.Leases
-	fence.Store
+	store.Fences
 	DB() *sql.DB
 	Migrate(context.Context) error
 	Close() error
@@ -92,8 +92,8 @@ type lateStore struct {
 	stop func()
 }
 
-// CheckHold implements [fence.Store].
-func (l lateStore) CheckHold(ctx context.Context, tx fence.Querier, h lease.Hold) (bool, error) {
+// CheckHold implements [store.Fences].
+func (l lateStore) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	held, err := l.writerStore.CheckHold(ctx, tx, h)
 	l.stop()
 	return held, err

@@ -127,9 +127,12 @@ func (c *check) checkLeast(k tickKey, t *tick, row Row, quiet bool) {
 	}
 }
 
+// maxInterrupted is what [jobs.RecoverRerun] says.
+const maxInterrupted = 5
+
 // isGivenUp reports whether the row says that the tick was interrupted as often as one is run again.
 func isGivenUp(r Row) bool {
-	if r.Attempt < jobs.MaxInterrupted {
+	if r.Attempt < maxInterrupted {
 		return false
 	}
 	return r.State == jobs.Interrupted.String() && strings.Contains(r.Text, "interrupted too often") || r.State == jobs.Cancelled.String()

@@ -14,7 +14,7 @@ type Options struct {
 	// Grace is how long a program has to stop.
 	Grace time.Duration
 	// TrustLeft is how long the term of the run that the context belongs to will
-	// be trusted, as [jobs.TrustLeft] tells: the program is stopped then at the
+	// be trusted, as keeper.TrustLeft tells: the program is stopped then at the
 	// latest, even if this process is paused. Nil: there is no such limit.
 	TrustLeft func(context.Context) time.Duration
 	// Env are variables of the program beside those of [Environment].

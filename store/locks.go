@@ -1,34 +1,32 @@
-package locks
+package store
 
 import (
 	"context"
 	"fmt"
 	"time"
-
-	"github.com/cronlease/cronlease/store"
 )
 
-// Store keeps lock rows beside the lease rows of one database. As in
-// [store.Leases], every write compares all that it expects, and any error means
+// Locks keeps lock rows beside the lease rows of one database. As in
+// [Leases], every write compares all that it expects, and any error means
 // that the outcome is unknown. Package lockstest tests implementations against
 // this contract. Implementations are safe for concurrent use.
-type Store interface {
-	store.Leases
+type Locks interface {
+	Leases
 
 	// ReadLocks reads the row of each name, in the order of the names, by a plain
 	// read that takes no locks. All rows of one call are of one instant.
-	ReadLocks(ctx context.Context, names ...string) (Reading, error)
+	ReadLocks(ctx context.Context, names ...string) (LockReading, error)
 
 	// WriteLocks writes each row that still has the expected version, in as few
 	// statements as it can, and reports for each write whether the row now has the
 	// content of that write. A new row has to have a version above the
-	// [Reading.Floor] of that moment. WriteLocks skips a row that another
+	// [LockReading.Floor] of that moment. WriteLocks skips a row that another
 	// transaction keeps locked, as a fenced one does, and writes the others without
-	// waiting for it, unless the write sets [Write.Wait]. On a server other than the
+	// waiting for it, unless the write sets [LockWrite.Wait]. On a server other than the
 	// one named, WriteLocks writes nothing and returns false for each write, without
-	// an error. If a write does not pass [Write.Check], WriteLocks returns an error
+	// an error. If a write does not pass [LockWrite.Check], WriteLocks returns an error
 	// and writes nothing. The caller passes no name twice.
-	WriteLocks(ctx context.Context, server string, writes []Write) ([]bool, error)
+	WriteLocks(ctx context.Context, server string, writes []LockWrite) ([]bool, error)
 
 	// HeldLocks returns the names of up to limit locks that have holders or waiters
 	// and whose rows were not written for longer than idle: the first ones that
@@ -52,8 +50,8 @@ type Store interface {
 	PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error)
 }
 
-// Row is a lock row. A row that was never written, or was pruned, has version 0.
-type Row struct {
+// LockRow is a lock row. A row that was never written, or was pruned, has version 0.
+type LockRow struct {
 	Name string
 	// Version grows with each write, and never repeats, even if the row was pruned
 	// in between.
@@ -63,25 +61,25 @@ type Row struct {
 	Queue []byte
 }
 
-// Reading is one plain read of lock rows.
-type Reading struct {
-	Rows []Row
+// LockReading is one plain read of lock rows.
+type LockReading struct {
+	Rows []LockRow
 	// Now is the database's clock at the time of the reading.
 	Now time.Time
 	// Server identifies the server process that answered, as in
-	// [store.Reading].
+	// [Reading].
 	Server string
 	// Floor is the highest version of all rows that were ever pruned. It never
 	// falls.
 	Floor uint64
 }
 
-// Write replaces a lock row.
-type Write struct {
+// LockWrite replaces a lock row.
+type LockWrite struct {
 	Name string
 	// Expect is the version that is compared; 0 expects no row.
 	Expect uint64
-	// Version is the new one. It is greater than Expect: see [Write.Check].
+	// Version is the new one. It is greater than Expect: see [LockWrite.Check].
 	Version uint64
 	Queue   []byte
 	// Wait makes the write wait about a second for a transaction that keeps the row
@@ -90,11 +88,11 @@ type Write struct {
 }
 
 // Check returns an error if no store may carry out the write, whatever the row
-// contains: its name is invalid ([store.CheckName]), or its version does not grow.
+// contains: its name is invalid ([CheckName]), or its version does not grow.
 // Tokens of locks are versions, so a version that goes back or repeats would issue
 // a token twice.
-func (w Write) Check() error {
-	if err := store.CheckName("lock", w.Name); err != nil {
+func (w LockWrite) Check() error {
+	if err := CheckName("lock", w.Name); err != nil {
 		return err
 	}
 	if w.Version <= w.Expect {
@@ -103,36 +101,36 @@ func (w Write) Check() error {
 	return nil
 }
 
-// Watch names a lock's row and a mark: while the row contains the mark, nothing has
+// LockWatch names a lock's row and a mark: while the row contains the mark, nothing has
 // changed for the watching waiter.
-type Watch struct {
+type LockWatch struct {
 	Name string
 	Mark []byte
 }
 
-// Doorbell wakes a process that waits for any number of locks, so that it need not
-// poll. Rings can be spurious or lost; only the row decides.
-type Doorbell interface {
-	// Wait returns nil when the bell was rung, when a row does not contain its
-	// mark, or after limit. Once it can be rung, it checks the rows itself, so
-	// that no change between the caller's reading and the Wait is missed; later
-	// changes may go unnoticed without a ring. An error means that Wait could not
-	// listen. Only one goroutine calls Wait.
-	Wait(ctx context.Context, rows []Watch, limit time.Duration) error
-	// Address is where other processes ring this bell. It is empty when the bell
-	// cannot be rung, and can change when a connection is lost. It may block while
-	// Wait waits.
+// Notifier wakes a process that waits for any number of locks, so that it need not
+// poll. Notifications can be spurious or lost; only the row decides.
+type Notifier interface {
+	// Wait returns nil when the process was notified, when a row does not contain
+	// its mark, or after limit. Once it can be notified, it checks the rows itself,
+	// so that no change between the caller's reading and the Wait is missed; later
+	// changes may go unnoticed without a notification. An error means that Wait
+	// could not listen. Only one goroutine calls Wait.
+	Wait(ctx context.Context, rows []LockWatch, limit time.Duration) error
+	// Address is where other processes notify this one. It is empty when they
+	// cannot, and can change when a connection is lost. It may block while Wait
+	// waits.
 	Address(ctx context.Context) (string, error)
-	// Ring rings the bell at each address that it can reach, and ignores the
+	// Notify wakes the process at each address that it can reach, and ignores the
 	// others.
-	Ring(ctx context.Context, addresses ...string) error
-	// Close frees the bell's resources, once Wait has returned.
+	Notify(ctx context.Context, addresses ...string) error
+	// Close frees the notifier's resources, once Wait has returned.
 	Close() error
 }
 
-// Ringer is implemented by stores that have a [Doorbell]. Without one, waiters poll
-// every 100 ms.
-type Ringer interface {
-	// Doorbell returns a bell of this process. It opens no connection yet.
-	Doorbell() Doorbell
+// Notifiers is implemented by stores that have a [Notifier]. Without one, waiters
+// poll every 100 ms.
+type Notifiers interface {
+	// Notifier returns one of this process. It opens no connection yet.
+	Notifier() Notifier
 }

@@ -1,9 +1,11 @@
-package jobs
+package store
 
 import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // ErrReplaced says that the token of a statement is not the group's current one
@@ -11,12 +13,12 @@ import (
 // finish nothing.
 var ErrReplaced = errors.New("jobs: the term is over: the group has a newer token")
 
-var (
-	// ErrNoJob says that the ledger knows no job of that name.
-	ErrNoJob = errors.New("jobs: no such job")
-	// ErrNoRun says that there is no run under the key that is not over.
-	ErrNoRun = errors.New("jobs: no such run")
-)
+// Jobs keeps a group's lease and the ledger of its runs in one database: what
+// package scheduler works on.
+type Jobs interface {
+	Leases
+	Ledger
+}
 
 // Ledger records what ran: one row for each (group, job, tick), written by the
 // claim that gives the tick to exactly one run, and then its outcome. It is kept
@@ -35,8 +37,7 @@ var (
 // durations, and instants only where the database has told them before.
 //
 // Every instant is in UTC and of whole microseconds, ticks too. Callers send valid
-// names ([github.com/cronlease/cronlease/store.CheckName]), and counts and durations
-// that are not negative; a store may refuse others, and need not. A call without
+// names ([CheckName]), and counts and durations that are not negative; a store may refuse others, and need not. A call without
 // claims or moves does nothing, succeeds and need not compare the token.
 //
 // A term is over when the fence row has another token, and not before: the writes
@@ -46,7 +47,7 @@ var (
 // Implementations are safe for concurrent use, and never hold up heartbeats.
 type Ledger interface {
 	// Declare says which jobs a term that begins has, and notes that this term
-	// has opened the ledger ([Snapshot.Opened]). A job that is new is known from
+	// has opened the ledger ([jobs.Snapshot.Opened]). A job that is new is known from
 	// now on. A schedule that differs from what the ledger has is in force from
 	// [Declared.From], but neither from earlier than the previous schedule nor from
 	// later than now. An unchanged schedule keeps the instant that it has. If the
@@ -54,10 +55,6 @@ type Ledger interface {
 	// instant does not count: the schedule is in force from [Declared.From], and not
 	// from later than now. Jobs that the ledger knows and declared lacks are left alone.
 	Declare(ctx context.Context, h Holder, declared []Declared) error
-
-	// Load reads what a term has to know: every job of the group with its
-	// cursor, and every run that is not over.
-	Load(ctx context.Context, group string) (Snapshot, error)
 
 	// Changes reads a number and the database's clock. The number changes with
 	// each pause, resume, trigger or cancel request in the group, so that a leader
@@ -68,9 +65,9 @@ type Ledger interface {
 	// Claim inserts the rows that are not there yet and returns what stands
 	// for each claim, in its order: whether the row is this call's, told by
 	// id. The same id is used for each repetition of a call, and for no other
-	// call; a repetition may have a part of the claims only. It is one statement; a store may split a call of hundreds of rows
-	// into several, each atomic by itself, in the order of the rows' keys. The
-	// ledger need not know the job.
+	// call; a repetition may have a part of the claims only. It is one statement;
+	// a store may split a call of hundreds of rows into several, each atomic by
+	// itself, in the order of the rows' keys. The ledger need not know the job.
 	//
 	// After the holder was replaced, Claim fails with [ErrReplaced] unless every
 	// row is there already, under any holder. Rows that an earlier call wrote stand.
@@ -104,46 +101,9 @@ type Ledger interface {
 	// Prune deletes rows of a job that are over, those of the oldest ticks first
 	// (and of one tick, by Trigger), at most batch of them (zero: 500), and returns how many it deleted. It never
 	// deletes the job's newest scheduled tick, which is its cursor.
-	Prune(ctx context.Context, group, job string, history History, batch int) (int, error)
+	Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error)
 
-	Control
-}
-
-// Control changes a group's jobs through the database. It needs no lease: the
-// leader finds out by [Ledger.Changes].
-type Control interface {
-	// Pause stops the ticks of a job, or of the whole group when job is empty,
-	// until Resume. Both instants are taken from the database's clock. Ticks of
-	// the time between are recorded as skipped, also when no replica led meanwhile;
-	// ticks before it that were not run yet go through the misfire policy after
-	// Resume. A claim that begins once Pause has returned does not run
-	// ([Ledger.Claim]). One that was under way when the pause was committed may
-	// still become a run, later by at most what the database lets a statement wait
-	// for a lock (mysqlstore: 5 s). A tick that was claimed to wait is held back
-	// from when the leader has noticed, within about a second. Runs that go on,
-	// retries and manual runs are not stopped.
-	//
-	// A ledger keeps the newest [MaxPauses] pauses of each job and of each group.
-	// With more of them while no replica leads, the oldest are forgotten, and the next
-	// leader treats their ticks as missed, not as paused.
-	//
-	// Pausing twice is pausing once, also for [Ledger.Changes], and so is
-	// resuming. [ErrNoJob]: the ledger knows no such job.
-	Pause(ctx context.Context, group, job string) error
-	Resume(ctx context.Context, group, job string) error
-	// ResumeSkipping is Resume, and the ticks before the pause that were not
-	// claimed are skipped like those of the pause: its beginning becomes unknown
-	// ([Pause.Began] is zero). What is not paused stays as it is.
-	ResumeSkipping(ctx context.Context, group, job string) error
-	// Trigger asks for a run now, beside the schedule: its tick is the
-	// database's present instant, under a key of its own, so that it is run
-	// exactly once and moves no cursor. It returns the key. [ErrNoJob].
-	Trigger(ctx context.Context, group, job string) (Key, error)
-	// Cancel asks for the end of a run that is not over. Asking twice is asking
-	// once, also for [Ledger.Changes]. [ErrNoRun]: there is none under the key.
-	Cancel(ctx context.Context, group string, key Key) error
-	// Runs reads the history, the newest first.
-	Runs(ctx context.Context, group string, filter Filter) ([]Record, error)
+	jobs.Control
 }
 
 // Holder names the term on whose behalf a statement is.
@@ -152,14 +112,73 @@ type Holder struct {
 	Token        uint64
 }
 
-// Key identifies a run within its group.
-type Key struct {
-	Job string
-	// Tick is in UTC and of whole microseconds.
-	Tick time.Time
-	// Trigger tells a manual run from the tick of the schedule, which has 0.
-	Trigger uint64
-}
-
 // ClaimID identifies one call of [Ledger.Claim] over its repetitions.
 type ClaimID [16]byte
+
+// MaxPauses is how many pauses a ledger keeps of each job, and of each group:
+// the newest. They only matter for ticks that no leader has dealt with yet.
+const MaxPauses = 64
+
+// MaxError is how much of an error's text the ledger keeps, in bytes.
+const MaxError = 2000
+
+// Declared is what the ledger keeps of a job.
+type Declared struct {
+	Name string
+	// Schedule is the text of [jobs.Schedule.String].
+	Schedule string
+	// From is when the schedule comes into force if it differs from what the ledger
+	// has, or if that lies in the future, by the database's clock. Zero: from now
+	// on.
+	From time.Time
+}
+
+// Changes is an answer of [Ledger.Changes].
+type Changes struct {
+	Number uint64
+	// Now is the database's clock.
+	Now time.Time
+	// Server is the identity of the database server that answered, as that of a
+	// reading of the lease.
+	Server string
+}
+
+// Claim is a tick to claim.
+type Claim struct {
+	jobs.Key
+	// State is Running, Waiting or Skipped. [Ledger.Claim] fails for any other.
+	State jobs.State
+	// Delay is how long a Waiting run has to wait, from now. What is below a
+	// microsecond is cut off.
+	Delay time.Duration
+	// Missed and Error are as in [jobs.Record].
+	Missed int
+	Error  string
+}
+
+// Claimed is what stands for a claim after it. State is zero when nothing does,
+// and only the key is set: the claim was refused, as [Ledger.Claim] says.
+type Claimed struct {
+	// Mine: the row was written by this call, or an earlier repetition of it.
+	Mine bool
+	jobs.Record
+}
+
+// Refused reports that the claim was refused and that there is no row.
+func (c Claimed) Refused() bool { return c.State == 0 }
+
+// Move is a change of a row's state.
+type Move struct {
+	jobs.Key
+	// What the row has to be.
+	From    jobs.State
+	Attempt int
+	Owner   string
+	Token   uint64
+	// What it becomes. To Running counts an attempt; to Waiting makes it due
+	// after Delay. CancelAsked stays as it is: a cancel request that came in
+	// between is found by the next look at [Ledger.Changes].
+	To    jobs.State
+	Delay time.Duration
+	Error string
+}

@@ -1,0 +1,54 @@
+package jobs
+
+import (
+	"context"
+	"errors"
+)
+
+var (
+	// ErrNoJob says that the ledger knows no job of that name.
+	ErrNoJob = errors.New("jobs: no such job")
+	// ErrNoRun says that there is no run under the key that is not over.
+	ErrNoRun = errors.New("jobs: no such run")
+)
+
+// Control shows and changes a group's jobs through the database. Every ledger has
+// it ([github.com/cronlease/cronlease/store.Ledger]), and [NewGroup] needs no more. It
+// needs no lease: the leader notices what has changed.
+type Control interface {
+	// Pause stops the ticks of a job, or of the whole group when job is empty,
+	// until Resume. Both instants are taken from the database's clock. Ticks of
+	// the time between are recorded as skipped, also when no replica led meanwhile;
+	// ticks before it that were not run yet go through the misfire policy after
+	// Resume. A claim that begins once Pause has returned does not run
+	// (Claim of the ledger). One that was under way when the pause was committed may
+	// still become a run, later by at most what the database lets a statement wait
+	// for a lock (mysqlstore: 5 s). A tick that was claimed to wait is held back
+	// from when the leader has noticed, within about a second. Runs that go on,
+	// retries and manual runs are not stopped.
+	//
+	// A ledger keeps the newest 64 pauses of each job and of each group.
+	// With more of them while no replica leads, the oldest are forgotten, and the next
+	// leader treats their ticks as missed, not as paused.
+	//
+	// Pausing twice is pausing once, also for Changes of the ledger, and so is
+	// resuming. [ErrNoJob]: the ledger knows no such job.
+	Pause(ctx context.Context, group, job string) error
+	Resume(ctx context.Context, group, job string) error
+	// ResumeSkipping is Resume, and the ticks before the pause that were not
+	// claimed are skipped like those of the pause: its beginning becomes unknown
+	// ([Pause.Began] is zero). What is not paused stays as it is.
+	ResumeSkipping(ctx context.Context, group, job string) error
+	// Trigger asks for a run now, beside the schedule: its tick is the
+	// database's present instant, under a key of its own, so that it is run
+	// exactly once and moves no cursor. It returns the key. [ErrNoJob].
+	Trigger(ctx context.Context, group, job string) (Key, error)
+	// Cancel asks for the end of a run that is not over. Asking twice is asking
+	// once, also for Changes of the ledger. [ErrNoRun]: there is none under the key.
+	Cancel(ctx context.Context, group string, key Key) error
+	// Load reads every job of the group with its cursor, and every run that is not
+	// over: what a term that begins has to know, too.
+	Load(ctx context.Context, group string) (Snapshot, error)
+	// Runs reads the history, the newest first.
+	Runs(ctx context.Context, group string, filter Filter) ([]Record, error)
+}
