@@ -101,7 +101,7 @@ func (b *bell) stillHas(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
 	var mine sql.NullBool
-	err := b.session.conn.QueryRowContext(ctx, fill(hasLock, b.lock(b.session))).Scan(&mine)
+	err := b.session.conn.QueryRowContext(ctx, hasLock.Render(b.lock(b.session))).Scan(&mine)
 	return err == nil && mine.Bool
 }
 
@@ -117,7 +117,7 @@ func (b *bell) listen(ctx context.Context, s *session) (*session, error) {
 		}
 		wait, begin := b.store.currentBellWait(), time.Now()
 		var got sql.NullInt64
-		err := s.conn.QueryRowContext(ctx, fill(getLock, b.lock(s), int(wait/time.Second))).Scan(&got)
+		err := s.conn.QueryRowContext(ctx, getLock.Render(b.lock(s), int(wait/time.Second))).Scan(&got)
 		switch {
 		case err == nil && got.Int64 == 1:
 			return s, nil
@@ -150,7 +150,9 @@ func (b *bell) connect(ctx context.Context) (*session, error) {
 // lock is the lock's name, the same for all replicas of a group: of at most 64
 // characters and in lower case, because servers differ in what they do with
 // others.
-func (b *bell) lock(s *session) string { return lockName(s.server.database, b.store.prefix, b.group) }
+func (b *bell) lock(s *session) string {
+	return lockName(s.server.database, b.store.tables.prefix, b.group)
+}
 
 func lockName(database, prefix, group string) string {
 	sum := sha256.Sum256([]byte(database + "\x00" + prefix + "\x00" + group))
@@ -170,7 +172,7 @@ func (b *bell) Pass(ctx context.Context) error {
 	b.has = false
 	ctx, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
-	if _, err := b.session.exec(ctx, fill(releaseLock, b.lock(b.session))); err != nil {
+	if _, err := b.session.exec(ctx, releaseLock.Render(b.lock(b.session))); err != nil {
 		b.drop()
 		return fmt.Errorf("pass bell: %w", err)
 	}

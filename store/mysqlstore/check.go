@@ -64,7 +64,7 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	// The connection for heartbeats is there from now on.
 	return s.onBeats(ctx, "check database", func(ctx context.Context, one *session) error {
-		_, err := one.exec(ctx, fill(s.sql.release, "", "", uint64(0)))
+		_, err := one.exec(ctx, s.sql.release.Render("", "", uint64(0)))
 		return err
 	})
 }
@@ -79,7 +79,7 @@ func (s *Store) checkSchema(ctx context.Context, one *session) error {
 	case level < len(migrations):
 		return olderError(level)
 	}
-	rows, err := one.conn.QueryContext(ctx, s.sql.engines)
+	rows, err := one.conn.QueryContext(ctx, s.schemaSQL.engines.Render())
 	if err != nil {
 		return err
 	}
@@ -110,14 +110,14 @@ func olderError(level int) error {
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
 func (s *Store) checkGrants(ctx context.Context, one *session) error {
-	if _, _, err := readRows(ctx, one, fill(s.sql.read, "", "")); err != nil {
+	if _, _, err := readRows(ctx, one, s.sql.read.Render("", "")); err != nil {
 		return err
 	}
 	const none = uint64(0)
 	for _, statement := range []string{
-		fill(s.sql.insertDeleted, none, "", ""),
-		fill(s.sql.insertFence, "", ""),
-		fill(s.sql.acquire, "", none, "", none, none, none, "", none, none, none),
+		s.sql.insertDeleted.Render(none, "", ""),
+		s.sql.insertFence.Render("", ""),
+		s.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
 	} {
 		if _, err := one.exec(ctx, statement); err != nil {
 			return err
@@ -126,8 +126,8 @@ func (s *Store) checkGrants(ctx context.Context, one *session) error {
 	if err := s.checkLedger(ctx, one); err != nil {
 		return err
 	}
-	for _, statement := range s.sql.probes {
-		if _, err := one.exec(ctx, statement); err != nil {
+	for _, statement := range s.schemaSQL.probes {
+		if _, err := one.exec(ctx, statement.Render()); err != nil {
 			return err
 		}
 	}
@@ -143,9 +143,9 @@ func (s *Store) checkLedger(ctx context.Context, one *session) error {
 		s.declareStatement(none, []store.Declared{{}}),
 		s.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
 		s.moveStatement(none, []store.Move{{Key: key}}, nil),
-		fill(s.runs.pauseJob, "", ""),
-		fill(s.runs.trigger, 0, "", ""),
-		fill(s.runs.cancel, "", "", 0, 0),
+		s.runs.pauseJob.Render("", ""),
+		s.runs.trigger.Render(0, "", ""),
+		s.runs.cancel.Render("", "", 0, 0),
 	} {
 		if _, err := one.exec(ctx, statement); err != nil {
 			return err

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // claimTries bounds how often an insert is repeated whose rows are missing
@@ -132,11 +133,11 @@ func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id stor
 // readRefused returns which claims the contract refuses now, if their rows are
 // not there: see [store.Ledger.Claim].
 func (s *Store) readRefused(ctx context.Context, one *session, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
-	list := make(table, len(claims))
+	list := make(sqltext.Values, len(claims))
 	for i, c := range claims {
-		list[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
+		list[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
 	}
-	rows, err := one.conn.QueryContext(ctx, fill(s.runs.refused, list, h.Group))
+	rows, err := one.conn.QueryContext(ctx, s.runs.refused.Render(list, h.Group))
 	if err != nil {
 		return nil, err
 	}
@@ -154,11 +155,11 @@ func (s *Store) readRefused(ctx context.Context, one *session, h store.Holder, c
 }
 
 func (s *Store) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
-	rows := make(table, len(claims))
+	rows := make(sqltext.Values, len(claims))
 	for i, c := range claims {
-		rows[i] = row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
+		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
 	}
-	return fill(s.runs.claim, rows, string(id[:]), h.Group, h.Owner, h.Token)
+	return s.runs.claim.Render(rows, string(id[:]), h.Group, h.Owner, h.Token)
 }
 
 // claimedNow is what the claim statement wrote.

@@ -14,25 +14,25 @@ import (
 // is known.
 func (s *Store) Pause(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "pause", group, job, fill(s.runs.pauseGroup, group))
+		return s.setPaused(ctx, "pause", group, job, s.runs.pauseGroup.Render(group))
 	}
-	return s.setPaused(ctx, "pause", group, job, fill(s.runs.pauseJob, group, job))
+	return s.setPaused(ctx, "pause", group, job, s.runs.pauseJob.Render(group, job))
 }
 
 // Resume implements [jobs.Control].
 func (s *Store) Resume(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeGroup, group))
+		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroup.Render(group))
 	}
-	return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeJob, group, job))
+	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJob.Render(group, job))
 }
 
 // ResumeSkipping implements [jobs.Control].
 func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeGroupSkipping, group))
+		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroupSkipping.Render(group))
 	}
-	return s.setPaused(ctx, "resume", group, job, fill(s.runs.resumeJobSkipping, group, job))
+	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJobSkipping.Render(group, job))
 }
 
 // setPaused runs a statement that changes nothing when it is so already.
@@ -45,7 +45,7 @@ func (s *Store) setPaused(ctx context.Context, op, group, job, statement string)
 		if err != nil || n > 0 || job == "" {
 			return err
 		}
-		n, err = one.count(ctx, fill(s.runs.isJob, group, job))
+		n, err = one.count(ctx, s.runs.isJob.Render(group, job))
 		if err == nil && n == 0 {
 			return noJob(group, job)
 		}
@@ -58,7 +58,7 @@ func (s *Store) setPaused(ctx context.Context, op, group, job, statement string)
 func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
 	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
 	err := s.onLedger(ctx, "trigger", false, func(ctx context.Context, one *session) error {
-		result, err := one.exec(ctx, fill(s.runs.trigger, key.Trigger, group, job))
+		result, err := one.exec(ctx, s.runs.trigger.Render(key.Trigger, group, job))
 		if err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	}
 	tick := key.Tick.UnixMicro()
 	return s.onLedger(ctx, "cancel", false, func(ctx context.Context, one *session) error {
-		n, err := one.changed(ctx, fill(s.runs.cancel, group, key.Job, tick, key.Trigger))
+		n, err := one.changed(ctx, s.runs.cancel.Render(group, key.Job, tick, key.Trigger))
 		if err != nil || n > 0 {
 			return err
 		}
 		// There is none, or its end was asked for before, which is no change.
-		n, err = one.count(ctx, fill(s.runs.isOpen, group, key.Job, tick, key.Trigger))
+		n, err = one.count(ctx, s.runs.isOpen.Render(group, key.Job, tick, key.Trigger))
 		if err == nil && n == 0 {
 			return noRun(group, key)
 		}

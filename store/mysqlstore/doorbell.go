@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // doorbell is a connection that sleeps until another client kills its statement
@@ -97,11 +98,11 @@ func (d *doorbell) open(ctx context.Context) (*session, string, error) {
 func (s *session) takeName(ctx context.Context) (string, error) {
 	name := bellName + strings.ToLower(rand.Text())
 	var got sql.NullInt64
-	if err := s.conn.QueryRowContext(ctx, fill(getLock, name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
+	if err := s.conn.QueryRowContext(ctx, getLock.Render(name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
 		return "", err
 	}
 	// In a statement of its own: behind a proxy it may reach another session.
-	owns, err := s.count(ctx, fill(ownsBell, name))
+	owns, err := s.count(ctx, ownsBell.Render(name))
 	if err != nil || owns != 1 {
 		return "", err
 	}
@@ -145,12 +146,12 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 			if i > 0 {
 				moved.WriteString(" UNION ALL ")
 			}
-			moved.WriteString(fill(d.store.locking.notWaits, w.Name, string(w.Mark)))
+			moved.WriteString(d.store.locking.notWaits.Render(w.Name, string(w.Mark)))
 		}
 		if len(rows) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := fill(d.store.locking.wait, text(moved.String()), name, text(fmt.Sprintf("%.3f", limit.Seconds())))
+		query := d.store.locking.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
 		answer, err := s.count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
@@ -187,7 +188,7 @@ func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 			if server != one.server.identity || !strings.HasPrefix(name, bellName) || len(name) > 64 {
 				continue
 			}
-			if _, err := one.exec(ctx, fill(killQuery, name)); err != nil && !isServerError(err) {
+			if _, err := one.exec(ctx, killQuery.Render(name)); err != nil && !isServerError(err) {
 				return err
 			}
 		}

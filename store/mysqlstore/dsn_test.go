@@ -385,33 +385,6 @@ func FuzzPrefix(f *testing.F) {
 	})
 }
 
-// plainJSON drops the characters that JSON has beside names.
-func plainJSON(r rune) rune {
-	if strings.ContainsRune(`{}[],"=`, r) {
-		return -1
-	}
-	return r
-}
-
-func FuzzFill(f *testing.F) {
-	f.Add("billing")
-	f.Add("it's")
-	f.Add("a?b\\")
-	f.Add(`{"id":"a.1","granted":17,"bell":"x=/h:1"}`)
-	f.Add("")
-	f.Fuzz(func(t *testing.T, text string) {
-		got := mysqlstore.Fill("<?>", text)
-		if plain := "<_binary'" + text + "'>"; got == plain {
-			// A name, or JSON without anything that would have to be escaped.
-			if name := strings.Trim(strings.Map(plainJSON, text), "-"); name != "" && store.CheckName("x", "x"+name[:min(len(name), 100)]) != nil {
-				t.Errorf("%q was written as it is", text)
-			}
-		} else if hex := fmt.Sprintf("<x'%x'>", text); got != hex {
-			t.Errorf("%q became %s", text, got)
-		}
-	})
-}
-
 func TestNewRefuses(t *testing.T) {
 	t.Parallel()
 	if _, err := mysqlstore.New(nil); err == nil {

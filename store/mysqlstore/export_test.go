@@ -12,15 +12,17 @@ import (
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // For the tests of package mysqlstore_test.
 var (
-	Fill       = fill
-	LockName   = lockName
-	Statements = statements
-	Newest     = len(migrations)
+	LockName = lockName
+	Newest   = len(migrations)
 )
+
+// Statements are those of a migration.
+func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
 
 // ParseDSN returns the settings and hosts of a DSN.
 func ParseDSN(dsn string) (*mysql.Config, []string, error) {
@@ -75,33 +77,33 @@ func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
 
 // LedgerStatements are the ledger's statements that run often, or over much.
 func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {
-	var keys, ticks, refused table
+	var keys, ticks, refused sqltext.Values
 	for _, c := range claims {
-		refused = append(refused, row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)})
-		keys = append(keys, row{c.Job, c.Tick.UnixMicro(), c.Trigger})
-		ticks = append(ticks, row{c.Tick.UnixMicro(), c.Trigger})
+		refused = append(refused, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)})
+		keys = append(keys, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger})
+		ticks = append(ticks, sqltext.Row{c.Tick.UnixMicro(), c.Trigger})
 	}
 	k := claims[0].Key
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
-		"read runs":     fill(s.runs.readRuns, keys, h.Group, h.Group),
-		"changes":       fill(s.runs.changes, h.Group, h.Group),
-		"summary":       fill(s.runs.summary, h.Group, h.Group, h.Group),
-		"jobs":          fill(s.runs.jobs, h.Group),
-		"open runs":     fill(s.runs.openRuns, h.Group),
+		"read runs":     s.runs.readRuns.Render(keys, h.Group, h.Group),
+		"changes":       s.runs.changes.Render(h.Group, h.Group),
+		"summary":       s.runs.summary.Render(h.Group, h.Group, h.Group),
+		"jobs":          s.runs.jobs.Render(h.Group),
+		"open runs":     s.runs.openRuns.Render(h.Group),
 		"runs":          s.runsQuery(h.Group, jobs.Filter{}),
 		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
 		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
-		"pause":         fill(s.runs.pauseJob, h.Group, k.Job),
-		"resume":        fill(s.runs.resumeJob, h.Group, k.Job),
-		"refused":       fill(s.runs.refused, refused, h.Group),
-		"trigger":       fill(s.runs.trigger, 1, h.Group, k.Job),
-		"cancel":        fill(s.runs.cancel, h.Group, k.Job, k.Tick.UnixMicro(), 0),
-		"bounds":        fill(s.runs.bounds, h.Group, k.Job),
-		"kept from":     fill(s.runs.keptFrom, h.Group, k.Job, 10),
-		"prunable":      fill(s.runs.prunable, h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
-		"prune":         fill(s.runs.prune, ticks, h.Group, k.Job),
+		"pause":         s.runs.pauseJob.Render(h.Group, k.Job),
+		"resume":        s.runs.resumeJob.Render(h.Group, k.Job),
+		"refused":       s.runs.refused.Render(refused, h.Group),
+		"trigger":       s.runs.trigger.Render(1, h.Group, k.Job),
+		"cancel":        s.runs.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
+		"bounds":        s.runs.bounds.Render(h.Group, k.Job),
+		"kept from":     s.runs.keptFrom.Render(h.Group, k.Job, 10),
+		"prunable":      s.runs.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
+		"prune":         s.runs.prune.Render(ticks, h.Group, k.Job),
 	}
 }
 
@@ -110,30 +112,30 @@ func (s *Store) UpdateLocks(writes []store.LockWrite) string { return s.updateSt
 
 // DeleteLocks is the statement with which pruning deletes rows.
 func (s *Store) DeleteLocks(rows []store.LockWrite) string {
-	names, keys := make(list, len(rows)), make(list, len(rows))
+	names, keys := make(sqltext.List, len(rows)), make(sqltext.List, len(rows))
 	for i, w := range rows {
-		names[i], keys[i] = w.Name, row{w.Name, w.Expect}
+		names[i], keys[i] = w.Name, sqltext.Row{w.Name, w.Expect}
 	}
-	return fill(s.locking.pruneLocks, names, keys, len(rows))
+	return s.locking.pruneLocks.Render(names, keys, len(rows))
 }
 
 // Prunable is the query of what is pruned of a job of which nothing is kept, when
 // that was read as its newest tick.
 func (s *Store) Prunable(group, job string, newest int64) string {
-	return fill(s.runs.prunable, group, job, int64(math.MaxInt64), newest, int64(math.MaxInt64), 0, 0, 0, 0, 500)
+	return s.runs.prunable.Render(group, job, int64(math.MaxInt64), newest, int64(math.MaxInt64), 0, 0, 0, 0, 500)
 }
 
 // IdleLocks, HeldRows and IdleSessions are the queries with which pruning finds rows.
 func (s *Store) IdleLocks(idle time.Duration, limit int) string {
-	return fill(s.locking.idle, idle.Microseconds(), limit)
+	return s.locking.idle.Render(idle.Microseconds(), limit)
 }
 
 func (s *Store) HeldRows(idle time.Duration, after string, limit int) string {
-	return fill(s.locking.held, after, idle.Microseconds(), limit)
+	return s.locking.held.Render(after, idle.Microseconds(), limit)
 }
 
 func (s *Store) IdleSessions(prefix string, limit int) string {
-	return fill(s.locking.idleSessions, prefix+"%", 0, 0, limit)
+	return s.locking.idleSessions.Render(prefix+"%", 0, 0, limit)
 }
 
 // Sizes of a statement.

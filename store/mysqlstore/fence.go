@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // place is what a check of a fenced transaction has to know of the database.
@@ -64,28 +65,29 @@ func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (
 	if err != nil {
 		return false, err
 	}
-	table, check, change, values := s.sql.fence, s.sql.checkFence, s.sql.writeFence, []any{text(where.schema), h.Name, h.Owner, h.Token}
+	table, check, change, values := "fence", s.fenceSQL.checkLease, s.fenceSQL.changeLease, []any{sqltext.Raw(where.schema), h.Name, h.Owner, h.Token}
 	if h.Kind == lease.HoldLock {
-		table, check, change, values = s.locking.table, s.locking.check, s.locking.change, []any{text(where.schema), h.Name, string(h.Mark)}
+		table, check, change, values = "lock", s.fenceSQL.checkLock, s.fenceSQL.changeLock, []any{sqltext.Raw(where.schema), h.Name, string(h.Mark)}
 	}
+	setting := ""
 	if where.snapshots {
 		// The row may have changed since the transaction's snapshot without any
 		// harm: others queue up for a lock that is held. What counts is the row
 		// as it is now.
-		check, change = pastSnapshot+check, pastSnapshot+change
+		setting = pastSnapshot
 	}
 	var n int64
 	if where.manyWriters || s.alwaysWrite {
 		var result sql.Result
-		result, err = tx.ExecContext(ctx, fill(change, values...))
+		result, err = tx.ExecContext(ctx, setting+change.Render(values...))
 		if err == nil {
 			n, err = result.RowsAffected()
 		}
 	} else {
-		err = tx.QueryRowContext(ctx, fill(check, values...)).Scan(&n)
+		err = tx.QueryRowContext(ctx, setting+check.Render(values...)).Scan(&n)
 	}
 	if err != nil {
-		return false, explainCheck(err, where.schema+"."+table)
+		return false, explainCheck(err, where.schema+"."+s.tables.quoted(table))
 	}
 	return n == 1, nil
 }

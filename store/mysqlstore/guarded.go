@@ -49,7 +49,7 @@ func (s *Store) writeFenceFirst(ctx context.Context, one *session, h store.Holde
 	if _, err := one.exec(ctx, begin); err != nil {
 		return change{}, err
 	}
-	held, err := one.changed(ctx, fill(s.runs.writeFence, h.Group, h.Owner, h.Token))
+	held, err := one.changed(ctx, s.runs.writeFence.Render(h.Group, h.Owner, h.Token))
 	if err != nil {
 		return change{}, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 const (
@@ -46,20 +47,20 @@ func (s *Store) runsQuery(group string, filter jobs.Filter) string {
 	switch {
 	case filter.Job != "":
 		state := int(filter.State)
-		keys = append(keys, fill(s.runs.newestOfJob, group, filter.Job, since, state, state, limit))
+		keys = append(keys, s.runs.newestOfJob.Render(group, filter.Job, since, state, state, limit))
 	case filter.State != 0:
-		keys = append(keys, fill(s.runs.newestIn, group, int(filter.State), since, limit))
+		keys = append(keys, s.runs.newestIn.Render(group, int(filter.State), since, limit))
 	default:
 		for state := jobs.Running; state <= jobs.Interrupted; state++ {
-			keys = append(keys, fill(s.runs.newestIn, group, int(state), since, limit))
+			keys = append(keys, s.runs.newestIn.Render(group, int(state), since, limit))
 		}
 	}
-	return fill(s.runs.newestRuns, text(strings.Join(keys, "\nUNION ALL\n")), limit, group)
+	return s.runs.newestRuns.Render(sqltext.Raw(strings.Join(keys, "\nUNION ALL\n")), limit, group)
 }
 
 // PassOver implements [store.Ledger].
 func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
-	statement := fill(s.runs.passOver, h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
+	statement := s.runs.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
 	passed := 0
 	err := s.onLedger(ctx, "pass over ticks", false, func(ctx context.Context, one *session) error {
 		done, err := s.guarded(ctx, one, h, statement)
@@ -91,10 +92,10 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 			return err
 		}
 		for chunk := range slices.Chunk(keys, defaultBatch) {
-			n, err := one.changed(ctx, fill(s.runs.prune, chunk, group, job))
+			n, err := one.changed(ctx, s.runs.prune.Render(chunk, group, job))
 			deleted += n
 			if mysqlerr.Number(err) == mysqlerr.CommandDenied {
-				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.sql.run)
+				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.tables.quoted("run"))
 			}
 			if err != nil {
 				return err
@@ -106,21 +107,21 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 }
 
 // prunable returns the keys of the oldest runs that need not be kept.
-func (s *Store) prunable(ctx context.Context, one *session, group, job string, history jobs.History, batch int) (table, error) {
+func (s *Store) prunable(ctx context.Context, one *session, group, job string, history jobs.History, batch int) (sqltext.Values, error) {
 	var (
 		now         int64
 		newest      sql.NullInt64
 		keptTick    = longAgo
 		keptTrigger uint64
 	)
-	if err := one.conn.QueryRowContext(ctx, fill(s.runs.bounds, group, job)).Scan(&now, &newest); err != nil {
+	if err := one.conn.QueryRowContext(ctx, s.runs.bounds.Render(group, job)).Scan(&now, &newest); err != nil {
 		return nil, err
 	}
 	if !newest.Valid {
 		newest.Int64 = longAgo
 	}
 	if history.Keep > 0 {
-		err := one.conn.QueryRowContext(ctx, fill(s.runs.keptFrom, group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
+		err := one.conn.QueryRowContext(ctx, s.runs.keptFrom.Render(group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
@@ -131,20 +132,20 @@ func (s *Store) prunable(ctx context.Context, one *session, group, job string, h
 		// at the beginning of the key.
 		last = max(last, now-age)
 	}
-	rows, err := one.conn.QueryContext(ctx, fill(s.runs.prunable, group, job, last, newest.Int64,
+	rows, err := one.conn.QueryContext(ctx, s.runs.prunable.Render(group, job, last, newest.Int64,
 		keptTick, keptTick, keptTrigger, age, age, batch))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var keys table
+	var keys sqltext.Values
 	for rows.Next() {
 		var tick int64
 		var trigger uint64
 		if err := rows.Scan(&tick, &trigger); err != nil {
 			return nil, err
 		}
-		keys = append(keys, row{tick, trigger})
+		keys = append(keys, sqltext.Row{tick, trigger})
 	}
 	return keys, rows.Err()
 }

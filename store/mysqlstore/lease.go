@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // Read implements [store.Leases]. A connection that was lost while it was idle
@@ -19,11 +20,11 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 	if len(groups) == 0 {
 		return nil, nil
 	}
-	names := make(list, len(groups))
+	names := make(sqltext.List, len(groups))
 	for i, group := range groups {
 		names[i] = group
 	}
-	query := fill(s.sql.read, names, names)
+	query := s.sql.read.Render(names, names)
 	var readings []store.Reading
 	err := s.onLook(ctx, "read lease", true, func(ctx context.Context, one *session) error {
 		found, now, err := readRows(ctx, one, query)
@@ -108,9 +109,9 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 		return err
 	}
 	for _, statement := range []string{
-		fill(s.sql.insertNew, group, micros, group, group),
-		fill(s.sql.insertDeleted, micros, group, group),
-		fill(s.sql.insertFence, group, group),
+		s.sql.insertNew.Render(group, micros, group, group),
+		s.sql.insertDeleted.Render(micros, group, group),
+		s.sql.insertFence.Render(group, group),
 	} {
 		err := s.onLook(ctx, "prepare lease", false, func(ctx context.Context, one *session) error {
 			return retryDeadlocks(ctx, func() error {
@@ -180,7 +181,7 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if highest == math.MaxUint64 {
 		return 0, fmt.Errorf("acquire lease: the token of %q is %d, and there is no larger one: repair the row", a.Read.Group, highest)
 	}
-	statement := fill(s.sql.acquire, a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
+	statement := s.sql.acquire.Render(a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
 		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
 	var token uint64
 	err = s.onReading(ctx, a.Read.Session, func(ctx context.Context, one *session) error {
@@ -260,15 +261,15 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 }
 
 func (s *Store) renewStatement(r store.Renew) string {
-	names, rows := make(list, len(r.Leases)), make(list, len(r.Leases))
+	names, rows := make(sqltext.List, len(r.Leases)), make(sqltext.List, len(r.Leases))
 	for i, l := range r.Leases {
 		names[i] = l.Group
-		rows[i] = row{l.Group, l.Token, l.Heartbeat, l.ResignAsked}
+		rows[i] = sqltext.Row{l.Group, l.Token, l.Heartbeat, l.ResignAsked}
 	}
 	if len(r.Leases) == 1 {
-		return fill(s.sql.renew, r.Heartbeat, names, r.Owner, rows)
+		return s.sql.renew.Render(r.Heartbeat, names, r.Owner, rows)
 	}
-	return fill(s.sql.renewFree, names, r.Owner, rows, len(names), r.Heartbeat)
+	return s.sql.renewFree.Render(names, r.Owner, rows, len(names), r.Heartbeat)
 }
 
 // Release implements [store.Leases].
@@ -276,14 +277,14 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 	if owner == "" {
 		return store.ErrChanged
 	}
-	return s.mark(ctx, "release lease", fill(s.sql.releaseFree, group, owner, token),
-		fill(s.sql.release, group, owner, token), fill(s.sql.isReleased, group, owner, token))
+	return s.mark(ctx, "release lease", s.sql.releaseFree.Render(group, owner, token),
+		s.sql.release.Render(group, owner, token), s.sql.isReleased.Render(group, owner, token))
 }
 
 // AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
-	return s.mark(ctx, "ask to resign", fill(s.sql.askFree, group, token),
-		fill(s.sql.askResign, group, token), fill(s.sql.isAsked, group, token))
+	return s.mark(ctx, "ask to resign", s.sql.askFree.Render(group, token),
+		s.sql.askResign.Render(group, token), s.sql.isAsked.Render(group, token))
 }
 
 // mark sets a mark, unless the query says that it is set already. The statement

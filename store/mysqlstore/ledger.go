@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 const (
@@ -69,7 +70,7 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 
 // checkHolder answers for a statement that changed nothing.
 func (s *Store) checkHolder(ctx context.Context, one *session, h store.Holder) error {
-	n, err := one.count(ctx, fill(s.runs.hasFence, h.Group, h.Owner, h.Token))
+	n, err := one.count(ctx, s.runs.hasFence.Render(h.Group, h.Owner, h.Token))
 	if err == nil && n == 0 {
 		return store.ErrReplaced
 	}
@@ -77,15 +78,15 @@ func (s *Store) checkHolder(ctx context.Context, one *session, h store.Holder) e
 }
 
 func (s *Store) declareStatement(h store.Holder, declared []store.Declared) string {
-	rows := make(table, len(declared))
+	rows := make(sqltext.Values, len(declared))
 	for i, d := range declared {
 		from := lastMicro // later than any present
 		if !d.From.IsZero() {
 			from = d.From.UnixMicro()
 		}
-		rows[i] = row{d.Name, d.Schedule, from}
+		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
 	}
-	return fill(s.runs.declare, rows, h.Group, h.Owner, h.Token)
+	return s.runs.declare.Render(rows, h.Group, h.Owner, h.Token)
 }
 
 // Load implements [store.Ledger].
@@ -108,7 +109,7 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 		pauses, token string
 		opened        sql.NullInt64
 	)
-	err := one.conn.QueryRowContext(ctx, fill(s.runs.summary, group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
+	err := one.conn.QueryRowContext(ctx, s.runs.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
@@ -122,7 +123,7 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 	if err := s.loadJobs(ctx, one, group, snapshot); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	if snapshot.Open, err = records(ctx, one, fill(s.runs.openRuns, group)); err != nil {
+	if snapshot.Open, err = records(ctx, one, s.runs.openRuns.Render(group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	ledgerrows.CountStarts(snapshot)
@@ -136,7 +137,7 @@ func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
 }
 
 func (s *Store) loadJobs(ctx context.Context, one *session, group string, into jobs.Snapshot) error {
-	rows, err := one.conn.QueryContext(ctx, fill(s.runs.jobs, group))
+	rows, err := one.conn.QueryContext(ctx, s.runs.jobs.Render(group))
 	if err != nil {
 		return err
 	}
@@ -165,7 +166,7 @@ func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error
 	var now int64
 	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
 		changes.Server = one.server.identity
-		return one.conn.QueryRowContext(ctx, fill(s.runs.changes, group, group)).Scan(&now, &changes.Number)
+		return one.conn.QueryRowContext(ctx, s.runs.changes.Render(group, group)).Scan(&now, &changes.Number)
 	})
 	if err != nil {
 		return store.Changes{}, err
@@ -223,11 +224,11 @@ type foundRun struct {
 // readRuns reads the runs of the keys that are there, and whether h is still the
 // holder, in one instant.
 func (s *Store) readRuns(ctx context.Context, one *session, h store.Holder, keys []jobs.Key) (found, error) {
-	list := make(table, len(keys))
+	list := make(sqltext.Values, len(keys))
 	for i, k := range keys {
-		list[i] = row{k.Job, k.Tick.UnixMicro(), k.Trigger}
+		list[i] = sqltext.Row{k.Job, k.Tick.UnixMicro(), k.Trigger}
 	}
-	rows, err := one.conn.QueryContext(ctx, fill(s.runs.readRuns, list, h.Group, h.Group))
+	rows, err := one.conn.QueryContext(ctx, s.runs.readRuns.Render(list, h.Group, h.Group))
 	if err != nil {
 		return found{}, err
 	}

@@ -5,45 +5,46 @@ import (
 	"strings"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// ledgerQueries are the statements of the ledger; see [queries]. Lists of rows
-// come in as a VALUES clause (see [table]) and are joined to {run} by its whole
+// ledgerQueries are the statements of the ledger. Lists of rows
+// come in as a VALUES clause (see [sqltext.Values]) and are joined to {run} by its whole
 // key in the order of the list, so that no plan is left to the optimizer and
 // rows are locked in the order of their key.
 //
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
-	declare     string
-	hasFence    string
-	writeFence  string
-	summary     string
-	jobs        string
-	openRuns    string
-	changes     string
-	claim       string
-	refused     string
-	move        string
-	passOver    string
-	readRuns    string
-	pauseJob    string
-	pauseGroup  string
-	resumeJob   string
-	resumeGroup string
+	declare     sqltext.Query
+	hasFence    sqltext.Query
+	writeFence  sqltext.Query
+	summary     sqltext.Query
+	jobs        sqltext.Query
+	openRuns    sqltext.Query
+	changes     sqltext.Query
+	claim       sqltext.Query
+	refused     sqltext.Query
+	move        sqltext.Query
+	passOver    sqltext.Query
+	readRuns    sqltext.Query
+	pauseJob    sqltext.Query
+	pauseGroup  sqltext.Query
+	resumeJob   sqltext.Query
+	resumeGroup sqltext.Query
 
-	resumeJobSkipping   string
-	resumeGroupSkipping string
-	isJob               string
-	trigger             string
-	cancel              string
-	isOpen              string
-	newestRuns          string
-	newestOfJob         string
-	newestIn            string
-	bounds              string
-	keptFrom            string
-	prunable            string
-	prune               string
+	resumeJobSkipping   sqltext.Query
+	resumeGroupSkipping sqltext.Query
+	isJob               sqltext.Query
+	trigger             sqltext.Query
+	cancel              sqltext.Query
+	isOpen              sqltext.Query
+	newestRuns          sqltext.Query
+	newestOfJob         sqltext.Query
+	newestIn            sqltext.Query
+	bounds              sqltext.Query
+	keptFrom            sqltext.Query
+	prunable            sqltext.Query
+	prune               sqltext.Query
 }
 
 const (
@@ -60,16 +61,37 @@ const (
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
 	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
+
+	resumeJob = `
+UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
+SET j.paused = 0, j.pauses = {ended}, g.changes = g.changes + 1
+WHERE j.grp = ? AND j.name = ? AND j.paused = 1`
+	resumeGroup = `
+UPDATE {job} j SET j.changes = j.changes + 1, j.pauses = {ended}, j.paused = 0
+WHERE j.grp = ? AND j.name = _binary'' AND j.paused = 1`
 )
 
-func newLedgerQueries(prefix string) *ledgerQueries {
-	q := &ledgerQueries{
+func newLedgerQueries(t tables) *ledgerQueries {
+	parts := []string{
+		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
+		"{now17}", "LPAD(" + micros + ", 17, '0')",
+		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD(" + micros + ", 17, '0'), ','), 36 * " + strconv.Itoa(store.MaxPauses) + ")",
+		// The same with a beginning that is not known.
+		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD(" + micros + ", 17, '0'), ','), 36 * " + strconv.Itoa(store.MaxPauses) + ")",
+		// Both by the primary key: the newest tick is the end of a range, as above.
+		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
+		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
+		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
+		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
+	}
+	sql := func(statement string) sqltext.Query { return t.query(statement, parts...) }
+	return &ledgerQueries{
 		// The clause waits for a takeover that is under way: without it, READ
 		// COMMITTED reads the fence row from before. The assignments are made
 		// in their order. In the group's own row, which has no name, the
 		// schedule is the token of the term that declared last, and
 		// schedule_since is when it did so first.
-		declare: `
+		declare: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
 WITH v (name, schedule, since) AS (VALUES ?)
 SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
@@ -81,38 +103,38 @@ ON DUPLICATE KEY UPDATE
 		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
 		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
 		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
-	schedule = v.schedule`,
+	schedule = v.schedule`),
 
-		hasFence: `SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`,
+		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
 
 		// Where a lock is not enough; see [Store.guarded].
-		writeFence: `UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`,
+		writeFence: sql(`UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
 
-		summary: `
+		summary: sql(`
 SELECT ` + micros + `, ` + changesOf + `,
 	COALESCE(g.paused, 0), COALESCE(g.pauses, _binary''), COALESCE(g.schedule, _binary''), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', g.schedule_since)
-FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`,
-		changes: `SELECT ` + micros + `, ` + changesOf,
+FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`),
+		changes: sql(`SELECT ` + micros + `, ` + changesOf),
 
 		// The cursor is the end of a range of the key. MySQL sorts the range
 		// unless the whole key is named.
-		jobs: `
+		jobs: sql(`
 SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused, j.pauses,
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
 	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
-FROM {job} j WHERE j.grp = ? AND j.name > _binary''`,
-		openRuns: `
+FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
+		openRuns: sql(`
 SELECT ` + runColumns + ` FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
-ORDER BY r.tick, r.job, r.trigger_id`,
+ORDER BY r.tick, r.job, r.trigger_id`),
 
 		// IGNORE leaves rows alone that are there already. It would also hide
 		// that a value was cut, so values are checked before. LAST_INSERT_ID
 		// returns the instant that the rows were stamped with. The subqueries are
 		// not locked by the clause: they read what was committed when the fence
 		// row was locked, and hold up no pause and no outcome.
-		claim: `
+		claim: sql(`
 INSERT IGNORE INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
 	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
 WITH v (job, tick, trigger_id, state, delay, missed, error) AS (VALUES ?)
@@ -122,11 +144,11 @@ SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.stat
 	v.missed, v.error, 0
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
-LOCK IN SHARE MODE`,
-		refused: `
+LOCK IN SHARE MODE`),
+		refused: sql(`
 WITH v (job, tick, trigger_id, state) AS (VALUES ?)
 SELECT v.job, v.tick FROM (SELECT ? name) f STRAIGHT_JOIN v
-WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`,
+WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 
 		// The fence row is locked before any run. No expression reads what
 		// another one assigns: in an UPDATE of several tables their order is
@@ -135,7 +157,7 @@ WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`,
 		// what it was, that of one of the runs and v.started, since a row is
 		// written once even if it is joined to several. What waits under the
 		// holder already is not made to wait again.
-		move: `
+		move: sql(`
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
 	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started) AS (VALUES ?) SELECT * FROM v
@@ -150,113 +172,88 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 	j.finished_at = UTC_TIMESTAMP(6),
 	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
 WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
-	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`,
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`),
 
 		// The fence row is locked before any run. Both ? at the end are the
 		// holder's token: no other run has it for a trigger, and the holder's
 		// own runs stay where they are.
-		passOver: `
+		passOver: sql(`
 UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = ? AND r.tick > ? AND r.trigger_id = 0
-SET r.trigger_id = ? WHERE r.token <> ?`,
+SET r.trigger_id = ? WHERE r.token <> ?`),
 
 		// One statement, so that all rows are of one instant: when the fence
 		// row has a later token, a run that is absent stays absent.
-		readRuns: `
+		readRuns: sql(`
 WITH v (job, tick, trigger_id) AS (VALUES ?)
 SELECT 0, ` + runColumns + ` FROM v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 UNION ALL
-SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`,
+SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`),
 
 		// A list of pauses is as [ledgerrows.ParsePauses] says. No expression of the two
 		// updates of two tables reads what another one assigns; those of one table
 		// are assigned in their order.
-		pauseJob: `
+		pauseJob: sql(`
 UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
 SET j.paused = 1, j.pauses = CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), {now17}, '-'), g.changes = g.changes + 1
-WHERE j.grp = ? AND j.name = ? AND j.paused = 0`,
-		resumeJob: `
-UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
-SET j.paused = 0, j.pauses = {ended}, g.changes = g.changes + 1
-WHERE j.grp = ? AND j.name = ? AND j.paused = 1`,
-		isJob: `SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`,
-		pauseGroup: `
+WHERE j.grp = ? AND j.name = ? AND j.paused = 0`),
+		resumeJob:           sql(resumeJob),
+		resumeJobSkipping:   sql(strings.Replace(resumeJob, "{ended}", "{skipped}", 1)),
+		resumeGroup:         sql(resumeGroup),
+		resumeGroupSkipping: sql(strings.Replace(resumeGroup, "{ended}", "{skipped}", 1)),
+		isJob:               sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`),
+		pauseGroup: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, pauses, changes)
 VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 1, CONCAT({now17}, '-'), 1)
 ON DUPLICATE KEY UPDATE changes = changes + (paused = 0),
-	pauses = IF(paused, pauses, CONCAT(LEFT(pauses, LENGTH(pauses) - LENGTH(pauses) % 36), {now17}, '-')), paused = 1`,
-		resumeGroup: `
-UPDATE {job} j SET j.changes = j.changes + 1, j.pauses = {ended}, j.paused = 0
-WHERE j.grp = ? AND j.name = _binary'' AND j.paused = 1`,
+	pauses = IF(paused, pauses, CONCAT(LEFT(pauses, LENGTH(pauses) - LENGTH(pauses) % 36), {now17}, '-')), paused = 1`),
 
-		trigger: `
+		trigger: sql(`
 INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
 	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
 SELECT j.grp, j.name, LAST_INSERT_ID(` + micros + `), ?, _binary'', 2, _binary'', 0, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0
-FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`,
+FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`),
 
-		cancel: `
+		cancel: sql(`
 UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''
 SET r.cancel_asked = 1, g.changes = g.changes + 1
-WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2) AND r.cancel_asked = 0`,
-		isOpen: `
-SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`,
+WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2) AND r.cancel_asked = 0`),
+		isOpen: sql(`
+SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`),
 
 		// The keys are found in an index alone, and only the rows that are
 		// asked for are read. The ? is one newestOfJob, or some newestIn.
-		newestRuns: `
+		newestRuns: sql(`
 SELECT ` + runColumns + ` FROM (? ORDER BY tick DESC, trigger_id DESC LIMIT ?) k
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = k.job AND r.tick = k.tick AND r.trigger_id = k.trigger_id
-ORDER BY r.tick DESC, r.trigger_id DESC, r.job`,
-		newestOfJob: `
+ORDER BY r.tick DESC, r.trigger_id DESC, r.job`),
+		newestOfJob: sql(`
 (SELECT job, tick, trigger_id FROM {run} FORCE INDEX (PRIMARY)
-WHERE grp = ? AND job = ? AND tick >= ? AND (? = 0 OR state = ?) ORDER BY tick DESC, trigger_id DESC LIMIT ?)`,
-		newestIn: `
+WHERE grp = ? AND job = ? AND tick >= ? AND (? = 0 OR state = ?) ORDER BY tick DESC, trigger_id DESC LIMIT ?)`),
+		newestIn: sql(`
 (SELECT job, tick, trigger_id FROM {run} FORCE INDEX (by_state)
-WHERE grp = ? AND state = ? AND tick >= ? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?)`,
+WHERE grp = ? AND state = ? AND tick >= ? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?)`),
 
 		// Pruning looks without locks and deletes by key. What it finds stays
 		// true: a run that is over stays so, and the newest tick only grows.
 		// Below the newest tick, and not all but that one: a scan backwards beside
 		// the purge of deleted rows may miss some (MySQL bug 114248).
-		bounds: `
+		bounds: sql(`
 SELECT ` + micros + `, (SELECT tick FROM {run} FORCE INDEX (PRIMARY) WHERE grp = ? AND job = ? AND trigger_id = 0
-	ORDER BY tick DESC LIMIT 1)`,
-		keptFrom: `
+	ORDER BY tick DESC LIMIT 1)`),
+		keptFrom: sql(`
 SELECT tick, trigger_id FROM {run} FORCE INDEX (PRIMARY) WHERE grp = ? AND job = ?
-ORDER BY tick DESC, trigger_id DESC LIMIT 1 OFFSET ?`,
-		prunable: `
+ORDER BY tick DESC, trigger_id DESC LIMIT 1 OFFSET ?`),
+		prunable: sql(`
 SELECT tick, trigger_id FROM {run} FORCE INDEX (PRIMARY)
 WHERE grp = ? AND job = ? AND tick <= ? AND state > 2 AND (trigger_id > 0 OR tick < ?)
 	AND (tick < ? OR tick = ? AND trigger_id <= ? OR ? > 0 AND finished_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND)
-ORDER BY tick, trigger_id LIMIT ?`,
-		prune: `
+ORDER BY tick, trigger_id LIMIT ?`),
+		prune: sql(`
 DELETE r FROM (WITH v (tick, trigger_id) AS (VALUES ?) SELECT * FROM v) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = ? AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-WHERE r.state > 2`,
+WHERE r.state > 2`),
 	}
-	q.resumeJobSkipping = strings.Replace(q.resumeJob, "{ended}", "{skipped}", 1)
-	q.resumeGroupSkipping = strings.Replace(q.resumeGroup, "{ended}", "{skipped}", 1)
-	names, parts := tableNames(prefix), strings.NewReplacer(
-		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
-		"{now17}", "LPAD("+micros+", 17, '0')",
-		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(store.MaxPauses)+")",
-		// The same with a beginning that is not known.
-		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD("+micros+", 17, '0'), ','), 36 * "+strconv.Itoa(store.MaxPauses)+")",
-		// Both by the primary key: the newest tick is the end of a range, as above.
-		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
-		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
-		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
-		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
-	)
-	for _, text := range []*string{
-		&q.declare, &q.hasFence, &q.writeFence, &q.summary, &q.jobs, &q.openRuns, &q.changes, &q.claim, &q.refused, &q.move, &q.passOver, &q.readRuns,
-		&q.pauseJob, &q.pauseGroup, &q.resumeJob, &q.resumeGroup, &q.resumeJobSkipping, &q.resumeGroupSkipping, &q.isJob, &q.trigger, &q.cancel, &q.isOpen,
-		&q.newestRuns, &q.newestOfJob, &q.newestIn, &q.bounds, &q.keptFrom, &q.prunable, &q.prune,
-	} {
-		*text = strings.TrimSpace(names.Replace(parts.Replace(*text)))
-	}
-	return q
 }

@@ -1,108 +1,93 @@
 package mysqlstore
 
-import "strings"
+import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 
-// lockQueries are the statements of locks; see [queries].
+// lockQueries are the statements of locks.
 type lockQueries struct {
-	table string // its quoted name
-
-	read, insert, write, writeFree           string
-	check, change                            string
-	raiseFloor, sessionsLeft                 string
-	idle, held, idleSessions, pruneLocks     string
-	pruneFences, pruneLeases, wait, notWaits string
+	read, insert, write, writeFree           sqltext.Query
+	raiseFloor, sessionsLeft                 sqltext.Query
+	idle, held, idleSessions, pruneLocks     sqltext.Query
+	pruneFences, pruneLeases, wait, notWaits sqltext.Query
 }
 
-const (
+var (
 	// A doorbell is rung by the name of a lock that its session has: what the
 	// client takes for the connection's id may be another one's on the server,
 	// behind a proxy.
-	ownsBell  = `SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`
-	killQuery = `KILL QUERY IS_USED_LOCK(?)`
+	ownsBell  = sqltext.Parse(`SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`)
+	killQuery = sqltext.Parse(`KILL QUERY IS_USED_LOCK(?)`)
 )
 
-func newLockQueries(prefix string) *lockQueries {
-	q := &lockQueries{
-		read: `
+func newLockQueries(t tables) *lockQueries {
+	sql := func(statement string) sqltext.Query { return t.query(statement) }
+	return &lockQueries{
+		read: sql(`
 SELECT 0, _binary'', ` + micros + `, _binary''
 UNION ALL
-SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`,
+SELECT 1, name, version, queue FROM {lock} WHERE name IN (?)`),
 
 		// The floor is the row without a name. The shared lock on it is what
 		// counts: a pruner that raises the floor before deleting rows waits for the
 		// inserts that compare with the old floor. The first part of v gives it the
 		// columns' types: MariaDB cuts queues above 64 KB without it.
-		insert: `
+		insert: sql(`
 INSERT INTO {lock} (name, version, queue, written_at)
 WITH v AS (SELECT name, version, queue FROM {lock} WHERE FALSE UNION ALL VALUES ?)
 SELECT v.name, v.version, v.queue, UTC_TIMESTAMP(6) FROM {lock} f STRAIGHT_JOIN v
 WHERE f.name = _binary'' AND f.version < ?
-LOCK IN SHARE MODE`,
-		raiseFloor: `
+LOCK IN SHARE MODE`),
+		raiseFloor: sql(`
 INSERT INTO {lock} (name, version, queue, written_at) VALUES (_binary'', ?, _binary'floor', UTC_TIMESTAMP(6))
-ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))`,
+ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))`),
 
 		// Waits if another transaction has locked the row.
-		write: `
-UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`,
+		write: sql(`
+UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`),
 
 		// Skips rows that others have locked. The LIMIT, which is no less than
 		// there are names, keeps MySQL from merging the query into the statement,
 		// which would wait then. Versions and queue are expressions, see [byName]:
 		// they are faster than lists of cases or rows, and than a join with a list
 		// of rows.
-		writeFree: `
+		writeFree: sql(`
 UPDATE (SELECT name AS free FROM {lock} FORCE INDEX (PRIMARY) WHERE name IN (?) AND version = ? LIMIT ? FOR UPDATE SKIP LOCKED) f
 STRAIGHT_JOIN {lock} l FORCE INDEX (PRIMARY) ON l.name = f.free
-SET l.version = ?, l.queue = ?, l.written_at = UTC_TIMESTAMP(6)`,
-
-		// The checks of a fenced transaction; see [queries].
-		check:  `SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`,
-		change: `UPDATE ?.{lock} SET version = version + 1 WHERE name = ? AND LOCATE(?, queue) > 0`,
+SET l.version = ?, l.queue = ?, l.written_at = UTC_TIMESTAMP(6)`),
 
 		// Pruning looks without locking anything, and deletes by key the rows that
 		// have not changed since and that no other transaction has locked.
-		idle: `
+		idle: sql(`
 SELECT name, version FROM {lock} FORCE INDEX (by_idle)
-WHERE idle_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY idle_at LIMIT ?`,
+WHERE idle_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY idle_at LIMIT ?`),
 		// The index has rows with holders or waiters first, by name. The floor's
 		// empty name is after none.
-		held: `
+		held: sql(`
 SELECT name, version FROM {lock} FORCE INDEX (by_idle)
-WHERE idle_at IS NULL AND name > ? AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY name LIMIT ?`,
-		idleSessions: `
+WHERE idle_at IS NULL AND name > ? AND written_at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND ORDER BY name LIMIT ?`),
+		idleSessions: sql(`
 SELECT name, token FROM {lease} FORCE INDEX (PRIMARY)
-WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND LIMIT ?`,
-		pruneLocks: `
+WHERE name LIKE ? AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND LIMIT ?`),
+		pruneLocks: sql(`
 DELETE l FROM (SELECT name AS free FROM {lock} FORCE INDEX (PRIMARY)
 	WHERE name IN (?) AND (name, version) IN (?) LIMIT ? FOR UPDATE SKIP LOCKED) f
-STRAIGHT_JOIN {lock} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
-		pruneLeases: `
+STRAIGHT_JOIN {lock} l FORCE INDEX (PRIMARY) ON l.name = f.free`),
+		pruneLeases: sql(`
 DELETE l FROM (SELECT name AS free FROM {lease} FORCE INDEX (PRIMARY)
 	WHERE name IN (?) AND (name, token) IN (?) AND renewed_at < UTC_TIMESTAMP(6) - INTERVAL IF(released, ?, ?) MICROSECOND
 	LIMIT ? FOR UPDATE SKIP LOCKED) f
-STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
-		sessionsLeft: `SELECT name, token FROM {lease} WHERE name IN (?)`,
-		pruneFences: `
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free`),
+		sessionsLeft: sql(`SELECT name, token FROM {lease} WHERE name IN (?)`),
+		pruneFences: sql(`
 DELETE l FROM (SELECT name AS free FROM {fence} FORCE INDEX (PRIMARY)
 	WHERE name IN (?) AND (name, token) IN (?) LIMIT ? FOR UPDATE SKIP LOCKED) f
-STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`,
+STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`),
 
 		// It looks at the row once it can be killed: the look sees earlier
 		// writes, and a later writer wakes us with KILL QUERY. SLEEP runs only
 		// if this connection's session is the one that is rung; another
 		// session, behind a proxy, answers 2.
-		wait: `SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`,
+		wait: sql(`SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`),
 		// A row that has not moved up contains the mark.
-		notWaits: `SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`,
+		notWaits: sql(`SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`),
 	}
-	names := tableNames(prefix)
-	q.table = names.Replace("{lock}")
-	for _, text := range []*string{
-		&q.read, &q.insert, &q.raiseFloor, &q.sessionsLeft, &q.write, &q.writeFree, &q.check, &q.change, &q.idle, &q.held,
-		&q.idleSessions, &q.pruneLocks, &q.pruneFences, &q.pruneLeases, &q.wait, &q.notWaits,
-	} {
-		*text = strings.TrimSpace(names.Replace(*text))
-	}
-	return q
 }

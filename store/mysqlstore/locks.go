@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // lockWait is how long a write that waits does so for a fenced transaction under
@@ -27,11 +28,11 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 	if len(names) == 0 {
 		return store.LockReading{}, errors.New("mysqlstore: read locks: no names")
 	}
-	asked := make(list, len(names), len(names)+1)
+	asked := make(sqltext.List, len(names), len(names)+1)
 	for i, name := range names {
 		asked[i] = name
 	}
-	query := fill(s.locking.read, append(asked, floorName))
+	query := s.locking.read.Render(append(asked, floorName))
 	var r store.LockReading
 	err := s.onLocks(ctx, "read locks", true, func(ctx context.Context, one *session) error {
 		rows, now, err := readLocks(ctx, one, query)
@@ -149,12 +150,12 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.Lo
 	if len(writes) == 0 {
 		return nil
 	}
-	rows, lowest := make(table, len(writes)), writes[0].Version
+	rows, lowest := make(sqltext.Values, len(writes)), writes[0].Version
 	for i, w := range writes {
-		rows[i] = row{w.Name, w.Version, string(w.Queue)}
+		rows[i] = sqltext.Row{w.Name, w.Version, string(w.Queue)}
 		lowest = min(lowest, w.Version)
 	}
-	statement := fill(s.locking.insert, rows, lowest)
+	statement := s.locking.insert.Render(rows, lowest)
 	n := 0
 	insert := func() error {
 		return retryDeadlocks(ctx, func() (err error) {
@@ -185,7 +186,7 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.Lo
 // raiseFloor makes the floor at least as high as the version.
 func (s *Store) raiseFloor(ctx context.Context, one *session, version uint64) error {
 	return retryDeadlocks(ctx, func() error {
-		_, err := one.exec(ctx, fill(s.locking.raiseFloor, version))
+		_, err := one.exec(ctx, s.locking.raiseFloor.Render(version))
 		return err
 	})
 }
@@ -212,11 +213,11 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []store.Lo
 	case n == 0:
 		return nil
 	}
-	names := make(list, len(writes))
+	names := make(sqltext.List, len(writes))
 	for i, w := range writes {
 		names[i] = w.Name
 	}
-	rows, _, err := readLocks(ctx, one, fill(s.locking.read, names))
+	rows, _, err := readLocks(ctx, one, s.locking.read.Render(names))
 	if err != nil {
 		return err
 	}
@@ -229,22 +230,22 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []store.Lo
 
 func (s *Store) updateStatement(writes []store.LockWrite) string {
 	if w := writes[0]; w.Wait && len(writes) == 1 {
-		return fill(s.locking.write, w.Version, string(w.Queue), w.Name, w.Expect)
+		return s.locking.write.Render(w.Version, string(w.Queue), w.Name, w.Expect)
 	}
-	names := make(list, len(writes))
-	version, queue, expected := make(byName, len(writes)), make(byName, len(writes)), make(byName, len(writes))
+	names := make(sqltext.List, len(writes))
+	version, queue, expected := make(sqltext.ByName, len(writes)), make(sqltext.ByName, len(writes)), make(sqltext.ByName, len(writes))
 	for i, w := range writes {
 		names[i] = w.Name
-		version[i], queue[i], expected[i] = named{w.Name, w.Version}, named{w.Name, string(w.Queue)}, named{w.Name, w.Expect}
+		version[i], queue[i], expected[i] = sqltext.Named{Name: w.Name, Value: w.Version}, sqltext.Named{Name: w.Name, Value: string(w.Queue)}, sqltext.Named{Name: w.Name, Value: w.Expect}
 	}
-	return fill(s.locking.writeFree, names, expected, len(writes), version, queue)
+	return s.locking.writeFree.Render(names, expected, len(writes), version, queue)
 }
 
 // HeldLocks implements [store.Locks].
 func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	var found []string
 	err := s.onLocks(ctx, "list locks", true, func(ctx context.Context, one *session) error {
-		_, names, err := keysOf(ctx, one, fill(s.locking.held, after, idle.Microseconds(), limit))
+		_, names, err := keysOf(ctx, one, s.locking.held.Render(after, idle.Microseconds(), limit))
 		found = make([]string, len(names))
 		for i, name := range names {
 			found[i] = name.(string)
@@ -259,20 +260,20 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	found := 0
 	err := s.onLocks(ctx, "prune locks", false, func(ctx context.Context, one *session) error {
-		keys, names, err := keysOf(ctx, one, fill(s.locking.idle, idle.Microseconds(), limit))
+		keys, names, err := keysOf(ctx, one, s.locking.idle.Render(idle.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
 		highest := uint64(0)
 		for _, key := range keys {
-			highest = max(highest, key.(row)[1].(uint64))
+			highest = max(highest, key.(sqltext.Row)[1].(uint64))
 		}
 		// First, so that none of them can come back with a lower version.
 		if err := s.raiseFloor(ctx, one, highest); err != nil {
 			return err
 		}
 		return retryDeadlocks(ctx, func() error {
-			n, err := one.changed(ctx, fill(s.locking.pruneLocks, names, keys, len(keys)))
+			n, err := one.changed(ctx, s.locking.pruneLocks.Render(names, keys, len(keys)))
 			if n > 0 { // else all of them are locked: another call would not help
 				found = len(keys)
 			}
@@ -288,11 +289,11 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 	found := 0
 	err := s.onLocks(ctx, "prune sessions of locks", false, func(ctx context.Context, one *session) error {
 		pattern := strings.NewReplacer("\\", "\\\\", "%", "\\%", "_", "\\_").Replace(prefix) + "%"
-		keys, names, err := keysOf(ctx, one, fill(s.locking.idleSessions, pattern, released.Microseconds(), expired.Microseconds(), limit))
+		keys, names, err := keysOf(ctx, one, s.locking.idleSessions.Render(pattern, released.Microseconds(), expired.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		n, err := one.changed(ctx, fill(s.locking.pruneLeases, names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
+		n, err := one.changed(ctx, s.locking.pruneLeases.Render(names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
 		if err != nil {
 			return err
 		}
@@ -301,20 +302,20 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 		}
 		found = len(keys)
 		// Of those whose leases are still there, the fences stay too.
-		_, left, err := keysOf(ctx, one, fill(s.locking.sessionsLeft, names))
+		_, left, err := keysOf(ctx, one, s.locking.sessionsLeft.Render(names))
 		if err != nil {
 			return err
 		}
-		keys = slices.DeleteFunc(keys, func(key any) bool { return slices.Contains(left, key.(row)[0]) })
+		keys = slices.DeleteFunc(keys, func(key any) bool { return slices.Contains(left, key.(sqltext.Row)[0]) })
 		names = slices.DeleteFunc(names, func(name any) bool { return slices.Contains(left, name) })
-		_, err = one.exec(ctx, fill(s.locking.pruneFences, names, keys, len(keys)))
+		_, err = one.exec(ctx, s.locking.pruneFences.Render(names, keys, len(keys)))
 		return err
 	})
 	return found, err
 }
 
 // keysOf reads names and the numbers that go with them.
-func keysOf(ctx context.Context, one *session, query string) (keys, names list, err error) {
+func keysOf(ctx context.Context, one *session, query string) (keys, names sqltext.List, err error) {
 	rows, err := one.conn.QueryContext(ctx, query)
 	if err != nil {
 		return nil, nil, err
@@ -327,7 +328,7 @@ func keysOf(ctx context.Context, one *session, query string) (keys, names list, 
 			return nil, nil, err
 		}
 		names = append(names, name)
-		keys = append(keys, row{name, number})
+		keys = append(keys, sqltext.Row{name, number})
 	}
 	return keys, names, rows.Err()
 }

@@ -18,7 +18,7 @@ import (
 // add a file, and never change one that was released.
 //
 // A statement ends with a semicolon at the end of a line, and {name} stands for
-// the quoted name of the table "name" with its prefix (see tableNames). Servers
+// the quoted name of the table "name" with its prefix (see [tables]). Servers
 // commit each DDL statement by itself, so a step may be cut off between two, and
 // all steps are repeated where a table is missing: each statement must be harmless
 // when it is repeated. Where the dialects have no IF NOT EXISTS, one statement adds
@@ -71,18 +71,17 @@ func mustReadMigrations() []step {
 }
 
 // statements returns the statements of a migration, without comments.
-func statements(migration, prefix string) []string {
+func statements(migration string, names tables) []string {
 	var lines []string
 	for line := range strings.Lines(migration) {
 		if !strings.HasPrefix(strings.TrimSpace(line), "--") {
 			lines = append(lines, line)
 		}
 	}
-	names := tableNames(prefix)
 	var all []string
 	for statement := range strings.SplitSeq(strings.Join(lines, ""), ";\n") {
 		if statement = strings.TrimSpace(statement); statement != "" {
-			all = append(all, names.Replace(statement))
+			all = append(all, names.replace(statement))
 		}
 	}
 	return all
@@ -136,12 +135,12 @@ func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err 
 	// The lock belongs to the connection that all statements use: it cannot be
 	// lost without the statements failing. Where GET_LOCK does not reach (two
 	// nodes of a cluster), statements that may be repeated are what remains.
-	if err := lockMigrations(ctx, one, lockName(one.server.database, s.prefix, "migrate\x00")); err != nil {
+	if err := lockMigrations(ctx, one, lockName(one.server.database, s.tables.prefix, "migrate\x00")); err != nil {
 		return 0, err
 	}
-	for _, statement := range []string{s.sql.createSchema, s.sql.addLevel} {
+	for _, statement := range []string{s.schemaSQL.createSchema.Render(), s.schemaSQL.addLevel.Render()} {
 		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
-			return 0, fmt.Errorf("make the table %s: %w", s.sql.schema, err)
+			return 0, fmt.Errorf("make the table %s: %w", s.tables.quoted("schema"), err)
 		}
 	}
 	for {
@@ -171,16 +170,16 @@ func (s *Store) upgrade(ctx context.Context, one *session, level, least int) err
 		return err
 	}
 	if next.least > least {
-		if _, err := one.exec(ctx, fill(s.sql.insertVersion, next.least)); err != nil {
+		if _, err := one.exec(ctx, s.schemaSQL.insertVersion.Render(next.least)); err != nil {
 			return err
 		}
 	}
-	_, err := one.exec(ctx, fill(s.sql.setLevel, level+1))
+	_, err := one.exec(ctx, s.schemaSQL.setLevel.Render(level+1))
 	return err
 }
 
 func (s *Store) runStep(ctx context.Context, one *session, step step) error {
-	for _, statement := range statements(step.text, s.prefix) {
+	for _, statement := range statements(step.text, s.tables) {
 		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return err
 		}
@@ -201,9 +200,9 @@ func isDoneAlready(err error) bool {
 // versions reads the least version that a program has to know, and the newest
 // step that was made; see [step].
 func (s *Store) versions(ctx context.Context, one *session) (least, level int, err error) {
-	err = one.conn.QueryRowContext(ctx, s.sql.version).Scan(&least, &level)
+	err = one.conn.QueryRowContext(ctx, s.schemaSQL.version.Render()).Scan(&least, &level)
 	if mysqlerr.Number(err) == mysqlerr.UnknownColumn { // tables from before levels
-		err = one.conn.QueryRowContext(ctx, s.sql.oldVersion).Scan(&least, &level)
+		err = one.conn.QueryRowContext(ctx, s.schemaSQL.oldVersion.Render()).Scan(&least, &level)
 	}
 	return least, level, err
 }
@@ -229,7 +228,7 @@ func (s *Store) migrated(ctx context.Context, one *session) (level int, done boo
 func lockMigrations(ctx context.Context, one *session, name string) error {
 	for {
 		var got sql.NullInt64
-		err := one.conn.QueryRowContext(ctx, fill(getLock, name, 5)).Scan(&got)
+		err := one.conn.QueryRowContext(ctx, getLock.Render(name, 5)).Scan(&got)
 		switch {
 		case err != nil:
 			return fmt.Errorf("wait for other migrations: %w", err)

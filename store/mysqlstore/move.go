@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // Move implements [store.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
@@ -133,7 +134,7 @@ func attemptAfter(m store.Move) int {
 
 // moveStatement also writes the starts to those jobs of which it finishes a run.
 func (s *Store) moveStatement(h store.Holder, moves []store.Move, started map[string]time.Time) string {
-	rows := make(table, len(moves))
+	rows := make(sqltext.Values, len(moves))
 	for i, m := range moves {
 		finished, start := "", int64(0)
 		if m.To.Over() {
@@ -142,10 +143,10 @@ func (s *Store) moveStatement(h store.Holder, moves []store.Move, started map[st
 		if at, ok := started[m.Job]; ok {
 			start = at.UnixMicro()
 		}
-		rows[i] = row{
+		rows[i] = sqltext.Row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
 			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start,
 		}
 	}
-	return fill(s.runs.move, h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
+	return s.runs.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
 }

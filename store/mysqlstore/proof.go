@@ -49,7 +49,7 @@ func (s *Store) isProven(identity string) bool {
 // writer. It has not tried when that connection is of another server: during a
 // failover, say.
 func (s *Store) tryProof(ctx context.Context, one *session) (tried, waits bool, err error) {
-	if _, err := one.count(ctx, s.sql.shareRow); err != nil {
+	if _, err := one.count(ctx, s.schemaSQL.shareRow.Render()); err != nil {
 		return false, false, err
 	}
 	err = s.onBeats(ctx, "check locks", func(ctx context.Context, two *session) error {
@@ -57,7 +57,7 @@ func (s *Store) tryProof(ctx context.Context, one *session) (tried, waits bool, 
 			return nil
 		}
 		tried = true
-		_, err := two.count(ctx, s.sql.writeRow)
+		_, err := two.count(ctx, s.schemaSQL.writeRow.Render())
 		switch mysqlerr.Number(err) {
 		case mysqlerr.LockWaitTimeout, mysqlerr.LockNotAvailable:
 			waits = true

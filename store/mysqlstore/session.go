@@ -127,7 +127,7 @@ var errShared = fmt.Errorf("%w: the statements of one connection reach different
 
 func sessionStatements(set settings, mark string) []string {
 	wait := int(set.lockWait / time.Second)
-	return []string{setNames, fill(setSession, wait, wait, mark), setIsolation}
+	return []string{setNames, setSession.Render(wait, wait, mark), setIsolation}
 }
 
 // discard closes the connection for good.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // shape is what a table has at the newest version: its columns, and its keys with
@@ -75,7 +76,7 @@ func (s *Store) gaps(ctx context.Context, one *session) ([]gap, error) {
 	}
 	var gaps []gap
 	for _, name := range slices.Sorted(maps.Keys(shapes)) {
-		table, want := s.prefix+name, shapes[name]
+		table, want := s.tables.prefix+name, shapes[name]
 		columns := have.columns[strings.ToLower(table)]
 		if columns == nil {
 			gaps = append(gaps, gap{table: table})
@@ -102,19 +103,19 @@ func (s *Store) gaps(ctx context.Context, one *session) ([]gap, error) {
 		return gaps, nil
 	}
 	// The row that all inserts of locks compare with.
-	if rows, err := one.count(ctx, s.sql.floorRow); err != nil || rows > 0 {
+	if rows, err := one.count(ctx, s.schemaSQL.floorRow.Render()); err != nil || rows > 0 {
 		return nil, err
 	}
-	return []gap{{table: s.prefix + "lock", what: "row without a name"}}, nil
+	return []gap{{table: s.tables.prefix + "lock", what: "row without a name"}}, nil
 }
 
 func (s *Store) readShape(ctx context.Context, one *session) (present, error) {
 	have := present{map[string]map[string]bool{}, map[string]map[string]string{}}
-	var tables list
+	var tables sqltext.List
 	for name := range shapes {
-		tables = append(tables, s.prefix+name)
+		tables = append(tables, s.tables.prefix+name)
 	}
-	rows, err := one.conn.QueryContext(ctx, fill(s.sql.shape, tables, tables))
+	rows, err := one.conn.QueryContext(ctx, s.schemaSQL.shape.Render(tables, tables))
 	if err != nil {
 		return present{}, err
 	}

@@ -59,11 +59,13 @@ type Store struct {
 	owned   bool    // both were opened by Open
 	several bool    // and know several hosts
 	wrapper string  // the type of the caller's driver, if it is not the one that is known
-	prefix  string
-	sql     *queries
-	runs    *ledgerQueries
+	tables  tables
 
-	locking *lockQueries
+	sql       *leaseQueries
+	runs      *ledgerQueries
+	locking   *lockQueries
+	fenceSQL  *fenceQueries
+	schemaSQL *schemaQueries
 
 	beats   *slot          // heartbeats, releases, requests to resign
 	looks   [looks]*slot   // readings, and the takeovers that rely on them
@@ -98,7 +100,7 @@ type Option func(*Store)
 // WithTablePrefix sets what the tables' names begin with. Default "cronlease_".
 // It begins with a letter and has at most 48 letters, digits and underscores.
 // Stores with different prefixes in one database have nothing in common.
-func WithTablePrefix(prefix string) Option { return func(s *Store) { s.prefix = prefix } }
+func WithTablePrefix(prefix string) Option { return func(s *Store) { s.tables.prefix = prefix } }
 
 // WithPassword calls f for the password of each connection of [Open]: from a vault,
 // or as a token of a cloud's identity service. The default is the DSN's
@@ -202,7 +204,7 @@ func New(db *sql.DB, options ...Option) (*Store, error) {
 var prefixRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,47}$`)
 
 func newStore(name string, options []Option) (*Store, error) {
-	s := &Store{prefix: defaultPrefix, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait, logins: newLogins()}
+	s := &Store{tables: tables{defaultPrefix}, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait, logins: newLogins()}
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("mysqlstore: option %d is nil", i+1)
@@ -211,11 +213,12 @@ func newStore(name string, options []Option) (*Store, error) {
 			return nil, s.invalid
 		}
 	}
-	if !prefixRule.MatchString(s.prefix) {
-		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.prefix)
+	if !prefixRule.MatchString(s.tables.prefix) {
+		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.tables.prefix)
 	}
-	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.prefix)
-	s.sql, s.runs, s.locking = newQueries(s.prefix), newLedgerQueries(s.prefix), newLockQueries(s.prefix)
+	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.tables.prefix)
+	s.sql, s.runs, s.locking = newLeaseQueries(s.tables), newLedgerQueries(s.tables), newLockQueries(s.tables)
+	s.fenceSQL, s.schemaSQL = newFenceQueries(s.tables), newSchemaQueries(s.tables)
 	s.beats = newSlot(s, settings{lockWait: beatLockWait})
 	for i := range s.looks {
 		s.looks[i] = newSlot(s, settings{lockWait: lookLockWait})

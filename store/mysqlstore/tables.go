@@ -1,0 +1,33 @@
+package mysqlstore
+
+import (
+	"strings"
+
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
+)
+
+// tables are the names of a store's tables: with this prefix, which has been
+// checked to need no escaping. All statements are in the common subset of MySQL
+// 8.0 and MariaDB 10.6.
+type tables struct{ prefix string }
+
+// named are the tables that statements name as {lease} and so on.
+var named = []string{"lease", "fence", "run", "job", "lock", "schema"}
+
+// quoted is a table's name as statements have it.
+func (t tables) quoted(table string) string { return "`" + t.prefix + table + "`" }
+
+// replace puts the tables' names, and other parts by their names, into a statement.
+// A part may itself name tables.
+func (t tables) replace(statement string, parts ...string) string {
+	names := []string{"{prefix}", t.prefix}
+	for _, table := range named {
+		names = append(names, "{"+table+"}", t.quoted(table))
+	}
+	return strings.NewReplacer(names...).Replace(strings.NewReplacer(parts...).Replace(statement))
+}
+
+// query reads a statement in which tables, and other parts, have names in braces.
+func (t tables) query(statement string, parts ...string) sqltext.Query {
+	return sqltext.Parse(t.replace(statement, parts...))
+}
