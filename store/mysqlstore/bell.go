@@ -9,12 +9,20 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // bellWait is how long one GET_LOCK waits before it is repeated: not all servers
 // support an unlimited wait. It is below 10 s, the default of long_query_time, so
 // that no waiter is in the slow log, and connections are not silent for long.
 const bellWait = 9 * time.Second
+
+var (
+	getLock     = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
+	hasLock     = sqltext.Parse(`SELECT IS_USED_LOCK(?) = CONNECTION_ID()`)
+	releaseLock = sqltext.Parse(`SELECT RELEASE_LOCK(?)`)
+)
 
 // bell is a user-level lock of the server: the bell that gets it is rung, and has
 // it for as long as its connection lives. The server grants it to waiters in the
@@ -26,9 +34,9 @@ type bell struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	turn    chan struct{} // of capacity 1; filling it gives access to what follows
-	session *session      // nil when there is none, or while Wait waits with it
-	has     bool          // the session has the lock
+	turn chan struct{} // of capacity 1; filling it gives access to what follows
+	conn *conn         // nil when there is none, or while Wait waits with it
+	has  bool          // the connection has the lock
 }
 
 // Bell implements [store.HandoverSignals]. A bell takes a connection of its own with the
@@ -40,10 +48,11 @@ func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	b.closing, b.close = context.WithCancel(context.Background())
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Err() != nil {
+	if s.conns.Stopped() {
 		b.close()
 	} else {
 		s.bells[b] = struct{}{}
+		s.conns.Reserve(len(s.bells))
 	}
 	return b
 }
@@ -63,7 +72,7 @@ func (b *bell) Wait(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for bell: %w", ctx.Err())
 	}
-	return fmt.Errorf("wait for bell: %w", b.store.explain(err))
+	return fmt.Errorf("wait for bell: %w", b.store.conns.Explain(err))
 }
 
 func (b *bell) wait(ctx context.Context) error {
@@ -74,84 +83,84 @@ func (b *bell) wait(ctx context.Context) error {
 		b.give()
 		return nil
 	}
-	if b.has || b.session != nil && !b.session.alive(ctx) {
+	if b.has || b.conn != nil && !b.conn.Alive(ctx) {
 		b.drop()
 	}
-	s := b.session
-	b.session = nil // while it waits, no other call uses it
+	c := b.conn
+	b.conn = nil // while it waits, no other call uses it
 	b.give()
 
-	s, err := b.listen(ctx, s)
+	c, err := b.listen(ctx, c)
 	if err != nil {
 		return err
 	}
 	b.turn <- struct{}{}
 	defer b.give()
 	if b.closing.Err() != nil {
-		s.discard()
+		c.Discard()
 		return b.closing.Err()
 	}
-	b.session, b.has = s, true
+	b.conn, b.has = c, true
 	return nil
 }
 
 // stillHas asks the server whether this connection has the lock. It is called
 // with the turn.
 func (b *bell) stillHas(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
 	var mine sql.NullBool
-	err := b.session.conn.QueryRowContext(ctx, hasLock.Render(b.lock(b.session))).Scan(&mine)
+	err := b.conn.QueryRow(ctx, hasLock.Render(b.lock(b.conn))).Scan(&mine)
 	return err == nil && mine.Bool
 }
 
-// listen waits for the lock, with s or a new session. It returns the session
-// that has got it.
-func (b *bell) listen(ctx context.Context, s *session) (*session, error) {
+// listen waits for the lock, with c or a new connection. It returns the
+// connection that has got it.
+func (b *bell) listen(ctx context.Context, c *conn) (*conn, error) {
 	for {
-		if s == nil {
+		if c == nil {
 			var err error
-			if s, err = b.connect(ctx); err != nil {
+			if c, err = b.connect(ctx); err != nil {
 				return nil, err
 			}
 		}
 		wait, begin := b.store.currentBellWait(), time.Now()
 		var got sql.NullInt64
-		err := s.conn.QueryRowContext(ctx, getLock.Render(b.lock(s), int(wait/time.Second))).Scan(&got)
+		err := c.QueryRow(ctx, getLock.Render(b.lock(c), int(wait/time.Second))).Scan(&got)
 		switch {
 		case err == nil && got.Int64 == 1:
-			return s, nil
+			return c, nil
 		case err == nil && got.Valid: // not in that time
 			continue
 		case err == nil:
 			err = errors.New("the server has no GET_LOCK to give")
 		}
-		s.discard()
-		s = nil
-		if ctx.Err() != nil || !isConnectionError(err) || !b.store.shortenBellWait(wait, time.Since(begin)) {
+		c.Discard()
+		c = nil
+		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !b.store.shortenBellWait(wait, time.Since(begin)) {
 			return nil, err
 		}
 	}
 }
 
-func (b *bell) connect(ctx context.Context) (*session, error) {
-	if err := b.store.checkBells(); err != nil {
+func (b *bell) connect(ctx context.Context) (*conn, error) {
+	if err := b.store.conns.CheckReserved(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, answerLimit, fmt.Errorf("no answer within %v", answerLimit))
+	ctx, cancel := context.WithTimeoutCause(ctx, mysqlconn.AnswerLimit, fmt.Errorf("no answer within %v", mysqlconn.AnswerLimit))
 	defer cancel()
-	s, err := b.store.openSession(ctx, settings{lockWait: lookLockWait})
+	c, err := b.store.conns.Open(ctx, mysqlconn.ReadingLockWait)
 	if err != nil && context.Cause(ctx) != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
-	return s, err
+	return c, err
 }
 
 // lock is the lock's name, the same for all replicas of a group: of at most 64
 // characters and in lower case, because servers differ in what they do with
 // others.
-func (b *bell) lock(s *session) string {
-	return lockName(s.server.database, b.store.tables.prefix, b.group)
+func (b *bell) lock(c *conn) string {
+	return lockName(c.Server.Database, b.store.tables.prefix, b.group)
 }
 
 func lockName(database, prefix, group string) string {
@@ -170,9 +179,9 @@ func (b *bell) Pass(ctx context.Context) error {
 		return nil
 	}
 	b.has = false
-	ctx, cancel := context.WithTimeout(ctx, answerLimit)
+	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	if _, err := b.session.exec(ctx, releaseLock.Render(b.lock(b.session))); err != nil {
+	if err := b.conn.Exec(ctx, releaseLock.Render(b.lock(b.conn))); err != nil {
 		b.drop()
 		return fmt.Errorf("pass bell: %w", err)
 	}
@@ -188,6 +197,7 @@ func (b *bell) Close() error {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	delete(b.store.bells, b)
+	b.store.conns.Reserve(len(b.store.bells))
 	return nil
 }
 
@@ -207,25 +217,12 @@ func (b *bell) take(ctx context.Context) error {
 
 func (b *bell) give() { <-b.turn }
 
-// drop discards the session. It is called with the turn.
+// drop discards the connection. It is called with the turn.
 func (b *bell) drop() {
-	if b.session != nil {
-		b.session.discard()
+	if b.conn != nil {
+		b.conn.Discard()
 	}
-	b.session, b.has = nil, false
-}
-
-// checkBells keeps bells from taking the connections that the rest of the store
-// needs from the caller's pool, and the caller's last.
-func (s *Store) checkBells() error {
-	most := s.pins.Stats().MaxOpenConnections
-	s.mu.Lock()
-	bells := len(s.bells)
-	s.mu.Unlock()
-	if others := pinned - 1; most > 0 && bells+others >= most {
-		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d bells need at least %d", most, bells, bells+others+1)
-	}
-	return nil
+	b.conn, b.has = nil, false
 }
 
 func (s *Store) currentBellWait() time.Duration {
@@ -237,7 +234,7 @@ func (s *Store) currentBellWait() time.Duration {
 // shortenBellWait is told that a wait was cut off. If that looks like the read
 // timeout of the caller's pool, later waits stay below it, and it returns true.
 func (s *Store) shortenBellWait(wait, took time.Duration) bool {
-	if s.owned || took < time.Second || took > wait+time.Second {
+	if s.conns.Owned() || took < time.Second || took > wait+time.Second {
 		return false
 	}
 	shorter := max(time.Second, (took - time.Second/2).Truncate(time.Second))

@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // Check implements [store.Checker]. It changes nothing and needs no privileges
@@ -22,55 +23,40 @@ import (
 // Check lowers the limits of the store's own pools. If none of several hosts takes
 // writes, the error matches neither, because that may be over soon.
 func (s *Store) Check(ctx context.Context) error {
-	if err := s.checkPool(); err != nil {
+	if err := s.conns.CheckSize(); err != nil {
 		return err
 	}
-	err := s.onLook(ctx, "check database", true, func(ctx context.Context, one *session) error {
-		// What the server said when the session was opened may be out of date.
-		now, err := readServer(ctx, one.conn)
-		if err != nil {
+	err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "check database", func(ctx context.Context, c *conn) error {
+		if err := s.conns.CheckServer(ctx, c); err != nil {
 			return err
 		}
-		if now.mark != one.server.mark {
-			return errShared
-		}
-		if err := now.check(); err != nil {
-			if s.several && now.readOnly() != "" {
-				return readOnlyError(now.readOnly()) // there is another host to ask
-			}
+		if err := s.checkSchema(ctx, c); err != nil {
 			return err
 		}
-		if err := s.fit(now); err != nil {
-			return err
-		}
-		if err := s.checkSchema(ctx, one); err != nil {
-			return err
-		}
-		if err := s.checkGrants(ctx, one); err != nil {
+		if err := s.checkGrants(ctx, c); err != nil {
 			return err
 		}
 		// Last: without a grant on it, a table looks as if it were not there.
-		gaps, err := s.gaps(ctx, one)
+		gaps, err := s.gaps(ctx, c)
 		switch {
 		case err != nil:
 			return err
 		case len(gaps) > 0:
 			return gapsError(gaps)
 		}
-		return s.proveLocks(ctx, one)
+		return s.proveLocks(ctx, c)
 	})
 	if err != nil {
 		return err
 	}
 	// The connection for heartbeats is there from now on.
-	return s.onBeats(ctx, "check database", func(ctx context.Context, one *session) error {
-		_, err := one.exec(ctx, s.sql.release.Render("", "", uint64(0)))
-		return err
+	return s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "check database", func(ctx context.Context, c *conn) error {
+		return c.Exec(ctx, s.sql.release.Render("", "", uint64(0)))
 	})
 }
 
-func (s *Store) checkSchema(ctx context.Context, one *session) error {
-	least, level, err := s.versions(ctx, one)
+func (s *Store) checkSchema(ctx context.Context, c *conn) error {
+	least, level, err := s.versions(ctx, c)
 	switch {
 	case err != nil:
 		return err
@@ -79,7 +65,7 @@ func (s *Store) checkSchema(ctx context.Context, one *session) error {
 	case level < len(migrations):
 		return olderError(level)
 	}
-	rows, err := one.conn.QueryContext(ctx, s.schemaSQL.engines.Render())
+	rows, err := c.Query(ctx, s.schemaSQL.engines.Render())
 	if err != nil {
 		return err
 	}
@@ -109,8 +95,8 @@ func olderError(level int) error {
 
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
-func (s *Store) checkGrants(ctx context.Context, one *session) error {
-	if _, _, err := readRows(ctx, one, s.sql.read.Render("", "")); err != nil {
+func (s *Store) checkGrants(ctx context.Context, c *conn) error {
+	if _, _, err := readRows(ctx, c, s.sql.read.Render("", "")); err != nil {
 		return err
 	}
 	const none = uint64(0)
@@ -119,22 +105,22 @@ func (s *Store) checkGrants(ctx context.Context, one *session) error {
 		s.sql.insertFence.Render("", ""),
 		s.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
 	} {
-		if _, err := one.exec(ctx, statement); err != nil {
+		if err := c.Exec(ctx, statement); err != nil {
 			return err
 		}
 	}
-	if err := s.checkLedger(ctx, one); err != nil {
+	if err := s.checkLedger(ctx, c); err != nil {
 		return err
 	}
 	for _, statement := range s.schemaSQL.probes {
-		if _, err := one.exec(ctx, statement.Render()); err != nil {
+		if err := c.Exec(ctx, statement.Render()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) checkLedger(ctx context.Context, one *session) error {
+func (s *Store) checkLedger(ctx context.Context, c *conn) error {
 	var (
 		none store.Holder
 		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
@@ -147,10 +133,10 @@ func (s *Store) checkLedger(ctx context.Context, one *session) error {
 		s.runs.trigger.Render(0, "", ""),
 		s.runs.cancel.Render("", "", 0, 0),
 	} {
-		if _, err := one.exec(ctx, statement); err != nil {
+		if err := c.Exec(ctx, statement); err != nil {
 			return err
 		}
 	}
-	_, err := s.load(ctx, one, "")
+	_, err := s.load(ctx, c, "")
 	return err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -41,8 +42,8 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		for i, at := range chunk {
 			part[i] = claims[at]
 		}
-		err := s.onLedger(ctx, "claim", false, func(ctx context.Context, one *session) error {
-			claimed, err := s.claim(ctx, one, h, id, part)
+		err := s.onLedger(ctx, mysqlconn.Write, "claim", func(ctx context.Context, c *conn) error {
+			claimed, err := s.claim(ctx, c, h, id, part)
 			for i, c := range claimed {
 				results[chunk[i]] = c
 			}
@@ -69,7 +70,7 @@ func checkClaim(c store.Claim) error {
 // there before stands, and the rest was refused by the contract or is inserted
 // again. IGNORE hides why a server refuses a row (a CHECK, a partition that there
 // is not), so every second statement goes without.
-func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	claimed, missing := make([]store.Claimed, len(claims)), make([]int, len(claims))
 	for i := range claims {
 		missing[i] = i
@@ -83,19 +84,19 @@ func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id stor
 		if try%2 == 1 {
 			statement = strings.Replace(statement, "INSERT IGNORE", "INSERT", 1)
 		}
-		done, err := s.guarded(ctx, one, h, statement)
+		done, err := s.guarded(ctx, c, h, statement)
 		if err != nil && (try%2 == 0 || mysqlerr.Number(err) != mysqlerr.DuplicateKey) {
 			return nil, err
 		}
-		if err == nil && done.rows == len(part) {
-			now := time.UnixMicro(done.lastID).UTC()
+		if err == nil && done.Rows == len(part) {
+			now := time.UnixMicro(done.LastID).UTC()
 			for i, at := range missing {
 				claimed[at] = store.Claimed{Mine: true, Record: claimedNow(h, part[i], now)}
 			}
 			return claimed, nil
 		}
 		// In this order: a row that comes in between is found.
-		refused, err := s.readRefused(ctx, one, h, part)
+		refused, err := s.readRefused(ctx, c, h, part)
 		if err != nil {
 			return nil, err
 		}
@@ -103,7 +104,7 @@ func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id stor
 		for i, c := range part {
 			keys[i] = plain(c.Key)
 		}
-		f, err := s.readRuns(ctx, one, h, keys)
+		f, err := s.readRuns(ctx, c, h, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -132,12 +133,12 @@ func (s *Store) claim(ctx context.Context, one *session, h store.Holder, id stor
 
 // readRefused returns which claims the contract refuses now, if their rows are
 // not there: see [store.Ledger.Claim].
-func (s *Store) readRefused(ctx context.Context, one *session, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
+func (s *Store) readRefused(ctx context.Context, c *conn, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
 	list := make(sqltext.Values, len(claims))
 	for i, c := range claims {
 		list[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
 	}
-	rows, err := one.conn.QueryContext(ctx, s.runs.refused.Render(list, h.Group))
+	rows, err := c.Query(ctx, s.runs.refused.Render(list, h.Group))
 	if err != nil {
 		return nil, err
 	}

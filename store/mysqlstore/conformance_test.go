@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 type variant struct {
@@ -197,7 +198,7 @@ func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
 	for _, table := range []string{"lease", "fence"} {
 		eventually(t, "no other node changes the row", func() bool {
 			_, err := db.ExecContext(soon(t), "DELETE FROM cronlease_"+table+" WHERE name = ?", group)
-			if err != nil && !mysqlstore.IsRolledBack(err) {
+			if err != nil && !mysqlconn.IsRolledBack(err) {
 				t.Fatal(err)
 			}
 			return err == nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // Pause implements [jobs.Control]. A group may be paused before its first job
@@ -40,12 +41,12 @@ func (s *Store) setPaused(ctx context.Context, op, group, job, statement string)
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return s.onLedger(ctx, op, false, func(ctx context.Context, one *session) error {
-		n, err := one.changed(ctx, statement)
+	return s.onLedger(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
+		n, err := c.Changed(ctx, statement)
 		if err != nil || n > 0 || job == "" {
 			return err
 		}
-		n, err = one.count(ctx, s.runs.isJob.Render(group, job))
+		n, err = c.Count(ctx, s.runs.isJob.Render(group, job))
 		if err == nil && n == 0 {
 			return noJob(group, job)
 		}
@@ -57,21 +58,16 @@ func (s *Store) setPaused(ctx context.Context, op, group, job, statement string)
 // or not; [Store.Runs] tells.
 func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
 	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
-	err := s.onLedger(ctx, "trigger", false, func(ctx context.Context, one *session) error {
-		result, err := one.exec(ctx, s.runs.trigger.Render(key.Trigger, group, job))
+	err := s.onLedger(ctx, mysqlconn.Write, "trigger", func(ctx context.Context, c *conn) error {
+		done, err := c.Change(ctx, s.runs.trigger.Render(key.Trigger, group, job))
 		if err != nil {
 			return err
 		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		if n == 0 {
+		if done.Rows == 0 {
 			return noJob(group, job)
 		}
-		tick, err := result.LastInsertId()
-		key.Tick = time.UnixMicro(tick).UTC()
-		return err
+		key.Tick = time.UnixMicro(done.LastID).UTC()
+		return nil
 	})
 	if err != nil {
 		return jobs.Key{}, err
@@ -85,13 +81,13 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 		return noRun(group, key) // the table cannot have it
 	}
 	tick := key.Tick.UnixMicro()
-	return s.onLedger(ctx, "cancel", false, func(ctx context.Context, one *session) error {
-		n, err := one.changed(ctx, s.runs.cancel.Render(group, key.Job, tick, key.Trigger))
+	return s.onLedger(ctx, mysqlconn.Write, "cancel", func(ctx context.Context, c *conn) error {
+		n, err := c.Changed(ctx, s.runs.cancel.Render(group, key.Job, tick, key.Trigger))
 		if err != nil || n > 0 {
 			return err
 		}
 		// There is none, or its end was asked for before, which is no change.
-		n, err = one.count(ctx, s.runs.isOpen.Render(group, key.Job, tick, key.Trigger))
+		n, err = c.Count(ctx, s.runs.isOpen.Render(group, key.Job, tick, key.Trigger))
 		if err == nil && n == 0 {
 			return noRun(group, key)
 		}

@@ -62,7 +62,7 @@
 // decide which.
 //
 // With [New], which server a connection leads to is the caller's business: the
-// store drops a session whose server refuses a write, and takes the next one
+// store drops a connection whose server refuses a write, and takes the next one
 // that the pool gives it.
 //
 // # Clock and identity

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -26,10 +27,10 @@ import (
 type doorbell struct {
 	store *Store
 
-	mu      sync.Mutex
-	session *session // nil when there is none
-	name    string   // of its lock; empty when the doorbell is deaf
-	closed  bool
+	mu     sync.Mutex
+	conn   *conn  // nil when there is none
+	name   string // of its lock; empty when the doorbell is deaf
+	closed bool
 }
 
 // Doorbell implements [store.Notifiers]. It takes a connection of its own with the
@@ -39,7 +40,7 @@ func (s *Store) Notifier() store.Notifier {
 	d := &doorbell{store: s}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closing.Err() != nil {
+	if s.conns.Stopped() {
 		d.closed = true
 	} else {
 		s.doorbells[d] = struct{}{}
@@ -49,10 +50,10 @@ func (s *Store) Notifier() store.Notifier {
 
 // Address implements [store.Notifier].
 func (d *doorbell) Address(ctx context.Context) (address string, err error) {
-	err = d.store.with(ctx, "open doorbell", func(ctx context.Context) error {
-		s, name, err := d.open(ctx)
+	err = d.store.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
+		c, name, err := d.open(ctx)
 		if err == nil && name != "" {
-			address = s.server.identity + "#" + name
+			address = c.Server.Identity + "#" + name
 		}
 		return err
 	})
@@ -62,79 +63,79 @@ func (d *doorbell) Address(ctx context.Context) (address string, err error) {
 // bellName is what the names of doorbells begin with.
 const bellName = "cronlease:bell:"
 
-// open returns the session, a new one if need be, and the name of its lock, which
-// is empty when the session is not the doorbell's own.
-func (d *doorbell) open(ctx context.Context) (*session, string, error) {
+// open returns the connection, a new one if need be, and the name of its lock, which
+// is empty when its session is not the doorbell's own.
+func (d *doorbell) open(ctx context.Context) (*conn, string, error) {
 	d.mu.Lock()
-	s, name, closed := d.session, d.name, d.closed
+	c, name, closed := d.conn, d.name, d.closed
 	d.mu.Unlock()
 	if closed {
 		return nil, "", errors.New("closed")
 	}
-	if s != nil && s.alive(ctx) {
-		return s, name, nil
+	if c != nil && c.Alive(ctx) {
+		return c, name, nil
 	}
-	d.drop(s)
-	s, err := d.store.openSession(ctx, settings{lockWait: lockWait})
+	d.drop(c)
+	c, err := d.store.conns.Open(ctx, mysqlconn.LockLockWait)
 	if err != nil {
 		return nil, "", err
 	}
-	if name, err = s.takeName(ctx); err != nil {
-		s.discard()
+	if name, err = takeName(ctx, c); err != nil {
+		c.Discard()
 		return nil, "", err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed {
-		s.discard()
+		c.Discard()
 		return nil, "", errors.New("closed")
 	}
-	d.session, d.name = s, name
-	return s, name, nil
+	d.conn, d.name = c, name
+	return c, name, nil
 }
 
 // takeName takes a lock of a new name, and returns that if the lock is this
 // session's.
-func (s *session) takeName(ctx context.Context) (string, error) {
+func takeName(ctx context.Context, c *conn) (string, error) {
 	name := bellName + strings.ToLower(rand.Text())
 	var got sql.NullInt64
-	if err := s.conn.QueryRowContext(ctx, getLock.Render(name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
+	if err := c.QueryRow(ctx, getLock.Render(name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
 		return "", err
 	}
 	// In a statement of its own: behind a proxy it may reach another session.
-	owns, err := s.count(ctx, ownsBell.Render(name))
+	owns, err := c.Count(ctx, ownsBell.Render(name))
 	if err != nil || owns != 1 {
 		return "", err
 	}
 	return name, nil
 }
 
-// deafen is told that a session was not the doorbell's own.
-func (d *doorbell) deafen(s *session) {
+// deafen is told that a connection was not the doorbell's own.
+func (d *doorbell) deafen(c *conn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.session == s {
+	if d.conn == c {
 		d.name = ""
 	}
 }
 
-// drop discards a session.
-func (d *doorbell) drop(s *session) {
-	if s == nil {
+// drop discards a connection.
+func (d *doorbell) drop(c *conn) {
+	if c == nil {
 		return
 	}
 	d.mu.Lock()
-	if d.session == s {
-		d.session, d.name = nil, ""
+	if d.conn == c {
+		d.conn, d.name = nil, ""
 	}
 	d.mu.Unlock()
-	s.discard()
+	c.Discard()
 }
 
 // Wait implements [store.Notifier].
 func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
-	return d.store.with(ctx, "wait for doorbell", func(ctx context.Context) error {
-		s, name, err := d.open(ctx)
+	return d.store.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
+		c, name, err := d.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -152,14 +153,14 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
 		query := d.store.locking.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
-		answer, err := s.count(ctx, query)
+		answer, err := c.Count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
 			return nil
 		case err != nil:
-			d.drop(s)
+			d.drop(c)
 		case answer == 2:
-			d.deafen(s)
+			d.deafen(c)
 			return sleep(ctx, limit)
 		}
 		return err
@@ -180,15 +181,15 @@ func sleep(ctx context.Context, limit time.Duration) error {
 
 // Ring implements [store.Notifier].
 func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
-	return d.store.onLocks(ctx, "ring doorbells", false, func(ctx context.Context, one *session) error {
+	return d.store.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
 		for _, address := range addresses {
 			// Earlier versions had a connection's id in the place of the name; they
 			// look once a second.
 			server, name, _ := strings.Cut(address, "#")
-			if server != one.server.identity || !strings.HasPrefix(name, bellName) || len(name) > 64 {
+			if server != c.Server.Identity || !strings.HasPrefix(name, bellName) || len(name) > 64 {
 				continue
 			}
-			if _, err := one.exec(ctx, killQuery.Render(name)); err != nil && !isServerError(err) {
+			if err := c.Exec(ctx, killQuery.Render(name)); err != nil && !mysqlconn.IsServerError(err) {
 				return err
 			}
 		}
@@ -200,9 +201,9 @@ func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 func (d *doorbell) Close() error {
 	d.mu.Lock()
 	d.closed = true
-	s := d.session
+	c := d.conn
 	d.mu.Unlock()
-	d.drop(s)
+	d.drop(c)
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
 	delete(d.store.doorbells, d)

@@ -2,16 +2,14 @@ package mysqlstore
 
 import (
 	"context"
-	"database/sql"
 	"math"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -24,56 +22,22 @@ var (
 // Statements are those of a migration.
 func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
 
-// ParseDSN returns the settings and hosts of a DSN.
-func ParseDSN(dsn string) (*mysql.Config, []string, error) {
-	t, err := parseDSN(dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	return t.config, t.hosts, nil
-}
-
 // AlwaysWrite has checks of fenced transactions write the fence row, as on a
 // cluster with several writers.
 func (s *Store) AlwaysWrite() { s.alwaysWrite = true }
 
-// ManyWriters is what a store concludes from a server's variables.
-func ManyWriters(variables map[string]string) bool { return server{variables: variables}.manyWriters() }
-
-// IsRolledBack reports that a transaction was in the way of others.
-func IsRolledBack(err error) bool { return isRolledBack(err) }
-
 // LedgerTimeout is the wait_timeout of the ledger's first connection, in seconds.
 func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 	n := 0
-	err := s.onLedger(ctx, "read wait_timeout", true, func(ctx context.Context, one *session) (err error) {
-		n, err = one.count(ctx, "SELECT @@wait_timeout")
+	err := s.onLedger(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
+		n, err = c.Count(ctx, "SELECT @@wait_timeout")
 		return err
 	})
 	return n, err
 }
 
-// Settle returns how the connects of a store with several hosts agree on one.
-func Settle(addrs ...string) (next func(tried []bool) int, settle func(host int, tried []bool) bool) {
-	h := newHosts(addrs)
-	return h.next, h.settle
-}
-
 // RenewStatement is the statement that Renew sends.
 func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
-
-// SessionStatements make a connection what the store's own are.
-func SessionStatements() []string { return sessionStatements(settings{lockWait: beatLockWait}, "") }
-
-// Started is the second in which the connection's server was started.
-func Started(ctx context.Context, conn *sql.Conn) (uint64, error) {
-	var version string
-	if err := conn.QueryRowContext(ctx, "SELECT VERSION()").Scan(&version); err != nil {
-		return 0, err
-	}
-	s := server{variables: map[string]string{"version": version}}
-	return s.readStart(ctx, conn)
-}
 
 // LedgerStatements are the ledger's statements that run often, or over much.
 func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {
@@ -143,29 +107,6 @@ const (
 	ClaimChunk = claimChunk
 	MoveChunk  = moveChunk
 )
-
-// SnapshotIsolation is the setting of the store's sessions, and empty on a server
-// that has none.
-func (s *Store) SnapshotIsolation(ctx context.Context) (string, error) {
-	got := ""
-	err := s.onLook(ctx, "read settings", true, func(ctx context.Context, one *session) error {
-		now, err := readServer(ctx, one.conn)
-		got = now.variables[snapshotIsolation]
-		return err
-	})
-	return got, err
-}
-
-// Logins is what holds back connects after a refused login.
-type Logins struct{ *logins }
-
-// NewLogins returns one that no login was refused of yet.
-func NewLogins() Logins { return Logins{newLogins()} }
-
-// Connect calls dial with the password, or returns the error of an earlier login.
-func (l Logins) Connect(ctx context.Context, password string, dial func() error) error {
-	return l.connect(ctx, func(context.Context) (string, error) { return password, nil }, func(context.Context, string) error { return dial() })
-}
 
 // Shapes are the tables that Check wants, a line for the columns of each, sorted,
 // and one for each key.

@@ -13,24 +13,6 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-func TestManyWriters(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		variables map[string]string
-		want      bool
-	}{
-		{map[string]string{}, false},
-		{map[string]string{"wsrep_on": "OFF"}, false},
-		{map[string]string{"wsrep_on": "ON"}, true},
-		{map[string]string{"group_replication_single_primary_mode": "ON"}, false},
-		{map[string]string{"group_replication_single_primary_mode": "OFF"}, true},
-	} {
-		if got := mysqlstore.ManyWriters(c.variables); got != c.want {
-			t.Errorf("%v: %v", c.variables, got)
-		}
-	}
-}
-
 // checked calls a function once a transaction has checked its hold.
 type checked struct {
 	*mysqlstore.Store

@@ -4,13 +4,17 @@ import (
 	"context"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
-// change is what a statement did.
-type change struct {
-	rows   int
-	lastID int64
-}
+// For statements that are a transaction of several. The limits are in seconds.
+const (
+	begin       = `START TRANSACTION`
+	commit      = `COMMIT`
+	rollback    = `ROLLBACK`
+	limitIdle   = `SET wait_timeout = 2`
+	unlimitIdle = `SET wait_timeout = 2147483`
+)
 
 // guarded runs a statement of a holder that takes a shared lock on the fence row
 // and compares owner and token. On a cluster with several writers another node
@@ -18,47 +22,47 @@ type change struct {
 // with the same comparison, so that of it and a takeover on another node the
 // second to commit fails. The error is then 1213, of the COMMIT too, and nothing
 // was written.
-func (s *Store) guarded(ctx context.Context, one *session, h store.Holder, statement string) (change, error) {
-	if !one.server.manyWriters() && !s.alwaysWrite {
-		return one.change(ctx, statement)
+func (s *Store) guarded(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+	if !c.Server.ManyWriters() && !s.alwaysWrite {
+		return c.Change(ctx, statement)
 	}
 	// A process that stands still in a transaction keeps the fence row from
-	// takeovers on its node. MariaDB has a limit for just that, see [setGalera].
-	limited := one.server.isGalera() && one.server.isMariaDB()
+	// takeovers on its node. On Galera, MariaDB has a limit for just that.
+	limited := c.Server.IsGalera() && c.Server.IsMariaDB()
 	if !limited {
-		if _, err := one.exec(ctx, limitIdle); err != nil {
-			return change{}, err
+		if err := c.Exec(ctx, limitIdle); err != nil {
+			return mysqlconn.Change{}, err
 		}
 	}
-	done, err := s.writeFenceFirst(ctx, one, h, statement)
-	if err != nil && isAnswer(err) {
+	done, err := s.writeFenceFirst(ctx, c, h, statement)
+	if err != nil && mysqlconn.IsAnswer(err) {
 		// The server has rolled back the transaction, or only the statement.
-		if _, undone := one.exec(ctx, rollback); undone != nil {
-			return change{}, undone
+		if undone := c.Exec(ctx, rollback); undone != nil {
+			return mysqlconn.Change{}, undone
 		}
 	}
-	if !limited && (err == nil || isAnswer(err)) {
-		if _, err := one.exec(ctx, unlimitIdle); err != nil {
-			return change{}, err
+	if !limited && (err == nil || mysqlconn.IsAnswer(err)) {
+		if err := c.Exec(ctx, unlimitIdle); err != nil {
+			return mysqlconn.Change{}, err
 		}
 	}
 	return done, err
 }
 
-func (s *Store) writeFenceFirst(ctx context.Context, one *session, h store.Holder, statement string) (change, error) {
-	if _, err := one.exec(ctx, begin); err != nil {
-		return change{}, err
+func (s *Store) writeFenceFirst(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+	if err := c.Exec(ctx, begin); err != nil {
+		return mysqlconn.Change{}, err
 	}
-	held, err := one.changed(ctx, s.runs.writeFence.Render(h.Group, h.Owner, h.Token))
+	held, err := c.Changed(ctx, s.runs.writeFence.Render(h.Group, h.Owner, h.Token))
 	if err != nil {
-		return change{}, err
+		return mysqlconn.Change{}, err
 	}
-	var done change
+	var done mysqlconn.Change
 	if held > 0 {
-		if done, err = one.change(ctx, statement); err != nil {
-			return change{}, err
+		if done, err = c.Change(ctx, statement); err != nil {
+			return mysqlconn.Change{}, err
 		}
 	}
-	_, err = one.exec(ctx, commit)
+	err = c.Exec(ctx, commit)
 	return done, err
 }

@@ -80,15 +80,6 @@ func TestWriteThatWaitsTooLong(t *testing.T) {
 	})
 }
 
-func TestRolledBackByOthers(t *testing.T) {
-	t.Parallel()
-	for number, want := range map[uint16]bool{1020: true, 1213: true, 3101: true, 1205: false, 1062: false, 1047: false} {
-		if got := mysqlstore.IsRolledBack(&mysql.MySQLError{Number: number}); got != want {
-			t.Errorf("%d: %v", number, got)
-		}
-	}
-}
-
 // A process that stands still in the middle of a write holds up takeovers no
 // longer than they wait.
 func TestTakeoverFromOneWhoStandsStill(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -29,9 +30,9 @@ const (
 func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
 	query := s.runsQuery(group, filter)
 	var all []jobs.Record
-	err := s.onLedger(ctx, "read runs", true, func(ctx context.Context, one *session) error {
+	err := s.onLedger(ctx, mysqlconn.Read, "read runs", func(ctx context.Context, c *conn) error {
 		var err error
-		all, err = records(ctx, one, query)
+		all, err = records(ctx, c, query)
 		return err
 	})
 	return all, err
@@ -62,12 +63,12 @@ func (s *Store) runsQuery(group string, filter jobs.Filter) string {
 func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	statement := s.runs.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
 	passed := 0
-	err := s.onLedger(ctx, "pass over ticks", false, func(ctx context.Context, one *session) error {
-		done, err := s.guarded(ctx, one, h, statement)
-		if passed = done.rows; err != nil || passed > 0 {
+	err := s.onLedger(ctx, mysqlconn.Write, "pass over ticks", func(ctx context.Context, c *conn) error {
+		done, err := s.guarded(ctx, c, h, statement)
+		if passed = done.Rows; err != nil || passed > 0 {
 			return err
 		}
-		return s.checkHolder(ctx, one, h)
+		return s.checkHolder(ctx, c, h)
 	})
 	return passed, err
 }
@@ -86,13 +87,13 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 		batch = defaultBatch
 	}
 	deleted := 0
-	err := s.onLedger(ctx, "prune", false, func(ctx context.Context, one *session) error {
-		keys, err := s.prunable(ctx, one, group, job, history, batch-deleted)
+	err := s.onLedger(ctx, mysqlconn.Write, "prune", func(ctx context.Context, c *conn) error {
+		keys, err := s.prunable(ctx, c, group, job, history, batch-deleted)
 		if err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, defaultBatch) {
-			n, err := one.changed(ctx, s.runs.prune.Render(chunk, group, job))
+			n, err := c.Changed(ctx, s.runs.prune.Render(chunk, group, job))
 			deleted += n
 			if mysqlerr.Number(err) == mysqlerr.CommandDenied {
 				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.tables.quoted("run"))
@@ -107,21 +108,21 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 }
 
 // prunable returns the keys of the oldest runs that need not be kept.
-func (s *Store) prunable(ctx context.Context, one *session, group, job string, history jobs.History, batch int) (sqltext.Values, error) {
+func (s *Store) prunable(ctx context.Context, c *conn, group, job string, history jobs.History, batch int) (sqltext.Values, error) {
 	var (
 		now         int64
 		newest      sql.NullInt64
 		keptTick    = longAgo
 		keptTrigger uint64
 	)
-	if err := one.conn.QueryRowContext(ctx, s.runs.bounds.Render(group, job)).Scan(&now, &newest); err != nil {
+	if err := c.QueryRow(ctx, s.runs.bounds.Render(group, job)).Scan(&now, &newest); err != nil {
 		return nil, err
 	}
 	if !newest.Valid {
 		newest.Int64 = longAgo
 	}
 	if history.Keep > 0 {
-		err := one.conn.QueryRowContext(ctx, s.runs.keptFrom.Render(group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
+		err := c.QueryRow(ctx, s.runs.keptFrom.Render(group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
@@ -132,7 +133,7 @@ func (s *Store) prunable(ctx context.Context, one *session, group, job string, h
 		// at the beginning of the key.
 		last = max(last, now-age)
 	}
-	rows, err := one.conn.QueryContext(ctx, s.runs.prunable.Render(group, job, last, newest.Int64,
+	rows, err := c.Query(ctx, s.runs.prunable.Render(group, job, last, newest.Int64,
 		keptTick, keptTick, keptTrigger, age, age, batch))
 	if err != nil {
 		return nil, err

@@ -205,34 +205,6 @@ func (p *pair) copyGroup(group string) {
 	update(p.t, p.admins[1], group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return l, f })
 }
 
-// Of two connects at the same time that find different hosts, the later one
-// yields, unless it has found the other's of no use.
-func TestHostsSettle(t *testing.T) {
-	t.Parallel()
-	next, settle := mysqlstore.Settle("a:1", "b:1", "c:1")
-	for i, step := range []struct {
-		next    int
-		tried   []bool
-		host    int
-		settles bool
-	}{
-		{0, []bool{false, false, false}, 1, true}, // there was no current host before
-		{1, []bool{false, false, false}, 1, true},
-		{1, []bool{true, false, false}, 2, false},
-		{0, []bool{false, true, false}, 0, true},
-		{0, []bool{false, true, false}, 2, false},
-		{1, []bool{true, false, false}, 1, true},
-		{1, []bool{false, false, true}, 1, true},
-	} {
-		if got := next(step.tried); got != step.next {
-			t.Errorf("step %d: host %d is tried, want %d", i, got, step.next)
-		}
-		if got := settle(step.host, step.tried); got != step.settles {
-			t.Errorf("step %d: host %d settles: %t", i, step.host, got)
-		}
-	}
-}
-
 // Every connection of a store leaves a server that has become read-only: also
 // those that only read, those that could write there all the same, those that
 // only wait, and those that are idle. Each kind has a store of its own here, for

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -26,14 +26,14 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 	}
 	query := s.sql.read.Render(names, names)
 	var readings []store.Reading
-	err := s.onLook(ctx, "read lease", true, func(ctx context.Context, one *session) error {
-		found, now, err := readRows(ctx, one, query)
+	err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "read lease", func(ctx context.Context, c *conn) error {
+		found, now, err := readRows(ctx, c, query)
 		if err != nil {
 			return err
 		}
 		readings = make([]store.Reading, len(groups))
 		for i, group := range groups {
-			readings[i] = store.Reading{Group: group, Now: now, Server: one.server.identity, Session: one.number}
+			readings[i] = store.Reading{Group: group, Now: now, Server: c.Server.Identity, Session: c.Number}
 			rows := found[group]
 			if rows.Lease != nil {
 				readings[i].Lease = new(*rows.Lease)
@@ -52,8 +52,8 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 
 // readRows runs the read query. It scans no instants: how the driver makes
 // those depends on the DSN.
-func readRows(ctx context.Context, one *session, query string) (map[string]store.Reading, time.Time, error) {
-	rows, err := one.conn.QueryContext(ctx, query)
+func readRows(ctx context.Context, c *conn, query string) (map[string]store.Reading, time.Time, error) {
+	rows, err := c.Query(ctx, query)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -113,10 +113,9 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 		s.sql.insertDeleted.Render(micros, group, group),
 		s.sql.insertFence.Render(group, group),
 	} {
-		err := s.onLook(ctx, "prepare lease", false, func(ctx context.Context, one *session) error {
-			return retryDeadlocks(ctx, func() error {
-				_, err := one.exec(ctx, statement)
-				return err
+		err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, "prepare lease", func(ctx context.Context, c *conn) error {
+			return mysqlconn.RetryDeadlocks(ctx, func() error {
+				return c.Exec(ctx, statement)
 			})
 		})
 		if err != nil {
@@ -124,43 +123,6 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 		}
 	}
 	return nil
-}
-
-// deadlockTries is how often a statement is sent that deadlocks.
-const deadlockTries = 10
-
-// retryDeadlocks repeats a statement that the server rolled back because of a
-// deadlock, as may happen when many replicas find a new group.
-func retryDeadlocks(ctx context.Context, do func() error) error {
-	return retryRolledBack(ctx, deadlockTries, do)
-}
-
-func retryRolledBack(ctx context.Context, tries int, do func() error) error {
-	for attempt := 1; ; attempt++ {
-		err := do()
-		if !isRolledBack(err) || attempt >= tries {
-			return err
-		}
-		select {
-		case <-time.After(rand.N(time.Duration(min(attempt, 10)) * 5 * time.Millisecond)):
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-}
-
-// conflictTries take a second or two together, about as long as a statement waits
-// for a lock.
-const conflictTries = 50
-
-// retryConflicts repeats a statement on a cluster with several writers, where it
-// does not wait for those on other nodes, but fails. Elsewhere it makes so many
-// tries.
-func (s *session) retryConflicts(ctx context.Context, elsewhere int, do func() error) error {
-	if s.server.manyWriters() {
-		return retryRolledBack(ctx, conflictTries, do)
-	}
-	return retryRolledBack(ctx, elsewhere, do)
 }
 
 // Acquire implements [store.Leases]. It waits up to 3 s for fenced transactions
@@ -184,29 +146,22 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	statement := s.sql.acquire.Render(a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
 		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
 	var token uint64
-	err = s.onReading(ctx, a.Read.Session, func(ctx context.Context, one *session) error {
-		var result sql.Result
-		err := one.retryConflicts(ctx, 1, func() (err error) {
-			result, err = one.exec(ctx, statement)
+	// No other connection than that of the reading.
+	err = s.conns.DoOn(ctx, mysqlconn.Readings, a.Read.Session, "acquire lease", func(ctx context.Context, c *conn) error {
+		var done mysqlconn.Change
+		err := c.RetryConflicts(ctx, 1, func() (err error) {
+			done, err = c.Change(ctx, statement)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		changed, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		if changed == 0 {
+		if done.Rows == 0 {
 			return store.ErrChanged
 		}
-		last, err := result.LastInsertId()
-		if err != nil {
-			return err
-		}
-		token = uint64(last)
-		if changed != 2 || token <= highest {
-			return fmt.Errorf("the server answered with token %d and %d changed rows", token, changed)
+		token = uint64(done.LastID)
+		if done.Rows != 2 || token <= highest {
+			return fmt.Errorf("the server answered with token %d and %d changed rows", token, done.Rows)
 		}
 		return nil
 	})
@@ -214,30 +169,6 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 		return 0, err
 	}
 	return token, nil
-}
-
-// onReading runs an acquire with the session that a reading names, and no other.
-func (s *Store) onReading(ctx context.Context, number uint64, do func(context.Context, *session) error) error {
-	return s.with(ctx, "acquire lease", func(ctx context.Context) error {
-		for _, l := range s.looks {
-			if number == 0 || l.number.Load() != number {
-				continue
-			}
-			if err := l.take(ctx); err != nil {
-				return err
-			}
-			defer l.give()
-			if !l.usable(ctx) || l.session.number != number {
-				break
-			}
-			err := do(ctx, l.session)
-			if err != nil && !isAnswer(err) {
-				l.drop()
-			}
-			return err
-		}
-		return store.ErrChanged
-	})
 }
 
 // Renew implements [store.Leases]. Of several leases, those whose rows another
@@ -249,9 +180,9 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	}
 	statement := s.renewStatement(r)
 	renewed := 0
-	err := s.onBeats(ctx, "renew lease", func(ctx context.Context, one *session) error {
+	err := s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "renew lease", func(ctx context.Context, c *conn) error {
 		var err error
-		renewed, err = one.changed(ctx, statement)
+		renewed, err = c.Changed(ctx, statement)
 		return err
 	})
 	if err != nil {
@@ -293,20 +224,20 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 // on another connection.
 func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) error {
 	done := false
-	try := func(statement string) func(context.Context, *session) error {
-		return func(ctx context.Context, one *session) error {
-			n, err := one.changed(ctx, statement)
+	try := func(statement string) func(context.Context, *conn) error {
+		return func(ctx context.Context, c *conn) error {
+			n, err := c.Changed(ctx, statement)
 			if err == nil && n == 0 {
-				n, err = one.count(ctx, isMarked)
+				n, err = c.Count(ctx, isMarked)
 			}
 			done = err == nil && n > 0
 			return err
 		}
 	}
-	if err := s.onBeats(ctx, op, try(free)); err != nil || done {
+	if err := s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, op, try(free)); err != nil || done {
 		return err
 	}
-	if err := s.onLook(ctx, op, false, try(statement)); err != nil || done {
+	if err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, op, try(statement)); err != nil || done {
 		return err
 	}
 	return store.ErrChanged

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -28,6 +29,14 @@ const (
 	// maxSchedule is what the table holds of a schedule's text, in bytes.
 	maxSchedule = 16000
 )
+
+// onLedger runs do on a connection for the ledger, and again when the server has
+// rolled it back.
+func (s *Store) onLedger(ctx context.Context, access mysqlconn.Access, op string, do func(context.Context, *conn) error) error {
+	return s.conns.Do(ctx, mysqlconn.Ledger, access, op, func(ctx context.Context, c *conn) error {
+		return c.RetryConflicts(ctx, mysqlconn.DeadlockTries, func() error { return do(ctx, c) })
+	})
+}
 
 // Declare implements [store.Ledger].
 func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
@@ -54,12 +63,12 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 			chunk = slices.Insert(chunk, 0, group)
 		}
 		statement := s.declareStatement(h, chunk)
-		err := s.onLedger(ctx, "declare jobs", false, func(ctx context.Context, one *session) error {
-			done, err := s.guarded(ctx, one, h, statement)
-			if err != nil || done.rows > 0 {
+		err := s.onLedger(ctx, mysqlconn.Write, "declare jobs", func(ctx context.Context, c *conn) error {
+			done, err := s.guarded(ctx, c, h, statement)
+			if err != nil || done.Rows > 0 {
 				return err
 			}
-			return s.checkHolder(ctx, one, h) // all was there already, or the term is over
+			return s.checkHolder(ctx, c, h) // all was there already, or the term is over
 		})
 		if err != nil {
 			return err
@@ -69,8 +78,8 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 }
 
 // checkHolder answers for a statement that changed nothing.
-func (s *Store) checkHolder(ctx context.Context, one *session, h store.Holder) error {
-	n, err := one.count(ctx, s.runs.hasFence.Render(h.Group, h.Owner, h.Token))
+func (s *Store) checkHolder(ctx context.Context, c *conn, h store.Holder) error {
+	n, err := c.Count(ctx, s.runs.hasFence.Render(h.Group, h.Owner, h.Token))
 	if err == nil && n == 0 {
 		return store.ErrReplaced
 	}
@@ -92,9 +101,9 @@ func (s *Store) declareStatement(h store.Holder, declared []store.Declared) stri
 // Load implements [store.Ledger].
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
-	err := s.onLedger(ctx, "load ledger", true, func(ctx context.Context, one *session) error {
+	err := s.onLedger(ctx, mysqlconn.Read, "load ledger", func(ctx context.Context, c *conn) error {
 		var err error
-		snapshot, err = s.load(ctx, one, group)
+		snapshot, err = s.load(ctx, c, group)
 		return err
 	})
 	return snapshot, err
@@ -102,14 +111,14 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 
 // load reads the changes first: what happens while it reads the rest is seen
 // by the next look at them.
-func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snapshot, error) {
-	snapshot := jobs.Snapshot{Server: one.server.identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
+func (s *Store) load(ctx context.Context, c *conn, group string) (jobs.Snapshot, error) {
+	snapshot := jobs.Snapshot{Server: c.Server.Identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
 	var (
 		now           int64
 		pauses, token string
 		opened        sql.NullInt64
 	)
-	err := one.conn.QueryRowContext(ctx, s.runs.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
+	err := c.QueryRow(ctx, s.runs.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
@@ -120,10 +129,10 @@ func (s *Store) load(ctx context.Context, one *session, group string) (jobs.Snap
 	}
 	snapshot.Now = time.UnixMicro(now).UTC()
 	addPauses(snapshot, "", pauses, snapshot.Paused)
-	if err := s.loadJobs(ctx, one, group, snapshot); err != nil {
+	if err := s.loadJobs(ctx, c, group, snapshot); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	if snapshot.Open, err = records(ctx, one, s.runs.openRuns.Render(group)); err != nil {
+	if snapshot.Open, err = records(ctx, c, s.runs.openRuns.Render(group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	ledgerrows.CountStarts(snapshot)
@@ -136,8 +145,8 @@ func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
 	}
 }
 
-func (s *Store) loadJobs(ctx context.Context, one *session, group string, into jobs.Snapshot) error {
-	rows, err := one.conn.QueryContext(ctx, s.runs.jobs.Render(group))
+func (s *Store) loadJobs(ctx context.Context, c *conn, group string, into jobs.Snapshot) error {
+	rows, err := c.Query(ctx, s.runs.jobs.Render(group))
 	if err != nil {
 		return err
 	}
@@ -164,9 +173,9 @@ func (s *Store) loadJobs(ctx context.Context, one *session, group string, into j
 func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error) {
 	var changes store.Changes
 	var now int64
-	err := s.onLedger(ctx, "read changes", true, func(ctx context.Context, one *session) error {
-		changes.Server = one.server.identity
-		return one.conn.QueryRowContext(ctx, s.runs.changes.Render(group, group)).Scan(&now, &changes.Number)
+	err := s.onLedger(ctx, mysqlconn.Read, "read changes", func(ctx context.Context, c *conn) error {
+		changes.Server = c.Server.Identity
+		return c.QueryRow(ctx, s.runs.changes.Render(group, group)).Scan(&now, &changes.Number)
 	})
 	if err != nil {
 		return store.Changes{}, err
@@ -176,8 +185,8 @@ func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error
 }
 
 // records runs a query of runs.
-func records(ctx context.Context, one *session, query string) ([]jobs.Record, error) {
-	rows, err := one.conn.QueryContext(ctx, query)
+func records(ctx context.Context, c *conn, query string) ([]jobs.Record, error) {
+	rows, err := c.Query(ctx, query)
 	if err != nil {
 		return nil, err
 	}
@@ -223,12 +232,12 @@ type foundRun struct {
 
 // readRuns reads the runs of the keys that are there, and whether h is still the
 // holder, in one instant.
-func (s *Store) readRuns(ctx context.Context, one *session, h store.Holder, keys []jobs.Key) (found, error) {
+func (s *Store) readRuns(ctx context.Context, c *conn, h store.Holder, keys []jobs.Key) (found, error) {
 	list := make(sqltext.Values, len(keys))
 	for i, k := range keys {
 		list[i] = sqltext.Row{k.Job, k.Tick.UnixMicro(), k.Trigger}
 	}
-	rows, err := one.conn.QueryContext(ctx, s.runs.readRuns.Render(list, h.Group, h.Group))
+	rows, err := c.Query(ctx, s.runs.readRuns.Render(list, h.Group, h.Group))
 	if err != nil {
 		return found{}, err
 	}

@@ -5,11 +5,13 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // No statement reads more rows than it needs, however long the history is.
@@ -29,7 +31,7 @@ func TestLedgerPlans(t *testing.T) {
 			moves = append(moves, store.Move{Key: c.Key, From: jobs.Running, Attempt: 1, Owner: "me", Token: h.Token, To: jobs.Failed})
 		}
 		c := conn(t, db.Open(t))
-		for _, statement := range mysqlstore.SessionStatements() {
+		for _, statement := range mysqlconn.SessionStatements(time.Second, "") {
 			exec(t, c, statement)
 		}
 		// The keys and the number of rows that each step on a table may use.

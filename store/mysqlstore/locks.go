@@ -10,14 +10,10 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
-
-// lockWait is how long a write that waits does so for a fenced transaction under
-// its lock to end.
-const lockWait = 1 * time.Second
 
 // floorName is the name of the row whose version is the floor (see
 // [store.LockReading]). No lock can have it.
@@ -34,12 +30,12 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 	}
 	query := s.locking.read.Render(append(asked, floorName))
 	var r store.LockReading
-	err := s.onLocks(ctx, "read locks", true, func(ctx context.Context, one *session) error {
-		rows, now, err := readLocks(ctx, one, query)
+	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "read locks", func(ctx context.Context, c *conn) error {
+		rows, now, err := readLocks(ctx, c, query)
 		if err != nil {
 			return err
 		}
-		r = store.LockReading{Now: now, Server: one.server.identity, Floor: rows[floorName].Version, Rows: make([]store.LockRow, len(names))}
+		r = store.LockReading{Now: now, Server: c.Server.Identity, Floor: rows[floorName].Version, Rows: make([]store.LockRow, len(names))}
 		for i, name := range names {
 			r.Rows[i] = store.LockRow{Name: name, Version: rows[name].Version, Queue: rows[name].Queue}
 		}
@@ -48,8 +44,8 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 	return r, err
 }
 
-func readLocks(ctx context.Context, one *session, query string) (map[string]store.LockRow, time.Time, error) {
-	rows, err := one.conn.QueryContext(ctx, query)
+func readLocks(ctx context.Context, c *conn, query string) (map[string]store.LockRow, time.Time, error) {
+	rows, err := c.Query(ctx, query)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
@@ -101,28 +97,28 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 	slices.SortFunc(updates, sorted)
 
 	written := make(map[string]bool, len(writes))
-	do := func(ctx context.Context, one *session) error {
-		if one.server.identity != server {
+	do := func(ctx context.Context, c *conn) error {
+		if c.Server.Identity != server {
 			return nil
 		}
 		// Updates do not wait, so they come first.
 		for some := range pieces(updates, len(updates), func(w store.LockWrite) int { return len(w.Queue) }) {
-			if err := s.updateLocks(ctx, one, some, written); err != nil {
+			if err := s.updateLocks(ctx, c, some, written); err != nil {
 				return err
 			}
 		}
 		for some := range pieces(inserts, len(inserts), func(w store.LockWrite) int { return len(w.Queue) }) {
-			if err := s.insertLocks(ctx, one, some, written); err != nil {
+			if err := s.insertLocks(ctx, c, some, written); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	run := s.onLocks
+	lane := mysqlconn.Locks
 	if len(writes) == 1 && writes[0].Wait {
-		run = s.onWaitingLocks
+		lane = mysqlconn.WaitingLocks
 	}
-	err := run(ctx, "write locks", false, do)
+	err := s.conns.Do(ctx, lane, mysqlconn.Write, "write locks", do)
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +142,7 @@ func checkLockWrite(w store.LockWrite) error {
 
 // insertLocks inserts all of the rows or, when one of them is there already or
 // has a version that is not above the floor, none.
-func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.LockWrite, written map[string]bool) error {
+func (s *Store) insertLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
 	if len(writes) == 0 {
 		return nil
 	}
@@ -158,15 +154,15 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.Lo
 	statement := s.locking.insert.Render(rows, lowest)
 	n := 0
 	insert := func() error {
-		return retryDeadlocks(ctx, func() (err error) {
-			n, err = one.changed(ctx, statement)
+		return mysqlconn.RetryDeadlocks(ctx, func() (err error) {
+			n, err = c.Changed(ctx, statement)
 			return err
 		})
 	}
 	err := insert()
 	if err == nil && n == 0 {
 		// Either the floor is as high, or its row was deleted.
-		if err = s.raiseFloor(ctx, one, 0); err == nil {
+		if err = s.raiseFloor(ctx, c, 0); err == nil {
 			err = insert()
 		}
 	}
@@ -184,20 +180,19 @@ func (s *Store) insertLocks(ctx context.Context, one *session, writes []store.Lo
 }
 
 // raiseFloor makes the floor at least as high as the version.
-func (s *Store) raiseFloor(ctx context.Context, one *session, version uint64) error {
-	return retryDeadlocks(ctx, func() error {
-		_, err := one.exec(ctx, s.locking.raiseFloor.Render(version))
-		return err
+func (s *Store) raiseFloor(ctx context.Context, c *conn, version uint64) error {
+	return mysqlconn.RetryDeadlocks(ctx, func() error {
+		return c.Exec(ctx, s.locking.raiseFloor.Render(version))
 	})
 }
 
 // updateLocks writes those rows that are as expected, and reads back which they
 // were if it was not all.
-func (s *Store) updateLocks(ctx context.Context, one *session, writes []store.LockWrite, written map[string]bool) error {
+func (s *Store) updateLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
 	statement := s.updateStatement(writes)
 	n := 0
-	err := retryDeadlocks(ctx, func() (err error) {
-		n, err = one.changed(ctx, statement)
+	err := mysqlconn.RetryDeadlocks(ctx, func() (err error) {
+		n, err = c.Changed(ctx, statement)
 		return err
 	})
 	switch {
@@ -217,7 +212,7 @@ func (s *Store) updateLocks(ctx context.Context, one *session, writes []store.Lo
 	for i, w := range writes {
 		names[i] = w.Name
 	}
-	rows, _, err := readLocks(ctx, one, s.locking.read.Render(names))
+	rows, _, err := readLocks(ctx, c, s.locking.read.Render(names))
 	if err != nil {
 		return err
 	}
@@ -244,8 +239,8 @@ func (s *Store) updateStatement(writes []store.LockWrite) string {
 // HeldLocks implements [store.Locks].
 func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	var found []string
-	err := s.onLocks(ctx, "list locks", true, func(ctx context.Context, one *session) error {
-		_, names, err := keysOf(ctx, one, s.locking.held.Render(after, idle.Microseconds(), limit))
+	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "list locks", func(ctx context.Context, c *conn) error {
+		_, names, err := keysOf(ctx, c, s.locking.held.Render(after, idle.Microseconds(), limit))
 		found = make([]string, len(names))
 		for i, name := range names {
 			found[i] = name.(string)
@@ -259,8 +254,8 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 // table of locks.
 func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	found := 0
-	err := s.onLocks(ctx, "prune locks", false, func(ctx context.Context, one *session) error {
-		keys, names, err := keysOf(ctx, one, s.locking.idle.Render(idle.Microseconds(), limit))
+	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune locks", func(ctx context.Context, c *conn) error {
+		keys, names, err := keysOf(ctx, c, s.locking.idle.Render(idle.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -269,11 +264,11 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 			highest = max(highest, key.(sqltext.Row)[1].(uint64))
 		}
 		// First, so that none of them can come back with a lower version.
-		if err := s.raiseFloor(ctx, one, highest); err != nil {
+		if err := s.raiseFloor(ctx, c, highest); err != nil {
 			return err
 		}
-		return retryDeadlocks(ctx, func() error {
-			n, err := one.changed(ctx, s.locking.pruneLocks.Render(names, keys, len(keys)))
+		return mysqlconn.RetryDeadlocks(ctx, func() error {
+			n, err := c.Changed(ctx, s.locking.pruneLocks.Render(names, keys, len(keys)))
 			if n > 0 { // else all of them are locked: another call would not help
 				found = len(keys)
 			}
@@ -287,13 +282,13 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 // tables of leases and fences.
 func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	found := 0
-	err := s.onLocks(ctx, "prune sessions of locks", false, func(ctx context.Context, one *session) error {
+	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune sessions of locks", func(ctx context.Context, c *conn) error {
 		pattern := strings.NewReplacer("\\", "\\\\", "%", "\\%", "_", "\\_").Replace(prefix) + "%"
-		keys, names, err := keysOf(ctx, one, s.locking.idleSessions.Render(pattern, released.Microseconds(), expired.Microseconds(), limit))
+		keys, names, err := keysOf(ctx, c, s.locking.idleSessions.Render(pattern, released.Microseconds(), expired.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		n, err := one.changed(ctx, s.locking.pruneLeases.Render(names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
+		n, err := c.Changed(ctx, s.locking.pruneLeases.Render(names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
 		if err != nil {
 			return err
 		}
@@ -302,21 +297,20 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 		}
 		found = len(keys)
 		// Of those whose leases are still there, the fences stay too.
-		_, left, err := keysOf(ctx, one, s.locking.sessionsLeft.Render(names))
+		_, left, err := keysOf(ctx, c, s.locking.sessionsLeft.Render(names))
 		if err != nil {
 			return err
 		}
 		keys = slices.DeleteFunc(keys, func(key any) bool { return slices.Contains(left, key.(sqltext.Row)[0]) })
 		names = slices.DeleteFunc(names, func(name any) bool { return slices.Contains(left, name) })
-		_, err = one.exec(ctx, s.locking.pruneFences.Render(names, keys, len(keys)))
-		return err
+		return c.Exec(ctx, s.locking.pruneFences.Render(names, keys, len(keys)))
 	})
 	return found, err
 }
 
 // keysOf reads names and the numbers that go with them.
-func keysOf(ctx context.Context, one *session, query string) (keys, names sqltext.List, err error) {
-	rows, err := one.conn.QueryContext(ctx, query)
+func keysOf(ctx context.Context, c *conn, query string) (keys, names sqltext.List, err error) {
+	rows, err := c.Query(ctx, query)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -331,48 +325,4 @@ func keysOf(ctx context.Context, one *session, query string) (keys, names sqltex
 		keys = append(keys, sqltext.Row{name, number})
 	}
 	return keys, names, rows.Err()
-}
-
-// onLocks runs do, which may be repeated if it only reads, with a session for
-// locks: the first one if it is free.
-func (s *Store) onLocks(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
-	s.locksUsed.Store(true)
-	return s.with(ctx, op, func(ctx context.Context) error {
-		if err := s.checkLocks(); err != nil {
-			return err
-		}
-		l, err := takeEither(ctx, s.lockers[0], s.lockers[1])
-		if err != nil {
-			return err
-		}
-		defer l.give()
-		return l.run(ctx, reads, func(one *session) error { return do(ctx, one) })
-	})
-}
-
-// onWaitingLocks is onLocks for what may wait for a row: always with the second
-// session, so that the first one is there for what does not.
-func (s *Store) onWaitingLocks(ctx context.Context, op string, reads bool, do func(context.Context, *session) error) error {
-	s.locksUsed.Store(true)
-	return s.with(ctx, op, func(ctx context.Context) error {
-		if err := s.checkLocks(); err != nil {
-			return err
-		}
-		l := s.lockers[1]
-		if err := l.take(ctx); err != nil {
-			return err
-		}
-		defer l.give()
-		return l.run(ctx, reads, func(one *session) error { return do(ctx, one) })
-	})
-}
-
-// checkLocks reports that the caller's pool is too small for locks as well.
-func (s *Store) checkLocks() error {
-	const least = pinned + lockPins + 1
-	if most := s.pins.Stats().MaxOpenConnections; most > 0 && most < least {
-		return fmt.Errorf("%w: the pool has SetMaxOpenConns(%d), and locks need %d connections beside the rest: set at least %d, or 0 for no limit",
-			lease.ErrSetup, most, lockPins, least)
-	}
-	return nil
 }

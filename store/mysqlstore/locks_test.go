@@ -18,7 +18,7 @@ import (
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/locks/lockstest"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 func TestLocksConformance(t *testing.T) {
@@ -615,7 +615,7 @@ func TestLockPlans(t *testing.T) {
 		statements["write many"] = s.UpdateLocks(many)
 		statements["prune"] = s.DeleteLocks(many)
 		c := conn(t, pool)
-		for _, statement := range mysqlstore.SessionStatements() {
+		for _, statement := range mysqlconn.SessionStatements(time.Second, "") {
 			exec(t, c, statement)
 		}
 		for what, statement := range statements {
@@ -654,7 +654,7 @@ func TestPrunePlans(t *testing.T) {
 		fillLocks(t, db, 10_000)
 		exec(t, db.Open(t), "ANALYZE TABLE cronlease_lock")
 		c := conn(t, db.Open(t))
-		for _, statement := range mysqlstore.SessionStatements() {
+		for _, statement := range mysqlconn.SessionStatements(time.Second, "") {
 			exec(t, c, statement)
 		}
 		page := s.HeldRows(0, "lock5000", 100)

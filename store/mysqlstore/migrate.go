@@ -9,8 +9,10 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // migrationFiles are the steps to the newest version of the tables: the file
@@ -104,59 +106,58 @@ func (s *Store) Migrate(ctx context.Context) error {
 // step's name, such as "0003_locks", or what was missing and is there again. It
 // returns the level of the tables, which is the number of their newest step.
 func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := s.conns.Bind(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.closing, cancel)()
 	level, err = s.migrate(ctx, made)
 	switch {
 	case err == nil:
 		return level, nil
-	case s.closing.Err() != nil:
-		err = errClosed
+	case s.conns.Stopped():
+		err = mysqlconn.ErrClosed
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	return 0, fmt.Errorf("migrate: %w", s.explain(err))
+	return 0, fmt.Errorf("migrate: %w", s.conns.Explain(err))
 }
 
 func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err error) {
-	one, err := s.openSession(ctx, settings{lockWait: migrateLockWait})
+	c, err := s.conns.Open(ctx, migrateLockWait)
 	if err != nil {
 		return 0, err
 	}
-	defer one.discard() // and with it goes the lock
-	if level, done, err := s.migrated(ctx, one); done || err != nil {
+	defer c.Discard() // and with it goes the lock
+	if level, done, err := s.migrated(ctx, c); done || err != nil {
 		return level, err
 	}
-	if err := one.server.check(); err != nil {
+	if err := c.Server.Check(); err != nil {
 		return 0, err
 	}
 
 	// The lock belongs to the connection that all statements use: it cannot be
 	// lost without the statements failing. Where GET_LOCK does not reach (two
 	// nodes of a cluster), statements that may be repeated are what remains.
-	if err := lockMigrations(ctx, one, lockName(one.server.database, s.tables.prefix, "migrate\x00")); err != nil {
+	if err := lockMigrations(ctx, c, lockName(c.Server.Database, s.tables.prefix, "migrate\x00")); err != nil {
 		return 0, err
 	}
 	for _, statement := range []string{s.schemaSQL.createSchema.Render(), s.schemaSQL.addLevel.Render()} {
-		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
+		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return 0, fmt.Errorf("make the table %s: %w", s.tables.quoted("schema"), err)
 		}
 	}
 	for {
-		least, level, err := s.versions(ctx, one)
+		least, level, err := s.versions(ctx, c)
 		switch {
 		case err != nil:
 			return 0, err
 		case least > len(migrations):
 			return 0, newerError(least, level)
 		case level >= len(migrations):
-			if level, done, err := s.migrated(ctx, one); done || err != nil {
+			if level, done, err := s.migrated(ctx, c); done || err != nil {
 				return level, err
 			}
-			return level, s.repair(ctx, one, made)
+			return level, s.repair(ctx, c, made)
 		}
-		if err := s.upgrade(ctx, one, level, least); err != nil {
+		if err := s.upgrade(ctx, c, level, least); err != nil {
 			return 0, fmt.Errorf("to version %d: %w", level+1, err)
 		}
 		made(migrations[level].name)
@@ -164,23 +165,22 @@ func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err 
 }
 
 // upgrade makes the next step and writes it down.
-func (s *Store) upgrade(ctx context.Context, one *session, level, least int) error {
+func (s *Store) upgrade(ctx context.Context, c *conn, level, least int) error {
 	next := migrations[level]
-	if err := s.runStep(ctx, one, next); err != nil {
+	if err := s.runStep(ctx, c, next); err != nil {
 		return err
 	}
 	if next.least > least {
-		if _, err := one.exec(ctx, s.schemaSQL.insertVersion.Render(next.least)); err != nil {
+		if err := c.Exec(ctx, s.schemaSQL.insertVersion.Render(next.least)); err != nil {
 			return err
 		}
 	}
-	_, err := one.exec(ctx, s.schemaSQL.setLevel.Render(level+1))
-	return err
+	return c.Exec(ctx, s.schemaSQL.setLevel.Render(level+1))
 }
 
-func (s *Store) runStep(ctx context.Context, one *session, step step) error {
+func (s *Store) runStep(ctx context.Context, c *conn, step step) error {
 	for _, statement := range statements(step.text, s.tables) {
-		if _, err := one.exec(ctx, statement); err != nil && !isDoneAlready(err) {
+		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return err
 		}
 	}
@@ -199,17 +199,17 @@ func isDoneAlready(err error) bool {
 
 // versions reads the least version that a program has to know, and the newest
 // step that was made; see [step].
-func (s *Store) versions(ctx context.Context, one *session) (least, level int, err error) {
-	err = one.conn.QueryRowContext(ctx, s.schemaSQL.version.Render()).Scan(&least, &level)
+func (s *Store) versions(ctx context.Context, c *conn) (least, level int, err error) {
+	err = c.QueryRow(ctx, s.schemaSQL.version.Render()).Scan(&least, &level)
 	if mysqlerr.Number(err) == mysqlerr.UnknownColumn { // tables from before levels
-		err = one.conn.QueryRowContext(ctx, s.schemaSQL.oldVersion.Render()).Scan(&least, &level)
+		err = c.QueryRow(ctx, s.schemaSQL.oldVersion.Render()).Scan(&least, &level)
 	}
 	return least, level, err
 }
 
 // migrated reports whether there is nothing to do, and the level of the tables.
-func (s *Store) migrated(ctx context.Context, one *session) (level int, done bool, err error) {
-	least, level, err := s.versions(ctx, one)
+func (s *Store) migrated(ctx context.Context, c *conn) (level int, done bool, err error) {
+	least, level, err := s.versions(ctx, c)
 	switch {
 	case mysqlerr.Number(err) == mysqlerr.NoSuchTable, mysqlerr.Number(err) == mysqlerr.CommandDenied:
 		// Both may be what an account sees before the tables are there.
@@ -221,14 +221,17 @@ func (s *Store) migrated(ctx context.Context, one *session) (level int, done boo
 	case level < len(migrations):
 		return level, false, nil
 	}
-	gaps, err := s.gaps(ctx, one)
+	gaps, err := s.gaps(ctx, c)
 	return level, len(gaps) == 0, err
 }
 
-func lockMigrations(ctx context.Context, one *session, name string) error {
+// migrateLockWait is for statements that wait for transactions on a whole table.
+const migrateLockWait = 60 * time.Second
+
+func lockMigrations(ctx context.Context, c *conn, name string) error {
 	for {
 		var got sql.NullInt64
-		err := one.conn.QueryRowContext(ctx, getLock.Render(name, 5)).Scan(&got)
+		err := c.QueryRow(ctx, getLock.Render(name, 5)).Scan(&got)
 		switch {
 		case err != nil:
 			return fmt.Errorf("wait for other migrations: %w", err)

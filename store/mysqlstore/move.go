@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -31,8 +32,8 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		for i, at := range chunk {
 			part[i] = moves[at]
 		}
-		err := s.onLedger(ctx, "move runs", false, func(ctx context.Context, one *session) error {
-			moved, over, err := s.move(ctx, one, h, part)
+		err := s.onLedger(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) error {
+			moved, over, err := s.move(ctx, c, h, part)
 			replaced = replaced || over
 			for i, is := range moved {
 				done[chunk[i]] = is
@@ -63,7 +64,7 @@ func checkMove(m store.Move) error {
 }
 
 // move changes the rows, and reads them back if not all were changed.
-func (s *Store) move(ctx context.Context, one *session, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
+func (s *Store) move(ctx context.Context, c *conn, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
 	finished, keys := map[string]int{}, make([]jobs.Key, len(moves))
 	for i, m := range moves {
 		keys[i] = plain(m.Key)
@@ -71,24 +72,24 @@ func (s *Store) move(ctx context.Context, one *session, h store.Holder, moves []
 			finished[m.Job]++
 		}
 	}
-	started, err := s.latestStarts(ctx, one, h, moves, finished)
+	started, err := s.latestStarts(ctx, c, h, moves, finished)
 	if err != nil {
 		return nil, false, err
 	}
-	done, err := s.guarded(ctx, one, h, s.moveStatement(h, moves, started))
+	done, err := s.guarded(ctx, c, h, s.moveStatement(h, moves, started))
 	if err != nil {
 		return nil, false, err
 	}
 	moved = make([]bool, len(moves))
 	// Rows of two tables are counted: each run once, and each job that a run
 	// of was finished.
-	if done.rows == len(moves)+len(finished) {
+	if done.Rows == len(moves)+len(finished) {
 		for i := range moved {
 			moved[i] = true
 		}
 		return moved, false, nil
 	}
-	f, err := s.readRuns(ctx, one, h, keys)
+	f, err := s.readRuns(ctx, c, h, keys)
 	if err != nil {
 		return nil, false, err
 	}
@@ -102,7 +103,7 @@ func (s *Store) move(ctx context.Context, one *session, h store.Holder, moves []
 // latestStarts is, for each job of which one statement finishes several runs,
 // the latest start among these: the statement itself sees that of one of them.
 // It may be read before: a run that has started has.
-func (s *Store) latestStarts(ctx context.Context, one *session, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
+func (s *Store) latestStarts(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
 	var keys []jobs.Key
 	for _, m := range moves {
 		if m.To.Over() && finished[m.Job] > 1 {
@@ -112,7 +113,7 @@ func (s *Store) latestStarts(ctx context.Context, one *session, h store.Holder, 
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	f, err := s.readRuns(ctx, one, h, keys)
+	f, err := s.readRuns(ctx, c, h, keys)
 	if err != nil {
 		return nil, err
 	}

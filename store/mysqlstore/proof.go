@@ -6,6 +6,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // proveLocks makes sure, once for each start of a server, that a shared lock makes
@@ -13,29 +14,28 @@ import (
 // that, and servers that only speak MySQL's protocol may ignore it: TiDB and
 // Vitess, among others. The row is one of the table of locks that is always there;
 // nothing is written. On a cluster with several writers no shared lock is relied on.
-func (s *Store) proveLocks(ctx context.Context, one *session) error {
-	if one.server.manyWriters() || s.isProven(one.server.identity) {
+func (s *Store) proveLocks(ctx context.Context, c *conn) error {
+	if c.Server.ManyWriters() || s.isProven(c.Server.Identity) {
 		return nil
 	}
-	if _, err := one.exec(ctx, begin); err != nil {
+	if err := c.Exec(ctx, begin); err != nil {
 		return err
 	}
-	tried, waits, err := s.tryProof(ctx, one)
+	tried, waits, err := s.tryProof(ctx, c)
 	// An error here ends the session, and with it the transaction.
-	if _, undone := one.exec(ctx, rollback); undone != nil {
+	if undone := c.Exec(ctx, rollback); undone != nil {
 		return undone
 	}
 	switch {
 	case err != nil || !tried:
 		return err
 	case !waits:
-		v := one.server.variables
-		return fmt.Errorf("%w: the server (%s %s) lets a writer pass a shared lock (LOCK IN SHARE MODE): claims and fenced transactions would not be safe there: use MySQL or MariaDB itself, without a proxy that changes statements",
-			lease.ErrSetup, v["version"], v["version_comment"])
+		return fmt.Errorf("%w: the server (%s) lets a writer pass a shared lock (LOCK IN SHARE MODE): claims and fenced transactions would not be safe there: use MySQL or MariaDB itself, without a proxy that changes statements",
+			lease.ErrSetup, c.Server.Version())
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.proven = one.server.identity
+	s.proven = c.Server.Identity
 	return nil
 }
 
@@ -48,16 +48,16 @@ func (s *Store) isProven(identity string) bool {
 // tryProof takes the shared lock and asks on another connection for the one of a
 // writer. It has not tried when that connection is of another server: during a
 // failover, say.
-func (s *Store) tryProof(ctx context.Context, one *session) (tried, waits bool, err error) {
-	if _, err := one.count(ctx, s.schemaSQL.shareRow.Render()); err != nil {
+func (s *Store) tryProof(ctx context.Context, c *conn) (tried, waits bool, err error) {
+	if _, err := c.Count(ctx, s.schemaSQL.shareRow.Render()); err != nil {
 		return false, false, err
 	}
-	err = s.onBeats(ctx, "check locks", func(ctx context.Context, two *session) error {
-		if two.server.identity != one.server.identity {
+	err = s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "check locks", func(ctx context.Context, other *conn) error {
+		if other.Server.Identity != c.Server.Identity {
 			return nil
 		}
 		tried = true
-		_, err := two.count(ctx, s.schemaSQL.writeRow.Render())
+		_, err := other.Count(ctx, s.schemaSQL.writeRow.Render())
 		switch mysqlerr.Number(err) {
 		case mysqlerr.LockWaitTimeout, mysqlerr.LockNotAvailable:
 			waits = true

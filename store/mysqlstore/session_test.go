@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // The second in which the server was started is computed from two numbers that
@@ -103,27 +104,6 @@ func TestAcquireNeedsTheSessionOfItsReading(t *testing.T) {
 		}
 		if _, err := s.Acquire(soon(t), request(t, s, "billing", "me")); err != nil {
 			t.Errorf("with a new reading: %v", err)
-		}
-	})
-}
-
-// The server's clock is stepped for one session only, which is what a statement
-// sees of a step.
-func TestServerIsTheSameAfterAClockStep(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		c := conn(t, db.Open(t))
-		seen := map[uint64]bool{}
-		for _, clock := range []string{"DEFAULT", "1000000000", "1900000000", "DEFAULT"} {
-			exec(t, c, "SET timestamp = "+clock)
-			started, err := mysqlstore.Started(soon(t), c)
-			if err != nil {
-				t.Fatal(err)
-			}
-			seen[started] = true
-		}
-		if len(seen) != 1 {
-			t.Errorf("the server was started at %v", seen)
 		}
 	})
 }
@@ -454,7 +434,7 @@ func TestRenewUsesThePrimaryKey(t *testing.T) {
 		explain := func(held []store.Renewal, least int) {
 			t.Helper()
 			c := conn(t, db.Open(t))
-			for _, statement := range mysqlstore.SessionStatements() {
+			for _, statement := range mysqlconn.SessionStatements(time.Second, "") {
 				exec(t, c, statement)
 			}
 			plan := explainPlan(t, c, s.RenewStatement(store.Renew{Owner: "me", Heartbeat: 2, Leases: held}))

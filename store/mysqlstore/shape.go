@@ -69,8 +69,8 @@ type present struct {
 }
 
 // gaps returns what the tables lack, by table and name.
-func (s *Store) gaps(ctx context.Context, one *session) ([]gap, error) {
-	have, err := s.readShape(ctx, one)
+func (s *Store) gaps(ctx context.Context, c *conn) ([]gap, error) {
+	have, err := s.readShape(ctx, c)
 	if err != nil {
 		return nil, err
 	}
@@ -103,19 +103,19 @@ func (s *Store) gaps(ctx context.Context, one *session) ([]gap, error) {
 		return gaps, nil
 	}
 	// The row that all inserts of locks compare with.
-	if rows, err := one.count(ctx, s.schemaSQL.floorRow.Render()); err != nil || rows > 0 {
+	if rows, err := c.Count(ctx, s.schemaSQL.floorRow.Render()); err != nil || rows > 0 {
 		return nil, err
 	}
 	return []gap{{table: s.tables.prefix + "lock", what: "row without a name"}}, nil
 }
 
-func (s *Store) readShape(ctx context.Context, one *session) (present, error) {
+func (s *Store) readShape(ctx context.Context, c *conn) (present, error) {
 	have := present{map[string]map[string]bool{}, map[string]map[string]string{}}
 	var tables sqltext.List
 	for name := range shapes {
 		tables = append(tables, s.tables.prefix+name)
 	}
-	rows, err := one.conn.QueryContext(ctx, s.schemaSQL.shape.Render(tables, tables))
+	rows, err := c.Query(ctx, s.schemaSQL.shape.Render(tables, tables))
 	if err != nil {
 		return present{}, err
 	}
@@ -159,17 +159,17 @@ func joinGaps(gaps []gap) string {
 // repair makes what the tables lack, by running all steps again, whose statements
 // are harmless when repeated, and by adding keys. A column of a table that is
 // there it does not make: its values are lost, and only a backup has them.
-func (s *Store) repair(ctx context.Context, one *session, made func(string)) error {
-	missing, err := s.gaps(ctx, one)
+func (s *Store) repair(ctx context.Context, c *conn, made func(string)) error {
+	missing, err := s.gaps(ctx, c)
 	if err != nil {
 		return err
 	}
 	for i, step := range migrations {
-		if err := s.runStep(ctx, one, step); err != nil {
+		if err := s.runStep(ctx, c, step); err != nil {
 			return fmt.Errorf("repeat the step to version %d: %w", i+1, err)
 		}
 	}
-	gaps, err := s.gaps(ctx, one)
+	gaps, err := s.gaps(ctx, c)
 	if err != nil {
 		return err
 	}
@@ -177,11 +177,11 @@ func (s *Store) repair(ctx context.Context, one *session, made func(string)) err
 		if g.cure == "" {
 			continue
 		}
-		if _, err := one.exec(ctx, g.cure); err != nil {
+		if err := c.Exec(ctx, g.cure); err != nil {
 			return fmt.Errorf("%s: %s: %w", g, g.cure, err)
 		}
 	}
-	if gaps, err = s.gaps(ctx, one); err != nil {
+	if gaps, err = s.gaps(ctx, c); err != nil {
 		return err
 	}
 	for _, g := range missing {

@@ -3,21 +3,15 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
 	"maps"
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 var (
@@ -30,36 +24,17 @@ var (
 	_ store.Fences          = (*Store)(nil)
 )
 
-const (
-	defaultPrefix = "cronlease_"
+const defaultPrefix = "cronlease_"
 
-	// looks is the number of connections for readings and takeovers.
-	looks = 2
-	// ledgers is the largest number of connections for the ledger. More make
-	// nothing faster, and hold up heartbeats in the server.
-	ledgers = 4
-	// pinned is how many connections of a pool a store with one bell keeps, at
-	// the least that the ledger can do with.
-	pinned = 1 + looks + 1 + 1
-	// defaultPoolSize is how many connections DB has in a store of Open, and
-	// poolIdle how long each is kept without work.
-	defaultPoolSize = 32
-	poolIdle        = time.Minute
-	// lockPins is how many more it keeps for locks: two for their rows, and a
-	// doorbell.
-	lockPins = 3
-)
+// conn is a connection to the database.
+type conn = mysqlconn.Conn
 
 // Store keeps leases and the ledger in MySQL or MariaDB. It is safe for
 // concurrent use.
 type Store struct {
-	name    string  // what String shows
-	pool    *sql.DB // for other parts of the program
-	pins    *sql.DB // where the store's own connections come from
-	owned   bool    // both were opened by Open
-	several bool    // and know several hosts
-	wrapper string  // the type of the caller's driver, if it is not the one that is known
-	tables  tables
+	name   string // what String shows
+	tables tables
+	conns  *mysqlconn.Pool
 
 	sql       *leaseQueries
 	runs      *ledgerQueries
@@ -67,22 +42,7 @@ type Store struct {
 	fenceSQL  *fenceQueries
 	schemaSQL *schemaQueries
 
-	beats   *slot          // heartbeats, releases, requests to resign
-	looks   [looks]*slot   // readings, and the takeovers that rely on them
-	ledgers [ledgers]*slot // the ledger's, the first ones first
-	lockers [2]*slot       // for the rows of locks
-
-	locksUsed atomic.Bool
-
-	closing context.Context // ends with Close
-	close   context.CancelFunc
-	closed  sync.Once
-
-	wrapperFits atomic.Bool
-
-	password func(context.Context) (string, error) // of WithPassword
-	logins   *logins
-	invalid  error // of an option
+	closed sync.Once
 
 	alwaysWrite bool // checks write the fence row on any server, for tests
 
@@ -90,17 +50,22 @@ type Store struct {
 	proven    string     // the server whose shared locks hold up writers
 	bells     map[*bell]struct{}
 	doorbells map[*doorbell]struct{}
-	found     *place        // what the sessions say of the database; nil before the first
 	bellWait  time.Duration // longest wait for a lock that a read timeout has let through
 }
 
 // An Option changes a default of [Open] and [New].
-type Option func(*Store)
+type Option func(*options)
+
+type options struct {
+	prefix   string
+	password func(context.Context) (string, error)
+	invalid  error // of an option
+}
 
 // WithTablePrefix sets what the tables' names begin with. Default "cronlease_".
 // It begins with a letter and has at most 48 letters, digits and underscores.
 // Stores with different prefixes in one database have nothing in common.
-func WithTablePrefix(prefix string) Option { return func(s *Store) { s.tables.prefix = prefix } }
+func WithTablePrefix(prefix string) Option { return func(o *options) { o.prefix = prefix } }
 
 // WithPassword calls f for the password of each connection of [Open]: from a vault,
 // or as a token of a cloud's identity service. The default is the DSN's
@@ -108,9 +73,9 @@ func WithTablePrefix(prefix string) Option { return func(s *Store) { s.tables.pr
 // server refuses the login, f is called now and then to see whether the password
 // has changed. It may be called concurrently, and returns when ctx ends.
 func WithPassword(f func(ctx context.Context) (string, error)) Option {
-	return func(s *Store) {
-		if s.password = f; f == nil {
-			s.invalid = errors.New("mysqlstore: WithPassword(nil): leave it out, or give it a function")
+	return func(o *options) {
+		if o.password = f; f == nil {
+			o.invalid = errors.New("mysqlstore: WithPassword(nil): leave it out, or give it a function")
 		}
 	}
 }
@@ -131,45 +96,19 @@ func WithPassword(f func(ctx context.Context) (string, error)) Option {
 // and parameters that it does not know.
 // No error shows a part of the DSN that may be a password.
 func Open(dsn string, options ...Option) (*Store, error) {
-	t, err := parseDSN(dsn)
+	target, err := mysqlconn.ParseDSN(dsn)
 	if err != nil {
 		return nil, err
 	}
-	c := t.config
-	s, err := newStore(fmt.Sprintf("%s@%s(%s)/%s", c.User, c.Net, strings.Join(t.hosts, ","), c.DBName), options)
+	o, err := read(options)
 	if err != nil {
 		return nil, err
 	}
-	if s.password != nil {
-		if c.Passwd != "" || t.fromFile {
-			return nil, errors.New("mysqlstore: a password in the DSN and WithPassword: remove one of them")
-		}
-		t.password = s.password
-	}
-	connect := func(config *mysql.Config) (driver.Connector, error) { return t.connector(config, s.logins) }
-	if len(t.hosts) > 1 {
-		several := newHosts(t.hosts)
-		connect = func(config *mysql.Config) (driver.Connector, error) { return several.connector(t, config) }
-	}
-	forPool, err := connect(poolConfig(c))
+	conns, err := target.Open(o.password)
 	if err != nil {
 		return nil, err
 	}
-	forPins, err := connect(pinConfig(c))
-	if err != nil {
-		return nil, err
-	}
-	s.pool, s.pins = sql.OpenDB(forPool), sql.OpenDB(forPins)
-	size := t.poolSize
-	if size == 0 {
-		size = defaultPoolSize
-	}
-	s.pool.SetMaxOpenConns(size)
-	// All of them stay for the next work that comes at once, and none for long.
-	s.pool.SetMaxIdleConns(size)
-	s.pool.SetConnMaxIdleTime(poolIdle)
-	s.owned, s.several = true, len(t.hosts) > 1
-	return s, nil
+	return newStore(conns, o.prefix), nil
 }
 
 // New returns a store that takes its connections from a pool of the caller,
@@ -182,64 +121,53 @@ func New(db *sql.DB, options ...Option) (*Store, error) {
 	if db == nil {
 		return nil, errors.New("mysqlstore: db is nil")
 	}
-	s, err := newStore("a pool of the caller", options)
+	o, err := read(options)
 	if err != nil {
 		return nil, err
 	}
-	if s.password != nil {
+	if o.password != nil {
 		return nil, errors.New("mysqlstore: WithPassword is for Open: the pool that New is given has its own password")
 	}
-	switch d := db.Driver().(type) {
-	case *mysql.MySQLDriver, mysql.MySQLDriver:
-	default:
-		s.wrapper = fmt.Sprintf("%T", d)
-	}
-	s.pool, s.pins = db, db
-	if err := s.checkPool(); err != nil {
+	conns, err := mysqlconn.New(db)
+	if err != nil {
 		return nil, err
 	}
-	return s, nil
+	return newStore(conns, o.prefix), nil
 }
 
 var prefixRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,47}$`)
 
-func newStore(name string, options []Option) (*Store, error) {
-	s := &Store{tables: tables{defaultPrefix}, bells: map[*bell]struct{}{}, doorbells: map[*doorbell]struct{}{}, bellWait: bellWait, logins: newLogins()}
-	for i, option := range options {
+func read(all []Option) (options, error) {
+	o := options{prefix: defaultPrefix}
+	for i, option := range all {
 		if option == nil {
-			return nil, fmt.Errorf("mysqlstore: option %d is nil", i+1)
+			return o, fmt.Errorf("mysqlstore: option %d is nil", i+1)
 		}
-		if option(s); s.invalid != nil {
-			return nil, s.invalid
+		if option(&o); o.invalid != nil {
+			return o, o.invalid
 		}
 	}
-	if !prefixRule.MatchString(s.tables.prefix) {
-		return nil, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", s.tables.prefix)
+	if !prefixRule.MatchString(o.prefix) {
+		return o, fmt.Errorf("mysqlstore: table prefix %.60q: must be a letter followed by at most 47 letters, digits and underscores", o.prefix)
 	}
-	s.name = fmt.Sprintf("mysqlstore(%s, tables %s*)", name, s.tables.prefix)
-	s.sql, s.runs, s.locking = newLeaseQueries(s.tables), newLedgerQueries(s.tables), newLockQueries(s.tables)
-	s.fenceSQL, s.schemaSQL = newFenceQueries(s.tables), newSchemaQueries(s.tables)
-	s.beats = newSlot(s, settings{lockWait: beatLockWait})
-	for i := range s.looks {
-		s.looks[i] = newSlot(s, settings{lockWait: lookLockWait})
-	}
-	for i := range s.ledgers {
-		s.ledgers[i] = newSlot(s, settings{lockWait: ledgerLockWait})
-	}
-	for i := range s.lockers {
-		s.lockers[i] = newSlot(s, settings{lockWait: lockWait})
-	}
-	s.closing, s.close = context.WithCancel(context.Background())
-	return s, nil
+	return o, nil
 }
 
-// checkPool reports that the caller's pool is too small for what is kept of it.
-func (s *Store) checkPool() error {
-	if most := s.pins.Stats().MaxOpenConnections; most > 0 && most < pinned+1 {
-		return fmt.Errorf("mysqlstore: %w: the pool has SetMaxOpenConns(%d), and the store keeps %d connections: set at least %d, or 0 for no limit",
-			lease.ErrSetup, most, pinned, pinned+1)
+func newStore(conns *mysqlconn.Pool, prefix string) *Store {
+	names := tables{prefix}
+	return &Store{
+		name:      fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
+		tables:    names,
+		conns:     conns,
+		sql:       newLeaseQueries(names),
+		runs:      newLedgerQueries(names),
+		locking:   newLockQueries(names),
+		fenceSQL:  newFenceQueries(names),
+		schemaSQL: newSchemaQueries(names),
+		bells:     map[*bell]struct{}{},
+		doorbells: map[*doorbell]struct{}{},
+		bellWait:  bellWait,
 	}
-	return nil
 }
 
 // String names the database without its password.
@@ -250,7 +178,7 @@ func (s *Store) GoString() string { return s.name }
 
 // DB is a pool of connections to the store's database: the caller's, or one
 // that [Store.Close] closes. Heartbeats do not use it.
-func (s *Store) DB() *sql.DB { return s.pool }
+func (s *Store) DB() *sql.DB { return s.conns.DB() }
 
 // Close ends what still runs and closes every connection that the store keeps,
 // and its bells. It does not close a pool of the caller. Only the first call
@@ -263,7 +191,7 @@ func (s *Store) Close() error {
 
 func (s *Store) shut() error {
 	s.mu.Lock()
-	s.close()
+	s.conns.Stop()
 	bells, doorbells := s.bells, maps.Clone(s.doorbells)
 	s.bells = nil
 	s.mu.Unlock()
@@ -275,14 +203,6 @@ func (s *Store) shut() error {
 	for d := range doorbells {
 		errs = append(errs, d.Close())
 	}
-	s.beats.shut()
-	for _, l := range slices.Concat(s.looks[:], s.ledgers[:], s.lockers[:]) {
-		l.shut()
-	}
-	if s.owned {
-		// They can only say that a connection was lost before it could be told
-		// to end.
-		_, _ = s.pins.Close(), s.pool.Close()
-	}
+	s.conns.Close()
 	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 
@@ -17,14 +17,6 @@ const (
 
 	// latestRows is for servers that know snapshotIsolation.
 	latestRows = `SET innodb_snapshot_isolation = OFF`
-
-	// For statements that are a transaction of several; see [Store.guarded]. The
-	// limits are in seconds.
-	begin       = `START TRANSACTION`
-	commit      = `COMMIT`
-	rollback    = `ROLLBACK`
-	limitIdle   = `SET wait_timeout = 2`
-	unlimitIdle = `SET wait_timeout = 2147483`
 
 	showVariables = `SHOW VARIABLES WHERE Variable_name IN ('version', 'version_comment', 'hostname', 'port', 'server_id',
 	'server_uuid', 'server_uid', 'autocommit', 'sql_mode', 'time_zone', 'transaction_isolation', 'tx_isolation',
@@ -62,8 +54,4 @@ var (
 	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
 	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
 	/*M! , max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
-
-	getLock     = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
-	hasLock     = sqltext.Parse(`SELECT IS_USED_LOCK(?) = CONNECTION_ID()`)
-	releaseLock = sqltext.Parse(`SELECT RELEASE_LOCK(?)`)
 )

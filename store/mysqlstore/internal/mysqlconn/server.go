@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"context"
@@ -17,46 +17,46 @@ import (
 // changed since the transaction's snapshot.
 const snapshotIsolation = "innodb_snapshot_isolation"
 
-// server is what a connection's server and session say of themselves.
-type server struct {
-	identity  string            // of this start of this server
-	database  string            // the connection's
+// Server is what a connection's server and session say of themselves.
+type Server struct {
+	Identity  string            // of this start of this server
+	Database  string            // the connection's
 	variables map[string]string // by lower-case name; what a server does not know is missing
 	frozen    bool              // the session's clock stands still
 	mark      string            // what [setUp] gave the session
 }
 
-func readServer(ctx context.Context, conn *sql.Conn) (server, error) {
-	s := server{variables: map[string]string{}}
+func readServer(ctx context.Context, conn *sql.Conn) (Server, error) {
+	s := Server{variables: map[string]string{}}
 	rows, err := conn.QueryContext(ctx, showVariables)
 	if err != nil {
-		return server{}, err
+		return Server{}, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var name, value string
 		if err := rows.Scan(&name, &value); err != nil {
-			return server{}, err
+			return Server{}, err
 		}
 		s.variables[strings.ToLower(name)] = value
 	}
 	if err := rows.Err(); err != nil {
-		return server{}, err
+		return Server{}, err
 	}
 
 	started, err := s.readStart(ctx, conn)
 	if err != nil {
-		return server{}, err
+		return Server{}, err
 	}
-	s.identity = fmt.Sprintf("%s/%s:%s/%d", s.id(), s.variables["hostname"], s.variables["port"], started)
+	s.Identity = fmt.Sprintf("%s/%s:%s/%d", s.id(), s.variables["hostname"], s.variables["port"], started)
 	return s, nil
 }
 
 // readStart reads the second in which the server was started, and what belongs
 // to the connection.
-func (s *server) readStart(ctx context.Context, conn *sql.Conn) (started uint64, err error) {
+func (s *Server) readStart(ctx context.Context, conn *sql.Conn) (started uint64, err error) {
 	query := startedMySQL
-	if s.isMariaDB() {
+	if s.IsMariaDB() {
 		query = startedMariaDB
 	}
 	var (
@@ -72,7 +72,7 @@ func (s *server) readStart(ctx context.Context, conn *sql.Conn) (started uint64,
 	if err != nil {
 		return 0, fmt.Errorf("read the server's uptime: %w", err)
 	}
-	s.database, s.frozen, s.mark = name.String, off.Int64 > 60, mark.String
+	s.Database, s.frozen, s.mark = name.String, off.Int64 > 60, mark.String
 	// Unsigned: once its clock was stepped to before its start, a server's
 	// uptime wraps around, and so does the difference.
 	return now - up, nil
@@ -80,7 +80,7 @@ func (s *server) readStart(ctx context.Context, conn *sql.Conn) (started uint64,
 
 // id is the server's lasting id: server_uuid in MySQL, server_uid in newer
 // releases of MariaDB.
-func (s server) id() string {
+func (s *Server) id() string {
 	for _, name := range []string{"server_uuid", "server_uid"} {
 		if id := s.variables[name]; id != "" {
 			return id
@@ -89,22 +89,22 @@ func (s server) id() string {
 	return "server " + s.variables["server_id"]
 }
 
-func (s server) isMariaDB() bool { return strings.Contains(s.variables["version"], "MariaDB") }
+func (s *Server) IsMariaDB() bool { return strings.Contains(s.variables["version"], "MariaDB") }
 
-// manyWriters reports whether the server belongs to a cluster in which others
+// ManyWriters reports whether the server belongs to a cluster in which others
 // take writes too (Galera, or Group Replication in multi-primary mode): there a
 // lock does not block other nodes, and only a write conflicts with theirs.
-func (s server) manyWriters() bool {
-	return s.isGalera() || s.variables["group_replication_single_primary_mode"] == "OFF"
+func (s *Server) ManyWriters() bool {
+	return s.IsGalera() || s.variables["group_replication_single_primary_mode"] == "OFF"
 }
 
-// isGalera reports whether the server is a node of a cluster that others of its
+// IsGalera reports whether the server is a node of a cluster that others of its
 // kind may be ahead of.
-func (s server) isGalera() bool { return s.variables["wsrep_on"] == "ON" }
+func (s *Server) IsGalera() bool { return s.variables["wsrep_on"] == "ON" }
 
 // checkSession reports a setting of the session that is not what was set, as
 // may be behind a proxy.
-func (s server) checkSession() error {
+func (s *Server) checkSession() error {
 	const cure = "connect to the server itself, or make what is in between keep session settings"
 	switch {
 	case s.variables["autocommit"] != "ON":
@@ -117,21 +117,29 @@ func (s server) checkSession() error {
 		return fmt.Errorf("%w: the isolation level is %s and could not be set: %s", lease.ErrSetup, s.isolation(), cure)
 	case s.frozen:
 		return fmt.Errorf("%w: the session's clock was frozen by SET timestamp: remove that from the DSN and from init_connect", lease.ErrSetup)
-	case s.database == "":
+	case s.Database == "":
 		return fmt.Errorf("%w: the connection has no database: name one in the DSN", lease.ErrSetup)
 	}
 	return nil
 }
 
-func (s server) isolation() string {
+// Snapshots reports whether the server has [snapshotIsolation].
+func (s *Server) Snapshots() bool { return s.variables[snapshotIsolation] != "" }
+
+// Version is the server's version, as it says.
+func (s *Server) Version() string {
+	return s.variables["version"] + " " + s.variables["version_comment"]
+}
+
+func (s *Server) isolation() string {
 	if level := s.variables["transaction_isolation"]; level != "" {
 		return level
 	}
 	return s.variables["tx_isolation"]
 }
 
-// check reports what keeps the server from keeping the guarantees.
-func (s server) check() error {
+// Check reports what keeps the server from keeping the guarantees.
+func (s *Server) Check() error {
 	if err := s.checkVersion(); err != nil {
 		return err
 	}
@@ -150,7 +158,7 @@ func (s server) check() error {
 }
 
 // readOnly names a setting that keeps the server from writing, if one does.
-func (s server) readOnly() string {
+func (s *Server) readOnly() string {
 	for _, name := range []string{"super_read_only", "read_only", "innodb_read_only"} {
 		// MariaDB 12 has more values than ON.
 		if value := s.variables[name]; value != "" && value != "OFF" {
@@ -161,10 +169,10 @@ func (s server) readOnly() string {
 }
 
 // checkVersion wants MySQL 8.0.19, the first with VALUES ROW(), or MariaDB 10.6.
-func (s server) checkVersion() error {
+func (s *Server) checkVersion() error {
 	version := s.variables["version"]
 	kind, least := "MySQL", []int{8, 0, 19}
-	if s.isMariaDB() {
+	if s.IsMariaDB() {
 		kind, least = "MariaDB", []int{10, 6, 0}
 	}
 	got := make([]int, 3)
@@ -175,4 +183,23 @@ func (s server) checkVersion() error {
 		return fmt.Errorf("%w: the server is %s %s: at least %d.%d.%d is needed", lease.ErrSetup, kind, version, least[0], least[1], least[2])
 	}
 	return nil
+}
+
+// CheckServer asks the connection's server again, which may not be what it was when
+// the connection was opened, and refuses one that cannot keep the guarantees.
+func (p *Pool) CheckServer(ctx context.Context, c *Conn) error {
+	now, err := readServer(ctx, c.conn)
+	if err != nil {
+		return err
+	}
+	if now.mark != c.Server.mark {
+		return errShared
+	}
+	if err := now.Check(); err != nil {
+		if p.several && now.readOnly() != "" {
+			return readOnlyError(now.readOnly()) // there is another host to ask
+		}
+		return err
+	}
+	return p.fit(&now)
 }

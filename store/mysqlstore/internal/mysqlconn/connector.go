@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type connector struct {
 var _ driver.Connector = (*connector)(nil)
 
 // connector returns one for connections with these settings.
-func (t *target) connector(config *mysql.Config, l *logins) (*connector, error) {
+func (t *Target) connector(config *mysql.Config, l *logins) (*connector, error) {
 	c := &connector{config: config, password: t.password, tls: t.tls, logins: l}
 	if _, err := mysql.NewConnector(config); err != nil {
 		return nil, fmt.Errorf("mysqlstore: DSN: %w", errCollation)

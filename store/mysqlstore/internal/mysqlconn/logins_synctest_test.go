@@ -1,4 +1,4 @@
-package mysqlstore_test
+package mysqlconn_test
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 // loginServer counts logins. It takes a millisecond for each.
@@ -45,7 +45,7 @@ func (s *loginServer) counts() (denied, let int) {
 func TestRefusedLoginsBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, l := &loginServer{password: "right"}, mysqlstore.NewLogins()
+		server, l := &loginServer{password: "right"}, mysqlconn.NewLogins()
 		var mu sync.Mutex
 		password := "wrong"
 		ctx, cancel := context.WithCancel(t.Context())
@@ -100,7 +100,7 @@ func TestRefusedLoginsBackOff(t *testing.T) {
 func TestUnlockedAccountIsFoundInMinutes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, l := &loginServer{password: "none"}, mysqlstore.NewLogins()
+		server, l := &loginServer{password: "none"}, mysqlconn.NewLogins()
 		try := func() error {
 			return l.Connect(t.Context(), "mine", func() error { return server.login("mine") })
 		}
@@ -124,7 +124,7 @@ func TestUnlockedAccountIsFoundInMinutes(t *testing.T) {
 func TestConnectThatHangs(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := mysqlstore.NewLogins()
+		l := mysqlconn.NewLogins()
 		ctx, cancel := context.WithCancel(t.Context())
 		hangs := make(chan error)
 		go func() {
@@ -155,7 +155,7 @@ func TestConnectThatHangs(t *testing.T) {
 func TestRefusalsThatAreDelayed(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		server, l, sent := &loginServer{password: "right"}, mysqlstore.NewLogins(), 0
+		server, l, sent := &loginServer{password: "right"}, mysqlconn.NewLogins(), 0
 		for began := time.Now(); time.Since(began) < time.Hour; time.Sleep(400 * time.Millisecond) {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			_ = l.Connect(ctx, "wrong", func() error {

@@ -1,9 +1,7 @@
-package mysqlstore_test
+package mysqlconn_test
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"net/url"
 	"slices"
 	"strings"
@@ -11,13 +9,29 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
 const canary = "canary-4711"
+
+func open(dsn string) (*mysqlconn.Pool, error) {
+	target, err := mysqlconn.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return target.Open(nil)
+}
+
+// parse returns the settings and hosts of a DSN.
+func parse(dsn string) (*mysql.Config, []string, error) {
+	target, err := mysqlconn.ParseDSN(dsn)
+	if err != nil {
+		return nil, nil, err
+	}
+	config, hosts := target.Parsed()
+	return config, hosts, nil
+}
 
 func TestDSN(t *testing.T) {
 	t.Parallel()
@@ -37,7 +51,7 @@ func TestDSN(t *testing.T) {
 		{"mysql://u:p%40%2F%3F%23@[::1]:1/d", "u", "p@/?#", "[::1]:1", "d"},
 		{"mysql://h/d", "", "", "h:3306", "d"},
 	} {
-		c, hosts, err := mysqlstore.ParseDSN(test.dsn)
+		c, hosts, err := parse(test.dsn)
 		if err != nil {
 			t.Errorf("%s: %v", test.dsn, err)
 			continue
@@ -70,7 +84,7 @@ func TestDSNWithSeveralHosts(t *testing.T) {
 		{"mysql://u:p,q@a,[::1]:2,[::2]/d", []string{"a:3306", "[::1]:2", "[::2]:3306"}},
 		{"mysql://a,b/d?timeout=3s", []string{"a:3306", "b:3306"}},
 	} {
-		c, hosts, err := mysqlstore.ParseDSN(test.dsn)
+		c, hosts, err := parse(test.dsn)
 		if err != nil {
 			t.Errorf("%s: %v", test.dsn, err)
 			continue
@@ -78,10 +92,14 @@ func TestDSNWithSeveralHosts(t *testing.T) {
 		if !slices.Equal(hosts, test.hosts) || c.Addr != hosts[0] || c.DBName != "d" {
 			t.Errorf("%s: %q, and %s of %s", test.dsn, hosts, c.DBName, c.Addr)
 		}
-		s := open(t, test.dsn)
-		if !strings.Contains(s.String(), "("+strings.Join(hosts, ",")+")/d") {
-			t.Errorf("%s: String: %s", test.dsn, s)
+		p, err := open(test.dsn)
+		if err != nil {
+			t.Fatal(err)
 		}
+		if !strings.Contains(p.String(), "("+strings.Join(hosts, ",")+")/d") {
+			t.Errorf("%s: String: %s", test.dsn, p)
+		}
+		p.Close()
 	}
 }
 
@@ -108,18 +126,18 @@ func TestDSNWithSeveralHostsRefused(t *testing.T) {
 		"a,-b":              "host 2 of its list is not understood",
 	} {
 		for _, dsn := range []string{"u:canary-4711@tcp(" + list + ")/d", "mysql://u:canary-4711@" + list + "/d"} {
-			_, _, err := mysqlstore.ParseDSN(dsn)
+			_, _, err := parse(dsn)
 			if err == nil || !strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "canary") {
 				t.Errorf("%s: %v, want it to say %q", dsn, err, says)
 			}
 		}
 	}
 	for _, dsn := range []string{"u:p@unix(/run/s,/run/t)/d", "u:p@tcp(h,/run/s)/d"} {
-		if _, _, err := mysqlstore.ParseDSN(dsn); err == nil || !strings.Contains(err.Error(), "over TCP") {
+		if _, _, err := parse(dsn); err == nil || !strings.Contains(err.Error(), "over TCP") {
 			t.Errorf("%s: %v", dsn, err)
 		}
 	}
-	if _, _, err := mysqlstore.ParseDSN("u:p@tcp(a,b)/d?multiStatements=true"); !errors.Is(err, lease.ErrSetup) {
+	if _, _, err := parse("u:p@tcp(a,b)/d?multiStatements=true"); !errors.Is(err, lease.ErrSetup) {
 		t.Errorf("multiStatements with two hosts: %v", err)
 	}
 }
@@ -180,10 +198,10 @@ func TestDSNRefused(t *testing.T) {
 		{"", "empty", false},
 		{"canary-4711", "/", false},
 	} {
-		s, err := mysqlstore.Open(test.dsn)
+		p, err := open(test.dsn)
 		if err == nil {
-			t.Errorf("%s: accepted as %v", test.dsn, s)
-			closeStore(t, s)
+			t.Errorf("%s: accepted as %v", test.dsn, p)
+			p.Close()
 			continue
 		}
 		if strings.Contains(err.Error(), canary) {
@@ -196,11 +214,11 @@ func TestDSNRefused(t *testing.T) {
 			t.Errorf("%s: ErrSetup is %t, want %t: %v", test.dsn, !test.setup, test.setup, err)
 		}
 	}
-	s, err := mysqlstore.Open("u:p@tcp(h:1)/d?allowCleartextPasswords=true&tls=true")
+	p, err := open("u:p@tcp(h:1)/d?allowCleartextPasswords=true&tls=true")
 	if err != nil {
 		t.Fatalf("clear text inside of verified TLS: %v", err)
 	}
-	closeStore(t, s)
+	p.Close()
 }
 
 // A DSN is a password with something around it, so nothing of it is shown
@@ -211,7 +229,7 @@ func FuzzDSNShowsNoPassword(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, form string) {
 		dsn := strings.ReplaceAll(form, "%s", canary)
-		c, hosts, err := mysqlstore.ParseDSN(dsn)
+		c, hosts, err := parse(dsn)
 		if err != nil {
 			if strings.Contains(err.Error(), canary) {
 				t.Errorf("%q: %v", dsn, err)
@@ -221,17 +239,17 @@ func FuzzDSNShowsNoPassword(f *testing.F) {
 		if _, err := mysql.NewConnector(c); err != nil {
 			return
 		}
-		s, err := mysqlstore.Open(dsn)
+		p, err := open(dsn)
 		if err != nil {
 			if strings.Contains(err.Error(), canary) {
 				t.Errorf("%q: %v", dsn, err)
 			}
 			return
 		}
-		defer closeStore(t, s)
-		if c.Passwd != "" && strings.Contains(c.Passwd, canary) && strings.Contains(strings.Replace(s.String(), c.User, "", 1), canary) &&
+		defer p.Close()
+		if c.Passwd != "" && strings.Contains(c.Passwd, canary) && strings.Contains(strings.Replace(p.String(), c.User, "", 1), canary) &&
 			!strings.Contains(c.Net+strings.Join(hosts, ",")+c.DBName, canary) {
-			t.Errorf("%q: String: %s", dsn, s)
+			t.Errorf("%q: String: %s", dsn, p)
 		}
 	})
 }
@@ -270,136 +288,10 @@ func TestDSNValues(t *testing.T) {
 	} {
 		name, text, _ := strings.Cut(value, "=")
 		for _, base := range []string{"u:canary-4711@tcp(h:1)/d?", "mysql://u:canary-4711@h:1/d?"} {
-			_, _, err := mysqlstore.ParseDSN(base + "timeout=3s&" + name + "=" + url.QueryEscape(text))
+			_, _, err := parse(base + "timeout=3s&" + name + "=" + url.QueryEscape(text))
 			if (err == nil) != ok || err != nil && (!strings.Contains(err.Error(), name) || strings.Contains(err.Error(), "canary")) {
 				t.Errorf("%q: %v", value, err)
 			}
 		}
 	}
-}
-
-func TestNoPasswordInErrors(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		closed, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := closed.Close(); err != nil {
-			t.Fatal(err)
-		}
-		for name, change := range map[string]func(*mysql.Config){
-			"wrong port":       func(c *mysql.Config) { c.Addr = closed.Addr().String() },
-			"wrong host":       func(c *mysql.Config) { c.Addr = "no-such-host.invalid:3306" },
-			"wrong password":   func(*mysql.Config) {},
-			"wrong user":       func(c *mysql.Config) { c.User = "nobody" },
-			"unknown database": func(c *mysql.Config) { c.DBName = "no_such_database" },
-			"no TLS":           func(c *mysql.Config) { c.TLSConfig = "true" },
-			"wrong variable": func(c *mysql.Config) {
-				c.Params = map[string]string{"transaction_isolation": "'none'", "tx_isolation": "'none'"}
-			},
-		} {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				dsn := with(t, db, func(c *mysql.Config) {
-					c.Passwd = canary
-					change(c)
-				})
-				stores := map[string]*mysqlstore.Store{"Open": open(t, dsn), "New": openOn(t, openSQL(t, dsn))}
-				for how, s := range stores {
-					_, readErr := s.Read(soon(t), "g")
-					_, renewErr := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "g"}}})
-					bell := s.HandoverSignal("g")
-					for what, err := range map[string]error{
-						"Read": readErr, "Renew": renewErr, "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)),
-						"Prepare": s.Prepare(soon(t), "g", 1e9), "Release": s.Release(soon(t), "g", "me", 1), "Wait": bell.Wait(soon(t)),
-					} {
-						if err == nil {
-							t.Errorf("%s, %s: no error", how, what)
-							continue
-						}
-						for _, text := range []string{err.Error(), fmt.Sprintf("%+v", err), fmt.Sprintf("%#v", errorTexts(err))} {
-							if strings.Contains(text, canary) {
-								t.Errorf("%s, %s: shows the password: %s", how, what, text)
-							}
-						}
-					}
-					for _, text := range []string{s.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s), fmt.Sprintf("%+v", bell)} {
-						if strings.Contains(text, canary) {
-							t.Errorf("%s: shows the password: %s", how, text)
-						}
-					}
-				}
-			})
-		}
-	})
-}
-
-// errorTexts is every text in a tree of errors.
-func errorTexts(err error) []string {
-	texts := []string{err.Error()}
-	switch e := any(err).(type) { // each step of the tree by itself
-	case interface{ Unwrap() error }:
-		if inner := e.Unwrap(); inner != nil {
-			texts = append(texts, errorTexts(inner)...)
-		}
-	case interface{ Unwrap() []error }:
-		for _, inner := range e.Unwrap() {
-			texts = append(texts, errorTexts(inner)...)
-		}
-	}
-	return texts
-}
-
-func TestPrefix(t *testing.T) {
-	t.Parallel()
-	for prefix, good := range map[string]bool{
-		"a": true, "cronlease_": true, "A9_": true, "x" + strings.Repeat("y", 47): true,
-		"": false, "_a": false, "9a": false, "a-": false, "a`b": false, "a b": false, "a\x00": false, "ä": false, "a\n": false,
-		"x" + strings.Repeat("y", 48): false, "a;drop": false, "a.b": false, "{lease}": false, "?": false,
-	} {
-		s, err := mysqlstore.Open("u:p@tcp(h:1)/d", mysqlstore.WithTablePrefix(prefix))
-		if (err == nil) != good {
-			t.Errorf("prefix %q: %v", prefix, err)
-		}
-		if err == nil {
-			closeStore(t, s)
-		}
-	}
-}
-
-func FuzzPrefix(f *testing.F) {
-	f.Add("cronlease_")
-	f.Add("a`; DROP TABLE x; --")
-	f.Fuzz(func(t *testing.T, prefix string) {
-		s, err := mysqlstore.Open("u:p@tcp(h:1)/d", mysqlstore.WithTablePrefix(prefix))
-		if err != nil {
-			return
-		}
-		defer closeStore(t, s)
-		want := "UPDATE `" + prefix + "lease` FORCE INDEX (PRIMARY) SET"
-		got := s.RenewStatement(store.Renew{Owner: "o", Leases: []store.Renewal{{Group: "g"}}})
-		if !strings.HasPrefix(got, want) || strings.Count(got, "`") != 2 {
-			t.Errorf("prefix %q: %s", prefix, got)
-		}
-	})
-}
-
-func TestNewRefuses(t *testing.T) {
-	t.Parallel()
-	if _, err := mysqlstore.New(nil); err == nil {
-		t.Error("New(nil) gave no error")
-	}
-	for want, option := range map[string]mysqlstore.Option{"option 1 is nil": nil, "WithPassword(nil)": mysqlstore.WithPassword(nil)} {
-		if _, err := mysqlstore.Open("u:p@tcp(h:1)/d", option); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("Open: %v, want %s", err, want)
-		}
-	}
-	pool := openSQL(t, "u:p@tcp(h:1)/d")
-	pool.SetMaxOpenConns(5)
-	if _, err := mysqlstore.New(pool); !errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 6") {
-		t.Errorf("New with a pool of 5: %v", err)
-	}
-	pool.SetMaxOpenConns(6)
-	openOn(t, pool)
 }

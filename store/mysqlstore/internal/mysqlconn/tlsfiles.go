@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"crypto/tls"

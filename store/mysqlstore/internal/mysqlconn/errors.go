@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"database/sql"
@@ -16,17 +16,14 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-var (
-	errClosed = errors.New("mysqlstore: closed")
-	// errReadOnly is of a store with several hosts, which then looks for another.
-	errReadOnly = errors.New("the server takes no writes")
-)
+// errReadOnly is of a pool with several hosts, which then looks for another.
+var errReadOnly = errors.New("the server takes no writes")
 
-// isAnswer reports whether err leaves its session in good order: the
+// IsAnswer reports whether err leaves its connection in good order: the
 // statement has run and the rows were not as expected, or the server rolled it
 // back.
-func isAnswer(err error) bool {
-	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || isRolledBack(err) {
+func IsAnswer(err error) bool {
+	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || IsRolledBack(err) {
 		return true
 	}
 	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
@@ -37,9 +34,9 @@ func isAnswer(err error) bool {
 	return false
 }
 
-// isRolledBack reports whether the server rolled back the transaction because of a
+// IsRolledBack reports whether the server rolled back the transaction because of a
 // conflict with others.
-func isRolledBack(err error) bool {
+func IsRolledBack(err error) bool {
 	switch mysqlerr.Number(err) {
 	case mysqlerr.Deadlock, mysqlerr.RecordChanged, mysqlerr.RollbackInCommit:
 		return true
@@ -47,7 +44,8 @@ func isRolledBack(err error) bool {
 	return false
 }
 
-func isServerError(err error) bool { return mysqlerr.Number(err) != 0 }
+// IsServerError reports whether err is an answer of the server.
+func IsServerError(err error) bool { return mysqlerr.Number(err) != 0 }
 
 // isDenied reports whether the server refused a login. Attempts that repeat one
 // count towards the limits after which it locks an account or a host out.
@@ -80,9 +78,9 @@ func isReadOnly(err error) bool {
 	return false
 }
 
-// isConnectionError reports whether err is of the connection and not of a
+// IsConnectionError reports whether err is of the connection and not of a
 // statement.
-func isConnectionError(err error) bool {
+func IsConnectionError(err error) bool {
 	var network net.Error
 	switch {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, sql.ErrConnDone),
@@ -96,13 +94,13 @@ func isConnectionError(err error) bool {
 	return false
 }
 
-// explain adds the cure to errors that say that the database is not set up.
+// Explain adds the cure to errors that say that the database is not set up.
 // Nearly all of them can pass while a replica waits ([lease.ErrNotReady]).
-func (s *Store) explain(err error) error {
+func (p *Pool) Explain(err error) error {
 	switch {
 	case errors.Is(err, lease.ErrSetup):
 		return err
-	case s.several && isReadOnly(err):
+	case p.several && isReadOnly(err):
 		// No fault of the setup: its primary is changing.
 		return fmt.Errorf("%w: %w", errReadOnly, err)
 	}

@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"context"
@@ -21,7 +21,7 @@ ORDER BY time DESC LIMIT 1`
 
 // explainWait adds to the error of a lock wait what the statement waited for, as
 // far as the server tells: nothing is kept from it for as long by the store itself.
-func (s *session) explainWait(ctx context.Context, err error) error {
+func (c *Conn) explainWait(ctx context.Context, err error) error {
 	if mysqlerr.Number(err) != mysqlerr.LockWaitTimeout {
 		return err
 	}
@@ -29,7 +29,7 @@ func (s *session) explainWait(ctx context.Context, err error) error {
 		id, seconds       int64
 		user, state, info string
 	)
-	if s.conn.QueryRowContext(ctx, lockWaiters).Scan(&id, &user, &seconds, &state, &info) == nil {
+	if c.conn.QueryRowContext(ctx, lockWaiters).Scan(&id, &user, &seconds, &state, &info) == nil {
 		return fmt.Errorf("%w (session %d of user %s has been in the state %q for %d s with %q: a transaction that is open on that table holds it up)", err, id, user, state, seconds, info)
 	}
 	return fmt.Errorf("%w (an open transaction has locked the row, or the table together with an ALTER TABLE that waits for it: see SHOW FULL PROCESSLIST)", err)

@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 )
 
 // hosts are the servers of a DSN that names several, one of which takes the
-// writes. All connections of a store are to the same one, also those of its two
+// writes. All connections of a pool are to the same one, also those of its two
 // pools: the first connect that finds another server to be the primary closes
 // every connection to the former one, so that connections that only wait there (a
 // bell, a doorbell, an idle connection of the pool) move to the new one too.
@@ -107,7 +107,7 @@ var _ driver.Connector = (*hostConnector)(nil)
 
 // connector returns one for connections with these settings. The settings'
 // address is ignored.
-func (h *hosts) connector(t *target, config *mysql.Config) (*hostConnector, error) {
+func (h *hosts) connector(t *Target, config *mysql.Config) (*hostConnector, error) {
 	c := &hostConnector{hosts: h, timeout: config.Timeout}
 	for i, addr := range h.addrs {
 		one := config.Clone()
@@ -220,7 +220,7 @@ func (e hostsError) Error() string {
 // could not be asked.
 func (e hostsError) Unwrap() []error {
 	for _, err := range e {
-		if !isServerError(err) {
+		if !IsServerError(err) {
 			return nil
 		}
 	}

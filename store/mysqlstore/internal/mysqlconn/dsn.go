@@ -1,4 +1,4 @@
-package mysqlstore
+package mysqlconn
 
 import (
 	"context"
@@ -22,8 +22,8 @@ const dsnForm = "user:password@tcp(host:port)/database?name=value or mysql://use
 // connectTimeout bounds a connect whose DSN has no timeout.
 const connectTimeout = 10 * time.Second
 
-// target is where a DSN leads to, and how.
-type target struct {
+// Target is where a DSN leads to, and how.
+type Target struct {
 	config   *mysql.Config
 	hosts    []string // as host:port, or the address of the settings alone; of a list, the settings have the first
 	password func(context.Context) (string, error)
@@ -32,15 +32,15 @@ type target struct {
 	poolSize int // 0: not given
 }
 
-// parseDSN reads a DSN of the driver or a URL, and refuses what is unsafe. Its
+// ParseDSN reads a DSN of the driver or a URL, and refuses what is unsafe. Its
 // errors never contain a part of the DSN that is not a known name: the parts of
 // a DSN which is not understood may be a password.
-func parseDSN(dsn string) (*target, error) {
+func ParseDSN(dsn string) (*Target, error) {
 	config, hosts, own, err := parseAny(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("mysqlstore: DSN (not shown, it may hold a password): %w", err)
 	}
-	t := &target{config: config, hosts: hosts, tls: own.tls, poolSize: own.poolSize}
+	t := &Target{config: config, hosts: hosts, tls: own.tls, poolSize: own.poolSize}
 	if err := t.check(own); err != nil {
 		return nil, fmt.Errorf("mysqlstore: DSN: %w", err)
 	}
@@ -52,7 +52,7 @@ func parseDSN(dsn string) (*target, error) {
 }
 
 // check refuses what is unsafe or unknown, and completes the settings.
-func (t *target) check(o own) error {
+func (t *Target) check(o own) error {
 	if err := checkConfig(t.config); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (t *target) check(o own) error {
 }
 
 // checkTLS reads the files of TLS once, so that a wrong path is found at once.
-func (t *target) checkTLS() (err error) {
+func (t *Target) checkTLS() (err error) {
 	c := t.config
 	switch {
 	case c.AllowFallbackToPlaintext: // also tls=preferred
@@ -239,10 +239,10 @@ func poolConfig(c *mysql.Config) *mysql.Config {
 	return c
 }
 
-// pinConfig is for the connections that the store keeps. It has timeouts of its
+// laneConfig is for the connections that the store keeps. It has timeouts of its
 // own, and a bell waits for as long as it takes. It leaves a demoted server too,
 // but wants to see the server's error.
-func pinConfig(c *mysql.Config) *mysql.Config {
+func laneConfig(c *mysql.Config) *mysql.Config {
 	c = harden(c)
 	c.RejectReadOnly = false
 	c.ReadTimeout = 0

@@ -1,0 +1,165 @@
+package mysqlconn
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronlease/cronlease/lease"
+)
+
+// writableFor is how long a connection of a pool with several hosts is used after
+// its server said that it takes writes, before it is asked again: it may have been
+// demoted, and still answers sessions that only read, and those whose privileges
+// let them write all the same.
+const writableFor = 1 * time.Second
+
+// Conn is one connection with the pool's settings, which never goes back into a
+// [sql.DB].
+type Conn struct {
+	Number uint64 // never used twice by a process
+	Server Server
+	conn   *sql.Conn
+	asked  time.Time // when its server took writes; guarded by the slot's turn
+}
+
+var numbers atomic.Uint64
+
+// setUp sets the connection's settings and reads them and the server's back.
+func setUp(ctx context.Context, conn *sql.Conn, lockWait time.Duration) (Server, error) {
+	// Statements of one connection that reach different sessions find different
+	// marks.
+	mark := rand.Text()
+	for _, statement := range SessionStatements(lockWait, mark) {
+		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return Server{}, err
+		}
+	}
+	s, err := readServer(ctx, conn)
+	if err != nil {
+		return Server{}, err
+	}
+	if s.mark != mark {
+		return Server{}, errShared
+	}
+	if err := s.checkSession(); err != nil {
+		return Server{}, err
+	}
+	if s.variables[snapshotIsolation] == "ON" {
+		// Also in READ COMMITTED, a statement that reads and then locks fails when
+		// the row changed in between.
+		if _, err := conn.ExecContext(ctx, latestRows); err != nil {
+			return Server{}, err
+		}
+	}
+	if s.IsGalera() {
+		if _, err := conn.ExecContext(ctx, setGalera); err != nil {
+			return Server{}, err
+		}
+	}
+	return s, nil
+}
+
+// errShared is of a proxy that gives the statements of one connection different
+// sessions.
+var errShared = fmt.Errorf("%w: the statements of one connection reach different sessions: connect to the server itself, or make what is in between keep a session for each connection (in ProxySQL: multiplexing off for this user)",
+	lease.ErrSetup)
+
+// SessionStatements make a session what those of the pool are. The mark tells one
+// session from another.
+func SessionStatements(lockWait time.Duration, mark string) []string {
+	wait := int(lockWait / time.Second)
+	return []string{setNames, setSession.Render(wait, wait, mark), setIsolation}
+}
+
+// Discard closes the connection for good.
+func (c *Conn) Discard() {
+	// The pool closes what it is told is bad. It can say nothing of interest:
+	// the connection may be closed already.
+	_ = c.conn.Raw(func(any) error { return driver.ErrBadConn })
+	_ = c.conn.Close()
+}
+
+// Alive reports whether the server has kept its end of an idle connection. It
+// sends nothing: the driver looks at the socket.
+func (c *Conn) Alive(ctx context.Context) bool {
+	err := c.conn.Raw(func(c any) error {
+		if r, ok := c.(driver.SessionResetter); ok {
+			return r.ResetSession(ctx)
+		}
+		return nil
+	})
+	return err == nil
+}
+
+// writable reports whether the server takes writes, as far as it was asked or
+// is asked now.
+func (c *Conn) writable(ctx context.Context) bool {
+	now := time.Now()
+	if now.Sub(c.asked) < writableFor {
+		return true
+	}
+	var settings string
+	if err := c.conn.QueryRowContext(ctx, readOnlySettings).Scan(&settings); err != nil || settings != "" {
+		return false
+	}
+	c.asked = now
+	return true
+}
+
+// Exec runs a statement.
+func (c *Conn) Exec(ctx context.Context, statement string) error {
+	_, err := c.conn.ExecContext(ctx, statement)
+	return err
+}
+
+// Changed runs a statement and returns how many rows it changed.
+func (c *Conn) Changed(ctx context.Context, statement string) (int, error) {
+	result, err := c.conn.ExecContext(ctx, statement)
+	if err != nil {
+		return 0, err
+	}
+	n, err := result.RowsAffected()
+	return int(n), err
+}
+
+// Change is what a statement did.
+type Change struct {
+	Rows   int
+	LastID int64
+}
+
+// Change runs a statement and returns what it did.
+func (c *Conn) Change(ctx context.Context, statement string) (Change, error) {
+	result, err := c.conn.ExecContext(ctx, statement)
+	if err != nil {
+		return Change{}, err
+	}
+	n, err := result.RowsAffected()
+	if err != nil {
+		return Change{}, err
+	}
+	last, err := result.LastInsertId()
+	return Change{int(n), last}, err
+}
+
+// Query runs a query.
+func (c *Conn) Query(ctx context.Context, query string) (*sql.Rows, error) {
+	return c.conn.QueryContext(ctx, query)
+}
+
+// QueryRow runs a query whose answer is one row.
+func (c *Conn) QueryRow(ctx context.Context, query string) *sql.Row {
+	return c.conn.QueryRowContext(ctx, query)
+}
+
+// Count runs a query whose answer is one number.
+func (c *Conn) Count(ctx context.Context, query string) (int, error) {
+	var n int
+	err := c.conn.QueryRowContext(ctx, query).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,160 @@
+package mysqlconn
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Lane is a kind of work that has connections of its own.
+type Lane int
+
+// The lanes. WaitingLocks is the second connection of Locks alone, for what may
+// wait for a row: so the first one is there for what does not.
+const (
+	Heartbeats Lane = iota
+	Readings
+	Ledger
+	Locks
+	WaitingLocks
+
+	lanes = 4 // that have connections
+)
+
+// The lock waits are short, so that a statement whose client gave up does not live
+// on for long. A heartbeat that waits for a row lock is of little use after that. A
+// takeover waits for fenced transactions to end.
+const (
+	heartbeatLockWait = 1 * time.Second
+	// ReadingLockWait is that of readings and takeovers.
+	ReadingLockWait = 3 * time.Second
+	ledgerLockWait  = 5 * time.Second // a claim waits as long as a takeover, and then learns of it
+	// LockLockWait is how long a write of a lock's row waits for a fenced
+	// transaction under that lock to end.
+	LockLockWait = 1 * time.Second
+)
+
+// Ledger connections above four make nothing faster, and hold up heartbeats in the
+// server.
+const (
+	readingConns = 2
+	ledgerConns  = 4
+)
+
+var laneSizes = [lanes]struct {
+	conns    int
+	lockWait time.Duration
+}{
+	Heartbeats: {1, heartbeatLockWait},
+	Readings:   {readingConns, ReadingLockWait},
+	Ledger:     {ledgerConns, ledgerLockWait},
+	Locks:      {2, LockLockWait},
+}
+
+// slot is the place of one connection, which is opened when needed and used by one
+// caller at a time.
+type slot struct {
+	pool     *Pool
+	lockWait time.Duration
+	turn     chan struct{} // of capacity 1; filling it gives access to the connection
+
+	conn   *Conn         // nil when there is none; guarded by turn
+	number atomic.Uint64 // the connection's, readable without the turn; 0 when there is none
+}
+
+func newSlot(p *Pool, lockWait time.Duration) *slot {
+	return &slot{pool: p, lockWait: lockWait, turn: make(chan struct{}, 1)}
+}
+
+func (l *slot) give() { <-l.turn }
+
+// takeFirst takes the first of at most four slots that is free, else whichever is
+// next.
+func takeFirst(ctx context.Context, slots []*slot) (*slot, error) {
+	var turns [ledgerConns]chan struct{} // nil beyond the slots
+	for i, l := range slots {
+		turns[i] = l.turn
+		select {
+		case l.turn <- struct{}{}:
+			return l, nil
+		default:
+		}
+	}
+	select {
+	case turns[0] <- struct{}{}:
+		return slots[0], nil
+	case turns[1] <- struct{}{}:
+		return slots[1], nil
+	case turns[2] <- struct{}{}:
+		return slots[2], nil
+	case turns[3] <- struct{}{}:
+		return slots[3], nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// take takes a slot of the lane. Work that writes may have fewer to choose from.
+func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error) {
+	switch lane {
+	case Ledger:
+		most := p.ledgerConns()
+		if server := p.server.Load(); access == Write && server != nil && server.ManyWriters() {
+			most = 1 // all write the fence row: from different nodes, they would fail
+		}
+		return takeFirst(ctx, p.slots[Ledger][:most])
+	case Locks, WaitingLocks:
+		p.locksUsed.Store(true)
+		if err := p.checkLocks(); err != nil {
+			return nil, err
+		}
+		if lane == WaitingLocks {
+			return takeFirst(ctx, p.slots[Locks][1:])
+		}
+	}
+	return takeFirst(ctx, p.slots[lane])
+}
+
+// usable reports whether there is a connection that was not closed by the server
+// and, where there is another host to go to, takes writes. It drops one that is
+// not. It is called with the turn.
+func (l *slot) usable(ctx context.Context) bool {
+	if l.conn != nil && (!l.conn.Alive(ctx) || l.pool.several && !l.conn.writable(ctx)) {
+		l.drop()
+	}
+	return l.conn != nil
+}
+
+// open returns the connection, a new one if need be. It is called with the turn.
+func (l *slot) open(ctx context.Context) (c *Conn, fresh bool, err error) {
+	if l.pool.Stopped() { // shut has been here, or waits for its turn
+		return nil, false, ErrClosed
+	}
+	if l.usable(ctx) {
+		return l.conn, false, nil
+	}
+	c, err = l.pool.Open(ctx, l.lockWait)
+	if err != nil {
+		return nil, false, err
+	}
+	l.conn = c
+	l.number.Store(c.Number)
+	l.pool.server.Store(&c.Server)
+	return c, true, nil
+}
+
+// drop discards the connection. It is called with the turn.
+func (l *slot) drop() {
+	if l.conn != nil {
+		l.number.Store(0)
+		l.conn.Discard()
+		l.conn = nil
+	}
+}
+
+// shut drops the connection once it is free, which the pool's stop hastens.
+func (l *slot) shut() {
+	l.turn <- struct{}{}
+	l.drop()
+	l.give()
+}
