@@ -28,8 +28,8 @@ var (
 // it for as long as its connection lives. The server grants it to waiters in the
 // order of arrival. It says nothing about the lease.
 type bell struct {
-	store *Store
-	group string
+	leases *leases
+	group  string
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -43,18 +43,31 @@ type bell struct {
 // first Wait and keeps it until Close. Its Wait reconnects; when a connection
 // that had the bell is lost, another waiter is rung, and the former holder only
 // finds out with its next Wait.
-func (s *Store) HandoverSignal(group string) store.HandoverSignal {
-	b := &bell{store: s, group: group, turn: make(chan struct{}, 1)}
+func (l *leases) HandoverSignal(group string) store.HandoverSignal {
+	b := &bell{leases: l, group: group, turn: make(chan struct{}, 1)}
 	b.closing, b.close = context.WithCancel(context.Background())
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns.Stopped() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns.Stopped() {
 		b.close()
 	} else {
-		s.bells[b] = struct{}{}
-		s.conns.Reserve(len(s.bells))
+		l.bells[b] = struct{}{}
+		l.conns.Reserve(len(l.bells))
 	}
 	return b
+}
+
+// closeBells is called when the connections have been stopped.
+func (l *leases) closeBells() error {
+	l.mu.Lock()
+	bells := l.bells
+	l.bells = nil
+	l.mu.Unlock()
+	var errs []error
+	for b := range bells {
+		errs = append(errs, b.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Wait implements [store.HandoverSignal]. When the caller has the bell already, it returns
@@ -72,7 +85,7 @@ func (b *bell) Wait(ctx context.Context) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for bell: %w", ctx.Err())
 	}
-	return fmt.Errorf("wait for bell: %w", b.store.conns.Explain(err))
+	return fmt.Errorf("wait for bell: %w", b.leases.conns.Explain(err))
 }
 
 func (b *bell) wait(ctx context.Context) error {
@@ -124,7 +137,7 @@ func (b *bell) listen(ctx context.Context, c *conn) (*conn, error) {
 				return nil, err
 			}
 		}
-		wait, begin := b.store.currentBellWait(), time.Now()
+		wait, begin := b.leases.currentBellWait(), time.Now()
 		var got sql.NullInt64
 		err := c.QueryRow(ctx, getLock.Render(b.lock(c), int(wait/time.Second))).Scan(&got)
 		switch {
@@ -137,19 +150,19 @@ func (b *bell) listen(ctx context.Context, c *conn) (*conn, error) {
 		}
 		c.Discard()
 		c = nil
-		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !b.store.shortenBellWait(wait, time.Since(begin)) {
+		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !b.leases.shortenBellWait(wait, time.Since(begin)) {
 			return nil, err
 		}
 	}
 }
 
 func (b *bell) connect(ctx context.Context) (*conn, error) {
-	if err := b.store.conns.CheckReserved(); err != nil {
+	if err := b.leases.conns.CheckReserved(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, mysqlconn.AnswerLimit, fmt.Errorf("no answer within %v", mysqlconn.AnswerLimit))
 	defer cancel()
-	c, err := b.store.conns.Open(ctx, mysqlconn.ReadingLockWait)
+	c, err := b.leases.conns.Open(ctx, mysqlconn.ReadingLockWait)
 	if err != nil && context.Cause(ctx) != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
@@ -160,7 +173,7 @@ func (b *bell) connect(ctx context.Context) (*conn, error) {
 // characters and in lower case, because servers differ in what they do with
 // others.
 func (b *bell) lock(c *conn) string {
-	return lockName(c.Server.Database, b.store.tables.prefix, b.group)
+	return lockName(c.Server.Database, b.leases.prefix, b.group)
 }
 
 func lockName(database, prefix, group string) string {
@@ -194,10 +207,10 @@ func (b *bell) Close() error {
 	b.turn <- struct{}{}
 	b.drop()
 	b.give()
-	b.store.mu.Lock()
-	defer b.store.mu.Unlock()
-	delete(b.store.bells, b)
-	b.store.conns.Reserve(len(b.store.bells))
+	b.leases.mu.Lock()
+	defer b.leases.mu.Unlock()
+	delete(b.leases.bells, b)
+	b.leases.conns.Reserve(len(b.leases.bells))
 	return nil
 }
 
@@ -225,24 +238,24 @@ func (b *bell) drop() {
 	b.conn, b.has = nil, false
 }
 
-func (s *Store) currentBellWait() time.Duration {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.bellWait
+func (l *leases) currentBellWait() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bellWait
 }
 
 // shortenBellWait is told that a wait was cut off. If that looks like the read
 // timeout of the caller's pool, later waits stay below it, and it returns true.
-func (s *Store) shortenBellWait(wait, took time.Duration) bool {
-	if s.conns.Owned() || took < time.Second || took > wait+time.Second {
+func (l *leases) shortenBellWait(wait, took time.Duration) bool {
+	if l.conns.Owned() || took < time.Second || took > wait+time.Second {
 		return false
 	}
 	shorter := max(time.Second, (took - time.Second/2).Truncate(time.Second))
 	if shorter >= wait {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.bellWait = min(s.bellWait, shorter)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.bellWait = min(l.bellWait, shorter)
 	return true
 }

@@ -2,12 +2,9 @@ package mysqlstore
 
 import (
 	"context"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
@@ -30,7 +27,7 @@ func (s *Store) Check(ctx context.Context) error {
 		if err := s.conns.CheckServer(ctx, c); err != nil {
 			return err
 		}
-		if err := s.checkSchema(ctx, c); err != nil {
+		if err := s.checkVersion(ctx, c); err != nil {
 			return err
 		}
 		if err := s.checkGrants(ctx, c); err != nil {
@@ -51,92 +48,58 @@ func (s *Store) Check(ctx context.Context) error {
 	}
 	// The connection for heartbeats is there from now on.
 	return s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "check database", func(ctx context.Context, c *conn) error {
-		return c.Exec(ctx, s.sql.release.Render("", "", uint64(0)))
+		return c.Exec(ctx, s.leases.sql.release.Render("", "", uint64(0)))
 	})
-}
-
-func (s *Store) checkSchema(ctx context.Context, c *conn) error {
-	least, level, err := s.versions(ctx, c)
-	switch {
-	case err != nil:
-		return err
-	case least > len(migrations):
-		return newerError(least, level)
-	case level < len(migrations):
-		return olderError(level)
-	}
-	rows, err := c.Query(ctx, s.schemaSQL.engines.Render())
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var table, engine string
-		if err := rows.Scan(&table, &engine); err != nil {
-			return err
-		}
-		if !strings.EqualFold(engine, "InnoDB") {
-			return fmt.Errorf("%w: table %s has the engine %s: ALTER TABLE %s ENGINE=InnoDB", lease.ErrSetup, table, engine, table)
-		}
-	}
-	return rows.Err()
-}
-
-// newerError is of tables that this program cannot use.
-func newerError(least, level int) error {
-	return fmt.Errorf("%w: the tables are of version %d, for programs that know version %d, and this one knows versions up to %d: update the program",
-		lease.ErrSetup, level, least, len(migrations))
-}
-
-func olderError(level int) error {
-	return fmt.Errorf("%w: the tables are of version %d, and this program needs %d: run Migrate (worker migrate)",
-		lease.ErrNotReady, level, len(migrations))
 }
 
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
 func (s *Store) checkGrants(ctx context.Context, c *conn) error {
-	if _, _, err := readRows(ctx, c, s.sql.read.Render("", "")); err != nil {
-		return err
-	}
-	const none = uint64(0)
-	for _, statement := range []string{
-		s.sql.insertDeleted.Render(none, "", ""),
-		s.sql.insertFence.Render("", ""),
-		s.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
-	} {
-		if err := c.Exec(ctx, statement); err != nil {
-			return err
-		}
-	}
-	if err := s.checkLedger(ctx, c); err != nil {
-		return err
-	}
-	for _, statement := range s.schemaSQL.probes {
-		if err := c.Exec(ctx, statement.Render()); err != nil {
+	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.schema.checkGrants} {
+		if err := check(ctx, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *Store) checkLedger(ctx context.Context, c *conn) error {
+func (l *leases) checkGrants(ctx context.Context, c *conn) error {
+	if _, _, err := readRows(ctx, c, l.sql.read.Render("", "")); err != nil {
+		return err
+	}
+	const none = uint64(0)
+	return c.ExecAll(ctx,
+		l.sql.insertDeleted.Render(none, "", ""),
+		l.sql.insertFence.Render("", ""),
+		l.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
+	)
+}
+
+func (l *ledger) checkGrants(ctx context.Context, c *conn) error {
 	var (
 		none store.Holder
 		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
 	)
-	for _, statement := range []string{
-		s.declareStatement(none, []store.Declared{{}}),
-		s.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
-		s.moveStatement(none, []store.Move{{Key: key}}, nil),
-		s.runs.pauseJob.Render("", ""),
-		s.runs.trigger.Render(0, "", ""),
-		s.runs.cancel.Render("", "", 0, 0),
-	} {
-		if err := c.Exec(ctx, statement); err != nil {
+	err := c.ExecAll(ctx,
+		l.declareStatement(none, []store.Declared{{}}),
+		l.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
+		l.moveStatement(none, []store.Move{{Key: key}}, nil),
+		l.sql.pauseJob.Render("", ""),
+		l.sql.trigger.Render(0, "", ""),
+		l.sql.cancel.Render("", "", 0, 0),
+	)
+	if err != nil {
+		return err
+	}
+	_, err = l.load(ctx, c, "")
+	return err
+}
+
+func (s *schema) checkGrants(ctx context.Context, c *conn) error {
+	for _, probe := range s.sql.probes {
+		if err := c.Exec(ctx, probe.Render()); err != nil {
 			return err
 		}
 	}
-	_, err := s.load(ctx, c, "")
-	return err
+	return nil
 }

@@ -25,7 +25,7 @@ const claimTries = 5
 // several, each of which applies as a whole or not at all. A call that ends with
 // an error may have claimed some: repeated with the same id, it goes on. It
 // waits up to 5 s for a takeover to end.
-func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	order := make([]int, len(claims))
 	for i, c := range claims {
 		if err := checkClaim(c); err != nil {
@@ -42,8 +42,8 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		for i, at := range chunk {
 			part[i] = claims[at]
 		}
-		err := s.onLedger(ctx, mysqlconn.Write, "claim", func(ctx context.Context, c *conn) error {
-			claimed, err := s.claim(ctx, c, h, id, part)
+		err := l.do(ctx, mysqlconn.Write, "claim", func(ctx context.Context, c *conn) error {
+			claimed, err := l.claim(ctx, c, h, id, part)
 			for i, c := range claimed {
 				results[chunk[i]] = c
 			}
@@ -70,7 +70,7 @@ func checkClaim(c store.Claim) error {
 // there before stands, and the rest was refused by the contract or is inserted
 // again. IGNORE hides why a server refuses a row (a CHECK, a partition that there
 // is not), so every second statement goes without.
-func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	claimed, missing := make([]store.Claimed, len(claims)), make([]int, len(claims))
 	for i := range claims {
 		missing[i] = i
@@ -80,11 +80,11 @@ func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.Cla
 		for i, at := range missing {
 			part[i] = claims[at]
 		}
-		statement := s.claimStatement(h, id, part)
+		statement := l.claimStatement(h, id, part)
 		if try%2 == 1 {
 			statement = strings.Replace(statement, "INSERT IGNORE", "INSERT", 1)
 		}
-		done, err := s.guarded(ctx, c, h, statement)
+		done, err := l.guarded(ctx, c, h, statement)
 		if err != nil && (try%2 == 0 || mysqlerr.Number(err) != mysqlerr.DuplicateKey) {
 			return nil, err
 		}
@@ -96,7 +96,7 @@ func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.Cla
 			return claimed, nil
 		}
 		// In this order: a row that comes in between is found.
-		refused, err := s.readRefused(ctx, c, h, part)
+		refused, err := l.readRefused(ctx, c, h, part)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +104,7 @@ func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.Cla
 		for i, c := range part {
 			keys[i] = plain(c.Key)
 		}
-		f, err := s.readRuns(ctx, c, h, keys)
+		f, err := l.readRuns(ctx, c, h, keys)
 		if err != nil {
 			return nil, err
 		}
@@ -133,12 +133,12 @@ func (s *Store) claim(ctx context.Context, c *conn, h store.Holder, id store.Cla
 
 // readRefused returns which claims the contract refuses now, if their rows are
 // not there: see [store.Ledger.Claim].
-func (s *Store) readRefused(ctx context.Context, c *conn, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
+func (l *ledger) readRefused(ctx context.Context, c *conn, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
 	list := make(sqltext.Values, len(claims))
 	for i, c := range claims {
 		list[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
 	}
-	rows, err := c.Query(ctx, s.runs.refused.Render(list, h.Group))
+	rows, err := c.Query(ctx, l.sql.refused.Render(list, h.Group))
 	if err != nil {
 		return nil, err
 	}
@@ -155,12 +155,12 @@ func (s *Store) readRefused(ctx context.Context, c *conn, h store.Holder, claims
 	return refused, rows.Err()
 }
 
-func (s *Store) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
+func (l *ledger) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
 	rows := make(sqltext.Values, len(claims))
 	for i, c := range claims {
 		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
 	}
-	return s.runs.claim.Render(rows, string(id[:]), h.Group, h.Owner, h.Token)
+	return l.sql.claim.Render(rows, string(id[:]), h.Group, h.Owner, h.Token)
 }
 
 // claimedNow is what the claim statement wrote.

@@ -33,10 +33,8 @@ var variants = []variant{
 }
 
 // writing is a store whose ledger works as on a cluster with several writers.
-var writing = variant{"DSN, writing the fence row", func(t testing.TB, db dbtest.Database) *mysqlstore.Store {
-	s := open(t, db.DSN)
-	s.AlwaysWrite()
-	return s
+var writing = variant{"pool, writing the fence row", func(t testing.TB, db dbtest.Database) *mysqlstore.Store {
+	return openManyWriters(t, db.DSN)
 }}
 
 func TestConformance(t *testing.T) {

@@ -13,40 +13,40 @@ import (
 
 // Pause implements [jobs.Control]. A group may be paused before its first job
 // is known.
-func (s *Store) Pause(ctx context.Context, group, job string) error {
+func (l *ledger) Pause(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "pause", group, job, s.runs.pauseGroup.Render(group))
+		return l.setPaused(ctx, "pause", group, job, l.sql.pauseGroup.Render(group))
 	}
-	return s.setPaused(ctx, "pause", group, job, s.runs.pauseJob.Render(group, job))
+	return l.setPaused(ctx, "pause", group, job, l.sql.pauseJob.Render(group, job))
 }
 
 // Resume implements [jobs.Control].
-func (s *Store) Resume(ctx context.Context, group, job string) error {
+func (l *ledger) Resume(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroup.Render(group))
+		return l.setPaused(ctx, "resume", group, job, l.sql.resumeGroup.Render(group))
 	}
-	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJob.Render(group, job))
+	return l.setPaused(ctx, "resume", group, job, l.sql.resumeJob.Render(group, job))
 }
 
 // ResumeSkipping implements [jobs.Control].
-func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
+func (l *ledger) ResumeSkipping(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroupSkipping.Render(group))
+		return l.setPaused(ctx, "resume", group, job, l.sql.resumeGroupSkipping.Render(group))
 	}
-	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJobSkipping.Render(group, job))
+	return l.setPaused(ctx, "resume", group, job, l.sql.resumeJobSkipping.Render(group, job))
 }
 
 // setPaused runs a statement that changes nothing when it is so already.
-func (s *Store) setPaused(ctx context.Context, op, group, job, statement string) error {
+func (l *ledger) setPaused(ctx context.Context, op, group, job, statement string) error {
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return s.onLedger(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
+	return l.do(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
 		n, err := c.Changed(ctx, statement)
 		if err != nil || n > 0 || job == "" {
 			return err
 		}
-		n, err = c.Count(ctx, s.runs.isJob.Render(group, job))
+		n, err = c.Count(ctx, l.sql.isJob.Render(group, job))
 		if err == nil && n == 0 {
 			return noJob(group, job)
 		}
@@ -56,10 +56,10 @@ func (s *Store) setPaused(ctx context.Context, op, group, job, statement string)
 
 // Trigger implements [jobs.Control]. After an error it may have asked for a run
 // or not; [Store.Runs] tells.
-func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+func (l *ledger) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
 	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
-	err := s.onLedger(ctx, mysqlconn.Write, "trigger", func(ctx context.Context, c *conn) error {
-		done, err := c.Change(ctx, s.runs.trigger.Render(key.Trigger, group, job))
+	err := l.do(ctx, mysqlconn.Write, "trigger", func(ctx context.Context, c *conn) error {
+		done, err := c.Change(ctx, l.sql.trigger.Render(key.Trigger, group, job))
 		if err != nil {
 			return err
 		}
@@ -76,18 +76,18 @@ func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error
 }
 
 // Cancel implements [jobs.Control].
-func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
+func (l *ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	if checkKey(key) != nil {
 		return noRun(group, key) // the table cannot have it
 	}
 	tick := key.Tick.UnixMicro()
-	return s.onLedger(ctx, mysqlconn.Write, "cancel", func(ctx context.Context, c *conn) error {
-		n, err := c.Changed(ctx, s.runs.cancel.Render(group, key.Job, tick, key.Trigger))
+	return l.do(ctx, mysqlconn.Write, "cancel", func(ctx context.Context, c *conn) error {
+		n, err := c.Changed(ctx, l.sql.cancel.Render(group, key.Job, tick, key.Trigger))
 		if err != nil || n > 0 {
 			return err
 		}
 		// There is none, or its end was asked for before, which is no change.
-		n, err = c.Count(ctx, s.runs.isOpen.Render(group, key.Job, tick, key.Trigger))
+		n, err = c.Count(ctx, l.sql.isOpen.Render(group, key.Job, tick, key.Trigger))
 		if err == nil && n == 0 {
 			return noRun(group, key)
 		}

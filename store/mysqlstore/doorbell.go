@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"time"
@@ -25,7 +26,7 @@ import (
 // If the session turns out to be shared, as behind a proxy that shares sessions,
 // the doorbell is deaf: it has no address, and polls instead.
 type doorbell struct {
-	store *Store
+	rows *lockRows
 
 	mu     sync.Mutex
 	conn   *conn  // nil when there is none
@@ -36,21 +37,33 @@ type doorbell struct {
 // Doorbell implements [store.Notifiers]. It takes a connection of its own with the
 // first Address or Wait. Waiters with another account, or on another node of a
 // cluster, cannot be rung, and poll once a second.
-func (s *Store) Notifier() store.Notifier {
-	d := &doorbell{store: s}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns.Stopped() {
+func (l *lockRows) Notifier() store.Notifier {
+	d := &doorbell{rows: l}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns.Stopped() {
 		d.closed = true
 	} else {
-		s.doorbells[d] = struct{}{}
+		l.doorbells[d] = struct{}{}
 	}
 	return d
 }
 
+// closeDoorbells is called when the connections have been stopped.
+func (l *lockRows) closeDoorbells() error {
+	l.mu.Lock()
+	doorbells := maps.Clone(l.doorbells)
+	l.mu.Unlock()
+	var errs []error
+	for d := range doorbells {
+		errs = append(errs, d.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // Address implements [store.Notifier].
 func (d *doorbell) Address(ctx context.Context) (address string, err error) {
-	err = d.store.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
+	err = d.rows.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
 		c, name, err := d.open(ctx)
 		if err == nil && name != "" {
 			address = c.Server.Identity + "#" + name
@@ -76,7 +89,7 @@ func (d *doorbell) open(ctx context.Context) (*conn, string, error) {
 		return c, name, nil
 	}
 	d.drop(c)
-	c, err := d.store.conns.Open(ctx, mysqlconn.LockLockWait)
+	c, err := d.rows.conns.Open(ctx, mysqlconn.LockLockWait)
 	if err != nil {
 		return nil, "", err
 	}
@@ -133,8 +146,8 @@ func (d *doorbell) drop(c *conn) {
 }
 
 // Wait implements [store.Notifier].
-func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
-	return d.store.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
+func (d *doorbell) Wait(ctx context.Context, watched []store.LockWatch, limit time.Duration) error {
+	return d.rows.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
 		c, name, err := d.open(ctx)
 		if err != nil {
 			return err
@@ -143,16 +156,16 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 			return sleep(ctx, limit)
 		}
 		var moved strings.Builder
-		for i, w := range rows {
+		for i, w := range watched {
 			if i > 0 {
 				moved.WriteString(" UNION ALL ")
 			}
-			moved.WriteString(d.store.locking.notWaits.Render(w.Name, string(w.Mark)))
+			moved.WriteString(d.rows.sql.notWaits.Render(w.Name, string(w.Mark)))
 		}
-		if len(rows) == 0 {
+		if len(watched) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := d.store.locking.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
+		query := d.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
 		answer, err := c.Count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
@@ -181,7 +194,7 @@ func sleep(ctx context.Context, limit time.Duration) error {
 
 // Ring implements [store.Notifier].
 func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
-	return d.store.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
+	return d.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
 		for _, address := range addresses {
 			// Earlier versions had a connection's id in the place of the name; they
 			// look once a second.
@@ -204,8 +217,8 @@ func (d *doorbell) Close() error {
 	c := d.conn
 	d.mu.Unlock()
 	d.drop(c)
-	d.store.mu.Lock()
-	defer d.store.mu.Unlock()
-	delete(d.store.doorbells, d)
+	d.rows.mu.Lock()
+	defer d.rows.mu.Unlock()
+	delete(d.rows.doorbells, d)
 	return nil
 }

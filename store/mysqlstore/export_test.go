@@ -22,14 +22,10 @@ var (
 // Statements are those of a migration.
 func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
 
-// AlwaysWrite has checks of fenced transactions write the fence row, as on a
-// cluster with several writers.
-func (s *Store) AlwaysWrite() { s.alwaysWrite = true }
-
 // LedgerTimeout is the wait_timeout of the ledger's first connection, in seconds.
 func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 	n := 0
-	err := s.onLedger(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
+	err := s.ledger.do(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
 		n, err = c.Count(ctx, "SELECT @@wait_timeout")
 		return err
 	})
@@ -37,7 +33,7 @@ func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 }
 
 // RenewStatement is the statement that Renew sends.
-func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
+func (s *Store) RenewStatement(r store.Renew) string { return s.leases.renewStatement(r) }
 
 // LedgerStatements are the ledger's statements that run often, or over much.
 func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {
@@ -51,23 +47,23 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
-		"read runs":     s.runs.readRuns.Render(keys, h.Group, h.Group),
-		"changes":       s.runs.changes.Render(h.Group, h.Group),
-		"summary":       s.runs.summary.Render(h.Group, h.Group, h.Group),
-		"jobs":          s.runs.jobs.Render(h.Group),
-		"open runs":     s.runs.openRuns.Render(h.Group),
+		"read runs":     s.ledger.sql.readRuns.Render(keys, h.Group, h.Group),
+		"changes":       s.ledger.sql.changes.Render(h.Group, h.Group),
+		"summary":       s.ledger.sql.summary.Render(h.Group, h.Group, h.Group),
+		"jobs":          s.ledger.sql.jobs.Render(h.Group),
+		"open runs":     s.ledger.sql.openRuns.Render(h.Group),
 		"runs":          s.runsQuery(h.Group, jobs.Filter{}),
 		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
 		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
-		"pause":         s.runs.pauseJob.Render(h.Group, k.Job),
-		"resume":        s.runs.resumeJob.Render(h.Group, k.Job),
-		"refused":       s.runs.refused.Render(refused, h.Group),
-		"trigger":       s.runs.trigger.Render(1, h.Group, k.Job),
-		"cancel":        s.runs.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
-		"bounds":        s.runs.bounds.Render(h.Group, k.Job),
-		"kept from":     s.runs.keptFrom.Render(h.Group, k.Job, 10),
-		"prunable":      s.runs.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
-		"prune":         s.runs.prune.Render(ticks, h.Group, k.Job),
+		"pause":         s.ledger.sql.pauseJob.Render(h.Group, k.Job),
+		"resume":        s.ledger.sql.resumeJob.Render(h.Group, k.Job),
+		"refused":       s.ledger.sql.refused.Render(refused, h.Group),
+		"trigger":       s.ledger.sql.trigger.Render(1, h.Group, k.Job),
+		"cancel":        s.ledger.sql.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
+		"bounds":        s.ledger.sql.bounds.Render(h.Group, k.Job),
+		"kept from":     s.ledger.sql.keptFrom.Render(h.Group, k.Job, 10),
+		"prunable":      s.ledger.sql.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
+		"prune":         s.ledger.sql.prune.Render(ticks, h.Group, k.Job),
 	}
 }
 
@@ -80,26 +76,26 @@ func (s *Store) DeleteLocks(rows []store.LockWrite) string {
 	for i, w := range rows {
 		names[i], keys[i] = w.Name, sqltext.Row{w.Name, w.Expect}
 	}
-	return s.locking.pruneLocks.Render(names, keys, len(rows))
+	return s.lockRows.sql.pruneLocks.Render(names, keys, len(rows))
 }
 
 // Prunable is the query of what is pruned of a job of which nothing is kept, when
 // that was read as its newest tick.
 func (s *Store) Prunable(group, job string, newest int64) string {
-	return s.runs.prunable.Render(group, job, int64(math.MaxInt64), newest, int64(math.MaxInt64), 0, 0, 0, 0, 500)
+	return s.ledger.sql.prunable.Render(group, job, int64(math.MaxInt64), newest, int64(math.MaxInt64), 0, 0, 0, 0, 500)
 }
 
 // IdleLocks, HeldRows and IdleSessions are the queries with which pruning finds rows.
 func (s *Store) IdleLocks(idle time.Duration, limit int) string {
-	return s.locking.idle.Render(idle.Microseconds(), limit)
+	return s.lockRows.sql.idle.Render(idle.Microseconds(), limit)
 }
 
 func (s *Store) HeldRows(idle time.Duration, after string, limit int) string {
-	return s.locking.held.Render(after, idle.Microseconds(), limit)
+	return s.lockRows.sql.held.Render(after, idle.Microseconds(), limit)
 }
 
 func (s *Store) IdleSessions(prefix string, limit int) string {
-	return s.locking.idleSessions.Render(prefix+"%", 0, 0, limit)
+	return s.lockRows.sql.idleSessions.Render(prefix+"%", 0, 0, limit)
 }
 
 // Sizes of a statement.

@@ -9,24 +9,32 @@ import (
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
+// fences are the checks of fenced transactions.
+type fences struct {
+	conns  *mysqlconn.Pool
+	sql    *fenceQueries
+	tables tables
+}
+
 // FenceDialect implements [store.Fences].
-func (s *Store) FenceDialect() store.Dialect { return store.MySQL }
+func (f *fences) FenceDialect() store.Dialect { return store.MySQL }
 
 // CheckHold implements [store.Fences]: by a shared lock on the fence row, or on the
 // lock's, or, on a cluster with several writers, by a change of it. The user of
 // tx needs SELECT on that table, and UPDATE there.
-func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
-	server, err := s.conns.Server(ctx)
+func (f *fences) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
+	server, err := f.conns.Server(ctx)
 	if err != nil {
 		return false, err
 	}
 	schema := "`" + strings.ReplaceAll(server.Database, "`", "``") + "`"
-	table, check, change, values := "fence", s.fenceSQL.checkLease, s.fenceSQL.changeLease, []any{sqltext.Raw(schema), h.Name, h.Owner, h.Token}
+	table, check, change, values := "fence", f.sql.checkLease, f.sql.changeLease, []any{sqltext.Raw(schema), h.Name, h.Owner, h.Token}
 	if h.Kind == lease.HoldLock {
-		table, check, change, values = "lock", s.fenceSQL.checkLock, s.fenceSQL.changeLock, []any{sqltext.Raw(schema), h.Name, string(h.Mark)}
+		table, check, change, values = "lock", f.sql.checkLock, f.sql.changeLock, []any{sqltext.Raw(schema), h.Name, string(h.Mark)}
 	}
 	setting := ""
 	if server.Snapshots() {
@@ -36,7 +44,7 @@ func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (
 		setting = pastSnapshot
 	}
 	var n int64
-	if server.ManyWriters() || s.alwaysWrite {
+	if server.ManyWriters() {
 		var result sql.Result
 		result, err = tx.ExecContext(ctx, setting+change.Render(values...))
 		if err == nil {
@@ -46,7 +54,7 @@ func (s *Store) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (
 		err = tx.QueryRowContext(ctx, setting+check.Render(values...)).Scan(&n)
 	}
 	if err != nil {
-		return false, explainCheck(err, schema+"."+s.tables.quoted(table))
+		return false, explainCheck(err, schema+"."+f.tables.quoted(table))
 	}
 	return n == 1, nil
 }

@@ -30,8 +30,8 @@ func (c *checked) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold)
 func TestCheckThatWrites(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		s := migrated(t, db.DSN)
-		s.AlwaysWrite()
+		migrated(t, db.DSN)
+		s := openManyWriters(t, db.DSN)
 		pool := db.Open(t)
 		exec(t, pool, "CREATE TABLE effect (id INTEGER PRIMARY KEY)")
 		token := take(t, s, "billing", "me")

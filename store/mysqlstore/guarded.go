@@ -22,8 +22,8 @@ const (
 // with the same comparison, so that of it and a takeover on another node the
 // second to commit fails. The error is then 1213, of the COMMIT too, and nothing
 // was written.
-func (s *Store) guarded(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
-	if !c.Server.ManyWriters() && !s.alwaysWrite {
+func (l *ledger) guarded(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+	if !c.Server.ManyWriters() {
 		return c.Change(ctx, statement)
 	}
 	// A process that stands still in a transaction keeps the fence row from
@@ -34,7 +34,7 @@ func (s *Store) guarded(ctx context.Context, c *conn, h store.Holder, statement 
 			return mysqlconn.Change{}, err
 		}
 	}
-	done, err := s.writeFenceFirst(ctx, c, h, statement)
+	done, err := l.writeFenceFirst(ctx, c, h, statement)
 	if err != nil && mysqlconn.IsAnswer(err) {
 		// The server has rolled back the transaction, or only the statement.
 		if undone := c.Exec(ctx, rollback); undone != nil {
@@ -49,11 +49,11 @@ func (s *Store) guarded(ctx context.Context, c *conn, h store.Holder, statement 
 	return done, err
 }
 
-func (s *Store) writeFenceFirst(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+func (l *ledger) writeFenceFirst(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
 	if err := c.Exec(ctx, begin); err != nil {
 		return mysqlconn.Change{}, err
 	}
-	held, err := c.Changed(ctx, s.runs.writeFence.Render(h.Group, h.Owner, h.Token))
+	held, err := c.Changed(ctx, l.sql.writeFence.Render(h.Group, h.Owner, h.Token))
 	if err != nil {
 		return mysqlconn.Change{}, err
 	}

@@ -20,8 +20,7 @@ func TestLostRepliesWithinAWrite(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
-		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
-		s.AlwaysWrite()
+		s := openManyWriters(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
 		h, pool := holder(t, s, "billing", "me"), db.Open(t)
 		for i, statement := range []string{"START TRANSACTION", "SET checks", "INSERT IGNORE", "COMMIT"} {
 			for j, lose := range []func(string) <-chan struct{}{proxy.DropRequest, proxy.DropReply} {
@@ -48,8 +47,8 @@ func TestLostRepliesWithinAWrite(t *testing.T) {
 func TestWriteThatWaitsTooLong(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		s := migrated(t, db.DSN)
-		s.AlwaysWrite()
+		migrated(t, db.DSN)
+		s := openManyWriters(t, db.DSN)
 		h := holder(t, s, "billing", "me")
 		claim(t, s, h, running("a", 1)...)
 		pool := db.Open(t)
@@ -87,8 +86,7 @@ func TestTakeoverFromOneWhoStandsStill(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		direct := migrated(t, db.DSN)
 		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
-		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
-		s.AlwaysWrite()
+		s := openManyWriters(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
 		standStill(t, db, direct, s, proxy)
 	})
 }

@@ -27,10 +27,10 @@ const (
 
 // Runs implements [jobs.Control]. It reads about as many rows as it returns,
 // but for a job's runs of one state, which it looks for among all the job's.
-func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
-	query := s.runsQuery(group, filter)
+func (l *ledger) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
+	query := l.runsQuery(group, filter)
 	var all []jobs.Record
-	err := s.onLedger(ctx, mysqlconn.Read, "read runs", func(ctx context.Context, c *conn) error {
+	err := l.do(ctx, mysqlconn.Read, "read runs", func(ctx context.Context, c *conn) error {
 		var err error
 		all, err = records(ctx, c, query)
 		return err
@@ -38,7 +38,7 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 	return all, err
 }
 
-func (s *Store) runsQuery(group string, filter jobs.Filter) string {
+func (l *ledger) runsQuery(group string, filter jobs.Filter) string {
 	limit := filter.Limit
 	if limit <= 0 {
 		limit = defaultLimit
@@ -48,27 +48,27 @@ func (s *Store) runsQuery(group string, filter jobs.Filter) string {
 	switch {
 	case filter.Job != "":
 		state := int(filter.State)
-		keys = append(keys, s.runs.newestOfJob.Render(group, filter.Job, since, state, state, limit))
+		keys = append(keys, l.sql.newestOfJob.Render(group, filter.Job, since, state, state, limit))
 	case filter.State != 0:
-		keys = append(keys, s.runs.newestIn.Render(group, int(filter.State), since, limit))
+		keys = append(keys, l.sql.newestIn.Render(group, int(filter.State), since, limit))
 	default:
 		for state := jobs.Running; state <= jobs.Interrupted; state++ {
-			keys = append(keys, s.runs.newestIn.Render(group, int(state), since, limit))
+			keys = append(keys, l.sql.newestIn.Render(group, int(state), since, limit))
 		}
 	}
-	return s.runs.newestRuns.Render(sqltext.Raw(strings.Join(keys, "\nUNION ALL\n")), limit, group)
+	return l.sql.newestRuns.Render(sqltext.Raw(strings.Join(keys, "\nUNION ALL\n")), limit, group)
 }
 
 // PassOver implements [store.Ledger].
-func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
-	statement := s.runs.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
+func (l *ledger) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
+	statement := l.sql.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
 	passed := 0
-	err := s.onLedger(ctx, mysqlconn.Write, "pass over ticks", func(ctx context.Context, c *conn) error {
-		done, err := s.guarded(ctx, c, h, statement)
+	err := l.do(ctx, mysqlconn.Write, "pass over ticks", func(ctx context.Context, c *conn) error {
+		done, err := l.guarded(ctx, c, h, statement)
 		if passed = done.Rows; err != nil || passed > 0 {
 			return err
 		}
-		return s.checkHolder(ctx, c, h)
+		return l.checkHolder(ctx, c, h)
 	})
 	return passed, err
 }
@@ -76,7 +76,7 @@ func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after 
 // Prune implements [store.Ledger]. It counts a run's time from its end, and needs
 // the privilege DELETE on the table of runs. It waits for no claim and holds none
 // up.
-func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+func (l *ledger) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if history.Keep < 0 || history.For < 0 {
 		return 0, fmt.Errorf("mysqlstore: history of job %q: keep %d for %v: must not be negative", job, history.Keep, history.For)
 	}
@@ -87,16 +87,16 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 		batch = defaultBatch
 	}
 	deleted := 0
-	err := s.onLedger(ctx, mysqlconn.Write, "prune", func(ctx context.Context, c *conn) error {
-		keys, err := s.prunable(ctx, c, group, job, history, batch-deleted)
+	err := l.do(ctx, mysqlconn.Write, "prune", func(ctx context.Context, c *conn) error {
+		keys, err := l.prunable(ctx, c, group, job, history, batch-deleted)
 		if err != nil {
 			return err
 		}
 		for chunk := range slices.Chunk(keys, defaultBatch) {
-			n, err := c.Changed(ctx, s.runs.prune.Render(chunk, group, job))
+			n, err := c.Changed(ctx, l.sql.prune.Render(chunk, group, job))
 			deleted += n
 			if mysqlerr.Number(err) == mysqlerr.CommandDenied {
-				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, s.tables.quoted("run"))
+				return fmt.Errorf("%w: %w: grant DELETE on %s to prune the history, or prune as a user with that privilege", lease.ErrSetup, err, l.table)
 			}
 			if err != nil {
 				return err
@@ -108,21 +108,21 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 }
 
 // prunable returns the keys of the oldest runs that need not be kept.
-func (s *Store) prunable(ctx context.Context, c *conn, group, job string, history jobs.History, batch int) (sqltext.Values, error) {
+func (l *ledger) prunable(ctx context.Context, c *conn, group, job string, history jobs.History, batch int) (sqltext.Values, error) {
 	var (
 		now         int64
 		newest      sql.NullInt64
 		keptTick    = longAgo
 		keptTrigger uint64
 	)
-	if err := c.QueryRow(ctx, s.runs.bounds.Render(group, job)).Scan(&now, &newest); err != nil {
+	if err := c.QueryRow(ctx, l.sql.bounds.Render(group, job)).Scan(&now, &newest); err != nil {
 		return nil, err
 	}
 	if !newest.Valid {
 		newest.Int64 = longAgo
 	}
 	if history.Keep > 0 {
-		err := c.QueryRow(ctx, s.runs.keptFrom.Render(group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
+		err := c.QueryRow(ctx, l.sql.keptFrom.Render(group, job, history.Keep)).Scan(&keptTick, &keptTrigger)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return nil, err
 		}
@@ -133,7 +133,7 @@ func (s *Store) prunable(ctx context.Context, c *conn, group, job string, histor
 		// at the beginning of the key.
 		last = max(last, now-age)
 	}
-	rows, err := c.Query(ctx, s.runs.prunable.Render(group, job, last, newest.Int64,
+	rows, err := c.Query(ctx, l.sql.prunable.Render(group, job, last, newest.Int64,
 		keptTick, keptTick, keptTrigger, age, age, batch))
 	if err != nil {
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
@@ -14,9 +15,20 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
+// leases are the leases and their fences, and the bells of groups.
+type leases struct {
+	conns  *mysqlconn.Pool
+	sql    *leaseQueries
+	prefix string // of the tables
+
+	mu       sync.Mutex // guards what follows
+	bells    map[*bell]struct{}
+	bellWait time.Duration // longest wait for a lock that a read timeout has let through
+}
+
 // Read implements [store.Leases]. A connection that was lost while it was idle
 // is replaced without an error; the readings name the new one.
-func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+func (l *leases) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
 	if len(groups) == 0 {
 		return nil, nil
 	}
@@ -24,9 +36,9 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 	for i, group := range groups {
 		names[i] = group
 	}
-	query := s.sql.read.Render(names, names)
+	query := l.sql.read.Render(names, names)
 	var readings []store.Reading
-	err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "read lease", func(ctx context.Context, c *conn) error {
+	err := l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "read lease", func(ctx context.Context, c *conn) error {
 		found, now, err := readRows(ctx, c, query)
 		if err != nil {
 			return err
@@ -100,7 +112,7 @@ func readRows(ctx context.Context, c *conn, query string) (map[string]store.Read
 // Prepare implements [store.Leases]. It inserts what is missing by up to three
 // statements, each of which looks for itself; a context that ends leaves any
 // of them undone, and another call completes them.
-func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+func (l *leases) Prepare(ctx context.Context, group string, ttl time.Duration) error {
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
@@ -109,11 +121,11 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 		return err
 	}
 	for _, statement := range []string{
-		s.sql.insertNew.Render(group, micros, group, group),
-		s.sql.insertDeleted.Render(micros, group, group),
-		s.sql.insertFence.Render(group, group),
+		l.sql.insertNew.Render(group, micros, group, group),
+		l.sql.insertDeleted.Render(micros, group, group),
+		l.sql.insertFence.Render(group, group),
 	} {
-		err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, "prepare lease", func(ctx context.Context, c *conn) error {
+		err := l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, "prepare lease", func(ctx context.Context, c *conn) error {
 			return mysqlconn.RetryDeadlocks(ctx, func() error {
 				return c.Exec(ctx, statement)
 			})
@@ -127,7 +139,7 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 
 // Acquire implements [store.Leases]. It waits up to 3 s for fenced transactions
 // of the previous holder to end.
-func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+func (l *leases) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if err := errors.Join(store.CheckName("group", a.Read.Group), store.CheckName("owner", a.Owner)); err != nil {
 		return 0, err
 	}
@@ -143,11 +155,11 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if highest == math.MaxUint64 {
 		return 0, fmt.Errorf("acquire lease: the token of %q is %d, and there is no larger one: repair the row", a.Read.Group, highest)
 	}
-	statement := s.sql.acquire.Render(a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
+	statement := l.sql.acquire.Render(a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
 		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
 	var token uint64
 	// No other connection than that of the reading.
-	err = s.conns.DoOn(ctx, mysqlconn.Readings, a.Read.Session, "acquire lease", func(ctx context.Context, c *conn) error {
+	err = l.conns.DoOn(ctx, mysqlconn.Readings, a.Read.Session, "acquire lease", func(ctx context.Context, c *conn) error {
 		var done mysqlconn.Change
 		err := c.RetryConflicts(ctx, 1, func() (err error) {
 			done, err = c.Change(ctx, statement)
@@ -174,13 +186,13 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 // Renew implements [store.Leases]. Of several leases, those whose rows another
 // transaction has locked are not renewed, and the others are at once. A renewal
 // of a single lease waits for its row, for 1 s.
-func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
+func (l *leases) Renew(ctx context.Context, r store.Renew) (int, error) {
 	if len(r.Leases) == 0 || r.Owner == "" {
 		return 0, ctx.Err()
 	}
-	statement := s.renewStatement(r)
+	statement := l.renewStatement(r)
 	renewed := 0
-	err := s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "renew lease", func(ctx context.Context, c *conn) error {
+	err := l.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "renew lease", func(ctx context.Context, c *conn) error {
 		var err error
 		renewed, err = c.Changed(ctx, statement)
 		return err
@@ -191,38 +203,38 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	return renewed, nil
 }
 
-func (s *Store) renewStatement(r store.Renew) string {
+func (l *leases) renewStatement(r store.Renew) string {
 	names, rows := make(sqltext.List, len(r.Leases)), make(sqltext.List, len(r.Leases))
 	for i, l := range r.Leases {
 		names[i] = l.Group
 		rows[i] = sqltext.Row{l.Group, l.Token, l.Heartbeat, l.ResignAsked}
 	}
 	if len(r.Leases) == 1 {
-		return s.sql.renew.Render(r.Heartbeat, names, r.Owner, rows)
+		return l.sql.renew.Render(r.Heartbeat, names, r.Owner, rows)
 	}
-	return s.sql.renewFree.Render(names, r.Owner, rows, len(names), r.Heartbeat)
+	return l.sql.renewFree.Render(names, r.Owner, rows, len(names), r.Heartbeat)
 }
 
 // Release implements [store.Leases].
-func (s *Store) Release(ctx context.Context, group, owner string, token uint64) error {
+func (l *leases) Release(ctx context.Context, group, owner string, token uint64) error {
 	if owner == "" {
 		return store.ErrChanged
 	}
-	return s.mark(ctx, "release lease", s.sql.releaseFree.Render(group, owner, token),
-		s.sql.release.Render(group, owner, token), s.sql.isReleased.Render(group, owner, token))
+	return l.mark(ctx, "release lease", l.sql.releaseFree.Render(group, owner, token),
+		l.sql.release.Render(group, owner, token), l.sql.isReleased.Render(group, owner, token))
 }
 
 // AskResign implements [store.Leases].
-func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
-	return s.mark(ctx, "ask to resign", s.sql.askFree.Render(group, token),
-		s.sql.askResign.Render(group, token), s.sql.isAsked.Render(group, token))
+func (l *leases) AskResign(ctx context.Context, group string, token uint64) error {
+	return l.mark(ctx, "ask to resign", l.sql.askFree.Render(group, token),
+		l.sql.askResign.Render(group, token), l.sql.isAsked.Render(group, token))
 }
 
 // mark sets a mark, unless the query says that it is set already. The statement
 // free skips a row that another transaction has locked, so that no heartbeat waits
 // behind it. Only if it changes nothing does the other statement wait for the row,
 // on another connection.
-func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) error {
+func (l *leases) mark(ctx context.Context, op, free, statement, isMarked string) error {
 	done := false
 	try := func(statement string) func(context.Context, *conn) error {
 		return func(ctx context.Context, c *conn) error {
@@ -234,10 +246,10 @@ func (s *Store) mark(ctx context.Context, op, free, statement, isMarked string) 
 			return err
 		}
 	}
-	if err := s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, op, try(free)); err != nil || done {
+	if err := l.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, op, try(free)); err != nil || done {
 		return err
 	}
-	if err := s.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, op, try(statement)); err != nil || done {
+	if err := l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, op, try(statement)); err != nil || done {
 		return err
 	}
 	return store.ErrChanged

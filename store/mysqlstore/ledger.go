@@ -30,16 +30,23 @@ const (
 	maxSchedule = 16000
 )
 
-// onLedger runs do on a connection for the ledger, and again when the server has
+// ledger is the runs, and what is known of each job.
+type ledger struct {
+	conns *mysqlconn.Pool
+	sql   *ledgerQueries
+	table string // of runs, quoted
+}
+
+// do runs do on a connection for the ledger, and again when the server has
 // rolled it back.
-func (s *Store) onLedger(ctx context.Context, access mysqlconn.Access, op string, do func(context.Context, *conn) error) error {
-	return s.conns.Do(ctx, mysqlconn.Ledger, access, op, func(ctx context.Context, c *conn) error {
+func (l *ledger) do(ctx context.Context, access mysqlconn.Access, op string, do func(context.Context, *conn) error) error {
+	return l.conns.Do(ctx, mysqlconn.Ledger, access, op, func(ctx context.Context, c *conn) error {
 		return c.RetryConflicts(ctx, mysqlconn.DeadlockTries, func() error { return do(ctx, c) })
 	})
 }
 
 // Declare implements [store.Ledger].
-func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
+func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	rows := make([]store.Declared, 0, len(declared))
 	for _, d := range declared {
 		if err := store.CheckName("job", d.Name); err != nil {
@@ -62,13 +69,13 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 		if i == len(chunks)-1 {
 			chunk = slices.Insert(chunk, 0, group)
 		}
-		statement := s.declareStatement(h, chunk)
-		err := s.onLedger(ctx, mysqlconn.Write, "declare jobs", func(ctx context.Context, c *conn) error {
-			done, err := s.guarded(ctx, c, h, statement)
+		statement := l.declareStatement(h, chunk)
+		err := l.do(ctx, mysqlconn.Write, "declare jobs", func(ctx context.Context, c *conn) error {
+			done, err := l.guarded(ctx, c, h, statement)
 			if err != nil || done.Rows > 0 {
 				return err
 			}
-			return s.checkHolder(ctx, c, h) // all was there already, or the term is over
+			return l.checkHolder(ctx, c, h) // all was there already, or the term is over
 		})
 		if err != nil {
 			return err
@@ -78,15 +85,15 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 }
 
 // checkHolder answers for a statement that changed nothing.
-func (s *Store) checkHolder(ctx context.Context, c *conn, h store.Holder) error {
-	n, err := c.Count(ctx, s.runs.hasFence.Render(h.Group, h.Owner, h.Token))
+func (l *ledger) checkHolder(ctx context.Context, c *conn, h store.Holder) error {
+	n, err := c.Count(ctx, l.sql.hasFence.Render(h.Group, h.Owner, h.Token))
 	if err == nil && n == 0 {
 		return store.ErrReplaced
 	}
 	return err
 }
 
-func (s *Store) declareStatement(h store.Holder, declared []store.Declared) string {
+func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) string {
 	rows := make(sqltext.Values, len(declared))
 	for i, d := range declared {
 		from := lastMicro // later than any present
@@ -95,15 +102,15 @@ func (s *Store) declareStatement(h store.Holder, declared []store.Declared) stri
 		}
 		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
 	}
-	return s.runs.declare.Render(rows, h.Group, h.Owner, h.Token)
+	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token)
 }
 
 // Load implements [store.Ledger].
-func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+func (l *ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
-	err := s.onLedger(ctx, mysqlconn.Read, "load ledger", func(ctx context.Context, c *conn) error {
+	err := l.do(ctx, mysqlconn.Read, "load ledger", func(ctx context.Context, c *conn) error {
 		var err error
-		snapshot, err = s.load(ctx, c, group)
+		snapshot, err = l.load(ctx, c, group)
 		return err
 	})
 	return snapshot, err
@@ -111,14 +118,14 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 
 // load reads the changes first: what happens while it reads the rest is seen
 // by the next look at them.
-func (s *Store) load(ctx context.Context, c *conn, group string) (jobs.Snapshot, error) {
+func (l *ledger) load(ctx context.Context, c *conn, group string) (jobs.Snapshot, error) {
 	snapshot := jobs.Snapshot{Server: c.Server.Identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
 	var (
 		now           int64
 		pauses, token string
 		opened        sql.NullInt64
 	)
-	err := c.QueryRow(ctx, s.runs.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
+	err := c.QueryRow(ctx, l.sql.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
@@ -129,10 +136,10 @@ func (s *Store) load(ctx context.Context, c *conn, group string) (jobs.Snapshot,
 	}
 	snapshot.Now = time.UnixMicro(now).UTC()
 	addPauses(snapshot, "", pauses, snapshot.Paused)
-	if err := s.loadJobs(ctx, c, group, snapshot); err != nil {
+	if err := l.loadJobs(ctx, c, group, snapshot); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	if snapshot.Open, err = records(ctx, c, s.runs.openRuns.Render(group)); err != nil {
+	if snapshot.Open, err = records(ctx, c, l.sql.openRuns.Render(group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	ledgerrows.CountStarts(snapshot)
@@ -145,8 +152,8 @@ func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
 	}
 }
 
-func (s *Store) loadJobs(ctx context.Context, c *conn, group string, into jobs.Snapshot) error {
-	rows, err := c.Query(ctx, s.runs.jobs.Render(group))
+func (l *ledger) loadJobs(ctx context.Context, c *conn, group string, into jobs.Snapshot) error {
+	rows, err := c.Query(ctx, l.sql.jobs.Render(group))
 	if err != nil {
 		return err
 	}
@@ -170,12 +177,12 @@ func (s *Store) loadJobs(ctx context.Context, c *conn, group string, into jobs.S
 }
 
 // Changes implements [store.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error) {
+func (l *ledger) Changes(ctx context.Context, group string) (store.Changes, error) {
 	var changes store.Changes
 	var now int64
-	err := s.onLedger(ctx, mysqlconn.Read, "read changes", func(ctx context.Context, c *conn) error {
+	err := l.do(ctx, mysqlconn.Read, "read changes", func(ctx context.Context, c *conn) error {
 		changes.Server = c.Server.Identity
-		return c.QueryRow(ctx, s.runs.changes.Render(group, group)).Scan(&now, &changes.Number)
+		return c.QueryRow(ctx, l.sql.changes.Render(group, group)).Scan(&now, &changes.Number)
 	})
 	if err != nil {
 		return store.Changes{}, err
@@ -232,12 +239,12 @@ type foundRun struct {
 
 // readRuns reads the runs of the keys that are there, and whether h is still the
 // holder, in one instant.
-func (s *Store) readRuns(ctx context.Context, c *conn, h store.Holder, keys []jobs.Key) (found, error) {
+func (l *ledger) readRuns(ctx context.Context, c *conn, h store.Holder, keys []jobs.Key) (found, error) {
 	list := make(sqltext.Values, len(keys))
 	for i, k := range keys {
 		list[i] = sqltext.Row{k.Job, k.Tick.UnixMicro(), k.Trigger}
 	}
-	rows, err := c.Query(ctx, s.runs.readRuns.Render(list, h.Group, h.Group))
+	rows, err := c.Query(ctx, l.sql.readRuns.Render(list, h.Group, h.Group))
 	if err != nil {
 		return found{}, err
 	}

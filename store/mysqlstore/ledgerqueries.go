@@ -107,7 +107,7 @@ ON DUPLICATE KEY UPDATE
 
 		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
 
-		// Where a lock is not enough; see [Store.guarded].
+		// Where a lock is not enough; see [ledger.guarded].
 		writeFence: sql(`UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
 
 		summary: sql(`

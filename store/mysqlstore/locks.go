@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
@@ -15,12 +16,21 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
+// lockRows are the rows of locks, and the doorbells of those who wait.
+type lockRows struct {
+	conns *mysqlconn.Pool
+	sql   *lockQueries
+
+	mu        sync.Mutex // guards what follows
+	doorbells map[*doorbell]struct{}
+}
+
 // floorName is the name of the row whose version is the floor (see
 // [store.LockReading]). No lock can have it.
 const floorName = ""
 
 // ReadLocks implements [store.Locks].
-func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
+func (l *lockRows) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
 	if len(names) == 0 {
 		return store.LockReading{}, errors.New("mysqlstore: read locks: no names")
 	}
@@ -28,9 +38,9 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 	for i, name := range names {
 		asked[i] = name
 	}
-	query := s.locking.read.Render(append(asked, floorName))
+	query := l.sql.read.Render(append(asked, floorName))
 	var r store.LockReading
-	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "read locks", func(ctx context.Context, c *conn) error {
+	err := l.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "read locks", func(ctx context.Context, c *conn) error {
 		rows, now, err := readLocks(ctx, c, query)
 		if err != nil {
 			return err
@@ -80,7 +90,7 @@ func readLocks(ctx context.Context, c *conn, query string) (map[string]store.Loc
 // WriteLocks implements [store.Locks]. A write that waits does so for up to 1 s,
 // and so does one of new rows if a transaction has looked for one of them under
 // REPEATABLE READ.
-func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
+func (l *lockRows) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	var inserts, updates []store.LockWrite
 	for _, w := range writes {
 		if err := checkLockWrite(w); err != nil {
@@ -103,12 +113,12 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 		}
 		// Updates do not wait, so they come first.
 		for some := range pieces(updates, len(updates), func(w store.LockWrite) int { return len(w.Queue) }) {
-			if err := s.updateLocks(ctx, c, some, written); err != nil {
+			if err := l.updateLocks(ctx, c, some, written); err != nil {
 				return err
 			}
 		}
 		for some := range pieces(inserts, len(inserts), func(w store.LockWrite) int { return len(w.Queue) }) {
-			if err := s.insertLocks(ctx, c, some, written); err != nil {
+			if err := l.insertLocks(ctx, c, some, written); err != nil {
 				return err
 			}
 		}
@@ -118,7 +128,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 	if len(writes) == 1 && writes[0].Wait {
 		lane = mysqlconn.WaitingLocks
 	}
-	err := s.conns.Do(ctx, lane, mysqlconn.Write, "write locks", do)
+	err := l.conns.Do(ctx, lane, mysqlconn.Write, "write locks", do)
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +152,7 @@ func checkLockWrite(w store.LockWrite) error {
 
 // insertLocks inserts all of the rows or, when one of them is there already or
 // has a version that is not above the floor, none.
-func (s *Store) insertLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
+func (l *lockRows) insertLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
 	if len(writes) == 0 {
 		return nil
 	}
@@ -151,7 +161,7 @@ func (s *Store) insertLocks(ctx context.Context, c *conn, writes []store.LockWri
 		rows[i] = sqltext.Row{w.Name, w.Version, string(w.Queue)}
 		lowest = min(lowest, w.Version)
 	}
-	statement := s.locking.insert.Render(rows, lowest)
+	statement := l.sql.insert.Render(rows, lowest)
 	n := 0
 	insert := func() error {
 		return mysqlconn.RetryDeadlocks(ctx, func() (err error) {
@@ -162,7 +172,7 @@ func (s *Store) insertLocks(ctx context.Context, c *conn, writes []store.LockWri
 	err := insert()
 	if err == nil && n == 0 {
 		// Either the floor is as high, or its row was deleted.
-		if err = s.raiseFloor(ctx, c, 0); err == nil {
+		if err = l.raiseFloor(ctx, c, 0); err == nil {
 			err = insert()
 		}
 	}
@@ -180,16 +190,16 @@ func (s *Store) insertLocks(ctx context.Context, c *conn, writes []store.LockWri
 }
 
 // raiseFloor makes the floor at least as high as the version.
-func (s *Store) raiseFloor(ctx context.Context, c *conn, version uint64) error {
+func (l *lockRows) raiseFloor(ctx context.Context, c *conn, version uint64) error {
 	return mysqlconn.RetryDeadlocks(ctx, func() error {
-		return c.Exec(ctx, s.locking.raiseFloor.Render(version))
+		return c.Exec(ctx, l.sql.raiseFloor.Render(version))
 	})
 }
 
 // updateLocks writes those rows that are as expected, and reads back which they
 // were if it was not all.
-func (s *Store) updateLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
-	statement := s.updateStatement(writes)
+func (l *lockRows) updateLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
+	statement := l.updateStatement(writes)
 	n := 0
 	err := mysqlconn.RetryDeadlocks(ctx, func() (err error) {
 		n, err = c.Changed(ctx, statement)
@@ -212,7 +222,7 @@ func (s *Store) updateLocks(ctx context.Context, c *conn, writes []store.LockWri
 	for i, w := range writes {
 		names[i] = w.Name
 	}
-	rows, _, err := readLocks(ctx, c, s.locking.read.Render(names))
+	rows, _, err := readLocks(ctx, c, l.sql.read.Render(names))
 	if err != nil {
 		return err
 	}
@@ -223,9 +233,9 @@ func (s *Store) updateLocks(ctx context.Context, c *conn, writes []store.LockWri
 	return nil
 }
 
-func (s *Store) updateStatement(writes []store.LockWrite) string {
+func (l *lockRows) updateStatement(writes []store.LockWrite) string {
 	if w := writes[0]; w.Wait && len(writes) == 1 {
-		return s.locking.write.Render(w.Version, string(w.Queue), w.Name, w.Expect)
+		return l.sql.write.Render(w.Version, string(w.Queue), w.Name, w.Expect)
 	}
 	names := make(sqltext.List, len(writes))
 	version, queue, expected := make(sqltext.ByName, len(writes)), make(sqltext.ByName, len(writes)), make(sqltext.ByName, len(writes))
@@ -233,14 +243,14 @@ func (s *Store) updateStatement(writes []store.LockWrite) string {
 		names[i] = w.Name
 		version[i], queue[i], expected[i] = sqltext.Named{Name: w.Name, Value: w.Version}, sqltext.Named{Name: w.Name, Value: string(w.Queue)}, sqltext.Named{Name: w.Name, Value: w.Expect}
 	}
-	return s.locking.writeFree.Render(names, expected, len(writes), version, queue)
+	return l.sql.writeFree.Render(names, expected, len(writes), version, queue)
 }
 
 // HeldLocks implements [store.Locks].
-func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+func (l *lockRows) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	var found []string
-	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "list locks", func(ctx context.Context, c *conn) error {
-		_, names, err := keysOf(ctx, c, s.locking.held.Render(after, idle.Microseconds(), limit))
+	err := l.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Read, "list locks", func(ctx context.Context, c *conn) error {
+		_, names, err := keysOf(ctx, c, l.sql.held.Render(after, idle.Microseconds(), limit))
 		found = make([]string, len(names))
 		for i, name := range names {
 			found[i] = name.(string)
@@ -252,10 +262,10 @@ func (s *Store) HeldLocks(ctx context.Context, idle time.Duration, after string,
 
 // PruneLocks implements [store.Locks]. It needs the privilege DELETE on the
 // table of locks.
-func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+func (l *lockRows) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	found := 0
-	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune locks", func(ctx context.Context, c *conn) error {
-		keys, names, err := keysOf(ctx, c, s.locking.idle.Render(idle.Microseconds(), limit))
+	err := l.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune locks", func(ctx context.Context, c *conn) error {
+		keys, names, err := keysOf(ctx, c, l.sql.idle.Render(idle.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
@@ -264,11 +274,11 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 			highest = max(highest, key.(sqltext.Row)[1].(uint64))
 		}
 		// First, so that none of them can come back with a lower version.
-		if err := s.raiseFloor(ctx, c, highest); err != nil {
+		if err := l.raiseFloor(ctx, c, highest); err != nil {
 			return err
 		}
 		return mysqlconn.RetryDeadlocks(ctx, func() error {
-			n, err := c.Changed(ctx, s.locking.pruneLocks.Render(names, keys, len(keys)))
+			n, err := c.Changed(ctx, l.sql.pruneLocks.Render(names, keys, len(keys)))
 			if n > 0 { // else all of them are locked: another call would not help
 				found = len(keys)
 			}
@@ -280,15 +290,15 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 
 // PruneSessions implements [store.Locks]. It needs the privilege DELETE on the
 // tables of leases and fences.
-func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+func (l *lockRows) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	found := 0
-	err := s.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune sessions of locks", func(ctx context.Context, c *conn) error {
+	err := l.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "prune sessions of locks", func(ctx context.Context, c *conn) error {
 		pattern := strings.NewReplacer("\\", "\\\\", "%", "\\%", "_", "\\_").Replace(prefix) + "%"
-		keys, names, err := keysOf(ctx, c, s.locking.idleSessions.Render(pattern, released.Microseconds(), expired.Microseconds(), limit))
+		keys, names, err := keysOf(ctx, c, l.sql.idleSessions.Render(pattern, released.Microseconds(), expired.Microseconds(), limit))
 		if err != nil || len(keys) == 0 {
 			return err
 		}
-		n, err := c.Changed(ctx, s.locking.pruneLeases.Render(names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
+		n, err := c.Changed(ctx, l.sql.pruneLeases.Render(names, keys, released.Microseconds(), expired.Microseconds(), len(keys)))
 		if err != nil {
 			return err
 		}
@@ -297,13 +307,13 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 		}
 		found = len(keys)
 		// Of those whose leases are still there, the fences stay too.
-		_, left, err := keysOf(ctx, c, s.locking.sessionsLeft.Render(names))
+		_, left, err := keysOf(ctx, c, l.sql.sessionsLeft.Render(names))
 		if err != nil {
 			return err
 		}
 		keys = slices.DeleteFunc(keys, func(key any) bool { return slices.Contains(left, key.(sqltext.Row)[0]) })
 		names = slices.DeleteFunc(names, func(name any) bool { return slices.Contains(left, name) })
-		return c.Exec(ctx, s.locking.pruneFences.Render(names, keys, len(keys)))
+		return c.Exec(ctx, l.sql.pruneFences.Render(names, keys, len(keys)))
 	})
 	return found, err
 }

@@ -9,11 +9,23 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
+
+// schema is the tables: what makes them, and what checks them.
+type schema struct {
+	conns  *mysqlconn.Pool
+	sql    *schemaQueries
+	tables tables
+
+	mu     sync.Mutex // guards what follows
+	proven string     // the server whose shared locks hold up writers
+}
 
 // migrationFiles are the steps to the newest version of the tables: the file
 // that begins with 0001 leads to version 1, and so on. To change the tables,
@@ -97,7 +109,7 @@ func statements(migration string, names tables) []string {
 // use. It refuses tables that it cannot use with an error that matches
 // [lease.ErrSetup], and names columns that are missing. When ctx ends, a statement may still be
 // carried out; another Migrate goes on from there.
-func (s *Store) Migrate(ctx context.Context) error {
+func (s *schema) Migrate(ctx context.Context) error {
 	_, err := s.MigrateSteps(ctx, func(string) {})
 	return err
 }
@@ -105,7 +117,7 @@ func (s *Store) Migrate(ctx context.Context) error {
 // MigrateSteps is Migrate, and calls made for each step once it is done: with the
 // step's name, such as "0003_locks", or what was missing and is there again. It
 // returns the level of the tables, which is the number of their newest step.
-func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
+func (s *schema) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
 	ctx, cancel := s.conns.Bind(ctx)
 	defer cancel()
 	level, err = s.migrate(ctx, made)
@@ -120,7 +132,7 @@ func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level
 	return 0, fmt.Errorf("migrate: %w", s.conns.Explain(err))
 }
 
-func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err error) {
+func (s *schema) migrate(ctx context.Context, made func(string)) (level int, err error) {
 	c, err := s.conns.Open(ctx, migrateLockWait)
 	if err != nil {
 		return 0, err
@@ -139,7 +151,7 @@ func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err 
 	if err := lockMigrations(ctx, c, lockName(c.Server.Database, s.tables.prefix, "migrate\x00")); err != nil {
 		return 0, err
 	}
-	for _, statement := range []string{s.schemaSQL.createSchema.Render(), s.schemaSQL.addLevel.Render()} {
+	for _, statement := range []string{s.sql.createSchema.Render(), s.sql.addLevel.Render()} {
 		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return 0, fmt.Errorf("make the table %s: %w", s.tables.quoted("schema"), err)
 		}
@@ -165,20 +177,20 @@ func (s *Store) migrate(ctx context.Context, made func(string)) (level int, err 
 }
 
 // upgrade makes the next step and writes it down.
-func (s *Store) upgrade(ctx context.Context, c *conn, level, least int) error {
+func (s *schema) upgrade(ctx context.Context, c *conn, level, least int) error {
 	next := migrations[level]
 	if err := s.runStep(ctx, c, next); err != nil {
 		return err
 	}
 	if next.least > least {
-		if err := c.Exec(ctx, s.schemaSQL.insertVersion.Render(next.least)); err != nil {
+		if err := c.Exec(ctx, s.sql.insertVersion.Render(next.least)); err != nil {
 			return err
 		}
 	}
-	return c.Exec(ctx, s.schemaSQL.setLevel.Render(level+1))
+	return c.Exec(ctx, s.sql.setLevel.Render(level+1))
 }
 
-func (s *Store) runStep(ctx context.Context, c *conn, step step) error {
+func (s *schema) runStep(ctx context.Context, c *conn, step step) error {
 	for _, statement := range statements(step.text, s.tables) {
 		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return err
@@ -199,16 +211,16 @@ func isDoneAlready(err error) bool {
 
 // versions reads the least version that a program has to know, and the newest
 // step that was made; see [step].
-func (s *Store) versions(ctx context.Context, c *conn) (least, level int, err error) {
-	err = c.QueryRow(ctx, s.schemaSQL.version.Render()).Scan(&least, &level)
+func (s *schema) versions(ctx context.Context, c *conn) (least, level int, err error) {
+	err = c.QueryRow(ctx, s.sql.version.Render()).Scan(&least, &level)
 	if mysqlerr.Number(err) == mysqlerr.UnknownColumn { // tables from before levels
-		err = c.QueryRow(ctx, s.schemaSQL.oldVersion.Render()).Scan(&least, &level)
+		err = c.QueryRow(ctx, s.sql.oldVersion.Render()).Scan(&least, &level)
 	}
 	return least, level, err
 }
 
 // migrated reports whether there is nothing to do, and the level of the tables.
-func (s *Store) migrated(ctx context.Context, c *conn) (level int, done bool, err error) {
+func (s *schema) migrated(ctx context.Context, c *conn) (level int, done bool, err error) {
 	least, level, err := s.versions(ctx, c)
 	switch {
 	case mysqlerr.Number(err) == mysqlerr.NoSuchTable, mysqlerr.Number(err) == mysqlerr.CommandDenied:
@@ -241,4 +253,43 @@ func lockMigrations(ctx context.Context, c *conn, name string) error {
 			return errors.New("wait for other migrations: the server has no GET_LOCK to give")
 		}
 	}
+}
+
+// checkVersion refuses tables that this program cannot use, or that hold no locks.
+func (s *schema) checkVersion(ctx context.Context, c *conn) error {
+	least, level, err := s.versions(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case least > len(migrations):
+		return newerError(least, level)
+	case level < len(migrations):
+		return olderError(level)
+	}
+	rows, err := c.Query(ctx, s.sql.engines.Render())
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var table, engine string
+		if err := rows.Scan(&table, &engine); err != nil {
+			return err
+		}
+		if !strings.EqualFold(engine, "InnoDB") {
+			return fmt.Errorf("%w: table %s has the engine %s: ALTER TABLE %s ENGINE=InnoDB", lease.ErrSetup, table, engine, table)
+		}
+	}
+	return rows.Err()
+}
+
+// newerError is of tables that this program cannot use.
+func newerError(least, level int) error {
+	return fmt.Errorf("%w: the tables are of version %d, for programs that know version %d, and this one knows versions up to %d: update the program",
+		lease.ErrSetup, level, least, len(migrations))
+}
+
+func olderError(level int) error {
+	return fmt.Errorf("%w: the tables are of version %d, and this program needs %d: run Migrate (worker migrate)",
+		lease.ErrNotReady, level, len(migrations))
 }

@@ -16,7 +16,7 @@ import (
 // Move implements [store.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
 // several, each of which applies as a whole or not at all. It waits up to 5 s
 // for a takeover to end.
-func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
+func (l *ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	order := make([]int, len(moves))
 	for i, m := range moves {
 		if err := checkMove(m); err != nil {
@@ -32,8 +32,8 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		for i, at := range chunk {
 			part[i] = moves[at]
 		}
-		err := s.onLedger(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) error {
-			moved, over, err := s.move(ctx, c, h, part)
+		err := l.do(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) error {
+			moved, over, err := l.move(ctx, c, h, part)
 			replaced = replaced || over
 			for i, is := range moved {
 				done[chunk[i]] = is
@@ -64,7 +64,7 @@ func checkMove(m store.Move) error {
 }
 
 // move changes the rows, and reads them back if not all were changed.
-func (s *Store) move(ctx context.Context, c *conn, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
+func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
 	finished, keys := map[string]int{}, make([]jobs.Key, len(moves))
 	for i, m := range moves {
 		keys[i] = plain(m.Key)
@@ -72,11 +72,11 @@ func (s *Store) move(ctx context.Context, c *conn, h store.Holder, moves []store
 			finished[m.Job]++
 		}
 	}
-	started, err := s.latestStarts(ctx, c, h, moves, finished)
+	started, err := l.latestStarts(ctx, c, h, moves, finished)
 	if err != nil {
 		return nil, false, err
 	}
-	done, err := s.guarded(ctx, c, h, s.moveStatement(h, moves, started))
+	done, err := l.guarded(ctx, c, h, l.moveStatement(h, moves, started))
 	if err != nil {
 		return nil, false, err
 	}
@@ -89,7 +89,7 @@ func (s *Store) move(ctx context.Context, c *conn, h store.Holder, moves []store
 		}
 		return moved, false, nil
 	}
-	f, err := s.readRuns(ctx, c, h, keys)
+	f, err := l.readRuns(ctx, c, h, keys)
 	if err != nil {
 		return nil, false, err
 	}
@@ -103,7 +103,7 @@ func (s *Store) move(ctx context.Context, c *conn, h store.Holder, moves []store
 // latestStarts is, for each job of which one statement finishes several runs,
 // the latest start among these: the statement itself sees that of one of them.
 // It may be read before: a run that has started has.
-func (s *Store) latestStarts(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
+func (l *ledger) latestStarts(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
 	var keys []jobs.Key
 	for _, m := range moves {
 		if m.To.Over() && finished[m.Job] > 1 {
@@ -113,7 +113,7 @@ func (s *Store) latestStarts(ctx context.Context, c *conn, h store.Holder, moves
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	f, err := s.readRuns(ctx, c, h, keys)
+	f, err := l.readRuns(ctx, c, h, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func attemptAfter(m store.Move) int {
 }
 
 // moveStatement also writes the starts to those jobs of which it finishes a run.
-func (s *Store) moveStatement(h store.Holder, moves []store.Move, started map[string]time.Time) string {
+func (l *ledger) moveStatement(h store.Holder, moves []store.Move, started map[string]time.Time) string {
 	rows := make(sqltext.Values, len(moves))
 	for i, m := range moves {
 		finished, start := "", int64(0)
@@ -149,5 +149,5 @@ func (s *Store) moveStatement(h store.Holder, moves []store.Move, started map[st
 			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start,
 		}
 	}
-	return s.runs.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
+	return l.sql.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
 }

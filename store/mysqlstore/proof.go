@@ -14,7 +14,7 @@ import (
 // that, and servers that only speak MySQL's protocol may ignore it: TiDB and
 // Vitess, among others. The row is one of the table of locks that is always there;
 // nothing is written. On a cluster with several writers no shared lock is relied on.
-func (s *Store) proveLocks(ctx context.Context, c *conn) error {
+func (s *schema) proveLocks(ctx context.Context, c *conn) error {
 	if c.Server.ManyWriters() || s.isProven(c.Server.Identity) {
 		return nil
 	}
@@ -39,7 +39,7 @@ func (s *Store) proveLocks(ctx context.Context, c *conn) error {
 	return nil
 }
 
-func (s *Store) isProven(identity string) bool {
+func (s *schema) isProven(identity string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.proven == identity
@@ -48,8 +48,8 @@ func (s *Store) isProven(identity string) bool {
 // tryProof takes the shared lock and asks on another connection for the one of a
 // writer. It has not tried when that connection is of another server: during a
 // failover, say.
-func (s *Store) tryProof(ctx context.Context, c *conn) (tried, waits bool, err error) {
-	if _, err := c.Count(ctx, s.schemaSQL.shareRow.Render()); err != nil {
+func (s *schema) tryProof(ctx context.Context, c *conn) (tried, waits bool, err error) {
+	if _, err := c.Count(ctx, s.sql.shareRow.Render()); err != nil {
 		return false, false, err
 	}
 	err = s.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, "check locks", func(ctx context.Context, other *conn) error {
@@ -57,7 +57,7 @@ func (s *Store) tryProof(ctx context.Context, c *conn) (tried, waits bool, err e
 			return nil
 		}
 		tried = true
-		_, err := other.Count(ctx, s.schemaSQL.writeRow.Render())
+		_, err := other.Count(ctx, s.sql.writeRow.Render())
 		switch mysqlerr.Number(err) {
 		case mysqlerr.LockWaitTimeout, mysqlerr.LockNotAvailable:
 			waits = true

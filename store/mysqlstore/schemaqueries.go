@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS {schema} (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`),
 		addLevel: sql(`ALTER TABLE {schema} ADD COLUMN level INT UNSIGNED NOT NULL DEFAULT 0`),
 		floorRow: sql(`SELECT COUNT(*) FROM {lock} WHERE name = _binary''`),
-		// The two sides of [Store.proveLocks].
+		// The two sides of [schema.proveLocks].
 		shareRow: sql(`SELECT COUNT(*) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`),
 		writeRow: sql(`SELECT version FROM {lock} WHERE name = _binary'' FOR UPDATE NOWAIT`),
 

@@ -69,7 +69,7 @@ type present struct {
 }
 
 // gaps returns what the tables lack, by table and name.
-func (s *Store) gaps(ctx context.Context, c *conn) ([]gap, error) {
+func (s *schema) gaps(ctx context.Context, c *conn) ([]gap, error) {
 	have, err := s.readShape(ctx, c)
 	if err != nil {
 		return nil, err
@@ -103,19 +103,19 @@ func (s *Store) gaps(ctx context.Context, c *conn) ([]gap, error) {
 		return gaps, nil
 	}
 	// The row that all inserts of locks compare with.
-	if rows, err := c.Count(ctx, s.schemaSQL.floorRow.Render()); err != nil || rows > 0 {
+	if rows, err := c.Count(ctx, s.sql.floorRow.Render()); err != nil || rows > 0 {
 		return nil, err
 	}
 	return []gap{{table: s.tables.prefix + "lock", what: "row without a name"}}, nil
 }
 
-func (s *Store) readShape(ctx context.Context, c *conn) (present, error) {
+func (s *schema) readShape(ctx context.Context, c *conn) (present, error) {
 	have := present{map[string]map[string]bool{}, map[string]map[string]string{}}
 	var tables sqltext.List
 	for name := range shapes {
 		tables = append(tables, s.tables.prefix+name)
 	}
-	rows, err := c.Query(ctx, s.schemaSQL.shape.Render(tables, tables))
+	rows, err := c.Query(ctx, s.sql.shape.Render(tables, tables))
 	if err != nil {
 		return present{}, err
 	}
@@ -159,7 +159,7 @@ func joinGaps(gaps []gap) string {
 // repair makes what the tables lack, by running all steps again, whose statements
 // are harmless when repeated, and by adding keys. A column of a table that is
 // there it does not make: its values are lost, and only a backup has them.
-func (s *Store) repair(ctx context.Context, c *conn, made func(string)) error {
+func (s *schema) repair(ctx context.Context, c *conn, made func(string)) error {
 	missing, err := s.gaps(ctx, c)
 	if err != nil {
 		return err

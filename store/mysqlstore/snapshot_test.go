@@ -41,7 +41,7 @@ func TestCheckLooksPastTheSnapshot(t *testing.T) {
 				t.Run(fmt.Sprintf("snapshot isolation %s, writes %t", setting, writes), func(t *testing.T) {
 					s := migrated(t, db.DSN)
 					if writes {
-						s.AlwaysWrite()
+						s = openManyWriters(t, db.DSN)
 					}
 					token := take(t, s, "billing", "me")
 					writeLocks(t, s, replace("stock", 0, "mark"))

@@ -5,10 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"sync"
-	"time"
 
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -32,25 +30,16 @@ type conn = mysqlconn.Conn
 // Store keeps leases and the ledger in MySQL or MariaDB. It is safe for
 // concurrent use.
 type Store struct {
-	name   string // what String shows
-	tables tables
-	conns  *mysqlconn.Pool
+	name  string // what String shows
+	conns *mysqlconn.Pool
 
-	sql       *leaseQueries
-	runs      *ledgerQueries
-	locking   *lockQueries
-	fenceSQL  *fenceQueries
-	schemaSQL *schemaQueries
+	*leases
+	*ledger
+	*lockRows
+	*fences
+	*schema
 
 	closed sync.Once
-
-	alwaysWrite bool // checks write the fence row on any server, for tests
-
-	mu        sync.Mutex // guards what follows
-	proven    string     // the server whose shared locks hold up writers
-	bells     map[*bell]struct{}
-	doorbells map[*doorbell]struct{}
-	bellWait  time.Duration // longest wait for a lock that a read timeout has let through
 }
 
 // An Option changes a default of [Open] and [New].
@@ -156,17 +145,13 @@ func read(all []Option) (options, error) {
 func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 	names := tables{prefix}
 	return &Store{
-		name:      fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
-		tables:    names,
-		conns:     conns,
-		sql:       newLeaseQueries(names),
-		runs:      newLedgerQueries(names),
-		locking:   newLockQueries(names),
-		fenceSQL:  newFenceQueries(names),
-		schemaSQL: newSchemaQueries(names),
-		bells:     map[*bell]struct{}{},
-		doorbells: map[*doorbell]struct{}{},
-		bellWait:  bellWait,
+		name:     fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
+		conns:    conns,
+		leases:   &leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, bells: map[*bell]struct{}{}, bellWait: bellWait},
+		ledger:   &ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
+		lockRows: &lockRows{conns: conns, sql: newLockQueries(names), doorbells: map[*doorbell]struct{}{}},
+		fences:   &fences{conns: conns, sql: newFenceQueries(names), tables: names},
+		schema:   &schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
 }
 
@@ -185,24 +170,10 @@ func (s *Store) DB() *sql.DB { return s.conns.DB() }
 // does anything.
 func (s *Store) Close() error {
 	var err error
-	s.closed.Do(func() { err = s.shut() })
+	s.closed.Do(func() {
+		s.conns.Stop()
+		err = errors.Join(s.closeBells(), s.closeDoorbells())
+		s.conns.Close()
+	})
 	return err
-}
-
-func (s *Store) shut() error {
-	s.mu.Lock()
-	s.conns.Stop()
-	bells, doorbells := s.bells, maps.Clone(s.doorbells)
-	s.bells = nil
-	s.mu.Unlock()
-
-	var errs []error
-	for b := range bells {
-		errs = append(errs, b.Close())
-	}
-	for d := range doorbells {
-		errs = append(errs, d.Close())
-	}
-	s.conns.Close()
-	return errors.Join(errs...)
 }

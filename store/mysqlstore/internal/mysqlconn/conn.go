@@ -117,6 +117,16 @@ func (c *Conn) Exec(ctx context.Context, statement string) error {
 	return err
 }
 
+// ExecAll runs statements one after the other, up to the first error.
+func (c *Conn) ExecAll(ctx context.Context, statements ...string) error {
+	for _, statement := range statements {
+		if err := c.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Changed runs a statement and returns how many rows it changed.
 func (c *Conn) Changed(ctx context.Context, statement string) (int, error) {
 	result, err := c.conn.ExecContext(ctx, statement)
