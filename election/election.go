@@ -54,14 +54,14 @@ type Election struct {
 	// candidate is used by the present Run alone. It outlives the Run, and so
 	// keeps what this replica has seen of the group.
 	candidate *keeper.Candidate
-	shared    bool // the keeper is run by the caller
+	shared    bool // the keeper is run by the caller: in tests
 	timing    lease.Timing
 	log       *zap.Logger
 	events    *mailbox
 	resign    chan struct{} // capacity 1: asks the present term to end
 	gate      func(lease.Skew) error
 
-	keeperOptions []keeper.Option
+	config keeper.Config
 
 	mu      sync.Mutex
 	running bool
@@ -79,31 +79,15 @@ type Election struct {
 type Option func(*Election)
 
 // WithTiming sets the timing. Default: [lease.Timing]'s.
-func WithTiming(t lease.Timing) Option {
-	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, keeper.WithTiming(t)) }
-}
+func WithTiming(t lease.Timing) Option { return func(e *Election) { e.config.Timing = t } }
 
 // WithLabel sets the first part of the owner's name. Default "worker".
-func WithLabel(label string) Option {
-	return func(e *Election) { e.keeperOptions = append(e.keeperOptions, keeper.WithLabel(label)) }
-}
+func WithLabel(label string) Option { return func(e *Election) { e.config.Label = label } }
 
 // WithLogger sets the logger. Default: silent. A lost lease is a warning. An
 // acquire that another replica won is logged at debug level.
 func WithLogger(l *zap.Logger) Option {
-	return func(e *Election) {
-		e.log = l
-		e.keeperOptions = append(e.keeperOptions, keeper.WithLogger(l))
-	}
-}
-
-// WithKeeper makes the election hold its lease with a keeper that others use
-// too, so that all their leases share one heartbeat statement. The caller runs
-// keeper.Keeper.Run, for longer than the election. Timing and label are the
-// keeper's. Of the campaigns for one group on one keeper one runs at a time: the
-// others' [Election.Run] returns an error that matches keeper.ErrContended.
-func WithKeeper(k *keeper.Keeper) Option {
-	return func(e *Election) { e.keeper, e.shared = k, true }
+	return func(e *Election) { e.log, e.config.Logger = l, l }
 }
 
 // WithGate calls may at each look at the lease, with what the look showed of
@@ -138,13 +122,11 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	switch {
 	case e.log == nil:
 		return nil, errors.New("election: WithLogger(nil): give a logger, or leave the option out")
-	case e.shared && e.keeper == nil:
-		return nil, errors.New("election: WithKeeper(nil): give a keeper, or leave the option out")
 	case slices.ContainsFunc(e.events.observers, func(f func(State)) bool { return f == nil }):
 		return nil, errors.New("election: WithObserver(nil): give a function, or leave the option out")
 	}
 	if e.keeper == nil {
-		keeper, err := keeper.New(leases, e.keeperOptions...)
+		keeper, err := keeper.New(leases, e.config)
 		if err != nil {
 			return nil, err
 		}
@@ -177,10 +159,6 @@ func (e *Election) Owner() string {
 	}
 	return e.keeper.Owner()
 }
-
-// Trouble logs failures of the database, for work that uses it beside the
-// election: one outage is then logged once.
-func (e *Election) Trouble() *keeper.Trouble { return e.keeper.Trouble() }
 
 // Timing is the complete timing.
 func (e *Election) Timing() lease.Timing { return e.timing }

@@ -55,7 +55,7 @@ func (e *Election) Check() error { return e.Health().Err() }
 
 // database reports that the database has failed for a TTL.
 func (e *Election) database() error {
-	since, err := e.Trouble().Last()
+	since, err := e.keeper.Trouble().Last()
 	if failed := time.Since(since); err != nil && failed > e.timing.TTL {
 		return fmt.Errorf("election: the database has failed for %v: %w", failed.Round(time.Millisecond), err)
 	}

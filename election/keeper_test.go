@@ -18,7 +18,7 @@ import (
 func TestSharedKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		l := newLink(memstore.New())
-		keeper, err := keeper.New(l)
+		keeper, err := keeper.New(l, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestSharedKeeper(t *testing.T) {
 func TestTwoCampaignsOnOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		k, err := keeper.New(store)
+		k, err := keeper.New(store, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestWatchdogOfTheCampaign(t *testing.T) {
 func TestKeeperThatDoesNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		keeper, err := keeper.New(store)
+		keeper, err := keeper.New(store, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,9 +20,6 @@ func (t Term) Owner() string { return t.held.Owner() }
 // to whatever the leader writes to, so that older ones can be refused.
 func (t Term) Token() uint64 { return t.held.Token() }
 
-// Previous is the term that this one took the lease over from.
-func (t Term) Previous() keeper.Previous { return t.held.Previous() }
-
 // End ends the term: its context ends with the cause. Once the leading function
 // has returned, the lease is released; if it has not a TTL later, the lease is
 // left to expire. Only the first end of a term counts.

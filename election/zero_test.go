@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -18,7 +17,6 @@ func TestNothingGiven(t *testing.T) {
 		"option 1 is nil":   nil,
 		"WithLogger(nil)":   election.WithLogger(nil),
 		"WithObserver(nil)": election.WithObserver(nil),
-		"WithKeeper(nil)":   election.WithKeeper(nil),
 	} {
 		if _, err := election.New(store, "g", option); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want %s", err, want)
@@ -29,12 +27,6 @@ func TestNothingGiven(t *testing.T) {
 	}
 	if err := election.Run(t.Context(), nil, "g", func(context.Context, election.Term) error { return nil }); err == nil {
 		t.Error("Run without a store: no error")
-	}
-	if _, err := keeper.New(store, nil); err == nil || !strings.Contains(err.Error(), "option 1 is nil") {
-		t.Errorf("NewKeeper: %v", err)
-	}
-	if _, err := keeper.New(store, keeper.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
-		t.Errorf("NewKeeper: %v", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestTimingLimits(t *testing.T) {
 		case c.field != "" && (!strings.Contains(err.Error(), c.field) || timingError.Value == "" || timingError.Limit == ""):
 			t.Errorf("%s: error %q lacks the field, its value or the limit", name, err)
 		}
-		if _, keeperErr := keeper.New(memstore.New(), keeper.WithTiming(c.timing)); (keeperErr == nil) != (err == nil) {
+		if _, keeperErr := keeper.New(memstore.New(), keeper.Config{Timing: c.timing}); (keeperErr == nil) != (err == nil) {
 			t.Errorf("%s: NewKeeper: %v, Complete: %v", name, keeperErr, err)
 		}
 	}

@@ -31,11 +31,11 @@ var programStarted = time.Now()
 // What they decide by is in rows, which does no I/O.
 type Client struct {
 	*background
-	store         store.Locks
-	keeper        *keeper.Keeper
-	timing        lease.Timing
-	log           *zap.Logger
-	keeperOptions []keeper.Option
+	store  store.Locks
+	keeper *keeper.Keeper
+	timing lease.Timing
+	log    *zap.Logger
+	config keeper.Config
 
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	finished chan struct{} // closed after Close, once no lock is held and the session is released
@@ -53,22 +53,15 @@ type Option func(*Client)
 
 // WithTiming sets how long the session lives, and so how long the locks of a
 // crashed process stay taken. Default: [lease.Timing]'s.
-func WithTiming(t lease.Timing) Option {
-	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, keeper.WithTiming(t)) }
-}
+func WithTiming(t lease.Timing) Option { return func(c *Client) { c.config.Timing = t } }
 
 // WithLabel sets the first part of the owner's name, "label/host/pid/random".
 // Default "worker".
-func WithLabel(label string) Option {
-	return func(c *Client) { c.keeperOptions = append(c.keeperOptions, keeper.WithLabel(label)) }
-}
+func WithLabel(label string) Option { return func(c *Client) { c.config.Label = label } }
 
 // WithLogger sets the logger. Default: silent. A lost session is a warning.
 func WithLogger(l *zap.Logger) Option {
-	return func(c *Client) {
-		c.log = l
-		c.keeperOptions = append(c.keeperOptions, keeper.WithLogger(l))
-	}
+	return func(c *Client) { c.log, c.config.Logger = l, l }
 }
 
 // New returns a client. It starts no goroutines and opens no connections before
@@ -82,6 +75,7 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 		log:      zap.NewNop(),
 		listens:  make(chan struct{}, 1),
 		finished: make(chan struct{}),
+		config:   keeper.Config{Sessions: true},
 	}
 	for i, option := range options {
 		if option == nil {
@@ -89,7 +83,10 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 		}
 		option(c)
 	}
-	keeper, err := keeper.New(s, append(c.keeperOptions, keeper.WithSessions())...)
+	if c.log == nil {
+		return nil, errors.New("locks: WithLogger(nil): give a logger, or leave the option out")
+	}
+	keeper, err := keeper.New(s, c.config)
 	if err != nil {
 		return nil, err
 	}

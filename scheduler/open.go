@@ -7,6 +7,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -103,7 +104,7 @@ var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within 
 // may never have arrived. Ticks that were claimed do not come again, because the
 // cursor is behind them.
 func (t *term) declared(was jobs.Snapshot) (declared []store.Declared) {
-	previous, from := t.held.Previous(), time.Time{}
+	previous, from := keeper.HeldOf(t.ctx).Previous(), time.Time{}
 	switch was.Opened.Token {
 	case 0, previous.Token:
 		if !previous.RenewedAt.IsZero() {

@@ -87,9 +87,9 @@ var errNotMade = errors.New("scheduler: this Scheduler was not made by New")
 
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
-func New(leases store.Jobs, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, ledger: leases, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
-		clock: &tickClock{own: clocks.Of(leases)}}
+func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
+	s := &Scheduler{group: group, ledger: db, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
+		clock: &tickClock{own: clocks.Of(db)}}
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("scheduler: option %d is nil", i+1)
@@ -112,7 +112,7 @@ func New(leases store.Jobs, group string, options ...Option) (*Scheduler, error)
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", s.clock.most)
 	}
 	s.electionOptions = append(s.electionOptions, election.WithGate(s.looked), election.WithObserver(s.changed))
-	e, err := election.New(leases, group, s.electionOptions...)
+	e, err := election.New(db, group, s.electionOptions...)
 	if err != nil {
 		return nil, err
 	}

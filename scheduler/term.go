@@ -68,7 +68,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, memory: s.memory,
 		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
-		trouble:  s.election.Trouble().Tasks(),
+		trouble:  keeper.HeldOf(ctx).Trouble().Tasks(),
 		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
 		next:     nextTick{began: time.Now()},
 		timing:   s.election.Timing(),

@@ -196,7 +196,7 @@ func TestFollowerWhoseWallClockIsSet(t *testing.T) {
 func TestJitterIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
-		long := keeper.WithTiming(lease.Timing{TTL: 2 * time.Hour})
+		long := keeper.Config{Timing: lease.Timing{TTL: 2 * time.Hour}}
 		a, b := newRig(t, store, long), newRig(t, store, long)
 		a.hold("g")
 		a.link.cut()

@@ -91,6 +91,9 @@ func (h *Held) Token() uint64 { return h.token }
 // Previous is the term that this one took the lease over from.
 func (h *Held) Previous() Previous { return h.before }
 
+// Trouble is the keeper's.
+func (h *Held) Trouble() *Trouble { return h.keeper.trouble }
+
 // Owner is the holder's name.
 func (h *Held) Owner() string { return h.keeper.owner }
 

@@ -73,7 +73,7 @@ func TestDrain(t *testing.T) {
 			}
 			return nil
 		}))
-		r := newRig(t, memstore.New(), keeper.WithLogger(logger))
+		r := newRig(t, memstore.New(), keeper.Config{Logger: logger})
 		k = r.Keeper
 		other := r.hold("other")
 		h := r.hold("g")

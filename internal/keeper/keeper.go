@@ -45,58 +45,47 @@ type Keeper struct {
 	running     bool
 }
 
-// An Option changes a default of [New].
-type Option func(*Keeper)
+// Config is what a keeper can be told. The zero value is good.
+type Config struct {
+	Timing lease.Timing
+	// Label is the first part of the owner's name, which helps people to find the
+	// process. Default "worker".
+	Label string
+	// Logger is silent by default.
+	Logger *zap.Logger
+	// Sessions lets the keeper contend for the groups that are reserved for the
+	// sessions of locks. It is for package locks.
+	Sessions bool
+}
 
-// WithTiming sets the timing. Default: [lease.Timing]'s.
-func WithTiming(t lease.Timing) Option { return func(k *Keeper) { k.timing = t } }
-
-// WithLabel sets the first part of the owner's name, which helps people to find
-// the process. Default "worker".
-func WithLabel(label string) Option { return func(k *Keeper) { k.owner = NewOwner(label) } }
-
-// WithLogger sets the logger. Default: silent.
-func WithLogger(l *zap.Logger) Option { return func(k *Keeper) { k.log = l } }
-
-// WithSessions lets the keeper contend for the groups that are reserved for the
-// sessions of locks. It is for package locks.
-func WithSessions() Option { return func(k *Keeper) { k.sessions = true } }
-
-// NewKeeper returns a keeper of a new owner. It starts nothing. The error is a
+// New returns a keeper of a new owner. It starts nothing. The error is a
 // [*lease.TimingError].
-func New(leases store.Leases, options ...Option) (*Keeper, error) {
-	k := &Keeper{
-		store: leases,
-		first: rand.Uint64N(1 << 48), // which leaves a long life below 2^63
-		log:   zap.NewNop(),
-		now:   clocksOf(leases),
-		wake:  make(chan struct{}, 1),
-		held:  map[*Held]struct{}{},
-
-		contending: map[string]*Candidate{},
-	}
-	for i, option := range options {
-		if option == nil {
-			return nil, fmt.Errorf("lease: option %d is nil", i+1)
-		}
-		option(k)
-	}
-	if k.log == nil {
-		return nil, errors.New("lease: WithLogger(nil): give a logger, or leave the option out")
-	}
+func New(leases store.Leases, c Config) (*Keeper, error) {
 	if leases == nil {
 		return nil, errors.New("lease: store is nil")
 	}
-	if k.owner == "" {
-		k.owner = NewOwner("")
-	}
-	timing, err := k.timing.Complete()
+	timing, err := c.Timing.Complete()
 	if err != nil {
 		return nil, err
 	}
-	k.timing = timing
+	if c.Logger == nil {
+		c.Logger = zap.NewNop()
+	}
+	owner := NewOwner(c.Label)
+	k := &Keeper{
+		store:    leases,
+		owner:    owner,
+		timing:   timing,
+		log:      c.Logger.With(zap.String("owner", owner)),
+		now:      clocksOf(leases),
+		sessions: c.Sessions,
+		first:    rand.Uint64N(1 << 48), // which leaves a long life below 2^63
+		wake:     make(chan struct{}, 1),
+
+		held:       map[*Held]struct{}{},
+		contending: map[string]*Candidate{},
+	}
 	k.number = k.first
-	k.log = k.log.With(zap.String("owner", k.owner))
 	k.trouble = NewTrouble(k.log)
 	k.lastAttempt = k.now()
 	return k, nil

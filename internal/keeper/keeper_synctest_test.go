@@ -152,10 +152,10 @@ func TestKeeperRun(t *testing.T) {
 
 func TestNewKeeper(t *testing.T) {
 	t.Parallel()
-	if _, err := keeper.New(nil); err == nil {
+	if _, err := keeper.New(nil, keeper.Config{}); err == nil {
 		t.Error("no store is accepted")
 	}
-	k, err := keeper.New(memstore.New(), keeper.WithLabel("billing"))
+	k, err := keeper.New(memstore.New(), keeper.Config{Label: "billing"})
 	if err != nil || !strings.HasPrefix(k.Owner(), "billing/") {
 		t.Errorf("owner %q, %v", k.Owner(), err)
 	}

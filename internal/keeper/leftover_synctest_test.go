@@ -16,7 +16,7 @@ import (
 func TestLeftOverIsToldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		r := newRig(t, memstore.New(), keeper.WithLogger(zap.New(core)))
+		r := newRig(t, memstore.New(), keeper.Config{Logger: zap.New(core)})
 		c := r.candidate("g")
 		h := r.takes(c)
 		r.link.always(func(op string) fault {

@@ -83,11 +83,7 @@ func TestAcquireOfANamesakeIsNotAdopted(t *testing.T) {
 
 func newNamesake(t *testing.T, store *memstore.Store, log *zap.Logger) *rig {
 	t.Helper()
-	var options []keeper.Option
-	if log != nil {
-		options = append(options, keeper.WithLogger(log))
-	}
-	r := stoppedRig(t, store, options...)
+	r := stoppedRig(t, store, keeper.Config{Logger: log})
 	r.SetOwner("worker/host/1/namesake")
 	go func() { _ = r.Run(t.Context()) }()
 	synctest.Wait()

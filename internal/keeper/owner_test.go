@@ -59,7 +59,7 @@ func TestReservedGroups(t *testing.T) {
 		if err := store.CheckGroup(group); (err == nil) != ok {
 			t.Errorf("group %q: %v", group, err)
 		}
-		k, err := keeper.New(memstore.New())
+		k, err := keeper.New(memstore.New(), keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestReservedGroups(t *testing.T) {
 			t.Errorf("candidate for group %q: %v", group, err)
 		}
 	}
-	k, err := keeper.New(memstore.New(), keeper.WithSessions())
+	k, err := keeper.New(memstore.New(), keeper.Config{Sessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}

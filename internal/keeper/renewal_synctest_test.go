@@ -118,7 +118,7 @@ func TestOutageShorterThanTrust(t *testing.T) {
 
 func TestAttemptEndsWithTrust(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New(), keeper.WithTiming(lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}))
+		r := newRig(t, memstore.New(), keeper.Config{Timing: lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}})
 		h := r.hold("g")
 		var ended []time.Duration
 		began := time.Now()

@@ -31,19 +31,23 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-func newRig(t *testing.T, store *memstore.Store, options ...keeper.Option) *rig {
+func newRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
 	t.Helper()
-	r := stoppedRig(t, store, options...)
+	r := stoppedRig(t, store, config...)
 	go func() { _ = r.Run(t.Context()) }()
 	synctest.Wait()
 	return r
 }
 
 // stoppedRig is a rig whose keeper does not run.
-func stoppedRig(t *testing.T, store *memstore.Store, options ...keeper.Option) *rig {
+func stoppedRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
 	t.Helper()
 	l := newLink(store)
-	k, err := keeper.New(l, options...)
+	var c keeper.Config
+	if len(config) > 0 {
+		c = config[0]
+	}
+	k, err := keeper.New(l, c)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -132,7 +132,7 @@ func TestDeletedRows(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				s := memstore.New()
 				minute := lease.Timing{TTL: time.Minute}
-				a, b, fresh := newRig(t, s, keeper.WithTiming(minute)), newRig(t, s), newRig(t, s)
+				a, b, fresh := newRig(t, s, keeper.Config{Timing: minute}), newRig(t, s), newRig(t, s)
 				h := a.hold("g")
 				c := b.candidate("g")
 				b.waits(c)

@@ -16,7 +16,7 @@ func TestOneLockedLeaseRow(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
-		k, err := keeper.New(s, keeper.WithTiming(lease.Timing{TTL: 5 * time.Second}))
+		k, err := keeper.New(s, keeper.Config{Timing: lease.Timing{TTL: 5 * time.Second}})
 		if err != nil {
 			t.Fatal(err)
 		}
