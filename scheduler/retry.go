@@ -1,0 +1,61 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
+
+// waits are those between statements that fail.
+func waits(timing lease.Timing) *backoff.ExponentialBackOff {
+	return retry.Forever(min(timing.AttemptTimeout/16, 50*time.Millisecond), min(timing.AttemptTimeout, time.Second))
+}
+
+// retry repeats a statement until its answer is clear: nil, or that the term
+// is over. It ends with ctx.
+func (w *writer) retry(ctx context.Context, what string, f func(context.Context) error) error {
+	return w.retryLonger(ctx, what, w.t.timing.AttemptTimeout, f)
+}
+
+// retryLonger is retry for work whose size is not known. An attempt that runs out
+// of time is followed by one with twice as much, up to most: heartbeats go on
+// beside it, so that it need not fit into the time of a statement.
+func (w *writer) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
+	timing := w.t.timing
+	wait := waits(timing)
+	pulse := w.t.dog.begin("a statement (" + what + ")")
+	defer pulse.end()
+	limit := timing.AttemptTimeout
+	for {
+		pulse.beatFor(limit - timing.AttemptTimeout)
+		attempt, cancel := context.WithTimeout(ctx, limit)
+		err := f(attempt)
+		if attempt.Err() != nil {
+			limit = min(2*limit, max(most, limit))
+		}
+		cancel()
+		if err == nil || errors.Is(err, store.ErrReplaced) {
+			w.t.trouble.Worked(what)
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
+		}
+		w.t.trouble.Failed(what, err)
+		pulse.beat() // the attempt may have taken nearly a TTL
+		timer := time.NewTimer(wait.NextBackOff())
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
+		}
+	}
+}
