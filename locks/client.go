@@ -125,8 +125,8 @@ func (c *Client) start() {
 		return
 	}
 	c.started = true
-	if ringer, ok := c.store.(store.Notifiers); ok {
-		c.notifier.bell = ringer.Notifier()
+	if has, ok := c.store.(store.Notifiers); ok {
+		c.notifier.Notifier = has.Notifier()
 	}
 	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
 	c.group.Go(c.keepSession)
@@ -162,8 +162,8 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.stop()
 	c.group.Wait()
-	if c.notifier.bell != nil {
-		err = errors.Join(err, c.notifier.bell.Close())
+	if c.notifier.Notifier != nil {
+		err = errors.Join(err, c.notifier.Close())
 	}
 	return err
 }

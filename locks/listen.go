@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// lookEvery is the longest wait for the bell: a ring may be lost.
+	// lookEvery is the longest wait for a notification: it may be lost.
 	lookEvery = time.Second
-	// pollEvery is how often to poll without a bell.
+	// pollEvery is how often to poll without a notifier.
 	pollEvery = 100 * time.Millisecond
-	// signalEvery is how often a process rings its own bell, until the bell's Wait
+	// notifyEvery is how often a process notifies itself, until the notifier's Wait
 	// watches a lock that had no waiter yet when the Wait began.
-	signalEvery = 20 * time.Millisecond
+	notifyEvery = 20 * time.Millisecond
 	// idleMost is how many of the locks that were unlocked are reread.
 	idleMost = 256
 )
@@ -31,7 +31,7 @@ const (
 	openingSession  = "open a session for locks"
 )
 
-// listen waits on behalf of all waiters of this process: for a ring, for rows that
+// listen waits on behalf of all waiters of this process: for a notification, for rows that
 // change, and for sessions that end.
 func (c *Client) listen() {
 	look := time.NewTimer(c.timing.RenewEvery)
@@ -121,15 +121,15 @@ func (c *Client) releaseDead(p process) {
 	c.rows.releaseDead(p)
 }
 
-// await waits for the bell, for at most limit.
+// await waits for a notification, for at most limit.
 func (c *Client) await(rows []store.LockWatch, limit time.Duration) {
-	if c.notifier.bell == nil {
+	if c.notifier.Notifier == nil {
 		c.pause(nil, min(limit, pollEvery))
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.running, limit+c.timing.AttemptTimeout)
 	defer cancel()
-	address, err := c.notifier.bell.Address(ctx)
+	address, err := c.notifier.Address(ctx)
 	if err == nil {
 		c.setAddress(address)
 		watched := make(map[string]bool, len(rows))
@@ -137,11 +137,11 @@ func (c *Client) await(rows []store.LockWatch, limit time.Duration) {
 			watched[row.Name] = true
 		}
 		c.notifier.setWatched(watched)
-		err = c.notifier.bell.Wait(ctx, rows, limit)
+		err = c.notifier.Wait(ctx, rows, limit)
 		c.notifier.setWatched(nil)
 	}
 	if err != nil && c.running.Err() == nil {
-		c.log.Debug("the bell cannot be listened to", zap.Error(err))
+		c.log.Debug("notifications cannot be waited for", zap.Error(err))
 		c.pause(nil, pollEvery)
 	}
 }
@@ -199,7 +199,7 @@ func (c *Client) lookAround() time.Duration {
 	return c.timing.RenewEvery / 4
 }
 
-// setAddress notes where to ring this process, and has the address written into
+// setAddress notes where to notify this process, and has the address written into
 // the rows of all locks that it waits for.
 func (c *Client) setAddress(address string) {
 	c.mu.Lock()

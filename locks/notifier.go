@@ -10,32 +10,32 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// notifier wakes the processes whose waiters were granted a lock, by the bell of the
-// store.
+// notifier wakes the processes whose waiters were granted a lock, by the store's
+// notifier.
 type notifier struct {
 	*background
-	log   *zap.Logger
-	bell  store.Notifier // nil when the store has none
-	rings chan struct{}  // capacity 1: some process has to be signalled
+	log            *zap.Logger
+	store.Notifier               // nil when the store has none
+	calls          chan struct{} // capacity 1: some process has to be notified
 
 	mu        *sync.Mutex     // the client's; guards what follows
-	address   string          // of this process's bell
-	pending   map[string]bool // addresses that are to be rung
-	watched   map[string]bool // the locks that the bell's present Wait watches; nil when there is none
-	repeating bool            // see signalSelf
+	address   string          // where this process is notified
+	pending   map[string]bool // addresses that are to be notified
+	watched   map[string]bool // the locks that the present Wait watches; nil when there is none
+	repeating bool            // see notifySelf
 }
 
 func newNotifier(b *background, log *zap.Logger, mu *sync.Mutex) *notifier {
-	return &notifier{background: b, log: log, mu: mu, rings: make(chan struct{}, 1), pending: map[string]bool{}}
+	return &notifier{background: b, log: log, mu: mu, calls: make(chan struct{}, 1), pending: map[string]bool{}}
 }
 
-// add has an address rung. It is called with mu held.
+// add has an address notified. It is called with mu held.
 func (w *notifier) add(address string) {
 	w.pending[address] = true
-	poke(w.rings)
+	poke(w.calls)
 }
 
-// deliver rings the addresses that are to be rung.
+// deliver notifies the addresses that are pending.
 func (w *notifier) deliver() {
 	for last := false; !last; {
 		last = w.running.Err() != nil // one more round, for those that the last unlock granted
@@ -46,12 +46,12 @@ func (w *notifier) deliver() {
 		}
 		clear(w.pending)
 		w.mu.Unlock()
-		if len(addresses) == 0 || w.bell == nil {
-			w.pause(w.rings, time.Hour)
+		if len(addresses) == 0 || w.Notifier == nil {
+			w.pause(w.calls, time.Hour)
 			continue
 		}
 		ctx, cancel := w.attempt(context.WithoutCancel(w.running))
-		if err := w.bell.Notify(ctx, addresses...); err != nil && w.running.Err() == nil {
+		if err := w.Notify(ctx, addresses...); err != nil && w.running.Err() == nil {
 			w.log.Debug("a waiter could not be woken", zap.Error(err)) // it polls anyway
 		}
 		cancel()
@@ -64,11 +64,11 @@ func (w *notifier) setWatched(watched map[string]bool) {
 	w.watched = watched
 }
 
-// signalSelf rings this process's own bell for as long as the process waits for a
-// lock that the bell's Wait does not watch: a Wait that was sent before a place was
-// taken may not yet have begun when the ring for that place comes. It is called
-// with mu held.
-func (w *notifier) signalSelf(rs *rows) {
+// notifySelf notifies this process for as long as it waits for a lock that the
+// present Wait does not watch: a Wait that was sent before a place was taken may not
+// yet have begun when the notification for that place comes. It is called with mu
+// held.
+func (w *notifier) notifySelf(rs *rows) {
 	if w.repeating || !w.misses(rs) {
 		return
 	}
@@ -83,12 +83,12 @@ func (w *notifier) signalSelf(rs *rows) {
 			}
 			w.add(w.address)
 			w.mu.Unlock()
-			w.pause(nil, signalEvery)
+			w.pause(nil, notifyEvery)
 		}
 	})
 }
 
-// misses reports whether this process waits for a lock that the bell's present Wait
+// misses reports whether this process waits for a lock that the present Wait
 // does not watch. It is called with mu held.
 func (w *notifier) misses(rs *rows) bool {
 	if w.watched == nil || w.address == "" {

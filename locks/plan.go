@@ -146,7 +146,7 @@ func (rs *rows) plan(n *name, now int64) (p *plan, busy []*request) {
 	if !barred {
 		granted = q.grant(version, now)
 	}
-	changed = q.setBell(mine, rs.notifier.address) || changed
+	changed = q.setAddress(mine, rs.notifier.address) || changed
 	q.clearFresh()
 	if !changed && len(granted) == 0 && !n.unsure {
 		return nil, busy
@@ -157,7 +157,7 @@ func (rs *rows) plan(n *name, now int64) (p *plan, busy []*request) {
 // needsAddress reports whether a request of this process is about to wait while no
 // address is known under which it can be woken.
 func (rs *rows) needsAddress(plans []plan) bool {
-	return rs.notifier.bell != nil && rs.notifier.address == "" && slices.ContainsFunc(plans, func(p plan) bool {
+	return rs.notifier.Notifier != nil && rs.notifier.address == "" && slices.ContainsFunc(plans, func(p plan) bool {
 		return slices.ContainsFunc(p.queue.Places, func(at place) bool {
 			return at.Granted == 0 && p.queue.Processes[at.Process].Group == rs.self.Group
 		})

@@ -37,8 +37,8 @@ type process struct {
 	Started int64 `json:"started"`
 	// TTL is that of the session.
 	TTL time.Duration `json:"ttl"`
-	// Bell is where to ring when one of its waiting places is granted.
-	Bell string `json:"bell,omitempty"`
+	// Address is where to notify it when one of its waiting places is granted.
+	Address string `json:"bell,omitempty"`
 }
 
 // place is the position of one holder or waiter in the queue. The order of the
@@ -91,8 +91,8 @@ func (q *queue) join(of process, p place) {
 	if i < 0 {
 		i = len(q.Processes)
 		q.Processes = append(q.Processes, of)
-	} else if of.Bell != "" {
-		q.Processes[i].Bell = of.Bell
+	} else if of.Address != "" {
+		q.Processes[i].Address = of.Address
 	}
 	p.Process, p.Granted, p.fresh = i, 0, true
 	q.Places = append(q.Places, p)
@@ -163,20 +163,20 @@ func (q *queue) free(read bool) bool {
 	return !slices.ContainsFunc(q.Places, func(p place) bool { return !p.Read })
 }
 
-// setBell puts its bell's address into a session's process while it waits, and
-// reports whether that changes the queue.
-func (q *queue) setBell(of sessionID, address string) bool {
+// setAddress puts its address into a session's process while it waits, and reports
+// whether that changes the queue.
+func (q *queue) setAddress(of sessionID, address string) bool {
 	for i := range q.Processes {
 		p := &q.Processes[i]
 		if p.sessionID() != of {
 			continue
 		}
-		bell := ""
+		where := ""
 		if slices.ContainsFunc(q.Places, func(p place) bool { return p.Process == i && p.Granted == 0 }) {
-			bell = address
+			where = address
 		}
-		if p.Bell != bell {
-			p.Bell = bell
+		if p.Address != where {
+			p.Address = where
 			return true
 		}
 	}

@@ -131,7 +131,7 @@ func TestQueueModel(t *testing.T) {
 		)
 		processes := make([]process, 4)
 		for i := range processes {
-			processes[i] = process{Group: fmt.Sprint("locks/", i/2), Token: uint64(1 + i%2), Owner: fmt.Sprint("o", i), TTL: time.Second, Bell: fmt.Sprint("b", i)}
+			processes[i] = process{Group: fmt.Sprint("locks/", i/2), Token: uint64(1 + i%2), Owner: fmt.Sprint("o", i), TTL: time.Second, Address: fmt.Sprint("b", i)}
 		}
 		remove := func(t *rapid.T, gone func(modelled) bool) {
 			before := len(model)
@@ -258,7 +258,7 @@ func TestQueueRoundTrip(t *testing.T) {
 		for i := range rapid.IntRange(1, 4).Draw(t, "processes") {
 			q.Processes = append(q.Processes, process{
 				Group: fmt.Sprint("locks/", i), Token: rapid.Uint64().Draw(t, "token"), Owner: strings.ToValidUTF8(text.Draw(t, "owner"), ""),
-				Started: rapid.Int64().Draw(t, "started"), TTL: time.Duration(rapid.Int64().Draw(t, "TTL")), Bell: strings.ToValidUTF8(text.Draw(t, "bell"), ""),
+				Started: rapid.Int64().Draw(t, "started"), TTL: time.Duration(rapid.Int64().Draw(t, "TTL")), Address: strings.ToValidUTF8(text.Draw(t, "address"), ""),
 			})
 		}
 		for i := range rapid.IntRange(1, 6).Draw(t, "places") {
@@ -292,7 +292,7 @@ func TestMarkCannotBeForged(t *testing.T) {
 			return rapid.SampledFrom([]string{mark, `"` + mark, `\` + mark, strings.ReplaceAll(mark, `"`, `\"`), mark[1:], `x"},{` + mark + `"x":"`}).Draw(t, "form")
 		})
 		var q queue
-		q.Processes = []process{{Group: "locks/a", Token: 1, Owner: forged.Draw(t, "owner"), Bell: forged.Draw(t, "bell")}}
+		q.Processes = []process{{Group: "locks/a", Token: 1, Owner: forged.Draw(t, "owner"), Address: forged.Draw(t, "address")}}
 		for i := range rapid.IntRange(1, 12).Draw(t, "places") {
 			q.Places = append(q.Places, place{ID: fmt.Sprintf("locks/a.%d", i), Granted: rapid.Uint64Range(0, 3).Draw(t, "granted"), Read: rapid.Bool().Draw(t, "read"), Label: forged.Draw(t, "label")})
 		}
@@ -329,7 +329,7 @@ func TestOversizedRows(t *testing.T) {
 	text := strings.Repeat("<", 128) // six bytes each in JSON
 	var q queue
 	for i := range placesMost {
-		q.join(process{Group: fmt.Sprint("locks/", i, text)[:128], Token: math.MaxUint64, Owner: text, Started: math.MinInt64, TTL: math.MaxInt64, Bell: text},
+		q.join(process{Group: fmt.Sprint("locks/", i, text)[:128], Token: math.MaxUint64, Owner: text, Started: math.MinInt64, TTL: math.MaxInt64, Address: text},
 			place{ID: fmt.Sprint(i, text), Read: true, Since: math.MinInt64, Got: math.MinInt64, For: math.MaxInt64, Label: text})
 	}
 	q.clearFresh()
@@ -363,27 +363,27 @@ func TestMalformedRows(t *testing.T) {
 	}
 }
 
-// A process is in the queue once, with the newest address of its bell.
-func TestJoinKeepsTheBell(t *testing.T) {
+// A process is in the queue once, with the newest address.
+func TestJoinKeepsTheAddress(t *testing.T) {
 	t.Parallel()
 	var q queue
-	a := process{Group: "locks/a", Token: 1, Bell: "one"}
+	a := process{Group: "locks/a", Token: 1, Address: "one"}
 	q.join(a, place{ID: "1"})
-	a.Bell = ""
+	a.Address = ""
 	q.join(a, place{ID: "2"})
-	if len(q.Processes) != 1 || q.Processes[0].Bell != "one" {
+	if len(q.Processes) != 1 || q.Processes[0].Address != "one" {
 		t.Errorf("%+v", q.Processes)
 	}
-	a.Bell = "two"
+	a.Address = "two"
 	q.join(a, place{ID: "3"})
-	if len(q.Processes) != 1 || q.Processes[0].Bell != "two" {
+	if len(q.Processes) != 1 || q.Processes[0].Address != "two" {
 		t.Errorf("%+v", q.Processes)
 	}
 }
 
 // A queue of processes a to c: which are ahead of a place, and which of them can be
 // woken.
-func TestAheadAndBells(t *testing.T) {
+func TestAheadAndAddresses(t *testing.T) {
 	t.Parallel()
 	var q queue
 	for i, owner := range []string{"a", "b", "a", "c"} {
@@ -399,10 +399,10 @@ func TestAheadAndBells(t *testing.T) {
 			t.Errorf("ahead of %q: %q, want %q", id, got, want)
 		}
 	}
-	bells := func() string {
+	addresses := func() string {
 		var b []string
 		for _, p := range q.Processes {
-			b = append(b, p.Bell)
+			b = append(b, p.Address)
 		}
 		return strings.Join(b, ",")
 	}
@@ -418,12 +418,12 @@ func TestAheadAndBells(t *testing.T) {
 		{sessionID{"locks/c", 1}, "", false, "one,,"},
 		{sessionID{"locks/c", 1}, "three", true, "one,,three"},
 	} {
-		if changed := q.setBell(step.of, step.address); changed != step.changed || bells() != step.want {
-			t.Errorf("the bell of %v is %q: %v, %q; want %v, %q", step.of, step.address, changed, bells(), step.changed, step.want)
+		if changed := q.setAddress(step.of, step.address); changed != step.changed || addresses() != step.want {
+			t.Errorf("the address of %v is %q: %v, %q; want %v, %q", step.of, step.address, changed, addresses(), step.changed, step.want)
 		}
 	}
 	q.keep(func(_ process, p place) bool { return p.ID != "2" })
-	if !q.setBell(sessionID{"locks/a", 1}, "one") || bells() != ",,three" {
-		t.Errorf("a process that does not wait has a bell: %q", bells())
+	if !q.setAddress(sessionID{"locks/a", 1}, "one") || addresses() != ",,three" {
+		t.Errorf("a process that does not wait has an address: %q", addresses())
 	}
 }

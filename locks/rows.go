@@ -20,7 +20,7 @@ type rows struct {
 	mu     *sync.Mutex // the client's, for timers
 	log    *zap.Logger
 	timing lease.Timing
-	self   process // without token and bell
+	self   process // without token and address
 
 	writes   chan struct{} // capacity 1: some name is dirty
 	asides   chan struct{} // capacity 1: some name that is set aside is dirty
@@ -235,8 +235,8 @@ func (rs *rows) written(p plan) {
 	rs.notice(n)
 	for _, g := range p.granted {
 		of := p.queue.Processes[g.Process]
-		if of.Group != rs.self.Group && of.Bell != "" {
-			rs.notifier.add(of.Bell)
+		if of.Group != rs.self.Group && of.Address != "" {
+			rs.notifier.add(of.Address)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (c *Client) plans(batch, fresh []*name, aside bool) (plans []plan, refused 
 	return c.rows.plans(batch, fresh, aside)
 }
 
-// needsAddress reports whether the bell's address is missing; see [rows.needsAddress].
+// needsAddress reports whether this process's address is missing; see [rows.needsAddress].
 func (c *Client) needsAddress(plans []plan) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -107,9 +107,9 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		plans, _ = c.plans(batch, append(unknown, refused...), aside)
 	}
 	if c.needsAddress(plans) {
-		// With the first write, so that the process that grants the lock can ring.
+		// With the first write, so that the process that grants the lock can notify this one.
 		attempt, cancel := c.attempt(ctx)
-		address, err := c.notifier.bell.Address(attempt)
+		address, err := c.notifier.Address(attempt)
 		cancel()
 		if err == nil {
 			c.setAddress(address)
@@ -126,7 +126,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	defer c.mu.Unlock()
 	c.rows.roundEnded(batch)
 	poke(c.listens)
-	c.notifier.signalSelf(c.rows)
+	c.notifier.notifySelf(c.rows)
 	return nil
 }
 
