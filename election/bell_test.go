@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -54,7 +55,7 @@ func (b brittleBell) Wait(ctx context.Context) error {
 	broke, dead := b.s.broke, b.s.dead
 	b.s.mu.Unlock()
 	if dead {
-		return errLink
+		return faulty.ErrLost
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -76,7 +77,7 @@ func TestRestartIsHeardThroughTheBell(t *testing.T) {
 			store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
 			first, second, _ := pair(t, store)
 			time.Sleep(after)
-			first.cut()
+			first.Cut()
 			store.Restart()
 			store.breakNow()
 			restarted := time.Now()
@@ -95,9 +96,9 @@ func TestBellsThatDoNotWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memstore.New(), broke: make(chan struct{}), dead: true}
 		first, second, _ := pair(t, store)
-		before := second.statements()
+		before := second.All()
 		time.Sleep(time.Hour)
-		if n := second.statements() - before; n > int(time.Hour/(ttl/2)) {
+		if n := second.All() - before; n > int(time.Hour/(ttl/2)) {
 			t.Errorf("%d statements an hour", n)
 		}
 		stopped := time.Now()
@@ -113,12 +114,12 @@ func TestBellsThatBreakNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
 		first, second, a := pair(t, store)
-		before := second.statements()
+		before := second.All()
 		for range 60 {
 			store.breakNow()
 			time.Sleep(time.Minute)
 		}
-		if n := second.statements() - before; n > 2*int(time.Hour/(ttl/2)) {
+		if n := second.All() - before; n > 2*int(time.Hour/(ttl/2)) {
 			t.Errorf("%d statements an hour", n)
 		}
 		if !a.Trusted() {

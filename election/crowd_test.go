@@ -27,28 +27,28 @@ func TestCrowd(t *testing.T) {
 				time.Sleep(10 * time.Minute)
 				count := func(op string) (sum int) {
 					for _, r := range crowd {
-						sum += r.count(op)
+						sum += r.Count(op)
 					}
 					return sum
 				}
 				const rest = time.Hour
 				var before []int
 				for _, r := range crowd {
-					before = append(before, r.statements())
+					before = append(before, r.All())
 				}
 				time.Sleep(rest)
 				for i, r := range crowd {
-					if n := r.statements() - before[i]; n > int(rest/(ttl/2)) {
+					if n := r.All() - before[i]; n > int(rest/(ttl/2)) {
 						t.Errorf("a follower at rest sends %d statements an hour", n)
 					}
 				}
-				if n := count("acquire") + count("prepare"); n != 0 {
+				if n := count("Acquire") + count("Prepare"); n != 0 {
 					t.Errorf("%d writes of followers", n)
 				}
 
-				reads := count("read")
+				reads := count("Read")
 				crashed := time.Now()
-				leader.cut()
+				leader.Cut()
 				var winners int
 				for time.Since(crashed) < ttl+time.Second {
 					time.Sleep(time.Second)
@@ -59,10 +59,10 @@ func TestCrowd(t *testing.T) {
 				if winners != 1 {
 					t.Errorf("%d winners of a crash", winners)
 				}
-				if n := count("read") - reads; n > 15*len(crowd) {
+				if n := count("Read") - reads; n > 15*len(crowd) {
 					t.Errorf("%d reads at a takeover", n)
 				}
-				if n := count("acquire"); n > len(crowd) {
+				if n := count("Acquire"); n > len(crowd) {
 					t.Errorf("%d acquires at a takeover", n)
 				}
 			})

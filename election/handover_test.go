@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -60,8 +61,8 @@ func TestHandOverInALine(t *testing.T) {
 // A replica is cut off in both directions and never comes back.
 func TestCrash(t *testing.T) {
 	for name, crash := range map[string]func(*link){
-		"refused": (*link).cut,
-		"silent":  (*link).hang,
+		"refused": (*link).Cut,
+		"silent":  (*link).Hang,
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -133,7 +134,7 @@ func TestStopWhileAcquiring(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		first := prepare(t, store)
-		first.once("acquire", fault{reply: time.Second})
+		first.Once("Acquire", faulty.Fault{Reply: time.Second})
 		first.start()
 		time.Sleep(500 * time.Millisecond)
 		second := start(t, store)
@@ -155,7 +156,7 @@ func TestStopWhileAcquiring(t *testing.T) {
 func TestStopWithoutADatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		first, second, _ := pair(t, memstore.New())
-		first.hang()
+		first.Hang()
 		stopped := time.Now()
 		first.stop()
 		if err := <-first.done; err != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -27,17 +28,17 @@ func TestHealthInAnOutage(t *testing.T) {
 			}
 		}
 		for _, r := range []*replica{first, second} {
-			r.always(func(string) fault { return fault{err: errLink} })
+			r.Always(func(string) faulty.Fault { return faulty.Fault{Err: faulty.ErrLost} })
 		}
 		time.Sleep(5 * time.Second)
 		for _, r := range []*replica{first, second} {
 			h := r.Health()
-			if h.Stuck != nil || !errors.Is(h.Database, errLink) || !errors.Is(h.Leader, election.ErrLeaderless) || r.Check() == nil {
+			if h.Stuck != nil || !errors.Is(h.Database, faulty.ErrLost) || !errors.Is(h.Leader, election.ErrLeaderless) || r.Check() == nil {
 				t.Errorf("in the outage: %+v", h)
 			}
 		}
 		for _, r := range []*replica{first, second} {
-			r.always(func(string) fault { return fault{} })
+			r.Always(func(string) faulty.Fault { return faulty.Fault{} })
 		}
 		time.Sleep(5 * time.Second)
 		for _, r := range []*replica{first, second} {
@@ -65,7 +66,7 @@ func TestHealthBehindAGate(t *testing.T) {
 		if h := r.Health(); h.Leader != nil || h.HeartbeatAge > 15*time.Second || h.State.Owner != other.Owner() {
 			t.Errorf("with a leader: %+v", h)
 		}
-		other.always(func(string) fault { return fault{err: errLink} })
+		other.Always(func(string) faulty.Fault { return faulty.Fault{Err: faulty.ErrLost} })
 		time.Sleep(40 * time.Second)
 		if h := r.Health(); !errors.Is(h.Leader, election.ErrLeaderless) || h.HeartbeatAge < 15*time.Second {
 			t.Errorf("without the leader: %+v", h)

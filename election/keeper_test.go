@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -36,9 +37,9 @@ func TestSharedKeeper(t *testing.T) {
 				t.Errorf("owner %q, timing %+v", r.Owner(), r.Timing())
 			}
 		}
-		renewals := l.count("renew")
+		renewals := l.Count("Renew")
 		time.Sleep(time.Hour)
-		if n := l.count("renew") - renewals; n > 730 {
+		if n := l.Count("Renew") - renewals; n > 730 {
 			t.Errorf("%d renewals an hour", n)
 		}
 		all[0].stop()
@@ -108,7 +109,7 @@ func TestWatchdogOfHeartbeats(t *testing.T) {
 		stuck := make(chan struct{})
 		defer close(stuck)
 		began := time.Now()
-		first.once("renew", fault{stuck: stuck})
+		first.Once("Renew", faulty.Fault{Stuck: stuck})
 		causedBy(t, <-first.ends, election.ErrLost)
 		within(t, "the end", began, ttl)
 		<-second.terms
@@ -136,7 +137,7 @@ func TestWatchdogOfTheCampaign(t *testing.T) {
 			t.Errorf("Check: %v", err)
 		}
 		stuck := make(chan struct{})
-		second.once("read", fault{stuck: stuck})
+		second.Once("Read", faulty.Fault{Stuck: stuck})
 		time.Sleep(ttl + 2*ttl)
 		if err := second.Check(); err == nil || !strings.Contains(err.Error(), "stuck") {
 			t.Errorf("Check: %v", err)
@@ -185,11 +186,11 @@ func TestWatchdogIsSilent(t *testing.T) {
 			}
 		}
 		r = prepare(t, memstore.New(), election.WithObserver(check))
-		r.always(func(op string) fault {
-			if op == "release" {
-				return fault{reply: time.Second}
+		r.Always(func(op string) faulty.Fault {
+			if op == "Release" {
+				return faulty.Fault{Reply: time.Second}
 			}
-			return fault{}
+			return faulty.Fault{}
 		})
 		r.start()
 		<-r.terms

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -116,7 +117,7 @@ func TestObserve(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		l := newLink(store)
-		l.cut()
+		l.Cut()
 		ctx, cancel := context.WithCancel(t.Context())
 		type news struct {
 			election.Leadership
@@ -130,10 +131,10 @@ func TestObserve(t *testing.T) {
 				seen <- news{leader, err}
 			}
 		}()
-		if n := <-seen; !errors.Is(n.err, errLink) {
+		if n := <-seen; !errors.Is(n.err, faulty.ErrLost) {
 			t.Errorf("first %+v", n)
 		}
-		l.heal()
+		l.Heal()
 		for n := range seen {
 			if n.err == nil {
 				if n.Owner != "" || n.Held() {
@@ -155,7 +156,7 @@ func TestObserve(t *testing.T) {
 		if n.Token != b.Token() || !n.Held() {
 			t.Errorf("next leader %+v", n)
 		}
-		second.cut()
+		second.Cut()
 		if n := <-seen; n.Token != b.Token() || n.Held() {
 			t.Errorf("crashed leader %+v", n)
 		}

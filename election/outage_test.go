@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -22,12 +23,12 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 		restart bool
 		slack   time.Duration
 	}{
-		"refused":              {(*link).cut, false, time.Second},
-		"refused, and started": {(*link).cut, true, time.Second},
-		"silent":               {(*link).hang, false, time.Second},
+		"refused":              {(*link).Cut, false, time.Second},
+		"refused, and started": {(*link).Cut, true, time.Second},
+		"silent":               {(*link).Hang, false, time.Second},
 		// An attempt that is under way when the database returns is given up
 		// when its time is over.
-		"silent, and started": {(*link).hang, true, time.Second + ttl/5},
+		"silent, and started": {(*link).Hang, true, time.Second + ttl/5},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -45,7 +46,7 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 					if h := r.Health(); h.Stuck != nil || h.Database == nil || h.Leader == nil {
 						t.Errorf("while the database is away: %+v", h)
 					}
-					r.heal()
+					r.Heal()
 				}
 				if c.restart {
 					store.Restart()
@@ -80,12 +81,12 @@ func TestDatabaseAwayWithALongTTL(t *testing.T) {
 		<-first.terms
 		second := start(t, store, long)
 		time.Sleep(time.Hour)
-		second.cut()
-		first.cut()
+		second.Cut()
+		first.Cut()
 		time.Sleep(time.Hour)
 		first.stop() // a crash
 		time.Sleep(3 * time.Minute)
-		second.heal()
+		second.Heal()
 		shared.Restart()
 		back := time.Now()
 		<-second.terms
@@ -100,11 +101,11 @@ func TestDatabaseAwayForAMoment(t *testing.T) {
 		first, second, _ := pair(t, store)
 		for range 30 {
 			time.Sleep(47 * time.Second)
-			first.cut()
-			second.cut()
+			first.Cut()
+			second.Cut()
 			time.Sleep(6 * time.Second)
-			first.heal()
-			second.heal()
+			first.Heal()
+			second.Heal()
 		}
 		if len(first.ends) != 0 || len(second.terms) != 0 {
 			t.Error("a healthy leader was deposed")
@@ -132,11 +133,11 @@ func TestHealthyLeaderIsNeverDeposed(t *testing.T) {
 			t.Error("a healthy leader was deposed")
 		}
 		for _, r := range []*replica{second, third} {
-			if n := r.statements(); n > 2*24*3600/15 {
+			if n := r.All(); n > 2*24*3600/15 {
 				t.Errorf("%d statements of a follower", n)
 			}
 		}
-		if n := first.statements(); n > 24*3600/5*11/10 {
+		if n := first.All(); n > 24*3600/5*11/10 {
 			t.Errorf("%d statements of the leader", n)
 		}
 	})
@@ -149,7 +150,9 @@ func TestSlowDatabase(t *testing.T) {
 		var all []*replica
 		for range 3 {
 			r := prepare(t, store)
-			r.always(func(string) fault { return fault{late: 500 * time.Millisecond, reply: 500 * time.Millisecond} })
+			r.Always(func(string) faulty.Fault {
+				return faulty.Fault{Late: 500 * time.Millisecond, Reply: 500 * time.Millisecond}
+			})
 			all = append(all, r.start())
 		}
 		time.Sleep(24 * time.Hour)
@@ -226,7 +229,7 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 		logger := election.WithLogger(zap.New(core))
 		leader := start(t, store, logger)
 		<-leader.terms
-		leader.cut()
+		leader.Cut()
 		time.Sleep(10 * time.Minute)
 		warnings := 0
 		for _, line := range logs.TakeAll() {
@@ -237,7 +240,7 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 		if warnings < 10 || warnings > 13 { // one is of the lost lease
 			t.Errorf("%d warnings in 10 minutes", warnings)
 		}
-		leader.heal()
+		leader.Heal()
 		<-leader.terms
 		if n := logs.FilterMessage("database trouble over").Len(); n != 1 {
 			t.Errorf("the end of the outage is logged %d times: %v", n, logs.All())

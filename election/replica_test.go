@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -132,4 +133,20 @@ func rowOf(t *testing.T, store *memstore.Store) store.Lease {
 		t.Fatalf("no row: %v", err)
 	}
 	return *readings[0].Lease
+}
+
+// link is a replica's way to its store.
+type link = faulty.Store
+
+// newLink is a link that also sends statements whose context has ended.
+func newLink(leases store.Leases) *link {
+	l := faulty.New(leases)
+	l.Ended = true
+	return l
+}
+
+// ringing is a link to a store that has signals.
+type ringing struct {
+	*link
+	store.HandoverSignals
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/store/memstore"
 )
 
@@ -111,8 +112,8 @@ func TestAskResign(t *testing.T) {
 			t.Errorf("AskResign of a past leader: %v", err)
 		}
 		cut := newLink(store)
-		cut.cut()
-		if _, err := election.AskResign(t.Context(), cut, "g"); !errors.Is(err, errLink) {
+		cut.Cut()
+		if _, err := election.AskResign(t.Context(), cut, "g"); !errors.Is(err, faulty.ErrLost) {
 			t.Errorf("AskResign without a database: %v", err)
 		}
 	})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -176,7 +177,7 @@ func TestUnfitDatabase(t *testing.T) {
 				l := newLink(memstore.New())
 				store := &checked{link: l, answers: c.answers}
 				if len(c.answers) > 1 && errors.Is(c.answers[0], away) {
-					l.once("read", fault{err: errLink}, fault{err: errLink})
+					l.Once("Read", faulty.Fault{Err: faulty.ErrLost}, faulty.Fault{Err: faulty.ErrLost})
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()

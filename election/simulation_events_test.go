@@ -12,22 +12,22 @@ import (
 func (n *nemesis) do(event string, r *simReplica) bool {
 	switch event {
 	case "cut":
-		r.link.cut()
+		r.link.Cut()
 	case "hung":
-		r.link.hang()
+		r.link.Hang()
 	case "lossy":
-		r.link.always(n.lossy(r))
+		r.link.Always(n.lossy(r))
 	case "healed":
-		n.unlessKilled(r, (*link).heal)
+		n.unlessKilled(r, (*link).Heal)
 	case "all cut", "all hung", "all lossy":
 		for _, r := range n.replicas {
 			switch event {
 			case "all cut":
-				r.link.cut()
+				r.link.Cut()
 			case "all hung":
-				n.unlessKilled(r, (*link).hang)
+				n.unlessKilled(r, (*link).Hang)
 			default:
-				n.unlessKilled(r, func(l *link) { l.always(n.lossy(r)) })
+				n.unlessKilled(r, func(l *link) { l.Always(n.lossy(r)) })
 			}
 		}
 	case "killed":

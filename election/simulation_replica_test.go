@@ -74,7 +74,7 @@ func startSim(w *world, ttl time.Duration, bell bool, rng *rand.Rand) *simReplic
 	ctx, cancel := context.WithCancel(w.t.Context())
 	r.stop = cancel
 	r.kill = sync.OnceFunc(func() {
-		r.link.cut()
+		r.link.Cut()
 		r.mu.Lock()
 		if r.term != nil {
 			w.mu.Lock()

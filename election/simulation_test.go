@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/store"
 )
@@ -177,7 +178,7 @@ func (n *nemesis) heal() {
 		select {
 		case <-r.killed:
 		default:
-			r.link.heal()
+			r.link.Heal()
 		}
 	}
 	for time.Now().Before(n.noStart) && len(n.replicas) < 2 {
@@ -215,7 +216,7 @@ func (n *nemesis) heal() {
 func (n *nemesis) end() map[string]int {
 	n.setCalm(false)
 	for _, r := range n.replicas {
-		r.link.heal()
+		r.link.Heal()
 		r.stop()
 	}
 	for _, r := range n.replicas {
@@ -228,30 +229,30 @@ func (n *nemesis) end() map[string]int {
 }
 
 // lossy is a link on which anything can happen to a statement.
-func (n *nemesis) lossy(r *simReplica) func(string) fault {
+func (n *nemesis) lossy(r *simReplica) func(string) faulty.Fault {
 	rng := rand.New(rand.NewPCG(n.rng.Uint64(), 2))
-	return func(string) fault { // called with the link's lock
-		var f fault
+	return func(string) faulty.Fault { // one at a time
+		var f faulty.Fault
 		span := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
 		switch rng.IntN(8) {
 		case 0:
-			f = fault{err: errLink}
+			f = faulty.Fault{Err: faulty.ErrLost}
 		case 1:
-			f = fault{err: errLink, applied: true}
+			f = faulty.Fault{Err: faulty.ErrLost, Applied: true}
 		case 2:
-			f = fault{err: errLink, late: 1 + span(20*time.Second)}
+			f = faulty.Fault{Err: faulty.ErrLost, Late: 1 + span(20*time.Second)}
 		case 3:
-			f = fault{late: 1 + span(8*time.Second)}
+			f = faulty.Fault{Late: 1 + span(8*time.Second)}
 		case 4:
-			f = fault{reply: span(8 * time.Second)}
+			f = faulty.Fault{Reply: span(8 * time.Second)}
 		case 5:
-			f = fault{silence: true}
+			f = faulty.Fault{Silence: true}
 		case 6:
-			f = fault{late: 1 + span(time.Second), reply: span(time.Second)}
+			f = faulty.Fault{Late: 1 + span(time.Second), Reply: span(time.Second)}
 		}
 		n.w.mu.Lock()
 		defer n.w.mu.Unlock()
-		if until := time.Now().Add(f.late + f.reply); until.After(n.lateUntil) {
+		if until := time.Now().Add(f.Late + f.Reply); until.After(n.lateUntil) {
 			n.lateUntil = until
 		}
 		return f

@@ -56,9 +56,9 @@ func TestLeadingFunctionThatIgnoresItsContext(t *testing.T) {
 			t.Errorf("the other took over after %v, want the TTL after the last heartbeat", after)
 		}
 		second.stop() // now there is no leader, and first must not lead
-		reads := first.count("read")
+		reads := first.Count("Read")
 		time.Sleep(time.Hour)
-		if len(first.terms) != 0 || first.count("read") != reads {
+		if len(first.terms) != 0 || first.Count("Read") != reads {
 			t.Error("campaigned while its work ran")
 		}
 		if err := first.Check(); err == nil {
@@ -113,9 +113,9 @@ func TestLostTermOfAStubbornLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		first, letGo := stubborn(t, store)
-		first.cut()
+		first.Cut()
 		time.Sleep(14 * time.Second)
-		first.heal()
+		first.Heal()
 		time.Sleep(10 * time.Minute)
 		if len(first.terms) != 0 {
 			t.Error("leads twice")

@@ -21,7 +21,7 @@ import (
 // from sending the next, at most.
 var hangs = timing.AttemptTimeout + 2*time.Second
 
-var outages = map[string]func(*link){"cut": (*link).cut, "hung": (*link).hang}
+var outages = map[string]func(*link){"cut": (*link).Cut, "hung": (*link).Hang}
 
 // An outage shorter than the remaining trust costs no holder its lock.
 func TestShortOutage(t *testing.T) {

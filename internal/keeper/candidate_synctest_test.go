@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -14,24 +15,24 @@ import (
 
 // An acquire took effect, but its answer was lost.
 func TestLateAcquireIsAdopted(t *testing.T) {
-	for name, f := range map[string]fault{
-		"lost answer": {err: errLink, applied: true},
-		"ghost":       {err: errLink, late: 900 * time.Millisecond},
-		"no answer":   {reply: time.Hour},
+	for name, f := range map[string]faulty.Fault{
+		"lost answer": {Err: faulty.ErrLost, Applied: true},
+		"ghost":       {Err: faulty.ErrLost, Late: 900 * time.Millisecond},
+		"no answer":   {Reply: time.Hour},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, memstore.New())
 				c := r.candidate("g")
-				r.link.once("acquire", f)
+				r.link.Once("Acquire", f)
 				began := time.Now()
 				if held, _, err := c.Look(t.Context()); held != nil || err == nil {
 					t.Fatalf("held %v, error %v", held, err)
 				}
 				time.Sleep(4*time.Second - time.Since(began))
-				acquires := r.link.count("acquire")
+				acquires := r.link.Count("Acquire")
 				h := r.takes(c)
-				if r.link.count("acquire") != acquires {
+				if r.link.Count("Acquire") != acquires {
 					t.Error("acquired again")
 				}
 				if left := h.TrustLeft(); left != 8850*time.Millisecond {
@@ -54,13 +55,13 @@ func TestLateAcquireIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		c := r.candidate("g")
-		r.link.once("acquire", fault{err: errLink, applied: true})
+		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Applied: true})
 		_, _, _ = c.Look(t.Context())
 		late := r.row("g")
 		time.Sleep(13 * time.Second)
 		h := r.takes(c)
-		if h.Token() <= late.Token || h.TrustLeft() != 12850*time.Millisecond || r.link.count("release") != 1 {
-			t.Errorf("token %d after %d, trusted for %v, %d releases", h.Token(), late.Token, h.TrustLeft(), r.link.count("release"))
+		if h.Token() <= late.Token || h.TrustLeft() != 12850*time.Millisecond || r.link.Count("Release") != 1 {
+			t.Errorf("token %d after %d, trusted for %v, %d releases", h.Token(), late.Token, h.TrustLeft(), r.link.Count("Release"))
 		}
 	})
 }
@@ -71,7 +72,7 @@ func TestGhostAcquireAfterItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		c := r.candidate("g")
-		r.link.once("acquire", fault{err: errLink, late: 2 * time.Second})
+		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Late: 2 * time.Second})
 		_, _, _ = c.Look(t.Context())
 		h := r.takes(c)
 		time.Sleep(time.Minute)
@@ -88,11 +89,11 @@ func TestAcquireAnsweredAfterItsTrust(t *testing.T) {
 		r := stoppedRig(t, memstore.New())
 		r.SetClocks(machine.read)
 		c := r.candidate("g")
-		r.link.always(func(op string) fault {
-			if op == "acquire" {
+		r.link.Always(func(op string) faulty.Fault {
+			if op == "Acquire" {
 				machine.sleep(time.Minute)
 			}
-			return fault{}
+			return faulty.Fault{}
 		})
 		held, _, err := c.Look(t.Context())
 		if held != nil || err != nil {
@@ -112,7 +113,7 @@ func TestTenCandidatesOneWinner(t *testing.T) {
 		for range 10 {
 			r := newRig(t, store)
 			c := r.candidate("g")
-			r.link.always(func(string) fault { return fault{reply: time.Millisecond} })
+			r.link.Always(func(string) faulty.Fault { return faulty.Fault{Reply: time.Millisecond} })
 			wait.Go(func() {
 				for range 20 {
 					if held, _, _ := c.Look(t.Context()); held != nil {
@@ -149,7 +150,7 @@ func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 			}
 			time.Sleep(wait)
 		}
-		a.link.cut()
+		a.link.Cut()
 		cut := time.Now()
 		for held := (*keeper.Held)(nil); held == nil && time.Since(cut) < time.Hour; {
 			h, wait, err := c.Look(t.Context())
@@ -162,7 +163,7 @@ func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 		if after := time.Since(cut); after > 16*time.Second {
 			t.Errorf("taken %v after the cut", after)
 		}
-		if n := b.link.count("prepare") + b.link.count("acquire"); n != 1 {
+		if n := b.link.Count("Prepare") + b.link.Count("Acquire"); n != 1 {
 			t.Errorf("%d writes", n)
 		}
 	})
@@ -199,7 +200,7 @@ func TestJitterIsBounded(t *testing.T) {
 		long := keeper.Config{Timing: lease.Timing{TTL: 2 * time.Hour}}
 		a, b := newRig(t, store, long), newRig(t, store, long)
 		a.hold("g")
-		a.link.cut()
+		a.link.Cut()
 		c, began := b.candidate("g"), time.Now()
 		for time.Since(began) < 3*time.Hour {
 			held, wait, err := c.Look(t.Context())
@@ -230,14 +231,14 @@ func TestStopInTheMiddleOfAnAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		c := r.candidate("g")
-		r.link.once("acquire", fault{reply: time.Second})
+		r.link.Once("Acquire", faulty.Fault{Reply: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
 		held, _, err := c.Look(ctx)
 		if held == nil || err != nil {
 			t.Fatalf("held %v, %v", held, err)
 		}
-		r.link.once("acquire", fault{silence: true})
+		r.link.Once("Acquire", faulty.Fault{Silence: true})
 		_ = held.Release(t.Context())
 		ctx, cancel = context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
@@ -256,11 +257,11 @@ func TestUnansweredAcquiresAreForgotten(t *testing.T) {
 		_, _, _ = c.Look(t.Context())
 		c = r.candidate("g")
 		_ = r.link.Leases.Release(t.Context(), "g", r.Owner(), r.row("g").Token)
-		r.link.always(func(op string) fault {
-			if op == "acquire" {
-				return fault{err: errLink}
+		r.link.Always(func(op string) faulty.Fault {
+			if op == "Acquire" {
+				return faulty.Fault{Err: faulty.ErrLost}
 			}
-			return fault{}
+			return faulty.Fault{}
 		})
 		for range 3600 {
 			_, _, _ = c.Look(t.Context())

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -16,7 +17,7 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memstore.New()
 		a, b := newRig(t, store), newRig(t, store)
-		a.link.once("acquire", fault{reply: 50 * time.Millisecond})
+		a.link.Once("Acquire", faulty.Fault{Reply: 50 * time.Millisecond})
 		one, two := a.candidate("g"), a.candidate("g")
 		refused := func(when string) {
 			t.Helper()

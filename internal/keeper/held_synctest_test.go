@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -52,7 +53,7 @@ func TestSuspendedMachine(t *testing.T) {
 		if !h.Trusted() {
 			t.Error("lost by a clock that was set back")
 		}
-		r.link.cut()
+		r.link.Cut()
 		machine.sleep(-2 * time.Hour)
 		time.Sleep(13 * time.Second)
 		lost(t, h, "not renewed")
@@ -114,10 +115,10 @@ func TestNoTrustAfterTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		h := r.hold("g")
-		r.link.cut()
+		r.link.Cut()
 		time.Sleep(14 * time.Second)
 		lost(t, h, "not renewed")
-		r.link.heal()
+		r.link.Heal()
 		beat := r.row("g").Heartbeat
 		time.Sleep(5 * time.Second)
 		if r.row("g").Heartbeat == beat {
@@ -144,26 +145,26 @@ func TestAbandon(t *testing.T) {
 }
 
 func TestRelease(t *testing.T) {
-	down := fault{err: errLink}
+	down := faulty.Fault{Err: faulty.ErrLost}
 	for name, c := range map[string]struct {
-		faults   []fault
+		faults   []faulty.Fault
 		err      bool
 		released bool
 	}{
 		"at once":            {nil, false, true},
-		"second try":         {[]fault{down}, false, true},
-		"third try":          {[]fault{down, down}, false, true},
-		"never":              {[]fault{down, down, down}, true, false},
-		"lost answer":        {[]fault{{err: errLink, applied: true}}, false, true},
-		"no answer":          {[]fault{{silence: true}}, false, true},
-		"lost answers":       {[]fault{{err: errLink, applied: true}, {err: errLink, applied: true}, {err: errLink, applied: true}}, true, true},
-		"ghost of the first": {[]fault{{err: errLink, late: time.Hour}}, false, true},
+		"second try":         {[]faulty.Fault{down}, false, true},
+		"third try":          {[]faulty.Fault{down, down}, false, true},
+		"never":              {[]faulty.Fault{down, down, down}, true, false},
+		"lost answer":        {[]faulty.Fault{{Err: faulty.ErrLost, Applied: true}}, false, true},
+		"no answer":          {[]faulty.Fault{{Silence: true}}, false, true},
+		"lost answers":       {[]faulty.Fault{{Err: faulty.ErrLost, Applied: true}, {Err: faulty.ErrLost, Applied: true}, {Err: faulty.ErrLost, Applied: true}}, true, true},
+		"ghost of the first": {[]faulty.Fault{{Err: faulty.ErrLost, Late: time.Hour}}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, memstore.New())
 				h := r.hold("g")
-				r.link.once("release", c.faults...)
+				r.link.Once("Release", c.faults...)
 				ctx, cancel := context.WithCancel(t.Context())
 				cancel() // it works on all the same
 				if err := h.Release(ctx); (err != nil) != c.err {
@@ -175,9 +176,9 @@ func TestRelease(t *testing.T) {
 				if cause := context.Cause(h.Context()); !errors.Is(cause, lease.ErrReleased) || h.Trusted() {
 					t.Errorf("cause %v, trusted %v", cause, h.Trusted())
 				}
-				renewals := r.link.count("renew")
+				renewals := r.link.Count("Renew")
 				time.Sleep(2 * time.Hour)
-				if r.link.count("renew") != renewals {
+				if r.link.Count("Renew") != renewals {
 					t.Error("still renewed")
 				}
 			})
@@ -191,11 +192,11 @@ func TestReleaseOfAnOldTerm(t *testing.T) {
 		store := memstore.New()
 		a, b := newRig(t, store), newRig(t, store)
 		old := a.hold("g")
-		a.link.cut()
+		a.link.Cut()
 		candidate := b.candidate("g")
 		time.Sleep(b.waits(candidate))
 		next := b.takes(candidate)
-		a.link.heal()
+		a.link.Heal()
 		if err := old.Release(t.Context()); err != nil {
 			t.Errorf("error %v, though another owner holds the lease", err)
 		}
@@ -216,9 +217,9 @@ func TestResignAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		h := r.hold("g")
-		reads := r.link.count("read")
+		reads := r.link.Count("Read")
 		time.Sleep(time.Minute)
-		if n := r.link.count("read") - reads; n != 0 {
+		if n := r.link.Count("Read") - reads; n != 0 {
 			t.Errorf("%d reads without a request", n)
 		}
 		if err := r.link.AskResign(t.Context(), "g", h.Token()+1); !errors.Is(err, store.ErrChanged) {
@@ -232,7 +233,7 @@ func TestResignAsked(t *testing.T) {
 		if after := time.Since(asked); after > 5*time.Second {
 			t.Errorf("noticed after %v", after)
 		}
-		if n := r.link.count("read") - reads; n != 1 {
+		if n := r.link.Count("Read") - reads; n != 1 {
 			t.Errorf("%d reads to notice it", n)
 		}
 		time.Sleep(time.Minute)

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
@@ -24,18 +25,18 @@ func TestOneStatementForAThousandLeases(t *testing.T) {
 		}
 		time.Sleep(5 * time.Minute)
 		synctest.Wait() // there is a heartbeat at that instant
-		if n := r.link.count("renew"); n < 50 || n > 70 {
+		if n := r.link.Count("Renew"); n < 50 || n > 70 {
 			t.Errorf("%d renewals in 5 minutes", n)
 		}
-		if !slices.Contains(r.link.sizes, 1000) {
-			t.Errorf("no renewal of all: %v", r.link.sizes)
+		if !slices.Contains(r.sizes.all, 1000) {
+			t.Errorf("no renewal of all: %v", r.sizes.all)
 		}
 		for _, h := range held {
 			if !h.Trusted() {
 				t.Fatalf("%s was lost: %v", h.Group(), context.Cause(h.Context()))
 			}
 		}
-		if n := r.link.count("read"); n > 2000 {
+		if n := r.link.Count("Read"); n > 2000 {
 			t.Errorf("%d reads, though all was clear", n)
 		}
 	})
@@ -62,14 +63,14 @@ func TestTrustDeadline(t *testing.T) {
 		r := newRig(t, memstore.New())
 		h := r.hold("g")
 		time.Sleep(7 * time.Second) // renewed at 5 s
-		r.link.cut()
+		r.link.Cut()
 		began := time.Now()
 		<-h.Context().Done()
 		if after := time.Since(began); after != 10850*time.Millisecond {
 			t.Errorf("the context ended %v after 7 s", after)
 		}
 		lost(t, h, "not renewed for 12.85s")
-		r.link.heal()
+		r.link.Heal()
 		time.Sleep(time.Minute)
 		if h.Trusted() || h.TrustLeft() != 0 {
 			t.Error("trusted again")
@@ -94,14 +95,14 @@ func TestLastAttempt(t *testing.T) {
 		check("idle")
 		h := r.hold("g")
 		check("holding")
-		r.link.cut()
+		r.link.Cut()
 		check("database away")
-		r.link.heal()
+		r.link.Heal()
 		_ = h.Release(t.Context())
 		check("released")
 
 		stuck := make(chan struct{})
-		r.link.once("renew", fault{stuck: stuck})
+		r.link.Once("Renew", faulty.Fault{Stuck: stuck})
 		h = r.hold("g")
 		time.Sleep(time.Minute)
 		lost(t, h, "not renewed")

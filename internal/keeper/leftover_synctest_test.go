@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -19,11 +20,11 @@ func TestLeftOverIsToldOnce(t *testing.T) {
 		r := newRig(t, memstore.New(), keeper.Config{Logger: zap.New(core)})
 		c := r.candidate("g")
 		h := r.takes(c)
-		r.link.always(func(op string) fault {
-			if op == "read" {
-				return fault{}
+		r.link.Always(func(op string) faulty.Fault {
+			if op == "Read" {
+				return faulty.Fault{}
 			}
-			return fault{err: errLink}
+			return faulty.Fault{Err: faulty.ErrLost}
 		})
 		<-h.Context().Done()
 		_ = h.Release(t.Context()) // it fails as everything does that writes
@@ -36,7 +37,7 @@ func TestLeftOverIsToldOnce(t *testing.T) {
 		if n := logs.FilterMessage("releasing a lease in our name that we do not hold").Len(); n != 1 {
 			t.Errorf("told %d times", n)
 		}
-		r.link.heal()
+		r.link.Heal()
 		lookUntilHeld(t, r, c)
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -34,7 +35,7 @@ func TestTwoProcessesWithOneOwner(t *testing.T) {
 		}
 
 		// The holder is gone. Its row is not given back in its name, but watched.
-		a.link.cut()
+		a.link.Cut()
 		began := time.Now()
 		for h.Trusted() {
 			time.Sleep(b.waits(c))
@@ -45,7 +46,7 @@ func TestTwoProcessesWithOneOwner(t *testing.T) {
 		}
 
 		// What the old holder still sends touches nothing of the next.
-		a.link.heal()
+		a.link.Heal()
 		if err := h.Release(t.Context()); err != nil {
 			t.Errorf("release of the old term: %v", err)
 		}
@@ -67,7 +68,7 @@ func TestAcquireOfANamesakeIsNotAdopted(t *testing.T) {
 		store := memstore.New()
 		a, b := newNamesake(t, store, nil), newNamesake(t, store, nil)
 		c := b.candidate("g")
-		b.link.once("acquire", fault{err: errLink})
+		b.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost})
 		if held, _, err := c.Look(t.Context()); held != nil || err == nil {
 			t.Fatalf("held %v, error %v", held, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -19,7 +20,7 @@ func TestRenewalWithALostReply(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				r := newRig(t, memstore.New())
 				h := r.hold("g")
-				r.link.once("renew", fault{err: errLink, applied: applied})
+				r.link.Once("Renew", faulty.Fault{Err: faulty.ErrLost, Applied: applied})
 				time.Sleep(5*time.Second + time.Nanosecond) // it is sent at 5 s
 				if left := h.TrustLeft(); left > 7850*time.Millisecond {
 					t.Errorf("trusted for %v by a renewal that was not answered", left)
@@ -45,7 +46,7 @@ func TestGhostRenewalAfterItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		h := r.hold("g")
-		r.link.once("renew", fault{err: errLink, late: 4 * time.Second})
+		r.link.Once("Renew", faulty.Fault{Err: faulty.ErrLost, Late: 4 * time.Second})
 		time.Sleep(8 * time.Second)
 		before := r.row("g")
 		time.Sleep(1500 * time.Millisecond) // the ghost ran at 9 s
@@ -63,11 +64,11 @@ func TestGhostRenewalBeforeItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
 		h := r.hold("g")
-		r.link.always(func(op string) fault {
-			if op == "renew" && r.link.calls[op] <= 3 {
-				return fault{err: errLink, late: time.Duration(r.link.calls[op]) * 100 * time.Millisecond}
+		r.link.Always(func(op string) faulty.Fault {
+			if op == "Renew" && r.link.Counts()[op] <= 3 {
+				return faulty.Fault{Err: faulty.ErrLost, Late: time.Duration(r.link.Counts()[op]) * 100 * time.Millisecond}
 			}
-			return fault{}
+			return faulty.Fault{}
 		})
 		time.Sleep(9 * time.Second)
 		if left := h.TrustLeft(); left != 8850*time.Millisecond {
@@ -83,7 +84,7 @@ func TestGhostRenewalBeforeItsSuccessor(t *testing.T) {
 func TestTrustCountsFromSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memstore.New())
-		r.link.always(func(string) fault { return fault{reply: 2900 * time.Millisecond} })
+		r.link.Always(func(string) faulty.Fault { return faulty.Fault{Reply: 2900 * time.Millisecond} })
 		h := r.hold("g")
 		if left := h.TrustLeft(); left != 12850*time.Millisecond-2900*time.Millisecond {
 			t.Errorf("trusted for %v after an acquire of 2.9 s", left)
@@ -102,9 +103,9 @@ func TestOutageShorterThanTrust(t *testing.T) {
 		h := r.hold("g")
 		for range 20 {
 			time.Sleep(3 * time.Second)
-			r.link.cut()
+			r.link.Cut()
 			time.Sleep(8 * time.Second)
-			r.link.heal()
+			r.link.Heal()
 			time.Sleep(10 * time.Second)
 			if !h.Trusted() {
 				t.Fatalf("lost: %v", context.Cause(h.Context()))
@@ -122,22 +123,22 @@ func TestAttemptEndsWithTrust(t *testing.T) {
 		h := r.hold("g")
 		var ended []time.Duration
 		began := time.Now()
-		r.link.always(func(string) fault { return fault{silence: true} })
+		r.link.Always(func(string) faulty.Fault { return faulty.Fault{Silence: true} })
 		for range 3 {
-			n := r.link.count("renew")
-			for r.link.count("renew") == n && h.Trusted() {
+			n := r.link.Count("Renew")
+			for r.link.Count("Renew") == n && h.Trusted() {
 				time.Sleep(10 * time.Millisecond)
 			}
 			ended = append(ended, time.Since(began))
 		}
 		// Sent at 2 s, given up at 12 s; sent again, given up at 12.85 s.
-		if r.link.count("renew") != 2 || ended[2] > 12900*time.Millisecond {
-			t.Errorf("%d renewals, %v", r.link.count("renew"), ended)
+		if r.link.Count("Renew") != 2 || ended[2] > 12900*time.Millisecond {
+			t.Errorf("%d renewals, %v", r.link.Count("Renew"), ended)
 		}
-		r.link.heal()
+		r.link.Heal()
 		h.End(nil)
 		time.Sleep(time.Second)
-		if n := r.link.count("renew"); n < 3 {
+		if n := r.link.Count("Renew"); n < 3 {
 			t.Error("the keeper still waits for an answer, after the deadline")
 		}
 	})
@@ -170,9 +171,9 @@ func TestRowThatIsNotMineAnyMore(t *testing.T) {
 					t.Errorf("noticed after %v, not by the next heartbeat", after)
 				}
 				lost(t, h, c.why)
-				renewals := r.link.count("renew")
+				renewals := r.link.Count("Renew")
 				time.Sleep(time.Minute)
-				if r.link.count("renew") != renewals {
+				if r.link.Count("Renew") != renewals {
 					t.Error("renewed what is not held")
 				}
 			})

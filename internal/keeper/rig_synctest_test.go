@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -21,7 +22,19 @@ type rig struct {
 	*keeper.Keeper
 	t     *testing.T
 	store *memstore.Store
-	link  *link
+	link  *faulty.Store
+	sizes *sizes
+}
+
+// sizes is a store that notes how many leases each renewal was for.
+type sizes struct {
+	store.Leases
+	all []int
+}
+
+func (s *sizes) Renew(ctx context.Context, r store.Renew) (int, error) {
+	s.all = append(s.all, len(r.Leases)) // the keeper sends one at a time
+	return s.Leases.Renew(ctx, r)
 }
 
 // bubble runs a test of rigs in parallel with others and in no time.
@@ -42,7 +55,9 @@ func newRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
 // stoppedRig is a rig whose keeper does not run.
 func stoppedRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
 	t.Helper()
-	l := newLink(store)
+	n := &sizes{Leases: store}
+	l := faulty.New(n)
+	l.Ended = true
 	var c keeper.Config
 	if len(config) > 0 {
 		c = config[0]
@@ -51,7 +66,7 @@ func stoppedRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *r
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &rig{Keeper: k, t: t, store: store, link: l}
+	return &rig{Keeper: k, t: t, store: store, link: l, sizes: n}
 }
 
 func (r *rig) candidate(group string) *keeper.Candidate {

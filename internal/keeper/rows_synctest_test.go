@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -68,11 +69,11 @@ func TestAcquireOnAnotherConnection(t *testing.T) {
 		r := newRig(t, memstore.New())
 		_ = r.hold("g").Release(t.Context())
 		c := r.candidate("g")
-		r.link.always(func(op string) fault {
-			if op == "acquire" && r.link.calls[op] == 2 {
+		r.link.Always(func(op string) faulty.Fault {
+			if op == "Acquire" && r.link.Counts()[op] == 2 {
 				r.store.Restart()
 			}
-			return fault{}
+			return faulty.Fault{}
 		})
 		if wait := r.waits(c); wait < 15*time.Second {
 			t.Errorf("waits for %v", wait)
@@ -90,11 +91,11 @@ func TestRowRewoundToMyOldTerm(t *testing.T) {
 		onA := a.candidate("g")
 		mine := a.takes(onA)
 		old := a.row("g")
-		a.link.cut()
+		a.link.Cut()
 		onB := b.candidate("g")
 		time.Sleep(b.waits(onB))
 		next := b.takes(onB)
-		a.link.heal()
+		a.link.Heal()
 		_ = mine.Release(t.Context())
 		a.waits(onA)
 		s.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
@@ -136,7 +137,7 @@ func TestDeletedRows(t *testing.T) {
 				h := a.hold("g")
 				c := b.candidate("g")
 				b.waits(c)
-				a.link.cut()
+				a.link.Cut()
 				s.Update("g", func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
 					if keepFence {
 						return nil, f

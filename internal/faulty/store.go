@@ -1,0 +1,175 @@
+package faulty
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
+)
+
+// value is send for a statement that has a result.
+func value[T any](ctx context.Context, send Send, op string, run func(context.Context) (T, error)) (T, error) {
+	var result, none T
+	err := send(ctx, op, func(ctx context.Context) (err error) {
+		result, err = run(ctx)
+		return err
+	})
+	if err != nil {
+		return none, err // a late statement may be writing its result
+	}
+	return result, nil
+}
+
+// Leases sends the statements of a store's leases, but for AskResign, which goes to the store itself. Operations have
+// the names of the methods.
+type Leases struct {
+	To   store.Leases
+	Send Send
+}
+
+var _ store.Leases = Leases{}
+
+// Read implements [store.Leases].
+func (s Leases) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+	return value(ctx, s.Send, "Read", func(ctx context.Context) ([]store.Reading, error) { return s.To.Read(ctx, groups...) })
+}
+
+// Prepare implements [store.Leases].
+func (s Leases) Prepare(ctx context.Context, group string, ttl time.Duration) error {
+	return s.Send(ctx, "Prepare", func(ctx context.Context) error { return s.To.Prepare(ctx, group, ttl) })
+}
+
+// Acquire implements [store.Leases].
+func (s Leases) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return value(ctx, s.Send, "Acquire", func(ctx context.Context) (uint64, error) { return s.To.Acquire(ctx, a) })
+}
+
+// Renew implements [store.Leases].
+func (s Leases) Renew(ctx context.Context, r store.Renew) (int, error) {
+	return value(ctx, s.Send, "Renew", func(ctx context.Context) (int, error) { return s.To.Renew(ctx, r) })
+}
+
+// Release implements [store.Leases].
+func (s Leases) Release(ctx context.Context, group, owner string, token uint64) error {
+	return s.Send(ctx, "Release", func(ctx context.Context) error { return s.To.Release(ctx, group, owner, token) })
+}
+
+// AskResign implements [store.Leases].
+func (s Leases) AskResign(ctx context.Context, group string, token uint64) error {
+	return s.To.AskResign(ctx, group, token)
+}
+
+// Store is a store of leases at the other end of a line.
+type Store struct {
+	Line
+	Leases
+}
+
+// New returns a store whose statements go to another one.
+func New(to store.Leases) *Store {
+	s := &Store{}
+	s.Leases = Leases{To: to, Send: s.Line.Send}
+	return s
+}
+
+// Ledger sends the statements of a leader.
+type Ledger struct {
+	To   jobs.Ledger
+	Send Send
+}
+
+// Declare implements [jobs.Ledger].
+func (s Ledger) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+	return s.Send(ctx, "Declare", func(ctx context.Context) error { return s.To.Declare(ctx, h, declared) })
+}
+
+// Load implements [jobs.Ledger].
+func (s Ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	return value(ctx, s.Send, "Load", func(ctx context.Context) (jobs.Snapshot, error) { return s.To.Load(ctx, group) })
+}
+
+// Changes implements [jobs.Ledger].
+func (s Ledger) Changes(ctx context.Context, group string) (jobs.Changes, error) {
+	return value(ctx, s.Send, "Changes", func(ctx context.Context) (jobs.Changes, error) { return s.To.Changes(ctx, group) })
+}
+
+// Claim implements [jobs.Ledger].
+func (s Ledger) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
+	return value(ctx, s.Send, "Claim", func(ctx context.Context) ([]jobs.Claimed, error) { return s.To.Claim(ctx, h, id, claims) })
+}
+
+// Move implements [jobs.Ledger].
+func (s Ledger) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+	return value(ctx, s.Send, "Move", func(ctx context.Context) ([]bool, error) { return s.To.Move(ctx, h, moves) })
+}
+
+// PassOver implements [jobs.Ledger].
+func (s Ledger) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+	return value(ctx, s.Send, "PassOver", func(ctx context.Context) (int, error) { return s.To.PassOver(ctx, h, job, after) })
+}
+
+// Prune implements [jobs.Ledger].
+func (s Ledger) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
+	return value(ctx, s.Send, "Prune", func(ctx context.Context) (int, error) { return s.To.Prune(ctx, group, job, history, batch) })
+}
+
+// Locks sends the statements of locks.
+type Locks struct {
+	To   locks.Store
+	Send Send
+}
+
+// ReadLocks implements [locks.Store].
+func (s Locks) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
+	return value(ctx, s.Send, "ReadLocks", func(ctx context.Context) (locks.Reading, error) { return s.To.ReadLocks(ctx, names...) })
+}
+
+// WriteLocks implements [locks.Store].
+func (s Locks) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+	return value(ctx, s.Send, "WriteLocks", func(ctx context.Context) ([]bool, error) { return s.To.WriteLocks(ctx, server, writes) })
+}
+
+// HeldLocks implements [locks.Store].
+func (s Locks) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
+	return value(ctx, s.Send, "HeldLocks", func(ctx context.Context) ([]string, error) { return s.To.HeldLocks(ctx, idle, after, limit) })
+}
+
+// PruneLocks implements [locks.Store].
+func (s Locks) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
+	return value(ctx, s.Send, "PruneLocks", func(ctx context.Context) (int, error) { return s.To.PruneLocks(ctx, idle, limit) })
+}
+
+// PruneSessions implements [locks.Store].
+func (s Locks) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
+	return value(ctx, s.Send, "PruneSessions", func(ctx context.Context) (int, error) {
+		return s.To.PruneSessions(ctx, prefix, released, expired, limit)
+	})
+}
+
+// Doorbell sends what a doorbell does, but for its end.
+type Doorbell struct {
+	To   locks.Doorbell
+	Send Send
+}
+
+var _ locks.Doorbell = Doorbell{}
+
+// Wait implements [locks.Doorbell].
+func (b Doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
+	return b.Send(ctx, "Wait", func(ctx context.Context) error { return b.To.Wait(ctx, rows, limit) })
+}
+
+// Address implements [locks.Doorbell].
+func (b Doorbell) Address(ctx context.Context) (string, error) {
+	return value(ctx, b.Send, "Address", func(ctx context.Context) (string, error) { return b.To.Address(ctx) })
+}
+
+// Ring implements [locks.Doorbell].
+func (b Doorbell) Ring(ctx context.Context, addresses ...string) error {
+	return b.Send(ctx, "Ring", func(ctx context.Context) error { return b.To.Ring(ctx, addresses...) })
+}
+
+// Close implements [locks.Doorbell].
+func (b Doorbell) Close() error { return b.To.Close() }
