@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -128,17 +129,17 @@ func TestOutageSetsNobodyAside(t *testing.T) {
 		a := w.rig()
 		a.lock("kept")
 		var all []*waiter
-		a.link.only("writelocks", fault{err: errLink})
+		a.link.Only("WriteLocks", faulty.Fault{Err: faulty.ErrLost})
 		for i := range 1000 {
 			all = append(all, a.begin(false, a.Mutex(fmt.Sprint("stock/", i)).Lock))
 		}
 		time.Sleep(5 * time.Second)
-		before := a.link.count("writelocks")
-		a.link.heal()
+		before := a.link.Count("WriteLocks")
+		a.link.Heal()
 		for _, x := range all {
 			x.within(2 * time.Second)
 		}
-		if n := a.link.count("writelocks") - before; n > 400 {
+		if n := a.link.Count("WriteLocks") - before; n > 400 {
 			t.Errorf("%d statements for 1000 locks", n)
 		}
 		w.unlockAll(t)

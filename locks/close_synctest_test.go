@@ -14,8 +14,8 @@ func TestCloseOfAnIdleClient(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.rig(), w.rig()
-		if err := a.Close(t.Context()); err != nil || a.link.all() > 0 {
-			t.Errorf("before the first lock: %v, %d statements", err, a.link.all())
+		if err := a.Close(t.Context()); err != nil || a.link.All() > 0 {
+			t.Errorf("before the first lock: %v, %d statements", err, a.link.All())
 		}
 		b.lock("stock").unlock(t)
 		held := b.lock("stock")
@@ -161,7 +161,7 @@ func TestCloseBeforeTheFirstSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
-		a.link.hang()
+		a.link.Hang()
 		waiting := a.waits("stock")
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/faulty"
 )
 
 func containsAll(text string, parts ...string) bool {
@@ -22,17 +24,17 @@ func TestCostOfAnIdleClient(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.rig(), w.rig()
 		a.lock("stock").unlock(t)
-		before, beats := a.link.all(), a.link.count("renew")
+		before, beats := a.link.All(), a.link.Count("Renew")
 		time.Sleep(time.Hour)
-		beats = a.link.count("renew") - beats
-		others := a.link.all() - before - beats
+		beats = a.link.Count("Renew") - beats
+		others := a.link.All() - before - beats
 		if most := int(time.Hour/timing.RenewEvery) + 1; beats > most {
 			t.Errorf("%d heartbeats in an hour", beats)
 		}
 		if others > 8 { // two looks, three times pruning after that, and three statements in the hour
-			t.Errorf("%d other statements in an hour: %v", others, a.link.calls)
+			t.Errorf("%d other statements in an hour: %v", others, a.link.Counts())
 		}
-		if n := b.link.all(); n > 0 {
+		if n := b.link.All(); n > 0 {
 			t.Errorf("%d statements of a client that was never used", n)
 		}
 	})
@@ -46,10 +48,10 @@ func TestCostOfHolders(t *testing.T) {
 		for i := range 100 {
 			a.lock(fmt.Sprint("stock/", i))
 		}
-		before := a.link.all()
+		before := a.link.All()
 		time.Sleep(10 * time.Minute)
-		if n, most := a.link.all()-before, 2*int(10*time.Minute/timing.RenewEvery)+4; n > most {
-			t.Errorf("%d statements in ten minutes, want at most %d: %v", n, most, a.link.calls)
+		if n, most := a.link.All()-before, 2*int(10*time.Minute/timing.RenewEvery)+4; n > most {
+			t.Errorf("%d statements in ten minutes, want at most %d: %v", n, most, a.link.Counts())
 		}
 		w.unlockAll(t)
 	})
@@ -83,14 +85,14 @@ func TestCostOfManyWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(2 * time.Second)
-		before, looks, waits := b.link.all(), b.link.count("readlocks"), b.link.count("wait")
+		before, looks, waits := b.link.All(), b.link.Count("ReadLocks"), b.link.Count("Wait")
 		time.Sleep(time.Minute)
-		t.Logf("in a minute: %d looks, %d waits, %d in all", b.link.count("readlocks")-looks, b.link.count("wait")-waits, b.link.all()-before)
-		if n := b.link.count("readlocks") - looks; n > 60+int(time.Minute/timing.RenewEvery)+5 {
+		t.Logf("in a minute: %d looks, %d waits, %d in all", b.link.Count("ReadLocks")-looks, b.link.Count("Wait")-waits, b.link.All()-before)
+		if n := b.link.Count("ReadLocks") - looks; n > 60+int(time.Minute/timing.RenewEvery)+5 {
 			t.Errorf("%d looks in a minute", n)
 		}
-		if n := b.link.all() - before; n > 60*5 {
-			t.Errorf("%d statements in a minute: %v", n, b.link.calls)
+		if n := b.link.All() - before; n > 60*5 {
+			t.Errorf("%d statements in a minute: %v", n, b.link.Counts())
 		}
 		begin := time.Now()
 		for _, s := range holders {
@@ -114,11 +116,11 @@ func TestStatementsAreCombined(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
 		a.lock("first").unlock(t)
-		a.link.only("writelocks", fault{reply: 10 * time.Millisecond})
+		a.link.Only("WriteLocks", faulty.Fault{Reply: 10 * time.Millisecond})
 		const many = 1000
 		for _, what := range []string{"locks", "unlocks"} {
 			a.link.rows = nil
-			before := a.link.count("writelocks")
+			before := a.link.Count("WriteLocks")
 			begin := time.Now()
 			if what == "locks" {
 				var all []*waiter
@@ -132,7 +134,7 @@ func TestStatementsAreCombined(t *testing.T) {
 				w.stays["first"] = nil
 				w.unlockAll(t)
 			}
-			statements, most := a.link.count("writelocks")-before, slices.Max(a.link.rows)
+			statements, most := a.link.Count("WriteLocks")-before, slices.Max(a.link.rows)
 			t.Logf("a thousand %s by %d statements, of up to %d rows, in %v", what, statements, most, time.Since(begin))
 			if statements > many/256+4 || most > 256 {
 				t.Errorf("a thousand %s by %d statements, of up to %d rows", what, statements, most)
@@ -148,15 +150,15 @@ func TestCostOfALock(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
 		a.lock("stock").unlock(t)
-		before, writes := a.link.all(), a.link.count("writelocks")
+		before, writes := a.link.All(), a.link.Count("WriteLocks")
 		for range 100 {
 			a.lock("stock").unlock(t)
 		}
-		if n := a.link.count("writelocks") - writes; n != 200 {
+		if n := a.link.Count("WriteLocks") - writes; n != 200 {
 			t.Errorf("%d writes for 100 locks", n)
 		}
-		if n := a.link.all() - before; n != 200 {
-			t.Errorf("%d statements for 100 locks: %v", n, a.link.calls)
+		if n := a.link.All() - before; n != 200 {
+			t.Errorf("%d statements for 100 locks: %v", n, a.link.Counts())
 		}
 	})
 }
@@ -189,8 +191,8 @@ func TestCrowdOnOneLock(t *testing.T) {
 
 // While a write of a lock is in flight, its waiters send no statements.
 func TestNobodySpins(t *testing.T) {
-	for _, op := range []string{"writelocks", "readlocks"} {
-		for name, f := range map[string]fault{"late": {late: time.Second}, "reply": {reply: time.Second}, "silence": {silence: true}} {
+	for _, op := range []string{"WriteLocks", "ReadLocks"} {
+		for name, f := range map[string]faulty.Fault{"late": {Late: time.Second}, "reply": {Reply: time.Second}, "silence": {Silence: true}} {
 			t.Run(op+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					w := newWorld(t)
@@ -198,17 +200,17 @@ func TestNobodySpins(t *testing.T) {
 					held := a.lock("stock")
 					waiting, more := b.waits("stock"), a.waits("stock")
 					time.Sleep(time.Second / 2)
-					b.link.only(op, f)
+					b.link.Only(op, f)
 					// b is writing while the row says that it has the lock.
 					last := b.begin(true, b.RWMutex("stock").RLock)
 					time.Sleep(time.Millisecond)
-					before := b.link.all()
+					before := b.link.All()
 					go held.unlock(t)
 					time.Sleep(time.Second)
-					if n := b.link.all() - before; n > 200 {
-						t.Errorf("%d statements in a second: %v", n, b.link.calls)
+					if n := b.link.All() - before; n > 200 {
+						t.Errorf("%d statements in a second: %v", n, b.link.Counts())
 					}
-					b.link.heal()
+					b.link.Heal()
 					serve(t, hangs, waiting, more, last)
 				})
 			})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -268,7 +269,7 @@ func TestDeletedSessionBetweenReadings(t *testing.T) {
 		held := a.lock("stock")
 		b.lock("other").unlock(t) // it has a session, and reads no other lease
 		group := w.look("stock").Processes[0].Group
-		b.link.once("read", fault{}, fault{before: func() { w.Update(group, deleteRows) }})
+		b.link.Once("Read", faulty.Fault{}, faulty.Fault{Before: func() { w.Update(group, deleteRows) }})
 		next := b.waits("stock")
 		begin := time.Now()
 		select {
@@ -309,14 +310,14 @@ func TestWithoutABell(t *testing.T) {
 
 // A bell that does not ring, or cannot be listened to, costs a second.
 func TestBrokenBell(t *testing.T) {
-	for _, op := range []string{"ring", "wait", "address"} {
-		for name, f := range map[string]fault{"errors": {err: errLink}, "silence": {silence: true}} {
+	for _, op := range []string{"Notify", "Wait", "Address"} {
+		for name, f := range map[string]faulty.Fault{"errors": {Err: faulty.ErrLost}, "silence": {Silence: true}} {
 			t.Run(op+" "+name, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					w := newWorld(t)
 					a, b := w.rig(), w.rig()
 					for _, r := range []*rig{a, b} {
-						r.link.only(op, f)
+						r.link.Only(op, f)
 					}
 					held := a.lock("stock")
 					next := b.waits("stock")
@@ -324,7 +325,7 @@ func TestBrokenBell(t *testing.T) {
 					held.unlock(t)
 					// The wait for a bell that is silent ends after its attempt's time.
 					limit := time.Second + 100*time.Millisecond
-					if f.silence && op != "ring" {
+					if f.Silence && op != "Notify" {
 						limit += timing.AttemptTimeout
 					}
 					next.within(limit).unlock(t)
@@ -343,9 +344,9 @@ func TestCrashAndOutage(t *testing.T) {
 		next := b.waits("stock")
 		time.Sleep(20 * time.Second)
 		a.crash()
-		b.link.hang()
+		b.link.Hang()
 		time.Sleep(time.Hour)
-		b.link.heal()
+		b.link.Heal()
 		s := next.within(timing.TTL + timing.AttemptTimeout + 5*time.Second)
 		synctest.Wait()
 		if s.Context().Err() != nil {

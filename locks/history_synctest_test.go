@@ -158,7 +158,7 @@ func (w *world) rigOn(l *link, s store.Locks, options ...locks.Option) *rig {
 	r := &rig{Client: c, t: t, link: l, h: w.history, grace: timing.Grace}
 	t.Cleanup(func() {
 		if !r.leaves {
-			r.link.heal()
+			r.link.Heal()
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
@@ -176,7 +176,7 @@ func (w *world) rigOn(l *link, s store.Locks, options ...locks.Option) *rig {
 // no answer reaches it.
 func (r *rig) crash() {
 	r.leaves = true
-	r.link.hang()
+	r.link.Hang()
 }
 
 // lock gets a lock that is free, or soon.

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -38,7 +39,7 @@ func TestInspect(t *testing.T) {
 		since := time.Now()
 		time.Sleep(time.Second)
 		own := a.waits("stock")
-		writes := observer.link.count("writelocks")
+		writes := observer.link.Count("WriteLocks")
 
 		info := inspect(t, observer, "stock")
 		if len(info.Holders) != 1 || len(info.Waiting) != 2 {
@@ -58,7 +59,7 @@ func TestInspect(t *testing.T) {
 		if y := info.Waiting[1]; y.Owner != a.Owner() || y.Read {
 			t.Errorf("waiter %+v", y)
 		}
-		if observer.link.count("writelocks") != writes || observer.link.count("acquire") > 0 {
+		if observer.link.Count("WriteLocks") != writes || observer.link.Count("Acquire") > 0 {
 			t.Error("looking at a lock writes")
 		}
 
@@ -118,16 +119,16 @@ func TestInspectAnEndedSession(t *testing.T) {
 }
 
 func TestInspectWithoutDatabase(t *testing.T) {
-	for _, op := range []string{"read", "readlocks"} {
+	for _, op := range []string{"Read", "ReadLocks"} {
 		t.Run(op, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				w := newWorld(t)
 				a, b := w.rig(), w.rig()
 				held := a.lock("stock")
-				b.link.only(op, fault{err: errLink})
+				b.link.Only(op, faulty.Fault{Err: faulty.ErrLost})
 				_, err := b.Inspect(t.Context(), "stock")
-				is(t, err, errLink)
-				b.link.only(op, fault{silence: true})
+				is(t, err, faulty.ErrLost)
+				b.link.Only(op, faulty.Fault{Silence: true})
 				begin := time.Now()
 				if _, err = b.Inspect(t.Context(), "stock"); err == nil || time.Since(begin) > timing.AttemptTimeout {
 					t.Errorf("after %v: %v", time.Since(begin), err)

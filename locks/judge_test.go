@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -32,7 +33,7 @@ func TestTryLockBesideASlowLook(t *testing.T) {
 		t.Fatal(err)
 	}
 	looking, answer := make(chan struct{}), make(chan struct{})
-	l.once("read", fault{before: func() {
+	l.Once("Read", faulty.Fault{Before: func() {
 		close(looking)
 		<-answer
 	}})

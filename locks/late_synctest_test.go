@@ -7,36 +7,37 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
 // unclear are the ways in which the outcome of a statement stays unknown.
-var unclear = map[string]fault{
-	"refused":               {err: errLink},
-	"lost reply":            {err: errLink, applied: true},
-	"at once":               {err: errLink, late: time.Nanosecond},
-	"soon":                  {err: errLink, late: 6 * time.Millisecond},
-	"late":                  {err: errLink, late: time.Second},
-	"very late":             {err: errLink, late: time.Minute},
-	"silence":               {silence: true},
-	"slow":                  {late: time.Second, reply: time.Second},
-	"slow reply":            {reply: 2 * time.Second},
-	"too slow":              {late: timing.AttemptTimeout + time.Second},
-	"too slow to be heard":  {reply: timing.AttemptTimeout + time.Second},
-	"slower than the trust": {late: timing.TTL + time.Second},
+var unclear = map[string]faulty.Fault{
+	"refused":               {Err: faulty.ErrLost},
+	"lost reply":            {Err: faulty.ErrLost, Applied: true},
+	"at once":               {Err: faulty.ErrLost, Late: time.Nanosecond},
+	"soon":                  {Err: faulty.ErrLost, Late: 6 * time.Millisecond},
+	"late":                  {Err: faulty.ErrLost, Late: time.Second},
+	"very late":             {Err: faulty.ErrLost, Late: time.Minute},
+	"silence":               {Silence: true},
+	"slow":                  {Late: time.Second, Reply: time.Second},
+	"slow reply":            {Reply: 2 * time.Second},
+	"too slow":              {Late: timing.AttemptTimeout + time.Second},
+	"too slow to be heard":  {Reply: timing.AttemptTimeout + time.Second},
+	"slower than the trust": {Late: timing.TTL + time.Second},
 }
 
 // Whatever happens to one of the first statements of a lock, it is granted once, to
 // one holder at a time, and the row is empty afterwards.
 func TestUnclearLock(t *testing.T) {
 	for name, f := range unclear {
-		for _, op := range []string{"writelocks", "readlocks", "acquire", "read", "prepare"} {
+		for _, op := range []string{"WriteLocks", "ReadLocks", "Acquire", "Read", "Prepare"} {
 			for at := range 3 {
 				t.Run(fmt.Sprintf("%s %s %d", op, name, at), func(t *testing.T) {
 					bubble(t, func(t *testing.T) {
 						w := newWorld(t)
 						a, b := w.rig(), w.rig()
-						a.link.once(op, append(make([]fault, at), f)...)
+						a.link.Once(op, append(make([]faulty.Fault, at), f)...)
 						for range 2 {
 							a.waits("stock").within(timing.TTL + hangs).unlock(t)
 							b.waits("stock").within(timing.TTL + hangs).unlock(t)
@@ -64,7 +65,7 @@ func TestUnclearUnlock(t *testing.T) {
 				a, b := w.rig(), w.rig()
 				held := a.lock("stock")
 				next, own := b.waits("stock"), a.waits("stock")
-				a.link.once("writelocks", f)
+				a.link.Once("WriteLocks", f)
 				held.unlock(t)
 				if w.has("stock", held.mark) {
 					t.Error("unlocked, and its mark is in the row")
@@ -92,11 +93,11 @@ func TestUnclearGivingUp(t *testing.T) {
 					a, b := w.rig(), w.rig()
 					a.lock("other").unlock(t) // it has its session
 					b.lock("stock").unlock(t)
-					faults := []fault{f}
+					faults := []faulty.Fault{f}
 					if again {
-						faults = append(faults, f, fault{err: errLink})
+						faults = append(faults, f, faulty.Fault{Err: faulty.ErrLost})
 					}
-					a.link.once("writelocks", faults...)
+					a.link.Once("WriteLocks", faults...)
 					first := a.waits("stock")
 					first.stop(errEnough)
 					if !first.is() {
@@ -132,7 +133,7 @@ func TestUnclearAndQuiet(t *testing.T) {
 					w := newWorld(t)
 					a, b := w.rig(), w.rig()
 					a.lock("other").unlock(t) // it has its session
-					a.link.once("writelocks", f)
+					a.link.Once("WriteLocks", f)
 					var first *waiter
 					if try {
 						first = a.begin(false, a.Mutex("stock").TryLock)
@@ -167,11 +168,11 @@ func TestUnclearTryLock(t *testing.T) {
 				w := newWorld(t)
 				a, b := w.rig(), w.rig()
 				a.lock("stock").unlock(t)
-				a.link.once("writelocks", f)
+				a.link.Once("WriteLocks", f)
 				l, err := a.Mutex("stock").TryLock(t.Context())
 				if err == nil {
 					w.enter(l, false, timing.Grace).unlock(t)
-				} else if f.err == nil && f.late+f.reply < timing.AttemptTimeout && !f.silence {
+				} else if f.Err == nil && f.Late+f.Reply < timing.AttemptTimeout && !f.Silence {
 					t.Errorf("%v", err)
 				}
 				b.waits("stock").within(hangs).unlock(t)
@@ -192,7 +193,7 @@ func TestLateWriteFindsAnotherVersion(t *testing.T) {
 		a.lock("stock").unlock(t)
 		b.lock("stock").unlock(t)
 		// The write that gives it to a is carried out when b has had it twice.
-		a.link.once("writelocks", fault{late: 10 * time.Second})
+		a.link.Once("WriteLocks", faulty.Fault{Late: 10 * time.Second})
 		waiting := a.waits("stock")
 		held := b.lock("stock")
 		time.Sleep(20 * time.Second)
@@ -215,12 +216,12 @@ func TestGivenTooLate(t *testing.T) {
 		waiting := a.waits("stock")
 		time.Sleep(20 * time.Second)
 		// a is cut off, and is granted the lock.
-		a.link.hang()
+		a.link.Hang()
 		held.unlock(t)
 		next := b.waits("stock")
 		time.Sleep(timing.TTL + 10*time.Second)
 		next.has()
-		a.link.heal()
+		a.link.Heal()
 		time.Sleep(hangs)
 		waiting.hasNot()
 		next.stay.unlock(t)
@@ -239,7 +240,7 @@ func TestSlowReads(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.rig(), w.rig()
 		for _, r := range []*rig{a, b} {
-			r.link.only("readlocks", fault{reply: 800 * time.Millisecond})
+			r.link.Only("ReadLocks", faulty.Fault{Reply: 800 * time.Millisecond})
 		}
 		done := make(chan struct{})
 		for i := range 8 {
@@ -270,12 +271,12 @@ func TestWhyItWaits(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
 		a.lock("stock").unlock(t)
-		a.link.cut()
+		a.link.Cut()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := second(a.Mutex("stock").Lock(ctx))
 		is(t, err, context.DeadlineExceeded)
-		if err == nil || !containsAll(err.Error(), "stock", errLink.Error()) {
+		if err == nil || !containsAll(err.Error(), "stock", faulty.ErrLost.Error()) {
 			t.Errorf("%v", err)
 		}
 	})
@@ -293,10 +294,10 @@ func TestAbandonedSession(t *testing.T) {
 		}
 		next := b.begin(false, b.Mutex("stock").Lock)
 		time.Sleep(time.Second)
-		a.link.only("renew", fault{err: errLink})
+		a.link.Only("Renew", faulty.Fault{Err: faulty.ErrLost})
 		<-l.Context().Done()
 		ended := time.Now()
-		a.link.heal()
+		a.link.Heal()
 		other := a.begin(false, a.Mutex("other").Lock)
 		next.within(4 * timing.TTL)
 		// It is renewed for a TTL, so that the work may stop, and expires a TTL

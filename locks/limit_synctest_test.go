@@ -104,7 +104,7 @@ func TestLockForNothing(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := a.link.all(); n > 0 {
+		if n := a.link.All(); n > 0 {
 			t.Errorf("%d statements", n)
 		}
 	})
@@ -122,13 +122,13 @@ func TestLockForWithoutDatabase(t *testing.T) {
 		}
 		s := w.enter(l, false, timing.Grace)
 		next := b.waits("stock")
-		a.link.hang()
+		a.link.Hang()
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		is(t, context.Cause(s.Context()), locks.ErrLimit)
 		time.Sleep(timing.Grace + time.Second)
 		next.hasNot()
-		a.link.heal()
+		a.link.Heal()
 		next.within(timing.AttemptTimeout + time.Second).unlock(t)
 		if err := s.Unlock(t.Context()); !errors.Is(err, locks.ErrLimit) {
 			t.Errorf("%v", err)
@@ -162,10 +162,10 @@ func TestNeverUnlocked(t *testing.T) {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Hour)
-			a.link.cut()
+			a.link.Cut()
 			time.Sleep(timing.TTL)
 			waiting := a.waits("other")
-			a.link.heal()
+			a.link.Heal()
 			waiting.within(2 * time.Second).unlock(t)
 		})
 	})

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -126,7 +127,7 @@ func TestGivenUpWhenTheAnswerComes(t *testing.T) {
 		a, b := w.rig(), w.rig()
 		a.lock("stock").unlock(t)
 		for range 40 {
-			a.link.only("writelocks", fault{reply: time.Second})
+			a.link.Only("WriteLocks", faulty.Fault{Reply: time.Second})
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			l, err := a.Mutex("stock").Lock(ctx)
 			cancel()
@@ -135,7 +136,7 @@ func TestGivenUpWhenTheAnswerComes(t *testing.T) {
 			} else {
 				is(t, err, context.DeadlineExceeded)
 			}
-			a.link.heal()
+			a.link.Heal()
 			b.waits("stock").within(3 * time.Second).unlock(t)
 		}
 	})
@@ -167,7 +168,7 @@ func TestEndedContext(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := a.link.all(); n > 0 {
+		if n := a.link.All(); n > 0 {
 			t.Errorf("%d statements", n)
 		}
 	})
@@ -189,7 +190,7 @@ func TestNames(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := a.link.all(); n > 0 {
+		if n := a.link.All(); n > 0 {
 			t.Errorf("%d statements", n)
 		}
 		for _, name := range []string{"a", "0", "Order/42", "a.b_c:d/e@f+g-h", strings.Repeat("x", 128)} {
@@ -258,18 +259,18 @@ func TestTryLock(t *testing.T) {
 
 // A database that does not answer is no answer: neither "busy" nor waited for.
 func TestTryLockWithoutDatabase(t *testing.T) {
-	for name, f := range map[string]fault{"errors": {err: errLink}, "silence": {silence: true}} {
-		for _, op := range []string{"", "read", "acquire", "readlocks", "writelocks"} {
+	for name, f := range map[string]faulty.Fault{"errors": {Err: faulty.ErrLost}, "silence": {Silence: true}} {
+		for _, op := range []string{"", "Read", "Acquire", "ReadLocks", "WriteLocks"} {
 			t.Run(name+" "+op, func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
 					w := newWorld(t)
 					a := w.rig()
 					broken := func() {
-						a.link.always(func(o string) fault {
+						a.link.Always(func(o string) faulty.Fault {
 							if op == "" || op == o {
 								return f
 							}
-							return fault{}
+							return faulty.Fault{}
 						})
 					}
 					try := func() {
@@ -286,14 +287,14 @@ func TestTryLockWithoutDatabase(t *testing.T) {
 					}
 					broken()
 					try()
-					a.link.heal()
+					a.link.Heal()
 					time.Sleep(2 * timing.AttemptTimeout)
 					l, err := a.Mutex("stock").TryLock(t.Context())
 					if err != nil {
 						t.Fatalf("once the database is back: %v", err)
 					}
 					w.enter(l, false, timing.Grace).unlock(t)
-					if op == "read" || op == "acquire" {
+					if op == "Read" || op == "Acquire" {
 						return // it has its session
 					}
 					time.Sleep(time.Second)
@@ -345,7 +346,7 @@ func TestUnlockWithEndedContext(t *testing.T) {
 		cancel(why)
 		held := a.lock("stock")
 		next := b.waits("stock")
-		a.link.only("writelocks", fault{silence: true})
+		a.link.Only("WriteLocks", faulty.Fault{Silence: true})
 		err := held.Unlock(ctx)
 		is(t, err, why)
 		if err == nil || !strings.Contains(err.Error(), "not confirmed") {
@@ -355,7 +356,7 @@ func TestUnlockWithEndedContext(t *testing.T) {
 		next.hasNot()
 		time.Sleep(timing.AttemptTimeout + time.Second)
 		next.hasNot()
-		a.link.heal()
+		a.link.Heal()
 		next.within(timing.AttemptTimeout + time.Second).unlock(t)
 		is(t, held.Unlock(t.Context()), locks.ErrUnlocked)
 	})
@@ -400,14 +401,14 @@ func TestDo(t *testing.T) {
 
 		// It ends with the lock.
 		got = a.RWMutex("stock").RDo(t.Context(), func(ctx context.Context) error {
-			a.link.cut()
+			a.link.Cut()
 			<-ctx.Done()
 			is(t, context.Cause(ctx), locks.ErrLost)
 			return why
 		})
 		is(t, got, why)
 		is(t, got, locks.ErrLost)
-		a.link.heal()
+		a.link.Heal()
 
 		// What waits in vain does not run.
 		held := b.lock("stock")
@@ -438,7 +439,7 @@ func TestDoWithoutDatabase(t *testing.T) {
 		a := w.rig()
 		begin := time.Now()
 		err := a.Do(t.Context(), "stock", func(context.Context) error {
-			a.link.hang()
+			a.link.Hang()
 			return nil
 		})
 		if err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "not confirmed") {

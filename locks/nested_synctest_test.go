@@ -66,7 +66,7 @@ func TestReentrant(t *testing.T) {
 		a, b := w.rig(), w.rig()
 		m := a.Mutex("stock", locks.Reentrant())
 		held := a.lock("stock", locks.Reentrant())
-		sent := a.link.all()
+		sent := a.link.All()
 		inner, err := m.Lock(held.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +84,7 @@ func TestReentrant(t *testing.T) {
 				t.Errorf("%q, token %d, trusted %v, %v", l.Name(), l.Token(), l.Trusted(), l.Context().Err())
 			}
 		}
-		if n := a.link.all(); n != sent {
+		if n := a.link.All(); n != sent {
 			t.Errorf("%d statements for nested locks", n-sent)
 		}
 		next := b.waits("stock")
@@ -146,7 +146,7 @@ func TestNestedAfterLoss(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.link.cut()
+		a.link.Cut()
 		<-inner.Context().Done()
 		is(t, context.Cause(inner.Context()), locks.ErrLost)
 		err = second(a.Mutex("stock", locks.Reentrant()).Lock(held.Context()))
@@ -168,7 +168,7 @@ func TestNestedContextEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		a.link.cut()
+		a.link.Cut()
 		<-held.Context().Done()
 		synctest.Wait()
 		if inner.Trusted() {

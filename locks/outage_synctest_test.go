@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -37,8 +38,8 @@ func TestShortOutage(t *testing.T) {
 					breakLink(a.link)
 					breakLink(b.link)
 					time.Sleep(timing.Trust() - timing.RenewEvery - timing.AttemptTimeout)
-					a.link.heal()
-					b.link.heal()
+					a.link.Heal()
+					b.link.Heal()
 				}
 				if !held.Trusted() || held.Context().Err() != nil {
 					t.Errorf("%v", context.Cause(held.Context()))
@@ -81,8 +82,8 @@ func TestLongOutage(t *testing.T) {
 						is(t, s.Unlock(t.Context()), locks.ErrUnlocked)
 					}
 					time.Sleep(10 * time.Minute)
-					a.link.heal()
-					b.link.heal()
+					a.link.Heal()
+					b.link.Heal()
 					limit := hangs + 2*time.Second
 					if all {
 						limit += timing.TTL
@@ -105,13 +106,13 @@ func TestStubbornHolder(t *testing.T) {
 		own.has().unlock(t)
 		time.Sleep(20 * time.Second)
 		last := w.lastBeat(t, a)
-		a.link.hang()
+		a.link.Hang()
 		<-held.ended
 		next.within(2 * timing.TTL).unlock(t)
 		if took := next.at.Sub(last); took > afterCrash+aLook {
 			t.Errorf("others wait for %v", took)
 		}
-		a.link.heal()
+		a.link.Heal()
 		// Its own process gets no locks while it runs, for a TTL at most.
 		own = a.waits("other")
 		own.within(2*timing.TTL + 2*time.Second).unlock(t)
@@ -130,7 +131,7 @@ func TestSlowHolderOfALostSession(t *testing.T) {
 		group := w.look("stock").Processes[0].Group
 		next := b.waits("stock")
 		time.Sleep(20 * time.Second)
-		a.link.only("renew", fault{err: errLink})
+		a.link.Only("Renew", faulty.Fault{Err: faulty.ErrLost})
 		<-held.ended
 		released := func() bool {
 			synctest.Wait()
@@ -244,14 +245,14 @@ func TestLastingOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig()
-		a.link.cut()
+		a.link.Cut()
 		waiting := a.waits("stock")
 		time.Sleep(2 * time.Hour)
 		waiting.hasNot()
-		if n := a.link.all(); n < 2*60*60/2 {
+		if n := a.link.All(); n < 2*60*60/2 {
 			t.Errorf("%d statements in two hours", n)
 		}
-		a.link.heal()
+		a.link.Heal()
 		waiting.within(2 * time.Second).unlock(t)
 		if waiting.err != nil || errors.Is(waiting.err, locks.ErrLost) {
 			t.Error(waiting.err)
@@ -268,12 +269,12 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 		a, b := w.rig(), w.rig(locks.WithLogger(zap.New(core)))
 		held, own := a.lock("stock"), b.lock("own")
 		next := b.waits("stock")
-		b.link.cut()
+		b.link.Cut()
 		time.Sleep(10 * time.Minute)
 		if n := logs.Len(); n < 10 || n > 16 { // some are of the lost session
 			t.Errorf("%d warnings in 10 minutes", n)
 		}
-		b.link.heal()
+		b.link.Heal()
 		is(t, own.Unlock(t.Context()), locks.ErrLost)
 		held.unlock(t)
 		next.within(hangs).unlock(t)

@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -256,13 +257,13 @@ func TestLateStatementAfterPruning(t *testing.T) {
 				w := newWorld(t)
 				a, b := w.rig(), w.rig()
 				other := a.lock("other")
-				late := fault{err: errLink, late: 10 * time.Minute}
+				late := faulty.Fault{Err: faulty.ErrLost, Late: 10 * time.Minute}
 				if what == "the lock" {
-					a.link.once("writelocks", late)
+					a.link.Once("WriteLocks", late)
 					a.lock("stock").unlock(t)
 				} else {
 					held := a.lock("stock")
-					a.link.once("writelocks", late)
+					a.link.Once("WriteLocks", late)
 					held.unlock(t)
 				}
 				time.Sleep(2 * idle)
@@ -294,7 +295,7 @@ func TestDeletedAndNotPruned(t *testing.T) {
 		time.Sleep(idle) // so that there is a floor
 		held := a.lock("stock")
 		is(t, second(b.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
-		a.link.hang()
+		a.link.Hang()
 		w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 		waiting := b.waits("stock")
 		<-held.ended
@@ -304,7 +305,7 @@ func TestDeletedAndNotPruned(t *testing.T) {
 		if !strings.Contains(fmt.Sprint(held.Unlock(t.Context())), "lost") {
 			t.Error("the holder does not know")
 		}
-		a.link.heal()
+		a.link.Heal()
 		waiting.within(2 * timing.TTL).unlock(t)
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
@@ -93,13 +94,13 @@ func TestRestartInAnOutage(t *testing.T) {
 		held := a.lock("stock")
 		next := b.waits("stock")
 		time.Sleep(20 * time.Second)
-		a.link.cut()
-		b.link.cut()
+		a.link.Cut()
+		b.link.Cut()
 		time.Sleep(time.Minute)
 		is(t, held.Unlock(t.Context()), locks.ErrLost)
 		w.Restart()
-		a.link.heal()
-		b.link.heal()
+		a.link.Heal()
+		b.link.Heal()
 		begin := time.Now()
 		next.within(5 * timing.TTL).unlock(t)
 		if took := time.Since(begin); took > 2*timing.TTL+3*time.Second {
@@ -162,8 +163,8 @@ func TestRewoundRowAndOthers(t *testing.T) {
 		held := a.lock("stock")
 		next, third := b.waits("stock"), c.waits("stock")
 		time.Sleep(7 * time.Second)
-		before := a.link.count("readlocks")
-		for a.link.count("readlocks") == before { // it has just looked
+		before := a.link.Count("ReadLocks")
+		for a.link.Count("ReadLocks") == before { // it has just looked
 			time.Sleep(10 * time.Millisecond)
 		}
 		w.change("stock", func(store.LockRow) store.LockRow { return old })
@@ -276,12 +277,12 @@ func TestLostUnlock(t *testing.T) {
 					w.Restart()
 				case "second":
 					limit += 2 * timing.TTL
-					a.link.always(func(op string) fault {
-						if op != "writelocks" || refused {
-							return fault{}
+					a.link.Always(func(op string) faulty.Fault {
+						if op != "WriteLocks" || refused {
+							return faulty.Fault{}
 						}
 						refused = true
-						return fault{before: func() {
+						return faulty.Fault{Before: func() {
 							w.change("stock", func(r store.LockRow) store.LockRow { r.Version++; return r })
 						}}
 					})
@@ -290,7 +291,7 @@ func TestLostUnlock(t *testing.T) {
 				if !refused {
 					t.Error("no write came second")
 				}
-				a.link.heal()
+				a.link.Heal()
 				kept.unlock(t)
 			})
 		})
@@ -308,19 +309,19 @@ func TestDeletedBetweenLooks(t *testing.T) {
 		synctest.Wait()
 		var last time.Time
 		deleted := false
-		a.link.always(func(op string) fault {
-			if op != "readlocks" || deleted {
-				return fault{}
+		a.link.Always(func(op string) faulty.Fault {
+			if op != "ReadLocks" || deleted {
+				return faulty.Fault{}
 			}
 			// Of two looks at one instant, one is the waiter's and one the holder's.
 			if time.Now().Equal(last) {
 				deleted = true
-				return fault{before: func() {
+				return faulty.Fault{Before: func() {
 					w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
 				}}
 			}
 			last = time.Now()
-			return fault{}
+			return faulty.Fault{}
 		})
 		<-held.ended
 		is(t, held.Unlock(t.Context()), locks.ErrLost)
@@ -361,13 +362,13 @@ func TestPruningRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a := w.rig(locks.WithTiming(withTTL(time.Hour)))
-		a.link.only("prune", fault{err: errLink})
+		a.link.Only("PruneLocks", faulty.Fault{Err: faulty.ErrLost})
 		held := a.lock("stock")
 		time.Sleep(12 * time.Hour)
 		if !held.Trusted() {
 			t.Errorf("%v", context.Cause(held.Context()))
 		}
-		if n := a.link.count("prune"); n < 11 || n > 13 {
+		if n := a.link.Count("PruneLocks"); n < 11 || n > 13 {
 			t.Errorf("tried %d times in 12 hours", n)
 		}
 		held.unlock(t)

@@ -13,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -332,7 +333,7 @@ func (s *simulation) run() {
 func (s *simulation) heal() {
 	for _, r := range s.rigs {
 		if !r.crashed {
-			r.link.heal()
+			r.link.Heal()
 		}
 	}
 	for _, end := range s.ends {
@@ -392,36 +393,36 @@ func (s *simulation) setCalm(calm bool) {
 }
 
 // lossy is a link on which anything can happen to a statement.
-func (s *simulation) lossy() func(string) fault {
+func (s *simulation) lossy() func(string) faulty.Fault {
 	rng := rand.New(rand.NewPCG(s.rng.Uint64(), 2))
 	only := ""
 	if s.rng.IntN(2) == 0 {
-		only = []string{"read", "acquire", "renew", "readlocks", "writelocks", "writelocks", "wait", "ring", "release"}[s.rng.IntN(9)]
+		only = []string{"Read", "Acquire", "Renew", "ReadLocks", "WriteLocks", "WriteLocks", "Wait", "Notify", "Release"}[s.rng.IntN(9)]
 	}
 	until := time.Now().Add(10 * time.Second)
-	return func(op string) (f fault) { // called with the link's lock
+	return func(op string) (f faulty.Fault) { // called with the link's lock
 		if only != "" && op != only || time.Now().After(until) {
-			return fault{}
+			return faulty.Fault{}
 		}
-		defer func() { s.isLateBy(f.late + f.reply) }()
+		defer func() { s.isLateBy(f.Late + f.Reply) }()
 		span := func(most time.Duration) time.Duration { return 1 + time.Duration(rng.Int64N(int64(most))) }
 		switch rng.IntN(8) {
 		case 0:
-			return fault{err: errLink}
+			return faulty.Fault{Err: faulty.ErrLost}
 		case 1:
-			return fault{err: errLink, applied: true}
+			return faulty.Fault{Err: faulty.ErrLost, Applied: true}
 		case 2:
-			return fault{err: errLink, late: span(20 * time.Second)}
+			return faulty.Fault{Err: faulty.ErrLost, Late: span(20 * time.Second)}
 		case 3:
-			return fault{late: span(5 * time.Second)}
+			return faulty.Fault{Late: span(5 * time.Second)}
 		case 4:
-			return fault{reply: span(5 * time.Second)}
+			return faulty.Fault{Reply: span(5 * time.Second)}
 		case 5:
-			return fault{silence: true}
+			return faulty.Fault{Silence: true}
 		case 6:
-			return fault{late: span(time.Second), reply: span(time.Second)}
+			return faulty.Fault{Late: span(time.Second), Reply: span(time.Second)}
 		}
-		return fault{}
+		return faulty.Fault{}
 	}
 }
 
@@ -530,13 +531,13 @@ func (s *simulation) until(end func(), most time.Duration) {
 func (s *simulation) breaks(how string, r *simRig) {
 	switch how {
 	case "cut":
-		r.link.cut()
+		r.link.Cut()
 	case "hung":
-		r.link.hang()
+		r.link.Hang()
 	case "lossy":
-		r.link.always(s.lossy())
+		r.link.Always(s.lossy())
 	case "healed":
-		r.link.heal()
+		r.link.Heal()
 	}
 }
 
@@ -567,7 +568,7 @@ func (s *simulation) changeRow(event string) bool {
 		if r.crashed {
 			continue
 		}
-		r.link.heal()
+		r.link.Heal()
 		ctx, cancel := context.WithTimeout(s.t.Context(), time.Millisecond)
 		l, err := r.RWMutex(name).TryRLock(ctx)
 		cancel()

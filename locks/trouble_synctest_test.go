@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -25,10 +26,10 @@ func TestTroubleEndsWithoutThoseWhoMetIt(t *testing.T) {
 		failing, task string // the kind of statement, and what it is for
 		tries         bool   // instead of waiting
 	}{
-		"waited for":        {"readlocks", "read locks that are waited for", false},
-		"holder":            {"read", "look whether the holder of a lock is alive", false},
-		"holder, of a try":  {"read", "look whether the holder of a lock is alive", true},
-		"write of a waiter": {"writelocks", "write locks", false},
+		"waited for":        {"ReadLocks", "read locks that are waited for", false},
+		"holder":            {"Read", "look whether the holder of a lock is alive", false},
+		"holder, of a try":  {"Read", "look whether the holder of a lock is alive", true},
+		"write of a waiter": {"WriteLocks", "write locks", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestTroubleEndsWithoutThoseWhoMetIt(t *testing.T) {
 				if !test.tries {
 					waiting = b.waits("stock")
 				}
-				b.link.only(test.failing, fault{err: errLink})
+				b.link.Only(test.failing, faulty.Fault{Err: faulty.ErrLost})
 				if waiting == nil {
 					is(t, second(b.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
 				}
@@ -52,7 +53,7 @@ func TestTroubleEndsWithoutThoseWhoMetIt(t *testing.T) {
 				if logs.FilterField(zap.String("task", test.task)).Len() == 0 {
 					t.Fatalf("%q has not failed: %v", test.task, logs.All())
 				}
-				b.link.heal()
+				b.link.Heal()
 				time.Sleep(2 * timing.RenewEvery)
 				if begun, over := logs.FilterMessage(troubleBegins).Len(), logs.FilterMessage(troubleEnds).Len(); begun != 1 || over != 1 {
 					t.Errorf("%v after the database is back, %d outages have begun and %d are over", 2*timing.RenewEvery, begun, over)

@@ -24,8 +24,8 @@ func TestPauseAndResume(t *testing.T) {
 		check(t, c.Pause(ctx, "one"))
 		c.until(121 * time.Second)
 		first.link.set(func(l *link) {
-			if l.loads != 3 { // at the start, with the new jobs, and for the pause
-				t.Errorf("the ledger was loaded %d times", l.loads)
+			if l.sent["Load"] != 3 { // at the start, with the new jobs, and for the pause
+				t.Errorf("the ledger was loaded %d times", l.sent["Load"])
 			}
 		})
 		check(t, c.Pause(ctx, ""))

@@ -9,8 +9,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// faulty are jobs of every minute whose ticks the tests of faults follow.
-func faulty() []jobs.Job {
+// followed are jobs of every minute whose ticks the tests of faults follow.
+func followed() []jobs.Job {
 	return []jobs.Job{
 		{Name: "all", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, Recover: jobs.RecoverRerun, Do: sleep(time.Second)},
 		{Name: "once", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapQueue, Do: sleep(time.Second)},
@@ -31,7 +31,7 @@ func TestLostStatementsAndReplies(t *testing.T) {
 		for _, kind := range []string{"fail", "lose"} {
 			t.Run(op+"/"+kind, func(t *testing.T) {
 				inBubble(t, func(c *cluster) {
-					r := c.start(faulty())
+					r := c.start(followed())
 					for c.until(30 * time.Second); time.Since(c.begin) < 10*time.Minute; time.Sleep(7 * time.Second) {
 						r.link.set(func(l *link) {
 							if kind == "fail" {
@@ -61,7 +61,7 @@ func TestDatabaseAway(t *testing.T) {
 		for _, away := range []time.Duration{2 * time.Second, 12 * time.Second, 5 * time.Minute} {
 			t.Run(at.String()+" "+away.String(), func(t *testing.T) {
 				inBubble(t, func(c *cluster) {
-					r := c.start(faulty())
+					r := c.start(followed())
 					for op, d := range map[string]time.Duration{"Claim": 2 * time.Millisecond, "Move": 2 * time.Millisecond} {
 						r.link.set(func(l *link) { l.delay[op] = d })
 					}
@@ -89,7 +89,7 @@ func TestEndOfTermWithoutADatabase(t *testing.T) {
 		for _, at := range []time.Duration{59900 * time.Millisecond, 60*time.Second - 1, 60*time.Second + 1, 61 * time.Second} {
 			t.Run(name+" "+at.String(), func(t *testing.T) {
 				inBubble(t, func(c *cluster) {
-					r := c.start(faulty())
+					r := c.start(followed())
 					c.until(at)
 					r.link.set(spoil)
 					c.until(at + 200*time.Millisecond)
@@ -98,7 +98,7 @@ func TestEndOfTermWithoutADatabase(t *testing.T) {
 					if took := time.Since(begin); took > 10*time.Second {
 						t.Errorf("stopped after %v", took)
 					}
-					c.start(faulty())
+					c.start(followed())
 					c.until(5 * time.Minute)
 					c.wantOnce("all", jobs.Every(time.Minute), 4*time.Minute)
 					c.wantOnce("retried", jobs.Every(time.Minute), 4*time.Minute)
@@ -148,7 +148,7 @@ func TestNothingIsClaimedAfterTheTerm(t *testing.T) {
 // A replica has no statement under way any more once it has stopped.
 func TestStopWaitsForStatements(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		r := c.start(faulty())
+		r := c.start(followed())
 		r.link.set(func(l *link) { l.stubborn = 3 * time.Second })
 		c.until(65500 * time.Millisecond)
 		r.stop()

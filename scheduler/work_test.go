@@ -33,3 +33,15 @@ func failing(times int) func(context.Context, jobs.Run) error {
 		return nil
 	}
 }
+
+// wait waits for so long, or until the context ends.
+func wait(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

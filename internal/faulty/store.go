@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -76,100 +75,101 @@ func New(to store.Leases) *Store {
 
 // Ledger sends the statements of a leader.
 type Ledger struct {
-	To   jobs.Ledger
+	To   store.Ledger
 	Send Send
 }
 
-// Declare implements [jobs.Ledger].
-func (s Ledger) Declare(ctx context.Context, h jobs.Holder, declared []jobs.Declared) error {
+// Declare implements [store.Ledger].
+func (s Ledger) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	return s.Send(ctx, "Declare", func(ctx context.Context) error { return s.To.Declare(ctx, h, declared) })
 }
 
-// Load implements [jobs.Ledger].
+// Load implements [store.Ledger].
 func (s Ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	return value(ctx, s.Send, "Load", func(ctx context.Context) (jobs.Snapshot, error) { return s.To.Load(ctx, group) })
 }
 
-// Changes implements [jobs.Ledger].
-func (s Ledger) Changes(ctx context.Context, group string) (jobs.Changes, error) {
-	return value(ctx, s.Send, "Changes", func(ctx context.Context) (jobs.Changes, error) { return s.To.Changes(ctx, group) })
+// Changes implements [store.Ledger].
+func (s Ledger) Changes(ctx context.Context, group string) (store.Changes, error) {
+	return value(ctx, s.Send, "Changes", func(ctx context.Context) (store.Changes, error) { return s.To.Changes(ctx, group) })
 }
 
-// Claim implements [jobs.Ledger].
-func (s Ledger) Claim(ctx context.Context, h jobs.Holder, id jobs.ClaimID, claims []jobs.Claim) ([]jobs.Claimed, error) {
-	return value(ctx, s.Send, "Claim", func(ctx context.Context) ([]jobs.Claimed, error) { return s.To.Claim(ctx, h, id, claims) })
+// Claim implements [store.Ledger].
+func (s Ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+	return value(ctx, s.Send, "Claim", func(ctx context.Context) ([]store.Claimed, error) { return s.To.Claim(ctx, h, id, claims) })
 }
 
-// Move implements [jobs.Ledger].
-func (s Ledger) Move(ctx context.Context, h jobs.Holder, moves []jobs.Move) ([]bool, error) {
+// Move implements [store.Ledger].
+func (s Ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	return value(ctx, s.Send, "Move", func(ctx context.Context) ([]bool, error) { return s.To.Move(ctx, h, moves) })
 }
 
-// PassOver implements [jobs.Ledger].
-func (s Ledger) PassOver(ctx context.Context, h jobs.Holder, job string, after time.Time) (int, error) {
+// PassOver implements [store.Ledger].
+func (s Ledger) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
 	return value(ctx, s.Send, "PassOver", func(ctx context.Context) (int, error) { return s.To.PassOver(ctx, h, job, after) })
 }
 
-// Prune implements [jobs.Ledger].
+// Prune implements [store.Ledger].
 func (s Ledger) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	return value(ctx, s.Send, "Prune", func(ctx context.Context) (int, error) { return s.To.Prune(ctx, group, job, history, batch) })
 }
 
 // Locks sends the statements of locks.
 type Locks struct {
-	To   locks.Store
+	To   store.Locks
 	Send Send
 }
 
-// ReadLocks implements [locks.Store].
-func (s Locks) ReadLocks(ctx context.Context, names ...string) (locks.Reading, error) {
-	return value(ctx, s.Send, "ReadLocks", func(ctx context.Context) (locks.Reading, error) { return s.To.ReadLocks(ctx, names...) })
+// ReadLocks implements [store.Locks].
+func (s Locks) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
+	return value(ctx, s.Send, "ReadLocks", func(ctx context.Context) (store.LockReading, error) { return s.To.ReadLocks(ctx, names...) })
 }
 
-// WriteLocks implements [locks.Store].
-func (s Locks) WriteLocks(ctx context.Context, server string, writes []locks.Write) ([]bool, error) {
+// WriteLocks implements [store.Locks].
+func (s Locks) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
 	return value(ctx, s.Send, "WriteLocks", func(ctx context.Context) ([]bool, error) { return s.To.WriteLocks(ctx, server, writes) })
 }
 
-// HeldLocks implements [locks.Store].
+// HeldLocks implements [store.Locks].
 func (s Locks) HeldLocks(ctx context.Context, idle time.Duration, after string, limit int) ([]string, error) {
 	return value(ctx, s.Send, "HeldLocks", func(ctx context.Context) ([]string, error) { return s.To.HeldLocks(ctx, idle, after, limit) })
 }
 
-// PruneLocks implements [locks.Store].
+// PruneLocks implements [store.Locks].
 func (s Locks) PruneLocks(ctx context.Context, idle time.Duration, limit int) (int, error) {
 	return value(ctx, s.Send, "PruneLocks", func(ctx context.Context) (int, error) { return s.To.PruneLocks(ctx, idle, limit) })
 }
 
-// PruneSessions implements [locks.Store].
+// PruneSessions implements [store.Locks].
 func (s Locks) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	return value(ctx, s.Send, "PruneSessions", func(ctx context.Context) (int, error) {
 		return s.To.PruneSessions(ctx, prefix, released, expired, limit)
 	})
 }
 
-// Doorbell sends what a doorbell does, but for its end.
-type Doorbell struct {
-	To   locks.Doorbell
+// Notifier sends what a notifier does, but for its end.
+type Notifier struct {
+	To   store.Notifier
 	Send Send
 }
 
-var _ locks.Doorbell = Doorbell{}
+var _ store.Notifier = Notifier{}
 
-// Wait implements [locks.Doorbell].
-func (b Doorbell) Wait(ctx context.Context, rows []locks.Watch, limit time.Duration) error {
-	return b.Send(ctx, "Wait", func(ctx context.Context) error { return b.To.Wait(ctx, rows, limit) })
+// Wait implements [store.Notifier].
+func (n Notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
+	// It ends with its caller's context: nothing waits for an answer that is late.
+	return n.Send(ctx, "Wait", func(context.Context) error { return n.To.Wait(ctx, rows, limit) })
 }
 
-// Address implements [locks.Doorbell].
-func (b Doorbell) Address(ctx context.Context) (string, error) {
-	return value(ctx, b.Send, "Address", func(ctx context.Context) (string, error) { return b.To.Address(ctx) })
+// Address implements [store.Notifier].
+func (n Notifier) Address(ctx context.Context) (string, error) {
+	return value(ctx, n.Send, "Address", func(ctx context.Context) (string, error) { return n.To.Address(ctx) })
 }
 
-// Ring implements [locks.Doorbell].
-func (b Doorbell) Ring(ctx context.Context, addresses ...string) error {
-	return b.Send(ctx, "Ring", func(ctx context.Context) error { return b.To.Ring(ctx, addresses...) })
+// Notify implements [store.Notifier].
+func (n Notifier) Notify(ctx context.Context, addresses ...string) error {
+	return n.Send(ctx, "Notify", func(ctx context.Context) error { return n.To.Notify(ctx, addresses...) })
 }
 
-// Close implements [locks.Doorbell].
-func (b Doorbell) Close() error { return b.To.Close() }
+// Close implements [store.Notifier].
+func (n Notifier) Close() error { return n.To.Close() }
