@@ -66,9 +66,9 @@ func TestAll(t *testing.T) {
 }
 
 // start starts a replica.
-func start(t *testing.T, leases store.Jobs, job jobs.Job) (stop func()) {
+func start(t *testing.T, db store.Jobs, job jobs.Job) (stop func()) {
 	t.Helper()
-	s, err := scheduler.New(leases, "billing")
+	s, err := scheduler.New(db, "billing")
 	if err == nil {
 		err = s.Add(job)
 	}
