@@ -60,8 +60,8 @@ tick that is due and not claimed, runs that an earlier leader left.
 
 It exits with 3 when no worker leads: the lease was released, its last heartbeat is
 older than its TTL, or there has been no leader yet. It exits with 4 when a worker
-leads but leaves ticks that are due, for longer than the TTL and 10 seconds. A
-pause is no error.`,
+leads but has not claimed a tick for 10 seconds after it was due, or for the TTL (at
+most a minute) if that is longer. A pause is no error.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)
