@@ -20,19 +20,19 @@ type Control interface {
 	// until Resume. Both instants are taken from the database's clock. Ticks of
 	// the time between are recorded as skipped, also when no replica led meanwhile;
 	// ticks before it that were not run yet go through the misfire policy after
-	// Resume. A claim that begins once Pause has returned does not run
-	// (Claim of the ledger). One that was under way when the pause was committed may
-	// still become a run, later by at most what the database lets a statement wait
-	// for a lock (mysqlstore: 5 s). A tick that was claimed to wait is held back
-	// from when the leader has noticed, within about a second. Runs that go on,
-	// retries and manual runs are not stopped.
+	// Resume. A claim that begins once Pause has returned does not run. One that
+	// was under way when the pause was committed may still become a run, later by
+	// at most what the database lets a statement wait for a lock (mysqlstore: 5 s).
+	// A tick that was claimed to wait is held back from when the leader has
+	// noticed, within about a second. Runs that go on, retries and manual runs are
+	// not stopped.
 	//
-	// A ledger keeps the newest 64 pauses of each job and of each group.
-	// With more of them while no replica leads, the oldest are forgotten, and the next
-	// leader treats their ticks as missed, not as paused.
+	// A ledger keeps the newest 64 pauses of each job and of each group. With more
+	// of them while no replica leads, the oldest are forgotten, and the next leader
+	// treats their ticks as missed, not as paused.
 	//
-	// Pausing twice is pausing once, also for Changes of the ledger, and so is
-	// resuming. [ErrNoJob]: the ledger knows no such job.
+	// Pausing twice is pausing once, and so is resuming. [ErrNoJob]: the ledger
+	// knows no such job.
 	Pause(ctx context.Context, group, job string) error
 	Resume(ctx context.Context, group, job string) error
 	// ResumeSkipping is Resume, and the ticks before the pause that were not
@@ -44,7 +44,7 @@ type Control interface {
 	// exactly once and moves no cursor. It returns the key. [ErrNoJob].
 	Trigger(ctx context.Context, group, job string) (Key, error)
 	// Cancel asks for the end of a run that is not over. Asking twice is asking
-	// once, also for Changes of the ledger. [ErrNoRun]: there is none under the key.
+	// once. [ErrNoRun]: there is none under the key.
 	Cancel(ctx context.Context, group string, key Key) error
 	// Load reads every job of the group with its cursor, and every run that is not
 	// over: what a term that begins has to know, too.

@@ -19,8 +19,7 @@ const (
 // Hold is something that this process holds under a token, as fenced work needs
 // to know it: package fence compares it with the database before it commits.
 type Hold struct {
-	// Store is where its row is kept: a [github.com/cronlease/cronlease/store.Leases], or a
-	// store of locks.
+	// Store is the store that keeps its row.
 	Store any
 	Kind  HoldKind
 	// Name is the group's, or the lock's.

@@ -58,8 +58,9 @@ type Ledger interface {
 
 	// Changes reads a number and the database's clock. The number changes with
 	// each pause, resume, trigger or cancel request in the group, so that a leader
-	// need not Load to find out. Claims never change it. A move that takes up a
-	// manual run may change it; other moves never do. It is one cheap read.
+	// need not Load to find out; a pause, resume or cancel that changes nothing
+	// does not change it. Claims never change it. A move that takes up a manual run
+	// may change it; other moves never do. It is one cheap read.
 	Changes(ctx context.Context, group string) (Changes, error)
 
 	// Claim inserts the rows that are not there yet and returns what stands

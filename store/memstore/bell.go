@@ -21,7 +21,7 @@ type bell struct {
 	shut bool // closed is closed
 }
 
-// Bell implements [store.HandoverSignals].
+// HandoverSignal implements [store.HandoverSignals].
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -146,7 +146,7 @@ type doorbell struct {
 	closed  sync.Once
 }
 
-// Doorbell implements [store.Notifiers].
+// Notifier implements [store.Notifiers].
 func (s *Store) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 // Address implements [store.Notifier].
 func (d *doorbell) Address(ctx context.Context) (string, error) { return d.address, ctx.Err() }
 
-// Ring implements [store.Notifier].
+// Notify implements [store.Notifier].
 func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err

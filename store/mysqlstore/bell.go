@@ -39,10 +39,10 @@ type bell struct {
 	has  bool          // the connection has the lock
 }
 
-// Bell implements [store.HandoverSignals]. A bell takes a connection of its own with the
-// first Wait and keeps it until Close. Its Wait reconnects; when a connection
-// that had the bell is lost, another waiter is rung, and the former holder only
-// finds out with its next Wait.
+// HandoverSignal implements [store.HandoverSignals]. A signal takes a connection
+// of its own with the first Wait and keeps it until Close. Its Wait reconnects;
+// when a connection that had the signal is lost, another waiter is woken, and the
+// former holder only finds out with its next Wait.
 func (l *leases) HandoverSignal(group string) store.HandoverSignal {
 	b := &bell{leases: l, group: group, turn: make(chan struct{}, 1)}
 	b.closing, b.close = context.WithCancel(context.Background())

@@ -34,9 +34,9 @@ type doorbell struct {
 	closed bool
 }
 
-// Doorbell implements [store.Notifiers]. It takes a connection of its own with the
+// Notifier implements [store.Notifiers]. It takes a connection of its own with the
 // first Address or Wait. Waiters with another account, or on another node of a
-// cluster, cannot be rung, and poll once a second.
+// cluster, cannot be notified, and poll once a second.
 func (l *lockRows) Notifier() store.Notifier {
 	d := &doorbell{rows: l}
 	l.mu.Lock()
@@ -192,7 +192,7 @@ func sleep(ctx context.Context, limit time.Duration) error {
 	}
 }
 
-// Ring implements [store.Notifier].
+// Notify implements [store.Notifier].
 func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 	return d.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
 		for _, address := range addresses {

@@ -36,11 +36,11 @@ type state struct {
 	token, heartbeat int64
 }
 
-// Bell implements [store.HandoverSignals]. SQLite cannot wake another process, so the
-// bell looks ten times a second whether the file was changed, and only then at
-// the row. Every waiter is rung, when the lease is released or its row
-// deleted, and at once if it is so already; never twice for one release. Pass
-// does nothing.
+// HandoverSignal implements [store.HandoverSignals]. SQLite cannot wake another
+// process, so the signal looks ten times a second whether the file was changed,
+// and only then at the row. Every waiter is woken, when the lease is released or
+// its row deleted, and at once if it is so already; never twice for one release.
+// Pass does nothing.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	b := &bell{store: s, group: group}
 	b.closing, b.close = context.WithCancel(s.closing)

@@ -200,7 +200,7 @@ type doorbell struct {
 	store *Store
 }
 
-// Doorbell implements [store.Notifiers]. It has no address: while it waits, it asks
+// Notifier implements [store.Notifiers]. It has no address: while it waits, it asks
 // fifty times a second whether the file has changed, and then looks at the rows.
 func (s *Store) Notifier() store.Notifier { return doorbell{s} }
 
@@ -246,7 +246,7 @@ func (d doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.D
 // Address implements [store.Notifier].
 func (d doorbell) Address(ctx context.Context) (string, error) { return "", ctx.Err() }
 
-// Ring implements [store.Notifier].
+// Notify implements [store.Notifier].
 func (d doorbell) Notify(ctx context.Context, _ ...string) error { return ctx.Err() }
 
 // Close implements [store.Notifier].
