@@ -1,7 +1,8 @@
-// Package lease lets replicas contend for a row in a database, so that one of
-// them at a time holds it, and says how far that can be relied on. It knows the
-// words, the protocol and the timing; a [github.com/cronlease/cronlease/store.Leases]
-// keeps the rows in one kind of database.
+// Package lease says what it means that replicas contend for a row in a database,
+// so that one of them at a time holds it, and how far that can be relied on. It has
+// the words, the argument, the timing, and what work finds in its context. The
+// protocol runs in packages election, scheduler and locks; a store keeps the rows
+// in one kind of database (package store).
 //
 // # Words
 //

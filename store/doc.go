@@ -24,10 +24,10 @@
 //     Any other error means that the outcome is unknown: the statement may have
 //     run, may run later, or never. The same is true when a context ends. Callers
 //     read back before they conclude anything, or repeat the call.
-//   - Instants are in UTC and of whole microseconds, ticks too, and those that a
-//     store writes are of the database's clock. Callers send durations, and instants
-//     only where the database has told them before; what is below a microsecond is
-//     cut off.
+//   - Instants are in UTC and of whole microseconds, ticks too; what is below a
+//     microsecond is cut off. Those that a store writes are of the database's clock.
+//     Callers send durations, and instants only where the database has told them
+//     before.
 //   - Tokens, heartbeats and versions grow, never repeat, and stay below 2^63. The
 //     token of a new term is derived from the database's clock as well, so that it
 //     grows even where rows were lost ([Leases.Acquire]).
@@ -35,9 +35,9 @@
 //     never deleted, but for the sessions of locks ([Locks.PruneSessions]), whose
 //     names no process uses again.
 //   - A store refuses names that are no names ([CheckName]) where a method says so.
-//     Other arguments are checked by the caller: a store may refuse them, and need
-//     not.
-//   - An empty list is no error: the call does nothing.
+//     Callers send valid names, and counts and durations that are not negative: a
+//     store may refuse others, and need not.
+//   - A call with an empty list does nothing, succeeds, and need not compare a token.
 //   - An implementation is safe for concurrent use, and nothing that waits for the
 //     database holds up the heartbeats of other groups.
 package store

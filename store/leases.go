@@ -6,19 +6,9 @@ import (
 	"time"
 )
 
-// Leases keeps lease and fence rows in one database. Every write is one atomic
-// statement that compares all that it expects, so that a statement which runs
-// late, twice or after its caller gave up is harmless. The package leasetest
-// holds every implementation to this contract.
-//
-// Any error other than [ErrChanged] means that the outcome is unknown: the
-// statement may have run, may run later, or never. Callers read back before
-// they conclude anything. A context that ends leaves the same unknown.
-//
-// Tokens and heartbeats stay below 2^63.
-//
-// Implementations are safe for concurrent use. A method that waits for the
-// database never holds up the renewals of other groups.
+// Leases keeps lease and fence rows in one database. Each write is one atomic
+// statement. [ErrChanged] is an answer; after any other error the outcome is
+// unknown.
 type Leases interface {
 	// Read reads the rows of each group, in the order asked, by a plain read
 	// that takes no locks. All readings of one call are of one instant, and

@@ -32,19 +32,12 @@ type Jobs interface {
 // unknown. Each write may be repeated, and a repetition of one that took effect
 // says so, also after the holder was replaced.
 //
-// Instants of the database are told apart from ticks: ticks are planned by the
-// schedules, everything else is stamped by the database's clock. Callers send
-// durations, and instants only where the database has told them before.
-//
-// Every instant is in UTC and of whole microseconds, ticks too. Callers send valid
-// names ([CheckName]), and counts and durations that are not negative; a store may refuse others, and need not. A call without
-// claims or moves does nothing, succeeds and need not compare the token.
+// Ticks are planned by the schedules; every other instant is stamped by the
+// database's clock.
 //
 // A term is over when the fence row has another token, and not before: the writes
 // of a term that has released its lease succeed until then. No fence row has an
 // empty owner or the token 0, so such a holder never is the current one.
-//
-// Implementations are safe for concurrent use, and never hold up heartbeats.
 type Ledger interface {
 	// Declare says which jobs a term that begins has, and notes that this term
 	// has opened the ledger ([jobs.Snapshot.Opened]). A job that is new is known from

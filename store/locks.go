@@ -6,10 +6,8 @@ import (
 	"time"
 )
 
-// Locks keeps lock rows beside the lease rows of one database. As in
-// [Leases], every write compares all that it expects, and any error means
-// that the outcome is unknown. Package lockstest tests implementations against
-// this contract. Implementations are safe for concurrent use.
+// Locks keeps lock rows beside the lease rows of one database. After any error the
+// outcome is unknown.
 type Locks interface {
 	Leases
 
