@@ -18,10 +18,10 @@ import (
 // campaign is one Run of an Election. One goroutine owns it.
 type campaign struct {
 	*Election
-	run     func(context.Context, Term) error
-	bell    *ringer
-	trouble *keeper.Trouble
-	checked bool // the database was found fit
+	run      func(context.Context, Term) error
+	handover *handover
+	trouble  *keeper.Trouble
+	checked  bool // the database was found fit
 }
 
 // loop looks, waits and leads until ctx ends.
@@ -36,14 +36,14 @@ func (c *campaign) loop(ctx context.Context) error {
 			if keeper.Ends(err) {
 				return err
 			}
-			c.bell.passIdle()
+			c.handover.passIdle()
 			c.await(ctx, failed.NextBackOff())
 			continue
 		}
 		if late := c.beatsLate(); late > 0 {
 			// It could take the lease, but not keep it.
 			c.trouble.Failed("heartbeat", fmt.Errorf("no heartbeat was sent for %v", late.Round(time.Second)))
-			c.bell.passIdle()
+			c.handover.passIdle()
 			c.await(ctx, c.timing.TTL/5)
 			continue
 		}
@@ -77,19 +77,19 @@ func (c *campaign) loop(ctx context.Context) error {
 			}
 		case err != nil && ctx.Err() == nil:
 			c.trouble.Failed("look at the lease of "+c.group, err)
-			c.bell.passIdle()
+			c.handover.passIdle()
 			c.await(ctx, failed.NextBackOff())
 		case err == nil:
 			c.trouble.Worked("look at the lease of " + c.group)
 			failed.Reset()
 			c.follow(wait)
-			c.bell.passIdle()
+			c.handover.passIdle()
 			c.await(ctx, wait)
 		}
 	}
 	c.trouble.Ended("check of the database")
 	c.trouble.Ended("look at the lease of " + c.group)
-	c.bell.pass()
+	c.handover.pass()
 	c.become(State{})
 	return nil
 }
@@ -135,8 +135,8 @@ func (c *campaign) follow(wait time.Duration) {
 	c.become(s)
 }
 
-// await returns when it is time to look again, when the bell rings or breaks, or
-// when ctx ends.
+// await returns when it is time to look again, when the hand-over signal comes or
+// breaks, or when ctx ends.
 func (c *campaign) await(ctx context.Context, wait time.Duration) {
 	c.expect(wait)
 	timer := time.NewTimer(wait)
@@ -147,12 +147,12 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 			return
 		case <-timer.C:
 			return
-		case <-c.bell.lost:
+		case <-c.handover.lost:
 			return
-		case <-c.bell.ready():
-			c.bell.start()
-		case <-c.bell.rung:
-			c.bell.got()
+		case <-c.handover.ready():
+			c.handover.start()
+		case <-c.handover.came:
+			c.handover.got()
 			return
 		}
 	}
@@ -170,9 +170,9 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 			return
 		case <-timer.C:
 			return
-		case <-c.bell.rung:
-			c.bell.got()
-			c.bell.pass()
+		case <-c.handover.came:
+			c.handover.got()
+			c.handover.pass()
 		}
 	}
 }
@@ -228,7 +228,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	if err := held.Release(ctx); err != nil {
 		log.Warn("the lease is left to expire", zap.Error(err))
 	}
-	c.bell.pass()
+	c.handover.pass()
 	c.expect(0)
 	c.see(false, 0, 0)
 	c.become(State{Cause: cause})
@@ -239,8 +239,8 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 // whether the leading function has returned.
 func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
-	c.bell.start()
-	// The bell depends on a connection, which can die unnoticed, so the leader
+	c.handover.start()
+	// The signal depends on a connection, which can die unnoticed, so the leader
 	// checks it now and then.
 	check := time.NewTicker(min(4*c.timing.TTL, time.Minute))
 	defer check.Stop()
@@ -263,11 +263,11 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 		case <-held.ResignAsked():
 			held.End(ErrResigned)
 			return false
-		case <-c.bell.rung:
-			c.bell.got()
+		case <-c.handover.came:
+			c.handover.got()
 		case <-check.C:
-			c.bell.has = false
-			c.bell.start()
+			c.handover.has = false
+			c.handover.start()
 		}
 	}
 }

@@ -22,7 +22,7 @@
 //
 // A follower sleeps until the lease's time would be up, reads it, and sleeps
 // again: about one statement per TTL, and one a minute at least. A clean
-// hand-over does not wait for that: where the store has a bell ([store.HandoverSignals]),
+// hand-over does not wait for that: where the store has a signal for it ([store.HandoverSignals]),
 // the leader keeps it for its term and the followers wait for it, each on a
-// connection of its own. The bell only says "look now"; the row decides.
+// connection of its own. The signal only says "look now"; the row decides.
 package election

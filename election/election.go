@@ -202,10 +202,10 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	if !e.shared {
 		wait.Go(func() { _ = e.keeper.Run(helpers) })
 	}
-	c := &campaign{Election: e, run: lead, trouble: e.keeper.Trouble(), bell: newRinger(e.store, e.group, retry.Forever(
+	c := &campaign{Election: e, run: lead, trouble: e.keeper.Trouble(), handover: newHandover(e.store, e.group, retry.Forever(
 		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
 	wait.Go(func() {
-		c.bell.listen(helpers, retry.Forever(min(e.timing.TTL/30, time.Second), min(e.timing.TTL/3, 30*time.Second)))
+		c.handover.listen(helpers, retry.Forever(min(e.timing.TTL/30, time.Second), min(e.timing.TTL/3, 30*time.Second)))
 	})
 	return c.loop(ctx)
 }

@@ -138,11 +138,11 @@ func (s *Store) UpdateLock(name string, change func(store.LockRow) store.LockRow
 
 func (s *Store) identity() string { return fmt.Sprint("memory/", s.server) }
 
-// doorbell is a channel that others find by its address.
-type doorbell struct {
+// notifier is a channel that others find by its address.
+type notifier struct {
 	store   *Store
 	address string
-	rung    chan struct{} // of capacity 1
+	woken   chan struct{} // of capacity 1
 	closed  sync.Once
 }
 
@@ -150,14 +150,14 @@ type doorbell struct {
 func (s *Store) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.doors++
-	d := &doorbell{store: s, address: fmt.Sprint("memory/", s.doors), rung: make(chan struct{}, 1)}
-	s.doorbells[d.address] = d
+	s.numbered++
+	d := &notifier{store: s, address: fmt.Sprint("memory/", s.numbered), woken: make(chan struct{}, 1)}
+	s.notifiers[d.address] = d
 	return d
 }
 
 // Wait implements [store.Notifier].
-func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
+func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	d.store.mu.Lock()
 	changed := slices.ContainsFunc(rows, func(w store.LockWatch) bool { return !bytes.Contains(d.store.locks[w.Name].queue, w.Mark) })
 	d.store.mu.Unlock()
@@ -167,7 +167,7 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
-	case <-d.rung:
+	case <-d.woken:
 		return nil
 	case <-timer.C:
 		return nil
@@ -177,19 +177,19 @@ func (d *doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 }
 
 // Address implements [store.Notifier].
-func (d *doorbell) Address(ctx context.Context) (string, error) { return d.address, ctx.Err() }
+func (d *notifier) Address(ctx context.Context) (string, error) { return d.address, ctx.Err() }
 
 // Notify implements [store.Notifier].
-func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
+func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	d.store.mu.Lock()
 	defer d.store.mu.Unlock()
 	for _, address := range addresses {
-		if other := d.store.doorbells[address]; other != nil {
+		if other := d.store.notifiers[address]; other != nil {
 			select {
-			case other.rung <- struct{}{}:
+			case other.woken <- struct{}{}:
 			default:
 			}
 		}
@@ -198,11 +198,11 @@ func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 }
 
 // Close implements [store.Notifier].
-func (d *doorbell) Close() error {
+func (d *notifier) Close() error {
 	d.closed.Do(func() {
 		d.store.mu.Lock()
 		defer d.store.mu.Unlock()
-		delete(d.store.doorbells, d.address)
+		delete(d.store.notifiers, d.address)
 	})
 	return nil
 }

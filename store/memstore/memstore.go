@@ -24,15 +24,15 @@ type Store struct {
 	leases  map[string]store.Lease
 	fences  map[string]store.Fence
 	ledgers map[string]*ledger
-	bells   map[string]chan struct{} // of capacity 1; full while a bell has it
+	signals map[string]chan struct{} // of capacity 1; full while a signal has it
 	locks   map[string]lockRow
 	// lockFloor is the highest version of all lock rows that were pruned.
 	lockFloor uint64
 	offset    time.Duration // of the database's clock
 	server    int
 
-	doorbells map[string]*doorbell // by address
-	doors     int                  // how many there ever were
+	notifiers map[string]*notifier // by address
+	numbered  int                  // how many there ever were
 }
 
 // New returns an empty store.
@@ -41,10 +41,10 @@ func New() *Store {
 		leases:  map[string]store.Lease{},
 		fences:  map[string]store.Fence{},
 		ledgers: map[string]*ledger{},
-		bells:   map[string]chan struct{}{},
+		signals: map[string]chan struct{}{},
 		locks:   map[string]lockRow{},
 
-		doorbells: map[string]*doorbell{},
+		notifiers: map[string]*notifier{},
 	}
 }
 

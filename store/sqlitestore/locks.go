@@ -17,9 +17,9 @@ var (
 	_ store.Notifiers = (*Store)(nil)
 )
 
-// doorbellEvery is how often a waiting doorbell asks whether the file has
+// notifierEvery is how often a waiting notifier asks whether the file has
 // changed, which reads one page of shared memory.
-const doorbellEvery = 20 * time.Millisecond
+const notifierEvery = 20 * time.Millisecond
 
 // ReadLocks implements [store.Locks].
 func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReading, error) {
@@ -195,29 +195,29 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 	return int(found), err
 }
 
-// doorbell watches the file: SQLite cannot wake another process.
-type doorbell struct {
+// notifier watches the file: SQLite cannot wake another process.
+type notifier struct {
 	store *Store
 }
 
 // Notifier implements [store.Notifiers]. It has no address: while it waits, it asks
 // fifty times a second whether the file has changed, and then looks at the rows.
-func (s *Store) Notifier() store.Notifier { return doorbell{s} }
+func (s *Store) Notifier() store.Notifier { return notifier{s} }
 
 // Wait implements [store.Notifier].
-func (d doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
+func (d notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
 	marks := make([][2]string, len(rows))
 	for i, w := range rows {
 		marks[i] = [2]string{w.Name, hex.EncodeToString(w.Mark)}
 	}
 	asked, err := json.Marshal(marks)
 	if err != nil {
-		return fmt.Errorf("sqlitestore: wait for doorbell: %w", err)
+		return fmt.Errorf("sqlitestore: wait for a notification: %w", err)
 	}
-	return d.store.do(ctx, "wait for doorbell", func(ctx context.Context, c *sql.Conn, _ opened) error {
+	return d.store.do(ctx, "wait for a notification", func(ctx context.Context, c *sql.Conn, _ opened) error {
 		over := time.NewTimer(limit)
 		defer over.Stop()
-		every := time.NewTicker(doorbellEvery)
+		every := time.NewTicker(notifierEvery)
 		defer every.Stop()
 		for seen := int64(-1); ; {
 			var version, moved int64
@@ -244,10 +244,10 @@ func (d doorbell) Wait(ctx context.Context, rows []store.LockWatch, limit time.D
 }
 
 // Address implements [store.Notifier].
-func (d doorbell) Address(ctx context.Context) (string, error) { return "", ctx.Err() }
+func (d notifier) Address(ctx context.Context) (string, error) { return "", ctx.Err() }
 
 // Notify implements [store.Notifier].
-func (d doorbell) Notify(ctx context.Context, _ ...string) error { return ctx.Err() }
+func (d notifier) Notify(ctx context.Context, _ ...string) error { return ctx.Err() }
 
 // Close implements [store.Notifier].
-func (d doorbell) Close() error { return nil }
+func (d notifier) Close() error { return nil }

@@ -119,7 +119,7 @@ func (s *Store) String() string { return "sqlitestore(" + s.path + ")" }
 // tables beside the store's. Heartbeats do not use it. Close closes it.
 func (s *Store) DB() *sql.DB { return s.pool }
 
-// Close ends the waiting of bells and closes the file, once the statements that
+// Close ends the waiting of signals and closes the file, once the statements that
 // run have ended.
 func (s *Store) Close() error {
 	s.close()

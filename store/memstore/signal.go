@@ -8,11 +8,11 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-var errClosed = errors.New("memstore: bell closed")
+var errClosed = errors.New("memstore: signal closed")
 
-// bell waits for a slot in its group's channel: the bell that fills the channel
-// has been rung.
-type bell struct {
+// signal waits for a slot in its group's channel: the one that fills the channel
+// has it.
+type signal struct {
 	line   chan struct{}
 	closed chan struct{}
 
@@ -25,16 +25,16 @@ type bell struct {
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	line, ok := s.bells[group]
+	line, ok := s.signals[group]
 	if !ok {
 		line = make(chan struct{}, 1)
-		s.bells[group] = line
+		s.signals[group] = line
 	}
-	return &bell{line: line, closed: make(chan struct{})}
+	return &signal{line: line, closed: make(chan struct{})}
 }
 
 // Wait implements [store.HandoverSignal].
-func (b *bell) Wait(ctx context.Context) error {
+func (b *signal) Wait(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -51,15 +51,15 @@ func (b *bell) Wait(ctx context.Context) error {
 	}
 }
 
-func (b *bell) had() bool {
+func (b *signal) had() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.has
 }
 
-// take keeps the line, unless the bell was closed meanwhile: then it would
+// take keeps the line, unless the signal was closed meanwhile: then it would
 // never be passed.
-func (b *bell) take() error {
+func (b *signal) take() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shut {
@@ -71,14 +71,14 @@ func (b *bell) take() error {
 }
 
 // Pass implements [store.HandoverSignal].
-func (b *bell) Pass(context.Context) error {
+func (b *signal) Pass(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pass()
 	return nil
 }
 
-func (b *bell) pass() {
+func (b *signal) pass() {
 	if b.has {
 		b.has = false
 		<-b.line
@@ -86,7 +86,7 @@ func (b *bell) pass() {
 }
 
 // Close implements [store.HandoverSignal].
-func (b *bell) Close() error {
+func (b *signal) Close() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pass()

@@ -11,15 +11,15 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// bellEvery is how often a waiting bell asks whether the file has changed,
+// signalEvery is how often a waiting signal asks whether the file has changed,
 // which reads one page of shared memory.
-const bellEvery = 100 * time.Millisecond
+const signalEvery = 100 * time.Millisecond
 
-var errBellClosed = errors.New("sqlitestore: wait for bell: closed")
+var errSignalClosed = errors.New("sqlitestore: wait for the hand-over signal: closed")
 
-// bell watches the file. It rings every waiter when a lease becomes free, once for
+// signal watches the file. It wakes every waiter when a lease becomes free, once for
 // each time that it does.
-type bell struct {
+type signal struct {
 	store *Store
 	group string
 
@@ -27,7 +27,7 @@ type bell struct {
 	close   context.CancelFunc
 
 	mu   sync.Mutex // held by Wait
-	rung state      // what it rang for last
+	woke state      // what it woke the waiter for last
 }
 
 // state is a lease row as a waiter sees it.
@@ -42,17 +42,17 @@ type state struct {
 // its row deleted, and at once if it is so already; never twice for one release.
 // Pass does nothing.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
-	b := &bell{store: s, group: group}
+	b := &signal{store: s, group: group}
 	b.closing, b.close = context.WithCancel(s.closing)
 	return b
 }
 
 // Wait implements [store.HandoverSignal].
-func (b *bell) Wait(ctx context.Context) error {
+func (b *signal) Wait(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closing.Err() != nil {
-		return errBellClosed
+		return errSignalClosed
 	}
 	listening, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -62,21 +62,21 @@ func (b *bell) Wait(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("sqlitestore: wait for bell: %w", ctx.Err())
+		return fmt.Errorf("sqlitestore: wait for the hand-over signal: %w", ctx.Err())
 	case b.closing.Err() != nil:
-		return errBellClosed
+		return errSignalClosed
 	}
 	return err
 }
 
-func (b *bell) wait(ctx context.Context) error {
-	return b.store.do(ctx, "wait for bell", func(ctx context.Context, c *sql.Conn, _ opened) error {
+func (b *signal) wait(ctx context.Context) error {
+	return b.store.do(ctx, "wait for the hand-over signal", func(ctx context.Context, c *sql.Conn, _ opened) error {
 		seen := int64(-1)
-		every := time.NewTicker(bellEvery)
+		every := time.NewTicker(signalEvery)
 		defer every.Stop()
 		for {
-			ring, version, err := b.look(ctx, c, seen)
-			if ring || err != nil {
+			wake, version, err := b.look(ctx, c, seen)
+			if wake || err != nil {
 				return err
 			}
 			seen = version
@@ -89,9 +89,9 @@ func (b *bell) wait(ctx context.Context) error {
 	})
 }
 
-// look reports whether to ring, and the version of the file's content that it
+// look reports whether to wake the waiter, and the version of the file's content that it
 // has seen.
-func (b *bell) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, error) {
+func (b *signal) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, error) {
 	var current bool
 	if err := c.Raw(func(dc any) error { current = dc.(*conn).current(); return nil }); err != nil {
 		return false, 0, err
@@ -111,16 +111,16 @@ func (b *bell) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, 
 	if err != nil {
 		return false, 0, err
 	}
-	ring := now.free && now != b.rung
-	b.rung = now
-	return ring, version, nil
+	wake := now.free && now != b.woke
+	b.woke = now
+	return wake, version, nil
 }
 
 // Pass implements [store.HandoverSignal]. It does nothing.
-func (b *bell) Pass(context.Context) error { return nil }
+func (b *signal) Pass(context.Context) error { return nil }
 
 // Close implements [store.HandoverSignal].
-func (b *bell) Close() error {
+func (b *signal) Close() error {
 	b.close()
 	return nil
 }

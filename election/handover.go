@@ -1,0 +1,125 @@
+package election
+
+import (
+	"context"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+
+	"github.com/cronlease/cronlease/store"
+)
+
+// handover listens for the store's hand-over signal on a goroutine of its own. All
+// but listen is called by the campaign's goroutine, which owns the fields below.
+type handover struct {
+	signal store.HandoverSignal // nil where the store has none
+	begin  chan struct{}        // capacity 1: asks listen to wait for the signal
+	came   chan struct{}        // capacity 1: the signal is ours
+	lost   chan struct{}        // capacity 1: the signal broke while listening
+
+	listening bool // between start and came
+	has       bool
+	// After the signal came without a lease to take, it is left to other replicas
+	// for a moment. The moment is short at first, since a leader that has just
+	// begun may not wait for the signal yet, and grows while no leader keeps it.
+	fruitless *backoff.ExponentialBackOff
+	started   time.Time
+	notBefore time.Time
+}
+
+func newHandover(leases store.Leases, group string, fruitless *backoff.ExponentialBackOff) *handover {
+	h := &handover{begin: make(chan struct{}, 1), came: make(chan struct{}, 1), lost: make(chan struct{}, 1), fruitless: fruitless}
+	if s, ok := leases.(store.HandoverSignals); ok {
+		h.signal = s.HandoverSignal(group)
+	}
+	return h
+}
+
+// listen waits for the signal whenever it is asked to, until ctx ends.
+func (h *handover) listen(ctx context.Context, failed *backoff.ExponentialBackOff) {
+	if h.signal == nil {
+		return
+	}
+	defer func() { _ = h.signal.Close() }()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.begin:
+		}
+		for began := time.Now(); h.signal.Wait(ctx) != nil; began = time.Now() {
+			// Without a signal the timed look remains, so this is not logged. But
+			// when a signal breaks after a while, the database may have failed
+			// too: the sooner that is seen, the sooner its TTL begins.
+			if time.Since(began) > h.fruitless.MaxInterval {
+				select {
+				case h.lost <- struct{}{}:
+				default:
+				}
+			}
+			if !pause(ctx, failed.NextBackOff()) {
+				return
+			}
+		}
+		failed.Reset()
+		h.came <- struct{}{}
+	}
+}
+
+// pause waits, and reports whether ctx has not ended by then.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// start puts this replica in line for the signal, unless it has it.
+func (h *handover) start() {
+	if h.signal != nil && !h.listening && !h.has {
+		h.listening = true
+		h.started = time.Now()
+		h.begin <- struct{}{}
+	}
+}
+
+// ready fires when it is time to start, and never while start is not needed.
+func (h *handover) ready() <-chan time.Time {
+	if h.signal == nil || h.listening || h.has {
+		return nil
+	}
+	return time.After(time.Until(h.notBefore))
+}
+
+// got notes that the signal is ours.
+func (h *handover) got() {
+	h.has, h.listening = true, false
+	if time.Since(h.started) > h.fruitless.MaxInterval {
+		h.fruitless.Reset() // a leader kept it meanwhile
+	}
+}
+
+// passIdle hands the signal on when it came without a lease to take.
+func (h *handover) passIdle() {
+	if h.has {
+		h.notBefore = time.Now().Add(h.fruitless.NextBackOff())
+		h.pass()
+	}
+}
+
+// pass hands the signal on.
+func (h *handover) pass() {
+	if !h.has {
+		return
+	}
+	h.has = false
+	// Its own time limit: a signal that cannot be passed is dropped by its
+	// connection sooner or later, and nothing depends on it.
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = h.signal.Pass(ctx)
+}
