@@ -22,7 +22,7 @@
 //   - one for heartbeats, releases and requests to resign, which never waits
 //     for anything but its own short statements;
 //   - one, or two when several groups look at once, for readings and takeovers;
-//   - one for each [store.HandoverSignal] that waits or was rung;
+//   - one for each [store.HandoverSignal] that waits or was received;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, two for their rows, and one for each
@@ -30,7 +30,7 @@
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each bell after the first, and 3 for locks; up to 3 more are used for
+// one for each hand-over signal after the first, and 3 for locks; up to 3 more are used for
 // the ledger. When
 // such a connection is lost, a new one waits its turn in that pool; a service
 // whose pool may be exhausted for longer than a TTL uses [Open], whose heartbeats
@@ -88,8 +88,8 @@
 //
 // # Servers with several writers
 //
-// Use one node of a Galera or Group Replication cluster for all replicas: bells
-// and doorbells do not reach other nodes, locks want all connections of a process
+// Use one node of a Galera or Group Replication cluster for all replicas: hand-over
+// signals and notifiers do not reach other nodes, locks want all connections of a process
 // on one, and the age of a heartbeat is off by as much as the nodes' clocks differ.
 //
 // Guarantees that rest on the token hold on different nodes too. There, other nodes

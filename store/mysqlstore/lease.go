@@ -15,15 +15,15 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// leases are the leases and their fences, and the bells of groups.
+// leases are the leases and their fences, and the hand-over signals of groups.
 type leases struct {
 	conns  *mysqlconn.Pool
 	sql    *leaseQueries
 	prefix string // of the tables
 
-	mu       sync.Mutex // guards what follows
-	bells    map[*bell]struct{}
-	bellWait time.Duration // longest wait for a lock that a read timeout has let through
+	mu         sync.Mutex // guards what follows
+	signals    map[*signal]struct{}
+	signalWait time.Duration // longest wait for a lock that a read timeout has let through
 }
 
 // Read implements [store.Leases]. A connection that was lost while it was idle

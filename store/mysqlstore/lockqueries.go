@@ -11,10 +11,10 @@ type lockQueries struct {
 }
 
 var (
-	// A doorbell is rung by the name of a lock that its session has: what the
+	// A notifier is woken by the name of a lock that its session has: what the
 	// client takes for the connection's id may be another one's on the server,
 	// behind a proxy.
-	ownsBell  = sqltext.Parse(`SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`)
+	ownsLock  = sqltext.Parse(`SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`)
 	killQuery = sqltext.Parse(`KILL QUERY IS_USED_LOCK(?)`)
 )
 
@@ -84,7 +84,7 @@ STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`),
 
 		// It looks at the row once it can be killed: the look sees earlier
 		// writes, and a later writer wakes us with KILL QUERY. SLEEP runs only
-		// if this connection's session is the one that is rung; another
+		// if this connection's session is the one that is woken; another
 		// session, behind a proxy, answers 2.
 		wait: sql(`SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`),
 		// A row that has not moved up contains the mark.

@@ -16,13 +16,13 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// lockRows are the rows of locks, and the doorbells of those who wait.
+// lockRows are the rows of locks, and the notifiers of waiters.
 type lockRows struct {
 	conns *mysqlconn.Pool
 	sql   *lockQueries
 
 	mu        sync.Mutex // guards what follows
-	doorbells map[*doorbell]struct{}
+	notifiers map[*notifier]struct{}
 }
 
 // floorName is the name of the row whose version is the floor (see

@@ -147,9 +147,9 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 	return &Store{
 		name:     fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
 		conns:    conns,
-		leases:   &leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, bells: map[*bell]struct{}{}, bellWait: bellWait},
+		leases:   &leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
 		ledger:   &ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
-		lockRows: &lockRows{conns: conns, sql: newLockQueries(names), doorbells: map[*doorbell]struct{}{}},
+		lockRows: &lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}},
 		fences:   &fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   &schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
@@ -166,13 +166,13 @@ func (s *Store) GoString() string { return s.name }
 func (s *Store) DB() *sql.DB { return s.conns.DB() }
 
 // Close ends what still runs and closes every connection that the store keeps,
-// and its bells. It does not close a pool of the caller. Only the first call
+// and its signals. It does not close a pool of the caller. Only the first call
 // does anything.
 func (s *Store) Close() error {
 	var err error
 	s.closed.Do(func() {
 		s.conns.Stop()
-		err = errors.Join(s.closeBells(), s.closeDoorbells())
+		err = errors.Join(s.closeSignals(), s.closeNotifiers())
 		s.conns.Close()
 	})
 	return err

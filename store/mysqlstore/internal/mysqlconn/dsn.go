@@ -240,7 +240,7 @@ func poolConfig(c *mysql.Config) *mysql.Config {
 }
 
 // laneConfig is for the connections that the store keeps. It has timeouts of its
-// own, and a bell waits for as long as it takes. It leaves a demoted server too,
+// own, and a hand-over signal waits for as long as it takes. It leaves a demoted server too,
 // but wants to see the server's error.
 func laneConfig(c *mysql.Config) *mysql.Config {
 	c = harden(c)

@@ -18,7 +18,7 @@ import (
 // writes. All connections of a pool are to the same one, also those of its two
 // pools: the first connect that finds another server to be the primary closes
 // every connection to the former one, so that connections that only wait there (a
-// bell, a doorbell, an idle connection of the pool) move to the new one too.
+// hand-over signal, a notifier, an idle connection of the pool) move to the new one too.
 type hosts struct {
 	addrs  []string
 	logins []*logins // as addrs

@@ -38,16 +38,16 @@ func (p *Pool) checkLocks() error {
 	return nil
 }
 
-// Reserve says how many bells there are, each of which keeps a connection of
+// Reserve says how many hand-over signals there are, each of which keeps a connection of
 // [Pool.Open]: the ledger leaves them theirs.
-func (p *Pool) Reserve(bells int) { p.reserved.Store(int32(bells)) }
+func (p *Pool) Reserve(signals int) { p.reserved.Store(int32(signals)) }
 
-// CheckReserved keeps bells from taking the connections that the lanes need from
+// CheckReserved keeps hand-over signals from taking the connections that the lanes need from
 // the caller's pool, and the caller's last.
 func (p *Pool) CheckReserved() error {
-	most, bells := p.source.Stats().MaxOpenConnections, int(p.reserved.Load())
-	if others := leastKept - 1; most > 0 && bells+others >= most {
-		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d bells need at least %d", most, bells, bells+others+1)
+	most, signals := p.source.Stats().MaxOpenConnections, int(p.reserved.Load())
+	if others := leastKept - 1; most > 0 && signals+others >= most {
+		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d bells need at least %d", most, signals, signals+others+1)
 	}
 	return nil
 }

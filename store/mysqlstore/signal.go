@@ -13,10 +13,10 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// bellWait is how long one GET_LOCK waits before it is repeated: not all servers
+// signalWait is how long one GET_LOCK waits before it is repeated: not all servers
 // support an unlimited wait. It is below 10 s, the default of long_query_time, so
 // that no waiter is in the slow log, and connections are not silent for long.
-const bellWait = 9 * time.Second
+const signalWait = 9 * time.Second
 
 var (
 	getLock     = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
@@ -24,10 +24,10 @@ var (
 	releaseLock = sqltext.Parse(`SELECT RELEASE_LOCK(?)`)
 )
 
-// bell is a user-level lock of the server: the bell that gets it is rung, and has
-// it for as long as its connection lives. The server grants it to waiters in the
-// order of arrival. It says nothing about the lease.
-type bell struct {
+// signal is a hand-over signal: a user-level lock of the server. The waiter that
+// gets it has the signal, for as long as its connection lives. The server grants it
+// in the order of arrival. It says nothing about the lease.
+type signal struct {
 	leases *leases
 	group  string
 
@@ -39,107 +39,107 @@ type bell struct {
 	has  bool          // the connection has the lock
 }
 
-// HandoverSignal implements [store.HandoverSignals]. A signal takes a connection
-// of its own with the first Wait and keeps it until Close. Its Wait reconnects;
-// when a connection that had the signal is lost, another waiter is woken, and the
-// former holder only finds out with its next Wait.
+// HandoverSignal implements [store.HandoverSignals]. A signal takes a connection of
+// its own with the first Wait and keeps it until Close. Its Wait reconnects; when a
+// connection that had the signal is lost, another waiter gets it, and the former
+// holder only finds out with its next Wait.
 func (l *leases) HandoverSignal(group string) store.HandoverSignal {
-	b := &bell{leases: l, group: group, turn: make(chan struct{}, 1)}
-	b.closing, b.close = context.WithCancel(context.Background())
+	s := &signal{leases: l, group: group, turn: make(chan struct{}, 1)}
+	s.closing, s.close = context.WithCancel(context.Background())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns.Stopped() {
-		b.close()
+		s.close()
 	} else {
-		l.bells[b] = struct{}{}
-		l.conns.Reserve(len(l.bells))
+		l.signals[s] = struct{}{}
+		l.conns.Reserve(len(l.signals))
 	}
-	return b
+	return s
 }
 
-// closeBells is called when the connections have been stopped.
-func (l *leases) closeBells() error {
+// closeSignals is called when the connections have been stopped.
+func (l *leases) closeSignals() error {
 	l.mu.Lock()
-	bells := l.bells
-	l.bells = nil
+	signals := l.signals
+	l.signals = nil
 	l.mu.Unlock()
 	var errs []error
-	for b := range bells {
-		errs = append(errs, b.Close())
+	for s := range signals {
+		errs = append(errs, s.Close())
 	}
 	return errors.Join(errs...)
 }
 
-// Wait implements [store.HandoverSignal]. When the caller has the bell already, it returns
+// Wait implements [store.HandoverSignal]. When the caller has the signal already, it returns
 // nil if the connection that has it still lives, and otherwise waits for it again.
-func (b *bell) Wait(ctx context.Context) error {
+func (s *signal) Wait(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(b.closing, cancel)()
-	err := b.wait(ctx)
+	defer context.AfterFunc(s.closing, cancel)()
+	err := s.wait(ctx)
 	switch {
 	case err == nil:
 		return nil
-	case b.closing.Err() != nil:
+	case s.closing.Err() != nil:
 		return errors.New("wait for bell: closed")
 	case ctx.Err() != nil:
 		return fmt.Errorf("wait for bell: %w", ctx.Err())
 	}
-	return fmt.Errorf("wait for bell: %w", b.leases.conns.Explain(err))
+	return fmt.Errorf("wait for bell: %w", s.leases.conns.Explain(err))
 }
 
-func (b *bell) wait(ctx context.Context) error {
-	if err := b.take(ctx); err != nil {
+func (s *signal) wait(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
 		return err
 	}
-	if b.has && b.stillHas(ctx) {
-		b.give()
+	if s.has && s.stillHas(ctx) {
+		s.give()
 		return nil
 	}
-	if b.has || b.conn != nil && !b.conn.Alive(ctx) {
-		b.drop()
+	if s.has || s.conn != nil && !s.conn.Alive(ctx) {
+		s.drop()
 	}
-	c := b.conn
-	b.conn = nil // while it waits, no other call uses it
-	b.give()
+	c := s.conn
+	s.conn = nil // while it waits, no other call uses it
+	s.give()
 
-	c, err := b.listen(ctx, c)
+	c, err := s.listen(ctx, c)
 	if err != nil {
 		return err
 	}
-	b.turn <- struct{}{}
-	defer b.give()
-	if b.closing.Err() != nil {
+	s.turn <- struct{}{}
+	defer s.give()
+	if s.closing.Err() != nil {
 		c.Discard()
-		return b.closing.Err()
+		return s.closing.Err()
 	}
-	b.conn, b.has = c, true
+	s.conn, s.has = c, true
 	return nil
 }
 
 // stillHas asks the server whether this connection has the lock. It is called
 // with the turn.
-func (b *bell) stillHas(ctx context.Context) bool {
+func (s *signal) stillHas(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
 	var mine sql.NullBool
-	err := b.conn.QueryRow(ctx, hasLock.Render(b.lock(b.conn))).Scan(&mine)
+	err := s.conn.QueryRow(ctx, hasLock.Render(s.lock(s.conn))).Scan(&mine)
 	return err == nil && mine.Bool
 }
 
 // listen waits for the lock, with c or a new connection. It returns the
 // connection that has got it.
-func (b *bell) listen(ctx context.Context, c *conn) (*conn, error) {
+func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 	for {
 		if c == nil {
 			var err error
-			if c, err = b.connect(ctx); err != nil {
+			if c, err = s.connect(ctx); err != nil {
 				return nil, err
 			}
 		}
-		wait, begin := b.leases.currentBellWait(), time.Now()
+		wait, begin := s.leases.currentWait(), time.Now()
 		var got sql.NullInt64
-		err := c.QueryRow(ctx, getLock.Render(b.lock(c), int(wait/time.Second))).Scan(&got)
+		err := c.QueryRow(ctx, getLock.Render(s.lock(c), int(wait/time.Second))).Scan(&got)
 		switch {
 		case err == nil && got.Int64 == 1:
 			return c, nil
@@ -150,19 +150,19 @@ func (b *bell) listen(ctx context.Context, c *conn) (*conn, error) {
 		}
 		c.Discard()
 		c = nil
-		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !b.leases.shortenBellWait(wait, time.Since(begin)) {
+		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !s.leases.shortenWait(wait, time.Since(begin)) {
 			return nil, err
 		}
 	}
 }
 
-func (b *bell) connect(ctx context.Context) (*conn, error) {
-	if err := b.leases.conns.CheckReserved(); err != nil {
+func (s *signal) connect(ctx context.Context) (*conn, error) {
+	if err := s.leases.conns.CheckReserved(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, mysqlconn.AnswerLimit, fmt.Errorf("no answer within %v", mysqlconn.AnswerLimit))
 	defer cancel()
-	c, err := b.leases.conns.Open(ctx, mysqlconn.ReadingLockWait)
+	c, err := s.leases.conns.Open(ctx, mysqlconn.ReadingLockWait)
 	if err != nil && context.Cause(ctx) != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
@@ -172,8 +172,8 @@ func (b *bell) connect(ctx context.Context) (*conn, error) {
 // lock is the lock's name, the same for all replicas of a group: of at most 64
 // characters and in lower case, because servers differ in what they do with
 // others.
-func (b *bell) lock(c *conn) string {
-	return lockName(c.Server.Database, b.leases.prefix, b.group)
+func (s *signal) lock(c *conn) string {
+	return lockName(c.Server.Database, s.leases.prefix, s.group)
 }
 
 func lockName(database, prefix, group string) string {
@@ -182,71 +182,71 @@ func lockName(database, prefix, group string) string {
 }
 
 // Pass implements [store.HandoverSignal]. When it returns an error, the connection is
-// closed, which gives the bell away as soon as the server notices.
-func (b *bell) Pass(ctx context.Context) error {
-	if err := b.take(ctx); err != nil {
+// closed, which gives the signal away as soon as the server notices.
+func (s *signal) Pass(ctx context.Context) error {
+	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("pass bell: %w", err)
 	}
-	defer b.give()
-	if !b.has {
+	defer s.give()
+	if !s.has {
 		return nil
 	}
-	b.has = false
+	s.has = false
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	if err := b.conn.Exec(ctx, releaseLock.Render(b.lock(b.conn))); err != nil {
-		b.drop()
+	if err := s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn))); err != nil {
+		s.drop()
 		return fmt.Errorf("pass bell: %w", err)
 	}
 	return nil
 }
 
-// Close implements [store.HandoverSignal]. It passes the bell.
-func (b *bell) Close() error {
-	b.close()
-	b.turn <- struct{}{}
-	b.drop()
-	b.give()
-	b.leases.mu.Lock()
-	defer b.leases.mu.Unlock()
-	delete(b.leases.bells, b)
-	b.leases.conns.Reserve(len(b.leases.bells))
+// Close implements [store.HandoverSignal]. It passes the signal.
+func (s *signal) Close() error {
+	s.close()
+	s.turn <- struct{}{}
+	s.drop()
+	s.give()
+	s.leases.mu.Lock()
+	defer s.leases.mu.Unlock()
+	delete(s.leases.signals, s)
+	s.leases.conns.Reserve(len(s.leases.signals))
 	return nil
 }
 
-func (b *bell) take(ctx context.Context) error {
+func (s *signal) take(ctx context.Context) error {
 	select {
-	case b.turn <- struct{}{}:
+	case s.turn <- struct{}{}:
 		return nil
 	default:
 	}
 	select {
-	case b.turn <- struct{}{}:
+	case s.turn <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (b *bell) give() { <-b.turn }
+func (s *signal) give() { <-s.turn }
 
 // drop discards the connection. It is called with the turn.
-func (b *bell) drop() {
-	if b.conn != nil {
-		b.conn.Discard()
+func (s *signal) drop() {
+	if s.conn != nil {
+		s.conn.Discard()
 	}
-	b.conn, b.has = nil, false
+	s.conn, s.has = nil, false
 }
 
-func (l *leases) currentBellWait() time.Duration {
+func (l *leases) currentWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.bellWait
+	return l.signalWait
 }
 
-// shortenBellWait is told that a wait was cut off. If that looks like the read
+// shortenWait is told that a wait was cut off. If that looks like the read
 // timeout of the caller's pool, later waits stay below it, and it returns true.
-func (l *leases) shortenBellWait(wait, took time.Duration) bool {
+func (l *leases) shortenWait(wait, took time.Duration) bool {
 	if l.conns.Owned() || took < time.Second || took > wait+time.Second {
 		return false
 	}
@@ -256,6 +256,6 @@ func (l *leases) shortenBellWait(wait, took time.Duration) bool {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.bellWait = min(l.bellWait, shorter)
+	l.signalWait = min(l.signalWait, shorter)
 	return true
 }

@@ -17,20 +17,20 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// doorbell is a connection that sleeps until another client kills its statement
+// notifier is a connection that sleeps until another client kills its statement
 // (KILL QUERY, which needs no privilege among connections of one account). Its
 // address is the server's identity and the name of a user-level lock that its
 // session has, which is never used twice: so no other statement is killed. A
 // connection's id would not do, because proxies have ids of their own.
 //
 // If the session turns out to be shared, as behind a proxy that shares sessions,
-// the doorbell is deaf: it has no address, and polls instead.
-type doorbell struct {
+// the notifier is deaf: it has no address, and polls instead.
+type notifier struct {
 	rows *lockRows
 
 	mu     sync.Mutex
 	conn   *conn  // nil when there is none
-	name   string // of its lock; empty when the doorbell is deaf
+	name   string // of its lock; empty when the notifier is deaf
 	closed bool
 }
 
@@ -38,33 +38,33 @@ type doorbell struct {
 // first Address or Wait. Waiters with another account, or on another node of a
 // cluster, cannot be notified, and poll once a second.
 func (l *lockRows) Notifier() store.Notifier {
-	d := &doorbell{rows: l}
+	n := &notifier{rows: l}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns.Stopped() {
-		d.closed = true
+		n.closed = true
 	} else {
-		l.doorbells[d] = struct{}{}
+		l.notifiers[n] = struct{}{}
 	}
-	return d
+	return n
 }
 
-// closeDoorbells is called when the connections have been stopped.
-func (l *lockRows) closeDoorbells() error {
+// closeNotifiers is called when the connections have been stopped.
+func (l *lockRows) closeNotifiers() error {
 	l.mu.Lock()
-	doorbells := maps.Clone(l.doorbells)
+	notifiers := maps.Clone(l.notifiers)
 	l.mu.Unlock()
 	var errs []error
-	for d := range doorbells {
-		errs = append(errs, d.Close())
+	for n := range notifiers {
+		errs = append(errs, n.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // Address implements [store.Notifier].
-func (d *doorbell) Address(ctx context.Context) (address string, err error) {
-	err = d.rows.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
-		c, name, err := d.open(ctx)
+func (n *notifier) Address(ctx context.Context) (address string, err error) {
+	err = n.rows.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
+		c, name, err := n.open(ctx)
 		if err == nil && name != "" {
 			address = c.Server.Identity + "#" + name
 		}
@@ -73,23 +73,23 @@ func (d *doorbell) Address(ctx context.Context) (address string, err error) {
 	return address, err
 }
 
-// bellName is what the names of doorbells begin with.
-const bellName = "cronlease:bell:"
+// notifierLock is what the names of notifiers begin with.
+const notifierLock = "cronlease:bell:"
 
 // open returns the connection, a new one if need be, and the name of its lock, which
-// is empty when its session is not the doorbell's own.
-func (d *doorbell) open(ctx context.Context) (*conn, string, error) {
-	d.mu.Lock()
-	c, name, closed := d.conn, d.name, d.closed
-	d.mu.Unlock()
+// is empty when its session is not the notifier's own.
+func (n *notifier) open(ctx context.Context) (*conn, string, error) {
+	n.mu.Lock()
+	c, name, closed := n.conn, n.name, n.closed
+	n.mu.Unlock()
 	if closed {
 		return nil, "", errors.New("closed")
 	}
 	if c != nil && c.Alive(ctx) {
 		return c, name, nil
 	}
-	d.drop(c)
-	c, err := d.rows.conns.Open(ctx, mysqlconn.LockLockWait)
+	n.drop(c)
+	c, err := n.rows.conns.Open(ctx, mysqlconn.LockLockWait)
 	if err != nil {
 		return nil, "", err
 	}
@@ -97,58 +97,58 @@ func (d *doorbell) open(ctx context.Context) (*conn, string, error) {
 		c.Discard()
 		return nil, "", err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.closed {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.closed {
 		c.Discard()
 		return nil, "", errors.New("closed")
 	}
-	d.conn, d.name = c, name
+	n.conn, n.name = c, name
 	return c, name, nil
 }
 
 // takeName takes a lock of a new name, and returns that if the lock is this
 // session's.
 func takeName(ctx context.Context, c *conn) (string, error) {
-	name := bellName + strings.ToLower(rand.Text())
+	name := notifierLock + strings.ToLower(rand.Text())
 	var got sql.NullInt64
 	if err := c.QueryRow(ctx, getLock.Render(name, 0)).Scan(&got); err != nil || got.Int64 != 1 {
 		return "", err
 	}
 	// In a statement of its own: behind a proxy it may reach another session.
-	owns, err := c.Count(ctx, ownsBell.Render(name))
+	owns, err := c.Count(ctx, ownsLock.Render(name))
 	if err != nil || owns != 1 {
 		return "", err
 	}
 	return name, nil
 }
 
-// deafen is told that a connection was not the doorbell's own.
-func (d *doorbell) deafen(c *conn) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.conn == c {
-		d.name = ""
+// deafen is told that a connection was not the notifier's own.
+func (n *notifier) deafen(c *conn) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn == c {
+		n.name = ""
 	}
 }
 
 // drop discards a connection.
-func (d *doorbell) drop(c *conn) {
+func (n *notifier) drop(c *conn) {
 	if c == nil {
 		return
 	}
-	d.mu.Lock()
-	if d.conn == c {
-		d.conn, d.name = nil, ""
+	n.mu.Lock()
+	if n.conn == c {
+		n.conn, n.name = nil, ""
 	}
-	d.mu.Unlock()
+	n.mu.Unlock()
 	c.Discard()
 }
 
 // Wait implements [store.Notifier].
-func (d *doorbell) Wait(ctx context.Context, watched []store.LockWatch, limit time.Duration) error {
-	return d.rows.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
-		c, name, err := d.open(ctx)
+func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit time.Duration) error {
+	return n.rows.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
+		c, name, err := n.open(ctx)
 		if err != nil {
 			return err
 		}
@@ -160,20 +160,20 @@ func (d *doorbell) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 			if i > 0 {
 				moved.WriteString(" UNION ALL ")
 			}
-			moved.WriteString(d.rows.sql.notWaits.Render(w.Name, string(w.Mark)))
+			moved.WriteString(n.rows.sql.notWaits.Render(w.Name, string(w.Mark)))
 		}
 		if len(watched) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := d.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
+		query := n.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
 		answer, err := c.Count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
 			return nil
 		case err != nil:
-			d.drop(c)
+			n.drop(c)
 		case answer == 2:
-			d.deafen(c)
+			n.deafen(c)
 			return sleep(ctx, limit)
 		}
 		return err
@@ -193,13 +193,13 @@ func sleep(ctx context.Context, limit time.Duration) error {
 }
 
 // Notify implements [store.Notifier].
-func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
-	return d.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
+func (n *notifier) Notify(ctx context.Context, addresses ...string) error {
+	return n.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
 		for _, address := range addresses {
 			// Earlier versions had a connection's id in the place of the name; they
 			// look once a second.
 			server, name, _ := strings.Cut(address, "#")
-			if server != c.Server.Identity || !strings.HasPrefix(name, bellName) || len(name) > 64 {
+			if server != c.Server.Identity || !strings.HasPrefix(name, notifierLock) || len(name) > 64 {
 				continue
 			}
 			if err := c.Exec(ctx, killQuery.Render(name)); err != nil && !mysqlconn.IsServerError(err) {
@@ -211,14 +211,14 @@ func (d *doorbell) Notify(ctx context.Context, addresses ...string) error {
 }
 
 // Close implements [store.Notifier].
-func (d *doorbell) Close() error {
-	d.mu.Lock()
-	d.closed = true
-	c := d.conn
-	d.mu.Unlock()
-	d.drop(c)
-	d.rows.mu.Lock()
-	defer d.rows.mu.Unlock()
-	delete(d.rows.doorbells, d)
+func (n *notifier) Close() error {
+	n.mu.Lock()
+	n.closed = true
+	c := n.conn
+	n.mu.Unlock()
+	n.drop(c)
+	n.rows.mu.Lock()
+	defer n.rows.mu.Unlock()
+	delete(n.rows.notifiers, n)
 	return nil
 }
