@@ -1,5 +1,6 @@
-// Package ledgerrows has what the ledgers of this module share: how they bound an
-// error's text, keep pauses as text, and count starts.
+// Package ledgerrows has what the ledgers of this module share: which claims and
+// moves they take, how they bound an error's text, keep pauses as text, and count
+// starts.
 package ledgerrows
 
 import (

@@ -28,13 +28,13 @@ const claimTries = 5
 func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	order := make([]int, len(claims))
 	for i, c := range claims {
-		if err := checkClaim(c); err != nil {
+		if err := ledgerrows.CheckClaim("mysqlstore", c); err != nil {
 			return nil, err
 		}
 		order[i] = i
 	}
 	// All callers lock rows in one order, the key's.
-	slices.SortFunc(order, func(a, b int) int { return compareKeys(claims[a].Key, claims[b].Key) })
+	slices.SortFunc(order, func(a, b int) int { return ledgerrows.CompareKeys(claims[a].Key, claims[b].Key) })
 
 	results := make([]store.Claimed, len(claims))
 	for chunk := range pieces(order, claimChunk, func(at int) int { return len(ledgerrows.CutError(claims[at].Error)) }) {
@@ -54,16 +54,6 @@ func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cl
 		}
 	}
 	return results, nil
-}
-
-func checkClaim(c store.Claim) error {
-	switch {
-	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
-		return fmt.Errorf("mysqlstore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
-	case c.Missed < 0:
-		return fmt.Errorf("mysqlstore: claim of job %q: missed %d: must not be negative", c.Job, c.Missed)
-	}
-	return checkKey(c.Key)
 }
 
 // claim inserts the rows, and reads back if not all were inserted: what was
@@ -102,7 +92,7 @@ func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.Cl
 		}
 		keys := make([]jobs.Key, len(part))
 		for i, c := range part {
-			keys[i] = plain(c.Key)
+			keys[i] = ledgerrows.Plain(c.Key)
 		}
 		f, err := l.readRuns(ctx, c, h, keys)
 		if err != nil {
@@ -166,7 +156,7 @@ func (l *ledger) claimStatement(h store.Holder, id store.ClaimID, claims []store
 // claimedNow is what the claim statement wrote.
 func claimedNow(h store.Holder, c store.Claim, now time.Time) jobs.Record {
 	r := jobs.Record{
-		Key: plain(c.Key), State: c.State, Owner: h.Owner, Token: h.Token,
+		Key: ledgerrows.Plain(c.Key), State: c.State, Owner: h.Owner, Token: h.Token,
 		Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
 	}
 	switch c.State {

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -77,7 +78,7 @@ func (l *ledger) Trigger(ctx context.Context, group, job string) (jobs.Key, erro
 
 // Cancel implements [jobs.Control].
 func (l *ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
-	if checkKey(key) != nil {
+	if ledgerrows.CheckKey("mysqlstore", key) != nil {
 		return noRun(group, key) // the table cannot have it
 	}
 	tick := key.Tick.UnixMicro()

@@ -16,7 +16,7 @@ import (
 // For the tests of package mysqlstore_test.
 var (
 	LockName = lockName
-	Newest   = len(migrations)
+	Newest   = len(steps)
 )
 
 // Statements are those of a migration.

@@ -265,28 +265,6 @@ func (l *ledger) readRuns(ctx context.Context, c *conn, h store.Holder, keys []j
 	return f, rows.Err()
 }
 
-// checkKey reports a key that the table would not keep as it is.
-func checkKey(k jobs.Key) error {
-	if err := store.CheckName("job", k.Job); err != nil {
-		return err
-	}
-	if !time.UnixMicro(k.Tick.UnixMicro()).Equal(k.Tick) {
-		return fmt.Errorf("mysqlstore: job %q: tick %v: must be of whole microseconds", k.Job, k.Tick)
-	}
-	return nil
-}
-
-// plain is the key as it is read back, by which maps find it.
-func plain(k jobs.Key) jobs.Key {
-	k.Tick = time.UnixMicro(k.Tick.UnixMicro()).UTC()
-	return k
-}
-
-// compareKeys is the order of the rows in the table.
-func compareKeys(a, b jobs.Key) int {
-	return cmp.Or(cmp.Compare(a.Job, b.Job), a.Tick.Compare(b.Tick), cmp.Compare(a.Trigger, b.Trigger))
-}
-
 func instant(micros sql.NullInt64) time.Time {
 	if !micros.Valid {
 		return time.Time{}

@@ -6,14 +6,13 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/internal/migrations"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
@@ -45,44 +44,9 @@ type schema struct {
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// A step leads to the next version of the tables. The versions that can live side
-// by side stand in the table schema: its newest version is the least that a
-// program has to know, and its level is the newest step that was made. So a
-// program may be older than the tables, as in a rolling upgrade, as long as no step
-// says otherwise.
-type step struct {
-	name  string // of its file, such as 0003_locks
-	text  string
-	least int // what a program has to know to use the tables after it
-}
-
-var migrations = mustReadMigrations()
-
-func mustReadMigrations() []step {
-	leastLine := regexp.MustCompile(`(?m)^-- For programs from version (\d+) on\.$`)
-	entries, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		panic(err)
-	}
-	var steps []step
-	for i, entry := range entries {
-		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(entry.Name(), want) {
-			panic(fmt.Sprintf("mysqlstore: migration %s: the name must begin with %s", entry.Name(), want))
-		}
-		text, err := migrationFiles.ReadFile("migrations/" + entry.Name())
-		if err != nil {
-			panic(err)
-		}
-		least := i + 1
-		if found := leastLine.FindSubmatch(text); found != nil {
-			if least, err = strconv.Atoi(string(found[1])); err != nil || least > i+1 {
-				panic(fmt.Sprintf("mysqlstore: migration %s: for programs from version %s on", entry.Name(), found[1]))
-			}
-		}
-		steps = append(steps, step{strings.TrimSuffix(entry.Name(), ".sql"), string(text), least})
-	}
-	return steps
-}
+// steps lead to the newest version. In the table schema, the newest version is the
+// least that a program has to know.
+var steps = migrations.MustRead("mysqlstore", migrationFiles)
 
 // statements returns the statements of a migration, without comments.
 func statements(migration string, names tables) []string {
@@ -161,9 +125,9 @@ func (s *schema) migrate(ctx context.Context, made func(string)) (level int, err
 		switch {
 		case err != nil:
 			return 0, err
-		case least > len(migrations):
+		case least > len(steps):
 			return 0, newerError(least, level)
-		case level >= len(migrations):
+		case level >= len(steps):
 			if level, done, err := s.migrated(ctx, c); done || err != nil {
 				return level, err
 			}
@@ -172,26 +136,26 @@ func (s *schema) migrate(ctx context.Context, made func(string)) (level int, err
 		if err := s.upgrade(ctx, c, level, least); err != nil {
 			return 0, fmt.Errorf("to version %d: %w", level+1, err)
 		}
-		made(migrations[level].name)
+		made(steps[level].Name)
 	}
 }
 
 // upgrade makes the next step and writes it down.
 func (s *schema) upgrade(ctx context.Context, c *conn, level, least int) error {
-	next := migrations[level]
+	next := steps[level]
 	if err := s.runStep(ctx, c, next); err != nil {
 		return err
 	}
-	if next.least > least {
-		if err := c.Exec(ctx, s.sql.insertVersion.Render(next.least)); err != nil {
+	if next.Least > least {
+		if err := c.Exec(ctx, s.sql.insertVersion.Render(next.Least)); err != nil {
 			return err
 		}
 	}
 	return c.Exec(ctx, s.sql.setLevel.Render(level+1))
 }
 
-func (s *schema) runStep(ctx context.Context, c *conn, step step) error {
-	for _, statement := range statements(step.text, s.tables) {
+func (s *schema) runStep(ctx context.Context, c *conn, step migrations.Step) error {
+	for _, statement := range statements(step.Text, s.tables) {
 		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
 			return err
 		}
@@ -210,7 +174,7 @@ func isDoneAlready(err error) bool {
 }
 
 // versions reads the least version that a program has to know, and the newest
-// step that was made; see [step].
+// step that was made; see [migrations.Step].
 func (s *schema) versions(ctx context.Context, c *conn) (least, level int, err error) {
 	err = c.QueryRow(ctx, s.sql.version.Render()).Scan(&least, &level)
 	if mysqlerr.Number(err) == mysqlerr.UnknownColumn { // tables from before levels
@@ -228,9 +192,9 @@ func (s *schema) migrated(ctx context.Context, c *conn) (level int, done bool, e
 		return 0, false, nil
 	case err != nil:
 		return 0, false, err
-	case least > len(migrations):
+	case least > len(steps):
 		return 0, false, newerError(least, level)
-	case level < len(migrations):
+	case level < len(steps):
 		return level, false, nil
 	}
 	gaps, err := s.gaps(ctx, c)
@@ -261,9 +225,9 @@ func (s *schema) checkVersion(ctx context.Context, c *conn) error {
 	switch {
 	case err != nil:
 		return err
-	case least > len(migrations):
+	case least > len(steps):
 		return newerError(least, level)
-	case level < len(migrations):
+	case level < len(steps):
 		return olderError(level)
 	}
 	rows, err := c.Query(ctx, s.sql.engines.Render())
@@ -286,10 +250,10 @@ func (s *schema) checkVersion(ctx context.Context, c *conn) error {
 // newerError is of tables that this program cannot use.
 func newerError(least, level int) error {
 	return fmt.Errorf("%w: the tables are of version %d, for programs that know version %d, and this one knows versions up to %d: update the program",
-		lease.ErrSetup, level, least, len(migrations))
+		lease.ErrSetup, level, least, len(steps))
 }
 
 func olderError(level int) error {
 	return fmt.Errorf("%w: the tables are of version %d, and this program needs %d: run Migrate (worker migrate)",
-		lease.ErrNotReady, level, len(migrations))
+		lease.ErrNotReady, level, len(steps))
 }

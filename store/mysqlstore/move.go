@@ -2,7 +2,6 @@ package mysqlstore
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -19,12 +18,12 @@ import (
 func (l *ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	order := make([]int, len(moves))
 	for i, m := range moves {
-		if err := checkMove(m); err != nil {
+		if err := ledgerrows.CheckMove("mysqlstore", m); err != nil {
 			return nil, err
 		}
 		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return compareKeys(moves[a].Key, moves[b].Key) })
+	slices.SortStableFunc(order, func(a, b int) int { return ledgerrows.CompareKeys(moves[a].Key, moves[b].Key) })
 
 	done, some, replaced := make([]bool, len(moves)), false, false
 	for chunk := range pieces(order, moveChunk, func(at int) int { return len(ledgerrows.CutError(moves[at].Error)) }) {
@@ -51,23 +50,11 @@ func (l *ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) (
 	return done, nil
 }
 
-func checkMove(m store.Move) error {
-	switch {
-	case m.From != jobs.Running && m.From != jobs.Waiting:
-		return fmt.Errorf("mysqlstore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
-	case m.To < jobs.Running || m.To > jobs.Interrupted:
-		return fmt.Errorf("mysqlstore: move of job %q: to state %v: there is none", m.Job, m.To)
-	case m.Attempt < 0:
-		return fmt.Errorf("mysqlstore: move of job %q: attempt %d: must not be negative", m.Job, m.Attempt)
-	}
-	return checkKey(m.Key)
-}
-
 // move changes the rows, and reads them back if not all were changed.
 func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []store.Move) (moved []bool, replaced bool, err error) {
 	finished, keys := map[string]int{}, make([]jobs.Key, len(moves))
 	for i, m := range moves {
-		keys[i] = plain(m.Key)
+		keys[i] = ledgerrows.Plain(m.Key)
 		if m.To.Over() {
 			finished[m.Job]++
 		}
@@ -95,7 +82,7 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 	}
 	for i, m := range moves {
 		r, ok := f.runs[keys[i]]
-		moved[i] = ok && r.State == m.To && r.Attempt == attemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
+		moved[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
 	}
 	return moved, f.replaced, nil
 }
@@ -107,7 +94,7 @@ func (l *ledger) latestStarts(ctx context.Context, c *conn, h store.Holder, move
 	var keys []jobs.Key
 	for _, m := range moves {
 		if m.To.Over() && finished[m.Job] > 1 {
-			keys = append(keys, plain(m.Key))
+			keys = append(keys, ledgerrows.Plain(m.Key))
 		}
 	}
 	if len(keys) == 0 {
@@ -124,13 +111,6 @@ func (l *ledger) latestStarts(ctx context.Context, c *conn, h store.Holder, move
 		}
 	}
 	return started, nil
-}
-
-func attemptAfter(m store.Move) int {
-	if m.To == jobs.Running {
-		return m.Attempt + 1
-	}
-	return m.Attempt
 }
 
 // moveStatement also writes the starts to those jobs of which it finishes a run.

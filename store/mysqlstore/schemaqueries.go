@@ -35,7 +35,7 @@ ORDER BY 1, 2, place`),
 		version:    sql(`SELECT COALESCE(MAX(version), 0), COALESCE(GREATEST(MAX(version), MAX(level)), 0) FROM {schema}`),
 		oldVersion: sql(`SELECT COALESCE(MAX(version), 0), COALESCE(MAX(version), 0) FROM {schema}`),
 		// The newest version is the least that a program has to know; see
-		// [step]. The level is the newest step.
+		// [migrations.Step]. The level is the newest step.
 		createSchema: sql(`
 CREATE TABLE IF NOT EXISTS {schema} (
 	version    INT UNSIGNED NOT NULL,

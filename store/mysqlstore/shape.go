@@ -164,7 +164,7 @@ func (s *schema) repair(ctx context.Context, c *conn, made func(string)) error {
 	if err != nil {
 		return err
 	}
-	for i, step := range migrations {
+	for i, step := range steps {
 		if err := s.runStep(ctx, c, step); err != nil {
 			return fmt.Errorf("repeat the step to version %d: %w", i+1, err)
 		}

@@ -22,9 +22,9 @@ func (s *Store) Check(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case least > len(migrations):
+		case least > len(steps):
 			return fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(least, level))
-		case level < len(migrations):
+		case level < len(steps):
 			return fmt.Errorf("%w: %s", lease.ErrNotReady, versionProblem(least, level))
 		}
 		gaps, err := readGaps(ctx, c)

@@ -1,13 +1,12 @@
 package sqlitestore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"slices"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -17,7 +16,10 @@ import (
 // an error may have claimed some: repeated with the same id, it goes on.
 func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	for _, c := range claims {
-		if err := checkClaim(c); err != nil {
+		if err := ledgerrows.CheckClaim("sqlitestore", c); err != nil {
+			return nil, err
+		}
+		if err := checkTrigger(c.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -26,10 +28,7 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(a, b int) int {
-		x, y := claims[a].Key, claims[b].Key
-		return cmp.Or(cmp.Compare(x.Job, y.Job), x.Tick.Compare(y.Tick), cmp.Compare(x.Trigger, y.Trigger))
-	})
+	slices.SortFunc(order, func(a, b int) int { return ledgerrows.CompareKeys(claims[a].Key, claims[b].Key) })
 	all := make([]store.Claimed, len(claims))
 	for chunk := range slices.Chunk(order, ledgerBatch) {
 		part := make([]store.Claim, len(chunk))
@@ -47,21 +46,11 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	return all, nil
 }
 
-func checkClaim(c store.Claim) error {
-	switch {
-	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
-		return fmt.Errorf("sqlitestore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
-	case c.Missed < 0:
-		return fmt.Errorf("sqlitestore: claim of job %q: missed %d: must not be negative", c.Job, c.Missed)
-	}
-	return checkKey(c.Key)
-}
-
 func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	rows, keys := make([][7]any, len(claims)), make([]jobs.Key, len(claims))
 	for i, c := range claims {
 		rows[i] = [7]any{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), c.Delay.Microseconds(), c.Missed, errorText(c.Error)}
-		keys[i] = plain(c.Key)
+		keys[i] = ledgerrows.Plain(c.Key)
 	}
 	list, err := json.Marshal(rows)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -97,7 +98,7 @@ func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error
 
 // Cancel implements [jobs.Control].
 func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
-	if checkKey(key) != nil {
+	if ledgerrows.CheckKey("sqlitestore", key) != nil || checkTrigger(key) != nil {
 		return noRun(group, key) // the table cannot have it
 	}
 	n, err := s.writeRow(ctx, "cancel", s.runs.cancel, group, key.Job, key.Tick.UnixMicro(), key.Trigger)

@@ -49,7 +49,7 @@ func (s *Store) problem(ctx context.Context, err error) (text string, kind error
 		case sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT:
 		case sqlite3.SQLITE_ERROR:
 			least, level, err := s.versions(ctx, s.own)
-			if err == nil && level < len(migrations) {
+			if err == nil && level < len(steps) {
 				return versionProblem(least, level), lease.ErrNotReady
 			}
 			if gaps, err := readGaps(ctx, s.own); err == nil && len(gaps) > 0 {
@@ -77,7 +77,7 @@ func (s *Store) problem(ctx context.Context, err error) (text string, kind error
 }
 
 func versionProblem(least, level int) string {
-	switch newest := len(migrations); {
+	switch newest := len(steps); {
 	case level == 0:
 		return "it has no lease tables: run Migrate (worker migrate)"
 	case level < newest:

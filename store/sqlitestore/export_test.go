@@ -13,10 +13,10 @@ const SteppedClock = clock + " + (SELECT micros FROM stepped)"
 func OpenWithClock(path, clock string) (*Store, error) { return open(path, clock) }
 
 // Newest is the version of the tables that this program makes.
-var Newest = len(migrations)
+var Newest = len(steps)
 
 // Version1 makes the tables as version 1 of them was.
-var Version1 = createSchema + migrations[0].text + "UPDATE cronlease_schema SET version = 1"
+var Version1 = createSchema + steps[0].Text + "UPDATE cronlease_schema SET version = 1"
 
 // Renewal is the statement of Renew.
 func (s *Store) Renewal() string { return s.sql.renew }

@@ -256,24 +256,12 @@ func (s *Store) readRuns(ctx context.Context, c *sql.Conn, group string, keys []
 	return eachRun(ctx, c, s.runs.readRuns, []any{string(list), group}, func(r run) { runs[r.Key] = r })
 }
 
-// checkKey reports a key that the table would not keep as it is.
-func checkKey(k jobs.Key) error {
-	if err := store.CheckName("job", k.Job); err != nil {
-		return err
-	}
-	if !instant(k.Tick.UnixMicro()).Equal(k.Tick) {
-		return fmt.Errorf("sqlitestore: job %q: tick %v: must be of whole microseconds", k.Job, k.Tick)
-	}
+// checkTrigger reports a key whose number no row can have.
+func checkTrigger(k jobs.Key) error {
 	if tooLarge(k.Trigger) {
 		return fmt.Errorf("sqlitestore: job %q: trigger %d: at most %d", k.Job, k.Trigger, int64(math.MaxInt64))
 	}
 	return nil
-}
-
-// plain is the key as it is read back.
-func plain(k jobs.Key) jobs.Key {
-	k.Tick = instant(k.Tick.UnixMicro())
-	return k
 }
 
 func instantOrZero(micros sql.NullInt64) time.Time {

@@ -6,8 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"regexp"
-	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/internal/migrations"
 )
 
 // migrationFiles are the steps to the newest version of the tables: the file
@@ -29,43 +28,9 @@ import (
 //go:embed migrations/*.sql
 var migrationFiles embed.FS
 
-// A step leads to the next version of the tables. The versions that can live side
-// by side stand in cronlease_schema: its version is the least that a program has to
-// know, and its level is the newest step that was made. So a program may be older
-// than the tables, as in a rolling upgrade, as long as no step says otherwise.
-type step struct {
-	name  string // of its file, such as 0003_locks
-	text  string
-	least int // what a program has to know to use the tables after it
-}
-
-var migrations = mustReadMigrations()
-
-func mustReadMigrations() []step {
-	leastLine := regexp.MustCompile(`(?m)^-- For programs from version (\d+) on\.$`)
-	entries, err := migrationFiles.ReadDir("migrations")
-	if err != nil {
-		panic(err)
-	}
-	var steps []step
-	for i, entry := range entries {
-		if want := fmt.Sprintf("%04d_", i+1); !strings.HasPrefix(entry.Name(), want) {
-			panic(fmt.Sprintf("sqlitestore: migration %s: the name must begin with %s", entry.Name(), want))
-		}
-		text, err := migrationFiles.ReadFile("migrations/" + entry.Name())
-		if err != nil {
-			panic(err)
-		}
-		least := i + 1
-		if found := leastLine.FindSubmatch(text); found != nil {
-			if least, err = strconv.Atoi(string(found[1])); err != nil || least > i+1 {
-				panic(fmt.Sprintf("sqlitestore: migration %s: for programs from version %s on", entry.Name(), found[1]))
-			}
-		}
-		steps = append(steps, step{strings.TrimSuffix(entry.Name(), ".sql"), string(text), least})
-	}
-	return steps
-}
+// steps lead to the newest version. In cronlease_schema, the version is the least
+// that a program has to know.
+var steps = migrations.MustRead("sqlitestore", migrationFiles)
 
 // The file column tells one database from another that has taken its path.
 const createSchema = `
@@ -112,9 +77,9 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (level int, made []stri
 	switch {
 	case err != nil:
 		return 0, nil, err
-	case least > len(migrations):
+	case least > len(steps):
 		return 0, nil, fmt.Errorf("%w: %s", lease.ErrSetup, versionProblem(least, level))
-	case level >= len(migrations):
+	case level >= len(steps):
 		if gaps, err := readGaps(ctx, db); err != nil || len(gaps) == 0 {
 			return level, nil, err
 		}
@@ -157,22 +122,22 @@ func upgrade(ctx context.Context, c *sql.Conn) (level int, made []string, err er
 	if err := c.QueryRowContext(ctx, "SELECT max(version, level) FROM cronlease_schema").Scan(&level); err != nil {
 		return 0, nil, err
 	}
-	for i := level; i < len(migrations); i++ {
-		if _, err := c.ExecContext(ctx, migrations[i].text); err != nil {
+	for i := level; i < len(steps); i++ {
+		if _, err := c.ExecContext(ctx, steps[i].Text); err != nil {
 			return 0, nil, fmt.Errorf("to version %d: %w", i+1, err)
 		}
 		const update = "UPDATE cronlease_schema SET version = max(version, ?1), level = ?2"
-		if _, err := c.ExecContext(ctx, update, migrations[i].least, i+1); err != nil {
+		if _, err := c.ExecContext(ctx, update, steps[i].Least, i+1); err != nil {
 			return 0, nil, fmt.Errorf("to version %d: %w", i+1, err)
 		}
-		made = append(made, migrations[i].name)
+		made = append(made, steps[i].Name)
 	}
 	mended, err := repair(ctx, c)
 	if err != nil {
 		return 0, nil, err
 	}
 	_, err = c.ExecContext(ctx, "COMMIT")
-	return max(level, len(migrations)), append(made, mended...), err
+	return max(level, len(steps)), append(made, mended...), err
 }
 
 // useWAL switches the file to WAL mode, in which readers do not wait for writers;
@@ -201,7 +166,7 @@ func useWAL(ctx context.Context, db *sql.DB) error {
 }
 
 // versions reads the least version that a program has to know, and the newest step
-// that was made, see [step]; both are 0 when there are no tables.
+// that was made, see [migrations.Step]; both are 0 when there are no tables.
 func (s *Store) versions(ctx context.Context, db *sql.DB) (least, level int, err error) {
 	var columns string
 	err = db.QueryRowContext(ctx, "SELECT coalesce(group_concat(name), '') FROM pragma_table_info('cronlease_schema')").Scan(&columns)

@@ -4,8 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"fmt"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -15,7 +15,10 @@ import (
 // row: they apply in their order.
 func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	for _, m := range moves {
-		if err := checkMove(m); err != nil {
+		if err := ledgerrows.CheckMove("sqlitestore", m); err != nil {
+			return nil, err
+		}
+		if err := checkTrigger(m.Key); err != nil {
 			return nil, err
 		}
 	}
@@ -37,23 +40,11 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	return all, nil
 }
 
-func checkMove(m store.Move) error {
-	switch {
-	case m.From != jobs.Running && m.From != jobs.Waiting:
-		return fmt.Errorf("sqlitestore: move of job %q: from state %v: must be running or waiting", m.Job, m.From)
-	case m.To < jobs.Running || m.To > jobs.Interrupted:
-		return fmt.Errorf("sqlitestore: move of job %q: to state %v: there is none", m.Job, m.To)
-	case m.Attempt < 0:
-		return fmt.Errorf("sqlitestore: move of job %q: attempt %d: must not be negative", m.Job, m.Attempt)
-	}
-	return checkKey(m.Key)
-}
-
 // distinct is how many of the first moves one statement can do: each row once.
 func distinct(moves []store.Move) int {
 	seen := make(map[jobs.Key]bool, len(moves))
 	for i, m := range moves {
-		key := plain(m.Key)
+		key := ledgerrows.Plain(m.Key)
 		if i == ledgerBatch || seen[key] {
 			return i
 		}
@@ -69,9 +60,9 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 	for i, m := range moves {
 		rows[i] = [11]any{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, number(m.Token),
-			int(m.To), m.Delay.Microseconds(), errorText(m.Error), attemptAfter(m),
+			int(m.To), m.Delay.Microseconds(), errorText(m.Error), ledgerrows.AttemptAfter(m),
 		}
-		keys[i] = plain(m.Key)
+		keys[i] = ledgerrows.Plain(m.Key)
 	}
 	list, err := json.Marshal(rows)
 	if err != nil {
@@ -98,14 +89,7 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 	done = make([]bool, len(moves))
 	for i, m := range moves {
 		r, ok := runs[keys[i]]
-		done[i] = ok && r.State == m.To && r.Attempt == attemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
+		done[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
 	}
 	return done, current, nil
-}
-
-func attemptAfter(m store.Move) int {
-	if m.To == jobs.Running {
-		return m.Attempt + 1
-	}
-	return m.Attempt
 }

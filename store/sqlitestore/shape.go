@@ -51,8 +51,8 @@ var wanted = sync.OnceValues(func() (objects []object, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1) // another connection has another memory
 	texts := []string{createSchema}
-	for _, m := range migrations {
-		texts = append(texts, m.text)
+	for _, m := range steps {
+		texts = append(texts, m.Text)
 	}
 	for _, text := range texts {
 		if _, err := db.ExecContext(ctx, text); err != nil {
@@ -137,8 +137,8 @@ func repair(ctx context.Context, c *sql.Conn) (made []string, err error) {
 		return nil, fmt.Errorf("%w: %s: restore the file from a backup, or, to begin with an empty table, drop it and run Migrate (worker migrate)",
 			lease.ErrSetup, joinGaps(columns))
 	}
-	for _, m := range migrations {
-		for _, insert := range insertion.FindAllString(m.text, -1) {
+	for _, m := range steps {
+		for _, insert := range insertion.FindAllString(m.Text, -1) {
 			if _, err := c.ExecContext(ctx, insert); err != nil {
 				return nil, fmt.Errorf("%s: %w", insert, err)
 			}

@@ -1,0 +1,65 @@
+package ledgerrows
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// CheckKey reports a key that the tables of a ledger would not keep as it is. The
+// error names the package.
+func CheckKey(pkg string, k jobs.Key) error {
+	if err := store.CheckName("job", k.Job); err != nil {
+		return err
+	}
+	if !time.UnixMicro(k.Tick.UnixMicro()).Equal(k.Tick) {
+		return fmt.Errorf("%s: job %q: tick %v: must be of whole microseconds", pkg, k.Job, k.Tick)
+	}
+	return nil
+}
+
+// CheckClaim reports a claim that no ledger takes.
+func CheckClaim(pkg string, c store.Claim) error {
+	switch {
+	case c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped:
+		return fmt.Errorf("%s: claim of job %q: state %v: must be running, waiting or skipped", pkg, c.Job, c.State)
+	case c.Missed < 0:
+		return fmt.Errorf("%s: claim of job %q: missed %d: must not be negative", pkg, c.Job, c.Missed)
+	}
+	return CheckKey(pkg, c.Key)
+}
+
+// CheckMove reports a move that no ledger takes.
+func CheckMove(pkg string, m store.Move) error {
+	switch {
+	case m.From != jobs.Running && m.From != jobs.Waiting:
+		return fmt.Errorf("%s: move of job %q: from state %v: must be running or waiting", pkg, m.Job, m.From)
+	case m.To < jobs.Running || m.To > jobs.Interrupted:
+		return fmt.Errorf("%s: move of job %q: to state %v: there is none", pkg, m.Job, m.To)
+	case m.Attempt < 0:
+		return fmt.Errorf("%s: move of job %q: attempt %d: must not be negative", pkg, m.Job, m.Attempt)
+	}
+	return CheckKey(pkg, m.Key)
+}
+
+// AttemptAfter is the attempt of a run after a move.
+func AttemptAfter(m store.Move) int {
+	if m.To == jobs.Running {
+		return m.Attempt + 1
+	}
+	return m.Attempt
+}
+
+// Plain is the key as it is read back, by which maps find it.
+func Plain(k jobs.Key) jobs.Key {
+	k.Tick = time.UnixMicro(k.Tick.UnixMicro()).UTC()
+	return k
+}
+
+// CompareKeys is the order of the rows in a table of runs.
+func CompareKeys(a, b jobs.Key) int {
+	return cmp.Or(cmp.Compare(a.Job, b.Job), a.Tick.Compare(b.Tick), cmp.Compare(a.Trigger, b.Trigger))
+}
