@@ -17,8 +17,7 @@
 //   - gocronlease: an elector and a locker for a gocron scheduler that you have
 //   - store: the contract of a store, for those who write another one
 //   - lease: the protocol under all of them, and why it is safe
-//   - lease/leasetest, jobs/ledgertest, locks/lockstest: the contracts of stores,
-//     as tests
+//   - store/storetest: that contract as tests
 //   - cmd/worker: all of it as a program, for jobs that are commands, HTTP calls
 //     or SQL statements
 //

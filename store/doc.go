@@ -13,7 +13,7 @@
 //     replica can tell what is wrong with a database's settings, and replicas and
 //     waiters poll.
 //
-// Every method is held to its comment by the conformance suites. memstore is the
+// Every method is held to its comment by the conformance suites of package storetest. memstore is the
 // shortest store, and a good start.
 //
 // # What holds for all of it

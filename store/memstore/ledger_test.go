@@ -4,16 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/jobs/ledgertest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	ledgertest.Run(t, func(testing.TB) ledgertest.Harness {
+	storetest.Ledger(t, func(testing.TB) storetest.Harness {
 		s := memstore.New()
-		return ledgertest.Harness{
-			Open:      func(testing.TB) ledgertest.Store { return s },
+		return storetest.Harness{
+			Open:      func(testing.TB) store.Leases { return s },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
 		}
 	})

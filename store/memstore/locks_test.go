@@ -4,17 +4,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/locks/lockstest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 func TestLocks(t *testing.T) {
 	t.Parallel()
-	lockstest.Run(t, func(testing.TB) lockstest.Harness {
+	storetest.Locks(t, func(testing.TB) storetest.Harness {
 		s := memstore.New()
-		return lockstest.Harness{
-			Open:      func(testing.TB) store.Locks { return s },
+		return storetest.Harness{
+			Open:      func(testing.TB) store.Leases { return s },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
 			Restart:   func(testing.TB) { s.Restart() },
 		}
@@ -24,8 +24,8 @@ func TestLocks(t *testing.T) {
 // Where the clock cannot be stepped, rows are waited for until they are old.
 func TestLocksWithoutStepClock(t *testing.T) {
 	t.Parallel()
-	lockstest.Run(t, func(testing.TB) lockstest.Harness {
+	storetest.Locks(t, func(testing.TB) storetest.Harness {
 		s := memstore.New()
-		return lockstest.Harness{Open: func(testing.TB) store.Locks { return s }}
+		return storetest.Harness{Open: func(testing.TB) store.Leases { return s }}
 	})
 }

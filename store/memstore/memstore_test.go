@@ -7,20 +7,20 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	leasetest.Run(t, func(testing.TB) leasetest.Harness {
+	storetest.Leases(t, func(testing.TB) storetest.Harness {
 		s := memstore.New()
-		return leasetest.Harness{
+		return storetest.Harness{
 			Open:      func(testing.TB) store.Leases { return s },
-			Update:    func(_ testing.TB, group string, change leasetest.Change) { s.Update(group, change) },
+			Update:    func(_ testing.TB, group string, change storetest.Change) { s.Update(group, change) },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
 			Restart:   func(testing.TB) { s.Restart() },
 		}

@@ -11,11 +11,10 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/rounds"
-	"github.com/cronlease/cronlease/jobs/ledgertest"
-	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 type variant struct {
@@ -52,21 +51,21 @@ func TestConformance(t *testing.T) {
 
 func leaseConforms(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
 	t.Helper()
-	leasetest.Run(t, func(t testing.TB) leasetest.Harness { return leaseHarness(t, variant, fresh) })
+	storetest.Leases(t, func(t testing.TB) storetest.Harness { return leaseHarness(t, variant, fresh) })
 }
 
-func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.Database) leasetest.Harness {
+func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.Database) storetest.Harness {
 	t.Helper()
 	db := fresh(t)
 	migrated(t, db.DSN)
 	pool := db.Open(t)
-	return leasetest.Harness{
+	return storetest.Harness{
 		Open:   func(t testing.TB) store.Leases { return variant.open(t, db) },
-		Update: func(t testing.TB, group string, change leasetest.Change) { update(t, pool, group, change) },
+		Update: func(t testing.TB, group string, change storetest.Change) { update(t, pool, group, change) },
 		LockLease: func(t testing.TB, group string) func() {
 			return lockRow(t, db, "SELECT name FROM cronlease_lease WHERE name = '"+group+"' FOR UPDATE")
 		},
-		LoseBell: func(t testing.TB, group string) { killBell(t, db, group) },
+		LoseSignal: func(t testing.TB, group string) { killBell(t, db, group) },
 	}
 }
 
@@ -85,9 +84,9 @@ func TestLedgerConformance(t *testing.T) {
 func ledgerConforms(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
 	t.Helper()
 	databases := &emptied{fresh: fresh, parent: t}
-	ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
+	storetest.Ledger(t, func(t testing.TB) storetest.Harness {
 		empty := databases.take(t)
-		return ledgertest.Harness{Open: func(t testing.TB) ledgertest.Store { return variant.open(t, empty) }}
+		return storetest.Harness{Open: func(t testing.TB) store.Leases { return variant.open(t, empty) }}
 	})
 }
 
@@ -169,7 +168,7 @@ func openOn(t testing.TB, db *sql.DB, options ...mysqlstore.Option) *mysqlstore.
 }
 
 // update changes the rows of a group behind the stores' backs.
-func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
+func update(t testing.TB, db *sql.DB, group string, change storetest.Change) {
 	t.Helper()
 	const epoch, layout = "'1970-01-01'", "2006-01-02 15:04:05.000000"
 	l, f := new(store.Lease), new(store.Fence)

@@ -16,9 +16,9 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 // galera is a database of a cluster, by way of two of its nodes.
@@ -281,7 +281,7 @@ func TestGaleraConformance(t *testing.T) {
 	one, all := variants[0], anyNode(cluster)
 	used := &emptied{fresh: fresh, parent: t}
 	leaseOnAll := func(t *testing.T) {
-		leasetest.Run(t, func(t testing.TB) leasetest.Harness {
+		storetest.Leases(t, func(t testing.TB) storetest.Harness {
 			h := leaseHarness(t, all, used.take)
 			h.LockLease = nil // a lock on one node is broken by a write on another
 			open := h.Open

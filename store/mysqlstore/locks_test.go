@@ -16,9 +16,9 @@ import (
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
-	"github.com/cronlease/cronlease/locks/lockstest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 func TestLocksConformance(t *testing.T) {
@@ -36,10 +36,10 @@ func TestLocksConformance(t *testing.T) {
 func locksConform(t *testing.T, variant variant, fresh func(testing.TB) dbtest.Database) {
 	t.Helper()
 	databases := &emptied{fresh: fresh, parent: t}
-	lockstest.Run(t, func(t testing.TB) lockstest.Harness {
+	storetest.Locks(t, func(t testing.TB) storetest.Harness {
 		empty := databases.take(t)
 		t.Cleanup(func() { exec(t, empty.Open(t), "DELETE FROM cronlease_lock") })
-		return lockstest.Harness{Open: func(t testing.TB) store.Locks { return variant.open(t, empty) }}
+		return storetest.Harness{Open: func(t testing.TB) store.Leases { return variant.open(t, empty) }}
 	})
 }
 

@@ -13,10 +13,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/cronlease/cronlease/jobs/ledgertest"
-	"github.com/cronlease/cronlease/lease/leasetest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
+	"github.com/cronlease/cronlease/store/storetest"
 )
 
 // children are what child processes of the tests do with a file, by the
@@ -81,25 +80,25 @@ func run(t testing.TB, db *sql.DB, statement string, args ...any) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	leasetest.Run(t, func(t testing.TB) leasetest.Harness {
+	storetest.Leases(t, func(t testing.TB) storetest.Harness {
 		path, stepClock := withSteppedClock(t)
 		db := open(t, path).DB()
-		return leasetest.Harness{
-			Open:         func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
-			Update:       func(t testing.TB, group string, change leasetest.Change) { update(t, db, group, change) },
-			StepClock:    stepClock,
-			Restart:      func(t testing.TB) { replace(t, path) },
-			BellRingsAll: true,
+		return storetest.Harness{
+			Open:       func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
+			Update:     func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
+			StepClock:  stepClock,
+			Restart:    func(t testing.TB) { replace(t, path) },
+			SignalsAll: true,
 		}
 	})
 }
 
 func TestLedgerConformance(t *testing.T) {
 	t.Parallel()
-	ledgertest.Run(t, func(t testing.TB) ledgertest.Harness {
+	storetest.Ledger(t, func(t testing.TB) storetest.Harness {
 		path, stepClock := withSteppedClock(t)
-		return ledgertest.Harness{
-			Open:      func(t testing.TB) ledgertest.Store { return openWithSteppedClock(t, path) },
+		return storetest.Harness{
+			Open:      func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
 			StepClock: stepClock,
 			Patience:  5 * time.Minute, // the driver is slow with -race
 		}
@@ -130,7 +129,7 @@ func openWithSteppedClock(t testing.TB, path string) *sqlitestore.Store {
 }
 
 // update changes the rows of a group behind the stores' backs.
-func update(t testing.TB, db *sql.DB, group string, change leasetest.Change) {
+func update(t testing.TB, db *sql.DB, group string, change storetest.Change) {
 	t.Helper()
 	l, f := new(store.Lease), new(store.Fence)
 	var micros, ttl int64

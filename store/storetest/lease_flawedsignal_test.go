@@ -1,0 +1,144 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/store"
+)
+
+// bell is one of a database.
+type bell struct {
+	d      *leaseDatabase
+	group  string
+	line   chan struct{}
+	closed chan struct{}
+
+	mu    sync.Mutex
+	has   bool
+	shut  bool
+	spent bool
+}
+
+func (s *leaseReplica) HandoverSignal(group string) store.HandoverSignal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	name := group
+	switch {
+	case s.has("bell: one for all groups"):
+		name = ""
+	case s.has("bell: one for groups that differ by case"):
+		name = strings.ToLower(name)
+	case s.has("bell: one for groups that differ at the end"):
+		name = name[:min(len(name), 64)]
+	}
+	if s.leaseDatabase.bells[name] == nil {
+		s.leaseDatabase.bells[name] = make(chan struct{}, 1)
+	}
+	b := &bell{d: s.leaseDatabase, group: group, line: s.leaseDatabase.bells[name], closed: make(chan struct{})}
+	s.bells = append(s.bells, b)
+	return b
+}
+
+func (b *bell) Wait(ctx context.Context) error {
+	if b.d.has("bell: rings all") {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.shut {
+			return errors.New("closed")
+		}
+		return ctx.Err()
+	}
+	done, closed := ctx.Done(), b.closed
+	if b.d.has("bell: Wait ignores the context") {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 1500*time.Millisecond) // longer than the test's patience
+		defer cancel()
+		done = ctx.Done()
+	}
+	if b.d.has("bell: Close does not end Wait") {
+		closed = nil
+	}
+	b.mu.Lock()
+	shut, has, spent := b.shut, b.has, b.spent
+	b.mu.Unlock()
+	if shut && !b.d.has("bell: Wait goes on after Close") && !b.d.has("bell: a closed bell stays in line") {
+		return errors.New("closed")
+	}
+	switch {
+	case has && b.d.has("bell: Wait passes it"):
+		return errors.Join(b.Pass(ctx), ctx.Err())
+	case has && !b.d.has("bell: Wait blocks for its own holder"):
+		return ctx.Err()
+	}
+	if spent {
+		return errors.New("unusable")
+	}
+	if shut {
+		closed = nil
+	}
+	line := b.line
+	if b.d.has("bell: never rings") && len(line) > 0 {
+		line = nil
+	}
+	select {
+	case line <- struct{}{}:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if shut && b.d.has("bell: a closed bell stays in line") {
+			return errors.New("closed")
+		}
+		b.has = true
+		b.d.mu.Lock()
+		b.d.had[b.group] = b
+		b.d.mu.Unlock()
+		return nil
+	case <-done:
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.spent = b.d.has("bell: unusable after a context")
+		return ctx.Err()
+	case <-closed:
+		return errors.New("closed")
+	}
+}
+
+func (b *bell) Pass(context.Context) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.d.has("bell: Pass fails before Wait") && !b.has {
+		return errors.New("no bell")
+	}
+	if b.has || b.d.has("bell: Pass by anybody") {
+		b.leave()
+	}
+	return nil
+}
+
+func (b *bell) leave() {
+	b.has = false
+	select {
+	case <-b.line:
+	default: // another caller passed it
+	}
+}
+
+func (b *bell) Close() error {
+	if !b.d.has("bell: Close does not pass") {
+		b.mu.Lock()
+		if b.has {
+			b.leave()
+		}
+		b.mu.Unlock()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.shut {
+		b.shut = true
+		close(b.closed)
+	}
+	return nil
+}

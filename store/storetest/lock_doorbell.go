@@ -1,0 +1,308 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/store"
+)
+
+// ringer is a store that has doorbells.
+type lockRinger interface {
+	store.Locks
+	store.Notifiers
+}
+
+// process is a store with a doorbell, of a process that waits.
+type process struct {
+	lockRinger
+	bell store.Notifier
+}
+
+// process opens a store and its doorbell, which is closed when the case ends.
+func (e *lockEnv) process() process {
+	e.Helper()
+	s, ok := e.open().(lockRinger)
+	if !ok {
+		e.Skip("left out: the store has no doorbells")
+	}
+	return process{s, e.bell(s)}
+}
+
+func (e *lockEnv) bell(s lockRinger) store.Notifier {
+	e.Helper()
+	bell := s.Notifier()
+	e.Cleanup(sync.OnceFunc(func() { _ = bell.Close() })) // cases that look at its error close it themselves
+	return bell
+}
+
+// address is where the doorbell is rung; empty if it cannot be.
+func (e *lockEnv) address(bell store.Notifier) string {
+	e.Helper()
+	address, err := bell.Address(e.ctx())
+	e.ok(err, "Address")
+	return address
+}
+
+// canBeRung skips a case for doorbells that only watch the rows.
+func (e *lockEnv) canBeRung(bell store.Notifier) string {
+	e.Helper()
+	address := e.address(bell)
+	if address == "" {
+		e.Skip("left out: the doorbell has no address")
+	}
+	return address
+}
+
+func (e *lockEnv) ring(s process, addresses ...string) {
+	e.Helper()
+	e.ok(s.bell.Notify(e.ctx(), addresses...), "Ring")
+}
+
+// long is for a Wait that must end before its limit, and atOnce is when. No
+// store needs more than a fraction of a second; a machine may be busy.
+func (e *lockEnv) long() time.Duration   { return min(25*time.Second, e.h.Patience/2) }
+func (e *lockEnv) atOnce() time.Duration { return e.long() / 2 }
+
+// waiting is a Wait that is running.
+type waiting struct {
+	*lockEnv
+	ended chan error
+}
+
+// wait begins a Wait. It has ended when the case has.
+func (e *lockEnv) wait(ctx context.Context, bell store.Notifier, rows ...store.LockWatch) waiting {
+	e.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	w := waiting{e, make(chan error, 1)}
+	over := make(chan struct{})
+	e.Cleanup(func() {
+		cancel()
+		<-over
+	})
+	go func() {
+		defer close(over)
+		w.ended <- bell.Wait(ctx, rows, e.long())
+	}()
+	return w
+}
+
+// still checks that Wait goes on for a moment.
+func (w waiting) still(what string) {
+	w.Helper()
+	select {
+	case err := <-w.ended:
+		w.Fatalf("%s: Wait ended, error %v", what, err)
+	case <-time.After(moment):
+	}
+}
+
+// ends checks that Wait ends, and not by its limit.
+func (w waiting) ends(what string) error {
+	w.Helper()
+	select {
+	case err := <-w.ended:
+		return err
+	case <-time.After(w.atOnce()):
+		w.Fatalf("%s: Wait has not ended within %v", what, w.atOnce())
+		return nil
+	}
+}
+
+func (w waiting) rung(what string) {
+	w.Helper()
+	w.ok(w.ends(what), what+": Wait")
+}
+
+// rungBy rings until Wait ends: the first ring may come before the database
+// has begun to wait.
+func (w waiting) rungBy(s process, what string, addresses ...string) {
+	w.Helper()
+	over := time.After(w.atOnce())
+	for {
+		w.ring(s, addresses...)
+		select {
+		case err := <-w.ended:
+			w.ok(err, what+": Wait")
+			return
+		case <-time.After(moment):
+		case <-over:
+			w.Fatalf("%s: Wait has not ended within %v", what, w.atOnce())
+		}
+	}
+}
+
+// waits begins a Wait and checks that it goes on.
+func (e *lockEnv) waits(bell store.Notifier, rows ...store.LockWatch) waiting {
+	e.Helper()
+	e.ok(bell.Wait(e.ctx(), nil, time.Millisecond), "Wait for a ring that is remembered")
+	w := e.wait(e.ctx(), bell, rows...)
+	w.still("nothing happens")
+	return w
+}
+
+// found checks that a Wait returns at once because of a row.
+func (e *lockEnv) found(bell store.Notifier, what string, rows ...store.LockWatch) {
+	e.Helper()
+	e.wait(e.ctx(), bell, rows...).rung(what)
+}
+
+// limited checks that a Wait lasts until its limit.
+func (e *lockEnv) limited(bell store.Notifier, limit time.Duration, what string, rows ...store.LockWatch) {
+	e.Helper()
+	begin := time.Now()
+	e.ok(bell.Wait(e.ctx(), rows, limit), what+": Wait")
+	if took := time.Since(begin); took < limit*9/10 {
+		e.Errorf("%s: Wait ended after %v, want the limit of %v", what, took, limit)
+	} else if took > limit+e.atOnce() {
+		e.Errorf("%s: Wait took %v, with a limit of %v", what, took, limit)
+	}
+}
+
+func watch(name, mark string) store.LockWatch { return store.LockWatch{Name: name, Mark: []byte(mark)} }
+
+var doorbellCases = []lockCase{
+	{"doorbell/a row without its mark", func(e *lockEnv) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "a mark, and more"), write(two, 0, 1, ""), write(three, 0, 1, "x"))
+		e.limited(s.bell, 2*moment, "the mark is there", watch(one, "a mark"))
+		for what, row := range map[string]store.LockWatch{
+			"the row has another":           watch(one, "a remark"),
+			"the row has it in other case":  watch(one, "A mark"),
+			"the row has a part of it":      watch(one, "a mark, and more than that"),
+			"the row has it with a space":   watch(one, "amark"),
+			"the queue of the row is empty": watch(two, "a mark"),
+			"the row is a part of the mark": watch(three, "xx"),
+			"a mark with NUL":               watch(one, "a mark\x00"),
+			"a mark that is a pattern":      watch(one, "%mark_"),
+		} {
+			e.found(s.bell, what, row)
+		}
+	}},
+
+	{"doorbell/one row of several without its mark", func(e *lockEnv) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark 1"), write(two, 0, 1, "mark 2"), write(three, 0, 1, "mark 3"))
+		all := []store.LockWatch{watch(one, "mark 1"), watch(two, "mark 2"), watch(three, "mark 3")}
+		e.limited(s.bell, 2*moment, "all marks are there", all...)
+		for i := range all {
+			rows := append([]store.LockWatch{}, all...)
+			rows[i].Mark = []byte("mark")
+			e.limited(s.bell, moment, "all marks are there", rows...)
+			rows[i].Mark = []byte("mark 4")
+			e.found(s.bell, fmt.Sprint("the mark of row ", i, " is not there"), rows...)
+		}
+		e.found(s.bell, "one of two marks of a row is not there", watch(one, "mark 1"), watch(one, "mark 2"))
+	}},
+
+	{"doorbell/a row that is not there", func(e *lockEnv) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		e.found(s.bell, "the row is not there", watch(two, "mark"))
+		e.found(s.bell, "one of two rows is not there", watch(one, "mark"), watch(two, "mark"))
+	}},
+
+	{"doorbell/any bytes in a mark", func(e *lockEnv) {
+		s := e.process()
+		for i, queue := range queues() {
+			if queue == "" {
+				continue
+			}
+			name := fmt.Sprint("lock", i)
+			e.put(s, write(name, 0, 1, "<"+queue+">"))
+			e.limited(s.bell, 20*time.Millisecond, fmt.Sprintf("the mark %.40q", queue), watch(name, queue))
+			e.found(s.bell, fmt.Sprintf("not the mark %.40q", queue), watch(name, queue+"."))
+		}
+	}},
+
+	{"doorbell/until the limit", func(e *lockEnv) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		for _, limit := range []time.Duration{0, time.Microsecond, time.Millisecond, 150 * time.Millisecond, 30 * time.Millisecond} {
+			e.limited(s.bell, limit, "nothing happens", watch(one, "mark"))
+		}
+		e.limited(s.bell, moment, "there are no rows")
+		if e.h.quick == 0 {
+			e.limited(s.bell, 1200*time.Millisecond, "nothing happens", watch(one, "mark"))
+		}
+	}},
+
+	{"doorbell/a thousand rows", func(e *lockEnv) {
+		s, other := e.process(), e.process()
+		var writes []store.LockWrite
+		var rows []store.LockWatch
+		for i := range 1000 {
+			name := fmt.Sprint("lock", i)
+			writes = append(writes, write(name, 0, 1, "mark of "+name+"."))
+			rows = append(rows, watch(name, "mark of "+name+"."))
+		}
+		e.put(s, writes...)
+		address := e.address(s.bell)
+		e.limited(s.bell, 2*moment, "all marks are there", rows...)
+		w := e.waits(s.bell, rows...)
+		e.put(other, write("lock999", 1, 2, "changed"))
+		e.ring(other, address)
+		w.rung("the last row has changed")
+		e.found(s.bell, "the last row has changed", rows...)
+	}},
+
+	{"doorbell/a context ends Wait", func(e *lockEnv) {
+		s, other := e.process(), e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		ctx, cancel := context.WithCancel(e.ctx())
+		defer cancel()
+		w := e.wait(ctx, s.bell, watch(one, "mark"))
+		w.still("nothing happens")
+		cancel()
+		if err := w.ends("its context ended"); !errors.Is(err, context.Canceled) {
+			e.Errorf("Wait after its context ended: error %v, want the context's", err)
+		}
+		// The bell still works.
+		e.limited(s.bell, 2*moment, "after a context has ended", watch(one, "mark"))
+		address := e.address(s.bell) // it may have changed
+		w = e.waits(s.bell, watch(one, "mark"))
+		e.put(other, write(one, 1, 2, "changed"))
+		e.ring(other, address)
+		w.rung("after a context has ended")
+	}},
+
+	{"context/an ended one, for doorbells", func(e *lockEnv) {
+		s := e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		address := e.address(s.bell)
+		ctx, cancel := context.WithCancel(e.Context())
+		cancel()
+		if err := e.wait(ctx, s.bell, watch(one, "mark")).ends("its context has ended"); !errors.Is(err, context.Canceled) {
+			e.Errorf("Wait with an ended context: error %v, want the context's", err)
+		}
+		if _, err := s.bell.Address(ctx); !errors.Is(err, context.Canceled) {
+			e.Errorf("Address with an ended context: error %v, want the context's", err)
+		}
+		if err := s.bell.Notify(ctx, address); !errors.Is(err, context.Canceled) {
+			e.Errorf("Ring with an ended context: error %v, want the context's", err)
+		}
+		e.found(s.bell, "after a context has ended", watch(one, "another"))
+	}},
+
+	{"doorbell/closed", func(e *lockEnv) {
+		s, other := e.process(), e.process()
+		e.put(s, write(one, 0, 1, "mark"))
+		e.ok(e.bell(s).Close(), "Close before the first use")
+		second := e.bell(s)
+		address, mine := e.address(second), e.address(s.bell)
+		e.limited(second, moment, "nothing happens", watch(one, "mark"))
+		e.ok(second.Close(), "Close")
+		e.ok(second.Close(), "Close again")
+		e.ring(s, address)
+		// Other bells still work.
+		w := e.waits(s.bell, watch(one, "mark"))
+		e.ring(other, address, e.address(other.bell))
+		w.still("a bell that is closed was rung")
+		e.put(other, write(one, 1, 2, "changed"))
+		e.ring(other, address, mine)
+		w.rung("a bell was closed")
+	}},
+}
