@@ -55,9 +55,9 @@ func (k *Keeper) Candidate(group string) (*Candidate, error) {
 
 // Look reads the lease, and takes it if it may be taken. It returns the lease
 // when it is ours now, and otherwise how long to wait before it is worth
-// looking again, unless a bell rings earlier. An error means that the database
-// gave no clear answer; look again after a while; one that matches [ErrContended]
-// means that the keeper's owner contends for the group elsewhere.
+// looking again, unless a hand-over signal comes earlier. An error means that the
+// database gave no clear answer; look again after a while; one that matches
+// [ErrContended] means that the keeper's owner contends for the group elsewhere.
 func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 	leave, err := c.enter()
 	if err != nil {

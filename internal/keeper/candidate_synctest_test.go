@@ -256,7 +256,7 @@ func TestUnansweredAcquiresAreForgotten(t *testing.T) {
 		c := r.candidate("g")
 		_, _, _ = c.Look(t.Context())
 		c = r.candidate("g")
-		_ = r.link.Leases.Release(t.Context(), "g", r.Owner(), r.row("g").Token)
+		_ = r.link.Release(t.Context(), "g", r.Owner(), r.row("g").Token)
 		r.link.Always(func(op string) faulty.Fault {
 			if op == "Acquire" {
 				return faulty.Fault{Err: faulty.ErrLost}

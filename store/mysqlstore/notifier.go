@@ -63,7 +63,7 @@ func (l *lockRows) closeNotifiers() error {
 
 // Address implements [store.Notifier].
 func (n *notifier) Address(ctx context.Context) (address string, err error) {
-	err = n.rows.conns.Bounded(ctx, "open doorbell", func(ctx context.Context) error {
+	err = n.rows.conns.Bounded(ctx, "open the notifier", func(ctx context.Context) error {
 		c, name, err := n.open(ctx)
 		if err == nil && name != "" {
 			address = c.Server.Identity + "#" + name
@@ -147,7 +147,7 @@ func (n *notifier) drop(c *conn) {
 
 // Wait implements [store.Notifier].
 func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit time.Duration) error {
-	return n.rows.conns.Bounded(ctx, "wait for doorbell", func(ctx context.Context) error {
+	return n.rows.conns.Bounded(ctx, "wait for a notification", func(ctx context.Context) error {
 		c, name, err := n.open(ctx)
 		if err != nil {
 			return err
@@ -194,7 +194,7 @@ func sleep(ctx context.Context, limit time.Duration) error {
 
 // Notify implements [store.Notifier].
 func (n *notifier) Notify(ctx context.Context, addresses ...string) error {
-	return n.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "ring doorbells", func(ctx context.Context, c *conn) error {
+	return n.rows.conns.Do(ctx, mysqlconn.Locks, mysqlconn.Write, "notify waiters", func(ctx context.Context, c *conn) error {
 		for _, address := range addresses {
 			// Earlier versions had a connection's id in the place of the name; they
 			// look once a second.

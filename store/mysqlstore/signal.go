@@ -81,11 +81,11 @@ func (s *signal) Wait(ctx context.Context) error {
 	case err == nil:
 		return nil
 	case s.closing.Err() != nil:
-		return errors.New("wait for bell: closed")
+		return errors.New("wait for the hand-over signal: closed")
 	case ctx.Err() != nil:
-		return fmt.Errorf("wait for bell: %w", ctx.Err())
+		return fmt.Errorf("wait for the hand-over signal: %w", ctx.Err())
 	}
-	return fmt.Errorf("wait for bell: %w", s.leases.conns.Explain(err))
+	return fmt.Errorf("wait for the hand-over signal: %w", s.leases.conns.Explain(err))
 }
 
 func (s *signal) wait(ctx context.Context) error {
@@ -185,7 +185,7 @@ func lockName(database, prefix, group string) string {
 // closed, which gives the signal away as soon as the server notices.
 func (s *signal) Pass(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
-		return fmt.Errorf("pass bell: %w", err)
+		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
 	defer s.give()
 	if !s.has {
@@ -196,7 +196,7 @@ func (s *signal) Pass(ctx context.Context) error {
 	defer cancel()
 	if err := s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn))); err != nil {
 		s.drop()
-		return fmt.Errorf("pass bell: %w", err)
+		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
 	return nil
 }

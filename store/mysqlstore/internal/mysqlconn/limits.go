@@ -47,7 +47,7 @@ func (p *Pool) Reserve(signals int) { p.reserved.Store(int32(signals)) }
 func (p *Pool) CheckReserved() error {
 	most, signals := p.source.Stats().MaxOpenConnections, int(p.reserved.Load())
 	if others := leastKept - 1; most > 0 && signals+others >= most {
-		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d bells need at least %d", most, signals, signals+others+1)
+		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d hand-over signals need at least %d", most, signals, signals+others+1)
 	}
 	return nil
 }
