@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // brittle is a store whose bells can be broken, as a lost connection does.
 type brittle struct {
-	*memstore.Store
+	*memdb.Store
 
 	mu    sync.Mutex
 	broke chan struct{} // closed when all that listen now hear that
@@ -74,7 +74,7 @@ func (b brittleBell) Wait(ctx context.Context) error {
 func TestRestartIsHeardThroughTheBell(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for after := time.Duration(0); after < ttl; after += 1300 * time.Millisecond {
-			store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+			store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
 			first, second, _ := pair(t, store)
 			time.Sleep(after)
 			first.Cut()
@@ -94,7 +94,7 @@ func TestRestartIsHeardThroughTheBell(t *testing.T) {
 // Bells that never work cost nothing but the quick hand-over.
 func TestBellsThatDoNotWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &brittle{Store: memstore.New(), broke: make(chan struct{}), dead: true}
+		store := &brittle{Store: memdb.New(), broke: make(chan struct{}), dead: true}
 		first, second, _ := pair(t, store)
 		before := second.All()
 		time.Sleep(time.Hour)
@@ -112,7 +112,7 @@ func TestBellsThatDoNotWork(t *testing.T) {
 // of it get the bell for nothing, with pauses.
 func TestBellsThatBreakNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+		store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
 		first, second, a := pair(t, store)
 		before := second.All()
 		for range 60 {
@@ -136,7 +136,7 @@ func TestBellsThatBreakNowAndThen(t *testing.T) {
 // dies unnoticed: it looks after it now and then.
 func TestBellThatIsLostUnnoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := &brittle{Store: memstore.New(), broke: make(chan struct{})}
+		store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
 		first, second, _ := pair(t, store)
 		store.steal()
 		time.Sleep(3 * time.Minute)

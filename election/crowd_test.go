@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // Fifty followers: what they ask at rest, and what a takeover costs.
@@ -13,7 +13,7 @@ func TestCrowd(t *testing.T) {
 	for name, hide := range map[string]bool{"bell": false, "no bell": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				var leases store.Leases = memstore.New()
+				var leases store.Leases = memdb.New()
 				if hide {
 					leases = noBell{leases}
 				}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestHandOverAfterACleanStop(t *testing.T) {
@@ -18,8 +18,8 @@ func TestHandOverAfterACleanStop(t *testing.T) {
 		store func() store.Leases
 		most  time.Duration
 	}{
-		"bell":    {func() store.Leases { return memstore.New() }, soon},
-		"no bell": {func() store.Leases { return noBell{memstore.New()} }, ttl + time.Second},
+		"bell":    {func() store.Leases { return memdb.New() }, soon},
+		"no bell": {func() store.Leases { return noBell{memdb.New()} }, ttl + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestHandOverAfterACleanStop(t *testing.T) {
 // Again and again, through every replica, also when the bell was lost on the way.
 func TestHandOverInALine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		leader := start(t, store)
 		<-leader.terms
 		for range 20 {
@@ -67,7 +67,7 @@ func TestCrash(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				for after := time.Duration(0); after < 6*time.Second; after += 700 * time.Millisecond {
-					first, second, a := pair(t, memstore.New())
+					first, second, a := pair(t, memdb.New())
 					time.Sleep(after)
 					crashed := time.Now()
 					crash(first.link)
@@ -101,7 +101,7 @@ func TestReleasedOnlyAfterTheLeadingFunction(t *testing.T) {
 		for _, needs := range []time.Duration{0, time.Second, 14 * time.Second} {
 			t.Run(fmt.Sprint(name, needs), func(t *testing.T) {
 				bubble(t, func(t *testing.T) {
-					store := memstore.New()
+					store := memdb.New()
 					first := prepare(t, store)
 					first.lead = func(ctx context.Context) error {
 						<-ctx.Done()
@@ -132,7 +132,7 @@ func TestReleasedOnlyAfterTheLeadingFunction(t *testing.T) {
 // Stopped in the middle of an acquire: the lease is not left behind.
 func TestStopWhileAcquiring(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first := prepare(t, store)
 		first.Once("Acquire", faulty.Fault{Reply: time.Second})
 		first.start()
@@ -155,7 +155,7 @@ func TestStopWhileAcquiring(t *testing.T) {
 // A release that does not get through leaves the lease to expire.
 func TestStopWithoutADatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first, second, _ := pair(t, memstore.New())
+		first, second, _ := pair(t, memdb.New())
 		first.Hang()
 		stopped := time.Now()
 		first.stop()
@@ -170,7 +170,7 @@ func TestStopWithoutADatabase(t *testing.T) {
 
 func TestStopBeforeAnything(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := prepare(t, memstore.New())
+		r := prepare(t, memdb.New())
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("never mind"))
 		if err := r.run(ctx); err != nil || len(r.terms) != 0 {

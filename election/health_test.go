@@ -7,8 +7,8 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // With a short TTL, an outage shows on both replicas within seconds: in the answers
@@ -16,7 +16,7 @@ import (
 // restarted.
 func TestHealthInAnOutage(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		timing := election.WithTiming(lease.Timing{TTL: time.Second})
 		first := prepare(t, store, timing).start()
 		<-first.terms
@@ -53,7 +53,7 @@ func TestHealthInAnOutage(t *testing.T) {
 // leads.
 func TestHealthBehindAGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		errGate := errors.New("not today")
 		r := prepare(t, store, election.WithGate(func(lease.Skew) error { return errGate })).start()
 		time.Sleep(time.Minute)
@@ -76,7 +76,7 @@ func TestHealthBehindAGate(t *testing.T) {
 
 func TestHealthOfACampaignThatDoesNotRun(t *testing.T) {
 	t.Parallel()
-	e, err := election.New(memstore.New(), "g")
+	e, err := election.New(memdb.New(), "g")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,14 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // Two elections that share a keeper are one owner, with one heartbeat.
 func TestSharedKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		l := newLink(memstore.New())
+		l := newLink(memdb.New())
 		keeper, err := keeper.New(l, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func TestSharedKeeper(t *testing.T) {
 // first one is over.
 func TestTwoCampaignsOnOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		k, err := keeper.New(store, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -104,7 +104,7 @@ func TestTwoCampaignsOnOneKeeper(t *testing.T) {
 // ends in time, others lead, and Check says so for as long as it lasts.
 func TestWatchdogOfHeartbeats(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, second, _ := pair(t, store)
 		stuck := make(chan struct{})
 		defer close(stuck)
@@ -131,7 +131,7 @@ func TestWatchdogOfHeartbeats(t *testing.T) {
 // ... and in the campaign.
 func TestWatchdogOfTheCampaign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		_, second, _ := pair(t, store)
 		if err := second.Check(); err != nil {
 			t.Errorf("Check: %v", err)
@@ -153,7 +153,7 @@ func TestWatchdogOfTheCampaign(t *testing.T) {
 // A keeper whose Run was never called.
 func TestKeeperThatDoesNotRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		keeper, err := keeper.New(store, keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -185,7 +185,7 @@ func TestWatchdogIsSilent(t *testing.T) {
 				t.Errorf("Check in %+v: %v", s, err)
 			}
 		}
-		r = prepare(t, memstore.New(), election.WithObserver(check))
+		r = prepare(t, memdb.New(), election.WithObserver(check))
 		r.Always(func(op string) faulty.Fault {
 			if op == "Release" {
 				return faulty.Fault{Reply: time.Second}

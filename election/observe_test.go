@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // An observer sees every state in order, however slow it is, and delays only the end
@@ -23,7 +23,7 @@ func TestObserversSeeEachChange(t *testing.T) {
 				var mu sync.Mutex
 				var seen []election.State
 				inside := false
-				store := memstore.New()
+				store := memdb.New()
 				first := prepare(t, store, election.WithObserver(func(s election.State) {
 					mu.Lock()
 					if inside {
@@ -81,7 +81,7 @@ func TestObserversSeeEachChange(t *testing.T) {
 func TestObserversInASecondRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		changes := 0
-		r := prepare(t, memstore.New(), election.WithObserver(func(election.State) { changes++ }))
+		r := prepare(t, memdb.New(), election.WithObserver(func(election.State) { changes++ }))
 		for range 3 {
 			changes = 0
 			r.start()
@@ -98,7 +98,7 @@ func TestObserversInASecondRun(t *testing.T) {
 
 func TestState(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		first, second, a := pair(t, memstore.New())
+		first, second, a := pair(t, memdb.New())
 		if s := first.State(); s != (election.State{Role: election.Leading, Owner: first.Owner(), Token: a.Token()}) {
 			t.Errorf("leader: %+v", s)
 		}
@@ -115,7 +115,7 @@ func TestState(t *testing.T) {
 
 func TestObserve(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		l := newLink(store)
 		l.Cut()
 		ctx, cancel := context.WithCancel(t.Context())

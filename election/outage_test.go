@@ -10,9 +10,9 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // The database is away for an hour: no replica gives up, and there is a leader
@@ -32,7 +32,7 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := memstore.New()
+				store := memdb.New()
 				first, second, a := pair(t, store)
 				third := start(t, store)
 				time.Sleep(time.Minute)
@@ -74,7 +74,7 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 // The bound of a second for long TTLs too.
 func TestDatabaseAwayWithALongTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		shared := memstore.New()
+		shared := memdb.New()
 		store := noBell{shared}
 		long := election.WithTiming(lease.Timing{TTL: 10 * time.Minute})
 		first := start(t, store, long)
@@ -97,7 +97,7 @@ func TestDatabaseAwayWithALongTTL(t *testing.T) {
 // An outage that is over before the trust is.
 func TestDatabaseAwayForAMoment(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, second, _ := pair(t, store)
 		for range 30 {
 			time.Sleep(47 * time.Second)
@@ -116,7 +116,7 @@ func TestDatabaseAwayForAMoment(t *testing.T) {
 // A day with a database clock that is stepped by an hour, again and again.
 func TestHealthyLeaderIsNeverDeposed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, second, a := pair(t, store)
 		third := start(t, store)
 		began := time.Now()
@@ -146,7 +146,7 @@ func TestHealthyLeaderIsNeverDeposed(t *testing.T) {
 // Statements that take half a second do not depose the leader either.
 func TestSlowDatabase(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		var all []*replica
 		for range 3 {
 			r := prepare(t, store)
@@ -170,7 +170,7 @@ func TestSlowDatabase(t *testing.T) {
 // replica reports that there is no leader.
 func TestDeletedRow(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		leases := memstore.New()
+		leases := memdb.New()
 		first, second, a := pair(t, leases)
 		leases.Update("g", func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
 		deleted := time.Now()
@@ -198,7 +198,7 @@ func TestDeletedRow(t *testing.T) {
 // for a TTL, although it is released in that time.
 func TestRestartOfTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, second, a := pair(t, store)
 		for range 10 {
 			store.Restart()
@@ -224,7 +224,7 @@ func TestRestartOfTheServer(t *testing.T) {
 // An outage is a few lines in the log of a leader, and of one that starts in it.
 func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		core, logs := observer.New(zapcore.InfoLevel)
 		logger := election.WithLogger(zap.New(core))
 		leader := start(t, store, logger)

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // ttl is that of the default timing, and soon what a hand-over through the bell
@@ -126,7 +126,7 @@ func causedBy(t *testing.T, e ended, want error) {
 }
 
 // rowOf reads the lease past all links.
-func rowOf(t *testing.T, store *memstore.Store) store.Lease {
+func rowOf(t *testing.T, store *memdb.Store) store.Lease {
 	t.Helper()
 	readings, err := store.Read(context.WithoutCancel(t.Context()), "g")
 	if err != nil || readings[0].Lease == nil {

@@ -5,12 +5,12 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 func TestReservedGroups(t *testing.T) {
 	t.Parallel()
-	if _, err := election.New(memstore.New(), "locks/a"); err == nil || !strings.Contains(err.Error(), "reserved for the sessions of locks") {
+	if _, err := election.New(memdb.New(), "locks/a"); err == nil || !strings.Contains(err.Error(), "reserved for the sessions of locks") {
 		t.Errorf("a group of sessions: %v", err)
 	}
 }

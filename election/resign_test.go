@@ -8,12 +8,12 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 func TestResign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first := prepare(t, store)
 		first.lead = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(time.Second); return nil }
 		first.start()
@@ -45,7 +45,7 @@ func TestResign(t *testing.T) {
 // Alone, it stands back for a TTL all the same.
 func TestResignStandsBack(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := start(t, memstore.New())
+		r := start(t, memdb.New())
 		<-r.terms
 		if err := r.Resign(t.Context()); err != nil {
 			t.Errorf("Resign: %v", err)
@@ -61,7 +61,7 @@ func TestResignStandsBack(t *testing.T) {
 // two requests does not outlive the term.
 func TestResignGoesOn(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := prepare(t, memstore.New())
+		r := prepare(t, memdb.New())
 		r.lead = func(ctx context.Context) error { <-ctx.Done(); time.Sleep(2 * time.Second); return nil }
 		r.start()
 		<-r.terms
@@ -84,7 +84,7 @@ func TestResignGoesOn(t *testing.T) {
 
 func TestAskResign(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		if _, err := election.AskResign(t.Context(), store, "g"); !errors.Is(err, election.ErrNotLeading) {
 			t.Errorf("AskResign without a leader: %v", err)
 		}

@@ -10,14 +10,14 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestNew(t *testing.T) {
 	t.Parallel()
-	s := memstore.New()
+	s := memdb.New()
 	for name, c := range map[string]struct {
 		store   store.Leases
 		group   string
@@ -51,7 +51,7 @@ func TestNew(t *testing.T) {
 
 func TestRunTwice(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := start(t, memstore.New())
+		r := start(t, memdb.New())
 		<-r.terms
 		if err := r.run(t.Context()); err == nil || !strings.Contains(err.Error(), "already running") {
 			t.Errorf("second Run: %v", err)
@@ -66,7 +66,7 @@ func TestRunTwice(t *testing.T) {
 // The leading function runs under the term's hold.
 func TestTermHasItsHold(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memdb.New()
 		ctx, stop := context.WithCancel(t.Context())
 		err := election.Run(ctx, s, "g", func(ctx context.Context, term election.Term) error {
 			holds := lease.Holds(ctx)
@@ -90,7 +90,7 @@ func TestTermHasItsHold(t *testing.T) {
 // Again after it returned, much later too, and at once.
 func TestRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := prepare(t, memstore.New())
+		r := prepare(t, memdb.New())
 		time.Sleep(time.Hour)
 		last := uint64(0)
 		for range 5 {
@@ -120,7 +120,7 @@ func TestRunAgain(t *testing.T) {
 
 func TestTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		ctx, cancel := context.WithCancel(t.Context())
 		err := election.Run(ctx, store, "g", func(ctx context.Context, term election.Term) error {
 			row := rowOf(t, store)
@@ -174,7 +174,7 @@ func TestUnfitDatabase(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				l := newLink(memstore.New())
+				l := newLink(memdb.New())
 				store := &checked{link: l, answers: c.answers}
 				if len(c.answers) > 1 && errors.Is(c.answers[0], away) {
 					l.Once("Read", faulty.Fault{Err: faulty.ErrLost}, faulty.Fault{Err: faulty.ErrLost})

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // stubborn is a replica whose leading function ignores its context until let go.
-func stubborn(t *testing.T, store *memstore.Store) (r *replica, letGo func()) {
+func stubborn(t *testing.T, store *memdb.Store) (r *replica, letGo func()) {
 	t.Helper()
 	r = prepare(t, store)
 	free := make(chan struct{})
@@ -28,7 +28,7 @@ func stubborn(t *testing.T, store *memstore.Store) (r *replica, letGo func()) {
 
 func TestLeadingFunctionThatIgnoresItsContext(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, letGo := stubborn(t, store)
 		second := start(t, store)
 		time.Sleep(time.Minute)
@@ -75,7 +75,7 @@ func TestLeadingFunctionThatIgnoresItsContext(t *testing.T) {
 
 func TestStopOfAStubbornLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, letGo := stubborn(t, store)
 		second := start(t, store)
 		time.Sleep(time.Minute)
@@ -111,7 +111,7 @@ func TestStopOfAStubbornLeader(t *testing.T) {
 // A lost term whose work stops late is not taken up again meanwhile.
 func TestLostTermOfAStubbornLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first, letGo := stubborn(t, store)
 		first.Cut()
 		time.Sleep(14 * time.Second)
@@ -129,7 +129,7 @@ func TestLeadingFunctionThatReturns(t *testing.T) {
 	for name, result := range map[string]error{"nil": nil, "error": errors.New("no work")} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				store := memstore.New()
+				store := memdb.New()
 				r := prepare(t, store)
 				var stay atomic.Int64
 				r.lead = func(ctx context.Context) error {
@@ -180,7 +180,7 @@ func TestLeadingFunctionThatReturns(t *testing.T) {
 // ... and others go first.
 func TestReturnLetsOthersLead(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		first := prepare(t, store)
 		first.lead = func(ctx context.Context) error {
 			select {

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // world is the database of a simulation. It sees each statement that takes
 // effect, whether or not its answer arrived, and each term from its beginning
 // to its end, and checks the guarantees at each of them.
 type world struct {
-	*memstore.Store
+	*memdb.Store
 	t     *testing.T
 	began time.Time
 
@@ -53,7 +53,7 @@ type simTerm struct {
 
 func newWorld(t *testing.T) *world {
 	return &world{
-		Store: memstore.New(), t: t, began: time.Now(), taken: map[uint64]string{}, released: map[uint64]bool{},
+		Store: memdb.New(), t: t, began: time.Now(), taken: map[uint64]string{}, released: map[uint64]bool{},
 		terms: map[uint64]*simTerm{}, counts: map[string]int{},
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // A missing argument is an error that names it, and never a panic.
 func TestNothingGiven(t *testing.T) {
 	t.Parallel()
-	store := memstore.New()
+	store := memdb.New()
 	for want, option := range map[string]election.Option{
 		"option 1 is nil":   nil,
 		"WithLogger(nil)":   election.WithLogger(nil),

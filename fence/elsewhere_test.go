@@ -12,8 +12,8 @@ import (
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store/memstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -75,7 +75,7 @@ func otherSchema(t *testing.T, s *scene) *sql.DB {
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	eachDatabase(t, func(t *testing.T, s *scene) {
-		s.hold.Store = memstore.New()
+		s.hold.Store = memdb.New()
 		err := fence.Do(s.ctx(), s.db, func(*sql.Tx) error {
 			t.Error("the function was called")
 			return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/cronlease/cronlease/gocronlease"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,7 +41,7 @@ func start(t *testing.T, job func(context.Context) error, options ...gocron.Sche
 // TestElectorRunsOnOneReplica has three replicas run a job each minute.
 func TestElectorRunsOnOneReplica(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		var runs atomic.Int32
 		stops := make([]context.CancelFunc, 3)
 		for i := range stops {
@@ -77,7 +77,7 @@ func TestElectorRunsOnOneReplica(t *testing.T) {
 func TestElectorCancelsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		store := memstore.New()
+		store := memdb.New()
 		elector, err := gocronlease.NewElector(ctx, store, "billing")
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestLockerKeepsTheLock(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := memstore.New()
+				store := memdb.New()
 				var runs atomic.Int32
 				for range 2 {
 					client, err := locks.New(store)
@@ -154,7 +154,7 @@ func TestLockerKeepsTheLock(t *testing.T) {
 
 func TestLockerTakesGocronsOwnNames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		client, err := locks.New(memstore.New())
+		client, err := locks.New(memdb.New())
 		if err != nil {
 			t.Fatal(err)
 		}

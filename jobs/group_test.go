@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // led is a group whose ledger knows the jobs.
 func led(t *testing.T, names ...string) jobs.Group {
 	t.Helper()
-	s := memstore.New()
+	s := memdb.New()
 	s.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) {
 		return nil, &store.Fence{Owner: "me", Token: 7}
 	})

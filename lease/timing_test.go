@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 func TestTimingDefaults(t *testing.T) {
@@ -73,7 +73,7 @@ func TestTimingLimits(t *testing.T) {
 		case c.field != "" && (!strings.Contains(err.Error(), c.field) || timingError.Value == "" || timingError.Limit == ""):
 			t.Errorf("%s: error %q lacks the field, its value or the limit", name, err)
 		}
-		if _, keeperErr := keeper.New(memstore.New(), keeper.Config{Timing: c.timing}); (keeperErr == nil) != (err == nil) {
+		if _, keeperErr := keeper.New(memdb.New(), keeper.Config{Timing: c.timing}); (keeperErr == nil) != (err == nil) {
 			t.Errorf("%s: NewKeeper: %v, Complete: %v", name, keeperErr, err)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // database is what all processes of a test share. It looks at every row that is
 // written: whether it can follow from the one before.
 type database struct {
-	*memstore.Store
+	*memdb.Store
 	t *testing.T
 
 	mu      sync.Mutex
@@ -31,7 +31,7 @@ type database struct {
 
 func newDatabase(t *testing.T) *database {
 	return &database{
-		Store: memstore.New(), t: t, kept: map[string]chan struct{}{}, broken: map[string]bool{},
+		Store: memdb.New(), t: t, kept: map[string]chan struct{}{}, broken: map[string]bool{},
 		met: map[string]int{}, highest: map[string]uint64{}, empty: map[string]store.LockRow{},
 	}
 }

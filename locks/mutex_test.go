@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func client(t *testing.T, s store.Locks, options ...locks.Option) *locks.Client {
@@ -46,7 +46,7 @@ func unlock(t *testing.T, l *locks.Lock) {
 
 func TestOneAtATimeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := client(t, store), client(t, store)
 		first := lock(t, a.Mutex("stock"))
 		if _, err := b.Mutex("stock").TryLock(t.Context()); !errors.Is(err, locks.ErrBusy) {

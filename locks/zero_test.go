@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/locks"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // What is nil, or was not made by New, is an error and no panic.
@@ -30,13 +30,13 @@ func TestZeroValues(t *testing.T) {
 	if err := second(new(locks.Mutex).Lock(t.Context())); err == nil {
 		t.Error("a zero Mutex was locked")
 	}
-	if _, err := locks.New(memstore.New(), nil); err == nil || !strings.Contains(err.Error(), "option 1 of 1 is nil") {
+	if _, err := locks.New(memdb.New(), nil); err == nil || !strings.Contains(err.Error(), "option 1 of 1 is nil") {
 		t.Errorf("a nil option: %v", err)
 	}
-	if _, err := locks.New(memstore.New(), locks.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
+	if _, err := locks.New(memdb.New(), locks.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
 		t.Errorf("a nil logger: %v", err)
 	}
-	c, err := locks.New(memstore.New())
+	c, err := locks.New(memdb.New())
 	if err != nil {
 		t.Fatal(err)
 	}

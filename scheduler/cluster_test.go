@@ -11,16 +11,16 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // cluster is a database and the replicas on it, in a bubble.
 type cluster struct {
 	*testing.T
-	store *memstore.Store
+	store *memdb.Store
 	jobs.Group
 	begin    time.Time
 	replicas []*replica
@@ -42,7 +42,7 @@ func inBubble(t *testing.T, test func(c *cluster)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		c := &cluster{T: t, store: store, Group: jobs.NewGroup(store, "g"), begin: time.Now()}
 		test(c)
 		for _, r := range c.replicas {

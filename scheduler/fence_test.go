@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // A fence row that was changed by hand refuses the term's claims, although its
@@ -19,7 +19,7 @@ import (
 func TestFenceMovedAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		leases := memstore.New()
+		leases := memdb.New()
 		causes := make(chan error, 10)
 		tokens := make(chan uint64, 1000)
 		s := newScheduler(t, leases,

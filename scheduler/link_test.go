@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 var errAway = errors.New("the database is away")
@@ -44,11 +44,11 @@ type link struct {
 }
 
 // rest is what the scheduler and its jobs ask of the store and what never fails.
-type rest struct{ *memstore.Store }
+type rest struct{ *memdb.Store }
 
 var _ store.Jobs = (*link)(nil)
 
-func newLink(to *memstore.Store) *link {
+func newLink(to *memdb.Store) *link {
 	l := &link{
 		rest: rest{to}, fail: map[string]int{}, lose: map[string]int{},
 		hold: map[string]time.Duration{}, delay: map[string]time.Duration{}, sent: map[string]int{},

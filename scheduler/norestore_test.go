@@ -7,9 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func historyJob(name string, every time.Duration, h jobs.History) []jobs.Job {
@@ -117,7 +117,7 @@ func TestResumedAndClockSetBack(t *testing.T) {
 
 // One reading lacks the newest tick, as a scan that goes backwards was seen to do.
 type lackingStore struct {
-	*memstore.Store
+	*memdb.Store
 	lack atomic.Bool
 }
 
@@ -134,7 +134,7 @@ func (s *lackingStore) Load(ctx context.Context, group string) (jobs.Snapshot, e
 func TestOneBadReadingIsNoRestore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := &lackingStore{Store: memstore.New()}
+		store := &lackingStore{Store: memdb.New()}
 		s, err := scheduler.New(store, "g")
 		check(t, err)
 		check(t, s.Add(historyJob("a", 5*time.Minute, jobs.History{})...))

@@ -8,9 +8,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // bareTerm is a term without a loop: what it writes stays in wrote.
@@ -140,7 +140,7 @@ func TestPruneGoesRound(t *testing.T) {
 	t.Parallel()
 	job := func(name string) jobs.Job { return jobs.Job{Name: name, Schedule: jobs.Manual()} }
 	term := bareTerm(job("a"), job("b"), job("c"))
-	term.ledger, term.timing.AttemptTimeout = memstore.New(), time.Minute
+	term.ledger, term.timing.AttemptTimeout = memdb.New(), time.Minute
 	for i := range 7 {
 		for _, e := range term.order {
 			e.ended, e.pruneAt = pruneEvery, time.Now().Add(time.Hour)

@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestEachTickRunsOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		var log runLog
 		begin := time.Now()
 		ctx, stop := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestEachTickRunsOnce(t *testing.T) {
 func TestCleanStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		ended := make(chan time.Time, 1)
 		causes := make(chan error, 1)
 		slow := newScheduler(t, store, jobs.Job{Name: "slow", Schedule: jobs.Every(time.Second), Do: func(ctx context.Context, _ jobs.Run) error {
@@ -112,7 +112,7 @@ func TestCleanStop(t *testing.T) {
 func TestJobThatIgnoresItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		free := make(chan struct{})
 		stuck := newScheduler(t, store, jobs.Job{Name: "stuck", Schedule: jobs.Every(time.Second), Do: func(context.Context, jobs.Run) error {
 			<-free
@@ -167,7 +167,7 @@ func TestTimeoutAndPanic(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		causes := make(chan error, 100)
 		ran := 0
-		s := newScheduler(t, memstore.New(),
+		s := newScheduler(t, memdb.New(),
 			jobs.Job{Name: "panics", Schedule: jobs.Every(time.Second), Do: func(context.Context, jobs.Run) error {
 				ran++
 				panic("boom")
@@ -194,7 +194,7 @@ func TestTimeoutAndPanic(t *testing.T) {
 func TestAddRefuses(t *testing.T) {
 	t.Parallel()
 	do := func(context.Context, jobs.Run) error { return nil }
-	s, err := scheduler.New(memstore.New(), "g")
+	s, err := scheduler.New(memdb.New(), "g")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func TestAddRefuses(t *testing.T) {
 	}
 }
 
-func newScheduler(t *testing.T, store *memstore.Store, declared ...jobs.Job) *scheduler.Scheduler {
+func newScheduler(t *testing.T, store *memdb.Store, declared ...jobs.Job) *scheduler.Scheduler {
 	t.Helper()
 	s, err := scheduler.New(store, "g")
 	if err != nil {

@@ -5,15 +5,15 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // A missing argument is an error that names it, and never a panic.
 func TestNothingGiven(t *testing.T) {
 	t.Parallel()
-	store := memstore.New()
+	store := memdb.New()
 	for want, option := range map[string]scheduler.Option{
 		"option 1 is nil":   nil,
 		"WithLogger(nil)":   scheduler.WithLogger(nil),

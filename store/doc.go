@@ -13,8 +13,8 @@
 //     replica can tell what is wrong with a database's settings, and replicas and
 //     waiters poll.
 //
-// Every method is held to its comment by the conformance suites of package storetest. memstore is the
-// shortest store, and a good start.
+// Every method is held to its comment by the conformance suites of package storetest. The shortest
+// store is internal/memdb, which memstore wraps: a good start.
 //
 // # What holds for all of it
 //

@@ -9,8 +9,8 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // An acquire took effect, but its answer was lost.
@@ -22,7 +22,7 @@ func TestLateAcquireIsAdopted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, memstore.New())
+				r := newRig(t, memdb.New())
 				c := r.candidate("g")
 				r.link.Once("Acquire", f)
 				began := time.Now()
@@ -53,7 +53,7 @@ func TestLateAcquireIsAdopted(t *testing.T) {
 // Too late: the term's trust is over, so it is released, and the lease taken again.
 func TestLateAcquireIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		c := r.candidate("g")
 		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Applied: true})
 		_, _, _ = c.Look(t.Context())
@@ -70,7 +70,7 @@ func TestLateAcquireIsReleased(t *testing.T) {
 // another row.
 func TestGhostAcquireAfterItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		c := r.candidate("g")
 		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Late: 2 * time.Second})
 		_, _, _ = c.Look(t.Context())
@@ -86,7 +86,7 @@ func TestGhostAcquireAfterItsSuccessor(t *testing.T) {
 func TestAcquireAnsweredAfterItsTrust(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var machine clocks
-		r := stoppedRig(t, memstore.New())
+		r := stoppedRig(t, memdb.New())
 		r.SetClocks(machine.read)
 		c := r.candidate("g")
 		r.link.Always(func(op string) faulty.Fault {
@@ -107,7 +107,7 @@ func TestAcquireAnsweredAfterItsTrust(t *testing.T) {
 
 func TestTenCandidatesOneWinner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		var wait sync.WaitGroup
 		won := make(chan *keeper.Held, 10)
 		for range 10 {
@@ -139,7 +139,7 @@ func TestTenCandidatesOneWinner(t *testing.T) {
 // process has seen is the floor.
 func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newRig(t, store), newRig(t, store)
 		a.hold("g")
 		c := b.candidate("g")
@@ -174,7 +174,7 @@ func TestWaitsBesideALeaseThatIsHeld(t *testing.T) {
 func TestFollowerWhoseWallClockIsSet(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var machine clocks
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newRig(t, store), stoppedRig(t, store)
 		b.SetClocks(machine.read)
 		h := a.hold("g")
@@ -196,7 +196,7 @@ func TestFollowerWhoseWallClockIsSet(t *testing.T) {
 // The bound of a second holds for every TTL.
 func TestJitterIsBounded(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		long := keeper.Config{Timing: lease.Timing{TTL: 2 * time.Hour}}
 		a, b := newRig(t, store, long), newRig(t, store, long)
 		a.hold("g")
@@ -229,7 +229,7 @@ func TestJitterIsBounded(t *testing.T) {
 // Otherwise the lease would have no live holder for a TTL.
 func TestStopInTheMiddleOfAnAcquire(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		c := r.candidate("g")
 		r.link.Once("Acquire", faulty.Fault{Reply: time.Second})
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
@@ -252,7 +252,7 @@ func TestStopInTheMiddleOfAnAcquire(t *testing.T) {
 // A database that can be read but not written, for an hour.
 func TestUnansweredAcquiresAreForgotten(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		c := r.candidate("g")
 		_, _, _ = c.Look(t.Context())
 		c = r.candidate("g")
@@ -277,7 +277,7 @@ func TestUnansweredAcquiresAreForgotten(t *testing.T) {
 // does the first one no harm.
 func TestSecondCandidateOfOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		c := r.candidate("g")
 		for range 10 {

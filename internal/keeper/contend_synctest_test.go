@@ -8,14 +8,14 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // Two candidates for one group on one keeper would be one owner to the database. The
 // second is refused, both while the first looks and while it holds the lease.
 func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newRig(t, store), newRig(t, store)
 		a.link.Once("Acquire", faulty.Fault{Reply: 50 * time.Millisecond})
 		one, two := a.candidate("g"), a.candidate("g")
@@ -56,7 +56,7 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 // A group that a candidate has begun with is its own between its looks, too.
 func TestCandidateThatHasBegun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		a := newRig(t, memstore.New())
+		a := newRig(t, memdb.New())
 		one, two := a.candidate("g"), a.candidate("g")
 		if err := errors.Join(one.Begin(), one.Begin()); err != nil {
 			t.Fatal(err)

@@ -14,16 +14,16 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // A machine sleeps: its monotonic clock stands still, its wall clock does not.
 func TestSuspendedMachine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		var machine clocks
-		r := stoppedRig(t, memstore.New())
+		r := stoppedRig(t, memdb.New())
 		r.SetClocks(machine.read)
 		go func() { _ = r.Run(t.Context()) }()
 		h := r.hold("g")
@@ -74,7 +74,7 @@ func TestDrain(t *testing.T) {
 			}
 			return nil
 		}))
-		r := newRig(t, memstore.New(), keeper.Config{Logger: logger})
+		r := newRig(t, memdb.New(), keeper.Config{Logger: logger})
 		k = r.Keeper
 		other := r.hold("other")
 		h := r.hold("g")
@@ -113,7 +113,7 @@ func TestDrain(t *testing.T) {
 // A renewal that succeeds late keeps others out, and brings no trust back.
 func TestNoTrustAfterTheDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		r.link.Cut()
 		time.Sleep(14 * time.Second)
@@ -130,7 +130,7 @@ func TestNoTrustAfterTheDeadline(t *testing.T) {
 
 func TestAbandon(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		row := r.row("g")
 		h.Abandon()
@@ -162,7 +162,7 @@ func TestRelease(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, memstore.New())
+				r := newRig(t, memdb.New())
 				h := r.hold("g")
 				r.link.Once("Release", c.faults...)
 				ctx, cancel := context.WithCancel(t.Context())
@@ -189,7 +189,7 @@ func TestRelease(t *testing.T) {
 // The release of an old term does not affect the next one, whichever owner has it.
 func TestReleaseOfAnOldTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newRig(t, store), newRig(t, store)
 		old := a.hold("g")
 		a.link.Cut()
@@ -215,7 +215,7 @@ func TestReleaseOfAnOldTerm(t *testing.T) {
 // Noticing a request to resign costs no statement until there is one.
 func TestResignAsked(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		reads := r.link.Count("Read")
 		time.Sleep(time.Minute)
@@ -256,7 +256,7 @@ func TestResignAsked(t *testing.T) {
 
 func TestHeldSaysWhatItHolds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		row := r.row("g")
 		if h.Group() != "g" || h.Token() != row.Token || h.Owner() != row.Owner || row.Owner != r.Owner() {

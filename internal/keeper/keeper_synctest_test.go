@@ -12,13 +12,13 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestOneStatementForAThousandLeases(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		var held []*keeper.Held
 		for i := range 1000 {
 			held = append(held, r.hold(fmt.Sprint("g", i)))
@@ -45,7 +45,7 @@ func TestOneStatementForAThousandLeases(t *testing.T) {
 // Losing one lease to another owner ends only that lease's term.
 func TestLossOfOneAmongMany(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		a, b, c := r.hold("a"), r.hold("b"), r.hold("c")
 		r.change("b", func(l *store.Lease) { l.Owner, l.Token = "other", l.Token+1 })
 		time.Sleep(time.Minute)
@@ -60,7 +60,7 @@ func TestLossOfOneAmongMany(t *testing.T) {
 // ... and before it: then it is the renewal, and counts from its own sending.
 func TestTrustDeadline(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		time.Sleep(7 * time.Second) // renewed at 5 s
 		r.link.Cut()
@@ -82,7 +82,7 @@ func TestTrustDeadline(t *testing.T) {
 // No statement is waited for past the deadline.
 func TestLastAttempt(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		check := func(what string) {
 			t.Helper()
 			for range 100 {
@@ -124,7 +124,7 @@ func TestLastAttempt(t *testing.T) {
 
 func TestKeeperRun(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := stoppedRig(t, memstore.New())
+		r := stoppedRig(t, memdb.New())
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 2)
 		go func() { done <- r.Run(ctx) }()
@@ -156,7 +156,7 @@ func TestNewKeeper(t *testing.T) {
 	if _, err := keeper.New(nil, keeper.Config{}); err == nil {
 		t.Error("no store is accepted")
 	}
-	k, err := keeper.New(memstore.New(), keeper.Config{Label: "billing"})
+	k, err := keeper.New(memdb.New(), keeper.Config{Label: "billing"})
 	if err != nil || !strings.HasPrefix(k.Owner(), "billing/") {
 		t.Errorf("owner %q, %v", k.Owner(), err)
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // A server that is only read shows a lost term's row for as long as that lasts:
@@ -17,7 +17,7 @@ import (
 func TestLeftOverIsToldOnce(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		core, logs := observer.New(zap.InfoLevel)
-		r := newRig(t, memstore.New(), keeper.Config{Logger: zap.New(core)})
+		r := newRig(t, memdb.New(), keeper.Config{Logger: zap.New(core)})
 		c := r.candidate("g")
 		h := r.takes(c)
 		r.link.Always(func(op string) faulty.Fault {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/store/memstore"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // Two processes have the same owner name, which random names normally rule out. They
@@ -19,7 +19,7 @@ import (
 // twice, and the one that waits logs the conflict.
 func TestTwoProcessesWithOneOwner(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		core, logs := observer.New(zap.ErrorLevel)
 		a, b := newNamesake(t, store, nil), newNamesake(t, store, zap.New(core))
 		h := a.hold("g")
@@ -65,7 +65,7 @@ func TestTwoProcessesWithOneOwner(t *testing.T) {
 // Neither does one adopt, for its own unanswered acquire, what the other took.
 func TestAcquireOfANamesakeIsNotAdopted(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newNamesake(t, store, nil), newNamesake(t, store, nil)
 		c := b.candidate("g")
 		b.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost})
@@ -82,7 +82,7 @@ func TestAcquireOfANamesakeIsNotAdopted(t *testing.T) {
 	})
 }
 
-func newNamesake(t *testing.T, store *memstore.Store, log *zap.Logger) *rig {
+func newNamesake(t *testing.T, store *memdb.Store, log *zap.Logger) *rig {
 	t.Helper()
 	r := stoppedRig(t, store, keeper.Config{Logger: log})
 	r.SetOwner("worker/host/1/namesake")

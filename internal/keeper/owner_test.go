@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 var ownerForm = regexp.MustCompile(`^([^/]{1,40})/[^/]{1,40}/[0-9]+/[A-Z2-7]{13}$`)
@@ -59,7 +59,7 @@ func TestReservedGroups(t *testing.T) {
 		if err := store.CheckGroup(group); (err == nil) != ok {
 			t.Errorf("group %q: %v", group, err)
 		}
-		k, err := keeper.New(memstore.New(), keeper.Config{})
+		k, err := keeper.New(memdb.New(), keeper.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,7 +67,7 @@ func TestReservedGroups(t *testing.T) {
 			t.Errorf("candidate for group %q: %v", group, err)
 		}
 	}
-	k, err := keeper.New(memstore.New(), keeper.Config{Sessions: true})
+	k, err := keeper.New(memdb.New(), keeper.Config{Sessions: true})
 	if err != nil {
 		t.Fatal(err)
 	}

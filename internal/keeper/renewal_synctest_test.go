@@ -9,16 +9,16 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestRenewalWithALostReply(t *testing.T) {
 	for _, applied := range []bool{true, false} {
 		t.Run(fmt.Sprint("applied=", applied), func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, memstore.New())
+				r := newRig(t, memdb.New())
 				h := r.hold("g")
 				r.link.Once("Renew", faulty.Fault{Err: faulty.ErrLost, Applied: applied})
 				time.Sleep(5*time.Second + time.Nanosecond) // it is sent at 5 s
@@ -44,7 +44,7 @@ func TestRenewalWithALostReply(t *testing.T) {
 
 func TestGhostRenewalAfterItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		r.link.Once("Renew", faulty.Fault{Err: faulty.ErrLost, Late: 4 * time.Second})
 		time.Sleep(8 * time.Second)
@@ -62,7 +62,7 @@ func TestGhostRenewalAfterItsSuccessor(t *testing.T) {
 
 func TestGhostRenewalBeforeItsSuccessor(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		r.link.Always(func(op string) faulty.Fault {
 			if op == "Renew" && r.link.Counts()[op] <= 3 {
@@ -83,7 +83,7 @@ func TestGhostRenewalBeforeItsSuccessor(t *testing.T) {
 
 func TestTrustCountsFromSending(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		r.link.Always(func(string) faulty.Fault { return faulty.Fault{Reply: 2900 * time.Millisecond} })
 		h := r.hold("g")
 		if left := h.TrustLeft(); left != 12850*time.Millisecond-2900*time.Millisecond {
@@ -99,7 +99,7 @@ func TestTrustCountsFromSending(t *testing.T) {
 
 func TestOutageShorterThanTrust(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		h := r.hold("g")
 		for range 20 {
 			time.Sleep(3 * time.Second)
@@ -119,7 +119,7 @@ func TestOutageShorterThanTrust(t *testing.T) {
 
 func TestAttemptEndsWithTrust(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New(), keeper.Config{Timing: lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}})
+		r := newRig(t, memdb.New(), keeper.Config{Timing: lease.Timing{RenewEvery: 2 * time.Second, AttemptTimeout: 10 * time.Second}})
 		h := r.hold("g")
 		var ended []time.Duration
 		began := time.Now()
@@ -161,7 +161,7 @@ func TestRowThatIsNotMineAnyMore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				r := newRig(t, memstore.New())
+				r := newRig(t, memdb.New())
 				h := r.hold("g")
 				time.Sleep(6 * time.Second)
 				r.store.Update("g", c.change)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // rig is one replica inside a bubble: a keeper that runs until the test ends,
@@ -21,7 +21,7 @@ import (
 type rig struct {
 	*keeper.Keeper
 	t     *testing.T
-	store *memstore.Store
+	store *memdb.Store
 	link  *faulty.Store
 	sizes *sizes
 }
@@ -44,7 +44,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-func newRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
+func newRig(t *testing.T, store *memdb.Store, config ...keeper.Config) *rig {
 	t.Helper()
 	r := stoppedRig(t, store, config...)
 	go func() { _ = r.Run(t.Context()) }()
@@ -53,7 +53,7 @@ func newRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
 }
 
 // stoppedRig is a rig whose keeper does not run.
-func stoppedRig(t *testing.T, store *memstore.Store, config ...keeper.Config) *rig {
+func stoppedRig(t *testing.T, store *memdb.Store, config ...keeper.Config) *rig {
 	t.Helper()
 	n := &sizes{Leases: store}
 	l := faulty.New(n)

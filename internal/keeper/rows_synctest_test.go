@@ -8,14 +8,14 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 func TestTokenGrowsOverARestore(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memdb.New()
 		a, b := newRig(t, s), newRig(t, s)
 		h := a.hold("g")
 		_ = h.Release(t.Context())
@@ -40,7 +40,7 @@ func TestTokenGrowsOverARestore(t *testing.T) {
 
 func TestRestartOfTheServer(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		store := memstore.New()
+		store := memdb.New()
 		a, b := newRig(t, store), newRig(t, store)
 		h, released := a.hold("g"), a.hold("other")
 		onG, onOther := b.candidate("g"), b.candidate("other")
@@ -66,7 +66,7 @@ func TestRestartOfTheServer(t *testing.T) {
 
 func TestAcquireOnAnotherConnection(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		_ = r.hold("g").Release(t.Context())
 		c := r.candidate("g")
 		r.link.Always(func(op string) faulty.Fault {
@@ -86,7 +86,7 @@ func TestAcquireOnAnotherConnection(t *testing.T) {
 
 func TestRowRewoundToMyOldTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		s := memstore.New()
+		s := memdb.New()
 		a, b := newRig(t, s), newRig(t, s)
 		onA := a.candidate("g")
 		mine := a.takes(onA)
@@ -114,7 +114,7 @@ func TestRowRewoundToMyOldTerm(t *testing.T) {
 
 func TestRowRewoundWithinMyOwnTerm(t *testing.T) {
 	bubble(t, func(t *testing.T) {
-		r := newRig(t, memstore.New())
+		r := newRig(t, memdb.New())
 		c := r.candidate("g")
 		h := r.takes(c)
 		first := r.row("g")
@@ -131,7 +131,7 @@ func TestDeletedRows(t *testing.T) {
 	for name, keepFence := range map[string]bool{"lease": true, "both": false} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
-				s := memstore.New()
+				s := memdb.New()
 				minute := lease.Timing{TTL: time.Minute}
 				a, b, fresh := newRig(t, s, keeper.Config{Timing: minute}), newRig(t, s), newRig(t, s)
 				h := a.hold("g")

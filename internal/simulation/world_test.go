@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 //   - what only the holder may do is refused to all others;
 //   - the rows of the ledger change as books says.
 type world struct {
-	*memstore.Store
+	*memdb.Store
 	t     *testing.T
 	began time.Time
 	slow  float64       // by which part the database's clock is slower than the bubble's
@@ -78,7 +78,7 @@ type event struct {
 
 func newWorld(t *testing.T, slow float64) *world {
 	return &world{
-		Store: memstore.New(), t: t, began: time.Now(), slow: slow,
+		Store: memdb.New(), t: t, began: time.Now(), slow: slow,
 		taken: map[uint64]taking{}, renewed: map[uint64]time.Time{}, replicas: map[string]*replica{}, works: map[*work]struct{}{},
 		stoodFor: map[standing]standby{}, counts: map[string]int{}, rows: newBooks(),
 	}

@@ -1,7 +1,6 @@
 package storetest
 
-import (
-)
+import ()
 
 // flaws are the ways in which a flawed store breaks the contract, one at a
 // time. Each leaves out one condition or one effect of one statement.

@@ -13,15 +13,15 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // database is a ledger in memory with one of the flaws, or none.
 type ledgerDatabase struct {
 	flaw   string
-	leases *memstore.Store
+	leases *memdb.Store
 
 	mu      sync.Mutex
 	busy    int
@@ -49,7 +49,7 @@ type ledgerRow struct {
 
 func newLedgerDatabase(flaw string) *ledgerDatabase {
 	return &ledgerDatabase{
-		flaw: flaw, leases: memstore.New(), changes: map[string]uint64{}, calls: map[store.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
+		flaw: flaw, leases: memdb.New(), changes: map[string]uint64{}, calls: map[store.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
 		pauses: map[jobKey][]jobs.Pause{}, jobs: map[jobKey]*jobs.Known{},
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 )
 
 // watching is no flaw: doorbells that have no address and look at the rows all
@@ -25,7 +25,7 @@ const watching = "doorbells that watch"
 // beside the leases of a sound one.
 type lockDatabase struct {
 	flaw   string
-	leases *memstore.Store
+	leases *memdb.Store
 
 	mu       sync.Mutex
 	busy     int
@@ -50,7 +50,7 @@ type session struct{ first time.Time }
 
 func newLockDatabase(flaw string) *lockDatabase {
 	return &lockDatabase{
-		flaw: flaw, leases: memstore.New(), rows: map[string]*lockRow{}, sessions: map[string]*session{}, doors: map[string]*door{},
+		flaw: flaw, leases: memdb.New(), rows: map[string]*lockRow{}, sessions: map[string]*session{}, doors: map[string]*door{},
 		pruned: map[string]uint64{}, past: map[string]bool{},
 	}
 }

@@ -1,4 +1,4 @@
-package memstore_test
+package memdb_test
 
 import (
 	"testing"
@@ -6,9 +6,9 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 	"github.com/cronlease/cronlease/store/storetest"
 )
 
@@ -17,7 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	storetest.Leases(t, func(testing.TB) storetest.Harness {
-		s := memstore.New()
+		s := memdb.New()
 		return storetest.Harness{
 			Open:      func(testing.TB) store.Leases { return s },
 			Update:    func(_ testing.TB, group string, change storetest.Change) { s.Update(group, change) },
@@ -31,7 +31,7 @@ func TestConformance(t *testing.T) {
 // restored.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	s, ctx := memstore.New(), t.Context()
+	s, ctx := memdb.New(), t.Context()
 	take := func() store.Holder {
 		t.Helper()
 		readings, err := s.Read(ctx, "g")

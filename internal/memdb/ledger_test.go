@@ -1,18 +1,18 @@
-package memstore_test
+package memdb_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/memstore"
 	"github.com/cronlease/cronlease/store/storetest"
 )
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
 	storetest.Ledger(t, func(testing.TB) storetest.Harness {
-		s := memstore.New()
+		s := memdb.New()
 		return storetest.Harness{
 			Open:      func(testing.TB) store.Leases { return s },
 			StepClock: func(_ testing.TB, by time.Duration) { s.StepClock(by) },
