@@ -81,6 +81,9 @@ type Harness struct {
 	// SignalsAll says that the store signals a handover to all waiters, so that
 	// several can have the signal at once.
 	SignalsAll bool
+	// ManyServers says that the connections of one store lead to several servers,
+	// so that its calls may be answered by different ones.
+	ManyServers bool
 	// Patience is how long one case may take, with what it waits for. Default
 	// one minute, which only a broken store reaches.
 	Patience time.Duration
