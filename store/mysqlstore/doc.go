@@ -30,11 +30,10 @@
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each hand-over signal after the first, and 3 for locks; up to 3 more are used for
-// the ledger. When
-// such a connection is lost, a new one waits its turn in that pool; a service
-// whose pool may be exhausted for longer than a TTL uses [Open], whose heartbeats
-// depend on no pool.
+// one for each hand-over signal after the first, and 3 for locks; up to 3 more are
+// used for the ledger. When such a connection is lost, a new one waits its turn in
+// that pool; a service whose pool may be exhausted for longer than a TTL uses
+// [Open], whose heartbeats depend on no pool.
 //
 // The store sets what it needs on its own connections (autocommit, strict mode,
 // time zone, isolation, short lock waits), reads it back, and never returns such
@@ -89,8 +88,9 @@
 // # Servers with several writers
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: hand-over
-// signals and notifiers do not reach other nodes, locks want all connections of a process
-// on one, and the age of a heartbeat is off by as much as the nodes' clocks differ.
+// signals and notifiers do not reach other nodes, locks want all connections of a
+// process on one, and the age of a heartbeat is off by as much as the nodes' clocks
+// differ.
 //
 // Guarantees that rest on the token hold on different nodes too. There, other nodes
 // do not see the shared lock by which a write of the ledger or a fenced transaction

@@ -25,7 +25,7 @@ func Statements(migration, prefix string) []string { return statements(migration
 // LedgerTimeout is the wait_timeout of the ledger's first connection, in seconds.
 func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 	n := 0
-	err := s.ledger.do(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
+	err := s.do(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
 		n, err = c.Count(ctx, "SELECT @@wait_timeout")
 		return err
 	})
@@ -33,7 +33,7 @@ func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 }
 
 // RenewStatement is the statement that Renew sends.
-func (s *Store) RenewStatement(r store.Renew) string { return s.leases.renewStatement(r) }
+func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
 
 // LedgerStatements are the ledger's statements that run often, or over much.
 func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {

@@ -89,6 +89,7 @@ func (s *Server) id() string {
 	return "server " + s.variables["server_id"]
 }
 
+// IsMariaDB reports whether the server is MariaDB, and not MySQL.
 func (s *Server) IsMariaDB() bool { return strings.Contains(s.variables["version"], "MariaDB") }
 
 // ManyWriters reports whether the server belongs to a cluster in which others

@@ -32,16 +32,20 @@ func Parse(statement string) Query {
 // String is the statement with each ?.
 func (q Query) String() string { return strings.Join(q.pieces, "?") }
 
-// List is several values for one ?, and Row one of them that is a row; Values is
-// the rows of a VALUES clause, and Raw a part of a statement. ByName is the one of
-// several values that goes with the name of the row in hand, in the names' order.
 type (
-	List   []any
-	Row    []any
+	// List is several values for one ?.
+	List []any
+	// Row is a value that is a row.
+	Row []any
+	// Values is the rows of a VALUES clause.
 	Values []Row
-	Raw    string
+	// Raw is a part of a statement.
+	Raw string
+	// ByName is the one of several values that goes with the name of the row in
+	// hand. They are in the order of their names.
 	ByName []Named
-	Named  struct {
+	// Named is a value and a row's name.
+	Named struct {
 		Name  string
 		Value any
 	}
