@@ -113,8 +113,5 @@ func TestRestoredUnderRunningSchedulers(t *testing.T) {
 		}
 		await("after it was resumed", 3, load(t, first, "billing").Now)
 		twice("after it was resumed")
-		if skipped, err := group.Runs(soon(t), jobs.Filter{State: jobs.Skipped}); err != nil || len(skipped) == 0 {
-			t.Errorf("skipped: %v, %v", skipped, err)
-		}
 	})
 }
