@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -15,13 +16,13 @@ import (
 func (n *nemesis) do(event string, r *replica) bool {
 	switch event {
 	case "cut":
-		r.link.always(func() fault { return fault{name: "statement cut", err: errLink} })
+		r.link.always(func() fault { return fault{name: "statement cut", Fault: faulty.Fault{Err: errLink}} })
 	case "denied":
-		r.link.always(func() fault { return fault{name: "login denied", err: errDenied} })
+		r.link.always(func() fault { return fault{name: "login denied", Fault: faulty.Fault{Err: errDenied}} })
 	case "fading":
 		r.link.always(n.fading())
 	case "hung":
-		r.link.always(func() fault { return fault{name: "statement hung", silence: true} })
+		r.link.always(func() fault { return fault{name: "statement hung", Fault: faulty.Fault{Silence: true}} })
 	case "lossy":
 		r.link.always(n.lossy())
 	case "healed":
@@ -232,23 +233,23 @@ func (n *nemesis) lossy() func() fault {
 		span := func(most time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(most))) }
 		switch rng.IntN(8) {
 		case 0:
-			f = fault{name: "statement failed", err: errLink}
+			f = fault{name: "statement failed", Fault: faulty.Fault{Err: errLink}}
 		case 1:
-			f = fault{name: "reply lost", err: errLink, applied: true}
+			f = fault{name: "reply lost", Fault: faulty.Fault{Err: errLink, Applied: true}}
 		case 2:
-			f = fault{name: "statement late", err: errLink, late: 1 + span(20*time.Second)}
+			f = fault{name: "statement late", Fault: faulty.Fault{Err: errLink, Late: 1 + span(20*time.Second)}}
 		case 3:
-			f = fault{name: "statement slow", late: 1 + span(8*time.Second)}
+			f = fault{name: "statement slow", Fault: faulty.Fault{Late: 1 + span(8*time.Second)}}
 		case 4:
-			f = fault{name: "reply slow", reply: span(8 * time.Second)}
+			f = fault{name: "reply slow", Fault: faulty.Fault{Reply: span(8 * time.Second)}}
 		case 5:
-			f = fault{name: "statement hung", silence: true}
+			f = fault{name: "statement hung", Fault: faulty.Fault{Silence: true}}
 		case 6:
-			f = fault{late: 1 + span(time.Second), reply: span(time.Second)}
+			f = fault{Fault: faulty.Fault{Late: 1 + span(time.Second), Reply: span(time.Second)}}
 		}
 		n.w.mu.Lock()
 		defer n.w.mu.Unlock()
-		if until := time.Now().Add(f.late + f.reply); until.After(n.lateUntil) {
+		if until := time.Now().Add(f.Late + f.Reply); until.After(n.lateUntil) {
 			n.lateUntil = until
 		}
 		return f
@@ -260,9 +261,9 @@ func (n *nemesis) fading() func() fault {
 	left, slow := 1+n.rng.IntN(6), n.span(3*time.Second)
 	return func() fault { // called with the link's lock
 		if left--; left < 0 {
-			return fault{name: "statement cut", err: errLink}
+			return fault{name: "statement cut", Fault: faulty.Fault{Err: errLink}}
 		}
-		return fault{name: "reply slow", reply: slow}
+		return fault{name: "reply slow", Fault: faulty.Fault{Reply: slow}}
 	}
 }
 

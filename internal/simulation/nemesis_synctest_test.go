@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -353,7 +354,7 @@ func (n *nemesis) calm() {
 // away has the database away for a while.
 func (n *nemesis) away(most time.Duration) {
 	for _, r := range n.replicas {
-		r.link.always(func() fault { return fault{name: "away", err: errLink} })
+		r.link.always(func() fault { return fault{name: "away", Fault: faulty.Fault{Err: errLink}} })
 	}
 	time.Sleep(n.span(most))
 	for _, r := range n.replicas {

@@ -53,7 +53,7 @@ type replica struct {
 
 func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica {
 	r := &replica{
-		w: w, host: h, link: &link{world: w, host: h, rng: rng}, release: release, log: &blockable{waits: func() { w.count("line waits") }},
+		w: w, host: h, link: newLink(w, h, rng), release: release, log: &blockable{waits: func() { w.count("line waits") }},
 		began: time.Now(), over: map[uint64]time.Time{}, done: make(chan struct{}), killed: make(chan struct{}),
 	}
 	ended := func(s election.State) {
