@@ -79,24 +79,9 @@ func TestEscapedInPart(t *testing.T) {
 // command, in any form of output.
 func TestHostileTextInOutput(t *testing.T) {
 	t.Parallel()
-	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
-	s := openStore(t, path)
+	path, s, h := ledIdle(t, hostile)
 	ctx := t.Context()
-	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	rs, err := s.Read(ctx, "billing")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
 	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0).UTC()}
-	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: hostile}}); err != nil {
-		t.Fatal(err)
-	}
 	if _, err := s.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: key, State: jobs.Skipped, Error: hostile}}); err != nil {
 		t.Fatal(err)
 	}

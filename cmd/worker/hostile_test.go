@@ -47,23 +47,8 @@ func TestTablesOfANewerVersion(t *testing.T) {
 // as one line of text, however it was meant.
 func TestHostileTextInTheLedger(t *testing.T) {
 	t.Parallel()
-	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
-	s := openStore(t, path)
+	path, s, h := ledIdle(t, "manual")
 	ctx := t.Context()
-	if err := s.Migrate(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Prepare(ctx, "billing", time.Second); err != nil {
-		t.Fatal(err)
-	}
-	rs, err := s.Read(ctx, "billing")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Second}); err != nil {
-		t.Fatal(err)
-	}
 	for i, text := range []string{
 		"\x1b[2J\x1b]0;title\x07", "\u009b2J", "\u202egnirts", "a\rb\vc\fd\be", "a\x00b", "\u2028line", "<script>alert(1)</script>", "a\tb\tc",
 		strings.Repeat("\U0001F600", 400), "\ufeff\u200b",
@@ -94,23 +79,8 @@ func TestHostileTextInTheLedger(t *testing.T) {
 // A tick that RFC 3339 cannot say hides no other run.
 func TestTicksOfAnyYear(t *testing.T) {
 	t.Parallel()
-	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
-	s := openStore(t, path)
+	path, s, h := ledIdle(t, "manual")
 	ctx := t.Context()
-	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	rs, err := s.Read(ctx, "billing")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
-		t.Fatal(err)
-	}
 	for i, tick := range []time.Time{time.UnixMicro(math.MaxInt64), time.Unix(1, 0), time.UnixMicro(math.MinInt64)} {
 		// A claim only takes ticks that are later than those before.
 		if _, err := s.Claim(ctx, h, store.ClaimID{byte(i)}, []store.Claim{{Key: jobs.Key{Job: "idle", Tick: time.Unix(int64(i), 0)}, State: jobs.Skipped}}); err != nil {
@@ -136,23 +106,8 @@ func TestTicksOfAnyYear(t *testing.T) {
 // Names that another program has written into the tables are shown escaped.
 func TestHostileNames(t *testing.T) {
 	t.Parallel()
-	path := configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
-	s := openStore(t, path)
+	path, s, h := ledIdle(t, "manual")
 	ctx := t.Context()
-	if err := errors.Join(s.Migrate(ctx), s.Prepare(ctx, "billing", time.Second)); err != nil {
-		t.Fatal(err)
-	}
-	rs, err := s.Read(ctx, "billing")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := store.Holder{Group: "billing", Owner: "a/b/1/c"}
-	if h.Token, err = s.Acquire(ctx, store.Acquire{Read: rs[0], Owner: h.Owner, Heartbeat: 1, TTL: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Declare(ctx, h, []store.Declared{{Name: "idle", Schedule: "manual"}}); err != nil {
-		t.Fatal(err)
-	}
 	key := jobs.Key{Job: "idle", Tick: time.Unix(1, 0)}
 	if _, err := s.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: key, State: jobs.Skipped}}); err != nil {
 		t.Fatal(err)
@@ -179,6 +134,21 @@ func TestHostileNames(t *testing.T) {
 			}
 		}
 	}
+}
+
+// ledIdle makes a group whose leader has declared the job "idle" with that schedule.
+func ledIdle(t *testing.T, schedule string) (path string, s *sqlitestore.Store, h store.Holder) {
+	t.Helper()
+	path = configure(t, "  - {name: idle, manual: true, exec: [\"true\"]}\n")
+	s = openStore(t, path)
+	if err := errors.Join(s.Migrate(t.Context()), s.Prepare(t.Context(), "billing", time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	h = takeOver(t, s)
+	if err := s.Declare(t.Context(), h, []store.Declared{{Name: "idle", Schedule: schedule}}); err != nil {
+		t.Fatal(err)
+	}
+	return path, s, h
 }
 
 func openStore(t *testing.T, path string) *sqlitestore.Store {
