@@ -14,7 +14,7 @@ import (
 // every replica, and not changed after it was given to a scheduler.
 type Job struct {
 	// Name identifies the job within its group and must never change: 1 to 128
-	// ASCII letters, digits and . _ : / @ + -.
+	// ASCII letters, digits and . _ : / @ + -, the first a letter or a digit.
 	Name string
 	// Schedule says which instants are ticks of the job.
 	Schedule Schedule

@@ -25,11 +25,10 @@ var programStarted = time.Now()
 // returns errors. All its locks depend on one session: a lease that a single
 // heartbeat renews, however many locks there are. It is safe for concurrent use,
 // and meant to be shared by a whole program.
-//
-// Its goroutines call the store: one keeps the session, two write rows, one reads
-// them for the waiters, one signals other processes, and two delete what is unused.
-// What they decide by is in rows, which does no I/O.
 type Client struct {
+	// The goroutines call the store: one keeps the session, two write rows, one
+	// reads them for the waiters, one signals other processes, and two delete what
+	// is unused. What they decide by is in rows, which does no I/O.
 	*background
 	store  store.Locks
 	keeper *keeper.Keeper

@@ -1,5 +1,5 @@
 // Package scheduler fires the jobs of a group on the one replica that holds the
-// group's lease. It is the only package that knows gocron.
+// group's lease. No gocron type is in its API.
 //
 // A term begins: a fresh gocron scheduler is built for its schedules and
 // started, as an alarm clock. An alarm, or a sweep each second, makes the term

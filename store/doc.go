@@ -24,6 +24,8 @@
 //     Any other error means that the outcome is unknown: the statement may have
 //     run, may run later, or never. The same is true when a context ends. Callers
 //     read back before they conclude anything, or repeat the call.
+//   - A call whose context has already ended returns an error, and none of these
+//     answers.
 //   - Instants are in UTC and of whole microseconds, ticks too; what is below a
 //     microsecond is cut off. Those that a store writes are of the database's clock.
 //     Callers send durations, and instants only where the database has told them
