@@ -105,7 +105,7 @@ func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) str
 	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token)
 }
 
-// Load implements [store.Ledger].
+// Load implements [jobs.Control].
 func (l *ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
 	err := l.do(ctx, mysqlconn.Read, "load ledger", func(ctx context.Context, c *conn) error {

@@ -88,7 +88,7 @@ func (s *Store) current(ctx context.Context, c *sql.Conn, h store.Holder) (bool,
 	return is, err
 }
 
-// Load implements [store.Ledger]. All that it reads is of one instant.
+// Load implements [jobs.Control]. All that it reads is of one instant.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
 	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
