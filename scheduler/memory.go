@@ -137,8 +137,7 @@ func (m *memory) learn(s jobs.Snapshot, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s.Server != m.server {
-		// The little that the other server lacks is accepted.
-		m.server, m.token, m.newest, m.jobs = s.Server, 0, time.Time{}, map[string]remembered{}
+		m.moved(s.Server, at)
 	}
 	if s.Opened.Token > m.token {
 		m.token, m.tokenAt = s.Opened.Token, at
@@ -151,6 +150,40 @@ func (m *memory) learn(s jobs.Snapshot, at time.Time) {
 	if !s.Paused {
 		m.gone = nil
 	}
+}
+
+// moved makes the memory one of another server. What that one may lack is
+// forgotten: the little that it does lack is accepted.
+func (m *memory) moved(server string, at time.Time) {
+	keeps := func(k mark) bool { return !k.tick.IsZero() && m.counts(k.at, server, at) }
+	if !m.counts(m.tokenAt, server, at) {
+		m.token = 0
+	}
+	m.newest = time.Time{}
+	for job, r := range m.jobs {
+		for !keeps(r.marks[2]) && !r.marks[2].tick.IsZero() {
+			r.marks = [3]mark{{}, r.marks[0], r.marks[1]}
+		}
+		for !keeps(r.steps[1]) && !r.steps[1].tick.IsZero() {
+			r.steps = [2]mark{{}, r.steps[0]}
+		}
+		if r.marks[2].tick.IsZero() {
+			delete(m.jobs, job)
+			continue
+		}
+		if r.marks[1].tick.IsZero() {
+			r.marks[1] = r.marks[2]
+		}
+		m.jobs[job], m.newest = r, later(m.newest, r.marks[2].tick)
+	}
+	m.server = server
+}
+
+// isOf reports whether a server is the one that showed what is remembered.
+func (m *memory) isOf(server string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return server == m.server
 }
 
 // lacks says what the ledger lacks of what was there before a reading was sent;

@@ -21,7 +21,8 @@ var ErrRestored = errors.New("scheduler: the ledger has gone back: was it restor
 // load reads the ledger. If it has gone back, the group is paused first, so that
 // no tick is claimed a second time before an operator has said how to go on.
 // deep asks for a search for missing ticks behind the newest ones, which reads
-// the history of a few jobs.
+// the history of a few jobs. Another server than before is always searched, since
+// some of what was there is forgotten with that.
 func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) {
 	mono := func() time.Time { return s.clock.own().Mono }
 	var snapshot jobs.Snapshot
@@ -33,7 +34,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 			return snapshot, err
 		}
 		lacks = s.memory.lacks(snapshot, sent)
-		if lacks == "" && deep {
+		if lacks == "" && (deep || !s.memory.isOf(snapshot.Server)) {
 			if lacks, err = s.hole(ctx, snapshot, sent); err != nil {
 				return snapshot, err
 			}

@@ -108,6 +108,43 @@ func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
 	}
 }
 
+// The same on a server that was started anew, which the leader notices with its next
+// look at the ledger: the ticks that it claimed there do not hide the missing ones.
+func TestRestoredOnAnotherServer(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := everyTick()
+		job[0].Schedule = jobs.Every(time.Second)
+		c.until(500 * time.Millisecond) // the looks are between the ticks
+		c.start(job)
+		c.until(2600 * time.Millisecond)
+		restore := c.store.Backup()
+		c.until(5*time.Minute + 1600*time.Millisecond)
+		c.store.Restart()
+		restore()
+		c.until(10 * time.Minute)
+		c.wantPaused(true)
+		c.wantNoneTwice("all")
+	})
+}
+
+// A server that is started anew, as it was, right before the restore does not make
+// the replicas forget what was there.
+func TestRestoredAfterRestart(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		c.until(20*time.Minute + 5*time.Second)
+		c.store.Restart()
+		c.until(20*time.Minute + 30*time.Second)
+		restore()
+		c.store.Restart()
+		c.until(25 * time.Minute)
+		c.wantPaused(true)
+		c.wantNoneTwice("all")
+	})
+}
+
 // The leader dies with the restore, and its successor has never led: it knows
 // from the term that it saw as a follower.
 func TestRestoredUnderAFollower(t *testing.T) {
