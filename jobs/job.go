@@ -18,7 +18,7 @@ type Job struct {
 	Name string
 	// Schedule says which instants are ticks of the job.
 	Schedule Schedule
-	// Timeout bounds one run: its context then ends with the cause
+	// Timeout limits one attempt: its context then ends with the cause
 	// [ErrTimeout]. Zero means no limit but the term's.
 	Timeout time.Duration
 	// Misfire and CatchUp say what becomes of ticks that were missed.

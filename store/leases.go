@@ -128,7 +128,7 @@ type Checker interface {
 // ErrChanged says that a row was not as the statement expected: another
 // owner holds the lease, or the row was changed or deleted. It is an
 // answer, not a failure.
-var ErrChanged = errors.New("lease: not as expected any more")
+var ErrChanged = errors.New("store: not as expected any more")
 
 // Lease is a lease row as one reading showed it. It is a plain value: nothing
 // updates it.

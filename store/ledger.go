@@ -11,7 +11,7 @@ import (
 // ErrReplaced says that the token of a statement is not the group's current one
 // any more: another term has begun, and this one can claim, start, retry and
 // finish nothing.
-var ErrReplaced = errors.New("jobs: the term is over: the group has a newer token")
+var ErrReplaced = errors.New("store: the term is over: the group has a newer token")
 
 // Jobs keeps a group's lease and the ledger of its runs in one database: what
 // package scheduler works on.

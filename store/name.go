@@ -16,11 +16,11 @@ const MaxName = names.Max
 func CheckName(what, s string) error {
 	switch {
 	case s == "":
-		return fmt.Errorf("lease: %s: empty: give it a name of 1 to %d bytes", what, MaxName)
+		return fmt.Errorf("store: %s: empty: give it a name of 1 to %d bytes", what, MaxName)
 	case len(s) > MaxName:
-		return fmt.Errorf("lease: %s %.40q...: %d bytes: at most %d", what, s, len(s), MaxName)
+		return fmt.Errorf("store: %s %.40q...: %d bytes: at most %d", what, s, len(s), MaxName)
 	case !names.Valid(s):
-		return fmt.Errorf("lease: %s %q: only letters, digits and . _ : / @ + - are allowed, the first a letter or a digit", what, s)
+		return fmt.Errorf("store: %s %q: only letters, digits and . _ : / @ + - are allowed, the first a letter or a digit", what, s)
 	}
 	return nil
 }
@@ -35,7 +35,7 @@ const reservedPrefix = "locks/"
 // sessions of package locks.
 func CheckGroup(s string) error {
 	if strings.HasPrefix(s, reservedPrefix) {
-		return fmt.Errorf("lease: group %.40q: names that begin with %s are reserved for the sessions of locks: choose another one", s, reservedPrefix)
+		return fmt.Errorf("store: group %.40q: names that begin with %s are reserved for the sessions of locks: choose another one", s, reservedPrefix)
 	}
 	return CheckName("group", s)
 }

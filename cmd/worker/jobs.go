@@ -45,7 +45,7 @@ func newJobs() *cobra.Command {
 	var asJSON bool
 	command := &cobra.Command{
 		Use:   "jobs",
-		Short: "List the jobs: what runs, what is next, how the last run ended",
+		Short: "List the jobs: what is running, what comes next, how the last run ended",
 		Long: `List the jobs of the group: those that a leader has had, and with a
 configuration file also those in it that none has had yet. NEXT is the next
 tick by the schedule that the leader goes by, "due" when its instant has come

@@ -189,7 +189,7 @@ func (s status) jobs(row func(name, format string, args ...any)) {
 	}
 	if o := s.Overdue; o != nil {
 		late := time.Duration(o.LateSeconds * float64(time.Second)).Round(time.Second)
-		row("overdue", "%s since %s (%v), %d jobs in all", printable(o.Job), shown(&o.Tick), late, o.Jobs)
+		row("overdue", "%s since %s (%v), jobs overdue: %d", printable(o.Job), shown(&o.Tick), late, o.Jobs)
 	}
 	if s.UnknownJobs > 0 {
 		row("overdue?", "%d jobs, if the leader has them: --config tells", s.UnknownJobs)

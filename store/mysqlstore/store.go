@@ -33,11 +33,11 @@ type Store struct {
 	name  string // what String shows
 	conns *mysqlconn.Pool
 
-	*leases
-	*ledger
-	*lockRows
-	*fences
-	*schema
+	leases
+	ledger
+	lockRows
+	fences
+	schema
 
 	closed sync.Once
 }
@@ -147,11 +147,11 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 	return &Store{
 		name:     fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
 		conns:    conns,
-		leases:   &leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
-		ledger:   &ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
-		lockRows: &lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}},
-		fences:   &fences{conns: conns, sql: newFenceQueries(names), tables: names},
-		schema:   &schema{conns: conns, sql: newSchemaQueries(names), tables: names},
+		leases:   leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
+		ledger:   ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
+		lockRows: lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}},
+		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
+		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
 }
 

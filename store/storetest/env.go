@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"reflect"
 	"testing"
 	"time"
 
@@ -51,7 +52,7 @@ func open[S store.Leases](e *env) S {
 	opened := e.h.Open(e.TB)
 	s, ok := opened.(S)
 	if !ok {
-		e.Fatalf("Harness.Open returned a %T, which is no %T", opened, new(S))
+		e.Fatalf("Harness.Open returned a %T: it does not implement %v", opened, reflect.TypeFor[S]())
 	}
 	return s
 }

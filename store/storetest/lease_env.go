@@ -21,7 +21,7 @@ func Leases(t *testing.T, open func(t testing.TB) Harness) {
 type leaseCase = testCase[*leaseEnv]
 
 var leaseSuite = suite[*leaseEnv]{
-	cases: slices.Concat(leaseReadCases, leaseNameCases, prepareCases, acquireCases, renewCases, releaseCases, resignCases, clockCases, leaseConcurrencyCases, bellCases),
+	cases: slices.Concat(leaseReadCases, leaseNameCases, prepareCases, acquireCases, renewCases, releaseCases, resignCases, clockCases, leaseConcurrencyCases, signalCases),
 	on:    newLeaseEnv,
 }
 

@@ -19,8 +19,8 @@ type leaseDatabase struct {
 	leases  map[string]store.Lease
 	fences  map[string]store.Fence
 	locked  map[string]chan struct{} // closed when the row is free
-	bells   map[string]chan struct{}
-	had     map[string]*bell // by whom
+	signals map[string]chan struct{}
+	had     map[string]*signal // by whom
 	offset  time.Duration
 	server  int
 	busy    int
@@ -30,17 +30,17 @@ type leaseDatabase struct {
 // replica is a store of the database.
 type leaseReplica struct {
 	*leaseDatabase
-	number int
-	bells  []*bell
+	number  int
+	signals []*signal
 }
 
-// Close passes the bells of the store.
+// Close passes the signals of the store.
 func (s *leaseReplica) Close() error {
 	s.mu.Lock()
-	bells := s.bells
+	signals := s.signals
 	s.mu.Unlock()
-	for _, b := range bells {
-		if !s.has("bell: a closed store keeps it") {
+	for _, b := range signals {
+		if !s.has("signal: a closed store keeps it") {
 			_ = b.Close()
 		}
 	}
@@ -50,7 +50,7 @@ func (s *leaseReplica) Close() error {
 func newLeaseDatabase(flaw string) *leaseDatabase {
 	return &leaseDatabase{
 		flaw: flaw, leases: map[string]store.Lease{}, fences: map[string]store.Fence{}, locked: map[string]chan struct{}{},
-		bells: map[string]chan struct{}{}, had: map[string]*bell{},
+		signals: map[string]chan struct{}{}, had: map[string]*signal{},
 	}
 }
 
@@ -77,7 +77,7 @@ func (d *leaseDatabase) harness() Harness {
 			}
 		},
 		LockLease:  func(_ testing.TB, group string) func() { return d.lockLease(group) },
-		LoseSignal: func(_ testing.TB, group string) { d.loseBell(group) },
+		LoseSignal: func(_ testing.TB, group string) { d.loseSignal(group) },
 		Restart: func(testing.TB) {
 			d.mu.Lock()
 			defer d.mu.Unlock()
@@ -99,18 +99,18 @@ func (d *leaseDatabase) lockLease(group string) (free func()) {
 	})
 }
 
-func (d *leaseDatabase) loseBell(group string) {
+func (d *leaseDatabase) loseSignal(group string) {
 	d.mu.Lock()
 	b := d.had[group]
 	d.mu.Unlock()
-	if b == nil || d.has("bell: a lost connection keeps it") {
+	if b == nil || d.has("signal: a lost connection keeps it") {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.has {
 		b.leave()
-		b.has = d.has("bell: Wait does not ask whether it was lost")
+		b.has = d.has("signal: Wait does not ask whether it was lost")
 	}
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// bell is one of a database.
-type bell struct {
+// signal is one of a database.
+type signal struct {
 	d      *leaseDatabase
 	group  string
 	line   chan struct{}
@@ -28,23 +28,23 @@ func (s *leaseReplica) HandoverSignal(group string) store.HandoverSignal {
 	defer s.mu.Unlock()
 	name := group
 	switch {
-	case s.has("bell: one for all groups"):
+	case s.has("signal: one for all groups"):
 		name = ""
-	case s.has("bell: one for groups that differ by case"):
+	case s.has("signal: one for groups that differ by case"):
 		name = strings.ToLower(name)
-	case s.has("bell: one for groups that differ at the end"):
+	case s.has("signal: one for groups that differ at the end"):
 		name = name[:min(len(name), 64)]
 	}
-	if s.leaseDatabase.bells[name] == nil {
-		s.leaseDatabase.bells[name] = make(chan struct{}, 1)
+	if s.leaseDatabase.signals[name] == nil {
+		s.leaseDatabase.signals[name] = make(chan struct{}, 1)
 	}
-	b := &bell{d: s.leaseDatabase, group: group, line: s.leaseDatabase.bells[name], closed: make(chan struct{})}
-	s.bells = append(s.bells, b)
+	b := &signal{d: s.leaseDatabase, group: group, line: s.leaseDatabase.signals[name], closed: make(chan struct{})}
+	s.signals = append(s.signals, b)
 	return b
 }
 
-func (b *bell) Wait(ctx context.Context) error {
-	if b.d.has("bell: rings all") {
+func (b *signal) Wait(ctx context.Context) error {
+	if b.d.has("signal: given to all") {
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		if b.shut {
@@ -53,25 +53,25 @@ func (b *bell) Wait(ctx context.Context) error {
 		return ctx.Err()
 	}
 	done, closed := ctx.Done(), b.closed
-	if b.d.has("bell: Wait ignores the context") {
+	if b.d.has("signal: Wait ignores the context") {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), 1500*time.Millisecond) // longer than the test's patience
 		defer cancel()
 		done = ctx.Done()
 	}
-	if b.d.has("bell: Close does not end Wait") {
+	if b.d.has("signal: Close does not end Wait") {
 		closed = nil
 	}
 	b.mu.Lock()
 	shut, has, spent := b.shut, b.has, b.spent
 	b.mu.Unlock()
-	if shut && !b.d.has("bell: Wait goes on after Close") && !b.d.has("bell: a closed bell stays in line") {
+	if shut && !b.d.has("signal: Wait goes on after Close") && !b.d.has("signal: a closed signal stays in line") {
 		return errors.New("closed")
 	}
 	switch {
-	case has && b.d.has("bell: Wait passes it"):
+	case has && b.d.has("signal: Wait passes it"):
 		return errors.Join(b.Pass(ctx), ctx.Err())
-	case has && !b.d.has("bell: Wait blocks for its own holder"):
+	case has && !b.d.has("signal: Wait blocks for its own holder"):
 		return ctx.Err()
 	}
 	if spent {
@@ -81,14 +81,14 @@ func (b *bell) Wait(ctx context.Context) error {
 		closed = nil
 	}
 	line := b.line
-	if b.d.has("bell: never rings") && len(line) > 0 {
+	if b.d.has("signal: never given") && len(line) > 0 {
 		line = nil
 	}
 	select {
 	case line <- struct{}{}:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		if shut && b.d.has("bell: a closed bell stays in line") {
+		if shut && b.d.has("signal: a closed signal stays in line") {
 			return errors.New("closed")
 		}
 		b.has = true
@@ -99,26 +99,26 @@ func (b *bell) Wait(ctx context.Context) error {
 	case <-done:
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.spent = b.d.has("bell: unusable after a context")
+		b.spent = b.d.has("signal: unusable after a context")
 		return ctx.Err()
 	case <-closed:
 		return errors.New("closed")
 	}
 }
 
-func (b *bell) Pass(context.Context) error {
+func (b *signal) Pass(context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.d.has("bell: Pass fails before Wait") && !b.has {
-		return errors.New("no bell")
+	if b.d.has("signal: Pass fails before Wait") && !b.has {
+		return errors.New("no signal")
 	}
-	if b.has || b.d.has("bell: Pass by anybody") {
+	if b.has || b.d.has("signal: Pass by anybody") {
 		b.leave()
 	}
 	return nil
 }
 
-func (b *bell) leave() {
+func (b *signal) leave() {
 	b.has = false
 	select {
 	case <-b.line:
@@ -126,8 +126,8 @@ func (b *bell) leave() {
 	}
 }
 
-func (b *bell) Close() error {
-	if !b.d.has("bell: Close does not pass") {
+func (b *signal) Close() error {
+	if !b.d.has("signal: Close does not pass") {
 		b.mu.Lock()
 		if b.has {
 			b.leave()

@@ -28,7 +28,7 @@ func Locks(t *testing.T, open func(t testing.TB) Harness) {
 type lockCase = testCase[*lockEnv]
 
 var lockSuite = suite[*lockEnv]{
-	cases: slices.Concat(lockReadCases, writeCases, severalCases, lockNameCases, lockPruneCases, sessionCases, doorbellCases, ringCases, lockConcurrencyCases),
+	cases: slices.Concat(lockReadCases, writeCases, severalCases, lockNameCases, lockPruneCases, sessionCases, notifierCases, notifyCases, lockConcurrencyCases),
 	on:    newLockEnv,
 }
 

@@ -17,9 +17,9 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// watching is no flaw: doorbells that have no address and look at the rows all
+// watching is no flaw: notifiers that have no address and look at the rows all
 // the time.
-const watching = "doorbells that watch"
+const watching = "notifiers that watch"
 
 // database has the locks of a store in memory with one of the flaws, or none,
 // beside the leases of a sound one.

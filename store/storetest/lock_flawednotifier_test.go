@@ -13,39 +13,39 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// door is a doorbell of a database. All of it is guarded by the database's
+// door is a notifier of a database. All of it is guarded by the database's
 // mutex.
 type door struct {
 	*flawedStore
 	address  string
-	rung     chan struct{}
+	notified chan struct{}
 	used     bool
 	closed   bool
 	unusable bool
-	rings    int
+	notifies int
 	waits    bool
 }
 
-// Doorbell implements [store.Notifiers].
+// Notifier implements [store.Notifiers].
 func (s *flawedStore) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	d := &door{flawedStore: s, rung: make(chan struct{}, 1)}
-	if s.has("doorbell: remembers every ring") {
-		d.rung = make(chan struct{}, 1000)
+	d := &door{flawedStore: s, notified: make(chan struct{}, 1)}
+	if s.has("notifier: remembers every notify") {
+		d.notified = make(chan struct{}, 1000)
 	}
 	s.settle(d)
 	return d
 }
 
-// settle gives a doorbell an address, a new one if it has one.
+// settle gives a notifier an address, a new one if it has one.
 func (s *flawedStore) settle(d *door) {
 	s.lockDatabase.number++
 	delete(s.doors, d.address)
 	switch n := s.lockDatabase.number; {
-	case s.has("ring: one address for all"):
+	case s.has("notify: one address for all"):
 		d.address = "memory"
-	case s.has("ring: one address for the bells of a store"):
+	case s.has("notify: one address for the notifiers of a store"):
 		d.address = fmt.Sprint("memory/", s.number)
 	default:
 		d.address = fmt.Sprint("memory/", n)
@@ -57,22 +57,22 @@ func (s *flawedStore) settle(d *door) {
 func (d *door) lacks(w store.LockWatch) bool {
 	one := d.rows[d.name(w.Name)]
 	if one == nil {
-		return !d.has("doorbell: looks at rows that are there")
+		return !d.has("notifier: looks at rows that are there")
 	}
 	queue, mark := one.Queue, w.Mark
 	switch {
-	case d.has("doorbell: looks at the beginning of the row"):
+	case d.has("notifier: looks at the beginning of the row"):
 		return !bytes.HasPrefix(queue, mark)
-	case d.has("doorbell: looks at the whole row"):
+	case d.has("notifier: looks at the whole row"):
 		return !bytes.Equal(queue, mark)
-	case d.has("doorbell: looks in any case"):
+	case d.has("notifier: looks in any case"):
 		return !bytes.Contains(bytes.ToLower(queue), bytes.ToLower(mark))
-	case d.has("doorbell: looks for text"):
+	case d.has("notifier: looks for text"):
 		return !bytes.Contains(queue, bytes.ToValidUTF8(mark, []byte("?")))
-	case d.has("doorbell: looks for a mark until NUL"):
+	case d.has("notifier: looks for a mark until NUL"):
 		before, _, _ := bytes.Cut(mark, []byte{0})
 		return !bytes.Contains(queue, before)
-	case d.has("doorbell: looks for a pattern"):
+	case d.has("notifier: looks for a pattern"):
 		pattern := strings.NewReplacer("%", ".*", "_", ".").Replace(regexp.QuoteMeta(string(mark)))
 		return !regexp.MustCompile("(?s)" + pattern).Match(queue)
 	}
@@ -83,18 +83,18 @@ func (d *door) lacks(w store.LockWatch) bool {
 func (d *door) changed(rows []store.LockWatch) bool {
 	switch {
 	case len(rows) == 0:
-		return d.has("doorbell: rings without rows")
-	case d.has("doorbell: looks at no rows"):
+		return d.has("notifier: notifies without rows")
+	case d.has("notifier: looks at no rows"):
 		return false
-	case d.has("doorbell: looks at the first row"):
+	case d.has("notifier: looks at the first row"):
 		rows = rows[:1]
-	case d.has("doorbell: looks at the last row"):
+	case d.has("notifier: looks at the last row"):
 		rows = rows[len(rows)-1:]
-	case d.has("doorbell: looks at 100 rows"):
+	case d.has("notifier: looks at 100 rows"):
 		rows = rows[:min(len(rows), 100)]
-	case d.has("doorbell: looks for one of the marks"):
+	case d.has("notifier: looks for one of the marks"):
 		return !slices.ContainsFunc(rows, func(w store.LockWatch) bool { return !d.lacks(w) })
-	case d.has("doorbell: looks at one mark of a row"):
+	case d.has("notifier: looks at one mark of a row"):
 		seen := map[string]bool{}
 		rows = slices.DeleteFunc(slices.Clone(rows), func(w store.LockWatch) bool {
 			again := seen[w.Name]
@@ -102,17 +102,17 @@ func (d *door) changed(rows []store.LockWatch) bool {
 			return again
 		})
 	}
-	return slices.ContainsFunc(rows, d.lacks) || d.has("doorbell: rings for nothing")
+	return slices.ContainsFunc(rows, d.lacks) || d.has("notifier: notifies for nothing")
 }
 
 // limit is what flaws make of one.
 func (d *door) limitOf(limit time.Duration) time.Duration {
 	switch {
-	case d.has("doorbell: Wait has no limit"), d.has("doorbell: a limit of 0 is none") && limit == 0:
+	case d.has("notifier: Wait has no limit"), d.has("notifier: a limit of 0 is none") && limit == 0:
 		return time.Hour
-	case d.has("doorbell: limit in whole seconds"):
+	case d.has("notifier: limit in whole seconds"):
 		return limit.Truncate(time.Second)
-	case d.has("doorbell: limit in whole 100 ms"):
+	case d.has("notifier: limit in whole 100 ms"):
 		return limit.Truncate(100 * time.Millisecond)
 	}
 	return limit
@@ -124,7 +124,7 @@ func (d *door) Wait(ctx context.Context, rows []store.LockWatch, limit time.Dura
 		return err
 	}
 	deaf := context.Background()
-	if d.has("doorbell: Wait ignores its context") || d.has("context: Wait") && ctx.Err() != nil {
+	if d.has("notifier: Wait ignores its context") || d.has("context: Wait") && ctx.Err() != nil {
 		ctx = deaf
 	}
 	d.mu.Lock()
@@ -133,10 +133,10 @@ func (d *door) Wait(ctx context.Context, rows []store.LockWatch, limit time.Dura
 		return errors.New("connection lost")
 	}
 	changed := d.changed(rows)
-	if d.used = true; d.has("doorbell: looks, then listens") {
+	if d.used = true; d.has("notifier: looks, then listens") {
 		d.elsewhere()
 		select {
-		case <-d.rung:
+		case <-d.notified:
 		default:
 		}
 	}
@@ -148,7 +148,7 @@ func (d *door) Wait(ctx context.Context, rows []store.LockWatch, limit time.Dura
 	err := d.sleep(ctx, rows, d.limitOf(limit))
 	d.mu.Lock()
 	d.waits = false
-	if d.has("ring: another address after a Wait") {
+	if d.has("notify: another address after a Wait") {
 		d.settle(d)
 	}
 	return err
@@ -160,18 +160,18 @@ func (d *door) sleep(ctx context.Context, rows []store.LockWatch, limit time.Dur
 	defer every.Stop()
 	for {
 		select {
-		case <-d.rung:
+		case <-d.notified:
 			d.mu.Lock()
 			defer d.mu.Unlock()
 			switch {
-			case d.has("ring: another address after a ring"):
+			case d.has("notify: another address after a notify"):
 				d.settle(d)
-			case d.has("doorbell: Wait fails when it is rung"):
+			case d.has("notifier: Wait fails when it is notified"):
 				return errors.New("interrupted")
 			}
 			return nil
 		case <-timer.C:
-			if d.has("doorbell: Wait fails at its limit") {
+			if d.has("notifier: Wait fails at its limit") {
 				return context.DeadlineExceeded
 			}
 			return nil
@@ -185,8 +185,8 @@ func (d *door) sleep(ctx context.Context, rows []store.LockWatch, limit time.Dur
 		case <-ctx.Done():
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			d.unusable = d.has("doorbell: unusable after a context")
-			if d.has("doorbell: a context is a ring") {
+			d.unusable = d.has("notifier: unusable after a context")
+			if d.has("notifier: a context is a notify") {
 				return nil
 			}
 			return d.ended(ctx, "")
@@ -205,32 +205,32 @@ func (d *door) Address(ctx context.Context) (string, error) {
 	switch {
 	case d.has(watching):
 		return "", nil
-	case d.has("ring: another address each time"):
+	case d.has("notify: another address each time"):
 		d.settle(d)
 	}
 	return d.address, nil
 }
 
-// Ring implements [store.Notifier].
+// Notify implements [store.Notifier].
 func (d *door) Notify(ctx context.Context, addresses ...string) error {
-	if err := d.ended(ctx, "Ring"); err != nil {
+	if err := d.ended(ctx, "Notify"); err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	over, err := d.alone("ring: fails beside others")
+	over, err := d.alone("notify: fails beside others")
 	if err != nil {
 		return err
 	}
 	defer over()
 	switch {
-	case d.has("ring: does nothing"):
+	case d.has("notify: does nothing"):
 		return nil
-	case d.has("ring: only the first"):
+	case d.has("notify: only the first"):
 		addresses = addresses[:min(len(addresses), 1)]
-	case d.has("ring: only the last"):
+	case d.has("notify: only the last"):
 		addresses = addresses[max(0, len(addresses)-1):]
-	case d.has("ring: all"):
+	case d.has("notify: all"):
 		addresses = nil
 		for address := range d.doors {
 			addresses = append(addresses, address)
@@ -238,7 +238,7 @@ func (d *door) Notify(ctx context.Context, addresses ...string) error {
 	}
 	for _, address := range addresses {
 		other := d.doors[address]
-		if other == nil && address != "" && d.has("ring: addresses that begin alike") {
+		if other == nil && address != "" && d.has("notify: addresses that begin alike") {
 			for known, one := range d.doors {
 				if strings.HasPrefix(address, known) {
 					other = one
@@ -246,9 +246,9 @@ func (d *door) Notify(ctx context.Context, addresses ...string) error {
 			}
 		}
 		switch {
-		case address == "" && d.has("ring: an empty address fails"), other == nil && d.has("ring: unknown addresses fail"):
+		case address == "" && d.has("notify: an empty address fails"), other == nil && d.has("notify: unknown addresses fail"):
 			return errors.New("unknown address")
-		case other == nil && d.has("ring: ends at an unknown address"):
+		case other == nil && d.has("notify: ends at an unknown address"):
 			return nil
 		case other == nil:
 		case other.closed:
@@ -262,21 +262,21 @@ func (d *door) Notify(ctx context.Context, addresses ...string) error {
 	return nil
 }
 
-// push rings a doorbell.
+// push notifies a notifier.
 func (d *door) push(ctx context.Context, other *door) error {
 	same := d.flawedStore == other.flawedStore
-	if other.rings++; d.has("ring: only once") && other.rings > 1 ||
-		d.has("ring: only of one store") && !same || d.has("ring: only of another store") && same {
+	if other.notifies++; d.has("notify: only once") && other.notifies > 1 ||
+		d.has("notify: only of one store") && !same || d.has("notify: only of another store") && same {
 		return nil
 	}
-	for d.has("ring: waits until it is heard") && !other.waits {
+	for d.has("notify: waits until it is heard") && !other.waits {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		d.elsewhere()
 	}
 	select {
-	case other.rung <- struct{}{}:
+	case other.notified <- struct{}{}:
 	default:
 	}
 	return nil
@@ -287,16 +287,16 @@ func (d *door) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch {
-	case d.closed && d.has("doorbell: Close fails again"), !d.used && d.has("doorbell: Close fails before its first use"):
+	case d.closed && d.has("notifier: Close fails again"), !d.used && d.has("notifier: Close fails before its first use"):
 		d.closed = true
 		return errors.New("closed")
 	}
 	d.closed = true
-	if !d.has("ring: closed ones fail") {
+	if !d.has("notify: closed ones fail") {
 		delete(d.doors, d.address)
 	}
 	for _, other := range d.doors {
-		other.unusable = other.unusable || d.has("doorbell: Close closes the others")
+		other.unusable = other.unusable || d.has("notifier: Close closes the others")
 	}
 	return nil
 }

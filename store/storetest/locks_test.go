@@ -61,8 +61,8 @@ func aboutLocks(name string) string {
 		return "read"
 	case "store":
 		return "concurrency"
-	case "ring":
-		return "doorbell"
+	case "notify":
+		return "notifier"
 	}
 	return name
 }

@@ -112,7 +112,7 @@ func TestCheckCauses(t *testing.T) {
 		{name: "lost", story: stop("lease: lost: not renewed for 1.7s")},
 		{name: "stopped", story: stop("election: stopped")},
 		{name: "timeout", story: stop("jobs: timeout")},
-		{name: "refused", story: stop("lease: lost: jobs: the term is over: the group has a newer token")},
+		{name: "refused", story: stop("lease: lost: store: the term is over: the group has a newer token")},
 		{name: "nothing", story: stop(""), guarantee: 4, want: "stop does not say why"},
 		{name: "cancelled", story: stop("context canceled"), guarantee: 4, want: "stop does not say why"},
 		{name: "a word", story: stop("the release of an election"), guarantee: 4, want: "stop does not say why"},

@@ -10,56 +10,56 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// ringer is a store that has doorbells.
-type lockRinger interface {
+// notifying is a store that has notifiers.
+type notifying interface {
 	store.Locks
 	store.Notifiers
 }
 
-// process is a store with a doorbell, of a process that waits.
+// process is a store with a notifier, of a process that waits.
 type process struct {
-	lockRinger
-	bell store.Notifier
+	notifying
+	notifier store.Notifier
 }
 
-// process opens a store and its doorbell, which is closed when the case ends.
+// process opens a store and its notifier, which is closed when the case ends.
 func (e *lockEnv) process() process {
 	e.Helper()
-	s, ok := e.open().(lockRinger)
+	s, ok := e.open().(notifying)
 	if !ok {
-		e.Skip("left out: the store has no doorbells")
+		e.Skip("left out: the store has no notifiers")
 	}
-	return process{s, e.bell(s)}
+	return process{s, e.notifier(s)}
 }
 
-func (e *lockEnv) bell(s lockRinger) store.Notifier {
+func (e *lockEnv) notifier(s notifying) store.Notifier {
 	e.Helper()
-	bell := s.Notifier()
-	e.Cleanup(sync.OnceFunc(func() { _ = bell.Close() })) // cases that look at its error close it themselves
-	return bell
+	notifier := s.Notifier()
+	e.Cleanup(sync.OnceFunc(func() { _ = notifier.Close() })) // cases that look at its error close it themselves
+	return notifier
 }
 
-// address is where the doorbell is rung; empty if it cannot be.
-func (e *lockEnv) address(bell store.Notifier) string {
+// address is where the notifier is notified; empty if it cannot be.
+func (e *lockEnv) address(notifier store.Notifier) string {
 	e.Helper()
-	address, err := bell.Address(e.ctx())
+	address, err := notifier.Address(e.ctx())
 	e.ok(err, "Address")
 	return address
 }
 
-// canBeRung skips a case for doorbells that only watch the rows.
-func (e *lockEnv) canBeRung(bell store.Notifier) string {
+// canBeNotified skips a case for notifiers that only watch the rows.
+func (e *lockEnv) canBeNotified(notifier store.Notifier) string {
 	e.Helper()
-	address := e.address(bell)
+	address := e.address(notifier)
 	if address == "" {
-		e.Skip("left out: the doorbell has no address")
+		e.Skip("left out: the notifier has no address")
 	}
 	return address
 }
 
-func (e *lockEnv) ring(s process, addresses ...string) {
+func (e *lockEnv) notify(s process, addresses ...string) {
 	e.Helper()
-	e.ok(s.bell.Notify(e.ctx(), addresses...), "Ring")
+	e.ok(s.notifier.Notify(e.ctx(), addresses...), "Notify")
 }
 
 // long is for a Wait that must end before its limit, and atOnce is when. No
@@ -74,7 +74,7 @@ type waiting struct {
 }
 
 // wait begins a Wait. It has ended when the case has.
-func (e *lockEnv) wait(ctx context.Context, bell store.Notifier, rows ...store.LockWatch) waiting {
+func (e *lockEnv) wait(ctx context.Context, notifier store.Notifier, rows ...store.LockWatch) waiting {
 	e.Helper()
 	ctx, cancel := context.WithCancel(ctx)
 	w := waiting{e, make(chan error, 1)}
@@ -85,7 +85,7 @@ func (e *lockEnv) wait(ctx context.Context, bell store.Notifier, rows ...store.L
 	})
 	go func() {
 		defer close(over)
-		w.ended <- bell.Wait(ctx, rows, e.long())
+		w.ended <- notifier.Wait(ctx, rows, e.long())
 	}()
 	return w
 }
@@ -112,18 +112,18 @@ func (w waiting) ends(what string) error {
 	}
 }
 
-func (w waiting) rung(what string) {
+func (w waiting) notified(what string) {
 	w.Helper()
 	w.ok(w.ends(what), what+": Wait")
 }
 
-// rungBy rings until Wait ends: the first ring may come before the database
+// notifiedBy notifies until Wait ends: the first notification may come before the database
 // has begun to wait.
-func (w waiting) rungBy(s process, what string, addresses ...string) {
+func (w waiting) notifiedBy(s process, what string, addresses ...string) {
 	w.Helper()
 	over := time.After(w.atOnce())
 	for {
-		w.ring(s, addresses...)
+		w.notify(s, addresses...)
 		select {
 		case err := <-w.ended:
 			w.ok(err, what+": Wait")
@@ -136,25 +136,25 @@ func (w waiting) rungBy(s process, what string, addresses ...string) {
 }
 
 // waits begins a Wait and checks that it goes on.
-func (e *lockEnv) waits(bell store.Notifier, rows ...store.LockWatch) waiting {
+func (e *lockEnv) waits(notifier store.Notifier, rows ...store.LockWatch) waiting {
 	e.Helper()
-	e.ok(bell.Wait(e.ctx(), nil, time.Millisecond), "Wait for a ring that is remembered")
-	w := e.wait(e.ctx(), bell, rows...)
+	e.ok(notifier.Wait(e.ctx(), nil, time.Millisecond), "Wait for a notification that is remembered")
+	w := e.wait(e.ctx(), notifier, rows...)
 	w.still("nothing happens")
 	return w
 }
 
 // found checks that a Wait returns at once because of a row.
-func (e *lockEnv) found(bell store.Notifier, what string, rows ...store.LockWatch) {
+func (e *lockEnv) found(notifier store.Notifier, what string, rows ...store.LockWatch) {
 	e.Helper()
-	e.wait(e.ctx(), bell, rows...).rung(what)
+	e.wait(e.ctx(), notifier, rows...).notified(what)
 }
 
 // limited checks that a Wait lasts until its limit.
-func (e *lockEnv) limited(bell store.Notifier, limit time.Duration, what string, rows ...store.LockWatch) {
+func (e *lockEnv) limited(notifier store.Notifier, limit time.Duration, what string, rows ...store.LockWatch) {
 	e.Helper()
 	begin := time.Now()
-	e.ok(bell.Wait(e.ctx(), rows, limit), what+": Wait")
+	e.ok(notifier.Wait(e.ctx(), rows, limit), what+": Wait")
 	if took := time.Since(begin); took < limit*9/10 {
 		e.Errorf("%s: Wait ended after %v, want the limit of %v", what, took, limit)
 	} else if took > limit+e.atOnce() {
@@ -164,11 +164,11 @@ func (e *lockEnv) limited(bell store.Notifier, limit time.Duration, what string,
 
 func watch(name, mark string) store.LockWatch { return store.LockWatch{Name: name, Mark: []byte(mark)} }
 
-var doorbellCases = []lockCase{
-	{"doorbell/a row without its mark", func(e *lockEnv) {
+var notifierCases = []lockCase{
+	{"notifier/a row without its mark", func(e *lockEnv) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "a mark, and more"), write(two, 0, 1, ""), write(three, 0, 1, "x"))
-		e.limited(s.bell, 2*moment, "the mark is there", watch(one, "a mark"))
+		e.limited(s.notifier, 2*moment, "the mark is there", watch(one, "a mark"))
 		for what, row := range map[string]store.LockWatch{
 			"the row has another":           watch(one, "a remark"),
 			"the row has it in other case":  watch(one, "A mark"),
@@ -179,33 +179,33 @@ var doorbellCases = []lockCase{
 			"a mark with NUL":               watch(one, "a mark\x00"),
 			"a mark that is a pattern":      watch(one, "%mark_"),
 		} {
-			e.found(s.bell, what, row)
+			e.found(s.notifier, what, row)
 		}
 	}},
 
-	{"doorbell/one row of several without its mark", func(e *lockEnv) {
+	{"notifier/one row of several without its mark", func(e *lockEnv) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "mark 1"), write(two, 0, 1, "mark 2"), write(three, 0, 1, "mark 3"))
 		all := []store.LockWatch{watch(one, "mark 1"), watch(two, "mark 2"), watch(three, "mark 3")}
-		e.limited(s.bell, 2*moment, "all marks are there", all...)
+		e.limited(s.notifier, 2*moment, "all marks are there", all...)
 		for i := range all {
 			rows := append([]store.LockWatch{}, all...)
 			rows[i].Mark = []byte("mark")
-			e.limited(s.bell, moment, "all marks are there", rows...)
+			e.limited(s.notifier, moment, "all marks are there", rows...)
 			rows[i].Mark = []byte("mark 4")
-			e.found(s.bell, fmt.Sprint("the mark of row ", i, " is not there"), rows...)
+			e.found(s.notifier, fmt.Sprint("the mark of row ", i, " is not there"), rows...)
 		}
-		e.found(s.bell, "one of two marks of a row is not there", watch(one, "mark 1"), watch(one, "mark 2"))
+		e.found(s.notifier, "one of two marks of a row is not there", watch(one, "mark 1"), watch(one, "mark 2"))
 	}},
 
-	{"doorbell/a row that is not there", func(e *lockEnv) {
+	{"notifier/a row that is not there", func(e *lockEnv) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "mark"))
-		e.found(s.bell, "the row is not there", watch(two, "mark"))
-		e.found(s.bell, "one of two rows is not there", watch(one, "mark"), watch(two, "mark"))
+		e.found(s.notifier, "the row is not there", watch(two, "mark"))
+		e.found(s.notifier, "one of two rows is not there", watch(one, "mark"), watch(two, "mark"))
 	}},
 
-	{"doorbell/any bytes in a mark", func(e *lockEnv) {
+	{"notifier/any bytes in a mark", func(e *lockEnv) {
 		s := e.process()
 		for i, queue := range queues() {
 			if queue == "" {
@@ -213,24 +213,24 @@ var doorbellCases = []lockCase{
 			}
 			name := fmt.Sprint("lock", i)
 			e.put(s, write(name, 0, 1, "<"+queue+">"))
-			e.limited(s.bell, 20*time.Millisecond, fmt.Sprintf("the mark %.40q", queue), watch(name, queue))
-			e.found(s.bell, fmt.Sprintf("not the mark %.40q", queue), watch(name, queue+"."))
+			e.limited(s.notifier, 20*time.Millisecond, fmt.Sprintf("the mark %.40q", queue), watch(name, queue))
+			e.found(s.notifier, fmt.Sprintf("not the mark %.40q", queue), watch(name, queue+"."))
 		}
 	}},
 
-	{"doorbell/until the limit", func(e *lockEnv) {
+	{"notifier/until the limit", func(e *lockEnv) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "mark"))
 		for _, limit := range []time.Duration{0, time.Microsecond, time.Millisecond, 150 * time.Millisecond, 30 * time.Millisecond} {
-			e.limited(s.bell, limit, "nothing happens", watch(one, "mark"))
+			e.limited(s.notifier, limit, "nothing happens", watch(one, "mark"))
 		}
-		e.limited(s.bell, moment, "there are no rows")
+		e.limited(s.notifier, moment, "there are no rows")
 		if e.h.quick == 0 {
-			e.limited(s.bell, 1200*time.Millisecond, "nothing happens", watch(one, "mark"))
+			e.limited(s.notifier, 1200*time.Millisecond, "nothing happens", watch(one, "mark"))
 		}
 	}},
 
-	{"doorbell/a thousand rows", func(e *lockEnv) {
+	{"notifier/a thousand rows", func(e *lockEnv) {
 		s, other := e.process(), e.process()
 		var writes []store.LockWrite
 		var rows []store.LockWatch
@@ -240,69 +240,69 @@ var doorbellCases = []lockCase{
 			rows = append(rows, watch(name, "mark of "+name+"."))
 		}
 		e.put(s, writes...)
-		address := e.address(s.bell)
-		e.limited(s.bell, 2*moment, "all marks are there", rows...)
-		w := e.waits(s.bell, rows...)
+		address := e.address(s.notifier)
+		e.limited(s.notifier, 2*moment, "all marks are there", rows...)
+		w := e.waits(s.notifier, rows...)
 		e.put(other, write("lock999", 1, 2, "changed"))
-		e.ring(other, address)
-		w.rung("the last row has changed")
-		e.found(s.bell, "the last row has changed", rows...)
+		e.notify(other, address)
+		w.notified("the last row has changed")
+		e.found(s.notifier, "the last row has changed", rows...)
 	}},
 
-	{"doorbell/a context ends Wait", func(e *lockEnv) {
+	{"notifier/a context ends Wait", func(e *lockEnv) {
 		s, other := e.process(), e.process()
 		e.put(s, write(one, 0, 1, "mark"))
 		ctx, cancel := context.WithCancel(e.ctx())
 		defer cancel()
-		w := e.wait(ctx, s.bell, watch(one, "mark"))
+		w := e.wait(ctx, s.notifier, watch(one, "mark"))
 		w.still("nothing happens")
 		cancel()
 		if err := w.ends("its context ended"); !errors.Is(err, context.Canceled) {
 			e.Errorf("Wait after its context ended: error %v, want the context's", err)
 		}
-		// The bell still works.
-		e.limited(s.bell, 2*moment, "after a context has ended", watch(one, "mark"))
-		address := e.address(s.bell) // it may have changed
-		w = e.waits(s.bell, watch(one, "mark"))
+		// The notifier still works.
+		e.limited(s.notifier, 2*moment, "after a context has ended", watch(one, "mark"))
+		address := e.address(s.notifier) // it may have changed
+		w = e.waits(s.notifier, watch(one, "mark"))
 		e.put(other, write(one, 1, 2, "changed"))
-		e.ring(other, address)
-		w.rung("after a context has ended")
+		e.notify(other, address)
+		w.notified("after a context has ended")
 	}},
 
-	{"context/an ended one, for doorbells", func(e *lockEnv) {
+	{"context/an ended one, for notifiers", func(e *lockEnv) {
 		s := e.process()
 		e.put(s, write(one, 0, 1, "mark"))
-		address := e.address(s.bell)
+		address := e.address(s.notifier)
 		ctx, cancel := context.WithCancel(e.Context())
 		cancel()
-		if err := e.wait(ctx, s.bell, watch(one, "mark")).ends("its context has ended"); !errors.Is(err, context.Canceled) {
+		if err := e.wait(ctx, s.notifier, watch(one, "mark")).ends("its context has ended"); !errors.Is(err, context.Canceled) {
 			e.Errorf("Wait with an ended context: error %v, want the context's", err)
 		}
-		if _, err := s.bell.Address(ctx); !errors.Is(err, context.Canceled) {
+		if _, err := s.notifier.Address(ctx); !errors.Is(err, context.Canceled) {
 			e.Errorf("Address with an ended context: error %v, want the context's", err)
 		}
-		if err := s.bell.Notify(ctx, address); !errors.Is(err, context.Canceled) {
-			e.Errorf("Ring with an ended context: error %v, want the context's", err)
+		if err := s.notifier.Notify(ctx, address); !errors.Is(err, context.Canceled) {
+			e.Errorf("Notify with an ended context: error %v, want the context's", err)
 		}
-		e.found(s.bell, "after a context has ended", watch(one, "another"))
+		e.found(s.notifier, "after a context has ended", watch(one, "another"))
 	}},
 
-	{"doorbell/closed", func(e *lockEnv) {
+	{"notifier/closed", func(e *lockEnv) {
 		s, other := e.process(), e.process()
 		e.put(s, write(one, 0, 1, "mark"))
-		e.ok(e.bell(s).Close(), "Close before the first use")
-		second := e.bell(s)
-		address, mine := e.address(second), e.address(s.bell)
+		e.ok(e.notifier(s).Close(), "Close before the first use")
+		second := e.notifier(s)
+		address, mine := e.address(second), e.address(s.notifier)
 		e.limited(second, moment, "nothing happens", watch(one, "mark"))
 		e.ok(second.Close(), "Close")
 		e.ok(second.Close(), "Close again")
-		e.ring(s, address)
-		// Other bells still work.
-		w := e.waits(s.bell, watch(one, "mark"))
-		e.ring(other, address, e.address(other.bell))
-		w.still("a bell that is closed was rung")
+		e.notify(s, address)
+		// Other notifiers still work.
+		w := e.waits(s.notifier, watch(one, "mark"))
+		e.notify(other, address, e.address(other.notifier))
+		w.still("a notifier that is closed was notified")
 		e.put(other, write(one, 1, 2, "changed"))
-		e.ring(other, address, mine)
-		w.rung("a bell was closed")
+		e.notify(other, address, mine)
+		w.notified("a notifier was closed")
 	}},
 }

@@ -10,108 +10,108 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-var bellCases = []leaseCase{
-	{"bell/rings the next when the lease is released", func(e *leaseEnv) {
-		s, next := e.bells()
+var signalCases = []leaseCase{
+	{"signal/wakes the next when the lease is released", func(e *leaseEnv) {
+		s, next := e.signals()
 		for range 3 {
 			holder := s.HandoverSignal(group)
-			r := e.takeWithBell(s, holder)
+			r := e.takeWithSignal(s, holder)
 			found := e.waitForRelease(next, next.HandoverSignal(group))
 			e.stillWaits(found)
 			e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 			e.ok(holder.Pass(e.ctx()), "Pass")
-			e.rang(found, "Wait until the lease is released")
+			e.given(found, "Wait until the lease is released")
 			e.ok(holder.Close(), "Close")
 		}
 	}},
 
-	{"bell/a holder's Close passes it", func(e *leaseEnv) {
-		s, next := e.bells()
+	{"signal/a holder's Close passes it", func(e *leaseEnv) {
+		s, next := e.signals()
 		holder := s.HandoverSignal(group)
-		r := e.takeWithBell(s, holder)
+		r := e.takeWithSignal(s, holder)
 		found := e.waitForRelease(next, next.HandoverSignal(group))
 		e.stillWaits(found)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Close(), "Close")
-		e.rang(found, "Wait until the lease is released")
+		e.given(found, "Wait until the lease is released")
 	}},
 
-	{"bell/one has it at a time", func(e *leaseEnv) {
-		s, next := e.exclusiveBells()
+	{"signal/one has it at a time", func(e *leaseEnv) {
+		s, next := e.exclusiveSignals()
 		holder, waiter, third := s.HandoverSignal(group), next.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter, third)
-		e.takeWithBell(s, holder)
-		e.silent(waiter, "Wait while another has the bell")
-		e.ok(waiter.Pass(e.ctx()), "Pass without the bell")
-		e.silent(third, "Wait while another has the bell, and one without it has passed it")
+		e.takeWithSignal(s, holder)
+		e.silent(waiter, "Wait while another has the signal")
+		e.ok(waiter.Pass(e.ctx()), "Pass without the signal")
+		e.silent(third, "Wait while another has the signal, and one without it has passed it")
 		e.ok(holder.Pass(e.ctx()), "Pass")
-		e.rang(e.waitFor(waiter), "Wait for a bell that was passed")
-		e.silent(third, "Wait while the next has the bell")
+		e.given(e.waitFor(waiter), "Wait for a signal that was passed")
+		e.silent(third, "Wait while the next has the signal")
 		e.silent(holder, "Wait by the caller that passed it")
 	}},
 
-	{"bell/Wait returns at once for the caller that has it", func(e *leaseEnv) {
-		s, next := e.exclusiveBells()
+	{"signal/Wait returns at once for the caller that has it", func(e *leaseEnv) {
+		s, next := e.exclusiveSignals()
 		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter)
-		e.takeWithBell(s, holder)
+		e.takeWithSignal(s, holder)
 		for range 3 {
-			e.rang(e.waitFor(holder), "Wait by the caller that has the bell")
+			e.given(e.waitFor(holder), "Wait by the caller that has the signal")
 		}
-		e.silent(waiter, "Wait while another has asked whether it has the bell")
+		e.silent(waiter, "Wait while another has asked whether it has the signal")
 		e.ok(holder.Pass(e.ctx()), "Pass")
-		e.rang(e.waitFor(waiter), "Wait for a bell that was passed")
+		e.given(e.waitFor(waiter), "Wait for a signal that was passed")
 	}},
 
-	{"bell/a closed store passes it", func(e *leaseEnv) {
-		s, next := e.exclusiveBells()
+	{"signal/a closed store passes it", func(e *leaseEnv) {
+		s, next := e.exclusiveSignals()
 		store, ok := s.(io.Closer)
 		if !ok {
 			e.Skip("left out: the store has no Close")
 		}
 		waiter := next.HandoverSignal(group)
 		defer e.close(waiter)
-		e.takeWithBell(s, s.HandoverSignal(group))
+		e.takeWithSignal(s, s.HandoverSignal(group))
 		found := e.waitFor(waiter)
 		e.stillWaits(found)
 		e.ok(store.Close(), "Close of the store")
-		e.rang(found, "Wait for the bell of a store that was closed")
+		e.given(found, "Wait for the signal of a store that was closed")
 	}},
 
-	{"bell/a lost connection passes it", func(e *leaseEnv) {
+	{"signal/a lost connection passes it", func(e *leaseEnv) {
 		if e.h.LoseSignal == nil {
 			e.Skip("left out: Harness.LoseSignal is nil")
 		}
-		s, next := e.exclusiveBells()
+		s, next := e.exclusiveSignals()
 		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder, waiter)
-		e.takeWithBell(s, holder)
+		e.takeWithSignal(s, holder)
 		found := e.waitFor(waiter)
 		e.stillWaits(found)
 		e.h.LoseSignal(e.TB, group)
-		e.rang(found, "Wait for the bell of a process that has died")
-		e.silent(holder, "Wait by the caller that lost the bell")
+		e.given(found, "Wait for the signal of a process that has died")
+		e.silent(holder, "Wait by the caller that lost the signal")
 	}},
 
-	{"bell/each group has its own", func(e *leaseEnv) {
-		s, next := e.exclusiveBells()
+	{"signal/each group has its own", func(e *leaseEnv) {
+		s, next := e.exclusiveSignals()
 		long := strings.Repeat("x", store.MaxName-1)
 		for _, pair := range [][2]string{{"a", "b"}, {"a", "A"}, {long + "1", long + "2"}} {
 			e.take(s, pair[0], alice)
 			e.prepare(s, pair[1])
 			one, other, same := s.HandoverSignal(pair[0]), next.HandoverSignal(pair[1]), next.HandoverSignal(pair[0])
-			e.ok(one.Wait(e.ctx()), "Wait for the bell of "+pair[0])
-			e.ok(other.Wait(e.ctx()), "Wait for the bell of "+pair[1]+" while another has that of "+pair[0])
-			e.silent(same, "Wait for the bell of "+pair[0]+" while another has it")
+			e.ok(one.Wait(e.ctx()), "Wait for the signal of "+pair[0])
+			e.ok(other.Wait(e.ctx()), "Wait for the signal of "+pair[1]+" while another has that of "+pair[0])
+			e.silent(same, "Wait for the signal of "+pair[0]+" while another has it")
 			e.close(one, other, same)
 		}
 	}},
 
-	{"bell/a context ends Wait", func(e *leaseEnv) {
-		s, next := e.bells()
+	{"signal/a context ends Wait", func(e *leaseEnv) {
+		s, next := e.signals()
 		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder)
-		r := e.takeWithBell(s, holder)
+		r := e.takeWithSignal(s, holder)
 		ctx, cancel := context.WithCancel(e.ctx())
 		defer cancel()
 		ended := e.waitForError(ctx, waiter)
@@ -120,23 +120,23 @@ var bellCases = []leaseCase{
 		if err := e.soon(ended); !errors.Is(err, context.Canceled) {
 			e.Errorf("Wait after its context ended: error %v, want the context's", err)
 		}
-		// The bell still works after that.
+		// The signal still works after that.
 		found := e.waitForRelease(next, waiter)
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Pass(e.ctx()), "Pass")
-		e.rang(found, "Wait until the lease is released")
+		e.given(found, "Wait until the lease is released")
 	}},
 
-	{"bell/Close ends Wait", func(e *leaseEnv) {
-		s, next := e.bells()
+	{"signal/Close ends Wait", func(e *leaseEnv) {
+		s, next := e.signals()
 		holder, waiter := s.HandoverSignal(group), next.HandoverSignal(group)
 		defer e.close(holder)
-		r := e.takeWithBell(s, holder)
+		r := e.takeWithSignal(s, holder)
 		ended := e.waitForError(e.ctx(), waiter)
 		e.stillWaits(ended)
 		e.ok(waiter.Close(), "Close")
 		if err := e.soon(ended); err == nil || errors.Is(err, context.DeadlineExceeded) {
-			e.Errorf("Wait while the bell was closed: error %v, want one of the bell's own", err)
+			e.Errorf("Wait while the signal was closed: error %v, want one of the signal's own", err)
 		}
 		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
 		e.ok(holder.Pass(e.ctx()), "Pass")
@@ -145,14 +145,14 @@ var bellCases = []leaseCase{
 				e.Fatalf("Wait after Close has no error")
 			}
 		}
-		// A closed bell does not keep other waiters from the next ring.
+		// A closed signal does not keep other waiters from the next signal.
 		third := next.HandoverSignal(group)
 		defer e.close(third)
-		e.rang(e.waitFor(third), "Wait for a bell that was passed, after another was closed")
+		e.given(e.waitFor(third), "Wait for a signal that was passed, after another was closed")
 	}},
 
-	{"bell/closed before its first use", func(e *leaseEnv) {
-		s, _ := e.bells()
+	{"signal/closed before its first use", func(e *leaseEnv) {
+		s, _ := e.signals()
 		b := s.HandoverSignal(group)
 		e.ok(b.Pass(e.ctx()), "Pass before Wait")
 		e.ok(b.Close(), "Close before Wait")
@@ -162,42 +162,42 @@ var bellCases = []leaseCase{
 	}},
 }
 
-// ringer is a store that has bells.
-type leaseRinger interface {
+// signaller is a store that has hand-over signals.
+type signaller interface {
 	store.Leases
 	store.HandoverSignals
 }
 
-// bells returns the stores of a holder and of a replica that waits.
-func (e *leaseEnv) bells() (leaseRinger, leaseRinger) {
+// signals returns the stores of a holder and of a replica that waits.
+func (e *leaseEnv) signals() (signaller, signaller) {
 	e.Helper()
-	s, ok := e.open().(leaseRinger)
+	s, ok := e.open().(signaller)
 	if !ok {
-		e.Skip("left out: the store has no bells")
+		e.Skip("left out: the store has no signals")
 	}
-	return s, e.open().(leaseRinger)
+	return s, e.open().(signaller)
 }
 
-func (e *leaseEnv) exclusiveBells() (leaseRinger, leaseRinger) {
+func (e *leaseEnv) exclusiveSignals() (signaller, signaller) {
 	e.Helper()
 	if e.h.SignalsAll {
-		e.Skip("left out: Harness.SignalsAll says that several can have the bell")
+		e.Skip("left out: Harness.SignalsAll says that several can have the signal")
 	}
-	return e.bells()
+	return e.signals()
 }
 
-// takeWithBell takes the group as alice, after waiting for the bell.
-func (e *leaseEnv) takeWithBell(s store.Leases, b store.HandoverSignal) store.Reading {
+// takeWithSignal takes the group as alice, after waiting for the signal.
+func (e *leaseEnv) takeWithSignal(s store.Leases, b store.HandoverSignal) store.Reading {
 	e.Helper()
 	e.prepare(s, group)
 	if l := e.row(s, group).Lease; !l.Released {
 		e.ok(s.Release(e.ctx(), group, l.Owner, l.Token), "Release")
 	}
-	e.rang(e.waitFor(b), "Wait for a free bell of a free lease")
+	e.given(e.waitFor(b), "Wait for a free signal of a free lease")
 	return e.take(s, group, alice)
 }
 
-// waitFor waits for the bell once.
+// waitFor waits for the signal once.
 func (e *leaseEnv) waitFor(b store.HandoverSignal) <-chan error {
 	ctx := e.ctx()
 	found := make(chan error, 1)
@@ -205,18 +205,18 @@ func (e *leaseEnv) waitFor(b store.HandoverSignal) <-chan error {
 	return found
 }
 
-// rang says that a Wait ends because the bell rings.
-func (e *leaseEnv) rang(found <-chan error, what string) {
+// given says that a Wait ends because the signal is given.
+func (e *leaseEnv) given(found <-chan error, what string) {
 	e.Helper()
 	err := <-found
 	if err != nil && e.ctx().Err() != nil {
-		e.Fatalf("%s: the bell has not rung within %v, Harness.Patience (%v)", what, e.h.Patience, err)
+		e.Fatalf("%s: the signal was not given within %v, Harness.Patience (%v)", what, e.h.Patience, err)
 	}
 	e.ok(err, what)
 }
 
-// waitForRelease waits for the bell until the row says that the lease is
-// released: a bell may ring for nothing. It passes and closes the bell.
+// waitForRelease waits for the signal until the row says that the lease is
+// released: a signal may be given for nothing. It passes and closes the signal.
 func (e *leaseEnv) waitForRelease(s store.Leases, b store.HandoverSignal) <-chan error {
 	ctx := e.ctx()
 	found := make(chan error, 1)
@@ -241,7 +241,7 @@ func (e *leaseEnv) waitForRelease(s store.Leases, b store.HandoverSignal) <-chan
 	return found
 }
 
-// waitForError waits for the bell, again when it rings, until Wait fails.
+// waitForError waits for the signal, again when it is given, until Wait fails.
 func (e *leaseEnv) waitForError(ctx context.Context, b store.HandoverSignal) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
@@ -284,7 +284,7 @@ func (e *leaseEnv) soon(ended <-chan error) error {
 	}
 }
 
-// silent says that the bell does not ring for b.
+// silent says that the signal is not given to b.
 func (e *leaseEnv) silent(b store.HandoverSignal, what string) {
 	e.Helper()
 	ctx, cancel := context.WithTimeout(e.Context(), moment)
@@ -294,8 +294,8 @@ func (e *leaseEnv) silent(b store.HandoverSignal, what string) {
 	}
 }
 
-func (e *leaseEnv) close(bells ...store.HandoverSignal) {
-	for _, b := range bells {
+func (e *leaseEnv) close(signals ...store.HandoverSignal) {
+	for _, b := range signals {
 		e.ok(b.Close(), "Close")
 	}
 }
