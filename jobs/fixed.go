@@ -47,17 +47,17 @@ func (s FixedRateSchedule) String() string {
 	return fmt.Sprintf("fixed rate %v, initial delay %v", s.every, s.initial)
 }
 
-// Anchor is the instant from which the ticks are counted: since itself or, where
-// that is in the future by more than a period, which only a wrong clock can have
-// brought about, the latest instant before now that has the same ticks.
-func (s FixedRateSchedule) Anchor(since, now time.Time) time.Time {
-	if ahead := since.Sub(now); ahead > s.every && s.every > 0 {
-		if over := ahead % s.every; over > 0 {
-			ahead += s.every - over
-		}
-		return since.Add(-ahead)
+// Anchor is the instant from which the ticks are counted. The ledger has since, by
+// the database's clock, which may be far ahead of the clock that ticks are judged
+// by: there it is the earliest instant from the given one on, which is since by that
+// clock, that has the same ticks. So they do not depend on when that is asked.
+func (s FixedRateSchedule) Anchor(since, from time.Time) time.Time {
+	if s.every <= 0 || !since.After(from) {
+		return since
 	}
-	return since
+	// from is translated by a difference that is measured a little differently
+	// each time.
+	return since.Add(-since.Sub(from.Add(-time.Second)).Truncate(s.every))
 }
 
 // From implements [Relative].

@@ -45,7 +45,7 @@ func newEntry(job jobs.Job) *entry {
 }
 
 // resolve recomputes the schedule from what is known, and its next tick.
-func (e *entry) resolve(now time.Time) {
+func (e *entry) resolve() {
 	after := e.known.Cursor
 	if since := e.known.ScheduleSince; after.Before(since) {
 		after = since
@@ -57,7 +57,7 @@ func (e *entry) resolve(now time.Time) {
 	if relative, ok := e.schedule.(jobs.Relative); ok {
 		known := e.known
 		if rate, ok := relative.(jobs.FixedRateSchedule); ok {
-			known.ScheduleSince = rate.Anchor(e.anchor, now)
+			known.ScheduleSince = rate.Anchor(e.anchor, known.ScheduleSince)
 		}
 		e.schedule = relative.From(known)
 	}

@@ -145,3 +145,33 @@ func TestInitialDelayByClockThatIsAhead(t *testing.T) {
 		}
 	})
 }
+
+// A database's clock that is far ahead of the worker's, by which ticks are judged,
+// has the job known from an instant that has not come yet: its ticks go on evenly
+// when that instant comes, and in terms that begin right before it.
+func TestFixedRateByClockThatIsBehind(t *testing.T) {
+	for _, delay := range []time.Duration{0, 5 * time.Minute} {
+		t.Run(delay.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.store.StepClock(time.Hour)
+				job := []jobs.Job{{Name: "job", Schedule: jobs.FixedRate(10 * time.Minute).InitialDelay(delay), Misfire: jobs.MisfireAll}}
+				r := c.start(job, byWorker)
+				c.until(49*time.Minute + 50*time.Second)
+				r.stop()
+				c.until(58 * time.Minute)
+				c.start(job, byWorker)
+				c.until(90*time.Minute + time.Second)
+				var last time.Time
+				for _, r := range c.runs("job") {
+					if !last.IsZero() && r.Tick.Sub(last) != 10*time.Minute {
+						t.Errorf("tick %v follows %v", r.Tick.Sub(c.begin), last.Sub(c.begin))
+					}
+					last = r.Tick
+				}
+				if last.Sub(c.begin).Round(time.Second) < 80*time.Minute {
+					t.Errorf("the last tick is %v", last.Sub(c.begin))
+				}
+			})
+		})
+	}
+}

@@ -55,7 +55,7 @@ func (t *term) open() error {
 				zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
 			e.known.ScheduleSince = now
 		}
-		e.resolve(now)
+		e.resolve()
 		t.rest(e, e.locked(snapshot.Now))
 	}
 	t.setAlarms()

@@ -66,7 +66,7 @@ func (t *term) paused(r *run) bool {
 func (t *term) refused(e *entry) {
 	e.refused = true
 	e.known.Cursor = e.recorded
-	e.resolve(t.now())
+	e.resolve()
 	select {
 	case t.look <- struct{}{}:
 	default: // a look is asked for already
@@ -96,7 +96,7 @@ func (t *term) goOn(e *entry, known jobs.Known) {
 	e.refused = false
 	e.recorded = later(e.recorded, known.Cursor)
 	e.known.Cursor = e.recorded
-	e.resolve(t.now())
+	e.resolve()
 }
 
 func later(a, b time.Time) time.Time {

@@ -32,7 +32,7 @@ func planned(job jobs.Job, c crowd) *entry {
 	e := newEntry(job)
 	e.known = jobs.Known{ScheduleSince: noon}
 	e.count[parking], e.count[waiting], e.count[ready], e.count[running], e.resting = c.parking, c.waiting, c.ready, c.running, c.resting
-	e.resolve(noon)
+	e.resolve()
 	return e
 }
 

@@ -265,7 +265,7 @@ func (t *term) freed(e *entry) {
 	t.launchReady()
 	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 {
 		last := e.next
-		e.resolve(t.now())
+		e.resolve()
 		if !e.next.IsZero() && !e.next.Equal(last) {
 			t.after(e.next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 		}
