@@ -13,9 +13,9 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/gocronlease"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
-	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

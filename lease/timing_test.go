@@ -10,8 +10,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/lease"
 )
 
 func TestTimingDefaults(t *testing.T) {

@@ -1,8 +1,6 @@
 package storetest
 
-import ()
-
-// flaws are the ways in which a flawed store breaks the contract, one at a
+// leaseFlaws are the ways in which a flawed store breaks the contract, one at a
 // time. Each leaves out one condition or one effect of one statement.
 var leaseFlaws = []string{
 	"read: absent rows are empty rows",

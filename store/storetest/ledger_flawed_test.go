@@ -80,7 +80,7 @@ type ledgerReplica struct {
 
 // identity is that of the server, which never changes.
 func (s *ledgerReplica) identity() string {
-	readings, _ := s.Leases.Read(context.Background(), "any")
+	readings, _ := s.Read(context.Background(), "any")
 	return readings[0].Server
 }
 

@@ -1,6 +1,6 @@
 package storetest
 
-// flaws are the ways in which a flawed store breaks the contract, one at a
+// ledgerFlaws are the ways in which a flawed store breaks the contract, one at a
 // time. Each leaves out one condition or one effect of one statement.
 var ledgerFlaws = []string{
 	"declare: ignores the fence",

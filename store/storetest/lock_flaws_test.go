@@ -1,6 +1,6 @@
 package storetest
 
-// flaws are the ways in which a flawed store breaks the contract, one at a
+// lockFlaws are the ways in which a flawed store breaks the contract, one at a
 // time. Each leaves out one condition or one effect of one statement.
 var lockFlaws = []string{
 	"read: absent rows are of version 1",
