@@ -125,6 +125,6 @@ func (o *overdue) judge(snapshot jobs.Snapshot, l election.Leadership) error {
 	if !opened {
 		why = "the leader has not opened the ledger, and its log says why"
 	}
-	return fmt.Errorf("%w in group %q: that of job %q was due at %s, %d jobs have such ticks: %s",
+	return fmt.Errorf("%w in group %q: that of job %q was due at %s, jobs with such ticks: %d: %s",
 		errNotClaimed, l.Group, o.Job, shown(&o.Tick), o.Jobs, why)
 }

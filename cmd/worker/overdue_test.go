@@ -79,7 +79,7 @@ func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 	if o := got.Overdue; o == nil || o.Job != "tick" || o.Jobs != 1 || o.LateSeconds < 110 || o.LateSeconds > 200 || got.State != "held" || got.UnknownJobs != 0 {
 		t.Errorf("got %+v", got)
 	}
-	for _, want := range []string{"\noverdue    tick since ", `job "tick" was due at `, "1 jobs have such ticks", "the leader's log says why"} {
+	for _, want := range []string{"\noverdue    tick since ", `job "tick" was due at `, "jobs with such ticks: 1", "the leader's log says why"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("no %q in %q", want, text)
 		}

@@ -93,7 +93,7 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 			// Logged once: while the server takes no writes, each look gets here.
 			if c.leftOver != row.Token {
 				c.leftOver = row.Token
-				c.keeper.log.Info("releasing a lease in our name that we do not hold", zap.String("group", c.group), zap.Uint64("token", row.Token))
+				c.keeper.log.Info("releasing a lease that this process took and does not keep", zap.String("group", c.group), zap.Uint64("token", row.Token))
 			}
 			if err := c.keeper.release(ctx, c.group, row.Token); err != nil {
 				return nil, 0, err

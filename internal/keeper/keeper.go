@@ -233,7 +233,7 @@ func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
 	}
 	renewed, err := k.renew(ctx, request, timeout)
 	if err != nil {
-		return true, fmt.Errorf("renew %d leases: %w", len(batch), err)
+		return true, fmt.Errorf("renew leases (%d): %w", len(batch), err)
 	}
 	if renewed == len(batch) {
 		k.mu.Lock()

@@ -34,7 +34,7 @@ func TestLeftOverIsToldOnce(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 		}
-		if n := logs.FilterMessage("releasing a lease in our name that we do not hold").Len(); n != 1 {
+		if n := logs.FilterMessage("releasing a lease that this process took and does not keep").Len(); n != 1 {
 			t.Errorf("told %d times", n)
 		}
 		r.link.Heal()
