@@ -470,7 +470,7 @@ func TestUnfitDatabase(t *testing.T) {
 // A second SIGTERM ends the worker at once, by the signal: 143 in a shell.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	path := configure(t, "  - {name: stubborn, every: 1s, exec: [sh, -c, 'trap \"\" TERM; while :; do sleep 1; done']}\n")
+	path := configure(t, "  - {name: stubborn, every: 1s, exec: [sh, -c, 'trap \"\" TERM; echo ready; while :; do sleep 1; done']}\n")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
@@ -480,7 +480,7 @@ func TestSecondSignal(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := startWorker(t, "run", "--config", path)
-	w.await("the run", about("stubborn", "run started"))
+	w.await("the run that ignores signals", func(line map[string]any) bool { return asText(line["line"]) == "ready" })
 	if err := w.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
