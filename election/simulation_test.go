@@ -54,7 +54,7 @@ type nemesis struct {
 	replicas []*simReplica
 	mixed    bool // each replica has a TTL of its own
 
-	lateUntil time.Time // when the last late statement has run
+	lateUntil time.Time // when the last late statement has run; of w.mu
 	calmSince time.Time // zero while something is wrong
 	noStart   time.Time // until then no replica may start, see lossy events
 	odd       bool      // this round had an event for which TTL + 1 s is not promised
@@ -209,7 +209,10 @@ func (n *nemesis) heal() {
 		alive++
 	}
 	// What was sent into the silence is given up by then.
-	time.Sleep(max(time.Until(n.lateUntil), simTTL/5) + time.Millisecond)
+	n.w.mu.Lock()
+	late := n.lateUntil
+	n.w.mu.Unlock()
+	time.Sleep(max(time.Until(late), simTTL/5) + time.Millisecond)
 }
 
 // end stops all replicas and returns how often each event happened.

@@ -35,7 +35,7 @@ type nemesis struct {
 	old      *release // what was before, and still runs here and there
 
 	backups   []func()
-	lateUntil time.Time // when the last late statement has run
+	lateUntil time.Time // when the last late statement has run; of w.mu
 	noStart   time.Time // until then no replica may start, see lose
 	odd       bool      // this round had an event for which TTL + 1 s is not promised
 	direction int       // of the last step of the database's clock
@@ -232,7 +232,10 @@ func (n *nemesis) heal() {
 	}
 	n.correct()
 	// By then, unanswered statements have timed out.
-	time.Sleep(max(time.Until(n.lateUntil), ttl/5) + time.Millisecond)
+	n.w.mu.Lock()
+	late := n.lateUntil
+	n.w.mu.Unlock()
+	time.Sleep(max(time.Until(late), ttl/5) + time.Millisecond)
 }
 
 // correct sets all clocks right where there is a limit to what they may differ by,
