@@ -2,6 +2,7 @@ package simulation_test
 
 import (
 	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap/zapcore"
 )
@@ -9,7 +10,8 @@ import (
 // blockable is a log that can block like a pipe without a reader: every write then
 // waits.
 type blockable struct {
-	waits func() // called for each line that waits
+	waited atomic.Bool // a line has waited
+	waits  func()      // called for each line that waits
 
 	mu      sync.Mutex
 	blocked chan struct{} // nil when it is not
@@ -48,6 +50,7 @@ func (b *blockable) Write(zapcore.Entry, []zapcore.Field) error {
 	blocked := b.blocked
 	b.mu.Unlock()
 	if blocked != nil {
+		b.waited.Store(true)
 		b.waits()
 		<-blocked
 	}

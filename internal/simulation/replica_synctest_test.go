@@ -102,8 +102,8 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 		err := s.Run(ctx)
 		h.await()
 		w.mu.Lock()
-		// Work that stands still cannot stop in time.
-		if err != nil && !r.dead && (!errors.Is(err, election.ErrStillLeading) || r.woken.IsZero()) {
+		// Work that stands still, or waits for a blocked log, cannot stop in time.
+		if err != nil && !r.dead && (!errors.Is(err, election.ErrStillLeading) || r.woken.IsZero() && !r.log.waited.Load()) {
 			w.failf("Run: %v", err)
 		}
 		w.mu.Unlock()
