@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -59,9 +59,6 @@ type Election struct {
 	log       *zap.Logger
 	events    *mailbox
 	resign    chan struct{} // capacity 1: asks the present term to end
-	gate      func(lease.Skew) error
-
-	config keeper.Config
 
 	mu      sync.Mutex
 	running bool
@@ -76,31 +73,23 @@ type Election struct {
 }
 
 // An Option changes a default of [New].
-type Option func(*Election)
+type Option func(*settings.Election)
 
 // WithTiming sets the timing. Default: [lease.Timing]'s.
-func WithTiming(t lease.Timing) Option { return func(e *Election) { e.config.Timing = t } }
+func WithTiming(t lease.Timing) Option { return func(s *settings.Election) { s.Keeper.Timing = t } }
 
 // WithLabel sets the first part of the owner's name. Default "worker".
-func WithLabel(label string) Option { return func(e *Election) { e.config.Label = label } }
+func WithLabel(label string) Option { return func(s *settings.Election) { s.Keeper.Label = label } }
 
 // WithLogger sets the logger. Default: silent. A lost lease is a warning. An
 // acquire that another replica won is logged at debug level.
-func WithLogger(l *zap.Logger) Option {
-	return func(e *Election) { e.log, e.config.Logger = l, l }
-}
-
-// WithGate calls may at each look at the lease, with what the look showed of
-// the database's clock. While may returns an error, this replica takes no lease
-// and reports the error in its [Election.Health]. A term that has begun goes on. may is
-// called from the campaign's goroutine, and has to return soon.
-func WithGate(may func(lease.Skew) error) Option { return func(e *Election) { e.gate = may } }
+func WithLogger(l *zap.Logger) Option { return func(s *settings.Election) { s.Keeper.Logger = l } }
 
 // WithObserver calls f for each change of this replica's [State]: in order,
 // without gaps, one at a time, on a goroutine of its own, so that a slow f
 // delays only itself. [Election.Run] returns after the last call.
 func WithObserver(f func(State)) Option {
-	return func(e *Election) { e.events.observers = append(e.events.observers, f) }
+	return func(s *settings.Election) { s.Observers = append(s.Observers, f) }
 }
 
 // New returns a campaign for the group. It starts nothing and dials nothing.
@@ -108,25 +97,30 @@ func WithObserver(f func(State)) Option {
 func New(leases store.Leases, group string, options ...Option) (*Election, error) {
 	e := &Election{
 		group: group, store: leases,
-		log:     zap.NewNop(),
 		events:  newMailbox(),
 		resign:  make(chan struct{}, 1),
 		changed: make(chan struct{}),
 	}
+	s := settings.Election{Keeper: keeper.Config{Logger: zap.NewNop()}}
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("election: option %d is nil", i+1)
 		}
-		option(e)
+		option(&s)
 	}
-	switch {
-	case e.log == nil:
+	if s.Keeper.Logger == nil {
 		return nil, errors.New("election: WithLogger(nil): give a logger, or leave the option out")
-	case slices.ContainsFunc(e.events.observers, func(f func(State)) bool { return f == nil }):
-		return nil, errors.New("election: WithObserver(nil): give a function, or leave the option out")
 	}
-	if e.keeper == nil {
-		keeper, err := keeper.New(leases, e.config)
+	for _, observer := range s.Observers {
+		f, _ := observer.(func(State))
+		if f == nil {
+			return nil, errors.New("election: WithObserver(nil): give a function, or leave the option out")
+		}
+		e.events.observers = append(e.events.observers, f)
+	}
+	e.keeper, e.shared = s.Shared, s.Shared != nil
+	if !e.shared {
+		keeper, err := keeper.New(leases, s.Keeper)
 		if err != nil {
 			return nil, err
 		}
@@ -137,9 +131,9 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 		return nil, err
 	}
 	e.candidate = candidate
-	candidate.Gate(e.gate)
+	candidate.Gate(s.Gate)
 	e.timing = e.keeper.Timing()
-	e.log = e.log.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
+	e.log = s.Keeper.Logger.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -55,7 +56,7 @@ func TestHealthBehindAGate(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memdb.New()
 		errGate := errors.New("not today")
-		r := prepare(t, store, election.WithGate(func(lease.Skew) error { return errGate })).start()
+		r := prepare(t, store, func(s *settings.Election) { s.Gate = func(lease.Skew) error { return errGate } }).start()
 		time.Sleep(time.Minute)
 		if h := r.Health(); h.Stuck != nil || !errors.Is(h.Database, errGate) || !errors.Is(h.Leader, election.ErrLeaderless) {
 			t.Errorf("%+v", h)

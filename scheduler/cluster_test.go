@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -71,7 +72,8 @@ func (c *cluster) startOn(change func(*link), declared []jobs.Job, options ...sc
 	c.Helper()
 	r := &replica{cluster: c, link: newLink(c.store), done: make(chan struct{})}
 	r.link.set(change)
-	s, err := scheduler.New(r.link, "g", options...)
+	machine := func(s *settings.Scheduler) { s.Election.Keeper.Clock = r.link.clocks }
+	s, err := scheduler.New(r.link, "g", append(options, machine)...)
 	if err != nil {
 		c.Fatal(err)
 	}

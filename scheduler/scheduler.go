@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -33,8 +34,6 @@ type Scheduler struct {
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
 
-	electionOptions []election.Option
-
 	mu      sync.Mutex
 	jobs    []jobs.Job
 	names   map[string]bool
@@ -42,7 +41,7 @@ type Scheduler struct {
 }
 
 // An Option changes a default of [New].
-type Option func(*Scheduler)
+type Option func(*settings.Scheduler)
 
 // WithTiming sets the timing of the lease. Default: [lease.Timing]'s.
 func WithTiming(t lease.Timing) Option { return withElection(election.WithTiming(t)) }
@@ -57,29 +56,24 @@ func WithObserver(f func(election.State)) Option { return withElection(election.
 // WithMaxRuns limits how many runs this replica has at a time. What is due
 // beyond that is claimed and waits, first come first served. Zero, the default:
 // any number.
-func WithMaxRuns(n int) Option { return func(s *Scheduler) { s.most = n } }
+func WithMaxRuns(n int) Option { return func(s *settings.Scheduler) { s.MaxRuns = n } }
 
 // WithClock says by whose clock ticks are judged. Default [DatabaseClock].
-func WithClock(c Clock) Option { return func(s *Scheduler) { s.clock.kind = c } }
+func WithClock(c Clock) Option { return func(s *settings.Scheduler) { s.Clock = uint8(c) } }
 
 // WithMaxSkew limits how far the database's clock and this machine's may differ.
 // Beyond that one of them is wrong, and there is no way to tell which: this replica
 // then starts no tick and does not lead, so that one whose clock agrees can. Under
 // [WorkerClock] it only says from when on future instants in the database are
 // attributed to a wrong clock. Zero: [DefaultMaxSkew]. At least 1 s.
-func WithMaxSkew(d time.Duration) Option { return func(s *Scheduler) { s.clock.most = d } }
+func WithMaxSkew(d time.Duration) Option { return func(s *settings.Scheduler) { s.MaxSkew = d } }
 
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
 // ones at error, both with the keys group, owner, token, job and tick.
-func WithLogger(l *zap.Logger) Option {
-	return func(s *Scheduler) {
-		s.log = l
-		s.electionOptions = append(s.electionOptions, election.WithLogger(l))
-	}
-}
+func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(l)) }
 
 func withElection(o election.Option) Option {
-	return func(s *Scheduler) { s.electionOptions = append(s.electionOptions, o) }
+	return func(s *settings.Scheduler) { o(&s.Election) }
 }
 
 // errNotMade is for a zero Scheduler.
@@ -88,31 +82,30 @@ var errNotMade = errors.New("scheduler: this Scheduler was not made by New")
 // New returns a scheduler of the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
 func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
-	s := &Scheduler{group: group, ledger: db, log: zap.NewNop(), names: map[string]bool{}, states: make(chan struct{}, 1),
-		clock: &tickClock{own: clocks.Of(db)}}
+	set := settings.Scheduler{}
+	set.Election.Keeper.Logger, set.Election.Keeper.Clock = zap.NewNop(), clocks.Now
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("scheduler: option %d is nil", i+1)
 		}
-		option(s)
+		option(&set)
 	}
-	if s.log == nil {
+	switch log, kind := set.Election.Keeper.Logger, Clock(set.Clock); {
+	case log == nil:
 		return nil, errors.New("scheduler: WithLogger(nil): give a logger, or leave the option out")
+	case set.MaxRuns < 0:
+		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", set.MaxRuns)
+	case kind > WorkerClock:
+		return nil, fmt.Errorf("scheduler: WithClock(%d): not known", kind)
+	case set.MaxSkew == 0:
+		set.MaxSkew = DefaultMaxSkew
+	case set.MaxSkew < time.Second:
+		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	if s.most < 0 {
-		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", s.most)
-	}
-	if s.clock.kind > WorkerClock {
-		return nil, fmt.Errorf("scheduler: WithClock(%d): not known", s.clock.kind)
-	}
-	if s.clock.most == 0 {
-		s.clock.most = DefaultMaxSkew
-	}
-	if s.clock.most < time.Second {
-		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", s.clock.most)
-	}
-	s.electionOptions = append(s.electionOptions, election.WithGate(s.looked), election.WithObserver(s.changed))
-	e, err := election.New(db, group, s.electionOptions...)
+	s := &Scheduler{group: group, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, names: map[string]bool{}, states: make(chan struct{}, 1),
+		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
+	set.Election.Gate = s.looked
+	e, err := election.New(db, group, func(e *settings.Election) { *e = set.Election }, election.WithObserver(s.changed))
 	if err != nil {
 		return nil, err
 	}

@@ -282,8 +282,8 @@ func observed() (*observer.ObservedLogs, scheduler.Option) {
 	return logs, scheduler.WithLogger(zap.New(core))
 }
 
-// Clocks implements [clocks.Host].
-func (l *link) Clocks() clocks.Instant {
+// clocks are those of the machine that the replica lives on.
+func (l *link) clocks() clocks.Instant {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()

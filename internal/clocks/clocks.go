@@ -1,6 +1,4 @@
-// Package clocks reads the two clocks of the machine that a replica lives on. A
-// simulation has machines of its own, which disagree about the time: its stores
-// are Hosts. This is where the rest of the module finds out.
+// Package clocks reads the two clocks of a machine.
 package clocks
 
 import "time"
@@ -14,20 +12,8 @@ type Instant struct {
 	Wall time.Time
 }
 
-// Host is implemented by a store whose replica lives on another machine than
-// this one. Clocks is safe for concurrent use.
-type Host interface{ Clocks() Instant }
-
-// Of returns what reads the clocks of the machine that the user of the store
-// lives on: this one's, unless the store is a [Host].
-func Of(store any) func() Instant {
-	if host, ok := store.(Host); ok {
-		return host.Clocks
-	}
-	return now
-}
-
-func now() Instant {
+// Now reads the clocks of this machine.
+func Now() Instant {
 	t := time.Now()
 	return Instant{Mono: t, Wall: t.Round(0)}
 }

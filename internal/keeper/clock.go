@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/clocks"
-	"github.com/cronlease/cronlease/store"
 )
 
 // instant is one moment on this machine's two clocks. The monotonic one stops
@@ -14,9 +13,8 @@ type instant struct {
 	wall time.Time // without a monotonic reading
 }
 
-// clocksOf reads both clocks of the machine that the user of the store lives on.
-func clocksOf(leases store.Leases) func() instant {
-	read := clocks.Of(leases)
+// instants are what read shows.
+func instants(read func() clocks.Instant) func() instant {
 	return func() instant {
 		at := read()
 		return instant{mono: at.Mono, wall: at.Wall}

@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/lease"
@@ -56,6 +57,9 @@ type Config struct {
 	// Sessions lets the keeper contend for the groups that are reserved for the
 	// sessions of locks. It is for package locks.
 	Sessions bool
+	// Clock reads the clocks of the machine that the keeper lives on. Default:
+	// this one's. Simulations have machines of their own.
+	Clock func() clocks.Instant
 }
 
 // New returns a keeper of a new owner. It starts nothing. The error is a
@@ -71,13 +75,16 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
+	if c.Clock == nil {
+		c.Clock = clocks.Now
+	}
 	owner := NewOwner(c.Label)
 	k := &Keeper{
 		store:    leases,
 		owner:    owner,
 		timing:   timing,
 		log:      c.Logger.With(zap.String("owner", owner)),
-		now:      clocksOf(leases),
+		now:      instants(c.Clock),
 		sessions: c.Sessions,
 		first:    rand.Uint64N(1 << 48), // which leaves a long life below 2^63
 		wake:     make(chan struct{}, 1),

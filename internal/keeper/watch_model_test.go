@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -48,7 +49,7 @@ func usually(most, muchMore time.Duration) *rapid.Generator[time.Duration] {
 func newModel(t *rapid.T) *model {
 	return &model{
 		holder: rate().Draw(t, "holder's rate"), database: rate().Draw(t, "database's rate"), self: rate().Draw(t, "follower's rate"),
-		epoch: clocksOf(nil)(), ttl: rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, time.Minute, time.Hour}).Draw(t, "TTL"),
+		epoch: instants(clocks.Now)(), ttl: rapid.SampledFrom([]time.Duration{time.Second, 15 * time.Second, time.Minute, time.Hour}).Draw(t, "TTL"),
 	}
 }
 

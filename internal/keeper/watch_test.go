@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -19,7 +20,7 @@ type follower struct {
 }
 
 func newFollower() *follower {
-	return &follower{watch: watch{ttl: 15 * time.Second, drift: 0.01}, start: clocksOf(nil)(), server: "one"}
+	return &follower{watch: watch{ttl: 15 * time.Second, drift: 0.01}, start: instants(clocks.Now)(), server: "one"}
 }
 
 func (f *follower) at(second float64) instant {

@@ -42,8 +42,8 @@ func newHost(slow float64, wrong time.Duration) *host {
 	return &host{began: now, since: now, slow: slow, wall: wrong}
 }
 
-// Clocks implements [clocks.Host].
-func (h *host) Clocks() clocks.Instant {
+// clocks reads its clocks.
+func (h *host) clocks() clocks.Instant {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	shown := h.shown(time.Since(h.since))

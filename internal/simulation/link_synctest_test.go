@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -95,9 +94,6 @@ func (l *link) coin() bool {
 	defer l.mu.Unlock()
 	return l.rng.IntN(2) == 0
 }
-
-// Clocks implements [clocks.Host].
-func (l *link) Clocks() clocks.Instant { return l.host.Clocks() }
 
 // send runs a statement with what happens to it. What a process that stands
 // still was about to send is sent when it wakes, or not at all if its time is

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/settings"
 
 	"go.uber.org/zap"
 
@@ -71,7 +72,8 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 	}
 	timing := lease.Timing{TTL: ttl, Grace: grace}
 	s, err := scheduler.New(r.link, group, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended),
-		scheduler.WithMaxSkew(maxSkew), scheduler.WithLogger(zap.New(r.log)))
+		scheduler.WithMaxSkew(maxSkew), scheduler.WithLogger(zap.New(r.log)),
+		func(s *settings.Scheduler) { s.Election.Keeper.Clock = h.clocks })
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -76,16 +77,13 @@ type player struct {
 // Texts of the schedule of the job text.
 const even, odd = "*/2 * * * * *", "1-59/2 * * * * *"
 
-// elsewhere is the store of a process on a machine with a wall clock of its own.
-type elsewhere struct {
-	*mysqlstore.Store
-	wrong atomic.Int64
-}
+// machine has a wall clock of its own.
+type machine struct{ wrong atomic.Int64 }
 
-// Clocks implements [clocks.Host].
-func (e *elsewhere) Clocks() clocks.Instant {
-	now := time.Now()
-	return clocks.Instant{Mono: now, Wall: now.Round(0).Add(time.Duration(e.wrong.Load()))}
+func (m *machine) clocks() clocks.Instant {
+	now := clocks.Now()
+	now.Wall = now.Wall.Add(time.Duration(m.wrong.Load()))
+	return now
 }
 
 // Play runs a player until SIGTERM. It reads orders, and writes what happens to out.
@@ -100,7 +98,7 @@ func Play(p Player, orders io.Reader, out io.Writer) error {
 	}
 	defer store.Close()
 	me := &player{p, record, store}
-	host := &elsewhere{Store: store}
+	host := &machine{}
 	go func() {
 		lines := json.NewDecoder(orders)
 		for {
@@ -120,12 +118,13 @@ func Play(p Player, orders io.Reader, out io.Writer) error {
 	if p.Odd {
 		text = odd
 	}
-	s, err := scheduler.New(host, Group,
+	s, err := scheduler.New(store, Group,
 		scheduler.WithTiming(lease.Timing{TTL: p.TTL, Grace: p.Grace}),
 		scheduler.WithLogger(zap.New(record)),
 		scheduler.WithLabel(p.Worker),
 		scheduler.WithObserver(me.observe),
-		scheduler.WithClock(clock), scheduler.WithMaxSkew(p.MaxSkew))
+		scheduler.WithClock(clock), scheduler.WithMaxSkew(p.MaxSkew),
+		func(s *settings.Scheduler) { s.Election.Keeper.Clock = host.clocks })
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,43 @@
+// Package settings has what the options of packages election and scheduler set:
+// an Option is a function over one of these structs. Users call the functions of
+// those packages, which return one. Code of this module can also pass one of its
+// own, and so set what users cannot: a simulation gives each replica the clocks of
+// a machine of its own.
+package settings
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/lease"
+)
+
+// Election is what an election can be told.
+type Election struct {
+	Keeper keeper.Config
+	// Observers are of the type func(election.State), which this package cannot
+	// import.
+	Observers []any
+
+	// Users cannot set the rest, nor Keeper.Clock.
+
+	// Gate is called at each look at the lease, with what the look showed of the
+	// database's clock. While it returns an error, this replica takes no lease and
+	// reports the error in its health. A term that has begun goes on. It is called
+	// from the campaign's goroutine, and has to return soon.
+	Gate func(lease.Skew) error
+	// Shared is a keeper that others use too, so that all their leases share one
+	// heartbeat statement. The code that gives it runs it, for longer than the election.
+	// Keeper is not used then.
+	Shared *keeper.Keeper
+}
+
+// Scheduler is what a scheduler can be told.
+type Scheduler struct {
+	// Election is its election's. The scheduler judges ticks by Election.Keeper.Clock
+	// as well.
+	Election Election
+	MaxRuns  int
+	Clock    uint8 // a scheduler.Clock
+	MaxSkew  time.Duration
+}
