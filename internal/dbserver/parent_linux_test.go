@@ -2,15 +2,13 @@ package dbserver_test
 
 import (
 	"bufio"
-	"errors"
-	"io"
 	"net"
 	"os"
 	"os/exec"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
 func TestServerDiesWithItsParent(t *testing.T) {
@@ -47,28 +45,8 @@ func TestServerDiesWithItsParent(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = parent.Wait() // killed
-		refused(t, addr)
+		dbtest.Refused(t, addr)
 	})
 }
 
 func subtest(t *testing.T) string { return t.Name()[strings.LastIndexByte(t.Name(), '/')+1:] }
-
-// refused waits until no process listens on the address. The end of a connection alone would prove little: a server also
-// closes those that do not log in.
-func refused(t *testing.T, addr string) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		conn, err := net.Dial("tcp", addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return
-		}
-		if err == nil {
-			_ = conn.SetReadDeadline(end) // fails only on a closed connection
-			_, err = io.Copy(io.Discard, conn)
-			conn.Close()
-		}
-		if os.IsTimeout(err) || time.Now().After(end) {
-			t.Fatalf("the server at %s still runs", addr)
-		}
-	}
-}

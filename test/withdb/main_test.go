@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -147,27 +146,7 @@ func (w *withdb) ready(t *testing.T) (addrs []string) {
 func gone(t *testing.T, addrs []string) {
 	t.Helper()
 	for _, addr := range addrs {
-		refused(t, addr)
-	}
-}
-
-// refused waits until no process listens on the address. The end of a connection alone would prove little: a server also
-// closes those that do not log in.
-func refused(t *testing.T, addr string) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		conn, err := net.Dial("tcp", addr)
-		if errors.Is(err, syscall.ECONNREFUSED) {
-			return
-		}
-		if err == nil {
-			_ = conn.SetReadDeadline(end) // fails only on a closed connection
-			_, err = io.Copy(io.Discard, conn)
-			conn.Close()
-		}
-		if os.IsTimeout(err) || time.Now().After(end) {
-			t.Fatalf("the server at %s still runs", addr)
-		}
+		dbtest.Refused(t, addr)
 	}
 }
 
