@@ -36,11 +36,11 @@ func Leader(ctx context.Context, leases store.Leases, group string) (Leadership,
 		return Leadership{}, err
 	}
 	if leases == nil {
-		return Leadership{}, fmt.Errorf("election: read lease of %q: store is nil", group)
+		return Leadership{}, fmt.Errorf("election: leader of %q: store is nil", group)
 	}
 	readings, err := leases.Read(ctx, group)
 	if err != nil {
-		return Leadership{}, fmt.Errorf("read lease of %q: %w", group, err)
+		return Leadership{}, fmt.Errorf("group %q: %w", group, err)
 	}
 	l := Leadership{Group: group}
 	if row := readings[0].Lease; row != nil {

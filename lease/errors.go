@@ -15,7 +15,7 @@ var (
 
 	// ErrSetup says that the database, as it is set up, cannot keep the
 	// guarantees; the error that wraps it names the setting and its cure.
-	ErrSetup = errors.New("lease: unfit database")
+	ErrSetup = errors.New("unfit database")
 
 	// ErrNotReady is the kind of [ErrSetup] that can pass while a replica
 	// waits: the server is read-only, tables or grants are missing that another

@@ -23,7 +23,8 @@
 //   - [ErrChanged], [ErrReplaced], [jobs.ErrNoJob] and [jobs.ErrNoRun] are answers.
 //     Any other error means that the outcome is unknown: the statement may have
 //     run, may run later, or never. The same is true when a context ends. Callers
-//     read back before they conclude anything, or repeat the call.
+//     read back before they conclude anything, or repeat the call. Such an error
+//     says what was tried; its caller adds the group.
 //   - A call whose context has already ended returns an error, and none of these
 //     answers.
 //   - Instants are in UTC and of whole microseconds, ticks too; what is below a

@@ -155,13 +155,13 @@ other than success is an error.`,
 		if err != nil {
 			return err
 		}
-		if err := c.tell(command, recordOf(record), "%s: %s", key.Job, record.State); err != nil {
-			return err
+		if record.State == jobs.Succeeded || c.asJSON {
+			err = c.tell(command, recordOf(record), "%s: %s", key.Job, record.State)
 		}
 		if record.State != jobs.Succeeded {
-			return fmt.Errorf("%s: %s: %s", key.Job, record.State, record.Error)
+			err = errors.Join(err, fmt.Errorf("%s: %s: %s", key.Job, record.State, record.Error))
 		}
-		return nil
+		return err
 	})
 	command.Flags().BoolVar(&wait, "wait", false, "wait until the run is over")
 	return command

@@ -179,6 +179,7 @@ func TestControl(t *testing.T) {
 		args []string
 		want string
 	}{
+		"trigger, fails": {[]string{"trigger", "fails", "--wait"}, "fails: failed: exit status 3"},
 		"trigger":        {[]string{"trigger", "quik"}, `"quik" in group "billing": did you mean quick?`},
 		"pause":          {[]string{"pause", "nightli"}, `"nightli" in group "billing": did you mean nightly?`},
 		"resume":         {[]string{"resume", "xyzzy"}, `"xyzzy" in group "billing": there are fails, long, nightly, quick, tick`},

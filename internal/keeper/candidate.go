@@ -174,7 +174,7 @@ func (c *Candidate) read(ctx context.Context) error {
 	sent := c.keeper.now()
 	readings, err := c.keeper.store.Read(ctx, c.group)
 	if err != nil {
-		return fmt.Errorf("read lease of %q: %w", c.group, ctxerr.With(ctx, err))
+		return fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
 	}
 	replied := c.keeper.now()
 	c.watch.observe(readings[0], sent, replied)
@@ -188,7 +188,7 @@ func (c *Candidate) prepare(ctx context.Context) error {
 	// The holder of a lease that was deleted trusts it for its own TTL.
 	ttl := max(c.keeper.timing.TTL, c.watch.highTTL)
 	if err := c.keeper.store.Prepare(ctx, c.group, ttl); err != nil {
-		return fmt.Errorf("prepare lease of %q: %w", c.group, ctxerr.With(ctx, err))
+		return fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
 	}
 	return nil
 }
@@ -216,7 +216,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 		return nil, nil
 	default:
 		c.unanswered[request.Heartbeat] = unanswered{sent, previousOf(request)}
-		return nil, fmt.Errorf("acquire lease of %q: %w", c.group, ctxerr.With(ctx, err))
+		return nil, fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
 	}
 }
 

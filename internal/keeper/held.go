@@ -161,7 +161,7 @@ func (k *Keeper) release(ctx context.Context, group string, token uint64) error 
 			return nil
 		}
 	}
-	return fmt.Errorf("release lease of %q: %w", group, err)
+	return fmt.Errorf("group %q: %w", group, err)
 }
 
 // What follows is called with keeper.mu held.

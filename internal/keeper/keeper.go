@@ -240,7 +240,7 @@ func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
 	}
 	renewed, err := k.renew(ctx, request, timeout)
 	if err != nil {
-		return true, fmt.Errorf("renew leases (%d): %w", len(batch), err)
+		return true, fmt.Errorf("%d leases: %w", len(batch), err)
 	}
 	if renewed == len(batch) {
 		k.mu.Lock()
@@ -297,7 +297,7 @@ func (k *Keeper) settle(ctx context.Context, batch []*Held) error {
 	defer cancel()
 	readings, err := k.store.Read(ctx, groups...)
 	if err != nil {
-		return fmt.Errorf("read back %d leases: %w", len(batch), ctxerr.With(ctx, err))
+		return fmt.Errorf("%d leases: %w", len(batch), ctxerr.With(ctx, err))
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/lease"
@@ -41,6 +42,18 @@ func TestMigrateByTenAtOnce(t *testing.T) {
 		var rows int
 		if err := pool.QueryRowContext(soon(t), "SELECT GREATEST(MAX(version), MAX(level)) FROM cronlease_schema").Scan(&rows); err != nil || rows != mysqlstore.Newest {
 			t.Errorf("version %d, want %d: %v", rows, mysqlstore.Newest, err)
+		}
+	})
+}
+
+// An error says once which group it is about, what was tried and what is wrong.
+func TestErrorRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		s := open(t, db.DSN)
+		_, err := election.Leader(soon(t), s, "billing")
+		if want := `group "billing": read lease: unfit database, for now: `; err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %s...", err, want)
 		}
 	})
 }
