@@ -32,6 +32,9 @@ func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 	return n, err
 }
 
+// RestLock is the lock that notifiers wait for on MariaDB.
+func (s *Store) RestLock() string { return s.restLock }
+
 // RenewStatement is the statement that Renew sends.
 func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
 

@@ -16,6 +16,10 @@ var (
 	// behind a proxy.
 	ownsLock  = sqltext.Parse(`SELECT IS_USED_LOCK(?) <=> CONNECTION_ID()`)
 	killQuery = sqltext.Parse(`KILL QUERY IS_USED_LOCK(?)`)
+
+	// How a notifier rests; see there. The second answers 3 if it got the lock.
+	restInSleep = sqltext.Parse(`SLEEP(?)`)
+	restForLock = sqltext.Parse(`IF(GET_LOCK(?, ?), 3, 0)`)
 )
 
 func newLockQueries(t tables) *lockQueries {
@@ -83,10 +87,10 @@ DELETE l FROM (SELECT name AS free FROM {fence} FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN {fence} l FORCE INDEX (PRIMARY) ON l.name = f.free`),
 
 		// It looks at the row once it can be killed: the look sees earlier
-		// writes, and a later writer wakes us with KILL QUERY. SLEEP runs only
+		// writes, and a later writer wakes us with KILL QUERY. It rests only
 		// if this connection's session is the one that is woken; another
 		// session, behind a proxy, answers 2.
-		wait: sql(`SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), SLEEP(?), 2))`),
+		wait: sql(`SELECT IF(EXISTS(?), 0, IF(IS_USED_LOCK(?) <=> CONNECTION_ID(), ?, 2))`),
 		// A row that has not moved up contains the mark.
 		notWaits: sql(`SELECT 1 FROM DUAL WHERE NOT EXISTS (SELECT * FROM {lock} WHERE name = ? AND LOCATE(?, queue) > 0)`),
 	}

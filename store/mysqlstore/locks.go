@@ -18,8 +18,9 @@ import (
 
 // lockRows are the rows of locks, and the notifiers of waiters.
 type lockRows struct {
-	conns *mysqlconn.Pool
-	sql   *lockQueries
+	conns    *mysqlconn.Pool
+	sql      *lockQueries
+	restLock string // what its notifiers wait for, see [notifier]
 
 	mu        sync.Mutex // guards what follows
 	notifiers map[*notifier]struct{}

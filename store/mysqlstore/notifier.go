@@ -25,12 +25,21 @@ import (
 //
 // If the session turns out to be shared, as behind a proxy that shares sessions,
 // the notifier is deaf: it has no address, and polls instead.
+//
+// On MariaDB it does not rest in SLEEP: two clients that kill that at the same
+// moment block each other for 2 s (the sleeper has a mutex that the first one tries
+// to take, and wants one that the second has). It waits for restLock instead, in
+// GET_LOCK. A connection for readings has that lock: of the connections that there
+// are anyway, these use no rows of locks, so none of them waits behind a change of
+// that table that waits for the notifier. On MySQL, SLEEP has no such fault, and
+// GET_LOCK takes whole seconds only.
 type notifier struct {
 	rows *lockRows
 
 	mu     sync.Mutex
 	conn   *conn  // nil when there is none
 	name   string // of its lock; empty when the notifier is deaf
+	rests  bool   // the restLock is another connection's, or was
 	closed bool
 }
 
@@ -93,7 +102,11 @@ func (n *notifier) open(ctx context.Context) (*conn, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if name, err = takeName(ctx, c); err != nil {
+	rests := false
+	if name, err = takeName(ctx, c); err == nil && name != "" {
+		rests, err = n.rows.takeRestLock(ctx, c)
+	}
+	if err != nil {
 		c.Discard()
 		return nil, "", err
 	}
@@ -103,7 +116,7 @@ func (n *notifier) open(ctx context.Context) (*conn, string, error) {
 		c.Discard()
 		return nil, "", errors.New("closed")
 	}
-	n.conn, n.name = c, name
+	n.conn, n.name, n.rests = c, name, rests
 	return c, name, nil
 }
 
@@ -121,6 +134,23 @@ func takeName(ctx context.Context, c *conn) (string, error) {
 		return "", err
 	}
 	return name, nil
+}
+
+// takeRestLock has a connection for readings take the lock that notifiers wait for,
+// unless another of them has it already. It reports whether the notifier's server is
+// the same, and MariaDB.
+func (l *lockRows) takeRestLock(ctx context.Context, notifier *conn) (rests bool, err error) {
+	if !notifier.Server.IsMariaDB() {
+		return false, nil
+	}
+	err = l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "prepare to wait for notifications", func(ctx context.Context, c *conn) error {
+		rests = c.Server.Identity == notifier.Server.Identity
+		if !rests {
+			return nil
+		}
+		return c.Exec(ctx, getLock.Render(l.restLock, 0))
+	})
+	return rests, err
 }
 
 // deafen is told that a connection was not the notifier's own.
@@ -165,7 +195,7 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 		if len(watched) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := n.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds())))
+		query := n.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, n.rest(limit))
 		answer, err := c.Count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
@@ -175,9 +205,40 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 		case answer == 2:
 			n.deafen(c)
 			return sleep(ctx, limit)
+		case answer == 3: // the connection that had the lock is gone
+			if err = n.giveRestLock(ctx, c); err != nil {
+				n.drop(c)
+			}
 		}
 		return err
 	})
+}
+
+// rest is the expression in which the connection waits to be killed.
+func (n *notifier) rest(limit time.Duration) sqltext.Raw {
+	seconds := sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds()))
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.rests {
+		return sqltext.Raw(restForLock.Render(n.rows.restLock, seconds))
+	}
+	return sqltext.Raw(restInSleep.Render(seconds))
+}
+
+// giveRestLock gives the lock, which the notifier's own connection has got, to one
+// for readings again.
+func (n *notifier) giveRestLock(ctx context.Context, c *conn) error {
+	err := c.Exec(ctx, releaseLock.Render(n.rows.restLock))
+	if err != nil {
+		return err
+	}
+	rests, err := n.rows.takeRestLock(ctx, c)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.conn == c {
+		n.rests = rests
+	}
+	return err
 }
 
 // sleep is a Wait that only looks again.

@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -62,7 +64,7 @@ func waitFor(t testing.TB, d store.Notifier, name, mark string) <-chan error {
 func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
 	admin := db.Open(t)
 	return func() bool {
-		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = IS_USED_LOCK(?) AND info LIKE 'SELECT IF(EXISTS(%' AND state = 'User sleep'", nameOf(address)) == 1
+		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = IS_USED_LOCK(?) AND info LIKE 'SELECT IF(EXISTS(%' AND state IN ('User sleep', 'User lock')", nameOf(address)) == 1
 	}
 }
 
@@ -104,6 +106,71 @@ func TestDoorbellIsRungWhileItSleeps(t *testing.T) {
 			isRung(t, rung, "a ring")
 		}
 		isEqual(t, address(t, d), at, "address after all these rings")
+	})
+}
+
+// MariaDB blocks two sessions for up to 2 s that kill the same SLEEP at the same
+// moment.
+func TestTwoRingAtOnce(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		d := doorbell(t, s)
+		at := address(t, d)
+		asleep := sleeps(t, db, at)
+		ringers := []store.Notifier{open(t, db.DSN).Notifier(), open(t, db.DSN).Notifier()}
+		for _, r := range ringers {
+			ringAt(t, r, at)
+		}
+		var late []time.Duration
+		for range 100 {
+			rung := waitFor(t, d, "a", "mark")
+			eventually(t, "the doorbell sleeps", asleep)
+			var both sync.WaitGroup
+			begin := time.Now()
+			for _, r := range ringers {
+				both.Go(func() { ringAt(t, r, at) })
+			}
+			both.Wait()
+			if took := time.Since(begin); took > time.Second {
+				late = append(late, took)
+			}
+			isRung(t, rung, "two rings")
+		}
+		if len(late) > 1 { // one may be of a busy machine
+			t.Errorf("of 100 pairs of rings, these blocked each other: %v", late)
+		}
+	})
+}
+
+// When the connection goes whose lock notifiers wait for, another one takes it.
+func TestRestLockIsLost(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		writeLocks(t, s, replace("a", 0, "mark"))
+		admin, d, e := db.Open(t), doorbell(t, s), doorbell(t, s)
+		owner := func() int { return count(t, admin, "SELECT COALESCE(IS_USED_LOCK(?), 0)", s.RestLock()) }
+		at, other := address(t, d), address(t, e)
+		if dbserver.Dialect(db.Kind) == dbserver.MySQL {
+			isEqual(t, owner(), 0, "connection with the lock")
+			return
+		}
+		for range 5 {
+			rung, alsoRung := waitFor(t, d, "a", "mark"), waitFor(t, e, "a", "mark")
+			eventually(t, "the doorbell sleeps", sleeps(t, db, at))
+			eventually(t, "the other doorbell sleeps", sleeps(t, db, other))
+			old := owner()
+			exec(t, admin, fmt.Sprint("KILL ", old))
+			isRung(t, rung, "the lock is lost")
+			isRung(t, alsoRung, "the lock is lost")
+			eventually(t, "another connection has the lock", func() bool {
+				now := owner()
+				return now != 0 && now != old && now != connectionOf(t, db, at) && now != connectionOf(t, db, other)
+			})
+			isEqual(t, address(t, d)+address(t, e), at+other, "addresses after that")
+		}
 	})
 }
 

@@ -2,10 +2,12 @@ package mysqlstore
 
 import (
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"sync"
 
 	"github.com/cronlease/cronlease/store"
@@ -149,7 +151,7 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		conns:    conns,
 		leases:   leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
 		ledger:   ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
-		lockRows: lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}},
+		lockRows: lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}, restLock: "cronlease:rest:" + strings.ToLower(rand.Text())},
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
