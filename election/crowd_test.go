@@ -10,12 +10,12 @@ import (
 
 // Fifty followers: what they ask at rest, and what a takeover costs.
 func TestCrowd(t *testing.T) {
-	for name, hide := range map[string]bool{"bell": false, "no bell": true} {
+	for name, hide := range map[string]bool{"signal": false, "no signal": true} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
 				var leases store.Leases = memdb.New()
 				if hide {
-					leases = noBell{leases}
+					leases = noSignal{leases}
 				}
 				leader := start(t, leases)
 				<-leader.terms

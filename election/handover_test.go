@@ -18,8 +18,8 @@ func TestHandOverAfterACleanStop(t *testing.T) {
 		store func() store.Leases
 		most  time.Duration
 	}{
-		"bell":    {func() store.Leases { return memdb.New() }, soon},
-		"no bell": {func() store.Leases { return noBell{memdb.New()} }, ttl + time.Second},
+		"signal":    {func() store.Leases { return memdb.New() }, soon},
+		"no signal": {func() store.Leases { return noSignal{memdb.New()} }, ttl + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestHandOverAfterACleanStop(t *testing.T) {
 	}
 }
 
-// Again and again, through every replica, also when the bell was lost on the way.
+// Again and again, through every replica, also when the signal was lost on the way.
 func TestHandOverInALine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memdb.New()

@@ -75,7 +75,7 @@ func TestDatabaseAwayForAnHour(t *testing.T) {
 func TestDatabaseAwayWithALongTTL(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		shared := memdb.New()
-		store := noBell{shared}
+		store := noSignal{shared}
 		long := election.WithTiming(lease.Timing{TTL: 10 * time.Minute})
 		first := start(t, store, long)
 		<-first.terms

@@ -13,7 +13,7 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// ttl is that of the default timing, and soon what a hand-over through the bell
+// ttl is that of the default timing, and soon what a hand-over through the signal
 // may take.
 const (
 	ttl  = 15 * time.Second
@@ -50,7 +50,7 @@ func bubble(t *testing.T, test func(t *testing.T)) {
 	synctest.Test(t, test)
 }
 
-// prepare makes a replica that does not run yet. With the bell where the store
+// prepare makes a replica that does not run yet. With the signal where the store
 // has one.
 func prepare(t *testing.T, leases store.Leases, options ...election.Option) *replica {
 	t.Helper()
@@ -107,8 +107,8 @@ func pair(t *testing.T, leases store.Leases) (leader, follower *replica, first t
 	return leader, follower, first
 }
 
-// noBell hides the bell of a store.
-type noBell struct{ store.Leases }
+// noSignal hides the signal of a store.
+type noSignal struct{ store.Leases }
 
 // within checks that something came in time.
 func within(t *testing.T, what string, since time.Time, most time.Duration) {

@@ -57,13 +57,13 @@ type simRinger struct {
 	store.HandoverSignals
 }
 
-func startSim(w *world, ttl time.Duration, bell bool, rng *rand.Rand) *simReplica {
+func startSim(w *world, ttl time.Duration, signal bool, rng *rand.Rand) *simReplica {
 	r := &simReplica{
 		w: w, link: newLink(w), rng: rng,
 		early: make(chan struct{}, 1), done: make(chan struct{}), killed: make(chan struct{}),
 	}
 	var leases store.Leases = simStore{r.link, r}
-	if bell {
+	if signal {
 		leases = simRinger{simStore{r.link, r}, w}
 	}
 	e, err := election.New(leases, "g", election.WithTiming(lease.Timing{TTL: ttl}))

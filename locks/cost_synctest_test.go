@@ -68,7 +68,7 @@ func (w *world) unlockAll(t *testing.T) {
 	group.Wait()
 }
 
-// However many wait in a process, it listens to one bell, once at a time, and
+// However many wait in a process, it listens to one notifier, once at a time, and
 // looks at all their rows by one statement a second.
 func TestCostOfManyWaiters(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -104,7 +104,7 @@ func TestCostOfManyWaiters(t *testing.T) {
 		}
 		synctest.Wait()
 		if b.link.mostEver != 1 {
-			t.Errorf("%d waits for the bell at once", b.link.mostEver)
+			t.Errorf("%d waits for the notifier at once", b.link.mostEver)
 		}
 	})
 }

@@ -282,8 +282,8 @@ func TestDeletedSessionBetweenReadings(t *testing.T) {
 	})
 }
 
-// Without a bell, waiters poll every 100 ms.
-func TestWithoutABell(t *testing.T) {
+// Without a notifier, waiters poll every 100 ms.
+func TestWithoutANotifier(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		type silent struct{ store.Locks }
@@ -308,8 +308,8 @@ func TestWithoutABell(t *testing.T) {
 	})
 }
 
-// A bell that does not ring, or cannot be listened to, costs a second.
-func TestBrokenBell(t *testing.T) {
+// A notifier that does not wake, or cannot be listened to, costs a second.
+func TestBrokenNotifier(t *testing.T) {
 	for _, op := range []string{"Notify", "Wait", "Address"} {
 		for name, f := range map[string]faulty.Fault{"errors": {Err: faulty.ErrLost}, "silence": {Silence: true}} {
 			t.Run(op+" "+name, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestBrokenBell(t *testing.T) {
 					next := b.waits("stock")
 					time.Sleep(10 * time.Second)
 					held.unlock(t)
-					// The wait for a bell that is silent ends after its attempt's time.
+					// The wait for a notifier that is silent ends after its attempt's time.
 					limit := time.Second + 100*time.Millisecond
 					if f.Silence && op != "Notify" {
 						limit += timing.AttemptTimeout

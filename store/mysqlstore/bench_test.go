@@ -95,26 +95,26 @@ func BenchmarkRead(b *testing.B) {
 	})
 }
 
-// BenchmarkHandOver is from the release of a bell to the waiter that is rung.
+// BenchmarkHandOver is from the release of a signal to the waiter that is woken.
 func BenchmarkHandOver(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
 		s := migrated(b, db.DSN)
-		bells := []store.HandoverSignal{s.HandoverSignal("billing"), s.HandoverSignal("billing")}
-		if err := bells[0].Wait(b.Context()); err != nil {
+		signals := []store.HandoverSignal{s.HandoverSignal("billing"), s.HandoverSignal("billing")}
+		if err := signals[0].Wait(b.Context()); err != nil {
 			b.Fatal(err)
 		}
 		i := 0
 		for b.Loop() {
 			b.StopTimer()
-			rung := make(chan error)
-			next := bells[(i+1)%2]
-			go func() { rung <- next.Wait(b.Context()) }()
+			woken := make(chan error)
+			next := signals[(i+1)%2]
+			go func() { woken <- next.Wait(b.Context()) }()
 			<-time.After(5 * time.Millisecond) // let it wait in the server
 			b.StartTimer()
-			if err := bells[i%2].Pass(b.Context()); err != nil {
+			if err := signals[i%2].Pass(b.Context()); err != nil {
 				b.Fatal(err)
 			}
-			if err := <-rung; err != nil {
+			if err := <-woken; err != nil {
 				b.Fatal(err)
 			}
 			i++

@@ -65,7 +65,7 @@ func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.D
 		LockLease: func(t testing.TB, group string) func() {
 			return lockRow(t, db, "SELECT name FROM cronlease_lease WHERE name = '"+group+"' FOR UPDATE")
 		},
-		LoseSignal: func(t testing.TB, group string) { killBell(t, db, group) },
+		LoseSignal: func(t testing.TB, group string) { killSignal(t, db, group) },
 	}
 }
 

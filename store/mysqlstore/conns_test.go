@@ -491,8 +491,8 @@ func TestAfterClose(t *testing.T) {
 		pool := db.Open(t)
 		for _, s := range []*mysqlstore.Store{migrated(t, db.DSN), openOn(t, pool)} {
 			token := take(t, s, "billing", "me")
-			bell := s.HandoverSignal("billing")
-			if err := bell.Wait(soon(t)); err != nil {
+			signal := s.HandoverSignal("billing")
+			if err := signal.Wait(soon(t)); err != nil {
 				t.Fatal(err)
 			}
 			// Close ends what still runs.
@@ -509,7 +509,7 @@ func TestAfterClose(t *testing.T) {
 			closeStore(t, s)
 			_, err := s.Read(soon(t), "billing")
 			_, err2 := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: 1}}})
-			for i, err := range []error{err, err2, s.Check(soon(t)), s.Migrate(soon(t)), s.Prepare(soon(t), "g", 1e9), bell.Wait(soon(t)), s.HandoverSignal("g").Wait(soon(t))} {
+			for i, err := range []error{err, err2, s.Check(soon(t)), s.Migrate(soon(t)), s.Prepare(soon(t), "g", 1e9), signal.Wait(soon(t)), s.HandoverSignal("g").Wait(soon(t))} {
 				if err == nil || !strings.Contains(err.Error(), "closed") {
 					t.Errorf("call %d after Close: %v", i, err)
 				}

@@ -266,7 +266,7 @@ func TestGaleraTakeoverFromOneWhoStandsStill(t *testing.T) {
 	standStill(t, g.dbs[0], g.old, s, proxy)
 }
 
-// The conformance suites pass on one node of a cluster. All but bells and locks also
+// The conformance suites pass on one node of a cluster. All but signals and locks also
 // works when a store's connections are to different nodes.
 func TestGaleraConformance(t *testing.T) {
 	t.Parallel()
@@ -311,7 +311,7 @@ func TestGaleraConformance(t *testing.T) {
 	}
 }
 
-// deaf is a store without bells.
+// deaf is a store without signals.
 type deaf struct{ store.Leases }
 
 // anyNode is a store whose connections lead to the nodes in turn.

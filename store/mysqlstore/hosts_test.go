@@ -128,12 +128,12 @@ func TestHostsAllOfNoUse(t *testing.T) {
 	t.Parallel()
 	eachPair(t, func(t *testing.T, p *pair) {
 		s := open(t, p.dsn()+"?timeout=1s")
-		bell := s.HandoverSignal("g")
+		signal := s.HandoverSignal("g")
 		failure := func(timeout time.Duration) error {
 			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			defer cancel()
 			_, err := s.Read(ctx, "g")
-			if bell.Wait(ctx) == nil || s.Check(ctx) == nil || s.Migrate(ctx) == nil {
+			if signal.Wait(ctx) == nil || s.Check(ctx) == nil || s.Migrate(ctx) == nil {
 				t.Error("no error")
 			}
 			return err
@@ -250,18 +250,18 @@ func TestHostsFollowAFailover(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := dbtest.Database{Kind: p.servers[0].Kind(), DSN: p.servers[0].DSN(pairDatabase)}
-		rung := open(t, first.DSN).HandoverSignal("billing")
-		ring(t, rung)
-		bell := waiter.HandoverSignal("billing")
+		leader := open(t, first.DSN).HandoverSignal("billing")
+		obtain(t, leader)
+		signal := waiter.HandoverSignal("billing")
 		has, ctx := make(chan error, 1), soon(t)
 		go func() {
-			err := bell.Wait(ctx)
+			err := signal.Wait(ctx)
 			for err != nil && ctx.Err() == nil { // as an election repeats it
-				err = bell.Wait(ctx)
+				err = signal.Wait(ctx)
 			}
 			has <- err
 		}()
-		eventually(t, "a waiting bell", func() bool { return listeners(t, first)() == 1 })
+		eventually(t, "a waiting signal", func() bool { return listeners(t, first)() == 1 })
 
 		// So shortly after it was opened, this one only finds out when it writes.
 		heartbeats = open(t, p.dsn())
@@ -278,9 +278,9 @@ func TestHostsFollowAFailover(t *testing.T) {
 		eventually(t, "a look at the new primary", func() bool { return read(t, looks, "billing").Server != before })
 		eventually(t, "the new primary's ledger", declared)
 		eventually(t, "the new primary's locks", func() bool { return lockServer() != before })
-		eventually(t, "a look beside a bell", func() bool { return read(t, waiter, "billing").Server != before })
+		eventually(t, "a look beside a signal", func() bool { return read(t, waiter, "billing").Server != before })
 		if err := <-has; err != nil {
-			t.Errorf("bell: %v", err)
+			t.Errorf("signal: %v", err)
 		}
 		p.on(waiter.DB(), 1)
 

@@ -479,8 +479,8 @@ func TestWaitingClaimsHoldUpNobody(t *testing.T) {
 			group, other := uniqueName("a"), uniqueName("b")
 			h := holder(t, s, group, "me")
 			mine := holder(t, s, other, "me")
-			bell := s.HandoverSignal(other)
-			ring(t, bell)
+			signal := s.HandoverSignal(other)
+			obtain(t, signal)
 			free := lockRow(t, db, "SELECT name FROM cronlease_fence WHERE name = '"+group+"' FOR UPDATE")
 			var all sync.WaitGroup
 			for n := range 8 {
@@ -509,7 +509,7 @@ func TestWaitingClaimsHoldUpNobody(t *testing.T) {
 			}
 			free()
 			all.Wait()
-			closeBell(t, bell)
+			closeSignal(t, signal)
 		}
 	})
 }

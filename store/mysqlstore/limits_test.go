@@ -33,14 +33,14 @@ func TestFewConnections(t *testing.T) {
 				t.Errorf("%d connections: %v", most, err)
 				continue
 			}
-			bell := s.HandoverSignal("g")
+			signal := s.HandoverSignal("g")
 			var parts sync.WaitGroup
 			failed := func(what string, err error) {
 				if err != nil {
 					t.Errorf("%d connections: %s: %v", most, what, err)
 				}
 			}
-			parts.Go(func() { failed("bell", bell.Wait(soon(t))) })
+			parts.Go(func() { failed("signal", signal.Wait(soon(t))) })
 			for range 20 {
 				parts.Go(func() {
 					_, err := s.DB().ExecContext(soon(t), "DO SLEEP(0.05)")
@@ -56,7 +56,7 @@ func TestFewConnections(t *testing.T) {
 				})
 			}
 			parts.Wait()
-			if err := bell.Close(); err != nil {
+			if err := signal.Close(); err != nil {
 				t.Error(err)
 			}
 			closeStore(t, s)

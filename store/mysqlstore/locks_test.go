@@ -345,7 +345,7 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 	})
 }
 
-// All of the store works in the smallest pool, with a doorbell that waits.
+// All of the store works in the smallest pool, with a notifier that waits.
 func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -354,12 +354,12 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 		pool.SetMaxOpenConns(9)
 		s := openOn(t, pool)
 		first := s.HandoverSignal("billing")
-		ring(t, first)
+		obtain(t, first)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		door := doorbell(t, s)
-		at := address(t, door)
-		rung := waitFor(t, door, "a", "mark")
-		eventually(t, "the doorbell sleeps", sleeps(t, db, at))
+		notifier := openNotifier(t, s)
+		at := address(t, notifier)
+		woken := waitFor(t, notifier, "a", "mark")
+		eventually(t, "the notifier sleeps", sleeps(t, db, at))
 		results := make(chan error, 20)
 		for i := range 10 {
 			go func() {
@@ -381,9 +381,9 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 		if err := pool.PingContext(soon(t)); err != nil {
 			t.Error(err)
 		}
-		ringAt(t, s.Notifier(), at)
-		isRung(t, rung, "a ring")
-		closeBell(t, first)
+		notify(t, s.Notifier(), at)
+		isWoken(t, woken, "a notification")
+		closeSignal(t, first)
 	})
 }
 
@@ -574,7 +574,7 @@ func runningStatement(t testing.TB, db dbtest.Database, begins string) string {
 }
 
 // Statements of locks find their rows by the key, however many there are. They
-// are caught as they run, while they wait for a row or a ring.
+// are caught as they run, while they wait for a row or a notification.
 func TestLockPlans(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
@@ -590,7 +590,7 @@ func TestLockPlans(t *testing.T) {
 		}
 		server := readLocks(t, s, "a").Server
 		end := fenced(t, db, many[0].Name)
-		door := doorbell(t, s)
+		notifier := openNotifier(t, s)
 		statements := map[string]string{}
 		for _, run := range []struct {
 			what, begins string
@@ -600,7 +600,7 @@ func TestLockPlans(t *testing.T) {
 				_, err := s.WriteLocks(ctx, server, []store.LockWrite{patient(many[0])})
 				return err
 			}},
-			{"wait", "SELECT IF(EXISTS(", func(ctx context.Context) error { return door.Wait(ctx, watches, patience/2) }},
+			{"wait", "SELECT IF(EXISTS(", func(ctx context.Context) error { return notifier.Wait(ctx, watches, patience/2) }},
 		} {
 			ctx, cancel := context.WithCancel(soon(t))
 			result := make(chan error)

@@ -19,12 +19,12 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// bellHolder is the variable that makes the test binary hold a bell.
-const bellHolder = "CRONLEASE_BELL_HOLDER"
+// signalHolder is the variable that makes the test binary hold a signal.
+const signalHolder = "CRONLEASE_SIGNAL_HOLDER"
 
 func TestMain(m *testing.M) {
-	if dsn := os.Getenv(bellHolder); dsn != "" {
-		fmt.Fprintln(os.Stderr, holdBell(dsn))
+	if dsn := os.Getenv(signalHolder); dsn != "" {
+		fmt.Fprintln(os.Stderr, holdSignal(dsn))
 		os.Exit(1)
 	}
 	goleak.VerifyTestMain(m)

@@ -222,8 +222,8 @@ func TestLeastPrivileges(t *testing.T) {
 		if a, b := read(t, s, "billing").Server, read(t, admin, "billing").Server; a != b {
 			t.Errorf("the server is %q to one account and %q to another", a, b)
 		}
-		bell := s.HandoverSignal("billing")
-		if err := errors.Join(bell.Wait(soon(t)), bell.Wait(soon(t)), bell.Pass(soon(t)), bell.Close()); err != nil {
+		signal := s.HandoverSignal("billing")
+		if err := errors.Join(signal.Wait(soon(t)), signal.Wait(soon(t)), signal.Pass(soon(t)), signal.Close()); err != nil {
 			t.Error(err)
 		}
 	})

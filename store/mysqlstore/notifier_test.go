@@ -16,13 +16,13 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-// doorbell opens one that is closed when the test ends.
-func doorbell(t testing.TB, s *mysqlstore.Store) store.Notifier {
+// openNotifier opens one that is closed when the test ends.
+func openNotifier(t testing.TB, s *mysqlstore.Store) store.Notifier {
 	t.Helper()
 	d := s.Notifier()
 	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
-			t.Errorf("close doorbell: %v", err)
+			t.Errorf("close notifier: %v", err)
 		}
 	})
 	return d
@@ -35,18 +35,18 @@ func address(t testing.TB, d store.Notifier) string {
 		t.Fatal(err)
 	}
 	if a == "" {
-		t.Fatal("the doorbell has no address")
+		t.Fatal("the notifier has no address")
 	}
 	return a
 }
 
-// nameOf is the name in an address, of the lock that the doorbell's session has.
+// nameOf is the name in an address, of the lock that the notifier's session has.
 func nameOf(address string) string {
 	_, name, _ := strings.Cut(address, "#")
 	return name
 }
 
-// connectionOf is the id of the doorbell's session.
+// connectionOf is the id of the notifier's session.
 func connectionOf(t testing.TB, db dbtest.Database, address string) int {
 	t.Helper()
 	return count(t, db.Open(t), "SELECT COALESCE(IS_USED_LOCK(?), 0)", nameOf(address))
@@ -55,12 +55,12 @@ func connectionOf(t testing.TB, db dbtest.Database, address string) int {
 // waitFor begins a Wait for a row to change, which lasts longer than the test.
 func waitFor(t testing.TB, d store.Notifier, name, mark string) <-chan error {
 	t.Helper()
-	ctx, rung := soon(t), make(chan error, 1)
-	go func() { rung <- d.Wait(ctx, []store.LockWatch{{Name: name, Mark: []byte(mark)}}, 25*time.Second) }()
-	return rung
+	ctx, woken := soon(t), make(chan error, 1)
+	go func() { woken <- d.Wait(ctx, []store.LockWatch{{Name: name, Mark: []byte(mark)}}, 25*time.Second) }()
+	return woken
 }
 
-// sleeps tells whether the connection waits to be rung.
+// sleeps tells whether the connection waits to be woken.
 func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
 	admin := db.Open(t)
 	return func() bool {
@@ -68,20 +68,20 @@ func sleeps(t testing.TB, db dbtest.Database, address string) func() bool {
 	}
 }
 
-func ringAt(t testing.TB, d store.Notifier, addresses ...string) {
+func notify(t testing.TB, d store.Notifier, addresses ...string) {
 	t.Helper()
 	if err := d.Notify(soon(t), addresses...); err != nil {
-		t.Fatalf("ring: %v", err)
+		t.Fatalf("notify: %v", err)
 	}
 }
 
-// quickly is when a Wait that is rung ends; alone, it lasts for 25 s.
+// quickly is when a Wait that is woken ends; alone, it lasts for 25 s.
 const quickly = 10 * time.Second
 
-func isRung(t testing.TB, rung <-chan error, what string) {
+func isWoken(t testing.TB, woken <-chan error, what string) {
 	t.Helper()
 	select {
-	case err := <-rung:
+	case err := <-woken:
 		if err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -90,56 +90,56 @@ func isRung(t testing.TB, rung <-chan error, what string) {
 	}
 }
 
-// Every ring of a connection that sleeps ends its sleep.
-func TestDoorbellIsRungWhileItSleeps(t *testing.T) {
+// Each notification of a connection that sleeps ends its sleep.
+func TestNotifierIsWokenWhileItSleeps(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s, other := migrated(t, db.DSN), open(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		d := doorbell(t, s)
+		d := openNotifier(t, s)
 		at := address(t, d)
 		asleep := sleeps(t, db, at)
 		for range 50 {
-			rung := waitFor(t, d, "a", "mark")
-			eventually(t, "the doorbell sleeps", asleep)
-			ringAt(t, other.Notifier(), at)
-			isRung(t, rung, "a ring")
+			woken := waitFor(t, d, "a", "mark")
+			eventually(t, "the notifier sleeps", asleep)
+			notify(t, other.Notifier(), at)
+			isWoken(t, woken, "a notification")
 		}
-		isEqual(t, address(t, d), at, "address after all these rings")
+		isEqual(t, address(t, d), at, "address after all these notifications")
 	})
 }
 
 // MariaDB blocks two sessions for up to 2 s that kill the same SLEEP at the same
 // moment.
-func TestTwoRingAtOnce(t *testing.T) {
+func TestTwoNotifyAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		d := doorbell(t, s)
+		d := openNotifier(t, s)
 		at := address(t, d)
 		asleep := sleeps(t, db, at)
-		ringers := []store.Notifier{open(t, db.DSN).Notifier(), open(t, db.DSN).Notifier()}
-		for _, r := range ringers {
-			ringAt(t, r, at)
+		notifiers := []store.Notifier{open(t, db.DSN).Notifier(), open(t, db.DSN).Notifier()}
+		for _, r := range notifiers {
+			notify(t, r, at)
 		}
 		var late []time.Duration
 		for range 100 {
-			rung := waitFor(t, d, "a", "mark")
-			eventually(t, "the doorbell sleeps", asleep)
+			woken := waitFor(t, d, "a", "mark")
+			eventually(t, "the notifier sleeps", asleep)
 			var both sync.WaitGroup
 			begin := time.Now()
-			for _, r := range ringers {
-				both.Go(func() { ringAt(t, r, at) })
+			for _, r := range notifiers {
+				both.Go(func() { notify(t, r, at) })
 			}
 			both.Wait()
 			if took := time.Since(begin); took > time.Second {
 				late = append(late, took)
 			}
-			isRung(t, rung, "two rings")
+			isWoken(t, woken, "two notifications")
 		}
 		if len(late) > 1 { // one may be of a busy machine
-			t.Errorf("of 100 pairs of rings, these blocked each other: %v", late)
+			t.Errorf("of 100 pairs of notifications, these blocked each other: %v", late)
 		}
 	})
 }
@@ -150,7 +150,7 @@ func TestRestLockIsLost(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		admin, d, e := db.Open(t), doorbell(t, s), doorbell(t, s)
+		admin, d, e := db.Open(t), openNotifier(t, s), openNotifier(t, s)
 		owner := func() int { return count(t, admin, "SELECT COALESCE(IS_USED_LOCK(?), 0)", s.RestLock()) }
 		at, other := address(t, d), address(t, e)
 		if dbserver.Dialect(db.Kind) == dbserver.MySQL {
@@ -158,13 +158,13 @@ func TestRestLockIsLost(t *testing.T) {
 			return
 		}
 		for range 5 {
-			rung, alsoRung := waitFor(t, d, "a", "mark"), waitFor(t, e, "a", "mark")
-			eventually(t, "the doorbell sleeps", sleeps(t, db, at))
-			eventually(t, "the other doorbell sleeps", sleeps(t, db, other))
+			woken, alsoWoken := waitFor(t, d, "a", "mark"), waitFor(t, e, "a", "mark")
+			eventually(t, "the notifier sleeps", sleeps(t, db, at))
+			eventually(t, "the other notifier sleeps", sleeps(t, db, other))
 			old := owner()
 			exec(t, admin, fmt.Sprint("KILL ", old))
-			isRung(t, rung, "the lock is lost")
-			isRung(t, alsoRung, "the lock is lost")
+			isWoken(t, woken, "the lock is lost")
+			isWoken(t, alsoWoken, "the lock is lost")
 			eventually(t, "another connection has the lock", func() bool {
 				now := owner()
 				return now != 0 && now != old && now != connectionOf(t, db, at) && now != connectionOf(t, db, other)
@@ -174,18 +174,18 @@ func TestRestLockIsLost(t *testing.T) {
 	})
 }
 
-func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
+func TestNotifierWhoseConnectionIsKilled(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s, other := migrated(t, db.DSN), open(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
-		admin, d := db.Open(t), doorbell(t, s)
+		admin, d := db.Open(t), openNotifier(t, s)
 		old := address(t, d)
-		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, old)
-		eventually(t, "the doorbell sleeps", asleep)
+		woken, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, old)
+		eventually(t, "the notifier sleeps", asleep)
 		exec(t, admin, fmt.Sprint("KILL ", connectionOf(t, db, old)))
 		select {
-		case err := <-rung:
+		case err := <-woken:
 			if err == nil {
 				t.Error("Wait on a connection that was killed has no error")
 			}
@@ -200,16 +200,16 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 				t.Fatalf("the address of a connection that was killed is still %q", now)
 			}
 			asleep = sleeps(t, db, now)
-			rung = waitFor(t, d, "a", "mark")
-			eventually(t, "the doorbell sleeps", asleep)
-			ringAt(t, other.Notifier(), old)
+			woken = waitFor(t, d, "a", "mark")
+			eventually(t, "the notifier sleeps", asleep)
+			notify(t, other.Notifier(), old)
 			select {
-			case err := <-rung:
-				t.Errorf("rung at the address of a connection that was killed: %v", err)
+			case err := <-woken:
+				t.Errorf("woken at the address of a connection that was killed: %v", err)
 			case <-time.After(50 * time.Millisecond):
 			}
-			ringAt(t, other.Notifier(), old, now)
-			isRung(t, rung, "a ring at the new address")
+			notify(t, other.Notifier(), old, now)
+			isWoken(t, woken, "a notification at the new address")
 			old = now
 			exec(t, admin, fmt.Sprint("KILL ", connectionOf(t, db, old)))
 			eventually(t, "the connection ends", func() bool {
@@ -219,9 +219,9 @@ func TestDoorbellWhoseConnectionIsKilled(t *testing.T) {
 	})
 }
 
-// A ring at an address that is not that of a doorbell of this start of this
+// A notification at an address that is not that of a notifier of this start of this
 // server ends no statement.
-func TestRingEndsNoOtherStatement(t *testing.T) {
+func TestNotifyEndsNoOtherStatement(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s, other := migrated(t, db.DSN), open(t, db.DSN)
@@ -259,9 +259,9 @@ func TestRingEndsNoOtherStatement(t *testing.T) {
 		addresses := append(dead, "elsewhere#"+id, "#"+id, id, server, server+"#", server+id, server+"# "+id, server+"#"+id+" ", server+"#"+id+";", server+"#-"+id,
 			server+"#+"+id, server+"#0x"+id, strings.ToUpper(server)+"x#"+id, server[:len(server)-1]+"#"+id, server+"0#"+id, server+"##"+id, server+"#"+id+"#")
 		for _, at := range addresses {
-			ringAt(t, other.Notifier(), at)
+			notify(t, other.Notifier(), at)
 		}
-		ringAt(t, other.Notifier(), addresses...)
+		notify(t, other.Notifier(), addresses...)
 		select {
 		case err := <-ended:
 			t.Fatalf("the statement of another connection ended: %v", err)
@@ -275,31 +275,31 @@ func TestRingEndsNoOtherStatement(t *testing.T) {
 	})
 }
 
-// Doorbells of another account cannot be rung, and that is no error.
-func TestRingOfAnotherAccount(t *testing.T) {
+// Notifiers of another account cannot be woken, and that is no error.
+func TestNotifyOfAnotherAccount(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
 		other := open(t, userDSN(t, db, uniqueName("u"), leastGrants...))
-		d, mine := doorbell(t, s), doorbell(t, other)
+		d, mine := openNotifier(t, s), openNotifier(t, other)
 		at := address(t, d)
-		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
-		eventually(t, "the doorbell sleeps", asleep)
+		woken, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
+		eventually(t, "the notifier sleeps", asleep)
 		own := address(t, mine)
-		ringAt(t, other.Notifier(), at)
-		// Those that come after it are rung.
+		notify(t, other.Notifier(), at)
+		// Those that come after it are woken.
 		heard, hears := waitFor(t, mine, "a", "mark"), sleeps(t, db, own)
-		eventually(t, "the other doorbell sleeps", hears)
-		ringAt(t, other.Notifier(), at, own)
-		isRung(t, heard, "a ring after that of another account")
+		eventually(t, "the other notifier sleeps", hears)
+		notify(t, other.Notifier(), at, own)
+		isWoken(t, heard, "a notification after that of another account")
 		select {
-		case err := <-rung:
-			t.Errorf("rung by another account: %v", err)
+		case err := <-woken:
+			t.Errorf("woken by another account: %v", err)
 		default:
 		}
-		ringAt(t, s.Notifier(), at)
-		isRung(t, rung, "a ring of its own account")
+		notify(t, s.Notifier(), at)
+		isWoken(t, woken, "a notification of its own account")
 	})
 }
 
@@ -312,10 +312,10 @@ func TestLocksAfterARestart(t *testing.T) {
 			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
 			s := migrated(t, db.DSN)
 			isEqual(t, writeLocks(t, s, replace("a", 0, "mark"), replace("b", 0, "mark")), "[true true]", "new rows")
-			before, d := readLocks(t, s, "a"), doorbell(t, s)
+			before, d := readLocks(t, s, "a"), openNotifier(t, s)
 			old := address(t, d)
-			rung := waitFor(t, d, "a", "mark")
-			eventually(t, "the doorbell sleeps", sleeps(t, db, old))
+			woken := waitFor(t, d, "a", "mark")
+			eventually(t, "the notifier sleeps", sleeps(t, db, old))
 			// Two starts in one second look like one.
 			eventually(t, "more than a second passes", func() bool { return readLocks(t, s, "a").Now.Sub(before.Now) > 1100*time.Millisecond })
 
@@ -323,7 +323,7 @@ func TestLocksAfterARestart(t *testing.T) {
 				t.Fatal(err)
 			}
 			select {
-			case err := <-rung:
+			case err := <-woken:
 				if err == nil {
 					t.Error("Wait has no error when the server dies")
 				}
@@ -352,24 +352,24 @@ func TestLocksAfterARestart(t *testing.T) {
 			isEqual(t, writeLocks(t, s, replace("a", 1, "mark")), "[true]", "on the server that answers now")
 
 			// The number in the old address may be another connection's now.
-			rung = waitFor(t, d, "a", "mark")
-			eventually(t, "the doorbell sleeps", sleeps(t, db, now))
+			woken = waitFor(t, d, "a", "mark")
+			eventually(t, "the notifier sleeps", sleeps(t, db, now))
 			prefix, _, _ := strings.Cut(old, "#")
-			ringAt(t, s.Notifier(), old, prefix+"#"+nameOf(now))
+			notify(t, s.Notifier(), old, prefix+"#"+nameOf(now))
 			select {
-			case err := <-rung:
-				t.Errorf("rung at an address of the server before: %v", err)
+			case err := <-woken:
+				t.Errorf("woken at an address of the server before: %v", err)
 			case <-time.After(50 * time.Millisecond):
 			}
-			ringAt(t, s.Notifier(), now)
-			isRung(t, rung, "a ring at the new address")
+			notify(t, s.Notifier(), now)
+			isWoken(t, woken, "a notification at the new address")
 		})
 	}
 }
 
 // The pool of a service may cut off reads that take longer than two seconds, and
 // with a DSN the store has no such limit.
-func TestDoorbellWithAReadTimeout(t *testing.T) {
+func TestNotifierWithAReadTimeout(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
@@ -377,7 +377,7 @@ func TestDoorbellWithAReadTimeout(t *testing.T) {
 		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 500 * time.Millisecond }))
 		writeLocks(t, own, replace("a", 0, "mark"))
 		for name, s := range map[string]*mysqlstore.Store{"pool": pool, "DSN": own} {
-			d := doorbell(t, s)
+			d := openNotifier(t, s)
 			at := address(t, d)
 			for range 2 {
 				if err := d.Wait(soon(t), []store.LockWatch{{Name: "a", Mark: []byte("mark")}}, time.Second); err != nil {
@@ -389,7 +389,7 @@ func TestDoorbellWithAReadTimeout(t *testing.T) {
 	})
 }
 
-func TestDoorbellOfAClosedStore(t *testing.T) {
+func TestNotifierOfAClosedStore(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
@@ -405,11 +405,11 @@ func TestDoorbellOfAClosedStore(t *testing.T) {
 			writeLocks(t, s, replace("of/"+name, 0, "mark"))
 			d, idle := s.Notifier(), s.Notifier()
 			at, unused := address(t, d), address(t, idle)
-			rung := waitFor(t, d, "of/"+name, "mark")
-			eventually(t, "the doorbell sleeps", sleeps(t, db, at))
+			woken := waitFor(t, d, "of/"+name, "mark")
+			eventually(t, "the notifier sleeps", sleeps(t, db, at))
 			closeStore(t, s)
 			select {
-			case err := <-rung:
+			case err := <-woken:
 				if err == nil || !strings.Contains(err.Error(), "closed") {
 					t.Errorf("%s: Wait of a store that was closed: %v", name, err)
 				}
@@ -424,13 +424,13 @@ func TestDoorbellOfAClosedStore(t *testing.T) {
 			left := func(at string) int {
 				return count(t, admin, "SELECT IS_USED_LOCK(?) IS NOT NULL", nameOf(at))
 			}
-			eventually(t, name+": the connection of the doorbell that was used ends", func() bool { return left(at) == 0 })
+			eventually(t, name+": the connection of the notifier that was used ends", func() bool { return left(at) == 0 })
 			ctx, cancel := context.WithTimeout(soon(t), 2*time.Second)
 			for left(unused) > 0 && ctx.Err() == nil {
 				<-time.After(10 * time.Millisecond)
 			}
 			cancel()
-			isEqual(t, left(unused), 0, name+": connections of a doorbell without a waiter, after its store was closed")
+			isEqual(t, left(unused), 0, name+": connections of a notifier without a waiter, after its store was closed")
 			if err := d.Close(); err != nil {
 				t.Error(err)
 			}

@@ -70,13 +70,13 @@ func TestCheckRefusesSharedSessions(t *testing.T) {
 			}
 		}
 		if _, err := s.Notifier().Address(soon(t)); !keeper.Ends(err) {
-			t.Errorf("doorbell: %v", err)
+			t.Errorf("notifier: %v", err)
 		}
 	})
 }
 
-// Behind a proxy with connection ids of its own, a ring reaches no other connection.
-func TestRingHitsNoStranger(t *testing.T) {
+// Behind a proxy with connection ids of its own, a notification reaches no other connection.
+func TestNotifyHitsNoStranger(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
@@ -89,7 +89,7 @@ func TestRingHitsNoStranger(t *testing.T) {
 		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
 		proxy.Replace("SELECT CONNECTION_ID()", fmt.Sprintf("SELECT %-15d", id))
 		behind := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
-		d := doorbell(t, behind)
+		d := openNotifier(t, behind)
 		at := address(t, d)
 
 		slept := make(chan error, 1)
@@ -101,25 +101,25 @@ func TestRingHitsNoStranger(t *testing.T) {
 			}
 			slept <- err
 		}()
-		rung, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
-		eventually(t, "the doorbell sleeps", asleep)
-		ringAt(t, behind.Notifier(), at)
-		isRung(t, rung, "a ring through a proxy with other numbers")
+		woken, asleep := waitFor(t, d, "a", "mark"), sleeps(t, db, at)
+		eventually(t, "the notifier sleeps", asleep)
+		notify(t, behind.Notifier(), at)
+		isWoken(t, woken, "a notification through a proxy with other numbers")
 		if err := <-slept; err != nil {
 			t.Errorf("the stranger: %v", err)
 		}
 	})
 }
 
-// A doorbell whose session is not its own has no address, and only looks.
-func TestDeafDoorbell(t *testing.T) {
+// A notifier whose session is not its own has no address, and only looks.
+func TestDeafNotifier(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		writeLocks(t, s, replace("a", 0, "mark"))
 		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
 		proxy.Replace("CONNECTION_ID()", "(1 - 2)        ")
-		d := doorbell(t, open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() })))
+		d := openNotifier(t, open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() })))
 		at, err := d.Address(soon(t))
 		if at != "" || err != nil {
 			t.Errorf("address %q, %v", at, err)

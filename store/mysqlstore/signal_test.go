@@ -19,21 +19,21 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
-func ring(t testing.TB, b store.HandoverSignal) {
+func obtain(t testing.TB, b store.HandoverSignal) {
 	t.Helper()
 	if err := b.Wait(soon(t)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func closeBell(t testing.TB, b store.HandoverSignal) {
+func closeSignal(t testing.TB, b store.HandoverSignal) {
 	t.Helper()
 	if err := b.Close(); err != nil {
-		t.Errorf("close bell: %v", err)
+		t.Errorf("close signal: %v", err)
 	}
 }
 
-// listeners tells how many connections wait for the lock of a bell of this database.
+// listeners tells how many connections wait for the lock of a signal of this database.
 func listeners(t testing.TB, db dbtest.Database) func() int {
 	admin := db.Open(t)
 	return func() int {
@@ -47,11 +47,11 @@ func isFree(t testing.TB, db dbtest.Database, group string) func() bool {
 	return func() bool { return count(t, admin, "SELECT IS_FREE_LOCK(?)", name) == 1 }
 }
 
-func TestBellGoesRoundInOrder(t *testing.T) {
+func TestSignalGoesRoundInOrder(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		holder := open(t, db.DSN).HandoverSignal("billing")
-		ring(t, holder)
+		obtain(t, holder)
 		listening := listeners(t, db)
 		const waiters = 8
 		order := make(chan int, waiters)
@@ -76,43 +76,43 @@ func TestBellGoesRoundInOrder(t *testing.T) {
 			}
 		}
 		if !slices.IsSorted(got) {
-			t.Errorf("rung in the order %v", got)
+			t.Errorf("woken in the order %v", got)
 		}
 		if err := holder.Pass(soon(t)); err != nil {
-			t.Errorf("pass without the bell: %v", err)
+			t.Errorf("pass without the signal: %v", err)
 		}
 	})
 }
 
-func TestBellIsRungWhenTheHoldersConnectionDies(t *testing.T) {
+func TestSignalWakesWhenTheHoldersConnectionDies(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
 		holder, waiter := open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing")
-		ring(t, holder)
-		ring(t, holder) // has it still
-		rung := make(chan error)
-		go func() { rung <- waiter.Wait(soon(t)) }()
+		obtain(t, holder)
+		obtain(t, holder) // has it still
+		woken := make(chan error)
+		go func() { woken <- waiter.Wait(soon(t)) }()
 		eventually(t, "the other one waits", func() bool { return listening() == 1 })
-		killBell(t, db, "billing")
-		if err := <-rung; err != nil {
+		killSignal(t, db, "billing")
+		if err := <-woken; err != nil {
 			t.Fatal(err)
 		}
 		// The former holder finds out when it asks.
 		ctx, cancel := context.WithTimeout(soon(t), 300*time.Millisecond)
 		defer cancel()
 		if err := holder.Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the former holder: %v, although another connection has the bell", err)
+			t.Errorf("the former holder: %v, although another connection has the signal", err)
 		}
 		if err := waiter.Pass(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		ring(t, holder)
+		obtain(t, holder)
 	})
 }
 
-// killBell ends the connection that has the bell of a group.
-func killBell(t testing.TB, db dbtest.Database, group string) {
+// killSignal ends the connection that has the signal of a group.
+func killSignal(t testing.TB, db dbtest.Database, group string) {
 	t.Helper()
 	admin := db.Open(t)
 	id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName(db.Config(t).DBName, "cronlease_", group))
@@ -120,11 +120,11 @@ func killBell(t testing.TB, db dbtest.Database, group string) {
 }
 
 // The holder's process is killed, so that it does not close its connection.
-func TestBellIsRungWhenTheHoldersProcessDies(t *testing.T) {
+func TestSignalWakesWhenTheHoldersProcessDies(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		process := osexec.Command(os.Args[0])
-		process.Env = append(os.Environ(), bellHolder+"="+db.DSN)
+		process.Env = append(os.Environ(), signalHolder+"="+db.DSN)
 		out, err := process.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
@@ -140,28 +140,28 @@ func TestBellIsRungWhenTheHoldersProcessDies(t *testing.T) {
 			if !lines.Scan() {
 				t.Fatal("the holder ended")
 			}
-			if strings.Contains(lines.Text(), "has the bell") {
+			if strings.Contains(lines.Text(), "has the signal") {
 				break
 			}
 		}
 		waiter := open(t, db.DSN).HandoverSignal("billing")
-		rung := make(chan error)
-		go func() { rung <- waiter.Wait(soon(t)) }()
+		woken := make(chan error)
+		go func() { woken <- waiter.Wait(soon(t)) }()
 		listening := listeners(t, db)
 		eventually(t, "the other one waits", func() bool { return listening() == 1 })
 		begin := time.Now()
 		if err := process.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-rung; err != nil {
+		if err := <-woken; err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("rung %v after the kill", time.Since(begin))
+		t.Logf("woken %v after the kill", time.Since(begin))
 	})
 }
 
-// holdBell is what TestMain does in the process that the test before kills.
-func holdBell(dsn string) error {
+// holdSignal is what TestMain does in the process that the test before kills.
+func holdSignal(dsn string) error {
 	s, err := mysqlstore.Open(dsn)
 	if err != nil {
 		return err
@@ -169,17 +169,17 @@ func holdBell(dsn string) error {
 	if err := s.HandoverSignal("billing").Wait(context.Background()); err != nil {
 		return err
 	}
-	fmt.Println("has the bell")
+	fmt.Println("has the signal")
 	<-time.After(patience)
 	return errors.New("was not killed")
 }
 
-func TestBellOfACancelledWaiterIsFree(t *testing.T) {
+func TestSignalOfACancelledWaiterIsFree(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
 		holder, waiter, next := open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing"), open(t, db.DSN).HandoverSignal("billing")
-		ring(t, holder)
+		obtain(t, holder)
 		for range 5 {
 			ctx, cancel := context.WithCancel(soon(t))
 			gone := make(chan error)
@@ -193,73 +193,73 @@ func TestBellOfACancelledWaiterIsFree(t *testing.T) {
 		if err := holder.Pass(soon(t)); err != nil {
 			t.Fatal(err)
 		}
-		ring(t, next)
-		closeBell(t, next)
+		obtain(t, next)
+		closeSignal(t, next)
 		eventually(t, "the lock is free", isFree(t, db, "billing"))
-		ring(t, waiter) // works on
+		obtain(t, waiter) // works on
 	})
 }
 
-func TestBellClose(t *testing.T) {
+func TestSignalClose(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		listening := listeners(t, db)
 		s := open(t, db.DSN)
 		holder, waiter, next := s.HandoverSignal("billing"), s.HandoverSignal("billing"), s.HandoverSignal("billing")
-		ring(t, holder)
+		obtain(t, holder)
 		closed := make(chan error)
 		go func() { closed <- waiter.Wait(soon(t)) }()
 		eventually(t, "the waiter waits", func() bool { return listening() == 1 })
-		closeBell(t, waiter)
+		closeSignal(t, waiter)
 		if err := <-closed; err == nil || !strings.Contains(err.Error(), "closed") {
-			t.Errorf("Wait of a closed bell: %v", err)
+			t.Errorf("Wait of a closed signal: %v", err)
 		}
-		closeBell(t, waiter)
+		closeSignal(t, waiter)
 		if err := waiter.Wait(soon(t)); err == nil {
 			t.Error("Wait after Close succeeded")
 		}
 		if err := waiter.Pass(soon(t)); err != nil {
 			t.Errorf("Pass after Close: %v", err)
 		}
-		closeBell(t, holder) // passes it
-		ring(t, next)
+		closeSignal(t, holder) // passes it
+		obtain(t, next)
 		other := s.HandoverSignal("indexing")
-		ring(t, other) // of another group
+		obtain(t, other) // of another group
 	})
 }
 
 // The pool of a service may cut off every read that takes longer than a second.
-func TestBellWithAReadTimeout(t *testing.T) {
+func TestSignalWithAReadTimeout(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second; c.Logger = &mysql.NopLogger{} }))
 		short := openOn(t, pool)
 		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = time.Second }))
 		holder := open(t, db.DSN).HandoverSignal("billing")
-		ring(t, holder)
-		rung := make(chan error)
+		obtain(t, holder)
+		woken := make(chan error)
 		waiters := []store.HandoverSignal{short.HandoverSignal("billing"), own.HandoverSignal("billing")}
 		for _, b := range waiters {
-			go func() { rung <- errors.Join(b.Wait(soon(t)), b.Pass(soon(t))) }()
+			go func() { woken <- errors.Join(b.Wait(soon(t)), b.Pass(soon(t))) }()
 		}
 		select {
-		case err := <-rung:
-			t.Fatalf("rung while the holder has the bell: %v", err)
+		case err := <-woken:
+			t.Fatalf("woken while the holder has the signal: %v", err)
 		case <-time.After(5 * time.Second):
 		}
 		if err := holder.Pass(soon(t)); err != nil {
 			t.Fatal(err)
 		}
 		for range waiters {
-			if err := <-rung; err != nil {
+			if err := <-woken; err != nil {
 				t.Error(err)
 			}
 		}
 	})
 }
 
-// Bells never take the connections that heartbeats need.
-func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
+// Signals never take the connections that heartbeats need.
+func TestSignalsLeaveConnectionsOfAPool(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		pool := db.Open(t)
@@ -269,13 +269,13 @@ func TestBellsLeaveConnectionsOfAPool(t *testing.T) {
 			t.Fatal(err)
 		}
 		first := s.HandoverSignal("a")
-		ring(t, first)
+		obtain(t, first)
 		second := s.HandoverSignal("b")
 		if err := second.Wait(soon(t)); err == nil || !strings.Contains(err.Error(), "at least 7") {
-			t.Errorf("a second bell in a pool of 6: %v", err)
+			t.Errorf("a second signal in a pool of 6: %v", err)
 		}
-		closeBell(t, first)
-		ring(t, second)
+		closeSignal(t, first)
+		obtain(t, second)
 		take(t, s, "billing", "me")
 		if err := pool.PingContext(soon(t)); err != nil {
 			t.Error(err)

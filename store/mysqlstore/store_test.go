@@ -48,10 +48,10 @@ func TestNoPasswordInErrors(t *testing.T) {
 				for how, s := range stores {
 					_, readErr := s.Read(soon(t), "g")
 					_, renewErr := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "g"}}})
-					bell := s.HandoverSignal("g")
+					signal := s.HandoverSignal("g")
 					for what, err := range map[string]error{
 						"Read": readErr, "Renew": renewErr, "Migrate": s.Migrate(soon(t)), "Check": s.Check(soon(t)),
-						"Prepare": s.Prepare(soon(t), "g", 1e9), "Release": s.Release(soon(t), "g", "me", 1), "Wait": bell.Wait(soon(t)),
+						"Prepare": s.Prepare(soon(t), "g", 1e9), "Release": s.Release(soon(t), "g", "me", 1), "Wait": signal.Wait(soon(t)),
 					} {
 						if err == nil {
 							t.Errorf("%s, %s: no error", how, what)
@@ -63,7 +63,7 @@ func TestNoPasswordInErrors(t *testing.T) {
 							}
 						}
 					}
-					for _, text := range []string{s.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s), fmt.Sprintf("%+v", bell)} {
+					for _, text := range []string{s.String(), fmt.Sprint(s), fmt.Sprintf("%v %+v %#v %s %q", s, s, s, s, s), fmt.Sprintf("%+v", signal)} {
 						if strings.Contains(text, canary) {
 							t.Errorf("%s: shows the password: %s", how, text)
 						}

@@ -100,8 +100,8 @@ func TestWrappedDriver(t *testing.T) {
 		if n := renew(t, s, "billing", "me", token, 1, 2); n != 1 {
 			t.Errorf("%d leases renewed", n)
 		}
-		bell := s.HandoverSignal("billing")
-		if err := errors.Join(bell.Wait(soon(t)), bell.Close()); err != nil {
+		signal := s.HandoverSignal("billing")
+		if err := errors.Join(signal.Wait(soon(t)), signal.Close()); err != nil {
 			t.Error(err)
 		}
 		hold := lease.Hold{Store: s, Name: "billing", Owner: "me", Token: token}

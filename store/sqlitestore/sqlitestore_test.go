@@ -269,17 +269,17 @@ func TestClosed(t *testing.T) {
 	if err := s.Prepare(soon(t), "group", time.Second); err != nil {
 		t.Fatal(err)
 	}
-	bell := s.HandoverSignal("group")
-	if err := bell.Wait(soon(t)); err != nil {
+	signal := s.HandoverSignal("group")
+	if err := signal.Wait(soon(t)); err != nil {
 		t.Fatalf("Wait for a released lease: %v", err)
 	}
-	// The same release does not ring twice, or a replica that must not take the
+	// The same release does not signal twice, or a replica that must not take the
 	// lease yet would spin.
 	waited := make(chan error, 1)
-	go func() { waited <- bell.Wait(soon(t)) }()
+	go func() { waited <- signal.Wait(soon(t)) }()
 	select {
 	case err := <-waited:
-		t.Errorf("a second ring for one release: error %v", err)
+		t.Errorf("a second signal for one release: error %v", err)
 	case <-time.After(250 * time.Millisecond):
 	}
 	if err := s.Close(); err != nil {

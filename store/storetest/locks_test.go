@@ -20,8 +20,8 @@ func TestLocksWithLeastMeans(t *testing.T) {
 	})
 }
 
-// A store whose doorbells only watch the rows passes too.
-func TestDoorbellsWithoutAddressPass(t *testing.T) {
+// A store whose notifiers only watch the rows passes too.
+func TestNotifiersWithoutAddressPass(t *testing.T) {
 	t.Parallel()
 	Locks(t, func(testing.TB) Harness { return newLockDatabase(watching).harness() })
 }

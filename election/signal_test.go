@@ -11,17 +11,17 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// brittle is a store whose bells can be broken, as a lost connection does.
+// brittle is a store whose signals can be broken, as a lost connection does.
 type brittle struct {
 	*memdb.Store
 
-	mu    sync.Mutex
-	broke chan struct{} // closed when all that listen now hear that
-	dead  bool          // no bell works
-	bells []store.HandoverSignal
+	mu      sync.Mutex
+	broke   chan struct{} // closed when all that listen now hear that
+	dead    bool          // no signal works
+	signals []store.HandoverSignal
 }
 
-type brittleBell struct {
+type brittleSignal struct {
 	store.HandoverSignal
 	s *brittle
 }
@@ -30,15 +30,15 @@ func (s *brittle) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	b := s.Store.HandoverSignal(group)
-	s.bells = append(s.bells, b)
-	return brittleBell{b, s}
+	s.signals = append(s.signals, b)
+	return brittleSignal{b, s}
 }
 
-// steal takes the bell from the replica that has it.
+// steal takes the signal from the replica that has it.
 func (s *brittle) steal() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, b := range s.bells {
+	for _, b := range s.signals {
 		_ = b.Pass(context.Background())
 	}
 }
@@ -50,7 +50,7 @@ func (s *brittle) breakNow() {
 	s.broke = make(chan struct{})
 }
 
-func (b brittleBell) Wait(ctx context.Context) error {
+func (b brittleSignal) Wait(ctx context.Context) error {
 	b.s.mu.Lock()
 	broke, dead := b.s.broke, b.s.dead
 	b.s.mu.Unlock()
@@ -69,9 +69,9 @@ func (b brittleBell) Wait(ctx context.Context) error {
 	return b.HandoverSignal.Wait(ctx)
 }
 
-// The leader dies while the server restarts. A replica that waits for the bell
+// The leader dies while the server restarts. A replica that waits for the signal
 // notices, reads the lease, and so begins to count at once.
-func TestRestartIsHeardThroughTheBell(t *testing.T) {
+func TestRestartIsHeardThroughTheSignal(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		for after := time.Duration(0); after < ttl; after += 1300 * time.Millisecond {
 			store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
@@ -91,8 +91,8 @@ func TestRestartIsHeardThroughTheBell(t *testing.T) {
 	})
 }
 
-// Bells that never work cost nothing but the quick hand-over.
-func TestBellsThatDoNotWork(t *testing.T) {
+// Signals that never work cost nothing but the quick hand-over.
+func TestSignalsThatDoNotWork(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memdb.New(), broke: make(chan struct{}), dead: true}
 		first, second, _ := pair(t, store)
@@ -108,9 +108,9 @@ func TestBellsThatDoNotWork(t *testing.T) {
 	})
 }
 
-// A leader's bell breaks: the leader waits for it again, and the waiters ahead
-// of it get the bell for nothing, with pauses.
-func TestBellsThatBreakNowAndThen(t *testing.T) {
+// A leader's signal breaks: the leader waits for it again, and the waiters ahead
+// of it get the signal for nothing, with pauses.
+func TestSignalsThatBreakNowAndThen(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
 		first, second, a := pair(t, store)
@@ -132,9 +132,9 @@ func TestBellsThatBreakNowAndThen(t *testing.T) {
 	})
 }
 
-// A leader's bell goes to another without its knowledge, as when a connection
+// A leader's signal goes to another without its knowledge, as when a connection
 // dies unnoticed: it looks after it now and then.
-func TestBellThatIsLostUnnoticed(t *testing.T) {
+func TestSignalThatIsLostUnnoticed(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := &brittle{Store: memdb.New(), broke: make(chan struct{})}
 		first, second, _ := pair(t, store)
