@@ -7,6 +7,17 @@
 //	client, err := locks.New(store)
 //	s, err := gocron.NewScheduler(gocron.WithDistributedLocker(gocronlease.NewLocker(client)))
 //
+// # The context of a task, and the end
+//
+// A task whose first parameter is a context gets gocron's: the job's, which ends
+// when the scheduler is shut down or the job is removed, and not when the
+// leadership or the lock is lost. Call [Elector.Do] with it for one that does.
+//
+// At the end, shut the scheduler down first, so that no task starts or goes on;
+// then end the context of [NewElector] and call [Elector.Wait], or close the
+// locks' client; then close the store. In another order, tasks run on after their
+// lease or lock was released, or a released lease is not waited for.
+//
 // # What gocron does not do
 //
 // An elector and a locker only answer whether a job may start. In gocron v2.22,

@@ -13,8 +13,9 @@
 //     replica can tell what is wrong with a database's settings, and replicas and
 //     waiters poll.
 //
-// Every method is held to its comment by the conformance suites of package storetest. The shortest
-// store is internal/memdb, which memstore wraps: a good start.
+// Every method is held to its comment by the conformance suites of package storetest. Read the
+// shortest store as an example; it cannot be imported:
+// https://github.com/cronlease/cronlease/tree/main/internal/memdb
 //
 // # What holds for all of it
 //

@@ -24,10 +24,10 @@ func TestTwoDays(t *testing.T) {
 			ran = append(ran, run)
 			return nil
 		}
-		store := memstore.New() // what the replicas share
-		stopFirst := start(t, store, job)
+		db := memstore.New() // what the replicas share
+		stopFirst := start(t, db, job)
 		synctest.Wait() // the first one leads
-		stopSecond := start(t, store, job)
+		stopSecond := start(t, db, job)
 		time.Sleep(24 * time.Hour)
 		stopFirst()
 		time.Sleep(24 * time.Hour)
@@ -52,14 +52,14 @@ func TestTwoDays(t *testing.T) {
 func TestAll(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		store := open(t)
-		defer store.Close()
-		job := (&tested.Reminders{DB: store.DB()}).Job()
+		db := open(t)
+		defer db.Close()
+		job := (&tested.Reminders{DB: db.DB()}).Job()
 		job.Schedule = jobs.Every(time.Minute) // its own would take an hour of looks at the file
-		stop := start(t, store, job)
+		stop := start(t, db, job)
 		time.Sleep(3*time.Minute + time.Second)
 		stop()
-		if got := reminders(t, store); got != 3 {
+		if got := reminders(t, db); got != 3 {
 			t.Errorf("%d reminders, want 3", got)
 		}
 	})

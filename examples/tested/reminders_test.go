@@ -34,19 +34,19 @@ func TestSchedule(t *testing.T) {
 // and nothing once another replica has the lease.
 func TestWrite(t *testing.T) {
 	t.Parallel()
-	store := open(t)
-	defer store.Close()
-	job := (&tested.Reminders{DB: store.DB()}).Job()
+	db := open(t)
+	defer db.Close()
+	job := (&tested.Reminders{DB: db.DB()}).Job()
 
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
-	err := election.Run(ctx, store, "billing", func(ctx context.Context, term election.Term) error {
+	err := election.Run(ctx, db, "billing", func(ctx context.Context, term election.Term) error {
 		defer stop()
 		run := jobs.Run{Group: "billing", Job: job.Name, Tick: time.Now(), Token: term.Token(), Attempt: 1}
 		if err := job.Call(ctx, run); err != nil {
 			t.Errorf("while it leads: %v", err)
 		}
-		takeAway(t, store)
+		takeAway(t, db)
 		if err := job.Call(ctx, run); !errors.Is(err, fence.ErrFenced) {
 			t.Errorf("afterwards: %v, want ErrFenced", err)
 		}
@@ -55,7 +55,7 @@ func TestWrite(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
-	if got := reminders(t, store); got != 1 {
+	if got := reminders(t, db); got != 1 {
 		t.Errorf("%d reminders, want 1", got)
 	}
 }
@@ -63,11 +63,11 @@ func TestWrite(t *testing.T) {
 // open returns a store in a file of its own, with the tables of the job.
 func open(t *testing.T) *sqlitestore.Store {
 	t.Helper()
-	store, err := sqlitestore.Open(filepath.Join(t.TempDir(), "test.db"))
+	db, err := sqlitestore.Open(filepath.Join(t.TempDir(), "test.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := store.Migrate(t.Context()); err != nil {
+	if err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, statement := range []string{
@@ -75,17 +75,17 @@ func open(t *testing.T) *sqlitestore.Store {
 		"CREATE TABLE reminder (invoice INTEGER, tick INTEGER, token INTEGER)",
 		"INSERT INTO invoice VALUES (1, FALSE), (2, TRUE)",
 	} {
-		if _, err := store.DB().ExecContext(t.Context(), statement); err != nil {
+		if _, err := db.DB().ExecContext(t.Context(), statement); err != nil {
 			t.Fatal(err)
 		}
 	}
-	return store
+	return db
 }
 
-func reminders(t *testing.T, store *sqlitestore.Store) int {
+func reminders(t *testing.T, db *sqlitestore.Store) int {
 	t.Helper()
 	var n int
-	if err := store.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM reminder").Scan(&n); err != nil {
+	if err := db.DB().QueryRowContext(t.Context(), "SELECT COUNT(*) FROM reminder").Scan(&n); err != nil {
 		t.Fatal(err)
 	}
 	return n

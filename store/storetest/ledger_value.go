@@ -214,7 +214,7 @@ var valueCases = []ledgerCase{
 		e.absent(group, r.Key, "pruned after a day")
 	}},
 
-	{"values/a cancelled context", func(e *ledgerEnv) {
+	{"values/an ended context", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
 		e.over(s, h, report, 5)
@@ -241,12 +241,12 @@ var valueCases = []ledgerCase{
 		} {
 			err := call()
 			if err == nil || errors.Is(err, store.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) {
-				e.Errorf("%s with a cancelled context: error %v, want one that is no answer", what, err)
+				e.Errorf("%s with an ended context: error %v, want one that is no answer", what, err)
 			}
 		}
 		now := e.load(group) // the store still works
 		was.Now = now.Now
-		e.equal(fmt.Sprintf("%v", now), fmt.Sprintf("%v", was), "the ledger after calls with a cancelled context")
+		e.equal(fmt.Sprintf("%v", now), fmt.Sprintf("%v", was), "the ledger after calls with an ended context")
 		e.equal(e.count(group), 6, "runs")
 	}},
 }
