@@ -117,6 +117,25 @@ type HandoverSignals interface {
 	HandoverSignal(group string) HandoverSignal
 }
 
+// PresenceSignal is a [HandoverSignal] whose connection also shows that a leader is at
+// its other end, so that the replica which has the signal next learns at once that
+// the leader's process has died. That is a hint: a leader that lives can be absent,
+// when its connection was cut, and one that has died can be present until the server
+// notices.
+type PresenceSignal interface {
+	HandoverSignal
+	// Announce makes the term with that token present for as long as the signal's
+	// connection lives and until Pass: at once if the caller has the signal, and else
+	// with one of the next statements of Wait. server is where the lease was acquired
+	// ([Reading.Server]). On a connection to any other server the term is not present:
+	// that one may lack what the term has written before, so that nothing may be
+	// concluded from it. An error only says that the term is not present now.
+	Announce(ctx context.Context, token uint64, server string) error
+	// Present reports whether the term is present on the server that answers, and
+	// which server that is. It may be called while Wait waits.
+	Present(ctx context.Context, token uint64) (present bool, server string, err error)
+}
+
 // Checker is implemented by stores that can tell whether their database keeps
 // the guarantees as it is set up. Check returns an error that matches
 // [lease.ErrSetup] when it does not, and [lease.ErrNotReady] too when that can pass while a

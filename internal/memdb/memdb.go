@@ -14,6 +14,7 @@ import (
 var (
 	_ store.Leases          = (*Store)(nil)
 	_ store.HandoverSignals = (*Store)(nil)
+	_ store.PresenceSignal  = (*signal)(nil)
 )
 
 // Store is a database in memory. It is safe for concurrent use. Replicas in one
@@ -24,6 +25,7 @@ type Store struct {
 	fences  map[string]store.Fence
 	ledgers map[string]*ledger
 	signals map[string]chan struct{} // of capacity 1; full while a signal has it
+	present map[uint64]*signal       // by token
 	locks   map[string]lockRow
 	// lockFloor is the highest version of all lock rows that were pruned.
 	lockFloor uint64
@@ -41,6 +43,7 @@ func New() *Store {
 		fences:  map[string]store.Fence{},
 		ledgers: map[string]*ledger{},
 		signals: map[string]chan struct{}{},
+		present: map[uint64]*signal{},
 		locks:   map[string]lockRow{},
 
 		notifiers: map[string]*notifier{},
@@ -60,6 +63,7 @@ func (s *Store) Restart() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.server++
+	clear(s.present)
 }
 
 // Update changes the rows of a group behind the replicas' backs, as an operator or

@@ -3,6 +3,7 @@ package memdb
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 
 	"github.com/cronlease/cronlease/store"
@@ -13,8 +14,10 @@ var errClosed = errors.New("memstore: signal closed")
 // signal waits for a slot in its group's channel: the one that fills the channel
 // has it.
 type signal struct {
+	store  *Store
 	line   chan struct{}
 	closed chan struct{}
+	group  string
 
 	mu   sync.Mutex
 	has  bool
@@ -30,7 +33,50 @@ func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 		line = make(chan struct{}, 1)
 		s.signals[group] = line
 	}
-	return &signal{line: line, closed: make(chan struct{})}
+	return &signal{store: s, group: group, line: line, closed: make(chan struct{})}
+}
+
+// Announce implements [store.PresenceSignal].
+func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	if server == b.store.identity() {
+		b.store.present[token] = b
+	}
+	return nil
+}
+
+// Present implements [store.PresenceSignal].
+func (b *signal) Present(ctx context.Context, token uint64) (bool, string, error) {
+	if err := ctx.Err(); err != nil {
+		return false, "", err
+	}
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	there := b.store.present[token]
+	return there != nil && there.group == b.group, b.store.identity(), nil
+}
+
+// vanish makes the terms of the signal absent.
+func (b *signal) vanish() {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	maps.DeleteFunc(b.store.present, func(_ uint64, of *signal) bool { return of == b })
+}
+
+// Cut cuts the connection of the signal of a group's leader, as an administrator or
+// a network may: the next waiter has the signal. The leader finds out with its next
+// Wait.
+func (s *Store) Cut(group string) {
+	s.mu.Lock()
+	b := s.present[s.leases[group].Token]
+	s.mu.Unlock()
+	if b != nil {
+		_ = b.Pass(context.Background())
+	}
 }
 
 // Wait implements [store.HandoverSignal].
@@ -72,6 +118,7 @@ func (b *signal) take() error {
 
 // Pass implements [store.HandoverSignal].
 func (b *signal) Pass(context.Context) error {
+	b.vanish()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pass()
@@ -87,6 +134,7 @@ func (b *signal) pass() {
 
 // Close implements [store.HandoverSignal].
 func (b *signal) Close() error {
+	b.vanish()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.pass()

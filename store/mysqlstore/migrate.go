@@ -112,7 +112,7 @@ func (s *schema) migrate(ctx context.Context, made func(string)) (level int, err
 	// The lock belongs to the connection that all statements use: it cannot be
 	// lost without the statements failing. Where GET_LOCK does not reach (two
 	// nodes of a cluster), statements that may be repeated are what remains.
-	if err := lockMigrations(ctx, c, lockName(c.Server.Database, s.tables.prefix, "migrate\x00")); err != nil {
+	if err := lockMigrations(ctx, c, lockName("cronlease:", c.Server.Database, s.tables.prefix, "migrate\x00")); err != nil {
 		return 0, err
 	}
 	for _, statement := range []string{s.sql.createSchema.Render(), s.sql.addLevel.Render()} {

@@ -122,7 +122,7 @@ func TestMigrateEndsWithItsContext(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		config := db.Config(t)
 		holder := conn(t, db.Open(t))
-		exec(t, holder, "DO GET_LOCK(?, 10)", mysqlstore.LockName(config.DBName, "cronlease_", "migrate\x00"))
+		exec(t, holder, "DO GET_LOCK(?, 10)", mysqlstore.LockName("cronlease:", config.DBName, "cronlease_", "migrate\x00"))
 		s := open(t, db.DSN)
 		ctx, cancel := context.WithCancel(soon(t))
 		result := make(chan error)
@@ -134,7 +134,7 @@ func TestMigrateEndsWithItsContext(t *testing.T) {
 		}
 		again := make(chan error)
 		go func() { again <- s.Migrate(soon(t)) }()
-		exec(t, holder, "DO RELEASE_LOCK(?)", mysqlstore.LockName(config.DBName, "cronlease_", "migrate\x00"))
+		exec(t, holder, "DO RELEASE_LOCK(?)", mysqlstore.LockName("cronlease:", config.DBName, "cronlease_", "migrate\x00"))
 		if err := <-again; err != nil {
 			t.Errorf("after the lock was free: %v", err)
 		}

@@ -6,8 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strconv"
+	"sync/atomic"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
@@ -19,17 +22,25 @@ import (
 const signalWait = 9 * time.Second
 
 var (
-	getLock     = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
-	hasLock     = sqltext.Parse(`SELECT IS_USED_LOCK(?) = CONNECTION_ID()`)
+	getLock = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
+	isUsed  = sqltext.Parse(`SELECT IS_USED_LOCK(?) IS NOT NULL`)
+
+	hasLock = sqltext.Parse(`SELECT IS_USED_LOCK(?) = CONNECTION_ID()`)
+
+	// A lock that a connection gets twice has to be released twice.
+	ensureLock  = sqltext.Parse(`SELECT IF(IS_USED_LOCK(?) = CONNECTION_ID(), 1, GET_LOCK(?, 0))`)
 	releaseLock = sqltext.Parse(`SELECT RELEASE_LOCK(?)`)
+	releaseBoth = sqltext.Parse(`SELECT RELEASE_LOCK(?), RELEASE_LOCK(?)`)
 )
 
 // signal is a hand-over signal: a user-level lock of the server. The waiter that
 // gets it has the signal, for as long as its connection lives. The server grants it
-// in the order of arrival. It says nothing about the lease.
+// in the order of arrival. It says nothing about the lease. Another lock of the
+// connection, whose name only one term has, shows that the term is present.
 type signal struct {
 	leases *leases
 	group  string
+	term   atomic.Pointer[announced] // the term that is to be present; nil: none
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
@@ -139,7 +150,10 @@ func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 		}
 		wait, begin := s.leases.currentWait(), time.Now()
 		var got sql.NullInt64
-		err := c.QueryRow(ctx, getLock.Render(s.lock(c), int(wait/time.Second))).Scan(&got)
+		err := s.appear(ctx, c)
+		if err == nil {
+			err = c.QueryRow(ctx, getLock.Render(s.lock(c), int(wait/time.Second))).Scan(&got)
+		}
 		switch {
 		case err == nil && got.Int64 == 1:
 			return c, nil
@@ -173,12 +187,63 @@ func (s *signal) connect(ctx context.Context) (*conn, error) {
 // characters and in lower case, because servers differ in what they do with
 // others.
 func (s *signal) lock(c *conn) string {
-	return lockName(c.Server.Database, s.leases.prefix, s.group)
+	return lockName("cronlease:", c.Server.Database, s.leases.prefix, s.group)
 }
 
-func lockName(database, prefix, group string) string {
-	sum := sha256.Sum256([]byte(database + "\x00" + prefix + "\x00" + group))
-	return fmt.Sprintf("cronlease:%x", sum[:20])
+func lockName(kind, database, prefix, name string) string {
+	sum := sha256.Sum256([]byte(database + "\x00" + prefix + "\x00" + name))
+	return fmt.Sprintf("%s%x", kind, sum[:20])
+}
+
+// announced is a term, and the server that its lease was acquired on.
+type announced struct {
+	token  uint64
+	server string
+}
+
+// Announce implements [store.PresenceSignal].
+func (s *signal) Announce(ctx context.Context, token uint64, server string) error {
+	s.term.Store(&announced{token, server})
+	if err := s.take(ctx); err != nil {
+		return fmt.Errorf("announce a term: %w", err)
+	}
+	defer s.give()
+	if !s.has {
+		return nil // Wait does it
+	}
+	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
+	defer cancel()
+	if err := s.appear(ctx, s.conn); err != nil {
+		s.drop()
+		return fmt.Errorf("announce a term: %w", err)
+	}
+	return nil
+}
+
+// appear makes the announced term present on a connection to its server. After a
+// lost connection, the server may take it for that one's for a while.
+func (s *signal) appear(ctx context.Context, c *conn) error {
+	term := s.term.Load()
+	if term == nil || term.server != c.Server.Identity {
+		return nil
+	}
+	name := s.presence(c, term.token)
+	var got sql.NullInt64
+	return c.QueryRow(ctx, ensureLock.Render(name, name)).Scan(&got)
+}
+
+// presence is the name of the lock that shows that a term is present.
+func (s *signal) presence(c *conn, token uint64) string {
+	return lockName("cronlease:term:", c.Server.Database, s.leases.prefix, s.group+"\x00"+strconv.FormatUint(token, 10))
+}
+
+// Present implements [store.PresenceSignal].
+func (s *signal) Present(ctx context.Context, token uint64) (present bool, server string, err error) {
+	err = s.leases.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "look for the leader's connection", func(ctx context.Context, c *conn) error {
+		server = c.Server.Identity
+		return c.QueryRow(ctx, isUsed.Render(s.presence(c, token))).Scan((*sqlscan.Bool)(&present))
+	})
+	return present, server, err
 }
 
 // Pass implements [store.HandoverSignal]. When it returns an error, the connection is
@@ -188,13 +253,19 @@ func (s *signal) Pass(ctx context.Context) error {
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
 	defer s.give()
+	term := s.term.Swap(nil)
 	if !s.has {
 		return nil
 	}
 	s.has = false
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	if err := s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn))); err != nil {
+	pass := releaseLock.Render(s.lock(s.conn))
+	if term != nil {
+		// In this order, so that the waiter that is woken finds the term gone.
+		pass = releaseBoth.Render(s.presence(s.conn, term.token), s.lock(s.conn))
+	}
+	if err := s.conn.Exec(ctx, pass); err != nil {
 		s.drop()
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}

@@ -43,7 +43,7 @@ func listeners(t testing.TB, db dbtest.Database) func() int {
 
 func isFree(t testing.TB, db dbtest.Database, group string) func() bool {
 	t.Helper()
-	admin, name := db.Open(t), mysqlstore.LockName(db.Config(t).DBName, "cronlease_", group)
+	admin, name := db.Open(t), mysqlstore.LockName("cronlease:", db.Config(t).DBName, "cronlease_", group)
 	return func() bool { return count(t, admin, "SELECT IS_FREE_LOCK(?)", name) == 1 }
 }
 
@@ -115,7 +115,7 @@ func TestSignalWakesWhenTheHoldersConnectionDies(t *testing.T) {
 func killSignal(t testing.TB, db dbtest.Database, group string) {
 	t.Helper()
 	admin := db.Open(t)
-	id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName(db.Config(t).DBName, "cronlease_", group))
+	id := count(t, admin, "SELECT IS_USED_LOCK(?)", mysqlstore.LockName("cronlease:", db.Config(t).DBName, "cronlease_", group))
 	exec(t, admin, fmt.Sprint("KILL ", id))
 }
 
@@ -287,7 +287,7 @@ func TestLockName(t *testing.T) {
 	t.Parallel()
 	seen := map[string]string{}
 	for _, of := range [][3]string{{"d", "p", "g"}, {"d", "p", "G"}, {"dp", "", "g"}, {"d", "pg", ""}, {strings.Repeat("d", 64), strings.Repeat("p", 48), strings.Repeat("g", 128)}} {
-		name := mysqlstore.LockName(of[0], of[1], of[2])
+		name := mysqlstore.LockName("cronlease:", of[0], of[1], of[2])
 		if len(name) > 64 || name != strings.ToLower(name) {
 			t.Errorf("%v: %q", of, name)
 		}
