@@ -47,7 +47,11 @@ func (c *campaign) loop(ctx context.Context) error {
 			c.await(ctx, c.timing.TTL/5)
 			continue
 		}
-		held, wait, err := c.candidate.Look(ctx)
+		look := c.candidate.Look
+		if c.handover.has {
+			look = c.candidate.Suspect // the leader has released its lease, or may be gone
+		}
+		held, wait, err := look(ctx)
 		switch {
 		case held != nil && ctx.Err() != nil: // stopped in the middle of it
 			if err := held.Release(ctx); err != nil {
@@ -83,7 +87,13 @@ func (c *campaign) loop(ctx context.Context) error {
 			c.trouble.Worked("look at the lease of " + c.group)
 			failed.Reset()
 			c.follow(wait)
-			c.handover.passIdle()
+			if !c.candidate.Suspects() {
+				if c.handover.has { // the leader lives
+					c.handover.seen = present{}
+				}
+				c.handover.passIdle()
+				c.meet(ctx)
+			}
 			c.await(ctx, wait)
 		}
 	}
@@ -118,6 +128,23 @@ func (c *campaign) check(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+// announce shows that the leader is connected.
+func (c *campaign) announce(ctx context.Context, held *keeper.Held) {
+	ctx, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
+	defer cancel()
+	c.handover.announce(ctx, held.Token(), held.Server())
+}
+
+// meet notes whether the leader is connected, for when it is not any more.
+func (c *campaign) meet(ctx context.Context) {
+	if c.working == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
+	defer cancel()
+	c.handover.meet(ctx, *c.candidate.Reading())
 }
 
 // follow records the present leader.
@@ -239,6 +266,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 // whether the leading function has returned.
 func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
+	c.announce(ctx, held)
 	c.handover.start()
 	// The signal depends on a connection, which can die unnoticed, so the leader
 	// checks it now and then.
@@ -267,6 +295,7 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 			c.handover.got()
 		case <-check.C:
 			c.handover.has = false
+			c.announce(ctx, held)
 			c.handover.start()
 		}
 	}

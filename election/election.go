@@ -58,7 +58,8 @@ type Election struct {
 	timing    lease.Timing
 	log       *zap.Logger
 	events    *mailbox
-	resign    chan struct{} // capacity 1: asks the present term to end
+	resign    chan struct{}                       // capacity 1: asks the present term to end
+	working   func(context.Context) (bool, error) // see settings.Election
 
 	mu      sync.Mutex
 	running bool
@@ -132,6 +133,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	}
 	e.candidate = candidate
 	candidate.Gate(s.Gate)
+	e.working = s.Working
 	e.timing = e.keeper.Timing()
 	e.log = s.Keeper.Logger.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
@@ -198,6 +200,9 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	}
 	c := &campaign{Election: e, run: lead, trouble: e.keeper.Trouble(), handover: newHandover(e.store, e.group, retry.Forever(
 		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
+	if e.working != nil {
+		e.candidate.Early(&keeper.Early{Left: c.handover.left, Working: e.working})
+	}
 	wait.Go(func() {
 		c.handover.listen(helpers, retry.Forever(min(e.timing.TTL/30, time.Second), min(e.timing.TTL/3, 30*time.Second)))
 	})

@@ -25,6 +25,13 @@ type handover struct {
 	fruitless *backoff.ExponentialBackOff
 	started   time.Time
 	notBefore time.Time
+	seen      present // the term that was last found present
+}
+
+// present is a term whose leader was connected to a server.
+type present struct {
+	token  uint64
+	server string
 }
 
 func newHandover(leases store.Leases, group string, fruitless *backoff.ExponentialBackOff) *handover {
@@ -76,6 +83,40 @@ func pause(ctx context.Context, d time.Duration) bool {
 	case <-timer.C:
 		return true
 	}
+}
+
+// announce shows other replicas that the leader of the term is connected.
+func (h *handover) announce(ctx context.Context, token uint64, server string) {
+	if p, ok := h.signal.(store.PresenceSignal); ok {
+		_ = p.Announce(ctx, token, server) // without it they wait for the TTL
+	}
+}
+
+// meet notes whether the leader in a reading is present. It asks once for each term,
+// unless its leader is absent.
+func (h *handover) meet(ctx context.Context, r store.Reading) {
+	p, ok := h.signal.(store.PresenceSignal)
+	if !ok || r.Lease == nil || r.Lease.Owner == "" || r.Lease.Released {
+		return
+	}
+	leader := present{r.Lease.Token, r.Server}
+	if leader == h.seen {
+		return
+	}
+	if there, server, err := p.Present(ctx, leader.token); err == nil && there && server == leader.server {
+		h.seen = leader
+	}
+}
+
+// left reports whether the leader of a term was present on the server and is not any
+// more. met is false where it was not.
+func (h *handover) left(ctx context.Context, token uint64, server string) (left, met bool) {
+	p, ok := h.signal.(store.PresenceSignal)
+	if !ok || h.seen != (present{token, server}) {
+		return false, false
+	}
+	there, answered, err := p.Present(ctx, token)
+	return err == nil && !there && answered == server, true
 }
 
 // start puts this replica in line for the signal, unless it has it.

@@ -30,6 +30,9 @@ type Candidate struct {
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
 	leftOver   uint64 // the last such term that was logged, see isLeftOver
+	early      *Early
+	suspected  *suspected // the term that is being watched since the signal came
+	taken      Previous   // what the last early acquire replaced
 }
 
 type unanswered struct {
@@ -59,6 +62,11 @@ func (k *Keeper) Candidate(group string) (*Candidate, error) {
 // database gave no clear answer; look again after a while; one that matches
 // [ErrContended] means that the keeper's owner contends for the group elsewhere.
 func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
+	c.suspected = nil
+	return c.look(ctx)
+}
+
+func (c *Candidate) look(ctx context.Context) (*Held, time.Duration, error) {
 	leave, err := c.enter()
 	if err != nil {
 		return nil, 0, err
@@ -66,7 +74,7 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 	defer leave()
 	if c.held != nil {
 		c.keeper.mu.Lock()
-		c.watch.saw(c.held.token, c.held.beat, c.keeper.timing.TTL)
+		c.watch.saw(c.held.token, c.held.beat, c.held.before.ttl)
 		c.keeper.mu.Unlock()
 	}
 	// The second round sees what the first prepared or released, and the third
@@ -87,7 +95,12 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 			}
 			// Or a term that is over. If the row was rewound to it, do not
 			// release it yet: a newer holder may still trust the lost row.
-			if wait := c.watch.quarantinedFor(c.keeper.now()); wait > 0 {
+			at := c.keeper.now()
+			if wait := c.watch.quarantinedFor(at); wait > 0 {
+				return nil, c.until(wait), nil
+			}
+			// Or a term that was taken early: see [Held.Release].
+			if wait := c.taken.standing(at); wait > 0 {
 				return nil, c.until(wait), nil
 			}
 			// Logged once: while the server takes no writes, each look gets here.
@@ -109,7 +122,13 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 				return nil, 0, err
 			}
 		case wait > 0:
-			return nil, c.until(wait), nil
+			if c.suspected == nil {
+				return nil, c.until(wait), nil
+			}
+			if wait, err := c.earlier(ctx, wait); err != nil || wait > 0 {
+				return nil, wait, err
+			}
+			fallthrough
 		default:
 			h, err := c.acquire(ctx)
 			if h != nil || err != nil {
@@ -207,15 +226,28 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 		Floor:     c.watch.highToken,
 	}
 	sent := c.keeper.now()
+	previous := Previous{
+		Token: request.Read.Lease.Token, RenewedAt: request.Read.Lease.RenewedAt,
+		server: request.Read.Server, stands: c.watch.stands(sent), at: sent,
+	}
+	if previous.stands > 0 {
+		// The next replica waits for the row's TTL, which has to be long enough for
+		// the replaced holder, too: see [Candidate.Suspect].
+		request.TTL = max(request.TTL, request.Read.Lease.TTL)
+		if previous.stands > c.taken.standing(sent) {
+			c.taken = previous
+		}
+	}
+	previous.ttl = request.TTL
 	maps.DeleteFunc(c.unanswered, func(_ uint64, a unanswered) bool { return !c.trusts(a.sent) })
 	token, err := c.keeper.store.Acquire(ctx, request)
 	switch {
 	case err == nil:
-		return c.hold(ctx, token, request.Heartbeat, sent, previousOf(request))
+		return c.hold(ctx, token, request.Heartbeat, sent, previous)
 	case errors.Is(err, store.ErrChanged):
 		return nil, nil
 	default:
-		c.unanswered[request.Heartbeat] = unanswered{sent, previousOf(request)}
+		c.unanswered[request.Heartbeat] = unanswered{sent, previous}
 		return nil, fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
 	}
 }
@@ -245,7 +277,7 @@ func (c *Candidate) trusts(sent instant) bool {
 // hold begins a term, unless its answer came after its trust deadline.
 func (c *Candidate) hold(ctx context.Context, token, number uint64, sent instant, previous Previous) (*Held, error) {
 	clear(c.unanswered) // each of them expects an older token
-	c.watch.saw(token, number, c.keeper.timing.TTL)
+	c.watch.saw(token, number, previous.ttl)
 	h := c.keeper.hold(c.group, token, number, sent, previous)
 	c.held = h
 	if h.Trusted() {

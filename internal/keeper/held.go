@@ -21,10 +21,20 @@ type Previous struct {
 	Token uint64
 	// RenewedAt is its last heartbeat, or its acquire, by the database's clock.
 	RenewedAt time.Time
+
+	server string        // where the acquire ran
+	ttl    time.Duration // that the acquire wrote into the row
+	stands time.Duration // how long after at its holder may still trust it
+	at     instant
 }
 
-func previousOf(a store.Acquire) Previous {
-	return Previous{Token: a.Read.Lease.Token, RenewedAt: a.Read.Lease.RenewedAt}
+// standing is how long after at the holder of the term may still trust it; zero
+// unless its lease was taken early.
+func (p Previous) standing(at instant) time.Duration {
+	if p.stands <= 0 {
+		return 0
+	}
+	return max(0, p.stands-at.atLeast(p.at))
 }
 
 // Held is a lease while this process holds it: one term. It is trusted from
@@ -53,6 +63,7 @@ type Held struct {
 	due      time.Time // the next heartbeat
 	draining bool
 	ended    instant // when trust ended
+	settled  bool    // see Settle
 	dropped  bool    // not renewed any more
 	timer    *time.Timer
 }
@@ -90,6 +101,28 @@ func (h *Held) Token() uint64 { return h.token }
 
 // Previous is the term that this one took the lease over from.
 func (h *Held) Previous() Previous { return h.before }
+
+// Server is the database server that the lease was acquired on, as in
+// [store.Reading].
+func (h *Held) Server() string { return h.before.server }
+
+// PreviousStands is how long the holder of the previous term, or of one before it,
+// may still trust its own. It is zero unless the lease was taken early
+// ([Candidate.Suspect]), and until it is zero, work of those terms may still be
+// done.
+func (h *Held) PreviousStands() time.Duration {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	return h.before.standing(h.keeper.now())
+}
+
+// Settle says that no work of earlier terms is left that may still be done, so
+// that the lease can be released: see [Held.Release].
+func (h *Held) Settle() {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	h.settled = true
+}
 
 // Trouble is the keeper's.
 func (h *Held) Trouble() *Trouble { return h.keeper.trouble }
@@ -133,11 +166,20 @@ func (h *Held) End(cause error) {
 // must not be called before all work of the term has stopped. It ends the term
 // if nothing else did, works on after ctx has ended, and tries three times; the
 // error says that the lease is left to expire.
+//
+// A released lease says that nothing of any term goes on. So one that was taken
+// early and is not settled is left to expire, while [Held.PreviousStands] is not
+// zero.
 func (h *Held) Release(ctx context.Context) error {
 	h.keeper.mu.Lock()
 	h.end(lease.ErrReleased)
 	h.drop()
+	stands := h.before.standing(h.keeper.now())
+	settled := h.settled
 	h.keeper.mu.Unlock()
+	if stands > 0 && !settled {
+		return fmt.Errorf("release lease of %q: work of the term before may still go on, for %v at most", h.group, stands.Round(time.Millisecond))
+	}
 	return h.keeper.release(ctx, h.group, h.token)
 }
 

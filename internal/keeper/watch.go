@@ -124,12 +124,16 @@ func (w *watch) saw(token, heartbeat uint64, ttl time.Duration) {
 // takeableIn is how long after at the lease may be taken, by what the last
 // reading showed; zero or less is now.
 func (w *watch) takeableIn(at instant) time.Duration {
-	since := at.atLeast(w.replied)
-	left := w.quarantinedFor(at)
+	return max(w.quarantinedFor(at), w.stands(at))
+}
+
+// stands is how long after at the heartbeat in the row, as the last reading showed
+// it, may still be trusted by its holder. A released lease is not trusted.
+func (w *watch) stands(at instant) time.Duration {
 	if l := w.last.Lease; l != nil && !l.Released {
-		left = max(left, l.TTL-w.age-since)
+		return l.TTL - w.age - at.atLeast(w.replied)
 	}
-	return left
+	return 0
 }
 
 // quarantinedFor is how long after at nothing may be taken, or given up.

@@ -6,6 +6,7 @@
 package settings
 
 import (
+	"context"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
@@ -26,6 +27,8 @@ type Election struct {
 	// reports the error in its health. A term that has begun goes on. It is called
 	// from the campaign's goroutine, and has to return soon.
 	Gate func(lease.Skew) error
+	// Working lets this replica take a lease early: see [keeper.Early].
+	Working func(context.Context) (bool, error)
 	// Shared is a keeper that others use too, so that all their leases share one
 	// heartbeat statement. The code that gives it runs it, for longer than the election.
 	// Keeper is not used then.
@@ -40,4 +43,5 @@ type Scheduler struct {
 	MaxRuns  int
 	Clock    uint8 // a scheduler.Clock
 	MaxSkew  time.Duration
+	FullTTL  bool // no lease is taken early
 }
