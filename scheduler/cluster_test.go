@@ -119,6 +119,9 @@ func (r *replica) run(ctx context.Context, run jobs.Run, do func(context.Context
 // any more, and it releases nothing.
 func (r *replica) kill() {
 	r.link.set(func(l *link) { l.cut = true })
+	if r.State().Role == election.Leading {
+		r.cluster.store.Cut("g")
+	}
 	r.cancel()
 }
 

@@ -95,6 +95,11 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 			}
 		}
 	}
+	for _, record := range snapshot.Open { // before any other run of their jobs
+		if e := t.entries[record.Job]; e != nil && e.runs[record.Key] == nil {
+			t.leave(e, record)
+		}
+	}
 	for _, record := range snapshot.Open {
 		e := t.entries[record.Job]
 		if e == nil {

@@ -31,6 +31,9 @@ type entry struct {
 	asked  time.Time // the first tick of that claim
 	gap    gap       // what the first row of that claim says is skipped, if anything
 
+	// left are runs of earlier terms that may still go on: see leave.
+	left map[jobs.Key]jobs.Record
+
 	runs    map[jobs.Key]*run
 	count   [phases]int // of the runs
 	resting int         // runs that are over and occupy the job for LockAtLeastFor
@@ -78,6 +81,9 @@ func (e *entry) busy() int { return e.waiting() + e.count[running] + e.resting }
 
 // room reports whether the job lets another run start.
 func (e *entry) room() bool {
+	if e.left != nil {
+		return false
+	}
 	if e.job.Overlap == jobs.OverlapAllow {
 		return e.job.Limit == 0 || e.occupied() < e.job.Limit
 	}

@@ -105,6 +105,9 @@ func (t *term) noteNext(now time.Time) {
 // deferred reports whether a job's ticks wait for what is no fault: see
 // claimDue.
 func (t *term) deferred(e *entry, now time.Time) bool {
+	if e.left != nil {
+		return true
+	}
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
 		return true
 	}

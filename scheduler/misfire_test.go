@@ -78,7 +78,7 @@ func TestTakeoverCatchesUp(t *testing.T) {
 			{Name: "at", Schedule: jobs.At(c.begin.Add(10 * time.Second))},
 		}
 		first := c.start(declared)
-		c.start(declared)
+		c.start(declared, scheduler.WithFullTTL())
 		c.until(7 * time.Second)
 		first.kill()
 		c.until(26 * time.Second)

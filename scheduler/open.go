@@ -65,6 +65,7 @@ func (t *term) open() error {
 		}
 	}
 	t.changes = snapshot.Changes
+	t.settle(snapshot.Open)
 	t.apply(snapshot)
 	return nil
 }

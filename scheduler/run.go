@@ -71,7 +71,7 @@ type attempt struct {
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.claiming || e.refused || e.left != nil || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
@@ -184,6 +184,7 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	case r != nil && record.CancelAsked:
 		t.end(r, jobs.ErrCancelled)
 	case r != nil:
+	case t.leave(e, record):
 	case record.CancelAsked:
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
 	case record.State == jobs.Waiting:

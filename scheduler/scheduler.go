@@ -68,6 +68,16 @@ func WithClock(c Clock) Option { return func(s *settings.Scheduler) { s.Clock = 
 // attributed to a wrong clock. Zero: [DefaultMaxSkew]. At least 1 s.
 func WithMaxSkew(d time.Duration) Option { return func(s *settings.Scheduler) { s.MaxSkew = d } }
 
+// WithFullTTL makes this replica wait for the whole TTL of a leader that has died.
+// By default it does not: as soon as it is told that the leader's process is gone,
+// it takes the lease and starts what is due, because each start is claimed under
+// the new term's token, and a job that the old term may still run is left alone
+// for the TTL. Use it where replicas do work of their own on the word of
+// [WithObserver] or [Scheduler.State], which is not claimed: a leader whose
+// connection was cut, and which lives, can believe for most of a TTL that it leads
+// while another one does. It has to be set on all replicas.
+func WithFullTTL() Option { return func(s *settings.Scheduler) { s.FullTTL = true } }
+
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
 // ones at error, both with the keys group, owner, token, job and tick.
 func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(l)) }
@@ -105,6 +115,9 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	s := &Scheduler{group: group, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, names: map[string]bool{}, states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate = s.looked
+	if !set.FullTTL {
+		set.Election.Working = s.working
+	}
 	e, err := election.New(db, group, func(e *settings.Election) { *e = set.Election }, election.WithObserver(s.changed))
 	if err != nil {
 		return nil, err
@@ -175,6 +188,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer wait.Wait()
 	defer stop()
 	return s.election.Run(ctx, s.lead)
+}
+
+// working reports whether a run of the group is open in the ledger.
+func (s *Scheduler) working(ctx context.Context) (bool, error) {
+	runs, err := s.ledger.Runs(ctx, s.group, jobs.Filter{State: jobs.Running, Limit: 1})
+	return len(runs) > 0, err
 }
 
 // looked is the election's gate: it takes in what a look at the lease shows.

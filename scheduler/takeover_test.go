@@ -1,0 +1,325 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// The default timing: the time that a heartbeat has to come in.
+const (
+	ttl         = 15 * time.Second
+	noHeartbeat = ttl/3 + ttl/5
+)
+
+// watched starts replicas of the jobs, a minute before the test goes on: so each of
+// them has watched the database for longer than a TTL.
+func (c *cluster) watched(n int, declared []jobs.Job, options ...scheduler.Option) (leader *replica) {
+	c.Helper()
+	for range n {
+		c.start(declared, options...)
+	}
+	c.until(time.Minute + time.Second)
+	return c.leader()
+}
+
+// When the process of an idle leader dies, the next replica runs what is due next.
+func TestTakeoverOfIdleLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{{Name: "job", Schedule: jobs.Every(2 * time.Second)}})
+		c.until(61500 * time.Millisecond)
+		first.kill()
+		c.until(71 * time.Second)
+		runs := c.runs("job")
+		for i, r := range runs {
+			if want := time.Duration(2*(i+1)) * time.Second; r.began != want {
+				t.Errorf("run %d began at %v, want %v", i, r.began, want)
+			}
+		}
+		if len(runs) != 35 || runs[34].Owner == first.Owner() {
+			t.Errorf("%d runs, the last by %s", len(runs), runs[len(runs)-1].Owner)
+		}
+	})
+}
+
+// When the process of a leader dies in the middle of a run, that job waits until the
+// run is over for certain, and all others until a heartbeat is overdue.
+func TestTakeoverOfWorkingLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{
+			{Name: "long", Schedule: jobs.Every(time.Minute), Recover: jobs.RecoverRerun, Do: sleep(20 * time.Second)},
+			{Name: "other", Schedule: jobs.Every(time.Second)},
+		})
+		beat := c.heartbeat()
+		first.kill()
+		c.until(100 * time.Second)
+		long, other := c.runs("long"), c.runs("other")
+		if len(long) != 2 || long[1].began < beat+ttl || long[1].began > beat+ttl+time.Second {
+			t.Errorf("after the heartbeat at %v, the long job ran %+v", beat, long)
+		}
+		var gap time.Duration
+		for i := range other[1:] {
+			gap = max(gap, other[i+1].began-other[i].began)
+		}
+		if gap > noHeartbeat+time.Second {
+			t.Errorf("the other job did not run for %v", gap)
+		}
+		c.wantRows("long", "1m succeeded, attempt 2")
+	})
+}
+
+// heartbeat is when the leader's last one was, by the bubble's clock.
+func (c *cluster) heartbeat() time.Duration {
+	c.Helper()
+	readings, err := c.store.Read(c.Context(), "g")
+	if err != nil {
+		c.Fatal(err)
+	}
+	return readings[0].Lease.RenewedAt.Sub(c.begin)
+}
+
+// A leader whose connection was cut lives. If it is idle it is replaced, and runs
+// nothing any more. If it is at work, it stays.
+func TestTakeoverOfLivingLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(3, []jobs.Job{{Name: "job", Schedule: jobs.Every(2 * time.Second)}})
+		c.until(61500 * time.Millisecond)
+		c.store.Cut("g")
+		c.until(2 * time.Minute)
+		if second := c.leader(); second == first {
+			t.Error("nothing was taken over")
+		}
+		for i, r := range c.runs("job") {
+			if want := time.Duration(2*(i+1)) * time.Second; r.began != want {
+				t.Errorf("run %d began at %v, want %v", i, r.began, want)
+			}
+		}
+	})
+}
+
+func TestWorkingLeaderKeepsItsLease(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(3, []jobs.Job{
+			{Name: "long", Schedule: jobs.Every(time.Minute), Do: sleep(50 * time.Second)},
+			{Name: "other", Schedule: jobs.Every(time.Second)},
+		})
+		c.store.Cut("g")
+		c.until(10*time.Minute + time.Second)
+		if c.leader() != first {
+			t.Error("a leader that sends its heartbeats was replaced in the middle of a run")
+		}
+		if n := len(c.runs("other")); n < 600 {
+			t.Errorf("the other job ran %d times", n)
+		}
+	})
+}
+
+// mute cuts a leader's connection and holds up its heartbeats, so that it is taken
+// for dead; it believes in its term for as long as it may.
+func (r *replica) mute() {
+	r.link.set(func(l *link) { l.hold["Renew"] = time.Hour })
+	r.cluster.store.Cut("g")
+}
+
+// leaderAfter waits for a leader after that one, which may believe in its term.
+func (c *cluster) leaderAfter(first *replica) *replica {
+	c.Helper()
+	for range 10 * 60 {
+		for _, r := range c.replicas {
+			if r != first && r.State().Role == election.Leading {
+				return r
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	c.Fatal("nothing was taken over")
+	return nil
+}
+
+// overlap is for how long two runs of a job went on at once.
+func (c *cluster) overlap(job string) time.Duration {
+	var most time.Duration
+	runs := c.runs(job)
+	for i, a := range runs {
+		for _, b := range runs[:i] {
+			ended := b.ended
+			if ended == 0 {
+				ended = time.Since(c.begin)
+			}
+			most = max(most, ended-a.began)
+		}
+	}
+	return most
+}
+
+// A run of the replaced leader that still goes on is never joined by another run of
+// its job: whichever replica leads by then, and however it came to that.
+func TestTakenOverRunIsLeftAlone(t *testing.T) {
+	for name, next := range map[string]func(c *cluster, second *replica){
+		"one takeover":   func(*cluster, *replica) {},
+		"another crash":  func(_ *cluster, second *replica) { second.kill() },
+		"clean stop":     func(_ *cluster, second *replica) { second.stop() },
+		"resignation":    func(c *cluster, second *replica) { _ = second.Resign(c.Context()) },
+		"cut connection": func(c *cluster, second *replica) { c.store.Cut("g") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "long", Schedule: jobs.Every(20 * time.Second), Recover: jobs.RecoverRerun, Overlap: jobs.OverlapQueue, Do: sleep(18 * time.Second)}
+				first := c.watched(3, []jobs.Job{job})
+				beat := c.heartbeat()
+				first.mute()
+				second := c.leaderAfter(first)
+				if late := time.Since(c.begin) - beat - noHeartbeat; late > time.Second {
+					t.Errorf("taken over %v late", late)
+				}
+				next(c, second)
+				c.until(3 * time.Minute)
+				if o := c.overlap("long"); o > 0 {
+					t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+				}
+				if runs := c.runs("long"); runs[len(runs)-1].began < 2*time.Minute {
+					t.Errorf("it ran %+v", runs)
+				}
+			})
+		})
+	}
+}
+
+// The same where the replaced leader trusts its term for longer than the others do
+// theirs.
+func TestTakenOverRunOfLongerTTL(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "long", Schedule: jobs.Every(50 * time.Second), Recover: jobs.RecoverRerun, Overlap: jobs.OverlapQueue, Do: sleep(45 * time.Second)}
+		first := c.start([]jobs.Job{job}, scheduler.WithTiming(lease.Timing{TTL: time.Minute, RenewEvery: 5 * time.Second}))
+		for range 2 {
+			c.start([]jobs.Job{job}, scheduler.WithTiming(lease.Timing{TTL: 3 * time.Second}))
+		}
+		c.until(66 * time.Second) // the run of 50 s goes on until 95 s
+		first.mute()
+		second := c.leaderAfter(first)
+		if took := time.Since(c.begin); took > 90*time.Second {
+			t.Errorf("taken over after %v", took)
+		}
+		time.Sleep(time.Second)
+		second.kill()
+		c.until(5 * time.Minute)
+		if o := c.overlap("long"); o > 0 {
+			t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+		}
+	})
+}
+
+// Work that is done on an observer's word has no claims: an option keeps the TTL.
+func TestFullTTL(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{{Name: "job", Schedule: jobs.Every(2 * time.Second)}}, scheduler.WithFullTTL())
+		beat := c.heartbeat()
+		first.kill()
+		c.until(2 * time.Minute)
+		taken := false
+		for _, r := range c.runs("job") {
+			if r.Owner != first.Owner() {
+				if taken = true; r.began < beat+ttl {
+					t.Errorf("a run of the next leader began %v after the heartbeat", r.began-beat)
+				}
+			}
+		}
+		if !taken {
+			t.Error("nothing was taken over")
+		}
+	})
+}
+
+// After a failover the new server may lack what the leader's runs are known by. So
+// nothing is taken early from a server that was not watched for a TTL: by a replica
+// that was there, and by one that has only come.
+func TestNoEarlyTakeoverAfterFailover(t *testing.T) {
+	for name, come := range map[string]bool{"was there": false, "has come": true} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := []jobs.Job{{Name: "long", Schedule: jobs.Every(20 * time.Second), Do: sleep(18 * time.Second)}}
+				first := c.watched(2, declared)
+				c.until(79 * time.Second)
+				failOver := c.store.Backup()
+				c.until(80500 * time.Millisecond) // the run of 80 s
+				if come {
+					c.replicas[1].stop()
+				}
+				c.store.Restart()
+				failOver()
+				first.mute()
+				if come {
+					c.start(declared)
+				}
+				c.until(3 * time.Minute)
+				if o := c.overlap("long"); o > 0 {
+					t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+				}
+				if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
+					t.Error("nothing was taken over")
+				}
+			})
+		})
+	}
+}
+
+// The leader may survive a failover that loses a claim of it, and not its heartbeat:
+// the new server then does not have the run that goes on.
+func TestNoEarlyTakeoverOfSurvivor(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "long", Schedule: jobs.At(c.begin.Add(71 * time.Second)), Do: sleep(110 * time.Second)}}
+		first := c.watched(2, declared)
+		c.until(70500 * time.Millisecond)
+		failOver := c.store.Backup()
+		c.until(71500 * time.Millisecond) // the run of 71 s
+		failOver()
+		c.store.Restart()
+		c.until(150 * time.Second)
+		first.mute()
+		c.until(6 * time.Minute)
+		if o := c.overlap("long"); o > 0 {
+			t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+		}
+		if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
+			t.Error("nothing was taken over")
+		}
+	})
+}
+
+// A lease that was taken early and is not kept, since the answer came too late, is
+// not released before its time.
+func TestUnansweredTakeover(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "long", Schedule: jobs.Every(50 * time.Second), Recover: jobs.RecoverRerun, Overlap: jobs.OverlapQueue, Do: sleep(45 * time.Second)}
+		first := c.start([]jobs.Job{job}, scheduler.WithTiming(lease.Timing{TTL: time.Minute, RenewEvery: 5 * time.Second}))
+		for range 2 {
+			c.start([]jobs.Job{job}, scheduler.WithTiming(lease.Timing{TTL: 3 * time.Second}))
+		}
+		c.until(66 * time.Second) // the run of 50 s goes on until 95 s
+		for _, r := range c.replicas[1:] {
+			r.link.set(func(l *link) { l.lose["Acquire"] = 1 })
+		}
+		first.mute()
+		taken := func() bool {
+			readings, err := c.store.Read(c.Context(), "g")
+			return err == nil && readings[0].Lease.Owner != first.Owner()
+		}
+		for !taken() {
+			time.Sleep(time.Millisecond)
+		}
+		for _, r := range c.replicas[1:] { // until it cannot be adopted
+			r.link.set(func(l *link) { l.away = time.Now().Add(4 * time.Second) })
+		}
+		c.until(5 * time.Minute)
+		if o := c.overlap("long"); o > 0 {
+			t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+		}
+		if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
+			t.Error("nothing was taken over")
+		}
+	})
+}
