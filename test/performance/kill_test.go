@@ -1,0 +1,111 @@
+package performance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// BenchmarkKill is a SIGKILL of the leader's process, with a TTL of 15 s, to the
+// start of the next due tick in another process: right before the tick is due, when
+// nothing runs (idle), and while another job of the leader runs (busy). An operation
+// is one kill. It also counts what must not be: ticks that start twice, that start
+// beside another run of their job, or that never start.
+func BenchmarkKill(b *testing.B) {
+	for _, busy := range []bool{false, true} {
+		name := "idle"
+		if busy {
+			name = "busy"
+		}
+		b.Run(name, func(b *testing.B) {
+			dbtest.EachB(b, func(b *testing.B, db dbtest.Database) { benchmarkKill(b, db, busy) })
+		})
+	}
+}
+
+func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
+	control := jobs.NewGroup(open(b, db), group)
+	long := 0
+	if busy {
+		long = 10
+	}
+	p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second, Ticks: true, Long: long})
+	leader := p.start()
+	p.waitFor(leader, "leading")
+	next, spare := p.start(), p.start()
+	p.waitFor(next, "following")
+	p.waitFor(spare, "following")
+	p.wait(0, "a tick", func(e told) bool { return e.What == "end" && e.Job == "tick" })
+	var times []time.Duration
+	kills, late := 0, 0
+	for b.Loop() {
+		if busy {
+			from, job := p.count(), longJob(kills%long) // another one: that of the kill before is not over
+			if _, err := control.Trigger(b.Context(), job); err != nil {
+				b.Fatal(err)
+			}
+			p.wait(from, "the long run", func(e told) bool { return e.What == "start" && e.Job == job })
+			<-time.After(2 * time.Second) // it has told that it runs
+		}
+		<-time.After(100 * time.Millisecond) // those who wait have come to rest
+		due := time.Now().Truncate(time.Second).Add(time.Second)
+		if time.Until(due) < 100*time.Millisecond {
+			due = due.Add(time.Second)
+		}
+		const before = 2 * time.Millisecond
+		<-time.After(time.Until(due.Add(-before)))
+		from := p.count()
+		at := p.kill(leader)
+		kills++
+		e := p.wait(from, "a start after a kill", func(e told) bool { return e.What == "start" && e.Job == "tick" && e.by != leader })
+		if e.Tick == due.UnixNano() {
+			times = append(times, time.Duration(e.At-at.UnixNano()))
+		} else {
+			late++ // the leader was quicker: it has started the tick
+		}
+		leader = e.by
+		p.start()
+		p.wait(from, "another follower", func(e told) bool { return e.What == "following" && e.by == p.all[len(p.all)-1] })
+	}
+	// The tick that was due at the last kill is over, with those that it held up.
+	<-time.After(2 * time.Second)
+	doubled, overlapping, lost := p.check("tick", time.Second)
+	reportTimes(b, "", times)
+	b.ReportMetric(float64(kills), "kills")
+	b.ReportMetric(float64(late), "killed-late")
+	b.ReportMetric(float64(doubled), "doubled")
+	b.ReportMetric(float64(overlapping), "overlapping")
+	b.ReportMetric(float64(lost), "lost")
+}
+
+// BenchmarkTrigger is from the call of Trigger in one process to the start of the
+// run in the leader's.
+func BenchmarkTrigger(b *testing.B) {
+	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
+		control := jobs.NewGroup(open(b, db), group)
+		p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second})
+		p.waitFor(p.start(), "leading")
+		trigger := func() time.Duration {
+			at, from := time.Now(), p.count()
+			if _, err := control.Trigger(b.Context(), "manual"); err != nil {
+				b.Fatal(err)
+			}
+			e := p.wait(from, "the run", func(e told) bool { return e.What == "start" && e.Job == "manual" })
+			return time.Duration(e.At - at.UnixNano())
+		}
+		until(b, "a leader that has opened", func() bool {
+			snapshot, err := control.Load(b.Context())
+			_, known := snapshot.Jobs["manual"]
+			return err == nil && known
+		})
+		trigger()
+		var times []time.Duration
+		for i := 0; b.Loop(); i++ {
+			<-time.After(20*time.Millisecond + time.Duration(i%7)*13*time.Millisecond) // of any phase of what polls
+			times = append(times, trigger())
+		}
+		reportTimes(b, "", times)
+	})
+}
