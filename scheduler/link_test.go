@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -35,6 +36,8 @@ type link struct {
 	refused    string
 	refusedOps string
 	sent       map[string]int // statements, by operation
+
+	stale []jobs.Snapshot // what the next Loads answer
 
 	// late takes a claim that then never gets an answer.
 	late func(store.Holder, store.ClaimID, []store.Claim) bool
@@ -87,6 +90,19 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 		return err
 	}
 	return f.Send(ctx, run)
+}
+
+// Load is the ledger's, or a stale reading.
+func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	l.mu.Lock()
+	if len(l.stale) > 0 {
+		defer l.mu.Unlock()
+		s := l.stale[0]
+		l.stale = l.stale[1:]
+		return s, nil
+	}
+	l.mu.Unlock()
+	return l.Ledger.Load(ctx, group)
 }
 
 // Claim is the ledger's, but for a claim that is late.

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,8 +30,14 @@ func (t *term) open() error {
 			return err
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		if len(declared) > 0 {
+		early := keeper.HeldOf(t.ctx).PreviousStands() > 0
+		if len(declared) > 0 || early {
 			snapshot, err = t.load(ctx, true)
+		}
+		if stale := snapshot.Opened.Token != t.holder.Token; err == nil && early && stale {
+			// A reading that lacks what this term has just written, as a replica of the
+			// database gives one, may lack a run that goes on.
+			return errStale
 		}
 		return err
 	})
@@ -91,6 +98,8 @@ func (t *term) setAlarms() {
 // openMost is how long a term tries to open the ledger. Then it steps down: a
 // replica that can run nothing must not keep the lease from one that can.
 const openMost = 2 * time.Minute
+
+var errStale = errors.New("the ledger is read from a server that lacks the last writes, such as a read replica behind a proxy")
 
 var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within %v", openMost)
 

@@ -213,6 +213,39 @@ func TestTakenOverRunOfLongerTTL(t *testing.T) {
 	})
 }
 
+// A term that was taken early does not trust a reading of the ledger that is older
+// than the term.
+func TestTakeoverWithStaleReadings(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "long", Schedule: jobs.At(c.begin.Add(90 * time.Second)), Do: sleep(30 * time.Second)}}
+		first := c.watched(2, declared)
+		old, err := c.store.Load(c.Context(), "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other := old // read replicas of the database
+		old.Server, other.Server = "one", "other"
+		for _, r := range c.replicas {
+			r.link.set(func(l *link) { l.stale = []jobs.Snapshot{old, other, old, other} })
+		}
+		c.until(80 * time.Second)
+		if _, err := c.Trigger(c.Context(), "long"); err != nil {
+			t.Fatal(err)
+		}
+		first.link.set(func(l *link) { l.stale, l.hold["Claim"] = nil, time.Hour })
+		c.until(82 * time.Second)
+		first.mute()
+		c.leaderAfter(first)
+		if taken := time.Since(c.begin); taken > 90*time.Second {
+			t.Errorf("taken over at %v", taken)
+		}
+		c.until(3 * time.Minute)
+		if runs := c.runs("long"); len(runs) != 2 || c.overlap("long") > 0 {
+			t.Errorf("it ran %+v", runs)
+		}
+	})
+}
+
 // Work that is done on an observer's word has no claims: an option keeps the TTL.
 func TestFullTTL(t *testing.T) {
 	inBubble(t, func(c *cluster) {

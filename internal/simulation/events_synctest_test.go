@@ -41,6 +41,11 @@ func (n *nemesis) do(event string, r *replica) bool {
 		n.odd = true
 		_, err := election.AskResign(n.t.Context(), n.w, group)
 		return err == nil
+	case "signal cut":
+		n.w.mu.Lock()
+		n.w.cut = time.Now()
+		n.w.mu.Unlock()
+		n.w.Cut(group)
 	case "stopped", "asleep", "frozen":
 		n.stand(r, standing(event))
 	case "stopped in between":

@@ -73,7 +73,7 @@ var effects = []string{
 	"late: Acquire", "late: Claim", "late: Declare", "late: Move", "late: Release", "late: Renew", "late and refused",
 	"claim repeated", "move repeated", "reply lost", "sent after waking: Renew",
 	// Terms that ended, each in its way.
-	"replaced while asleep", "replaced while frozen", "replaced while stopped",
+	"run left alone", "taken after a cut", "replaced while asleep", "replaced while frozen", "replaced while stopped",
 	"run ended: lost", "run ended: resigned", "run ended: stopped", "run ended: stuck", "rows forgotten", "line waits",
 	// Leaders that came back in time.
 	"in time: all had crashed", "in time: all was whole again", "in time: the database was back", "in time: the leader crashed",
