@@ -26,7 +26,7 @@ var programStarted = time.Now()
 // heartbeat renews, however many locks there are. It is safe for concurrent use,
 // and meant to be shared by a whole program.
 type Client struct {
-	// The goroutines call the store: one keeps the session, two write rows, one
+	// The goroutines call the store: one keeps the session, some write rows, one
 	// reads them for the waiters, one signals other processes, and two delete what
 	// is unused. What they decide by is in rows, which does no I/O.
 	*background
@@ -129,7 +129,9 @@ func (c *Client) start() {
 	}
 	c.group.Go(func() { _ = c.keeper.Run(c.running) }) // it ends with its context only
 	c.group.Go(c.keepSession)
-	c.group.Go(func() { c.write(false) })
+	for range writers {
+		c.group.Go(func() { c.write(false) })
+	}
 	c.group.Go(func() { c.write(true) })
 	c.group.Go(c.listen)
 	c.group.Go(c.notifier.deliver)

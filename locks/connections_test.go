@@ -13,11 +13,11 @@ import (
 )
 
 // A thousand waiters in one process cost one connection, in addition to those that
-// a client has anyway: one for heartbeats, two for readings, and two for writes.
+// a client has anyway: one for heartbeats, two for readings, and four for writes.
 func TestConnectionsOfAThousandWaiters(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		const n, anyway = 1000, 5
+		const n, anyway = 1000, 7
 		holder, waiter := onServer(t, db), onServer(t, db)
 		held := take(t, holder, n)
 		var waiting sync.WaitGroup

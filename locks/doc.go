@@ -58,6 +58,12 @@
 // write expects. Place ids are never reused, and a write contains the whole
 // queue, so repeating one changes nothing.
 //
+// A client has several statements in flight, but never two with the same row: a
+// row's next statement is sent when the one before was answered or given up. All of
+// the above is about one row at a time, so it holds for each of them. A statement
+// locks its rows in the order of their names, and one that updates rows waits for none
+// of them while it has another, so they do not deadlock.
+//
 // After a different server has answered, and for a row whose version went back,
 // the client grants no lock for a TTL: a holder may still trust a write that is
 // missing there. The client rereads the rows of held locks, and of locks unlocked
@@ -66,11 +72,15 @@
 //
 // # What it costs
 //
-// A lock and its unlock are one write each. One statement is in flight at a time;
-// requests made meanwhile are batched into the next, up to 256 locks. It does not
-// wait for rows that another transaction has locked: such a row, or one that
-// cannot be written for a reason of its own, is written separately from the
-// batch. A row that this process wrote last is not read first; other rows are. All
+// A lock and its unlock are one write each. Up to three statements are in flight,
+// and requests made meanwhile are batched, up to 256 locks in one statement: the next
+// one begins when one was answered, when the newest has taken 2 ms, or when it
+// has 32 rows to write. So a slow database executes several at a time, and a busy one
+// few large ones. A statement does not wait for rows that another transaction has
+// locked: such a row, or one that cannot be written for a reason of its own, is
+// written separately from the batch. Only a statement with one row, which costs
+// the least, may wait for it, for about a second; there is one such statement at a
+// time, and the others go on beside it. A row that this process wrote last is not read first; other rows are. All
 // waiters of a process share one connection on which the process is woken when one
 // of them is granted its lock (see [store.Notifier]), and they also poll once a second.
 //

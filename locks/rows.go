@@ -31,6 +31,14 @@ type rows struct {
 	names  map[string]*name
 	active map[*name]bool // the names that have requests
 	dirty  []*name
+	rounds int       // of the writers that are under way and will not wait for a row
+	began  time.Time // when the newest of them began
+	// gathering: a writer was poked since the last batch was taken, and waits for
+	// the next one to grow.
+	gathering bool
+	// waiting: a round's only write may wait if its row, which is not set aside,
+	// is locked.
+	waiting bool
 
 	session *session // nil before the first one
 	number  uint64   // of requests that had a place
@@ -127,9 +135,11 @@ func (rs *rows) touch(n *name) {
 	}
 	n.dirty = true
 	rs.dirty = append(rs.dirty, n)
-	if n.aside {
+	switch {
+	case n.aside:
 		poke(rs.asides)
-	} else {
+	case rs.rounds == 0 || !rs.gathering || len(rs.dirty) >= crowd:
+		rs.gathering = true
 		poke(rs.writes)
 	}
 }
@@ -148,13 +158,20 @@ func (rs *rows) touchAfter(wait time.Duration, names ...*name) {
 }
 
 // take returns the locks of the next round: those that became dirty first, sorted by
-// name, because statements that lock rows in one order do not deadlock.
-func (rs *rows) take(aside bool) []*name {
+// name, because statements that lock rows in one order do not deadlock. If there are
+// none yet, it returns how long to wait unless poked.
+func (rs *rows) take(aside bool) (batch []*name, wait time.Duration) {
 	most := batchMost
 	if aside {
 		most = 1
+	} else {
+		if rs.rounds > 0 && len(rs.dirty) > 0 && len(rs.dirty) < crowd {
+			if wait := patience - time.Since(rs.began); wait > 0 {
+				return nil, wait
+			}
+		}
+		rs.gathering = false
 	}
-	var batch []*name
 	rs.dirty = slices.DeleteFunc(rs.dirty, func(n *name) bool {
 		least := most
 		if n.most > 0 {
@@ -169,7 +186,33 @@ func (rs *rows) take(aside bool) []*name {
 		return true
 	})
 	slices.SortFunc(batch, func(a, b *name) int { return strings.Compare(a.text, b.text) })
-	return batch
+	if len(batch) > 0 && !aside {
+		rs.rounds++
+		rs.began = time.Now()
+		if len(rs.dirty) > 0 {
+			poke(rs.writes) // for another writer
+		}
+	}
+	return batch, time.Hour
+}
+
+// mayWait allows a round whose only write may wait for its row, one at a time.
+func (rs *rows) mayWait() bool {
+	if rs.waiting {
+		return false
+	}
+	rs.waiting = true
+	rs.rounds--
+	if len(rs.dirty) > 0 {
+		poke(rs.writes) // these need not gather any more
+	}
+	return true
+}
+
+// waited ends what mayWait allowed.
+func (rs *rows) waited() {
+	rs.waiting = false
+	rs.rounds++
 }
 
 // now estimates the database's clock, in microseconds since 1970. It serves display
@@ -249,7 +292,10 @@ func (rs *rows) notWritten(n *name) {
 
 // roundEnded ends a round: locks whose rows do not reflect their requests yet go
 // into the next.
-func (rs *rows) roundEnded(batch []*name) {
+func (rs *rows) roundEnded(batch []*name, aside bool) {
+	if !aside {
+		rs.rounds--
+	}
 	rs.failure = nil
 	for _, n := range batch {
 		n.busy, n.failure = false, nil
@@ -273,7 +319,10 @@ func (rs *rows) roundEnded(batch []*name) {
 }
 
 // roundFailed ends a round whose outcome is unknown.
-func (rs *rows) roundFailed(batch []*name, err error, written bool) {
+func (rs *rows) roundFailed(batch []*name, err error, written, aside bool) {
+	if !aside {
+		rs.rounds--
+	}
 	if !batch[0].aside {
 		rs.failure = err
 	}

@@ -12,6 +12,14 @@ import (
 )
 
 const (
+	// writers is how many statements that write rows are in flight at most, beside
+	// the one for rows that are set aside.
+	writers = 3
+	// While statements are in flight, another one begins once the newest has taken
+	// patience, or once there are rows for a crowd: many rows in one statement cost
+	// the database much less than each in its own.
+	patience = 2 * time.Millisecond
+	crowd    = 32
 	// batchMost is how many locks' rows one statement writes at most.
 	batchMost = 256
 	// namesMost is how many locks' rows are cached without a request for them.
@@ -23,23 +31,24 @@ const (
 	clockFor = time.Minute
 )
 
-// write brings the locks' rows in line with the requests. One statement is in
-// flight at a time; requests made meanwhile are batched into the next one. Rows
-// that another transaction keeps locked, or that cannot be written, are set aside:
-// a second goroutine that runs write writes them one by one, so that they do not
-// delay the others.
+// write brings the locks' rows in line with the requests. Several goroutines run it,
+// each with one statement in flight, on different rows; requests that are made
+// meanwhile are batched into the next statement. Rows that another
+// transaction keeps locked, or that cannot be written, are set aside: one more
+// goroutine that runs write writes them one by one, so that they do not delay the
+// others.
 func (c *Client) write(aside bool) {
 	failed := retry.Forever(5*time.Millisecond, min(c.timing.TTL/5, time.Second))
-	poked, trouble := c.rows.writes, c.keeper.Trouble()
+	poked, trouble := c.rows.writes, c.keeper.Trouble().Tasks()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
-		poked, trouble = c.rows.asides, keeper.NewTrouble(c.log)
+		poked, trouble = c.rows.asides, keeper.NewTrouble(c.log).Tasks()
 	}
 	for c.running.Err() == nil {
-		batch := c.take(aside)
+		batch, wait := c.take(aside)
 		if len(batch) == 0 {
-			trouble.Ended(writingLocks)
-			c.pause(poked, time.Hour)
+			trouble.End()
+			c.pause(poked, wait)
 			continue
 		}
 		err := c.round(c.running, batch, aside)
@@ -58,8 +67,8 @@ func (c *Client) write(aside bool) {
 	}
 }
 
-// take returns the locks of the next round.
-func (c *Client) take(aside bool) []*name {
+// take returns the locks of the next round, or how long to wait for one.
+func (c *Client) take(aside bool) (batch []*name, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rows.take(aside)
@@ -93,7 +102,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	c.mu.Unlock()
 	err := c.look(ctx, unknown, true)
 	if err != nil {
-		c.failed(batch, err, false)
+		c.failed(batch, err, false, aside)
 		return err
 	}
 
@@ -101,7 +110,7 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	if len(refused) > 0 {
 		// A TryLock is refused only on the basis of a fresh reading.
 		if err := c.look(ctx, refused, true); err != nil {
-			c.failed(batch, err, false)
+			c.failed(batch, err, false, aside)
 			return err
 		}
 		plans, _ = c.plans(batch, append(unknown, refused...), aside)
@@ -117,17 +126,41 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		}
 	}
 	if len(plans) > 0 {
-		if err := c.writeRows(ctx, plans); err != nil {
-			c.failed(batch, err, true)
+		waits := !aside && len(plans) == 1 && c.mayWait()
+		if waits {
+			plans[0].write.Wait = true
+		}
+		err := c.writeRows(ctx, plans)
+		if waits {
+			c.waited()
+		}
+		if err != nil {
+			c.failed(batch, err, true, aside)
 			return err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows.roundEnded(batch)
+	c.rows.roundEnded(batch, aside)
 	poke(c.listens)
 	c.notifier.notifySelf(c.rows)
 	return nil
+}
+
+// mayWait allows a write of one row to wait if another transaction has locked that
+// row, because such a write is the cheapest. It allows one at a time, and no other
+// write waits for it, so that they go on when the row stays locked.
+func (c *Client) mayWait() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows.mayWait()
+}
+
+// waited ends what mayWait allowed.
+func (c *Client) waited() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows.waited()
 }
 
 // writeRows carries out the plans.
@@ -157,8 +190,8 @@ func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 }
 
 // failed ends a round whose outcome is unknown.
-func (c *Client) failed(batch []*name, err error, written bool) {
+func (c *Client) failed(batch []*name, err error, written, aside bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows.roundFailed(batch, err, written)
+	c.rows.roundFailed(batch, err, written, aside)
 }

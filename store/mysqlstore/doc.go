@@ -25,12 +25,12 @@
 //   - one for each [store.HandoverSignal] that waits or was received;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
-//   - for locks, once one is asked for, two for their rows, and one for each
+//   - for locks, once one is asked for, up to four for their rows, and one for each
 //     [store.Notifier] that was waited for.
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each hand-over signal after the first, and 3 for locks; up to 3 more are
+// one for each hand-over signal after the first, and 5 for locks; up to 3 more are
 // used for the ledger. When such a connection is lost, a new one waits its turn in
 // that pool; a service whose pool may be exhausted for longer than a TTL uses
 // [Open], whose heartbeats depend on no pool.

@@ -323,7 +323,7 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 		migrated(t, db.DSN)
 		pool := db.Open(t)
 		s := openOn(t, pool)
-		for most, works := range map[int]bool{8: false, 9: true, 0: true} {
+		for most, works := range map[int]bool{10: false, 11: true, 0: true} {
 			pool.SetMaxOpenConns(most)
 			calls := map[string]func() error{
 				"ReadLocks":  func() error { _, err := s.ReadLocks(soon(t), "a"); return err },
@@ -337,7 +337,7 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 			}
 			for what, call := range calls {
 				err := call()
-				if works && err != nil || !works && (!errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 9")) {
+				if works && err != nil || !works && (!errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 11")) {
 					t.Errorf("%s in a pool of %d: %v", what, most, err)
 				}
 			}
@@ -351,7 +351,7 @@ func TestLocksLeaveConnectionsOfAPool(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		pool := db.Open(t)
-		pool.SetMaxOpenConns(9)
+		pool.SetMaxOpenConns(11)
 		s := openOn(t, pool)
 		first := s.HandoverSignal("billing")
 		obtain(t, first)

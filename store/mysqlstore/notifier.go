@@ -34,7 +34,8 @@ import (
 // that table that waits for the notifier. On MySQL, SLEEP has no such fault, and
 // GET_LOCK takes whole seconds only.
 type notifier struct {
-	rows *lockRows
+	rows    *lockRows
+	opening chan struct{} // of capacity 1; full while a connection is opened
 
 	mu     sync.Mutex
 	conn   *conn  // nil when there is none
@@ -47,7 +48,7 @@ type notifier struct {
 // first Address or Wait. Waiters with another account, or on another node of a
 // cluster, cannot be notified, and poll once a second.
 func (l *lockRows) Notifier() store.Notifier {
-	n := &notifier{rows: l}
+	n := &notifier{rows: l, opening: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns.Stopped() {
@@ -88,6 +89,12 @@ const notifierLock = "cronlease:bell:"
 // open returns the connection, a new one if need be, and the name of its lock, which
 // is empty when its session is not the notifier's own.
 func (n *notifier) open(ctx context.Context) (*conn, string, error) {
+	select {
+	case n.opening <- struct{}{}:
+		defer func() { <-n.opening }()
+	case <-ctx.Done():
+		return nil, "", ctx.Err()
+	}
 	n.mu.Lock()
 	c, name, closed := n.conn, n.name, n.closed
 	n.mu.Unlock()

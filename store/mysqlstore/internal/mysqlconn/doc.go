@@ -9,7 +9,7 @@
 //   - [Heartbeats], one connection, for short statements that wait for no row;
 //   - [Readings], two, for readings and for the takeovers that rely on them;
 //   - [Ledger], up to four, as many as are needed at once;
-//   - [Locks], two, of which [WaitingLocks] uses the second one alone.
+//   - [Locks], up to four, of which [WaitingLocks] uses the last two alone.
 //
 // A connection is opened when it is first needed, and is used by one caller at a
 // time. What occupies a connection for long, such as a wait, takes one of its own

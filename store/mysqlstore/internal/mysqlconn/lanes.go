@@ -9,8 +9,8 @@ import (
 // A Lane is a kind of work that has connections of its own.
 type Lane int
 
-// The lanes. WaitingLocks is the second connection of Locks alone, for what may
-// wait for a row: so the first one is there for what does not.
+// The lanes. WaitingLocks is the last two connections of Locks, for what may
+// wait for a row: so the others are there for what does not.
 const (
 	Heartbeats Lane = iota
 	Readings
@@ -39,6 +39,8 @@ const (
 const (
 	readingConns = 2
 	ledgerConns  = 4
+	lockRowConns = 4
+	waitingConns = 2 // of those
 )
 
 var laneSizes = [lanes]struct {
@@ -48,7 +50,7 @@ var laneSizes = [lanes]struct {
 	Heartbeats: {1, heartbeatLockWait},
 	Readings:   {readingConns, ReadingLockWait},
 	Ledger:     {ledgerConns, ledgerLockWait},
-	Locks:      {2, LockLockWait},
+	Locks:      {lockRowConns, LockLockWait},
 }
 
 // slot is the place of one connection, which is opened when needed and used by one
@@ -109,7 +111,7 @@ func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error
 			return nil, err
 		}
 		if lane == WaitingLocks {
-			return takeFirst(ctx, p.slots[Locks][1:])
+			return takeFirst(ctx, p.slots[Locks][lockRowConns-waitingConns:])
 		}
 	}
 	return takeFirst(ctx, p.slots[lane])

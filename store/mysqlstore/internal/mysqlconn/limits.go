@@ -14,9 +14,9 @@ const (
 	// mostKept is how many connections a store with one waiter keeps at most, without
 	// locks: the least, and all of the ledger's.
 	mostKept = leastKept - 1 + ledgerConns
-	// lockConns is how many more it keeps for locks: two for their rows, and one for
+	// lockConns is how many more it keeps for locks: those for their rows, and one for
 	// their waiter.
-	lockConns = 3
+	lockConns = lockRowConns + 1
 )
 
 // CheckSize reports that the caller's pool is too small for what is kept of it.
