@@ -30,13 +30,15 @@ func (t *term) open() error {
 			return err
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		early := keeper.HeldOf(t.ctx).PreviousStands() > 0
-		if len(declared) > 0 || early {
-			snapshot, err = t.load(ctx, true)
+		// After an early takeover a reading from another server, such as a read
+		// replica, counts only if it has what this term has just written: it may lack
+		// a run that goes on.
+		held := keeper.HeldOf(t.ctx)
+		other := held.PreviousStands() > 0 && snapshot.Server != held.Server()
+		if len(declared) > 0 || other {
+			snapshot, err = t.load(ctx, false)
 		}
-		if stale := snapshot.Opened.Token != t.holder.Token; err == nil && early && stale {
-			// A reading that lacks what this term has just written, as a replica of the
-			// database gives one, may lack a run that goes on.
+		if err == nil && other && snapshot.Opened.Token != t.holder.Token {
 			return errStale
 		}
 		return err
