@@ -47,11 +47,7 @@ func (c *campaign) loop(ctx context.Context) error {
 			c.await(ctx, c.timing.TTL/5)
 			continue
 		}
-		look := c.candidate.Look
-		if c.handover.has {
-			look = c.candidate.Suspect // the leader has released its lease, or may be gone
-		}
-		held, wait, err := look(ctx)
+		held, wait, err := c.look(ctx)
 		switch {
 		case held != nil && ctx.Err() != nil: // stopped in the middle of it
 			if err := held.Release(ctx); err != nil {
@@ -102,6 +98,23 @@ func (c *campaign) loop(ctx context.Context) error {
 	c.handover.pass()
 	c.become(State{})
 	return nil
+}
+
+// look looks at the lease. When the signal has come, its leader has released it, or
+// may be gone: then the lease is taken without a look first, if it was released.
+func (c *campaign) look(ctx context.Context) (*keeper.Held, time.Duration, error) {
+	if !c.handover.has {
+		return c.candidate.Look(ctx)
+	}
+	if c.handover.fresh {
+		c.handover.fresh = false
+		if signal := c.handover.direct(); signal != nil {
+			if held, err := c.candidate.Take(ctx, signal); held != nil || err != nil {
+				return held, 0, err
+			}
+		}
+	}
+	return c.candidate.Suspect(ctx)
 }
 
 // check asks once whether the database is fit, and again before each look until
@@ -252,7 +265,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 		}
 	}
 	// Only now: nothing of the term runs any more.
-	if err := held.Release(ctx); err != nil {
+	if err := held.HandOver(ctx, c.handover.direct()); err != nil {
 		log.Warn("the lease is left to expire", zap.Error(err))
 	}
 	c.handover.pass()

@@ -24,5 +24,8 @@
 // again: about one statement per TTL, and one a minute at least. A clean
 // hand-over does not wait for that: where the store has a signal for it ([store.HandoverSignals]),
 // the leader keeps it for its term and the followers wait for it, each on a
-// connection of its own. The signal only says "look now"; the row decides.
+// connection of its own. The signal only says "look now"; the row decides. Where the
+// store can ([store.DirectHandover]), the release passes the signal in one statement,
+// and the follower that it wakes takes the lease without looking first. If that fails,
+// it looks, and again soon: the signal stays free until a leader has it.
 package election

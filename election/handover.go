@@ -19,6 +19,7 @@ type handover struct {
 
 	listening bool // between start and came
 	has       bool
+	fresh     bool // it came, and no look was made since
 	// After the signal came without a lease to take, it is left to other replicas
 	// for a moment. The moment is short at first, since a leader that has just
 	// begun may not wait for the signal yet, and grows while no leader keeps it.
@@ -138,10 +139,18 @@ func (h *handover) ready() <-chan time.Time {
 
 // got notes that the signal is ours.
 func (h *handover) got() {
-	h.has, h.listening = true, false
+	h.has, h.fresh, h.listening = true, true, false
 	if time.Since(h.started) > h.fruitless.MaxInterval {
 		h.fruitless.Reset() // a leader kept it meanwhile
 	}
+}
+
+// direct is the signal while it is ours, if the store hands leases over with it.
+func (h *handover) direct() store.DirectHandover {
+	if d, ok := h.signal.(store.DirectHandover); ok && h.has {
+		return d
+	}
+	return nil
 }
 
 // passIdle hands the signal on when it came without a lease to take.
@@ -157,7 +166,7 @@ func (h *handover) pass() {
 	if !h.has {
 		return
 	}
-	h.has = false
+	h.has, h.fresh = false, false
 	// Its own time limit: a signal that cannot be passed is dropped by its
 	// connection sooner or later, and nothing depends on it.
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)

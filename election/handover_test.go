@@ -40,6 +40,43 @@ func TestHandOverAfterACleanStop(t *testing.T) {
 	}
 }
 
+// Each side of a hand-over is one statement. A waiter that is woken a moment before
+// the release is to be seen looks, and soon again.
+func TestHandOverInOneStatementEach(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.wholeFor = func() time.Duration { return 0 }
+		seen := map[bool]bool{} // by whether the signal came early
+		for range 20 {
+			first := start(t, w)
+			a := <-first.terms
+			second := start(t, w)
+			time.Sleep(time.Minute)
+			early := a.Token()%4 == 0
+			seen[early] = true
+			reads, releases, stopped := second.Count("Read"), first.Count("Release"), time.Now()
+			first.stop()
+			<-second.terms
+			within(t, "the hand-over", stopped, soon)
+			if n := second.Count("Take"); n != 1 && !early {
+				t.Errorf("%d takes", n)
+			}
+			if n := second.Count("Read") - reads; n != 0 && !early {
+				t.Errorf("%d readings", n)
+			}
+			<-first.done
+			if n := first.Count("Release") - releases; n != 1 {
+				t.Errorf("%d releases", n)
+			}
+			second.stop()
+			<-second.done
+		}
+		if len(seen) != 2 {
+			t.Errorf("signals came early: %v", seen)
+		}
+	})
+}
+
 // Again and again, through every replica, also when the signal was lost on the way.
 func TestHandOverInALine(t *testing.T) {
 	bubble(t, func(t *testing.T) {

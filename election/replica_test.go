@@ -57,7 +57,7 @@ func prepare(t *testing.T, leases store.Leases, options ...election.Option) *rep
 	r := &replica{t: t, link: newLink(leases), terms: make(chan term, 1000), ends: make(chan ended, 1000), done: make(chan error, 9)}
 	var own store.Leases = r.link
 	if ringer, ok := leases.(store.HandoverSignals); ok {
-		own = ringing{r.link, ringer}
+		own = ringing{r.link, faulty.Signals{To: ringer, Send: r.Line.Send}}
 	}
 	e, err := election.New(own, "g", options...)
 	if err != nil {
@@ -148,5 +148,5 @@ func newLink(leases store.Leases) *link {
 // ringing is a link to a store that has signals.
 type ringing struct {
 	*link
-	store.HandoverSignals
+	faulty.Signals
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -54,7 +55,7 @@ func (s simStore) Read(ctx context.Context, groups ...string) ([]store.Reading, 
 
 type simRinger struct {
 	simStore
-	store.HandoverSignals
+	faulty.Signals
 }
 
 func startSim(w *world, ttl time.Duration, signal bool, rng *rand.Rand) *simReplica {
@@ -64,7 +65,7 @@ func startSim(w *world, ttl time.Duration, signal bool, rng *rand.Rand) *simRepl
 	}
 	var leases store.Leases = simStore{r.link, r}
 	if signal {
-		leases = simRinger{simStore{r.link, r}, w}
+		leases = simRinger{simStore{r.link, r}, faulty.Signals{To: w, Send: r.link.Line.Send}}
 	}
 	e, err := election.New(leases, "g", election.WithTiming(lease.Timing{TTL: ttl}))
 	if err != nil {

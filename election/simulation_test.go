@@ -36,7 +36,7 @@ func TestSimulation(t *testing.T) {
 				}
 				counts := n.end()
 				t.Logf("CRONLEASE_SEED=%d: %v", seed, counts)
-				for _, want := range []string{"acquired", "terms", "cut", "hung", "lossy", "all cut", "all hung", "killed", "stopped", "restarted", "stepped", "in time"} {
+				for _, want := range []string{"acquired", "terms", "cut", "hung", "lossy", "all cut", "all hung", "killed", "stopped", "restarted", "stepped", "in time", "woken before the release", "taken without a look"} {
 					if counts[want] == 0 {
 						t.Errorf("%q never happened", want)
 					}

@@ -101,9 +101,13 @@ func (w *world) count(what string) {
 // Acquire checks the token, and that the previous holder has stopped: its work,
 // if it released the lease, and otherwise its context, a grace ago.
 func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return w.acquire(ctx, a, w.Store.Acquire)
+}
+
+func (w *world) acquire(ctx context.Context, a store.Acquire, acquire func(context.Context, store.Acquire) (uint64, error)) (uint64, error) {
 	w.change.RLock()
 	defer w.change.RUnlock()
-	token, err := w.Store.Acquire(ctx, a)
+	token, err := acquire(ctx, a)
 	if err != nil {
 		return token, err
 	}
@@ -125,6 +129,47 @@ func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 		}
 	}
 	return token, nil
+}
+
+// HandoverSignal implements [store.HandoverSignals].
+func (w *world) HandoverSignal(group string) store.HandoverSignal {
+	return signal{w.Store.HandoverSignal(group).(handovers), w, group}
+}
+
+// handovers is what signals of the store can do.
+type handovers interface {
+	store.DirectHandover
+	store.PresenceSignal
+}
+
+// signal is a signal of the world.
+type signal struct {
+	handovers
+	w     *world
+	group string
+}
+
+// Release implements [store.DirectHandover]. Now and then a waiter is woken a moment
+// before the lease is released.
+func (s signal) Release(ctx context.Context, owner string, token uint64) error {
+	if token%4 == 0 {
+		s.w.count("woken before the release")
+		_ = s.Pass(ctx)
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err := s.w.Release(ctx, s.group, owner, token); err != nil {
+		return err
+	}
+	return s.Pass(ctx)
+}
+
+// Take implements [store.DirectHandover].
+func (s signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	token, err := s.w.acquire(ctx, a, s.handovers.Take)
+	if err == nil {
+		s.w.count("taken without a look")
+	}
+	return token, err
 }
 
 // Release checks that the work has stopped.

@@ -94,6 +94,17 @@
 // goes for a row that is behind what this replica has seen, or behind its fence.
 // That TTL is the longest of the row's, this replica's, and the newest term's.
 //
+// A replica that a hand-over signal has woken does not read first, where the store
+// can do without ([store.DirectHandover]): its acquire compares that the row is
+// released. That is a reading and an acquire in one. On the connection of an earlier
+// reading, which shows the same start of the same server, it compares the newest
+// term that this replica has seen and a heartbeat no older than the newest, so the
+// row is not behind; the fence has the same token; and the replica is neither in
+// quarantine nor barred by what the earlier reading showed of the clocks. So what it
+// takes, a reading at that moment would have let it take. Nothing but an acquire
+// changes a released row, so it needs no exact heartbeat. The new token tells the
+// database's clock, which is judged before the term begins.
+//
 // # Why late and lost answers do no harm
 //
 // Every statement compares all that it expects, so it applies at most once, and
@@ -106,7 +117,10 @@
 //   - An acquire that runs late finds another heartbeat, or makes its owner the
 //     holder without its knowledge: the owner's next look either adopts the
 //     term, trusted from when the acquire was sent, or releases it by its token.
-//   - A release compares owner and token, and is harmless when repeated.
+//     One without a reading before it waits for a release, so it can run late when
+//     that release comes late. Its term is never adopted, only released.
+//   - A release compares owner and token, and is harmless when repeated. One that
+//     passes the hand-over signal too is repeated without it.
 //
 // A missing answer is never taken for an answer. A renewal may succeed after the
 // row's time has passed, as long as no other replica has taken the lease; it

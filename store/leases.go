@@ -110,6 +110,32 @@ type HandoverSignal interface {
 	Close() error
 }
 
+// DirectHandover is implemented by signals with which each side of a clean hand-over
+// is one statement: the release passes the signal, and the waiter that it wakes takes
+// the lease without reading it first. Both are optional for a caller, which can
+// always release, pass, read and acquire instead. An error of either that matches
+// [errors.ErrUnsupported] says that nothing was done, because the database, as it
+// is set up, does not allow it.
+type DirectHandover interface {
+	HandoverSignal
+
+	// Release releases the lease, as [Leases.Release] does, and passes the signal,
+	// as one. The waiter may be woken a moment before others see the release; Take
+	// waits for it. After ErrChanged the caller still has the signal. After any
+	// other error the outcome is unknown, for the release as well as the signal,
+	// and the caller goes on with [Leases.Release] and Pass. It is an error that
+	// the caller does not have the signal.
+	Release(ctx context.Context, owner string, token uint64) error
+
+	// Take is [Leases.Acquire] for a lease that its holder has released since
+	// a.Read. It waits for a release that is under way, for a moment. What it
+	// compares is the session of a.Read, the two tokens, that the heartbeat is
+	// no lower than that of a.Read, and that the lease is released: no statement
+	// but an acquire changes a released row. ErrChanged: it is not so, or was not
+	// known in time, and nothing was changed.
+	Take(ctx context.Context, a Acquire) (token uint64, err error)
+}
+
 // HandoverSignals is implemented by stores that have a [HandoverSignal]. Without one, a clean
 // hand-over is found by the next timed look.
 type HandoverSignals interface {

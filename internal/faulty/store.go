@@ -60,6 +60,44 @@ func (s Leases) AskResign(ctx context.Context, group string, token uint64) error
 	return s.To.AskResign(ctx, group, token)
 }
 
+// Signals sends what the signals of a store do to leases, as the operations Release and Take. Nothing happens to the
+// signals themselves.
+type Signals struct {
+	To   store.HandoverSignals
+	Send Send
+}
+
+var _ store.HandoverSignals = Signals{}
+
+// HandoverSignal implements [store.HandoverSignals].
+func (s Signals) HandoverSignal(group string) store.HandoverSignal {
+	signal := s.To.HandoverSignal(group)
+	if h, ok := signal.(handovers); ok {
+		return handover{h, s.Send}
+	}
+	return signal
+}
+
+type handovers interface {
+	store.DirectHandover
+	store.PresenceSignal
+}
+
+type handover struct {
+	handovers
+	send Send
+}
+
+// Release implements [store.DirectHandover].
+func (s handover) Release(ctx context.Context, owner string, token uint64) error {
+	return s.send(ctx, "Release", func(ctx context.Context) error { return s.handovers.Release(ctx, owner, token) })
+}
+
+// Take implements [store.DirectHandover].
+func (s handover) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	return value(ctx, s.send, "Take", func(ctx context.Context) (uint64, error) { return s.handovers.Take(ctx, a) })
+}
+
 // Store is a store of leases at the other end of a line.
 type Store struct {
 	Line

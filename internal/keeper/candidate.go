@@ -108,7 +108,7 @@ func (c *Candidate) look(ctx context.Context) (*Held, time.Duration, error) {
 				c.leftOver = row.Token
 				c.keeper.log.Info("releasing a lease that this process took and does not keep", zap.String("group", c.group), zap.Uint64("token", row.Token))
 			}
-			if err := c.keeper.release(ctx, c.group, row.Token); err != nil {
+			if err := c.keeper.release(ctx, c.group, row.Token, nil); err != nil {
 				return nil, 0, err
 			}
 		case c.barred != nil:
@@ -197,7 +197,7 @@ func (c *Candidate) read(ctx context.Context) error {
 	}
 	replied := c.keeper.now()
 	c.watch.observe(readings[0], sent, replied)
-	c.ask(sent, replied)
+	c.ask(c.watch.last.Now, sent, replied)
 	return nil
 }
 
@@ -218,13 +218,7 @@ func (c *Candidate) prepare(ctx context.Context) error {
 func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	ctx, cancel := c.attempt(context.WithoutCancel(ctx))
 	defer cancel()
-	request := store.Acquire{
-		Read:      *c.watch.last,
-		Owner:     c.keeper.owner,
-		Heartbeat: c.keeper.nextNumber(),
-		TTL:       c.keeper.timing.TTL,
-		Floor:     c.watch.highToken,
-	}
+	request := c.request()
 	sent := c.keeper.now()
 	previous := Previous{
 		Token: request.Read.Lease.Token, RenewedAt: request.Read.Lease.RenewedAt,
@@ -249,6 +243,17 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	default:
 		c.unanswered[request.Heartbeat] = unanswered{sent, previous}
 		return nil, fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
+	}
+}
+
+// request is an acquire that leans on the last reading.
+func (c *Candidate) request() store.Acquire {
+	return store.Acquire{
+		Read:      *c.watch.last,
+		Owner:     c.keeper.owner,
+		Heartbeat: c.keeper.nextNumber(),
+		TTL:       c.keeper.timing.TTL,
+		Floor:     c.watch.highToken,
 	}
 }
 

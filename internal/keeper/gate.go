@@ -7,18 +7,19 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// Gate has may asked after each reading of [Candidate.Look]. While it returns an
-// error, the candidate takes nothing. It is set before the first Look.
+// Gate has may asked after each reading of [Candidate.Look], and by
+// [Candidate.Take]. While it returns an error, the candidate takes nothing. It is
+// set before the first Look.
 func (c *Candidate) Gate(may func(lease.Skew) error) { c.gate = may }
 
 // Barred is what the gate said of the last reading; nil is that the lease may be
 // taken.
 func (c *Candidate) Barred() error { return c.barred }
 
-// ask asks the gate.
-func (c *Candidate) ask(sent, replied instant) {
+// ask asks the gate about what the database's clock showed.
+func (c *Candidate) ask(database time.Time, sent, replied instant) {
 	if c.gate != nil {
-		c.barred = c.gate(SkewOf(c.watch.last.Now, clocks.Instant{Mono: sent.mono, Wall: sent.wall}, clocks.Instant{Mono: replied.mono, Wall: replied.wall}))
+		c.barred = c.gate(SkewOf(database, clocks.Instant{Mono: sent.mono, Wall: sent.wall}, clocks.Instant{Mono: replied.mono, Wall: replied.wall}))
 	}
 }
 

@@ -170,7 +170,11 @@ func (h *Held) End(cause error) {
 // A released lease says that nothing of any term goes on. So one that was taken
 // early and is not settled is left to expire, while [Held.PreviousStands] is not
 // zero.
-func (h *Held) Release(ctx context.Context) error {
+func (h *Held) Release(ctx context.Context) error { return h.HandOver(ctx, nil) }
+
+// HandOver is Release, the first try of which passes the signal too, unless that is
+// nil. Whatever comes of it, the caller passes the signal afterwards, to be sure.
+func (h *Held) HandOver(ctx context.Context, signal store.DirectHandover) error {
 	h.keeper.mu.Lock()
 	h.end(lease.ErrReleased)
 	h.drop()
@@ -180,7 +184,7 @@ func (h *Held) Release(ctx context.Context) error {
 	if stands > 0 && !settled {
 		return fmt.Errorf("release lease of %q: work of the term before may still go on, for %v at most", h.group, stands.Round(time.Millisecond))
 	}
-	return h.keeper.release(ctx, h.group, h.token)
+	return h.keeper.release(ctx, h.group, h.token, signal)
 }
 
 // Abandon stops the renewals and leaves the lease to expire.
@@ -191,15 +195,21 @@ func (h *Held) Abandon() {
 	h.drop()
 }
 
-// release marks a term of this owner as released.
-func (k *Keeper) release(ctx context.Context, group string, token uint64) error {
+// release marks a term of this owner as released, by the signal at first if there is
+// one.
+func (k *Keeper) release(ctx context.Context, group string, token uint64, signal store.DirectHandover) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	for range 3 {
+	for try := range 3 {
 		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
-		err = ctxerr.With(attempt, k.store.Release(attempt, group, k.owner, token))
+		if try == 0 && signal != nil {
+			err = signal.Release(attempt, k.owner, token)
+		} else if err = k.store.Release(attempt, group, k.owner, token); errors.Is(err, store.ErrChanged) {
+			err = nil // another replica has it already
+		}
+		err = ctxerr.With(attempt, err)
 		cancel()
-		if err == nil || errors.Is(err, store.ErrChanged) { // another replica has it already
+		if err == nil {
 			return nil
 		}
 	}

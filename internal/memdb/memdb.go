@@ -152,6 +152,10 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 
 // Acquire implements [store.Leases].
 func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return s.acquire(ctx, a, func(l store.Lease) bool { return l.Heartbeat == a.Read.Lease.Heartbeat })
+}
+
+func (s *Store) acquire(ctx context.Context, a store.Acquire, may func(store.Lease) bool) (uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
@@ -166,7 +170,7 @@ func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	l, hasLease := s.leases[a.Read.Group]
 	f, hasFence := s.fences[a.Read.Group]
 	if !hasLease || !hasFence || a.Read.Session != uint64(s.server) || l.Token != a.Read.Lease.Token ||
-		l.Heartbeat != a.Read.Lease.Heartbeat || f.Token != a.Read.Fence.Token {
+		!may(l) || f.Token != a.Read.Fence.Token {
 		return 0, store.ErrChanged
 	}
 	token := max(l.Token+1, f.Token+1, a.Floor+1, uint64(s.now().UnixMicro()))

@@ -3,13 +3,19 @@ package memdb
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"sync"
 
 	"github.com/cronlease/cronlease/store"
 )
 
-var errClosed = errors.New("memstore: signal closed")
+var (
+	errClosed = errors.New("memstore: signal closed")
+	errNotHad = errors.New("memstore: release with a signal that another has")
+
+	_ store.DirectHandover = (*signal)(nil)
+)
 
 // signal waits for a slot in its group's channel: the one that fills the channel
 // has it.
@@ -130,6 +136,29 @@ func (b *signal) pass() {
 		b.has = false
 		<-b.line
 	}
+}
+
+// Release implements [store.DirectHandover].
+func (b *signal) Release(ctx context.Context, owner string, token uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.has {
+		return errNotHad
+	}
+	if err := b.store.Release(ctx, b.group, owner, token); err != nil {
+		return err
+	}
+	b.vanish()
+	b.pass()
+	return nil
+}
+
+// Take implements [store.DirectHandover].
+func (b *signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	if a.Read.Group != b.group {
+		return 0, fmt.Errorf("memstore: a reading of %q for the signal of %q", a.Read.Group, b.group)
+	}
+	return b.store.acquire(ctx, a, func(l store.Lease) bool { return l.Released && l.Heartbeat >= a.Read.Lease.Heartbeat })
 }
 
 // Close implements [store.HandoverSignal].

@@ -22,6 +22,7 @@ var (
 type link struct {
 	faulty.Leases
 	faulty.Ledger
+	faulty.Signals
 	rest
 	host *host
 	read atomic.Int64 // when the last reading that was answered was sent, since the world began
@@ -42,6 +43,7 @@ func newLink(w *world, h *host, rng *rand.Rand) *link {
 	l := &link{rest: rest{w}, host: h, rng: rng}
 	l.Leases = faulty.Leases{To: w, Send: l.send}
 	l.Ledger = faulty.Ledger{To: w, Send: l.send}
+	l.Signals = faulty.Signals{To: w, Send: l.send}
 	return l
 }
 

@@ -67,6 +67,7 @@ func TestSimulation(t *testing.T) {
 
 // effects are what the events have to have led to.
 var effects = []string{
+	"woken before the release", "taken without a look",
 	// What old terms still tried.
 	"claim refused", "declare refused", "effect refused", "move refused", "renewal refused",
 	// Statements whose client had given up, and answers that were lost.

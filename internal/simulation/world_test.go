@@ -176,9 +176,13 @@ func (w *world) Prepare(ctx context.Context, group string, ttl time.Duration) er
 
 // Acquire implements [store.Leases].
 func (w *world) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return w.acquire(ctx, a, w.Store.Acquire)
+}
+
+func (w *world) acquire(ctx context.Context, a store.Acquire, acquire func(context.Context, store.Acquire) (uint64, error)) (uint64, error) {
 	w.enter()
 	defer w.mu.Unlock()
-	token, err := w.Store.Acquire(ctx, a)
+	token, err := acquire(ctx, a)
 	if err != nil {
 		w.note("%s acquires: %v", by(a.Owner), err)
 		return token, err
@@ -262,6 +266,46 @@ func (w *world) Release(ctx context.Context, group, owner string, token uint64) 
 		}
 	}
 	return nil
+}
+
+// HandoverSignal implements [store.HandoverSignals].
+func (w *world) HandoverSignal(group string) store.HandoverSignal {
+	return signal{w.Store.HandoverSignal(group).(handovers), w}
+}
+
+// handovers is what signals of the store can do.
+type handovers interface {
+	store.DirectHandover
+	store.PresenceSignal
+}
+
+// signal is a signal of the world.
+type signal struct {
+	handovers
+	w *world
+}
+
+// Release implements [store.DirectHandover]. Now and then a waiter is woken a moment
+// before the lease is released.
+func (s signal) Release(ctx context.Context, owner string, token uint64) error {
+	if token%4 == 0 {
+		s.w.count("woken before the release")
+		_ = s.Pass(ctx)
+		<-time.After(10 * time.Millisecond)
+	}
+	if err := s.w.Release(ctx, group, owner, token); err != nil {
+		return err
+	}
+	return s.Pass(ctx)
+}
+
+// Take implements [store.DirectHandover].
+func (s signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	token, err := s.w.acquire(ctx, a, s.handovers.Take)
+	if err == nil {
+		s.w.count("taken without a look")
+	}
+	return token, err
 }
 
 // effect is what a run does to something that compares tokens as package fence

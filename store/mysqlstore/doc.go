@@ -1,6 +1,7 @@
 // Package mysqlstore keeps leases and the ledger in MySQL 8.0 (from 8.0.19), 8.4
 // and 9.x and in MariaDB 10.6 to 11.8, with the same SQL for all of them. It
-// implements [store.Leases], [store.HandoverSignals], [store.Checker], [store.Ledger] and
+// implements [store.Leases], [store.HandoverSignals] (of [store.DirectHandover], but
+// not in clusters with several writers), [store.Checker], [store.Ledger] and
 // [store.Locks], and is a [store.Fences].
 //
 //	store, err := mysqlstore.Open("worker:secret@tcp(db:3306)/billing")
@@ -22,7 +23,8 @@
 //   - one for heartbeats, releases and requests to resign, which never waits
 //     for anything but its own short statements;
 //   - one, or two when several groups look at once, for readings and takeovers;
-//   - one for each [store.HandoverSignal] that waits or was received;
+//   - one for each [store.HandoverSignal] that waits or was received, which also
+//     releases the lease;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, up to four for their rows, and one for each

@@ -140,6 +140,19 @@ func (l *leases) Prepare(ctx context.Context, group string, ttl time.Duration) e
 // Acquire implements [store.Leases]. It waits up to 3 s for fenced transactions
 // of the previous holder to end.
 func (l *leases) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
+	return l.acquire(ctx, a, func(ctx context.Context, c *conn, micros, next uint64) (done mysqlconn.Change, err error) {
+		statement := l.sql.acquire.Render(a.Owner, next, a.Owner, next, a.Heartbeat, micros,
+			a.Read.Group, a.Read.Fence.Token, a.Read.Lease.Token, a.Read.Lease.Heartbeat)
+		err = c.RetryConflicts(ctx, 1, func() (err error) {
+			done, err = c.Change(ctx, statement)
+			return err
+		})
+		return done, err
+	})
+}
+
+// acquire runs an acquire, which is given the TTL and the least new token.
+func (l *leases) acquire(ctx context.Context, a store.Acquire, run func(ctx context.Context, c *conn, micros, next uint64) (mysqlconn.Change, error)) (uint64, error) {
 	if err := errors.Join(store.CheckName("group", a.Read.Group), store.CheckName("owner", a.Owner)); err != nil {
 		return 0, err
 	}
@@ -150,21 +163,14 @@ func (l *leases) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	if a.Read.Lease == nil || a.Read.Fence == nil {
 		return 0, store.ErrChanged
 	}
-	row, fence := a.Read.Lease, a.Read.Fence
-	highest := max(row.Token, fence.Token, a.Floor)
+	highest := max(a.Read.Lease.Token, a.Read.Fence.Token, a.Floor)
 	if highest == math.MaxUint64 {
 		return 0, fmt.Errorf("acquire lease: the token of %q is %d, and there is no larger one: repair the row", a.Read.Group, highest)
 	}
-	statement := l.sql.acquire.Render(a.Owner, highest+1, a.Owner, highest+1, a.Heartbeat, micros,
-		a.Read.Group, fence.Token, row.Token, row.Heartbeat)
 	var token uint64
 	// No other connection than that of the reading.
 	err = l.conns.DoOn(ctx, mysqlconn.Readings, a.Read.Session, "acquire lease", func(ctx context.Context, c *conn) error {
-		var done mysqlconn.Change
-		err := c.RetryConflicts(ctx, 1, func() (err error) {
-			done, err = c.Change(ctx, statement)
-			return err
-		})
+		done, err := run(ctx, c, micros, highest+1)
 		if err != nil {
 			return err
 		}

@@ -9,12 +9,14 @@ type leaseQueries struct {
 	insertDeleted sqltext.Query
 	insertFence   sqltext.Query
 	acquire       sqltext.Query
+	takeReleased  sqltext.Query
 	renew         sqltext.Query
 	renewFree     sqltext.Query
 	releaseFree   sqltext.Query
 	askFree       sqltext.Query
 	release       sqltext.Query
 	isReleased    sqltext.Query
+	handOver      sqltext.Query
 	askResign     sqltext.Query
 	isAsked       sqltext.Query
 }
@@ -76,6 +78,23 @@ SET f.owner = ?,
 	l.heartbeat = ?, l.renewed_at = UTC_TIMESTAMP(6), l.ttl_us = ?, l.released = 0, l.resign_asked = 0
 WHERE f.name = ? AND f.token = ? AND l.token = ? AND l.heartbeat = ?`),
 
+		// The same for a row that was released since the reading. It waits for the
+		// lease row, where the release may not be committed yet, but never for the
+		// fence row: a signal that came for nothing must not hold up the claims of
+		// a leader behind a takeover that waits for one of its transactions. The
+		// tokens are compared last, because the release is waited for also when
+		// they have changed: then the reading that follows shows it.
+		takeReleased: sql(`
+UPDATE (SELECT name AS free FROM {fence} WHERE name = ? LIMIT 1 FOR UPDATE SKIP LOCKED) r
+STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = r.free
+STRAIGHT_JOIN {fence} f FORCE INDEX (PRIMARY) ON f.name = r.free
+SET f.owner = ?,
+	f.token = LAST_INSERT_ID(GREATEST(CAST(? AS UNSIGNED), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED))),
+	l.owner = ?,
+	l.token = GREATEST(CAST(? AS UNSIGNED), CAST(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS UNSIGNED)),
+	l.heartbeat = ?, l.renewed_at = UTC_TIMESTAMP(6), l.ttl_us = ?, l.released = 0, l.resign_asked = 0
+WHERE f.token = ? AND l.token = ? AND l.heartbeat >= ? AND l.released = 1`),
+
 		// FORCE INDEX: a scan would wait for other rows' locks, and lose all
 		// leases for one.
 		renew: sql(`
@@ -102,7 +121,12 @@ UPDATE (SELECT name AS free FROM {lease}
 STRAIGHT_JOIN {lease} l FORCE INDEX (PRIMARY) ON l.name = f.free
 SET l.resign_asked = 1`),
 
-		release:    sql(`UPDATE {lease} SET released = 1 WHERE name = ? AND owner = ? AND token = ? AND released = 0`),
+		release: sql(`UPDATE {lease} SET released = 1 WHERE name = ? AND owner = ? AND token = ? AND released = 0`),
+		// The locks, of the term and of the signal, are given away while the row is
+		// locked, and only if it matches.
+		handOver: sql(`
+UPDATE {lease} SET released = GREATEST(1, COALESCE(RELEASE_LOCK(?), 1), COALESCE(RELEASE_LOCK(?), 1))
+WHERE name = ? AND owner = ? AND token = ? AND released = 0`),
 		isReleased: sql(`SELECT COUNT(*) FROM {lease} WHERE name = ? AND owner = ? AND token = ? AND released = 1`),
 		askResign:  sql(`UPDATE {lease} SET resign_asked = 1 WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 0`),
 		isAsked:    sql(`SELECT COUNT(*) FROM {lease} WHERE name = ? AND token = ? AND released = 0 AND resign_asked = 1`),

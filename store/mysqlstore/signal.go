@@ -33,6 +33,12 @@ var (
 	releaseBoth = sqltext.Parse(`SELECT RELEASE_LOCK(?), RELEASE_LOCK(?)`)
 )
 
+// errManyWriters is of clusters: the lock is one node's, and a row lock makes no
+// statement on another node wait.
+var errManyWriters = fmt.Errorf("%w on a cluster with several writers", errors.ErrUnsupported)
+
+var _ store.DirectHandover = (*signal)(nil)
+
 // signal is a hand-over signal: a user-level lock of the server. The waiter that
 // gets it has the signal, for as long as its connection lives. The server grants it
 // in the order of arrival. It says nothing about the lease. Another lock of the
@@ -257,19 +263,80 @@ func (s *signal) Pass(ctx context.Context) error {
 	if !s.has {
 		return nil
 	}
-	s.has = false
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	pass := releaseLock.Render(s.lock(s.conn))
-	if term != nil {
-		// In this order, so that the waiter that is woken finds the term gone.
-		pass = releaseBoth.Render(s.presence(s.conn, term.token), s.lock(s.conn))
-	}
-	if err := s.conn.Exec(ctx, pass); err != nil {
+	if err := s.pass(ctx, term); err != nil {
 		s.drop()
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
 	return nil
+}
+
+// pass gives the locks away, that of the term first, so that the waiter which is woken
+// finds the term gone. It is called with the turn.
+func (s *signal) pass(ctx context.Context, term *announced) error {
+	s.has = false
+	if term == nil {
+		return s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn)))
+	}
+	return s.conn.Exec(ctx, releaseBoth.Render(s.presence(s.conn, term.token), s.lock(s.conn)))
+}
+
+// Release implements [store.DirectHandover]. The server grants the lock to the next
+// waiter while the release is being committed: the waiter's message and this commit
+// are under way at the same time.
+func (s *signal) Release(ctx context.Context, owner string, token uint64) error {
+	if err := s.take(ctx); err != nil {
+		return fmt.Errorf("release lease with its signal: %w", err)
+	}
+	defer s.give()
+	return s.leases.conns.Bounded(ctx, "release lease with its signal", func(ctx context.Context) error {
+		switch {
+		case !s.has:
+			return errors.New("this connection does not have the signal")
+		case s.conn.Server.ManyWriters():
+			return errManyWriters
+		case !s.leases.conns.Usable(ctx, s.conn):
+			return errors.New("the connection was lost, or its server takes no writes")
+		}
+		n, err := s.conn.Changed(ctx, s.leases.sql.handOver.Render(s.presence(s.conn, token), s.lock(s.conn), s.group, owner, token))
+		if err == nil && n > 0 {
+			s.has = false
+			s.term.Store(nil)
+			return nil
+		}
+		if err == nil {
+			n, err = s.conn.Count(ctx, s.leases.sql.isReleased.Render(s.group, owner, token))
+		}
+		switch {
+		case err != nil: // has stays: Pass passes what was not passed yet
+			return err
+		case n == 0:
+			return store.ErrChanged
+		}
+		if s.pass(ctx, s.term.Swap(nil)) != nil {
+			s.drop()
+		}
+		return nil
+	})
+}
+
+// Take implements [store.DirectHandover]. It waits up to 3 s for the lease row.
+func (s *signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	if a.Read.Group != s.group {
+		return 0, fmt.Errorf("take lease: a reading of %q for the signal of %q", a.Read.Group, s.group)
+	}
+	return s.leases.acquire(ctx, a, func(ctx context.Context, c *conn, micros, next uint64) (mysqlconn.Change, error) {
+		if c.Server.ManyWriters() {
+			return mysqlconn.Change{}, errManyWriters
+		}
+		done, err := c.Change(ctx, s.leases.sql.takeReleased.Render(s.group, a.Owner, next, a.Owner, next, a.Heartbeat, micros,
+			a.Read.Fence.Token, a.Read.Lease.Token, a.Read.Lease.Heartbeat))
+		if err != nil && mysqlconn.IsAnswer(err) { // rolled back, or not granted in time
+			err = store.ErrChanged
+		}
+		return done, err
+	})
 }
 
 // Close implements [store.HandoverSignal]. It passes the signal.

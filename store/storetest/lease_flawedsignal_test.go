@@ -13,6 +13,7 @@ import (
 // signal is one of a database.
 type signal struct {
 	d      *leaseDatabase
+	s      *leaseReplica
 	group  string
 	line   chan struct{}
 	closed chan struct{}
@@ -38,7 +39,7 @@ func (s *leaseReplica) HandoverSignal(group string) store.HandoverSignal {
 	if s.leaseDatabase.signals[name] == nil {
 		s.leaseDatabase.signals[name] = make(chan struct{}, 1)
 	}
-	b := &signal{d: s.leaseDatabase, group: group, line: s.leaseDatabase.signals[name], closed: make(chan struct{})}
+	b := &signal{d: s.leaseDatabase, s: s, group: group, line: s.leaseDatabase.signals[name], closed: make(chan struct{})}
 	s.signals = append(s.signals, b)
 	return b
 }
@@ -141,4 +142,70 @@ func (b *signal) Close() error {
 		close(b.closed)
 	}
 	return nil
+}
+
+func (b *signal) Release(ctx context.Context, owner string, token uint64) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.has {
+		if b.d.has("handover: Release without the signal") {
+			return b.s.Release(ctx, b.group, owner, token)
+		}
+		return errors.New("no signal")
+	}
+	b.d.mu.Lock()
+	row := b.d.leases[b.d.key(b.group)]
+	b.d.mu.Unlock()
+	if b.d.has("handover: Release ignores the owner") && owner != "" {
+		owner = row.Owner
+	}
+	if b.d.has("handover: Release ignores the token") {
+		token = row.Token
+	}
+	if !b.d.has("handover: Release does not release") {
+		if err := b.s.Release(ctx, b.group, owner, token); err != nil {
+			if b.d.has("handover: Release passes when it is refused") {
+				b.leave()
+			}
+			return err
+		}
+	}
+	switch {
+	case b.d.has("handover: Release does not pass"), row.Released && b.d.has("handover: Release of a released lease does not pass"):
+	default:
+		b.leave()
+	}
+	return nil
+}
+
+func (b *signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
+	b.d.mu.Lock()
+	l, f := b.d.leases[b.d.key(a.Read.Group)], b.d.fences[b.d.key(a.Read.Group)]
+	b.d.mu.Unlock()
+	if a.Read.Lease == nil || a.Read.Fence == nil || !b.d.or("take: ignores released", l.Released) ||
+		!b.d.same(l.Token, a.Read.Lease.Token, "take", "lease token") || !b.d.same(f.Token, a.Read.Fence.Token, "take", "fence token") ||
+		!b.d.or("take: ignores an older heartbeat", l.Heartbeat >= a.Read.Lease.Heartbeat) ||
+		b.d.has("take: compares the heartbeat") && l.Heartbeat != a.Read.Lease.Heartbeat {
+		return 0, store.ErrChanged
+	}
+	if b.d.has("take: ignores the session") {
+		a.Read.Session = b.s.session(b.s.number)
+	}
+	if b.d.has("take: ignores the floor") {
+		a.Floor = 0
+	}
+	if b.d.has("take: leaves the TTL") {
+		a.TTL = l.TTL
+	}
+	if b.d.has("take: keeps the heartbeat") {
+		a.Heartbeat = l.Heartbeat
+	}
+	a.Read.Lease, a.Read.Fence = &l, &f
+	token, err := b.s.Acquire(ctx, a)
+	if err == nil && b.d.has("take: leaves the fence") {
+		b.d.mu.Lock()
+		b.d.fences[b.d.key(a.Read.Group)] = f
+		b.d.mu.Unlock()
+	}
+	return token, err
 }

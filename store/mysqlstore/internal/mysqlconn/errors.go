@@ -20,13 +20,13 @@ import (
 var errReadOnly = errors.New("the server takes no writes")
 
 // IsAnswer reports whether err leaves its connection in good order: the
-// statement has run and the rows were not as expected, or the server rolled it
-// back.
+// statement has run and the rows were not as expected, the server rolled it back, or
+// none was sent.
 func IsAnswer(err error) bool {
 	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || IsRolledBack(err) {
 		return true
 	}
-	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun} {
+	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return true
 		}

@@ -121,10 +121,16 @@ func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error
 // and, where there is another host to go to, takes writes. It drops one that is
 // not. It is called with the turn.
 func (l *slot) usable(ctx context.Context) bool {
-	if l.conn != nil && (!l.conn.Alive(ctx) || l.pool.several && !l.conn.writable(ctx)) {
+	if l.conn != nil && !l.pool.Usable(ctx, l.conn) {
 		l.drop()
 	}
 	return l.conn != nil
+}
+
+// Usable reports whether a connection was not closed by the server and, where there
+// is another host to go to, takes writes.
+func (p *Pool) Usable(ctx context.Context, c *Conn) bool {
+	return c.Alive(ctx) && (!p.several || c.writable(ctx))
 }
 
 // open returns the connection, a new one if need be. It is called with the turn.
