@@ -7,6 +7,7 @@ TESTFLAGS ?=
 export FUZZTIME ?= 1m
 export FUZZJOBS ?= 1
 SOAKTIME ?= 1h
+KILLS ?= 40
 SEED ?= 0
 
 withdb := bin/withdb
@@ -79,6 +80,10 @@ soak: databases ## three workers with 200 jobs on each database for SOAKTIME (de
 .PHONY: bench
 bench: databases ## run the benchmarks of PACKAGES on both databases
 	@$(withdb) -- env PACKAGES="$(PACKAGES)" scripts/test -p 1 -timeout 0 -run '^$$' -bench . -benchmem $(TESTFLAGS)
+
+.PHONY: performance
+performance: databases ## run the benchmarks of docs/performance.md for ten minutes, and write it; KILLS=n leaders are killed on each server
+	@$(withdb) -- env KILLS=$(KILLS) scripts/performance
 
 .PHONY: cover
 cover: databases ## test PACKAGES of the library and print how much of each function the tests reach (all: cover.out)

@@ -183,6 +183,31 @@ func TestDocumentsNameTargets(t *testing.T) {
 	}
 }
 
+// Figures that were measured are in docs/performance.md, which is generated, or in a
+// section that names the command which prints them. Settings are written as in code
+// (600ms) or in seconds.
+func TestMeasuredFiguresNameTheirCommand(t *testing.T) {
+	t.Parallel()
+	figure := regexp.MustCompile(`[0-9] (ms|µs|MB|kB)\b|[0-9] [a-z ]*(a|per) second\b|[0-9]/s\b|\bp(50|99)\b`)
+	command := regexp.MustCompile(`\b(make (bench|performance|soak|torture|simulate|test|model)|go (test|run))\b`)
+	files, err := filepath.Glob("docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range append(files, "README.md") {
+		if file == "docs/performance.md" {
+			continue
+		}
+		for _, section := range regexp.MustCompile(`(?m)^#+ `).Split(read(t, file), -1) {
+			prose := regexp.MustCompile("(?ms)^```.*?^```").ReplaceAllString(section, "")
+			if found := figure.FindString(prose); found != "" && !command.MatchString(section) {
+				title, _, _ := strings.Cut(section, "\n")
+				t.Errorf("%s, %q: no command that prints a figure such as %q: name it, or link docs/performance.md instead", file, title, found)
+			}
+		}
+	}
+}
+
 // documents are all of the repository's.
 func documents(t *testing.T) []string {
 	t.Helper()

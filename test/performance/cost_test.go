@@ -315,62 +315,69 @@ func costLockHandOver(b *testing.B, db dbtest.Database, n int) {
 }
 
 // BenchmarkRest counts the statements of schedulers at rest, with a TTL of 15 s, for
-// half a minute: of a leader and of a follower, with so many jobs that are not due.
+// a minute: of a leader and of a follower, with so many jobs that are not due.
 func BenchmarkRest(b *testing.B) {
 	type side struct {
 		name string
 		c    *counter
 	}
-	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
-		var all []side
+	var all []side
+	for _, kind := range dbtest.Dialects(b) {
 		for _, n := range grown {
-			db := dbtest.Fresh(b, db.Kind)
-			for _, role := range []string{"leader", "follower"} {
+			db := dbtest.Fresh(b, kind)
+			for _, role := range []election.Role{election.Leading, election.Following} {
 				c, s := opened(b, db)
-				sched, err := scheduler.New(s, group)
-				if err != nil {
-					b.Fatal(err)
+				defer rest(b, s, n, role)()
+				name := "leader"
+				if role == election.Following {
+					name = "follower"
 				}
-				for i := range n {
-					err := sched.Add(jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Cron("0 0 0 1 1 *"), Do: func(context.Context, jobs.Run) error { return nil }})
-					if err != nil {
-						b.Fatal(err)
-					}
-				}
-				ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-				done := make(chan error, 1)
-				go func() { done <- sched.Run(ctx) }()
-				defer func() {
-					stop()
-					if err := <-done; err != nil {
-						b.Error(err)
-					}
-				}()
-				want := election.Leading
-				if role == "follower" {
-					want = election.Following
-				}
-				until(b, "the role", func() bool { state := sched.State(); return state.Role == want && state.Token != 0 })
-				all = append(all, side{fmt.Sprintf("%s/jobs=%d", role, n), c})
+				all = append(all, side{fmt.Sprintf("%s/%s/jobs=%d", kind, name, n), c})
 			}
 		}
-		<-time.After(5 * time.Second) // connections are being made
-		for _, one := range all {
-			one.c.reset()
+	}
+	<-time.After(10 * time.Second) // connections are being made
+	for _, one := range all {
+		one.c.reset()
+	}
+	const length = time.Minute
+	<-time.After(length)
+	for _, one := range all {
+		total, kinds := one.c.reset()
+		b.Run(one.name, func(b *testing.B) {
+			for kind, d := range kinds {
+				b.Logf("%s: %+v", kind, d)
+			}
+			b.ReportMetric(float64(total.statements)/length.Seconds(), "statements/s")
+			b.ReportMetric(float64(total.commits)/length.Seconds(), "commits/s")
+			b.ReportMetric(float64(total.sent+total.received)/length.Seconds(), "bytes/s")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+// rest starts a scheduler with so many jobs that are not due, and returns when it has
+// the role. The function that it returns ends the scheduler.
+func rest(b *testing.B, s *mysqlstore.Store, n int, role election.Role) (end func()) {
+	b.Helper()
+	sched, err := scheduler.New(s, group)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range n {
+		err := sched.Add(jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Cron("0 0 0 1 1 *"), Do: func(context.Context, jobs.Run) error { return nil }})
+		if err != nil {
+			b.Fatal(err)
 		}
-		const length = 30 * time.Second
-		<-time.After(length)
-		for _, one := range all {
-			total, kinds := one.c.reset()
-			b.Run(one.name, func(b *testing.B) {
-				for kind, d := range kinds {
-					b.Logf("%s: %+v", kind, d)
-				}
-				b.ReportMetric(float64(total.statements)/length.Seconds(), "statements/s")
-				b.ReportMetric(float64(total.commits)/length.Seconds(), "commits/s")
-				b.ReportMetric(float64(total.sent+total.received)/length.Seconds(), "bytes/s")
-				b.ReportMetric(0, "ns/op")
-			})
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	done := make(chan error, 1)
+	go func() { done <- sched.Run(ctx) }()
+	until(b, "the role", func() bool { state := sched.State(); return state.Role == role && state.Token != 0 })
+	return func() {
+		stop()
+		if err := <-done; err != nil {
+			b.Error(err)
 		}
-	})
+	}
 }

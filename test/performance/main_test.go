@@ -2,6 +2,7 @@ package performance
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"slices"
 	"testing"
@@ -45,7 +46,9 @@ func reportTimes(b *testing.B, prefix string, times []time.Duration) {
 		return
 	}
 	slices.Sort(times)
-	at := func(p float64) float64 { return float64(times[int(p*float64(len(times)-1))].Microseconds()) / 1000 }
+	at := func(p float64) float64 {
+		return float64(times[int(math.Ceil(p*float64(len(times))))-1].Microseconds()) / 1000
+	}
 	b.ReportMetric(at(0.5), prefix+"p50-ms")
 	b.ReportMetric(at(0.99), prefix+"p99-ms")
 	b.ReportMetric(float64(len(times)), "n")
