@@ -30,6 +30,7 @@ func (c *campaign) loop(ctx context.Context) error {
 	// noticed well within the second that the guarantee leaves.
 	failed := retry.Forever(min(c.timing.TTL/30, 200*time.Millisecond), min(c.timing.TTL/5, 400*time.Millisecond))
 	standBack := retry.Forever(c.timing.TTL/10, c.timing.TTL)
+	c.handover.start() // so that it is in line by the time that it follows
 	for ctx.Err() == nil {
 		c.expect(0)
 		if err := c.check(ctx); err != nil {

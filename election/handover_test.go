@@ -77,6 +77,23 @@ func TestHandOverInOneStatementEach(t *testing.T) {
 	})
 }
 
+// A replica waits for the signal from its start, while it looks for the first time:
+// so that it does not miss a hand-over meanwhile.
+func TestInLineFromTheStart(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		r := prepare(t, store)
+		r.Hang()
+		r.start()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := store.HandoverSignal("g").Wait(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("the replica does not have the signal: %v", err)
+		}
+	})
+}
+
 // Again and again, through every replica, also when the signal was lost on the way.
 func TestHandOverInALine(t *testing.T) {
 	bubble(t, func(t *testing.T) {
