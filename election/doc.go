@@ -28,4 +28,6 @@
 // store can ([store.DirectHandover]), the release passes the signal in one statement,
 // and the follower that it wakes takes the lease without looking first. If that fails,
 // it looks, and again soon: the signal stays free until a leader has it.
+// That a leader's process has died shortens the wait for schedulers alone, whose work
+// is claimed: see package lease.
 package election

@@ -29,10 +29,13 @@
 //     stepped (though not twice, in opposite directions, between two readings
 //     of a follower). One server takes the writes; where several do, as in a
 //     Galera cluster, the replicas use one of them, or the servers' clocks agree.
+//     A scheduler keeps this promise for each job: before another replica can
+//     start that job.
 //  5. A leader is back within TTL + 1 s of a crash if another replica was
 //     watching (otherwise within TTL + 1 s of the next replica's start), at once
 //     after a clean stop, and within TTL + 1 s of the database coming back,
-//     however long it was away. A login that the server has refused is retried
+//     however long it was away. A scheduler is back sooner after the death of
+//     its leader's process: see "Taking over early". A login that the server has refused is retried
 //     later than that, so that retries do not lock the account:
 //     docs/database.md has the bound.
 //
@@ -105,6 +108,38 @@
 // changes a released row, so it needs no exact heartbeat. The new token tells the
 // database's clock, which is judged before the term begins.
 //
+// # Taking over early
+//
+// When a leader's process dies, its connection to the database ends, and the
+// replica that is next in line for the hand-over signal learns of it within
+// milliseconds. That is a hint and no proof: the connection of a leader that lives
+// can be cut. A scheduler acts on it all the same, and takes the lease before its
+// time, because it needs less than a lease promises. Each start of a run is claimed
+// under the group's newest token, so from the acquire on the replaced leader starts
+// nothing. Only what it has started may go on, until its trust ends. Hence:
+//
+//   - A run that is open under an older token is left alone until the heartbeat that
+//     the acquire compared has stood for the row's TTL, by the taker's own clock:
+//     until the lease could have been taken without the hint. By then the run's
+//     context has ended. Meanwhile its job starts nothing. Its row stays open, so that
+//     the next leader has to leave it alone, too, if this one ends. All other jobs go
+//     on.
+//   - The row then has the new leader's heartbeats, and says nothing of the old one's.
+//     The replica that takes it next counts from those, which is later, and for a TTL
+//     that is no shorter than that of the row before: the acquire sees to that.
+//   - A released lease is taken at once, and then nothing is left alone. So a term that
+//     was taken early releases its lease only when that time is over, or when the
+//     ledger has no open run under an older token. Else it lets the lease expire.
+//   - A run that the ledger does not have cannot be left alone, and a failover may have
+//     lost its claim. So the hint counts for terms alone that were acquired on this very
+//     start of this very server: the leader shows its term on no other one. The
+//     ledger is read there as well, after the acquire.
+//   - If a run is open, the taker first waits until the next heartbeat is overdue: a
+//     leader that only lost that connection keeps its lease and its run.
+//
+// Elections without a scheduler, and locks, have no claims. Their leases are never
+// taken early.
+//
 // # Why late and lost answers do no harm
 //
 // Every statement compares all that it expects, so it applies at most once, and
@@ -139,7 +174,7 @@
 // # What happens when
 //
 //   - The holder's process dies: followers wait until its last heartbeat is a
-//     TTL old.
+//     TTL old, but for those of a scheduler (see "Taking over early").
 //   - It is paused: the same; when it wakes, [Hold.Trusted] says no at once,
 //     and the context ends as soon as its timer runs. Timers count by the
 //     monotonic clock, so if the whole machine slept, that is a quarter of Grace

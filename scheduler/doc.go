@@ -9,6 +9,10 @@
 // released. A run that does not stop is named in the log and never lets this
 // replica lead again while it runs.
 //
+// When the leader's process dies, the next replica takes over before the lease's
+// time is up, and leaves alone what the old term may still run: package lease says why
+// that is safe, and [WithFullTTL] turns it off.
+//
 // Every start of a run reads the trust deadline from the clocks, because the
 // context of a process that was paused can look alive for a moment after it.
 package scheduler

@@ -237,6 +237,10 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	token, err := c.keeper.store.Acquire(ctx, request)
 	switch {
 	case err == nil:
+		if previous.stands > 0 {
+			c.keeper.log.Info("took the lease of a leader whose connection is gone", zap.String("group", c.group), zap.Uint64("token", token),
+				zap.String("leader", request.Read.Lease.Owner), zap.Uint64("leader_token", previous.Token))
+		}
 		return c.hold(ctx, token, request.Heartbeat, sent, previous)
 	case errors.Is(err, store.ErrChanged):
 		return nil, nil

@@ -39,14 +39,14 @@ type suspected struct {
 // The leader may live all the same, and trust its term for as long as its last
 // heartbeat stands. The row says nothing of that term any more, which has three
 // consequences. Work of earlier terms is left alone until then
-// ([Held.PreviousStands]). The next to take the lease has to wait as long: so
-// the acquire writes a TTL that is no shorter than the replaced row's. And until
+// ([Held.PreviousStands]). The replica that takes the lease next has to wait as long:
+// so the acquire writes a TTL that is no shorter than the replaced row's. And until
 // then the lease is not released, unless it is known that no such work is left.
 //
 // What work goes on is read from the database, so it must have everything that the
 // term has written. A failover may have lost some of that: so only a term that was
-// acquired on this very server is taken early. The one that acquired it knew that no
-// work of earlier terms went on which this server lacks, by the same rules.
+// acquired on this very server is taken early. When that was acquired, no work of
+// earlier terms went on that this server lacks, by the same rules.
 func (c *Candidate) Suspect(ctx context.Context) (*Held, time.Duration, error) {
 	if c.early == nil {
 		return c.Look(ctx)
