@@ -30,16 +30,8 @@ func (t *term) open() error {
 			return err
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		// After an early takeover a reading from another server, such as a read
-		// replica, counts only if it has what this term has just written: it may lack
-		// a run that goes on.
-		held := keeper.HeldOf(t.ctx)
-		other := held.PreviousStands() > 0 && snapshot.Server != held.Server()
-		if len(declared) > 0 || other {
-			snapshot, err = t.load(ctx, false)
-		}
-		if err == nil && other && snapshot.Opened.Token != t.holder.Token {
-			return errStale
+		if len(declared) > 0 || t.isStale(snapshot) {
+			snapshot, err = t.reload(ctx, false)
 		}
 		return err
 	})
@@ -77,6 +69,23 @@ func (t *term) open() error {
 	t.settle(snapshot.Open)
 	t.apply(snapshot)
 	return nil
+}
+
+// reload reads the ledger again, once this term has declared its jobs.
+func (t *term) reload(ctx context.Context, deep bool) (jobs.Snapshot, error) {
+	snapshot, err := t.load(ctx, deep)
+	if err == nil && t.isStale(snapshot) {
+		err = errStale
+	}
+	return snapshot, err
+}
+
+// isStale reports whether a snapshot may lack a run that goes on. After an early
+// takeover one from another server, such as a read replica, counts only if it has what
+// this term has written.
+func (t *term) isStale(snapshot jobs.Snapshot) bool {
+	held := keeper.HeldOf(t.ctx)
+	return held.PreviousStands() > 0 && snapshot.Server != held.Server() && snapshot.Opened.Token != t.holder.Token
 }
 
 // setAlarms gives each schedule an alarm of its own: jobs with one schedule share it.

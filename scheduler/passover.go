@@ -34,7 +34,7 @@ func (t *term) passOver(snapshot jobs.Snapshot) (jobs.Snapshot, error) {
 		return snapshot, nil
 	}
 	err := t.wrote.retry(t.ctx, "load the ledger", func(ctx context.Context) (err error) {
-		snapshot, err = t.load(ctx, true)
+		snapshot, err = t.reload(ctx, true)
 		return err
 	})
 	return snapshot, err

@@ -246,6 +246,30 @@ func TestTakeoverWithStaleReadings(t *testing.T) {
 	})
 }
 
+// A lease that was taken early is not released while a run of a job that this release
+// does not have may go on: the next replica may have the job.
+func TestTakenOverRunOfUnknownJob(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "long", Schedule: jobs.Every(20 * time.Second), Recover: jobs.RecoverRerun, Overlap: jobs.OverlapQueue, Do: sleep(18 * time.Second)}
+		first := c.watched(1, []jobs.Job{job})
+		without := c.start([]jobs.Job{{Name: "other", Schedule: jobs.Every(time.Second)}})
+		c.until(82 * time.Second)
+		first.mute()
+		if c.leaderAfter(first) != without {
+			t.Error("another replica leads")
+		}
+		c.start([]jobs.Job{job})
+		without.stop()
+		c.until(3 * time.Minute)
+		if o := c.overlap("long"); o > 0 {
+			t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+		}
+		if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
+			t.Error("nothing was taken over")
+		}
+	})
+}
+
 // Work that is done on an observer's word has no claims: an option keeps the TTL.
 func TestFullTTL(t *testing.T) {
 	inBubble(t, func(c *cluster) {
