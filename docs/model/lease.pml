@@ -134,6 +134,12 @@ bit from[SLOTS];
 byte mOwner[SLOTS], mToken[SLOTS], mHeartbeat[SLOTS], mFence[SLOTS], mFloor[SLOTS], mNumber[SLOTS], mTTL[SLOTS];
 bit mServer[SLOTS];  /* of the connection */
 bool mBlind[SLOTS];  /* sent by who cannot know; see blind */
+#ifdef TAKES
+bool mTake[SLOTS];   /* an acquire that no reading came before, see take */
+#define takes(s) mTake[s]
+#else
+#define takes(s) false
+#endif
 byte answer[SLOTS];  /* of DONE: the token, or 1 row; 0 rows */
 short began[SLOTS];  /* since the statement began in the server, by its clock; NONE before */
 
@@ -236,7 +242,10 @@ inline fresh() { vacant[0] = 0; vacant[1] = 0; clean = false }
 /* clear: a slot that is free has no contents. */
 inline clear(s) {
 	state[s] = FREE; kind[s] = 0; from[s] = 0; mOwner[s] = 0; mToken[s] = 0; mHeartbeat[s] = 0; mFence[s] = 0;
-	mFloor[s] = 0; mNumber[s] = 0; mTTL[s] = 0; mServer[s] = 0; mBlind[s] = false; answer[s] = 0; began[s] = NONE
+	mFloor[s] = 0; mNumber[s] = 0; mTTL[s] = 0; mServer[s] = 0; mBlind[s] = false; answer[s] = 0; began[s] = NONE;
+#ifdef TAKES
+	mTake[s] = false
+#endif
 }
 
 /* slot: the first free one; there always is one. */
@@ -482,6 +491,31 @@ inline look(i) {
 	fi
 }
 
+#ifdef TAKES
+#ifdef TAKE_QUARANTINED
+#define unquarantined(i) true
+#else
+#define unquarantined(i) (quarantine[i] == 0)
+#endif
+#ifdef TAKE_OLD_TERM
+#define mayTake(i) (seen[i] && unquarantined(i) && acquires > 0 && number[i] < NUMBERS)
+#else
+#define mayTake(i) (seen[i] && seenToken[i] == highToken[i] && unquarantined(i) && acquires > 0 && number[i] < NUMBERS)
+#endif
+
+/* take: what Candidate.Take does when the hand-over signal has come, which may be at any time. It leans on the last
+ * reading: on that connection it compares what a reading now would have to show. */
+inline take(i) {
+	printf("replica %d: sends an acquire without a reading\n", i);
+	looked[i] = false; slot();
+	acquires--; send(i, acquire); numbered(i);
+	mTake[k] = true; mToken[k] = seenToken[i]; mFence[k] = seenToken[i]; mHeartbeat[k] = seenHeartbeat[i];
+	mServer[k] = seenServer[i]; mTTL[k] = ttl(i); mFloor[k] = highToken[i];
+	mBlind[k] = blind[i] || lost && REWINDS > 0 &&
+		(highToken[i] < lostToken || highToken[i] == lostToken && highHeartbeat[i] < lostHeartbeat)
+}
+#endif
+
 /* ---- the server runs a statement ---- */
 
 #ifdef BLIND_COUNTS
@@ -496,7 +530,13 @@ inline runAcquire(s) {
 	ok = ok && fenceToken == mFence[s] && token == mToken[s];
 #endif
 #ifndef NO_ACQUIRE_HEARTBEAT
-	ok = ok && heartbeat == mHeartbeat[s];
+	ok = ok && (heartbeat == mHeartbeat[s] || takes(s));
+#endif
+#ifndef TAKE_ANY_HEARTBEAT
+	ok = ok && (heartbeat >= mHeartbeat[s] || !takes(s));
+#endif
+#ifndef TAKE_UNRELEASED
+	ok = ok && (released || !takes(s));
 #endif
 #ifndef NO_SESSION
 	ok = ok && mServer[s] == server;
@@ -524,6 +564,10 @@ inline runAcquire(s) {
 		fresh(); anew = lost; newest = max(t, newest); holder = mOwner[s]; holderToken = t;
 		owner = mOwner[s]; token = t; heartbeat = mNumber[s]; rowTTL = mTTL[s]; released = false; renewed = began[s];
 		fenceOwner = mOwner[s]; fenceToken = t;
+		if
+		:: takes(s) -> mark(16)
+		:: else
+		fi;
 		answer[s] = t
 	:: else -> mark(14); answer[s] = 0
 	fi
@@ -679,6 +723,10 @@ inline unheard(i) {
 	fi;
 #endif
 	if
+	:: takes(k) -> sent(i, mNumber[k]) = NONE /* not adopted */
+	:: else
+	fi;
+	if
 	:: state[k] == DONE -> clear(k)
 	:: else
 	fi
@@ -785,6 +833,9 @@ proctype Replica(bit i) {
 	:: d_step { awake(i) && looking[i] && up -> look(i) }
 #else
 	:: d_step { awake(i) && campaigns(i) && !idle(i) -> look(i) }
+#endif
+#ifdef TAKES
+	:: d_step { awake(i) && campaigns(i) && !looking[i] && mayTake(i) -> take(i) }
 #endif
 	/* Keeper and Held */
 	:: d_step { awake(i) && term[i] != CANDIDATE && waits[i] == 0 && number[i] < NUMBERS -> beat(i) }
