@@ -38,7 +38,7 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 	p.waitFor(next, "following")
 	p.waitFor(spare, "following")
 	p.wait(0, "a tick", func(e told) bool { return e.What == "end" && e.Job == "tick" })
-	var times []time.Duration
+	var times, leads []time.Duration
 	kills, late := 0, 0
 	for b.Loop() {
 		if busy {
@@ -62,6 +62,8 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 		e := p.wait(from, "a start after a kill", func(e told) bool { return e.What == "start" && e.Job == "tick" && e.by != leader })
 		if e.Tick == due.UnixNano() {
 			times = append(times, time.Duration(e.At-at.UnixNano()))
+			begun := p.wait(from, "the term", func(l told) bool { return l.What == "leading" && l.by == e.by })
+			leads = append(leads, time.Duration(begun.At-at.UnixNano()))
 		} else {
 			late++ // the leader was quicker: it has started the tick
 		}
@@ -71,7 +73,8 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 	}
 	// The tick that was due at the last kill is over, with those that it held up.
 	<-time.After(2 * time.Second)
-	doubled, overlapping, lost := p.check("tick", time.Second)
+	doubled, overlapping, lost := p.check(control, "tick", time.Second)
+	reportTimes(b, "leading-", leads)
 	reportTimes(b, "", times)
 	b.ReportMetric(float64(kills), "kills")
 	b.ReportMetric(float64(late), "killed-late")

@@ -233,8 +233,19 @@ func (p *players) kill(one *player) time.Time {
 
 // check returns how many ticks of the job were started twice, how many starts found
 // a run of it under way in another process, and how many ticks between the first
-// and the last have no run.
-func (p *players) check(job string, every time.Duration) (doubled, overlapping, lost int) {
+// and the last have neither a start nor a row in the ledger. A tick with a row alone
+// was claimed by a process that was killed before it could start it: it is recorded
+// as interrupted.
+func (p *players) check(control jobs.Group, job string, every time.Duration) (doubled, overlapping, lost int) {
+	p.b.Helper()
+	records, err := control.Runs(p.b.Context(), jobs.Filter{Job: job, Limit: 100_000})
+	if err != nil {
+		p.b.Fatal(err)
+	}
+	rows := map[int64]bool{}
+	for _, r := range records {
+		rows[r.Tick.UnixNano()] = true
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	starts := map[int64]int{}
@@ -266,7 +277,7 @@ func (p *players) check(job string, every time.Duration) (doubled, overlapping, 
 		}
 	}
 	for at := first; at <= newest && first != 0; at += int64(every) {
-		if starts[at] == 0 {
+		if starts[at] == 0 && !rows[at] {
 			lost++
 		}
 	}
