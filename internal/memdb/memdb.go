@@ -25,7 +25,7 @@ type Store struct {
 	fences  map[string]store.Fence
 	ledgers map[string]*ledger
 	signals map[string]chan struct{} // of capacity 1; full while a signal has it
-	present map[uint64]*signal       // by token
+	present map[term]*signal
 	locks   map[string]lockRow
 	// lockFloor is the highest version of all lock rows that were pruned.
 	lockFloor uint64
@@ -43,7 +43,7 @@ func New() *Store {
 		fences:  map[string]store.Fence{},
 		ledgers: map[string]*ledger{},
 		signals: map[string]chan struct{}{},
-		present: map[uint64]*signal{},
+		present: map[term]*signal{},
 		locks:   map[string]lockRow{},
 
 		notifiers: map[string]*notifier{},

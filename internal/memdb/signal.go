@@ -30,6 +30,12 @@ type signal struct {
 	shut bool // closed is closed
 }
 
+// term is one that a signal has announced.
+type term struct {
+	group string
+	token uint64
+}
+
 // HandoverSignal implements [store.HandoverSignals].
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	s.mu.Lock()
@@ -49,8 +55,9 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 	}
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
+	b.hide()
 	if server == b.store.identity() {
-		b.store.present[token] = b
+		b.store.present[term{b.group, token}] = b
 	}
 	return nil
 }
@@ -62,15 +69,18 @@ func (b *signal) Present(ctx context.Context, token uint64) (bool, string, error
 	}
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	there := b.store.present[token]
-	return there != nil && there.group == b.group, b.store.identity(), nil
+	return b.store.present[term{b.group, token}] != nil, b.store.identity(), nil
 }
 
 // vanish makes the terms of the signal absent.
 func (b *signal) vanish() {
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
-	maps.DeleteFunc(b.store.present, func(_ uint64, of *signal) bool { return of == b })
+	b.hide()
+}
+
+func (b *signal) hide() {
+	maps.DeleteFunc(b.store.present, func(_ term, of *signal) bool { return of == b })
 }
 
 // Cut cuts the connection of the signal of a group's leader, as an administrator or
@@ -78,7 +88,7 @@ func (b *signal) vanish() {
 // Wait.
 func (s *Store) Cut(group string) {
 	s.mu.Lock()
-	b := s.present[s.leases[group].Token]
+	b := s.present[term{group, s.leases[group].Token}]
 	s.mu.Unlock()
 	if b != nil {
 		_ = b.Pass(context.Background())

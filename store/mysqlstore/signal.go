@@ -27,8 +27,6 @@ var (
 
 	hasLock = sqltext.Parse(`SELECT IS_USED_LOCK(?) = CONNECTION_ID()`)
 
-	// A lock that a connection gets twice has to be released twice.
-	ensureLock  = sqltext.Parse(`SELECT IF(IS_USED_LOCK(?) = CONNECTION_ID(), 1, GET_LOCK(?, 0))`)
 	releaseLock = sqltext.Parse(`SELECT RELEASE_LOCK(?)`)
 	releaseBoth = sqltext.Parse(`SELECT RELEASE_LOCK(?), RELEASE_LOCK(?)`)
 )
@@ -51,9 +49,10 @@ type signal struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	turn chan struct{} // of capacity 1; filling it gives access to what follows
-	conn *conn         // nil when there is none, or while Wait waits with it
-	has  bool          // the connection has the lock
+	turn  chan struct{} // of capacity 1; filling it gives access to what follows
+	conn  *conn         // nil when there is none, or while Wait waits with it
+	has   bool          // the connection has the lock
+	shown *announced    // present by the connection; Wait's while it waits with that
 }
 
 // HandoverSignal implements [store.HandoverSignals]. A signal takes a connection of
@@ -131,7 +130,7 @@ func (s *signal) wait(ctx context.Context) error {
 		return s.closing.Err()
 	}
 	s.conn, s.has = c, true
-	return nil
+	return s.show(ctx) // a term that was announced meanwhile
 }
 
 // stillHas asks the server whether this connection has the lock. It is called
@@ -169,7 +168,7 @@ func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 			err = errors.New("the server has no GET_LOCK to give")
 		}
 		c.Discard()
-		c = nil
+		c, s.shown = nil, nil
 		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !s.leases.shortenWait(wait, time.Since(begin)) {
 			return nil, err
 		}
@@ -217,25 +216,46 @@ func (s *signal) Announce(ctx context.Context, token uint64, server string) erro
 	if !s.has {
 		return nil // Wait does it
 	}
-	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
-	defer cancel()
-	if err := s.appear(ctx, s.conn); err != nil {
-		s.drop()
+	if err := s.show(ctx); err != nil {
 		return fmt.Errorf("announce a term: %w", err)
 	}
 	return nil
 }
 
-// appear makes the announced term present on a connection to its server. After a
-// lost connection, the server may take it for that one's for a while.
+// show is appear for the connection that has the signal. It is called with the turn.
+func (s *signal) show(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
+	defer cancel()
+	err := s.appear(ctx, s.conn)
+	if err != nil {
+		s.drop()
+	}
+	return err
+}
+
+// appear makes the announced term present on a connection to its server, and no
+// other one. After a lost connection, the server may take it for that one's for a
+// while. A lock that a connection gets twice has to be released twice.
 func (s *signal) appear(ctx context.Context, c *conn) error {
 	term := s.term.Load()
-	if term == nil || term.server != c.Server.Identity {
+	if term != nil && term.server != c.Server.Identity {
+		term = nil
+	}
+	if s.shown != nil && (term == nil || *s.shown != *term) {
+		if err := c.Exec(ctx, releaseLock.Render(s.presence(c, s.shown.token))); err != nil {
+			return err
+		}
+		s.shown = nil
+	}
+	if term == nil || s.shown != nil {
 		return nil
 	}
-	name := s.presence(c, term.token)
 	var got sql.NullInt64
-	return c.QueryRow(ctx, ensureLock.Render(name, name)).Scan(&got)
+	err := c.QueryRow(ctx, getLock.Render(s.presence(c, term.token), 0)).Scan(&got)
+	if err == nil && got.Int64 == 1 {
+		s.shown = term
+	}
+	return err
 }
 
 // presence is the name of the lock that shows that a term is present.
@@ -259,13 +279,13 @@ func (s *signal) Pass(ctx context.Context) error {
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
 	defer s.give()
-	term := s.term.Swap(nil)
+	s.term.Store(nil)
 	if !s.has {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	if err := s.pass(ctx, term); err != nil {
+	if err := s.pass(ctx); err != nil {
 		s.drop()
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
@@ -274,12 +294,13 @@ func (s *signal) Pass(ctx context.Context) error {
 
 // pass gives the locks away, that of the term first, so that the waiter which is woken
 // finds the term gone. It is called with the turn.
-func (s *signal) pass(ctx context.Context, term *announced) error {
-	s.has = false
-	if term == nil {
+func (s *signal) pass(ctx context.Context) error {
+	shown := s.shown
+	s.has, s.shown = false, nil
+	if shown == nil {
 		return s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn)))
 	}
-	return s.conn.Exec(ctx, releaseBoth.Render(s.presence(s.conn, term.token), s.lock(s.conn)))
+	return s.conn.Exec(ctx, releaseBoth.Render(s.presence(s.conn, shown.token), s.lock(s.conn)))
 }
 
 // Release implements [store.DirectHandover]. The server grants the lock to the next
@@ -301,7 +322,7 @@ func (s *signal) Release(ctx context.Context, owner string, token uint64) error 
 		}
 		n, err := s.conn.Changed(ctx, s.leases.sql.handOver.Render(s.presence(s.conn, token), s.lock(s.conn), s.group, owner, token))
 		if err == nil && n > 0 {
-			s.has = false
+			s.has, s.shown = false, nil
 			s.term.Store(nil)
 			return nil
 		}
@@ -314,7 +335,8 @@ func (s *signal) Release(ctx context.Context, owner string, token uint64) error 
 		case n == 0:
 			return store.ErrChanged
 		}
-		if s.pass(ctx, s.term.Swap(nil)) != nil {
+		s.term.Store(nil)
+		if s.pass(ctx) != nil {
 			s.drop()
 		}
 		return nil
@@ -372,6 +394,7 @@ func (s *signal) give() { <-s.turn }
 func (s *signal) drop() {
 	if s.conn != nil {
 		s.conn.Discard()
+		s.shown = nil
 	}
 	s.conn, s.has = nil, false
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // Leases tests a store against the contract of [store.Leases], and of
-// [store.HandoverSignals] and [store.DirectHandover] if it has them. It calls open once for each case, and cases
-// run in parallel.
+// [store.HandoverSignals], [store.DirectHandover] and [store.PresenceSignal] if it has them. It calls open once for
+// each case, and cases run in parallel.
 func Leases(t *testing.T, open func(t testing.TB) Harness) {
 	t.Helper()
 	leaseSuite.run(t, open)
@@ -21,7 +21,7 @@ func Leases(t *testing.T, open func(t testing.TB) Harness) {
 type leaseCase = testCase[*leaseEnv]
 
 var leaseSuite = suite[*leaseEnv]{
-	cases: slices.Concat(leaseReadCases, leaseNameCases, prepareCases, acquireCases, renewCases, releaseCases, resignCases, clockCases, leaseConcurrencyCases, signalCases, handoverCases),
+	cases: slices.Concat(leaseReadCases, leaseNameCases, prepareCases, acquireCases, renewCases, releaseCases, resignCases, clockCases, leaseConcurrencyCases, signalCases, handoverCases, presenceCases),
 	on:    newLeaseEnv,
 }
 

@@ -21,6 +21,7 @@ type leaseDatabase struct {
 	locked  map[string]chan struct{} // closed when the row is free
 	signals map[string]chan struct{}
 	had     map[string]*signal // by whom
+	present map[term]*signal
 	offset  time.Duration
 	server  int
 	busy    int
@@ -40,7 +41,7 @@ func (s *leaseReplica) Close() error {
 	signals := s.signals
 	s.mu.Unlock()
 	for _, b := range signals {
-		if !s.has("signal: a closed store keeps it") {
+		if !s.has("signal: a closed store keeps it") && !s.has("presence: stays after its store is closed") {
 			_ = b.Close()
 		}
 	}
@@ -50,7 +51,7 @@ func (s *leaseReplica) Close() error {
 func newLeaseDatabase(flaw string) *leaseDatabase {
 	return &leaseDatabase{
 		flaw: flaw, leases: map[string]store.Lease{}, fences: map[string]store.Fence{}, locked: map[string]chan struct{}{},
-		signals: map[string]chan struct{}{}, had: map[string]*signal{},
+		signals: map[string]chan struct{}{}, had: map[string]*signal{}, present: map[term]*signal{},
 	}
 }
 
@@ -108,6 +109,9 @@ func (d *leaseDatabase) loseSignal(group string) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if !d.has("presence: a lost connection keeps it") {
+		b.hide(false)
+	}
 	if b.has {
 		b.leave()
 		b.has = d.has("signal: Wait does not ask whether it was lost")

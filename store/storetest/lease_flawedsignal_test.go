@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronlease/cronlease/store"
@@ -18,10 +19,13 @@ type signal struct {
 	line   chan struct{}
 	closed chan struct{}
 
-	mu    sync.Mutex
-	has   bool
-	shut  bool
-	spent bool
+	waiting atomic.Bool
+
+	mu        sync.Mutex
+	has       bool
+	shut      bool
+	spent     bool
+	announced *term
 }
 
 func (s *leaseReplica) HandoverSignal(group string) store.HandoverSignal {
@@ -64,7 +68,7 @@ func (b *signal) Wait(ctx context.Context) error {
 		closed = nil
 	}
 	b.mu.Lock()
-	shut, has, spent := b.shut, b.has, b.spent
+	shut, has, spent, announced := b.shut, b.has, b.spent, b.announced
 	b.mu.Unlock()
 	if shut && !b.d.has("signal: Wait goes on after Close") && !b.d.has("signal: a closed signal stays in line") {
 		return errors.New("closed")
@@ -81,6 +85,8 @@ func (b *signal) Wait(ctx context.Context) error {
 	if shut {
 		closed = nil
 	}
+	b.waiting.Store(true)
+	defer b.waiting.Store(false)
 	line := b.line
 	if b.d.has("signal: never given") && len(line) > 0 {
 		line = nil
@@ -96,6 +102,12 @@ func (b *signal) Wait(ctx context.Context) error {
 		b.d.mu.Lock()
 		b.d.had[b.group] = b
 		b.d.mu.Unlock()
+		if b.d.has("presence: Announce during Wait is lost") {
+			b.announced = announced
+		}
+		if !b.d.has("presence: not with Wait") {
+			b.show()
+		}
 		return nil
 	case <-done:
 		b.mu.Lock()
@@ -112,6 +124,9 @@ func (b *signal) Pass(context.Context) error {
 	defer b.mu.Unlock()
 	if b.d.has("signal: Pass fails before Wait") && !b.has {
 		return errors.New("no signal")
+	}
+	if !b.d.has("presence: stays after Pass") && (b.has || !b.d.has("presence: Pass without the signal leaves it")) {
+		b.hide(!b.d.has("presence: comes back with the signal"))
 	}
 	if b.has || b.d.has("signal: Pass by anybody") {
 		b.leave()
@@ -132,6 +147,9 @@ func (b *signal) Close() error {
 		b.mu.Lock()
 		if b.has {
 			b.leave()
+		}
+		if !b.d.has("presence: stays after Close") {
+			b.hide(true)
 		}
 		b.mu.Unlock()
 	}
@@ -174,6 +192,9 @@ func (b *signal) Release(ctx context.Context, owner string, token uint64) error 
 	case b.d.has("handover: Release does not pass"), row.Released && b.d.has("handover: Release of a released lease does not pass"):
 	default:
 		b.leave()
+	}
+	if !b.d.has("presence: stays after Release") {
+		b.hide(true)
 	}
 	return nil
 }
