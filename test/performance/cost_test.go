@@ -23,7 +23,7 @@ var grown = []int{1, 10, 100, 1000}
 // BenchmarkCost counts what an operation sends and makes durable, as a counter
 // between the program and the server sees it. It measures no time. An operation is
 // named by the benchmark: a heartbeat or a look for so many groups, a hand-over
-// among so many replicas, one tick of so many jobs, a lock and its unlock by so many
+// among so many replicas, a takeover or one tick of so many jobs, a lock and its unlock by so many
 // workers, a lock that passes on while so many wait.
 func BenchmarkCost(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
@@ -35,6 +35,7 @@ func BenchmarkCost(b *testing.B) {
 		each("heartbeat", "groups", grown, costHeartbeat)
 		each("look", "groups", grown, costLook)
 		each("hand-over", "replicas", []int{2, 10, 50}, costHandOver)
+		each("takeover", "jobs", grown, costTakeover)
 		each("tick", "jobs", grown, costTick)
 		each("lock", "workers", grown, costLock)
 		each("lock-hand-over", "waiters", grown, costLockHandOver)
@@ -179,6 +180,31 @@ func costHandOver(b *testing.B, db dbtest.Database, n int) {
 		}
 	}
 	total.report(b, rounds)
+}
+
+// costTakeover is what a scheduler sends from the death of the leader's process until
+// it has taken over and the jobs are scheduled.
+func costTakeover(b *testing.B, db dbtest.Database, n int) {
+	c, s := opened(b, db)
+	p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second, Waiting: n})
+	leader := p.start()
+	p.waitFor(leader, "leading")
+	until(b, "all jobs in the ledger", func() bool {
+		snapshot, err := s.Load(b.Context(), group)
+		return err == nil && len(snapshot.Jobs) >= n
+	})
+	sched, end := rest(b, s, n, election.Following)
+	defer end()
+	<-time.After(2 * time.Second) // it waits
+	c.reset()
+	p.kill(leader)
+	until(b, "the takeover", func() bool { return sched.State().Role == election.Leading })
+	<-time.After(200 * time.Millisecond)
+	total, kinds := c.reset()
+	for kind, d := range kinds {
+		b.Logf("%s: %+v", kind, d)
+	}
+	total.report(b, 1)
 }
 
 func costTick(b *testing.B, db dbtest.Database, n int) {
@@ -327,7 +353,8 @@ func BenchmarkRest(b *testing.B) {
 			db := dbtest.Fresh(b, kind)
 			for _, role := range []election.Role{election.Leading, election.Following} {
 				c, s := opened(b, db)
-				defer rest(b, s, n, role)()
+				_, end := rest(b, s, n, role)
+				defer end()
 				name := "leader"
 				if role == election.Following {
 					name = "follower"
@@ -358,23 +385,20 @@ func BenchmarkRest(b *testing.B) {
 
 // rest starts a scheduler with so many jobs that are not due, and returns when it has
 // the role. The function that it returns ends the scheduler.
-func rest(b *testing.B, s *mysqlstore.Store, n int, role election.Role) (end func()) {
+func rest(b *testing.B, s *mysqlstore.Store, n int, role election.Role) (sched *scheduler.Scheduler, end func()) {
 	b.Helper()
 	sched, err := scheduler.New(s, group)
+	if err == nil {
+		err = sched.Add(waitingJobs(n)...)
+	}
 	if err != nil {
 		b.Fatal(err)
-	}
-	for i := range n {
-		err := sched.Add(jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Cron("0 0 0 1 1 *"), Do: func(context.Context, jobs.Run) error { return nil }})
-		if err != nil {
-			b.Fatal(err)
-		}
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
 	done := make(chan error, 1)
 	go func() { done <- sched.Run(ctx) }()
 	until(b, "the role", func() bool { state := sched.State(); return state.Role == role && state.Token != 0 })
-	return func() {
+	return sched, func() {
 		stop()
 		if err := <-done; err != nil {
 			b.Error(err)

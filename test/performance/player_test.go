@@ -31,8 +31,19 @@ type spec struct {
 	TTL time.Duration
 	// Ticks: there is a job of each second.
 	Ticks bool
+	// Waiting is how many jobs there are that are not due.
+	Waiting int
 	// Long is how many jobs there are that run until their context ends.
 	Long int
+}
+
+// waitingJobs are so many jobs that are not due.
+func waitingJobs(n int) []jobs.Job {
+	var all []jobs.Job
+	for i := range n {
+		all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Cron("0 0 0 1 1 *"), Do: func(context.Context, jobs.Run) error { return nil }})
+	}
+	return all
 }
 
 func longJob(i int) string { return fmt.Sprint("long-", i) }
@@ -87,7 +98,7 @@ func play(text string) error {
 	if err != nil {
 		return err
 	}
-	add := []jobs.Job{{Name: "manual", Schedule: jobs.Manual(), Do: run(func(context.Context) {})}}
+	add := append(waitingJobs(s.Waiting), jobs.Job{Name: "manual", Schedule: jobs.Manual(), Do: run(func(context.Context) {})})
 	if s.Ticks {
 		add = append(add, jobs.Job{Name: "tick", Schedule: jobs.Every(time.Second), Misfire: jobs.MisfireAll, Do: run(func(ctx context.Context) {
 			select { // long enough that a run elsewhere would overlap with it
