@@ -28,6 +28,8 @@ const (
 	ttl = 2 * time.Second
 	// every is the time between two ticks of the demo's job.
 	every = time.Second
+	// lookEvery is the time between two looks at the lease, which show a takeover.
+	lookEvery = 10 * time.Millisecond
 	// restartAfter is how long a killed replica stays away.
 	restartAfter = time.Second
 	// stopLimit is how long replicas may take to stop at the end.
@@ -227,7 +229,7 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 
 // watch reads which worker leads, until ctx ends.
 func watch(ctx context.Context, leases store.Leases, group string, looks chan<- look) {
-	again := time.NewTicker(100 * time.Millisecond)
+	again := time.NewTicker(lookEvery)
 	defer again.Stop()
 	for {
 		l, err := election.Leader(ctx, leases, group)
@@ -350,7 +352,7 @@ func (s *show) looked(l look) {
 	s.tally.term(l.leader.Token)
 	how := ""
 	if !s.killed.at.IsZero() {
-		how = fmt.Sprintf(", %.1fs after %s was killed", l.at.Sub(s.killed.at).Seconds(), s.killed.name)
+		how = fmt.Sprintf(", %d ms after %s was killed", l.at.Sub(s.killed.at).Milliseconds(), s.killed.name)
 	}
 	s.say("%s leads under token %d%s", nameOf(l.leader.Owner), l.leader.Token, how)
 }
