@@ -82,7 +82,8 @@ type Known struct {
 type History struct {
 	// Keep is how many are kept at least, those of the newest ticks; zero: any
 	// number. Runs that are not over count. A leader prunes a job after each 200 runs
-	// of it that have ended, and each hour, so that there are more in between.
+	// of it that have ended, an hour after one has, and once a day, so that there are
+	// more in between.
 	Keep int
 	// For is how long they are kept after they came to their end, which is
 	// their claim for those that were claimed as skipped; zero: without limit.

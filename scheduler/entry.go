@@ -39,8 +39,9 @@ type entry struct {
 	resting int         // runs that are over and occupy the job for LockAtLeastFor
 	blocked []*run      // runs that wait for room, oldest first
 
-	ended   int       // runs that ended since the history was pruned
-	pruneAt time.Time // at the latest
+	ended       int       // runs that ended since the history was pruned
+	pruneAt     time.Time // at the latest, if any has ended
+	pruneAtRest time.Time // and if none has
 }
 
 func newEntry(job jobs.Job) *entry {

@@ -8,10 +8,12 @@ import (
 )
 
 // A job's history is pruned after so many of its runs have ended, and after so
-// much time.
+// much time. While none ends, rows only grow old: then a day will do, and a leader
+// with many jobs at rest sends little.
 const (
 	pruneEvery   = 200
 	pruneAtLeast = time.Hour
+	pruneAtRest  = 24 * time.Hour
 )
 
 // prune deletes old runs of one job at a time, beside everything else.
@@ -23,10 +25,14 @@ func (t *term) prune() {
 	for i := range t.order {
 		at := (t.pruned + 1 + i) % len(t.order) // a busy job must not hold up the others
 		e := t.order[at]
-		if e.ended < pruneEvery && now.Before(e.pruneAt) {
+		due := e.pruneAt
+		if e.ended == 0 {
+			due = e.pruneAtRest
+		}
+		if e.ended < pruneEvery && now.Before(due) {
 			continue
 		}
-		e.ended, e.pruneAt = 0, now.Add(pruneAtLeast)
+		e.ended, e.pruneAt, e.pruneAtRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
 		t.pruning, t.pruned = true, at
 		t.helpers.Go(func() {
 			err := t.pruneJob(e)

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -25,5 +26,29 @@ func TestHistoryIsPruned(t *testing.T) {
 		}
 		r.stop()
 		c.wantRows("once", "1m succeeded")
+	})
+}
+
+// Jobs that do not run are pruned once a day, and not each hour: their rows only grow
+// old.
+func TestJobsAtRestArePrunedOnceADay(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "trigger", Schedule: jobs.Manual(), History: jobs.History{For: time.Hour}}}
+		for i := range 100 {
+			declared = append(declared, jobs.Job{Name: fmt.Sprint("rest-", i), Schedule: jobs.Manual()})
+		}
+		r := c.start(declared)
+		_, err := c.Trigger(t.Context(), "trigger")
+		check(t, err)
+		c.until(50 * time.Hour)
+		r.link.mu.Lock()
+		sent := r.link.sent["Prune"]
+		r.link.mu.Unlock()
+		if most := 3*len(declared) + 20; sent < len(declared) || sent > most {
+			t.Errorf("%d statements in 50 hours, want about two for each of %d jobs", sent, len(declared))
+		}
+		if n := len(c.records("trigger")); n != 0 {
+			t.Errorf("%d rows of a job are kept that ran two days ago, and whose rows are for an hour", n)
+		}
 	})
 }

@@ -143,7 +143,7 @@ func TestPruneGoesRound(t *testing.T) {
 	term.ledger, term.timing.AttemptTimeout = memdb.New(), time.Minute
 	for i := range 7 {
 		for _, e := range term.order {
-			e.ended, e.pruneAt = pruneEvery, time.Now().Add(time.Hour)
+			e.ended, e.pruneAt, e.pruneAtRest = pruneEvery, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 		}
 		term.prune()
 		term.prune()

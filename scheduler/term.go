@@ -103,7 +103,7 @@ func (t *term) loop(clock *clock) {
 	ended := t.ctx.Done()
 	now := time.Now()
 	for _, e := range t.order {
-		e.pruneAt = now.Add(rand.N(pruneAtLeast))
+		e.pruneAt, e.pruneAtRest = now.Add(rand.N(pruneAtLeast)), now.Add(rand.N(pruneAtRest))
 	}
 	t.helpers.Go(func() { t.poll(t.changes) })
 	t.sweep() // for ticks that became due while no replica led
