@@ -43,7 +43,7 @@ func benchClient(b *testing.B, dsn string) *locks.Client {
 // their own.
 func BenchmarkLockUnlock(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
-		for _, workers := range []int{1, 64} {
+		for _, workers := range []int{1, 64, 256} {
 			b.Run(fmt.Sprint(workers), func(b *testing.B) {
 				c := benchClient(b, db.DSN)
 				var group sync.WaitGroup

@@ -68,6 +68,60 @@ func (w *world) unlockAll(t *testing.T) {
 	group.Wait()
 }
 
+// Where a commit takes long, the next ones do not wait for it.
+func TestSlowCommits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		for i := range 3 {
+			a.lock(fmt.Sprint("stock/", i)).unlock(t)
+		}
+		const commit = 100 * time.Millisecond
+		a.link.Only("WriteLocks", faulty.Fault{Hold: commit})
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				begin := time.Now()
+				a.lock(fmt.Sprint("stock/", i)).unlock(t)
+				if took := time.Since(begin); took > 2*commit+5*time.Millisecond {
+					t.Errorf("lock %d, and its unlock, took %v, and a commit takes %v", i, took, commit)
+				}
+			})
+			time.Sleep(20 * time.Millisecond)
+		}
+		all.Wait()
+	})
+}
+
+// Where commits are quick, the requests of many go into few statements.
+func TestQuickCommits(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		const many = 200
+		names := make([]string, many)
+		for i := range names {
+			names[i] = fmt.Sprint("stock/", i)
+			a.lock(names[i]).unlock(t)
+		}
+		a.link.Only("WriteLocks", faulty.Fault{Hold: time.Millisecond})
+		before := a.link.Count("WriteLocks")
+		for range 10 {
+			var all sync.WaitGroup
+			for _, name := range names {
+				all.Go(func() { a.lock(name).unlock(t) })
+			}
+			all.Wait()
+		}
+		if n := a.link.Count("WriteLocks") - before; n > 10*8 {
+			t.Errorf("%d locks and unlocks took %d statements", 10*many, n)
+		} else {
+			t.Logf("%d locks and unlocks took %d statements", 10*many, n)
+		}
+		a.link.Heal()
+	})
+}
+
 // However many wait in a process, it listens to one notifier, once at a time, and
 // looks at all their rows by one statement a second.
 func TestCostOfManyWaiters(t *testing.T) {

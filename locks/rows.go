@@ -32,7 +32,7 @@ type rows struct {
 	active map[*name]bool // the names that have requests
 	dirty  []*name
 	rounds int       // of the writers that are under way and will not wait for a row
-	began  time.Time // when the newest of them began
+	until  time.Time // when the newest of them has taken so long that another may begin
 	// gathering: a writer was poked since the last batch was taken, and waits for
 	// the next one to grow.
 	gathering bool
@@ -138,7 +138,7 @@ func (rs *rows) touch(n *name) {
 	switch {
 	case n.aside:
 		poke(rs.asides)
-	case rs.rounds == 0 || !rs.gathering || len(rs.dirty) >= crowd:
+	case rs.rounds == 0 || !rs.gathering || len(rs.dirty) >= batchMost:
 		rs.gathering = true
 		poke(rs.writes)
 	}
@@ -165,8 +165,8 @@ func (rs *rows) take(aside bool) (batch []*name, wait time.Duration) {
 	if aside {
 		most = 1
 	} else {
-		if rs.rounds > 0 && len(rs.dirty) > 0 && len(rs.dirty) < crowd {
-			if wait := patience - time.Since(rs.began); wait > 0 {
+		if rs.rounds > 0 && len(rs.dirty) > 0 && len(rs.dirty) < batchMost {
+			if wait := time.Until(rs.until); wait > 0 {
 				return nil, wait
 			}
 		}
@@ -188,7 +188,7 @@ func (rs *rows) take(aside bool) (batch []*name, wait time.Duration) {
 	slices.SortFunc(batch, func(a, b *name) int { return strings.Compare(a.text, b.text) })
 	if len(batch) > 0 && !aside {
 		rs.rounds++
-		rs.began = time.Now()
+		rs.until = time.Now().Add(patience + time.Duration(len(batch))*patienceForRow)
 		if len(rs.dirty) > 0 {
 			poke(rs.writes) // for another writer
 		}

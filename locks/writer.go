@@ -15,11 +15,14 @@ const (
 	// writers is how many statements that write rows are in flight at most, beside
 	// the one for rows that are set aside.
 	writers = 3
-	// While statements are in flight, another one begins once the newest has taken
-	// patience, or once there are rows for a crowd: many rows in one statement cost
-	// the database much less than each in its own.
-	patience = 2 * time.Millisecond
-	crowd    = 32
+	// While statements are in flight, another one begins once there are rows for a
+	// full one, or once the newest takes longer than a database that waits for
+	// nothing takes to execute it: many rows in one statement cost the database much
+	// less than each in its own.
+	patience       = 2 * time.Millisecond
+	patienceForRow = 50 * time.Microsecond
+	// rowWait is how long a store waits for a locked row, about.
+	rowWait = time.Second
 	// batchMost is how many locks' rows one statement writes at most.
 	batchMost = 256
 	// namesMost is how many locks' rows are cached without a request for them.
@@ -149,8 +152,12 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 
 // mayWait allows a write of one row to wait if another transaction has locked that
 // row, because such a write is the cheapest. It allows one at a time, and no other
-// write waits for it, so that they go on when the row stays locked.
+// write waits for it, so that they go on when the row stays locked. With a short
+// timeout none may wait: a locked row would look like a database that is away.
 func (c *Client) mayWait() bool {
+	if c.timing.AttemptTimeout < 2*rowWait {
+		return false
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rows.mayWait()

@@ -46,7 +46,12 @@ func (l *lockRows) ReadLocks(ctx context.Context, names ...string) (store.LockRe
 		if err != nil {
 			return err
 		}
-		r = store.LockReading{Now: now, Server: c.Server.Identity, Floor: rows[floorName].Version, Rows: make([]store.LockRow, len(names))}
+		if len(rows) == 0 { // the floor's row was deleted
+			if now, err = c.Count(ctx, readClock.Render()); err != nil {
+				return err
+			}
+		}
+		r = store.LockReading{Now: time.UnixMicro(int64(now)).UTC(), Server: c.Server.Identity, Floor: rows[floorName].Version, Rows: make([]store.LockRow, len(names))}
 		for i, name := range names {
 			r.Rows[i] = store.LockRow{Name: name, Version: rows[name].Version, Queue: rows[name].Queue}
 		}
@@ -55,37 +60,23 @@ func (l *lockRows) ReadLocks(ctx context.Context, names ...string) (store.LockRe
 	return r, err
 }
 
-func readLocks(ctx context.Context, c *conn, query string) (map[string]store.LockRow, time.Time, error) {
+// readLocks returns the rows by their names, and the database's clock in
+// microseconds since 1970 if there is any.
+func readLocks(ctx context.Context, c *conn, query string) (found map[string]store.LockRow, now int, err error) {
 	rows, err := c.Query(ctx, query)
 	if err != nil {
-		return nil, time.Time{}, err
+		return nil, 0, err
 	}
 	defer rows.Close()
-	found := map[string]store.LockRow{}
-	var now time.Time
+	found = map[string]store.LockRow{}
 	for rows.Next() {
-		var (
-			kind    int
-			name    string
-			version uint64
-			queue   []byte
-		)
-		if err := rows.Scan(&kind, &name, &version, &queue); err != nil {
-			return nil, time.Time{}, err
+		var row store.LockRow
+		if err := rows.Scan(&row.Name, &row.Version, &row.Queue, &now); err != nil {
+			return nil, 0, err
 		}
-		if kind == 0 {
-			now = time.UnixMicro(int64(version)).UTC()
-			continue
-		}
-		found[name] = store.LockRow{Name: name, Version: version, Queue: queue}
+		found[row.Name] = row
 	}
-	if err := rows.Err(); err != nil {
-		return nil, time.Time{}, err
-	}
-	if now.IsZero() {
-		return nil, time.Time{}, errors.New("the answer has no clock")
-	}
-	return found, now, nil
+	return found, now, rows.Err()
 }
 
 // WriteLocks implements [store.Locks]. A write that waits does so for up to 1 s,

@@ -284,7 +284,7 @@ func TestLocksLostReplies(t *testing.T) {
 			{"UPDATE", []store.LockWrite{replace("a", 1, "2")}, "a 2 2, b 1 1"},
 			{"UPDATE", []store.LockWrite{replace("a", 2, "3"), replace("b", 1, "3")}, "a 3 3, b 2 3"},
 			// Which of two was written is read back, and that reply is lost.
-			{"SELECT 0, _binary", []store.LockWrite{replace("a", 3, "4"), replace("b", 9, "4")}, "a 4 4, b 2 3"},
+			{"SELECT name, version, queue", []store.LockWrite{replace("a", 3, "4"), replace("b", 9, "4")}, "a 4 4, b 2 3"},
 		} {
 			lost := proxy.DropReply(step.statement)
 			if done, err := s.WriteLocks(soon(t), server, step.writes); err == nil {
@@ -301,9 +301,23 @@ func TestLocksLostReplies(t *testing.T) {
 		isEqual(t, rows(t, direct, "a", "b"), "a 4 4, b 2 3", "rows after a write was lost")
 		// What only reads repeats itself, if the connection was a good one.
 		readLocks(t, s, "a")
-		lost = proxy.DropReply("SELECT 0, _binary")
+		lost = proxy.DropReply("SELECT name, version, queue")
 		isEqual(t, rows(t, s, "a", "b"), "a 4 4, b 2 3", "rows")
 		isLost(t, lost)
+	})
+}
+
+// A reading has the database's clock also where it has no rows.
+func TestClockWithoutRows(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		exec(t, db.Open(t), "DELETE FROM cronlease_lock")
+		r := readLocks(t, s, "a")
+		if off := time.Since(r.Now).Abs(); off > time.Minute {
+			t.Errorf("the clock of a reading without rows is off by %v", off)
+		}
+		isEqual(t, r.Floor, uint64(0), "floor")
 	})
 }
 
