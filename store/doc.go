@@ -11,7 +11,8 @@
 //   - [Fences] is for package fence, where the rows are in an SQL database.
 //   - [Checker], [HandoverSignals] and [Notifiers] are optional: without them no
 //     replica can tell what is wrong with a database's settings, and replicas and
-//     waiters poll.
+//     waiters poll. So are [Heartbeats] and [RequestSignals]: without the first a
+//     leader polls the ledger, and without the second its heartbeat finds requests.
 //
 // Every method is held to its comment by the conformance suites of package storetest. Read the
 // shortest store as an example; it cannot be imported:

@@ -48,7 +48,7 @@ type Leases interface {
 	Release(ctx context.Context, group, owner string, token uint64) error
 
 	// AskResign asks the holder of the term to step down; it finds out by its
-	// next heartbeat. ErrChanged: that term is over.
+	// next heartbeat, or at once: see [RequestSignals]. ErrChanged: that term is over.
 	AskResign(ctx context.Context, group string, token uint64) error
 }
 

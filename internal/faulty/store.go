@@ -152,6 +152,36 @@ func (s Ledger) Prune(ctx context.Context, group, job string, history jobs.Histo
 	return value(ctx, s.Send, "Prune", func(ctx context.Context) (int, error) { return s.To.Prune(ctx, group, job, history, batch) })
 }
 
+// Beat implements [store.Heartbeats], where To does. It is a Renew to the line.
+func (s Ledger) Beat(ctx context.Context, owner string, heartbeat uint64, r store.Renewal, known uint64) (store.Beat, error) {
+	return value(ctx, s.Send, "Renew", func(ctx context.Context) (store.Beat, error) {
+		return s.To.(store.Heartbeats).Beat(ctx, owner, heartbeat, r, known)
+	})
+}
+
+// RequestSignal implements [store.RequestSignals], where To does.
+func (s Ledger) RequestSignal(group string, token uint64) store.RequestSignal {
+	return requestSignal{s.To.(store.RequestSignals).RequestSignal(group, token), s.Send}
+}
+
+// requestSignal is listened to, and comes, over a line.
+type requestSignal struct {
+	store.RequestSignal
+	send Send
+}
+
+// Wait implements [store.RequestSignal].
+func (s requestSignal) Wait(ctx context.Context, known *uint64) error {
+	sent := func(context.Context) error { return nil }
+	if err := s.send(ctx, "Listen", sent); err != nil {
+		return err
+	}
+	if err := s.RequestSignal.Wait(ctx, known); err != nil {
+		return err
+	}
+	return s.send(ctx, "Signal", sent)
+}
+
 // Locks sends the statements of locks.
 type Locks struct {
 	To   store.Locks

@@ -379,6 +379,7 @@ func (s *Store) setPaused(ctx context.Context, group, job string, paused, skippi
 	}
 	*flag = paused
 	l.changes++
+	s.ask(group)
 	pauses := l.pauses[job]
 	if paused {
 		pauses = append(pauses, jobs.Pause{Began: s.now()})
@@ -410,6 +411,7 @@ func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error
 	}
 	l.insert(&run{Record: jobs.Record{Key: key, State: jobs.Waiting, Claimed: now, Due: now}})
 	l.changes++
+	s.ask(group)
 	return key, nil
 }
 
@@ -428,6 +430,7 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	if !r.CancelAsked {
 		r.CancelAsked = true
 		l.changes++
+		s.ask(group)
 	}
 	return nil
 }

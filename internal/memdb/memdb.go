@@ -34,6 +34,8 @@ type Store struct {
 
 	notifiers map[string]*notifier // by address
 	numbered  int                  // how many there ever were
+
+	asked map[string]chan struct{} // by group; closed with the next request
 }
 
 // New returns an empty store.
@@ -47,6 +49,7 @@ func New() *Store {
 		locks:   map[string]lockRow{},
 
 		notifiers: map[string]*notifier{},
+		asked:     map[string]chan struct{}{},
 	}
 }
 
@@ -186,6 +189,11 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.renew(r), nil
+}
+
+// renew is called with mu held.
+func (s *Store) renew(r store.Renew) int {
 	renewed := 0
 	for _, want := range r.Leases {
 		l, ok := s.leases[want.Group]
@@ -196,7 +204,7 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 		s.leases[want.Group] = l
 		renewed++
 	}
-	return renewed, nil
+	return renewed
 }
 
 // Release implements [store.Leases].
@@ -228,5 +236,6 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 	}
 	l.ResignAsked = true
 	s.leases[group] = l
+	s.ask(group)
 	return nil
 }

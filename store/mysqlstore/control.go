@@ -12,6 +12,15 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
 
+// ask does what changes something for the leader, and wakes it.
+func (l *ledger) ask(ctx context.Context, op, group string, do func(context.Context, *conn) error) error {
+	err := l.do(ctx, mysqlconn.Write, op, do)
+	if err == nil {
+		l.wake(ctx, mysqlconn.Ledger, group)
+	}
+	return err
+}
+
 // Pause implements [jobs.Control]. A group may be paused before its first job
 // is known.
 func (l *ledger) Pause(ctx context.Context, group, job string) error {
@@ -42,7 +51,7 @@ func (l *ledger) setPaused(ctx context.Context, op, group, job, statement string
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return l.do(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
+	return l.ask(ctx, op, group, func(ctx context.Context, c *conn) error {
 		n, err := c.Changed(ctx, statement)
 		if err != nil || n > 0 || job == "" {
 			return err
@@ -59,7 +68,7 @@ func (l *ledger) setPaused(ctx context.Context, op, group, job, statement string
 // or not; [Store.Runs] tells.
 func (l *ledger) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
 	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
-	err := l.do(ctx, mysqlconn.Write, "trigger", func(ctx context.Context, c *conn) error {
+	err := l.ask(ctx, "trigger", group, func(ctx context.Context, c *conn) error {
 		done, err := c.Change(ctx, l.sql.trigger.Render(key.Trigger, group, job))
 		if err != nil {
 			return err
@@ -82,7 +91,7 @@ func (l *ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
 		return noRun(group, key) // the table cannot have it
 	}
 	tick := key.Tick.UnixMicro()
-	return l.do(ctx, mysqlconn.Write, "cancel", func(ctx context.Context, c *conn) error {
+	return l.ask(ctx, "cancel", group, func(ctx context.Context, c *conn) error {
 		n, err := c.Changed(ctx, l.sql.cancel.Render(group, key.Job, tick, key.Trigger))
 		if err != nil || n > 0 {
 			return err

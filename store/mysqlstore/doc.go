@@ -25,6 +25,8 @@
 //   - one, or two when several groups look at once, for readings and takeovers;
 //   - one for each [store.HandoverSignal] that waits or was received, which also
 //     releases the lease;
+//   - one for each [store.RequestSignal] that waits, where there is room for it: of
+//     the terms that this process holds;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, up to four for their rows, and one for each
@@ -32,8 +34,8 @@
 //
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each hand-over signal after the first, and 5 for locks; up to 3 more are
-// used for the ledger. When such a connection is lost, a new one waits its turn in
+// one for each hand-over signal after the first, and 5 for locks; up to 4 more are
+// used for requests and the ledger. When such a connection is lost, a new one waits its turn in
 // that pool; a service whose pool may be exhausted for longer than a TTL uses
 // [Open], whose heartbeats depend on no pool.
 //
@@ -90,7 +92,7 @@
 // # Servers with several writers
 //
 // Use one node of a Galera or Group Replication cluster for all replicas: hand-over
-// signals and notifiers do not reach other nodes, locks want all connections of a
+// signals, requests and notifiers do not reach other nodes, locks want all connections of a
 // process on one, and the age of a heartbeat is off by as much as the nodes' clocks
 // differ.
 //

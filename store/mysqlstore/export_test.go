@@ -35,6 +35,15 @@ func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
 // RestLock is the lock that notifiers wait for on MariaDB.
 func (s *Store) RestLock() string { return s.restLock }
 
+// RequestLock is the lock of the connection that waits for requests.
+func (s *Store) RequestLock(group string, token uint64) (name string, err error) {
+	err = s.ledger.do(context.Background(), mysqlconn.Read, "read", func(_ context.Context, c *conn) error {
+		name = s.lockOf(c, group, token)
+		return nil
+	})
+	return name, err
+}
+
 // RenewStatement is the statement that Renew sends.
 func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r) }
 

@@ -20,6 +20,7 @@ type leases struct {
 	conns  *mysqlconn.Pool
 	sql    *leaseQueries
 	prefix string // of the tables
+	wake   func(ctx context.Context, lane mysqlconn.Lane, group string)
 
 	mu         sync.Mutex // guards what follows
 	signals    map[*signal]struct{}
@@ -232,8 +233,12 @@ func (l *leases) Release(ctx context.Context, group, owner string, token uint64)
 
 // AskResign implements [store.Leases].
 func (l *leases) AskResign(ctx context.Context, group string, token uint64) error {
-	return l.mark(ctx, "ask to resign", l.sql.askFree.Render(group, token),
+	err := l.mark(ctx, "ask to resign", l.sql.askFree.Render(group, token),
 		l.sql.askResign.Render(group, token), l.sql.isAsked.Render(group, token))
+	if err == nil {
+		l.wake(ctx, mysqlconn.Readings, group)
+	}
+	return err
 }
 
 // mark sets a mark, unless the query says that it is set already. The statement

@@ -35,6 +35,7 @@ type ledger struct {
 	conns *mysqlconn.Pool
 	sql   *ledgerQueries
 	table string // of runs, quoted
+	wake  func(ctx context.Context, lane mysqlconn.Lane, group string)
 }
 
 // do runs do on a connection for the ledger, and again when the server has

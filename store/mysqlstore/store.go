@@ -22,6 +22,8 @@ var (
 	_ store.Locks           = (*Store)(nil)
 	_ store.Notifiers       = (*Store)(nil)
 	_ store.Fences          = (*Store)(nil)
+	_ store.Heartbeats      = (*Store)(nil)
+	_ store.RequestSignals  = (*Store)(nil)
 )
 
 const defaultPrefix = "cronlease_"
@@ -38,6 +40,7 @@ type Store struct {
 	leases
 	ledger
 	lockRows
+	requests
 	fences
 	schema
 
@@ -146,15 +149,18 @@ func read(all []Option) (options, error) {
 
 func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 	names := tables{prefix}
-	return &Store{
+	s := &Store{
 		name:     fmt.Sprintf("mysqlstore(%s, tables %s*)", conns, prefix),
 		conns:    conns,
 		leases:   leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
 		ledger:   ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
 		lockRows: lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}, restLock: "cronlease:rest:" + strings.ToLower(rand.Text())},
+		requests: requests{sql: newRequestQueries(names), prefix: prefix, signals: map[*requestSignal]struct{}{}},
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
+	s.requests.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
+	return s
 }
 
 // String names the database without its password.
@@ -174,7 +180,7 @@ func (s *Store) Close() error {
 	var err error
 	s.closed.Do(func() {
 		s.conns.Stop()
-		err = errors.Join(s.closeSignals(), s.closeNotifiers())
+		err = errors.Join(s.closeSignals(), s.closeNotifiers(), s.closeRequests())
 		s.conns.Close()
 	})
 	return err

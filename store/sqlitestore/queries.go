@@ -10,11 +10,21 @@ const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.
 type queries struct {
-	read, prepare, copyFence, acquire, renew, release, askResign, checkFence, takeable string
+	read, prepare, copyFence, acquire, renew, beat, requests, release, askResign, checkFence, takeable string
 }
 
 func newQueries(clock string) queries {
 	now := strings.NewReplacer("{now}", "("+clock+")")
+	// ?1 is a JSON array of [group, token, heartbeat, resign asked]. With CROSS
+	// JOIN, SQLite would look at all leases, and search the array for each.
+	renew := now.Replace(`
+UPDATE cronlease_lease
+SET heartbeat = ?2, renewed_at = instant.now
+FROM (SELECT {now} AS now) AS instant,
+  (SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS heartbeat, value ->> 3 AS resign_asked FROM json_each(?1)) AS held
+WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronlease_lease.token = held.token
+  AND cronlease_lease.heartbeat = held.heartbeat AND cronlease_lease.released = 0
+  AND cronlease_lease.resign_asked = held.resign_asked`)
 	return queries{
 		// ?1 is a JSON array, so that any number of groups is one statement, and
 		// one snapshot of the file.
@@ -48,16 +58,13 @@ WHERE name = ?6 AND token = ?7 AND heartbeat = ?8
   AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?6 AND token = ?2)
 RETURNING token`),
 
-		// ?1 is a JSON array of [group, token, heartbeat, resign asked]. With CROSS
-		// JOIN, SQLite would look at all leases, and search the array for each.
-		renew: now.Replace(`
-UPDATE cronlease_lease
-SET heartbeat = ?2, renewed_at = instant.now
-FROM (SELECT {now} AS now) AS instant,
-  (SELECT value ->> 0 AS name, value ->> 1 AS token, value ->> 2 AS heartbeat, value ->> 3 AS resign_asked FROM json_each(?1)) AS held
-WHERE cronlease_lease.name = held.name AND cronlease_lease.owner = ?3 AND cronlease_lease.token = held.token
-  AND cronlease_lease.heartbeat = held.heartbeat AND cronlease_lease.released = 0
-  AND cronlease_lease.resign_asked = held.resign_asked`),
+		renew: renew,
+		beat: renew + `
+RETURNING renewed_at, (SELECT file FROM cronlease_schema),
+  coalesce((SELECT g.changes FROM cronlease_group AS g WHERE g.name = cronlease_lease.name), 0)`,
+		requests: `
+SELECT coalesce((SELECT changes FROM cronlease_group WHERE name = ?1), 0),
+  EXISTS (SELECT 1 FROM cronlease_lease WHERE name = ?1 AND token = ?2 AND resign_asked = 1)`,
 
 		release:   `UPDATE cronlease_lease SET released = 1 WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 		askResign: `UPDATE cronlease_lease SET resign_asked = 1 WHERE name = ?1 AND token = ?2 AND released = 0`,

@@ -92,19 +92,15 @@ func (b *signal) wait(ctx context.Context) error {
 // look reports whether to wake the waiter, and the version of the file's content that it
 // has seen.
 func (b *signal) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, error) {
-	var current bool
-	if err := c.Raw(func(dc any) error { current = dc.(*conn).current(); return nil }); err != nil {
-		return false, 0, err
+	version, changed, err := changedSince(ctx, c, seen)
+	if errors.Is(err, errOtherFile) {
+		return true, 0, nil // look at that one
 	}
-	if !current {
-		return true, 0, nil // another file has the name: look at that one
-	}
-	var version int64
-	if err := c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version); err != nil || version == seen {
+	if err != nil || !changed {
 		return false, version, err
 	}
 	now := state{free: true}
-	err := c.QueryRowContext(ctx, b.store.sql.takeable, b.group).Scan(&now.token, &now.heartbeat)
+	err = c.QueryRowContext(ctx, b.store.sql.takeable, b.group).Scan(&now.token, &now.heartbeat)
 	if errors.Is(err, sql.ErrNoRows) {
 		now, err = state{}, nil
 	}
@@ -114,6 +110,22 @@ func (b *signal) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64
 	wake := now.free && now != b.woke
 	b.woke = now
 	return wake, version, nil
+}
+
+var errOtherFile = errors.New("sqlitestore: another file has the name")
+
+// changedSince reads the version of the file's content, and reports whether it is
+// another one than was seen.
+func changedSince(ctx context.Context, c *sql.Conn, seen int64) (version int64, changed bool, err error) {
+	var current bool
+	if err := c.Raw(func(dc any) error { current = dc.(*conn).current(); return nil }); err != nil {
+		return 0, false, err
+	}
+	if !current {
+		return 0, false, errOtherFile
+	}
+	err = c.QueryRowContext(ctx, "PRAGMA data_version").Scan(&version)
+	return version, err == nil && version != seen, err
 }
 
 // Pass implements [store.HandoverSignal]. It does nothing.

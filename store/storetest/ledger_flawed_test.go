@@ -27,6 +27,7 @@ type ledgerDatabase struct {
 	busy    int
 	offset  time.Duration
 	changes map[string]uint64
+	told    uint64                // of changes, by a flawed heartbeat
 	calls   map[store.ClaimID]int // of how many claims each was first
 	asked   int                   // how many the present one has
 	paused  map[string]bool

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -30,7 +31,7 @@ func TestEachLedgerCaseFindsAFlaw(t *testing.T) {
 }
 
 var ledgerProof = proof[*ledgerEnv]{
-	suite: ledgerSuite, flaws: ledgerFlaws, about: aboutLedger,
+	suite: ledgerSuite, flaws: slices.Concat(ledgerFlaws, requestFlaws), about: aboutLedger,
 	harness: func(flaw string) Harness { return newLedgerDatabase(flaw).quickHarness() },
 }
 

@@ -12,8 +12,8 @@ const (
 	// the least that the ledger can do with.
 	leastKept = 1 + readingConns + 1 + 1
 	// mostKept is how many connections a store with one waiter keeps at most, without
-	// locks: the least, and all of the ledger's.
-	mostKept = leastKept - 1 + ledgerConns
+	// locks: the least, all of the ledger's, and the one that waits for requests.
+	mostKept = leastKept - 1 + ledgerConns + 1
 	// lockConns is how many more it keeps for locks: those for their rows, and one for
 	// their waiter.
 	lockConns = lockRowConns + 1
@@ -52,6 +52,21 @@ func (p *Pool) CheckReserved() error {
 	return nil
 }
 
+// ReserveRequests reserves a connection of [Pool.Open] that waits for requests, until
+// FreeRequests. It fails when the caller's pool has none beside the others' and the
+// caller's last: what cannot be woken finds out by its next heartbeat.
+func (p *Pool) ReserveRequests() error {
+	signals := int(p.requests.Add(1)) + max(1, int(p.reserved.Load()))
+	if most := p.source.Stats().MaxOpenConnections; most > 0 && signals+leastKept-1 >= most {
+		p.requests.Add(-1)
+		return fmt.Errorf("the pool has SetMaxOpenConns(%d): to wait for requests too, it needs at least %d", most, signals+leastKept)
+	}
+	return nil
+}
+
+// FreeRequests takes back what ReserveRequests reserved.
+func (p *Pool) FreeRequests() { p.requests.Add(-1) }
+
 // ledgerConns is how many connections the ledger may keep, so that the other lanes
 // and the caller have theirs.
 func (p *Pool) ledgerConns() int {
@@ -59,7 +74,7 @@ func (p *Pool) ledgerConns() int {
 	if most == 0 {
 		return ledgerConns
 	}
-	others := 1 + readingConns + max(1, int(p.reserved.Load()))
+	others := 1 + readingConns + max(1, int(p.reserved.Load())) + int(p.requests.Load())
 	if p.locksUsed.Load() {
 		others += lockConns
 	}

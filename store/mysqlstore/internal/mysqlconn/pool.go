@@ -43,6 +43,7 @@ type Pool struct {
 	wrapperFits atomic.Bool
 	locksUsed   atomic.Bool
 	reserved    atomic.Int32
+	requests    atomic.Int32
 	server      atomic.Pointer[Server] // of the lanes' newest connection; nil before the first
 }
 
