@@ -21,7 +21,8 @@ type campaign struct {
 	run      func(context.Context, Term) error
 	handover *handover
 	trouble  *keeper.Trouble
-	checked  bool // the database was found fit
+	helpers  *sync.WaitGroup // of the Run
+	checked  bool            // the database was found fit
 }
 
 // loop looks, waits and leads until ctx ends.
@@ -250,6 +251,9 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 		c.setAlive(false)
 		returned <- err
 	}()
+	if !c.heeds {
+		c.helpers.Go(func() { held.Heed(held.Context(), nil, nil) })
+	}
 	log.Info("leading")
 	finished := c.reign(ctx, held, returned)
 	cause = context.Cause(held.Context())

@@ -55,6 +55,7 @@ type Election struct {
 	// keeps what this replica has seen of the group.
 	candidate *keeper.Candidate
 	shared    bool // the keeper is run by the caller: in tests
+	heeds     bool // the leading function heeds the requests of its term
 	timing    lease.Timing
 	log       *zap.Logger
 	events    *mailbox
@@ -133,7 +134,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	}
 	e.candidate = candidate
 	candidate.Gate(s.Gate)
-	e.working = s.Working
+	e.working, e.heeds = s.Working, s.Heeds
 	e.timing = e.keeper.Timing()
 	e.log = s.Keeper.Logger.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
@@ -198,7 +199,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	if !e.shared {
 		wait.Go(func() { _ = e.keeper.Run(helpers) })
 	}
-	c := &campaign{Election: e, run: lead, trouble: e.keeper.Trouble(), handover: newHandover(e.store, e.group, retry.Forever(
+	c := &campaign{Election: e, run: lead, helpers: &wait, trouble: e.keeper.Trouble(), handover: newHandover(e.store, e.group, retry.Forever(
 		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
 	if e.working != nil {
 		e.candidate.Early(&keeper.Early{Left: c.handover.left, Working: e.working})

@@ -14,7 +14,8 @@ var (
 
 // Control shows and changes a group's jobs through the database. Every ledger has
 // it ([github.com/cronlease/cronlease/store.Ledger]), and [NewGroup] needs no more. It
-// needs no lease: the leader notices what has changed.
+// needs no lease: the leader notices what has changed, at once where the store can wake
+// it, and otherwise with its next heartbeat (a third of the TTL by default).
 type Control interface {
 	// Pause stops the ticks of a job, or of the whole group when job is empty,
 	// until Resume. Both instants are taken from the database's clock. Ticks of
@@ -24,8 +25,7 @@ type Control interface {
 	// was under way when the pause was committed may still become a run, later by
 	// at most what the database lets a statement wait for a lock (mysqlstore: 5 s).
 	// A tick that was claimed to wait is held back from when the leader has
-	// noticed, within about a second. Runs that go on, retries and manual runs are
-	// not stopped.
+	// noticed. Runs that go on, retries and manual runs are not stopped.
 	//
 	// A ledger keeps the newest 64 pauses of each job and of each group. With more
 	// of them while no replica leads, the oldest are forgotten, and the next leader

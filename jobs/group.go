@@ -55,8 +55,7 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 }
 
 // Trigger asks for a run of the job now, beside its schedule, and returns its
-// key. The leader starts it within about a second, once; also when the job is
-// paused.
+// key. The leader starts it as soon as it notices, once; also when the job is paused.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 	if g.ledger == nil {
 		return Key{}, errNoLedger
@@ -66,7 +65,7 @@ func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 }
 
 // Cancel asks for the end of a run that is not over: its context ends with
-// [ErrCancelled], within about a second.
+// [ErrCancelled] as soon as the leader notices.
 func (g Group) Cancel(ctx context.Context, key Key) error {
 	if g.ledger == nil {
 		return errNoLedger

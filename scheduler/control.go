@@ -7,27 +7,78 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
-// poll reads the ledger once a second for pause, resume, trigger and cancel
-// requests, until the term ends.
-func (t *term) poll(changes uint64) {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	pulse := t.dog.begin("the poll of the ledger")
+// heard is what a heartbeat said of the ledger, or would say.
+type heard struct {
+	store.Beat
+	skew lease.Skew
+	at   time.Time // by the monotonic clock
+}
+
+// renew sends the heartbeats of this replica. That of an open term looks at the ledger
+// too. When that fails, a table of the ledger may be locked: the heartbeats then only
+// renew, for a while, and the term looks by statements of its own.
+func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
+	beats, ok := s.ledger.(store.Heartbeats)
+	t := s.current.Load()
+	if !ok || t == nil || !t.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != t.holder.Token || t.ctx.Err() != nil {
+		return s.leases.Renew(ctx, r)
+	}
+	sent := s.clock.own()
+	if sent.Mono.Before(t.plainUntil) {
+		return s.leases.Renew(ctx, r)
+	}
+	beat, err := beats.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], t.known.Load())
+	if err != nil {
+		t.plainUntil = sent.Mono.Add(4 * t.timing.TTL)
+		return 0, err
+	}
+	if !beat.Renewed {
+		return 0, nil
+	}
+	now := s.clock.own()
+	select {
+	case <-t.beats: // out of date
+	default:
+	}
+	t.beats <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
+	return 1, nil
+}
+
+// follow takes in what is asked of the leader, pause, resume, trigger or cancel, until
+// the term ends: when the request signal comes, and by what the heartbeats say. Without
+// these it looks by itself.
+func (t *term) follow(changes uint64) {
+	pulse := t.dog.begin("the look at the ledger")
 	defer pulse.end()
+	t.known.Store(changes)
+	every := t.lookEvery()
+	t.listening.Store(true)
+	t.helpers.Go(func() { keeper.HeldOf(t.ctx).Heed(t.ctx, t.known.Load, t.heed) })
+	timer := time.NewTimer(every)
+	defer timer.Stop()
 	asked := false // to read the ledger even if nothing has changed
 	limit := t.timing.AttemptTimeout
 	for {
 		pulse.beat()
+		timer.Reset(every)
+		var beat *heard
+		var answer chan<- bool
 		select {
-		case <-tick.C:
+		case b := <-t.beats:
+			beat = &b
+		case answer = <-t.asks:
+			asked = true
 		case <-t.look:
 			asked = true
+		case <-timer.C:
 		case <-t.ctx.Done():
 			return
 		}
-		snapshot, changed, err := t.news(pulse, changes, asked, limit)
+		snapshot, changed, err := t.news(pulse, beat, asked, limit)
 		if t.ctx.Err() != nil {
 			return
 		}
@@ -40,40 +91,88 @@ func (t *term) poll(changes uint64) {
 				limit = min(2*limit, max(limit, openMost/2))
 			}
 			t.trouble.Failed("read the ledger", err)
-			continue
+			every = min(every, time.Second)
+		} else {
+			t.trouble.Worked("read the ledger")
+			every = t.lookEvery()
 		}
-		t.trouble.Worked("read the ledger")
+		fruit := false
 		if changed {
-			changes, asked = snapshot.Changes, false
+			fruit, asked = snapshot.Changes != t.known.Swap(snapshot.Changes), false
 			t.do(func() { t.apply(snapshot) })
+		}
+		if answer != nil {
+			answer <- fruit
 		}
 	}
 }
 
-// news reads the ledger if it has changed, if that was asked for, or if another server has it now, within
-// limit. Each of its statements may take nearly a TTL, so each begins with a
-// beat.
-func (t *term) news(pulse *pulse, changes uint64, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
+// lookEvery is how long the term waits for heartbeats that look at the ledger, until it
+// looks by itself.
+func (t *term) lookEvery() time.Duration {
+	if _, ok := t.ledger.(store.Heartbeats); ok {
+		return t.timing.RenewEvery + t.timing.AttemptTimeout
+	}
+	return time.Second
+}
+
+// heed has the ledger read, since the request signal came, and reports whether there was
+// a request. Where that takes long, as with a large ledger, a stream of requests has it
+// done for a fifth of the time.
+func (t *term) heed() bool {
+	answer := make(chan bool, 1)
+	began := time.Now()
+	select {
+	case t.asks <- answer:
+	case <-t.ctx.Done():
+		return false
+	}
+	var fruit bool
+	select {
+	case fruit = <-answer:
+	case <-t.ctx.Done():
+		return false
+	}
+	const long = 20 * time.Millisecond
+	timer := time.NewTimer(min(4*max(0, time.Since(began)-long), time.Second))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-t.ctx.Done():
+	}
+	return fruit
+}
+
+// news reads the ledger if that was asked for, if it has changed, or if another server
+// has it now, within limit. Whether it has, the beat says; without one, a statement does.
+// Each statement may take nearly a TTL, so each begins with a beat of the pulse.
+func (t *term) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
 	pulse.beat()
-	soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
-	defer cancel()
-	sent := t.clock.own()
-	present, err := t.ledger.Changes(soon, t.holder.Group)
-	if err != nil {
-		return snapshot, false, err
+	if beat == nil && !asked {
+		soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+		defer cancel()
+		sent := t.clock.own()
+		present, err := t.ledger.Changes(soon, t.holder.Group)
+		if err != nil {
+			return snapshot, false, err
+		}
+		now := t.clock.own()
+		beat = &heard{store.Beat{Asked: present.Number != t.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
 	}
-	if err := t.clock.observe(keeper.SkewOf(present.Now, sent, t.clock.own())); err != nil {
-		return snapshot, false, err
-	}
-	same := t.memory.alive(present.Server, t.clock.own().Mono, present.Now)
-	if present.Number == changes && same && !asked {
-		return snapshot, false, nil
+	if beat != nil {
+		if err := t.clock.observe(beat.skew); err != nil {
+			return snapshot, false, err
+		}
+		same := t.memory.alive(beat.Server, beat.at, beat.Now)
+		if !beat.Asked && same && !asked {
+			return snapshot, false, nil
+		}
 	}
 	pulse.beatFor(limit - t.timing.AttemptTimeout)
 	ctx, cancel := context.WithTimeout(t.ctx, limit)
 	defer cancel()
 	snapshot, err = t.load(ctx, false)
-	return snapshot, true, err
+	return snapshot, err == nil, err
 }
 
 // apply takes in a snapshot of the ledger: at the start of the term, and after

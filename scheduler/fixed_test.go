@@ -80,7 +80,7 @@ func TestFixedDelayCountsFromTheLastEnd(t *testing.T) {
 		}
 		c.until(3 * time.Minute)
 		c.wantRows("retried", "0s succeeded, attempt 2", "1m*s succeeded", "2m*s succeeded")
-		c.wantRows("triggered", "0s succeeded", "1m10.001s succeeded", "2m31s succeeded")
+		c.wantRows("triggered", "0s succeeded", "1m10.001s succeeded", "2m30.001s succeeded")
 		c.wantBegan("locked", 0, 90*time.Second, 3*time.Minute)
 	})
 }

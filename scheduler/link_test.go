@@ -42,6 +42,9 @@ type link struct {
 	// late takes a claim that then never gets an answer.
 	late func(store.Holder, store.ClaimID, []store.Claim) bool
 
+	liar   bool // request signals come for nothing
+	locked bool // heartbeats that look at the ledger get no answer
+
 	stubborn time.Duration // how long Changes takes, whatever its context says
 	underWay int
 }
@@ -121,7 +124,7 @@ var errRefused = errors.New("the row is refused")
 
 // refusing is a ledger that refuses the rows of some jobs.
 type refusing struct {
-	store.Ledger
+	*memdb.Store
 	link *link
 }
 
@@ -137,7 +140,7 @@ func (r refusing) Claim(ctx context.Context, h store.Holder, id store.ClaimID, c
 			return nil, errRefused
 		}
 	}
-	return r.Ledger.Claim(ctx, h, id, claims)
+	return r.Store.Claim(ctx, h, id, claims)
 }
 
 func (r refusing) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
@@ -146,5 +149,5 @@ func (r refusing) Move(ctx context.Context, h store.Holder, moves []store.Move) 
 			return nil, errRefused
 		}
 	}
-	return r.Ledger.Move(ctx, h, moves)
+	return r.Store.Move(ctx, h, moves)
 }

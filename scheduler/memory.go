@@ -32,12 +32,17 @@ type memory struct {
 // remembered are ticks of a job that were in the ledger, oldest first.
 type remembered struct {
 	since time.Time // [jobs.Known.Since]: a job that was made again has another one
-	marks [3]mark   // the first two are at least a bound apart; the last is the newest
+	// The first three are at least a bound and a TTL apart, and the last is the newest.
+	// So one of the first two was there a bound before the last contact, even if a
+	// leader claims ticks on another server until its next heartbeat notices.
+	marks [4]mark
 	// A TTL apart at least: a leader that claims ticks in restored tables, until
 	// a heartbeat tells it of that, does so for less than a TTL. So one of these
 	// two was claimed before.
 	steps [2]mark
 }
+
+func (r remembered) newest() mark { return r.marks[len(r.marks)-1] }
 
 // mark is a tick and when it was known to be in the ledger, by this machine's
 // monotonic clock.
@@ -102,14 +107,14 @@ func (m *memory) remember(job string, since, tick, at time.Time) {
 	}
 	r, next := m.jobs[job], mark{tick, at}
 	switch {
-	case r.marks[2].tick.IsZero() || !r.since.Equal(since):
-		r = remembered{since: since, marks: [3]mark{{}, next, next}, steps: [2]mark{{}, next}}
-	case !tick.After(r.marks[2].tick):
+	case r.newest().tick.IsZero() || !r.since.Equal(since):
+		r = remembered{since: since, marks: [4]mark{{}, {}, next, next}, steps: [2]mark{{}, next}}
+	case !tick.After(r.newest().tick):
 		return
-	case at.Sub(r.marks[1].at) >= m.bound:
-		r.marks = [3]mark{r.marks[1], next, next}
+	case at.Sub(r.marks[2].at) >= m.bound+m.ttl:
+		r.marks = [4]mark{r.marks[1], r.marks[2], next, next}
 	default:
-		r.marks[2] = next
+		r.marks[3] = next
 	}
 	if at.Sub(r.steps[1].at) >= m.ttl {
 		r.steps = [2]mark{r.steps[1], next}
@@ -123,7 +128,7 @@ func (m *memory) dropFuture(now time.Time) {
 	}
 	m.newest = time.Time{}
 	for job, r := range m.jobs {
-		tick := r.marks[2].tick
+		tick := r.newest().tick
 		if tick.Sub(now) > ahead {
 			delete(m.jobs, job)
 			continue
@@ -161,20 +166,20 @@ func (m *memory) moved(server string, at time.Time) {
 	}
 	m.newest = time.Time{}
 	for job, r := range m.jobs {
-		for !keeps(r.marks[2]) && !r.marks[2].tick.IsZero() {
-			r.marks = [3]mark{{}, r.marks[0], r.marks[1]}
+		for !keeps(r.newest()) && !r.newest().tick.IsZero() {
+			r.marks = [4]mark{{}, r.marks[0], r.marks[1], r.marks[2]}
 		}
 		for !keeps(r.steps[1]) && !r.steps[1].tick.IsZero() {
 			r.steps = [2]mark{{}, r.steps[0]}
 		}
-		if r.marks[2].tick.IsZero() {
+		if r.newest().tick.IsZero() {
 			delete(m.jobs, job)
 			continue
 		}
-		if r.marks[1].tick.IsZero() {
-			r.marks[1] = r.marks[2]
+		if r.marks[2].tick.IsZero() {
+			r.marks[2] = r.newest()
 		}
-		m.jobs[job], m.newest = r, later(m.newest, r.marks[2].tick)
+		m.jobs[job], m.newest = r, later(m.newest, r.newest().tick)
 	}
 	m.server = server
 }
@@ -223,7 +228,7 @@ func (m *memory) witnesses(names []string, s jobs.Snapshot, sent time.Time) map[
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const most = 3
-	slices.SortStableFunc(names, func(a, b string) int { return m.jobs[b].marks[2].at.Compare(m.jobs[a].marks[2].at) })
+	slices.SortStableFunc(names, func(a, b string) int { return m.jobs[b].newest().at.Compare(m.jobs[a].newest().at) })
 	found := map[string][]time.Time{}
 	for _, name := range names[:min(most, len(names))] {
 		r := m.jobs[name]

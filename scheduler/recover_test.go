@@ -72,7 +72,7 @@ func TestCancelledIsNotRecovered(t *testing.T) {
 			{Name: "replaced", Schedule: jobs.Every(time.Minute), Recover: jobs.RecoverRerun, Overlap: jobs.OverlapReplace, Do: slow},
 		}
 		first := c.start(declared)
-		c.until(118 * time.Second)
+		c.until(119 * time.Second)
 		if err := c.Cancel(t.Context(), jobs.Key{Job: "cancelled", Tick: c.begin.Add(time.Minute)}); err != nil {
 			t.Fatal(err)
 		}

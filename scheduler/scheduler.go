@@ -24,6 +24,7 @@ import (
 // safe for concurrent use.
 type Scheduler struct {
 	group    string
+	leases   store.Leases
 	ledger   store.Ledger
 	log      *zap.Logger
 	election *election.Election
@@ -112,9 +113,9 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	case set.MaxSkew < time.Second:
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	s := &Scheduler{group: group, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, names: map[string]bool{}, states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, names: map[string]bool{}, states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
-	set.Election.Gate = s.looked
+	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	if !set.FullTTL {
 		set.Election.Working = s.working
 	}
@@ -220,7 +221,7 @@ func (s *Scheduler) State() election.State {
 }
 
 // Skew is how far the database's clock was ahead of this machine's when it was
-// last read: each second by the leader, and at each look at the lease by
+// last read: with each heartbeat of the leader, and at each look at the lease by
 // followers. False: it has not been read yet.
 func (s *Scheduler) Skew() (lease.Skew, bool) {
 	if s.clock == nil {

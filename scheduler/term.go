@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -54,8 +55,13 @@ type term struct {
 
 	groupPaused bool
 	pauses      []jobs.Pause
-	look        chan struct{} // asks the poll to read the ledger at once
+	look        chan struct{} // asks follow to read the ledger at once
+	asks        chan chan<- bool
+	beats       chan heard    // capacity 1: the newest heartbeat that looked at the ledger
 	changes     uint64        // of the ledger when it was opened
+	known       atomic.Uint64 // the same, as it was read last
+	listening   atomic.Bool   // follow runs
+	plainUntil  time.Time     // heartbeats only renew until then; of the keeper's goroutine
 	stopping    bool
 	pruning     bool
 	pruned      int // the job that was pruned last
@@ -75,6 +81,8 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		events:   make(chan func()),
 		closed:   make(chan struct{}),
 		look:     make(chan struct{}, 1),
+		asks:     make(chan chan<- bool),
+		beats:    make(chan heard, 1),
 		entries:  map[string]*entry{},
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
@@ -105,7 +113,7 @@ func (t *term) loop(clock *clock) {
 	for _, e := range t.order {
 		e.pruneAt, e.pruneAtRest = now.Add(rand.N(pruneAtLeast)), now.Add(rand.N(pruneAtRest))
 	}
-	t.helpers.Go(func() { t.poll(t.changes) })
+	t.helpers.Go(func() { t.follow(t.changes) })
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()

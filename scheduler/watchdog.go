@@ -10,7 +10,7 @@ import (
 )
 
 // watchdog ends a term when one of its activities has made no progress for a TTL:
-// its loop, the poll of the ledger or a statement. A replica that keeps the lease
+// its loop, the look at the ledger or a statement. A replica that keeps the lease
 // and runs nothing keeps all others out. Whatever the reason, a blocked log or a
 // fault in this package, another replica can lead then.
 type watchdog struct {

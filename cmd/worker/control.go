@@ -15,8 +15,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// control is a command that changes something in the database, where the leader
-// finds it within about a second.
+// control is a command that changes something in the database, and wakes the leader.
 type control struct {
 	target
 	asJSON bool
@@ -127,7 +126,7 @@ func newTrigger() *cobra.Command {
 		Use:   "trigger JOB",
 		Short: "Run a job now, once, beside its schedule",
 		Long: `Run a job now, once, beside its schedule, also when it is paused. The leader
-starts it within about a second. With --wait it is waited for, and an outcome
+starts it at once. With --wait it is waited for, and an outcome
 other than success is an error.`,
 		Example: `  worker trigger nightly-report --wait`,
 		Args:    oneJob,
@@ -248,7 +247,7 @@ func newCancel() *cobra.Command {
 		Use:   "cancel JOB",
 		Short: "Cancel a run of a job",
 		Long: `Cancel a run of a job: the newest that is not over or, with --tick, that of the
-tick. It is asked to stop within about a second; one that has not started is
+tick. It is asked to stop at once; one that has not started is
 not started any more, and one that waits for another attempt gets none.`,
 		Example: `  worker cancel nightly-report
   worker cancel nightly-report --tick 2027-01-01T02:00:00Z`,

@@ -162,6 +162,14 @@ func (h *Held) End(cause error) {
 	h.end(cause)
 }
 
+// Beat has the next heartbeat sent at once.
+func (h *Held) Beat() {
+	h.keeper.mu.Lock()
+	h.due = h.keeper.now().mono
+	h.keeper.mu.Unlock()
+	h.keeper.poke()
+}
+
 // Release gives the lease back, so that another replica can take it at once. It
 // must not be called before all work of the term has stopped. It ends the term
 // if nothing else did, works on after ctx has ended, and tries three times; the

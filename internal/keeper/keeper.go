@@ -29,6 +29,7 @@ type Keeper struct {
 	timing lease.Timing
 	log    *zap.Logger
 	now    func() instant
+	send   func(context.Context, store.Renew) (int, error)
 	// sessions: the groups may be reserved ones, see CheckGroup.
 	sessions bool
 	first    uint64 // heartbeat numbers begin after it, at random: see issued
@@ -60,6 +61,9 @@ type Config struct {
 	// Clock reads the clocks of the machine that the keeper lives on. Default:
 	// this one's. Simulations have machines of their own.
 	Clock func() clocks.Instant
+	// Renew sends a heartbeat instead of the store's, which it uses for that. A
+	// scheduler's heartbeat looks at its ledger too.
+	Renew func(context.Context, store.Renew) (renewed int, err error)
 }
 
 // New returns a keeper of a new owner. It starts nothing. The error is a
@@ -78,6 +82,9 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 	if c.Clock == nil {
 		c.Clock = clocks.Now
 	}
+	if c.Renew == nil {
+		c.Renew = leases.Renew
+	}
 	owner := NewOwner(c.Label)
 	k := &Keeper{
 		store:    leases,
@@ -85,6 +92,7 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 		timing:   timing,
 		log:      c.Logger.With(zap.String("owner", owner)),
 		now:      instants(c.Clock),
+		send:     c.Renew,
 		sessions: c.Sessions,
 		first:    rand.Uint64N(1 << 48), // which leaves a long life below 2^63
 		wake:     make(chan struct{}, 1),
@@ -283,7 +291,7 @@ func (k *Keeper) batch() (request store.Renew, batch []*Held, timeout time.Durat
 func (k *Keeper) renew(ctx context.Context, request store.Renew, timeout time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	renewed, err := k.store.Renew(ctx, request)
+	renewed, err := k.send(ctx, request)
 	return renewed, ctxerr.With(ctx, err)
 }
 

@@ -20,7 +20,7 @@ type Election struct {
 	// import.
 	Observers []any
 
-	// Users cannot set the rest, nor Keeper.Clock.
+	// Users cannot set the rest, nor Keeper.Clock and Keeper.Renew.
 
 	// Gate is called at each look at the lease, with what the look showed of the
 	// database's clock. While it returns an error, this replica takes no lease and
@@ -29,6 +29,8 @@ type Election struct {
 	Gate func(lease.Skew) error
 	// Working lets this replica take a lease early: see [keeper.Early].
 	Working func(context.Context) (bool, error)
+	// Heeds says that the leading function heeds the requests of the term itself.
+	Heeds bool
 	// Shared is a keeper that others use too, so that all their leases share one
 	// heartbeat statement. The code that gives it runs it, for longer than the election.
 	// Keeper is not used then.

@@ -238,16 +238,33 @@ func (w *world) Renew(ctx context.Context, r store.Renew) (int, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	renewed, err := w.Store.Renew(ctx, r)
-	w.note("%s renews %d with heartbeat %d: %d", by(r.Owner), r.Leases[0].Token, r.Heartbeat, renewed)
-	if renewed == 0 {
-		w.counts["renewal refused"]++
-		return renewed, err
+	w.sawRenewal(r.Owner, r.Heartbeat, r.Leases[0].Token, renewed > 0)
+	return renewed, err
+}
+
+// Beat implements [store.Heartbeats].
+func (w *world) Beat(ctx context.Context, owner string, heartbeat uint64, r store.Renewal, known uint64) (store.Beat, error) {
+	w.enter()
+	defer w.mu.Unlock()
+	beat, err := w.Store.Beat(ctx, owner, heartbeat, r, known)
+	w.sawRenewal(owner, heartbeat, r.Token, beat.Renewed)
+	if beat.Asked {
+		w.counts["heartbeat that tells of a request"]++
 	}
-	w.renewed[r.Leases[0].Token] = time.Now()
-	if holder := w.replicas[r.Owner]; holder != nil && !holder.host.stands() {
+	return beat, err
+}
+
+// sawRenewal is called with mu held.
+func (w *world) sawRenewal(owner string, heartbeat, token uint64, renewed bool) {
+	w.note("%s renews %d with heartbeat %d: %t", by(owner), token, heartbeat, renewed)
+	if !renewed {
+		w.counts["renewal refused"]++
+		return
+	}
+	w.renewed[token] = time.Now()
+	if holder := w.replicas[owner]; holder != nil && !holder.host.stands() {
 		holder.renewals++
 	}
-	return renewed, err
 }
 
 // Release implements [store.Leases].
