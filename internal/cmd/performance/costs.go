@@ -20,7 +20,7 @@ var operations = []operation{
 	{"look", "look", "groups", sizes, "#2563eb"},
 	{"hand-over", "hand-over", "replicas", []int{2, 10, 50}, "#b91c1c"},
 	{"takeover", "takeover after a crash", "jobs", sizes, "#7b8794"},
-	{"tick", "tick", "jobs", sizes, "#b45309"},
+	{"tick", "tick of all jobs", "jobs", sizes, "#b45309"},
 	{"lock", "lock and unlock", "workers", sizes, "#6d28d9"},
 	{"lock-hand-over", "hand-over of a lock", "waiters", sizes, "#0e7490"},
 }

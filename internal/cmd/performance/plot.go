@@ -41,10 +41,10 @@ func (p plot) draw(r *results) string {
 	words := func(at, down float64, anchor, colour, text string) {
 		add(`<text x="%.1f" y="%.1f" text-anchor="%s" fill="%s">%s</text>`, at, down, anchor, colour, html.EscapeString(text))
 	}
-	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 410" width="760" height="410" role="img" font-family="Helvetica, Arial, sans-serif" font-size="13">`)
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 840 410" width="840" height="410" role="img" font-family="Helvetica, Arial, sans-serif" font-size="13">`)
 	add(`<title>%s</title>`, p.title)
 	add(`<desc>%s against the number of groups, replicas, jobs, workers or waiters, on logarithmic axes. The table of costs has the values.</desc>`, p.title)
-	add(`<rect width="760" height="410" rx="8" fill="#ffffff"/>`)
+	add(`<rect width="840" height="410" rx="8" fill="#ffffff"/>`)
 	add(`<text x="%g" y="28" font-weight="bold" fill="#1f2933">%s</text>`, left, p.title)
 	for e := 0.0; e <= 3; e++ {
 		n := math.Pow(10, e)
@@ -68,12 +68,16 @@ func (p plot) draw(r *results) string {
 		if len(points) == 0 {
 			continue
 		}
-		add(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(points, " "), o.colour)
+		dashes := ""
+		if o.name == "look" { // which may lie on the line of the heartbeat
+			dashes = ` stroke-dasharray="6 5"`
+		}
+		add(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2"%s/>`, strings.Join(points, " "), o.colour, dashes)
 		for _, point := range points {
 			at, down, _ := strings.Cut(point, ",")
 			add(`<circle cx="%s" cy="%s" r="3" fill="%s"/>`, at, down, o.colour)
 		}
-		add(`<line x1="550" y1="%g" x2="575" y2="%g" stroke="%s" stroke-width="2"/>`, top+10+row*24, top+10+row*24, o.colour)
+		add(`<line x1="550" y1="%g" x2="575" y2="%g" stroke="%s" stroke-width="2"%s/>`, top+10+row*24, top+10+row*24, o.colour, dashes)
 		words(582, top+14+row*24, "start", "#1f2933", o.what+", by "+o.of)
 		row++
 	}

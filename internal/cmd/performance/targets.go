@@ -199,7 +199,7 @@ func (r *results) functions() template.FuncMap {
 					sum += r.get("performance.Bound/"+d.name+"/"+part, "p50-ms")
 				}
 				v := measured(benchmark, unit)(r, d.name)
-				texts = append(texts, fmt.Sprintf("%s times (%s of %s, %s)", number(v/sum), with(v, "ms"), with(sum, "ms"), d.title))
+				texts = append(texts, fmt.Sprintf("%s times that (%s beside %s, %s)", number(v/sum), with(v, "ms"), with(sum, "ms"), d.title))
 			}
 			return strings.Join(texts, " and ")
 		},
