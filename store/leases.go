@@ -147,7 +147,9 @@ type HandoverSignals interface {
 // its other end, so that the replica which has the signal next learns at once that
 // the leader's process has died. That is a hint: a leader that lives can be absent,
 // when its connection was cut, and one that has died can be present until the server
-// notices.
+// notices. A Wait by which several callers can have the signal returns nil to each of
+// them when the term of the lease was present and is not any more. A store without
+// connections shows the leader's process instead.
 type PresenceSignal interface {
 	HandoverSignal
 	// Announce makes the term with that token present for as long as the signal's

@@ -3,6 +3,8 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+
+	"github.com/cronlease/cronlease/store"
 )
 
 // SteppedClock is the clock plus what the table stepped says, for tests that
@@ -17,6 +19,9 @@ var Newest = len(steps)
 
 // Version1 makes the tables as version 1 of them was.
 var Version1 = createSchema + steps[0].Text + "UPDATE cronlease_schema SET version = 1"
+
+// Lose ends what a signal shows, as the end of its process does.
+func Lose(b store.HandoverSignal) error { return b.(*signal).shown.hide() }
 
 // Renewal is the statement of Renew.
 func (s *Store) Renewal() string { return s.sql.renew }

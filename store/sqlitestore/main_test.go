@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,14 +84,46 @@ func TestConformance(t *testing.T) {
 	storetest.Leases(t, func(t testing.TB) storetest.Harness {
 		path, stepClock := withSteppedClock(t)
 		db := open(t, path).DB()
+		var used signals
 		return storetest.Harness{
-			Open:       func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
+			Open:       func(t testing.TB) store.Leases { return remembering{openWithSteppedClock(t, path), &used} },
 			Update:     func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
 			StepClock:  stepClock,
 			Restart:    func(t testing.TB) { replace(t, path) },
+			LoseSignal: func(t testing.TB, _ string) { used.lose(t) },
 			SignalsAll: true,
 		}
 	})
+}
+
+// remembering is a store whose signals can be lost.
+type remembering struct {
+	*sqlitestore.Store
+	used *signals
+}
+
+type signals struct {
+	mu  sync.Mutex
+	all []store.HandoverSignal
+}
+
+func (s remembering) HandoverSignal(group string) store.HandoverSignal {
+	b := s.Store.HandoverSignal(group)
+	s.used.mu.Lock()
+	defer s.used.mu.Unlock()
+	s.used.all = append(s.used.all, b)
+	return b
+}
+
+func (s *signals) lose(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, b := range s.all {
+		if err := sqlitestore.Lose(b); err != nil {
+			t.Error(err)
+		}
+	}
 }
 
 func TestLedgerConformance(t *testing.T) {

@@ -10,7 +10,7 @@ const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.
 type queries struct {
-	read, prepare, copyFence, acquire, renew, beat, requests, release, askResign, checkFence, takeable string
+	read, prepare, copyFence, acquire, renew, beat, requests, release, askResign, checkFence, awaited string
 }
 
 func newQueries(clock string) queries {
@@ -73,10 +73,9 @@ SELECT coalesce((SELECT changes FROM cronlease_group WHERE name = ?1), 0),
 		// since a snapshot that the transaction reads may be older than a takeover.
 		checkFence: `UPDATE main.cronlease_fence SET token = token WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
-		// What a waiter looks at: no row while the lease is held.
-		takeable: `
-SELECT coalesce(l.token, -1), coalesce(l.heartbeat, -1)
-FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1
-WHERE l.name IS NULL OR l.released = 1`,
+		// What a waiter looks at.
+		awaited: `
+SELECT l.name IS NULL OR l.released = 1, coalesce(l.token, -1), coalesce(l.heartbeat, -1), schema.file
+FROM cronlease_schema AS schema LEFT JOIN cronlease_lease AS l ON l.name = ?1`,
 	}
 }

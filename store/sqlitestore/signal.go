@@ -12,22 +12,24 @@ import (
 )
 
 // signalEvery is how often a waiting signal asks whether the file has changed,
-// which reads one page of shared memory.
+// which reads one page of shared memory, and whether the leader's process lives.
 const signalEvery = 100 * time.Millisecond
 
 var errSignalClosed = errors.New("sqlitestore: wait for the hand-over signal: closed")
 
-// signal watches the file. It wakes every waiter when a lease becomes free, once for
-// each time that it does.
+// signal watches the file. It wakes every waiter when a lease becomes free, or the
+// process of its leader ends, once for each time.
 type signal struct {
 	store *Store
 	group string
+	shown presence
 
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	mu   sync.Mutex // held by Wait
+	mu   sync.Mutex // held by Wait, with what follows
 	woke state      // what it woke the waiter for last
+	met  int64      // the place of a term that it saw present; 0: none
 }
 
 // state is a lease row as a waiter sees it.
@@ -36,14 +38,23 @@ type state struct {
 	token, heartbeat int64
 }
 
+// seen is what a Wait has read last.
+type seen struct {
+	version int64 // of the file's content
+	free    bool
+	term    int64 // its place
+}
+
 // HandoverSignal implements [store.HandoverSignals]. SQLite cannot wake another
 // process, so the signal looks ten times a second whether the file was changed,
 // and only then at the row. Every waiter is woken, when the lease is released or
 // its row deleted, and at once if it is so already; never twice for one release.
-// Pass does nothing.
+// On Linux it is a [store.PresenceSignal] as well, and the waiters are woken when the
+// process of a leader that was announced ends.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 	b := &signal{store: s, group: group}
 	b.closing, b.close = context.WithCancel(s.closing)
+	context.AfterFunc(b.closing, func() { _ = b.shown.hide() })
 	return b
 }
 
@@ -70,16 +81,15 @@ func (b *signal) Wait(ctx context.Context) error {
 }
 
 func (b *signal) wait(ctx context.Context) error {
-	return b.store.do(ctx, "wait for the hand-over signal", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		seen := int64(-1)
+	return b.store.do(ctx, "wait for the hand-over signal", func(ctx context.Context, c *sql.Conn, of opened) error {
+		last := seen{version: -1}
 		every := time.NewTicker(signalEvery)
 		defer every.Stop()
 		for {
-			wake, version, err := b.look(ctx, c, seen)
-			if wake || err != nil {
+			wake, err := b.look(ctx, c, of, &last)
+			if wake || err != nil || b.left(last) {
 				return err
 			}
-			seen = version
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
@@ -89,27 +99,46 @@ func (b *signal) wait(ctx context.Context) error {
 	})
 }
 
-// look reports whether to wake the waiter, and the version of the file's content that it
-// has seen.
-func (b *signal) look(ctx context.Context, c *sql.Conn, seen int64) (bool, int64, error) {
-	version, changed, err := changedSince(ctx, c, seen)
+// look reports whether to wake the waiter for the row, and updates what was seen.
+func (b *signal) look(ctx context.Context, c *sql.Conn, of opened, last *seen) (bool, error) {
+	version, changed, err := changedSince(ctx, c, last.version)
 	if errors.Is(err, errOtherFile) {
-		return true, 0, nil // look at that one
+		return true, nil // look at that one
 	}
 	if err != nil || !changed {
-		return false, version, err
+		return false, err
 	}
-	now := state{free: true}
-	err = c.QueryRowContext(ctx, b.store.sql.takeable, b.group).Scan(&now.token, &now.heartbeat)
-	if errors.Is(err, sql.ErrNoRows) {
-		now, err = state{}, nil
+	var now state
+	var file string
+	if err := c.QueryRowContext(ctx, b.store.sql.awaited, b.group).Scan(&now.free, &now.token, &now.heartbeat, &file); err != nil {
+		return false, err
 	}
-	if err != nil {
-		return false, 0, err
+	*last = seen{version, now.free, placeOf(serverOf(file, of), b.group, uint64(now.token))}
+	if !now.free {
+		now = state{}
 	}
 	wake := now.free && now != b.woke
 	b.woke = now
-	return wake, version, nil
+	return wake, nil
+}
+
+// left reports, once, that the term which holds the lease was present and is not any
+// more.
+func (b *signal) left(last seen) bool {
+	if last.free {
+		return false
+	}
+	present, err := isShown(b.store.path, last.term)
+	switch {
+	case err != nil:
+		return false
+	case present:
+		b.met = last.term
+		return false
+	}
+	left := b.met != 0 && b.met == last.term
+	b.met = 0
+	return left
 }
 
 var errOtherFile = errors.New("sqlitestore: another file has the name")
@@ -128,11 +157,11 @@ func changedSince(ctx context.Context, c *sql.Conn, seen int64) (version int64, 
 	return version, err == nil && version != seen, err
 }
 
-// Pass implements [store.HandoverSignal]. It does nothing.
-func (b *signal) Pass(context.Context) error { return nil }
+// Pass implements [store.HandoverSignal]. It only ends what Announce has begun.
+func (b *signal) Pass(context.Context) error { return b.shown.hide() }
 
 // Close implements [store.HandoverSignal].
 func (b *signal) Close() error {
 	b.close()
-	return nil
+	return b.shown.hide()
 }

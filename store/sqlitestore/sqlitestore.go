@@ -14,6 +14,13 @@
 // and its directory. Migrate creates them for their owner alone (0600); a mode
 // that is changed afterwards stays. The tables, cronlease_*, may share the file with others.
 //
+// On Linux, leaders create a third file beside it, with -signal, and the mode of the
+// database. It stays empty: a leader keeps a lock in it, which the system drops when
+// the leader's process ends, however it ends. So the others take over from a crashed
+// scheduler without waiting for the TTL. The lock is a hint, and the file may be
+// deleted at any time. Where it cannot be created, on other systems, and between
+// machines that only share the directory, the TTL counts.
+//
 // The file must not be deleted or replaced while processes use it. When it is,
 // the store goes on with the file that has the name now, as with another server
 // behind one address: what was held is lost, and a statement that was under way

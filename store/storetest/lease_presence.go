@@ -254,7 +254,7 @@ func (e *leaseEnv) becomes(p store.PresenceSignal, r store.Reading, want bool, w
 		if e.ctx().Err() != nil {
 			e.Fatalf("%s: %v (%v) for %v, want %v", what, there, err, e.h.Patience, want)
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	e.present(p, r, want, what)
 }
