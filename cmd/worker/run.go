@@ -140,7 +140,7 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		job := entry.Job
 		switch {
 		case entry.HTTP != nil:
-			job.Do = client.Job(entry.HTTP.Method, entry.HTTP.URL)
+			job.Do = client.Job(*entry.HTTP)
 		case entry.SQL != nil:
 			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: c.Lease.Grace, Kill: killers.DB()})
 		default:

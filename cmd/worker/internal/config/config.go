@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -49,15 +50,8 @@ type Job struct {
 	jobs.Job // without Do
 	Exec     []string
 	Env      []execjob.Variable // of Exec, by name
-	HTTP     *HTTP
+	HTTP     *httpjob.Request
 	SQL      []sqljob.Statement
-}
-
-// HTTP is a request to send.
-type HTTP struct {
-	// URL may hold credentials: it is not for logs.
-	URL    string
-	Method string // "POST" when the file does not say
 }
 
 // Error is one thing that is wrong with a file.

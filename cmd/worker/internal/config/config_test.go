@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -105,7 +106,7 @@ func TestExample(t *testing.T) {
 	equal(t, "http", report.HTTP, nil)
 	equal(t, "name", ping.Name, "ping")
 	equal(t, "schedule", ping.Schedule.String(), jobs.Every(30*time.Second).String())
-	equal(t, "http", *ping.HTTP, config.HTTP{URL: "http://127.0.0.1:8080/ping", Method: "POST"})
+	equal(t, "http", ping.HTTP.Method+" "+ping.HTTP.URL, "POST http://127.0.0.1:8080/ping")
 	equal(t, "exec", len(ping.Exec), 0)
 }
 
@@ -149,6 +150,40 @@ jobs:
 	equal(t, "method", c.Jobs[1].HTTP.Method, "POST")
 	equal(t, "every", c.Jobs[2].Schedule.String(), "every 5m0s")
 	equal(t, "alias", c.Jobs[2].HTTP.URL, "https://x.example/")
+}
+
+func TestHTTP(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+jobs:
+  - name: full
+    every: 1m
+    http:
+      url: "https://user:canary1@x.example/?key=${BAD}"
+      method: PUT
+      headers: {Content-Type: application/json, X-Token: {file: /run/secrets/token, prefix: "Token "}, x-key: "k ${BAD}"}
+      body: '{"every": "${EVERY}"}'
+      expect: [2xx, 404]
+      ca: /etc/ca.pem
+      cert: /etc/cert.pem
+      key: /etc/key.pem
+  - {name: file, every: 1m, http: {url: "http://x/", body: {file: /etc/body.json}}}
+`)
+	want := httpjob.Request{
+		Method: "PUT", URL: "https://user:canary1@x.example/?key=canary",
+		Headers: []httpjob.Header{
+			{Name: "Content-Type", Value: "application/json"}, {Name: "X-Token", File: "/run/secrets/token", Prefix: "Token "}, {Name: "x-key", Value: "k canary"},
+		},
+		Body: `{"every": "5m"}`, Expect: []httpjob.Codes{{First: 200, Last: 299}, {First: 404, Last: 404}},
+		TLS:     httpjob.TLS{CA: "/etc/ca.pem", Cert: "/etc/cert.pem", Key: "/etc/key.pem"},
+		Secrets: []string{"canary", "canary1", "canary", "5m"},
+	}
+	if got := *c.Jobs[0].HTTP; !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	equal(t, "body", c.Jobs[1].HTTP.BodyFile, "/etc/body.json")
 }
 
 func TestPolicies(t *testing.T) {
@@ -350,7 +385,7 @@ func TestErrors(t *testing.T) {
 		"zone":              {job("name: a", `cron: 0 0 2 * * *`, "zone: Berlin", "exec: [x]"), []string{`6:11: jobs[0].zone: "Berlin": expected a time zone's IANA name such as Europe/Berlin`}},
 		"zone and cron":     {job("name: a", `cron: 0 99 2 * * *`, "zone: Berlin", "dst: x", "exec: [x]"), []string{`5:13: jobs[0].cron: `, `6:11: jobs[0].zone: "Berlin"`, `7:10: jobs[0].dst: "x"`}},
 		"env":               {job("name: a", "every: 1m", "exec: [x]", "env: [A=b]"), []string{`7:10: jobs[0].env: a list: expected variables such as`}},
-		"env, names":        {job("name: a", "every: 1m", "exec: [x]", "env: {1A: b, A-B: c, CRONLEASE_JOB: d, E: f, E: g}"), []string{`7:11: jobs[0].env: "1A": expected a variable's name`, `7:18: jobs[0].env: "A-B": expected`, `7:26: jobs[0].env.CRONLEASE_JOB: expected another name`, `7:50: jobs[0].env.E: given twice, first in line 7`}},
+		"env, names":        {job("name: a", "every: 1m", "exec: [x]", "env: {1A: b, A-B: c, CRONLEASE_JOB: d, E: f, E: g}"), []string{`7:11: jobs[0].env: "1A": expected a variable's name`, `7:18: jobs[0].env: "A-B": expected`, `7:26: jobs[0].env: "CRONLEASE_JOB": expected another name`, `7:50: jobs[0].env.E: given twice, first in line 7`}},
 		"env, values":       {job("name: a", "every: 1m", "exec: [x]", "env: {A: [b], B: {}, C: {file: \"\"}, D: {path: x}, E: null, F: \"${NONE}\"}"), []string{`7:14: jobs[0].env.A: a list: expected text, or {file: /run/secrets/token}`, `7:22: jobs[0].env.B: no file: expected the file that holds the value`, `7:36: jobs[0].env.C.file: "": expected the path of a file`, `7:44: jobs[0].env.D: no file`, `7:45: jobs[0].env.D.path: unknown key`, `7:58: jobs[0].env.E: empty: expected text`, `7:67: jobs[0].env.F: ${NONE}: not set`}},
 		"env, http":         {job("name: a", "every: 1m", "http: {url: \"http://x/\"}", "env: {A: b}"), []string{`7:10: jobs[0].env: expected it only beside exec`}},
 		"zone, local":       {job("name: a", `cron: 0 0 2 * * *`, "zone: Local", "exec: [x]"), []string{`6:11: jobs[0].zone: "Local": expected`}},
@@ -413,7 +448,18 @@ func TestErrors(t *testing.T) {
 		"exec, null":        {job("name: a", `every: 1m`, `exec: [x, ~]`), []string{`6:15: jobs[0].exec[1]: empty: expected an argument, as text`}},
 		"exec, nul":         {job("name: a", `every: 1m`, `exec: ["a\0b"]`), []string{`6:12: jobs[0].exec[0]: "a\x00b": expected an argument list`}},
 		"exec, nested":      {job("name: a", `every: 1m`, `exec: [x, [y]]`), []string{`6:15: jobs[0].exec[1]: a list: expected an argument, as text`}},
-		"http":              {job("name: a", `every: 1m`, `http: "http://x/"`), []string{`6:11: jobs[0].http: "http://x/": expected a request such as {url: "http://127.0.0.1:8080/ping"} with the keys url, method`}},
+		"http":              {job("name: a", `every: 1m`, `http: "http://x/"`), []string{`6:11: jobs[0].http: "http://x/": expected a request such as {url: "http://127.0.0.1:8080/ping"} with the keys url, method, headers, body, expect, ca, cert, key`}},
+		"headers":           {job("name: a", "every: 1m", `http: {url: "http://x/", headers: [a]}`), []string{`6:39: jobs[0].http.headers: a list: expected headers such as {Content-Type`}},
+		"headers, names":    {job("name: a", "every: 1m", `http: {url: "http://x/", headers: {a b: x, Cronlease-Job: y, content-length: 3, X-A: 1, x-a: 2, [z]: 1}}`), []string{`6:40: jobs[0].http.headers: "a b": expected a header's name such as Authorization`, `6:48: jobs[0].http.headers: "Cronlease-Job": expected another name: those that begin with Cronlease-`, `6:66: jobs[0].http.headers: "content-length": expected another name: the worker sets this one itself`, `6:93: jobs[0].http.headers.x-a: given twice, first in line 6: expected it once`, `6:101: jobs[0].http.headers: a list: expected a header's name`}},
+		"headers, values":   {job("name: a", "every: 1m", `http: {url: "http://x/", headers: {A: "x\ncanary", B: [c], C: {}, D: {file: "", prefx: x}, E: {file: x, prefix: "a\nb"}}}`), []string{`6:43: jobs[0].http.headers.A: has a line break`, `6:59: jobs[0].http.headers.B: a list: expected text, or {file:`, `6:67: jobs[0].http.headers.C: no file: expected`, `6:81: jobs[0].http.headers.D.file: "": expected the path of a file such as /run/secrets/token`, `6:85: jobs[0].http.headers.D.prefx: unknown key: did you mean prefix?`, `6:117: jobs[0].http.headers.E.prefix: has a line break`}},
+		"headers, twice":    {job("name: a", "every: 1m", `http: {url: "http://u:canary@x/", headers: {authorization: x}}`), []string{`6:48: jobs[0].http.headers: Authorization beside a user in url: expected only one of them`}},
+		"body":              {job("name: a", "every: 1m", `http: {url: "http://x/", body: [x]}`), []string{`6:36: jobs[0].http.body: a list: expected text, or {file: /etc/worker/body.json}`}},
+		"body, file":        {job("name: a", "every: 1m", `http: {url: "http://x/", body: {path: x}}`), []string{`6:36: jobs[0].http.body: no file: expected`, `6:37: jobs[0].http.body.path: unknown key: expected one of file`}},
+		"expect":            {job("name: a", "every: 1m", `http: {url: "http://x/", expect: 200}`), []string{`6:38: jobs[0].http.expect: "200": expected a list of status codes such as [200, 404] or [2xx]`}},
+		"expect, codes":     {job("name: a", "every: 1m", `http: {url: "http://x/", expect: [100, 6xx, 20, ok, 600]}`), []string{`6:39: jobs[0].http.expect[0]: "100": expected a status code from 200 to 599, or 2xx`, `6:44: jobs[0].http.expect[1]: "6xx": expected a status code from 200 to 599, or 2xx`, `6:49: jobs[0].http.expect[2]: "20": expected a status code from 200 to 599, or 2xx`, `6:53: jobs[0].http.expect[3]: "ok": expected a status code from 200 to 599, or 2xx`, `6:57: jobs[0].http.expect[4]: "600": expected a status code from 200 to 599, or 2xx`}},
+		"ca, http":          {job("name: a", "every: 1m", `http: {url: "http://x/", ca: a, cert: b, key: c}`), []string{`6:34: jobs[0].http.ca: expected it only for an https URL`, `6:43: jobs[0].http.cert: expected it only for an https URL`, `6:51: jobs[0].http.key: expected it only for an https URL`}},
+		"cert alone":        {job("name: a", "every: 1m", `http: {url: "https://x/", cert: b}`), []string{`6:37: jobs[0].http.cert: expected it only beside key: a client's certificate and its key belong together`}},
+		"key alone":         {job("name: a", "every: 1m", `http: {url: "https://x/", key: b}`), []string{`6:36: jobs[0].http.key: expected it only beside cert`}},
 		"http, no url":      {job("name: a", `every: 1m`, `http: {method: GET}`), []string{`6:11: jobs[0].http: no url: expected the address`}},
 		"url, relative":     {job("name: a", `every: 1m`, `http: {url: /ping}`), []string{`6:17: jobs[0].http.url: expected an absolute URL such as`}},
 		"url, scheme":       {job("name: a", `every: 1m`, `http: {url: "ftp://x/"}`), []string{`6:17: jobs[0].http.url: expected an absolute URL`}},

@@ -339,6 +339,41 @@ func (v value) child(key, node *yaml.Node) value {
 	return value{doc: v.doc, node: node, key: path}
 }
 
+// readNamed calls read with each member of a mapping whose keys the file chooses.
+// Two keys are one if same makes them equal.
+func readNamed(v value, what, name string, same func(string) string, check func(string) error, read func(v value, name string)) {
+	v, ok := v.resolve()
+	if !ok {
+		return
+	}
+	if v.node.Kind != yaml.MappingNode {
+		v.report("%s: expected %s", describe(v.node), what)
+		return
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(v.node.Content); i += 2 {
+		key := v.node.Content[i]
+		at := v.child(key, v.node.Content[i+1])
+		named := value{doc: v.doc, node: key, key: at.key}
+		if key.Kind != yaml.ScalarNode {
+			named.key = v.key
+			named.report("%s: expected %s", describe(key), name)
+			continue
+		}
+		if err := check(key.Value); err != nil {
+			named.key = v.key
+			named.report("%s: %v", describe(key), err)
+			continue
+		}
+		if first, twice := lines[same(key.Value)]; twice {
+			named.report("given twice, first in line %d: expected it once", first)
+			continue
+		}
+		lines[same(key.Value)] = key.Line
+		read(at, key.Value)
+	}
+}
+
 // readList calls read with each member of a list.
 func readList(v value, what string, read func(value)) {
 	v, ok := v.resolve()
@@ -370,7 +405,12 @@ func readText(v value, what string) (text, bool) {
 	if !ok {
 		return text{}, false
 	}
-	expanded, err := expand(t.raw, t.doc.lookup)
+	return t.expand(v.doc.lookup)
+}
+
+// expand puts in the values of variables.
+func (t text) expand(lookup func(string) (string, bool)) (text, bool) {
+	expanded, err := expand(t.raw, lookup)
 	if err != nil {
 		t.report("%v", err)
 		return text{}, false

@@ -3,7 +3,6 @@ package config
 import (
 	"errors"
 	"fmt"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -154,12 +153,7 @@ var jobFields = []field[jobFile]{
 		})
 	}},
 	{"env", readEnv},
-	{"http", func(v value, f *jobFile) {
-		request := HTTP{Method: "POST"}
-		found := readMapping(v, `a request such as {url: "http://127.0.0.1:8080/ping"}`, httpFields, &request)
-		require(v, found, "url", "the address to send the request to")
-		f.job.HTTP = &request
-	}},
+	{"http", readHTTP},
 	{"sql", func(v value, f *jobFile) {
 		readList(v, "a list of SQL statements", func(v value) { f.job.SQL = append(f.job.SQL, readStatement(v)) })
 	}},
@@ -235,33 +229,6 @@ var historyFields = []field[jobs.History]{
 	{"keep", func(v value, h *jobs.History) { h.Keep = readCount(v, maxKeep) }},
 	{"for", func(v value, h *jobs.History) { h.For = readDuration(v) }},
 }
-
-var httpFields = []field[HTTP]{
-	{"url", func(v value, h *HTTP) {
-		const what = `an absolute URL such as "http://127.0.0.1:8080/ping"`
-		if t, ok := readText(v, what); ok {
-			u, err := url.Parse(t.expanded)
-			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !goodPort(u.Port()) {
-				// It may hold a password, and so is not shown.
-				t.report("expected %s, http or https", what)
-				return
-			}
-			h.URL = t.expanded
-		}
-	}},
-	{"method", func(v value, h *HTTP) {
-		what := "one of " + strings.Join(methods, ", ")
-		if t, ok := readText(v, what); ok {
-			if !slices.Contains(methods, t.expanded) {
-				t.bad("expected %s", what)
-				return
-			}
-			h.Method = t.expanded
-		}
-	}},
-}
-
-var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 
 func readConfig(v value, c *Config) {
 	found := readMapping(v, "a configuration", configFields, c)
@@ -442,6 +409,20 @@ func readName(v value, what string) string {
 	return t.expanded
 }
 
+// readPath reads the path of a file. It returns "" after it has reported.
+func readPath(v value, example string) string {
+	what := "the path of a file such as " + example
+	t, ok := readText(v, what)
+	switch {
+	case !ok:
+		return ""
+	case t.expanded == "" || strings.ContainsRune(t.expanded, 0):
+		t.bad("expected %s", what)
+		return ""
+	}
+	return t.expanded
+}
+
 // onlyBeside reports a key that is there without any of those that it belongs to.
 func onlyBeside(found map[string]value, key, why string, keys ...string) {
 	at, ok := found[key]
@@ -533,12 +514,4 @@ func readAnyDuration(v value) (text, time.Duration, bool) {
 		return t, 0, false
 	}
 	return t, d, true
-}
-
-func goodPort(port string) bool {
-	if port == "" {
-		return true
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	return err == nil && n > 0
 }

@@ -3,6 +3,7 @@ package httpjob
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -22,16 +24,21 @@ const (
 	drainFor   = time.Second // and for how long: some bodies never end
 )
 
-// StatusError says that the server answered with something else than 2xx.
+// StatusError says that the server answered with a code that is not expected.
 type StatusError struct {
 	Method, URL string // URL without credentials and query
 	Status      string // "503 Service Unavailable"
+	Expected    []Codes
 	Location    string // where a redirect, which is not followed, points to
 	Body        string // its beginning, at most 1 KiB
 }
 
 func (e *StatusError) Error() string {
-	text := fmt.Sprintf("%s %s: answered %s, expected 2xx", e.Method, e.URL, e.Status)
+	expected := make([]string, len(e.Expected))
+	for i, c := range e.Expected {
+		expected[i] = c.String()
+	}
+	text := fmt.Sprintf("%s %s: answered %s, expected %s", e.Method, e.URL, e.Status, strings.Join(expected, " or "))
 	if e.Location != "" {
 		text += fmt.Sprintf("; redirects are not followed, and this one leads to %s", e.Location)
 	}
@@ -43,83 +50,141 @@ func (e *StatusError) Error() string {
 
 // Client sends requests. It is safe for concurrent use.
 type Client struct {
-	http  *http.Client
 	agent string
+
+	mu  sync.Mutex // guards all below
+	all map[TLS]*connections
 }
 
 // NewClient returns a client that names itself cronlease/version. It follows no
 // redirects: a job's address is what its configuration says, and nothing else.
 func NewClient(version string) *Client {
-	return &Client{
-		agent: "cronlease/" + version,
-		http: &http.Client{
-			Transport: &http.Transport{
-				Proxy:                 http.ProxyFromEnvironment,
-				DialContext:           (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-				ForceAttemptHTTP2:     true,
-				MaxIdleConnsPerHost:   4,
-				IdleConnTimeout:       90 * time.Second,
-				TLSHandshakeTimeout:   10 * time.Second,
-				ExpectContinueTimeout: time.Second,
-				// How long the answer may take is up to the job's timeout.
-			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	return &Client{agent: "cronlease/" + version, all: map[TLS]*connections{}}
+}
+
+func newHTTP(config *tls.Config) *http.Client {
+	return &http.Client{
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+			ForceAttemptHTTP2:     true,
+			TLSClientConfig:       config,
+			MaxIdleConnsPerHost:   4,
+			IdleConnTimeout:       90 * time.Second,
+			TLSHandshakeTimeout:   10 * time.Second,
+			ExpectContinueTimeout: time.Second,
+			// How long the answer may take is up to the job's timeout.
 		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// Close closes the connections that are kept for the next request.
-func (c *Client) Close() { c.http.CloseIdleConnections() }
+// connections returns those of the jobs with these files.
+func (c *Client) connections(files TLS) *connections {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.all[files] == nil {
+		c.all[files] = &connections{files: files}
+	}
+	return c.all[files]
+}
 
-// Job returns a job function that sends a request without a body, with the
-// headers Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
+// Close closes the connections that are kept for the next request.
+func (c *Client) Close() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, connections := range c.all {
+		connections.close()
+	}
+}
+
+// Job returns a job function that sends the request, with its headers and with
+// Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
 // Cronlease-Trigger (0 unless the run was triggered by hand). It returns nil
-// for any 2xx, a [*StatusError] for any other answer, whatever becomes of the
-// body, which is read for a second at most; and an error that wraps the
+// for an expected answer, a [*StatusError] for any other one, whatever becomes of
+// the body, which is read for a second at most; and an error that wraps the
 // context's cause when the context ends first: the request may then have been
-// carried out or not.
-func (c *Client) Job(method, address string) func(context.Context, jobs.Run) error {
-	shown := redact(address)
+// carried out or not. Files are read at the start of each run; nothing is sent when
+// that fails.
+func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
+	connections, shown := c.connections(r.TLS), redact(r.URL)
 	return func(ctx context.Context, run jobs.Run) error {
+		fail := func(format string, args ...any) error {
+			return fmt.Errorf("%s %s: "+format, append([]any{r.Method, shown}, args...)...)
+		}
+		what, err := r.ready()
+		if err != nil {
+			return fail("not sent: %w", err)
+		}
+		client, err := connections.client()
+		if err != nil {
+			return fail("not sent: %w", err)
+		}
 		reading, stop := context.WithCancel(ctx)
 		defer stop()
-		request, err := http.NewRequestWithContext(reading, method, address, nil)
+		request, err := what.build(reading, c.agent, run)
 		if err != nil {
-			return fmt.Errorf("%s %s: %w", method, shown, hideURL(err))
+			return fail("%w", hideURL(err))
 		}
-		request.Header.Set("User-Agent", c.agent)
-		request.Header.Set("Cronlease-Group", run.Group)
-		request.Header.Set("Cronlease-Job", run.Job)
-		request.Header.Set("Cronlease-Tick", run.Tick.UTC().Format(time.RFC3339Nano))
-		request.Header.Set("Cronlease-Owner", run.Owner)
-		request.Header.Set("Cronlease-Token", strconv.FormatUint(run.Token, 10))
-		request.Header.Set("Cronlease-Attempt", strconv.Itoa(run.Attempt))
-		request.Header.Set("Cronlease-Missed", strconv.Itoa(run.Missed))
-		request.Header.Set("Cronlease-Trigger", strconv.FormatUint(run.Trigger, 10))
-		response, err := c.http.Do(request)
+		response, err := client.Do(request)
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return fmt.Errorf("%s %s: no answer yet: %w", method, shown, context.Cause(ctx))
+			return fail("no answer yet: %w", context.Cause(ctx))
 		case err != nil:
-			return fmt.Errorf("%s %s: %w", method, shown, hideURL(err))
+			return fail("%w", hideURL(err))
 		}
 		defer response.Body.Close()
 		defer time.AfterFunc(drainFor, stop).Stop()
-		excerpt, _ := io.ReadAll(io.LimitReader(response.Body, maxExcerpt)) // the status alone decides
+		excerpt, _ := io.ReadAll(io.LimitReader(response.Body, int64(maxExcerpt+what.longestSecret()))) // the status alone decides
 		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
-		if response.StatusCode >= 200 && response.StatusCode < 300 {
+		if what.expects(response.StatusCode) {
 			return nil
 		}
 		bad := &StatusError{
-			Method: method, URL: shown, Status: response.Status,
-			Body: strings.TrimSpace(strings.ToValidUTF8(string(excerpt), "")),
+			Method: r.Method, URL: shown, Status: what.hide(response.Status), Expected: what.expected(),
+			Body: what.excerpt(string(excerpt)),
 		}
 		if location, err := response.Location(); err == nil && response.StatusCode/100 == 3 {
-			bad.Location = redact(location.String())
+			bad.Location = what.hide(redact(location.String()))
 		}
 		return bad
 	}
+}
+
+// build returns the request of a run.
+func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.Request, error) {
+	var body io.Reader // http.NewRequest takes a nil *strings.Reader for a body
+	if r.Body != "" {
+		body = strings.NewReader(r.Body)
+	}
+	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("User-Agent", agent)
+	for _, h := range r.Headers {
+		if strings.EqualFold(h.Name, "Host") {
+			request.Host = h.Value
+			continue
+		}
+		request.Header.Set(h.Name, h.Value)
+	}
+	request.Header.Set("Cronlease-Group", run.Group)
+	request.Header.Set("Cronlease-Job", run.Job)
+	request.Header.Set("Cronlease-Tick", run.Tick.UTC().Format(time.RFC3339Nano))
+	request.Header.Set("Cronlease-Owner", run.Owner)
+	request.Header.Set("Cronlease-Token", strconv.FormatUint(run.Token, 10))
+	request.Header.Set("Cronlease-Attempt", strconv.Itoa(run.Attempt))
+	request.Header.Set("Cronlease-Missed", strconv.Itoa(run.Missed))
+	request.Header.Set("Cronlease-Trigger", strconv.FormatUint(run.Trigger, 10))
+	return request, nil
+}
+
+// excerpt is the beginning of an answer's body, for an error.
+func (r Request) excerpt(body string) string {
+	body = r.hide(body)
+	return strings.TrimSpace(strings.ToValidUTF8(body[:min(len(body), maxExcerpt)], ""))
 }
 
 // hideURL takes the address, which may hold credentials, out of the client's

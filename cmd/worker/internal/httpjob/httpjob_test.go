@@ -35,7 +35,7 @@ func serve(t *testing.T, method string, handler http.HandlerFunc) (*httptest.Ser
 	client := httpjob.NewClient("v1.2.3")
 	t.Cleanup(client.Close)
 	// What must never be shown.
-	return server, client.Job(method, strings.Replace(server.URL, "http://", "http://user:canary@", 1)+"/ping?key=canary")
+	return server, client.Job(httpjob.Request{Method: method, URL: strings.Replace(server.URL, "http://", "http://user:canary@", 1) + "/ping?key=canary"})
 }
 
 func TestRequest(t *testing.T) {
@@ -251,7 +251,7 @@ func TestConnectionIsKept(t *testing.T) {
 	defer server.Close()
 	client := httpjob.NewClient("v1")
 	defer client.Close()
-	job := client.Job("POST", server.URL)
+	job := client.Job(httpjob.Request{Method: "POST", URL: server.URL})
 	for range 5 {
 		if err := job(t.Context(), run); err != nil {
 			t.Fatal(err)
