@@ -331,16 +331,22 @@ func (c *campaign) drain(ctx context.Context, held *keeper.Held, returned <-chan
 	case <-timer.C:
 	}
 	held.Abandon()
+	c.handover.pass() // the next leader needs it
 	log.Error("the leading function ignores its context: the lease is left to expire, and this replica does not campaign while it runs")
-	select {
-	case <-returned:
-		return nil
-	case <-ctx.Done():
+	for {
 		select {
 		case <-returned:
 			return nil
-		default:
-			return ErrStillLeading
+		case <-c.handover.came:
+			c.handover.got()
+			c.handover.pass()
+		case <-ctx.Done():
+			select {
+			case <-returned:
+				return nil
+			default:
+				return ErrStillLeading
+			}
 		}
 	}
 }

@@ -73,6 +73,24 @@ func TestLeadingFunctionThatIgnoresItsContext(t *testing.T) {
 	})
 }
 
+// A replica whose work does not stop does not keep the signal from the next leader.
+func TestStubbornLeaderPassesTheSignal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		first, _ := stubborn(t, store)
+		second := start(t, store)
+		time.Sleep(time.Minute)
+		go func() { _ = first.Resign(t.Context()) }()
+		<-second.terms
+		third := start(t, store)
+		time.Sleep(time.Minute + 5*time.Second) // between two looks
+		stopped := time.Now()
+		second.stop()
+		<-third.terms
+		within(t, "the hand-over", stopped, soon)
+	})
+}
+
 func TestStopOfAStubbornLeader(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		store := memdb.New()

@@ -169,7 +169,8 @@
 //	  → release, on a context of its own
 //
 // Work that has not drained by then keeps the lease from being released: it
-// expires, and the holder does not campaign while the work runs.
+// expires, and the holder passes the hand-over signal and does not campaign while
+// the work runs.
 //
 // # What happens when
 //

@@ -118,6 +118,25 @@ func TestWorkingLeaderKeepsItsLease(t *testing.T) {
 	})
 }
 
+// A replica that may not lead any more while it suspects the leader does not keep the
+// signal from the others.
+func TestBarredReplicaPassesTheSignal(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(3, []jobs.Job{{Name: "long", Schedule: jobs.Every(time.Minute), Do: sleep(50 * time.Second)}})
+		second, third := c.replicas[1], c.replicas[2]
+		beat := c.heartbeat()
+		first.kill()
+		time.Sleep(time.Second)
+		second.link.set(func(l *link) { l.wrong = time.Hour })
+		if c.leaderAfter(first) != third {
+			t.Error("another replica leads")
+		}
+		if late := time.Since(c.begin) - beat - noHeartbeat; late > time.Second {
+			t.Errorf("taken over %v late", late)
+		}
+	})
+}
+
 // mute cuts a leader's connection and holds up its heartbeats, so that it is taken
 // for dead; it believes in its term for as long as it may.
 func (r *replica) mute() {

@@ -26,8 +26,8 @@ func (c *Candidate) Early(e *Early) { c.early = e }
 // it if another one follows.
 type suspected struct {
 	token, heartbeat uint64
-	disproved        bool
-	again            time.Duration // until the next look
+	open             bool          // by the last look
+	again            time.Duration // until the next one
 }
 
 // Suspect is a Look after the hand-over signal came: the leader may be gone. If its
@@ -54,12 +54,13 @@ func (c *Candidate) Suspect(ctx context.Context) (*Held, time.Duration, error) {
 	if c.suspected == nil {
 		c.suspected = &suspected{}
 	}
+	c.suspected.open = false
 	return c.look(ctx)
 }
 
 // Suspects reports whether the last Suspect is still open.
 func (c *Candidate) Suspects() bool {
-	return c.suspected != nil && c.suspected.token != 0 && !c.suspected.disproved
+	return c.suspected != nil && c.suspected.open
 }
 
 // earlier is how long it takes until the lease may be taken early, zero or less if
@@ -70,8 +71,8 @@ func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Durat
 	if known && s.token == 0 {
 		s.token, s.heartbeat = row.Token, row.Heartbeat
 	}
-	if !known || s.token != row.Token || s.heartbeat != row.Heartbeat {
-		s.disproved = true
+	s.open = known && s.token == row.Token && s.heartbeat == row.Heartbeat
+	if !s.open {
 		return c.until(wait), nil
 	}
 	// The signal can come a moment before the connection is seen to be gone.
@@ -79,7 +80,7 @@ func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Durat
 	s.again = max(2*s.again, 5*time.Millisecond)
 	left, met := c.early.Left(ctx, row.Token, c.watch.last.Server)
 	if !left {
-		if s.disproved = !met || s.again > moment; s.disproved {
+		if s.open = met && s.again <= moment; !s.open {
 			return c.until(wait), nil
 		}
 		return min(wait, s.again), nil
