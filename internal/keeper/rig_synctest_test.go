@@ -29,11 +29,14 @@ type rig struct {
 // sizes is a store that notes how many leases each renewal was for.
 type sizes struct {
 	store.Leases
+	mu  sync.Mutex // late statements run beside others
 	all []int
 }
 
 func (s *sizes) Renew(ctx context.Context, r store.Renew) (int, error) {
-	s.all = append(s.all, len(r.Leases)) // the keeper sends one at a time
+	s.mu.Lock()
+	s.all = append(s.all, len(r.Leases))
+	s.mu.Unlock()
 	return s.Leases.Renew(ctx, r)
 }
 

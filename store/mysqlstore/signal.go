@@ -17,9 +17,10 @@ import (
 )
 
 // signalWait is how long one GET_LOCK waits before it is repeated: not all servers
-// support an unlimited wait. It is below 10 s, the default of long_query_time, so
-// that no waiter is in the slow log, and connections are not silent for long.
-const signalWait = 9 * time.Second
+// support an unlimited wait, and proxies close connections that are silent for long,
+// often after 30 s.
+const signalWait = 24 * time.Second
+
 
 var (
 	getLock = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
@@ -182,6 +183,11 @@ func (s *signal) connect(ctx context.Context) (*conn, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, mysqlconn.AnswerLimit, fmt.Errorf("no answer within %v", mysqlconn.AnswerLimit))
 	defer cancel()
 	c, err := s.leases.conns.Open(ctx, mysqlconn.ReadingLockWait)
+	if err == nil {
+		if err = c.Exec(ctx, noSlowQueries.Render()); err != nil {
+			c.Discard()
+		}
+	}
 	if err != nil && context.Cause(ctx) != nil {
 		err = fmt.Errorf("%w: %w", err, context.Cause(ctx))
 	}
