@@ -9,11 +9,18 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 )
 
 func main() {
 	if !isSupported {
 		fmt.Fprintln(os.Stderr, "worker: this program needs Linux, macOS or another Unix system; the library runs here too, in a program of your own")
+		os.Exit(1)
+	}
+	if len(os.Args) > 1 && os.Args[1] == execjob.LimitCommand {
+		// Before any signal is caught: one that stops the job must end this process.
+		fmt.Fprintf(os.Stderr, "worker: %v\n", execjob.Limit(os.Args[2:]))
 		os.Exit(1)
 	}
 	hideSecrets()

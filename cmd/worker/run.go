@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -136,15 +137,21 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		return nil, err
 	}
 	var bad []error
-	for _, entry := range c.Jobs {
+	for i, entry := range c.Jobs {
 		job := entry.Job
+		if entry.User != "" {
+			bad = append(bad, c.Wrap(fmt.Sprintf("jobs[%d].user", i), execjob.CheckUser()))
+		}
+		if entry.Limits != (execjob.Limits{}) {
+			bad = append(bad, c.Wrap(fmt.Sprintf("jobs[%d].limits", i), execjob.CheckLimits()))
+		}
 		switch {
 		case entry.HTTP != nil:
 			job.Do = client.Job(*entry.HTTP)
 		case entry.SQL != nil:
 			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: c.Lease.Grace, Kill: killers.DB()})
 		default:
-			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: keeper.TrustLeft, Env: entry.Env, Log: log})
+			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: keeper.TrustLeft, Settings: entry.Settings, Log: log})
 		}
 		bad = append(bad, s.Add(job))
 	}

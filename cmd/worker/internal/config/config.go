@@ -47,11 +47,11 @@ type Config struct {
 
 // Job is one entry of jobs. Exactly one of Exec, HTTP and SQL is set.
 type Job struct {
-	jobs.Job // without Do
-	Exec     []string
-	Env      []execjob.Variable // of Exec, by name
-	HTTP     *httpjob.Request
-	SQL      []sqljob.Statement
+	jobs.Job         // without Do
+	Exec             []string
+	execjob.Settings // of Exec
+	HTTP             *httpjob.Request
+	SQL              []sqljob.Statement
 }
 
 // Error is one thing that is wrong with a file.

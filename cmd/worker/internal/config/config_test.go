@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
@@ -184,6 +185,20 @@ jobs:
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	equal(t, "body", c.Jobs[1].HTTP.BodyFile, "/etc/body.json")
+}
+
+func TestExec(t *testing.T) {
+	t.Parallel()
+	c := parse(t, job("name: a", "every: 1m", "exec: [x]", "dir: /var/lib/x", "umask: 027", "user: www-data:1000",
+		"limits: {memory: 512M, file_size: 2T, open_files: 100, processes: 20, cpu: 10m}"))
+	mask := 0o27
+	want := execjob.Settings{
+		Dir: "/var/lib/x", Umask: &mask, User: "www-data:1000",
+		Limits: execjob.Limits{Memory: 512 << 20, FileSize: 2 << 40, OpenFiles: 100, Processes: 20, CPU: 10 * time.Minute},
+	}
+	if got := c.Jobs[0].Settings; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
 }
 
 func TestPolicies(t *testing.T) {
@@ -387,7 +402,14 @@ func TestErrors(t *testing.T) {
 		"env":               {job("name: a", "every: 1m", "exec: [x]", "env: [A=b]"), []string{`7:10: jobs[0].env: a list: expected variables such as`}},
 		"env, names":        {job("name: a", "every: 1m", "exec: [x]", "env: {1A: b, A-B: c, CRONLEASE_JOB: d, E: f, E: g}"), []string{`7:11: jobs[0].env: "1A": expected a variable's name`, `7:18: jobs[0].env: "A-B": expected`, `7:26: jobs[0].env: "CRONLEASE_JOB": expected another name`, `7:50: jobs[0].env.E: given twice, first in line 7`}},
 		"env, values":       {job("name: a", "every: 1m", "exec: [x]", "env: {A: [b], B: {}, C: {file: \"\"}, D: {path: x}, E: null, F: \"${NONE}\"}"), []string{`7:14: jobs[0].env.A: a list: expected text, or {file: /run/secrets/token}`, `7:22: jobs[0].env.B: no file: expected the file that holds the value`, `7:36: jobs[0].env.C.file: "": expected the path of a file`, `7:44: jobs[0].env.D: no file`, `7:45: jobs[0].env.D.path: unknown key`, `7:58: jobs[0].env.E: empty: expected text`, `7:67: jobs[0].env.F: ${NONE}: not set`}},
-		"env, http":         {job("name: a", "every: 1m", "http: {url: \"http://x/\"}", "env: {A: b}"), []string{`7:10: jobs[0].env: expected it only beside exec`}},
+		"dir":               {job("name: a", "every: 1m", "exec: [x]", `dir: work`), []string{`7:10: jobs[0].dir: "work": expected the absolute path of a folder such as /var/lib/report`}},
+		"umask":             {job("name: a", "every: 1m", "exec: [x]", `umask: 0o27`), []string{`7:12: jobs[0].umask: "0o27": expected three octal digits such as 027`}},
+		"umask, digits":     {job("name: a", "every: 1m", "exec: [x]", `umask: 28`), []string{`7:12: jobs[0].umask: "28": expected three octal`}},
+		"user":              {job("name: a", "every: 1m", "exec: [x]", `user: "a b"`), []string{`7:11: jobs[0].user: "a b": expected a user such as report, report:staff or 1000:1000`}},
+		"limits, none":      {job("name: a", "every: 1m", "exec: [x]", `limits: {}`), []string{`7:13: jobs[0].limits: expected at least one limit`}},
+		"limits":            {job("name: a", "every: 1m", "exec: [x]", `limits: {memory: 1MB, open_files: 0, cpu: 10ms, file_size: 9999999T, procs: 3}`), []string{`7:22: jobs[0].limits.memory: "1MB": expected a number of bytes above zero, such as 512M or 2G`, `7:39: jobs[0].limits.open_files: "0": expected a number from 1`, `7:47: jobs[0].limits.cpu: must be at least 1s`, `7:64: jobs[0].limits.file_size: "9999999T": expected a number of bytes`, `7:74: jobs[0].limits.procs: unknown key: expected one of memory, file_size`}},
+		"programs only":     {job("name: a", "every: 1m", `http: {url: "http://x/"}`, "dir: /", "umask: 022", "user: a", "limits: {cpu: 1m}"), []string{`7:10: jobs[0].dir: expected it only beside exec`, `8:12: jobs[0].umask: expected`, `9:11: jobs[0].user: expected`, `10:13: jobs[0].limits: expected`}},
+		"env, http":         {job("name: a", "every: 1m", "http: {url: \"http://x/\"}", "env: {A: b}"), []string{`7:10: jobs[0].env: expected it only beside exec: it is about programs`}},
 		"zone, local":       {job("name: a", `cron: 0 0 2 * * *`, "zone: Local", "exec: [x]"), []string{`6:11: jobs[0].zone: "Local": expected`}},
 		"zone, empty":       {job("name: a", `cron: 0 0 2 * * *`, `zone: ""`, "exec: [x]"), []string{`6:11: jobs[0].zone: "": expected`}},
 		"zone, every":       {job("name: a", `every: 1m`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},

@@ -153,6 +153,15 @@ var jobFields = []field[jobFile]{
 		})
 	}},
 	{"env", readEnv},
+	{"dir", func(v value, f *jobFile) { f.job.Dir = readFolder(v) }},
+	{"umask", func(v value, f *jobFile) { f.job.Umask = readUmask(v) }},
+	{"user", func(v value, f *jobFile) { f.job.User = readUser(v) }},
+	{"limits", func(v value, f *jobFile) {
+		found := readMapping(v, "limits such as {memory: 512M, cpu: 10m}", limitFields, &f.job.Limits)
+		if found != nil && len(found) == 0 {
+			v.report("expected at least one limit")
+		}
+	}},
 	{"http", readHTTP},
 	{"sql", func(v value, f *jobFile) {
 		readList(v, "a list of SQL statements", func(v value) { f.job.SQL = append(f.job.SQL, readStatement(v)) })
@@ -279,7 +288,9 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 	for _, key := range []string{"zone", "dialect", "dst"} {
 		onlyBeside(found, key, "no other schedule depends on it", "cron")
 	}
-	onlyBeside(found, "env", "only programs have an environment", "exec")
+	for _, key := range []string{"env", "dir", "umask", "user", "limits"} {
+		onlyBeside(found, key, "it is about programs", "exec")
+	}
 	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")

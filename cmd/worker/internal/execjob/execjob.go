@@ -74,7 +74,8 @@ var errUntrusted = errors.New("this process did not say in time that the term go
 
 // New returns a job function that runs the program args[0] with the arguments
 // that follow: without a shell, with nothing on standard input, in the worker's
-// folder, and with the variables of [Environment]. What it writes goes to log,
+// folder, and with the variables of [Environment], as far as the settings say
+// nothing else. What it writes goes to log,
 // line by line.
 //
 // When the context of a run ends, the program's process group gets SIGTERM. What
@@ -110,7 +111,10 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 		return fmt.Errorf("start the guard of the job: %w", err)
 	}
 	// An error of a write means that the guard is gone, which its report tells.
-	_ = guard.say(order{Args: c.args, Env: env, Grace: c.Grace, Until: until})
+	_ = guard.say(order{
+		Args: c.args, Env: env, Dir: c.Dir, Umask: c.Umask, User: c.User, Limits: c.Limits,
+		Grace: c.Grace, Until: until,
+	})
 	withdraw := context.AfterFunc(ctx, func() { _ = guard.stop() })
 	ended := make(chan struct{})
 	var vouching sync.WaitGroup
@@ -200,11 +204,15 @@ func (c command) judge(ctx context.Context, end report, out *output) error {
 // order is what the worker tells the guard: first what to run, and later any
 // number of orders with a new Until, and one to Stop.
 type order struct {
-	Args  []string      `json:",omitempty"`
-	Env   []string      `json:",omitempty"` // beside that of the guard
-	Grace time.Duration `json:",omitempty"`
-	Until time.Duration `json:",omitempty"` // when to stop by itself, by [clock]; zero: never
-	Stop  bool          `json:",omitempty"`
+	Args   []string      `json:",omitempty"`
+	Env    []string      `json:",omitempty"` // beside that of the guard
+	Dir    string        `json:",omitempty"`
+	Umask  *int          `json:",omitempty"`
+	User   string        `json:",omitempty"`
+	Limits Limits        `json:",omitzero"`
+	Grace  time.Duration `json:",omitempty"`
+	Until  time.Duration `json:",omitempty"` // when to stop by itself, by [clock]; zero: never
+	Stop   bool          `json:",omitempty"`
 }
 
 // report is what the guard tells the worker: when the job runs, and when all of

@@ -53,6 +53,9 @@ func TestMain(m *testing.M) {
 				os.Exit(1)
 			}
 			os.Exit(0)
+		case execjob.LimitCommand:
+			fmt.Fprintln(os.Stderr, execjob.Limit(os.Args[2:]))
+			os.Exit(1)
 		case initCommand:
 			if err := runInit(); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -654,7 +657,7 @@ func TestVariableFromAPipe(t *testing.T) {
 	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	job := execjob.New([]string{"true"}, execjob.Options{Grace: limit, Log: zap.NewNop(), Env: []execjob.Variable{{Name: "TOKEN", File: pipe}}})
+	job := execjob.New([]string{"true"}, execjob.Options{Grace: limit, Log: zap.NewNop(), Settings: execjob.Settings{Env: []execjob.Variable{{Name: "TOKEN", File: pipe}}}})
 	done := make(chan error, 1)
 	go func() { done <- job(t.Context(), run) }()
 	select {
@@ -678,7 +681,8 @@ func TestVariables(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	core, logs := observer.New(zap.InfoLevel)
 	job := execjob.New([]string{"sh", "-c", "echo \"$TOKEN,$MODE,$CRONLEASE_JOB,$PATH\""}, execjob.Options{
-		Grace: limit, Log: zap.New(core), Env: []execjob.Variable{{Name: "TOKEN", File: file}, {Name: "MODE", Value: "a b"}, {Name: "PATH", Value: "/bin:/usr/bin"}},
+		Grace: limit, Log: zap.New(core),
+		Settings: execjob.Settings{Env: []execjob.Variable{{Name: "TOKEN", File: file}, {Name: "MODE", Value: "a b"}, {Name: "PATH", Value: "/bin:/usr/bin"}}},
 	})
 	if err := job(t.Context(), run); err == nil || !strings.Contains(err.Error(), "not started: variable TOKEN: open "+file) {
 		t.Errorf("without a file: %v", err)

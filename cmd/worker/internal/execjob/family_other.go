@@ -30,3 +30,7 @@ func (f *family) kill(ended <-chan os.Signal) syscall.WaitStatus {
 	}
 	return f.status
 }
+
+func become(string, *syscall.SysProcAttr) error { return errLinux }
+
+func limited(Limits, string, []string) (string, []string, error) { return "", nil, errLinux }

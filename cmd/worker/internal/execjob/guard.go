@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -47,14 +48,7 @@ func Guard() error {
 		_ = tell(report{Ended: true, Code: -1, Stopped: true, Untrusted: true})
 		return nil
 	}
-	for _, variable := range what.Env {
-		name, value, _ := strings.Cut(variable, "=")
-		if err := os.Setenv(name, value); err != nil {
-			_ = tell(report{Problem: fmt.Sprintf("set variable %s: %v", name, err)})
-			return nil // the worker is told
-		}
-	}
-	job, err := begin(what.Args)
+	job, err := begin(what)
 	if err != nil {
 		_ = tell(report{Problem: err.Error()})
 		return nil //nolint:nilerr // the worker is told
@@ -145,29 +139,73 @@ func watch(job *family, what order, ended <-chan os.Signal, news <-chan order) r
 }
 
 // begin starts the program in a process group of its own.
-func begin(args []string) (*family, error) {
-	fail := func(err error) (*family, error) { return nil, fmt.Errorf("start %s: %w", args[0], err) }
+func begin(what order) (*family, error) {
+	fail := func(err error) (*family, error) { return nil, fmt.Errorf("start %s: %w", what.Args[0], err) }
 	if err := adopt(); err != nil {
 		return fail(err)
 	}
-	path, err := exec.LookPath(args[0])
+	sys := attributes()
+	if what.User != "" {
+		if err := become(what.User, sys); err != nil {
+			return fail(fmt.Errorf("user %s: %w", what.User, err))
+		}
+	}
+	for _, variable := range what.Env {
+		name, value, _ := strings.Cut(variable, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return fail(fmt.Errorf("set variable %s: %w", name, err))
+		}
+	}
+	program := what.Args[0]
+	if what.Dir != "" {
+		if info, err := os.Stat(what.Dir); err != nil {
+			return fail(fmt.Errorf("dir: %w", err))
+		} else if !info.IsDir() {
+			return fail(fmt.Errorf("dir: %s is no folder", what.Dir))
+		}
+		if strings.Contains(program, "/") && !filepath.IsAbs(program) {
+			program = filepath.Join(what.Dir, program)
+		}
+	}
+	path, err := exec.LookPath(program)
 	if err != nil {
 		return fail(err)
+	}
+	args := what.Args
+	if what.Limits != (Limits{}) {
+		if path, args, err = limited(what.Limits, path, args); err != nil {
+			return fail(err)
+		}
 	}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		return fail(err)
 	}
 	defer null.Close()
+	if what.Umask != nil {
+		syscall.Umask(*what.Umask) // this process makes no files
+	}
 	main, err := syscall.ForkExec(path, args, &syscall.ProcAttr{
+		Dir:   what.Dir,
 		Env:   os.Environ(),
 		Files: []uintptr{null.Fd(), 1, 2},
-		Sys:   attributes(),
+		Sys:   sys,
 	})
-	if err != nil {
+	switch {
+	case err != nil && (what.Dir != "" || what.User != ""):
+		// The kernel does not tell whether the folder or the program is meant.
+		return fail(fmt.Errorf("as user %s in dir %s: %w", orOwn(what.User), orOwn(what.Dir), err))
+	case err != nil:
 		return fail(err)
 	}
 	return &family{main: main}, nil
+}
+
+func orOwn(setting string) string {
+	if setting == "" {
+		return "(the worker's)"
+	}
+	return setting
 }
 
 // family is a job's processes.

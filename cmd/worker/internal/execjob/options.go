@@ -17,13 +17,38 @@ type Options struct {
 	// be trusted, as keeper.TrustLeft tells: the program is stopped then at the
 	// latest, even if this process is paused. Nil: there is no such limit.
 	TrustLeft func(context.Context) time.Duration
+	Settings
+	Log *zap.Logger
+}
+
+// Settings are what a program runs with. Those that are empty are the worker's.
+type Settings struct {
 	// Env are variables of the program beside those of [Environment].
 	Env []Variable
-	Log *zap.Logger
+	Dir string // absolute
+	// Umask is nil for the worker's.
+	Umask *int
+	// User is a name or a number, and may have :group behind it. HOME, USER and
+	// LOGNAME are then the user's.
+	User   string
+	Limits Limits
+}
+
+// Limits bound what each process of a program may use; zero: as the worker. A
+// program can lower them, but not raise them.
+type Limits struct {
+	Memory    uint64 // address space, in bytes
+	FileSize  uint64 // of a file that it writes, in bytes
+	OpenFiles uint64
+	Processes uint64 // of its user, threads too, all jobs and other programs counted
+	CPU       time.Duration
 }
 
 // GuardCommand is the program's hidden command that calls [Guard].
 const GuardCommand = "guard"
+
+// LimitCommand is the hidden command that calls [Limit].
+const LimitCommand = "limit"
 
 // Variable is an environment variable of a job: its value, or the file that
 // holds it.

@@ -1,0 +1,16 @@
+//go:build !linux
+
+package execjob
+
+import "errors"
+
+var errLinux = errors.New("needs Linux")
+
+// CheckUser fails.
+func CheckUser() error { return errLinux }
+
+// CheckLimits fails.
+func CheckLimits() error { return errLinux }
+
+// Limit fails.
+func Limit([]string) error { return errLinux }
