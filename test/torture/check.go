@@ -36,6 +36,7 @@ type check struct {
 	ticks     map[tickKey]*tick
 	keys      []tickKey // sorted
 	faults    int       // injected and not healed
+	injected  []injected
 
 	summary Summary
 	found   []Violation
@@ -80,6 +81,7 @@ func (c *check) run() (Summary, []Violation) {
 	c.checkEffects()
 	c.checkOrder()
 	c.checkContexts()
+	c.checkTakeovers()
 	c.checkCauses()
 	c.checkTicks()
 	c.checkHolds()

@@ -16,8 +16,9 @@ type moment struct {
 }
 
 // checkContexts: when a process begins to lead, the runs of all older terms of others have ended, or their contexts
-// have; and from then on no run of theirs is started. A process that was killed cannot say so; one that was paused or
-// starved is given the time to notice.
+// have; and from then on no run of theirs is started. When it has taken the lease early, this holds for each job from when
+// it starts a run of that. A process that was killed cannot say so; one that was paused or starved is given the time to
+// notice.
 func (c *check) checkContexts() {
 	var moments []moment
 	for _, t := range c.terms {
@@ -31,37 +32,51 @@ func (c *check) checkContexts() {
 	}
 	slices.SortStableFunc(moments, func(a, b moment) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) })
 	var open []*run
-	var newest *term
+	var newest *term              // that was not taken early
+	started := map[string]*term{} // the newest that was, and has started a run of the job
 	for _, m := range moments {
 		switch {
 		case m.term != nil:
+			if m.term.early {
+				continue
+			}
 			if newest == nil || m.term.Token > newest.Token {
 				newest = m.term
 			}
-			open = slices.DeleteFunc(open, func(r *run) bool { return c.isOutlived(r, m.term) })
+			open = slices.DeleteFunc(open, func(r *run) bool { return c.isOutlived(r, m.term, m.term.gained.to) })
 		case m.over:
 			open = slices.DeleteFunc(open, func(r *run) bool { return r == m.run })
 		default:
+			if m.run.term != nil && m.run.term.early {
+				open = slices.DeleteFunc(open, func(r *run) bool { return r.Job == m.run.Job && c.isOutlived(r, m.run.term, m.at) })
+			}
 			open = append(open, m.run)
 			if newest != nil && m.run.Token < newest.Token {
 				c.checkLate(m.run, newest)
+			} else if later := started[m.run.Job]; later != nil && m.run.Token < later.Token {
+				c.checkLate(m.run, later)
+			}
+			if m.run.term != nil && m.run.term.early {
+				if later := started[m.run.Job]; later == nil || m.run.Token > later.Token {
+					started[m.run.Job] = m.run.term
+				}
 			}
 		}
 	}
 	c.countTight()
 }
 
-// isOutlived judges a run whose context has not ended when a term begins, and reports whether that was all there is to
-// say of it.
-func (c *check) isOutlived(r *run, t *term) bool {
+// isOutlived judges a run whose context has not ended when a term begins, or a run of its job under an early one, and
+// reports whether that was all there is to say of it.
+func (c *check) isOutlived(r *run, t *term, at int64) bool {
 	if r.process == t.process || r.Token >= t.Token {
 		return false
 	}
-	if end := r.process.ended; end != nil && end.Kind == Killed && end.At <= t.gained.to {
+	if end := r.process.ended; end != nil && end.Kind == Killed && end.At <= at {
 		return true
 	}
 	events := append(r.events(), t.Event)
-	until, excused := c.excuse(r, t, t.gained.to)
+	until, excused := c.excuse(r, t, at)
 	switch {
 	case !excused:
 		c.wrong(4, events, "the context of %s, a run of %s under token %d, had not ended when %s led under %d",

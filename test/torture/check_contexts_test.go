@@ -81,6 +81,31 @@ func TestCheckContexts(t *testing.T) {
 	})
 }
 
+// A lease that was taken early says nothing of the contexts of its former holder, until a run of the same job begins.
+func TestCheckContextsOfEarlyTerms(t *testing.T) {
+	const late, act = "the context of hold@00:00:00, a run of w1 under token 5, had not ended when w2 led under 8", "w1 started hold@00:00:01 under token 5 when w2 led under 8"
+	early := func(token uint64) *story { return takeOver().add(4299, "w2", Early, Event{Token: token}) }
+	same := func(s *story, ms int64) *story { return s.hold(ms, ms+1, "w2", of(8, "hold", 3, 1)) }
+	acts := func(s *story, ms int64) *story {
+		return s.add(ms, "w1", Run, of(5, "hold", 1, 1)).add(ms+1, "w1", End, of(5, "hold", 1, 1)).row("interrupted", "w2", of(8, "hold", 1, 1))
+	}
+	judge(t, []judged{
+		{name: "runs of other jobs", story: early(8).returns(4400)},
+		{name: "perhaps early", story: early(0).returns(4400)},
+		{name: "another term was early", story: early(7).returns(4400), guarantee: 4, want: late},
+		{name: "a run of the job", story: same(early(8), 4399).returns(4400), guarantee: 4, want: late},
+		{name: "a run of the job, later", story: same(early(8), 4401).returns(4400)},
+		{name: "a run of the job while it was paused", story: same(early(8), 4401).pause(2100, 4350, "w1").returns(4402), count: excused},
+		{name: "a run of the job after it was killed", story: same(early(8), 4401).killed(4400, "w1")},
+		{name: "a run of the job before it was killed", story: same(early(8), 4401).killed(4402, "w1"), guarantee: 4, want: late},
+		{name: "started late", story: acts(early(8).returns(4400), 4350)},
+		{name: "started late, before a run of the job", story: acts(same(early(8), 4410).returns(4400), 4350)},
+		{name: "started late, after a run of the job", story: acts(same(early(8), 4350).returns(4400), 4360), guarantee: 4, want: act},
+		{name: "started late, under a term that was not early", story: acts(early(0).yield(4302, "w2", 8).lead(4320, "w2", 9).returns(4400), 4350),
+			guarantee: 4, want: "w1 started hold@00:00:01 under token 5 when w2 led under 9"},
+	})
+}
+
 // Contexts that have ended too late for their runs to stop in time are counted: when they ended is not recorded exactly.
 func TestCheckTight(t *testing.T) {
 	t.Parallel()

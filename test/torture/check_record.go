@@ -36,8 +36,10 @@ func (c *check) record() {
 		case Inject:
 			c.summary.Faults++
 			c.faults++
+			c.recordInjected(*e)
 		case Heal:
 			c.faults--
+			c.recordInjected(*e)
 		default:
 			c.recordOf(e)
 		}
@@ -84,7 +86,7 @@ func (c *check) recordOf(e *Event) {
 	}
 	p := c.processes[e.Worker]
 	if p == nil {
-		p = &replica{worker: e.Worker, open: map[runKey]*run{}}
+		p = &replica{worker: e.Worker, open: map[runKey]*run{}, early: map[uint64]bool{}}
 		c.processes[e.Worker] = p
 		c.order = append(c.order, p)
 	}
@@ -98,6 +100,11 @@ func (c *check) recordOf(e *Event) {
 		if e.Kind == Starved {
 			c.summary.Starved++
 			p.absences = append(p.absences, period{e.At - e.For, e.At + slack})
+		}
+	case Early:
+		p.early[e.Token] = true
+		if e.Token != 0 {
+			c.summary.Early++
 		}
 	case Up, Follow, Lead, Drain, Down:
 		c.recordRole(p, e)
@@ -163,7 +170,8 @@ func (c *check) recordRole(p *replica, e *Event) {
 		p.follow = *e
 		fits = before != Lead // Drain comes between
 	case Lead:
-		t := &term{Event: *e, process: p, follow: p.follow, gained: period{p.follow.At, e.At}}
+		t := &term{Event: *e, process: p, follow: p.follow, gained: period{p.follow.At, e.At}, early: p.early[e.Token] || p.early[0]}
+		delete(p.early, 0)
 		p.terms = append(p.terms, t)
 		c.terms = append(c.terms, t)
 		if c.led[e.Token] == nil {

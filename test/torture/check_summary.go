@@ -14,6 +14,8 @@ type Summary struct {
 
 	Workers, Killed, Paused, Starved, Faults int
 	Terms                                    int
+	Early                                    int // terms whose lease was taken before its time
+	Crashes                                  int // leaders that were killed when all was well
 	Unseen                                   int // terms that the ledger shows and no event: their process was killed when it had just begun to lead
 	Runs, Stops                              int
 	Holds                                    int // times a job was paused, or all
@@ -38,12 +40,12 @@ func (s *Summary) Add(other Summary) {
 // String is of several lines.
 func (s Summary) String() string {
 	return fmt.Sprintf(`%d faults on %d processes: %d times killed, %d paused, %d starved; %d of %d ends were quiet
-%d terms (and %d unseen), %d runs, %d contexts ended, %d pauses of jobs
+%d terms (and %d unseen; %d taken early), %d crashes when all was well, %d runs, %d contexts ended, %d pauses of jobs
 %d ticks, %d rows, %d effects
 %d transactions stored, %d refused, %d broken, %d unknown, %d none, %d unfinished
 %d late acts, %d late stops excused, %d tight, %d forgotten`,
 		s.Faults, s.Workers, s.Killed, s.Paused, s.Starved, s.Quiet, s.Rounds,
-		s.Terms, s.Unseen, s.Runs, s.Stops, s.Holds,
+		s.Terms, s.Unseen, s.Early, s.Crashes, s.Runs, s.Stops, s.Holds,
 		s.Ticks, s.Rows, s.Effects,
 		s.Stored, s.Refused, s.Broken, s.Unknown, s.None, s.Unfinished,
 		s.LateActs, s.Excused, s.Tight, s.Forgotten)

@@ -314,7 +314,7 @@ func TestCheckSummary(t *testing.T) {
 	if sum.Runs != 28 || sum.Rounds != 2 || sum.Killed != 3 {
 		t.Errorf("the sum is %+v", sum)
 	}
-	if text := got.String(); !strings.Contains(text, "1 of 1 ends were quiet\n2 terms (and 0 unseen), 14 runs, 2 contexts ended, 0 pauses of jobs\n8 ticks, 14 rows, 12 effects\n") {
+	if text := got.String(); !strings.Contains(text, "1 of 1 ends were quiet\n2 terms (and 0 unseen; 0 taken early), 0 crashes when all was well, 14 runs, 2 contexts ended, 0 pauses of jobs\n8 ticks, 14 rows, 12 effects\n") {
 		t.Error(text)
 	}
 }

@@ -20,6 +20,7 @@ var guarantees = map[int]string{
 	2: "guarantee 2, one claim per tick",
 	3: "guarantee 3, no fenced transaction of a replaced holder commits",
 	4: "guarantee 4, contexts end before the next term begins",
+	5: "guarantee 5, a leader is back in time",
 	6: "guarantee 6, no tick is lost",
 }
 

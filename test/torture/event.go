@@ -3,7 +3,7 @@ package torture
 // Kind says what an [Event] is.
 type Kind string
 
-// What a player records. All but Up, Follow, Lead, Drain, Starved, Mute and Trouble are of one run, and name it.
+// What a player records. All but Up, Follow, Lead, Drain, Early, Starved, Mute and Trouble are of one run, and name it.
 const (
 	// Up is a process's first event. Text is the schedule of its job text.
 	Up Kind = "up"
@@ -13,6 +13,9 @@ const (
 	Lead Kind = "lead"
 	// Drain says that the term is over, by the cause in Text.
 	Drain Kind = "drain"
+	// Early says that the process took the lease before its time was up, under Token, or may have done so for the term that
+	// it begins next.
+	Early Kind = "early"
 	// Run says that the job's function was called.
 	Run Kind = "run"
 	// Stop says that the run's context has ended before its function returned, by the cause in Text.

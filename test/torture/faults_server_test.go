@@ -2,6 +2,8 @@ package torture
 
 import (
 	"context"
+	"crypto/sha256"
+	"database/sql"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -51,6 +53,14 @@ func serverFaults() []fault {
 			for range 1 + random.IntN(4) {
 				killed += r.database.killConnections(r.database.some(random))
 				r.rest(between(random, 0, r.ttl/10))
+			}
+			return func() bool { return killed > 0 }
+		}},
+		{name: "server: leader's connection killed", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+			killed := 0
+			for range 1 + random.IntN(3) {
+				killed += r.database.cutLeader()
+				r.rest(between(random, 0, r.ttl))
 			}
 			return func() bool { return killed > 0 }
 		}},
@@ -182,6 +192,25 @@ func (d *database) killConnections(node int) (n int) {
 	}
 	for _, id := range ids {
 		if d.exec(node, fmt.Sprintf("KILL %d", id)) == nil { // else it has ended by itself
+			n++
+		}
+	}
+	return n
+}
+
+// cutLeader ends the connections that have the hand-over signal, which show that the leader is there, and returns how
+// many they were: its process lives, and its other connections.
+func (d *database) cutLeader() (n int) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	name := sha256.Sum256([]byte("torture\x00cronlease_\x00" + Group))
+	for node := range d.nodes {
+		if d.nodes[node].Pid() == 0 {
+			continue
+		}
+		var id sql.NullInt64
+		err := d.pool(node).QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", fmt.Sprintf("cronlease:%x", name[:20])).Scan(&id)
+		if err == nil && id.Valid && d.exec(node, fmt.Sprint("KILL ", id.Int64)) == nil {
 			n++
 		}
 	}

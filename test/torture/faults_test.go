@@ -98,6 +98,19 @@ var processFaults = []fault{
 		s.restart()
 		return bit
 	}},
+	{name: crash, on: func(d *database) bool { return !d.isGalera() }, do: func(r *round, random *rand.Rand) func() bool {
+		// By then all players have met the leader, and none stays away after a refused login.
+		r.mu.Lock()
+		well := 3*r.ttl + max(0, time.Until(r.denied))
+		r.mu.Unlock()
+		r.rest(well + between(random, 0, r.ttl))
+		bit := r.after(Early)
+		s := r.leaderOrAny(random)
+		s.kill()
+		r.rest(2 * r.ttl)
+		s.restart()
+		return bit
+	}},
 	{name: "follower: SIGKILL", do: func(r *round, random *rand.Rand) func() bool {
 		bit := r.after(Up)
 		s := r.follower(random)

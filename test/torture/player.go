@@ -338,6 +338,20 @@ func (r *recorder) Enabled(l zapcore.Level) bool {
 // With implements zapcore.Core.
 func (r *recorder) With([]zapcore.Field) zapcore.Core { return r }
 
+// addEarly tells that the term which begins was, or can have been, taken early.
+func (r *recorder) addEarly(message string, fields []zapcore.Field) {
+	switch message {
+	case "took the lease of a leader whose connection is gone":
+		for _, f := range fields {
+			if f.Key == "token" {
+				r.add(Event{Kind: Early, Token: uint64(f.Integer)}) //nolint:gosec // zap keeps a uint64 there
+			}
+		}
+	case "adopted a lease whose acquire was not answered":
+		r.add(Event{Kind: Early})
+	}
+}
+
 // Sync implements zapcore.Core.
 func (r *recorder) Sync() error { return nil }
 
@@ -352,6 +366,7 @@ func (r *recorder) Check(e zapcore.Entry, c *zapcore.CheckedEntry) *zapcore.Chec
 
 // Write implements zapcore.Core.
 func (r *recorder) Write(e zapcore.Entry, fields []zapcore.Field) error {
+	r.addEarly(e.Message, fields)
 	r.await()
 	if e.Level == zapcore.InfoLevel {
 		return nil // it is of no interest but for having waited
