@@ -35,11 +35,15 @@ const sweeps = 2 * time.Second
 // With a configuration file its jobs are taken for the leader's. Without one the
 // ledger only proves that of a job which the term has declared or claimed: one
 // that the leader does not have any more looks like one that it cannot claim.
-func findOverdue(snapshot jobs.Snapshot, t *target, opened time.Time) (found *overdue, unknown int) {
-	declared := t.declared()
+func findOverdue(snapshot jobs.Snapshot, t *target, l election.Leadership) (found *overdue, unknown int) {
+	var opened time.Time
+	if snapshot.Opened.Token == l.Token {
+		opened = snapshot.Opened.At
+	}
+	declared, left := t.declared(), leftAlone(snapshot, l, opened)
 	for _, s := range listJobs(snapshot, declared) {
 		known, ok := snapshot.Jobs[s.Name]
-		if !ok || s.Next == nil || s.Removed || s.Paused || s.GroupPaused || snapshot.Now.Sub(s.Next.Time) < sweeps {
+		if !ok || s.Next == nil || s.Removed || s.Paused || s.GroupPaused || left[s.Name] || snapshot.Now.Sub(s.Next.Time) < sweeps {
 			continue
 		}
 		if s.Running+s.Waiting > 0 && endsPause(snapshot, s.Name, s.Next.Time) {
@@ -63,6 +67,21 @@ func findOverdue(snapshot jobs.Snapshot, t *target, opened time.Time) (found *ov
 		found.LateSeconds = snapshot.Now.Sub(found.Tick.Time).Seconds()
 	}
 	return found, unknown
+}
+
+// leftAlone are the jobs that a leader which took the lease early leaves alone, for
+// the TTL at most: an earlier leader may still do a run of theirs.
+func leftAlone(snapshot jobs.Snapshot, l election.Leadership, opened time.Time) map[string]bool {
+	left := map[string]bool{}
+	if opened.IsZero() || snapshot.Now.Sub(opened) > l.TTL {
+		return left
+	}
+	for _, r := range snapshot.Open {
+		if r.State == jobs.Running && r.Token < l.Token {
+			left[r.Job] = true
+		}
+	}
+	return left
 }
 
 // restOf is for how long after its last start a job of a fixed delay is kept from

@@ -132,6 +132,36 @@ func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 	}
 }
 
+// A job whose run an earlier leader may still do waits, for the TTL at most.
+func TestStatusOfAJobThatIsLeftAlone(t *testing.T) {
+	t.Parallel()
+	path, s, h := led(t, 10*time.Minute)
+	old := store.Claim{Key: jobs.Key{Job: "tick", Tick: time.Now().Add(-5 * time.Minute).UTC().Truncate(time.Second)}, State: jobs.Running}
+	if _, err := s.Claim(t.Context(), h, store.ClaimID{1}, []store.Claim{old}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Release(t.Context(), "billing", h.Owner, h.Token); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Declare(t.Context(), takeOver(t, s), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		ttl, ago time.Duration
+		code     int
+		left     bool
+	}{
+		{3 * time.Minute, 2 * time.Minute, 0, true},
+		{3 * time.Minute, 4 * time.Minute, 4, false},
+	} {
+		execute(t, s, "UPDATE cronlease_lease SET ttl_us = ?1", c.ttl.Microseconds())
+		execute(t, s, "UPDATE cronlease_job SET schedule_since = ?1 WHERE name = ''", time.Now().Add(-c.ago).UnixMicro())
+		if got, text := wantStatus(t, c.code, "--config", path); got.Overdue == nil != c.left || got.OldRuns != 1 {
+			t.Errorf("%+v: got %+v, %s", c, got, text)
+		}
+	}
+}
+
 // Where the ledger cannot be read, status names the leader and says that it knows no
 // more.
 func TestStatusWithoutALedger(t *testing.T) {

@@ -127,11 +127,7 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 			s.OldRuns++
 		}
 	}
-	var opened time.Time
-	if snapshot.Opened.Token == l.Token {
-		opened = snapshot.Opened.At
-	}
-	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, opened)
+	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, l)
 }
 
 func (s status) print(command *cobra.Command, asJSON bool) error {
