@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -137,13 +136,13 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		return nil, err
 	}
 	var bad []error
-	for i, entry := range c.Jobs {
+	for _, entry := range c.Jobs {
 		job := entry.Job
 		if entry.User != "" {
-			bad = append(bad, c.Wrap(fmt.Sprintf("jobs[%d].user", i), execjob.CheckUser()))
+			bad = append(bad, entry.Wrap("user", execjob.CheckUser()))
 		}
 		if entry.Limits != (execjob.Limits{}) {
-			bad = append(bad, c.Wrap(fmt.Sprintf("jobs[%d].limits", i), execjob.CheckLimits()))
+			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))
 		}
 		switch {
 		case entry.HTTP != nil:

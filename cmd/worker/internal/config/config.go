@@ -52,6 +52,19 @@ type Job struct {
 	execjob.Settings // of Exec
 	HTTP             *httpjob.Request
 	SQL              []sqljob.Statement
+
+	from origin
+}
+
+// origin is where a job stands.
+type origin struct {
+	file, key string
+	place     map[string]position
+}
+
+// Wrap places an error that was found later at the job's key.
+func (j Job) Wrap(key string, err error) error {
+	return wrap(j.from.file, j.from.key+"."+key, j.from.place, err)
 }
 
 // Error is one thing that is wrong with a file.
@@ -75,24 +88,33 @@ func (e *Error) Error() string {
 // [os.LookupEnv] outside tests. The error joins an [*Error] for each thing that
 // is wrong.
 func Load(path string, lookup func(string) (string, bool)) (*Config, error) {
+	data, err := readFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the configuration: %w", err)
+	}
+	return parseWith(path, data, lookup, readFile)
+}
+
+// readFile reads a file, and no more of it than tells that it is too large.
+func readFile(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read the configuration: %w", err)
-	}
-	return Parse(path, data, lookup)
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
 }
 
 // Wrap places an error that was found later, when the value of the key was
 // used, at its line in the file.
 func (c *Config) Wrap(key string, err error) error {
-	p, ok := c.place[key]
+	return wrap(c.file, key, c.place, err)
+}
+
+func wrap(file, key string, place map[string]position, err error) error {
+	p, ok := place[key]
 	if err == nil || !ok {
 		return err
 	}
-	return fmt.Errorf("%s:%d:%d: %s: %w", c.file, p.line, p.column, key, err)
+	return fmt.Errorf("%s:%d:%d: %s: %w", file, p.line, p.column, key, err)
 }

@@ -201,6 +201,140 @@ func TestExec(t *testing.T) {
 	}
 }
 
+// What a job says goes before what it merges, and that before the defaults, which
+// apply where they fit.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+x-slow: &slow {timeout: 9h, retry: {attempts: 9}}
+x-safe: &safe {retry: {attempts: 8}, recover: rerun, <<: {misfire: skip}}
+jobs:
+  - {name: own, every: 1m, exec: [x], timeout: 1m, <<: *slow, env: {A: b}}
+  - {name: merged, cron: "0 0 2 * * *", exec: [x], <<: [*slow, *safe]}
+  - {name: plain, cron: "0 0 2 * * *", zone: UTC, exec: [x]}
+  - {name: http, manual: true, http: {url: "http://x/", headers: {A: "1", <<: {A: "2", B: "3"}}}, lock_at_most_for: 5m}
+  - {name: delay, fixed_delay: 1m, sql: [DELETE FROM a], overlap: queue}
+defaults:
+  timeout: 2h
+  zone: Europe/Berlin
+  initial_delay: 10s
+  env: {MODE: full}
+  dir: /tmp
+  overlap: allow
+  max_runs: 3
+  misfire: all
+`)
+	for i, want := range []string{
+		"every 1m0s|1m0s|0s|9|skip|all|A=b|/tmp|allow|3",
+		`cron "0 0 2 * * *" in Europe/Berlin, auto, dst once|9h0m0s|0s|9|rerun|skip|MODE=full|/tmp|allow|3`,
+		`cron "0 0 2 * * *" in UTC, auto, dst once|2h0m0s|0s|0|skip|all|MODE=full|/tmp|allow|3`,
+		"manual|0s|5m0s|0|skip|all|||allow|3",
+		"fixed delay 1m0s, initial delay 10s|2h0m0s|0s|0|skip|all|||queue|0",
+	} {
+		j := c.Jobs[i]
+		env := ""
+		for _, v := range j.Env {
+			env += v.Name + "=" + v.Value
+		}
+		got := fmt.Sprintf("%v|%v|%v|%d|%v|%v|%s|%s|%v|%d", j.Schedule, j.Timeout, j.LockAtMostFor, j.Retry.Attempts, j.Recover, j.Misfire, env, j.Dir, j.Overlap, j.Limit)
+		equal(t, j.Name, got, want)
+	}
+	if got := c.Jobs[3].HTTP.Headers; !reflect.DeepEqual(got, []httpjob.Header{{Name: "A", Value: "1"}, {Name: "B", Value: "3"}}) {
+		t.Errorf("headers: got %v", got)
+	}
+}
+
+// Defaults for many jobs are not taken for a file that unfolds to too much.
+func TestManyDefaults(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	text := "database: sqlite:x\ngroup: g\ndefaults: {timeout: 1h, zone: UTC, retry: {attempts: 3}, env: {A: a, B: b, C: c, D: d, E: e, F: f, G: g, H: h}}\njobs:\n"
+	for i := range n {
+		text += fmt.Sprintf("- {name: j%d, every: 1m, exec: [x]}\n", i)
+	}
+	c := parse(t, text)
+	equal(t, "jobs", len(c.Jobs), n)
+	equal(t, "variables", len(c.Jobs[n-1].Env), 8)
+}
+
+func TestInclude(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	main := func(rest string) string { return "database: sqlite:x\ngroup: g\n" + rest }
+	write("jobs.d/b.yaml", "x-a: &a {misfire: all}\njobs: [{name: b, every: 1m, exec: [x], <<: *a}, {name: c, cron: '0 2 * * *', exec: [x]}]\n")
+	write("jobs.d/a.yaml", "jobs: [{name: a, every: \"${EVERY}\", exec: [x]}]\n")
+	write("jobs.d/.#a.yaml", "not read")
+	write("jobs.d/c.yaml~", "not read")
+	write("empty.d/readme", "")
+	more := write("more.yaml", "jobs: [{name: d, every: 1m, exec: [x], timeout: 5m}]\n")
+	path := write("worker.yaml", main("defaults: {timeout: 1h, zone: Europe/Berlin}\ninclude: [jobs.d/*.yaml, "+more+", more.yaml, empty.d/*.yaml]\n"))
+	c, err := config.Load(path, variables)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, j := range c.Jobs {
+		got = append(got, fmt.Sprintf("%s %v %v %v", j.Name, j.Schedule, j.Timeout, j.Misfire))
+	}
+	equal(t, "jobs", strings.Join(got, "\n"), `a every 5m0s 1h0m0s once
+b every 1m0s 1h0m0s all
+c cron "0 2 * * *" in Europe/Berlin, auto, dst once 1h0m0s once
+d every 1m0s 5m0s once`)
+	equal(t, "wrapped", c.Jobs[1].Wrap("exec", os.ErrClosed).Error(), filepath.Join(folder, "jobs.d/b.yaml")+":2:35: jobs[0].exec: file already closed")
+	equal(t, "wrapped default", c.Jobs[1].Wrap("timeout", os.ErrClosed).Error(), filepath.Join(folder, "jobs.d/b.yaml")+":2:8: jobs[0].timeout: file already closed")
+
+	write("bad.d/1.yaml", "jobs:\n  - {name: a, evry: 1m, exec: [x]}\n")
+	write("bad.d/2.yaml", "jobs:\n  - {name: e, every: 1m, exec: [x]}\n\t- x\n")
+	write("bad.d/3.yaml", "group: g\ninclude: x\n")
+	write("bad.d/4.yaml", "")
+	for text, want := range map[string][]string{
+		"include: [more.yaml, jobs.d/a.yaml]\njobs:\n  - {name: d, every: 1m, exec: [x]}\n": {`more.yaml:1:15: jobs[0].name: "d": the job in FOLDER/worker.yaml:5 has this name too: expected names that differ`},
+		"include: bad.d/*\njobs: [{name: x, every: 0s, exec: [x]}]\n": {
+			`worker.yaml:4:25: jobs[0].every: "0s"`,
+			"bad.d/1.yaml:2:15: jobs[0].evry: unknown key: did you mean every?",
+			"bad.d/2.yaml:3:1: not YAML: ",
+			"bad.d/3.yaml:1:1: group: unknown key: expected one of jobs", "bad.d/3.yaml:1:1: no jobs: expected a list of jobs", "bad.d/3.yaml:2:1: include: unknown key: expected one of jobs",
+			"bad.d/4.yaml:1:1: empty: expected the key jobs",
+		},
+		"include: none.yaml\n":      {"worker.yaml:3:10: include: open FOLDER/none.yaml: no such file"},
+		"include: jbs.d/*.yaml\n":   {`worker.yaml:3:10: include: "jbs.d/*.yaml": there is no folder "FOLDER/jbs.d": expected files such as jobs.d/*.yaml`},
+		"include: empty.d/*.yaml\n": {"worker.yaml:3:10: include: no jobs, and no file here: expected a job"},
+		"include: ['', 'jobs.d/[']": {`worker.yaml:3:11: include[0]: "": expected files such as`, `worker.yaml:3:15: include[1]: "jobs.d/[": no pattern: expected files`},
+		"include: {a: b}":           {"worker.yaml:3:10: include: a mapping: expected files such as jobs.d/*.yaml"},
+		"include: empty.d\n":        {"worker.yaml:3:10: include: read FOLDER/empty.d: is a directory"},
+	} {
+		path := write("worker.yaml", main(text))
+		_, err := config.Load(path, variables)
+		if err == nil {
+			t.Errorf("no error in %s", text)
+			continue
+		}
+		lines := strings.Split(err.Error(), "\n")
+		if len(lines) != len(want) {
+			t.Errorf("%d errors, want %d: %v", len(lines), len(want), err)
+			continue
+		}
+		for i, line := range lines {
+			if prefix := filepath.Join(folder, "") + "/" + strings.ReplaceAll(want[i], "FOLDER", folder); !strings.HasPrefix(line, prefix) {
+				t.Errorf("got  %s\nwant %s", line, prefix)
+			}
+		}
+	}
+}
+
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	c := parse(t, `
@@ -310,14 +444,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, clock, max_skew, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, clock, max_skew, defaults, include, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":             {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":           {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":              {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, clock, max_skew, jobs"}},
+		"null":              {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, clock, max_skew, defaults, include, jobs"}},
 		"text":              {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":         {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":              {"- a\n", []string{`1:1: a list: expected a configuration`}},
@@ -342,7 +476,14 @@ func TestErrors(t *testing.T) {
 		"missing":           {"lease: {}\n", []string{"1:1: no database: expected", "1:1: no group: expected", "1:1: no jobs: expected"}},
 		"twice":             {with("group: g") + "group: h\n", []string{"5:1: group: given twice, first in line 2: expected it once"}},
 		"key is a list":     {with("[a]: b"), []string{"5:1: a list: expected a key: one of database"}},
-		"merge":             {with("<<: {group: h}"), []string{`5:1: "<<": expected a key`}},
+		"merge":             {with("<<: [{lease: {ttl: 5s}}, x, *none]"), []string{`not YAML: unknown anchor`}},
+		"merge, text":       {with("<<: [{lease: {ttl: 5s}}, x, [{}]]"), []string{`5:26: << merges "x": expected a mapping such as *base, or a list of them`, `5:29: << merges a list: expected a mapping`}},
+		"merge, itself":     {with("x-a: &a {<<: *a, group: h}\nlease: *a"), []string{`5:6: lease: << merges more than 20 mappings`, `5:18: lease.group: unknown key`}},
+		"merged":            {job("&a name: a", "every: 1m", "exec: [x]", "retry: &r {attempts: 2, intial: 1s}", "<<: {misfire: never, every: x}"), []string{`7:29: jobs[0].retry.intial: unknown key: did you mean initial?`, `8:19: jobs[0].misfire: "never": expected once`}},
+		"defaults":          {with("defaults: {timeout: soon, name: x, retry: {initial: 1s}, timout: 1s, lock_at_most_for: 1s}"), []string{`5:21: defaults.timeout: "soon": expected a duration`, `5:27: defaults.name: unknown key`, `5:43: defaults.retry: no attempts`, `5:58: defaults.timout: unknown key: did you mean timeout?`, `5:88: defaults.lock_at_most_for: beside timeout`}},
+		"defaults, runs":    {with("defaults: {max_runs: 3}"), []string{`5:22: defaults.max_runs: expected it only beside overlap: allow`}},
+		"defaults, list":    {with("defaults: [x]"), []string{`5:11: defaults: a list: expected keys of jobs such as`}},
+		"include":           {with("include: jobs.d/*.yaml"), []string{`5:10: include: expected no such key: this configuration is not in a file`}},
 		"tag":               {with("group: !!str g"), []string{"2:8: group: the tag \"!!str\": expected a name such as billing, without a tag"}},
 		"contains itself":   {with("jobs: &a [*a]"), []string{"jobs[0]: a list: expected a job with the keys name"}},
 		"reserved group":    {with("group: locks/a"), []string{`2:8: group: "locks/a": expected a name that does not begin with locks/`}},

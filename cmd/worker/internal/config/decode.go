@@ -22,6 +22,7 @@ import (
 const (
 	maxValues = 200_000 // beyond those that it has; aliases count each time they are used
 	maxErrors = 50      // more than a user reads
+	maxMerges = 20      // mappings that merge one another
 )
 
 type position struct{ line, column int }
@@ -36,6 +37,9 @@ type document struct {
 	more   int // errors that were not kept
 	values int // that were read
 	most   int // that may be
+
+	// What the file consists of beside its settings: each is nil where it is missing.
+	jobs, defaults, include *value
 }
 
 // value is a node of the file and the way to it.
@@ -45,22 +49,36 @@ type value struct {
 	key  string
 }
 
-// Parse reads a configuration from data; name is the file's name in errors.
-// See [Load].
+// Parse reads a configuration from data; name is the file's name in errors. It
+// may include no files. See [Load].
 func Parse(name string, data []byte, lookup func(string) (string, bool)) (*Config, error) {
-	doc := &document{name: name, lookup: lookup, place: map[string]position{}}
+	return parseWith(name, data, lookup, nil)
+}
+
+// parseWith reads a configuration, and the files that it includes with read.
+func parseWith(name string, data []byte, lookup func(string) (string, bool), read func(path string) ([]byte, error)) (*Config, error) {
+	doc := newDocument(name, lookup)
 	config := &Config{file: name, place: doc.place}
-	if root := doc.parse(data); root != nil {
-		readConfig(value{doc: doc, node: root}, config)
+	docs := []*document{doc}
+	if root := doc.parse(data, "the keys database, group and jobs"); root != nil {
+		docs = append(docs, readConfig(value{doc: doc, node: root}, config, read)...)
 	}
-	if err := doc.err(); err != nil {
+	var bad []error
+	for _, doc := range docs {
+		bad = append(bad, doc.err()...)
+	}
+	if err := errors.Join(bad...); err != nil {
 		return nil, err
 	}
 	return config, nil
 }
 
+func newDocument(name string, lookup func(string) (string, bool)) *document {
+	return &document{name: name, lookup: lookup, place: map[string]position{}}
+}
+
 // parse returns the root of the only document in data, or nil and a report.
-func (d *document) parse(data []byte) *yaml.Node {
+func (d *document) parse(data []byte, keys string) *yaml.Node {
 	if len(data) > MaxSize {
 		d.report(position{1, 1}, "", "larger than %d bytes: expected a configuration file", MaxSize)
 		return nil
@@ -75,7 +93,7 @@ func (d *document) parse(data []byte) *yaml.Node {
 	var root, next yaml.Node
 	switch err := decoder.Decode(&root); {
 	case errors.Is(err, io.EOF):
-		d.report(position{1, 1}, "", "empty: expected the keys database, group and jobs")
+		d.report(position{1, 1}, "", "empty: expected %s", keys)
 		return nil
 	case err != nil:
 		d.reportSyntax(data, err)
@@ -222,10 +240,8 @@ func (d *document) report(at position, key, format string, args ...any) {
 	d.errors = append(d.errors, &Error{File: d.name, Line: at.line, Column: at.column, Key: key, Problem: fmt.Sprintf(format, args...)})
 }
 
-func (d *document) err() error {
-	if len(d.errors) == 0 {
-		return nil
-	}
+// err returns what is wrong with the file, in its order.
+func (d *document) err() []error {
 	slices.SortStableFunc(d.errors, func(a, b *Error) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
 	})
@@ -236,7 +252,7 @@ func (d *document) err() error {
 	if d.more > 0 {
 		all = append(all, fmt.Errorf("%s: %d more errors", d.name, d.more))
 	}
-	return errors.Join(all...)
+	return all
 }
 
 func (v value) position() position {
@@ -292,11 +308,13 @@ func readMapping[T any](v value, what string, fields []field[T], into *T) map[st
 		v.report("%s: expected %s with the keys %s", describe(v.node), what, strings.Join(known, ", "))
 		return nil
 	}
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		name, at := v.node.Content[i], v.child(v.node.Content[i], v.node.Content[i+1])
+	members := v.members(0)
+	for i := 0; i+1 < len(members); i += 2 {
+		name, at := members[i], v.child(members[i], members[i+1])
 		index := slices.Index(known, name.Value)
 		switch before, twice := found[name.Value]; {
-		case name.Kind != yaml.ScalarNode || name.Tag == "!!merge":
+		case v.key == "" && strings.HasPrefix(name.Value, "x-"): // a place for anchors
+		case name.Kind != yaml.ScalarNode:
 			at.node, at.key = name, v.key
 			at.report("%s: expected a key: one of %s", describe(name), strings.Join(known, ", "))
 		case index < 0:
@@ -320,6 +338,59 @@ func readMapping[T any](v value, what string, fields []field[T], into *T) map[st
 		}
 	}
 	return found
+}
+
+const mergeTag = "!!merge" // of the key <<
+
+// members returns the keys of a mapping, each with its value behind it. Those that
+// it merges come last: its own keys go before them, and earlier ones before later
+// ones.
+func (v value) members(depth int) []*yaml.Node {
+	content := v.node.Content
+	if !slices.ContainsFunc(content, func(n *yaml.Node) bool { return n.Tag == mergeTag }) {
+		return content
+	}
+	if depth > maxMerges {
+		v.report("<< merges more than %d mappings into one another: expected fewer, and none that merges itself", maxMerges)
+		return nil
+	}
+	var own, merged []*yaml.Node
+	known := map[string]bool{}
+	for i := 0; i+1 < len(content); i += 2 {
+		if content[i].Tag == mergeTag {
+			from := v.child(content[i], content[i+1])
+			from.key = v.key
+			merged = append(merged, from.merges(depth, true)...)
+			continue
+		}
+		own = append(own, content[i], content[i+1])
+		known[content[i].Value] = true
+	}
+	for i := 0; i+1 < len(merged); i += 2 {
+		if name := merged[i].Value; !known[name] {
+			known[name] = true
+			own = append(own, merged[i], merged[i+1])
+		}
+	}
+	return own
+}
+
+// merges returns the members of what << names: a mapping, or a list of them.
+func (v value) merges(depth int, isList bool) (all []*yaml.Node) {
+	v, ok := v.resolve()
+	switch {
+	case !ok:
+		return nil
+	case v.node.Kind == yaml.MappingNode:
+		return v.members(depth + 1)
+	case v.node.Kind == yaml.SequenceNode && isList:
+		for _, node := range v.node.Content {
+			all = append(all, value{doc: v.doc, node: node, key: v.key}.merges(depth, false)...)
+		}
+		return all
+	}
+	v.report("<< merges %s: expected a mapping such as *base, or a list of them", describe(v.node))
+	return nil
 }
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]{1,40}$`)
@@ -351,9 +422,10 @@ func readNamed(v value, what, name string, same func(string) string, check func(
 		return
 	}
 	lines := map[string]int{}
-	for i := 0; i+1 < len(v.node.Content); i += 2 {
-		key := v.node.Content[i]
-		at := v.child(key, v.node.Content[i+1])
+	members := v.members(0)
+	for i := 0; i+1 < len(members); i += 2 {
+		key := members[i]
+		at := v.child(key, members[i+1])
 		named := value{doc: v.doc, node: key, key: at.key}
 		if key.Kind != yaml.ScalarNode {
 			named.key = v.key

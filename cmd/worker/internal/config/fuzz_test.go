@@ -28,6 +28,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(with("group: \"\\e[2J\"")))
 	f.Add([]byte("jobs: &a [&b [*a, *b], *a]\ngroup: *b\ndatabase: *a\n"))
 	f.Add([]byte(job("name: a", "every: 292y", "timeout: 106751d23h47m16s", "lock_at_most_for: 0s", "exec: [x]")))
+	f.Add([]byte(with("x-a: &a {timeout: 1h, <<: {zone: UTC}}\ndefaults: {<<: [*a, {env: {A: b}}]}\n")))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c, err := config.Parse("worker.yaml", data, variables)
 		if err != nil {

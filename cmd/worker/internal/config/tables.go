@@ -42,7 +42,9 @@ var configFields = []field[Config]{
 			c.MaxSkew = d
 		}
 	}},
-	{"jobs", readJobs},
+	{"defaults", func(v value, _ *Config) { v.doc.defaults = &v }},
+	{"include", func(v value, _ *Config) { v.doc.include = &v }},
+	{"jobs", func(v value, _ *Config) { v.doc.jobs = &v }},
 }
 
 var leaseFields = []field[lease.Timing]{
@@ -239,14 +241,37 @@ var historyFields = []field[jobs.History]{
 	{"for", func(v value, h *jobs.History) { h.For = readDuration(v) }},
 }
 
-func readConfig(v value, c *Config) {
+// readConfig reads a configuration, and returns the files that it includes.
+func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*document {
 	found := readMapping(v, "a configuration", configFields, c)
 	require(v, found, "database", databaseForm)
 	require(v, found, "group", "the name that replicas contend for")
-	require(v, found, "jobs", "a list of jobs")
 	if _, ok := found["lease"]; !ok {
 		c.Lease, _ = c.Lease.Complete() // the defaults fit
 	}
+	if _, ok := found["include"]; !ok {
+		require(v, found, "jobs", "a list of jobs")
+	}
+	r := jobReader{config: c, places: map[string]value{}}
+	if v.doc.defaults != nil {
+		r.defaults = readDefaults(*v.doc.defaults)
+	}
+	if v.doc.jobs != nil {
+		r.read(*v.doc.jobs)
+	}
+	if v.doc.include == nil {
+		return nil
+	}
+	included := readIncluded(*v.doc.include, read)
+	for _, doc := range included {
+		if doc.jobs != nil {
+			r.read(*doc.jobs)
+		}
+	}
+	if _, ok := found["jobs"]; !ok && len(included) == 0 && len(v.doc.errors) == 0 {
+		v.doc.include.report("no jobs, and no file here: expected a job")
+	}
+	return included
 }
 
 func readLease(v value, c *Config) {
@@ -262,21 +287,33 @@ func readLease(v value, c *Config) {
 	}
 }
 
-func readJobs(v value, c *Config) {
-	lines := map[string]int{}
+// jobReader reads the jobs of a file and of those that it includes.
+type jobReader struct {
+	config   *Config
+	defaults *value // nil for none
+	places   map[string]value
+}
+
+func (r *jobReader) read(v value) {
 	readList(v, "a list with at least one job", func(v value) {
 		var f jobFile
+		v = withDefaults(v, r.defaults)
 		found := readMapping(v, "a job", jobFields, &f)
 		checkJob(v, found, &f)
 		if name := f.job.Name; name != "" {
 			at := found["name"]
-			if first, twice := lines[name]; twice {
-				at.report("%s: the job in line %d has this name too: expected names that differ", quote(name), first)
+			if first, twice := r.places[name]; twice {
+				where := fmt.Sprintf("line %d", first.position().line)
+				if first.doc != at.doc {
+					where = fmt.Sprintf("%s:%d", first.doc.name, first.position().line)
+				}
+				at.report("%s: the job in %s has this name too: expected names that differ", quote(name), where)
 			} else {
-				lines[name] = at.position().line
+				r.places[name] = at
 			}
 		}
-		c.Jobs = append(c.Jobs, f.job)
+		f.job.from = origin{v.doc.name, v.key, v.doc.place}
+		r.config.Jobs = append(r.config.Jobs, f.job)
 	})
 }
 
@@ -292,6 +329,12 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 		onlyBeside(found, key, "it is about programs", "exec")
 	}
 	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
+	checkTogether(found, f)
+	f.job.Schedule = f.schedule(found)
+}
+
+// checkTogether checks the keys that exclude or need one another.
+func checkTogether(found map[string]value, f *jobFile) {
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
@@ -300,7 +343,6 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 			at.report("beside timeout: expected only one of them, they are two names for the limit of a run")
 		}
 	}
-	f.job.Schedule = f.schedule(found)
 }
 
 // schedule makes the schedule of its keys, and reports what is wrong with them
