@@ -99,9 +99,10 @@ var processFaults = []fault{
 		return bit
 	}},
 	{name: crash, on: func(d *database) bool { return !d.isGalera() }, do: func(r *round, random *rand.Rand) func() bool {
-		// By then all players have met the leader, and none stays away after a refused login.
+		// By then a leader whose connection was cut has found out, which it does within 4 TTL, all players have met it, and
+		// none stays away after a refused login.
 		r.mu.Lock()
-		well := 3*r.ttl + max(0, time.Until(r.denied))
+		well := 6*r.ttl + max(0, time.Until(r.denied))
 		r.mu.Unlock()
 		r.rest(well + between(random, 0, r.ttl))
 		bit := r.after(Early)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -95,12 +96,13 @@ func (s *slot) start() {
 	s.process = p
 }
 
-// restart is start, and returns when the process has begun.
+// restart is start, and returns when the process has begun. Another fault may have started it before, or end it at once.
 func (s *slot) restart() {
-	mark := s.round.mark()
 	s.start()
 	if p := s.now(); p != nil {
-		if _, ok := s.round.wait(mark, patience, func(e Event) bool { return e.Kind == Up && e.Worker == p.worker }); !ok {
+		if _, ok := s.round.wait(0, patience, func(e Event) bool {
+			return e.Worker == p.worker && slices.Contains([]Kind{Up, Killed, Down}, e.Kind)
+		}); !ok {
 			s.round.broken("%s does not begin", p.worker)
 		}
 	}
