@@ -22,9 +22,10 @@ type Timing struct {
 	// of one group may have different ones: followers wait for the holder's.
 	TTL time.Duration
 	// RenewEvery is the time between heartbeats. Default TTL/3, less when a
-	// long Grace leaves no room for it. It should be the same part of TTL on all
-	// replicas of a group: after the connection of a leader at work was cut, the next
-	// replica takes its own for the leader's, and waits that long for a heartbeat.
+	// long Grace leaves no room for it. If it is more, it should be the same part of
+	// TTL on all replicas of a group: after the connection of a leader at work was cut,
+	// the next replica takes its own for the leader's, or TTL/3 if that is longer, and
+	// waits that long for a heartbeat.
 	RenewEvery time.Duration
 	// AttemptTimeout ends one statement to the database. Default TTL/5, less
 	// when a long Grace leaves no room for it.

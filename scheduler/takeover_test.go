@@ -137,6 +137,22 @@ func TestBarredReplicaPassesTheSignal(t *testing.T) {
 	})
 }
 
+// So does one whose heartbeats are rarer than a follower's would be, since it has
+// another Grace.
+func TestWorkingLeaderOfAnotherGrace(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		long := []jobs.Job{{Name: "long", Schedule: jobs.Every(time.Minute), Do: sleep(50 * time.Second)}}
+		first := c.start(long)
+		c.start(long, scheduler.WithTiming(lease.Timing{Grace: 11 * time.Second}))
+		c.until(time.Minute + time.Second)
+		c.store.Cut("g")
+		c.until(2 * time.Minute)
+		if c.leader() != first {
+			t.Error("a leader that sends its heartbeats was replaced in the middle of a run")
+		}
+	})
+}
+
 // mute cuts a leader's connection and holds up its heartbeats, so that it is taken
 // for dead; it believes in its term for as long as it may.
 func (r *replica) mute() {

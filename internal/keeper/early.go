@@ -90,9 +90,10 @@ func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Durat
 		return 0, err
 	}
 	// The heartbeat after it would be seen by then: its interval, as a share of the
-	// TTL, is taken to be like this replica's.
+	// TTL, is taken to be like this replica's, but no less than a third. That is the
+	// default, unless Grace, which the leader may have another one of, takes much.
 	timing := c.keeper.timing
-	interval := time.Duration(float64(timing.RenewEvery) / float64(timing.TTL) * float64(row.TTL))
+	interval := time.Duration(max(1./3, float64(timing.RenewEvery)/float64(timing.TTL)) * float64(row.TTL))
 	stood := row.TTL - c.watch.stands(at)
 	return min(wait, interval+timing.AttemptTimeout-stood, s.again), nil
 }
