@@ -82,8 +82,12 @@ func (c *campaign) loop(ctx context.Context) error {
 			c.handover.passIdle()
 			c.await(ctx, failed.NextBackOff())
 		case err == nil:
-			c.trouble.Worked("look at the lease of " + c.group)
-			failed.Reset()
+			// A server that takes no writes answers readings: between two attempts to
+			// take the lease of a leader that is gone, too.
+			if !c.candidate.Refused() {
+				c.trouble.Worked("look at the lease of " + c.group)
+				failed.Reset()
+			}
 			c.follow(wait)
 			if !c.candidate.Suspects() {
 				if c.handover.has { // the leader lives

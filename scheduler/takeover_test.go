@@ -1,8 +1,12 @@
 package scheduler_test
 
 import (
+	"strings"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
@@ -301,6 +305,31 @@ func TestTakenOverRunOfUnknownJob(t *testing.T) {
 		}
 		if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
 			t.Error("nothing was taken over")
+		}
+	})
+}
+
+// On a server that answers readings and takes no writes, nobody can take the lease of
+// a leader that is gone. That is one trouble, however often it is tried.
+func TestTakeoverThatIsRefused(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, log := observer.New(zap.InfoLevel)
+		first := c.watched(2, nil, scheduler.WithLogger(zap.New(core)))
+		next := c.replicas[1]
+		log.TakeAll()
+		next.link.set(func(l *link) { l.fail["Acquire"] = 1e6 })
+		first.kill()
+		c.until(71 * time.Second)
+		next.link.set(func(l *link) { l.fail["Acquire"] = 0 })
+		c.until(90 * time.Second)
+		var lines []string
+		for _, e := range log.All() {
+			if strings.Contains(e.Message, "trouble") {
+				lines = append(lines, e.Message)
+			}
+		}
+		if len(lines) != 2 || next.State().Role != election.Leading {
+			t.Errorf("%v, logged: %q", next.State(), lines)
 		}
 	})
 }

@@ -33,7 +33,11 @@ type Candidate struct {
 	early      *Early
 	suspected  *suspected // the term that is being watched since the signal came
 	taken      Previous   // what the last early acquire replaced
+	refused    refused
 }
+
+// refused is a row that this replica failed to take.
+type refused struct{ token, heartbeat uint64 }
 
 type unanswered struct {
 	sent     instant
@@ -173,6 +177,16 @@ func (c *Candidate) jitter() time.Duration {
 // Reading is the last reading of the group's rows, nil before the first.
 func (c *Candidate) Reading() *store.Reading { return c.watch.last }
 
+// Refused reports whether the row of the last reading is one that this replica
+// failed to take: that the database reads it does not show that the trouble is over.
+func (c *Candidate) Refused() bool {
+	row := (*store.Lease)(nil)
+	if c.watch.last != nil {
+		row = c.watch.last.Lease
+	}
+	return row != nil && c.refused == refused{row.Token, row.Heartbeat}
+}
+
 // HeartbeatAge is the least age of the heartbeat that the last reading showed:
 // for so long none was seen to follow it.
 func (c *Candidate) HeartbeatAge() time.Duration {
@@ -245,6 +259,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	case errors.Is(err, store.ErrChanged):
 		return nil, nil
 	default:
+		c.refused = refused{request.Read.Lease.Token, request.Read.Lease.Heartbeat}
 		c.unanswered[request.Heartbeat] = unanswered{sent, previous}
 		return nil, fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
 	}
