@@ -33,6 +33,7 @@ func (c *control) command(command *cobra.Command, do func(command *cobra.Command
 		return do(command, db, jobs.NewGroup(db, group), args)
 	}
 	c.addFlags(command, true)
+	command.ValidArgsFunction = c.completeJob
 	command.Flags().BoolVar(&c.asJSON, "json", false, "print JSON")
 	return command
 }

@@ -437,8 +437,8 @@ func TestListJobs(t *testing.T) {
 				snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: "a", Tick: now.Add(time.Duration(i))}, State: state})
 			}
 			list := listJobs(snapshot, map[string]jobs.Schedule{"a": jobs.Every(time.Hour)})
-			if len(list) != 2 || list[0].next(now) != test.want || list[0].Running+list[0].Waiting != len(test.open) || list[1].Next != nil {
-				t.Errorf("got %+v, next %s, want %s", list, list[0].next(now), test.want)
+			if len(list) != 2 || list[0].next(now, nil) != test.want || list[0].Running+list[0].Waiting != len(test.open) || list[1].Next != nil {
+				t.Errorf("got %+v, next %s, want %s", list, list[0].next(now, nil), test.want)
 			}
 		})
 	}
@@ -454,7 +454,7 @@ func TestRunsTable(t *testing.T) {
 	}
 	list := []runRecord{recordOf(records[0]), recordOf(records[1])}
 	var out strings.Builder
-	if err := printRuns(&out, list, false); err != nil {
+	if err := printRuns(&out, list, nil); err != nil {
 		t.Fatal(err)
 	}
 	want := "TICK                                  JOB  STATE                  ATTEMPT  OWNER           TOKEN  STARTED               TOOK    MISSED  ERROR\n" +
@@ -464,7 +464,7 @@ func TestRunsTable(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", &out, want)
 	}
 	out.Reset()
-	if err := printRuns(&out, list[1:], true); err != nil {
+	if err := json.NewEncoder(&out).Encode(list[1:]); err != nil {
 		t.Fatal(err)
 	}
 	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true}]` + "\n"

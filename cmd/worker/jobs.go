@@ -42,7 +42,7 @@ type jobStatus struct {
 
 func newJobs() *cobra.Command {
 	var t target
-	var asJSON bool
+	var asJSON, local bool
 	command := &cobra.Command{
 		Use:   "jobs",
 		Short: "List the jobs: what is running, what comes next, how the last run ended",
@@ -56,6 +56,9 @@ removed looks like one whose ticks are not claimed.`,
   worker jobs --json | jq '.[] | select(.last.state == "failed")'`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
+			if err := checkLocal(command, local, asJSON); err != nil {
+				return err
+			}
 			db, group, err := t.open(command)
 			if err != nil {
 				return err
@@ -70,12 +73,33 @@ removed looks like one whose ticks are not claimed.`,
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
 				return err
 			}
-			return printJobs(command, list, snapshot.Now, asJSON)
+			if asJSON {
+				return json.NewEncoder(command.OutOrStdout()).Encode(list)
+			}
+			var in zones
+			if local {
+				in = zonesOf(snapshot, t.declared())
+			}
+			return printJobs(command, list, snapshot.Now, in)
 		},
 	}
 	t.addFlags(command, true)
 	command.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	addLocal(command, &local)
 	return command
+}
+
+// addLocal adds the flag that prints instants in the zones of the jobs.
+func addLocal(command *cobra.Command, local *bool) {
+	command.Flags().BoolVar(local, "local", false, "print times in the time zone of the job's schedule, instead of UTC")
+}
+
+// checkLocal refuses the flag beside --json, whose instants are in UTC.
+func checkLocal(command *cobra.Command, local, asJSON bool) error {
+	if local && asJSON {
+		return usagef(command, "--local and --json exclude each other: JSON has instants in UTC")
+	}
+	return nil
 }
 
 // declared are the schedules of the configuration's jobs, and nil without a file.
@@ -197,11 +221,8 @@ func lastOf(records []jobs.Record) map[string]*runRecord {
 	return last
 }
 
-func printJobs(command *cobra.Command, list []jobStatus, now time.Time, asJSON bool) error {
+func printJobs(command *cobra.Command, list []jobStatus, now time.Time, in zones) error {
 	out := command.OutOrStdout()
-	if asJSON {
-		return json.NewEncoder(out).Encode(list)
-	}
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no jobs: none has ever been led")
 		return err
@@ -209,7 +230,7 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, asJSON b
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tSCHEDULE\tPAUSED\tNEXT\tRUNNING\tLAST RUN") // Flush tells of errors
 	for _, s := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now), s.running(), s.last())
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now, in), s.running(), s.last(in))
 	}
 	return table.Flush()
 }
@@ -227,7 +248,7 @@ func (s jobStatus) paused() string {
 	}
 }
 
-func (s jobStatus) next(now time.Time) string {
+func (s jobStatus) next(now time.Time, in zones) string {
 	switch {
 	case s.Removed:
 		return "removed"
@@ -236,7 +257,7 @@ func (s jobStatus) next(now time.Time) string {
 	case !s.Next.After(now):
 		return "due"
 	default:
-		return shown(s.Next)
+		return shown(in.stampIn(s.Name, s.Next))
 	}
 }
 
@@ -251,11 +272,11 @@ func (s jobStatus) running() string {
 	}
 }
 
-func (s jobStatus) last() string {
+func (s jobStatus) last(in zones) string {
 	if s.Last == nil {
 		return "-"
 	}
-	return s.Last.State + " " + shown(&s.Last.Tick)
+	return s.Last.State + " " + shown(in.stampIn(s.Name, &s.Last.Tick))
 }
 
 // names are the jobs that a misspelt name may stand for.

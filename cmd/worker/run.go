@@ -93,6 +93,9 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 		defer cancel()
 		orphans.Go(func() { execjob.ReapOrphans(reaping) })
 	}
+	if err := checkMachine(c); err != nil {
+		return err
+	}
 	client := httpjob.NewClient(version())
 	defer client.Close()
 	s, err := r.scheduler(c, db, killers, client, log)
@@ -116,6 +119,9 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	}
 	log.Info("started", zap.String("version", version()), zap.String("config", r.config), zap.Stringer("database", c.Database),
 		zap.String("group", c.Group), zap.String("owner", s.Owner()), zap.Int("jobs", len(c.Jobs)), zap.Int("pid", os.Getpid()))
+	for _, warning := range neverDue(c, time.Now()) {
+		log.Warn("a schedule is never due", zap.Error(warning))
+	}
 	if err := s.Run(ctx); err != nil {
 		return err
 	}
@@ -128,6 +134,20 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 // ignored, because the programs of jobs would inherit that.
 func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
+// checkMachine says what this machine, or this user, cannot do for a job.
+func checkMachine(c *config.Config) error {
+	var bad []error
+	for _, entry := range c.Jobs {
+		if entry.User != "" {
+			bad = append(bad, entry.Wrap("user", execjob.CheckUser()))
+		}
+		if entry.Limits != (execjob.Limits{}) {
+			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))
+		}
+	}
+	return errors.Join(bad...)
+}
+
 // scheduler returns a scheduler with the jobs of the configuration.
 func (r *runner) scheduler(c *config.Config, db, killers database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
 	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
@@ -138,12 +158,6 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 	var bad []error
 	for _, entry := range c.Jobs {
 		job := entry.Job
-		if entry.User != "" {
-			bad = append(bad, entry.Wrap("user", execjob.CheckUser()))
-		}
-		if entry.Limits != (execjob.Limits{}) {
-			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))
-		}
 		switch {
 		case entry.HTTP != nil:
 			job.Do = client.Job(*entry.HTTP)

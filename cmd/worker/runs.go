@@ -82,6 +82,7 @@ type history struct {
 	since  string
 	limit  int
 	asJSON bool
+	local  bool
 }
 
 func newRuns() *cobra.Command {
@@ -103,6 +104,11 @@ and those that are over, as long as the ledger keeps them.`,
 	flags.StringVar(&h.since, "since", "", "only ticks since this instant (RFC 3339), or for this long until now, such as 24h or 7d")
 	flags.IntVar(&h.limit, "limit", 100, "how many runs to list at most")
 	flags.BoolVar(&h.asJSON, "json", false, "print JSON")
+	addLocal(command, &h.local)
+	// The error is that of a flag that is not there.
+	_ = command.RegisterFlagCompletionFunc("job", func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return h.jobNames(command), cobra.ShellCompDirectiveNoFileComp
+	})
 	return command
 }
 
@@ -143,6 +149,9 @@ func (h *history) filter(command *cobra.Command) (jobs.Filter, error) {
 }
 
 func (h *history) run(command *cobra.Command) (err error) {
+	if err := checkLocal(command, h.local, h.asJSON); err != nil {
+		return err
+	}
 	filter, err := h.filter(command)
 	if err != nil {
 		return err
@@ -166,7 +175,18 @@ func (h *history) run(command *cobra.Command) (err error) {
 	for i, r := range records {
 		list[i] = recordOf(r)
 	}
-	return printRuns(command.OutOrStdout(), list, h.asJSON)
+	if h.asJSON {
+		return json.NewEncoder(command.OutOrStdout()).Encode(list)
+	}
+	var in zones
+	if h.local {
+		snapshot, err := g.Load(command.Context())
+		if err != nil {
+			return err
+		}
+		in = zonesOf(snapshot, h.declared())
+	}
+	return printRuns(command.OutOrStdout(), list, in)
 }
 
 // checkName tells a job without runs from one that there is not.
@@ -204,10 +224,7 @@ func noJob(all []string, group, name string) error {
 	return fmt.Errorf("%w: %q in group %q: %s", jobs.ErrNoJob, name, group, choice)
 }
 
-func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
-	if asJSON {
-		return json.NewEncoder(out).Encode(list)
-	}
+func printRuns(out io.Writer, list []runRecord, in zones) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no runs")
 		return err
@@ -215,7 +232,7 @@ func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tMISSED\tERROR") // Flush tells of errors
 	for _, r := range list {
-		tick, state, took, token := r.Tick.Format(time.RFC3339Nano), r.State, "-", "-"
+		tick, state, took, token := in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano), r.State, "-", "-"
 		if r.Trigger > 0 {
 			tick += " (triggered)"
 		}
@@ -232,7 +249,7 @@ func printRuns(out io.Writer, list []runRecord, asJSON bool) error {
 		if r.Missed > 0 {
 			missed = strconv.Itoa(r.Missed)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(r.Started), took, missed, firstLine(r.Error))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(in.stampIn(r.Job, r.Started)), took, missed, firstLine(r.Error))
 	}
 	return table.Flush()
 }

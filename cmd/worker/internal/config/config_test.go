@@ -250,11 +250,12 @@ defaults:
 func TestManyDefaults(t *testing.T) {
 	t.Parallel()
 	const n = 20_000
-	text := "database: sqlite:x\ngroup: g\ndefaults: {timeout: 1h, zone: UTC, retry: {attempts: 3}, env: {A: a, B: b, C: c, D: d, E: e, F: f, G: g, H: h}}\njobs:\n"
+	var text strings.Builder
+	text.WriteString("database: sqlite:x\ngroup: g\ndefaults: {timeout: 1h, zone: UTC, retry: {attempts: 3}, env: {A: a, B: b, C: c, D: d, E: e, F: f, G: g, H: h}}\njobs:\n")
 	for i := range n {
-		text += fmt.Sprintf("- {name: j%d, every: 1m, exec: [x]}\n", i)
+		fmt.Fprintf(&text, "- {name: j%d, every: 1m, exec: [x]}\n", i)
 	}
-	c := parse(t, text)
+	c := parse(t, text.String())
 	equal(t, "jobs", len(c.Jobs), n)
 	equal(t, "variables", len(c.Jobs[n-1].Env), 8)
 }

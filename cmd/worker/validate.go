@@ -1,0 +1,63 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+func newValidate() *cobra.Command {
+	var path string
+	command := &cobra.Command{
+		Use:   "validate",
+		Short: "Check the configuration file, without a database",
+		Long: `Check the configuration file and those that it includes as worker run does at
+its start, and warn of schedules that are never due. Nothing is connected to,
+and no job's files are read. The variables that the file uses have to be set.`,
+		Example: `  worker validate
+  PASSWORD=any worker validate --config billing.yaml`,
+		Args: noArguments,
+		RunE: func(command *cobra.Command, _ []string) (err error) {
+			c, err := loadConfig(command, path)
+			if err != nil {
+				return err
+			}
+			db, err := openDatabase(c.Database)
+			if err != nil {
+				return c.Wrap("database", err)
+			}
+			defer func() { err = errors.Join(err, db.Close()) }()
+			if _, err := (&runner{label: "worker"}).scheduler(c, db, db, httpjob.NewClient(version()), zap.NewNop()); err != nil {
+				return err
+			}
+			for _, warning := range neverDue(c, time.Now()) {
+				fmt.Fprintf(command.ErrOrStderr(), "worker: warning: %v\n", warning)
+			}
+			_, err = fmt.Fprintf(command.OutOrStdout(), "%s: good, jobs: %d\n", path, len(c.Jobs))
+			return err
+		},
+	}
+	command.Flags().StringVar(&path, "config", defaultConfig, "configuration file")
+	return command
+}
+
+// neverDue returns a warning for each job whose cron expression has no instant any
+// more, and does not say so on purpose ("-").
+func neverDue(c *config.Config, now time.Time) (warnings []error) {
+	for _, job := range c.Jobs {
+		_, isCron := job.Schedule.(jobs.CronSchedule)
+		if !isCron || strings.HasPrefix(job.Schedule.String(), `cron "-" `) || !job.Schedule.Next(now).IsZero() {
+			continue
+		}
+		warnings = append(warnings, job.Wrap("cron", fmt.Errorf(`job %s is never due: no such day comes any more; write manual: true if that is meant`, job.Name)))
+	}
+	return warnings
+}
