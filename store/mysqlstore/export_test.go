@@ -37,7 +37,7 @@ func (s *Store) RestLock() string { return s.restLock }
 
 // RequestLock is the lock of the connection that waits for requests.
 func (s *Store) RequestLock(group string, token uint64) (name string, err error) {
-	err = s.ledger.do(context.Background(), mysqlconn.Read, "read", func(_ context.Context, c *conn) error {
+	err = s.do(context.Background(), mysqlconn.Read, "read", func(_ context.Context, c *conn) error {
 		name = s.lockOf(c, group, token)
 		return nil
 	})

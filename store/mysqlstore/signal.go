@@ -21,7 +21,6 @@ import (
 // often after 30 s.
 const signalWait = 24 * time.Second
 
-
 var (
 	getLock = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
 	isUsed  = sqltext.Parse(`SELECT IS_USED_LOCK(?) IS NOT NULL`)

@@ -159,7 +159,7 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
-	s.requests.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
+	s.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
 	return s
 }
 

@@ -25,7 +25,7 @@ var requestCases = []ledgerCase{
 		if !e.h.ManyServers && r.Server != changes.Server {
 			e.Errorf("Beat says that server %q answered, and Changes %q", r.Server, changes.Server)
 		}
-		l := e.lease(group)
+		l := e.lease()
 		if l.Heartbeat != 2 || l.Token != h.Token || l.RenewedAt.Before(before) {
 			e.Errorf("after Beat the row is %s", showLease(l))
 		}
@@ -37,7 +37,7 @@ var requestCases = []ledgerCase{
 	{"requests/Beat compares what Renew does", func(e *ledgerEnv) {
 		s, h, _ := e.beats()
 		right := store.Renewal{Group: group, Token: h.Token, Heartbeat: 1}
-		was := showLease(e.lease(group))
+		was := showLease(e.lease())
 		for what, wrong := range map[string]struct {
 			owner  string
 			change func(*store.Renewal)
@@ -54,8 +54,8 @@ var requestCases = []ledgerCase{
 			wrong.change(&r)
 			beat, err := s.(store.Heartbeats).Beat(e.ctx(), wrong.owner, 2, r, 0)
 			e.ok(err, "Beat")
-			if beat.Renewed || showLease(e.lease(group)) != was {
-				e.Errorf("Beat with %s: %+v, and the row is %s", what, beat, showLease(e.lease(group)))
+			if beat.Renewed || showLease(e.lease()) != was {
+				e.Errorf("Beat with %s: %+v, and the row is %s", what, beat, showLease(e.lease()))
 			}
 		}
 		e.ok(s.AskResign(e.ctx(), group, h.Token), "AskResign")
@@ -199,7 +199,7 @@ func (e *ledgerEnv) beats() (s store.Jobs, h store.Holder, beat func(heartbeat, 
 	}
 }
 
-func (e *ledgerEnv) lease(group string) *store.Lease {
+func (e *ledgerEnv) lease() *store.Lease {
 	e.Helper()
 	rs, err := e.watch.Read(e.ctx(), group)
 	e.ok(err, "Read")

@@ -480,7 +480,7 @@ func TestErrors(t *testing.T) {
 		"merge":             {with("<<: [{lease: {ttl: 5s}}, x, *none]"), []string{`not YAML: unknown anchor`}},
 		"merge, text":       {with("<<: [{lease: {ttl: 5s}}, x, [{}]]"), []string{`5:26: << merges "x": expected a mapping such as *base, or a list of them`, `5:29: << merges a list: expected a mapping`}},
 		"merge, itself":     {with("x-a: &a {<<: *a, group: h}\nlease: *a"), []string{`5:6: lease: << merges more than 20 mappings`, `5:18: lease.group: unknown key`}},
-		"merged":            {job("&a name: a", "every: 1m", "exec: [x]", "retry: &r {attempts: 2, intial: 1s}", "<<: {misfire: never, every: x}"), []string{`7:29: jobs[0].retry.intial: unknown key: did you mean initial?`, `8:19: jobs[0].misfire: "never": expected once`}},
+		"merged":            {job("&a name: a", "every: 1m", "exec: [x]", "retry: &r {attempts: 2, initail: 1s}", "<<: {misfire: never, every: x}"), []string{`7:29: jobs[0].retry.initail: unknown key: did you mean initial?`, `8:19: jobs[0].misfire: "never": expected once`}},
 		"defaults":          {with("defaults: {timeout: soon, name: x, retry: {initial: 1s}, timout: 1s, lock_at_most_for: 1s}"), []string{`5:21: defaults.timeout: "soon": expected a duration`, `5:27: defaults.name: unknown key`, `5:43: defaults.retry: no attempts`, `5:58: defaults.timout: unknown key: did you mean timeout?`, `5:88: defaults.lock_at_most_for: beside timeout`}},
 		"defaults, runs":    {with("defaults: {max_runs: 3}"), []string{`5:22: defaults.max_runs: expected it only beside overlap: allow`}},
 		"defaults, list":    {with("defaults: [x]"), []string{`5:11: defaults: a list: expected keys of jobs such as`}},
