@@ -48,6 +48,9 @@ func deck(d *database, random *rand.Rand) []fault {
 	return all
 }
 
+// oneServerLeads says that the players use one server at a time, which can show them whether the leader is connected.
+func oneServerLeads(d *database) bool { return !d.isGalera() }
+
 // any is a slot at random.
 func (r *round) any(random *rand.Rand) *slot { return r.slots[random.IntN(len(r.slots))] }
 
@@ -98,7 +101,7 @@ var processFaults = []fault{
 		s.restart()
 		return bit
 	}},
-	{name: crash, on: func(d *database) bool { return !d.isGalera() }, do: func(r *round, random *rand.Rand) func() bool {
+	{name: crash, on: oneServerLeads, do: func(r *round, random *rand.Rand) func() bool {
 		// By then a leader whose connection was cut has found out, which it does within 4 TTL, all players have met it, and
 		// none stays away after a refused login.
 		r.mu.Lock()
@@ -199,6 +202,19 @@ func networkFaults() []fault {
 				r.rest(between(random, 0, r.ttl/10))
 			}
 			return func() bool { return cut > 0 }
+		}},
+		{name: "network: leader cut off, its connection killed", class: network, on: oneServerLeads, do: func(r *round, random *rand.Rand) func() bool {
+			r.rest(between(random, r.ttl, 2*r.ttl)) // so that others meet it
+			bit, s := r.after(Early), r.leaderOrAny(random)
+			for _, p := range s.proxies {
+				p.BlackHole()
+			}
+			r.database.cutLeader()
+			r.rest(between(random, r.ttl/2, 2*r.ttl))
+			for _, p := range s.proxies {
+				p.Pass()
+			}
+			return bit
 		}},
 		{name: "network: lost request", class: network, do: lose((*dbtest.Proxy).DropRequest)},
 		{name: "network: lost reply", class: network, do: lose((*dbtest.Proxy).DropReply)},
