@@ -288,6 +288,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 // whether the leading function has returned.
 func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
+	moved := held.Moved()
 	c.announce(ctx, held)
 	c.handover.start()
 	// The signal depends on a connection, which can die unnoticed, so the leader
@@ -315,6 +316,9 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 			return false
 		case <-c.handover.came:
 			c.handover.got()
+		case <-moved:
+			moved = nil
+			c.announce(ctx, held)
 		case <-check.C:
 			c.handover.has = false
 			c.announce(ctx, held)

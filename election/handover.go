@@ -104,6 +104,7 @@ func (h *handover) meet(ctx context.Context, r store.Reading) {
 	if leader == h.seen {
 		return
 	}
+	h.seen = present{} // a leader hides from its first server once it has met another one
 	if there, server, err := p.Present(ctx, leader.token); err == nil && there && server == leader.server {
 		h.seen = leader
 	}

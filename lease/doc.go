@@ -132,8 +132,9 @@
 //     ledger has no open run under an older token. Else it lets the lease expire.
 //   - A run that the ledger does not have cannot be left alone, and a failover may have
 //     lost its claim. So the hint counts for terms alone that were acquired on this very
-//     start of this very server: the leader shows its term on no other one. The
-//     ledger is read there as well, after the acquire.
+//     start of this very server: the leader shows its term on no other one, and
+//     nowhere any more once another server has answered it. The ledger is read there
+//     as well, after the acquire.
 //   - If a run is open, the taker first waits until the next heartbeat is overdue: a
 //     leader that only lost that connection keeps its lease and its run.
 //

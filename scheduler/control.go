@@ -160,6 +160,7 @@ func (t *term) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) 
 		beat = &heard{store.Beat{Asked: present.Number != t.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
 	}
 	if beat != nil {
+		keeper.HeldOf(t.ctx).Answered(beat.Server)
 		if err := t.clock.observe(beat.skew); err != nil {
 			return snapshot, false, err
 		}

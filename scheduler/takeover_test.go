@@ -411,6 +411,31 @@ func TestNoEarlyTakeoverOfSurvivor(t *testing.T) {
 	})
 }
 
+// The writes may go back to the server that the lease was acquired on, and that one
+// then lacks a claim that the leader made in between.
+func TestNoEarlyTakeoverAfterFailingBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "long", Schedule: jobs.At(c.begin.Add(101 * time.Second)), Do: sleep(190 * time.Second)}}
+		first := c.watched(2, declared)
+		c.until(70500 * time.Millisecond)
+		c.store.Restart()
+		c.until(100500 * time.Millisecond)
+		failBack := c.store.Backup()
+		c.until(101500 * time.Millisecond) // the run of 101 s
+		failBack()
+		c.store.FailBack()
+		c.until(240 * time.Second)
+		first.mute()
+		c.until(8 * time.Minute)
+		if o := c.overlap("long"); o > 0 {
+			t.Errorf("two runs of a job at once, for %v: %+v", o, c.runs("long"))
+		}
+		if runs := c.runs("long"); runs[len(runs)-1].Owner == first.Owner() {
+			t.Error("nothing was taken over")
+		}
+	})
+}
+
 // A lease that was taken early and is not kept, since the answer came too late, is
 // not released before its time.
 func TestUnansweredTakeover(t *testing.T) {

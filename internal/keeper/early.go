@@ -45,8 +45,9 @@ type suspected struct {
 //
 // What work goes on is read from the database, so it must have everything that the
 // term has written. A failover may have lost some of that: so only a term that was
-// acquired on this very server is taken early. When that was acquired, no work of
-// earlier terms went on that this server lacks, by the same rules.
+// acquired on this very server is taken early, and whose leader was answered by no
+// other one since ([Held.Answered]). When it was acquired, no work of earlier terms
+// went on that this server lacks, by the same rules.
 func (c *Candidate) Suspect(ctx context.Context) (*Held, time.Duration, error) {
 	if c.early == nil {
 		return c.Look(ctx)

@@ -53,6 +53,7 @@ type Held struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	resign chan struct{} // closed when the holder is asked to resign
+	moved  chan struct{} // closed when another server has answered: see Answered
 
 	// All guarded by keeper.mu.
 	since    instant            // when the newest statement that is known to have renewed was sent
@@ -60,6 +61,7 @@ type Held struct {
 	pending  map[uint64]instant // numbers whose statement may still have run, or may run later
 	asked    bool               // what the row is known to say of resigning
 	askOnce  sync.Once
+	moveOnce sync.Once // not guarded
 	due      time.Time // the next heartbeat
 	draining bool
 	ended    instant // when trust ended
@@ -77,6 +79,7 @@ func (k *Keeper) hold(group string, token, beat uint64, since instant, previous 
 		ctx:     ctx,
 		cancel:  cancel,
 		resign:  make(chan struct{}),
+		moved:   make(chan struct{}),
 		pending: map[uint64]instant{},
 		due:     since.mono.Add(k.timing.RenewEvery),
 	}
@@ -103,8 +106,27 @@ func (h *Held) Token() uint64 { return h.token }
 func (h *Held) Previous() Previous { return h.before }
 
 // Server is the database server that the lease was acquired on, as in
-// [store.Reading].
-func (h *Held) Server() string { return h.before.server }
+// [store.Reading], and empty once another one has answered.
+func (h *Held) Server() string {
+	select {
+	case <-h.moved:
+		return ""
+	default:
+		return h.before.server
+	}
+}
+
+// Answered notes that a server has answered. After a failover the term does work that
+// the server of the acquire may never have: so the lease is not to be taken early any
+// more, not even when that server takes the writes again. See [Candidate.Suspect].
+func (h *Held) Answered(server string) {
+	if server != h.before.server {
+		h.moveOnce.Do(func() { close(h.moved) })
+	}
+}
+
+// Moved is closed when another server than that of the acquire has answered.
+func (h *Held) Moved() <-chan struct{} { return h.moved }
 
 // PreviousStands is how long the holder of the previous term, or of one before it,
 // may still trust its own. It is zero unless the lease was taken early

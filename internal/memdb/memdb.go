@@ -69,6 +69,15 @@ func (s *Store) Restart() {
 	clear(s.present)
 }
 
+// FailBack makes the server of before the last Restart answer again, which has not
+// been restarted.
+func (s *Store) FailBack() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.server--
+	clear(s.present)
+}
+
 // Update changes the rows of a group behind the replicas' backs, as an operator or
 // a restored backup may. A row that change sets to nil is deleted.
 func (s *Store) Update(group string, change func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)) {
