@@ -19,7 +19,8 @@ type Leadership struct {
 	Owner string
 	Token uint64
 	// TTL is how long the lease lives without a heartbeat, and Age how long
-	// ago the last one was, by the database's clock.
+	// ago the last one was, by the database's clock. It is not negative, even if the
+	// clock was set back, or a reading that waited for a lock found a newer row.
 	TTL, Age time.Duration
 	// Released: the leader stepped down, and no replica has taken over yet.
 	Released bool
@@ -46,7 +47,7 @@ func Leader(ctx context.Context, leases store.Leases, group string) (Leadership,
 	if row := readings[0].Lease; row != nil {
 		// Replicas take no row for longer than MaxTTL, whatever it says.
 		l.Owner, l.Token, l.TTL = row.Owner, row.Token, min(max(row.TTL, 0), lease.MaxTTL)
-		l.Age = readings[0].Now.Sub(row.RenewedAt)
+		l.Age = max(readings[0].Now.Sub(row.RenewedAt), 0)
 		l.Released, l.ResignAsked = row.Released, row.ResignAsked
 	}
 	return l, nil
@@ -86,7 +87,8 @@ func Observe(ctx context.Context, leases store.Leases, group string, interval ti
 }
 
 // AskResign asks the present leader of the group to step down. It returns the
-// term that was asked; the leader learns of the request with its next heartbeat.
+// term that was asked; the leader learns of the request at once, or with its next
+// heartbeat.
 // [ErrNotLeading]: no replica leads.
 func AskResign(ctx context.Context, leases store.Leases, group string) (Leadership, error) {
 	l, err := Leader(ctx, leases, group)

@@ -190,3 +190,16 @@ func TestRoleString(t *testing.T) {
 		}
 	}
 }
+
+// A row can be newer than the clock that it is compared with.
+func TestLeaderOfTheFuture(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		r := start(t, store)
+		<-r.terms
+		store.StepClock(-time.Second)
+		if l, err := election.Leader(t.Context(), store, "g"); err != nil || l.Age != 0 || !l.Held() {
+			t.Errorf("%+v, %v", l, err)
+		}
+	})
+}
