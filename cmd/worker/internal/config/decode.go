@@ -47,6 +47,7 @@ type value struct {
 	doc  *document
 	node *yaml.Node
 	key  string
+	form *Schema // not nil: nothing is read, but noted in it what would be
 }
 
 // Parse reads a configuration from data; name is the file's name in errors. It
@@ -295,6 +296,17 @@ type field[T any] struct {
 // of the table was found, also those with a bad value and those that are
 // likely meant by a misspelt one, so that no error asks for a key that is there.
 func readMapping[T any](v value, what string, fields []field[T], into *T) map[string]value {
+	if v.form != nil {
+		v.form.isObject(what)
+		v.form.Properties = map[string]*Schema{}
+		for _, f := range fields {
+			member := v
+			member.form = &Schema{}
+			v.form.Properties[f.key] = member.form
+			f.read(member, into)
+		}
+		return nil
+	}
 	found := map[string]value{}
 	v, ok := v.resolve()
 	if !ok {
@@ -413,6 +425,14 @@ func (v value) child(key, node *yaml.Node) value {
 // readNamed calls read with each member of a mapping whose keys the file chooses.
 // Two keys are one if same makes them equal.
 func readNamed(v value, what, name string, same func(string) string, check func(string) error, read func(v value, name string)) {
+	if v.form != nil {
+		v.form.isObject(what)
+		member := v
+		member.form = &Schema{}
+		v.form.AdditionalProperties = member.form
+		read(member, "")
+		return
+	}
 	v, ok := v.resolve()
 	if !ok {
 		return
@@ -448,6 +468,13 @@ func readNamed(v value, what, name string, same func(string) string, check func(
 
 // readList calls read with each member of a list.
 func readList(v value, what string, read func(value)) {
+	if v.form != nil {
+		v.form.Type, v.form.Description, v.form.MinItems = "array", what, 1
+		v.form.Items = &Schema{}
+		v.form = v.form.Items
+		read(v)
+		return
+	}
 	v, ok := v.resolve()
 	if !ok {
 		return
@@ -493,6 +520,10 @@ func (t text) expand(lookup func(string) (string, bool)) (text, bool) {
 
 // readRaw reads a scalar and leaves its variables as they are.
 func readRaw(v value, what string) (text, bool) {
+	if v.form != nil {
+		v.form.isText(what)
+		return text{}, false
+	}
 	v, ok := v.resolve()
 	if !ok {
 		return text{}, false

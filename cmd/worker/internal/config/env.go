@@ -36,17 +36,16 @@ func checkVariable(name string) error {
 
 func readVariable(v value, name string) execjob.Variable {
 	variable := execjob.Variable{Name: name}
-	if v, ok := v.resolve(); ok && v.node.Kind == yaml.MappingNode {
+	either(v, yaml.MappingNode, func(v value) {
 		found := readMapping(v, "a value", variableFields, &variable)
 		require(v, found, "file", "the file that holds the value")
-		return variable
-	}
-	const what = "text, or {file: /run/secrets/token}"
-	if t, ok := readText(v, what); ok {
-		if strings.ContainsRune(t.expanded, 0) {
-			t.report("has a zero byte: expected text")
+	}, func(v value) {
+		if t, ok := readText(v, "text, or {file: /run/secrets/token}"); ok {
+			if strings.ContainsRune(t.expanded, 0) {
+				t.report("has a zero byte: expected text")
+			}
+			variable.Value = t.expanded
 		}
-		variable.Value = t.expanded
-	}
+	})
 	return variable
 }

@@ -36,18 +36,20 @@ var httpFields = []field[httpjob.Request]{
 				return
 			}
 			r.Method = t.expanded
+		} else if v.form != nil {
+			v.form.isOneOf(methods...)
 		}
 	}},
 	{"headers", readHeaders},
 	{"body", func(v value, r *httpjob.Request) {
-		if v, ok := v.resolve(); ok && v.node.Kind == yaml.MappingNode {
+		either(v, yaml.MappingNode, func(v value) {
 			found := readMapping(v, "a body", bodyFields, r)
 			require(v, found, "file", "the file that holds the body")
-			return
-		}
-		if t, ok := readSecret(v, "text, or {file: /etc/worker/body.json}", &r.Secrets); ok {
-			r.Body = t.expanded
-		}
+		}, func(v value) {
+			if t, ok := readSecret(v, "text, or {file: /etc/worker/body.json}", &r.Secrets); ok {
+				r.Body = t.expanded
+			}
+		})
 	}},
 	{"expect", func(v value, r *httpjob.Request) {
 		const what = "a list of status codes such as [200, 404] or [2xx]"
@@ -110,13 +112,15 @@ func readHeaders(v value, r *httpjob.Request) {
 	const what = `headers such as {Content-Type: application/json, Authorization: {file: /run/secrets/token, prefix: "Bearer "}}`
 	readNamed(v, what, "a header's name such as Authorization", http.CanonicalHeaderKey, httpjob.CheckHeader, func(v value, name string) {
 		h := httpjob.Header{Name: name}
-		if v, ok := v.resolve(); ok && v.node.Kind == yaml.MappingNode {
+		either(v, yaml.MappingNode, func(v value) {
 			found := readMapping(v, "a value", headerFields, &h)
 			require(v, found, "file", "the file that holds the value")
-		} else if t, ok := readSecret(v, "text, or {file: /run/secrets/token}", &r.Secrets); ok {
-			reportAt(t.value, httpjob.CheckHeaderValue(t.expanded))
-			h.Value = t.expanded
-		}
+		}, func(v value) {
+			if t, ok := readSecret(v, "text, or {file: /run/secrets/token}", &r.Secrets); ok {
+				reportAt(t.value, httpjob.CheckHeaderValue(t.expanded))
+				h.Value = t.expanded
+			}
+		})
 		r.Headers = append(r.Headers, h)
 	})
 }

@@ -22,7 +22,7 @@ var includedFields = []field[struct{}]{
 // readIncluded reads the files that one or more patterns name, in the order of the
 // patterns and then of their names, each once.
 func readIncluded(v value, read func(path string) ([]byte, error)) []*document {
-	if read == nil {
+	if read == nil && v.form == nil {
 		v.report("expected no such key: this configuration is not in a file")
 		return nil
 	}
@@ -37,11 +37,7 @@ func readIncluded(v value, read func(path string) ([]byte, error)) []*document {
 			}
 		}
 	}
-	if list, ok := v.resolve(); ok && list.node.Kind == yaml.SequenceNode {
-		readList(v, "a list of files such as [jobs.d/*.yaml]", pattern)
-	} else if ok {
-		pattern(v)
-	}
+	either(v, yaml.SequenceNode, func(v value) { readList(v, "a list of files such as [jobs.d/*.yaml]", pattern) }, pattern)
 	if len(paths) > maxFiles {
 		v.report("%d files: expected at most %d", len(paths), maxFiles)
 		return nil

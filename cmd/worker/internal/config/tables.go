@@ -109,6 +109,8 @@ var jobFields = []field[jobFile]{
 				t.bad("expected %s", what)
 			}
 			f.job.Schedule = jobs.Manual()
+		} else if v.form != nil {
+			v.form.is(&Schema{Enum: []any{true}})
 		}
 	}},
 	{"initial_delay", func(v value, f *jobFile) { f.initialDelay = readWait(v) }},
@@ -176,6 +178,8 @@ var statementFields = []field[statementFile]{
 		readList(v, "a list of "+strings.Join(sqljob.Args, ", "), func(v value) {
 			t, ok := readText(v, "one of "+strings.Join(sqljob.Args, ", "))
 			switch {
+			case v.form != nil:
+				v.form.isOneOf(sqljob.Args...)
 			case !ok:
 			case slices.Contains(sqljob.Args, t.expanded):
 				s.Args = append(s.Args, t.expanded)
@@ -213,12 +217,10 @@ func (s *statementFile) readText(v value) {
 // readStatement reads a statement: its text, or a mapping with its arguments.
 func readStatement(v value) sqljob.Statement {
 	var s statementFile
-	if v, ok := v.resolve(); ok && v.node.Kind == yaml.MappingNode {
+	either(v, yaml.MappingNode, func(v value) {
 		found := readMapping(v, "a statement", statementFields, &s)
 		require(v, found, "statement", "the text of the statement")
-	} else {
-		s.readText(v)
-	}
+	}, s.readText)
 	if n, known := s.Placeholders(); s.Text != "" && !s.bad && known && n != len(s.Args) {
 		s.at.bad("%d placeholders (?) and %d args: expected as many of both", n, len(s.Args))
 	}
@@ -249,7 +251,9 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 	if _, ok := found["lease"]; !ok {
 		c.Lease, _ = c.Lease.Complete() // the defaults fit
 	}
-	if _, ok := found["include"]; !ok {
+	if v.form != nil {
+		v.form.AnyOf = []*Schema{{Required: []string{"jobs"}}, {Required: []string{"include"}}}
+	} else if _, ok := found["include"]; !ok {
 		require(v, found, "jobs", "a list of jobs")
 	}
 	r := jobReader{config: c, places: map[string]value{}}
@@ -268,7 +272,7 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 			r.read(*doc.jobs)
 		}
 	}
-	if _, ok := found["jobs"]; !ok && len(included) == 0 && len(v.doc.errors) == 0 {
+	if _, ok := found["jobs"]; !ok && v.form == nil && len(included) == 0 && len(v.doc.errors) == 0 {
 		v.doc.include.report("no jobs, and no file here: expected a job")
 	}
 	return included
@@ -418,13 +422,18 @@ func reportCron(t text, err error) {
 }
 
 func require(v value, found map[string]value, key, what string) {
-	if _, ok := found[key]; !ok && found != nil {
+	if v.form != nil {
+		v.form.Required = append(v.form.Required, key)
+	} else if _, ok := found[key]; !ok && found != nil {
 		v.report("no %s: expected %s", key, what)
 	}
 }
 
 // exactlyOne reports when none of the keys is there, or more than one.
 func exactlyOne(v value, found map[string]value, keys ...string) {
+	if v.form != nil {
+		v.form.isExactlyOne(keys)
+	}
 	if found == nil {
 		return
 	}
@@ -506,6 +515,9 @@ func set[T any](to *T, read *T) {
 // readWord reads one of a few words. It returns nil after it has reported.
 func readWord[T any](v value, what string, parse func(string) (T, error)) *T {
 	t, ok := readText(v, what)
+	if v.form != nil {
+		v.form.isWord(what)
+	}
 	if !ok {
 		return nil
 	}
@@ -522,6 +534,9 @@ func readWord[T any](v value, what string, parse func(string) (T, error)) *T {
 func readCount(v value, most int) int {
 	what := fmt.Sprintf("a number from 1 to %d", most)
 	t, ok := readText(v, what)
+	if v.form != nil {
+		v.form.isCount(most)
+	}
 	if !ok {
 		return 0
 	}
@@ -558,6 +573,9 @@ func readWait(v value) time.Duration {
 
 func readAnyDuration(v value) (text, time.Duration, bool) {
 	t, ok := readText(v, durationForm)
+	if v.form != nil {
+		v.form.isDuration()
+	}
 	if !ok {
 		return t, 0, false
 	}
