@@ -291,9 +291,9 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 	moved := held.Moved()
 	c.announce(ctx, held)
 	c.handover.start()
-	// The signal depends on a connection, which can die unnoticed, so the leader
-	// checks it now and then.
-	check := time.NewTicker(min(4*c.timing.TTL, time.Minute))
+	// The signal depends on a connection, which can die unnoticed. While it is lost, the
+	// leader's death is noticed late, and it can be taken for dead.
+	check := time.NewTicker(c.timing.RenewEvery)
 	defer check.Stop()
 	for {
 		select {

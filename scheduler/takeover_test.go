@@ -161,7 +161,7 @@ func TestWorkingLeaderOfAnotherGrace(t *testing.T) {
 // for dead; it believes in its term for as long as it may.
 func (r *replica) mute() {
 	r.link.set(func(l *link) { l.hold["Renew"] = time.Hour })
-	r.cluster.store.Cut("g")
+	r.cluster.store.CutOff("g")
 }
 
 // leaderAfter waits for a leader after that one, which may believe in its term.

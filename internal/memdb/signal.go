@@ -12,6 +12,7 @@ import (
 
 var (
 	errClosed = errors.New("memstore: signal closed")
+	errCutOff = errors.New("memstore: signal cut off")
 	errNotHad = errors.New("memstore: release with a signal that another has")
 
 	_ store.DirectHandover = (*signal)(nil)
@@ -24,6 +25,7 @@ type signal struct {
 	line   chan struct{}
 	closed chan struct{}
 	group  string
+	off    bool // see CutOff; of store.mu
 
 	mu   sync.Mutex
 	has  bool
@@ -56,6 +58,9 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 	b.store.mu.Lock()
 	defer b.store.mu.Unlock()
 	b.hide()
+	if b.off {
+		return errCutOff
+	}
 	if server == b.store.identity() {
 		b.store.present[term{b.group, token}] = b
 	}
@@ -86,13 +91,28 @@ func (b *signal) hide() {
 // Cut cuts the connection of the signal of a group's leader, as an administrator or
 // a network may: the next waiter has the signal. The leader finds out with its next
 // Wait.
-func (s *Store) Cut(group string) {
+func (s *Store) Cut(group string) { s.cut(group, false) }
+
+// CutOff is Cut, and the leader's signal gets no connection any more.
+func (s *Store) CutOff(group string) { s.cut(group, true) }
+
+func (s *Store) cut(group string, off bool) {
 	s.mu.Lock()
 	b := s.present[term{group, s.leases[group].Token}]
+	if b != nil {
+		b.off = off
+	}
 	s.mu.Unlock()
 	if b != nil {
 		_ = b.Pass(context.Background())
 	}
+}
+
+// isOff reports whether CutOff was called.
+func (b *signal) isOff() bool {
+	b.store.mu.Lock()
+	defer b.store.mu.Unlock()
+	return b.off
 }
 
 // Wait implements [store.HandoverSignal].
@@ -102,6 +122,9 @@ func (b *signal) Wait(ctx context.Context) error {
 	}
 	if b.had() {
 		return nil
+	}
+	if b.isOff() {
+		return errCutOff
 	}
 	select {
 	case b.line <- struct{}{}:

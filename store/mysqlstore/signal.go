@@ -21,6 +21,10 @@ import (
 // often after 30 s.
 const signalWait = 24 * time.Second
 
+// askEvery is how often the server is asked whether a connection has the lock. Whether
+// the server has closed the connection is seen without that.
+const askEvery = 5 * time.Minute
+
 var (
 	getLock = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
 	isUsed  = sqltext.Parse(`SELECT IS_USED_LOCK(?) IS NOT NULL`)
@@ -52,6 +56,7 @@ type signal struct {
 	turn  chan struct{} // of capacity 1; filling it gives access to what follows
 	conn  *conn         // nil when there is none, or while Wait waits with it
 	has   bool          // the connection has the lock
+	asked time.Time     // when the server last said so
 	shown *announced    // present by the connection; Wait's while it waits with that
 }
 
@@ -129,17 +134,23 @@ func (s *signal) wait(ctx context.Context) error {
 		c.Discard()
 		return s.closing.Err()
 	}
-	s.conn, s.has = c, true
+	s.conn, s.has, s.asked = c, true, time.Now()
 	return s.show(ctx) // a term that was announced meanwhile
 }
 
-// stillHas asks the server whether this connection has the lock. It is called
-// with the turn.
+// stillHas reports whether this connection has the lock. It is called with the turn.
 func (s *signal) stillHas(ctx context.Context) bool {
+	if !s.conn.Alive(ctx) {
+		return false
+	}
+	if time.Since(s.asked) < askEvery {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
 	var mine sql.NullBool
 	err := s.conn.QueryRow(ctx, hasLock.Render(s.lock(s.conn))).Scan(&mine)
+	s.asked = time.Now()
 	return err == nil && mine.Bool
 }
 
