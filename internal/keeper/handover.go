@@ -49,7 +49,7 @@ func (c *Candidate) Take(ctx context.Context, signal store.DirectHandover) (*Hel
 	// then if it was set back since.
 	previous := Previous{Token: read.Lease.Token, RenewedAt: read.Now, server: read.Server, ttl: request.TTL, at: sent}
 	if then := now.Add(-replied.atMost(c.watch.replied) - c.keeper.timing.AttemptTimeout); then.Before(previous.RenewedAt) {
-		previous.RenewedAt = then
+		previous.RenewedAt = then.Truncate(time.Microsecond) // as all that a database stamps
 	}
 	return c.hold(ctx, token, request.Heartbeat, sent, previous)
 }
