@@ -115,8 +115,8 @@
 // milliseconds. That is a hint and no proof: the connection of a leader that lives
 // can be cut. A scheduler acts on it all the same, and takes the lease before its
 // time, because it needs less than a lease promises. Each start of a run is claimed
-// under the group's newest token, so from the acquire on the replaced leader starts
-// nothing. Only what it has started may go on, until its trust ends. Hence:
+// under the group's newest token, so from the acquire on the replaced leader claims
+// nothing. Only what it has claimed may begin and go on, until its trust ends. Hence:
 //
 //   - A run that is open under an older token is left alone until the heartbeat that
 //     the acquire compared has stood for the row's TTL, by the taker's own clock:
