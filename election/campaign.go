@@ -293,7 +293,7 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 	c.handover.start()
 	// The signal depends on a connection, which can die unnoticed. While it is lost, the
 	// leader's death is noticed late, and it can be taken for dead.
-	check := time.NewTicker(c.timing.RenewEvery)
+	check := time.NewTicker(min(c.timing.RenewEvery, 15*time.Second))
 	defer check.Stop()
 	for {
 		select {

@@ -21,9 +21,11 @@ import (
 // often after 30 s.
 const signalWait = 24 * time.Second
 
-// askEvery is how often the server is asked whether a connection has the lock. Whether
-// the server has closed the connection is seen without that.
-const askEvery = 5 * time.Minute
+// askEvery is how often the server is asked, at least, whether a connection has the
+// lock: with the next Wait after that, of which a leader has one every 15 s. So its
+// connection is silent for a minute at most, which load balancers let pass. Whether the
+// server has closed the connection is seen without that.
+const askEvery = 45 * time.Second
 
 var (
 	getLock = sqltext.Parse(`SELECT GET_LOCK(?, ?)`)
