@@ -4,15 +4,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
-	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
-	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -32,29 +28,6 @@ jobs:
     every: 30s
     http: {url: "http://127.0.0.1:8080/ping", method: POST}
 `
-
-func TestSQL(t *testing.T) {
-	t.Parallel()
-	c := parse(t, `
-database: sqlite:x
-group: g
-jobs:
-  - name: a
-    every: 1m
-    sql:
-      - DELETE FROM session WHERE 1 > 0
-      - {statement: "INSERT INTO log VALUES (?, ?, ${EVERY}, '?')", args: [tick, token]}
-      - statement: INSERT INTO log VALUES ('a\\b')
-`)
-	want := []sqljob.Statement{
-		{Text: "DELETE FROM session WHERE 1 > 0"},
-		{Text: "INSERT INTO log VALUES (?, ?, 5m, '?')", Args: []string{"tick", "token"}},
-		{Text: `INSERT INTO log VALUES ('a\\b')`},
-	}
-	if got := c.Jobs[0].SQL; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %q", got)
-	}
-}
 
 // environment looks variables up in a map.
 func environment(variables map[string]string) func(string) (string, bool) {
@@ -153,189 +126,6 @@ jobs:
 	equal(t, "alias", c.Jobs[2].HTTP.URL, "https://x.example/")
 }
 
-func TestHTTP(t *testing.T) {
-	t.Parallel()
-	c := parse(t, `
-database: sqlite:x
-group: g
-jobs:
-  - name: full
-    every: 1m
-    http:
-      url: "https://user:canary1@x.example/?key=${BAD}"
-      method: PUT
-      headers: {Content-Type: application/json, X-Token: {file: /run/secrets/token, prefix: "Token "}, x-key: "k ${BAD}"}
-      body: '{"every": "${EVERY}"}'
-      expect: [2xx, 404]
-      ca: /etc/ca.pem
-      cert: /etc/cert.pem
-      key: /etc/key.pem
-  - {name: file, every: 1m, http: {url: "http://x/", body: {file: /etc/body.json}}}
-`)
-	want := httpjob.Request{
-		Method: "PUT", URL: "https://user:canary1@x.example/?key=canary",
-		Headers: []httpjob.Header{
-			{Name: "Content-Type", Value: "application/json"}, {Name: "X-Token", File: "/run/secrets/token", Prefix: "Token "}, {Name: "x-key", Value: "k canary"},
-		},
-		Body: `{"every": "5m"}`, Expect: []httpjob.Codes{{First: 200, Last: 299}, {First: 404, Last: 404}},
-		TLS:     httpjob.TLS{CA: "/etc/ca.pem", Cert: "/etc/cert.pem", Key: "/etc/key.pem"},
-		Secrets: []string{"canary", "canary1", "canary", "5m"},
-	}
-	if got := *c.Jobs[0].HTTP; !reflect.DeepEqual(got, want) {
-		t.Errorf("got  %+v\nwant %+v", got, want)
-	}
-	equal(t, "body", c.Jobs[1].HTTP.BodyFile, "/etc/body.json")
-}
-
-func TestExec(t *testing.T) {
-	t.Parallel()
-	c := parse(t, job("name: a", "every: 1m", "exec: [x]", "dir: /var/lib/x", "umask: 027", "user: www-data:1000",
-		"limits: {memory: 512M, file_size: 2T, open_files: 100, processes: 20, cpu: 10m}"))
-	mask := 0o27
-	want := execjob.Settings{
-		Dir: "/var/lib/x", Umask: &mask, User: "www-data:1000",
-		Limits: execjob.Limits{Memory: 512 << 20, FileSize: 2 << 40, OpenFiles: 100, Processes: 20, CPU: 10 * time.Minute},
-	}
-	if got := c.Jobs[0].Settings; !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-}
-
-// What a job says goes before what it merges, and that before the defaults, which
-// apply where they fit.
-func TestDefaults(t *testing.T) {
-	t.Parallel()
-	c := parse(t, `
-database: sqlite:x
-group: g
-x-slow: &slow {timeout: 9h, retry: {attempts: 9}}
-x-safe: &safe {retry: {attempts: 8}, recover: rerun, <<: {misfire: skip}}
-jobs:
-  - {name: own, every: 1m, exec: [x], timeout: 1m, <<: *slow, env: {A: b}}
-  - {name: merged, cron: "0 0 2 * * *", exec: [x], <<: [*slow, *safe]}
-  - {name: plain, cron: "0 0 2 * * *", zone: UTC, exec: [x]}
-  - {name: http, manual: true, http: {url: "http://x/", headers: {A: "1", <<: {A: "2", B: "3"}}}, lock_at_most_for: 5m}
-  - {name: delay, fixed_delay: 1m, sql: [DELETE FROM a], overlap: queue}
-defaults:
-  timeout: 2h
-  zone: Europe/Berlin
-  initial_delay: 10s
-  env: {MODE: full}
-  dir: /tmp
-  overlap: allow
-  max_runs: 3
-  misfire: all
-`)
-	for i, want := range []string{
-		"every 1m0s|1m0s|0s|9|skip|all|A=b|/tmp|allow|3",
-		`cron "0 0 2 * * *" in Europe/Berlin, auto, dst once|9h0m0s|0s|9|rerun|skip|MODE=full|/tmp|allow|3`,
-		`cron "0 0 2 * * *" in UTC, auto, dst once|2h0m0s|0s|0|skip|all|MODE=full|/tmp|allow|3`,
-		"manual|0s|5m0s|0|skip|all|||allow|3",
-		"fixed delay 1m0s, initial delay 10s|2h0m0s|0s|0|skip|all|||queue|0",
-	} {
-		j := c.Jobs[i]
-		env := ""
-		for _, v := range j.Env {
-			env += v.Name + "=" + v.Value
-		}
-		got := fmt.Sprintf("%v|%v|%v|%d|%v|%v|%s|%s|%v|%d", j.Schedule, j.Timeout, j.LockAtMostFor, j.Retry.Attempts, j.Recover, j.Misfire, env, j.Dir, j.Overlap, j.Limit)
-		equal(t, j.Name, got, want)
-	}
-	if got := c.Jobs[3].HTTP.Headers; !reflect.DeepEqual(got, []httpjob.Header{{Name: "A", Value: "1"}, {Name: "B", Value: "3"}}) {
-		t.Errorf("headers: got %v", got)
-	}
-}
-
-// Defaults for many jobs are not taken for a file that unfolds to too much.
-func TestManyDefaults(t *testing.T) {
-	t.Parallel()
-	const n = 20_000
-	var text strings.Builder
-	text.WriteString("database: sqlite:x\ngroup: g\ndefaults: {timeout: 1h, zone: UTC, retry: {attempts: 3}, env: {A: a, B: b, C: c, D: d, E: e, F: f, G: g, H: h}}\njobs:\n")
-	for i := range n {
-		fmt.Fprintf(&text, "- {name: j%d, every: 1m, exec: [x]}\n", i)
-	}
-	c := parse(t, text.String())
-	equal(t, "jobs", len(c.Jobs), n)
-	equal(t, "variables", len(c.Jobs[n-1].Env), 8)
-}
-
-func TestInclude(t *testing.T) {
-	t.Parallel()
-	folder := t.TempDir()
-	write := func(name, text string) string {
-		t.Helper()
-		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	main := func(rest string) string { return "database: sqlite:x\ngroup: g\n" + rest }
-	write("jobs.d/b.yaml", "x-a: &a {misfire: all}\njobs: [{name: b, every: 1m, exec: [x], <<: *a}, {name: c, cron: '0 2 * * *', exec: [x]}]\n")
-	write("jobs.d/a.yaml", "jobs: [{name: a, every: \"${EVERY}\", exec: [x]}]\n")
-	write("jobs.d/.#a.yaml", "not read")
-	write("jobs.d/c.yaml~", "not read")
-	write("empty.d/readme", "")
-	more := write("more.yaml", "jobs: [{name: d, every: 1m, exec: [x], timeout: 5m}]\n")
-	path := write("worker.yaml", main("defaults: {timeout: 1h, zone: Europe/Berlin}\ninclude: [jobs.d/*.yaml, "+more+", more.yaml, empty.d/*.yaml]\n"))
-	c, err := config.Load(path, variables)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, j := range c.Jobs {
-		got = append(got, fmt.Sprintf("%s %v %v %v", j.Name, j.Schedule, j.Timeout, j.Misfire))
-	}
-	equal(t, "jobs", strings.Join(got, "\n"), `a every 5m0s 1h0m0s once
-b every 1m0s 1h0m0s all
-c cron "0 2 * * *" in Europe/Berlin, auto, dst once 1h0m0s once
-d every 1m0s 5m0s once`)
-	equal(t, "wrapped", c.Jobs[1].Wrap("exec", os.ErrClosed).Error(), filepath.Join(folder, "jobs.d/b.yaml")+":2:35: jobs[0].exec: file already closed")
-	equal(t, "wrapped default", c.Jobs[1].Wrap("timeout", os.ErrClosed).Error(), filepath.Join(folder, "jobs.d/b.yaml")+":2:8: jobs[0].timeout: file already closed")
-
-	write("bad.d/1.yaml", "jobs:\n  - {name: a, evry: 1m, exec: [x]}\n")
-	write("bad.d/2.yaml", "jobs:\n  - {name: e, every: 1m, exec: [x]}\n\t- x\n")
-	write("bad.d/3.yaml", "group: g\ninclude: x\n")
-	write("bad.d/4.yaml", "")
-	for text, want := range map[string][]string{
-		"include: [more.yaml, jobs.d/a.yaml]\njobs:\n  - {name: d, every: 1m, exec: [x]}\n": {`more.yaml:1:15: jobs[0].name: "d": the job in FOLDER/worker.yaml:5 has this name too: expected names that differ`},
-		"include: bad.d/*\njobs: [{name: x, every: 0s, exec: [x]}]\n": {
-			`worker.yaml:4:25: jobs[0].every: "0s"`,
-			"bad.d/1.yaml:2:15: jobs[0].evry: unknown key: did you mean every?",
-			"bad.d/2.yaml:3:1: not YAML: ",
-			"bad.d/3.yaml:1:1: group: unknown key: expected one of jobs", "bad.d/3.yaml:1:1: no jobs: expected a list of jobs", "bad.d/3.yaml:2:1: include: unknown key: expected one of jobs",
-			"bad.d/4.yaml:1:1: empty: expected the key jobs",
-		},
-		"include: none.yaml\n":      {"worker.yaml:3:10: include: open FOLDER/none.yaml: no such file"},
-		"include: jbs.d/*.yaml\n":   {`worker.yaml:3:10: include: "jbs.d/*.yaml": there is no folder "FOLDER/jbs.d": expected files such as jobs.d/*.yaml`},
-		"include: empty.d/*.yaml\n": {"worker.yaml:3:10: include: no jobs, and no file here: expected a job"},
-		"include: ['', 'jobs.d/[']": {`worker.yaml:3:11: include[0]: "": expected files such as`, `worker.yaml:3:15: include[1]: "jobs.d/[": no pattern: expected files`},
-		"include: {a: b}":           {"worker.yaml:3:10: include: a mapping: expected files such as jobs.d/*.yaml"},
-		"include: empty.d\n":        {"worker.yaml:3:10: include: read FOLDER/empty.d: is a directory"},
-	} {
-		path := write("worker.yaml", main(text))
-		_, err := config.Load(path, variables)
-		if err == nil {
-			t.Errorf("no error in %s", text)
-			continue
-		}
-		lines := strings.Split(err.Error(), "\n")
-		if len(lines) != len(want) {
-			t.Errorf("%d errors, want %d: %v", len(lines), len(want), err)
-			continue
-		}
-		for i, line := range lines {
-			if prefix := filepath.Join(folder, "") + "/" + strings.ReplaceAll(want[i], "FOLDER", folder); !strings.HasPrefix(line, prefix) {
-				t.Errorf("got  %s\nwant %s", line, prefix)
-			}
-		}
-	}
-}
-
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	c := parse(t, `
@@ -401,22 +191,6 @@ jobs:
 		j.Do = jobs.Job{}.Call
 		if err := j.Validate(); err != nil {
 			t.Error(err)
-		}
-	}
-}
-
-func TestParseDuration(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]time.Duration{
-		"90s": 90 * time.Second, "30d": 720 * time.Hour, "1d12h": 36 * time.Hour, "0d": 0, "-1s": -time.Second, "0": 0, "1d0.5s": 24*time.Hour + 500*time.Millisecond,
-	} {
-		if got, err := config.ParseDuration(text); got != want || err != nil {
-			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "d", "5", "1.5d", "-1d", "+1d", "1d-1h", "1d+1h", "1d1d", "1h1d", "65536d", "65535d2000000h", "d5s", "1D"} {
-		if got, err := config.ParseDuration(text); err == nil {
-			t.Errorf("%q: got %v", text, got)
 		}
 	}
 }
@@ -769,42 +543,4 @@ func TestWrap(t *testing.T) {
 	equal(t, "wrapped", c.Wrap("group", os.ErrClosed).Error(), "worker.yaml:2:8: group: file already closed")
 	equal(t, "unknown", c.Wrap("lease", os.ErrClosed), os.ErrClosed)
 	equal(t, "nil", c.Wrap("group", nil), nil)
-}
-
-func TestDatabase(t *testing.T) {
-	t.Parallel()
-	for raw, want := range map[string]struct{ kind, open, show string }{
-		"sqlite:/var/lib/x.db":   {config.SQLite, "/var/lib/x.db", "sqlite:/var/lib/x.db"},
-		"sqlite:///var/lib/x.db": {config.SQLite, "/var/lib/x.db", "sqlite:/var/lib/x.db"},
-		"sqlite:x ${EVERY}.db":   {config.SQLite, "x 5m.db", "sqlite:x 5m.db"},
-		"${URL}":                 {config.MySQL, "mysql://me:canary@db.example:3306/app", "mysql://me@db.example:3306/app"},
-		"mysql://h/d":            {config.MySQL, "mysql://h/d", "mysql://h/d"},
-		"mysql://u:canary%40@h:1/d?tls=true&x=canary":  {config.MySQL, "mysql://u:canary%40@h:1/d?tls=true&x=canary", "mysql://u@h:1/d"},
-		"mysql://u:${PASSWORD}@h:1/d":                  {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/d", "mysql://u@h:1/d"},
-		"mysql://u:${PASSWORD}@a:1, b,[::1]:2/d?x=1":   {config.MySQL, "mysql://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b,[::1]:2/d?x=1", "mysql://u@a:1,b,[::1]:2/d"},
-		"mysql://u:x,y@a,b/d":                          {config.MySQL, "mysql://u:x,y@a,b/d", "mysql://u@a,b/d"},
-		"mysql://u@${HOSTS}/d":                         {config.MySQL, "mysql://u@a,b:2/d", "mysql://u@a,b:2/d"},
-		"mysql://u:p@ss@h/d":                           {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
-		"mysql://u:canary@/d?socket=/run/s&ca=/canary": {config.MySQL, "mysql://u:canary@/d?socket=/run/s&ca=/canary", "mysql://u@/d?socket=/run/s"},
-		"mysql://u:$${x}@h/d":                          {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
-	} {
-		t.Run(raw, func(t *testing.T) {
-			t.Parallel()
-			d, err := config.ParseDatabase(raw, variables)
-			if err != nil {
-				t.Fatal(err)
-			}
-			equal(t, "kind", d.Kind(), want.kind)
-			equal(t, "open", d.Open(), want.open)
-			for _, shown := range []string{d.String(), fmt.Sprintf("%v", d), fmt.Sprintf("%+v", d), fmt.Sprintf("%#v", d), fmt.Sprintf("%+v", &d)} {
-				equal(t, "shown", shown, want.show)
-			}
-			c := config.Config{Database: d}
-			for _, format := range []string{"%v", "%+v", "%#v"} {
-				if shown := fmt.Sprintf(format, c); strings.Contains(shown, "canary") {
-					t.Errorf("%s shows the password: %s", format, shown)
-				}
-			}
-		})
-	}
 }

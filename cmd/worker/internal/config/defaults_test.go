@@ -1,0 +1,69 @@
+package config_test
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+)
+
+// What a job says goes before what it merges, and that before the defaults, which
+// apply where they fit.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+x-slow: &slow {timeout: 9h, retry: {attempts: 9}}
+x-safe: &safe {retry: {attempts: 8}, recover: rerun, <<: {misfire: skip}}
+jobs:
+  - {name: own, every: 1m, exec: [x], timeout: 1m, <<: *slow, env: {A: b}}
+  - {name: merged, cron: "0 0 2 * * *", exec: [x], <<: [*slow, *safe]}
+  - {name: plain, cron: "0 0 2 * * *", zone: UTC, exec: [x]}
+  - {name: http, manual: true, http: {url: "http://x/", headers: {A: "1", <<: {A: "2", B: "3"}}}, lock_at_most_for: 5m}
+  - {name: delay, fixed_delay: 1m, sql: [DELETE FROM a], overlap: queue}
+defaults:
+  timeout: 2h
+  zone: Europe/Berlin
+  initial_delay: 10s
+  env: {MODE: full}
+  dir: /tmp
+  overlap: allow
+  max_runs: 3
+  misfire: all
+`)
+	for i, want := range []string{
+		"every 1m0s|1m0s|0s|9|skip|all|A=b|/tmp|allow|3",
+		`cron "0 0 2 * * *" in Europe/Berlin, auto, dst once|9h0m0s|0s|9|rerun|skip|MODE=full|/tmp|allow|3`,
+		`cron "0 0 2 * * *" in UTC, auto, dst once|2h0m0s|0s|0|skip|all|MODE=full|/tmp|allow|3`,
+		"manual|0s|5m0s|0|skip|all|||allow|3",
+		"fixed delay 1m0s, initial delay 10s|2h0m0s|0s|0|skip|all|||queue|0",
+	} {
+		j := c.Jobs[i]
+		env := ""
+		for _, v := range j.Env {
+			env += v.Name + "=" + v.Value
+		}
+		got := fmt.Sprintf("%v|%v|%v|%d|%v|%v|%s|%s|%v|%d", j.Schedule, j.Timeout, j.LockAtMostFor, j.Retry.Attempts, j.Recover, j.Misfire, env, j.Dir, j.Overlap, j.Limit)
+		equal(t, j.Name, got, want)
+	}
+	if got := c.Jobs[3].HTTP.Headers; !reflect.DeepEqual(got, []httpjob.Header{{Name: "A", Value: "1"}, {Name: "B", Value: "3"}}) {
+		t.Errorf("headers: got %v", got)
+	}
+}
+
+// Defaults for many jobs are not taken for a file that unfolds to too much.
+func TestManyDefaults(t *testing.T) {
+	t.Parallel()
+	const n = 20_000
+	var text strings.Builder
+	text.WriteString("database: sqlite:x\ngroup: g\ndefaults: {timeout: 1h, zone: UTC, retry: {attempts: 3}, env: {A: a, B: b, C: c, D: d, E: e, F: f, G: g, H: h}}\njobs:\n")
+	for i := range n {
+		fmt.Fprintf(&text, "- {name: j%d, every: 1m, exec: [x]}\n", i)
+	}
+	c := parse(t, text.String())
+	equal(t, "jobs", len(c.Jobs), n)
+	equal(t, "variables", len(c.Jobs[n-1].Env), 8)
+}
