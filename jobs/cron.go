@@ -52,11 +52,22 @@ func (s CronSchedule) parse() CronSchedule {
 	// LoadLocation takes "" for UTC and "Local" for whatever the machine has:
 	// neither is the same on every replica.
 	location, err := loadLocation(s.zone)
+	var wrong error
 	if err != nil || s.zone == "" || s.zone == "Local" {
-		s.err = fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", s.zone)
-		return s
+		wrong = fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", s.zone)
+		location = time.UTC // to find what is wrong with the expression, too
 	}
-	s.parsed, s.err = cron.Parse(s.expression, cron.In(location), cron.WithDialect(s.dialect), cron.WithDST(s.dst))
+	parsed, err := cron.Parse(s.expression, cron.In(location), cron.WithDialect(s.dialect), cron.WithDST(s.dst))
+	switch {
+	case wrong == nil && err == nil:
+		s.parsed = parsed
+	case wrong == nil:
+		s.err = err
+	case err == nil:
+		s.err = wrong
+	default:
+		s.err = errors.Join(wrong, err)
+	}
 	return s
 }
 

@@ -44,6 +44,7 @@ func ExampleJob_Validate() {
 	// Output:
 	// jobs: job "report": no Do: give it the function to run
 	// jobs: job "report": cron: hours "25" in "0 0 25 * * *": at most 23
+	// jobs: job "report": cron: hours "25" in "0 0 25 * * *": at most 23
 }
 
 // Ticks are instants in UTC; the zone only says what the expression means.

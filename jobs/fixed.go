@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -149,13 +150,15 @@ func (ManualSchedule) Next(time.Time) time.Time { return time.Time{} }
 func (ManualSchedule) String() string { return "manual" }
 
 func checkFixed(what string, d, initial time.Duration) error {
+	var wrong []error
 	switch {
 	case d < time.Second:
-		return fmt.Errorf("%s %v: must be at least 1s", what, d)
+		wrong = append(wrong, fmt.Errorf("%s %v: must be at least 1s", what, d))
 	case d%time.Millisecond != 0:
-		return fmt.Errorf("%s %v: must be a whole number of milliseconds", what, d)
-	case initial < 0 || initial%time.Millisecond != 0:
-		return fmt.Errorf("%s: initial delay %v: must be a whole number of milliseconds, not negative", what, initial)
+		wrong = append(wrong, fmt.Errorf("%s %v: must be a whole number of milliseconds", what, d))
 	}
-	return nil
+	if initial < 0 || initial%time.Millisecond != 0 {
+		wrong = append(wrong, fmt.Errorf("%s: initial delay %v: must be a whole number of milliseconds, not negative", what, initial))
+	}
+	return errors.Join(wrong...)
 }

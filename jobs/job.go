@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/names"
@@ -100,49 +101,50 @@ func (e *PanicError) Unwrap() error {
 	return err
 }
 
-// Validate reports what keeps the job from being scheduled.
+// Validate reports everything that keeps the job from being scheduled, joined with
+// [errors.Join].
 func (j Job) Validate() error {
-	switch {
-	case !names.Valid(j.Name):
-		return fmt.Errorf("jobs: name %.150q: must be 1 to 128 letters, digits and . _ : / @ + -, the first a letter or a digit", j.Name)
-	case j.Schedule == nil:
-		return fmt.Errorf("jobs: job %q: no Schedule: give it one, for example jobs.Every(time.Minute)", j.Name)
-	case j.Do == nil:
-		return fmt.Errorf("jobs: job %q: no Do: give it the function to run", j.Name)
-	case j.Timeout < 0:
-		return fmt.Errorf("jobs: job %q: Timeout %v: must not be negative", j.Name, j.Timeout)
+	var wrong []error
+	fault := func(is bool, format string, values ...any) {
+		if is {
+			wrong = append(wrong, fmt.Errorf(format, values...))
+		}
 	}
-	var err error
-	if v, ok := j.Schedule.(interface{ Err() error }); ok {
-		err = v.Err()
+	fault(j.Schedule == nil, "no Schedule: give it one, for example jobs.Every(time.Minute)")
+	fault(j.Do == nil, "no Do: give it the function to run")
+	fault(j.Timeout < 0, "Timeout %v: must not be negative", j.Timeout)
+	if s, ok := j.Schedule.(interface{ Err() error }); ok {
+		wrong = append(wrong, parts(s.Err())...)
 	}
-	switch {
-	case err != nil:
-	case j.Misfire > MisfireAll:
-		err = fmt.Errorf("Misfire %d: not known", j.Misfire)
-	case j.Recover > RecoverRerun:
-		err = fmt.Errorf("Recover %d: not known", j.Recover)
-	case j.Overlap > OverlapReplace:
-		err = fmt.Errorf("Overlap %d: not known", j.Overlap)
-	case j.CatchUp.Limit < 0 || j.CatchUp.Limit > maxCatchUp:
-		err = fmt.Errorf("CatchUp.Limit %d: must be from 0 to %d", j.CatchUp.Limit, maxCatchUp)
-	case j.CatchUp.Deadline < 0:
-		err = fmt.Errorf("CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)
-	case j.Limit < 0:
-		err = fmt.Errorf("overlap: Limit %d: must not be negative", j.Limit)
-	case j.LockAtMostFor < 0:
-		err = fmt.Errorf("LockAtMostFor %v: must not be negative", j.LockAtMostFor)
-	case j.LockAtLeastFor < 0:
-		err = fmt.Errorf("LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
-	case j.History.Keep < 0 || j.History.For < 0:
-		err = fmt.Errorf("History %+v: must not be negative", j.History)
-	default:
-		err = j.Retry.validate()
+	fault(j.Misfire > MisfireAll, "Misfire %d: not known", j.Misfire)
+	fault(j.Recover > RecoverRerun, "Recover %d: not known", j.Recover)
+	fault(j.Overlap > OverlapReplace, "Overlap %d: not known", j.Overlap)
+	fault(j.CatchUp.Limit < 0 || j.CatchUp.Limit > maxCatchUp, "CatchUp.Limit %d: must be from 0 to %d", j.CatchUp.Limit, maxCatchUp)
+	fault(j.CatchUp.Deadline < 0, "CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)
+	fault(j.Limit < 0, "overlap: Limit %d: must not be negative", j.Limit)
+	fault(j.LockAtMostFor < 0, "LockAtMostFor %v: must not be negative", j.LockAtMostFor)
+	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
+	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
+	wrong = append(wrong, parts(j.Retry.validate())...)
+	for i, err := range wrong {
+		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}
-	if err != nil {
-		return fmt.Errorf("jobs: job %q: %w", j.Name, err)
+	if !names.Valid(j.Name) {
+		name := fmt.Errorf("jobs: name %.150q: must be 1 to 128 letters, digits and . _ : / @ + -, the first a letter or a digit", j.Name)
+		wrong = slices.Insert(wrong, 0, name)
 	}
-	return nil
+	return errors.Join(wrong...)
+}
+
+// parts are the errors that err joins.
+func parts(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	if err == nil {
+		return nil
+	}
+	return []error{err}
 }
 
 // maxCatchUp bounds what one gap can cost.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/jobs/cron"
 )
 
 func valid() jobs.Job {
@@ -121,5 +122,30 @@ func TestNames(t *testing.T) {
 	wantError(t, err, `must be one of ["running"`)
 	if s := jobs.Overlap(9).String() + jobs.State(0).String(); s != "9State(0)" {
 		t.Error(s)
+	}
+}
+
+// Everything that is wrong with a job is said at once.
+func TestValidateSaysAll(t *testing.T) {
+	t.Parallel()
+	j := valid()
+	j.Name, j.Schedule, j.Do = "a b", jobs.Cron("61 * * * *").In("Mars/Olympus"), nil
+	j.Timeout, j.Misfire, j.Limit, j.History.Keep = -time.Second, 9, -1, -1
+	j.Retry = jobs.Retry{Attempts: -1, Initial: -1, Jitter: 2}
+	err := j.Validate()
+	for _, want := range []string{
+		`name "a b"`, `"a b": no Do`, `"a b": Timeout -1s`, `"a b": zone "Mars/Olympus"`, `"61"`, `"a b": Misfire 9`, `"a b": overlap: Limit -1`,
+		`"a b": History`, `"a b": Retry.Attempts -1`, `"a b": Retry.Initial -1ns`, `"a b": Retry.Jitter 2`,
+	} {
+		wantError(t, err, want)
+	}
+	j = valid()
+	j.Schedule = jobs.FixedRate(0).InitialDelay(-1)
+	wantError(t, j.Validate(), "fixed rate 0s")
+	wantError(t, j.Validate(), "initial delay -1ns")
+	var field *cron.Error
+	j.Schedule = jobs.Cron("61 * * * *").In("Mars/Olympus")
+	if err := j.Validate(); !errors.As(err, &field) {
+		t.Errorf("%v: has no *cron.Error", err)
 	}
 }

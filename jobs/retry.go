@@ -84,15 +84,18 @@ func (r Retry) complete() Retry {
 }
 
 func (r Retry) validate() error {
-	switch c := r.complete(); {
-	case r.Attempts < 0:
-		return fmt.Errorf("Retry.Attempts %d: must not be negative", r.Attempts)
-	case r.Initial < 0:
-		return fmt.Errorf("Retry.Initial %v: must not be negative", r.Initial)
-	case c.Max < c.Initial:
-		return fmt.Errorf("Retry.Max %v: must be at least Retry.Initial, %v", c.Max, c.Initial)
-	case !(c.Jitter >= 0 && c.Jitter <= 1):
-		return fmt.Errorf("Retry.Jitter %v: must be from 0 to 1", r.Jitter)
+	var wrong []error
+	c := r.complete()
+	if r.Attempts < 0 {
+		wrong = append(wrong, fmt.Errorf("Retry.Attempts %d: must not be negative", r.Attempts))
 	}
-	return nil
+	if r.Initial < 0 {
+		wrong = append(wrong, fmt.Errorf("Retry.Initial %v: must not be negative", r.Initial))
+	} else if c.Max < c.Initial {
+		wrong = append(wrong, fmt.Errorf("Retry.Max %v: must be at least Retry.Initial, %v", c.Max, c.Initial))
+	}
+	if !(c.Jitter >= 0 && c.Jitter <= 1) {
+		wrong = append(wrong, fmt.Errorf("Retry.Jitter %v: must be from 0 to 1", r.Jitter))
+	}
+	return errors.Join(wrong...)
 }

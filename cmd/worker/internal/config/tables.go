@@ -499,8 +499,13 @@ func onlyBeside(found map[string]value, key, why string, keys ...string) {
 	at.report("expected it only beside %s: %s", strings.Join(keys, " or "), why)
 }
 
+// reportAt reports each of the errors that err joins.
 func reportAt(v value, err error) {
-	if err != nil {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		for _, err := range joined.Unwrap() {
+			v.report("%v", err)
+		}
+	} else if err != nil {
 		v.report("%v", err)
 	}
 }
