@@ -79,8 +79,11 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	}
 }
 
-// UpdateLocks is the statement that writes rows which are there.
-func (s *Store) UpdateLocks(writes []store.LockWrite) string { return s.updateStatement(writes) }
+// UpdateLocks is the statement that writes rows which are there: now, or those that
+// are free.
+func (s *Store) UpdateLocks(writes []store.LockWrite, now bool) string {
+	return s.updateStatement(writes, false, now)
+}
 
 // DeleteLocks is the statement with which pruning deletes rows.
 func (s *Store) DeleteLocks(rows []store.LockWrite) string {

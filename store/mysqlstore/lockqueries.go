@@ -4,7 +4,7 @@ import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 
 // lockQueries are the statements of locks.
 type lockQueries struct {
-	read, insert, write, writeFree           sqltext.Query
+	read, insert, write, writeNow, writeFree sqltext.Query
 	raiseFloor, sessionsLeft                 sqltext.Query
 	idle, held, idleSessions, pruneLocks     sqltext.Query
 	pruneFences, pruneLeases, wait, notWaits sqltext.Query
@@ -48,6 +48,13 @@ ON DUPLICATE KEY UPDATE version = GREATEST(version, VALUES(version))`),
 		// Waits if another transaction has locked the row.
 		write: sql(`
 UPDATE {lock} SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6) WHERE name = ? AND version = ?`),
+
+		// Fails at once if another transaction has locked one of the rows. Only MariaDB
+		// has such a statement. It takes half as much of the server as writeFree.
+		writeNow: sql(`
+SET STATEMENT innodb_lock_wait_timeout = 0 FOR
+UPDATE {lock} FORCE INDEX (PRIMARY) SET version = ?, queue = ?, written_at = UTC_TIMESTAMP(6)
+WHERE name IN (?) AND version = ?`),
 
 		// Skips rows that others have locked. The LIMIT, which is no less than
 		// there are names, keeps MySQL from merging the query into the statement,

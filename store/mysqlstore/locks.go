@@ -191,12 +191,19 @@ func (l *lockRows) raiseFloor(ctx context.Context, c *conn, version uint64) erro
 // updateLocks writes those rows that are as expected, and reads back which they
 // were if it was not all.
 func (l *lockRows) updateLocks(ctx context.Context, c *conn, writes []store.LockWrite, written map[string]bool) error {
-	statement := l.updateStatement(writes)
 	n := 0
-	err := mysqlconn.RetryDeadlocks(ctx, func() (err error) {
-		n, err = c.Changed(ctx, statement)
-		return err
-	})
+	update := func(statement string) error {
+		return mysqlconn.RetryDeadlocks(ctx, func() (err error) {
+			n, err = c.Changed(ctx, statement)
+			return err
+		})
+	}
+	waits := len(writes) == 1 && writes[0].Wait
+	now := !waits && c.Server.IsMariaDB()
+	err := update(l.updateStatement(writes, waits, now))
+	if now && mysqlerr.Number(err) == mysqlerr.LockWaitTimeout {
+		err = update(l.updateStatement(writes, waits, false))
+	}
 	switch {
 	case mysqlerr.Number(err) == mysqlerr.LockWaitTimeout:
 		return nil
@@ -225,8 +232,10 @@ func (l *lockRows) updateLocks(ctx context.Context, c *conn, writes []store.Lock
 	return nil
 }
 
-func (l *lockRows) updateStatement(writes []store.LockWrite) string {
-	if w := writes[0]; w.Wait && len(writes) == 1 {
+// updateStatement is a statement that waits for the only row, fails now if one is
+// locked, or skips those that are.
+func (l *lockRows) updateStatement(writes []store.LockWrite, waits, now bool) string {
+	if w := writes[0]; waits {
 		return l.sql.write.Render(w.Version, string(w.Queue), w.Name, w.Expect)
 	}
 	names := make(sqltext.List, len(writes))
@@ -234,6 +243,9 @@ func (l *lockRows) updateStatement(writes []store.LockWrite) string {
 	for i, w := range writes {
 		names[i] = w.Name
 		version[i], queue[i], expected[i] = sqltext.Named{Name: w.Name, Value: w.Version}, sqltext.Named{Name: w.Name, Value: string(w.Queue)}, sqltext.Named{Name: w.Name, Value: w.Expect}
+	}
+	if now {
+		return l.sql.writeNow.Render(version, queue, names, expected)
 	}
 	return l.sql.writeFree.Render(names, expected, len(writes), version, queue)
 }
