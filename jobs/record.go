@@ -76,6 +76,10 @@ type Known struct {
 	// none has: what a fixed delay counts from. Ticks that were claimed as skipped
 	// do not count; runs that were moved to skipped do.
 	Finished time.Time
+	// Gone is since when terms do not have the job, by the database's clock; zero
+	// while the last one that told has it. Leaders of releases that do not tell of
+	// themselves leave it as it is.
+	Gone time.Time
 }
 
 // History says which of a job's runs are kept. What is not over is always kept.

@@ -164,6 +164,40 @@ func (s Ledger) RequestSignal(group string, token uint64) store.RequestSignal {
 	return requestSignal{s.To.(store.RequestSignals).RequestSignal(group, token), s.Send}
 }
 
+// Enlist implements [store.Replicas], where To does; so do the methods that follow.
+func (s Ledger) Enlist(ctx context.Context, group string, r jobs.Replica) error {
+	return s.Send(ctx, "Enlist", func(ctx context.Context) error { return s.To.(store.Replicas).Enlist(ctx, group, r) })
+}
+
+// Refresh implements [store.Replicas].
+func (s Ledger) Refresh(ctx context.Context, group, owner string) error {
+	return s.Send(ctx, "Refresh", func(ctx context.Context) error { return s.To.(store.Replicas).Refresh(ctx, group, owner) })
+}
+
+// Strike implements [store.Replicas].
+func (s Ledger) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
+	return s.Send(ctx, "Strike", func(ctx context.Context) error { return s.To.(store.Replicas).Strike(ctx, group, owner, idle) })
+}
+
+// Roster implements [jobs.Registry].
+func (s Ledger) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
+	return value(ctx, s.Send, "Roster", func(ctx context.Context) (jobs.Roster, error) {
+		return s.To.(store.Replicas).Roster(ctx, group, known)
+	})
+}
+
+// Gone implements [store.Replicas].
+func (s Ledger) Gone(ctx context.Context, h store.Holder, names []string) error {
+	return s.Send(ctx, "Gone", func(ctx context.Context) error { return s.To.(store.Replicas).Gone(ctx, h, names) })
+}
+
+// Forget implements [jobs.Registry].
+func (s Ledger) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
+	return value(ctx, s.Send, "Forget", func(ctx context.Context) (bool, error) {
+		return s.To.(store.Replicas).Forget(ctx, group, job, gone)
+	})
+}
+
 // requestSignal is listened to, and comes, over a line.
 type requestSignal struct {
 	store.RequestSignal

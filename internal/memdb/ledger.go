@@ -145,6 +145,7 @@ func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.De
 				known.ScheduleSince = from
 			}
 		}
+		l.jobs[d.Name].Gone = time.Time{}
 	}
 	if l.opened.Token != h.Token {
 		l.opened = jobs.Opened{Token: h.Token, At: now}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -36,6 +37,8 @@ type Store struct {
 	numbered  int                  // how many there ever were
 
 	asked map[string]chan struct{} // by group; closed with the next request
+
+	replicas map[string]map[string]jobs.Replica // by group and owner
 }
 
 // New returns an empty store.
@@ -50,6 +53,7 @@ func New() *Store {
 
 		notifiers: map[string]*notifier{},
 		asked:     map[string]chan struct{}{},
+		replicas:  map[string]map[string]jobs.Replica{},
 	}
 }
 

@@ -55,7 +55,7 @@ func (s *Store) Check(ctx context.Context) error {
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
 func (s *Store) checkGrants(ctx context.Context, c *conn) error {
-	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.schema.checkGrants} {
+	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.replicas.checkGrants, s.schema.checkGrants} {
 		if err := check(ctx, c); err != nil {
 			return err
 		}

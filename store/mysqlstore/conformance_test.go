@@ -113,7 +113,7 @@ func (e *emptied) take(t testing.TB) dbtest.Database {
 	e.free = e.free[:len(e.free)-1]
 	t.Cleanup(func() {
 		pool := db.Open(t)
-		for _, table := range []string{"lease", "fence", "run", "job"} {
+		for _, table := range []string{"lease", "fence", "run", "job", "replica"} {
 			exec(t, pool, "DELETE FROM cronlease_"+table)
 		}
 		e.mu.Lock()

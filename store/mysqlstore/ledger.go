@@ -165,12 +165,14 @@ func (l *ledger) loadJobs(ctx context.Context, c *conn, group string, into jobs.
 			k                         jobs.Known
 			since, ruling             sql.NullInt64
 			started, finished, cursor sql.NullInt64
+			gone                      sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &gone, &cursor); err != nil {
 			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)
 		k.Started, k.Finished, k.Cursor = instant(started), instant(finished), instant(cursor)
+		k.Gone = instant(gone)
 		into.Jobs[name] = k
 		addPauses(into, name, pauses, k.Paused)
 	}

@@ -103,7 +103,7 @@ ON DUPLICATE KEY UPDATE
 		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
 		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
 		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
-	schedule = v.schedule`),
+	schedule = v.schedule, gone_at = NULL`),
 
 		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
 
@@ -122,6 +122,7 @@ FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`),
 SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused, j.pauses,
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.gone_at),
 	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
 FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),

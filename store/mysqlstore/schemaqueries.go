@@ -23,7 +23,7 @@ func newSchemaQueries(t tables) *schemaQueries {
 	return &schemaQueries{
 		engines: sql(`
 SELECT table_name, engine FROM information_schema.tables
-WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job', '{prefix}lock')`),
+WHERE table_schema = DATABASE() AND table_name IN ('{prefix}lease', '{prefix}fence', '{prefix}run', '{prefix}job', '{prefix}lock', '{prefix}replica')`),
 		// Columns, which have no key's name, come before keys.
 		shape: sql(`
 SELECT table_name, '', column_name, 0 AS place FROM information_schema.columns
@@ -59,6 +59,8 @@ INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLI
 			sql(`DELETE FROM {run} WHERE FALSE`),
 			sql(`DELETE FROM {job} WHERE FALSE`),
 			sql(`DELETE FROM {lock} WHERE FALSE`),
+			sql(`SELECT jobs FROM {replica} WHERE FALSE`),
+			sql(`INSERT INTO {replica} (grp, owner, part, parts, list, version, since, seen_at, jobs) SELECT _binary'', _binary'', 0, 0, 0, _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), _binary'' FROM DUAL WHERE FALSE`),
 			sql(`SELECT queue FROM {lock} WHERE FALSE`),
 			sql(`UPDATE {lock} SET version = 0 WHERE FALSE`),
 			sql(`INSERT INTO {lock} (name, version, queue, written_at) SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE`),

@@ -34,12 +34,16 @@ var shapes = map[string]shape{
 		map[string]string{"PRIMARY": "grp job tick trigger_id", "by_state": "grp state tick job trigger_id"},
 	},
 	"job": {
-		"grp name schedule since schedule_since paused changes started_at finished_at pauses",
+		"grp name schedule since schedule_since paused changes started_at finished_at pauses gone_at",
 		map[string]string{"PRIMARY": "grp name"},
 	},
 	"lock": {
 		"name version queue written_at idle_at",
 		map[string]string{"PRIMARY": "name", "by_idle": "idle_at"},
+	},
+	"replica": {
+		"grp owner part parts list version since seen_at jobs",
+		map[string]string{"PRIMARY": "grp owner part"},
 	},
 	"schema": {
 		"version applied_at level",

@@ -24,6 +24,7 @@ var (
 	_ store.Fences          = (*Store)(nil)
 	_ store.Heartbeats      = (*Store)(nil)
 	_ store.RequestSignals  = (*Store)(nil)
+	_ store.Replicas        = (*Store)(nil)
 )
 
 const defaultPrefix = "cronlease_"
@@ -41,6 +42,7 @@ type Store struct {
 	ledger
 	lockRows
 	requests
+	replicas
 	fences
 	schema
 
@@ -159,6 +161,7 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
+	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names)}
 	s.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
 	return s
 }

@@ -166,12 +166,14 @@ func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into job
 			k                         jobs.Known
 			since, ruling             int64
 			started, finished, cursor sql.NullInt64
+			gone                      sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &pauses, &started, &finished, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &pauses, &started, &finished, &gone, &cursor); err != nil {
 			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)
 		k.Started, k.Finished, k.Cursor = instantOrZero(started), instantOrZero(finished), instantOrZero(cursor)
+		k.Gone = instantOrZero(gone)
 		into.Jobs[name] = k
 		addPauses(into, name, pauses, k.Paused)
 	}

@@ -62,12 +62,12 @@ INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused)
 SELECT f.name, d.value ->> 0, d.value ->> 1, instant.now, instant.now, 0
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS d
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
-ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule,
+ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, gone_at = NULL,
   schedule_since = min(excluded.schedule_since, CASE
     WHEN schedule = excluded.schedule AND schedule_since <= excluded.schedule_since THEN schedule_since
     ELSE max(iif(schedule_since > excluded.schedule_since, 0, schedule_since),
       (SELECT d.value ->> 2 FROM json_each(?1) AS d WHERE d.value ->> 0 = excluded.name)) END)
-WHERE schedule <> excluded.schedule OR schedule_since > excluded.schedule_since`),
+WHERE schedule <> excluded.schedule OR schedule_since > excluded.schedule_since OR gone_at IS NOT NULL`),
 
 		current: `SELECT count(*) FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 
@@ -78,7 +78,7 @@ FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
 		opened: `SELECT schedule, schedule_since FROM cronlease_job WHERE grp = ?1 AND name = ''`,
 
 		jobs: `
-SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, c.tick
+SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, j.gone_at, c.tick
 FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
 WHERE j.grp = ?1 AND j.name > ''`,
 

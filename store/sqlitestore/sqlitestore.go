@@ -62,6 +62,7 @@ var (
 	_ store.Checker         = (*Store)(nil)
 	_ store.Ledger          = (*Store)(nil)
 	_ store.Fences          = (*Store)(nil)
+	_ store.Replicas        = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")
@@ -72,6 +73,7 @@ type Store struct {
 	sql     queries
 	runs    ledgerQueries
 	locking lockQueries
+	replica replicaQueries
 	own     *sql.DB // what this package runs
 	pool    *sql.DB // what DB returns
 
@@ -111,7 +113,7 @@ func open(path, clock string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: path %q: %w", path, err)
 	}
-	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), writing: make(chan struct{}, 1)}
+	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.own = sql.OpenDB(&connector{store: s})
 	s.own.SetMaxIdleConns(4)

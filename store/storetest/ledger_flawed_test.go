@@ -23,20 +23,21 @@ type ledgerDatabase struct {
 	flaw   string
 	leases *memdb.Store
 
-	mu      sync.Mutex
-	busy    int
-	offset  time.Duration
-	changes map[string]uint64
-	told    uint64                // of changes, by a flawed heartbeat
-	calls   map[store.ClaimID]int // of how many claims each was first
-	asked   int                   // how many the present one has
-	paused  map[string]bool
-	opened  map[string]jobs.Opened
-	pauses  map[jobKey][]jobs.Pause
-	jobs    map[jobKey]*jobs.Known
-	runs    []*ledgerRow    // by group, tick, trigger and job
-	claims  int             // how many rows were ever claimed
-	counted map[string]bool // jobs whose start the present Move has written
+	mu       sync.Mutex
+	busy     int
+	offset   time.Duration
+	changes  map[string]uint64
+	told     uint64                // of changes, by a flawed heartbeat
+	calls    map[store.ClaimID]int // of how many claims each was first
+	asked    int                   // how many the present one has
+	paused   map[string]bool
+	opened   map[string]jobs.Opened
+	pauses   map[jobKey][]jobs.Pause
+	jobs     map[jobKey]*jobs.Known
+	runs     []*ledgerRow // by group, tick, trigger and job
+	claims   int          // how many rows were ever claimed
+	replicas []enlisted
+	counted  map[string]bool // jobs whose start the present Move has written
 }
 
 type jobKey struct{ group, job string }

@@ -82,6 +82,7 @@ func (s *ledgerReplica) Declare(ctx context.Context, h store.Holder, declared []
 			known.Schedule = job.Schedule
 		}
 	}
+	s.cameBack(h, declared)
 	if s.has("declare: clears pauses") {
 		clear(s.pauses)
 	}

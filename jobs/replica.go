@@ -1,0 +1,151 @@
+package jobs
+
+import (
+	"cmp"
+	"context"
+	"hash/fnv"
+	"maps"
+	"slices"
+	"time"
+)
+
+const (
+	// ReplicaLife is for how long a replica counts that has not told of itself again,
+	// as after its crash. Replicas do so three times as often.
+	ReplicaLife = 10 * time.Minute
+
+	// LongAbsence is from when on a job that comes back starts from now: see
+	// [Known.Gone]. The leaders of a rolling deployment may alternate between
+	// programs that have a job and programs that do not, and then nothing of it is to
+	// be lost. That is over within an hour.
+	LongAbsence = time.Hour
+)
+
+// Registry knows the replicas of a group and their jobs. A [Control] may implement
+// it; without it nobody knows which jobs replicas have.
+type Registry interface {
+	// Roster reads the replicas of the group, and who leads it. Of a replica that
+	// known has with the same list, the jobs are those of known: they need not be
+	// read again.
+	Roster(ctx context.Context, group string, known Roster) (Roster, error)
+	// Forget deletes a job with its runs and pauses, if it is gone since that
+	// instant ([Known.Gone]), and reports whether it was so. It is atomic: a
+	// term that declares the job before makes it fail, and to one that does so later
+	// the job is new. Old runs may be deleted before that, by several statements.
+	Forget(ctx context.Context, group, job string, gone time.Time) (bool, error)
+}
+
+// Replica is a replica of a group, as it has told of itself. It is a plain value.
+type Replica struct {
+	Owner string
+	// Version is that of its program; empty: not told.
+	Version string
+	// Since is when it first told of itself, and Seen when it last did, by the
+	// database's clock.
+	Since, Seen time.Time
+	// List is a number that the replica gives to Jobs: another list has another one.
+	List uint64
+	// Jobs are its jobs, by name.
+	Jobs map[string]ScheduleHash
+}
+
+// ScheduleHash stands for the text of a schedule.
+type ScheduleHash uint64
+
+// HashSchedule returns the hash of a schedule's text.
+func HashSchedule(text string) ScheduleHash {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(text)) // never fails
+	return ScheduleHash(h.Sum64())
+}
+
+// Roster is the replicas of a group at one instant.
+type Roster struct {
+	// Now is the database's clock.
+	Now time.Time
+	// Leader is the owner of the lease; empty when there is none, or when it is released.
+	Leader string
+	// Replicas are in the order of their owners, also those that do not count any
+	// more. Replicas of releases that do not tell of themselves are missing.
+	Replicas []Replica
+}
+
+// Live are the replicas that count: see [ReplicaLife].
+func (r Roster) Live() []Replica {
+	return slices.DeleteFunc(slices.Clone(r.Replicas), func(x Replica) bool { return r.Now.Sub(x.Seen) > ReplicaLife })
+}
+
+// Find returns the replica of the owner, dead or alive.
+func (r Roster) Find(owner string) (Replica, bool) {
+	i := slices.IndexFunc(r.Replicas, func(x Replica) bool { return x.Owner == owner })
+	if i < 0 {
+		return Replica{}, false
+	}
+	return r.Replicas[i], true
+}
+
+// LeaderTold reports whether it is known which jobs the leader has, or that there is no
+// leader. It is not known of one whose release does not tell.
+func (r Roster) LeaderTold() bool {
+	_, ok := r.Find(r.Leader)
+	return ok || r.Leader == ""
+}
+
+// With are the owners of the live replicas that have the job.
+func (r Roster) With(job string) []string {
+	var owners []string
+	for _, x := range r.Live() {
+		if _, ok := x.Jobs[job]; ok {
+			owners = append(owners, x.Owner)
+		}
+	}
+	return owners
+}
+
+// Differences are the jobs in which live replicas differ from the leader.
+type Differences struct {
+	// NotLed are the jobs that the leader does not have: they do not run while it leads.
+	NotLed []string
+	// Rescheduled are those that the leader has with another schedule, which counts.
+	Rescheduled []string
+}
+
+// Any reports whether there are any.
+func (d Differences) Any() bool { return len(d.NotLed)+len(d.Rescheduled) > 0 }
+
+// Differences compares the live replicas with the leader. There are none while it is
+// not known which jobs the leader has.
+func (r Roster) Differences() Differences { return r.differences(r.Live()) }
+
+// DifferencesOf compares one replica with the leader.
+func (r Roster) DifferencesOf(owner string) Differences {
+	x, _ := r.Find(owner)
+	return r.differences([]Replica{x})
+}
+
+func (r Roster) differences(replicas []Replica) Differences {
+	leader, ok := r.Find(r.Leader)
+	if !ok {
+		return Differences{}
+	}
+	notLed, rescheduled := map[string]bool{}, map[string]bool{}
+	for _, x := range replicas {
+		if x.Owner == leader.Owner {
+			continue
+		}
+		for name, hash := range x.Jobs {
+			switch led, ok := leader.Jobs[name]; {
+			case !ok:
+				notLed[name] = true
+			case led != hash:
+				rescheduled[name] = true
+			}
+		}
+	}
+	return Differences{slices.Sorted(maps.Keys(notLed)), slices.Sorted(maps.Keys(rescheduled))}
+}
+
+// SortReplicas puts replicas into the order of a [Roster].
+func SortReplicas(replicas []Replica) {
+	slices.SortFunc(replicas, func(a, b Replica) int { return cmp.Compare(a.Owner, b.Owner) })
+}

@@ -1,0 +1,49 @@
+package mysqlstore
+
+import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
+
+// replicaQueries are the statements about replicas and jobs that are gone.
+type replicaQueries struct {
+	enlist  sqltext.Query
+	refresh sqltext.Query
+	strike  sqltext.Query
+	roster  sqltext.Query
+	lists   sqltext.Query
+	gone    sqltext.Query
+	isGone  sqltext.Query
+	forget  sqltext.Query
+}
+
+func newReplicaQueries(t tables) *replicaQueries {
+	sql := func(statement string) sqltext.Query {
+		return t.query(statement, "{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
+	}
+	return &replicaQueries{
+		enlist: sql(`
+INSERT INTO {replica} (grp, owner, part, parts, list, version, since, seen_at, jobs)
+VALUES (?, ?, ?, ?, ?, ?, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), ?)
+ON DUPLICATE KEY UPDATE parts = VALUES(parts), list = VALUES(list), version = VALUES(version), seen_at = UTC_TIMESTAMP(6), jobs = VALUES(jobs)`),
+		refresh: sql(`UPDATE {replica} SET seen_at = UTC_TIMESTAMP(6) WHERE grp = ? AND owner = ?`),
+		strike: sql(`
+DELETE FROM {replica} WHERE grp = ? AND owner = ? AND seen_at <= UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND`),
+
+		// There is a row where there is no replica, with the clock and the leader.
+		roster: sql(`
+SELECT ` + micros + `, COALESCE(IF(l.released, _binary'', l.owner), _binary''), r.owner, r.part, r.parts, r.list, r.version,
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.since), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.seen_at)
+FROM (SELECT ? name) g LEFT JOIN {lease} l ON l.name = g.name LEFT JOIN {replica} r ON r.grp = g.name`),
+		lists: sql(`SELECT part, parts, list, jobs FROM {replica} WHERE grp = ? AND owner = ?`),
+
+		// The fence row is locked before any job.
+		gone: sql(`
+UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN (WITH v (name) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {job} j ON j.grp = ? AND j.name = v.name
+SET j.gone_at = UTC_TIMESTAMP(6) WHERE j.gone_at IS NULL AND j.name > _binary''`),
+		isGone: sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ? AND gone_at = {epoch} + INTERVAL ? MICROSECOND`),
+		// One statement, so that a term which declares the job finds all of it or nothing.
+		forget: sql(`
+DELETE j, r FROM {job} j LEFT JOIN {run} r ON r.grp = j.grp AND r.job = j.name
+WHERE j.grp = ? AND j.name = ? AND j.gone_at = {epoch} + INTERVAL ? MICROSECOND`),
+	}
+}

@@ -1,0 +1,205 @@
+package mysqlstore
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/joblist"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
+)
+
+// replicas are those of each group, and the jobs that are gone. They use the
+// connections of the ledger, and never those of heartbeats.
+type replicas struct {
+	ledger *ledger
+	sql    *replicaQueries
+}
+
+// Enlist implements [store.Replicas]. A long list takes several statements: part 0 goes
+// last, so that a reader in between has the list before, or none.
+func (s *replicas) Enlist(ctx context.Context, group string, r jobs.Replica) error {
+	if err := store.CheckName("group", group); err != nil {
+		return err
+	}
+	if err := store.CheckName("owner", r.Owner); err != nil {
+		return err
+	}
+	parts := joblist.Encode(r.Jobs)
+	return s.ledger.do(ctx, mysqlconn.Write, "tell of the replica", func(ctx context.Context, c *conn) error {
+		for i, part := range slices.Backward(parts) {
+			if err := c.Exec(ctx, s.sql.enlist.Render(group, r.Owner, i, len(parts), r.List, r.Version, string(part))); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Refresh implements [store.Replicas].
+func (s *replicas) Refresh(ctx context.Context, group, owner string) error {
+	return s.ledger.do(ctx, mysqlconn.Write, "refresh the replica", func(ctx context.Context, c *conn) error {
+		return c.Exec(ctx, s.sql.refresh.Render(group, owner))
+	})
+}
+
+// Strike implements [store.Replicas].
+func (s *replicas) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
+	return s.ledger.do(ctx, mysqlconn.Write, "strike the replica", func(ctx context.Context, c *conn) error {
+		return c.Exec(ctx, s.sql.strike.Render(group, owner, idle.Microseconds()))
+	})
+}
+
+// Roster implements [jobs.Registry]. It is one statement, and one more for each replica
+// whose list is not known.
+func (s *replicas) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
+	var roster jobs.Roster
+	err := s.ledger.do(ctx, mysqlconn.Read, "read the replicas", func(ctx context.Context, c *conn) error {
+		var err error
+		if roster, err = s.roster(ctx, c, group); err != nil {
+			return err
+		}
+		var read []jobs.Replica
+		for _, r := range roster.Replicas {
+			if was, ok := known.Find(r.Owner); ok && was.List == r.List {
+				r.Jobs = was.Jobs
+			} else if r.Jobs, err = s.list(ctx, c, group, r); err != nil {
+				return err
+			}
+			if r.Jobs != nil {
+				read = append(read, r)
+			}
+		}
+		roster.Replicas = read
+		return nil
+	})
+	return roster, err
+}
+
+func (s *replicas) roster(ctx context.Context, c *conn, group string) (jobs.Roster, error) {
+	rows, err := c.Query(ctx, s.sql.roster.Render(group))
+	if err != nil {
+		return jobs.Roster{}, err
+	}
+	defer rows.Close()
+	var roster jobs.Roster
+	var all []joblist.Row
+	for rows.Next() {
+		var (
+			now            int64
+			owner, version sql.NullString
+			part, parts    sql.NullInt64
+			list           sql.Null[uint64]
+			since, seen    sql.NullInt64
+		)
+		if err := rows.Scan(&now, &roster.Leader, &owner, &part, &parts, &list, &version, &since, &seen); err != nil {
+			return jobs.Roster{}, err
+		}
+		roster.Now = time.UnixMicro(now).UTC()
+		if owner.Valid {
+			r := jobs.Replica{Owner: owner.String, Version: version.String, Since: instant(since), Seen: instant(seen), List: list.V}
+			all = append(all, joblist.Row{Replica: r, Part: int(part.Int64), Parts: int(parts.Int64)})
+		}
+	}
+	roster.Replicas = joblist.Complete(all)
+	return roster, rows.Err()
+}
+
+// list reads the jobs of a replica; nil when they have changed meanwhile, or are of a
+// format that this program does not know.
+func (s *replicas) list(ctx context.Context, c *conn, group string, r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
+	rows, err := c.Query(ctx, s.sql.lists.Render(group, r.Owner))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	list, parts, want := map[string]jobs.ScheduleHash{}, 0, 0
+	for rows.Next() {
+		var part, of int
+		var number uint64
+		var text []byte
+		if err := rows.Scan(&part, &of, &number, &text); err != nil {
+			return nil, err
+		}
+		if number != r.List || part >= of {
+			continue
+		}
+		if joblist.Decode(text, list) != nil {
+			return nil, nil
+		}
+		parts, want = parts+1, of
+	}
+	if parts != want {
+		return nil, rows.Err()
+	}
+	return list, rows.Err()
+}
+
+// Gone implements [store.Replicas].
+func (s *replicas) Gone(ctx context.Context, h store.Holder, names []string) error {
+	names = slices.Clone(names)
+	slices.Sort(names)
+	for chunk := range slices.Chunk(names, claimChunk) {
+		rows := make(sqltext.Values, len(chunk))
+		for i, name := range chunk {
+			rows[i] = sqltext.Row{name}
+		}
+		err := s.ledger.do(ctx, mysqlconn.Write, "note that jobs are gone", func(ctx context.Context, c *conn) error {
+			done, err := s.ledger.guarded(ctx, c, h, s.sql.gone.Render(h.Group, h.Owner, h.Token, rows, h.Group))
+			if err != nil || done.Rows > 0 {
+				return err
+			}
+			return s.ledger.checkHolder(ctx, c, h)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Forget implements [jobs.Registry]. Runs that are over go first, in batches.
+func (s *replicas) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
+	if gone.IsZero() {
+		return false, ctx.Err()
+	}
+	var is int
+	err := s.ledger.do(ctx, mysqlconn.Read, "forget the job", func(ctx context.Context, c *conn) (err error) {
+		is, err = c.Count(ctx, s.sql.isGone.Render(group, job, gone.UnixMicro()))
+		return err
+	})
+	if err != nil || is == 0 {
+		return false, err
+	}
+	for {
+		n, err := s.ledger.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch)
+		if err != nil {
+			return false, err
+		}
+		if n == 0 {
+			break
+		}
+	}
+	deleted := 0
+	err = s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) (err error) {
+		deleted, err = c.Changed(ctx, s.sql.forget.Render(group, job, gone.UnixMicro()))
+		return err
+	})
+	return deleted > 0, err
+}
+
+// checkGrants is called by [Store.Check].
+func (s *replicas) checkGrants(ctx context.Context, c *conn) error {
+	if _, err := s.roster(ctx, c, ""); err != nil {
+		return err
+	}
+	return c.ExecAll(ctx,
+		s.sql.refresh.Render("", ""),
+		s.sql.strike.Render("", "", 0),
+		s.sql.forget.Render("", "", 0),
+	)
+}
