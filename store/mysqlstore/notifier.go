@@ -160,6 +160,24 @@ func (l *lockRows) takeRestLock(ctx context.Context, notifier *conn) (rests bool
 	return rests, err
 }
 
+// giveRestLock gives the lock, which the connection of a notifier has got, to one for
+// readings again.
+func (l *lockRows) giveRestLock(ctx context.Context, notifier *conn) (rests bool, err error) {
+	if err := notifier.Exec(ctx, releaseLock.Render(l.restLock)); err != nil {
+		return false, err
+	}
+	return l.takeRestLock(ctx, notifier)
+}
+
+// rest is the expression in which a connection waits to be killed.
+func (l *lockRows) rest(limit time.Duration, rests bool) sqltext.Raw {
+	seconds := sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds()))
+	if rests {
+		return sqltext.Raw(restForLock.Render(l.restLock, seconds))
+	}
+	return sqltext.Raw(restInSleep.Render(seconds))
+}
+
 // deafen is told that a connection was not the notifier's own.
 func (n *notifier) deafen(c *conn) {
 	n.mu.Lock()
@@ -202,7 +220,7 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 		if len(watched) == 0 {
 			moved.WriteString("SELECT 1 FROM DUAL WHERE 0 = 1")
 		}
-		query := n.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, n.rest(limit))
+		query := n.rows.sql.wait.Render(sqltext.Raw(moved.String()), name, n.rows.rest(limit, n.isResting()))
 		answer, err := c.Count(ctx, query)
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted:
@@ -213,39 +231,28 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 			n.deafen(c)
 			return sleep(ctx, limit)
 		case answer == 3: // the connection that had the lock is gone
-			if err = n.giveRestLock(ctx, c); err != nil {
+			var rests bool
+			if rests, err = n.rows.giveRestLock(ctx, c); err != nil {
 				n.drop(c)
 			}
+			n.setRests(c, rests)
 		}
 		return err
 	})
 }
 
-// rest is the expression in which the connection waits to be killed.
-func (n *notifier) rest(limit time.Duration) sqltext.Raw {
-	seconds := sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds()))
+func (n *notifier) isResting() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.rests {
-		return sqltext.Raw(restForLock.Render(n.rows.restLock, seconds))
-	}
-	return sqltext.Raw(restInSleep.Render(seconds))
+	return n.rests
 }
 
-// giveRestLock gives the lock, which the notifier's own connection has got, to one
-// for readings again.
-func (n *notifier) giveRestLock(ctx context.Context, c *conn) error {
-	err := c.Exec(ctx, releaseLock.Render(n.rows.restLock))
-	if err != nil {
-		return err
-	}
-	rests, err := n.rows.takeRestLock(ctx, c)
+func (n *notifier) setRests(c *conn, rests bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.conn == c {
 		n.rests = rests
 	}
-	return err
 }
 
 // sleep is a Wait that only looks again.

@@ -200,12 +200,14 @@ func (s *requestSignal) wait(ctx context.Context, known *uint64) error {
 		began := time.Now()
 		over, looked := make(chan struct{}), make(chan bool, 1)
 		go func() { looked <- s.look(ctx, known, over) }()
-		answer, err := c.Count(ctx, restAs.Render(s.id, s.name, patience, s.rest()))
+		answer, err := c.Count(ctx, restAs.Render(s.id, s.name, patience, s.requests.rows.rest(s.limit, s.rests)))
 		close(over)
 		asked := <-looked
 		switch {
 		case mysqlerr.Number(err) == mysqlerr.Interrupted, err == nil && answer == 1:
 			return nil
+		case err == nil && answer == 0 && time.Since(began) < s.limit:
+			return nil // what MariaDB answers when a wait for a lock is killed
 		case err != nil:
 			s.drop()
 			if took := time.Since(began); ctx.Err() == nil && took > time.Second && mysqlconn.IsConnectionError(err) {
@@ -216,11 +218,7 @@ func (s *requestSignal) wait(ctx context.Context, known *uint64) error {
 			s.drop()
 			return errNotOwn
 		case answer == 3:
-			err := c.Exec(ctx, releaseLock.Render(s.requests.rows.restLock))
-			if err == nil {
-				s.rests, err = s.requests.rows.takeRestLock(ctx, c)
-			}
-			if err != nil {
+			if s.rests, err = s.requests.rows.giveRestLock(ctx, c); err != nil {
 				s.drop()
 				return err
 			}
@@ -236,15 +234,6 @@ func (s *requestSignal) wait(ctx context.Context, known *uint64) error {
 			return nil
 		}
 	}
-}
-
-// rest is the expression in which the connection waits to be killed.
-func (s *requestSignal) rest() sqltext.Raw {
-	seconds := sqltext.Raw(fmt.Sprintf("%.3f", s.limit.Seconds()))
-	if s.rests {
-		return sqltext.Raw(restForLock.Render(s.requests.rows.restLock, seconds))
-	}
-	return sqltext.Raw(restInSleep.Render(seconds))
 }
 
 // look looks for a request once the connection rests, and ends the rest if there is

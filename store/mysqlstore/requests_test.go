@@ -121,6 +121,21 @@ func TestRequestSignalOnServers(t *testing.T) {
 		if err := <-done; err == nil {
 			t.Error("a lost connection: no error")
 		}
+		// It is the KILL that counts, although nothing has changed.
+		done = wait()
+		rests()
+		eventually(t, "it is woken", func() bool {
+			_, _ = admin.ExecContext(soon(t), "KILL QUERY IS_USED_LOCK('"+name+"')")
+			select {
+			case err := <-done:
+				if err != nil {
+					t.Errorf("woken: %v", err)
+				}
+				return true
+			default:
+				return false
+			}
+		})
 		done = wait()
 		rests()
 		if _, err := migrated(t, db.DSN).Trigger(soon(t), "g", "job"); err != nil {
