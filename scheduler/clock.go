@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,30 +24,86 @@ import (
 type clock struct {
 	gocron gocron.Scheduler
 	log    *zap.Logger
+	ahead  func() time.Duration // how far the clock for ticks is ahead of gocron's
+	wake   func(*alarmed)
 }
 
-// startClock builds a clock for the term's schedules and starts it. Jobs with
-// one schedule share one alarm.
+// alarmed are jobs that share an alarm. The clock owns the alarm, and the term's loop
+// the jobs.
+type alarmed struct {
+	alarm    gocron.Job
+	schedule jobs.Schedule
+	entries  []*entry
+}
+
+// setAlarms gives each schedule an alarm of its own: jobs with one schedule share it. It
+// returns which alarms are new, and which ones nothing needs any more.
+func (t *term) setAlarms() (add, remove []*alarmed) {
+	before := t.alarms
+	t.alarms = make(map[string]*alarmed, len(before))
+	for _, e := range t.order {
+		key := e.job.text
+		if _, ok := e.job.Schedule.(jobs.Relative); ok { // its ticks are its own
+			key += " of " + e.job.Name + " since " + e.known.ScheduleSince.String()
+		}
+		a := t.alarms[key]
+		if a == nil {
+			if a = before[key]; a == nil {
+				a = &alarmed{schedule: e.schedule}
+				add = append(add, a)
+			}
+			a.entries = nil
+			t.alarms[key] = a
+		}
+		a.entries = append(a.entries, e)
+	}
+	for key, a := range before {
+		if t.alarms[key] != a {
+			a.entries = nil
+			remove = append(remove, a)
+		}
+	}
+	return add, remove
+}
+
+// startClock builds a clock for the term's schedules and starts it.
 func startClock(t *term) (*clock, error) {
 	s, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithStopTimeout(stopTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
 	}
-	c := &clock{gocron: s, log: t.log}
-	ahead := steady(func() time.Duration { return time.Until(t.now()) })
-	for _, group := range t.alarms {
-		_, err := s.NewJob(
-			gocron.CronJob("", true), // replaced by WithCronImplementation
-			gocron.NewTask(func() { t.do(func() { t.wake(group) }) }),
-			gocron.WithCronImplementation(alarm{group[0].schedule, ahead}),
-		)
-		if err != nil {
-			c.stop()
-			return nil, fmt.Errorf("scheduler: schedule job %q: %w", group[0].job.Name, err)
-		}
+	c := &clock{gocron: s, log: t.log, ahead: steady(func() time.Duration { return time.Until(t.now()) })}
+	c.wake = func(a *alarmed) { t.do(func() { t.wake(a) }) }
+	if err := c.change(slices.Collect(maps.Values(t.alarms)), nil); err != nil {
+		c.stop()
+		return nil, err
 	}
 	s.Start()
 	return c, nil
+}
+
+// change sets alarms and removes others. It may wait for alarms that are being
+// delivered, and these for the loop, so the loop must not call it.
+func (c *clock) change(add, remove []*alarmed) error {
+	var wrong error
+	for _, a := range add {
+		job, err := c.gocron.NewJob(
+			gocron.CronJob("", true), // replaced by WithCronImplementation
+			gocron.NewTask(func() { c.wake(a) }),
+			gocron.WithCronImplementation(alarm{a.schedule, c.ahead}),
+		)
+		if err != nil {
+			wrong = fmt.Errorf("scheduler: set an alarm for %v: %w", a.schedule, err)
+			continue
+		}
+		a.alarm = job
+	}
+	for _, a := range remove {
+		if a.alarm != nil {
+			_ = c.gocron.RemoveJob(a.alarm.ID()) // it may be gone: after a schedule's last tick
+		}
+	}
+	return wrong
 }
 
 // stopTimeout bounds the wait for alarms that are being delivered; these start

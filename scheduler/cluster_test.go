@@ -78,12 +78,8 @@ func (c *cluster) startOn(change func(*link), declared []jobs.Job, options ...sc
 		c.Fatal(err)
 	}
 	r.Scheduler = s
-	for _, job := range declared {
-		do := job.Do
-		job.Do = func(ctx context.Context, run jobs.Run) error { return r.run(ctx, run, do) }
-		if err := s.Add(job); err != nil {
-			c.Fatal(err)
-		}
+	if err := s.Add(r.doing(declared...)...); err != nil {
+		c.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
@@ -96,6 +92,15 @@ func (c *cluster) startOn(change func(*link), declared []jobs.Job, options ...sc
 	c.replicas = append(c.replicas, r)
 	synctest.Wait()
 	return r
+}
+
+// doing are jobs whose runs the cluster keeps.
+func (r *replica) doing(declared ...jobs.Job) []jobs.Job {
+	declared = slices.Clone(declared)
+	for i, job := range declared {
+		declared[i].Do = func(ctx context.Context, run jobs.Run) error { return r.run(ctx, run, job.Do) }
+	}
+	return declared
 }
 
 // run does a run and keeps it.

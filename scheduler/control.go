@@ -61,6 +61,7 @@ func (t *term) follow(changes uint64) {
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	asked := false // to read the ledger even if nothing has changed
+	var list relisted
 	limit := t.timing.AttemptTimeout
 	for {
 		pulse.beat()
@@ -73,6 +74,8 @@ func (t *term) follow(changes uint64) {
 		case answer = <-t.asks:
 			asked = true
 		case <-t.look:
+			asked = true
+		case list = <-t.relists:
 			asked = true
 		case <-timer.C:
 		case <-t.ctx.Done():
@@ -99,7 +102,14 @@ func (t *term) follow(changes uint64) {
 		fruit := false
 		if changed {
 			fruit, asked = snapshot.Changes != t.known.Swap(snapshot.Changes), false
-			t.do(func() { t.apply(snapshot) })
+			relisted := list
+			list = nil
+			t.do(func() {
+				if relisted != nil {
+					t.takeIn(relisted, snapshot)
+				}
+				t.apply(snapshot)
+			})
 		}
 		if answer != nil {
 			answer <- fruit

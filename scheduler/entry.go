@@ -8,7 +8,7 @@ import (
 
 // entry is a job in a term. The term's loop owns it.
 type entry struct {
-	job      jobs.Job
+	job      *declared
 	schedule jobs.Schedule // in force now: for a relative one, what From returned
 	known    jobs.Known    // its instants by the clock that ticks are judged by
 	anchor   time.Time     // of a fixed rate: ScheduleSince as the ledger has it
@@ -18,6 +18,9 @@ type entry struct {
 	// claiming: a claim of the job is under way. Its ticks are claimed in
 	// order, so the next one waits for it.
 	claiming bool
+	// removed: the job is not in the list any more, but something of it is still
+	// under way. changing: its schedule is about to change.
+	removed, changing bool
 	// refused: the ledger has refused a claim, and was not read since.
 	refused bool
 	// turnedDown are the ticks whose claims were refused and that this term has
@@ -44,8 +47,8 @@ type entry struct {
 	pruneAtRest time.Time // and if none has
 }
 
-func newEntry(job jobs.Job) *entry {
-	return &entry{job: job.Complete(), schedule: job.Schedule, runs: map[jobs.Key]*run{}}
+func newEntry(job *declared) *entry {
+	return &entry{job: job, schedule: job.Schedule, runs: map[jobs.Key]*run{}}
 }
 
 // resolve recomputes the schedule from what is known, and its next tick.

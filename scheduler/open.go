@@ -18,6 +18,10 @@ import (
 // succeeds or the term ends.
 func (t *term) open() error {
 	var snapshot jobs.Snapshot
+	var all []*declared
+	for _, e := range t.order {
+		all = append(all, e.job)
+	}
 	until, cancel := context.WithTimeoutCause(t.ctx, openMost, errNotOpened)
 	defer cancel()
 	err := t.wrote.retryLonger(until, "open the ledger", openMost/2, func(ctx context.Context) error {
@@ -25,12 +29,12 @@ func (t *term) open() error {
 		if snapshot, err = t.load(ctx, true); err != nil {
 			return err
 		}
-		declared := t.declared(snapshot)
-		if err = t.ledger.Declare(ctx, t.holder, declared); err != nil {
+		differing := t.differing(all, snapshot, t.gapFrom(snapshot))
+		if err = t.ledger.Declare(ctx, t.holder, differing); err != nil {
 			return err
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		if len(declared) > 0 || t.isStale(snapshot) {
+		if len(differing) > 0 || t.isStale(snapshot) {
 			snapshot, err = t.reload(ctx, false)
 		}
 		return err
@@ -38,26 +42,11 @@ func (t *term) open() error {
 	if err != nil {
 		return err
 	}
-	if snapshot, err = t.passOver(snapshot); err != nil {
+	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
 		return err
 	}
 	for _, e := range t.order {
-		e.known = snapshot.Jobs[e.job.Name]
-		e.anchor = e.known.ScheduleSince
-		e.known.ScheduleSince = t.clock.ours(e.known.ScheduleSince)
-		e.known.Finished = t.clock.ours(e.known.Finished)
-		e.recorded = e.known.Cursor
-		now := t.now()
-		if e.known.Finished.After(now) {
-			e.finished(now) // the database's clock is ahead, or was
-		}
-		if e.known.ScheduleSince.Sub(now) > t.clock.most {
-			t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
-				zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
-			e.known.ScheduleSince = now
-		}
-		e.resolve()
-		t.rest(e, e.locked(snapshot.Now))
+		t.know(e, snapshot)
 	}
 	t.setAlarms()
 	for name := range snapshot.Jobs {
@@ -69,6 +58,31 @@ func (t *term) open() error {
 	t.settle(snapshot.Open)
 	t.apply(snapshot)
 	return nil
+}
+
+// know takes in what the ledger knows of a job. What this term has done itself since
+// that was read counts, too.
+func (t *term) know(e *entry, snapshot jobs.Snapshot) {
+	before := e.known
+	e.known = snapshot.Jobs[e.job.Name]
+	e.anchor = e.known.ScheduleSince
+	e.known.ScheduleSince = t.clock.ours(e.known.ScheduleSince)
+	e.recorded = later(e.recorded, e.known.Cursor)
+	e.known.Cursor = later(before.Cursor, e.known.Cursor)
+	e.known.Finished = later(before.Finished, t.clock.ours(e.known.Finished))
+	now := t.now()
+	if e.known.Finished.After(now) {
+		e.finished(now) // the database's clock is ahead, or was
+	}
+	if e.known.ScheduleSince.Sub(now) > t.clock.most {
+		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
+			zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
+		e.known.ScheduleSince = now
+	}
+	e.resolve()
+	if before.Since.IsZero() { // it is new to this term
+		t.rest(e, e.locked(snapshot.Now))
+	}
 }
 
 // reload reads the ledger again, once this term has declared its jobs.
@@ -88,24 +102,6 @@ func (t *term) isStale(snapshot jobs.Snapshot) bool {
 	return held.PreviousStands() > 0 && snapshot.Server != held.Server() && snapshot.Opened.Token != t.holder.Token
 }
 
-// setAlarms gives each schedule an alarm of its own: jobs with one schedule share it.
-func (t *term) setAlarms() {
-	groups := map[string]int{}
-	for _, e := range t.order {
-		text := e.job.Schedule.String()
-		if _, ok := e.job.Schedule.(jobs.Relative); ok {
-			text += " of " + e.job.Name // its ticks are its own
-		}
-		i, ok := groups[text]
-		if !ok {
-			i = len(t.alarms)
-			groups[text] = i
-			t.alarms = append(t.alarms, nil)
-		}
-		t.alarms[i] = append(t.alarms[i], e)
-	}
-}
-
 // openMost is how long a term tries to open the ledger. Then it steps down: a
 // replica that can run nothing must not keep the lease from one that can.
 const openMost = 2 * time.Minute
@@ -114,44 +110,46 @@ var errStale = errors.New("the ledger is read from a server that lacks the last 
 
 var errNotOpened = fmt.Errorf("scheduler: the ledger could not be opened within %v", openMost)
 
-// declared are those of the term's jobs that are not as the ledger has them. A
-// ledger that has them in part, after an attempt that ran out of time, is told the
-// rest.
-//
-// A changed schedule is in force from the end of the previous term, so that ticks
-// in the gap between the two terms go through the misfire policy. A TTL is taken
-// off, which is for schedules that [jobs.ParseSchedule] does not know: heartbeats
-// do not wait for claims, so the claim of a tick that was due before the last one
-// may never have arrived. Ticks that were claimed do not come again, because the
-// cursor is behind them.
-func (t *term) declared(was jobs.Snapshot) (declared []store.Declared) {
-	previous, from := keeper.HeldOf(t.ctx).Previous(), time.Time{}
-	switch was.Opened.Token {
+// gapFrom is the instant from which a changed schedule is in force when a term
+// begins: the end of the previous term, so that ticks in the gap between the two terms
+// go through the misfire policy. A TTL is taken off, which is for schedules that
+// [jobs.ParseSchedule] does not know: heartbeats do not wait for claims, so the claim of
+// a tick that was due before the last one may never have arrived. Ticks that were
+// claimed do not come again, because the cursor is behind them.
+func (t *term) gapFrom(was jobs.Snapshot) time.Time {
+	switch previous := keeper.HeldOf(t.ctx).Previous(); was.Opened.Token {
 	case 0, previous.Token:
-		if !previous.RenewedAt.IsZero() {
-			from = previous.RenewedAt.Add(-t.timing.TTL)
+		if previous.RenewedAt.IsZero() {
+			return time.Time{}
 		}
+		return previous.RenewedAt.Add(-t.timing.TTL)
 	default:
 		// Terms in between never fired anything. For the last term that did, the
 		// ledger still knows when it began, but not when it ended.
-		from = was.Opened.At
+		return was.Opened.At
 	}
-	for _, e := range t.order {
-		d := store.Declared{Name: e.job.Name, Schedule: e.job.Schedule.String(), From: from}
+}
+
+// differing are those of the jobs that are not as the ledger has them. A ledger that has
+// them in part, after an attempt that ran out of time, is told the rest. from is when a
+// changed schedule is in force from, unless the one before has ticks left.
+func (t *term) differing(all []*declared, was jobs.Snapshot, from time.Time) (differing []store.Declared) {
+	for _, job := range all {
+		d := store.Declared{Name: job.Name, Schedule: job.text, From: from}
 		known, ok := was.Jobs[d.Name]
 		switch {
 		case ok && known.Schedule != d.Schedule:
 			d.From = t.notPast(known, from, was.Now)
-		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(e.job.Schedule, known):
+		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(job.Schedule, known):
 			// The database's clock was set back. The ledger does not tell any more
 			// when the schedule began, but it had begun by its newest tick.
 			d.From = t.clock.theirs(known.Cursor)
 		}
 		if !ok || known.Schedule != d.Schedule || known.ScheduleSince.After(was.Now) {
-			declared = append(declared, d)
+			differing = append(differing, d)
 		}
 	}
-	return declared
+	return differing
 }
 
 // isTick reports whether a job's newest tick is one of the schedule: after a change

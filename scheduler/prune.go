@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"math/rand/v2"
 	"time"
 
 	"go.uber.org/zap"
@@ -15,6 +16,11 @@ const (
 	pruneAtLeast = time.Hour
 	pruneAtRest  = 24 * time.Hour
 )
+
+// pruneSoon plans when the history of a job is pruned first.
+func (e *entry) pruneSoon(now time.Time) {
+	e.pruneAt, e.pruneAtRest = now.Add(rand.N(pruneAtLeast)), now.Add(rand.N(pruneAtRest))
+}
 
 // prune deletes old runs of one job at a time, beside everything else.
 func (t *term) prune() {

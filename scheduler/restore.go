@@ -60,12 +60,10 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 // leader may have claimed some more until its next heartbeat noticed the restore.
 func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.Time) (lacks string, err error) {
 	const most = 1000 // rows that are read of a job
-	s.mu.Lock()
 	var names []string
-	for _, job := range s.jobs {
+	for _, job := range s.list.jobs() {
 		names = append(names, job.Name)
 	}
-	s.mu.Unlock()
 	for job, ticks := range s.memory.witnesses(names, snapshot, sent) {
 		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {

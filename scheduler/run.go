@@ -71,7 +71,7 @@ type attempt struct {
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.left != nil || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.claiming || e.refused || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
@@ -161,6 +161,7 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 	}
 	t.freed(e)
 	t.claimDue(e, t.now()) // what became due meanwhile
+	t.retired(e)
 }
 
 // gained reports whether a claim has got its tick for this term. So has one that
@@ -249,6 +250,9 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 	switch {
 	case r.stop != nil:
 		t.drop(r)
+	case r.entry.removed:
+		t.letGo(r)
+		t.retired(r.entry)
 	case wait > 0:
 		t.after(wait, join)
 	default:
@@ -264,7 +268,7 @@ func (t *term) freed(e *entry) {
 	}
 	t.admit(e)
 	t.launchReady()
-	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 {
+	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 && !e.removed {
 		last := e.next
 		e.resolve()
 		if !e.next.IsZero() && !e.next.Equal(last) {
@@ -503,4 +507,5 @@ func (t *term) forget(r *run) {
 	t.shift(r, gone)
 	delete(r.entry.runs, r.record.Key)
 	t.freed(r.entry)
+	t.retired(r.entry)
 }

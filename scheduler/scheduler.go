@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,10 +34,8 @@ type Scheduler struct {
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
 
-	mu      sync.Mutex
-	jobs    []jobs.Job
-	names   map[string]bool
-	started bool
+	list    *list
+	started atomic.Bool
 }
 
 // An Option changes a default of [New].
@@ -113,7 +110,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	case set.MaxSkew < time.Second:
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, names: map[string]bool{}, states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, list: newList(), states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	if !set.FullTTL {
@@ -130,34 +127,42 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	return s, nil
 }
 
-// Add declares jobs, before Run. Either all are taken or none: the error says
-// what is wrong with each that is not ([jobs.Job.Validate], or a name that is
+// Add declares jobs, before Run or while it runs. Either all are taken or none: the
+// error says everything that is wrong with them ([jobs.Job.Validate], or a name that is
 // taken).
+//
+// Each replica has a list of its own. On the leader a change rules within moments, once
+// the ledger knows of it; on any other replica from its next term on. Add returns before
+// that: until then the database may not know a new job's name.
 func (s *Scheduler) Add(add ...jobs.Job) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.election == nil {
 		return errNotMade
 	}
-	if s.started {
-		return errors.New("scheduler: jobs are added before Run")
+	return s.list.add(add)
+}
+
+// Replace changes jobs that were added, by their names: all of them, or none if
+// something is wrong. A job keeps its history, its pauses and the runs that wait; a run
+// that goes on ends as it began, and the next start uses the new declaration. Under a
+// changed schedule the ticks of the one before that were due until now are run by
+// that, and those of the new one from now on.
+func (s *Scheduler) Replace(with ...jobs.Job) error {
+	if s.election == nil {
+		return errNotMade
 	}
-	names := map[string]bool{}
-	var wrong []error
-	for _, j := range add {
-		if err := j.Validate(); err != nil {
-			wrong = append(wrong, err)
-		} else if names[j.Name] || s.names[j.Name] {
-			wrong = append(wrong, fmt.Errorf("scheduler: job %q is declared twice", j.Name))
-		}
-		names[j.Name] = true
+	return s.list.replace(with)
+}
+
+// Remove takes jobs that were added out of the list, by their names: all of them, or
+// none if one is not there, and then the error matches [jobs.ErrNoJob]. Nothing of them
+// is started any more. What runs goes on, and its outcome is recorded. The ledger keeps
+// their history and the runs that wait, for a replica that has the job, or until it
+// is added again.
+func (s *Scheduler) Remove(names ...string) error {
+	if s.election == nil {
+		return errNotMade
 	}
-	if wrong != nil {
-		return errors.Join(wrong...)
-	}
-	s.jobs = append(s.jobs, add...)
-	maps.Copy(s.names, names)
-	return nil
+	return s.list.remove(names)
 }
 
 // Run takes part in the group's election until ctx ends, and fires the jobs
@@ -176,13 +181,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.election == nil {
 		return errNotMade
 	}
-	s.mu.Lock()
-	if s.started {
-		s.mu.Unlock()
+	if s.started.Swap(true) {
 		return errors.New("scheduler: Run was already called")
 	}
-	s.started = true
-	s.mu.Unlock()
 	out, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	wait.Go(func() { s.lookout(out) })
@@ -245,9 +246,7 @@ func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
 func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
-	s.mu.Lock()
 	t := newTerm(ctx, held, s)
-	s.mu.Unlock()
 	s.current.Store(t)
 	defer s.current.Store(nil)
 	defer t.trouble.End()

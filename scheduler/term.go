@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,10 +43,14 @@ type term struct {
 	registry *registry
 	helpers  sync.WaitGroup // they end with ctx, or soon after
 
-	entries map[string]*entry
-	order   []*entry   // as they were declared
-	alarms  [][]*entry // by schedule
-	timers  map[*time.Timer]struct{}
+	list      *list // of this replica, which may change
+	relists   chan relisted
+	relisting bool              // a change of the list is being taken in
+	entries   map[string]*entry // also jobs that were removed, until nothing of them is under way
+	order     []*entry          // without those
+	alarms    map[string]*alarmed
+	waker     *clock
+	timers    map[*time.Timer]struct{}
 
 	most    int    // runs at a time; 0: any number
 	running int    // runs in that phase
@@ -83,6 +86,8 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		look:     make(chan struct{}, 1),
 		asks:     make(chan chan<- bool),
 		beats:    make(chan heard, 1),
+		list:     s.list,
+		relists:  make(chan relisted, 1),
 		entries:  map[string]*entry{},
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
@@ -91,7 +96,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		now:      s.clock.now,
 	}
 	t.wrote, t.skips = newWriter(t), newSkips(t.log)
-	for _, job := range s.jobs {
+	for _, job := range t.list.jobs() {
 		e := newEntry(job)
 		t.entries[job.Name] = e
 		t.order = append(t.order, e)
@@ -109,9 +114,10 @@ func (t *term) loop(clock *clock) {
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
 	ended := t.ctx.Done()
+	t.waker = clock
 	now := time.Now()
 	for _, e := range t.order {
-		e.pruneAt, e.pruneAtRest = now.Add(rand.N(pruneAtLeast)), now.Add(rand.N(pruneAtRest))
+		e.pruneSoon(now)
 	}
 	t.helpers.Go(func() { t.follow(t.changes) })
 	t.sweep() // for ticks that became due while no replica led
@@ -127,6 +133,8 @@ func (t *term) loop(clock *clock) {
 			f()
 		case <-sweep.C:
 			t.sweep()
+		case <-t.list.changed:
+			t.relist()
 		case <-ended:
 			ended = nil
 			t.stop(clock)
@@ -179,7 +187,7 @@ func (t *term) stop(clock *clock) {
 
 // nameLate says which runs ignore that their context has ended.
 func (t *term) nameLate() {
-	for _, e := range t.order {
+	for _, e := range t.entries {
 		for _, r := range e.runs {
 			if r.attempt != nil {
 				r.attempt.log.Error("a run ignores its context: this replica does not lead again while it runs",
@@ -189,12 +197,12 @@ func (t *term) nameLate() {
 	}
 }
 
-// wake claims what is due of the entries. An alarm that is a hair early, by the
+// wake claims what is due of the jobs of an alarm. An alarm that is a hair early, by the
 // wall clock that ticks are measured with, is put off until the tick.
-func (t *term) wake(entries []*entry) {
+func (t *term) wake(a *alarmed) {
 	now := t.now()
 	var early time.Duration
-	for _, e := range entries {
+	for _, e := range a.entries {
 		t.claimDue(e, now)
 		if wait := e.next.Sub(now); !e.next.IsZero() && wait > 0 && (early == 0 || wait < early) {
 			early = wait
@@ -202,7 +210,7 @@ func (t *term) wake(entries []*entry) {
 	}
 	const hair = 100 * time.Millisecond
 	if early > 0 && early < hair {
-		t.after(early, func() { t.wake(entries) })
+		t.after(early, func() { t.wake(a) })
 	}
 }
 

@@ -1,0 +1,175 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// list is the jobs of this replica. It may change at any time: the term that this
+// replica leads is told, and takes the change in with [term.relist].
+type list struct {
+	mu      sync.Mutex
+	all     []*declared // in the order in which they came; only ever appended to, or replaced as a whole
+	names   map[string]*declared
+	changed chan struct{} // capacity 1
+}
+
+// declared is one declaration of a job: a job that is replaced has another one.
+type declared struct {
+	jobs.Job        // complete
+	text     string // of its schedule
+	provided bool   // by the provider
+}
+
+func newList() *list { return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1)} }
+
+func declare(job jobs.Job, provided bool) *declared {
+	return &declared{job.Complete(), job.Schedule.String(), provided}
+}
+
+// jobs are those that there are now. The slice is not changed any more.
+func (l *list) jobs() []*declared {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.all
+}
+
+func (l *list) tell() {
+	select {
+	case l.changed <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+func (l *list) add(add []jobs.Job) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err := check(add, func(job jobs.Job) error {
+		if l.names[job.Name] != nil {
+			return declaredTwice(job.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, job := range add {
+		d := declare(job, false)
+		l.all, l.names[job.Name] = append(l.all, d), d
+	}
+	l.tell()
+	return nil
+}
+
+func (l *list) replace(with []jobs.Job) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := check(with, func(job jobs.Job) error { return l.own(job.Name) }); err != nil {
+		return err
+	}
+	for _, job := range with {
+		l.names[job.Name] = declare(job, false)
+	}
+	all := slices.Clone(l.all)
+	for i, d := range all {
+		all[i] = l.names[d.Name]
+	}
+	l.all = all
+	l.tell()
+	return nil
+}
+
+func (l *list) remove(names []string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var wrong []error
+	for _, name := range names {
+		if err := l.own(name); err != nil {
+			wrong = append(wrong, err)
+		}
+	}
+	if wrong != nil {
+		return errors.Join(wrong...)
+	}
+	gone := map[*declared]bool{}
+	for _, name := range names {
+		gone[l.names[name]] = true
+	}
+	for d := range gone {
+		delete(l.names, d.Name)
+	}
+	l.all = slices.DeleteFunc(slices.Clone(l.all), func(d *declared) bool { return gone[d] })
+	l.tell()
+	return nil
+}
+
+// provide makes the jobs those that the provider has given, beside those of Add.
+// It returns what was in place of them before.
+func (l *list) provide(given []jobs.Job) (before []*declared, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	err = check(given, func(job jobs.Job) error {
+		if d := l.names[job.Name]; d != nil && !d.provided {
+			return declaredTwice(job.Name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	var all []*declared
+	for _, d := range l.all {
+		if d.provided {
+			before = append(before, d)
+			delete(l.names, d.Name)
+		} else {
+			all = append(all, d)
+		}
+	}
+	for _, job := range given {
+		d := declare(job, true)
+		all, l.names[job.Name] = append(all, d), d
+	}
+	l.all = all
+	l.tell()
+	return before, nil
+}
+
+// own reports whether a job can be changed from outside: it has to be there, and
+// not to come from the provider, which would bring it back.
+func (l *list) own(name string) error {
+	switch d := l.names[name]; {
+	case d == nil:
+		return fmt.Errorf("scheduler: %w: %.150q is not declared", jobs.ErrNoJob, name)
+	case d.provided:
+		return fmt.Errorf("scheduler: job %q comes from the provider: change what that gives, and call Reload", name)
+	}
+	return nil
+}
+
+// check says everything that is wrong with jobs: by themselves, with one another,
+// and what may says.
+func check(given []jobs.Job, may func(jobs.Job) error) error {
+	var wrong []error
+	seen := map[string]bool{}
+	for _, job := range given {
+		if err := job.Validate(); err != nil {
+			wrong = append(wrong, err)
+		}
+		if seen[job.Name] {
+			wrong = append(wrong, declaredTwice(job.Name))
+		} else if err := may(job); err != nil {
+			wrong = append(wrong, err)
+		}
+		seen[job.Name] = true
+	}
+	return errors.Join(wrong...)
+}
+
+func declaredTwice(name string) error {
+	return fmt.Errorf("scheduler: job %.150q is declared twice", name)
+}

@@ -1,0 +1,196 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// A term takes in changes of this replica's list of jobs one after the other, each in
+// these steps:
+//
+//  1. relist, in the loop: removed jobs claim nothing any more, and jobs whose schedule
+//     has changed claim nothing until the change is made. All other changes are made.
+//  2. tell, beside the loop: the ledger is told of new jobs and changed schedules.
+//  3. follow reads the ledger, as it does for every other change in it.
+//  4. takeIn, in the loop: new jobs and changed schedules begin.
+//  5. clock.change, beside the loop: alarms. Then relist looks for the next change.
+//
+// A term that ends between any two of them leaves nothing undone: each replica has its
+// own list, and declares what is not yet as the ledger has it when its term begins.
+
+// relisted is a change of the list of jobs, as far as the ledger has to be told of it.
+type relisted []*declared
+
+// relist begins to take in what has changed in the list of jobs since it last did.
+func (t *term) relist() {
+	if t.relisting || t.stopping {
+		return
+	}
+	all := t.list.jobs()
+	now := t.now()
+	wanted := make(map[string]bool, len(all))
+	var tell relisted
+	for _, d := range all {
+		wanted[d.Name] = true
+		switch e := t.entries[d.Name]; {
+		case e == nil || e.removed:
+			tell = append(tell, d)
+		case e.changing: // the ledger may have been told, though there was no answer
+			tell = append(tell, d)
+		case e.job == d:
+		case e.job.text == d.text:
+			e.job = d
+			t.freed(e)
+			t.claimDue(e, now)
+		default:
+			t.claimDue(e, now) // the schedule before rules up to now
+			e.changing = true
+			tell = append(tell, d)
+		}
+	}
+	before := len(t.order)
+	t.order = slices.DeleteFunc(t.order, func(e *entry) bool {
+		if !wanted[e.job.Name] {
+			t.retire(e)
+		}
+		return e.removed
+	})
+	switch {
+	case len(tell) > 0:
+		t.relisting = true
+		t.helpers.Go(func() {
+			if err := t.tell(tell); err == nil {
+				t.relists <- tell
+			} else {
+				t.do(t.relistAgain)
+			}
+		})
+	case len(t.order) < before:
+		t.relisting = true
+		t.realarm()
+	}
+}
+
+// relistAgain begins again with a change that the ledger could not be told of, or
+// with what has become of it since.
+func (t *term) relistAgain() {
+	t.after(time.Second, func() {
+		t.relisting = false
+		t.relist()
+	})
+}
+
+// retire removes a job from the term. What runs goes on, and what waits is left to
+// the next term that has the job, which may be this one.
+func (t *term) retire(e *entry) {
+	e.removed, e.left, e.blocked = true, nil, nil
+	for _, r := range e.runs {
+		if r.phase == waiting || r.phase == ready {
+			t.letGo(r)
+		}
+	}
+	t.retired(e)
+}
+
+// letGo leaves a run that waits as it is in the ledger.
+func (t *term) letGo(r *run) {
+	t.shift(r, gone)
+	delete(r.entry.runs, r.record.Key)
+}
+
+// retired forgets a job that was removed, once nothing of it is under way.
+func (t *term) retired(e *entry) {
+	if name := e.job.Name; e.removed && len(e.runs) == 0 && !e.claiming && t.entries[name] == e {
+		delete(t.entries, name)
+	}
+}
+
+// tell tells the ledger of new jobs and changed schedules. These rule from now on, or
+// from the first tick of the schedule before that was due and has no row: [term.differing].
+func (t *term) tell(changed relisted) error {
+	ctx, cancel := context.WithTimeout(t.ctx, tellMost)
+	defer cancel()
+	var was jobs.Snapshot
+	err := t.wrote.retryLonger(ctx, "change the jobs", tellMost, func(ctx context.Context) (err error) {
+		if was, err = t.load(ctx, false); err != nil {
+			return err
+		}
+		if t.isStale(was) {
+			return errStale
+		}
+		if differing := t.differing(changed, was, was.Now); len(differing) > 0 {
+			return t.ledger.Declare(ctx, t.holder, differing)
+		}
+		return nil
+	})
+	if err == nil {
+		_, err = t.passOver(ctx, changed, was)
+	}
+	if errors.Is(err, store.ErrReplaced) {
+		t.replaced(err)
+	}
+	return err
+}
+
+// tellMost is how long the ledger is told of one change, until it is told of what has
+// become of that since.
+const tellMost = time.Minute
+
+// has reports whether a snapshot shows the ledger as it is after it was told.
+func (c relisted) has(s jobs.Snapshot) bool {
+	for _, d := range c {
+		if known, ok := s.Jobs[d.Name]; !ok || known.Schedule != d.text {
+			return false
+		}
+	}
+	return true
+}
+
+// takeIn begins with what the ledger was told of.
+func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
+	if t.stopping {
+		return
+	}
+	if !changed.has(snapshot) {
+		t.relistAgain()
+		return
+	}
+	for _, d := range changed {
+		e := t.entries[d.Name]
+		if e == nil {
+			e = newEntry(d)
+			t.entries[d.Name] = e
+			t.order = append(t.order, e)
+			e.pruneSoon(time.Now())
+			t.know(e, snapshot)
+			continue
+		}
+		if e.removed { // and something of it is still under way
+			t.order = append(t.order, e)
+		}
+		e.job, e.removed, e.changing = d, false, false
+		t.know(e, snapshot)
+	}
+	t.realarm()
+}
+
+// realarm brings the alarms in line with the jobs, and then ends the change.
+func (t *term) realarm() {
+	add, remove := t.setAlarms()
+	t.helpers.Go(func() {
+		if err := t.waker.change(add, remove); err != nil {
+			t.log.Error("an alarm cannot be set: the ticks of its jobs are up to a second late", zap.Error(err))
+		}
+		t.do(func() {
+			t.relisting = false
+			t.relist()
+		})
+	})
+}
