@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 )
 
@@ -40,9 +41,13 @@ type Control interface {
 	// ([Pause.Began] is zero). What is not paused stays as it is.
 	ResumeSkipping(ctx context.Context, group, job string) error
 	// Trigger asks for a run now, beside the schedule: its tick is the
-	// database's present instant, under a key of its own, so that it is run
-	// exactly once and moves no cursor. It returns the key. [ErrNoJob].
-	Trigger(ctx context.Context, group, job string) (Key, error)
+	// database's present instant unless the request has one, under a key of its own, so that it is run
+	// exactly once and moves no cursor. It returns the key. [ErrNoJob]. Arguments that
+	// [CheckArgs] refuses are an error.
+	Trigger(ctx context.Context, group, job string, request Request) (Key, error)
+	// Args reads the arguments of a run; nil: it has none. [ErrNoRun]: there is no run
+	// under the key, also none that is over.
+	Args(ctx context.Context, group string, key Key) (json.RawMessage, error)
 	// Cancel asks for the end of a run that is not over. Asking twice is asking
 	// once. [ErrNoRun]: there is none under the key.
 	Cancel(ctx context.Context, group string, key Key) error

@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -57,11 +58,31 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. The leader starts it as soon as it notices, once; also when the job is paused.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
+	return g.TriggerWith(ctx, job, nil)
+}
+
+// TriggerWith is Trigger of a run with arguments ([Run].Args): the value as JSON, at most
+// 64 KiB, or a [json.RawMessage] as it is. Nil is none. All attempts at the run see them,
+// and so do the jobs that follow in a pipeline.
+func (g Group) TriggerWith(ctx context.Context, job string, args any) (Key, error) {
 	if g.ledger == nil {
 		return Key{}, errNoLedger
 	}
-	key, err := g.ledger.Trigger(ctx, g.name, job)
+	raw, err := encodeArgs(args)
+	if err != nil {
+		return Key{}, err
+	}
+	key, err := g.ledger.Trigger(ctx, g.name, job, Request{Args: raw})
 	return key, g.explain(ctx, job, err)
+}
+
+// Args reads the arguments of a run ([Record].HasArgs); nil: it has none. [ErrNoRun]:
+// there is no such run.
+func (g Group) Args(ctx context.Context, key Key) (json.RawMessage, error) {
+	if g.ledger == nil {
+		return nil, errNoLedger
+	}
+	return g.ledger.Args(ctx, g.name, key)
 }
 
 // Cancel asks for the end of a run that is not over: its context ends with

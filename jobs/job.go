@@ -2,6 +2,7 @@ package jobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -72,6 +73,9 @@ type Run struct {
 	Missed int
 	// Trigger is not zero for a run that was triggered by hand.
 	Trigger uint64
+	// Args are the arguments that the run was triggered with, as JSON; nil for none.
+	// [ArgsOf] decodes them. They may hold secrets, so do not log them.
+	Args json.RawMessage
 }
 
 // Key identifies the run in the ledger.

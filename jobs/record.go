@@ -26,6 +26,11 @@ type Record struct {
 	Error string
 	// CancelAsked: the run was asked to end.
 	CancelAsked bool
+	// HasArgs: the run has arguments, which [Control].Args reads.
+	HasArgs bool
+	// Backfill is what the backfill that the run belongs to has to do after it, as the
+	// scheduler writes it; empty for all other runs.
+	Backfill string
 }
 
 // Opened is the last term that declared its jobs.

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"sync"
@@ -42,6 +43,7 @@ type link struct {
 	// late takes a claim that then never gets an answer.
 	late func(store.Holder, store.ClaimID, []store.Claim) bool
 
+	noArgs bool // no run has a row with arguments
 	liar   bool // request signals come for nothing
 	locked bool // heartbeats that look at the ledger get no answer
 
@@ -106,6 +108,24 @@ func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	}
 	l.mu.Unlock()
 	return l.Ledger.Load(ctx, group)
+}
+
+// Args is the ledger's.
+func (l *link) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	l.mu.Lock()
+	gone := l.noArgs
+	l.mu.Unlock()
+	if gone {
+		return nil, jobs.ErrNoRun
+	}
+	return l.Ledger.Args(ctx, group, key)
+}
+
+// count is how many statements of a kind were sent.
+func (l *link) count(op string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.sent[op]
 }
 
 // Claim is the ledger's, but for a claim that is late.

@@ -363,7 +363,16 @@ func (t *term) start(r *run) {
 	go func() {
 		defer stop()
 		defer a.cancel(nil)
-		err := job.Call(a.ctx, a.Run)
+		var err error
+		if record.HasArgs {
+			if err = t.readArgs(a); err != nil && t.ctx.Err() != nil {
+				t.do(func() { t.unbegun(r) })
+				return
+			}
+		}
+		if err == nil {
+			err = job.Call(a.ctx, a.Run)
+		}
 		state, why := outcome(a.ctx, err)
 		t.do(func() { t.finish(r, state, why, err) })
 	}()

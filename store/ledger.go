@@ -52,7 +52,7 @@ type Ledger interface {
 	// Changes reads a number and the database's clock. The number changes with
 	// each pause, resume, trigger or cancel request in the group, so that a leader
 	// need not Load to find out; a pause, resume or cancel that changes nothing
-	// does not change it. Claims never change it. A move that takes up a manual run
+	// does not change it. Claims and followers never change it. A move that takes up a manual run
 	// may change it; other moves never do. It is one cheap read.
 	Changes(ctx context.Context, group string) (Changes, error)
 
@@ -78,7 +78,10 @@ type Ledger interface {
 	// and makes h their holder. It returns for each whether its row is now as
 	// the move wanted it, also by an earlier repetition: a row that waits under
 	// h already stays as it is when it is moved to wait. A row whose state is
-	// final is not moved. It is one statement, or several as for Claim. After h was
+	// final is not moved. Followers are inserted by the call that changes the row, in the
+	// same transaction, and not by a repetition, which may come after a follower was run
+	// and pruned; a row that is there under a follower's key stays as it is. A follower
+	// has a trigger, and the ledger need not know its job. It is one statement, or several as for Claim. After h was
 	// replaced, the answer tells what an earlier repetition did, and is [ErrReplaced]
 	// if it did nothing.
 	Move(ctx context.Context, h Holder, moves []Move) ([]bool, error)
@@ -175,4 +178,16 @@ type Move struct {
 	To    jobs.State
 	Delay time.Duration
 	Error string
+	// Then are runs that follow: the move that changes the row inserts them with it, or
+	// neither is done. See [Ledger.Move].
+	Then []Follower
+}
+
+// Follower is a run that a [Move] inserts. It waits under the holder, as a claim leaves
+// it, and has the arguments of the run that is moved.
+type Follower struct {
+	jobs.Key
+	// Delay and Backfill are as in [Claim] and [jobs.Record].
+	Delay    time.Duration
+	Backfill string
 }

@@ -122,26 +122,38 @@ func newPausing(command *cobra.Command, done string, set func(jobs.Group) func(c
 
 func newTrigger() *cobra.Command {
 	var c control
+	var args argsFlags
 	var wait bool
 	command := &cobra.Command{
 		Use:   "trigger JOB",
 		Short: "Run a job now, once, beside its schedule",
 		Long: `Run a job now, once, beside its schedule, also when it is paused. The leader
 starts it at once. With --wait it is waited for, and an outcome
-other than success is an error.`,
-		Example: `  worker trigger nightly-report --wait`,
-		Args:    oneJob,
+other than success is an error.
+
+The run can have arguments, a JSON value of at most 64 KiB: an exec job gets them
+in CRONLEASE_ARGS, an http job as its body, a statement of an sql job as args.
+Other users of this machine can read what --args says: give secrets with
+--args-file.`,
+		Example: `  worker trigger nightly-report --wait
+  worker trigger import --args '{"from": "2027-01-01"}'
+  generate | worker trigger import --args-file -`,
+		Args: oneJob,
 	}
-	c.command(command, func(command *cobra.Command, db database, group jobs.Group, args []string) error {
-		ctx := command.Context()
-		if err := c.checkDeclared(ctx, group, args[0]); err != nil {
-			return err
-		}
-		key, err := group.Trigger(ctx, args[0])
+	c.command(command, func(command *cobra.Command, db database, group jobs.Group, names []string) error {
+		ctx, name := command.Context(), names[0]
+		value, err := args.read(command)
 		if err != nil {
 			return err
 		}
-		record := jobs.Record{Key: key, State: jobs.Waiting}
+		if err := c.checkDeclared(ctx, group, name); err != nil {
+			return err
+		}
+		key, err := group.TriggerWith(ctx, name, value)
+		if err != nil {
+			return err
+		}
+		record := jobs.Record{Key: key, State: jobs.Waiting, HasArgs: value != nil}
 		if !wait {
 			note := ""
 			if leader, err := election.Leader(ctx, db, c.group); err == nil && !leader.Held() {
@@ -163,6 +175,7 @@ other than success is an error.`,
 		}
 		return err
 	})
+	args.add(command)
 	command.Flags().BoolVar(&wait, "wait", false, "wait until the run is over")
 	return command
 }

@@ -454,7 +454,7 @@ func TestRunsTable(t *testing.T) {
 	}
 	list := []runRecord{recordOf(records[0]), recordOf(records[1])}
 	var out strings.Builder
-	if err := printRuns(&out, list, nil); err != nil {
+	if err := printRuns(&out, list, nil, false); err != nil {
 		t.Fatal(err)
 	}
 	want := "TICK                                  JOB  STATE                  ATTEMPT  OWNER           TOKEN  STARTED               TOOK    MISSED  ERROR\n" +
@@ -467,7 +467,7 @@ func TestRunsTable(t *testing.T) {
 	if err := json.NewEncoder(&out).Encode(list[1:]); err != nil {
 		t.Fatal(err)
 	}
-	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true}]` + "\n"
+	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true,"has_args":false}]` + "\n"
 	if out.String() != keys {
 		t.Errorf("got\n%s\nwant\n%s", &out, keys)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -43,13 +44,16 @@ type runRecord struct {
 	Missed      int      `json:"missed"`
 	Error       string   `json:"error"`
 	CancelAsked bool     `json:"cancel_asked"`
+	// HasArgs: the run was triggered with arguments. Args are these, with --args.
+	HasArgs bool            `json:"has_args"`
+	Args    json.RawMessage `json:"args,omitempty"`
 }
 
 func recordOf(r jobs.Record) runRecord {
 	record := runRecord{
 		Job: r.Job, Tick: stamp{r.Tick.UTC()}, Trigger: r.Trigger, State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
 		Claimed: instant(r.Claimed), Due: instant(r.Due), Started: instant(r.Started), Finished: instant(r.Finished),
-		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked,
+		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked, HasArgs: r.HasArgs,
 	}
 	if !r.Started.IsZero() && !r.Finished.IsZero() {
 		took := r.Finished.Sub(r.Started).Seconds()
@@ -81,6 +85,7 @@ type history struct {
 	status string
 	since  string
 	limit  int
+	args   bool
 	asJSON bool
 	local  bool
 }
@@ -103,6 +108,7 @@ and those that are over, as long as the ledger keeps them.`,
 	flags.StringVar(&h.status, "status", "", "only runs in this state: "+strings.Join(stateNames(), ", "))
 	flags.StringVar(&h.since, "since", "", "only ticks since this instant (RFC 3339), or for this long until now, such as 24h or 7d")
 	flags.IntVar(&h.limit, "limit", 100, "how many runs to list at most")
+	flags.BoolVar(&h.args, "args", false, "show the arguments of runs, which may hold secrets")
 	flags.BoolVar(&h.asJSON, "json", false, "print JSON")
 	addLocal(command, &h.local)
 	// The error is that of a flag that is not there.
@@ -174,6 +180,12 @@ func (h *history) run(command *cobra.Command) (err error) {
 	list := make([]runRecord, len(records))
 	for i, r := range records {
 		list[i] = recordOf(r)
+		if h.args && r.HasArgs {
+			// A run may have been pruned meanwhile.
+			if list[i].Args, err = g.Args(command.Context(), r.Key); err != nil && !errors.Is(err, jobs.ErrNoRun) {
+				return err
+			}
+		}
 	}
 	if h.asJSON {
 		return json.NewEncoder(command.OutOrStdout()).Encode(list)
@@ -186,7 +198,7 @@ func (h *history) run(command *cobra.Command) (err error) {
 		}
 		in = zonesOf(snapshot, h.declared())
 	}
-	return printRuns(command.OutOrStdout(), list, in)
+	return printRuns(command.OutOrStdout(), list, in, h.args)
 }
 
 // checkName tells a job without runs from one that there is not.
@@ -224,16 +236,23 @@ func noJob(all []string, group, name string) error {
 	return fmt.Errorf("%w: %q in group %q: %s", jobs.ErrNoJob, name, group, choice)
 }
 
-func printRuns(out io.Writer, list []runRecord, in zones) error {
+func printRuns(out io.Writer, list []runRecord, in zones, args bool) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, "no runs")
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tMISSED\tERROR") // Flush tells of errors
+	fmt.Fprint(table, "TICK\tJOB\tSTATE\tATTEMPT\tOWNER\tTOKEN\tSTARTED\tTOOK\tMISSED\tERROR") // Flush tells of errors
+	if args {
+		fmt.Fprint(table, "\tARGS")
+	}
+	fmt.Fprintln(table)
 	for _, r := range list {
 		tick, state, took, token := in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano), r.State, "-", "-"
-		if r.Trigger > 0 {
+		switch {
+		case r.Trigger > 0 && r.HasArgs:
+			tick += " (triggered, args)"
+		case r.Trigger > 0:
 			tick += " (triggered)"
 		}
 		if r.CancelAsked && (r.State == jobs.Running.String() || r.State == jobs.Waiting.String()) {
@@ -249,7 +268,11 @@ func printRuns(out io.Writer, list []runRecord, in zones) error {
 		if r.Missed > 0 {
 			missed = strconv.Itoa(r.Missed)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(in.stampIn(r.Job, r.Started)), took, missed, firstLine(r.Error))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(in.stampIn(r.Job, r.Started)), took, missed, firstLine(r.Error))
+		if args {
+			fmt.Fprint(table, "\t"+firstLine(cmp.Or(string(r.Args), "-")))
+		}
+		fmt.Fprintln(table)
 	}
 	return table.Flush()
 }

@@ -2,6 +2,7 @@ package faulty
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -150,6 +151,11 @@ func (s Ledger) PassOver(ctx context.Context, h store.Holder, job string, after 
 // Prune implements [store.Ledger].
 func (s Ledger) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	return value(ctx, s.Send, "Prune", func(ctx context.Context) (int, error) { return s.To.Prune(ctx, group, job, history, batch) })
+}
+
+// Args implements [jobs.Control].
+func (s Ledger) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	return value(ctx, s.Send, "Args", func(ctx context.Context) (json.RawMessage, error) { return s.To.Args(ctx, group, key) })
 }
 
 // Beat implements [store.Heartbeats], where To does. It is a Renew to the line.

@@ -42,8 +42,36 @@ func CheckMove(pkg string, m store.Move) error {
 	case m.Attempt < 0:
 		return fmt.Errorf("%s: move of job %q: attempt %d: must not be negative", pkg, m.Job, m.Attempt)
 	}
+	for _, f := range m.Then {
+		if f.Trigger == 0 {
+			return fmt.Errorf("%s: move of job %q: its follower of job %q: must have a trigger", pkg, m.Job, f.Job)
+		}
+		if err := CheckKey(pkg, f.Key); err != nil {
+			return err
+		}
+	}
 	return CheckKey(pkg, m.Key)
 }
+
+// CheckRequest reports a request that no ledger takes.
+func CheckRequest(pkg, job string, r jobs.Request) error {
+	if r.Args != nil {
+		if err := jobs.CheckArgs(r.Args); err != nil {
+			return err
+		}
+	}
+	if len(r.Backfill) > MaxBackfill {
+		return fmt.Errorf("%s: backfill of job %q: its text has %d bytes: at most %d", pkg, job, len(r.Backfill), MaxBackfill)
+	}
+	if !r.Tick.IsZero() && !time.UnixMicro(r.Tick.UnixMicro()).Equal(r.Tick) {
+		return fmt.Errorf("%s: job %q: tick %v: must be of whole microseconds", pkg, job, r.Tick)
+	}
+	return nil
+}
+
+// MaxBackfill bounds what a run keeps of its backfill, in bytes: mostly the text of a
+// schedule.
+const MaxBackfill = 20_000
 
 // AttemptAfter is the attempt of a run after a move.
 func AttemptAfter(m store.Move) int {

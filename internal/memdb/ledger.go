@@ -3,6 +3,7 @@ package memdb
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -25,10 +26,11 @@ type ledger struct {
 	runs    map[string][]*run       // by job, in the order of their keys
 }
 
-// run is a record with the claim that wrote it.
+// run is a record with the claim that wrote it, and its arguments, which never change.
 type run struct {
 	jobs.Record
-	id store.ClaimID
+	id   store.ClaimID
+	args json.RawMessage
 }
 
 func newLedger() *ledger {
@@ -248,6 +250,13 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	for _, m := range moves {
+		for _, f := range m.Then {
+			if f.Trigger == 0 {
+				return nil, fmt.Errorf("memstore: move of job %q: its follower of job %q: must have a trigger", m.Job, f.Job)
+			}
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
@@ -285,6 +294,14 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 			}
 		}
 		done[i], applied = true, true
+		for _, f := range m.Then {
+			if l.get(f.Key) == nil {
+				l.insert(&run{args: r.args, Record: jobs.Record{
+					Key: f.Key, State: jobs.Waiting, Owner: h.Owner, Token: h.Token, Claimed: now,
+					Due: now.Add(f.Delay.Truncate(time.Microsecond)), HasArgs: r.HasArgs, Backfill: f.Backfill,
+				}})
+			}
+		}
 	}
 	if !applied && !current && len(moves) > 0 {
 		return nil, store.ErrReplaced
@@ -396,8 +413,11 @@ func (s *Store) setPaused(ctx context.Context, group, job string, paused, skippi
 }
 
 // Trigger implements [jobs.Control].
-func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) (jobs.Key, error) {
 	if err := ctx.Err(); err != nil {
+		return jobs.Key{}, err
+	}
+	if err := ledgerrows.CheckRequest("memstore", job, r); err != nil {
 		return jobs.Key{}, err
 	}
 	s.mu.Lock()
@@ -406,14 +426,37 @@ func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error
 	if _, ok := l.jobs[job]; !ok {
 		return jobs.Key{}, fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
 	}
-	key := jobs.Key{Job: job, Tick: now, Trigger: 1}
-	for l.get(key) != nil {
-		key.Trigger++
+	key := jobs.Key{Job: job, Tick: r.Tick.UTC(), Trigger: r.Trigger}
+	if r.Tick.IsZero() {
+		key.Tick = now
 	}
-	l.insert(&run{Record: jobs.Record{Key: key, State: jobs.Waiting, Claimed: now, Due: now}})
+	if key.Trigger == 0 {
+		for key.Trigger = 1; l.get(key) != nil; key.Trigger++ {
+		}
+	}
+	if l.get(key) != nil {
+		return key, nil
+	}
+	l.insert(&run{args: slices.Clone(r.Args), Record: jobs.Record{
+		Key: key, State: jobs.Waiting, Claimed: now, Due: now, HasArgs: r.Args != nil, Backfill: r.Backfill,
+	}})
 	l.changes++
 	s.ask(group)
 	return key, nil
+}
+
+// Args implements [jobs.Control].
+func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.ledger(group).get(key)
+	if r == nil {
+		return nil, fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
+	}
+	return slices.Clone(r.args), nil
 }
 
 // Cancel implements [jobs.Control].

@@ -316,10 +316,10 @@ func (w *world) Prune(ctx context.Context, group, job string, history jobs.Histo
 }
 
 // Trigger implements [jobs.Control].
-func (w *world) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+func (w *world) Trigger(ctx context.Context, group, job string, r jobs.Request) (jobs.Key, error) {
 	w.enter()
 	defer w.mu.Unlock()
-	key, err := w.Store.Trigger(ctx, group, job)
+	key, err := w.Store.Trigger(ctx, group, job, r)
 	if err == nil {
 		w.rows.rows[key] = entry{state: jobs.Waiting, changed: time.Now()}
 	}

@@ -130,7 +130,7 @@ func (n *nemesis) operate(event string) bool {
 		time.AfterFunc(n.span(time.Hour), func() { _ = n.w.Resume(ctx, group, job) })
 	case "triggered":
 		for range 1 + n.rng.IntN(4) {
-			if _, err := n.w.Trigger(ctx, group, job); err != nil {
+			if _, err := n.w.Trigger(ctx, group, job, jobs.Request{}); err != nil {
 				return false
 			}
 		}

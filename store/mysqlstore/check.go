@@ -85,7 +85,7 @@ func (l *ledger) checkGrants(ctx context.Context, c *conn) error {
 		l.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
 		l.moveStatement(none, []store.Move{{Key: key}}, nil),
 		l.sql.pauseJob.Render("", ""),
-		l.sql.trigger.Render(0, "", ""),
+		l.sql.trigger.Render(0, 0, "", "", "", ""),
 		l.sql.cancel.Render("", "", 0, 0),
 	)
 	if err != nil {

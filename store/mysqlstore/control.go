@@ -2,14 +2,19 @@ package mysqlstore
 
 import (
 	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // ask does what changes something for the leader, and wakes it.
@@ -66,23 +71,66 @@ func (l *ledger) setPaused(ctx context.Context, op, group, job, statement string
 
 // Trigger implements [jobs.Control]. After an error it may have asked for a run
 // or not; [Store.Runs] tells.
-func (l *ledger) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
-	key := jobs.Key{Job: job, Trigger: 1 + uint64(rand.Uint32N(1<<32-1))}
+func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request) (jobs.Key, error) {
+	if err := ledgerrows.CheckRequest("mysqlstore", job, r); err != nil {
+		return jobs.Key{}, err
+	}
+	key := jobs.Key{Job: job, Tick: r.Tick, Trigger: r.Trigger}
+	query, tick, args := l.sql.triggerOnce, sqltext.Raw("LAST_INSERT_ID("+micros+")"), any(sqltext.Raw("NULL"))
+	if key.Trigger == 0 {
+		query, key.Trigger = l.sql.trigger, 1+uint64(rand.Uint32N(1<<32-1))
+	}
+	if !r.Tick.IsZero() {
+		tick = sqltext.Raw(strconv.FormatInt(r.Tick.UnixMicro(), 10))
+	}
+	if r.Args != nil {
+		args = string(r.Args)
+	}
 	err := l.ask(ctx, "trigger", group, func(ctx context.Context, c *conn) error {
-		done, err := c.Change(ctx, l.sql.trigger.Render(key.Trigger, group, job))
+		done, err := c.Change(ctx, query.Render(tick, key.Trigger, args, r.Backfill, group, job))
 		if err != nil {
 			return err
 		}
-		if done.Rows == 0 {
+		if r.Tick.IsZero() {
+			key.Tick = time.UnixMicro(done.LastID).UTC()
+		}
+		if done.Rows > 0 {
+			return nil
+		}
+		// There is no job, or the run that was asked for is there.
+		n, err := c.Count(ctx, l.sql.isJob.Render(group, job))
+		if err == nil && (n == 0 || job == "" || r.Trigger == 0) {
 			return noJob(group, job)
 		}
-		key.Tick = time.UnixMicro(done.LastID).UTC()
-		return nil
+		return err
 	})
 	if err != nil {
 		return jobs.Key{}, err
 	}
-	return key, nil
+	return ledgerrows.Plain(key), nil
+}
+
+// Args implements [jobs.Control].
+func (l *ledger) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	if ledgerrows.CheckKey("mysqlstore", key) != nil {
+		return nil, noRun(group, key) // the table cannot have it
+	}
+	var args []byte
+	found := false
+	err := l.do(ctx, mysqlconn.Read, "read arguments", func(ctx context.Context, c *conn) error {
+		err := c.QueryRow(ctx, l.sql.args.Render(group, key.Job, key.Tick.UnixMicro(), key.Trigger)).Scan(&args)
+		if found = err == nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, noRun(group, key)
+	}
+	return args, nil
 }
 
 // Cancel implements [jobs.Control].

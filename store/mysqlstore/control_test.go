@@ -62,7 +62,7 @@ func TestControl(t *testing.T) {
 		for name, do := range map[string]func(job string) error{
 			"pause":   func(job string) error { return s.Pause(soon(t), "billing", job) },
 			"resume":  func(job string) error { return s.Resume(soon(t), "billing", job) },
-			"trigger": func(job string) error { _, err := s.Trigger(soon(t), "billing", job); return err },
+			"trigger": func(job string) error { _, err := s.Trigger(soon(t), "billing", job, jobs.Request{}); return err },
 		} {
 			for _, job := range []string{"c", "A", "only-there", "a ", "it's"} {
 				if err := do(job); !errors.Is(err, jobs.ErrNoJob) || !strings.Contains(err.Error(), job) {
@@ -70,7 +70,7 @@ func TestControl(t *testing.T) {
 				}
 			}
 		}
-		if _, err := s.Trigger(soon(t), "billing", ""); !errors.Is(err, jobs.ErrNoJob) {
+		if _, err := s.Trigger(soon(t), "billing", "", jobs.Request{}); !errors.Is(err, jobs.ErrNoJob) {
 			t.Errorf("trigger of the group: %v", err)
 		}
 		if err := s.Pause(soon(t), "new group", ""); err == nil {
@@ -84,7 +84,7 @@ func TestControl(t *testing.T) {
 		// Manual runs.
 		var keys []jobs.Key
 		for range 3 {
-			k, err := s.Trigger(soon(t), "billing", "a")
+			k, err := s.Trigger(soon(t), "billing", "a", jobs.Request{})
 			changed("trigger", err)
 			keys = append(keys, k)
 			r := run(t, s, "billing", k)

@@ -55,6 +55,11 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		keys = append(keys, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger})
 		ticks = append(ticks, sqltext.Row{c.Tick.UnixMicro(), c.Trigger})
 	}
+	var movable, followers sqltext.Values
+	for _, m := range moves {
+		movable = append(movable, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
+		followers = append(followers, sqltext.Row{"next", m.Tick.UnixMicro(), 1, 0, "", m.Job, m.Tick.UnixMicro(), m.Trigger})
+	}
 	k := claims[0].Key
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
@@ -70,7 +75,11 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"pause":         s.ledger.sql.pauseJob.Render(h.Group, k.Job),
 		"resume":        s.ledger.sql.resumeJob.Render(h.Group, k.Job),
 		"refused":       s.ledger.sql.refused.Render(refused, h.Group),
-		"trigger":       s.ledger.sql.trigger.Render(1, h.Group, k.Job),
+		"trigger":       s.ledger.sql.trigger.Render(1, 1, "", "", h.Group, k.Job),
+		"trigger once":  s.ledger.sql.triggerOnce.Render(1, 1, "", "", h.Group, k.Job),
+		"args":          s.ledger.sql.args.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
+		"movable":       s.ledger.sql.movable.Render(h.Group, h.Owner, h.Token, movable, h.Group),
+		"follow":        s.ledger.sql.follow.Render(followers, h.Group),
 		"cancel":        s.ledger.sql.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"bounds":        s.ledger.sql.bounds.Render(h.Group, k.Job),
 		"kept from":     s.ledger.sql.keptFrom.Render(h.Group, k.Job, 10),

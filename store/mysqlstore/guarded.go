@@ -23,9 +23,16 @@ const (
 // second to commit fails. The error is then 1213, of the COMMIT too, and nothing
 // was written.
 func (l *ledger) guarded(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+	change := func() (mysqlconn.Change, error) { return c.Change(ctx, statement) }
 	if !c.Server.ManyWriters() {
-		return c.Change(ctx, statement)
+		return change()
 	}
+	return l.transaction(ctx, c, h, change)
+}
+
+// transaction runs the statements of do as one transaction. They have to compare the
+// fence row as [ledger.guarded] says.
+func (l *ledger) transaction(ctx context.Context, c *conn, h store.Holder, do func() (mysqlconn.Change, error)) (mysqlconn.Change, error) {
 	// A process that stands still in a transaction keeps the fence row from
 	// takeovers on its node. On Galera, MariaDB has a limit for just that.
 	limited := c.Server.IsGalera() && c.Server.IsMariaDB()
@@ -34,7 +41,7 @@ func (l *ledger) guarded(ctx context.Context, c *conn, h store.Holder, statement
 			return mysqlconn.Change{}, err
 		}
 	}
-	done, err := l.writeFenceFirst(ctx, c, h, statement)
+	done, err := l.inTransaction(ctx, c, h, do)
 	if err != nil && mysqlconn.IsAnswer(err) {
 		// The server has rolled back the transaction, or only the statement.
 		if undone := c.Exec(ctx, rollback); undone != nil {
@@ -49,20 +56,22 @@ func (l *ledger) guarded(ctx context.Context, c *conn, h store.Holder, statement
 	return done, err
 }
 
-func (l *ledger) writeFenceFirst(ctx context.Context, c *conn, h store.Holder, statement string) (mysqlconn.Change, error) {
+func (l *ledger) inTransaction(ctx context.Context, c *conn, h store.Holder, do func() (mysqlconn.Change, error)) (mysqlconn.Change, error) {
 	if err := c.Exec(ctx, begin); err != nil {
 		return mysqlconn.Change{}, err
 	}
-	held, err := c.Changed(ctx, l.sql.writeFence.Render(h.Group, h.Owner, h.Token))
+	if c.Server.ManyWriters() {
+		held, err := c.Changed(ctx, l.sql.writeFence.Render(h.Group, h.Owner, h.Token))
+		if err != nil {
+			return mysqlconn.Change{}, err
+		}
+		if held == 0 {
+			return mysqlconn.Change{}, c.Exec(ctx, commit)
+		}
+	}
+	done, err := do()
 	if err != nil {
 		return mysqlconn.Change{}, err
 	}
-	var done mysqlconn.Change
-	if held > 0 {
-		if done, err = c.Change(ctx, statement); err != nil {
-			return mysqlconn.Change{}, err
-		}
-	}
-	err = c.Exec(ctx, commit)
-	return done, err
+	return done, c.Exec(ctx, commit)
 }

@@ -221,7 +221,7 @@ func scanRun(rows *sql.Rows, before ...any) (jobs.Record, store.ClaimID, error) 
 		claimed, started, finished, due sql.NullInt64
 	)
 	err := rows.Scan(append(before, &r.Job, &tick, &r.Trigger, &id, &r.State, &r.Owner, &r.Token, (*sqlscan.Count)(&r.Attempt),
-		&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, (*sqlscan.Bool)(&r.CancelAsked))...)
+		&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, (*sqlscan.Bool)(&r.CancelAsked), (*sqlscan.Bool)(&r.HasArgs), &r.Backfill)...)
 	r.Tick = time.UnixMicro(tick).UTC()
 	r.Claimed, r.Started, r.Finished, r.Due = instant(claimed), instant(started), instant(finished), instant(due)
 	var claim store.ClaimID

@@ -432,7 +432,7 @@ func TestLedgerWithLeastPrivileges(t *testing.T) {
 		if _, err := s.Claim(soon(t), h, id(), running("a", 1, 4)); err != nil {
 			t.Error(err)
 		}
-		_, triggered := s.Trigger(soon(t), "billing", "a")
+		_, triggered := s.Trigger(soon(t), "billing", "a", jobs.Request{})
 		if err := errors.Join(triggered, s.Cancel(soon(t), "billing", r.Key), s.Pause(soon(t), "billing", "a"), s.Pause(soon(t), "billing", "")); err != nil {
 			t.Error(err)
 		}
@@ -562,7 +562,7 @@ func TestLedgerUnderContention(t *testing.T) {
 				_, err := s.Prune(soon(t), "billing", names[n%3], jobs.History{Keep: 5}, 3)
 				return err
 			})
-			work(func(n int) error { _, err := s.Trigger(soon(t), "billing", names[n%3]); return err })
+			work(func(n int) error { _, err := s.Trigger(soon(t), "billing", names[n%3], jobs.Request{}); return err })
 			work(func(int) error { _, err := s.Load(soon(t), "billing"); return err })
 		}
 		all.Wait()

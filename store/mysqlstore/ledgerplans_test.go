@@ -42,7 +42,8 @@ func TestLedgerPlans(t *testing.T) {
 			"changes":   {"cronlease_job": key, "cronlease_run": byState}, "summary": {"cronlease_job": key, "g": key, "cronlease_run": byState},
 			"jobs": {"j": key, "r": key}, "open runs": {"r": byState},
 			"runs": {"r": key, "cronlease_run": byState}, "runs of job": {"r": key, "cronlease_run": key}, "runs of state": {"r": key, "cronlease_run": byState},
-			"pause": {"j": key, "g": key}, "resume": {"j": key, "g": key}, "trigger": {"j": key, "cronlease_run": ""}, "cancel": {"r": key, "g": key},
+			"pause": {"j": key, "g": key}, "resume": {"j": key, "g": key}, "trigger": {"j": key, "cronlease_run": ""}, "trigger once": {"j": key, "cronlease_run": ""}, "args": {"cronlease_run": key},
+			"movable": {"f": key, "r": key}, "follow": {"cronlease_run": "", "r": key}, "cancel": {"r": key, "g": key},
 			"bounds": {"cronlease_run": key}, "kept from": {"cronlease_run": key}, "prunable": {"cronlease_run": key}, "prune": {"r": key},
 		}
 		for name, statement := range s.LedgerStatements(h, claims, moves) {

@@ -25,6 +25,8 @@ type ledgerQueries struct {
 	claim       sqltext.Query
 	refused     sqltext.Query
 	move        sqltext.Query
+	movable     sqltext.Query
+	follow      sqltext.Query
 	passOver    sqltext.Query
 	readRuns    sqltext.Query
 	pauseJob    sqltext.Query
@@ -36,6 +38,8 @@ type ledgerQueries struct {
 	resumeGroupSkipping sqltext.Query
 	isJob               sqltext.Query
 	trigger             sqltext.Query
+	triggerOnce         sqltext.Query
+	args                sqltext.Query
 	cancel              sqltext.Query
 	isOpen              sqltext.Query
 	newestRuns          sqltext.Query
@@ -54,13 +58,21 @@ const (
 	runColumns = `r.job, r.tick, r.trigger_id, r.claim_id, r.state, r.owner, r.token, r.attempt,
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.claimed_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.started_at),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.finished_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.due_at),
-	r.missed, r.error, r.cancel_asked`
+	r.missed, r.error, r.cancel_asked, r.args IS NOT NULL, COALESCE(r.backfill, _binary'')`
 
 	// changesOf is the group's counter mixed with the keys of the manual runs
 	// that no term has taken up: so a trigger is one INSERT and nothing else.
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
 	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
+
+	// The first ? is an expression.
+	trigger = `
+INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
+SELECT j.grp, j.name, ?, ?, _binary'', 2, _binary'', 0, 0,
+	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary'')
+FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`
 
 	resumeJob = `
 UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
@@ -175,6 +187,28 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
 	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`),
 
+		// Which of the rows the move will change, locked until the transaction ends.
+		movable: sql(`
+SELECT r.job, r.tick, r.trigger_id
+FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN (
+	WITH v (job, tick, trigger_id, state, attempt, owner, token) AS (VALUES ?) SELECT * FROM v
+) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+FOR UPDATE`),
+		// It comes after the move, in its transaction. Without IGNORE, which would hide
+		// that the table refuses a row.
+		follow: sql(`
+INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
+WITH v (job, tick, trigger_id, delay, backfill, of_job, of_tick, of_trigger) AS (VALUES ?)
+SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
+	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0, r.args, NULLIF(v.backfill, _binary'')
+FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)
+WHERE 1 = 1
+ON DUPLICATE KEY UPDATE grp = {run}.grp`),
+
 		// The fence row is locked before any run. Both ? at the end are the
 		// holder's token: no other run has it for a trigger, and the holder's
 		// own runs stay where they are.
@@ -190,7 +224,7 @@ WITH v (job, tick, trigger_id) AS (VALUES ?)
 SELECT 0, ` + runColumns + ` FROM v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 UNION ALL
-SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0 FROM {fence} WHERE name = ?`),
+SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0, 0, _binary'' FROM {fence} WHERE name = ?`),
 
 		// A list of pauses is as [ledgerrows.ParsePauses] says. No expression of the two
 		// updates of two tables reads what another one assigns; those of one table
@@ -210,12 +244,9 @@ VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 1, CONCAT({
 ON DUPLICATE KEY UPDATE changes = changes + (paused = 0),
 	pauses = IF(paused, pauses, CONCAT(LEFT(pauses, LENGTH(pauses) - LENGTH(pauses) % 36), {now17}, '-')), paused = 1`),
 
-		trigger: sql(`
-INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
-SELECT j.grp, j.name, LAST_INSERT_ID(` + micros + `), ?, _binary'', 2, _binary'', 0, 0,
-	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0
-FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`),
+		trigger:     sql(trigger),
+		triggerOnce: sql(trigger + ` ON DUPLICATE KEY UPDATE grp = {run}.grp`),
+		args:        sql(`SELECT args FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
 
 		cancel: sql(`
 UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''

@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -63,7 +64,7 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 	if err != nil {
 		return nil, false, err
 	}
-	done, err := l.guarded(ctx, c, h, l.moveStatement(h, moves, started))
+	done, err := l.moveAndFollow(ctx, c, h, moves, l.moveStatement(h, moves, started))
 	if err != nil {
 		return nil, false, err
 	}
@@ -130,4 +131,62 @@ func (l *ledger) moveStatement(h store.Holder, moves []store.Move, started map[s
 		}
 	}
 	return l.sql.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
+}
+
+// moveAndFollow runs the move. If runs follow, it is a transaction that first finds out
+// which rows the move will change, and inserts the followers of those.
+func (l *ledger) moveAndFollow(ctx context.Context, c *conn, h store.Holder, moves []store.Move, statement string) (mysqlconn.Change, error) {
+	followers := map[jobs.Key]sqltext.Values{}
+	var of sqltext.Values
+	for _, m := range moves {
+		if len(m.Then) == 0 {
+			continue
+		}
+		tick := m.Tick.UnixMicro()
+		of = append(of, sqltext.Row{m.Job, tick, m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
+		for _, f := range m.Then {
+			row := sqltext.Row{f.Job, f.Tick.UnixMicro(), f.Trigger, delayMicros(f.Delay), f.Backfill, m.Job, tick, m.Trigger}
+			followers[ledgerrows.Plain(m.Key)] = append(followers[ledgerrows.Plain(m.Key)], row)
+		}
+	}
+	if len(of) == 0 {
+		return l.guarded(ctx, c, h, statement)
+	}
+	return l.transaction(ctx, c, h, func() (done mysqlconn.Change, err error) {
+		movable, err := l.readMovable(ctx, c, h, of)
+		if err != nil {
+			return done, err
+		}
+		if done, err = c.Change(ctx, statement); err != nil {
+			return done, err
+		}
+		var rows sqltext.Values
+		for _, key := range movable {
+			rows = append(rows, followers[key]...)
+		}
+		if len(rows) == 0 {
+			return done, nil
+		}
+		return done, c.Exec(ctx, l.sql.follow.Render(rows, h.Group))
+	})
+}
+
+// readMovable returns the keys of those rows that are as the move expects them, and
+// keeps them locked.
+func (l *ledger) readMovable(ctx context.Context, c *conn, h store.Holder, of sqltext.Values) (keys []jobs.Key, err error) {
+	rows, err := c.Query(ctx, l.sql.movable.Render(h.Group, h.Owner, h.Token, of, h.Group))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var k jobs.Key
+		var tick int64
+		if err := rows.Scan(&k.Job, &tick, &k.Trigger); err != nil {
+			return nil, err
+		}
+		k.Tick = time.UnixMicro(tick).UTC()
+		keys = append(keys, k)
+	}
+	return keys, rows.Err()
 }

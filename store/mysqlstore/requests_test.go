@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -138,7 +139,7 @@ func TestRequestSignalOnServers(t *testing.T) {
 		})
 		done = wait()
 		rests()
-		if _, err := migrated(t, db.DSN).Trigger(soon(t), "g", "job"); err != nil {
+		if _, err := migrated(t, db.DSN).Trigger(soon(t), "g", "job", jobs.Request{}); err != nil {
 			t.Error(err)
 		}
 		if err := <-done; err != nil {

@@ -30,7 +30,7 @@ var shapes = map[string]shape{
 		map[string]string{"PRIMARY": "name"},
 	},
 	"run": {
-		"grp job tick trigger_id claim_id state owner token attempt claimed_at started_at finished_at due_at missed error cancel_asked",
+		"grp job tick trigger_id claim_id state owner token attempt claimed_at started_at finished_at due_at missed error cancel_asked args backfill",
 		map[string]string{"PRIMARY": "grp job tick trigger_id", "by_state": "grp state tick job trigger_id"},
 	},
 	"job": {

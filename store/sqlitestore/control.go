@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -69,31 +70,77 @@ func (s *Store) writeRow(ctx context.Context, action, statement string, args ...
 
 // Trigger implements [jobs.Control]. After an error it may have asked for a run
 // or not; [Store.Runs] tells.
-func (s *Store) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
-	key := jobs.Key{Job: job}
-	err := s.write(ctx, "trigger", func(ctx context.Context, c *sql.Conn) (err error) {
-		rows, err := c.QueryContext(ctx, s.runs.trigger, group, job)
-		if err != nil {
+func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) (jobs.Key, error) {
+	key := jobs.Key{Job: job, Tick: r.Tick, Trigger: r.Trigger}
+	if err := ledgerrows.CheckRequest("sqlitestore", job, r); err != nil {
+		return jobs.Key{}, err
+	}
+	if err := checkTrigger(key); err != nil {
+		return jobs.Key{}, err
+	}
+	var tick, args any // NULL
+	if !r.Tick.IsZero() {
+		tick = r.Tick.UnixMicro()
+	}
+	if r.Args != nil {
+		args = []byte(r.Args)
+	}
+	found := false
+	err := s.write(ctx, "trigger", func(ctx context.Context, c *sql.Conn) error {
+		var err error
+		if found, err = s.insertRequest(ctx, c, &key, group, job, tick, int64(r.Trigger), args, r.Backfill); err != nil || found {
 			return err
 		}
-		// The statement has taken effect when it has been read to its end.
-		defer func() { err = errors.Join(err, rows.Close()) }()
-		for rows.Next() {
-			var tick int64
-			if err := rows.Scan(&tick, &key.Trigger); err != nil {
-				return err
-			}
-			key.Tick = instant(tick)
-		}
-		return rows.Err()
+		// There is no job, or the run that was asked for is there.
+		var known bool
+		err = c.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known)
+		found = known && job != ""
+		return err
 	})
-	if err == nil && key.Trigger == 0 {
+	if err == nil && !found {
 		err = noJob(group, job)
 	}
 	if err != nil {
 		return jobs.Key{}, err
 	}
-	return key, nil
+	return ledgerrows.Plain(key), nil
+}
+
+// insertRequest reports whether it has inserted the row, and its key.
+func (s *Store) insertRequest(ctx context.Context, c *sql.Conn, key *jobs.Key, args ...any) (done bool, err error) {
+	rows, err := c.QueryContext(ctx, s.runs.trigger, args...)
+	if err != nil {
+		return false, err
+	}
+	// The statement has taken effect when it has been read to its end.
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var tick int64
+		if err := rows.Scan(&tick, &key.Trigger); err != nil {
+			return false, err
+		}
+		key.Tick, done = instant(tick), true
+	}
+	return done, rows.Err()
+}
+
+// Args implements [jobs.Control].
+func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	if ledgerrows.CheckKey("sqlitestore", key) != nil || checkTrigger(key) != nil {
+		return nil, noRun(group, key) // the table cannot have it
+	}
+	var args []byte
+	err := s.do(ctx, "read arguments", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		err := c.QueryRowContext(ctx, s.runs.args, group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)).Scan(&args)
+		if errors.Is(err, sql.ErrNoRows) {
+			return noRun(group, key)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return args, nil
 }
 
 // Cancel implements [jobs.Control].

@@ -31,7 +31,7 @@ func (s *Store) Statements() map[string]string {
 	return map[string]string{
 		"declare": s.runs.declare, "current": s.runs.current, "group": s.runs.group, "opened": s.runs.opened, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
 		"claim": s.runs.claim, "move": s.runs.move, "pass over": s.runs.passOver, "rewind": s.runs.rewind, "read runs": s.runs.readRuns, "pause job": s.runs.pauseJob,
-		"trigger": s.runs.trigger, "cancel": s.runs.cancel, "prune": s.runs.prune,
+		"trigger": s.runs.trigger, "follow": s.runs.follow, "args": s.runs.args, "cancel": s.runs.cancel, "prune": s.runs.prune,
 		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,
 	}
 }

@@ -223,7 +223,7 @@ func eachRun(ctx context.Context, q querier, statement string, args []any, f fun
 			started, finished, due sql.NullInt64
 		)
 		err := rows.Scan(&r.Job, &tick, (*sqlscan.Uint)(&r.Trigger), &claim, &r.State, &r.Owner, (*sqlscan.Uint)(&r.Token), (*sqlscan.Count)(&r.Attempt),
-			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked)
+			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked, &r.HasArgs, &r.Backfill)
 		if err != nil {
 			return err
 		}
@@ -241,7 +241,7 @@ func records(ctx context.Context, q querier, query string, args ...any) ([]jobs.
 }
 
 // readRuns adds those runs of the keys that are there and not in runs yet.
-func (s *Store) readRuns(ctx context.Context, c *sql.Conn, group string, keys []jobs.Key, runs map[jobs.Key]run) error {
+func (s *Store) readRuns(ctx context.Context, c querier, group string, keys []jobs.Key, runs map[jobs.Key]run) error {
 	var missing [][3]any
 	for _, k := range keys {
 		if _, ok := runs[k]; !ok {

@@ -234,7 +234,7 @@ func TestCursorBesideManualRuns(t *testing.T) {
 	}
 	var moves []store.Move
 	for range 5 {
-		key, err := s.Trigger(soon(t), "group", "job")
+		key, err := s.Trigger(soon(t), "group", "job", jobs.Request{})
 		if err != nil {
 			t.Fatal(err)
 		}

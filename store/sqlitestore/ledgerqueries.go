@@ -16,17 +16,26 @@ import (
 // leave no plan to the optimizer: it may believe that the tables are small.
 type ledgerQueries struct {
 	declare, current, group, opened, jobs, openRuns string
-	claim, move, readRuns                           string
+	claim, move, follow, readRuns                   string
 	passOver, rewind, forget                        string
 	pauseJob, pauseGroup, resumeJob, resumeGroup    string
 	resumeJobSkipping, resumeGroupSkipping          string
-	isJob, trigger, cancel                          string
+	isJob, trigger, args, cancel                    string
 	newest, newestOfJob, newestOfState, prune       string
 }
 
-// runColumns are what scanRun reads.
-const runColumns = `job, tick, trigger_id, claim_id, state, owner, token, attempt,
+const (
+	// runColumns are those that all runs have.
+	runColumns = `job, tick, trigger_id, claim_id, state, owner, token, attempt,
   claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked`
+
+	// shownColumns are what eachRun reads.
+	shownColumns = runColumns + `, args IS NOT NULL, coalesce(backfill, '')`
+
+	// manualBelow is above all numbers that this store gives to triggers: those of
+	// the scheduler are larger.
+	manualBelow = 1 << 51
+)
 
 func newLedgerQueries(clock string) ledgerQueries {
 	text := strings.NewReplacer(
@@ -34,6 +43,7 @@ func newLedgerQueries(clock string) ledgerQueries {
 		// One instant for all rows of a statement.
 		"{instant}", "WITH instant (now) AS MATERIALIZED (SELECT ("+clock+"))",
 		"{columns}", runColumns,
+		"{shown}", shownColumns,
 		"{begun}", `substr(pauses, 1, length(pauses) - length(pauses) % 36) || printf('%017d-', (`+clock+`))`,
 		"{ended}", `substr(CASE WHEN length(pauses) % 36 = 0 THEN pauses || '00000000000000000-' ELSE pauses END
   || printf('%017d,', (`+clock+`)), -36 * `+fmt.Sprint(store.MaxPauses)+`)`,
@@ -43,7 +53,7 @@ func newLedgerQueries(clock string) ledgerQueries {
 	)
 	newestOf := func(state string) string {
 		return text.Replace(`
-SELECT {columns} FROM cronlease_run INDEXED BY cronlease_run_by_state
+SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
 WHERE grp = ?1 AND tick >= ?2 AND state = ` + state)
 	}
 	const byAge = `
@@ -83,7 +93,7 @@ FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.j
 WHERE j.grp = ?1 AND j.name > ''`,
 
 		openRuns: text.Replace(`
-SELECT {columns} FROM cronlease_run INDEXED BY cronlease_run_by_state
+SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
 WHERE grp = ?1 AND state IN (1, 2)
 ORDER BY tick, job, trigger_id`),
 
@@ -107,7 +117,7 @@ WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
       OR NOT EXISTS (SELECT 1 FROM cronlease_job WHERE grp = ?2 AND name = c.value ->> 0 AND paused = 1)
       AND NOT EXISTS (SELECT 1 FROM cronlease_group WHERE name = ?2 AND paused = 1)))
 ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING
-RETURNING {columns}`),
+RETURNING {shown}`),
 
 		// ?1 is a JSON array of [job, tick, trigger, from, attempt, owner, token, to,
 		// delay, error in hexadecimal, attempt after]. A row that is as the move
@@ -129,7 +139,17 @@ WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
 ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, owner = excluded.owner,
   token = excluded.token, attempt = excluded.attempt, started_at = excluded.started_at, finished_at = excluded.finished_at,
   due_at = excluded.due_at, error = excluded.error
-RETURNING {columns}`),
+RETURNING {shown}`),
+
+		// ?1 is a JSON array of [job, tick, trigger, delay, backfill, and the key of the run
+		// that was moved].
+		follow: text.Replace(`{instant}
+INSERT INTO cronlease_run (grp, {columns}, args, backfill)
+SELECT r.grp, f.value ->> 0, f.value ->> 1, f.value ->> 2, x'', 2, r.owner, r.token, 0,
+  instant.now, NULL, NULL, instant.now + (f.value ->> 3), 0, '', 0, r.args, nullif(f.value ->> 4, '')
+FROM instant CROSS JOIN json_each(?1) AS f CROSS JOIN cronlease_run AS r
+WHERE r.grp = ?2 AND r.job = f.value ->> 5 AND r.tick = f.value ->> 6 AND r.trigger_id = f.value ->> 7
+ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING`),
 
 		// After passOver, the cursor goes back to the newest tick that is left,
 		// or, where none is, away.
@@ -143,7 +163,7 @@ WHERE grp = ?1 AND job = ?2`,
 
 		// ?1 is a JSON array of [job, tick, trigger].
 		readRuns: text.Replace(`
-SELECT {columns} FROM json_each(?1) AS k CROSS JOIN cronlease_run
+SELECT {shown} FROM json_each(?1) AS k CROSS JOIN cronlease_run
 WHERE grp = ?2 AND job = k.value ->> 0 AND tick = k.value ->> 1 AND trigger_id = k.value ->> 2`),
 
 		// Those of a job count a change, by the trigger.
@@ -160,16 +180,19 @@ ON CONFLICT (name) DO UPDATE SET changes = changes + 1, paused = 1, pauses = {be
 		resumeGroup: text.Replace(`
 UPDATE cronlease_group SET changes = changes + 1, paused = 0, pauses = {ended} WHERE name = ?1 AND paused = 1`),
 
-		// Both count a change, by the triggers; a second cancel request does not.
+		// Both count a change, by the triggers; a second cancel request does not. ?3 is
+		// the tick or NULL, ?4 the number or 0.
 		trigger: text.Replace(`{instant}
-INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-  claimed_at, due_at, missed, error, cancel_asked)
-SELECT j.grp, j.name, instant.now,
-  1 + coalesce((SELECT max(trigger_id) FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = instant.now), 0),
-  x'', 2, '', 0, 0, instant.now, instant.now, 0, '', 0
+INSERT INTO cronlease_run (grp, {columns}, args, backfill)
+SELECT j.grp, j.name, coalesce(?3, instant.now),
+  iif(?4 > 0, ?4, 1 + coalesce((SELECT max(trigger_id) FROM cronlease_run
+    WHERE grp = ?1 AND job = ?2 AND tick = coalesce(?3, instant.now) AND trigger_id < ` + fmt.Sprint(manualBelow) + `), 0)),
+  x'', 2, '', 0, 0, instant.now, NULL, NULL, instant.now, 0, '', 0, ?5, nullif(?6, '')
 FROM cronlease_job AS j CROSS JOIN instant
 WHERE j.grp = ?1 AND j.name = ?2 AND j.name > ''
+ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING
 RETURNING tick, trigger_id`),
+		args: `SELECT args FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4`,
 		cancel: `
 UPDATE cronlease_run SET cancel_asked = 1
 WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
@@ -178,7 +201,7 @@ WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
 		newest:        strings.Join(states, "\nUNION ALL") + byAge,
 		newestOfState: newestOf("?4") + byAge,
 		newestOfJob: text.Replace(`
-SELECT {columns} FROM cronlease_run
+SELECT {shown} FROM cronlease_run
 WHERE grp = ?1 AND tick >= ?2 AND (?4 = 0 OR +state = ?4) AND job = ?5
 ORDER BY tick DESC, trigger_id DESC LIMIT ?3`),
 

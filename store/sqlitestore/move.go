@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
+	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
@@ -20,6 +22,11 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		}
 		if err := checkTrigger(m.Key); err != nil {
 			return nil, err
+		}
+		for _, f := range m.Then {
+			if err := checkTrigger(f.Key); err != nil {
+				return nil, err
+			}
 		}
 	}
 	all, some, replaced := make([]bool, 0, len(moves)), false, false
@@ -71,7 +78,7 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 	runs := make(map[jobs.Key]run, len(moves))
 	err = s.write(ctx, "move runs", func(ctx context.Context, c *sql.Conn) error {
 		args := []any{string(list), h.Group, h.Owner, number(h.Token)}
-		err := eachRun(ctx, c, s.runs.move, args, func(r run) { runs[r.Key] = r })
+		err := s.moveAndFollow(ctx, c, moves, args, runs)
 		current = len(runs) > 0
 		if err != nil || len(runs) == len(moves) {
 			return err
@@ -92,4 +99,51 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 		done[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
 	}
 	return done, current, nil
+}
+
+// moveAndFollow adds the rows that it has changed to runs, and inserts their followers.
+// It is one statement where there are none, and a transaction otherwise.
+func (s *Store) moveAndFollow(ctx context.Context, c *sql.Conn, moves []store.Move, args []any, runs map[jobs.Key]run) (err error) {
+	add := func(r run) { runs[r.Key] = r }
+	if !slices.ContainsFunc(moves, func(m store.Move) bool { return len(m.Then) > 0 }) {
+		return eachRun(ctx, c, s.runs.move, args, add)
+	}
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
+			err = errors.Join(err, undo)
+		}
+		if err != nil {
+			clear(runs)
+		}
+	}()
+	// The first statement writes, so that no takeover comes in between.
+	if err := eachRun(ctx, tx, s.runs.move, args, add); err != nil {
+		return err
+	}
+	var followers [][8]any
+	for _, m := range moves {
+		key := ledgerrows.Plain(m.Key)
+		if _, changed := runs[key]; !changed {
+			continue
+		}
+		for _, f := range m.Then {
+			followers = append(followers, [8]any{
+				f.Job, f.Tick.UnixMicro(), f.Trigger, f.Delay.Microseconds(), f.Backfill, key.Job, key.Tick.UnixMicro(), key.Trigger,
+			})
+		}
+	}
+	if len(followers) > 0 {
+		list, err := json.Marshal(followers)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, s.runs.follow, string(list), args[1]); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }

@@ -121,7 +121,7 @@ var ledgerConcurrencyCases = []ledgerCase{
 		var asked atomic.Int64
 		e.together(stores, func(_ int, s store.Jobs) {
 			for range 10 {
-				k, err := s.Trigger(e.ctx(), group, report)
+				k, err := s.Trigger(e.ctx(), group, report, jobs.Request{})
 				if err != nil {
 					e.Errorf("Trigger: %v", err)
 					continue

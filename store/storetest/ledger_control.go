@@ -221,12 +221,12 @@ var triggerCases = []ledgerCase{
 
 	{"trigger/what there is not", func(e *ledgerEnv) {
 		s := e.open()
-		_, err := s.Trigger(e.ctx(), group, report)
+		_, err := s.Trigger(e.ctx(), group, report, jobs.Request{})
 		e.is(err, jobs.ErrNoJob, "Trigger in an empty ledger")
 		e.begin(s)
 		e.declareJobs(s, e.take(s, otherOne, alice), "elsewhere")
 		for _, name := range []string{"unknown", "Report", "elsewhere", ""} {
-			_, err := s.Trigger(e.ctx(), group, name)
+			_, err := s.Trigger(e.ctx(), group, name, jobs.Request{})
 			e.is(err, jobs.ErrNoJob, "Trigger of "+name)
 		}
 		e.equal(e.count(group), 0, "runs")

@@ -151,7 +151,7 @@ var declareCases = []ledgerCase{
 		e.equal(e.load(group).Paused, true, "Paused")
 		e.equal(len(e.load(group).Jobs), 1, "jobs known")
 		e.is(s.Resume(e.ctx(), group, ""), nil, "Resume")
-		_, err := s.Trigger(e.ctx(), group, "")
+		_, err := s.Trigger(e.ctx(), group, "", jobs.Request{})
 		e.is(err, jobs.ErrNoJob, "Trigger of a job without a name")
 	}},
 

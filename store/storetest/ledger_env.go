@@ -42,7 +42,7 @@ func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 type ledgerCase = testCase[*ledgerEnv]
 
 var ledgerSuite = suite[*ledgerEnv]{
-	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
+	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, argsCases, followCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
 	on:    newLedgerEnv,
 }
 
@@ -313,7 +313,7 @@ func (e *ledgerEnv) refused(s store.Jobs, h store.Holder, m store.Move, what str
 
 func (e *ledgerEnv) trigger(s store.Jobs, job string) jobs.Key {
 	e.Helper()
-	k, err := s.Trigger(e.ctx(), group, job)
+	k, err := s.Trigger(e.ctx(), group, job, jobs.Request{})
 	e.ok(err, "Trigger")
 	if k.Job != job || k.Trigger == 0 {
 		e.Fatalf("Trigger of %q answered %v, want a key of that job with a trigger", job, k)
@@ -329,7 +329,7 @@ func showRecord(r jobs.Record) string {
 		}
 		return t.Format("2006-01-02T15:04:05.999999999Z07:00 MST")
 	}
-	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t claimed %s started %s finished %s due %s",
-		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked,
+	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t args %t backfill %.60q claimed %s started %s finished %s due %s",
+		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked, r.HasArgs, r.Backfill,
 		at(r.Claimed), at(r.Started), at(r.Finished), at(r.Due))
 }

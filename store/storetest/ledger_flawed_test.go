@@ -3,6 +3,7 @@ package storetest
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"math"
 	"runtime"
@@ -46,6 +47,7 @@ type ledgerRow struct {
 	jobs.Record
 	group string
 	id    store.ClaimID
+	args  json.RawMessage
 	asked int // its place among all that were claimed
 }
 

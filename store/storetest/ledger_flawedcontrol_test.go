@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -152,8 +154,11 @@ func (s *ledgerReplica) pause(k jobKey, was, paused bool) {
 	s.pauses[k] = pauses
 }
 
-func (s *ledgerReplica) Trigger(ctx context.Context, group, job string) (jobs.Key, error) {
+func (s *ledgerReplica) Trigger(ctx context.Context, group, job string, ask jobs.Request) (jobs.Key, error) {
 	if err := s.ended(ctx, "Trigger"); err != nil {
+		return jobs.Key{}, err
+	}
+	if err := s.checkArgs(ask.Args); err != nil {
 		return jobs.Key{}, err
 	}
 	s.mu.Lock()
@@ -189,11 +194,31 @@ func (s *ledgerReplica) Trigger(ctx context.Context, group, job string) (jobs.Ke
 	if s.has("trigger: no trigger") {
 		key.Trigger = 0
 	}
+	if !ask.Tick.IsZero() && !s.has("trigger: the present tick") {
+		key.Tick = ask.Tick
+	}
+	if ask.Trigger != 0 && !s.has("trigger: a number of its own") {
+		key.Trigger = ask.Trigger
+		if there := s.find(group, key, "trigger"); there != nil {
+			switch {
+			case s.has("trigger: again fails"):
+				return jobs.Key{}, errors.New("duplicate key")
+			case s.has("trigger: again overwrites"):
+				there.args, there.Backfill = ask.Args, ask.Backfill
+			case s.has("trigger: again counts"):
+				s.changed(group, "Trigger")
+			}
+			return key, nil
+		}
+	}
 	for s.find(group, key, "trigger") != nil && !s.has("trigger: one in an instant of the clock") {
 		key.Trigger++
 	}
-	r := &ledgerRow{group: group, Record: jobs.Record{Key: key, State: jobs.Waiting, Claimed: s.now("Claimed"), Due: s.now("Due")}}
+	r := &ledgerRow{group: group, Record: jobs.Record{Key: key, State: jobs.Waiting, Claimed: s.now("Claimed"), Due: s.now("Due"), Backfill: ask.Backfill}}
+	s.setArgs(r, ask.Args)
 	switch {
+	case s.has("trigger: no backfill"):
+		r.Backfill = ""
 	case s.has("trigger: running"):
 		r.State = jobs.Running
 	case s.has("trigger: of the holder"):
@@ -219,6 +244,60 @@ func (s *ledgerReplica) Trigger(ctx context.Context, group, job string) (jobs.Ke
 		key.Trigger++
 	}
 	return key, nil
+}
+
+func (s *ledgerReplica) checkArgs(args json.RawMessage) error {
+	err := jobs.CheckArgs(args)
+	switch {
+	case args == nil || err == nil:
+		return nil
+	case s.has("args: of any text") && len(args) <= jobs.MaxArgs, s.has("args: of any size") && len(args) > jobs.MaxArgs:
+		return nil
+	case s.has("args: shown in errors"):
+		return fmt.Errorf("%w: %.40q", err, args)
+	}
+	return err
+}
+
+// setArgs gives a row its arguments.
+func (s *ledgerReplica) setArgs(r *ledgerRow, args json.RawMessage) {
+	r.args, r.HasArgs = slices.Clone(args), args != nil
+	switch {
+	case s.has("args: none"):
+		r.args, r.HasArgs = nil, false
+	case s.has("args: not in the record"):
+		r.HasArgs = false
+	case s.has("args: in each record"):
+		r.HasArgs = true
+	case s.has("args: in 65,535 bytes"):
+		r.args = r.args[:min(len(r.args), 1<<16-1)]
+	case s.has("args: trimmed"):
+		r.args = bytes.TrimSpace(r.args)
+	case s.has("args: as numbers") && args != nil:
+		r.args = bytes.ReplaceAll(r.args, []byte("2.50"), []byte("2.5")) // what a column of JSON may do
+	}
+}
+
+func (s *ledgerReplica) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
+	if err := s.ended(ctx, "Args"); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	group = s.name(group)
+	r := s.find(group, key, "args")
+	for _, other := range s.runs {
+		if s.has("args: of the tick") && other.group == group && other.Job == key.Job && other.Tick.Equal(key.Tick) ||
+			s.has("args: of all groups") && other.Key == key {
+			r = other
+		}
+	}
+	if r == nil && !s.has("args: none of what there is not") {
+		return nil, fmt.Errorf("%w: %v", jobs.ErrNoRun, key)
+	} else if r == nil {
+		return nil, nil
+	}
+	return slices.Clone(r.args), nil
 }
 
 func (s *ledgerReplica) Cancel(ctx context.Context, group string, key jobs.Key) error {

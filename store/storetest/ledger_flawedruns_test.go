@@ -240,6 +240,13 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 	if len(moves) == 0 && s.has("move: fails with none") {
 		return nil, errors.New("syntax error near ')'")
 	}
+	for _, m := range moves {
+		for _, f := range m.Then {
+			if f.Trigger == 0 && !s.has("follow: ticks") {
+				return nil, errors.New("a follower without a trigger")
+			}
+		}
+	}
 	current := s.current(h, "move")
 	if s.has("move: checks the fence, then writes") {
 		s.elsewhere()
@@ -258,12 +265,22 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 		if i >= 200 && s.has("move: at most 200") {
 			break
 		}
+		was := ledgerRow{}
+		if r := s.find(h.Group, m.Key, "move"); r != nil {
+			was = *r
+		}
 		is, err := s.move(h, m, current || m.To != jobs.Running && s.has("move: checks the fence for starts only"))
 		if err != nil {
 			return nil, err
 		}
 		moved[i] = is
 		some = some || is
+		changed := is && (was.State != m.To || was.Owner != h.Owner || was.Token != h.Token || m.To == jobs.Running && was.Attempt == m.Attempt)
+		if changed || is && s.has("follow: again") || current && s.has("follow: what is not moved") || !current && s.has("follow: the replaced") {
+			if err := s.follow(h, m, &was); err != nil {
+				return nil, err
+			}
+		}
 		if s.has("move: one row after the other") && i < len(moves)-1 {
 			s.elsewhere()
 			current = s.current(h, "move")
@@ -289,6 +306,44 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 		return sorted, nil
 	}
 	return moved, nil
+}
+
+// follow inserts what follows a run that was moved.
+func (s *ledgerReplica) follow(h store.Holder, m store.Move, of *ledgerRow) error {
+	if s.has("follow: none") {
+		return nil
+	}
+	for i, f := range m.Then {
+		there := s.find(h.Group, f.Key, "follow")
+		switch {
+		case i > 0 && s.has("follow: only the first"):
+			return nil
+		case there != nil && s.has("follow: fails beside what is there"):
+			return errors.New("duplicate key")
+		case there != nil && !s.has("follow: overwrites"):
+			continue
+		}
+		r := &ledgerRow{group: h.Group, args: of.args, Record: jobs.Record{
+			Key: f.Key, State: jobs.Waiting, Owner: h.Owner, Token: h.Token, Claimed: s.now("Claimed"), Due: s.now("Due").Add(f.Delay),
+			HasArgs: of.HasArgs, Backfill: f.Backfill,
+		}}
+		switch {
+		case s.has("follow: no args"):
+			r.args, r.HasArgs = nil, false
+		case s.has("follow: of nobody"):
+			r.Owner, r.Token = "", 0
+		case s.has("follow: due at once"):
+			r.Due = s.now("Due")
+		case s.has("follow: no backfill"):
+			r.Backfill = ""
+		case s.has("follow: counts a change"):
+			s.changed(h.Group, "Move")
+		case s.has("follow: running"):
+			r.State = jobs.Running
+		}
+		s.insert(r)
+	}
+	return nil
 }
 
 // expected reports whether the run is as the move has it.
@@ -419,6 +474,8 @@ func (s *ledgerReplica) write(h store.Holder, m store.Move, r *ledgerRow, attemp
 		r.Owner = was.Owner
 	case s.has("move: leaves the token"):
 		r.Token = was.Token
+	case s.has("args: lost by a start") && m.To == jobs.Running:
+		r.args, r.HasArgs = nil, false
 	case s.has("move: clears CancelAsked at a start") && m.To == jobs.Running:
 		r.CancelAsked = false
 	case s.has("move: clears CancelAsked"), s.has("move: clears CancelAsked at the end") && m.To.Over():

@@ -235,7 +235,8 @@ var valueCases = []ledgerCase{
 			"Prune":    func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
 			"Pause":    func() error { return s.Pause(ctx, group, report) },
 			"Resume":   func() error { return s.Resume(ctx, group, report) },
-			"Trigger":  func() error { _, err := s.Trigger(ctx, group, report); return err },
+			"Trigger":  func() error { _, err := s.Trigger(ctx, group, report, jobs.Request{}); return err },
+			"Args":     func() error { _, err := s.Args(ctx, group, r.Key); return err },
 			"Cancel":   func() error { return s.Cancel(ctx, group, r.Key) },
 			"Runs":     func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
 		} {

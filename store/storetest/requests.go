@@ -221,7 +221,7 @@ func (e *ledgerEnv) requests(s store.Jobs) []request {
 		{"ResumeSkipping of the group", func() { e.ok(s.ResumeSkipping(e.ctx(), group, ""), "ResumeSkipping") }},
 		{"Trigger", func() {
 			var err error
-			key, err = s.Trigger(e.ctx(), group, cleanup)
+			key, err = s.Trigger(e.ctx(), group, cleanup, jobs.Request{})
 			e.ok(err, "Trigger")
 		}},
 		{"Cancel", func() { e.ok(s.Cancel(e.ctx(), group, key), "Cancel") }},

@@ -326,8 +326,9 @@ func (p *process) wait() report {
 // Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
 // LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
 // CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
-// CRONLEASE_ATTEMPT, CRONLEASE_MISSED and CRONLEASE_TRIGGER (0 unless the run
-// was triggered by hand).
+// CRONLEASE_ATTEMPT, CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
+// schedule) and CRONLEASE_ARGS (empty unless the run has arguments). These fit: Linux
+// takes a variable of up to 128 KiB.
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
 	for _, variable := range own {
@@ -344,5 +345,6 @@ func Environment(own []string, run jobs.Run) []string {
 		fmt.Sprintf("CRONLEASE_ATTEMPT=%d", run.Attempt),
 		fmt.Sprintf("CRONLEASE_MISSED=%d", run.Missed),
 		fmt.Sprintf("CRONLEASE_TRIGGER=%d", run.Trigger),
+		"CRONLEASE_ARGS="+string(run.Args),
 	)
 }

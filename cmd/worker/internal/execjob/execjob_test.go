@@ -5,6 +5,7 @@ package execjob_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -641,13 +642,24 @@ func TestEnvironment(t *testing.T) {
 		"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=", "TZ=UTC", "TMPDIR=/t", "PATH=/bin",
 		"PATHS=x", "CRONLEASE_TOKEN=1", "LD_PRELOAD=x", "AWS_SECRET_ACCESS_KEY=x", "lc_all=x", "=x", "",
 	}, run)
-	if len(got) != 11+8 {
+	if len(got) != 11+9 {
 		t.Errorf("%d variables: %q", len(got), got)
 	}
 	manual := run
-	manual.Trigger = math.MaxUint64
-	if got := execjob.Environment(nil, manual); !slices.Contains(got, "CRONLEASE_TRIGGER=18446744073709551615") {
+	manual.Trigger, manual.Args = math.MaxUint64, json.RawMessage(`{"x":1}`)
+	if got := execjob.Environment(nil, manual); !slices.Contains(got, "CRONLEASE_TRIGGER=18446744073709551615") || !slices.Contains(got, `CRONLEASE_ARGS={"x":1}`) {
 		t.Errorf("of a manual run: %q", got)
+	}
+}
+
+// The largest arguments reach a program.
+func TestLargestArgs(t *testing.T) {
+	t.Parallel()
+	job := execjob.New([]string{"sh", "-c", `test ${#CRONLEASE_ARGS} -eq 65536`}, execjob.Options{Grace: time.Second, TrustLeft: func(context.Context) time.Duration { return trusted }, Log: zap.NewNop()})
+	large := run
+	large.Args = json.RawMessage(`"` + strings.Repeat("x", jobs.MaxArgs-2) + `"`)
+	if err := job(t.Context(), large); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -2,6 +2,7 @@
 package httpjob
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/argtext"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -101,7 +103,8 @@ func (c *Client) Close() {
 // Job returns a job function that sends the request, with its headers and with
 // Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
-// Cronlease-Trigger (0 unless the run was triggered by hand). It returns nil
+// Cronlease-Trigger (0 for a tick of the schedule). The arguments of a run are its body,
+// as application/json, unless the request has a body of its own or is a GET or HEAD. It returns nil
 // for an expected answer, a [*StatusError] for any other one, whatever becomes of
 // the body, which is read for a second at most; and an error that wraps the
 // context's cause when the context ends first: the request may then have been
@@ -127,6 +130,7 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 		if err != nil {
 			return fail("%w", hideURL(err))
 		}
+		what.Secrets = append(what.Secrets, argtext.Texts(run.Args)...)
 		response, err := client.Do(request)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -155,7 +159,11 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 // build returns the request of a run.
 func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.Request, error) {
 	var body io.Reader // http.NewRequest takes a nil *strings.Reader for a body
-	if r.Body != "" {
+	args := r.Body == "" && r.BodyFile == "" && run.Args != nil && r.Method != http.MethodGet && r.Method != http.MethodHead
+	switch {
+	case args:
+		body = bytes.NewReader(run.Args)
+	case r.Body != "":
 		body = strings.NewReader(r.Body)
 	}
 	request, err := http.NewRequestWithContext(ctx, r.Method, r.URL, body)
@@ -163,6 +171,9 @@ func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.R
 		return nil, err
 	}
 	request.Header.Set("User-Agent", agent)
+	if args {
+		request.Header.Set("Content-Type", "application/json")
+	}
 	for _, h := range r.Headers {
 		if strings.EqualFold(h.Name, "Host") {
 			request.Host = h.Value

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // call runs a job with this request once.
@@ -238,5 +240,42 @@ func TestTLS(t *testing.T) {
 	r.TLS = httpjob.TLS{}
 	if err := client.Job(r)(t.Context(), run); !errors.As(err, &unknown) {
 		t.Errorf("without a CA: got %v, want a certificate that is not known", err)
+	}
+}
+
+// The arguments of a run are the body of a request that has none of its own.
+func TestArgsAreTheBody(t *testing.T) {
+	t.Parallel()
+	var method, body, kind string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		method, body, kind = r.Method, string(data), r.Header.Get("Content-Type")
+		w.WriteHeader(http.StatusTeapot)
+		_, _ = w.Write([]byte("no such customer: canary-1"))
+	}))
+	t.Cleanup(server.Close)
+	client := httpjob.NewClient("v1.2.3")
+	t.Cleanup(client.Close)
+	with := run
+	with.Args = json.RawMessage(`{"customer":"canary-1"}`)
+	for _, c := range []struct {
+		request    httpjob.Request
+		run        jobs.Run
+		body, kind string
+	}{
+		{httpjob.Request{Method: "POST"}, with, string(with.Args), "application/json"},
+		{httpjob.Request{Method: "POST", Headers: []httpjob.Header{{Name: "Content-Type", Value: "text/json"}}}, with, string(with.Args), "text/json"},
+		{httpjob.Request{Method: "POST", Body: "own"}, with, "own", ""},
+		{httpjob.Request{Method: "GET"}, with, "", ""},
+		{httpjob.Request{Method: "POST"}, run, "", ""},
+	} {
+		c.request.URL = server.URL
+		err := client.Job(c.request)(t.Context(), c.run)
+		if method != c.request.Method || body != c.body || kind != c.kind {
+			t.Errorf("%+v: got %s %q of %q", c.request, method, body, kind)
+		}
+		if err == nil || c.run.Args != nil && strings.Contains(err.Error(), "canary-1") {
+			t.Errorf("%+v: %v", c.request, err)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/argtext"
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/sqlverb"
 	"github.com/cronlease/cronlease/jobs"
@@ -22,7 +23,7 @@ type Statement struct {
 }
 
 // Args are what a placeholder can stand for.
-var Args = []string{"tick", "token", "attempt", "job", "group", "missed"}
+var Args = []string{"tick", "token", "attempt", "job", "group", "missed", "args"}
 
 // minKill is the least time to end a statement on the server in.
 const minKill = 100 * time.Millisecond
@@ -87,7 +88,7 @@ func New(db *sql.DB, statements []Statement, o Options) func(context.Context, jo
 					values[j] = value(run, name)
 				}
 				if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
-					return fmt.Errorf("statement %d: %w", i+1, err)
+					return fmt.Errorf("statement %d: %w", i+1, argtext.Hide(err, run.Args))
 				}
 			}
 			return nil
@@ -107,6 +108,11 @@ func value(run jobs.Run, name string) any {
 		return run.Job
 	case "group":
 		return run.Group
+	case "args":
+		if run.Args == nil {
+			return nil
+		}
+		return string(run.Args)
 	default:
 		return run.Missed
 	}

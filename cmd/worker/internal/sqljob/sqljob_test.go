@@ -3,8 +3,10 @@ package sqljob_test
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -116,8 +118,28 @@ func TestStatements(t *testing.T) {
 		if err := s.DB().QueryRow("SELECT tick, token, attempt, job, grp, missed FROM log").Scan(&tick, &got.Token, &got.Attempt, &got.Job, &got.Group, &got.Missed); err != nil {
 			t.Fatal(err)
 		}
-		if want := (jobs.Run{Token: run.Token, Attempt: 12, Job: "note", Group: "billing", Missed: 3}); got != want || tick != "2027-01-01 00:00:00.500000" {
+		if want := (jobs.Run{Token: run.Token, Attempt: 12, Job: "note", Group: "billing", Missed: 3}); !reflect.DeepEqual(got, want) || tick != "2027-01-01 00:00:00.500000" {
 			t.Errorf("got %+v at %s", got, tick)
+		}
+	})
+}
+
+// A statement gets the arguments of its run, and NULL where there are none.
+func TestArgsOfStatements(t *testing.T) {
+	t.Parallel()
+	set := sqljob.Statement{Text: "UPDATE log SET job = ?", Args: []string{"args"}}
+	each(t, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
+		for _, args := range []string{`{"day":7}`, ""} {
+			if run.Args = nil; args != "" {
+				run.Args = json.RawMessage(args)
+			}
+			if err := sqljob.New(s.DB(), []sqljob.Statement{note, set}, options)(ctx, run); err != nil {
+				t.Fatal(err)
+			}
+			var got sql.NullString
+			if err := s.DB().QueryRow("SELECT MAX(job) FROM log").Scan(&got); err != nil || got.String != args || got.Valid != (args != "") {
+				t.Errorf("got %+v, %v, want %q", got, err, args)
+			}
 		}
 	})
 }

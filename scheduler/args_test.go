@@ -1,0 +1,107 @@
+package scheduler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// argsOf are the arguments of a job's runs that began, in their order.
+func (c *cluster) argsOf(job string) (all []string) {
+	for _, r := range c.runs(job) {
+		all = append(all, string(r.Args))
+	}
+	return all
+}
+
+func (c *cluster) triggerWith(job string, args any) jobs.Key {
+	c.Helper()
+	key, err := c.TriggerWith(c.Context(), job, args)
+	if err != nil {
+		c.Fatal(err)
+	}
+	return key
+}
+
+// All attempts at a run see its arguments, and runs of the schedule have none.
+func TestArgs(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Retry: jobs.Retry{Attempts: 3}, Do: func(_ context.Context, run jobs.Run) error {
+			if run.Attempt < 3 && run.Trigger > 0 {
+				return errors.New("again")
+			}
+			return nil
+		}}})
+		c.until(time.Minute)
+		r.link.set(func(l *link) { l.fail["Args"] = 2 })
+		c.triggerWith("job", map[string]int{"x": 1})
+		c.until(time.Hour + time.Minute)
+		c.triggerWith("job", nil)
+		c.until(time.Hour + 2*time.Minute)
+		got, want := c.argsOf("job"), []string{`{"x":1}`, `{"x":1}`, `{"x":1}`, "", "", "", ""}
+		if len(got) != len(want) {
+			t.Fatalf("arguments %q, want %q", got, want)
+		}
+		for i := range got {
+			if got[i] != want[i] || (c.runs("job")[i].Args == nil) != (want[i] == "") {
+				t.Errorf("arguments %q, want %q", got, want)
+			}
+		}
+		if n := r.link.count("Args"); n != 5 { // two failed
+			t.Errorf("%d statements for the arguments", n)
+		}
+	})
+}
+
+// A run that is run again after a takeover has the arguments that it had.
+func TestArgsOverATakeover(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{{Name: "job", Schedule: jobs.Manual(), Recover: jobs.RecoverRerun, Do: sleep(10 * time.Second)}})
+		c.triggerWith("job", json.RawMessage(` {"secret" : "x"} `))
+		time.Sleep(time.Second)
+		first.kill()
+		c.until(3 * time.Minute)
+		if got := c.argsOf("job"); len(got) != 2 || got[0] != `{"secret":"x"}` || got[1] != got[0] {
+			t.Errorf("arguments %q", got)
+		}
+	})
+}
+
+// A run whose arguments cannot be read before the term ends has not begun: it is left
+// to the next leader, also where an interrupted run is not run again.
+func TestArgsThatCannotBeRead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{{Name: "job", Schedule: jobs.Manual()}})
+		first.link.set(func(l *link) { l.fail["Args"] = 1e6 })
+		key := c.triggerWith("job", 1)
+		time.Sleep(time.Second)
+		if len(c.runs("job")) > 0 || c.records("job")[0].State != jobs.Running {
+			t.Fatalf("ran %v, and the ledger has\n%s", c.runs("job"), c.rows("job"))
+		}
+		first.stop()
+		c.until(3 * time.Minute)
+		if got := c.argsOf("job"); len(got) != 1 || got[0] != "1" {
+			t.Errorf("arguments %q", got)
+		}
+		if r := c.records("job")[0]; r.State != jobs.Succeeded || r.Attempt != 2 || r.Key != key {
+			t.Errorf("the ledger has\n%s", c.rows("job"))
+		}
+	})
+}
+
+// What the ledger does not have any more is not tried for ever.
+func TestArgsOfARowThatIsGone(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Manual(), Retry: jobs.Retry{Attempts: 2}}})
+		r.link.set(func(l *link) { l.noArgs = true })
+		c.triggerWith("job", 1)
+		c.until(time.Minute)
+		if len(c.runs("job")) > 0 || c.records("job")[0].State != jobs.Failed {
+			t.Errorf("ran %v, and the ledger has\n%s", c.runs("job"), c.rows("job"))
+		}
+	})
+}
