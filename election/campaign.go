@@ -228,9 +228,6 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err error) {
 	term := Term{held}
 	log := c.log.With(zap.Uint64("token", held.Token()))
-	// A blocked log must not keep the term from ending. What other replicas need
-	// is done before each line is logged.
-	defer context.AfterFunc(ctx, func() { held.End(ErrStopped) })()
 	select { // a request to resign an earlier term
 	case <-c.resign:
 	default:
@@ -243,10 +240,15 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	drains := sync.OnceFunc(func() {
 		c.expect(0) // for the watchdog, from here on
 		c.see(false, 0, 0)
+		c.hasLeft()
 		leading.Role, leading.Cause = Draining, context.Cause(held.Context())
 		c.become(leading)
 	})
 	defer context.AfterFunc(held.Context(), drains)()
+	// A blocked log must not keep the term from ending. What other replicas need
+	// is done before each line is logged.
+	leaving := leading
+	c.helpers.Go(func() { c.endByWish(ctx, held, leaving) })
 
 	returned := make(chan error, 1)
 	c.setAlive(true)
@@ -259,7 +261,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 		c.helpers.Go(func() { held.Heed(held.Context(), nil, nil) })
 	}
 	log.Info("leading")
-	finished := c.reign(ctx, held, returned)
+	finished := c.reign(context.WithoutCancel(ctx), held, returned)
 	cause = context.Cause(held.Context())
 	drains()
 	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrStuck) {
@@ -284,8 +286,30 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	return cause, nil
 }
 
-// reign waits for the end of a term and sees that its context ends. It reports
-// whether the leading function has returned.
+// endByWish ends the term when this replica is stopped, or asked to resign: as soon as
+// the leading function is willing to let it end.
+func (c *campaign) endByWish(ctx context.Context, held *keeper.Held, leaving State) {
+	var cause error
+	select {
+	case <-ctx.Done():
+		cause = ErrStopped
+	case <-c.resign:
+		cause = ErrResigned
+	case <-held.ResignAsked():
+		cause = ErrResigned
+	case <-held.Context().Done():
+		return
+	}
+	if c.leave != nil {
+		leaving.Role, leaving.Cause = Draining, cause
+		c.becomeLeaving(held.Context(), leaving)
+		c.leave(held.Context(), cause)
+	}
+	held.End(cause)
+}
+
+// reign waits for the end of a term. It reports whether the leading function has
+// returned. The replica goes on to lead while endByWish waits.
 func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan error) bool {
 	c.expect(untilAsked) // it has nothing to do but to wait
 	moved := held.Moved()
@@ -304,15 +328,6 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 			held.End(errReturned)
 			return true
 		case <-held.Context().Done():
-			return false
-		case <-ctx.Done():
-			held.End(ErrStopped)
-			return false
-		case <-c.resign:
-			held.End(ErrResigned)
-			return false
-		case <-held.ResignAsked():
-			held.End(ErrResigned)
 			return false
 		case <-c.handover.came:
 			c.handover.got()

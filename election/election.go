@@ -61,11 +61,13 @@ type Election struct {
 	events    *mailbox
 	resign    chan struct{}                       // capacity 1: asks the present term to end
 	working   func(context.Context) (bool, error) // see settings.Election
+	leave     func(context.Context, error)        // the same
 
 	mu      sync.Mutex
 	running bool
 	alive   bool // the leading function has not returned
 	state   State
+	leaving bool          // it drains, and its term has not ended: see settings.Election.Leave
 	changed chan struct{} // closed and replaced when state changes
 	began   time.Time     // the present Run
 	due     time.Time     // when the campaign must have made progress, see Check
@@ -134,7 +136,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	}
 	e.candidate = candidate
 	candidate.Gate(s.Gate)
-	e.working, e.heeds = s.Working, s.Heeds
+	e.working, e.leave, e.heeds = s.Working, s.Leave, s.Heeds
 	e.timing = e.keeper.Timing()
 	e.log = s.Keeper.Logger.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
@@ -171,7 +173,7 @@ func (e *Election) Timing() lease.Timing { return e.timing }
 // expire, and this replica does not campaign before lead has returned.
 //
 // When ctx ends, Run ends the term with the cause [ErrStopped] and returns nil
-// once the lease is released, or [ErrStillLeading]. It returns an error when it
+// once the lease is released, or [ErrStillLeading] if that takes longer than a TTL. It returns an error when it
 // already runs, and when the database says before the first term that it is
 // unfit and waiting cannot mend that (the error matches [lease.ErrSetup] and not
 // [lease.ErrNotReady]): a server that is too old,
@@ -226,7 +228,7 @@ func (e *Election) begin() error {
 	e.began = time.Now()
 	e.due = e.began
 	e.sight = sight{since: e.began}
-	e.state = State{}
+	e.state, e.leaving = State{}, false
 	e.events.open()
 	return nil
 }
@@ -263,7 +265,8 @@ func (e *Election) setAlive(alive bool) {
 // [ErrResigned], and once the leading function has returned the lease is
 // released and this replica stands back for a TTL. Resign returns nil when that
 // is done, [ErrNotLeading] when there was nothing to do, and ctx's error when
-// that ended first; the resignation goes on then.
+// that ended first; the resignation goes on then. A scheduler with a drain
+// (WithDrain there) ends its term only when its runs have ended, or the drain is over.
 func (e *Election) Resign(ctx context.Context) error {
 	e.mu.Lock()
 	state, changed := e.state, e.changed

@@ -96,7 +96,7 @@ func (e *Election) leader() (age time.Duration, err error) {
 	switch s := e.sight; {
 	case !e.running:
 		return 0, fmt.Errorf("%w in %q that this replica knows of: its campaign does not run", ErrLeaderless, e.group)
-	case e.state.Role == Leading:
+	case e.state.Role == Leading, e.leaving:
 		return e.keeper.HeartbeatAge(e.group), nil
 	case s.leader:
 		if age = s.age + time.Since(s.at); age > s.ttl+takeover {

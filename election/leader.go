@@ -24,7 +24,8 @@ type Leadership struct {
 	TTL, Age time.Duration
 	// Released: the leader stepped down, and no replica has taken over yet.
 	Released bool
-	// ResignAsked: the leader was asked to step down and has not yet.
+	// ResignAsked: the leader was asked to step down and has not yet. A scheduler that
+	// drains because it was stopped says so here as well.
 	ResignAsked bool
 }
 

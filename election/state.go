@@ -1,6 +1,7 @@
 package election
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"time"
@@ -14,8 +15,9 @@ const (
 	Following Role = iota
 	// Leading: this replica leads.
 	Leading
-	// Draining: this replica's term is over, and its leading function has not
-	// returned yet.
+	// Draining: this replica gives its term up, and its leading function has not
+	// returned yet. Its context has ended, unless the replica leaves by its own wish
+	// and its scheduler lets runs finish first (WithDrain there).
 	Draining
 )
 
@@ -55,6 +57,28 @@ func (e *Election) State() State {
 func (e *Election) become(s State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.set(s)
+}
+
+// becomeLeaving is become for a leader that leaves, unless its term has ended by then.
+func (e *Election) becomeLeaving(term context.Context, s State) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if term.Err() == nil {
+		e.leaving = true
+		e.set(s)
+	}
+}
+
+// hasLeft notes that the term has ended.
+func (e *Election) hasLeft() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leaving = false
+}
+
+// set is become, with e.mu held.
+func (e *Election) set(s State) {
 	if e.state == s {
 		return
 	}

@@ -173,6 +173,12 @@
 // expires, and the holder passes the hand-over signal and does not campaign while
 // the work runs.
 //
+// A holder that leaves by its own wish may let work finish first, for as long as it
+// likes: it starts nothing new and keeps the lease, its trust and its heartbeats. To
+// give the lease away while work goes on would leave that work unbounded: its token
+// would be stale, so that its fenced transactions could not commit, and the rule that a
+// taker leaves open runs alone ends a TTL after the last heartbeat.
+//
 // # What happens when
 //
 //   - The holder's process dies: followers wait until its last heartbeat is a

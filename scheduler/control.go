@@ -194,6 +194,14 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	if t.stopping {
 		return
 	}
+	if t.draining { // what is not in hand is the next leader's
+		for _, record := range snapshot.Open {
+			if e := t.entries[record.Job]; e != nil && record.CancelAsked && e.runs[record.Key] != nil {
+				t.end(e.runs[record.Key], jobs.ErrCancelled)
+			}
+		}
+		return
+	}
 	t.groupPaused, t.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
 	for name, known := range snapshot.Jobs {
 		if e := t.entries[name]; e != nil {

@@ -30,7 +30,7 @@ type relisted []*declared
 
 // relist begins to take in what has changed in the list of jobs since it last did.
 func (t *term) relist() {
-	if t.relisting || t.stopping {
+	if t.relisting || t.draining {
 		return
 	}
 	all := t.list.jobs()
@@ -155,7 +155,7 @@ func (c relisted) has(s jobs.Snapshot) bool {
 
 // takeIn begins with what the ledger was told of.
 func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
-	if t.stopping {
+	if t.draining {
 		return
 	}
 	if !changed.has(snapshot) {

@@ -71,7 +71,7 @@ type attempt struct {
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.claiming || e.refused || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
 	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
@@ -263,7 +263,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 // freed lets runs that waited for room or for a slot go on, first come first
 // served, and plans the next tick of a schedule that counts from the end of runs.
 func (t *term) freed(e *entry) {
-	if t.stopping {
+	if t.draining {
 		return // it is the next leader's
 	}
 	t.admit(e)
@@ -342,8 +342,8 @@ func (t *term) start(r *run) {
 	// it goes on, so the line comes before the check.
 	log.Info("run started")
 	// The deadline itself, not only the context: see election.Term.Trusted.
-	if t.stopping || t.ctx.Err() != nil || !t.held.Trusted() {
-		log.Info("not started: the term is over; it is left to the next")
+	if t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
+		log.Info("not started: the term is over, or ends; it is left to the next")
 		t.close(r, jobs.Waiting, "")
 		return
 	}

@@ -29,6 +29,7 @@ type Scheduler struct {
 	election *election.Election
 	clock    *tickClock
 	most     int
+	drain    time.Duration
 	running  registry
 	memory   *memory
 	states   chan struct{}        // capacity 1: the election's state has changed
@@ -105,14 +106,17 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", set.MaxRuns)
 	case kind > WorkerClock:
 		return nil, fmt.Errorf("scheduler: WithClock(%d): not known", kind)
+	case set.Drain < 0:
+		return nil, fmt.Errorf("scheduler: WithDrain(%v): must not be negative", set.Drain)
 	case set.MaxSkew == 0:
 		set.MaxSkew = DefaultMaxSkew
 	case set.MaxSkew < time.Second:
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, list: newList(), states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, drain: set.Drain, list: newList(), states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
+	set.Election.Leave = s.leave
 	if !set.FullTTL {
 		set.Election.Working = s.working
 	}
@@ -172,8 +176,9 @@ func (s *Scheduler) Remove(names ...string) error {
 // that matches [election.ErrLost], before another replica can hold it. When this
 // replica gives the lease back because the clocks disagree or a part of the term
 // is stuck, the cause matches [ErrSkew] or [election.ErrStuck]. When ctx
-// ends, they end with [election.ErrStopped]; Run waits for them, releases the
-// lease and returns nil. Jobs that have not returned a TTL later make it return
+// ends, they end with [election.ErrStopped], those that go on after the drain if there
+// is one ([WithDrain]); Run waits for them, releases the
+// lease and returns nil. Jobs that have not returned a TTL after that make it return
 // [election.ErrStillLeading]. It returns an error at once when it was already
 // called, or when the database is unfit and waiting cannot
 // mend that: see [election.Election.Run].
@@ -205,7 +210,8 @@ func (s *Scheduler) looked(skew lease.Skew) error {
 	return s.clock.observe(skew)
 }
 
-// Resign makes this replica step down, as [election.Election.Resign] does.
+// Resign makes this replica step down, as [election.Election.Resign] does, after its
+// drain ([WithDrain]).
 func (s *Scheduler) Resign(ctx context.Context) error {
 	if s.election == nil {
 		return errNotMade

@@ -25,6 +25,7 @@ type term struct {
 	cut      context.CancelCauseFunc
 	held     election.Term
 	holder   store.Holder
+	leases   store.Leases
 	ledger   store.Ledger
 	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
 	memory   *memory
@@ -65,7 +66,9 @@ type term struct {
 	known       atomic.Uint64 // the same, as it was read last
 	listening   atomic.Bool   // follow runs
 	plainUntil  time.Time     // heartbeats only renew until then; of the keeper's goroutine
-	stopping    bool
+	drain       *drain
+	draining    bool // nothing new is claimed or started
+	stopping    bool // and the term has ended
 	pruning     bool
 	pruned      int // the job that was pruned last
 }
@@ -74,7 +77,7 @@ type term struct {
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
-		ctx: ctx, cut: cut, held: held, ledger: s.ledger, load: s.load, memory: s.memory,
+		ctx: ctx, cut: cut, held: held, leases: s.leases, ledger: s.ledger, load: s.load, memory: s.memory,
 		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
 		log:      s.log.With(zap.Uint64("token", held.Token())),
 		trouble:  keeper.HeldOf(ctx).Trouble().Tasks(),
@@ -91,6 +94,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		entries:  map[string]*entry{},
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
+		drain:    newDrain(),
 		registry: &s.running,
 		clock:    s.clock,
 		now:      s.clock.now,
@@ -113,7 +117,8 @@ func (t *term) loop(clock *clock) {
 	defer pulse.end()
 	sweep := time.NewTicker(time.Second)
 	defer sweep.Stop()
-	ended := t.ctx.Done()
+	ended, asked := t.ctx.Done(), t.drain.asked
+	t.drain.loops()
 	t.waker = clock
 	now := time.Now()
 	for _, e := range t.order {
@@ -123,10 +128,16 @@ func (t *term) loop(clock *clock) {
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()
+		if !t.draining && t.drain.wanted() {
+			t.beginDrain()
+		}
 		t.wrote.flush()
 		if t.stopping && t.running == 0 && t.wrote.idle() {
 			t.skips.tell()
 			return
+		}
+		if t.draining {
+			t.checkDrain()
 		}
 		select {
 		case f := <-t.events:
@@ -135,6 +146,8 @@ func (t *term) loop(clock *clock) {
 			t.sweep()
 		case <-t.list.changed:
 			t.relist()
+		case <-asked:
+			asked = nil
 		case <-ended:
 			ended = nil
 			t.stop(clock)
@@ -179,7 +192,7 @@ func (t *term) stopTimers() {
 
 // stop ends the term's ticks: nothing new is claimed or started.
 func (t *term) stop(clock *clock) {
-	t.stopping = true
+	t.draining, t.stopping = true, true
 	t.wrote.stop()
 	t.helpers.Go(clock.stop) // it waits for alarms, which wait for this loop
 	t.after(t.timing.Grace, t.nameLate)

@@ -139,7 +139,7 @@ func (l *lane) add(x write) {
 
 // flush sends the gathered writes, as far as the limit of statements allows.
 func (w *writer) flush() {
-	if w.t.stopping {
+	if w.t.draining {
 		unsent := w.claims.fresh
 		w.claims.fresh = nil
 		w.failClaims(unsent, errTermOver)
@@ -395,6 +395,12 @@ func (w *writer) failMoves(part []write, err error) {
 
 // idle reports whether nothing is left to write.
 func (w *writer) idle() bool { return w.claims.idle() && w.moves.idle() }
+
+// settled reports whether nothing is left to write but rows that are set aside, which
+// are tried once more when the term has ended.
+func (w *writer) settled() bool {
+	return len(w.claims.fresh)+len(w.claims.failed)+w.claims.sending+len(w.moves.fresh)+len(w.moves.failed)+w.moves.sending == 0
+}
 
 func (l *lane) idle() bool {
 	return l.sending+len(l.fresh)+len(l.failed)+len(l.aside) == 0 && !l.apart

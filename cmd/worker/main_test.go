@@ -352,7 +352,7 @@ func TestStatusForms(t *testing.T) {
 			t.Error(err)
 		}
 		want := map[string][]string{
-			"held":     {"leader     a/b/1/c\n", "token      7\n", "heartbeat  250ms ago\n", "ttl        15s\n", "asked to step down"},
+			"held":     {"leader     a/b/1/c\n", "token      7\n", "heartbeat  250ms ago\n", "ttl        15s\n", "leaving    the leader starts nothing new"},
 			"released": {"nobody: the lease is released", "last leader  a/b/1/c\n"},
 			"expired":  {"nobody: the lease has expired", "last leader  a/b/1/c\n"},
 		}[state]

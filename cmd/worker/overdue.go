@@ -126,9 +126,10 @@ func termBegan(snapshot jobs.Snapshot, l election.Leadership) (at time.Time, ope
 }
 
 // judge returns an error if the leader has left the tick for longer than
-// [scheduler.Health] lets it, and is in charge for so long.
+// [scheduler.Health] lets it, and is in charge for so long. One that leaves lets it wait
+// for the next leader.
 func (o *overdue) judge(snapshot jobs.Snapshot, l election.Leadership) error {
-	if o == nil {
+	if o == nil || l.ResignAsked {
 		return nil
 	}
 	began, opened := termBegan(snapshot, l)

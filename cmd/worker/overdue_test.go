@@ -75,6 +75,13 @@ func wantStatus(t *testing.T, code int, where ...string) (s status, text string)
 func TestStatusOfALeaderThatClaimsNothing(t *testing.T) {
 	t.Parallel()
 	path, s, h := led(t, 2*time.Minute)
+	if err := s.AskResign(t.Context(), "billing", h.Token); err != nil {
+		t.Fatal(err)
+	}
+	if got, text := wantStatus(t, 0, "--config", path); got.Overdue == nil || !strings.Contains(text, "\nleaving ") {
+		t.Errorf("of a leader that leaves: %+v, %s", got, text)
+	}
+	execute(t, s, "UPDATE cronlease_lease SET resign_asked = 0")
 	got, text := wantStatus(t, 4, "--config", path)
 	if o := got.Overdue; o == nil || o.Job != "tick" || o.Jobs != 1 || o.LateSeconds < 110 || o.LateSeconds > 200 || got.State != "held" || got.UnknownJobs != 0 {
 		t.Errorf("got %+v", got)

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -22,8 +23,8 @@ func newResign() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "resign",
 		Short: "Ask the leader to step down and wait until it has",
-		Long: `Ask the leader to step down and wait until it has: its running jobs are
-cancelled, the lease is released, and another worker takes over.`,
+		Long: `Ask the leader to step down and wait until it has: its running jobs end, or are
+cancelled after its drain, the lease is released, and another worker takes over.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if timeout < 0 {
@@ -34,17 +35,21 @@ cancelled, the lease is released, and another worker takes over.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
-			return resign(command, db, group, timeout)
+			drain := time.Duration(0)
+			if t.file != nil {
+				drain = t.file.Drain
+			}
+			return resign(command, db, group, timeout, drain)
 		},
 	}
 	t.addFlags(command, true)
-	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: twice the TTL)")
+	command.Flags().DurationVar(&timeout, "timeout", 0, "how long to wait (default: twice the TTL, and the file's drain)")
 	return command
 }
 
-func resign(command *cobra.Command, leases store.Leases, group string, timeout time.Duration) error {
+func resign(command *cobra.Command, db database, group string, timeout, drain time.Duration) error {
 	out := command.OutOrStdout()
-	asked, err := election.AskResign(command.Context(), leases, group)
+	asked, err := election.AskResign(command.Context(), db, group)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
 		_, err := fmt.Fprintf(out, "nobody leads %s: nothing to do\n", group)
@@ -53,9 +58,9 @@ func resign(command *cobra.Command, leases store.Leases, group string, timeout t
 		return err
 	}
 	if timeout == 0 {
-		timeout = 2 * asked.TTL
+		timeout = 2*asked.TTL + drain
 	}
-	now, err := awaitEnd(command.Context(), leases, asked, timeout)
+	now, err := awaitEnd(command.Context(), db, asked, timeout, func() { tellUnfinished(command, db, asked) })
 	if err != nil {
 		return err
 	}
@@ -67,12 +72,29 @@ func resign(command *cobra.Command, leases store.Leases, group string, timeout t
 	return err
 }
 
-// awaitEnd waits until the asked term is over, and then a moment for the next.
-func awaitEnd(ctx context.Context, leases store.Leases, asked election.Leadership, timeout time.Duration) (election.Leadership, error) {
+// tellUnfinished says which runs the leader has not ended.
+func tellUnfinished(command *cobra.Command, db database, asked election.Leadership) {
+	const most = 20
+	runs, err := jobs.NewGroup(db, asked.Group).Runs(command.Context(), jobs.Filter{State: jobs.Running, Limit: most})
+	if err != nil {
+		return // resign goes on, and says what it cannot do
+	}
+	for _, r := range runs {
+		if r.Token == asked.Token {
+			fmt.Fprintf(command.ErrOrStderr(), "%s waits for %s, tick %s, attempt %d, started %s\n",
+				printable(asked.Owner), printable(r.Job), r.Tick.Format(time.RFC3339Nano), r.Attempt, r.Started.Format(time.RFC3339))
+		}
+	}
+}
+
+// awaitEnd waits until the asked term is over, and then a moment for the next. When that
+// takes longer than a second, it calls late.
+func awaitEnd(ctx context.Context, leases store.Leases, asked election.Leadership, timeout time.Duration, late func()) (election.Leadership, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	look := time.NewTicker(100 * time.Millisecond)
 	defer look.Stop()
+	soon := time.After(time.Second)
 	var next <-chan time.Time // ends the wait for the next leader
 	for {
 		now, err := election.Leader(ctx, leases, asked.Group)
@@ -84,6 +106,10 @@ func awaitEnd(ctx context.Context, leases store.Leases, asked election.Leadershi
 		}
 		select {
 		case <-look.C:
+		case <-soon:
+			if next == nil {
+				late()
+			}
 		case <-next:
 			return asked, nil
 		case <-ctx.Done():

@@ -39,8 +39,10 @@ func newRun() *cobra.Command {
 		Short: "Take part in the group and run its jobs while leading",
 		Long: `Take part in the group and run its jobs while leading.
 
-SIGTERM, SIGINT and SIGHUP stop it: running jobs are cancelled, the lease is released,
-so that another worker takes over at once, and it exits with 0. The log goes to
+SIGTERM, SIGINT and SIGHUP stop it: running jobs are cancelled, after the drain of the
+configuration file if they have not finished by then, the lease is released, so that
+another worker takes over at once, and it exits with 0. A second SIGTERM or SIGINT ends
+the drain. The log goes to
 standard error, as JSON if that is no terminal. When nothing reads it, jobs go
 on, and lines are dropped and counted.
 
@@ -122,6 +124,9 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	for _, warning := range neverDue(c, time.Now()) {
 		log.Warn("a schedule is never due", zap.Error(warning))
 	}
+	if c.Drain > 0 {
+		defer endDrainBySignal(ctx, s.EndDrain)()
+	}
 	if err := s.Run(ctx); err != nil {
 		return err
 	}
@@ -151,7 +156,7 @@ func checkMachine(c *config.Config) error {
 // scheduler returns a scheduler with the jobs of the configuration.
 func (r *runner) scheduler(c *config.Config, db, killers database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
 	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
-		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
+		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ tick that is due and not claimed, runs that an earlier leader left.
 It exits with 3 when no worker leads: the lease was released, its last heartbeat is
 older than its TTL, or there has been no leader yet. It exits with 4 when a worker
 leads but has not claimed a tick for 10 seconds after it was due, or for the TTL (at
-most a minute) if that is longer. A pause is no error.`,
+most a minute) if that is longer. A pause is no error, nor is a leader that drains.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)
@@ -161,7 +161,7 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 	row("heartbeat", "%v ago", age)
 	row("ttl", "%v", ttl)
 	if s.ResignAsked {
-		row("resign", "asked to step down")
+		row("leaving", "the leader starts nothing new and steps down once its runs have ended, or are cancelled")
 	}
 	s.jobs(row)
 	return table.Flush()

@@ -29,6 +29,11 @@ type Election struct {
 	Gate func(lease.Skew) error
 	// Working lets this replica take a lease early: see [keeper.Early].
 	Working func(context.Context) (bool, error)
+	// Leave is called once in a term when this replica wants to end it: it is stopped,
+	// or asked to resign. The term ends with that cause when Leave returns, which has to
+	// be soon after ctx, the term's own context, has ended. Meanwhile this replica leads,
+	// but its state is draining. Leave has a goroutine of its own.
+	Leave func(ctx context.Context, why error)
 	// Heeds says that the leading function heeds the requests of the term itself.
 	Heeds bool
 	// Shared is a keeper that others use too, so that all their leases share one
@@ -46,4 +51,5 @@ type Scheduler struct {
 	Clock    uint8 // a scheduler.Clock
 	MaxSkew  time.Duration
 	FullTTL  bool // no lease is taken early
+	Drain    time.Duration
 }

@@ -35,6 +35,8 @@ type Config struct {
 	Lease lease.Timing
 	// MaxRuns is how many runs the worker has at a time; zero: any number.
 	MaxRuns int
+	// Drain is how long running jobs may go on when the worker leaves.
+	Drain time.Duration
 	// Clock and MaxSkew say by whose clock ticks are judged, and how far the
 	// database's and the worker's may differ; zero: the library's choice.
 	Clock   scheduler.Clock

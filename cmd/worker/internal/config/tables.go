@@ -34,6 +34,7 @@ var configFields = []field[Config]{
 	{"group", func(v value, c *Config) { c.Group = readName(v, "group") }},
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
+	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},
 	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, "database or worker", scheduler.ParseClock)) }},
 	{"max_skew", func(v value, c *Config) {
 		if d := readDuration(v); d > 0 && d < time.Second {
