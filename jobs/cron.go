@@ -49,12 +49,8 @@ func (s CronSchedule) DST(p cron.DST) CronSchedule {
 
 func (s CronSchedule) parse() CronSchedule {
 	s.parsed, s.err = nil, nil
-	// LoadLocation takes "" for UTC and "Local" for whatever the machine has:
-	// neither is the same on every replica.
-	location, err := loadLocation(s.zone)
-	var wrong error
-	if err != nil || s.zone == "" || s.zone == "Local" {
-		wrong = fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", s.zone)
+	location, wrong := zoneNamed(s.zone)
+	if wrong != nil {
 		location = time.UTC // to find what is wrong with the expression, too
 	}
 	parsed, err := cron.Parse(s.expression, cron.In(location), cron.WithDialect(s.dialect), cron.WithDST(s.dst))
@@ -75,6 +71,16 @@ func (s CronSchedule) parse() CronSchedule {
 // each job in a list would then keep its own table of the zone's changes.
 var locations sync.Map
 
+// zoneNamed returns the zone of an IANA name. LoadLocation takes "" for UTC and
+// "Local" for whatever the machine has: neither is the same on every replica.
+func zoneNamed(name string) (*time.Location, error) {
+	location, err := loadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		return nil, fmt.Errorf("zone %q: not known: give an IANA name such as Europe/Berlin", name)
+	}
+	return location, nil
+}
+
 func loadLocation(name string) (*time.Location, error) {
 	if known, ok := locations.Load(name); ok {
 		return known.(*time.Location), nil
@@ -86,6 +92,9 @@ func loadLocation(name string) (*time.Location, error) {
 	known, _ := locations.LoadOrStore(name, location)
 	return known.(*time.Location), nil
 }
+
+// Zone is the zone's name.
+func (s CronSchedule) Zone() string { return s.zone }
 
 // Err reports what is wrong with the expression or the zone; a [*cron.Error]
 // points at the field.

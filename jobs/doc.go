@@ -7,6 +7,9 @@
 // on when a process started. A run is the work for one tick, and may take several
 // attempts.
 //
+// [Within] leaves ticks of a schedule out: those before and after two instants, and
+// days and times that are excepted. [Job.Jitter] puts off starts, not ticks.
+//
 // The ledger of a store records what ran, in the same database as the lease. Its rows are
 // written by the claim that gives a tick to exactly one run, and changed by
 // comparisons of all that is expected. A job's newest row is its cursor: what is

@@ -20,6 +20,19 @@ type Job struct {
 	Name string
 	// Schedule says which instants are ticks of the job.
 	Schedule Schedule
+	// Jitter puts the start of each run off, so that many jobs of one instant do not
+	// start at once: by less than Jitter, as [Job.Delay] says. The tick stays the
+	// planned instant. It is claimed when it is due, and its run waits: Misfire and
+	// Overlap decide at the tick, and CatchUp.Deadline counts from the planned start.
+	// A run whose planned start has passed, as that of a missed tick, starts at once.
+	// Zero: no delay. It must not be longer than the time between two ticks.
+	Jitter time.Duration
+	// PauseAfter pauses the job when so many of its runs in a row have failed, timed
+	// out or panicked, with no attempt left; manual runs count. Runs that were
+	// skipped, cancelled or interrupted do not count. The count starts over with a
+	// run that succeeds, and when the job is resumed. Zero: never. The history has
+	// to keep as many runs.
+	PauseAfter int
 	// Timeout limits one attempt: its context then ends with the cause
 	// [ErrTimeout]. Zero means no limit but the term's.
 	Timeout time.Duration
@@ -130,6 +143,7 @@ func (j Job) Validate() error {
 	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
 	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
 	wrong = append(wrong, parts(j.Retry.validate())...)
+	wrong = append(wrong, parts(errors.Join(j.checkJitter(), j.checkPauseAfter()))...)
 	for i, err := range wrong {
 		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}
@@ -163,7 +177,7 @@ func (j Job) Complete() Job {
 		j.Timeout = j.LockAtMostFor
 	}
 	if j.History == (History{}) {
-		j.History = History{Keep: 10_000, For: 30 * 24 * time.Hour}
+		j.History = History{Keep: 10_000, For: max(30*24*time.Hour, j.pauseSpan())}
 	}
 	return j
 }

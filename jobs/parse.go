@@ -11,6 +11,9 @@ import (
 
 var cronText = regexp.MustCompile(`^cron ("(?:[^"\\]|\\.)*") in (\S+), (\w+), dst (\w+)$`)
 
+// calendarText finds the calendar behind the text of a schedule: see [Within].
+var calendarText = regexp.MustCompile(`^(.+?)(?:; from (\S+))?(?:; until (\S+))?(?:; except ("(?:[^"\\]|\\.)*"(?:, "(?:[^"\\]|\\.)*")*) in (\S+))?$`)
+
 // ParseSchedule returns the schedule whose String is the text, as the ledger keeps
 // it. It is false for texts of schedules that this package has not made.
 func ParseSchedule(text string) (Schedule, bool) {
@@ -19,6 +22,9 @@ func ParseSchedule(text string) (Schedule, bool) {
 }
 
 func guessSchedule(text string) Schedule {
+	if s := guessWithin(text); s != nil {
+		return s
+	}
 	duration := func(s string) time.Duration {
 		d, _ := time.ParseDuration(s) // zero gives another text
 		return d
@@ -52,4 +58,28 @@ func guessSchedule(text string) Schedule {
 		return nil
 	}
 	return Cron(expression).In(match[2]).Dialect(dialect).DST(dst)
+}
+
+// guessWithin is guessSchedule for a text with a calendar, and nil for any other.
+func guessWithin(text string) Schedule {
+	match := calendarText.FindStringSubmatch(text)
+	if match == nil || match[1] == text {
+		return nil
+	}
+	base := guessSchedule(match[1])
+	if base == nil {
+		return nil
+	}
+	c := Calendar{Zone: match[5]}
+	c.From, _ = time.Parse(time.RFC3339Nano, match[2]) // zero gives another text
+	c.Until, _ = time.Parse(time.RFC3339Nano, match[3])
+	for rest := match[4]; rest != ""; {
+		quoted, err := strconv.QuotedPrefix(rest)
+		if err != nil {
+			return nil
+		}
+		one, _ := strconv.Unquote(quoted)
+		c.Except, rest = append(c.Except, one), strings.TrimPrefix(rest[len(quoted):], ", ")
+	}
+	return Within(base, c)
 }

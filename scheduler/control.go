@@ -205,7 +205,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	t.groupPaused, t.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
 	for name, known := range snapshot.Jobs {
 		if e := t.entries[name]; e != nil {
-			e.known.Paused, e.pauses = known.Paused, t.pausesOf(snapshot, name)
+			e.known.Paused, e.pauses, e.stamped = known.Paused, t.pausesOf(snapshot, name), snapshot.Pauses[name]
 			// The cursor moved on because a refused claim has arrived again,
 			// late. Its row is among the open ones: it is not claimed again.
 			if e.refused || !e.claiming && known.Cursor.After(e.known.Cursor) {

@@ -9,6 +9,7 @@ import (
 // entry is a job in a term. The term's loop owns it.
 type entry struct {
 	job      *declared
+	group    string
 	schedule jobs.Schedule // in force now: for a relative one, what From returned
 	known    jobs.Known    // its instants by the clock that ticks are judged by
 	anchor   time.Time     // of a fixed rate: ScheduleSince as the ledger has it
@@ -29,6 +30,9 @@ type entry struct {
 	// recorded is the newest tick that the ledger is known to have.
 	recorded time.Time
 	pauses   []jobs.Pause // of the job alone
+	stamped  []jobs.Pause // the same, as the ledger has them
+	counting int          // counts of failures that are under way: see pauseafter.go
+	pausing  bool         // because of such a count
 	// parted: the gap that was claimed last goes on behind a pause.
 	parted bool
 	asked  time.Time // the first tick of that claim
@@ -47,8 +51,8 @@ type entry struct {
 	pruneAtRest time.Time // and if none has
 }
 
-func newEntry(job *declared) *entry {
-	return &entry{job: job, schedule: job.Schedule, runs: map[jobs.Key]*run{}}
+func newEntry(group string, job *declared) *entry {
+	return &entry{job: job, group: group, schedule: job.Schedule, runs: map[jobs.Key]*run{}}
 }
 
 // resolve recomputes the schedule from what is known, and its next tick.
@@ -63,7 +67,7 @@ func (e *entry) resolve() {
 	e.schedule = e.job.Schedule
 	if relative, ok := e.schedule.(jobs.Relative); ok {
 		known := e.known
-		if rate, ok := relative.(jobs.FixedRateSchedule); ok {
+		if rate, ok := jobs.Base(relative).(jobs.FixedRateSchedule); ok {
 			known.ScheduleSince = rate.Anchor(e.anchor, known.ScheduleSince)
 		}
 		e.schedule = relative.From(known)

@@ -108,7 +108,7 @@ func (t *term) deferred(e *entry, now time.Time) bool {
 	if e.left != nil {
 		return true
 	}
-	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
+	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
 		return true
 	}
 	if e.next.IsZero() || e.next.After(now) {

@@ -81,6 +81,7 @@ func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 	}
 	e.resolve()
 	if before.Since.IsZero() { // it is new to this term
+		t.countFirst(e, snapshot.Pauses[e.job.Name])
 		t.rest(e, e.locked(snapshot.Now))
 	}
 }
@@ -182,11 +183,11 @@ func (t *term) notPast(known jobs.Known, from, now time.Time) time.Time {
 	if after.IsZero() {
 		return from
 	}
-	switch s := old.(type) {
-	case jobs.FixedDelaySchedule:
+	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
 		return from // its next tick is not known while a run goes on
-	case jobs.Relative:
-		old = s.From(known)
+	}
+	if relative, ok := old.(jobs.Relative); ok {
+		old = relative.From(known)
 		if known.Cursor.Before(after) {
 			after = after.Add(-1) // its first tick may be the very instant
 		}

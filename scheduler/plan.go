@@ -42,7 +42,7 @@ func (e *entry) plan(now, until time.Time, paused, slot bool) []store.Claim {
 	case e.job.Misfire == jobs.MisfireAll:
 		return e.all(first, d, now, slot, line > 0)
 	}
-	c := e.start(newest, slot)
+	c := e.start(newest, now, slot)
 	c.Missed = earlier
 	if c.State == jobs.Skipped {
 		e.gap = gap{first, newest, earlier + 1, c.Error}
@@ -64,9 +64,9 @@ func (e *entry) all(first time.Time, d due, now time.Time, slot, behind bool) []
 		e.gap = gap{first, d.last, d.missed, "more ticks are due than may wait"}
 	}
 	for i, tick := range d.ticks[late:] {
-		c := e.start(tick, slot)
+		c := e.start(tick, now, slot)
 		if c.State == jobs.Skipped || behind || i > 0 && !e.parallel(i) {
-			c.State, c.Error = jobs.Waiting, ""
+			c.State, c.Error, c.Delay = jobs.Waiting, "", e.putOff(tick, now)
 		}
 		if i == 0 && late == 0 {
 			c.Missed = d.missed
@@ -82,8 +82,8 @@ func (e *entry) parallel(n int) bool {
 }
 
 // start claims a tick by the job's overlap policy.
-func (e *entry) start(tick time.Time, slot bool) store.Claim {
-	c := store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running}
+func (e *entry) start(tick, now time.Time, slot bool) store.Claim {
+	c := store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running, Delay: e.putOff(tick, now)}
 	switch overlap := e.job.Overlap; {
 	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && e.busy() >= e.job.Limit:
 		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
@@ -91,10 +91,21 @@ func (e *entry) start(tick time.Time, slot bool) store.Claim {
 		c.State, c.Error = jobs.Skipped, "an earlier run has not finished"
 	case overlap == jobs.OverlapQueue && e.waiting() > 0:
 		c.State, c.Error = jobs.Skipped, "an earlier tick waits already"
-	case overlap != jobs.OverlapAllow && e.busy() > 0, !slot:
+	case overlap != jobs.OverlapAllow && e.busy() > 0, !slot, c.Delay > 0:
 		c.State = jobs.Waiting
 	}
+	if c.State == jobs.Skipped {
+		c.Delay = 0
+	}
 	return c
+}
+
+// putOff is how long the start of a tick's run is still put off by the job's jitter.
+func (e *entry) putOff(tick, now time.Time) time.Duration {
+	if e.job.Jitter == 0 {
+		return 0
+	}
+	return max(0, tick.Add(e.job.Delay(e.group, tick)).Sub(now).Truncate(time.Microsecond))
 }
 
 // skip claims a tick as skipped, for all since the first one of its gap.
@@ -107,7 +118,10 @@ const tooLate = "too late to start"
 
 // tooLate reports whether the tick's start deadline has passed.
 func (e *entry) tooLate(tick, now time.Time) bool {
-	return e.job.CatchUp.Deadline > 0 && now.Sub(tick) > e.job.CatchUp.Deadline
+	if e.job.CatchUp.Deadline == 0 {
+		return false
+	}
+	return now.Sub(tick)-e.job.Delay(e.group, tick) > e.job.CatchUp.Deadline
 }
 
 // longestWait is how long a run that waits after so many attempts may have to
@@ -115,7 +129,7 @@ func (e *entry) tooLate(tick, now time.Time) bool {
 // as much longer as that clock was set back meanwhile.
 func (e *entry) longestWait(attempts int) time.Duration {
 	if attempts == 0 {
-		return 0 // it waits for room, not for a time
+		return e.job.Jitter // for room alone without one
 	}
 	return e.job.Retry.Longest(attempts) // zero for one that was handed on by a clean stop
 }

@@ -29,7 +29,7 @@ func planned(job jobs.Job, c crowd) *entry {
 	if job.Schedule == nil {
 		job.Schedule = jobs.Every(time.Minute)
 	}
-	e := newEntry(declare(job, false))
+	e := newEntry("g", declare(job, false))
 	e.known = jobs.Known{ScheduleSince: noon}
 	e.count[parking], e.count[waiting], e.count[ready], e.count[running], e.resting = c.parking, c.waiting, c.ready, c.running, c.resting
 	e.resolve()

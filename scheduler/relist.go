@@ -165,11 +165,12 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 	for _, d := range changed {
 		e := t.entries[d.Name]
 		if e == nil {
-			e = newEntry(d)
+			e = newEntry(t.holder.Group, d)
 			t.entries[d.Name] = e
 			t.order = append(t.order, e)
 			e.pruneSoon(time.Now())
 			t.know(e, snapshot)
+			t.countAll(e)
 			continue
 		}
 		if e.removed { // and something of it is still under way

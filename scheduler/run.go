@@ -71,10 +71,10 @@ type attempt struct {
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.claiming || e.refused || e.counting > 0 || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
-	if _, ok := e.job.Schedule.(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
+	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
 		return // counts from the end of what runs
 	}
 	if e.parted && e.busy() > 0 {
@@ -92,10 +92,8 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	}
 	if claims[len(claims)-1].State == jobs.Skipped {
 		e.finished(now) // a fixed delay counts from here
-	} else if e.job.Overlap == jobs.OverlapReplace {
-		for _, r := range e.runs {
-			t.end(r, jobs.ErrReplacedByTick)
-		}
+	} else if e.job.Overlap == jobs.OverlapReplace && claims[len(claims)-1].Delay == 0 {
+		t.replaceAll(e, nil)
 	}
 	e.parted = !paused && until.Before(now) && e.job.Misfire == jobs.MisfireOnce
 	e.claiming, e.asked = true, claims[0].Tick
@@ -113,6 +111,16 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		}
 	}
 	t.wrote.claim(e, claims)
+}
+
+// replaceAll ends the runs of a job but for the one that takes their place, for which
+// nil stands before it is in hand.
+func (t *term) replaceAll(e *entry, by *run) {
+	for _, r := range e.runs {
+		if r != by {
+			t.end(r, jobs.ErrReplacedByTick)
+		}
+	}
 }
 
 // claimed takes in the answer to a claim: err says that there is none, and
@@ -149,7 +157,7 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 		r.record = result[i].Record
 		switch {
 		case r.record.State == jobs.Waiting:
-			t.enqueue(r, c.Delay)
+			t.enqueue(r, e.putOff(c.Tick, t.now()))
 		case e.tooLate(c.Tick, t.now()): // the answer was long in coming
 			t.close(r, jobs.Skipped, tooLate)
 		default:
@@ -244,6 +252,9 @@ func (t *term) reclaim(r *run) {
 func (t *term) enqueue(r *run, wait time.Duration) {
 	t.shift(r, waiting)
 	join := func() {
+		if wait > 0 && r.entry.job.Overlap == jobs.OverlapReplace && r.record.Attempt == 0 && r.phase == waiting {
+			t.replaceAll(r.entry, r) // what its tick left running meanwhile
+		}
 		r.entry.blocked = append(r.entry.blocked, r)
 		t.freed(r.entry)
 	}
@@ -420,6 +431,10 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 			m.To = jobs.Waiting // for the next leader
 		}
 	}
+	counts := e.job.PauseAfter > 0 && isFailure(m.To)
+	if counts {
+		e.counting++
+	}
 	a.report(state, m, err)
 	if m.To == jobs.Waiting {
 		t.shift(r, parking)
@@ -436,6 +451,9 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 			a.log.Warn("the ledger refused the run's outcome: the run was taken over")
 		}
 		t.forget(r)
+		if counts {
+			t.helpers.Go(t.countFailures(e))
+		}
 	})
 	t.rest(e, e.job.LockAtLeastFor-time.Since(a.started))
 	t.freed(e)

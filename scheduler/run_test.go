@@ -21,7 +21,7 @@ func bareTerm(declared ...jobs.Job) *term {
 	}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
-		e := newEntry(declare(job, false))
+		e := newEntry("g", declare(job, false))
 		t.entries[job.Name], t.order = e, append(t.order, e)
 	}
 	return t

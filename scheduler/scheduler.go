@@ -142,7 +142,7 @@ func (s *Scheduler) Add(add ...jobs.Job) error {
 	if s.election == nil {
 		return errNotMade
 	}
-	return s.list.add(add)
+	return s.checked(s.list.add(add), add)
 }
 
 // Replace changes jobs that were added, by their names: all of them, or none if
@@ -154,7 +154,7 @@ func (s *Scheduler) Replace(with ...jobs.Job) error {
 	if s.election == nil {
 		return errNotMade
 	}
-	return s.list.replace(with)
+	return s.checked(s.list.replace(with), with)
 }
 
 // Remove takes jobs that were added out of the list, by their names: all of them, or
@@ -188,6 +188,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	if s.started.Swap(true) {
 		return errors.New("scheduler: Run was already called")
+	}
+	for _, job := range s.list.jobs() {
+		s.warnNeverDue(job.Job)
 	}
 	out, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup

@@ -101,7 +101,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	}
 	t.wrote, t.skips = newWriter(t), newSkips(t.log)
 	for _, job := range t.list.jobs() {
-		e := newEntry(job)
+		e := newEntry(t.holder.Group, job)
 		t.entries[job.Name] = e
 		t.order = append(t.order, e)
 	}
@@ -125,6 +125,7 @@ func (t *term) loop(clock *clock) {
 		e.pruneSoon(now)
 	}
 	t.helpers.Go(func() { t.follow(t.changes) })
+	t.countAll(t.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()

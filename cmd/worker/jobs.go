@@ -31,6 +31,8 @@ type jobStatus struct {
 	// Paused is about the job, GroupPaused about all jobs of the group.
 	Paused      bool `json:"paused"`
 	GroupPaused bool `json:"group_paused"`
+	// Failures is how many runs in a row had failed when the job was paused.
+	Failures int `json:"failures_before_pause"`
 	// Next is the next tick. It is null when there is none, when that depends on
 	// the end of a run, or when the job is removed.
 	Next    *stamp `json:"next"`
@@ -71,6 +73,9 @@ removed looks like one whose ticks are not claimed.`,
 			}
 			list := listJobs(snapshot, t.declared())
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
+				return err
+			}
+			if err := addFailures(command.Context(), g, snapshot, list); err != nil {
 				return err
 			}
 			if asJSON {
@@ -158,7 +163,7 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 // nextTick is the first tick that is not claimed yet, also when it is due. Of a
 // paused job it is the first one after now: those that are due will be skipped.
 func nextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool) time.Time {
-	if _, ok := schedule.(jobs.FixedDelaySchedule); ok && busy {
+	if _, ok := jobs.Base(schedule).(jobs.FixedDelaySchedule); ok && busy {
 		return time.Time{} // so long after the end of what runs
 	}
 	after := known.ScheduleSince
@@ -238,9 +243,9 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, in zones
 func (s jobStatus) paused() string {
 	switch {
 	case s.Paused && s.GroupPaused:
-		return "job and group"
+		return "job and group" + s.afterFailures()
 	case s.Paused:
-		return "yes"
+		return "yes" + s.afterFailures()
 	case s.GroupPaused:
 		return "group"
 	default:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -26,6 +27,8 @@ func TestNext(t *testing.T) {
 		"disabled":       {[]string{"-"}, "never\n"},
 		"behind dashes":  {[]string{"--", "-"}, "never\n"},
 		"between flags":  {[]string{"--count", "3", "-", "--zone", "Asia/Tokyo"}, "never\n"},
+		"until":          {[]string{"--from", from, "--until", "2026-11-22T02:00:00Z", "0 2 * * *"}, "2026-11-21T02:00:00Z\nnever\n"},
+		"except":         {[]string{"--from", from, "--except", "11-21..11-23", "--except", "* * * * 2", "--count", "1", "0 2 * * *"}, "2026-11-25T02:00:00Z\n"},
 		"no such day":    {[]string{"0 0 30 2 *"}, "never\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +60,10 @@ func TestNextErrors(t *testing.T) {
 		"other dialect": {[]string{"--dialect", "quartz", "0 0 2 * * 5"}, "day-of-week \"5\": quartz wants ? here"},
 		"none":          {nil, "expected a cron expression, such as \"0 2 * * *\"" + usage},
 		"no quotes":     {[]string{"0", "2", "*", "*", "*"}, "unexpected argument \"2\": write the expression as one argument, in quotes" + usage},
+		"until":         {[]string{"--until", "later", "@daily"}, "--until \"later\": expected an instant such as"},
+		"except":        {[]string{"--except", "2026-13-01", "@daily"}, "--except \"2026-13-01\": expected a day such as 2026-12-24"},
+		"job and more":  {[]string{"--job", "a", "@daily"}, "unexpected argument \"@daily\": give an expression or --job" + usage},
+		"job and zone":  {[]string{"--job", "a", "--zone", "UTC"}, "--zone is for an expression: the configuration file has that of a job" + usage},
 		"dialect":       {[]string{"--dialect", "jenkins", "@daily"}, "--dialect \"jenkins\": expected spring, quartz or unix" + usage},
 		"dst":           {[]string{"--dst", "twice", "@daily"}, "--dst \"twice\": expected once or native" + usage},
 		"zone":          {[]string{"--zone", "Berlin", "@daily"}, "--zone \"Berlin\": not known: give an IANA name such as Europe/Berlin" + usage},
@@ -74,5 +81,24 @@ func TestNextErrors(t *testing.T) {
 				t.Errorf("got code %d, %+v, want %s", exitCode(r.err), r, test.want)
 			}
 		})
+	}
+}
+
+// The ticks of a job of the file, and when their runs start.
+func TestNextOfJob(t *testing.T) {
+	t.Parallel()
+	path := configure(t, `
+  - {name: nightly, cron: "0 2 * * *", zone: Europe/Berlin, except: [2026-12-24..2026-12-26], jitter: 30s, exec: ["true"]}
+  - {name: rate, fixed_rate: 1m, exec: ["true"]}
+`)
+	r := command(t, "next", "--config", path, "--job", "nightly", "--from", "2026-12-22T12:00:00Z", "--count", "2")
+	want := regexp.MustCompile(`^2026-12-23T01:00:00Z  starts at 2026-12-23T01:00:([012]\d\.\d{3})Z\n2026-12-27T01:00:00Z  starts at 2026-12-27T01:00:([012]\d\.\d{3})Z\n$`)
+	if parts := want.FindStringSubmatch(r.stdout); r.err != nil || parts == nil || parts[1] == parts[2] {
+		t.Errorf("got %+v", r)
+	}
+	for job, want := range map[string]string{"rate": "its ticks depend on what the database has", "other": `no job "other" in`} {
+		if r := command(t, "next", "--config", path, "--job", job); r.err == nil || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("%s: %+v", job, r)
+		}
 	}
 }

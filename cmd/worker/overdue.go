@@ -89,7 +89,7 @@ func leftAlone(snapshot jobs.Snapshot, l election.Leadership, opened time.Time) 
 // that is not sure.
 func (t *target) restOf(name string, known jobs.Known) (rest time.Duration, sure bool) {
 	schedule, ok := jobs.ParseSchedule(known.Schedule)
-	if _, delay := schedule.(jobs.FixedDelaySchedule); !ok || !delay {
+	if _, delay := jobs.Base(schedule).(jobs.FixedDelaySchedule); !ok || !delay {
 		return 0, true
 	}
 	if t.file != nil {

@@ -121,9 +121,6 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	}
 	log.Info("started", zap.String("version", version()), zap.String("config", r.config), zap.Stringer("database", c.Database),
 		zap.String("group", c.Group), zap.String("owner", s.Owner()), zap.Int("jobs", len(c.Jobs)), zap.Int("pid", os.Getpid()))
-	for _, warning := range neverDue(c, time.Now()) {
-		log.Warn("a schedule is never due", zap.Error(warning))
-	}
 	if c.Drain > 0 {
 		defer endDrainBySignal(ctx, s.EndDrain)()
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -49,15 +48,22 @@ and no job's files are read. The variables that the file uses have to be set.`,
 	return command
 }
 
-// neverDue returns a warning for each job whose cron expression has no instant any
-// more, and does not say so on purpose ("-").
+// neverDue returns a warning for each job whose schedule has no tick any more.
 func neverDue(c *config.Config, now time.Time) (warnings []error) {
 	for _, job := range c.Jobs {
-		_, isCron := job.Schedule.(jobs.CronSchedule)
-		if !isCron || strings.HasPrefix(job.Schedule.String(), `cron "-" `) || !job.Schedule.Next(now).IsZero() {
+		if !jobs.NeverDue(job.Schedule, now) {
 			continue
 		}
-		warnings = append(warnings, job.Wrap("cron", fmt.Errorf(`job %s is never due: no such day comes any more; write manual: true if that is meant`, job.Name)))
+		key, why := "cron", "no such day comes any more"
+		switch base := jobs.Base(job.Schedule); {
+		case base == job.Schedule:
+		case jobs.NeverDue(base, now):
+		case job.Placed("until"):
+			key, why = "until", "no tick is left before that"
+		default:
+			key, why = "except", "that leaves out every tick"
+		}
+		warnings = append(warnings, job.Wrap(key, fmt.Errorf("job %s is never due: %s; write manual: true if that is meant", job.Name, why)))
 	}
 	return warnings
 }

@@ -29,6 +29,19 @@ func TestValidate(t *testing.T) {
 		t.Errorf("got %+v, want %s", r, want)
 	}
 
+	path = configure(t, `  - {name: over, every: 1m, until: 2020-01-01T00:00:00Z, exec: [x]}
+  - {name: none, cron: "0 0 24 12 *", except: [12-24], exec: [x]}
+`)
+	r = command(t, "validate", "--config", path)
+	for _, want := range []string{
+		path + ":5:36: jobs[0].until: job over is never due: no tick is left before that",
+		path + ":6:47: jobs[1].except: job none is never due: that leaves out every tick",
+	} {
+		if r.err != nil || !strings.Contains(r.stderr, "worker: warning: "+want) {
+			t.Errorf("got %+v, want %s", r, want)
+		}
+	}
+
 	path = configure(t, "  - {name: a, every: 1m, exec: [x], timout: 1m}\n  - {name: b, every: 1x, exec: [x]}\n")
 	r = command(t, "validate", "--config", path)
 	if exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), ":5:37: jobs[0].timout: unknown key: did you mean timeout?") || !strings.Contains(r.err.Error(), ":6:22: jobs[1].every: ") {
@@ -47,8 +60,11 @@ func TestNeverDueAtStart(t *testing.T) {
 	t.Parallel()
 	path := configure(t, neverJob)
 	w := startWorker(t, "run", "--config", path)
-	line := w.await("a warning", func(line map[string]any) bool { return line["msg"] == "a schedule is never due" })
-	if text, _ := line["error"].(string); line["level"] != "warn" || !strings.HasPrefix(text, path+":5:25: jobs[0].cron: job never is never due") {
+	line := w.await("a warning", func(line map[string]any) bool {
+		text, _ := line["msg"].(string)
+		return strings.HasPrefix(text, "a schedule is never due")
+	})
+	if line["level"] != "warn" || line["job"] != "never" {
 		t.Errorf("got %v", line)
 	}
 }

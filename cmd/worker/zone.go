@@ -1,20 +1,16 @@
 package main
 
 import (
-	"regexp"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// cronZone finds the zone in the text of a cron schedule.
-var cronZone = regexp.MustCompile(`^cron ".*" in (\S+), \w+, dst \w+$`)
-
 // zones are the time zones in which a command prints the instants of jobs: nil
 // for UTC.
 type zones map[string]*time.Location
 
-// zonesOf are those of the jobs' cron expressions, as the leader has them or, for
+// zonesOf are those of the jobs' cron expressions and calendars, as the leader has them or, for
 // jobs that none has had, as the file does.
 func zonesOf(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) zones {
 	all := zones{}
@@ -31,8 +27,8 @@ func zonesOf(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) zones {
 
 func (z zones) add(job string, schedule jobs.Schedule) {
 	delete(z, job)
-	if match := cronZone.FindStringSubmatch(schedule.String()); match != nil {
-		if location, err := time.LoadLocation(match[1]); err == nil {
+	if s, ok := schedule.(interface{ Zone() string }); ok {
+		if location, err := time.LoadLocation(s.Zone()); err == nil {
 			z[job] = location
 		}
 	}

@@ -8,6 +8,7 @@ type Expression struct {
 	calendar calendar
 	zone     *zone
 	disabled bool // nothing matches
+	minutes  bool // it has no field for seconds: see Covers
 	// onceADay makes a repeated time count in its first pass only, and a skipped one at the instant it would have come
 	// without the change. Otherwise a time counts whenever the wall clock shows it.
 	onceADay bool
@@ -55,7 +56,7 @@ func Parse(expression string, options ...Option) (*Expression, error) {
 	if err := p.parse(); err != nil {
 		return nil, err
 	}
-	e := &Expression{text: expression, disabled: p.disabled}
+	e := &Expression{text: expression, disabled: p.disabled, minutes: p.dialect == Unix}
 	if e.disabled {
 		return e, nil
 	}

@@ -69,6 +69,12 @@ func (j Job) Wrap(key string, err error) error {
 	return wrap(j.from.file, j.from.key+"."+key, j.from.place, err)
 }
 
+// Placed reports whether the job has the key.
+func (j Job) Placed(key string) bool {
+	_, ok := j.from.place[j.from.key+"."+key]
+	return ok
+}
+
 // Error is one thing that is wrong with a file.
 type Error struct {
 	File         string

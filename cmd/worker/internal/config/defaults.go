@@ -11,9 +11,13 @@ var withoutDefault = []string{"name", "cron", "every", "at", "fixed_rate", "fixe
 
 // A default applies to a job that has one of these keys.
 var defaultBeside = map[string][]string{
-	"zone": {"cron"}, "dialect": {"cron"}, "dst": {"cron"}, "initial_delay": {"fixed_rate", "fixed_delay"},
+	"from": withTicks, "until": withTicks, "except": withTicks, "jitter": withTicks,
+	"zone": {"cron", "except", alsoExcept}, "dialect": {"cron"}, "dst": {"cron"}, "initial_delay": {"fixed_rate", "fixed_delay"},
 	"env": {"exec"}, "dir": {"exec"}, "umask": {"exec"}, "user": {"exec"}, "limits": {"exec"},
 }
+
+// alsoExcept stands for an except that is itself a default, for the zone.
+const alsoExcept = "the default except"
 
 // A default applies to a job that does not have this key.
 var defaultUnless = map[string]string{
@@ -49,6 +53,11 @@ func withDefaults(v value, defaults *value) value {
 		has[members[i].Value] = true
 	}
 	all := slices.Clone(members)
+	for i := 0; i+1 < len(defaults.node.Content); i += 2 {
+		if key := defaults.node.Content[i].Value; key == "except" && slices.ContainsFunc(withTicks, func(k string) bool { return has[k] }) {
+			has[alsoExcept] = true
+		}
+	}
 	for i := 0; i+1 < len(defaults.node.Content); i += 2 {
 		key := defaults.node.Content[i].Value
 		beside, bound := defaultBeside[key]

@@ -67,3 +67,28 @@ func TestManyDefaults(t *testing.T) {
 	equal(t, "jobs", len(c.Jobs), n)
 	equal(t, "variables", len(c.Jobs[n-1].Env), 8)
 }
+
+// Days off for all jobs leave out ticks of those that have any, in the zone of the
+// defaults.
+func TestDefaultCalendar(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+defaults: {except: [12-24], zone: Europe/Berlin, until: 2030-01-01T00:00:00Z, jitter: 5s, pause_after: 3}
+jobs:
+  - {name: cron, cron: "0 2 * * *", exec: [x]}
+  - {name: every, every: 1m, exec: [x], except: ["* 0-6 * * *"], jitter: 0s}
+  - {name: rate, fixed_rate: 1m, exec: [x]}
+  - {name: manual, manual: true, exec: [x]}
+`)
+	for i, want := range []string{
+		`cron "0 2 * * *" in Europe/Berlin, auto, dst once; until 2030-01-01T00:00:00Z; except "12-24" in Europe/Berlin|5s|3`,
+		`every 1m0s; until 2030-01-01T00:00:00Z; except "* 0-6 * * *" in Europe/Berlin|0s|3`,
+		`fixed rate 1m0s, initial delay 0s; until 2030-01-01T00:00:00Z; except "12-24" in Europe/Berlin|5s|3`,
+		`manual|0s|3`,
+	} {
+		j := c.Jobs[i]
+		equal(t, j.Name, fmt.Sprintf("%v|%v|%d", j.Schedule, j.Jitter, j.PauseAfter), want)
+	}
+}

@@ -64,6 +64,7 @@ type jobFile struct {
 	fixedRate    time.Duration
 	fixedDelay   time.Duration
 	initialDelay time.Duration
+	calendar     calendarFile
 }
 
 // Bounds on counts. Those of a catch-up are the library's.
@@ -72,6 +73,8 @@ const (
 	maxCatchUp  = 10_000
 	maxAttempts = 1000
 	maxKeep     = 1_000_000_000
+
+	maxPauseAfter = 1000
 )
 
 var jobFields = []field[jobFile]{
@@ -91,13 +94,7 @@ var jobFields = []field[jobFile]{
 		}
 	}},
 	{"at", func(v value, f *jobFile) {
-		const what = "an instant such as 2027-01-01T00:00:00Z"
-		if t, ok := readText(v, what); ok {
-			at, err := time.Parse(time.RFC3339, t.expanded)
-			if err != nil || at.IsZero() {
-				t.bad("expected %s", what)
-				return
-			}
+		if at := readInstant(v); !at.IsZero() {
 			f.job.Schedule = jobs.At(at)
 		}
 	}},
@@ -125,6 +122,11 @@ var jobFields = []field[jobFile]{
 			f.zone = &t
 		}
 	}},
+	{"from", func(v value, f *jobFile) { f.calendar.from = readInstant(v) }},
+	{"until", func(v value, f *jobFile) { f.calendar.until = readInstant(v) }},
+	{"except", readExcept},
+	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
+	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, "unix, spring or quartz", cron.ParseDialect) }},
 	{"dst", func(v value, f *jobFile) { f.dst = readWord(v, "once or native", cron.ParseDST) }},
 	{"timeout", func(v value, f *jobFile) { f.job.Timeout = readDuration(v) }},
@@ -327,15 +329,20 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 	require(v, found, "name", "a name for the job")
 	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual")
 	exactlyOne(v, found, "exec", "http", "sql")
-	for _, key := range []string{"zone", "dialect", "dst"} {
+	onlyBeside(found, "zone", "no other schedule depends on it", "cron", "except")
+	for _, key := range []string{"dialect", "dst"} {
 		onlyBeside(found, key, "no other schedule depends on it", "cron")
+	}
+	for _, key := range []string{"from", "until", "except", "jitter"} {
+		onlyBeside(found, key, "no other schedule has ticks of its own", withTicks...)
 	}
 	for _, key := range []string{"env", "dir", "umask", "user", "limits"} {
 		onlyBeside(found, key, "it is about programs", "exec")
 	}
 	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
 	checkTogether(found, f)
-	f.job.Schedule = f.schedule(found)
+	f.job.Schedule = f.within(found, f.schedule(found))
+	checkCounts(found, f.job.Job)
 }
 
 // checkTogether checks the keys that exclude or need one another.

@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// The failures of a job in a row are counted in the ledger, so that the count goes on
+// over takeovers and a leader that died before it could pause the job has it paused by
+// the next one. While they are counted, no tick of the job is claimed or started: see
+// [jobs.Job.PauseAfter].
+
+// countFirst holds a job back until its failures are counted, at the begin of the
+// term.
+func (t *term) countFirst(e *entry, pauses []jobs.Pause) {
+	if e.job.PauseAfter == 0 || e.known.Paused {
+		return
+	}
+	e.stamped = pauses
+	e.counting++
+}
+
+// countAll counts those of the jobs that are held back.
+func (t *term) countAll(entries ...*entry) {
+	var count []func()
+	for _, e := range entries {
+		if e.counting > 0 {
+			count = append(count, t.countFailures(e))
+		}
+	}
+	if len(count) == 0 {
+		return
+	}
+	t.helpers.Go(func() {
+		for _, f := range count {
+			f()
+		}
+	})
+}
+
+// isFailure reports whether an outcome counts as one.
+func isFailure(state jobs.State) bool {
+	return state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
+}
+
+// countFailures returns what counts, beside the loop, and has the job paused if there
+// are too many.
+func (t *term) countFailures(e *entry) func() {
+	job, pauses := e.job, e.stamped
+	return func() {
+		var n int
+		err := t.wrote.retry(t.ctx, "count the failures of a job", func(ctx context.Context) (err error) {
+			n, err = t.failedInARow(ctx, job, pauses)
+			return err
+		})
+		t.do(func() {
+			if err != nil || job.PauseAfter == 0 || n < job.PauseAfter || e.known.Paused || e.pausing {
+				t.counted(e)
+				return
+			}
+			e.pausing = true
+			t.helpers.Go(func() { t.pauseFailing(e, job.Name, n) })
+		})
+	}
+}
+
+// failedInARow reads as much of the history as is needed to know.
+func (t *term) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pause) (int, error) {
+	for limit := 2*job.PauseAfter + 20; ; limit *= 4 {
+		records, err := t.ledger.Runs(ctx, t.holder.Group, jobs.Filter{Job: job.Name, Limit: limit})
+		if err != nil {
+			return 0, err
+		}
+		n, sure := jobs.FailedInARow(records, pauses)
+		if sure || n >= job.PauseAfter || len(records) < limit {
+			return n, nil
+		}
+	}
+}
+
+// pauseFailing pauses a job.
+func (t *term) pauseFailing(e *entry, job string, failures int) {
+	err := t.wrote.retry(t.ctx, "pause a job that fails", func(ctx context.Context) error {
+		if !t.held.Trusted() {
+			return errTermOver
+		}
+		err := t.ledger.Pause(ctx, t.holder.Group, job)
+		if errors.Is(err, jobs.ErrNoJob) {
+			return nil // there is nothing to pause any more
+		}
+		return err
+	})
+	if err == nil {
+		t.log.Warn("the job is paused, because its runs fail: it goes on once it is resumed",
+			zap.String("job", job), zap.Int("failures", failures))
+	}
+	t.do(func() {
+		e.pausing, e.known.Paused = false, e.known.Paused || err == nil
+		t.counted(e)
+		select {
+		case t.look <- struct{}{}:
+		default: // a look is asked for already
+		}
+	})
+}
+
+// counted lets the job go on, unless another count of it is under way.
+func (t *term) counted(e *entry) {
+	e.counting--
+	t.freed(e)
+	t.claimDue(e, t.now())
+}
