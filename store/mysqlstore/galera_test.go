@@ -91,8 +91,9 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 	}
 	return map[string]overtaken{
 		"claim": {
-			lock: "INSERT INTO cronlease_run SELECT grp, job, tick + 60000000, trigger_id, claim_id, state, owner, token, attempt," +
-				" claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked FROM cronlease_run WHERE grp = ?",
+			lock: "INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt, claimed_at, missed, error, cancel_asked)" +
+				" SELECT grp, job, tick + 60000000, trigger_id, claim_id, state, owner, token, attempt, claimed_at, missed, error, cancel_asked" +
+				" FROM cronlease_run WHERE grp = ?",
 			statement: "INSERT IGNORE INTO `cronlease_run`",
 			write: func(ctx context.Context) (bool, error) {
 				_, err := g.old.Claim(ctx, h, id(), running("a", 2))

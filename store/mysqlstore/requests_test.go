@@ -48,7 +48,8 @@ func TestBeatBesideOtherTransactions(t *testing.T) {
 		}
 		defer func() { _ = tx.Rollback() }()
 		exec(t, tx, "UPDATE cronlease_job SET changes = changes + 1 WHERE grp = 'g'")
-		exec(t, tx, `INSERT INTO cronlease_run SELECT 'g', 'job', 5, 5, '', 2, '', 0, 0, UTC_TIMESTAMP(6), NULL, NULL, NULL, 0, '', 0`)
+		exec(t, tx, `INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt, claimed_at, missed, error, cancel_asked)
+			SELECT 'g', 'job', 5, 5, '', 2, '', 0, 0, UTC_TIMESTAMP(6), 0, '', 0`)
 		began := time.Now()
 		beat, err := s.Beat(soon(t), "a/b/1/c", 2, r, changes.Number)
 		if took := time.Since(began); err != nil || !beat.Renewed || beat.Asked || took > 900*time.Millisecond {
