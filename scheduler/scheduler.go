@@ -35,8 +35,9 @@ type Scheduler struct {
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
 
-	list    *list
-	started atomic.Bool
+	list     *list
+	provider *provider // nil for none
+	started  atomic.Bool
 }
 
 // An Option changes a default of [New].
@@ -108,6 +109,8 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: WithClock(%d): not known", kind)
 	case set.Drain < 0:
 		return nil, fmt.Errorf("scheduler: WithDrain(%v): must not be negative", set.Drain)
+	case set.Provided && set.Provider == nil:
+		return nil, errors.New("scheduler: WithProvider(nil): give a function, or leave the option out")
 	case set.MaxSkew == 0:
 		set.MaxSkew = DefaultMaxSkew
 	case set.MaxSkew < time.Second:
@@ -126,6 +129,9 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	}
 	s.election = e
 	s.log = s.log.With(zap.String("group", group), zap.String("owner", e.Owner()))
+	if set.Provided {
+		s.provider = &provider{ask: set.Provider, list: s.list, log: s.log, turn: make(chan struct{}, 1)}
+	}
 	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
 	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
 	return s, nil
@@ -194,6 +200,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	out, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
+	if s.provider != nil {
+		s.provider.soon(ctx, s.election.Timing().AttemptTimeout)
+		wait.Go(func() { s.provider.first(out) })
+	}
 	wait.Go(func() { s.lookout(out) })
 	defer wait.Wait()
 	defer stop()
@@ -210,7 +220,7 @@ func (s *Scheduler) working(ctx context.Context) (bool, error) {
 func (s *Scheduler) looked(skew lease.Skew) error {
 	own := s.clock.own()
 	s.memory.look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
-	return s.clock.observe(skew)
+	return errors.Join(s.clock.observe(skew), s.provider.lacking())
 }
 
 // Resign makes this replica step down, as [election.Election.Resign] does, after its
@@ -255,6 +265,9 @@ func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
 func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
+	if s.provider != nil {
+		s.provider.soon(ctx, s.election.Timing().AttemptTimeout)
+	}
 	t := newTerm(ctx, held, s)
 	s.current.Store(t)
 	defer s.current.Store(nil)

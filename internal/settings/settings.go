@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -52,4 +53,6 @@ type Scheduler struct {
 	MaxSkew  time.Duration
 	FullTTL  bool // no lease is taken early
 	Drain    time.Duration
+	Provider func(context.Context) ([]jobs.Job, error)
+	Provided bool // there was an option for it
 }
