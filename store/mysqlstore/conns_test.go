@@ -41,7 +41,7 @@ func TestServerIsTheSameForAllConnections(t *testing.T) {
 
 func TestServerIsAnotherAfterRestartAndElsewhere(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)
@@ -368,7 +368,7 @@ func TestTakeoverWaitsForFencedWorkAndHeartbeatsDoNot(t *testing.T) {
 // its connection and reading stay good.
 func TestTakeoverGivesUpOnFencedWork(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		take(t, s, "billing", "me")
 		commit := lockRow(t, db, "SELECT name FROM cronlease_fence WHERE name = 'billing' LOCK IN SHARE MODE")

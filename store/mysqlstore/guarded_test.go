@@ -46,7 +46,7 @@ func TestLostRepliesWithinAWrite(t *testing.T) {
 // fence row, and its connection serves the next.
 func TestWriteThatWaitsTooLong(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		s := openManyWriters(t, db.DSN)
 		h := holder(t, s, "billing", "me")

@@ -54,7 +54,7 @@ func newPair(t *testing.T, kind string) *pair {
 
 func eachPair(t *testing.T, f func(t *testing.T, p *pair)) {
 	t.Helper()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			f(t, newPair(t, kind))

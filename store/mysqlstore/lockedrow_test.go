@@ -14,7 +14,7 @@ import (
 // no other lease of its owner.
 func TestOneLockedLeaseRow(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		s := migrated(t, db.DSN)
 		k, err := keeper.New(s, keeper.Config{Timing: lease.Timing{TTL: 5 * time.Second}})
 		if err != nil {

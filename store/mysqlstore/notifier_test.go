@@ -305,7 +305,7 @@ func TestNotifyOfAnotherAccount(t *testing.T) {
 
 func TestLocksAfterARestart(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)
@@ -371,7 +371,7 @@ func TestLocksAfterARestart(t *testing.T) {
 // with a DSN the store has no such limit.
 func TestNotifierWithAReadTimeout(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		pool := openOn(t, openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second })))
 		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 500 * time.Millisecond }))

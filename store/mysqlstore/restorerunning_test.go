@@ -20,7 +20,7 @@ import (
 // a tick can run a second time, and goes on as an operator says.
 func TestRestoredUnderRunningSchedulers(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		pool, first := db.Open(t), open(t, db.DSN)
 		if err := first.Migrate(soon(t)); err != nil {
 			t.Fatal(err)

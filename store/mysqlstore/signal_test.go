@@ -231,7 +231,7 @@ func TestSignalClose(t *testing.T) {
 // The pool of a service may cut off every read that takes longer than a second.
 func TestSignalWithAReadTimeout(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		pool := openSQL(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = 2 * time.Second; c.Logger = &mysql.NopLogger{} }))
 		short := openOn(t, pool)
 		own := open(t, with(t, db, func(c *mysql.Config) { c.ReadTimeout = time.Second }))
