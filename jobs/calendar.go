@@ -49,6 +49,7 @@ func Within(s Schedule, c Calendar) Schedule {
 	b.exceptions, wrong = newExceptions(s, c)
 	relative, ok := s.(Relative)
 	_, isManual := s.(ManualSchedule)
+	_, isAfter := s.(AfterSchedule)
 	switch _, twice := s.(interface{ within() Schedule }); {
 	case wrong != nil:
 		b.err = wrong
@@ -58,6 +59,8 @@ func Within(s Schedule, c Calendar) Schedule {
 		b.err = errors.New("calendar: no schedule: give one, for example jobs.Every(time.Minute)")
 	case isManual:
 		b.err = errors.New("calendar: a job that is only run by hand has no ticks to leave out")
+	case isAfter:
+		b.err = errors.New("calendar: a job after another one has that one's ticks: give the calendar to that")
 	case !c.From.IsZero() && !c.Until.IsZero() && !c.Until.After(c.From):
 		b.err = fmt.Errorf("calendar: until %s: must be later than from, %s", b.until.Format(time.RFC3339), b.from.Format(time.RFC3339))
 	}

@@ -32,6 +32,9 @@ func guessSchedule(text string) Schedule {
 	if text == Manual().String() {
 		return Manual()
 	}
+	if rest, ok := strings.CutPrefix(text, "after "); ok {
+		return After(rest)
+	}
 	if rest, ok := strings.CutPrefix(text, "every "); ok {
 		return Every(duration(rest))
 	}

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -57,6 +58,9 @@ func (l *list) add(add []jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	if err := l.checkPipelines(add, nil); err != nil {
+		return err
+	}
 	for _, job := range add {
 		d := declare(job, false)
 		l.all, l.names[job.Name] = append(l.all, d), d
@@ -69,6 +73,9 @@ func (l *list) replace(with []jobs.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := check(with, func(job jobs.Job) error { return l.own(job.Name) }); err != nil {
+		return err
+	}
+	if err := l.checkPipelines(with, nil); err != nil {
 		return err
 	}
 	for _, job := range with {
@@ -99,6 +106,9 @@ func (l *list) remove(names []string) error {
 	for _, name := range names {
 		gone[l.names[name]] = true
 	}
+	if err := l.checkPipelines(nil, func(d *declared) bool { return gone[d] }); err != nil {
+		return err
+	}
 	for d := range gone {
 		delete(l.names, d.Name)
 	}
@@ -118,6 +128,9 @@ func (l *list) provide(given []jobs.Job) (before []*declared, err error) {
 		}
 		return nil
 	})
+	if err == nil {
+		err = l.checkPipelines(given, func(d *declared) bool { return d.provided })
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -137,6 +150,26 @@ func (l *list) provide(given []jobs.Job) (before []*declared, err error) {
 	l.all = all
 	l.tell()
 	return before, nil
+}
+
+// checkPipelines says what would be wrong with the jobs that follow others, after a
+// change: with the given ones, and without those that are gone.
+func (l *list) checkPipelines(given []jobs.Job, gone func(*declared) bool) error {
+	schedules := map[string]jobs.Schedule{}
+	for _, d := range l.all {
+		if gone == nil || !gone(d) {
+			schedules[d.Name] = d.Schedule
+		}
+	}
+	for _, job := range given {
+		schedules[job.Name] = job.Schedule
+	}
+	wrong := jobs.CheckPipelines(schedules)
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		errs = append(errs, wrong[name])
+	}
+	return errors.Join(errs...)
 }
 
 // own reports whether a job can be changed from outside: it has to be there, and

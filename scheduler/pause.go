@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -57,7 +58,7 @@ func (t *term) stretch(e *entry, now time.Time) (until time.Time, paused, ok boo
 // paused reports whether a run has to wait for the end of a pause: a tick that was
 // to start as soon as there is room. Retries and manual runs go on.
 func (t *term) paused(r *run) bool {
-	return (t.groupPaused || r.entry.known.Paused || r.entry.counting > 0) && r.record.Attempt == 0 && r.record.Trigger == 0
+	return (t.groupPaused || r.entry.known.Paused || r.entry.counting > 0) && r.record.Attempt == 0 && (r.record.Trigger == 0 || r.record.Trigger >= triggers.First)
 }
 
 // refused takes in that the ledger refused a claim of a job: it was paused since

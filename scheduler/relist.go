@@ -35,6 +35,7 @@ func (t *term) relist() {
 	}
 	all := t.list.jobs()
 	now := t.now()
+	t.children = nil
 	wanted := make(map[string]bool, len(all))
 	var tell relisted
 	for _, d := range all {
@@ -162,6 +163,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		t.relistAgain()
 		return
 	}
+	t.children = nil
 	for _, d := range changed {
 		e := t.entries[d.Name]
 		if e == nil {

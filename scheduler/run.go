@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -196,6 +197,8 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	case t.leave(e, record):
 	case record.CancelAsked:
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
+	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.IsAfter(record.Trigger):
+		t.lineUp(t.take(e, record))
 	case record.State == jobs.Waiting:
 		t.enqueue(t.take(e, record), min(record.Due.Sub(now), e.longestWait(record.Attempt)))
 	case record.Token != t.holder.Token:
@@ -435,6 +438,9 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	if counts {
 		e.counting++
 	}
+	if m.To == jobs.Succeeded {
+		m.Then = t.followers(r.record.Key)
+	}
 	a.report(state, m, err)
 	if m.To == jobs.Waiting {
 		t.shift(r, parking)
@@ -449,6 +455,9 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 			return
 		case !done && !t.stopping:
 			a.log.Warn("the ledger refused the run's outcome: the run was taken over")
+		}
+		if done {
+			t.followed(r.record, m.Then)
 		}
 		t.forget(r)
 		if counts {

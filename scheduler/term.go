@@ -46,9 +46,10 @@ type term struct {
 
 	list      *list // of this replica, which may change
 	relists   chan relisted
-	relisting bool              // a change of the list is being taken in
-	entries   map[string]*entry // also jobs that were removed, until nothing of them is under way
-	order     []*entry          // without those
+	relisting bool                // a change of the list is being taken in
+	entries   map[string]*entry   // also jobs that were removed, until nothing of them is under way
+	order     []*entry            // without those
+	children  map[string][]string // the jobs that follow a job; nil: to be found again
 	alarms    map[string]*alarmed
 	waker     *clock
 	timers    map[*time.Timer]struct{}

@@ -437,8 +437,8 @@ func TestListJobs(t *testing.T) {
 				snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: "a", Tick: now.Add(time.Duration(i))}, State: state})
 			}
 			list := listJobs(snapshot, map[string]jobs.Schedule{"a": jobs.Every(time.Hour)})
-			if len(list) != 2 || list[0].next(now, nil) != test.want || list[0].Running+list[0].Waiting != len(test.open) || list[1].Next != nil {
-				t.Errorf("got %+v, next %s, want %s", list, list[0].next(now, nil), test.want)
+			if len(list) != 2 || list[0].next(now, nil, nil) != test.want || list[0].Running+list[0].Waiting != len(test.open) || list[1].Next != nil {
+				t.Errorf("got %+v, next %s, want %s", list, list[0].next(now, nil, nil), test.want)
 			}
 		})
 	}
@@ -467,7 +467,7 @@ func TestRunsTable(t *testing.T) {
 	if err := json.NewEncoder(&out).Encode(list[1:]); err != nil {
 		t.Fatal(err)
 	}
-	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true,"has_args":false}]` + "\n"
+	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"kind":"trigger","state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true,"has_args":false}]` + "\n"
 	if out.String() != keys {
 		t.Errorf("got\n%s\nwant\n%s", &out, keys)
 	}

@@ -35,7 +35,9 @@ type jobStatus struct {
 	Failures int `json:"failures_before_pause"`
 	// Next is the next tick. It is null when there is none, when that depends on
 	// the end of a run, or when the job is removed.
-	Next    *stamp `json:"next"`
+	Next *stamp `json:"next"`
+	// After is the job that it follows; empty for all others.
+	After   string `json:"after"`
 	Running int    `json:"running"`
 	Waiting int    `json:"waiting"`
 	// Last is the newest run that is over.
@@ -50,7 +52,8 @@ func newJobs() *cobra.Command {
 		Short: "List the jobs: what is running, what comes next, how the last run ended",
 		Long: `List the jobs of the group: those that a leader has had, and with a
 configuration file also those in it that none has had yet. NEXT is the next
-tick by the schedule that the leader goes by, "due" when its instant has come
+tick by the schedule that the leader goes by, "after" another job or "not after"
+it when that has not succeeded, "due" when its instant has come
 and no leader has claimed it yet, and "removed" when the configuration file does
 not have the job any more. With --database instead of a file, a job that was
 removed looks like one whose ticks are not claimed.`,
@@ -131,6 +134,7 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 		if _, ok := schedule.(jobs.Relative); !ok {
 			s.Next = instant(schedule.Next(snapshot.Now))
 		}
+		s.After = followed(schedule)
 		list = append(list, s)
 	}
 	running, waiting := map[string]int{}, map[string]int{}
@@ -150,6 +154,7 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 		if d := declared[name]; !ok && d != nil && d.String() == known.Schedule {
 			schedule, ok = d, true
 		}
+		s.After = followed(schedule)
 		if ok && !s.Removed {
 			known.Paused = known.Paused || snapshot.Paused
 			s.Next = instant(nextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
@@ -158,6 +163,12 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 	}
 	slices.SortFunc(list, func(a, b jobStatus) int { return cmp.Compare(a.Name, b.Name) })
 	return list
+}
+
+// followed is the job that a schedule follows; empty for any other schedule.
+func followed(s jobs.Schedule) string {
+	after, _ := s.(jobs.AfterSchedule)
+	return after.Job()
 }
 
 // nextTick is the first tick that is not claimed yet, also when it is due. Of a
@@ -234,8 +245,12 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, in zones
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "JOB\tSCHEDULE\tPAUSED\tNEXT\tRUNNING\tLAST RUN") // Flush tells of errors
+	last := map[string]*runRecord{}
 	for _, s := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now, in), s.running(), s.last(in))
+		last[s.Name] = s.Last
+	}
+	for _, s := range list {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now, in, last[s.After]), s.running(), s.last(in))
 	}
 	return table.Flush()
 }
@@ -253,10 +268,15 @@ func (s jobStatus) paused() string {
 	}
 }
 
-func (s jobStatus) next(now time.Time, in zones) string {
+// next is when the job is due. parent is the last run of the job that it follows.
+func (s jobStatus) next(now time.Time, in zones, parent *runRecord) string {
 	switch {
 	case s.Removed:
 		return "removed"
+	case s.After != "" && parent != nil && parent.State != jobs.Succeeded.String():
+		return "not after " + printable(s.After) + " " + parent.State
+	case s.After != "":
+		return "after " + printable(s.After)
 	case s.Next == nil:
 		return "-"
 	case !s.Next.After(now):

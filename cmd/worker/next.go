@@ -98,6 +98,9 @@ func (n *next) ofJob(command *cobra.Command) (jobs.Job, string, error) {
 		if _, relative := job.Schedule.(jobs.Relative); relative {
 			return jobs.Job{}, "", fmt.Errorf("job %s: its ticks depend on what the database has: see worker jobs", n.job)
 		}
+		if parent := followed(job.Schedule); parent != "" {
+			return jobs.Job{}, "", fmt.Errorf("job %s: it is due each time when %s has succeeded", n.job, parent)
+		}
 		return job.Job, c.Group, nil
 	}
 	return jobs.Job{}, "", fmt.Errorf("no job %q in %s", n.job, n.config)

@@ -12,6 +12,7 @@ import (
 	_ "time/tzdata" // for machines without time zones, such as small containers
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -157,7 +158,7 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 	if err != nil {
 		return nil, err
 	}
-	var bad []error
+	var all []jobs.Job
 	for _, entry := range c.Jobs {
 		job := entry.Job
 		switch {
@@ -168,9 +169,9 @@ func (r *runner) scheduler(c *config.Config, db, killers database, client *httpj
 		default:
 			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: keeper.TrustLeft, Settings: entry.Settings, Log: log})
 		}
-		bad = append(bad, s.Add(job))
+		all = append(all, job)
 	}
-	if err := errors.Join(bad...); err != nil {
+	if err := s.Add(all...); err != nil { // together: they may follow one another
 		return nil, err
 	}
 	return s, nil

@@ -19,6 +19,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/internal/spelling"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -29,6 +30,8 @@ type runRecord struct {
 	Tick stamp  `json:"tick"`
 	// Trigger is 0 for a tick of the schedule.
 	Trigger uint64 `json:"trigger"`
+	// Kind is schedule, trigger, after or backfill: why there is the run.
+	Kind string `json:"kind"`
 	// State is running, waiting, succeeded, failed, timed out, cancelled,
 	// panicked, skipped or interrupted.
 	State   string `json:"state"`
@@ -51,7 +54,7 @@ type runRecord struct {
 
 func recordOf(r jobs.Record) runRecord {
 	record := runRecord{
-		Job: r.Job, Tick: stamp{r.Tick.UTC()}, Trigger: r.Trigger, State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
+		Job: r.Job, Tick: stamp{r.Tick.UTC()}, Trigger: r.Trigger, Kind: kindOf(r.Trigger), State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
 		Claimed: instant(r.Claimed), Due: instant(r.Due), Started: instant(r.Started), Finished: instant(r.Finished),
 		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked, HasArgs: r.HasArgs,
 	}
@@ -60,6 +63,37 @@ func recordOf(r jobs.Record) runRecord {
 		record.TookSeconds = &took
 	}
 	return record
+}
+
+// kindOf says why there is a run, by the number in its key.
+func kindOf(trigger uint64) string {
+	switch {
+	case trigger == 0:
+		return "schedule"
+	case triggers.IsAfter(trigger):
+		return "after"
+	case triggers.IsBackfill(trigger):
+		return "backfill"
+	}
+	return "trigger"
+}
+
+// mark says beside a tick what is particular about the run.
+func (r runRecord) mark() string {
+	var marks []string
+	switch r.Kind {
+	case "trigger":
+		marks = append(marks, "triggered")
+	case "after", "backfill":
+		marks = append(marks, r.Kind)
+	}
+	if r.HasArgs {
+		marks = append(marks, "args")
+	}
+	if marks == nil {
+		return ""
+	}
+	return " (" + strings.Join(marks, ", ") + ")"
 }
 
 // instant is nil for the zero time.
@@ -249,12 +283,7 @@ func printRuns(out io.Writer, list []runRecord, in zones, args bool) error {
 	fmt.Fprintln(table)
 	for _, r := range list {
 		tick, state, took, token := in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano), r.State, "-", "-"
-		switch {
-		case r.Trigger > 0 && r.HasArgs:
-			tick += " (triggered, args)"
-		case r.Trigger > 0:
-			tick += " (triggered)"
-		}
+		tick += r.mark()
 		if r.CancelAsked && (r.State == jobs.Running.String() || r.State == jobs.Waiting.String()) {
 			state += ", cancel asked"
 		}

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -109,6 +110,16 @@ var jobFields = []field[jobFile]{
 			f.job.Schedule = jobs.Manual()
 		} else if v.form != nil {
 			v.form.is(&Schema{Enum: []any{true}})
+		}
+	}},
+	{"after", func(v value, f *jobFile) {
+		const what = "the name of a job, for one that runs each time when that has succeeded"
+		if t, ok := readText(v, what); ok {
+			after := jobs.After(t.expanded)
+			if after.Err() != nil {
+				t.bad("expected %s", what)
+			}
+			f.job.Schedule = after
 		}
 	}},
 	{"initial_delay", func(v value, f *jobFile) { f.initialDelay = readWait(v) }},
@@ -259,7 +270,8 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 	} else if _, ok := found["include"]; !ok {
 		require(v, found, "jobs", "a list of jobs")
 	}
-	r := jobReader{config: c, places: map[string]value{}}
+	r := jobReader{config: c, places: map[string]value{}, afters: map[string]value{}}
+	defer r.checkPipelines()
 	if v.doc.defaults != nil {
 		r.defaults = readDefaults(*v.doc.defaults)
 	}
@@ -299,6 +311,23 @@ type jobReader struct {
 	config   *Config
 	defaults *value // nil for none
 	places   map[string]value
+	afters   map[string]value // by job: what it follows
+}
+
+// checkPipelines reports jobs that follow what is not there, or themselves.
+func (r *jobReader) checkPipelines() {
+	schedules := map[string]jobs.Schedule{}
+	for _, job := range r.config.Jobs {
+		if job.Schedule != nil {
+			schedules[job.Name] = job.Schedule
+		}
+	}
+	wrong := jobs.CheckPipelines(schedules)
+	for _, name := range slices.Sorted(maps.Keys(wrong)) {
+		if at, ok := r.afters[name]; ok {
+			at.report("%s", strings.TrimPrefix(wrong[name].Error(), "jobs: "))
+		}
+	}
 }
 
 func (r *jobReader) read(v value) {
@@ -317,6 +346,9 @@ func (r *jobReader) read(v value) {
 				at.report("%s: the job in %s has this name too: expected names that differ", quote(name), where)
 			} else {
 				r.places[name] = at
+				if after, ok := found["after"]; ok {
+					r.afters[name] = after
+				}
 			}
 		}
 		f.job.from = origin{v.doc.name, v.key, v.doc.place}
@@ -327,7 +359,7 @@ func (r *jobReader) read(v value) {
 // checkJob checks what concerns several keys of one job.
 func checkJob(v value, found map[string]value, f *jobFile) {
 	require(v, found, "name", "a name for the job")
-	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual")
+	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual", "after")
 	exactlyOne(v, found, "exec", "http", "sql")
 	onlyBeside(found, "zone", "no other schedule depends on it", "cron", "except")
 	for _, key := range []string{"dialect", "dst"} {

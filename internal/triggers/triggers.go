@@ -1,0 +1,35 @@
+// Package triggers has the numbers in the keys of runs beside the schedule, their
+// triggers, that the scheduler chooses. Those that a ledger chooses are smaller, and so
+// are tokens, for another century. All fit into the integers that JSON readers take.
+package triggers
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math/rand/v2"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+const (
+	// First is the smallest of them.
+	First     uint64 = 1 << 52
+	backfill  uint64 = 1 << 51
+	numbering        = backfill - 1
+)
+
+// After is the number of the run that follows the run of the key in another job, under
+// the same tick. It never changes, so that what follows a run cannot be inserted twice.
+func After(k jobs.Key) uint64 {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(k.Job+"\x00"), k.Trigger))
+	return First | binary.BigEndian.Uint64(sum[:8])&numbering
+}
+
+// IsAfter reports whether a number is one of After.
+func IsAfter(n uint64) bool { return n >= First && n&backfill == 0 }
+
+// Backfill is a number for the runs of one backfill.
+func Backfill() uint64 { return First | backfill | rand.Uint64()&numbering }
+
+// IsBackfill reports whether a number is one of Backfill.
+func IsBackfill(n uint64) bool { return n >= First && n < First<<1 && n&backfill != 0 }

@@ -1,0 +1,71 @@
+package scheduler
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// A job after another one gets its runs by the moves that record the other's success:
+// the ledger inserts them in the same transaction. The term takes them up when the move
+// has its answer. If that never comes, a later term finds them in the ledger, waiting.
+
+// followers are the runs that follow a run that succeeds.
+func (t *term) followers(k jobs.Key) []store.Follower {
+	if t.children == nil {
+		t.children = map[string][]string{}
+		for _, e := range t.order {
+			if after, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
+				t.children[after.Job()] = append(t.children[after.Job()], e.job.Name)
+			}
+		}
+	}
+	var all []store.Follower
+	for _, name := range t.children[k.Job] {
+		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k)}})
+	}
+	return all
+}
+
+// followed takes up what the ledger has inserted with a move of a run.
+func (t *term) followed(of jobs.Record, followers []store.Follower) {
+	for _, f := range followers {
+		e := t.entries[f.Job]
+		if e == nil || e.removed || e.runs[f.Key] != nil || t.stopping {
+			continue // it is found in the ledger by the term that has the job
+		}
+		now := t.now()
+		t.found(e, jobs.Record{
+			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs, Backfill: f.Backfill,
+			Claimed: t.clock.theirs(now), Due: now.Add(f.Delay),
+		}, now)
+	}
+}
+
+// lineUp puts a run of a job after another one at the end of the job's line, unless it
+// came in a pause or the line is full.
+func (t *term) lineUp(r *run) {
+	e := r.entry
+	switch {
+	case t.inPause(e, t.clock.ours(r.record.Claimed)):
+		t.close(r, jobs.Skipped, "paused")
+	case e.line() >= e.job.CatchUp.Limit:
+		t.close(r, jobs.Skipped, "as many ticks as allowed wait already")
+	default:
+		t.enqueue(r, 0)
+	}
+}
+
+// inPause reports whether an instant falls into a pause of the job or the group.
+func (t *term) inPause(e *entry, at time.Time) bool {
+	for _, pauses := range [2][]jobs.Pause{e.pauses, t.pauses} {
+		for _, p := range pauses {
+			if p.Covers(at) {
+				return true
+			}
+		}
+	}
+	return false
+}
