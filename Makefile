@@ -56,6 +56,7 @@ test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills
 
 # How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h
+DEPLOYTIME ?= 1h
 ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all
 torture = $(GO) test -C test ./torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
 
@@ -71,6 +72,10 @@ simulate: ## simulate CRONLEASE_ROUNDS times (default 300: years) as much as tes
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time; FUZZ=cron for those of that name
 	@scripts/fuzz $(FUZZ)
+
+.PHONY: deployments
+deployments: databases ## replace real workers by versions with other jobs, 20 times in DEPLOYTIME (1h), and account for every tick
+	@$(withdb) -- $(GO) test -C test ./deploy -count 1 -v -timeout 0 -args -deploy.for=$(DEPLOYTIME) -deploy.times=20
 
 .PHONY: soak
 soak: databases ## three workers with 200 jobs on each database for SOAKTIME (default 1h): nothing may grow; SEED=n to repeat

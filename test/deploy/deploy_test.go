@@ -1,0 +1,160 @@
+package deploy
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/workertest"
+)
+
+var (
+	length = flag.Duration("deploy.for", 14*time.Second, "how long they go on")
+	times  = flag.Int("deploy.times", 2, "how many deployments there are")
+)
+
+func TestMain(m *testing.M) { os.Exit(workertest.Main(m)) }
+
+const (
+	workers = 3
+	loads   = 40 // jobs with a tick each second
+	drain   = 20 * time.Second
+)
+
+// service is one that is deployed over and over.
+type service struct {
+	*workertest.Cluster
+	t       *testing.T
+	url     string
+	target  *target
+	folder  string
+	config  string // of the newest version
+	running []*workertest.Worker
+}
+
+// TestDeployments does rolling deployments, each of other jobs, under load. No run that fits into the drain is
+// cancelled, no tick is doubled, and none of a job that catches up is lost.
+func TestDeployments(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		url := workertest.URL(t, db)
+		s := &service{Cluster: workertest.New(t, db.Kind, url), t: t, url: url, target: newTarget(t), folder: t.TempDir()}
+		s.write(0)
+		for range workers {
+			s.running = append(s.running, s.StartAs(s.config))
+		}
+		s.Leader()
+		began := time.Now()
+		triggered := 0
+		for i := range *times {
+			<-time.After(time.Until(began.Add(*length * time.Duration(i+1) / time.Duration(*times+1))))
+			s.command("pause", "paused")
+			s.write(i + 1)
+			for at := range s.running {
+				s.replace(at)
+				triggered++
+				s.command("trigger", "manual", "--args", fmt.Sprintf(`{"n":%d}`, triggered))
+			}
+			s.command("resume", "paused")
+			s.command("resign")
+		}
+		<-time.After(time.Until(began.Add(*length)))
+		s.TerminateAll()
+		s.check(triggered)
+	})
+}
+
+// write writes the configuration of a version: a job that changes its schedule each time, and one that only every
+// other version has.
+func (s *service) write(version int) {
+	s.t.Helper()
+	var jobs strings.Builder
+	job := func(name, rest string) {
+		fmt.Fprintf(&jobs, "  - name: %s\n    http: {url: %q, method: POST}\n%s", name, s.target.url+"/"+name, rest)
+	}
+	for i := range loads {
+		job(fmt.Sprintf("load-%02d", i), "    every: 1s\n    misfire: all\n    overlap: allow\n")
+	}
+	job("long", "    every: 2s\n    overlap: allow\n    max_runs: 3\n")
+	job("changing", fmt.Sprintf("    every: %ds\n    misfire: all\n", 1+version%2))
+	if version%2 == 0 {
+		job("at-times", "    every: 1s\n    misfire: all\n    overlap: allow\n")
+	}
+	job("paused", "    every: 1s\n    misfire: all\n")
+	job("manual", "    manual: true\n")
+	s.config = filepath.Join(s.folder, fmt.Sprintf("version-%d.yaml", version))
+	text := fmt.Sprintf("database: %q\ngroup: billing\nlease: {ttl: 5s, grace: 1s}\ndrain: %v\njobs:\n%s", s.url, drain, &jobs)
+	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s *service) command(name string, args ...string) {
+	s.t.Helper()
+	workertest.Run(s.t, append([]string{name, "--config", s.config}, args...)...)
+}
+
+// replace starts a worker of the newest version in the place of another one, as a rolling deployment does.
+func (s *service) replace(at int) {
+	s.t.Helper()
+	next := s.StartAs(s.config)
+	old := s.running[at]
+	s.running[at] = next
+	old.Terminate()
+	if code := old.Wait(); code != 0 {
+		s.t.Errorf("a worker that was replaced ended with %d", code)
+	}
+}
+
+// check accounts for what the workers did.
+func (s *service) check(triggered int) {
+	s.t.Helper()
+	t, r := s.t, s.target
+	if len(r.cut) > 0 {
+		t.Errorf("%d of %d long runs were cut off: %v", len(r.cut), r.done+len(r.cut), r.cut)
+	}
+	total := 0
+	for job, ticks := range r.calls {
+		for tick, n := range ticks {
+			total += n
+			if n > 1 {
+				t.Errorf("%s ran %d times for %s", job, n, tick)
+			}
+		}
+	}
+	catching := []string{"at-times"}
+	for i := range loads {
+		catching = append(catching, fmt.Sprintf("load-%02d", i))
+	}
+	for _, job := range catching {
+		ticks := r.ticks(t, job)
+		var first, last time.Time
+		for tick := range ticks {
+			if first.IsZero() || tick.Before(first) {
+				first = tick
+			}
+			if tick.After(last) {
+				last = tick
+			}
+		}
+		if want := int(last.Sub(first)/time.Second) + 1; len(ticks) != want || len(ticks) < 5 {
+			t.Errorf("%s: %d ticks from %v to %v, want %d", job, len(ticks), first, last, want)
+		}
+	}
+	for n := range triggered {
+		if got := r.args[fmt.Sprintf(`{"n":%d}`, n+1)]; got != 1 {
+			t.Errorf("trigger %d ran %d times", n+1, got)
+		}
+	}
+	for _, job := range []string{"changing", "paused"} {
+		if len(r.ticks(t, job)) < 3 {
+			t.Errorf("%s has run for %d ticks", job, len(r.ticks(t, job)))
+		}
+	}
+	t.Logf("%d deployments: %d runs, %d of them long, %d triggered", *times, total, r.done, triggered)
+}
