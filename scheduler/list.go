@@ -117,26 +117,26 @@ func (l *list) remove(names []string) error {
 	return nil
 }
 
-// provide makes the jobs those that the provider has given, beside those of Add.
-// It returns what was in place of them before.
-func (l *list) provide(given []jobs.Job) (before []*declared, err error) {
+// set makes the jobs that the provider has given the given ones, or those that were
+// added. It returns what was in place of them before.
+func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	err = check(given, func(job jobs.Job) error {
-		if d := l.names[job.Name]; d != nil && !d.provided {
+		if d := l.names[job.Name]; d != nil && d.provided != provided {
 			return declaredTwice(job.Name)
 		}
 		return nil
 	})
 	if err == nil {
-		err = l.checkPipelines(given, func(d *declared) bool { return d.provided })
+		err = l.checkPipelines(given, func(d *declared) bool { return d.provided == provided })
 	}
 	if err != nil {
 		return nil, err
 	}
 	var all []*declared
 	for _, d := range l.all {
-		if d.provided {
+		if d.provided == provided {
 			before = append(before, d)
 			delete(l.names, d.Name)
 		} else {
@@ -144,7 +144,7 @@ func (l *list) provide(given []jobs.Job) (before []*declared, err error) {
 		}
 	}
 	for _, job := range given {
-		d := declare(job, true)
+		d := declare(job, provided)
 		all, l.names[job.Name] = append(all, d), d
 	}
 	l.all = all

@@ -98,7 +98,7 @@ func (p *provider) call(ctx context.Context) (given []jobs.Job, err error) {
 }
 
 func (p *provider) take(given []jobs.Job) error {
-	before, err := p.list.provide(given)
+	before, err := p.list.set(given, true)
 	if err != nil {
 		return err
 	}

@@ -54,6 +54,24 @@ func TestJobsChangeWhileItRuns(t *testing.T) {
 	})
 }
 
+// Set adds, replaces and removes at once.
+func TestSet(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader := c.start([]jobs.Job{cronJob("gone", "0 * * * * *"), cronJob("stays", "0 * * * * *")})
+		c.until(90 * time.Second)
+		err := leader.Set(leader.doing(cronJob("new", "0 * * * * *"), cronJob("new", "0 0 25 * * *"))...)
+		if err == nil || !strings.Contains(err.Error(), "declared twice") || !strings.Contains(err.Error(), `hours "25"`) {
+			t.Error(err)
+		}
+		c.until(130 * time.Second)
+		check(t, leader.Set(leader.doing(cronJob("new", "0 * * * * *"), cronJob("stays", "30 * * * * *"))...))
+		c.until(190 * time.Second)
+		c.wantRows("gone", "1m succeeded", "2m succeeded")
+		c.wantRows("stays", "1m succeeded", "2m succeeded", "2m30s succeeded")
+		c.wantRows("new", "3m succeeded")
+	})
+}
+
 // The first tick of a job that is added, or whose schedule is changed, may be at once.
 func TestAddedJobHasAnAlarm(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -175,6 +175,16 @@ func (s *Scheduler) Remove(names ...string) error {
 	return s.list.remove(names)
 }
 
+// Set makes these the jobs that were added: it adds, replaces and removes, as [Scheduler.Add],
+// [Scheduler.Replace] and [Scheduler.Remove] do, all at once or, if anything is wrong, nothing.
+func (s *Scheduler) Set(all ...jobs.Job) error {
+	if s.election == nil {
+		return errNotMade
+	}
+	_, err := s.list.set(all, false)
+	return err
+}
+
 // Run takes part in the group's election until ctx ends, and fires the jobs
 // while this replica leads. No error of the database ends it.
 //

@@ -194,29 +194,6 @@ func TestBlockedError(t *testing.T) {
 	}
 }
 
-// A closed terminal stops a worker as SIGTERM does, however often it is told of.
-func TestHangup(t *testing.T) {
-	t.Parallel()
-	path := configure(t, "  - name: long\n    every: 1s\n    exec: [sh, -c, 'trap \"echo told; sleep 0.2; exit 1\" TERM; echo ready; while :; do sleep 0.1; done']\n")
-	w := startWorker(t, "run", "--config", path)
-	w.await("ready", func(line map[string]any) bool { return line["line"] == "ready" })
-	if err := w.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	w.await("told", func(line map[string]any) bool { return line["line"] == "told" })
-	if err := w.cmd.Process.Signal(syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "end after SIGHUP", w.ended)
-	_ = w.cmd.Wait() // the exit code says it
-	if code := w.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d", code)
-	}
-	if s := statusOf(t, path); s.State != "released" {
-		t.Errorf("not released: %+v", s)
-	}
-}
-
 // Under nohup a worker goes on.
 func TestNohup(t *testing.T) {
 	t.Parallel()

@@ -37,12 +37,34 @@ func main() {
 	os.Exit(exitCode(err))
 }
 
+// hangups has SIGHUP, for worker run to read its configuration again; nil where it does
+// not.
+var hangups chan os.Signal
+
+// reloadsOnHangup reports whether SIGHUP is for worker run to read its configuration
+// again: it has no terminal, so that nothing else sends it.
+func reloadsOnHangup() bool {
+	if len(os.Args) < 2 || os.Args[1] != "run" {
+		return false
+	}
+	terminal, err := os.Open("/dev/tty")
+	if err == nil {
+		_ = terminal.Close()
+	}
+	return err != nil
+}
+
 // stopOnHangup returns a context that ends with SIGHUP, which is sent when a
 // terminal is closed. It may come twice then, from the kernel and from the shell,
 // and so a second one does nothing. Where it is ignored, as under nohup, it
-// stays so.
+// stays so. A worker without a terminal reads its configuration again instead.
 func stopOnHangup() context.Context {
 	if signal.Ignored(syscall.SIGHUP) {
+		return context.Background()
+	}
+	if reloadsOnHangup() {
+		hangups = make(chan os.Signal, 1)
+		signal.Notify(hangups, syscall.SIGHUP)
 		return context.Background()
 	}
 	ctx, cancel := context.WithCancel(context.Background())

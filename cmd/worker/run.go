@@ -12,7 +12,6 @@ import (
 	_ "time/tzdata" // for machines without time zones, such as small containers
 
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/jobs"
 
 	"github.com/spf13/cobra"
 	"go.uber.org/zap"
@@ -21,6 +20,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -40,11 +40,11 @@ func newRun() *cobra.Command {
 		Short: "Take part in the group and run its jobs while leading",
 		Long: `Take part in the group and run its jobs while leading.
 
-SIGTERM, SIGINT and SIGHUP stop it: running jobs are cancelled, after the drain of the
+SIGTERM and SIGINT stop it: running jobs are cancelled, after the drain of the
 configuration file if they have not finished by then, the lease is released, so that
 another worker takes over at once, and it exits with 0. A second SIGTERM or SIGINT ends
-the drain. The log goes to
-standard error, as JSON if that is no terminal. When nothing reads it, jobs go
+the drain. SIGHUP has it read the configuration again, as worker reload does; in a
+terminal, where it means that this was closed, it stops. The log goes to standard error, as JSON if that is no terminal. When nothing reads it, jobs go
 on, and lines are dropped and counted.
 
 A SQLite file gets its tables by itself. On MySQL, create them with worker
@@ -101,10 +101,14 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	}
 	client := httpjob.NewClient(version())
 	defer client.Close()
-	s, err := r.scheduler(c, db, killers, client, log)
+	parts := parts{db, killers, client, log, c.Lease.Grace}
+	s, err := r.scheduler(c, parts)
 	if err != nil {
 		return err
 	}
+	again := &reloader{runner: r, parts: parts, scheduler: s, now: c}
+	stopReloads := again.listen(log)
+	defer stopReloads()
 
 	if r.untilEOF {
 		var cancel context.CancelFunc
@@ -151,25 +155,38 @@ func checkMachine(c *config.Config) error {
 	return errors.Join(bad...)
 }
 
+// parts are what the jobs of a worker work with.
+type parts struct {
+	db, killers database
+	client      *httpjob.Client
+	log         *zap.Logger
+	grace       time.Duration
+}
+
+// job returns a job with its function.
+func (p parts) job(entry config.Job) jobs.Job {
+	job := entry.Job
+	switch {
+	case entry.HTTP != nil:
+		job.Do = p.client.Job(*entry.HTTP)
+	case entry.SQL != nil:
+		job.Do = sqljob.New(p.db.DB(), entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers.DB()})
+	default:
+		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, TrustLeft: keeper.TrustLeft, Settings: entry.Settings, Log: p.log})
+	}
+	return job
+}
+
 // scheduler returns a scheduler with the jobs of the configuration.
-func (r *runner) scheduler(c *config.Config, db, killers database, client *httpjob.Client, log *zap.Logger) (*scheduler.Scheduler, error) {
-	s, err := scheduler.New(db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(log),
+func (r *runner) scheduler(c *config.Config, p parts) (*scheduler.Scheduler, error) {
+	s, err := scheduler.New(p.db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(p.log),
 		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
 	if err != nil {
 		return nil, err
 	}
 	var all []jobs.Job
 	for _, entry := range c.Jobs {
-		job := entry.Job
-		switch {
-		case entry.HTTP != nil:
-			job.Do = client.Job(*entry.HTTP)
-		case entry.SQL != nil:
-			job.Do = sqljob.New(db.DB(), entry.SQL, sqljob.Options{Grace: c.Lease.Grace, Kill: killers.DB()})
-		default:
-			job.Do = execjob.New(entry.Exec, execjob.Options{Grace: c.Lease.Grace, TrustLeft: keeper.TrustLeft, Settings: entry.Settings, Log: log})
-		}
-		all = append(all, job)
+		all = append(all, p.job(entry))
 	}
 	if err := s.Add(all...); err != nil { // together: they may follow one another
 		return nil, err

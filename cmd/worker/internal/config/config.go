@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
@@ -56,6 +57,14 @@ type Job struct {
 	SQL              []sqljob.Statement
 
 	from origin
+}
+
+// Equal reports whether two jobs are declared alike, wherever they stand.
+func (j Job) Equal(other Job) bool {
+	// A schedule's text has all of it, and comparing that is cheap.
+	same := j.Schedule.String() == other.Schedule.String()
+	j.Schedule, other.Schedule, j.from, other.from = nil, nil, origin{}, origin{}
+	return same && reflect.DeepEqual(j, other)
 }
 
 // origin is where a job stands.
