@@ -34,6 +34,20 @@ func (r Role) String() string {
 	return fmt.Sprintf("Role(%d)", uint8(r))
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (r *Role) UnmarshalText(text []byte) error {
+	for known := Following; known <= Draining; known++ {
+		if known.String() == string(text) {
+			*r = known
+			return nil
+		}
+	}
+	return fmt.Errorf("election: role %q: must be following, leading or draining", text)
+}
+
 // State is what a replica knows of its group's leader.
 type State struct {
 	Role Role

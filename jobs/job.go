@@ -81,6 +81,12 @@ type Run struct {
 	Token uint64
 	// Attempt is the number of this attempt at the tick, from 1.
 	Attempt int
+	// LastAttempt: there is no attempt after this one if it fails, times out or
+	// panics. A run that is interrupted may be run again all the same ([Recover]).
+	LastAttempt bool
+	// Previous is how the attempt before this one ended: of the same run, also under
+	// an earlier term. Its State is zero for the first attempt.
+	Previous Previous
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
 	Missed int

@@ -141,7 +141,7 @@ func TestRemovedJobComesBack(t *testing.T) {
 				}
 				c.until(time.Hour + 30*time.Minute)
 				if back != "at once" {
-					c.wantRows("job", "1h waiting: broken")
+					c.wantRows("job", "1h waiting: failed: broken")
 					if n := strings.Count(c.rows("line"), "waiting"); n == 0 || strings.Contains(c.rows("line"), "running") {
 						t.Errorf("%d wait:\n%s", n, c.rows("line"))
 					}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -45,7 +46,8 @@ type run struct {
 	record  jobs.Record
 	phase   phase
 	attempt *attempt // the one in progress
-	stop    error    // why it is not to start, or not to go on
+	before  jobs.Previous
+	stop    error // why it is not to start, or not to go on
 }
 
 // phase is how far a run has come. It decides what the run counts towards.
@@ -200,7 +202,11 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.IsAfter(record.Trigger):
 		t.lineUp(t.take(e, record))
 	case record.State == jobs.Waiting:
-		t.enqueue(t.take(e, record), min(record.Due.Sub(now), e.longestWait(record.Attempt)))
+		r := t.take(e, record)
+		if record.Attempt > 0 {
+			r.before = jobs.ParsePrevious(record.Error)
+		}
+		t.enqueue(r, min(record.Due.Sub(now), e.longestWait(record.Attempt)))
 	case record.Token != t.holder.Token:
 		t.recover(t.take(e, record))
 	default:
@@ -213,6 +219,7 @@ func (t *term) recover(r *run) {
 	log := t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.String("by", r.record.Owner), zap.Int("attempt", r.record.Attempt))
 	if r.entry.rerun(r.record.Attempt) {
 		log.Warn("an interrupted run is run again")
+		r.before = jobs.Previous{State: jobs.Interrupted, Error: "not finished by " + r.record.Owner}
 		t.enqueue(r, 0)
 		return
 	}
@@ -246,6 +253,9 @@ func (t *term) reclaim(r *run) {
 			return
 		}
 		r.record.State = jobs.Waiting
+		if began {
+			r.before = jobs.Previous{State: jobs.Interrupted, Error: "not in hand of its holder"}
+		}
 		t.enqueue(r, 0)
 	})
 }
@@ -366,7 +376,10 @@ func (t *term) start(r *run) {
 	a.Run = jobs.Run{
 		Group: t.holder.Group, Job: record.Job, Tick: record.Tick, Trigger: record.Trigger,
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
+		Previous: r.before,
 	}
+	_, again := job.Retry.After(record.Attempt)
+	a.LastAttempt = !again
 	ctx, stop := t.ctx, context.CancelFunc(func() {})
 	if job.Timeout > 0 {
 		ctx, stop = context.WithTimeoutCause(ctx, job.Timeout, jobs.ErrTimeout)
@@ -433,6 +446,10 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 		if r.stop == nil && e.rerun(a.Attempt) {
 			m.To = jobs.Waiting // for the next leader
 		}
+	}
+	if m.To == jobs.Waiting {
+		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
+		m.Error = r.before.String()
 	}
 	counts := e.job.PauseAfter > 0 && isFailure(m.To)
 	if counts {

@@ -75,9 +75,10 @@ func (a *attempt) report(state jobs.State, m store.Move, err error) {
 		fallthrough
 	default:
 		if m.To == jobs.Waiting {
-			log = log.With(zap.Duration("retry", m.Delay))
+			log.Warn("run "+state.String(), zap.Error(logged(err)), zap.Bool("will_retry", true), zap.Duration("retry", m.Delay))
+			return
 		}
-		log.Error("run "+state.String(), zap.Error(logged(err)))
+		log.Error("run "+state.String(), zap.Error(logged(err)), zap.Bool("will_retry", false))
 	}
 }
 

@@ -79,7 +79,7 @@ func WithMaxSkew(d time.Duration) Option { return func(s *settings.Scheduler) { 
 func WithFullTTL() Option { return func(s *settings.Scheduler) { s.FullTTL = true } }
 
 // WithLogger sets the logger. Default: silent. Runs are logged at info, failed
-// ones at error, both with the keys group, owner, token, job and tick.
+// ones at error, or at warn if another attempt follows (will_retry), all with the keys group, owner, token, job and tick.
 func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(l)) }
 
 func withElection(o election.Option) Option {

@@ -35,6 +35,15 @@ func (c Clock) String() string {
 	return fmt.Sprintf("Clock(%d)", uint8(c))
 }
 
+// MarshalText implements [encoding.TextMarshaler].
+func (c Clock) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText implements [encoding.TextUnmarshaler].
+func (c *Clock) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseClock(string(text))
+	return err
+}
+
 // ParseClock is the reverse of String.
 func ParseClock(name string) (Clock, error) {
 	for _, c := range []Clock{DatabaseClock, WorkerClock} {

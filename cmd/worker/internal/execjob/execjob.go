@@ -326,7 +326,8 @@ func (p *process) wait() report {
 // Environment returns the variables of a job: PATH, HOME, USER, LOGNAME, SHELL,
 // LANG, LANGUAGE, LC_*, TZ and TMPDIR as the worker has them, and CRONLEASE_GROUP,
 // CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
-// CRONLEASE_ATTEMPT, CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
+// CRONLEASE_ATTEMPT, CRONLEASE_LAST_ATTEMPT (true or false), CRONLEASE_PREVIOUS_STATE
+// and CRONLEASE_PREVIOUS_ERROR (empty for the first attempt), CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
 // schedule) and CRONLEASE_ARGS (empty unless the run has arguments). These fit: Linux
 // takes a variable of up to 128 KiB.
 func Environment(own []string, run jobs.Run) []string {
@@ -336,6 +337,10 @@ func Environment(own []string, run jobs.Run) []string {
 			env = append(env, variable)
 		}
 	}
+	previous := ""
+	if run.Previous.State != 0 {
+		previous = run.Previous.State.String()
+	}
 	return append(env,
 		"CRONLEASE_GROUP="+run.Group,
 		"CRONLEASE_JOB="+run.Job,
@@ -343,6 +348,9 @@ func Environment(own []string, run jobs.Run) []string {
 		"CRONLEASE_OWNER="+run.Owner,
 		fmt.Sprintf("CRONLEASE_TOKEN=%d", run.Token),
 		fmt.Sprintf("CRONLEASE_ATTEMPT=%d", run.Attempt),
+		fmt.Sprintf("CRONLEASE_LAST_ATTEMPT=%t", run.LastAttempt),
+		"CRONLEASE_PREVIOUS_STATE="+previous,
+		"CRONLEASE_PREVIOUS_ERROR="+strings.ReplaceAll(run.Previous.Error, "\x00", ""),
 		fmt.Sprintf("CRONLEASE_MISSED=%d", run.Missed),
 		fmt.Sprintf("CRONLEASE_TRIGGER=%d", run.Trigger),
 		"CRONLEASE_ARGS="+string(run.Args),

@@ -79,6 +79,7 @@ func TestMain(m *testing.M) {
 
 var run = jobs.Run{
 	Group: "billing", Job: "report", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2, Missed: 335,
+	LastAttempt: true, Previous: jobs.Previous{State: jobs.TimedOut, Error: "too\x00 slow"},
 	Tick: time.Date(2027, 1, 1, 1, 0, 0, 0, time.FixedZone("CET", 3600)),
 }
 
@@ -631,7 +632,7 @@ func TestEnvironment(t *testing.T) {
 		t.Errorf("a secret reaches the job or its guard:\n%s", all)
 	}
 	for _, want := range []string{
-		"CRONLEASE_ATTEMPT=2", "CRONLEASE_GROUP=billing", "CRONLEASE_JOB=report", "CRONLEASE_OWNER=worker/host/1/abc",
+		"CRONLEASE_ATTEMPT=2", "CRONLEASE_LAST_ATTEMPT=true\n", "CRONLEASE_PREVIOUS_STATE=timed out\n", "CRONLEASE_PREVIOUS_ERROR=too slow\n", "CRONLEASE_GROUP=billing", "CRONLEASE_JOB=report", "CRONLEASE_OWNER=worker/host/1/abc",
 		"CRONLEASE_TICK=2027-01-01T00:00:00Z", "CRONLEASE_TOKEN=1767225600000001", "CRONLEASE_MISSED=335\n", "CRONLEASE_TRIGGER=0\n", "PATH=" + os.Getenv("PATH"), "guard report",
 	} {
 		if !strings.Contains(all, want) {
@@ -642,7 +643,7 @@ func TestEnvironment(t *testing.T) {
 		"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=", "TZ=UTC", "TMPDIR=/t", "PATH=/bin",
 		"PATHS=x", "CRONLEASE_TOKEN=1", "LD_PRELOAD=x", "AWS_SECRET_ACCESS_KEY=x", "lc_all=x", "=x", "",
 	}, run)
-	if len(got) != 11+9 {
+	if len(got) != 11+12 {
 		t.Errorf("%d variables: %q", len(got), got)
 	}
 	manual := run

@@ -102,7 +102,8 @@ func (c *Client) Close() {
 
 // Job returns a job function that sends the request, with its headers and with
 // Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
-// Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Missed and
+// Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Last-Attempt (true or
+// false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed and
 // Cronlease-Trigger (0 for a tick of the schedule). The arguments of a run are its body,
 // as application/json, unless the request has a body of its own or is a GET or HEAD. It returns nil
 // for an expected answer, a [*StatusError] for any other one, whatever becomes of
@@ -187,6 +188,10 @@ func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.R
 	request.Header.Set("Cronlease-Owner", run.Owner)
 	request.Header.Set("Cronlease-Token", strconv.FormatUint(run.Token, 10))
 	request.Header.Set("Cronlease-Attempt", strconv.Itoa(run.Attempt))
+	request.Header.Set("Cronlease-Last-Attempt", strconv.FormatBool(run.LastAttempt))
+	if run.Previous.State != 0 {
+		request.Header.Set("Cronlease-Previous-State", run.Previous.State.String())
+	}
 	request.Header.Set("Cronlease-Missed", strconv.Itoa(run.Missed))
 	request.Header.Set("Cronlease-Trigger", strconv.FormatUint(run.Trigger, 10))
 	return request, nil

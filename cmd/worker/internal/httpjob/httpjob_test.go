@@ -23,7 +23,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var run = jobs.Run{
-	Group: "billing", Job: "ping", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2, Missed: 335, Trigger: 18446744073709551615,
+	Group: "billing", Job: "ping", Owner: "worker/host/1/abc", Token: 1767225600000001, Attempt: 2, LastAttempt: true, Previous: jobs.Previous{State: jobs.Failed, Error: "x"}, Missed: 335, Trigger: 18446744073709551615,
 	Tick: time.Date(2027, 1, 1, 1, 0, 0, 500_000_000, time.FixedZone("CET", 3600)),
 }
 
@@ -59,7 +59,7 @@ func TestRequest(t *testing.T) {
 	}
 	for name, want := range map[string]string{
 		"User-Agent": "cronlease/v1.2.3", "Cronlease-Group": "billing", "Cronlease-Job": "ping", "Cronlease-Tick": "2027-01-01T00:00:00.5Z",
-		"Cronlease-Owner": "worker/host/1/abc", "Cronlease-Token": "1767225600000001", "Cronlease-Attempt": "2",
+		"Cronlease-Owner": "worker/host/1/abc", "Cronlease-Token": "1767225600000001", "Cronlease-Attempt": "2", "Cronlease-Last-Attempt": "true", "Cronlease-Previous-State": "failed",
 		"Cronlease-Missed": "335", "Cronlease-Trigger": "18446744073709551615",
 	} {
 		if value := got.Header.Get(name); value != want {
