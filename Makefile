@@ -48,7 +48,7 @@ test-race: databases ## test PACKAGES (all) with the race detector, which takes 
 # Each step runs, whatever the others say.
 .PHONY: test-long
 test-long: ## all of everything, which takes hours: before a release, and each night
-	@$(MAKE) -s -k test-rounds lint model simulate fuzz torture soak
+	@$(MAKE) -s -k test-rounds lint model simulate fuzz torture deployments soak
 
 .PHONY: test-rounds
 test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills, seeds and the like
