@@ -6,6 +6,7 @@ import (
 
 	"github.com/cenkalti/backoff/v4"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -65,24 +66,12 @@ func (h *handover) listen(ctx context.Context, failed *backoff.ExponentialBackOf
 				default:
 				}
 			}
-			if !pause(ctx, failed.NextBackOff()) {
+			if retry.Sleep(ctx, failed.NextBackOff()) != nil {
 				return
 			}
 		}
 		failed.Reset()
 		h.came <- struct{}{}
-	}
-}
-
-// pause waits, and reports whether ctx has not ended by then.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -80,7 +81,7 @@ func Observe(ctx context.Context, leases store.Leases, group string, interval ti
 					last, first = l, false
 				}
 			}
-			if !pause(ctx, interval) {
+			if retry.Sleep(ctx, interval) != nil {
 				return
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -144,12 +145,7 @@ func (t *term) heed() bool {
 		return false
 	}
 	const long = 20 * time.Millisecond
-	timer := time.NewTimer(min(4*max(0, time.Since(began)-long), time.Second))
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-t.ctx.Done():
-	}
+	_ = retry.Sleep(t.ctx, min(4*max(0, time.Since(began)-long), time.Second))
 	return fruit
 }
 

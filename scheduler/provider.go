@@ -200,11 +200,7 @@ func (p *provider) first(ctx context.Context) {
 		if err == nil {
 			return
 		}
-		timer := time.NewTimer(wait.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if retry.Sleep(ctx, wait.NextBackOff()) != nil {
 			return
 		}
 	}

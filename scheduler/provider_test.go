@@ -80,7 +80,9 @@ func TestProvider(t *testing.T) {
 			t.Error(err)
 		}
 		c.until(145 * time.Second)
-		p.set(func(p *source) { p.given, p.panic = []jobs.Job{idle(cronJob("b", "30 * * * * *")), idle(cronJob("c", "0 * * * * *"))}, nil })
+		p.set(func(p *source) {
+			p.given, p.panic = []jobs.Job{idle(cronJob("b", "30 * * * * *")), idle(cronJob("c", "0 * * * * *"))}, nil
+		})
 		check(t, r.Reload(c.Context()))
 		check(t, r.Reload(c.Context()))
 		if err := r.Replace(idle(cronJob("b", "0 * * * * *"))); err == nil {

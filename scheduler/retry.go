@@ -50,11 +50,7 @@ func (w *writer) retryLonger(ctx context.Context, what string, most time.Duratio
 		}
 		w.t.trouble.Failed(what, err)
 		pulse.beat() // the attempt may have taken nearly a TTL
-		timer := time.NewTimer(wait.NextBackOff())
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
+		if retry.Sleep(ctx, wait.NextBackOff()) != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"maps"
 	"sync"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/retry"
 )
 
 // ErrLost is what a statement fails with while the line is cut.
@@ -176,12 +178,5 @@ func wait(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return retry.Sleep(ctx, d)
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/cenkalti/backoff/v4"
-
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/store"
 )
@@ -32,24 +30,14 @@ func (h *Held) Heed(ctx context.Context, known func() uint64, look func() bool) 
 		}
 		switch err := signal.Wait(ctx, number); {
 		case err != nil:
-			pause(ctx, failed)
+			_ = retry.Sleep(ctx, failed.NextBackOff())
 		case look != nil && look():
 			failed.Reset()
 			idle.Reset()
 		default:
 			h.Beat() // it finds a request to resign
 			failed.Reset()
-			pause(ctx, idle)
+			_ = retry.Sleep(ctx, idle.NextBackOff())
 		}
-	}
-}
-
-// pause waits, or until ctx ends.
-func pause(ctx context.Context, b *backoff.ExponentialBackOff) {
-	timer := time.NewTimer(b.NextBackOff())
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }

@@ -1,8 +1,8 @@
-// Package retry says how long to wait between attempts that go on until their
-// caller stops them.
+// Package retry waits between attempts that go on until their caller stops them.
 package retry
 
 import (
+	"context"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -16,4 +16,16 @@ func Forever(initial, most time.Duration) *backoff.ExponentialBackOff {
 		backoff.WithMaxInterval(max(initial, most)),
 		backoff.WithMaxElapsedTime(0),
 	)
+}
+
+// Sleep waits for d, or until ctx ends, and then returns its error.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
@@ -208,7 +209,7 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 			return err
 		}
 		if name == "" {
-			return sleep(ctx, limit)
+			return retry.Sleep(ctx, limit) // it only looks again
 		}
 		var moved strings.Builder
 		for i, w := range watched {
@@ -229,7 +230,7 @@ func (n *notifier) Wait(ctx context.Context, watched []store.LockWatch, limit ti
 			n.drop(c)
 		case answer == 2:
 			n.deafen(c)
-			return sleep(ctx, limit)
+			return retry.Sleep(ctx, limit) // it only looks again
 		case answer == 3: // the connection that had the lock is gone
 			var rests bool
 			if rests, err = n.rows.giveRestLock(ctx, c); err != nil {
@@ -252,18 +253,6 @@ func (n *notifier) setRests(c *conn, rests bool) {
 	defer n.mu.Unlock()
 	if n.conn == c {
 		n.rests = rests
-	}
-}
-
-// sleep is a Wait that only looks again.
-func sleep(ctx context.Context, limit time.Duration) error {
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }
 
