@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/slogcore"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -89,6 +91,9 @@ func WithLabel(label string) Option { return func(s *settings.Election) { s.Keep
 // acquire that another replica won is logged at debug level.
 func WithLogger(l *zap.Logger) Option { return func(s *settings.Election) { s.Keeper.Logger = l } }
 
+// WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
+func WithSlog(l *slog.Logger) Option { return WithLogger(slogcore.New(l)) }
+
 // WithObserver calls f for each change of this replica's [State]: in order,
 // without gaps, one at a time, on a goroutine of its own, so that a slow f
 // delays only itself. [Election.Run] returns after the last call.
@@ -113,7 +118,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 		option(&s)
 	}
 	if s.Keeper.Logger == nil {
-		return nil, errors.New("election: WithLogger(nil): give a logger, or leave the option out")
+		return nil, errors.New("election: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	}
 	for _, observer := range s.Observers {
 		f, _ := observer.(func(State))

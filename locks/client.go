@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/slogcore"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -63,6 +65,9 @@ func WithLogger(l *zap.Logger) Option {
 	return func(c *Client) { c.log, c.config.Logger = l, l }
 }
 
+// WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
+func WithSlog(l *slog.Logger) Option { return WithLogger(slogcore.New(l)) }
+
 // New returns a client. It starts no goroutines and opens no connections before
 // the first lock. The error names the invalid option.
 func New(s store.Locks, options ...Option) (*Client, error) {
@@ -83,7 +88,7 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 		option(c)
 	}
 	if c.log == nil {
-		return nil, errors.New("locks: WithLogger(nil): give a logger, or leave the option out")
+		return nil, errors.New("locks: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	}
 	keeper, err := keeper.New(s, c.config)
 	if err != nil {

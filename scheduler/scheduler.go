@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -82,6 +83,9 @@ func WithFullTTL() Option { return func(s *settings.Scheduler) { s.FullTTL = tru
 // ones at error, or at warn if another attempt follows (will_retry), all with the keys group, owner, token, job and tick.
 func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(l)) }
 
+// WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
+func WithSlog(l *slog.Logger) Option { return withElection(election.WithSlog(l)) }
+
 func withElection(o election.Option) Option {
 	return func(s *settings.Scheduler) { o(&s.Election) }
 }
@@ -102,7 +106,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	}
 	switch log, kind := set.Election.Keeper.Logger, Clock(set.Clock); {
 	case log == nil:
-		return nil, errors.New("scheduler: WithLogger(nil): give a logger, or leave the option out")
+		return nil, errors.New("scheduler: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	case set.MaxRuns < 0:
 		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", set.MaxRuns)
 	case kind > WorkerClock:

@@ -17,6 +17,7 @@ func TestNothingGiven(t *testing.T) {
 	for want, option := range map[string]scheduler.Option{
 		"option 1 is nil":   nil,
 		"WithLogger(nil)":   scheduler.WithLogger(nil),
+		"WithSlog(nil)":     scheduler.WithSlog(nil),
 		"WithObserver(nil)": scheduler.WithObserver(nil),
 	} {
 		if _, err := scheduler.New(store, "g", option); err == nil || !strings.Contains(err.Error(), want) {
