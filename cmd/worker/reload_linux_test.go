@@ -98,9 +98,20 @@ include: jobs.d/*.yaml
 		t.Error(text)
 	}
 
+	rewrite(t, path, "echo, new]", "echo, new], env: {TOKEN: {file: /no/token}}")
+	rewrite(t, path, "name: goes, every: 1x, zone: Mars, exec: [echo, goes]", "name: goes, every: 1s, http: {url: {file: /no/url}, headers: {X-Token: {file: /no/token}}}")
+	rewrite(t, included, "name: mo re", "name: more")
+	code, out = reloadWith(t, path)
+	for _, want := range []string{"variable TOKEN: ", "url: ", "header X-Token: ", path + ":5:"} {
+		if code != 1 || !strings.Contains(out, want) {
+			t.Errorf("exit code %d: %s\nwant %s", code, out, want)
+		}
+	}
+	rewrite(t, path, ", env: {TOKEN: {file: /no/token}}", "")
+
 	// Without, all of it does, on each worker.
-	rewrite(t, path, "  - {name: goes, every: 1x, zone: Mars, exec: [echo, goes]}\n", "")
-	rewrite(t, included, "name: mo re", "name: added")
+	rewrite(t, path, "  - {name: goes, every: 1s, http: {url: {file: /no/url}, headers: {X-Token: {file: /no/token}}}}\n", "")
+	rewrite(t, included, "name: more", "name: added")
 	code, out = reloadWith(t, path)
 	for _, w := range []*worker{first, second} {
 		want := fmt.Sprintf("worker %d: added added; changed stays; removed goes, more\n", w.cmd.Process.Pid)

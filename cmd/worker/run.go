@@ -141,7 +141,8 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 // ignored, because the programs of jobs would inherit that.
 func surviveBrokenPipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// checkMachine says what this machine, or this user, cannot do for a job.
+// checkMachine says what this machine, or this user, cannot do for a job, and which of
+// the files that a job reads at the start of each run are not as they have to be.
 func checkMachine(c *config.Config) error {
 	var bad []error
 	for _, entry := range c.Jobs {
@@ -151,8 +152,25 @@ func checkMachine(c *config.Config) error {
 		if entry.Limits != (execjob.Limits{}) {
 			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))
 		}
+		bad = append(bad, wrapAll(entry, "env", execjob.CheckEnv(entry.Env)))
+		if entry.HTTP != nil {
+			bad = append(bad, wrapAll(entry, "http", entry.HTTP.Check()))
+		}
 	}
 	return errors.Join(bad...)
+}
+
+// wrapAll places each of the errors that err joins.
+func wrapAll(entry config.Job, key string, err error) error {
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return entry.Wrap(key, err)
+	}
+	var all []error
+	for _, err := range joined.Unwrap() {
+		all = append(all, entry.Wrap(key, err))
+	}
+	return errors.Join(all...)
 }
 
 // parts are what the jobs of a worker work with.

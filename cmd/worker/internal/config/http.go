@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -14,19 +13,10 @@ import (
 
 var httpFields = []field[httpjob.Request]{
 	{"url", func(v value, r *httpjob.Request) {
-		const what = `an absolute URL such as "http://127.0.0.1:8080/ping"`
-		if t, ok := readSecret(v, what, &r.Secrets); ok {
-			u, err := url.Parse(t.expanded)
-			if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !goodPort(u.Port()) {
-				// It may hold a password, and so is not shown.
-				t.report("expected %s, http or https", what)
-				return
-			}
-			if password, ok := u.User.Password(); ok {
-				r.Secrets = append(r.Secrets, password)
-			}
-			r.URL = t.expanded
-		}
+		either(v, yaml.MappingNode, func(v value) {
+			found := readMapping(v, "an address", urlFields, r)
+			require(v, found, "file", "the file that holds the URL")
+		}, func(v value) { readURL(v, r) })
 	}},
 	{"method", func(v value, r *httpjob.Request) {
 		what := "one of " + strings.Join(methods, ", ")
@@ -67,6 +57,26 @@ var httpFields = []field[httpjob.Request]{
 	{"ca", func(v value, r *httpjob.Request) { r.TLS.CA = readPath(v, "/etc/ssl/internal-ca.pem") }},
 	{"cert", func(v value, r *httpjob.Request) { r.TLS.Cert = readPath(v, "/etc/worker/client.pem") }},
 	{"key", func(v value, r *httpjob.Request) { r.TLS.Key = readPath(v, "/run/secrets/client-key.pem") }},
+}
+
+// urlFields are the keys of an address that is not its text.
+var urlFields = []field[httpjob.Request]{
+	{"file", func(v value, r *httpjob.Request) { r.URLFile = readPath(v, "/run/secrets/hook") }},
+}
+
+func readURL(v value, r *httpjob.Request) {
+	const what = `an absolute URL such as "http://127.0.0.1:8080/ping", or {file: /run/secrets/hook}`
+	if t, ok := readSecret(v, what, &r.Secrets); ok {
+		if err := httpjob.CheckURL(t.expanded); err != nil { // it may hold a password, and so is not shown
+			t.report("%v", err)
+			return
+		}
+		u, _ := url.Parse(t.expanded) // it was checked
+		if password, ok := u.User.Password(); ok {
+			r.Secrets = append(r.Secrets, password)
+		}
+		r.URL = t.expanded
+	}
 }
 
 var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
@@ -141,12 +151,4 @@ func readSecret(v value, what string, secrets *[]string) (text, bool) {
 		lookup = nil
 	}
 	return t.expand(lookup)
-}
-
-func goodPort(port string) bool {
-	if port == "" {
-		return true
-	}
-	n, err := strconv.ParseUint(port, 10, 16)
-	return err == nil && n > 0
 }

@@ -18,6 +18,9 @@ func New([]string, Options) func(context.Context, jobs.Run) error {
 	return func(context.Context, jobs.Run) error { return errUnix }
 }
 
+// CheckEnv does nothing.
+func CheckEnv([]Variable) error { return nil }
+
 // Guard fails.
 func Guard() error { return errUnix }
 

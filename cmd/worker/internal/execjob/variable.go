@@ -3,10 +3,21 @@
 package execjob
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/textfile"
 )
+
+// CheckEnv says what is wrong with the files of variables, as they are now.
+func CheckEnv(variables []Variable) error {
+	var wrong []error
+	for _, v := range variables {
+		_, err := values([]Variable{v})
+		wrong = append(wrong, err)
+	}
+	return errors.Join(wrong...)
+}
 
 // values are the variables as a program gets them.
 func values(variables []Variable) ([]string, error) {

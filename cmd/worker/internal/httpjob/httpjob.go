@@ -113,6 +113,9 @@ func (c *Client) Close() {
 // that fails.
 func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 	connections, shown := c.connections(r.TLS), redact(r.URL)
+	if r.URLFile != "" { // also its path may be a secret, as that of a web hook
+		shown = "the URL of " + r.URLFile
+	}
 	return func(ctx context.Context, run jobs.Run) error {
 		fail := func(format string, args ...any) error {
 			return fmt.Errorf("%s %s: "+format, append([]any{r.Method, shown}, args...)...)

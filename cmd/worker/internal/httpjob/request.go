@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +17,9 @@ import (
 // for logs.
 type Request struct {
 	Method, URL string
-	Headers     []Header
+	// URLFile holds the URL instead, as a secret: it is read at the start of each run.
+	URLFile string
+	Headers []Header
 	// Body is empty for none. BodyFile is read instead, at the start of each run.
 	Body     string
 	BodyFile string
@@ -107,9 +110,55 @@ func CheckHeaderValue(value string) error {
 	return nil
 }
 
+// CheckURL says what is wrong with a URL, and shows none of it.
+func CheckURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || !goodPort(u.Port()) {
+		return errors.New(`expected an absolute URL such as "http://127.0.0.1:8080/ping", http or https`)
+	}
+	return nil
+}
+
+func goodPort(port string) bool {
+	if port == "" {
+		return true
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	return err == nil && n > 0
+}
+
+// Check says what is wrong with the files of the request, as they are now.
+func (r Request) Check() error {
+	parts := []Request{{URLFile: r.URLFile}, {BodyFile: r.BodyFile}}
+	for _, h := range r.Headers {
+		parts = append(parts, Request{Headers: []Header{h}})
+	}
+	var wrong []error
+	for _, part := range parts {
+		_, err := part.ready()
+		wrong = append(wrong, err)
+	}
+	_, err := (&connections{files: r.TLS}).client()
+	return errors.Join(append(wrong, err)...)
+}
+
 // ready returns the request with what its files hold now.
 func (r Request) ready() (Request, error) {
 	r.Headers, r.Secrets = slices.Clone(r.Headers), slices.Clone(r.Secrets)
+	if r.URLFile != "" {
+		text, err := textfile.Read(r.URLFile, textfile.MaxSecret)
+		if err == nil {
+			if err = CheckURL(text); err != nil {
+				err = fmt.Errorf("%s: %w", r.URLFile, err)
+			}
+		}
+		if err != nil {
+			return r, fmt.Errorf("url: %w", err)
+		}
+		u, _ := url.Parse(text) // it was checked
+		password, _ := u.User.Password()
+		r.URL, r.Secrets = text, append(r.Secrets, text, u.RequestURI(), strings.TrimPrefix(u.Path, "/"), u.RawQuery, password)
+	}
 	for i, h := range r.Headers {
 		if h.File == "" {
 			continue

@@ -279,3 +279,67 @@ func TestArgsAreTheBody(t *testing.T) {
 		}
 	}
 }
+
+// Files behind a symbolic link that is swapped, as Kubernetes does it, are read anew,
+// the URL too. No error shows a part of the URL.
+func TestFilesAreSwapped(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusTeapot)
+		fmt.Fprintf(w, "%s %s?%s", r.Header.Get("Authorization"), r.URL.Path, r.URL.RawQuery)
+	}))
+	defer server.Close()
+	mount := t.TempDir()
+	data := filepath.Join(mount, "..data")
+	swap := func(name, path, token string) {
+		folder := filepath.Join(mount, name)
+		if err := os.Mkdir(folder, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		write(t, filepath.Join(folder, "url"), server.URL+path+"\n")
+		write(t, filepath.Join(folder, "token"), token+"\n")
+		if err := os.Symlink(name, data+"_tmp"); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(data+"_tmp", data); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := httpjob.Request{
+		Method: "POST", URLFile: filepath.Join(data, "url"),
+		Headers: []httpjob.Header{{Name: "Authorization", File: filepath.Join(data, "token")}},
+	}
+	client := httpjob.NewClient("v1")
+	defer client.Close()
+	job := client.Job(secret)
+	swap("..1", "/hook-4711?key=key-4711", "token-4711")
+	for _, version := range []string{"..1", "..2"} {
+		if version == "..2" {
+			swap(version, "/hook-4712?key=key-4712", "token-4712")
+		}
+		if err := secret.Check(); err != nil {
+			t.Error(err)
+		}
+		var bad *httpjob.StatusError
+		err := job(t.Context(), run)
+		if !errors.As(err, &bad) || bad.Body != "(hidden) (hidden)" && bad.Body != "(hidden) /(hidden)?(hidden)" || strings.Contains(err.Error(), "471") {
+			t.Errorf("%s: %v", version, err)
+		}
+	}
+	write(t, filepath.Join(mount, "..2", "url"), "ftp://user:pass-4713@host/\n")
+	for _, err := range []error{job(t.Context(), run), secret.Check()} {
+		if err == nil || !strings.Contains(err.Error(), "url: "+filepath.Join(data, "url")+": expected an absolute URL") || strings.Contains(err.Error(), "4713") {
+			t.Error(err)
+		}
+	}
+	if err := os.Remove(data); err != nil {
+		t.Fatal(err)
+	}
+	secret.BodyFile, secret.TLS.CA = "/no/body", "/no/ca"
+	err := secret.Check()
+	for _, want := range []string{"url: ", "header Authorization: ", "body: ", "/no/ca"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v\nwant %s", err, want)
+		}
+	}
+}
