@@ -13,7 +13,8 @@ type Record struct {
 	// Attempt counts the starts: 0 while it has never been started.
 	Attempt int
 	// Claimed, Started (the last attempt) and Finished are by the database's
-	// clock; zero where it has not come to that.
+	// clock; zero where it has not come to that. Where consecutive skipped ticks share
+	// a row, Claimed is that of the first of them, and Finished of the last.
 	Claimed, Started, Finished time.Time
 	// Due is when a waiting run may start, by the database's clock. It stays when
 	// the run starts and ends, and is zero for a run that never waited.

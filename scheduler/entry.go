@@ -38,6 +38,12 @@ type entry struct {
 	parted bool
 	asked  time.Time // the first tick of that claim
 	gap    gap       // what the first row of that claim says is skipped, if anything
+	// skipped is the newest row, if this term has claimed it as skipped: the next ticks
+	// that are skipped for the same reason extend it.
+	skipped struct {
+		tick time.Time
+		why  string
+	}
 
 	// left are runs of earlier terms that may still go on: see leave.
 	left map[jobs.Key]jobs.Record

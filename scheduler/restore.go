@@ -70,7 +70,7 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 			return "", err
 		}
 		for _, tick := range ticks {
-			there := slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Tick.Equal(tick) })
+			there := slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Tick.Equal(tick) }) || isCounted(records, tick, s.memory.last())
 			// Pruning deletes the oldest rows first. So a tick that was pruned leaves
 			// no run behind that had ended before it.
 			older := slices.ContainsFunc(records, func(r jobs.Record) bool {
@@ -82,6 +82,17 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 		}
 	}
 	return "", nil
+}
+
+// isCounted reports whether the row of a tick may have been extended since: the next one
+// counts skipped ticks, and is of a term that this replica knew when it saw that tick.
+func isCounted(newestFirst []jobs.Record, tick time.Time, last uint64) bool {
+	for _, r := range slices.Backward(newestFirst) {
+		if r.Trigger == 0 && r.Tick.After(tick) {
+			return r.State == jobs.Skipped && r.Missed > 0 && r.Token <= last
+		}
+	}
+	return false
 }
 
 // restored pauses the group, and cancels what the ledger has as open: it may have

@@ -93,6 +93,9 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if len(claims) == 0 {
 		return
 	}
+	if c := &claims[0]; c.State == jobs.Skipped && c.Error == e.skipped.why && e.skipped.tick.Equal(e.recorded) {
+		c.Extends = e.skipped.tick
+	}
 	if claims[len(claims)-1].State == jobs.Skipped {
 		e.finished(now) // a fixed delay counts from here
 	} else if e.job.Overlap == jobs.OverlapReplace && claims[len(claims)-1].Delay == 0 {
@@ -145,6 +148,10 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 			if !mine {
 				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
 			}
+		}
+		e.skipped.tick, e.skipped.why = time.Time{}, ""
+		if mine && c.State == jobs.Skipped {
+			e.skipped.tick, e.skipped.why = c.Tick, c.Error
 		}
 		if i == 0 && mine && e.gap.ticks > 0 {
 			t.skips.add(e.job.Name, e.gap)

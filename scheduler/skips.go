@@ -6,7 +6,7 @@ import (
 	"go.uber.org/zap"
 )
 
-// skipsEvery is how often skipped ticks are summed up.
+// skipsEvery is how long a job has to skip nothing until it has ceased to.
 const skipsEvery = time.Minute
 
 // gap are ticks of a job that are skipped together, because of one reason.
@@ -18,64 +18,79 @@ type gap struct {
 
 // skips logs the ticks that a term skips. Thousands of jobs that take longer than
 // their schedules allow would each write a line for every tick. So a job has a line
-// when it begins to skip, and as long as it skips something in each minute, what
-// follows is only counted, with that of all such jobs: in one line a minute. Each
-// skipped tick is in exactly one of these lines. The ledger has a row for each gap.
-// The term's loop owns it.
+// when it begins to skip for a reason, and one when it has not done so for a minute,
+// or the term is over, with what came after the first. Each skipped tick is in exactly
+// one of these lines. The ledger has one row for the ticks that are skipped one after
+// the other for one reason. The term's loop owns it.
 type skips struct {
-	log *zap.Logger
-
-	began time.Time       // of the minute; zero: nothing was skipped lately
-	last  map[string]bool // the jobs that skipped in the minute before
-	now   map[string]bool // those of this one
-
-	// What was counted in this minute, and not logged.
-	jobs  map[string]bool
-	why   map[string]int // ticks
-	ticks int
+	log   *zap.Logger
+	began time.Time // of the present minute; zero: nothing was skipped lately
+	open  map[skipping]*skipped
 }
 
-func newSkips(log *zap.Logger) *skips {
-	return &skips{log: log, last: map[string]bool{}, now: map[string]bool{}, jobs: map[string]bool{}, why: map[string]int{}}
+// skipping is a job that skips ticks for a reason.
+type skipping struct{ job, why string }
+
+// skipped are the ticks that were not logged yet, if any.
+type skipped struct {
+	gap
+	lately bool // in this minute
 }
+
+func newSkips(log *zap.Logger) *skips { return &skips{log: log, open: map[skipping]*skipped{}} }
 
 // add notes that ticks of a job are skipped.
 func (s *skips) add(job string, g gap) {
-	now := time.Now()
 	if s.began.IsZero() {
-		s.began = now
+		s.began = time.Now()
 	}
-	fields := []zap.Field{zap.String("job", job), zap.String("why", g.why), zap.Int("ticks", g.ticks), zap.Time("from", g.from), zap.Time("to", g.to)}
-	if s.last[job] || s.now[job] {
-		s.jobs[job] = true
-		s.why[g.why] += g.ticks
-		s.ticks += g.ticks
-		s.log.Debug("ticks skipped", fields...)
+	o := s.open[skipping{job, g.why}]
+	if o == nil {
+		s.open[skipping{job, g.why}] = &skipped{lately: true}
+		s.log.Warn("ticks skipped", g.fields(job)...)
+		return
+	}
+	s.log.Debug("ticks skipped", g.fields(job)...)
+	if o.ticks == 0 {
+		o.gap = g
 	} else {
-		s.log.Warn("ticks skipped", fields...)
+		o.to, o.ticks = g.to, o.ticks+g.ticks
 	}
-	s.now[job] = true
+	o.lately = true
 }
 
-// sweep sums up when the minute is over.
+func (g gap) fields(job string) []zap.Field {
+	return []zap.Field{zap.String("job", job), zap.String("why", g.why), zap.Int("ticks", g.ticks), zap.Time("from", g.from), zap.Time("to", g.to)}
+}
+
+// sweep looks once a minute for jobs that have ceased to skip.
 func (s *skips) sweep() {
 	if s.began.IsZero() || time.Since(s.began) < skipsEvery {
 		return
 	}
-	s.tell()
-	s.last, s.now = s.now, map[string]bool{}
 	s.began = time.Now()
-	if len(s.last) == 0 {
+	for of, o := range s.open {
+		if o.lately {
+			o.lately = false
+			continue
+		}
+		s.end(of, o)
+	}
+	if len(s.open) == 0 {
 		s.began = time.Time{}
 	}
 }
 
-// tell logs what was counted.
+// tell logs what was not logged yet.
 func (s *skips) tell() {
-	if s.ticks == 0 {
-		return
+	for of, o := range s.open {
+		s.end(of, o)
 	}
-	s.log.Warn("further ticks skipped", zap.Int("ticks", s.ticks), zap.Int("jobs", len(s.jobs)), zap.Any("why", s.why),
-		zap.Duration("for", time.Since(s.began)))
-	s.ticks, s.jobs, s.why = 0, map[string]bool{}, map[string]int{}
+}
+
+func (s *skips) end(of skipping, o *skipped) {
+	if o.ticks > 0 {
+		s.log.Warn("further ticks skipped", o.fields(of.job)...)
+	}
+	delete(s.open, of)
 }

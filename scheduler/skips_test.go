@@ -1,8 +1,10 @@
 package scheduler_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -26,7 +28,9 @@ func skippedLines(logs *observer.ObservedLogs) (lines []string, ticks int) {
 			to, _ := fields["to"].(time.Time)
 			lines = append(lines, fmt.Sprintf("%v: %d over %v: %v", fields["job"], n, to.Sub(from), fields["why"]))
 		case "further ticks skipped":
-			lines = append(lines, fmt.Sprintf("%d of %v jobs: %v", n, fields["jobs"], fields["why"]))
+			from, _ := fields["from"].(time.Time)
+			to, _ := fields["to"].(time.Time)
+			lines = append(lines, fmt.Sprintf("%v: further %d over %v: %v", fields["job"], n, to.Sub(from), fields["why"]))
 		default:
 			continue
 		}
@@ -72,8 +76,8 @@ func TestGapsAreLogged(t *testing.T) {
 	})
 }
 
-// Jobs that skip all the time have one line each, and then one a minute together,
-// which tell of every tick.
+// Jobs that skip all the time have one line when they begin and one when they end,
+// which tell of every tick, and one row.
 func TestSkipsAreSummedUp(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		core, logs := observer.New(zapcore.InfoLevel)
@@ -89,7 +93,11 @@ func TestSkipsAreSummedUp(t *testing.T) {
 		for _, job := range declared {
 			for _, record := range c.records(job.Name) {
 				if record.State == jobs.Skipped {
-					rows += 1 + record.Missed
+					ticksOf := 1 + record.Missed
+					rows += ticksOf
+					if ticksOf < 299 {
+						c.Errorf("a row of %s is for %d ticks alone", job.Name, ticksOf)
+					}
 				}
 			}
 		}
@@ -97,8 +105,61 @@ func TestSkipsAreSummedUp(t *testing.T) {
 		if ticks != rows || rows < 299*many {
 			c.Errorf("the log tells of %d ticks, %d were skipped", ticks, rows)
 		}
-		if len(lines) != many+5 {
+		if len(lines) != 2*many {
 			c.Errorf("%d lines: %q", len(lines), lines)
+		}
+	})
+}
+
+// A job that has ceased to skip says so while its term goes on.
+func TestSkipsEnd(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		once := true
+		do := func(ctx context.Context, run jobs.Run) error {
+			if once {
+				once = false
+				return sleep(10*time.Minute+500*time.Millisecond)(ctx, run)
+			}
+			return nil
+		}
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(10 * time.Second), Do: do}}, scheduler.WithLogger(zap.New(core)))
+		c.until(13 * time.Minute)
+		lines, _ := skippedLines(logs)
+		wantLines(c.T, lines, "job: 1 over 0s: an earlier run has not finished", "job: further 59 over 9m40s: an earlier run has not finished")
+		if rows := c.lines("job"); rows[1] != "10m10s skipped, missed 59: an earlier run has not finished" || rows[2] != "10m20s succeeded" {
+			c.Error(rows[:3])
+		}
+	})
+}
+
+// A term that begins while skipped ticks are extended does not take the rows that are
+// gone for those of a ledger that was restored.
+func TestSkippedRowsAreNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: sleep(3 * time.Hour)}}
+		core, logs := observer.New(zapcore.ErrorLevel)
+		for range 2 {
+			c.start(declared, scheduler.WithLogger(zap.New(core)))
+		}
+		for at := 40 * time.Minute; at < 20*time.Hour; at += 47 * time.Minute {
+			c.until(at)
+			_ = c.leader().Resign(c.Context())
+			c.until(at + time.Minute)
+		}
+		for _, line := range logs.All() {
+			if strings.Contains(line.Message, "the ledger has gone back") {
+				c.Fatal(line.Message, line.ContextMap())
+			}
+		}
+		skipped := 0
+		for _, r := range c.records("job") {
+			if r.State == jobs.Skipped {
+				skipped++
+			}
+		}
+		if skipped > 60 {
+			c.Errorf("%d rows of skipped ticks", skipped)
 		}
 	})
 }

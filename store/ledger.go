@@ -151,6 +151,15 @@ type Claim struct {
 	// Missed and Error are as in [jobs.Record].
 	Missed int
 	Error  string
+	// Extends makes consecutive skipped ticks one row: the tick of a row that this
+	// claim, a scheduled tick as Skipped, takes over. It does if that row has the job's
+	// newest scheduled tick, and is Skipped for the same Error under the same holder.
+	// Then the row gets the claim's tick and id, the present as its Finished, and counts
+	// in Missed what it did before, itself, and this Missed. That is one atomic step.
+	// Where the row is not like that, or Extends is zero, the claim inserts a row like
+	// any other. Nothing is left of the tick of before but the count: it is not later
+	// than the newest, so it cannot be claimed again.
+	Extends time.Time
 }
 
 // Claimed is what stands for a claim after it. State is zero when nothing does,

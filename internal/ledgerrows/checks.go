@@ -32,6 +32,11 @@ func CheckClaim(pkg string, c store.Claim) error {
 	return CheckKey(pkg, c.Key)
 }
 
+// Extends reports whether a claim may take over an earlier row.
+func Extends(c store.Claim) bool {
+	return c.State == jobs.Skipped && c.Trigger == 0 && !c.Extends.IsZero()
+}
+
 // CheckMove reports a move that no ledger takes.
 func CheckMove(pkg string, m store.Move) error {
 	switch {

@@ -100,6 +100,26 @@ func (l *ledger) refuses(c store.Claim, newest map[string]time.Time) bool {
 	return c.State != jobs.Skipped && (l.paused || known != nil && known.Paused)
 }
 
+// extend gives a row of skipped ticks one more, or returns nil: see [store.Claim].
+func (l *ledger) extend(h store.Holder, id store.ClaimID, c store.Claim, newest, now time.Time) *run {
+	if !ledgerrows.Extends(c) || !c.Extends.Equal(newest) {
+		return nil
+	}
+	i, ok := l.find(jobs.Key{Job: c.Job, Tick: c.Extends})
+	if !ok {
+		return nil
+	}
+	r := l.runs[c.Job][i]
+	if r.State != jobs.Skipped || r.Owner != h.Owner || r.Token != h.Token || r.Error != ledgerrows.CutError(c.Error) {
+		return nil
+	}
+	l.runs[c.Job] = slices.Delete(l.runs[c.Job], i, i+1)
+	r.Tick, r.id, r.Finished = c.Tick, id, now
+	r.Missed += 1 + c.Missed
+	l.insert(r)
+	return r
+}
+
 func (l *ledger) insert(r *run) {
 	i, _ := l.find(r.Key)
 	l.runs[r.Job] = slices.Insert(l.runs[r.Job], i, r)
@@ -224,6 +244,10 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			}
 			if l.refuses(c, newest) {
 				result[i].Key = c.Key
+				continue
+			}
+			if r = l.extend(h, id, c, newest[c.Job], now); r != nil {
+				result[i] = store.Claimed{Mine: true, Record: r.Record}
 				continue
 			}
 			r = &run{id: id, Record: jobs.Record{

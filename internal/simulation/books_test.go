@@ -199,6 +199,14 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 	if c.Missed > 0 {
 		w.counts["missed"]++
 	}
+	if r.Missed > c.Missed { // an earlier row is this one now
+		was := jobs.Key{Job: c.Job, Tick: c.Extends}
+		if row, had := b.rows[was]; !had || row.state != jobs.Skipped || row.owner != h.Owner || row.token != h.Token || c.State != jobs.Skipped {
+			w.failf("%s: %v extends %v, which is %+v", c.Job, c.Tick, c.Extends, row)
+		}
+		delete(b.rows, was)
+		w.counts["row extended"]++
+	}
 	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
 	known := b.jobs[c.Job]
 	if b.restored != h.Token {

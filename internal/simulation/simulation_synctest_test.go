@@ -80,7 +80,7 @@ var effects = []string{
 	"in time: all had crashed", "in time: all was whole again", "in time: the database was back", "in time: the leader crashed",
 	// What releases brought, and what became of ticks and runs.
 	"job added", "job removed", "policy changed", "schedule changed",
-	"missed", "recovered", "pruned", "skipped: missed", "skipped: paused", "skipped: too late to start",
+	"missed", "recovered", "row extended", "pruned", "skipped: missed", "skipped: paused", "skipped: too late to start",
 	"tick refused", "stands back", "run ended: clocks disagree", "login denied",
 	"moved to cancelled", "moved to interrupted", "moved to timed out", "moved to waiting",
 }

@@ -61,9 +61,10 @@ func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cl
 // again. IGNORE hides why a server refuses a row (a CHECK, a partition that there
 // is not), so every second statement goes without.
 func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
-	claimed, missing := make([]store.Claimed, len(claims)), make([]int, len(claims))
-	for i := range claims {
-		missing[i] = i
+	claimed := make([]store.Claimed, len(claims))
+	missing, err := l.extend(ctx, c, h, id, claims, claimed)
+	if err != nil || len(missing) == 0 {
+		return claimed, err
 	}
 	for try := range claimTries {
 		part := make([]store.Claim, len(missing))
@@ -119,6 +120,36 @@ func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.Cl
 	}
 	return nil, fmt.Errorf("%d rows were inserted %d times and are not there, the first of job %q and tick %v: are they deleted by other programs?",
 		len(missing), claimTries, claims[missing[0]].Job, claims[missing[0]].Tick)
+}
+
+// extend gives rows of skipped ticks one more: see [store.Claim]. It returns which claims
+// have no row yet, and fills in the others.
+func (l *ledger) extend(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim, claimed []store.Claimed) (missing []int, err error) {
+	var rows sqltext.Values
+	var keys []jobs.Key
+	for _, c := range claims {
+		if ledgerrows.Extends(c) {
+			rows = append(rows, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Extends.UnixMicro(), c.Missed, ledgerrows.CutError(c.Error)})
+			keys = append(keys, ledgerrows.Plain(c.Key))
+		}
+	}
+	var f found
+	if len(rows) > 0 {
+		if _, err := l.guarded(ctx, c, h, l.sql.extend.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group, string(id[:]))); err != nil {
+			return nil, err
+		}
+		if f, err = l.readRuns(ctx, c, h, keys); err != nil {
+			return nil, err
+		}
+	}
+	for i, c := range claims {
+		if r, ok := f.runs[ledgerrows.Plain(c.Key)]; ok && r.id == id {
+			claimed[i] = store.Claimed{Mine: true, Record: r.Record}
+		} else {
+			missing = append(missing, i)
+		}
+	}
+	return missing, nil
 }
 
 // readRefused returns which claims the contract refuses now, if their rows are

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
@@ -23,6 +24,7 @@ type ledgerQueries struct {
 	openRuns    sqltext.Query
 	changes     sqltext.Query
 	claim       sqltext.Query
+	extend      sqltext.Query
 	refused     sqltext.Query
 	move        sqltext.Query
 	movable     sqltext.Query
@@ -158,6 +160,16 @@ SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.stat
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
 LOCK IN SHARE MODE`),
+		// The fence row is locked before any run. The row that is extended has the
+		// job's newest scheduled tick: n is a newer one.
+		extend: sql(`
+UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN (WITH v (job, tick, extends, missed, error) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.extends AND r.trigger_id = 0
+LEFT JOIN {run} n FORCE INDEX (PRIMARY) ON n.grp = ? AND n.job = v.job AND n.tick > v.extends AND n.trigger_id = 0
+SET r.tick = v.tick, r.claim_id = ?, r.finished_at = UTC_TIMESTAMP(6), r.missed = r.missed + 1 + v.missed
+WHERE r.state = ` + strconv.Itoa(int(jobs.Skipped)) + ` AND r.owner = h.owner AND r.token = h.token AND r.error = v.error
+	AND v.tick > v.extends AND n.grp IS NULL`),
 		refused: sql(`
 WITH v (job, tick, trigger_id, state) AS (VALUES ?)
 SELECT v.job, v.tick FROM (SELECT ? name) f STRAIGHT_JOIN v

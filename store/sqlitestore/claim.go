@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -58,6 +59,9 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	}
 	runs, current := make(map[jobs.Key]run, len(claims)), true
 	err = s.write(ctx, "claim", func(ctx context.Context, c *sql.Conn) error {
+		if err := s.extend(ctx, c, h, id, claims); err != nil {
+			return err
+		}
 		args := []any{string(list), h.Group, h.Owner, number(h.Token), id[:]}
 		if err := eachRun(ctx, c, s.runs.claim, args, func(r run) { runs[r.Key] = r }); err != nil {
 			return err
@@ -87,4 +91,41 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		claimed[i] = store.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
 	}
 	return claimed, nil
+}
+
+// extend gives rows of skipped ticks one more: see [store.Claim]. The claims that do so
+// find their rows there then.
+func (s *Store) extend(ctx context.Context, c *sql.Conn, h store.Holder, id store.ClaimID, claims []store.Claim) (err error) {
+	if !slices.ContainsFunc(claims, ledgerrows.Extends) {
+		return nil
+	}
+	tx, err := c.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
+			err = errors.Join(err, undo)
+		}
+	}()
+	for _, claim := range claims {
+		if !ledgerrows.Extends(claim) {
+			continue
+		}
+		from, to := claim.Extends.UnixMicro(), claim.Tick.UnixMicro()
+		result, err := tx.ExecContext(ctx, s.runs.extend, h.Group, h.Owner, number(h.Token), claim.Job, from, to, id[:], claim.Missed, errorText(claim.Error))
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n == 0 {
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		if _, err := tx.ExecContext(ctx, s.runs.extendCursor, h.Group, claim.Job, from, to); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
 }

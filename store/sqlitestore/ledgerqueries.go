@@ -17,6 +17,7 @@ import (
 type ledgerQueries struct {
 	declare, current, group, opened, jobs, openRuns string
 	claim, move, follow, readRuns                   string
+	extend, extendCursor                            string
 	passOver, rewind, forget                        string
 	pauseJob, pauseGroup, resumeJob, resumeGroup    string
 	resumeJobSkipping, resumeGroupSkipping          string
@@ -118,6 +119,15 @@ WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
       AND NOT EXISTS (SELECT 1 FROM cronlease_group WHERE name = ?2 AND paused = 1)))
 ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING
 RETURNING {shown}`),
+
+		// The cursor follows in the same transaction.
+		extend: text.Replace(`
+UPDATE cronlease_run SET tick = ?6, claim_id = ?7, finished_at = {now}, missed = missed + 1 + ?8
+WHERE grp = ?1 AND job = ?4 AND tick = ?5 AND trigger_id = 0 AND ?6 > ?5
+  AND +state = ` + fmt.Sprint(uint8(jobs.Skipped)) + ` AND owner = ?2 AND token = ?3 AND error = CAST(unhex(?9) AS TEXT)
+  AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?1 AND owner = ?2 AND token = ?3)
+  AND EXISTS (SELECT 1 FROM cronlease_cursor WHERE grp = ?1 AND job = ?4 AND tick = ?5)`),
+		extendCursor: `UPDATE cronlease_cursor SET tick = ?4 WHERE grp = ?1 AND job = ?2 AND tick = ?3`,
 
 		// ?1 is a JSON array of [job, tick, trigger, from, attempt, owner, token, to,
 		// delay, error in hexadecimal, attempt after]. A row that is as the move

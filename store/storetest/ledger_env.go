@@ -42,7 +42,7 @@ func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 type ledgerCase = testCase[*ledgerEnv]
 
 var ledgerSuite = suite[*ledgerEnv]{
-	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, moveCases, pauseCases, triggerCases, argsCases, followCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
+	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, pauseCases, triggerCases, argsCases, followCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
 	on:    newLedgerEnv,
 }
 

@@ -84,6 +84,10 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 			}
 			continue
 		}
+		if extended := s.extend(h, id, c, r, newest[c.Job]); extended != nil && !skip {
+			claimed[i] = s.answer(h, id, c, extended, true)
+			continue
+		}
 		isNew := r == nil && !skip
 		if isNew {
 			var err error
@@ -151,6 +155,54 @@ func (d *ledgerDatabase) refuses(group string, c store.Claim, newest map[string]
 		paused = paused && !d.has("claim: waiting while it is paused")
 	}
 	return late || paused
+}
+
+// extend gives a row of skipped ticks one more, or returns nil. there is the claim's own.
+func (s *ledgerReplica) extend(h store.Holder, id store.ClaimID, c store.Claim, there *ledgerRow, newest time.Time) *ledgerRow {
+	switch {
+	case c.Extends.IsZero() || s.has("extend: never"),
+		c.State != jobs.Skipped && !s.has("extend: by a run"),
+		c.Trigger != 0 && !s.has("extend: by a manual run"):
+		return nil
+	case there != nil:
+		if s.has("extend: again") && there.id == id {
+			there.Missed += 1 + c.Missed
+		}
+		return nil
+	}
+	r := s.find(h.Group, jobs.Key{Job: c.Job, Tick: c.Extends}, "extend")
+	text, err := s.errorText(c.Error, "Claim")
+	if r == nil || err != nil ||
+		r.State != jobs.Skipped && !(r.State.Over() && s.has("extend: what is over")) && !s.has("extend: any state") ||
+		r.Owner != h.Owner && !s.has("extend: any owner's") ||
+		r.Token != h.Token && !s.has("extend: any term's") && !(s.has("extend: any owner's") && r.Owner != h.Owner) ||
+		r.Error != text && !s.has("extend: for any reason") ||
+		!c.Extends.Equal(newest) && !s.has("extend: any row") {
+		return nil
+	}
+	i := slices.Index(s.runs, r)
+	if !s.has("extend: leaves the row") {
+		s.runs = slices.Delete(s.runs, i, i+1)
+	}
+	was := r
+	r = &ledgerRow{group: was.group, id: id, asked: was.asked, Record: was.Record}
+	r.Tick, r.Finished, r.Missed = c.Tick, s.now("Finished"), was.Missed+1+c.Missed
+	switch {
+	case s.has("extend: keeps the id"):
+		r.id = was.id
+	case s.has("extend: moves Claimed"):
+		r.Claimed = r.Finished
+	case s.has("extend: leaves Finished"):
+		r.Finished = was.Finished
+	case s.has("extend: does not count"):
+		r.Missed = c.Missed
+	case s.has("extend: counts all but itself"):
+		r.Missed--
+	case s.has("extend: counts itself alone"):
+		r.Missed = was.Missed + 1
+	}
+	s.insert(r)
+	return r
 }
 
 // answer is what a claim is told of its row.

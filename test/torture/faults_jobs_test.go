@@ -36,7 +36,7 @@ func (r *round) moreHeldBack() (bit func() bool) {
 	count := func() (n int, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		const query = "SELECT COUNT(*) FROM torture.cronlease_run WHERE error = 'paused'"
+		const query = "SELECT COALESCE(SUM(missed + 1), 0) FROM torture.cronlease_run WHERE error = 'paused'"
 		err = r.database.pool(r.database.main()).QueryRowContext(ctx, query).Scan(&n)
 		return n, err
 	}
