@@ -53,6 +53,9 @@ type entry struct {
 	resting int         // runs that are over and occupy the job for LockAtLeastFor
 	blocked []*run      // runs that wait for room, oldest first
 
+	backfilled [phases]int // of the runs, those of backfills
+	backlog    []*run      // runs of backfills whose time has come
+
 	ended       int       // runs that ended since the history was pruned
 	pruneAt     time.Time // at the latest, if any has ended
 	pruneAtRest time.Time // and if none has
@@ -93,6 +96,11 @@ func (e *entry) occupied() int { return e.count[ready] + e.count[running] + e.re
 
 // busy is how many runs an earlier tick has left.
 func (e *entry) busy() int { return e.waiting() + e.count[running] + e.resting }
+
+// filling is how many of these belong to backfills.
+func (e *entry) filling() int {
+	return e.backfilled[parking] + e.backfilled[waiting] + e.backfilled[ready] + e.backfilled[running]
+}
 
 // room reports whether the job lets another run start.
 func (e *entry) room() bool {

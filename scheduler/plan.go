@@ -84,14 +84,16 @@ func (e *entry) parallel(n int) bool {
 // start claims a tick by the job's overlap policy.
 func (e *entry) start(tick, now time.Time, slot bool) store.Claim {
 	c := store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running, Delay: e.putOff(tick, now)}
+	// Runs of backfills cause no tick to be skipped: it waits for them.
+	busy, waits := e.busy()-e.filling(), e.waiting()-e.filling()+e.backfilled[running]
 	switch overlap := e.job.Overlap; {
-	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && e.busy() >= e.job.Limit:
+	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && busy >= e.job.Limit:
 		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
-	case overlap == jobs.OverlapForbid && e.busy() > 0:
+	case overlap == jobs.OverlapForbid && busy > 0:
 		c.State, c.Error = jobs.Skipped, "an earlier run has not finished"
-	case overlap == jobs.OverlapQueue && e.waiting() > 0:
+	case overlap == jobs.OverlapQueue && waits > 0:
 		c.State, c.Error = jobs.Skipped, "an earlier tick waits already"
-	case overlap != jobs.OverlapAllow && e.busy() > 0, !slot, c.Delay > 0:
+	case overlap != jobs.OverlapAllow && e.busy() > 0, overlap == jobs.OverlapAllow && !e.parallel(0), !slot, c.Delay > 0:
 		c.State = jobs.Waiting
 	}
 	if c.State == jobs.Skipped {

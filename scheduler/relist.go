@@ -91,9 +91,9 @@ func (t *term) relistAgain() {
 // retire removes a job from the term. What runs goes on, and what waits is left to
 // the next term that has the job, which may be this one.
 func (t *term) retire(e *entry) {
-	e.removed, e.left, e.blocked = true, nil, nil
+	e.removed, e.left, e.blocked, e.backlog = true, nil, nil, nil
 	for _, r := range e.runs {
-		if r.phase == waiting || r.phase == ready {
+		if r.phase == held || r.phase == waiting || r.phase == ready {
 			t.letGo(r)
 		}
 	}

@@ -56,6 +56,7 @@ type phase uint8
 const (
 	gone    phase = iota // not in hand
 	parking              // is to wait: the ledger is being told
+	held                 // belongs to a backfill, and waits for its turn: see backfill.go
 	waiting              // for its time, or for room in its job
 	ready                // has the room, and waits for a slot of this replica
 	running              // has a slot: an attempt is in progress, or the ledger is being told
@@ -80,7 +81,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
 		return // counts from the end of what runs
 	}
-	if e.parted && e.busy() > 0 {
+	if e.parted && e.busy() > e.filling() {
 		return // ticks after the pause would be skipped because of ticks before it
 	}
 	until, paused, ok := t.stretch(e, now)
@@ -123,7 +124,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 // nil stands before it is in hand.
 func (t *term) replaceAll(e *entry, by *run) {
 	for _, r := range e.runs {
-		if r != by {
+		if r != by && !triggers.IsBackfill(r.record.Trigger) {
 			t.end(r, jobs.ErrReplacedByTick)
 		}
 	}
@@ -208,6 +209,8 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
 	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.IsAfter(record.Trigger):
 		t.lineUp(t.take(e, record))
+	case record.State == jobs.Waiting && isHeld(record):
+		t.hold(t.take(e, record), now)
 	case record.State == jobs.Waiting:
 		r := t.take(e, record)
 		if record.Attempt > 0 {
@@ -298,6 +301,7 @@ func (t *term) freed(e *entry) {
 		return // it is the next leader's
 	}
 	t.admit(e)
+	t.admitHeld(e)
 	t.launchReady()
 	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 && !e.removed {
 		last := e.next
@@ -331,6 +335,9 @@ func (t *term) launchReady() {
 		t.ready = t.ready[1:]
 		switch {
 		case r.phase != ready:
+		case t.paused(r) && isHeld(r.record):
+			t.shift(r, held)
+			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
 		case t.paused(r): // while it waited for a slot
 			t.shift(r, waiting)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
@@ -462,9 +469,7 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	if counts {
 		e.counting++
 	}
-	if m.To == jobs.Succeeded {
-		m.Then = t.followers(r.record.Key)
-	}
+	m.Then = t.then(r, m.To, time.Since(a.started))
 	a.report(state, m, err)
 	if m.To == jobs.Waiting {
 		t.shift(r, parking)
@@ -512,7 +517,7 @@ func (t *term) end(r *run, why error) {
 	switch {
 	case r.attempt != nil:
 		r.attempt.cancel(why)
-	case r.phase == waiting || r.phase == ready:
+	case r.phase == held || r.phase == waiting || r.phase == ready:
 		t.drop(r)
 	}
 }
@@ -529,7 +534,12 @@ func (t *term) drop(r *run) {
 // close writes what becomes of a run that is not started.
 func (t *term) close(r *run, to jobs.State, why string) {
 	t.shift(r, closing)
-	t.wrote.move(move(r.record, to, why), func(done bool) {
+	m := move(r.record, to, why)
+	m.Then = t.then(r, to, 0)
+	t.wrote.move(m, func(done bool) {
+		if done {
+			t.followed(r.record, m.Then)
+		}
 		if done && why == tooLate {
 			t.skips.add(r.record.Job, gap{r.record.Tick, r.record.Tick, 1, why})
 		}
@@ -553,6 +563,10 @@ func (t *term) take(e *entry, record jobs.Record) *run {
 func (t *term) shift(r *run, to phase) {
 	r.entry.count[r.phase]--
 	r.entry.count[to]++
+	if triggers.IsBackfill(r.record.Trigger) {
+		r.entry.backfilled[r.phase]--
+		r.entry.backfilled[to]++
+	}
 	if r.phase == running {
 		t.running--
 	}

@@ -80,7 +80,8 @@ type Ledger interface {
 	// h already stays as it is when it is moved to wait. A row whose state is
 	// final is not moved. Followers are inserted by the call that changes the row, in the
 	// same transaction, and not by a repetition, which may come after a follower was run
-	// and pruned; a row that is there under a follower's key stays as it is. A follower
+	// and pruned; a row that is there under a follower's key stays as it is. One that belongs to
+	// a backfill is not inserted if the end of the moved run was asked for. A follower
 	// has a trigger, and the ledger need not know its job. It is one statement, or several as for Claim. After h was
 	// replaced, the answer tells what an earlier repetition did, and is [ErrReplaced]
 	// if it did nothing.

@@ -257,17 +257,27 @@ func find(records []jobs.Record, key jobs.Key) (jobs.Record, bool) {
 func newCancel() *cobra.Command {
 	var c control
 	var tick string
+	var backfill bool
 	command := &cobra.Command{
 		Use:   "cancel JOB",
 		Short: "Cancel a run of a job",
 		Long: `Cancel a run of a job: the newest that is not over or, with --tick, that of the
 tick. It is asked to stop at once; one that has not started is
-not started any more, and one that waits for another attempt gets none.`,
+not started any more, and one that waits for another attempt gets none. With
+--backfill, all backfills of the job end: the run that each has is cancelled, and no
+other follows.`,
 		Example: `  worker cancel nightly-report
+  worker cancel nightly-report --backfill
   worker cancel nightly-report --tick 2027-01-01T02:00:00Z`,
 		Args: oneJob,
 	}
 	c.command(command, func(command *cobra.Command, _ database, group jobs.Group, args []string) error {
+		switch {
+		case backfill && command.Flags().Changed("tick"):
+			return usagef(command, "--backfill and --tick exclude each other: to cancel one run of a backfill ends it, too")
+		case backfill:
+			return c.cancelBackfills(command, group, args[0])
+		}
 		var at time.Time
 		if command.Flags().Changed("tick") {
 			var err error
@@ -297,6 +307,7 @@ not started any more, and one that waits for another attempt gets none.`,
 		record.CancelAsked = true
 		return c.tell(command, recordOf(record), "%s: the run of %s is asked to stop", args[0], record.Tick.Format(time.RFC3339Nano))
 	})
+	command.Flags().BoolVar(&backfill, "backfill", false, "end the job's backfills")
 	command.Flags().StringVar(&tick, "tick", "", "tick of the run, in RFC 3339, as worker runs prints it (default: the newest run that is not over)")
 	return command
 }

@@ -319,7 +319,7 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		}
 		done[i], applied = true, true
 		for _, f := range m.Then {
-			if l.get(f.Key) == nil {
+			if l.get(f.Key) == nil && (f.Backfill == "" || !r.CancelAsked) {
 				l.insert(&run{args: r.args, Record: jobs.Record{
 					Key: f.Key, State: jobs.Waiting, Owner: h.Owner, Token: h.Token, Claimed: now,
 					Due: now.Add(f.Delay.Truncate(time.Microsecond)), HasArgs: r.HasArgs, Backfill: f.Backfill,

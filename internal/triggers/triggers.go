@@ -7,8 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
-
-	"github.com/cronlease/cronlease/jobs"
 )
 
 const (
@@ -18,10 +16,10 @@ const (
 	numbering        = backfill - 1
 )
 
-// After is the number of the run that follows the run of the key in another job, under
-// the same tick. It never changes, so that what follows a run cannot be inserted twice.
-func After(k jobs.Key) uint64 {
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(k.Job+"\x00"), k.Trigger))
+// After is the number of the run that follows a job's run with that number in another
+// job, under the same tick. It never changes, so that what follows a run cannot be inserted twice.
+func After(job string, trigger uint64) uint64 {
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(job+"\x00"), trigger))
 	return First | binary.BigEndian.Uint64(sum[:8])&numbering
 }
 

@@ -4,18 +4,17 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/internal/triggers"
-	"github.com/cronlease/cronlease/jobs"
 )
 
 func TestNumbers(t *testing.T) {
 	// Pinned: replicas of all releases have to agree.
-	if n := triggers.After(jobs.Key{Job: "extract"}); n != 4920246781897596 {
+	if n := triggers.After("extract", 0); n != 4920246781897596 {
 		t.Errorf("after the tick of extract: %d", n)
 	}
 	seen := map[uint64]bool{}
 	for trigger := range uint64(1000) {
 		for _, job := range []string{"a", "b"} {
-			n := triggers.After(jobs.Key{Job: job, Trigger: trigger})
+			n := triggers.After(job, trigger)
 			b := triggers.Backfill()
 			if seen[n] || seen[b] || !triggers.IsAfter(n) || triggers.IsBackfill(n) || triggers.IsAfter(b) || !triggers.IsBackfill(b) || n >= 1<<53 || b >= 1<<53 {
 				t.Fatalf("%d and %d", n, b)

@@ -218,7 +218,7 @@ WITH v (job, tick, trigger_id, delay, backfill, of_job, of_tick, of_trigger) AS 
 SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0, r.args, NULLIF(v.backfill, _binary'')
 FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)
-WHERE 1 = 1
+WHERE v.backfill = _binary'' OR r.cancel_asked = 0
 ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 
 		// The fence row is locked before any run. Both ? at the end are the

@@ -159,6 +159,7 @@ SELECT r.grp, f.value ->> 0, f.value ->> 1, f.value ->> 2, x'', 2, r.owner, r.to
   instant.now, NULL, NULL, instant.now + (f.value ->> 3), 0, '', 0, r.args, nullif(f.value ->> 4, '')
 FROM instant CROSS JOIN json_each(?1) AS f CROSS JOIN cronlease_run AS r
 WHERE r.grp = ?2 AND r.job = f.value ->> 5 AND r.tick = f.value ->> 6 AND r.trigger_id = f.value ->> 7
+  AND (f.value ->> 4 = '' OR r.cancel_asked = 0)
 ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING`),
 
 		// After passOver, the cursor goes back to the newest tick that is left,

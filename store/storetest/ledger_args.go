@@ -220,6 +220,18 @@ var followCases = []ledgerCase{
 		e.record(group, m.Then[1].Key)
 	}},
 
+	{"follow/not a run whose end was asked for, in a backfill", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+		m := to(jobs.Succeeded, r)
+		m.Then = []store.Follower{after(r), {Key: jobs.Key{Job: report, Tick: tick(2), Trigger: 3}, Backfill: "what is left"}}
+		e.moved(s, h, m)
+		e.record(group, after(r).Key)
+		e.absent(group, m.Then[1].Key, "the next of a backfill that was cancelled")
+	}},
+
 	{"follow/many", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)

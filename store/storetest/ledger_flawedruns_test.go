@@ -372,7 +372,8 @@ func (s *ledgerReplica) follow(h store.Holder, m store.Move, of *ledgerRow) erro
 			return nil
 		case there != nil && s.has("follow: fails beside what is there"):
 			return errors.New("duplicate key")
-		case there != nil && !s.has("follow: overwrites"):
+		case there != nil && !s.has("follow: overwrites"), of.CancelAsked && f.Backfill != "" && !s.has("follow: a backfill that was cancelled"),
+			of.CancelAsked && s.has("follow: nothing that was cancelled"):
 			continue
 		}
 		r := &ledgerRow{group: h.Group, args: of.args, Record: jobs.Record{

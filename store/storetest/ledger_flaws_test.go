@@ -322,6 +322,8 @@ var ledgerFlaws = []string{
 	"follow: no backfill",
 	"follow: counts a change",
 	"follow: running",
+	"follow: a backfill that was cancelled",
+	"follow: nothing that was cancelled",
 	"follow: ticks",
 
 	"cancel: does nothing",

@@ -1,0 +1,194 @@
+package jobs
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/triggers"
+)
+
+// MaxBackfill is how many ticks a backfill has at most.
+const MaxBackfill = 10_000
+
+// maxEvery bounds the spacing of a backfill.
+const maxEvery = 24 * time.Hour
+
+// Backfill says which past ticks of a job to run, beside its schedule.
+type Backfill struct {
+	// From is the beginning of the time whose ticks are run, and belongs to it. To is
+	// its end, which does not; zero: now, by the database's clock.
+	From, To time.Time
+	// Every is the least time from one start to the next, at most 24 h. Zero: each run
+	// starts when the one before has ended.
+	Every time.Duration
+	// Args are the arguments of all runs, as in [Group.TriggerWith].
+	Args any
+	// ID makes it possible to repeat the request: one whose ID the job's history has
+	// changes nothing. Zero: a new one is chosen.
+	ID uint64
+}
+
+// Backfilled says what a backfill does.
+type Backfilled struct {
+	// ID is the trigger of its runs.
+	ID uint64
+	// Ticks are those that it runs, oldest first.
+	Ticks []time.Time
+}
+
+// Backfill runs each tick of a past span once, by the schedule that the ledger has, in
+// their order and one at a time. It moves no cursor: the ticks of the schedule go on,
+// and go first. One that is due while a run of the backfill goes on waits for that,
+// instead of being skipped as [Job.Overlap] may say, and under [OverlapAllow] runs beside it.
+// No run is replaced by a backfill's, nor the other way round.
+//
+// In the ledger it is one run at a time: that of its next tick, which is inserted with
+// the outcome of the one before, whatever that is. So it survives takeovers, and a run
+// that fails does not end it. To cancel the run that it has ends it
+// ([Group.CancelBackfills]). While the job is paused, it waits.
+//
+// A job whose ticks depend on when its runs end, or that has none of its own, cannot be
+// backfilled, nor one whose schedule [ParseSchedule] does not know.
+func (g Group) Backfill(ctx context.Context, job string, b Backfill) (Backfilled, error) {
+	args, err := encodeArgs(b.Args)
+	if err != nil {
+		return Backfilled{}, err
+	}
+	planned, plan, err := g.planBackfill(ctx, job, b)
+	if err != nil || len(planned.Ticks) == 0 {
+		return planned, err
+	}
+	_, err = g.ledger.Trigger(ctx, g.name, job, Request{Args: args, Tick: planned.Ticks[0], Trigger: planned.ID, Backfill: plan})
+	return planned, g.explain(ctx, job, err)
+}
+
+// PlanBackfill says what Backfill would do now, and does nothing.
+func (g Group) PlanBackfill(ctx context.Context, job string, b Backfill) (Backfilled, error) {
+	planned, _, err := g.planBackfill(ctx, job, b)
+	return planned, err
+}
+
+func (g Group) planBackfill(ctx context.Context, job string, b Backfill) (planned Backfilled, plan string, err error) {
+	switch {
+	case g.ledger == nil:
+		return planned, "", errNoLedger
+	case b.ID != 0 && !triggers.IsBackfill(b.ID):
+		return planned, "", fmt.Errorf("jobs: backfill %d: not the ID of a backfill", b.ID)
+	case b.Every < 0 || b.Every > maxEvery:
+		return planned, "", fmt.Errorf("jobs: backfill every %v: must be from 0 to %v", b.Every, maxEvery)
+	}
+	snapshot, err := g.ledger.Load(ctx, g.name)
+	if err != nil {
+		return planned, "", err
+	}
+	known, ok := snapshot.Jobs[job]
+	if !ok {
+		return planned, "", noJob(snapshot, g.name, job)
+	}
+	if b.To.IsZero() {
+		b.To = snapshot.Now
+	}
+	switch {
+	case b.From.IsZero() || !b.To.After(b.From):
+		return planned, "", fmt.Errorf("jobs: backfill from %v to %v: the end must be later than the beginning", b.From, b.To)
+	case b.To.After(snapshot.Now):
+		return planned, "", fmt.Errorf("jobs: backfill to %s: the database has %s: only ticks that are past are run", b.To.UTC().Format(time.RFC3339), snapshot.Now.Format(time.RFC3339))
+	}
+	rest := rest{Schedule: known.Schedule, Since: known.ScheduleSince, Until: b.To.UTC(), Every: b.Every}
+	schedule, err := rest.schedule()
+	if err != nil {
+		return planned, "", fmt.Errorf("jobs: job %q: %w", job, err)
+	}
+	for tick := schedule.Next(b.From.Add(-1)); !tick.IsZero() && tick.Before(b.To); tick = schedule.Next(tick) {
+		if len(planned.Ticks) == MaxBackfill {
+			return Backfilled{}, "", fmt.Errorf("jobs: job %q has more than %d ticks from %s to %s: choose a shorter span", job, MaxBackfill, b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339))
+		}
+		planned.Ticks = append(planned.Ticks, tick)
+	}
+	if planned.ID = b.ID; planned.ID == 0 {
+		planned.ID = triggers.Backfill()
+	}
+	text, err := json.Marshal(rest)
+	return planned, string(text), err
+}
+
+// CancelBackfills cancels the backfills of a job: the run that each has, whether it goes
+// on or waits, and the ticks after it. It returns how many there were.
+func (g Group) CancelBackfills(ctx context.Context, job string) (cancelled int, err error) {
+	if g.ledger == nil {
+		return 0, errNoLedger
+	}
+	seen := map[uint64]bool{}
+	// A run may end, and the next one come, between the reading and the request.
+	for range 20 {
+		snapshot, err := g.ledger.Load(ctx, g.name)
+		if err != nil {
+			return len(seen), err
+		}
+		if _, ok := snapshot.Jobs[job]; !ok {
+			return 0, noJob(snapshot, g.name, job)
+		}
+		left := 0
+		for _, r := range snapshot.Open {
+			if r.Job != job || !triggers.IsBackfill(r.Trigger) || r.CancelAsked {
+				continue
+			}
+			left++
+			if err := g.ledger.Cancel(ctx, g.name, r.Key); err == nil {
+				seen[r.Trigger] = true
+			} else if !errors.Is(err, ErrNoRun) {
+				return len(seen), err
+			}
+		}
+		if left == 0 {
+			return len(seen), nil
+		}
+	}
+	return len(seen), fmt.Errorf("jobs: backfills of job %q: their runs end faster than they can be cancelled: pause the job first", job)
+}
+
+// rest is what a backfill has to do after one of its runs.
+type rest struct {
+	Schedule string        `json:"schedule"`
+	Since    time.Time     `json:"since"`
+	Until    time.Time     `json:"until"`
+	Every    time.Duration `json:"every_ns"`
+}
+
+// schedule is that of the backfill's ticks.
+func (r rest) schedule() (Schedule, error) {
+	s, ok := ParseSchedule(r.Schedule)
+	if !ok {
+		return nil, fmt.Errorf("the schedule %.100q is not one of package jobs: its ticks are not known here", r.Schedule)
+	}
+	switch base := Base(s).(type) {
+	case AfterSchedule:
+		return nil, fmt.Errorf("it is due after %s, and has no ticks of its own: backfill that", base.Job())
+	case ManualSchedule:
+		return nil, errors.New("it is only run by hand, and has no ticks")
+	case FixedDelaySchedule:
+		return nil, errors.New("its ticks depend on when its runs ended: the past has no others")
+	}
+	if relative, ok := s.(Relative); ok {
+		s = relative.From(Known{ScheduleSince: r.Since})
+	}
+	return s, nil
+}
+
+// NextOfBackfill is the next tick of the backfill that a run belongs to, and the least
+// time from one start to the next. False: there is none.
+func (r Record) NextOfBackfill() (tick time.Time, every time.Duration, ok bool) {
+	var left rest
+	if r.Backfill == "" || json.Unmarshal([]byte(r.Backfill), &left) != nil {
+		return time.Time{}, 0, false
+	}
+	schedule, err := left.schedule()
+	if err != nil {
+		return time.Time{}, left.Every, false
+	}
+	tick = schedule.Next(r.Tick)
+	return tick, left.Every, !tick.IsZero() && tick.Before(left.Until)
+}

@@ -1,0 +1,71 @@
+package scheduler
+
+import (
+	"errors"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// A backfill is one run at a time in the ledger, however many ticks it has: the move
+// that brings a run of it to its end inserts the next one, in the same transaction. Its
+// runs wait behind all others of their job, so that they hold up the schedule by one run
+// at most.
+
+// isHeld reports whether a run that waits belongs to a backfill, and has not begun.
+func isHeld(r jobs.Record) bool { return r.Attempt == 0 && triggers.IsBackfill(r.Trigger) }
+
+// hold keeps a run of a backfill until its time has come.
+func (t *term) hold(r *run, now time.Time) {
+	t.shift(r, held)
+	join := func() {
+		if r.phase == held && !r.entry.removed {
+			r.entry.backlog = append(r.entry.backlog, r)
+			t.freed(r.entry)
+		}
+	}
+	// Not by the database's clock alone, which may have been set back.
+	_, every, _ := r.record.NextOfBackfill()
+	if wait := min(r.record.Due.Sub(now), every); wait > 0 {
+		t.after(wait, join)
+	} else {
+		join()
+	}
+}
+
+// admitHeld lets a run of a backfill into the room of its job that no other run waits
+// for: one at a time, whatever the job allows.
+func (t *term) admitHeld(e *entry) {
+	for len(e.backlog) > 0 && e.waiting() == 0 && e.filling() == 0 && e.room() {
+		r := e.backlog[0]
+		if r.phase == held && t.paused(r) {
+			return
+		}
+		e.backlog = e.backlog[1:]
+		if r.phase == held { // it was not dropped
+			t.shift(r, ready)
+			t.ready = append(t.ready, r)
+		}
+	}
+}
+
+// then are the runs that follow a run that comes to that state, after so long: those of
+// jobs after its job, if it has succeeded, and the next one of its backfill, unless that
+// was cancelled with it.
+func (t *term) then(r *run, to jobs.State, took time.Duration) (all []store.Follower) {
+	if !to.Over() {
+		return nil
+	}
+	if to == jobs.Succeeded {
+		all = t.followers(r.record.Key)
+	}
+	next, every, ok := r.record.NextOfBackfill()
+	if ok && !errors.Is(r.stop, jobs.ErrCancelled) && !r.record.CancelAsked {
+		k := r.record.Key
+		k.Tick = next
+		all = append(all, store.Follower{Key: k, Delay: max(0, every-took), Backfill: r.record.Backfill})
+	}
+	return all
+}
