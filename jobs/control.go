@@ -9,6 +9,11 @@ import (
 var (
 	// ErrNoJob says that the ledger knows no job of that name.
 	ErrNoJob = errors.New("jobs: no such job")
+	// ErrNotDeclared says that no replica has the job, as far as replicas have told
+	// ([Registry]): it was removed, or renamed.
+	ErrNotDeclared = errors.New("jobs: no replica has the job")
+	// ErrDeclared says that a job cannot be forgotten, because a replica may have it.
+	ErrDeclared = errors.New("jobs: the job cannot be forgotten")
 	// ErrNoRun says that there is no run under the key that is not over.
 	ErrNoRun = errors.New("jobs: no such run")
 )

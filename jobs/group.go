@@ -57,6 +57,8 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. The leader starts it as soon as it notices, once; also when the job is paused.
+// If no replica has the job, the error matches [ErrNotDeclared]. If only replicas have it
+// that do not lead, the run waits until one of them does.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 	return g.TriggerWith(ctx, job, nil)
 }
@@ -70,6 +72,9 @@ func (g Group) TriggerWith(ctx context.Context, job string, args any) (Key, erro
 	}
 	raw, err := encodeArgs(args)
 	if err != nil {
+		return Key{}, err
+	}
+	if err := g.checkDeclared(ctx, job); err != nil {
 		return Key{}, err
 	}
 	key, err := g.ledger.Trigger(ctx, g.name, job, Request{Args: raw})

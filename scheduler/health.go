@@ -29,6 +29,10 @@ type Health struct {
 	// tick's job.
 	Late    time.Duration
 	LateJob string
+	// Differences are the jobs in which replicas differ from the leader, as this
+	// replica has last seen it: at most some minutes ago. They are no fault during a
+	// deployment.
+	Differences jobs.Differences
 	// Skew is how far the database's clock is ahead of this machine's; zero
 	// before it has been read.
 	Skew lease.Skew
@@ -41,6 +45,7 @@ func (s *Scheduler) Health() Health {
 	}
 	h := Health{Health: s.election.Health()}
 	h.Skew, _ = s.Skew()
+	h.Differences = s.roster.read().Differences()
 	t := s.current.Load()
 	if t == nil {
 		return h

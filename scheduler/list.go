@@ -17,6 +17,7 @@ type list struct {
 	all     []*declared // in the order in which they came; only ever appended to, or replaced as a whole
 	names   map[string]*declared
 	changed chan struct{} // capacity 1
+	observe func()        // is called after each change
 }
 
 // declared is one declaration of a job: a job that is replaced has another one.
@@ -26,7 +27,9 @@ type declared struct {
 	provided bool   // by the provider
 }
 
-func newList() *list { return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1)} }
+func newList() *list {
+	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), observe: func() {}}
+}
 
 func declare(job jobs.Job, provided bool) *declared {
 	return &declared{job.Complete(), job.Schedule.String(), provided}
@@ -40,6 +43,7 @@ func (l *list) jobs() []*declared {
 }
 
 func (l *list) tell() {
+	l.observe()
 	select {
 	case l.changed <- struct{}{}:
 	default: // it is told already

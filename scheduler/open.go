@@ -29,19 +29,33 @@ func (t *term) open() error {
 		if snapshot, err = t.load(ctx, true); err != nil {
 			return err
 		}
+		// Whether a job was absent, a server that lacks the last writes may not know. It
+		// shows that it has them once it has a declaration of this term.
+		stale := t.isStale(snapshot)
+		if !stale {
+			if err = t.welcome(ctx, all, snapshot); err != nil {
+				return err
+			}
+		}
 		differing := t.differing(all, snapshot, t.gapFrom(snapshot))
 		if err = t.ledger.Declare(ctx, t.holder, differing); err != nil {
 			return err
 		}
 		t.memory.opened(t.holder.Token, t.clock.own().Mono)
-		if len(differing) > 0 || t.isStale(snapshot) {
-			snapshot, err = t.reload(ctx, false)
+		if len(differing) > 0 || stale {
+			if snapshot, err = t.reload(ctx, false); err != nil {
+				return err
+			}
 		}
-		return err
+		if stale && t.anyBack(snapshot) {
+			return errStale
+		}
+		return t.missing(ctx, snapshot)
 	})
 	if err != nil {
 		return err
 	}
+	clear(t.back)
 	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
 		return err
 	}
@@ -49,11 +63,7 @@ func (t *term) open() error {
 		t.know(e, snapshot)
 	}
 	t.setAlarms()
-	for name := range snapshot.Jobs {
-		if t.entries[name] == nil {
-			t.log.Warn("the ledger knows a job that this program does not have: its ticks are left alone", zap.String("job", name))
-		}
-	}
+	t.noteStrays(snapshot)
 	t.changes = snapshot.Changes
 	t.settle(snapshot.Open)
 	t.apply(snapshot)
@@ -139,6 +149,10 @@ func (t *term) differing(all []*declared, was jobs.Snapshot, from time.Time) (di
 		d := store.Declared{Name: job.Name, Schedule: job.text, From: from}
 		known, ok := was.Jobs[d.Name]
 		switch {
+		case longAbsent(known, was.Now) && t.isStale(was):
+			continue // see open
+		case t.back[d.Name]:
+			d.From = time.Time{} // from now on
 		case ok && known.Schedule != d.Schedule:
 			d.From = t.notPast(known, from, was.Now)
 		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(job.Schedule, known):
@@ -146,7 +160,7 @@ func (t *term) differing(all []*declared, was jobs.Snapshot, from time.Time) (di
 			// when the schedule began, but it had begun by its newest tick.
 			d.From = t.clock.theirs(known.Cursor)
 		}
-		if !ok || known.Schedule != d.Schedule || known.ScheduleSince.After(was.Now) {
+		if !ok || known.Schedule != d.Schedule || !known.Gone.IsZero() || known.ScheduleSince.After(was.Now) {
 			differing = append(differing, d)
 		}
 	}

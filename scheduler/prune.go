@@ -2,10 +2,14 @@ package scheduler
 
 import (
 	"context"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // A job's history is pruned after so many of its runs have ended, and after so
@@ -28,14 +32,19 @@ func (t *term) prune() {
 		return
 	}
 	now := time.Now()
-	for i := range t.order {
-		at := (t.pruned + 1 + i) % len(t.order) // a busy job must not hold up the others
-		e := t.order[at]
+	all := len(t.order) + len(t.strays)
+	for i := range all {
+		at := (t.pruned + 1 + i) % all // a busy job must not hold up the others
+		e := t.prunable(at)
 		due := e.pruneAt
 		if e.ended == 0 {
 			due = e.pruneAtRest
 		}
 		if e.ended < pruneEvery && now.Before(due) {
+			continue
+		}
+		if at >= len(t.order) && !t.isStray(e) {
+			e.pruneAtRest = now.Add(pruneAtRest)
 			continue
 		}
 		e.ended, e.pruneAt, e.pruneAtRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
@@ -52,6 +61,50 @@ func (t *term) prune() {
 		})
 		return
 	}
+}
+
+// prunable is the job at a place: those of the term come first.
+func (t *term) prunable(at int) *entry {
+	if at < len(t.order) {
+		return t.order[at]
+	}
+	return t.strays[at-len(t.order)]
+}
+
+// noteStrays notes which jobs of the ledger this term does not have. No term would
+// prune their history.
+func (t *term) noteStrays(snapshot jobs.Snapshot) {
+	now := time.Now()
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(snapshot.Jobs)) {
+		if t.entries[name] != nil {
+			continue
+		}
+		names = append(names, name)
+		gone := snapshot.Jobs[name].Gone
+		if gone.IsZero() {
+			gone = snapshot.Now
+		}
+		t.addStray(name, gone, now)
+	}
+	if len(names) > 0 {
+		t.log.Info("the ledger knows jobs that this program does not have: their ticks are left alone", zap.Int("count", len(names)), zap.Strings("jobs", firstNames(names)))
+	}
+}
+
+func (t *term) addStray(name string, gone, now time.Time) {
+	e := newEntry(t.holder.Group, declare(jobs.Job{Name: name, Schedule: jobs.Manual()}, false))
+	e.known.Gone = gone
+	e.pruneSoon(now)
+	t.strays = append(t.strays, e)
+}
+
+// isStray reports whether a job is to be pruned as the default History says: no
+// replica has it, and it has been gone for a day.
+func (t *term) isStray(e *entry) bool {
+	roster := t.roster.read()
+	return t.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
+		t.now().Sub(t.clock.ours(e.known.Gone)) >= pruneAtRest
 }
 
 func (t *term) pruneJob(e *entry) error {

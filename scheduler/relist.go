@@ -56,26 +56,45 @@ func (t *term) relist() {
 			tell = append(tell, d)
 		}
 	}
-	before := len(t.order)
+	var removed []string
 	t.order = slices.DeleteFunc(t.order, func(e *entry) bool {
 		if !wanted[e.job.Name] {
 			t.retire(e)
+			removed = append(removed, e.job.Name)
 		}
 		return e.removed
 	})
+	for _, name := range removed {
+		t.strays = slices.DeleteFunc(t.strays, func(e *entry) bool { return e.job.Name == name })
+		t.addStray(name, t.clock.theirs(now), time.Now())
+	}
 	switch {
 	case len(tell) > 0:
 		t.relisting = true
 		t.helpers.Go(func() {
+			t.tellGone(removed)
 			if err := t.tell(tell); err == nil {
 				t.relists <- tell
 			} else {
 				t.do(t.relistAgain)
 			}
 		})
-	case len(t.order) < before:
+	case len(removed) > 0:
 		t.relisting = true
-		t.realarm()
+		t.helpers.Go(func() {
+			t.tellGone(removed)
+			t.do(t.realarm)
+		})
+	}
+}
+
+// tellGone tells the ledger which jobs were removed, once: if that fails, the next
+// term does it.
+func (t *term) tellGone(names []string) {
+	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+	defer cancel()
+	if err := t.gone(ctx, names); err != nil && t.ctx.Err() == nil {
+		t.log.Warn("the ledger is not told which jobs were removed", zap.Error(err), zap.Strings("jobs", firstNames(names)))
 	}
 }
 
@@ -126,11 +145,15 @@ func (t *term) tell(changed relisted) error {
 		if t.isStale(was) {
 			return errStale
 		}
+		if err := t.welcome(ctx, changed, was); err != nil {
+			return err
+		}
 		if differing := t.differing(changed, was, was.Now); len(differing) > 0 {
 			return t.ledger.Declare(ctx, t.holder, differing)
 		}
 		return nil
 	})
+	clear(t.back)
 	if err == nil {
 		_, err = t.passOver(ctx, changed, was)
 	}

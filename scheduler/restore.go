@@ -174,6 +174,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 
 // changed tells the lookout of another state.
 func (s *Scheduler) changed(election.State) {
+	s.roster.again()
 	select {
 	case s.states <- struct{}{}:
 	default: // it is told already

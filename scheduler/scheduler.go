@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -35,6 +36,7 @@ type Scheduler struct {
 	memory   *memory
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
+	roster   *roster
 
 	list     *list
 	provider *provider // nil for none
@@ -86,6 +88,12 @@ func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(
 // WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
 func WithSlog(l *slog.Logger) Option { return withElection(election.WithSlog(l)) }
 
+// WithVersion says of which version this program is, for those who look at the
+// replicas of the group: at most 128 bytes. Default: empty.
+func WithVersion(version string) Option {
+	return func(s *settings.Scheduler) { s.Version = version }
+}
+
 func withElection(o election.Option) Option {
 	return func(s *settings.Scheduler) { o(&s.Election) }
 }
@@ -115,6 +123,8 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, fmt.Errorf("scheduler: WithDrain(%v): must not be negative", set.Drain)
 	case set.Provided && set.Provider == nil:
 		return nil, errors.New("scheduler: WithProvider(nil): give a function, or leave the option out")
+	case len(set.Version) > store.MaxName || !utf8.ValidString(set.Version):
+		return nil, fmt.Errorf("scheduler: WithVersion(%.140q): must be UTF-8 of at most %d bytes", set.Version, store.MaxName)
 	case set.MaxSkew == 0:
 		set.MaxSkew = DefaultMaxSkew
 	case set.MaxSkew < time.Second:
@@ -136,6 +146,12 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	if set.Provided {
 		s.provider = &provider{ask: set.Provider, list: s.list, log: s.log, turn: make(chan struct{}, 1)}
 	}
+	s.roster = &roster{
+		group: group, owner: e.Owner(), version: set.Version, jobs: s.schedules, log: s.log,
+		timeout: e.Timing().AttemptTimeout, poke: make(chan struct{}, 1),
+	}
+	s.roster.db, _ = db.(store.Replicas)
+	s.list.observe = s.roster.again
 	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
 	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
 	return s, nil
@@ -219,9 +235,19 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		wait.Go(func() { s.provider.first(out) })
 	}
 	wait.Go(func() { s.lookout(out) })
+	wait.Go(func() { s.roster.run(out) })
 	defer wait.Wait()
 	defer stop()
 	return s.election.Run(ctx, s.lead)
+}
+
+// schedules are the jobs of this replica, as it tells of them.
+func (s *Scheduler) schedules() map[string]jobs.ScheduleHash {
+	all := map[string]jobs.ScheduleHash{}
+	for _, d := range s.list.jobs() {
+		all[d.Name] = jobs.HashSchedule(d.text)
+	}
+	return all
 }
 
 // working reports whether a run of the group is open in the ledger.

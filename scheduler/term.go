@@ -52,6 +52,9 @@ type term struct {
 	children  map[string][]string // the jobs that follow a job; nil: to be found again
 	alarms    map[string]*alarmed
 	waker     *clock
+	back      map[string]bool // that came back after a long absence, until they are declared
+	strays    []*entry        // jobs that this term does not have, for their history
+	roster    *roster
 	timers    map[*time.Timer]struct{}
 
 	most    int    // runs at a time; 0: any number
@@ -93,6 +96,8 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		list:     s.list,
 		relists:  make(chan relisted, 1),
 		entries:  map[string]*entry{},
+		back:     map[string]bool{},
+		roster:   s.roster,
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
 		drain:    newDrain(),

@@ -55,4 +55,5 @@ type Scheduler struct {
 	Drain    time.Duration
 	Provider func(context.Context) ([]jobs.Job, error)
 	Provided bool // there was an option for it
+	Version  string
 }

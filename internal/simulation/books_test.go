@@ -94,7 +94,11 @@ func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.De
 			}
 		case known.Schedule != d.Schedule:
 			w.counts["schedule changed"]++
-			// From the end of the term before on, but never back.
+			// From the end of the term before on, or from now on where a job comes back
+			// after a long absence, but never back.
+			if d.From.IsZero() {
+				d.From = w.now()
+			}
 			if d.From.After(known.ScheduleSince) {
 				known.ScheduleSince = d.From
 			}

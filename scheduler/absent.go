@@ -1,0 +1,142 @@
+package scheduler
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+const notDeclared = "not declared"
+
+// absence is how long no term has had a job, by the ledger. Its newest tick tells of
+// leaders that leave Gone alone, and had it since.
+func absence(known jobs.Known, now time.Time) time.Duration {
+	if known.Gone.IsZero() {
+		return 0
+	}
+	return now.Sub(later(known.Gone, known.Cursor))
+}
+
+func longAbsent(known jobs.Known, now time.Time) bool { return absence(known, now) > jobs.LongAbsence }
+
+// anyBack reports whether a job of this term comes back after a long absence.
+func (t *term) anyBack(snapshot jobs.Snapshot) bool {
+	for name, known := range snapshot.Jobs {
+		if t.entries[name] != nil && longAbsent(known, snapshot.Now) {
+			return true
+		}
+	}
+	return false
+}
+
+// welcome deals with what jobs have left behind that come back after a long absence,
+// before they are declared, which ends the absence: so a term that ends in between
+// leaves the rest to the next one. Their ticks of the absence are recorded as skipped,
+// and so are earlier ones that no term has dealt with. Runs from before it that wait are
+// closed. After a short absence, and always by the ledger of a store without
+// [store.Replicas], a job goes on as after a gap without a leader.
+func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) error {
+	var claims []store.Claim
+	ticks := 0
+	returned := map[string]jobs.Known{}
+	var names []string
+	for _, job := range all {
+		known := was.Jobs[job.Name]
+		if !longAbsent(known, was.Now) {
+			continue
+		}
+		returned[job.Name], names = known, append(names, job.Name)
+		t.back[job.Name] = true
+		if claim, ok := t.skipAbsence(job, known); ok {
+			claims = append(claims, claim)
+			ticks += 1 + claim.Missed
+		}
+	}
+	if len(returned) == 0 {
+		return nil
+	}
+	var moves []store.Move
+	for _, r := range was.Open {
+		known, ok := returned[r.Job]
+		if !ok || !r.Claimed.Before(known.Gone) {
+			continue // it was asked for when another replica had the job
+		}
+		switch {
+		case r.State == jobs.Waiting && r.Attempt == 0 && r.Trigger == 0:
+			moves = append(moves, move(r, jobs.Skipped, notDeclared))
+		case r.State == jobs.Waiting:
+			moves = append(moves, move(r, jobs.Cancelled, notDeclared))
+		case keeper.HeldOf(t.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
+			moves = append(moves, move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+notDeclared))
+		}
+	}
+	if len(moves) > 0 {
+		if _, err := t.ledger.Move(ctx, t.holder, moves); err != nil {
+			return fmt.Errorf("close runs of jobs that come back: %w", err)
+		}
+	}
+	if len(claims) > 0 {
+		var id store.ClaimID
+		_, _ = rand.Read(id[:]) // never fails
+		if _, err := t.ledger.Claim(ctx, t.holder, id, claims); err != nil {
+			return fmt.Errorf("skip the ticks of jobs that come back: %w", err)
+		}
+	}
+	t.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), zap.Strings("jobs", firstNames(names)),
+		zap.Int("ticks_skipped", ticks), zap.Int("runs_closed", len(moves)))
+	return nil
+}
+
+// skipAbsence is the claim of the ticks that a job has had by now, by the schedule that it
+// had, as skipped.
+func (t *term) skipAbsence(job *declared, known jobs.Known) (store.Claim, bool) {
+	schedule, ok := jobs.ParseSchedule(known.Schedule)
+	if !ok {
+		if job.text != known.Schedule {
+			return store.Claim{}, false
+		}
+		schedule = job.Schedule
+	}
+	before := job.Job
+	before.Schedule = schedule
+	e := newEntry(t.holder.Group, declare(before, false))
+	e.known, e.anchor = known, known.ScheduleSince
+	e.known.ScheduleSince, e.known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
+	e.resolve()
+	first := e.next
+	d := dueTicks(e.schedule, first, t.now(), 1)
+	if len(d.ticks) == 0 {
+		return store.Claim{}, false
+	}
+	return e.skip(first, d.ticks[0], d.missed, notDeclared), true
+}
+
+// missing notes which jobs of the ledger this term does not have.
+func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
+	var names []string
+	for name, known := range snapshot.Jobs {
+		if t.entries[name] == nil && known.Gone.IsZero() {
+			names = append(names, name)
+		}
+	}
+	return t.gone(ctx, names)
+}
+
+// gone tells the ledger that this term does not have jobs.
+func (t *term) gone(ctx context.Context, names []string) error {
+	db, ok := t.ledger.(store.Replicas)
+	if !ok || len(names) == 0 {
+		return nil
+	}
+	if err := db.Gone(ctx, t.holder, names); err != nil {
+		return fmt.Errorf("note that jobs are gone: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,257 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+const (
+	// tellEvery is how often a replica tells that it is still there, and looks at the
+	// others. It takes two statements, which is less than one in 100 s, and a replica
+	// counts for three times as long.
+	tellEvery = 210 * time.Second
+	// struckAfter is how long a replica that does not tell any more is kept.
+	struckAfter = 3 * jobs.ReplicaLife
+	// troubleAfter is how long that may fail before the log says so: when the database is
+	// away, the election says so at once.
+	troubleAfter = 2 * time.Minute
+	// namesMost is how many names a line of the log has at most.
+	namesMost = 10
+)
+
+// roster tells the others which jobs this replica has, and compares with theirs. It
+// decides nothing: without it, this replica leads and fires as with it.
+type roster struct {
+	db      store.Replicas // nil where the store has none
+	group   string
+	owner   string
+	version string
+	jobs    func() map[string]jobs.ScheduleHash
+	log     *zap.Logger
+	timeout time.Duration // of a statement
+	poke    chan struct{} // capacity 1: the jobs have changed, or the leader has
+
+	list  uint64 // that was told last
+	told  map[string]jobs.ScheduleHash
+	said  string // the differences that the log has
+	fails struct {
+		since time.Time // zero: the last attempt worked
+		said  bool
+	}
+
+	mu   sync.Mutex
+	last jobs.Roster
+}
+
+// again makes the roster tell and look soon.
+func (r *roster) again() {
+	select {
+	case r.poke <- struct{}{}:
+	default: // it will already
+	}
+}
+
+// read is what was read last.
+func (r *roster) read() jobs.Roster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.last
+}
+
+// run tells until ctx ends, and then takes this replica off the list.
+func (r *roster) run(ctx context.Context) {
+	if r.db == nil {
+		return
+	}
+	defer r.leave(context.WithoutCancel(ctx))
+	wait := retry.Forever(time.Second, tellEvery)
+	for {
+		next := tellEvery
+		if err := r.tell(ctx); err == nil {
+			r.worked()
+			wait.Reset()
+		} else if ctx.Err() == nil {
+			r.failed(err)
+			next = wait.NextBackOff()
+		}
+		timer := time.NewTimer(next)
+		select {
+		case <-timer.C:
+		case <-r.poke:
+			timer.Stop()
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// tell tells of this replica, and reads what the others have told.
+func (r *roster) tell(ctx context.Context) error {
+	now := r.jobs()
+	if r.list == 0 || !sameJobs(now, r.told) {
+		r.list, r.told = r.list+1, now
+		if err := r.enlist(ctx); err != nil {
+			r.told = nil // another try has another number
+			return err
+		}
+	} else if err := r.bounded(ctx, func(ctx context.Context) error { return r.db.Refresh(ctx, r.group, r.owner) }); err != nil {
+		return err
+	}
+	roster, err := r.look(ctx)
+	if err != nil {
+		return err
+	}
+	if own, ok := roster.Find(r.owner); !ok || own.List != r.list {
+		// The row was deleted, as after a restore.
+		if err := r.enlist(ctx); err != nil {
+			return err
+		}
+		if roster, err = r.look(ctx); err != nil {
+			return err
+		}
+	}
+	r.compare(roster)
+	for _, x := range roster.Replicas {
+		if idle := roster.Now.Sub(x.Seen); idle > struckAfter {
+			if err := r.bounded(ctx, func(ctx context.Context) error { return r.db.Strike(ctx, r.group, x.Owner, struckAfter) }); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for name, hash := range a {
+		if other, ok := b[name]; !ok || other != hash {
+			return false
+		}
+	}
+	return true
+}
+
+func (r *roster) enlist(ctx context.Context) error {
+	return r.bounded(ctx, func(ctx context.Context) error {
+		return r.db.Enlist(ctx, r.group, jobs.Replica{Owner: r.owner, Version: r.version, List: r.list, Jobs: r.told})
+	})
+}
+
+func (r *roster) look(ctx context.Context) (roster jobs.Roster, err error) {
+	err = r.bounded(ctx, func(ctx context.Context) error {
+		roster, err = r.db.Roster(ctx, r.group, r.read())
+		return err
+	})
+	if err == nil {
+		r.mu.Lock()
+		r.last = roster
+		r.mu.Unlock()
+	}
+	return roster, err
+}
+
+func (r *roster) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+	defer cancel()
+	return do(ctx)
+}
+
+// leave takes this replica off the list, if it ever was on it. Otherwise it only stops
+// to count after a while.
+func (r *roster) leave(ctx context.Context) {
+	if r.read().Now.IsZero() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(r.timeout, 2*time.Second))
+	defer cancel()
+	_ = r.db.Strike(ctx, r.group, r.owner, 0)
+}
+
+// compare says in what this replica and the leader differ, once for each difference.
+func (r *roster) compare(roster jobs.Roster) {
+	if roster.Leader == "" || !roster.LeaderTold() {
+		return // what the log has stands until a leader is known
+	}
+	leads := roster.Leader == r.owner
+	var d jobs.Differences
+	if leads {
+		d = roster.Differences()
+	} else {
+		d = roster.DifferencesOf(r.owner)
+	}
+	text := strings.Join(d.NotLed, ",") + "/" + strings.Join(d.Rescheduled, ",")
+	if !d.Any() {
+		text = ""
+	}
+	if leads && text != "" {
+		text = "leading:" + text
+	}
+	if text == r.said {
+		return
+	}
+	r.said = text
+	if text == "" {
+		r.log.Info("the leader has the jobs of this replica, and under the same schedules")
+		return
+	}
+	fields := []zap.Field{zap.String("leader", roster.Leader), zap.Int("not_led", len(d.NotLed)), zap.Strings("jobs", firstNames(d.NotLed)),
+		zap.Int("other_schedules", len(d.Rescheduled)), zap.Strings("rescheduled", firstNames(d.Rescheduled)), zap.Strings("versions", versions(roster))}
+	if leads {
+		r.log.Warn("replicas have jobs that this leader does not have, or under other schedules: what the leader has counts, "+
+			"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
+		return
+	}
+	r.log.Warn("the leader does not have some of this replica's jobs, or has them under other schedules: what the leader has counts, "+
+		"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
+}
+
+// firstNames bounds a list of names.
+func firstNames(names []string) []string {
+	if len(names) > namesMost {
+		return append(slices.Clone(names[:namesMost]), "...")
+	}
+	return names
+}
+
+// versions are those of the live replicas.
+func versions(roster jobs.Roster) []string {
+	var all []string
+	for _, x := range roster.Live() {
+		if x.Version != "" {
+			all = append(all, x.Version)
+		}
+	}
+	slices.Sort(all)
+	return firstNames(slices.Compact(all))
+}
+
+func (r *roster) worked() {
+	if r.fails.said {
+		r.log.Info("this replica tells the others again which jobs it has")
+	}
+	r.fails.since, r.fails.said = time.Time{}, false
+}
+
+func (r *roster) failed(err error) {
+	now := time.Now()
+	if r.fails.since.IsZero() {
+		r.fails.since = now
+	}
+	if !r.fails.said && now.Sub(r.fails.since) >= troubleAfter && !errors.Is(err, context.Canceled) {
+		r.fails.said = true
+		r.log.Warn("this replica cannot tell the others which jobs it has: it tries again, and goes on without", zap.Error(err))
+	}
+}
