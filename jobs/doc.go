@@ -20,4 +20,8 @@
 //	  │  retry ▼    │ start, with the next attempt
 //	  ├─────▶ waiting
 //	  └─────▶ skipped
+//
+// Beside the schedule, a run can be triggered by hand, with arguments; follow a run of
+// another job that succeeded ([After]); or belong to a backfill ([Group.Backfill]). Such
+// runs have a number in their key ([Key].Trigger), and move no cursor.
 package jobs

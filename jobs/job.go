@@ -90,7 +90,8 @@ type Run struct {
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
 	Missed int
-	// Trigger is not zero for a run that was triggered by hand.
+	// Trigger is not zero for a run beside the schedule: one that was triggered by hand,
+	// that follows a run of another job, or that belongs to a backfill.
 	Trigger uint64
 	// Args are the arguments that the run was triggered with, as JSON; nil for none.
 	// [ArgsOf] decodes them. They may hold secrets, so do not log them.

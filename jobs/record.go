@@ -115,6 +115,6 @@ type Key struct {
 	Job string
 	// Tick is in UTC and of whole microseconds.
 	Tick time.Time
-	// Trigger tells a manual run from the tick of the schedule, which has 0.
+	// Trigger tells runs beside the schedule from the tick of the schedule, which has 0.
 	Trigger uint64
 }
