@@ -9,6 +9,10 @@
 // released. A run that does not stop is named in the log and never lets this
 // replica lead again while it runs.
 //
+// The list of jobs may change at any time ([Scheduler.Add], [Scheduler.Replace],
+// [Scheduler.Remove], [Scheduler.Set], [WithProvider]). Each replica has its own; the
+// leader takes a change into its term once the ledger knows of it.
+//
 // When the leader's process dies, the next replica takes over before the lease's
 // time is up, and leaves alone what the old term may still run: package lease says why
 // that is safe, and [WithFullTTL] turns it off.

@@ -202,7 +202,7 @@ func (s *Scheduler) Set(all ...jobs.Job) error {
 		return errNotMade
 	}
 	_, err := s.list.set(all, false)
-	return err
+	return s.checked(err, all)
 }
 
 // Run takes part in the group's election until ctx ends, and fires the jobs
