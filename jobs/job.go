@@ -62,6 +62,14 @@ type Job struct {
 	// History says which runs the ledger keeps. Zero: 10,000 of them, for
 	// 30 days.
 	History History
+	// Everywhere has each replica run the job by itself, whoever leads: without the
+	// lease and without the ledger, by its own clock. It is for what is local to a
+	// machine, such as a cache that is to be filled. A run never overlaps the one before
+	// on that replica; ticks that come meanwhile, or that a replica misses, are not
+	// made up for. Timeout, Retry and Jitter apply. What needs the ledger does not, and
+	// is an error; the job cannot be triggered, paused or cancelled. Its runs have no
+	// token ([Run.Token] is zero), and fenced work refuses them.
+	Everywhere bool
 	// Do does the work. It has to return soon after ctx has ended:
 	// [context.Cause] says why it did. A panic is recovered and counts as an
 	// error ([PanicError]).
@@ -154,7 +162,7 @@ func (j Job) Validate() error {
 	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
 	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
 	wrong = append(wrong, parts(j.Retry.validate())...)
-	wrong = append(wrong, parts(errors.Join(j.checkJitter(), j.checkPauseAfter()))...)
+	wrong = append(wrong, parts(errors.Join(j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere()))...)
 	for i, err := range wrong {
 		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}

@@ -30,8 +30,12 @@ func WithDrain(d time.Duration) Option { return func(s *settings.Scheduler) { s.
 // EndDrain ends the drain of this replica ([WithDrain]) or, before one, keeps its
 // present term from having one. It reports whether there was anything to do.
 func (s *Scheduler) EndDrain() bool {
+	if s.drain == 0 {
+		return false
+	}
 	t := s.current.Load()
-	return s.drain > 0 && t != nil && t.ctx.Err() == nil && t.drain.end()
+	ended := t != nil && t.ctx.Err() == nil && t.drain.end()
+	return s.here.endDrain() || ended
 }
 
 // leave is called when this replica wants to end its term, and returns when the term

@@ -16,7 +16,8 @@ type list struct {
 	mu      sync.Mutex
 	all     []*declared // in the order in which they came; only ever appended to, or replaced as a whole
 	names   map[string]*declared
-	changed chan struct{} // capacity 1
+	changed chan struct{} // capacity 1; for the term
+	moved   chan struct{} // the same for what runs everywhere
 	observe func()        // is called after each change
 }
 
@@ -28,25 +29,39 @@ type declared struct {
 }
 
 func newList() *list {
-	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), observe: func() {}}
+	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), observe: func() {}}
 }
 
 func declare(job jobs.Job, provided bool) *declared {
 	return &declared{job.Complete(), job.Schedule.String(), provided}
 }
 
-// jobs are those that there are now. The slice is not changed any more.
+// jobs are those that there are now, without those that run everywhere. The slice is
+// not changed any more.
 func (l *list) jobs() []*declared {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.all
+	isLocal := func(d *declared) bool { return d.Everywhere }
+	if !slices.ContainsFunc(l.all, isLocal) {
+		return l.all
+	}
+	return slices.DeleteFunc(slices.Clone(l.all), isLocal)
+}
+
+// everywhere are those that run on each replica.
+func (l *list) everywhere() []*declared {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(l.all), func(d *declared) bool { return !d.Everywhere })
 }
 
 func (l *list) tell() {
 	l.observe()
-	select {
-	case l.changed <- struct{}{}:
-	default: // it is told already
+	for _, changed := range []chan struct{}{l.changed, l.moved} {
+		select {
+		case changed <- struct{}{}:
+		default: // it is told already
+		}
 	}
 }
 
@@ -161,12 +176,14 @@ func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err err
 func (l *list) checkPipelines(given []jobs.Job, gone func(*declared) bool) error {
 	schedules := map[string]jobs.Schedule{}
 	for _, d := range l.all {
-		if gone == nil || !gone(d) {
+		if !d.Everywhere && (gone == nil || !gone(d)) {
 			schedules[d.Name] = d.Schedule
 		}
 	}
 	for _, job := range given {
-		schedules[job.Name] = job.Schedule
+		if delete(schedules, job.Name); !job.Everywhere {
+			schedules[job.Name] = job.Schedule
+		}
 	}
 	wrong := jobs.CheckPipelines(schedules)
 	var errs []error

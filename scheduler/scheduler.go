@@ -33,6 +33,7 @@ type Scheduler struct {
 	most     int
 	drain    time.Duration
 	running  registry
+	here     *here
 	memory   *memory
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
@@ -153,6 +154,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	s.roster.db, _ = db.(store.Replicas)
 	s.list.observe = s.roster.again
 	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
+	s.here = newHere(s)
 	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
 	return s, nil
 }
@@ -238,7 +240,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wait.Go(func() { s.roster.run(out) })
 	defer wait.Wait()
 	defer stop()
-	return s.election.Run(ctx, s.lead)
+	here := make(chan error, 1)
+	go func() { here <- s.here.run(ctx) }()
+	err := s.election.Run(ctx, s.lead)
+	if err != nil && ctx.Err() == nil { // the database is unfit
+		s.here.cut(err)
+	}
+	return errors.Join(err, <-here)
 }
 
 // schedules are the jobs of this replica, as it tells of them.

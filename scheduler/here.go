@@ -1,0 +1,236 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// here runs the jobs that run everywhere, on this replica.
+type here struct {
+	s     *Scheduler
+	runs  context.Context // of the runs: it goes on in the drain
+	end   context.CancelCauseFunc
+	loops sync.WaitGroup
+	idle  chan struct{} // closed when all loops have ended
+
+	mu       sync.Mutex
+	draining bool
+}
+
+func newHere(s *Scheduler) *here {
+	h := &here{s: s, idle: make(chan struct{})}
+	h.runs, h.end = context.WithCancelCause(context.Background())
+	return h
+}
+
+// cut ends what runs.
+func (h *here) cut(cause error) { h.end(cause) }
+
+// endDrain reports whether there was one.
+func (h *here) endDrain() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	was := h.draining
+	h.draining = false
+	if was {
+		h.end(election.ErrStopped)
+	}
+	return was
+}
+
+// run runs the jobs until ctx ends, and then waits for their runs: for the drain, and
+// for a TTL when their contexts have ended.
+func (h *here) run(ctx context.Context) error {
+	all, before := map[string]*local{}, map[string]*local{}
+	for ctx.Err() == nil && h.runs.Err() == nil {
+		wanted := map[string]bool{}
+		for _, d := range h.s.list.everywhere() {
+			wanted[d.Name] = true
+			l := all[d.Name]
+			if l == nil {
+				l = newLocal(ctx)
+				l.declared.Store(d)
+				all[d.Name] = l
+				removed := before[d.Name]
+				h.loops.Go(func() { h.loop(l, removed) })
+			} else if l.declared.Swap(d) != d {
+				l.change()
+			}
+		}
+		for name, l := range all {
+			if !wanted[name] {
+				l.stop() // a run goes on
+				delete(all, name)
+				before[name] = l
+			}
+		}
+		select {
+		case <-h.s.list.moved:
+		case <-ctx.Done():
+		case <-h.runs.Done():
+		}
+	}
+	for _, l := range all {
+		l.stop()
+	}
+	go func() {
+		h.loops.Wait()
+		close(h.idle)
+	}()
+	h.drain()
+	h.end(election.ErrStopped)
+	ttl := time.NewTimer(h.s.election.Timing().TTL)
+	defer ttl.Stop()
+	select {
+	case <-h.idle:
+		return nil
+	case <-ttl.C:
+		return fmt.Errorf("%w: a job that runs everywhere ignores its context", election.ErrStillLeading)
+	}
+}
+
+// drain waits for what runs.
+func (h *here) drain() {
+	if h.s.drain == 0 || h.runs.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	h.draining = true
+	h.mu.Unlock()
+	timer := time.NewTimer(h.s.drain)
+	defer timer.Stop()
+	select {
+	case <-h.idle:
+	case <-h.runs.Done():
+	case <-timer.C:
+	}
+	h.mu.Lock()
+	h.draining = false
+	h.mu.Unlock()
+}
+
+// local is a job that runs everywhere, on this replica.
+type local struct {
+	declared atomic.Pointer[declared]
+	changed  chan struct{} // capacity 1
+	starts   context.Context
+	stop     context.CancelFunc
+	over     chan struct{} // closed when its loop has ended
+}
+
+func newLocal(ctx context.Context) *local {
+	l := &local{changed: make(chan struct{}, 1), over: make(chan struct{})}
+	l.starts, l.stop = context.WithCancel(ctx)
+	return l
+}
+
+func (l *local) change() {
+	select {
+	case l.changed <- struct{}{}:
+	default: // it is told already
+	}
+}
+
+// loop starts the runs of a job until it is stopped. It goes by the wall clock of this
+// machine, and looks at it once a minute at least, since that can be set. A job of that
+// name that was removed may still run: it does not overlap that either.
+func (h *here) loop(l, removed *local) {
+	defer close(l.over)
+	if removed != nil {
+		select {
+		case <-removed.over:
+		case <-l.starts.Done():
+			return
+		}
+	}
+	now := func() time.Time { return h.s.clock.own().Wall.UTC().Truncate(time.Microsecond) }
+	known := jobs.Known{}
+	for {
+		d, at := l.declared.Load(), now()
+		if d.text != known.Schedule || at.Before(known.ScheduleSince) { // it is another one, or the clock was set back
+			known = jobs.Known{Schedule: d.text, Since: at, ScheduleSince: at}
+		}
+		if at.Before(known.Cursor) {
+			known.Cursor = at
+		}
+		e := entry{job: d, known: known, anchor: known.ScheduleSince}
+		e.resolve()
+		wait := time.Minute
+		if !e.next.IsZero() {
+			wait = min(wait, e.next.Add(d.Delay(h.s.group, e.next)).Sub(at))
+		}
+		if wait <= 0 {
+			h.attempts(l.starts, d, e.next)
+			known.Cursor, known.Finished = now(), now()
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-timer.C:
+		case <-l.changed:
+		case <-l.starts.Done():
+		}
+		timer.Stop()
+		if l.starts.Err() != nil {
+			return
+		}
+	}
+}
+
+// attempts are those of one tick. Once starts has ended, none begins.
+func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
+	s := h.s
+	run := jobs.Run{Group: s.group, Job: d.Name, Tick: tick, Owner: s.Owner(), Attempt: 1}
+	for ; starts.Err() == nil && h.runs.Err() == nil; run.Attempt++ {
+		wait, again := d.Retry.After(run.Attempt)
+		run.LastAttempt = !again
+		log := s.log.With(zap.String("job", d.Name), zap.Time("tick", tick), zap.Int("attempt", run.Attempt))
+		a := &attempt{Run: run, started: time.Now(), log: log}
+		ctx, stop := h.runs, context.CancelFunc(func() {})
+		if d.Timeout > 0 {
+			ctx, stop = context.WithTimeoutCause(ctx, d.Timeout, jobs.ErrTimeout)
+		}
+		a.ctx, a.cancel = context.WithCancelCause(ctx)
+		log.Info("run started")
+		s.running.add(a)
+		err := d.Call(a.ctx, run)
+		state, why := outcome(a.ctx, err)
+		s.running.remove(a)
+		a.cancel(nil)
+		stop()
+		h.report(a, state, why, err)
+		failed := state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
+		if !failed || !again || jobs.IsPermanent(err) {
+			return
+		}
+		run.Previous = jobs.Previous{State: state, Error: why}
+		_ = retry.Sleep(starts, wait) // the loop looks at starts
+	}
+}
+
+// report logs how an attempt ended.
+func (h *here) report(a *attempt, state jobs.State, why string, err error) {
+	log := a.log.With(zap.Duration("took", time.Since(a.started)))
+	var panicked *jobs.PanicError
+	switch {
+	case state == jobs.Succeeded:
+		log.Info("run succeeded")
+		return
+	case state == jobs.Cancelled:
+		log.Warn("run cancelled", zap.String("why", why))
+		return
+	case errors.As(err, &panicked):
+		log = log.With(zap.ByteString("stack", panicked.Stack))
+	}
+	log.Error("run "+state.String(), zap.Error(logged(err)))
+}
