@@ -23,6 +23,9 @@ import (
 //	connector, err := mysql.NewConnector(config)
 //	db := sql.OpenDB(fence.Guard(connector))
 //
+// A connector that traces statements goes around the guard, as in
+// otelsql.OpenDB(fence.Guard(connector)): the guard has to see the driver itself.
+//
 // Within a transaction it also refuses statements that would end it: COMMIT and
 // the like, and on MySQL and MariaDB those that commit implicitly, such as CREATE
 // TABLE. It cannot see beforehand what a stored procedure, a prepared statement of
