@@ -68,13 +68,13 @@ Try it: worker demo`,
 			return usagef(command, "%s", problem)
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			return usagef(command, "expected a command: run, demo, status, jobs, runs, next, trigger, backfill, pause, resume, cancel, resign, reload, validate, schema, migrate or version")
+			return usagef(command, "expected a command: run, demo, status, jobs, runs, next, trigger, backfill, pause, resume, cancel, forget, resign, reload, validate, schema, migrate or version")
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })
 	root.AddCommand(newRun(), newDemo(), newStatus(), newResign(), newReload(), newMigrate(), newValidate(), newSchema(), newVersion(), newGuard(),
-		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newCancel())
+		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newCancel(), newForget())
 	return root
 }
 

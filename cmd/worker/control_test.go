@@ -472,3 +472,54 @@ func TestRunsTable(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", &out, keys)
 	}
 }
+
+// Two workers with different jobs: the commands say so, and a job is forgotten once no
+// worker has it.
+func TestForget(t *testing.T) {
+	t.Parallel()
+	path := configure(t, "  - {name: kept, manual: true, exec: [\"true\"]}\n  - {name: gone, every: 1s, exec: [\"true\"]}\n")
+	first := startWorker(t, "run", "--config", path)
+	first.await("a tick", about("gone", "run succeeded"))
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	without := path + ".without.yaml"
+	if err := os.WriteFile(without, []byte(strings.Replace(string(text), "name: gone", "name: other", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	second := startWorker(t, "run", "--config", without)
+	second.await("the difference", saying("the leader does not have some of this replica's jobs"))
+	if r := command(t, "status", "--config", path); r.err != nil || !strings.Contains(r.stdout, "does not have: other\n") {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "jobs", "--config", path); r.err != nil || !strings.Contains(r.stdout, "  not led  ") {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "forget", "gone", "--config", path); r.err == nil || !strings.Contains(r.err.Error(), "replicas have it: worker/") {
+		t.Errorf("got %+v", r)
+	}
+	if first.stop() != 0 {
+		t.Error("not stopped cleanly")
+	}
+	second.await("its term", saying("the ledger knows jobs that this program does not have"))
+	if r := command(t, "jobs", "--config", path); r.err != nil || !strings.Contains(r.stdout, "  not declared  ") {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "trigger", "gone", "--config", path); r.err == nil || !strings.Contains(r.err.Error(), "no replica has the job") {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "forget", "gone", "--config", path); r.err != nil || r.stdout != "gone: forgotten\n" {
+		t.Errorf("got %+v", r)
+	}
+	if r := command(t, "forget", "gone", "--config", path); r.err == nil || !strings.Contains(r.err.Error(), "no such job") {
+		t.Errorf("got %+v", r)
+	}
+}
+
+func saying(text string) func(line map[string]any) bool {
+	return func(line map[string]any) bool {
+		message, _ := line["msg"].(string)
+		return strings.Contains(message, text)
+	}
+}

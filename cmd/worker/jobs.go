@@ -28,13 +28,17 @@ type jobStatus struct {
 	// it. Without a file it is false: the ledger does not tell which jobs the
 	// present leader has.
 	Removed bool `json:"removed"`
+	// NotLed: a worker has the job, and the leader does not have it.
+	NotLed bool `json:"not_led"`
+	// Gone is since when leaders do not have the job; null while the last one has it.
+	Gone *stamp `json:"gone"`
 	// Paused is about the job, GroupPaused about all jobs of the group.
 	Paused      bool `json:"paused"`
 	GroupPaused bool `json:"group_paused"`
 	// Failures is how many runs in a row had failed when the job was paused.
 	Failures int `json:"failures_before_pause"`
 	// Next is the next tick. It is null when there is none, when that depends on
-	// the end of a run, or when the job is removed.
+	// the end of a run, or when the job is removed or the leader does not have it.
 	Next *stamp `json:"next"`
 	// After is the job that it follows; empty for all others.
 	After   string `json:"after"`
@@ -54,7 +58,9 @@ func newJobs() *cobra.Command {
 configuration file also those in it that none has had yet. NEXT is the next
 tick by the schedule that the leader goes by, "after" another job or "not after"
 it when that has not succeeded, "due" when its instant has come
-and no leader has claimed it yet, and "removed" when the configuration file does
+and no leader has claimed it yet, "not led" when a worker has the job and the
+leader does not, "not declared" when no worker has told that it has it since a
+leader without it began, and "removed" when the configuration file does
 not have the job any more. With --database instead of a file, a job that was
 removed looks like one whose ticks are not claimed.`,
 		Example: `  worker jobs
@@ -74,7 +80,7 @@ removed looks like one whose ticks are not claimed.`,
 			if err != nil {
 				return err
 			}
-			list := listJobs(snapshot, t.declared())
+			list := addNotLed(listJobs(snapshot, t.declared()), readRoster(command.Context(), g))
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
 				return err
 			}
@@ -155,7 +161,8 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 			schedule, ok = d, true
 		}
 		s.After = followed(schedule)
-		if ok && !s.Removed {
+		s.Gone = instant(known.Gone)
+		if ok && !s.Removed && s.Gone == nil {
 			known.Paused = known.Paused || snapshot.Paused
 			s.Next = instant(nextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
 		}
@@ -273,6 +280,10 @@ func (s jobStatus) next(now time.Time, in zones, parent *runRecord) string {
 	switch {
 	case s.Removed:
 		return "removed"
+	case s.NotLed:
+		return "not led"
+	case s.Gone != nil:
+		return "not declared"
 	case s.After != "" && parent != nil && parent.State != jobs.Succeeded.String():
 		return "not after " + printable(s.After) + " " + parent.State
 	case s.After != "":

@@ -197,7 +197,7 @@ func (p parts) job(entry config.Job) jobs.Job {
 
 // scheduler returns a scheduler with the jobs of the configuration.
 func (r *runner) scheduler(c *config.Config, p parts) (*scheduler.Scheduler, error) {
-	s, err := scheduler.New(p.db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithLogger(p.log),
+	s, err := scheduler.New(p.db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithVersion(firstBytes(version())), scheduler.WithLogger(p.log),
 		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
 	if err != nil {
 		return nil, err

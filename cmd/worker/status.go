@@ -43,6 +43,11 @@ type status struct {
 	UnknownJobs int `json:"unknown_jobs"`
 	// OldRuns are running by the ledger, under an older token than the present one.
 	OldRuns int `json:"old_runs"`
+	// Replicas are the workers that tell of themselves. NotLed are jobs of theirs that the
+	// leader does not have, and Rescheduled those that it has under another schedule.
+	Replicas    []replicaStatus `json:"replicas"`
+	NotLed      []string        `json:"not_led"`
+	Rescheduled []string        `json:"rescheduled"`
 }
 
 // errNoLeader is how status ends when no worker leads.
@@ -77,6 +82,7 @@ most a minute) if that is longer. A pause is no error, nor is a leader that drai
 			snapshot, ledger := jobs.NewGroup(db, group).Load(command.Context())
 			if ledger == nil {
 				s.take(snapshot, l, &t)
+				s.compare(readRoster(command.Context(), jobs.NewGroup(db, group)))
 			}
 			if err := s.print(command, asJSON); err != nil {
 				return err
@@ -130,6 +136,13 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, l)
 }
 
+// compare takes in what the workers tell.
+func (s *status) compare(roster jobs.Roster) {
+	d := roster.Differences()
+	s.Replicas = replicaStates(roster)
+	s.NotLed, s.Rescheduled = append([]string{}, d.NotLed...), append([]string{}, d.Rescheduled...)
+}
+
 func (s status) print(command *cobra.Command, asJSON bool) error {
 	out := command.OutOrStdout()
 	if asJSON {
@@ -169,6 +182,15 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 
 // jobs prints what the ledger says, as far as there is something to say.
 func (s status) jobs(row func(name, format string, args ...any)) {
+	if len(s.Replicas) > 0 {
+		row("workers", "%d: %s", len(s.Replicas), versionsOf(s.Replicas))
+	}
+	if n := len(s.NotLed); n > 0 {
+		row("not led", "%d jobs of workers that the leader does not have: %s", n, bounded(s.NotLed))
+	}
+	if n := len(s.Rescheduled); n > 0 {
+		row("rescheduled", "%d jobs that the leader has under another schedule: %s", n, bounded(s.Rescheduled))
+	}
 	if s.Paused {
 		row("paused", "the whole group")
 	}

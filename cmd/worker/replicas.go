@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// replicaStatus is a worker of the group, as it has told of itself. Its JSON form is
+// relied on.
+type replicaStatus struct {
+	Owner   string `json:"owner"`
+	Version string `json:"version"`
+	Since   *stamp `json:"since"`
+	Seen    *stamp `json:"seen"`
+	Jobs    int    `json:"jobs"`
+}
+
+// readRoster reads the workers of the group. Where the tables lack them, as before
+// worker migrate, there are none.
+func readRoster(ctx context.Context, g jobs.Group) jobs.Roster {
+	roster, err := g.Roster(ctx)
+	if err != nil {
+		return jobs.Roster{}
+	}
+	return roster
+}
+
+func replicaStates(roster jobs.Roster) []replicaStatus {
+	all := []replicaStatus{}
+	for _, r := range roster.Live() {
+		all = append(all, replicaStatus{r.Owner, r.Version, instant(r.Since), instant(r.Seen), len(r.Jobs)})
+	}
+	return all
+}
+
+// versionsOf says how many workers there are of each version: "3 of v1.4.0, 1 of v1.5.0".
+func versionsOf(replicas []replicaStatus) string {
+	count := map[string]int{}
+	var versions []string
+	for _, r := range replicas {
+		if count[r.Version]++; count[r.Version] == 1 {
+			versions = append(versions, r.Version)
+		}
+	}
+	slices.Sort(versions)
+	var parts []string
+	for _, v := range versions {
+		shown := printable(v)
+		if v == "" {
+			shown = "no version"
+		}
+		parts = append(parts, fmt.Sprintf("%d of %s", count[v], shown))
+	}
+	return strings.Join(parts, ", ")
+}
+
+// addNotLed marks the jobs that workers have and the leader does not have, and adds those
+// that no leader has had.
+func addNotLed(list []jobStatus, roster jobs.Roster) []jobStatus {
+	for _, name := range roster.Differences().NotLed {
+		i := slices.IndexFunc(list, func(s jobStatus) bool { return s.Name == name })
+		if i < 0 {
+			list = append(list, jobStatus{Name: name})
+			i = len(list) - 1
+		}
+		list[i].NotLed, list[i].Next = true, nil
+	}
+	slices.SortFunc(list, func(a, b jobStatus) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// bounded lists names, at most ten.
+func bounded(names []string) string {
+	const most = 10
+	var all []string
+	for _, name := range names[:min(len(names), most)] {
+		all = append(all, printable(name))
+	}
+	if len(names) > most {
+		all = append(all, "...")
+	}
+	return strings.Join(all, ", ")
+}
+
+// firstBytes cuts a version to what a replica may tell.
+func firstBytes(version string) string {
+	return strings.ToValidUTF8(version[:min(len(version), store.MaxName)], "")
+}
