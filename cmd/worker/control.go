@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -190,6 +191,9 @@ func (c *control) checkDeclared(ctx context.Context, group jobs.Group, name stri
 	declared := c.declared()
 	if declared == nil {
 		return nil
+	}
+	if c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && j.Everywhere }) {
+		return fmt.Errorf("%w: %q runs everywhere: each worker runs it by itself, and it cannot be triggered", jobs.ErrNoJob, name)
 	}
 	snapshot, err := group.Load(ctx)
 	if err != nil {

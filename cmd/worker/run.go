@@ -190,7 +190,11 @@ func (p parts) job(entry config.Job) jobs.Job {
 	case entry.SQL != nil:
 		job.Do = sqljob.New(p.db.DB(), entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers.DB()})
 	default:
-		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, TrustLeft: keeper.TrustLeft, Settings: entry.Settings, Log: p.log})
+		trust := keeper.TrustLeft
+		if job.Everywhere { // it has no lease
+			trust = nil
+		}
+		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, TrustLeft: trust, Settings: entry.Settings, Log: p.log})
 	}
 	return job
 }

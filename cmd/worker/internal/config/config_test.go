@@ -337,6 +337,8 @@ func TestErrors(t *testing.T) {
 		"until and from":    {job("name: a", `every: 1m`, "from: 2027-01-01T00:00:00Z", "until: 2027-01-01T01:00:00+01:00", "exec: [x]"), []string{`7:12: jobs[0].until: expected an instant after from, 2027-01-01T00:00:00Z`}},
 		"calendar, manual":  {job("name: a", `manual: true`, "except: [12-24]", "jitter: 1s", "exec: [x]"), []string{`6:13: jobs[0].except: expected it only beside cron or every or at`, `7:13: jobs[0].jitter: expected it only beside cron or every`}},
 		"jitter":            {job("name: a", `cron: "*/5 * * * *"`, "jitter: 301s", "exec: [x]"), []string{`6:13: jobs[0].jitter: 5m1s: must be at most 5m0s, the time between two ticks`}},
+		"everywhere":        {job("name: a", "every: 1m", "everywhere: true", "recover: rerun", `sql: ["DELETE FROM t"]`), []string{"jobs[0].recover: does not apply to a job that runs everywhere", "jobs[0].sql: a job that runs everywhere has no lease"}},
+		"everywhere, word":  {job("name: a", "every: 1m", "everywhere: maybe", "exec: [x]"), []string{"expected true or false"}},
 		"pause_after":       {job("name: a", `cron: "0 0 * * *"`, "pause_after: 5", "history: {keep: 4}", "exec: [x]"), []string{`6:18: jobs[0].pause_after: 5: History.Keep 4 keeps fewer runs`}},
 		"pause_after, for":  {job("name: a", `cron: "0 0 * * *"`, "pause_after: 5", "history: {for: 3d}", "exec: [x]"), []string{`6:18: jobs[0].pause_after: 5: History.For 72h0m0s keeps fewer runs: so many ticks take up to 120h0m0s`}},
 		"zone, manual":      {job("name: a", `manual: true`, "zone: UTC", "exec: [x]"), []string{`6:11: jobs[0].zone: expected it only beside cron`}},

@@ -137,6 +137,7 @@ var jobFields = []field[jobFile]{
 	{"until", func(v value, f *jobFile) { f.calendar.until = readInstant(v) }},
 	{"except", readExcept},
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
+	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readWord(v, "true or false", parseBool)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, "unix, spring or quartz", cron.ParseDialect) }},
 	{"dst", func(v value, f *jobFile) { f.dst = readWord(v, "once or native", cron.ParseDST) }},
@@ -379,6 +380,17 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 
 // checkTogether checks the keys that exclude or need one another.
 func checkTogether(found map[string]value, f *jobFile) {
+	if f.job.Everywhere {
+		for _, key := range []string{"misfire", "catch_up", "recover", "overlap", "max_runs", "lock_at_least_for", "history", "pause_after", "after"} {
+			if at, ok := found[key]; ok {
+				at.report("does not apply to a job that runs everywhere: there are no records of its runs")
+			}
+		}
+		if at, ok := found["sql"]; ok {
+			at.report("a job that runs everywhere has no lease, and statements need one: expected exec or http")
+		}
+		return
+	}
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
@@ -387,6 +399,14 @@ func checkTogether(found map[string]value, f *jobFile) {
 			at.report("beside timeout: expected only one of them, they are two names for the limit of a run")
 		}
 	}
+}
+
+// parseBool takes the two words of YAML alone.
+func parseBool(word string) (bool, error) {
+	if word != "true" && word != "false" {
+		return false, errors.New("no such word")
+	}
+	return word == "true", nil
 }
 
 // schedule makes the schedule of its keys, and reports what is wrong with them
