@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type Scheduler struct {
 	election *election.Election
 	clock    *tickClock
 	most     int
+	sweep    time.Duration
 	drain    time.Duration
 	running  registry
 	here     *here
@@ -131,7 +133,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	case set.MaxSkew < time.Second:
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, drain: set.Drain, list: newList(), states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave

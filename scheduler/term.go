@@ -57,9 +57,10 @@ type term struct {
 	roster    *roster
 	timers    map[*time.Timer]struct{}
 
-	most    int    // runs at a time; 0: any number
-	running int    // runs in that phase
-	ready   []*run // what waits for one of them to end, first come first served
+	every   time.Duration // between two sweeps
+	most    int           // runs at a time; 0: any number
+	running int           // runs in that phase
+	ready   []*run        // what waits for one of them to end, first come first served
 
 	groupPaused bool
 	pauses      []jobs.Pause
@@ -100,6 +101,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		roster:   s.roster,
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
+		every:    s.sweep,
 		drain:    newDrain(),
 		registry: &s.running,
 		clock:    s.clock,
@@ -121,7 +123,7 @@ func (t *term) loop(clock *clock) {
 	defer t.stopTimers()
 	pulse := t.dog.begin("the loop of the term")
 	defer pulse.end()
-	sweep := time.NewTicker(time.Second)
+	sweep := time.NewTicker(t.every)
 	defer sweep.Stop()
 	ended, asked := t.ctx.Done(), t.drain.asked
 	t.drain.loops()

@@ -56,4 +56,7 @@ type Scheduler struct {
 	Provider func(context.Context) ([]jobs.Job, error)
 	Provided bool // there was an option for it
 	Version  string
+	// Sweep is how often a leader looks for ticks that no alarm told it of. Users cannot set
+	// it. Zero: 1 s.
+	Sweep time.Duration
 }

@@ -23,6 +23,7 @@ func TestMain(m *testing.M) { os.Exit(workertest.Main(m)) }
 const (
 	workers = 3
 	loads   = 40 // jobs with a tick each second
+	fills   = 10 // ticks of a backfill
 	drain   = 20 * time.Second
 )
 
@@ -54,6 +55,7 @@ func TestDeployments(t *testing.T) {
 		for i := range *times {
 			<-time.After(time.Until(began.Add(*length * time.Duration(i+1) / time.Duration(*times+1))))
 			s.command("pause", "paused")
+			s.backfill(i)
 			s.write(i + 1)
 			for at := range s.running {
 				s.replace(at)
@@ -64,8 +66,12 @@ func TestDeployments(t *testing.T) {
 			s.command("resign")
 		}
 		<-time.After(time.Until(began.Add(*length)))
+		for end := time.Now().Add(workertest.Patience); s.target.count("filled") < fills**times && time.Now().Before(end); {
+			<-time.After(100 * time.Millisecond)
+		}
+		ended := time.Now()
 		s.TerminateAll()
-		s.check(triggered)
+		s.check(triggered, ended)
 	})
 }
 
@@ -87,11 +93,20 @@ func (s *service) write(version int) {
 	}
 	job("paused", "    every: 1s\n    misfire: all\n")
 	job("manual", "    manual: true\n")
+	job("child", "    after: load-00\n")
+	job("filled", "    every: 1h\n")
 	s.config = filepath.Join(s.folder, fmt.Sprintf("version-%d.yaml", version))
 	text := fmt.Sprintf("database: %q\ngroup: billing\nlease: {ttl: 5s, grace: 1s}\ndrain: %v\njobs:\n%s", s.url, drain, &jobs)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// backfill has ticks of that many days ago run, of a job that has none otherwise while the test goes on.
+func (s *service) backfill(i int) {
+	s.t.Helper()
+	to := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -i)
+	s.command("backfill", "filled", "--from", to.Add(-fills*time.Hour).Format(time.RFC3339), "--to", to.Format(time.RFC3339), "--every", "200ms")
 }
 
 func (s *service) command(name string, args ...string) {
@@ -112,7 +127,7 @@ func (s *service) replace(at int) {
 }
 
 // check accounts for what the workers did.
-func (s *service) check(triggered int) {
+func (s *service) check(triggered int, ended time.Time) {
 	s.t.Helper()
 	t, r := s.t, s.target
 	if len(r.cut) > 0 {
@@ -149,6 +164,24 @@ func (s *service) check(triggered int) {
 	for n := range triggered {
 		if got := r.args[fmt.Sprintf(`{"n":%d}`, n+1)]; got != 1 {
 			t.Errorf("trigger %d ran %d times", n+1, got)
+		}
+	}
+	if got := len(r.calls["filled"]); got < fills**times || got > fills**times+2 { // and perhaps a tick of its own
+		t.Errorf("the backfills ran %d ticks, want %d", got, fills**times)
+	}
+	for tick := range r.ticks(t, "load-00") {
+		if ended.Sub(tick) < 2*time.Second {
+			continue // it may be left to a next worker
+		}
+		children := 0
+		for text := range r.calls["child"] {
+			at, _, _ := strings.Cut(text, "#")
+			if at == tick.Format(time.RFC3339Nano) {
+				children++
+			}
+		}
+		if children != 1 {
+			t.Errorf("the tick %v of load-00 was followed %d times", tick, children)
 		}
 	}
 	for _, job := range []string{"changing", "paused"} {

@@ -81,3 +81,10 @@ func (r *target) ticks(t *testing.T, job string) map[time.Time]int {
 	}
 	return found
 }
+
+// count is for how many ticks a job was called.
+func (r *target) count(job string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.calls[job])
+}
