@@ -93,7 +93,7 @@ func TestArgsThatCannotBeRead(t *testing.T) {
 	})
 }
 
-// What the ledger does not have any more is not tried for ever.
+// What the ledger does not have any more is not tried without end.
 func TestArgsOfARowThatIsGone(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Manual(), Retry: jobs.Retry{Attempts: 2}}})

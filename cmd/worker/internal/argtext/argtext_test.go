@@ -25,7 +25,7 @@ func TestHide(t *testing.T) {
 			t.Errorf("%.40q: got %q, want %q", text, err, want)
 		}
 	}
-	if argtext.Hide(nil, args) != nil || argtext.Hide(base, nil) != base {
+	if err := argtext.Hide(base, nil); argtext.Hide(nil, args) != nil || !errors.Is(err, base) || err.Error() != base.Error() {
 		t.Error("without an error or arguments")
 	}
 }
