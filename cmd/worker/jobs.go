@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -41,9 +42,12 @@ type jobStatus struct {
 	// the end of a run, or when the job is removed or the leader does not have it.
 	Next *stamp `json:"next"`
 	// After is the job that it follows; empty for all others.
-	After   string `json:"after"`
-	Running int    `json:"running"`
-	Waiting int    `json:"waiting"`
+	After string `json:"after"`
+	// Everywhere: each worker runs it by itself. Nothing is known of its runs.
+	Everywhere bool `json:"everywhere"`
+
+	Running int `json:"running"`
+	Waiting int `json:"waiting"`
 	// Last is the newest run that is over.
 	Last *runRecord `json:"last"`
 }
@@ -81,6 +85,9 @@ removed looks like one whose ticks are not claimed.`,
 				return err
 			}
 			list := addNotLed(listJobs(snapshot, t.declared()), readRoster(command.Context(), g))
+			for i := range list {
+				list[i].Everywhere = t.file != nil && slices.ContainsFunc(t.file.Jobs, func(j config.Job) bool { return j.Name == list[i].Name && j.Everywhere })
+			}
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
 				return err
 			}
@@ -299,6 +306,8 @@ func (s jobStatus) next(now time.Time, in zones, parent *runRecord) string {
 
 func (s jobStatus) running() string {
 	switch {
+	case s.Everywhere:
+		return "everywhere"
 	case !s.Known:
 		return "never led"
 	case s.Waiting > 0:
