@@ -25,7 +25,7 @@ func endDrainBySignal(ctx context.Context, end func() bool) (stop func()) {
 				}
 				signal.Stop(signals)
 				if !end() {
-					_ = syscall.Kill(os.Getpid(), s.(syscall.Signal))
+					endBy(s)
 				}
 				return
 			case <-stopped:
@@ -45,4 +45,11 @@ func endDrainBySignal(ctx context.Context, end func() bool) (stop func()) {
 func stoppedBySignal(ctx context.Context) bool {
 	<-ctx.Done()
 	return context.Cause(ctx) != context.Canceled //nolint:errorlint // see above
+}
+
+// endBy ends this process as the signal does that nothing handles.
+func endBy(s os.Signal) {
+	if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(s) != nil {
+		os.Exit(1) // Windows cannot send it
+	}
 }
