@@ -98,8 +98,10 @@ func (c *tickClock) now() time.Time {
 // matches [ErrSkew] while the clocks disagree.
 func (c *tickClock) observe(s lease.Skew) error {
 	own := c.own()
-	if s.Ahead.Abs() <= s.Bound {
-		s.Ahead = 0 // the statement cannot tell them apart
+	bound := s.Bound
+	if s.Ahead.Abs() <= s.Bound { // the statement cannot tell them apart
+		bound += s.Ahead.Abs()
+		s.Ahead = 0
 	}
 	shown := own.Wall.Add(s.Ahead)
 	c.mu.Lock()
@@ -107,13 +109,13 @@ func (c *tickClock) observe(s lease.Skew) error {
 	say := c.judge()
 	wrong := c.wrong
 	// A statement that was long under way says less than what is known, unless
-	// it shows that what is known is wrong.
+	// it shows that what is known is wrong: both cannot be true.
 	passed := own.Mono.Sub(c.at)
-	expected, bound := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.drift)
+	expected, doubt := c.shown.Add(passed), c.bound+time.Duration(float64(passed)*c.drift)
 	// Do not use a clock that disagrees: ticks might start by it until the term is
 	// over, or until the log has taken the line about it.
-	if wrong == nil && (!c.known || s.Bound <= bound || shown.Sub(expected).Abs() > s.Bound) {
-		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, s.Bound
+	if wrong == nil && (!c.known || bound <= doubt || shown.Sub(expected).Abs() > bound+doubt) {
+		c.known, c.at, c.shown, c.bound = true, own.Mono, shown, bound
 	}
 	c.mu.Unlock()
 	say() // not with mu held: a log that is blocked must not stop the clock
