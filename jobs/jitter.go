@@ -25,12 +25,12 @@ func (j Job) Delay(group string, tick time.Time) time.Duration {
 func (j Job) checkJitter() error {
 	switch {
 	case j.Jitter < 0:
-		return fmt.Errorf("Jitter %v: must not be negative", j.Jitter)
+		return fmt.Errorf("Jitter %v: must not be negative", j.Jitter) //nolint:staticcheck // the name of the field
 	case j.Jitter == 0 || j.Schedule == nil:
 		return nil
 	}
 	if shortest, _ := intervals(j.Schedule); shortest > 0 && j.Jitter > shortest {
-		return fmt.Errorf("Jitter %v: must be at most %v, the time between two ticks", j.Jitter, shortest)
+		return fmt.Errorf("Jitter %v: must be at most %v, the time between two ticks", j.Jitter, shortest) //nolint:staticcheck // as above
 	}
 	return nil
 }

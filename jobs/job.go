@@ -62,7 +62,7 @@ type Job struct {
 	// History says which runs the ledger keeps. Zero: 10,000 of them, for
 	// 30 days.
 	History History
-	// Everywhere has each replica run the job by itself, whoever leads: without the
+	// Everywhere has each replica run the job by itself, leader or not: without the
 	// lease and without the ledger, by its own clock. It is for what is local to a
 	// machine, such as a cache that is to be filled. A run never overlaps the one before
 	// on that replica; ticks that come meanwhile, or that a replica misses, are not

@@ -200,7 +200,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 		if d.Timeout > 0 {
 			ctx, stop = context.WithTimeoutCause(ctx, d.Timeout, jobs.ErrTimeout)
 		}
-		a.ctx, a.cancel = context.WithCancelCause(ctx)
+		a.ctx, a.cancel = context.WithCancelCause(ctx) //nolint:fatcontext // each attempt has one of its own
 		log.Info("run started")
 		s.running.add(a)
 		err := d.Call(a.ctx, run)

@@ -13,7 +13,7 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
-// A job that runs everywhere runs on each replica, whoever leads and without a database,
+// A job that runs everywhere runs on each replica, leader or not, and without a database,
 // and the ledger knows nothing of it.
 func TestEverywhere(t *testing.T) {
 	inBubble(t, func(c *cluster) {

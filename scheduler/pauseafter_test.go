@@ -63,7 +63,7 @@ func TestPauseAfter(t *testing.T) {
 				return errWork
 			}},
 			{Name: "parallel", Schedule: every, PauseAfter: 2, Overlap: jobs.OverlapAllow, Do: func(ctx context.Context, run jobs.Run) error {
-				_ = wait(ctx, c.begin.Add(5*time.Minute).Sub(time.Now()))
+				_ = wait(ctx, time.Until(c.begin.Add(5*time.Minute)))
 				return errWork
 			}},
 			{Name: "never", Schedule: every, Do: failing(1000)},

@@ -50,6 +50,6 @@ func stoppedBySignal(ctx context.Context) bool {
 // endBy ends this process as the signal does that nothing handles.
 func endBy(s os.Signal) {
 	if self, err := os.FindProcess(os.Getpid()); err != nil || self.Signal(s) != nil {
-		os.Exit(1) // Windows cannot send it
+		os.Exit(1) //nolint:revive // Windows cannot send it
 	}
 }

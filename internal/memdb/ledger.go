@@ -455,7 +455,9 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 		key.Tick = now
 	}
 	if key.Trigger == 0 {
-		for key.Trigger = 1; l.get(key) != nil; key.Trigger++ {
+		key.Trigger = 1
+		for l.get(key) != nil {
+			key.Trigger++
 		}
 	}
 	if l.get(key) != nil {

@@ -108,7 +108,7 @@ func TestErrorValue(t *testing.T) {
 	var h holder
 	slogcore.New(slog.New(&h)).Info("x", zap.Error(io.EOF))
 	h.r.Attrs(func(a slog.Attr) bool {
-		if a.Value.Any() != error(io.EOF) {
+		if a.Value.Any() != io.EOF { //nolint:errorlint // the very value
 			t.Errorf("got %v", a)
 		}
 		return true

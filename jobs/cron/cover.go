@@ -33,7 +33,9 @@ func (e *Expression) Covers(t time.Time) (until time.Time, covered bool) {
 // every one matches.
 func (c *calendar) end(wall int64) int64 {
 	if c.seconds != 1<<60-1 {
-		for wall++; wall%60 != 0 && c.seconds>>(wall%60)&1 != 0; wall++ {
+		wall++
+		for wall%60 != 0 && c.seconds>>(wall%60)&1 != 0 {
+			wall++
 		}
 		return wall
 	}
@@ -43,12 +45,16 @@ func (c *calendar) end(wall int64) int64 {
 // endOfMinutes is end for an expression that matches whole minutes.
 func (c *calendar) endOfMinutes(wall int64) int64 {
 	if c.minutes != 1<<60-1 {
-		for wall += 60 - wall%60; wall%3600 != 0 && c.minutes>>(wall/60%60)&1 != 0; wall += 60 {
+		wall += 60 - wall%60
+		for wall%3600 != 0 && c.minutes>>(wall/60%60)&1 != 0 {
+			wall += 60
 		}
 		return wall
 	}
 	if c.hours != 1<<24-1 {
-		for wall += 3600 - wall%3600; wall%day != 0 && c.hours>>(wall/3600%24)&1 != 0; wall += 3600 {
+		wall += 3600 - wall%3600
+		for wall%day != 0 && c.hours>>(wall/3600%24)&1 != 0 {
+			wall += 3600
 		}
 		return wall
 	}

@@ -173,9 +173,9 @@ func (s *ledgerReplica) extend(h store.Holder, id store.ClaimID, c store.Claim, 
 	r := s.find(h.Group, jobs.Key{Job: c.Job, Tick: c.Extends}, "extend")
 	text, err := s.errorText(c.Error, "Claim")
 	if r == nil || err != nil ||
-		r.State != jobs.Skipped && !(r.State.Over() && s.has("extend: what is over")) && !s.has("extend: any state") ||
+		r.State != jobs.Skipped && (!r.State.Over() || !s.has("extend: what is over")) && !s.has("extend: any state") ||
 		r.Owner != h.Owner && !s.has("extend: any owner's") ||
-		r.Token != h.Token && !s.has("extend: any term's") && !(s.has("extend: any owner's") && r.Owner != h.Owner) ||
+		r.Token != h.Token && !s.has("extend: any term's") && (!s.has("extend: any owner's") || r.Owner == h.Owner) ||
 		r.Error != text && !s.has("extend: for any reason") ||
 		!c.Extends.Equal(newest) && !s.has("extend: any row") {
 		return nil

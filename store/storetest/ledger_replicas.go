@@ -234,7 +234,7 @@ var replicaCases = []ledgerCase{
 		e.ok(s.Gone(e.ctx(), h, []string{report}), "Gone")
 		e.ok(s.Gone(e.ctx(), other, []string{report}), "Gone in another group")
 		gone := e.known(group, report).Gone
-		e.forget(s, group, report, gone, true)
+		e.forget(s, report, gone, true)
 		snapshot := e.load(group)
 		if _, ok := snapshot.Jobs[report]; ok || len(snapshot.Pauses[report]) > 0 || len(snapshot.Open) != 1 {
 			e.Errorf("after Forget: %+v", snapshot)
@@ -246,7 +246,7 @@ var replicaCases = []ledgerCase{
 		e.equal(e.count(otherOne), 1, "runs of the other group")
 		e.known(group, cleanup)
 		e.known(otherOne, report)
-		e.forget(s, group, report, gone, false)
+		e.forget(s, report, gone, false)
 
 		// To a term that declares it later, the job is new.
 		before := e.now()
@@ -263,16 +263,16 @@ var replicaCases = []ledgerCase{
 		s := e.openReplicas()
 		h := e.begin(s)
 		run := e.running(s, h, key(report, 1))
-		e.forget(s, group, report, time.Time{}, false)
-		e.forget(s, group, report, e.now(), false)
+		e.forget(s, report, time.Time{}, false)
+		e.forget(s, report, e.now(), false)
 		e.ok(s.Gone(e.ctx(), h, []string{report}), "Gone")
 		gone := e.known(group, report).Gone
-		e.forget(s, group, report, gone.Add(time.Microsecond), false)
-		e.forget(s, group, report, gone.Add(-time.Microsecond), false)
-		e.forget(s, group, "", gone, false)
-		e.forget(s, group, "repor", gone, false)
+		e.forget(s, report, gone.Add(time.Microsecond), false)
+		e.forget(s, report, gone.Add(-time.Microsecond), false)
+		e.forget(s, "", gone, false)
+		e.forget(s, "repor", gone, false)
 		e.declareJobs(s, h, report)
-		e.forget(s, group, report, gone, false)
+		e.forget(s, report, gone, false)
 		e.known(group, report)
 		e.unchanged(run, "a run of a job that was not forgotten")
 	}},
@@ -349,7 +349,7 @@ func owners(r jobs.Roster) []string {
 	return all
 }
 
-func (e *ledgerEnv) forget(s replicaStore, group, job string, gone time.Time, want bool) {
+func (e *ledgerEnv) forget(s replicaStore, job string, gone time.Time, want bool) {
 	e.Helper()
 	forgotten, err := s.Forget(e.ctx(), group, job, gone)
 	e.ok(err, "Forget")
