@@ -119,7 +119,7 @@ func argsError[T any](run Run, offset int64, err error) error {
 	var syntax *json.SyntaxError
 	switch {
 	case errors.As(err, &mismatch):
-		e.Offset, e.Reason = mismatch.Offset, fmt.Sprintf("expected a value for a %v", mismatch.Type)
+		e.Offset, e.Reason = mismatch.Offset, fmt.Sprintf("expected a value of type %v", mismatch.Type)
 		if mismatch.Field != "" {
 			e.Reason += " in " + mismatch.Field
 		}

@@ -44,8 +44,8 @@ func TestArgsOf(t *testing.T) {
 		t.Errorf("without arguments: %+v, %v", got, err)
 	}
 	for args, want := range map[string]string{
-		`{"Days":"secret"}`:        `jobs: arguments of job "report", at offset 16: expected a value for a int in Days`,
-		`{"Days":47.11}`:           `jobs: arguments of job "report", at offset 13: expected a value for a int in Days`,
+		`{"Days":"secret"}`:        `jobs: arguments of job "report", at offset 16: expected a value of type int in Days`,
+		`{"Days":47.11}`:           `jobs: arguments of job "report", at offset 13: expected a value of type int in Days`,
 		`{"From":"secret"}`:        `jobs: arguments of job "report", at offset *: does not fit a jobs_test.span`,
 		`{"Days":1}{}`:             `jobs: arguments of job "report", at offset *: more than one value`,
 		`{"Days":1,"Other":"47"}x`: `jobs: arguments of job "report", at offset *: unknown field "Other"`,

@@ -92,7 +92,9 @@ func (g Group) planBackfill(ctx context.Context, job string, b Backfill) (planne
 		b.To = snapshot.Now
 	}
 	switch {
-	case b.From.IsZero() || !b.To.After(b.From):
+	case b.From.IsZero():
+		return planned, "", errors.New("jobs: backfill: From is not set: give the instant of the first tick, or an earlier one")
+	case !b.To.After(b.From):
 		return planned, "", fmt.Errorf("jobs: backfill from %v to %v: the end must be later than the beginning", b.From, b.To)
 	case b.To.After(snapshot.Now):
 		return planned, "", fmt.Errorf("jobs: backfill to %s: the database has %s: only ticks that are past are run", b.To.UTC().Format(time.RFC3339), snapshot.Now.Format(time.RFC3339))

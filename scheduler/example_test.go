@@ -35,7 +35,7 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(s.Run(ctx)) // until ctx ends: drained, lease released
+	fmt.Println(s.Run(ctx)) // until ctx ends: the runs have ended, the lease is released
 	// Output:
 	// clean-up attempt 1 with a token: true
 	// <nil>

@@ -174,21 +174,29 @@ func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err err
 // checkPipelines says what would be wrong with the jobs that follow others, after a
 // change: with the given ones, and without those that are gone.
 func (l *list) checkPipelines(given []jobs.Job, gone func(*declared) bool) error {
-	schedules := map[string]jobs.Schedule{}
+	schedules, everywhere := map[string]jobs.Schedule{}, map[string]bool{}
+	set := func(job jobs.Job) {
+		delete(schedules, job.Name)
+		if everywhere[job.Name] = job.Everywhere; !job.Everywhere {
+			schedules[job.Name] = job.Schedule
+		}
+	}
 	for _, d := range l.all {
-		if !d.Everywhere && (gone == nil || !gone(d)) {
-			schedules[d.Name] = d.Schedule
+		if gone == nil || !gone(d) {
+			set(d.Job)
 		}
 	}
 	for _, job := range given {
-		if delete(schedules, job.Name); !job.Everywhere {
-			schedules[job.Name] = job.Schedule
-		}
+		set(job)
 	}
 	wrong := jobs.CheckPipelines(schedules)
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
-		errs = append(errs, wrong[name])
+		err := wrong[name]
+		if after, ok := schedules[name].(jobs.AfterSchedule); ok && everywhere[after.Job()] {
+			err = fmt.Errorf("scheduler: job %q is due after %q, which runs everywhere: no job can follow it, since its runs are not recorded", name, after.Job())
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

@@ -210,6 +210,7 @@ func TestPipelinesAreChecked(t *testing.T) {
 			want string
 		}{
 			{r.Add(job("b", jobs.After("a"))), `job "b" is due after "a", and there is no such job`},
+			{r.Add(job("b", jobs.After("a")), jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour), Everywhere: true, Do: do}), `job "b" is due after "a", which runs everywhere`},
 			{r.Add(job("b", jobs.After("a")), job("a", jobs.After("b"))), "a after b after a"},
 			{r.Add(job("b", jobs.After("a")), job("a", jobs.Every(time.Hour))), ""},
 			{r.Add(job("c", jobs.After("b"))), ""},

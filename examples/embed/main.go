@@ -67,5 +67,5 @@ func run(ctx context.Context, db *sql.DB, logger *zap.Logger) error {
 	if err := s.Add(invoices.Jobs()...); err != nil {
 		return err
 	}
-	return s.Run(ctx) // until ctx ends: drained, lease released
+	return s.Run(ctx) // until ctx ends: the runs have ended, the lease is released
 }

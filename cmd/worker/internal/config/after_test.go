@@ -29,6 +29,9 @@ func TestAfter(t *testing.T) {
 	for want, lines := range map[string][]string{
 		`worker.yaml:4:36: jobs[0].after: job "load" is due after "extrakt", and there is no such job: did you mean extract?`: {"name: load, after: extrakt", "name: extract, every: 1h"},
 		`worker.yaml:4:33: jobs[0].after: job "a" is due after itself: a after b after a`:                                     {"name: a, after: b", "name: b, after: a"},
+		`worker.yaml:4:33: jobs[0].after: "b" runs everywhere: no job can follow it`:                                          {"name: a, after: b", "name: b, every: 1h, everywhere: true"},
+		`jobs[0].overlap: overlap replace: a job after another one`:                                                           {"name: a, after: b, overlap: replace", "name: b, every: 1h"},
+		`jobs[0].manual: a job that runs everywhere cannot be triggered`:                                                      {"name: a, manual: true, everywhere: true"},
 		`worker.yaml:4:33: jobs[0].after: "no job": expected the name of a job`:                                               {"name: a, after: no job"},
 		`worker.yaml:4:33: jobs[0].after: beside every: expected only one of cron, every, at`:                                 {"name: a, after: b, every: 1h", "name: b, every: 1h"},
 	} {

@@ -318,8 +318,9 @@ type jobReader struct {
 // checkPipelines reports jobs that follow what is not there, or themselves.
 func (r *jobReader) checkPipelines() {
 	schedules := map[string]jobs.Schedule{}
+	everywhere := map[string]bool{}
 	for _, job := range r.config.Jobs {
-		if job.Schedule != nil {
+		if everywhere[job.Name] = job.Everywhere; job.Schedule != nil {
 			schedules[job.Name] = job.Schedule
 		}
 	}
@@ -327,6 +328,11 @@ func (r *jobReader) checkPipelines() {
 	for _, name := range slices.Sorted(maps.Keys(wrong)) {
 		if at, ok := r.afters[name]; ok {
 			at.report("%s", strings.TrimPrefix(wrong[name].Error(), "jobs: "))
+		}
+	}
+	for name, at := range r.afters {
+		if after, ok := schedules[name].(jobs.AfterSchedule); ok && everywhere[after.Job()] && wrong[name] == nil {
+			at.report("%q runs everywhere: no job can follow it, since its runs are not recorded", after.Job())
 		}
 	}
 }
@@ -386,10 +392,20 @@ func checkTogether(found map[string]value, f *jobFile) {
 				at.report("does not apply to a job that runs everywhere: there are no records of its runs")
 			}
 		}
+		if at, ok := found["manual"]; ok {
+			at.report("a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay")
+		}
 		if at, ok := found["sql"]; ok {
 			at.report("a job that runs everywhere has no lease, and statements need one: expected exec or http")
 		}
 		return
+	}
+	if _, follows := found["after"]; follows && f.job.Overlap == jobs.OverlapReplace {
+		at, ok := found["overlap"]
+		if !ok {
+			at = found["after"] // a default
+		}
+		at.report("overlap replace: a job after another one runs for each of its ticks, and replaces none: expected forbid, queue or allow")
 	}
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
