@@ -147,11 +147,10 @@ func (l *local) change() {
 func (h *here) loop(l, removed *local) {
 	defer close(l.over)
 	if removed != nil {
-		select {
-		case <-removed.over:
-		case <-l.starts.Done():
-			return
-		}
+		<-removed.over // also if this one is removed meanwhile, for whatever comes after it
+	}
+	if l.starts.Err() != nil {
+		return
 	}
 	now := func() time.Time { return h.s.clock.own().Wall.UTC().Truncate(time.Microsecond) }
 	known := jobs.Known{}

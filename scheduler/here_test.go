@@ -139,3 +139,27 @@ func TestEverywhereDrains(t *testing.T) {
 		})
 	}
 }
+
+// A job that is removed and added again, twice, while it runs does not overlap itself.
+func TestEverywhereRemovedTwice(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var now, most atomic.Int32
+		job := jobs.Job{Name: "job", Schedule: jobs.Every(5 * time.Second), Everywhere: true, Do: func(ctx context.Context, run jobs.Run) error {
+			most.Store(max(most.Load(), now.Add(1)))
+			defer now.Add(-1)
+			return lasting(5*time.Minute)(ctx, run)
+		}}
+		r := c.start([]jobs.Job{job})
+		c.until(7 * time.Second)
+		for range 2 {
+			check(t, r.Remove("job"))
+			c.until(time.Since(c.begin) + time.Second)
+			check(t, r.Add(job))
+			c.until(time.Since(c.begin) + time.Second)
+		}
+		c.until(time.Minute)
+		if most.Load() != 1 {
+			t.Errorf("%d at a time", most.Load())
+		}
+	})
+}

@@ -37,6 +37,7 @@ func (t *term) relist() {
 	now := t.now()
 	t.children = nil
 	wanted := make(map[string]bool, len(all))
+	late := false // a schedule has to wait
 	var tell relisted
 	for _, d := range all {
 		wanted[d.Name] = true
@@ -52,6 +53,10 @@ func (t *term) relist() {
 			t.claimDue(e, now)
 		default:
 			t.claimDue(e, now) // the schedule before rules up to now
+			if e.isLate(now) {
+				late = true
+				continue
+			}
 			e.changing = true
 			tell = append(tell, d)
 		}
@@ -85,7 +90,23 @@ func (t *term) relist() {
 			t.tellGone(removed)
 			t.do(t.realarm)
 		})
+	case late:
+		t.relisting = true
+		t.after(lateFor, func() {
+			t.relisting = false
+			t.relist()
+		})
 	}
+}
+
+// lateFor is how long a changed schedule waits for the ticks of the one before.
+const lateFor = 20 * time.Millisecond
+
+// isLate reports whether a tick is due that cannot be claimed yet: another claim has no
+// answer, the ledger is about to be read, or a run of an earlier term may go on. Under
+// another schedule it would be lost.
+func (e *entry) isLate(now time.Time) bool {
+	return !e.next.IsZero() && !e.next.After(now) && (e.claiming || e.refused || e.left != nil)
 }
 
 // tellGone tells the ledger which jobs were removed, once: if that fails, the next

@@ -524,3 +524,19 @@ func TestChangeThatTheLedgerRefuses(t *testing.T) {
 		check(t, leader.Check())
 	})
 }
+
+// A schedule that changes while a claim has no answer, and while the next tick is due,
+// loses no tick of the schedule before.
+func TestReplaceInAClaim(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader := c.start([]jobs.Job{cronJob("job", "0,2 * * * * *")})
+		c.until(59 * time.Second)
+		leader.link.set(func(l *link) { l.delay["Claim"] = 2800 * time.Millisecond })
+		c.until(62*time.Second + 500*time.Millisecond)
+		check(t, leader.Replace(leader.doing(cronJob("job", "30 * * * * *"))...))
+		c.until(80 * time.Second)
+		leader.link.set(func(l *link) { l.delay["Claim"] = 0 })
+		c.until(3 * time.Minute)
+		c.wantRows("job", "2s succeeded", "1m succeeded", "1m2s succeeded", "1m30s succeeded", "2m30s succeeded")
+	})
+}
