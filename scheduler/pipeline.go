@@ -24,7 +24,7 @@ func (t *term) followers(k jobs.Key) []store.Follower {
 	}
 	var all []store.Follower
 	for _, name := range t.children[k.Job] {
-		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k.Job, k.Trigger)}})
+		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k.Job, k.Trigger, t.holder.Token)}})
 	}
 	return all
 }

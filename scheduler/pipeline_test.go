@@ -242,3 +242,25 @@ func TestPipelineThatIsAdded(t *testing.T) {
 		c.wantRows("b", "1h succeeded")
 	})
 }
+
+// A tick that was claimed far in the future, under a wrong clock, and succeeded is passed
+// over, and run again when it is due. Each of its successes is followed, along the chain.
+func TestPipelineOfTickThatIsPassedOver(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		const wrong = 3 * time.Hour
+		c.store.StepClock(wrong)
+		r := c.startOn(wrongClock(wrong), pipeline(sleep(time.Second)))
+		c.until(90 * time.Minute)
+		again := c.known("a").Cursor
+		c.store.StepClock(-wrong)
+		r.link.set(wrongClock(0))
+		c.until(6*time.Hour + time.Minute)
+		want := c.ticksOf("a")
+		if tick := short(again.Sub(c.begin)); len(slices.DeleteFunc(slices.Clone(want), func(x string) bool { return x != tick })) != 2 {
+			t.Fatalf("a ran %q, want %s twice", want, tick)
+		}
+		for _, job := range []string{"b", "c", "d"} {
+			c.wantTicks(job, want...)
+		}
+	})
+}

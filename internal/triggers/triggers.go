@@ -17,9 +17,12 @@ const (
 )
 
 // After is the number of the run that follows a job's run with that number in another
-// job, under the same tick. It never changes, so that what follows a run cannot be inserted twice.
-func After(job string, trigger uint64) uint64 {
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(job+"\x00"), trigger))
+// job, under the same tick, if it succeeds in the term with that token. A tick that was
+// passed over after it had succeeded is run again under its number in a later term: what
+// follows it then has another number.
+func After(job string, trigger, token uint64) uint64 {
+	text := binary.BigEndian.AppendUint64([]byte(job+"\x00"), trigger)
+	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, token))
 	return First | binary.BigEndian.Uint64(sum[:8])&numbering
 }
 
