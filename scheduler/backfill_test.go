@@ -248,3 +248,30 @@ func TestTwoBackfills(t *testing.T) {
 		}
 	})
 }
+
+// A job with a backfill is removed while a run of it goes on, and comes back before that
+// has ended. Whatever is asked of the leader meanwhile, the backfill goes on.
+func TestBackfillOfJobThatComesBack(t *testing.T) {
+	for _, asked := range []bool{false, true} {
+		t.Run(fmt.Sprint("something is asked meanwhile: ", asked), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(50 * time.Minute)}
+				r := c.start([]jobs.Job{job, {Name: "other", Schedule: jobs.Every(24 * time.Hour)}})
+				c.until(5*time.Hour + 5*time.Minute)
+				done := c.backfill("job", jobs.Backfill{From: c.begin.Add(2 * time.Hour), To: c.begin.Add(4 * time.Hour)})
+				c.until(5*time.Hour + 6*time.Minute)
+				check(t, r.Remove("job"))
+				c.until(5*time.Hour + 7*time.Minute)
+				if asked {
+					check(t, c.Pause(t.Context(), "other"))
+				}
+				c.until(5*time.Hour + 8*time.Minute)
+				check(t, r.Add(r.doing(job)...))
+				c.until(9 * time.Hour)
+				if ticks, began := c.hours("job", done.ID); !slices.Equal(ticks, []int{2, 3}) {
+					t.Errorf("ran %v at %v; the ledger has\n%s", ticks, began, c.rows("job"))
+				}
+			})
+		})
+	}
+}

@@ -118,6 +118,14 @@ func (t *term) follow(changes uint64) {
 	}
 }
 
+// lookSoon has the ledger read, after what this term knows to be in it.
+func (t *term) lookSoon() {
+	select {
+	case t.look <- struct{}{}:
+	default: // a look is asked for already
+	}
+}
+
 // lookEvery is how long the term waits for heartbeats that look at the ledger, until it
 // looks by itself.
 func (t *term) lookEvery() time.Duration {
@@ -210,7 +218,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 	}
 	for _, record := range snapshot.Open { // before any other run of their jobs
-		if e := t.entries[record.Job]; e != nil && e.runs[record.Key] == nil {
+		if e := t.entries[record.Job]; e != nil && !e.removed && e.runs[record.Key] == nil {
 			t.leave(e, record)
 		}
 	}

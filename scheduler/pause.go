@@ -68,10 +68,7 @@ func (t *term) refused(e *entry) {
 	e.refused = true
 	e.known.Cursor = e.recorded
 	e.resolve()
-	select {
-	case t.look <- struct{}{}:
-	default: // a look is asked for already
-	}
+	t.lookSoon()
 }
 
 // refusedMost bounds how many refused ticks of a job are remembered.

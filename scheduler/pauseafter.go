@@ -101,10 +101,7 @@ func (t *term) pauseFailing(e *entry, job string, failures int) {
 	t.do(func() {
 		e.pausing, e.known.Paused = false, e.known.Paused || err == nil
 		t.counted(e)
-		select {
-		case t.look <- struct{}{}:
-		default: // a look is asked for already
-		}
+		t.lookSoon()
 	})
 }
 

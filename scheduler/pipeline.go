@@ -33,8 +33,12 @@ func (t *term) followers(k jobs.Key) []store.Follower {
 func (t *term) followed(of jobs.Record, followers []store.Follower) {
 	for _, f := range followers {
 		e := t.entries[f.Job]
-		if e == nil || e.removed || e.runs[f.Key] != nil || t.stopping {
-			continue // it is found in the ledger by the term that has the job
+		if e == nil || e.removed {
+			t.lookSoon() // it is found by the term that has the job: maybe by this one, which takes it back just now
+			continue
+		}
+		if e.runs[f.Key] != nil || t.stopping {
+			continue
 		}
 		now := t.now()
 		t.found(e, jobs.Record{

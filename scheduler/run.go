@@ -204,6 +204,7 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	case r != nil && record.CancelAsked:
 		t.end(r, jobs.ErrCancelled)
 	case r != nil:
+	case e.removed: // and something else of it is under way: see retire
 	case t.leave(e, record):
 	case record.CancelAsked:
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
