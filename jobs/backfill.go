@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/triggers"
@@ -26,8 +27,10 @@ type Backfill struct {
 	Every time.Duration
 	// Args are the arguments of all runs, as in [Group.TriggerWith].
 	Args any
-	// ID makes it possible to repeat the request: one whose ID the job's history has
-	// changes nothing. Zero: a new one is chosen.
+	// ID makes it possible to repeat a request that failed: the ID that it returned.
+	// Repeat it with the same From. If the backfill was begun, nothing changes. Once the
+	// ID is older than 10 minutes and the job's history has none of its runs, the repetition is
+	// an error: they may have been pruned. Zero: a new one is chosen.
 	ID uint64
 }
 
@@ -61,8 +64,43 @@ func (g Group) Backfill(ctx context.Context, job string, b Backfill) (Backfilled
 	if err != nil || len(planned.Ticks) == 0 {
 		return planned, err
 	}
+	if b.ID != 0 {
+		if known, err := g.knowsBackfill(ctx, job, b.ID, planned.Ticks[0]); errors.Is(err, errPruned) {
+			return Backfilled{}, err
+		} else if err != nil || known {
+			return planned, err
+		}
+	}
 	_, err = g.ledger.Trigger(ctx, g.name, job, Request{Args: args, Tick: planned.Ticks[0], Trigger: planned.ID, Backfill: plan})
 	return planned, g.explain(ctx, job, err)
+}
+
+// repeatable is how long a request may be repeated whose backfill has left no run.
+// Leaders prune no run of a backfill that was requested a few minutes earlier.
+const repeatable = 10 * time.Minute
+
+// errPruned is for a repeated request of which nothing is known any more.
+var errPruned = errors.New("was it done? The history has no run of it, and may have been pruned since: see what has run, and request what is missing without the ID")
+
+// knowsBackfill reports whether the ledger has a run of a backfill. It is an error if
+// it has none, but might have had.
+func (g Group) knowsBackfill(ctx context.Context, job string, id uint64, first time.Time) (bool, error) {
+	snapshot, err := g.ledger.Load(ctx, g.name)
+	if err != nil {
+		return false, err
+	}
+	is := func(r Record) bool { return r.Job == job && r.Trigger == id }
+	if slices.ContainsFunc(snapshot.Open, is) {
+		return true, nil
+	}
+	all, err := g.ledger.Runs(ctx, g.name, Filter{Job: job, Since: first, Limit: 2 * MaxBackfill})
+	if err != nil || slices.ContainsFunc(all, is) {
+		return err == nil, err
+	}
+	if at := triggers.Requested(id); snapshot.Now.Sub(at) > repeatable {
+		return false, fmt.Errorf("jobs: backfill %d of job %q, requested %s: %w", id, job, at.Format(time.RFC3339), errPruned)
+	}
+	return false, nil
 }
 
 // PlanBackfill says what Backfill would do now, and does nothing.
@@ -111,7 +149,7 @@ func (g Group) planBackfill(ctx context.Context, job string, b Backfill) (planne
 		planned.Ticks = append(planned.Ticks, tick)
 	}
 	if planned.ID = b.ID; planned.ID == 0 {
-		planned.ID = triggers.Backfill()
+		planned.ID = triggers.Backfill(snapshot.Now)
 	}
 	text, err := json.Marshal(rest)
 	return planned, string(text), err

@@ -20,6 +20,7 @@ func isHeld(r jobs.Record) bool { return r.Attempt == 0 && triggers.IsBackfill(r
 // hold keeps a run of a backfill until its time has come.
 func (t *term) hold(r *run, now time.Time) {
 	t.shift(r, held)
+	t.keepBackfill(r)
 	join := func() {
 		if r.phase == held && !r.entry.removed {
 			r.entry.backlog = append(r.entry.backlog, r)

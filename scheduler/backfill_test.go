@@ -275,3 +275,45 @@ func TestBackfillOfJobThatComesBack(t *testing.T) {
 		})
 	}
 }
+
+// A request that is repeated with its ID changes nothing, also when the first runs, or
+// all of them, have been pruned. Soon after the request none of them has.
+func TestBackfillRequestedAgain(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapAllow, History: jobs.History{Keep: 2}, Do: sleep(2 * time.Second)}})
+		c.until(5*time.Hour + 30*time.Second)
+		from, to := c.begin.Add(2*time.Minute), c.begin.Add(12*time.Minute)
+		// 240 runs in eight minutes: more than after which a leader prunes.
+		short := c.backfill("job", jobs.Backfill{From: from, To: c.begin.Add(242 * time.Minute)})
+		long := c.backfill("job", jobs.Backfill{From: from, To: to, Every: 20 * time.Minute})
+		again := func(d jobs.Backfilled) error {
+			_, err := c.Backfill(c.Context(), "job", jobs.Backfill{ID: d.ID, From: from, To: to})
+			return err
+		}
+		isOf := func(d jobs.Backfilled) func(jobs.Record) bool {
+			return func(r jobs.Record) bool { return r.Trigger == d.ID && r.State.Over() && r.Tick.Equal(from) }
+		}
+		c.until(5*time.Hour + 9*time.Minute + 30*time.Second)
+		check(t, again(short))
+		if !slices.ContainsFunc(c.records("job"), isOf(short)) {
+			t.Errorf("its runs were pruned; the ledger has\n%s", c.rows("job"))
+		}
+		c.until(7*time.Hour + 30*time.Minute)
+		check(t, again(long))
+		if slices.ContainsFunc(c.records("job"), isOf(long)) {
+			t.Errorf("its first run is still there; the ledger has\n%s", c.rows("job"))
+		}
+		c.until(12 * time.Hour)
+		for _, d := range []jobs.Backfilled{short, long} {
+			if err := again(d); err == nil || !strings.Contains(err.Error(), "may have been pruned") {
+				t.Errorf("got %v", err)
+			}
+		}
+		c.until(13 * time.Hour)
+		for d, want := range map[uint64]int{short.ID: 240, long.ID: 10} {
+			if ticks, _ := c.hours("job", d); len(ticks) != want {
+				t.Errorf("ran %d ticks, want %d", len(ticks), want)
+			}
+		}
+	})
+}

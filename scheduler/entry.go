@@ -59,6 +59,7 @@ type entry struct {
 	ended       int       // runs that ended since the history was pruned
 	pruneAt     time.Time // at the latest, if any has ended
 	pruneAtRest time.Time // and if none has
+	keepUntil   time.Time // not earlier: see keepBackfill
 }
 
 func newEntry(group string, job *declared) *entry {

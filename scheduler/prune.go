@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -21,9 +22,20 @@ const (
 	pruneAtRest  = 24 * time.Hour
 )
 
+// keepBackfills is how long the runs of a backfill are kept at least from its request
+// on, longer than the request may be repeated: a repetition finds them.
+const keepBackfills = 15 * time.Minute
+
+// keepBackfill puts off pruning for a backfill that has a run in hand.
+func (t *term) keepBackfill(r *run) {
+	now := t.now()
+	age := max(0, t.clock.theirs(now).Sub(triggers.Requested(r.record.Trigger)))
+	r.entry.keepUntil = later(r.entry.keepUntil, time.Now().Add(keepBackfills-age))
+}
+
 // pruneSoon plans when the history of a job is pruned first.
 func (e *entry) pruneSoon(now time.Time) {
-	e.pruneAt, e.pruneAtRest = now.Add(rand.N(pruneAtLeast)), now.Add(rand.N(pruneAtRest))
+	e.pruneAt, e.pruneAtRest = now.Add(keepBackfills+rand.N(pruneAtLeast-keepBackfills)), now.Add(keepBackfills+rand.N(pruneAtRest-keepBackfills))
 }
 
 // prune deletes old runs of one job at a time, beside everything else.
@@ -40,7 +52,7 @@ func (t *term) prune() {
 		if e.ended == 0 {
 			due = e.pruneAtRest
 		}
-		if e.ended < pruneEvery && now.Before(due) {
+		if e.ended < pruneEvery && now.Before(due) || now.Before(e.keepUntil) {
 			continue
 		}
 		if at >= len(t.order) && !t.isStray(e) {

@@ -43,7 +43,7 @@ meanwhile. There may be at most 10,000 ticks.
 
 The leader goes on with it after a takeover, waits while the job is paused, and goes
 on after a run that fails. worker cancel JOB --backfill ends it. A request that may
-have failed can be repeated with --id: what is there is not run twice.`,
+have failed can be repeated with --id, for 10 minutes: what is there is not run twice.`,
 		Example: `  worker backfill nightly-report --from 2027-01-01T00:00:00Z --to 2027-02-01T00:00:00Z --dry-run
   worker backfill import --from 7d --every 10s --args '{"mode": "repair"}'`,
 		Args: oneJob,
@@ -55,6 +55,9 @@ have failed can be repeated with --id: what is there is not run twice.`,
 		}
 		if b.From, err = pastInstant(command, "from", from); err != nil {
 			return err
+		}
+		if _, err := time.Parse(time.RFC3339, from); b.ID != 0 && err != nil {
+			return usagef(command, "--id %d: --from must be the instant of the request that is repeated", b.ID)
 		}
 		if command.Flags().Changed("to") {
 			if b.To, err = pastInstant(command, "to", to); err != nil {
@@ -76,7 +79,7 @@ have failed can be repeated with --id: what is there is not run twice.`,
 		done, err := do(ctx, name, b)
 		if err != nil {
 			if done.ID != 0 {
-				return fmt.Errorf("%w\nit may have been asked for: repeat it with --id %d", err, done.ID)
+				return fmt.Errorf("%w\nit may have been asked for: repeat it with --id %d --from %s", err, done.ID, b.From.Format(time.RFC3339Nano))
 			}
 			return err
 		}

@@ -37,6 +37,9 @@ func TestBackfill(t *testing.T) {
 	if r := backfill("--from", from, "--to", to, "--args", "7", "--id", fmt.Sprint(done.ID)); r.err != nil || !strings.Contains(r.stdout, "job: 4 ticks are run, from "+from) {
 		t.Errorf("got %+v", r)
 	}
+	if r := backfill("--from", "4h", "--id", fmt.Sprint(done.ID)); r.err == nil || !strings.Contains(r.err.Error(), "--from must be the instant") {
+		t.Errorf("got %+v", r)
+	}
 	late := time.Now().Add(limit)
 	for len(decode[[]runRecord](t, command(t, "runs", "--json", "--job", "next", "--status", "succeeded", "--config", path))) < 4 && time.Now().Before(late) {
 		<-time.After(200 * time.Millisecond)
@@ -66,7 +69,7 @@ func TestBackfill(t *testing.T) {
 		"more than 10000 ticks":                {"--from", "1000d"},
 		"--every \"0s\": expected a duration":  {"--from", "1d", "--every", "0s"},
 		"the end must be later than the begin": {"--from", "1d", "--to", "2d"},
-		"not the ID of a backfill":             {"--from", "1d", "--id", "7"},
+		"not the ID of a backfill":             {"--from", from, "--id", "7"},
 		"--args: jobs: arguments: not JSON":    {"--from", "1d", "--args", "{"},
 	} {
 		if r := backfill(args...); r.err == nil || !strings.Contains(r.err.Error(), want) {

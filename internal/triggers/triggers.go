@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math/rand/v2"
+	"time"
 )
 
 const (
@@ -29,8 +30,18 @@ func After(job string, trigger, token uint64) uint64 {
 // IsAfter reports whether a number is one of After.
 func IsAfter(n uint64) bool { return n >= First && n&backfill == 0 }
 
-// Backfill is a number for the runs of one backfill.
-func Backfill() uint64 { return First | backfill | rand.Uint64()&numbering }
+// A number of a backfill has the minute in which it was chosen, and this many random bits.
+const randomBits = 25
+
+// Backfill is a number for the runs of one backfill that is requested now.
+func Backfill(now time.Time) uint64 {
+	return First | backfill | uint64(now.Unix()/60)<<randomBits&numbering | rand.Uint64N(1<<randomBits)
+}
+
+// Requested is the minute in which a number of a backfill was chosen.
+func Requested(backfill uint64) time.Time {
+	return time.Unix(int64(backfill&numbering>>randomBits)*60, 0).UTC()
+}
 
 // IsBackfill reports whether a number is one of Backfill.
 func IsBackfill(n uint64) bool { return n >= First && n < First<<1 && n&backfill != 0 }

@@ -2,6 +2,7 @@ package triggers_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/internal/triggers"
 )
@@ -11,7 +12,11 @@ func TestNumbers(t *testing.T) {
 	for trigger := range uint64(1000) {
 		for _, job := range []string{"a", "b"} {
 			n, later := triggers.After(job, trigger, 1), triggers.After(job, trigger, 2)
-			b := triggers.Backfill()
+			at := time.Date(2000, 1, 1, 0, int(trigger), 59, 0, time.UTC)
+			b := triggers.Backfill(at)
+			if got := triggers.Requested(b); !got.Equal(at.Truncate(time.Minute)) {
+				t.Fatalf("requested at %v, want %v", got, at)
+			}
 			if seen[n] || seen[later] || seen[b] || n == later || !triggers.IsAfter(n) || triggers.IsBackfill(n) || triggers.IsAfter(b) || !triggers.IsBackfill(b) || n >= 1<<53 || b >= 1<<53 {
 				t.Fatalf("%d and %d", n, b)
 			}
