@@ -245,7 +245,10 @@ func newExceptions(s Schedule, c Calendar) (*exceptions, error) {
 			dialect = cron.Quartz
 		}
 		times, err := cron.Parse(text, cron.WithDialect(dialect), cron.In(e.location))
-		if err != nil {
+		switch {
+		case err != nil && len(strings.Fields(text)) == 1 && strings.Trim(text, "0123456789-.") == "":
+			wrong = append(wrong, fmt.Errorf("except %.100q: expected a day such as 2026-12-24 or 12-24, days such as 12-24..12-26, or a cron expression: no such day, or the last one comes before the first", text))
+		case err != nil:
 			wrong = append(wrong, fmt.Errorf("except %.100q: expected a day such as 2026-12-24 or 12-24, days such as 12-24..12-26, or a cron expression: %w", text, err))
 		}
 		e.times = append(e.times, times)

@@ -24,7 +24,8 @@ type Job struct {
 	// start at once: by less than Jitter, as [Job.Delay] says. The tick stays the
 	// planned instant. It is claimed when it is due, and its run waits: Misfire and
 	// Overlap decide at the tick, and CatchUp.Deadline counts from the planned start.
-	// A run whose planned start has passed, as that of a missed tick, starts at once.
+	// A run whose planned start has passed, as that of a missed tick, starts at once,
+	// and so does one that is triggered.
 	// Zero: no delay. It must not be longer than the time between two ticks.
 	Jitter time.Duration
 	// PauseAfter pauses the job when so many of its runs in a row have failed, timed
@@ -66,7 +67,8 @@ type Job struct {
 	// lease and without the ledger, by its own clock. It is for what is local to a
 	// machine, such as a cache that is to be filled. A run never overlaps the one before
 	// on that replica; ticks that come meanwhile, or that a replica misses, are not
-	// made up for. Timeout, Retry and Jitter apply. What needs the ledger does not, and
+	// made up for. FixedRate and FixedDelay count from when Run begins, or from when the
+	// job is added after that. Timeout, Retry and Jitter apply. What needs the ledger does not, and
 	// is an error; the job cannot be triggered, paused or cancelled. Its runs have no
 	// token ([Run.Token] is zero), and fenced work refuses them.
 	Everywhere bool

@@ -186,10 +186,10 @@ func (s status) jobs(row func(name, format string, args ...any)) {
 		row("workers", "%d: %s", len(s.Replicas), versionsOf(s.Replicas))
 	}
 	if n := len(s.NotLed); n > 0 {
-		row("not led", "%d jobs of workers that the leader does not have: %s", n, bounded(s.NotLed))
+		row("not led", "jobs of workers that the leader does not have: %d: %s", n, bounded(s.NotLed))
 	}
 	if n := len(s.Rescheduled); n > 0 {
-		row("rescheduled", "%d jobs that the leader has under another schedule: %s", n, bounded(s.Rescheduled))
+		row("rescheduled", "jobs that the leader has under another schedule: %d: %s", n, bounded(s.Rescheduled))
 	}
 	if s.Paused {
 		row("paused", "the whole group")

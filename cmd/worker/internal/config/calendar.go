@@ -62,6 +62,8 @@ func (f *jobFile) within(found map[string]value, s jobs.Schedule) jobs.Schedule 
 		switch {
 		case err == nil:
 			c.Except = append(c.Except, t.expanded)
+		case strings.Trim(t.raw, "0123456789-.") == "":
+			t.bad("expected %s: no such day, or the last one comes before the first", exceptForm)
 		case errors.As(err, &bad) && t.raw == t.expanded:
 			t.bad("expected %s: %s: %s", exceptForm, bad.Field, bad.Reason)
 		default:
@@ -88,7 +90,8 @@ func checkCounts(found map[string]value, job jobs.Job) {
 		}
 		j.Name, j.Schedule, j.Do = "x", job.Schedule, func(context.Context, jobs.Run) error { return nil }
 		if err := j.Validate(); err != nil {
-			at.report("%s", strings.TrimPrefix(err.Error(), `jobs: job "x": `+field+" "))
+			text := strings.TrimPrefix(err.Error(), `jobs: job "x": `+field+" ")
+			at.report("%s", strings.NewReplacer("History.Keep", "history.keep", "History.For", "history.for").Replace(text))
 		}
 	}
 	check("jitter", "Jitter", jobs.Job{Jitter: job.Jitter})
