@@ -98,7 +98,7 @@ func TestAllowCountsWhatWaits(t *testing.T) {
 		}, scheduler.WithMaxRuns(1))
 		c.until(4*time.Minute + time.Second)
 		full := "as many runs as allowed have not finished"
-		c.wantRows("job", "1m waiting", "2m waiting", "3m skipped: "+full, "4m skipped: "+full)
+		c.wantRows("job", "1m waiting", "2m waiting", "4m skipped, missed 1: "+full)
 	})
 }
 
