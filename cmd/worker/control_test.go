@@ -490,7 +490,7 @@ func TestForget(t *testing.T) {
 	}
 	second := startWorker(t, "run", "--config", without)
 	second.await("the difference", saying("the leader does not have some of this replica's jobs"))
-	if r := command(t, "status", "--config", path); r.err != nil || !strings.Contains(r.stdout, "does not have: other\n") {
+	if r := command(t, "status", "--config", path); r.err != nil || !strings.Contains(r.stdout, "does not have: 1: other\n") {
 		t.Errorf("got %+v", r)
 	}
 	if r := command(t, "jobs", "--config", path); r.err != nil || !strings.Contains(r.stdout, "  not led  ") {
