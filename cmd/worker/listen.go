@@ -3,6 +3,8 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"net"
 	"os"
 	"sync"
@@ -20,6 +22,9 @@ const (
 
 // requestTime bounds what is sent over the socket, not the work between.
 const requestTime = 10 * time.Second
+
+// acceptPause is how long a worker that could not take a connection lets it wait.
+const acceptPause = time.Second
 
 // answer is what a worker answers.
 type answer struct {
@@ -46,15 +51,7 @@ func (r *reloader) listen(log *zap.Logger) (stop func()) {
 	if err != nil {
 		log.Warn("worker reload cannot reach this worker; SIGHUP can", zap.Error(err))
 	} else if socket != nil {
-		wait.Go(func() {
-			for {
-				connection, err := socket.Accept()
-				if err != nil {
-					return
-				}
-				go r.answer(connection) // one that sends nothing must not hold up the others, nor the end
-			}
-		})
+		wait.Go(func() { r.serve(socket, log, done) })
 	}
 	return func() {
 		close(done)
@@ -65,12 +62,31 @@ func (r *reloader) listen(log *zap.Logger) (stop func()) {
 	}
 }
 
+// serve answers requests until the socket is closed.
+func (r *reloader) serve(socket net.Listener, log *zap.Logger, done <-chan struct{}) {
+	for {
+		connection, err := socket.Accept()
+		switch {
+		case err == nil:
+			go r.answer(connection) // one that sends nothing must not hold up the others, nor the end
+			continue
+		case errors.Is(err, net.ErrClosed):
+			return
+		}
+		log.Warn("worker reload cannot reach this worker for now; SIGHUP can", zap.Error(err))
+		select {
+		case <-time.After(acceptPause): // such as for a free file descriptor
+		case <-done:
+		}
+	}
+}
+
 // answer answers one request.
 func (r *reloader) answer(connection net.Conn) {
 	defer connection.Close()
 	var a answer
 	var err error
-	if err = checkPeer(connection); err == nil {
+	if err = checkAsker(connection); err == nil {
 		_ = connection.SetDeadline(time.Now().Add(requestTime))
 		lines := bufio.NewScanner(connection)
 		if !lines.Scan() || lines.Text() != requestCheck && lines.Text() != requestReload {
@@ -84,4 +100,17 @@ func (r *reloader) answer(connection net.Conn) {
 	}
 	_ = connection.SetDeadline(time.Now().Add(requestTime))
 	_ = json.NewEncoder(connection).Encode(a)
+}
+
+// checkAsker reports whether the other side may reload this worker: a process of its
+// user, or of root.
+func checkAsker(connection net.Conn) error {
+	user, err := peerUser(connection)
+	if err == nil && user != 0 && user != os.Geteuid() {
+		err = fmt.Errorf("the worker runs as user %d: only that user and root may reload it", os.Geteuid())
+		if os.Geteuid() == 0 {
+			err = errors.New("the worker runs as root: only root may reload it")
+		}
+	}
+	return err
 }

@@ -11,8 +11,8 @@ import (
 
 func listenForReloads(string, int) (net.Listener, error) { return nil, nil }
 
-func runningWorkers(string) (map[int]string, error) {
+func runningWorkers(string) ([]runningWorker, error) {
 	return nil, errors.New("worker reload needs Linux: check the file with worker validate, and send SIGHUP to the worker")
 }
 
-func checkPeer(net.Conn) error { return nil }
+func peerUser(net.Conn) (int, error) { return 0, errors.New("not on this system") }
