@@ -126,7 +126,52 @@ func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
 			names = append(names, name)
 		}
 	}
+	for _, name := range names {
+		t.toldGone[name] = true
+	}
 	return t.gone(ctx, names)
+}
+
+// regain notes that this term has a job again. If it has told the ledger that the job is
+// gone, that statement may be carried out late, after the job was declared. So the term
+// looks soon, and as long as it lasts often enough that no absence seems long.
+func (t *term) regain(name string) {
+	if t.regained || !t.toldGone[name] {
+		return
+	}
+	t.regained = true
+	t.after(time.Minute, t.lookForGone)
+}
+
+func (t *term) lookForGone() {
+	t.lookSoon()
+	t.after(jobs.LongAbsence/2, t.lookForGone)
+}
+
+// denyGone declares jobs of this term anew that the ledger has as gone.
+func (t *term) denyGone(snapshot jobs.Snapshot) {
+	var gone []*declared
+	for _, e := range t.order {
+		if known := snapshot.Jobs[e.job.Name]; !known.Gone.IsZero() && !e.removed && !e.changing {
+			gone = append(gone, e.job)
+		}
+	}
+	if len(gone) == 0 || t.relisting || t.draining {
+		return
+	}
+	t.relisting = true // and no change of the list meanwhile
+	again := t.differing(gone, snapshot, time.Time{})
+	t.helpers.Go(func() {
+		ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+		defer cancel()
+		if err := t.ledger.Declare(ctx, t.holder, again); err != nil && t.ctx.Err() == nil {
+			t.log.Warn("the ledger has jobs as gone that this term has, and does not take that back yet", zap.Error(err))
+		}
+		t.do(func() {
+			t.relisting = false
+			t.relist()
+		})
+	})
 }
 
 // gone tells the ledger that this term does not have jobs.

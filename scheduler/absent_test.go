@@ -15,6 +15,7 @@ import (
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 func tenMinutely(names ...string) []jobs.Job {
@@ -336,5 +337,35 @@ func TestRosterThatFails(t *testing.T) {
 		if n := log.FilterMessageSnippet("tells the others again").Len(); n != 1 {
 			c.Errorf("%d lines that it works again, want one", n)
 		}
+	})
+}
+
+// The statement that a removed job is gone is carried out late, when the job has come back. The leader notices that
+// before it looks like an absence, so that a tick is not skipped that is due while no replica leads.
+func TestLateGone(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		daily := func() []jobs.Job { return []jobs.Job{{Name: "daily", Schedule: jobs.Cron("0 0 2 * * *")}} }
+		first := c.start(daily())
+		c.until(3 * time.Hour)
+		check(t, first.Remove("daily"))
+		c.until(3*time.Hour + time.Minute)
+		check(t, first.Add(first.doing(daily()...)...))
+		gone := func() {
+			check(t, c.store.Gone(t.Context(), store.Holder{Group: "g", Owner: first.Owner(), Token: first.State().Token}, []string{"daily"}))
+		}
+		for _, late := range []time.Duration{time.Second, time.Hour, 5 * time.Hour} {
+			c.until(3*time.Hour + time.Minute + late)
+			gone()
+			c.until(3*time.Hour + 32*time.Minute + late)
+			if at := c.known("daily").Gone; !at.IsZero() {
+				t.Errorf("%v late: the leader has the job, and it is gone since %v", late, at)
+			}
+		}
+		c.until(26*time.Hour - 10*time.Second)
+		first.stop()
+		c.until(26*time.Hour + 10*time.Second)
+		c.start(daily())
+		c.until(27 * time.Hour)
+		c.wantRows("daily", "2h succeeded", "26h succeeded")
 	})
 }

@@ -217,6 +217,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 			}
 		}
 	}
+	t.denyGone(snapshot)
 	for _, record := range snapshot.Open { // before any other run of their jobs
 		if e := t.entries[record.Job]; e != nil && !e.removed && e.runs[record.Key] == nil {
 			t.leave(e, record)

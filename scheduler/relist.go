@@ -70,6 +70,7 @@ func (t *term) relist() {
 		return e.removed
 	})
 	for _, name := range removed {
+		t.toldGone[name] = true
 		t.strays = slices.DeleteFunc(t.strays, func(e *entry) bool { return e.job.Name == name })
 		t.addStray(name, t.clock.theirs(now), time.Now())
 	}
@@ -209,6 +210,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 	}
 	t.children = nil
 	for _, d := range changed {
+		t.regain(d.Name)
 		e := t.entries[d.Name]
 		if e == nil {
 			e = newEntry(t.holder.Group, d)

@@ -53,6 +53,8 @@ type term struct {
 	alarms    map[string]*alarmed
 	waker     *clock
 	back      map[string]bool // that came back after a long absence, until they are declared
+	toldGone  map[string]bool // jobs that the ledger was told are gone
+	regained  bool            // it may say so of jobs of this term: see regain
 	strays    []*entry        // jobs that this term does not have, for their history
 	roster    *roster
 	timers    map[*time.Timer]struct{}
@@ -98,6 +100,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		relists:  make(chan relisted, 1),
 		entries:  map[string]*entry{},
 		back:     map[string]bool{},
+		toldGone: map[string]bool{},
 		roster:   s.roster,
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,

@@ -30,6 +30,8 @@ type Replicas interface {
 
 	// Gone notes that h's term does not have these jobs: [jobs.Known.Gone] becomes
 	// now, where it was zero. Jobs that the ledger does not know it leaves out. A job that is
-	// declared is not gone any more: see [Ledger.Declare].
+	// declared is not gone any more: see [Ledger.Declare]. One that is carried out late may
+	// mark a job that h's term has declared since: a term that has such a job looks for it,
+	// and declares it again.
 	Gone(ctx context.Context, h Holder, names []string) error
 }
