@@ -167,15 +167,16 @@ func (s *replicas) Forget(ctx context.Context, group, job string, gone time.Time
 	if gone.IsZero() {
 		return false, ctx.Err()
 	}
-	var is int
-	err := s.ledger.do(ctx, mysqlconn.Read, "forget the job", func(ctx context.Context, c *conn) (err error) {
-		is, err = c.Count(ctx, s.sql.isGone.Render(group, job, gone.UnixMicro()))
-		return err
-	})
-	if err != nil || is == 0 {
-		return false, err
-	}
 	for {
+		// A leader may declare it again between two batches.
+		var is int
+		err := s.ledger.do(ctx, mysqlconn.Read, "forget the job", func(ctx context.Context, c *conn) (err error) {
+			is, err = c.Count(ctx, s.sql.isGone.Render(group, job, gone.UnixMicro()))
+			return err
+		})
+		if err != nil || is == 0 {
+			return false, err
+		}
 		n, err := s.ledger.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch)
 		if err != nil {
 			return false, err
@@ -185,7 +186,7 @@ func (s *replicas) Forget(ctx context.Context, group, job string, gone time.Time
 		}
 	}
 	deleted := 0
-	err = s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) (err error) {
+	err := s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) (err error) {
 		deleted, err = c.Changed(ctx, s.sql.forget.Render(group, job, gone.UnixMicro()))
 		return err
 	})

@@ -155,14 +155,15 @@ func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (
 	if gone.IsZero() {
 		return false, ctx.Err()
 	}
-	var is bool
-	err := s.do(ctx, "forget the job", func(ctx context.Context, c *sql.Conn, _ opened) error {
-		return c.QueryRowContext(ctx, s.replica.isGone, group, job, gone.UnixMicro()).Scan(&is)
-	})
-	if err != nil || !is {
-		return false, err
-	}
 	for {
+		// A leader may declare it again between two batches.
+		var is bool
+		err := s.do(ctx, "forget the job", func(ctx context.Context, c *sql.Conn, _ opened) error {
+			return c.QueryRowContext(ctx, s.replica.isGone, group, job, gone.UnixMicro()).Scan(&is)
+		})
+		if err != nil || !is {
+			return false, err
+		}
 		n, err := s.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch)
 		if err != nil {
 			return false, err
