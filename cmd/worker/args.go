@@ -4,10 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -16,7 +16,7 @@ type argsFlags struct{ text, file string }
 
 func (a *argsFlags) add(command *cobra.Command) {
 	command.Flags().StringVar(&a.text, "args", "", "arguments of the run, as JSON")
-	command.Flags().StringVar(&a.file, "args-file", "", "file with the arguments of the run; - is the standard input")
+	command.Flags().StringVar(&a.file, "args-file", "", "file with the arguments of the run; - is the standard input, such as a pipe")
 }
 
 // read returns the arguments, or nil for none.
@@ -44,14 +44,8 @@ func (a *argsFlags) read(command *cobra.Command) (any, error) {
 }
 
 func readArgs(command *cobra.Command, name string) ([]byte, error) {
-	from := command.InOrStdin()
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		from = file
+	if name == "-" {
+		return io.ReadAll(io.LimitReader(command.InOrStdin(), jobs.MaxArgs+1)) // one more is too long
 	}
-	return io.ReadAll(io.LimitReader(from, jobs.MaxArgs+1)) // one more is too long
+	return plainfile.Read(name, jobs.MaxArgs)
 }

@@ -37,7 +37,7 @@ type answer struct {
 func (r *reloader) listen(log *zap.Logger) (stop func()) {
 	var wait sync.WaitGroup
 	done := make(chan struct{})
-	wait.Go(func() {
+	go func() { // a file on a network that is away must not hold up the end
 		for {
 			select {
 			case <-hangups:
@@ -46,7 +46,7 @@ func (r *reloader) listen(log *zap.Logger) (stop func()) {
 				return
 			}
 		}
-	})
+	}()
 	socket, err := listenForReloads(r.runner.config, os.Getpid())
 	if err != nil {
 		log.Warn("worker reload cannot reach this worker; SIGHUP can", zap.Error(err))

@@ -138,6 +138,57 @@ include: jobs.d/*.yaml
 	}
 }
 
+// A pipe in the place of a file is refused at once: the worker goes on, and ends.
+func TestReloadOfAPipe(t *testing.T) {
+	t.Parallel()
+	path := configure(t, idle+"include: jobs.d/*.yaml\n")
+	pipe := filepath.Join(filepath.Dir(path), "jobs.d", "pipe.yaml")
+	if err := os.Mkdir(filepath.Dir(pipe), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(filepath.Dir(pipe), "more.yaml"), []byte("jobs:\n  - {name: more, manual: true, exec: [\"true\"]}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startDetached(t, "run", "--config", path)
+	w.awaitMessage("started")
+	if err := makeFifo(pipe); err != nil {
+		t.Fatal(err)
+	}
+	const want = "expected a regular file, not a pipe"
+	if err := w.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	refused := w.awaitMessage("the configuration is refused: the worker goes on with the one before")
+	if text := asText(refused["error"]); !strings.Contains(text, want) {
+		t.Error(text)
+	}
+	if code, out := reloadWith(t, path); code != 1 || !strings.Contains(out, want) {
+		t.Errorf("exit code %d: %s", code, out)
+	}
+	if r := command(t, "validate", "--config", pipe); r.err == nil || !strings.Contains(r.err.Error(), want) {
+		t.Errorf("validate: %+v", r)
+	}
+	if code := w.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if err := os.Remove(pipe); err != nil {
+		t.Fatal(err)
+	}
+	fifo := filepath.Join(t.TempDir(), "args")
+	if err := makeFifo(fifo); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"trigger", "backfill"} {
+		args := []string{name, "idle", "--args-file", fifo, "--config", path}
+		if name == "backfill" {
+			args = append(args, "--from", "2001-01-01", "--to", "2001-01-02")
+		}
+		if r := command(t, args...); r.err == nil || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+}
+
 // A closed terminal stops a worker as SIGTERM does, however often it is told of.
 func TestHangup(t *testing.T) {
 	t.Parallel()

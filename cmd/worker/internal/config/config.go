@@ -12,14 +12,13 @@ package config
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"reflect"
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -112,15 +111,9 @@ func Load(path string, lookup func(string) (string, bool)) (*Config, error) {
 	return parseWith(path, data, lookup, readFile)
 }
 
-// readFile reads a file, and no more of it than tells that it is too large.
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxSize+1))
-}
+// readFile reads a file. It never waits for what is in it, since a running worker
+// reads it again, and reads no more than tells that it is too large.
+func readFile(path string) ([]byte, error) { return plainfile.Read(path, MaxSize) }
 
 // Wrap places an error that was found later, when the value of the key was
 // used, at its line in the file.

@@ -65,7 +65,7 @@ d every 1m0s 5m0s once`)
 		"include: empty.d/*.yaml\n": {"worker.yaml:3:10: include: no jobs, and no file here: expected a job"},
 		"include: ['', 'jobs.d/[']": {`worker.yaml:3:11: include[0]: "": expected files such as`, `worker.yaml:3:15: include[1]: "jobs.d/[": no pattern: expected files`},
 		"include: {a: b}":           {"worker.yaml:3:10: include: a mapping: expected files such as jobs.d/*.yaml"},
-		"include: empty.d\n":        {"worker.yaml:3:10: include: read FOLDER/empty.d: is a directory"},
+		"include: empty.d\n":        {"worker.yaml:3:10: include: FOLDER/empty.d: expected a regular file, not a directory"},
 	} {
 		path := write("worker.yaml", main(text))
 		_, err := config.Load(path, variables)
