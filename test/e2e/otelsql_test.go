@@ -186,13 +186,14 @@ func testOtelsqlPool(t *testing.T, db dbtest.Database) {
 	first := start()
 	await(t, "the first replica runs", func() bool { return runs.Load() > 1 })
 	second := start()
-	time.Sleep(time.Second)
+	await(t, "the second replica follows", func() bool { return second.State().Owner != "" })
 
 	// Each of its connections is killed.
 	ids, err := admin.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE db = DATABASE() AND id <> CONNECTION_ID()")
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer ids.Close()
 	var kill []int64
 	for ids.Next() {
 		var id int64
@@ -201,7 +202,7 @@ func testOtelsqlPool(t *testing.T, db dbtest.Database) {
 		}
 		kill = append(kill, id)
 	}
-	if err := errors.Join(ids.Err(), ids.Close()); err != nil || len(kill) < 3 {
+	if err := ids.Err(); err != nil || len(kill) < 3 {
 		t.Fatalf("%d connections, %v", len(kill), err)
 	}
 	for _, id := range kill {
@@ -276,8 +277,14 @@ func TestOtelsqlAroundAGuard(t *testing.T) {
 // await waits until something is so.
 func await(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	looks := time.NewTicker(50 * time.Millisecond)
+	defer looks.Stop()
+	for !is() {
+		select {
+		case <-looks.C:
+		case <-ctx.Done():
 			t.Fatalf("not within 30 s: %s", what)
 		}
 	}
