@@ -68,7 +68,8 @@ func (g Group) notDeclared(ctx context.Context, job string, known Known) error {
 // The error matches [ErrNoJob] when the ledger does not know the job, and lists the near
 // names. It matches [ErrDeclared] while a replica has the job, or may have it: when the
 // leader is of a release that does not tell, when the last leader had it, or when a replica
-// that lives still does a run of it. It matches
+// that lives still does a run of it. If a leader declares it at that very moment, old runs
+// may be deleted already. It matches
 // [errors.ErrUnsupported] if the store cannot forget. After any other error, the job may be
 // forgotten or not, and parts of its history may be deleted.
 func (g Group) Forget(ctx context.Context, job string) error {
