@@ -452,7 +452,8 @@ func TestFloorIsRaisedAfterInserts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s, pruner := migrated(t, db.DSN), open(t, db.DSN)
 		pool := db.Open(t)
-		for _, names := range [][]string{{"new"}, {"another", "new"}} {
+		for rounds := [][]string{{"new"}, {"another", "new"}}; len(rounds) > 0; {
+			names := rounds[0]
 			exec(t, pool, "DELETE FROM cronlease_lock WHERE name <> ''")
 			exec(t, pool, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('idle', 5, '', '2020-01-01')")
 			exec(t, pool, "UPDATE cronlease_lock SET version = 0 WHERE name = ''")
@@ -474,10 +475,25 @@ func TestFloorIsRaisedAfterInserts(t *testing.T) {
 				_, err := pruner.PruneLocks(soon(t), time.Hour, 100)
 				pruned <- err
 			}()
-			eventually(t, "the floor is waited for", raises)
-			isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 1, "idle rows before the floor is raised")
+			// An insert waits for a second: on a busy machine that is over before the floor is waited for.
+			inTime := false
+			eventually(t, "the floor is waited for, or the insert is over", func() bool {
+				inTime = raises()
+				return inTime || len(written) > 0
+			})
+			if inTime {
+				rounds = rounds[1:]
+				isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 1, "idle rows before the floor is raised")
+			}
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
+			}
+			if !inTime {
+				<-written
+				if err := <-pruned; err != nil {
+					t.Error(err)
+				}
+				continue
 			}
 			isEqual(t, strings.Contains(<-written, "false"), false, "writes that were not done")
 			if err := <-pruned; err != nil {
