@@ -68,9 +68,10 @@ type Job struct {
 	// machine, such as a cache that is to be filled. A run never overlaps the one before
 	// on that replica; ticks that come meanwhile, or that a replica misses, are not
 	// made up for. FixedRate and FixedDelay count from when Run begins, or from when the
-	// job is added after that. Timeout, Retry and Jitter apply. What needs the ledger does not, and
-	// is an error; the job cannot be triggered, paused or cancelled. Its runs have no
-	// token ([Run.Token] is zero), and fenced work refuses them.
+	// job is added after that. A run of the leader that goes on when the job becomes such a
+	// job is not waited for. Timeout, Retry and Jitter apply. What needs the ledger does
+	// not, and is an error; the job cannot be triggered, paused or cancelled. Its runs have
+	// no token ([Run.Token] is zero), and fenced work refuses them.
 	Everywhere bool
 	// Do does the work. It has to return soon after ctx has ended:
 	// [context.Cause] says why it did. A panic is recovered and counts as an
@@ -92,7 +93,8 @@ type Run struct {
 	// Attempt is the number of this attempt at the tick, from 1.
 	Attempt int
 	// LastAttempt: there is no attempt after this one if it fails, times out or
-	// panics. A run that is interrupted may be run again all the same ([Recover]).
+	// panics. A run that is interrupted may be run again all the same ([Recover]), and a
+	// job that is replaced meanwhile may have more attempts.
 	LastAttempt bool
 	// Previous is how the attempt before this one ended: of the same run, also under
 	// an earlier term. Its State is zero for the first attempt.
