@@ -93,7 +93,9 @@ func TestRunsOfChangedJobsGoOn(t *testing.T) {
 		slow := func(name, version string) jobs.Job {
 			job := cronJob(name, "0 * * * * *")
 			job.Do = func(ctx context.Context, run jobs.Run) error {
+				c.mu.Lock()
 				began[fmt.Sprint(name, " ", version, " ", short(run.Tick.Sub(c.begin)))]++
+				c.mu.Unlock()
 				return lasting(20*time.Second)(ctx, run)
 			}
 			return job
