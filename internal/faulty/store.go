@@ -158,6 +158,11 @@ func (s Ledger) Args(ctx context.Context, group string, key jobs.Key) (json.RawM
 	return value(ctx, s.Send, "Args", func(ctx context.Context) (json.RawMessage, error) { return s.To.Args(ctx, group, key) })
 }
 
+// Runs implements [jobs.Control].
+func (s Ledger) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
+	return value(ctx, s.Send, "Runs", func(ctx context.Context) ([]jobs.Record, error) { return s.To.Runs(ctx, group, filter) })
+}
+
 // Beat implements [store.Heartbeats], where To does. It is a Renew to the line.
 func (s Ledger) Beat(ctx context.Context, owner string, heartbeat uint64, r store.Renewal, known uint64) (store.Beat, error) {
 	return value(ctx, s.Send, "Renew", func(ctx context.Context) (store.Beat, error) {
@@ -197,10 +202,64 @@ func (s Ledger) Gone(ctx context.Context, h store.Holder, names []string) error 
 	return s.Send(ctx, "Gone", func(ctx context.Context) error { return s.To.(store.Replicas).Gone(ctx, h, names) })
 }
 
+// GoneSince implements [jobs.Registry].
+func (s Ledger) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
+	return value(ctx, s.Send, "GoneSince", func(ctx context.Context) (time.Time, error) {
+		return s.To.(store.Replicas).GoneSince(ctx, group, job)
+	})
+}
+
 // Forget implements [jobs.Registry].
 func (s Ledger) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
 	return value(ctx, s.Send, "Forget", func(ctx context.Context) (bool, error) {
 		return s.To.(store.Replicas).Forget(ctx, group, job, gone)
+	})
+}
+
+// NoteTerm implements [store.Archive], where To does; so do the methods that follow.
+func (s Ledger) NoteTerm(ctx context.Context, note store.TermNote) error {
+	return s.Send(ctx, "NoteTerm", func(ctx context.Context) error { return s.To.(store.Archive).NoteTerm(ctx, note) })
+}
+
+// PruneArchive implements [store.Archive].
+func (s Ledger) PruneArchive(ctx context.Context, group string, batch int) (int, error) {
+	return value(ctx, s.Send, "PruneArchive", func(ctx context.Context) (int, error) {
+		return s.To.(store.Archive).PruneArchive(ctx, group, batch)
+	})
+}
+
+// Audit implements [jobs.Archive].
+func (s Ledger) Audit(ctx context.Context, group string, filter jobs.AuditFilter) ([]jobs.AuditEntry, error) {
+	return value(ctx, s.Send, "Audit", func(ctx context.Context) ([]jobs.AuditEntry, error) {
+		return s.To.(store.Archive).Audit(ctx, group, filter)
+	})
+}
+
+// Terms implements [jobs.Archive].
+func (s Ledger) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
+	return value(ctx, s.Send, "Terms", func(ctx context.Context) ([]jobs.Term, error) {
+		return s.To.(store.Archive).Terms(ctx, group, filter)
+	})
+}
+
+// Attempts implements [jobs.Archive].
+func (s Ledger) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
+	return value(ctx, s.Send, "Attempts", func(ctx context.Context) ([]jobs.Attempt, error) {
+		return s.To.(store.Archive).Attempts(ctx, group, key)
+	})
+}
+
+// Newest implements [jobs.Archive].
+func (s Ledger) Newest(ctx context.Context, group string, of jobs.Newest) (map[string][]jobs.Record, error) {
+	return value(ctx, s.Send, "Newest", func(ctx context.Context) (map[string][]jobs.Record, error) {
+		return s.To.(store.Archive).Newest(ctx, group, of)
+	})
+}
+
+// Counts implements [jobs.Archive].
+func (s Ledger) Counts(ctx context.Context, group string, filter jobs.CountFilter) (jobs.Counts, error) {
+	return value(ctx, s.Send, "Counts", func(ctx context.Context) (jobs.Counts, error) {
+		return s.To.(store.Archive).Counts(ctx, group, filter)
 	})
 }
 

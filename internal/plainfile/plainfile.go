@@ -6,7 +6,26 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 )
+
+// MostSecret is how large a file with a password, a key or certificates may be,
+// in bytes. A system's whole list of authorities has about 250 kB.
+const MostSecret = 4 << 20
+
+// Password returns what is in a file without the end of its last line. An empty
+// one is an error.
+func Password(path string) (string, error) {
+	text, err := Read(path, MostSecret)
+	if err != nil {
+		return "", err
+	}
+	password := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	if password == "" {
+		return "", fmt.Errorf("%s is empty", path)
+	}
+	return password, nil
+}
 
 // Read returns what is in the file, which may have at most so many bytes. It
 // never waits: a named pipe, a terminal or a device, whose reader may wait until

@@ -7,9 +7,12 @@ package settings
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -20,6 +23,8 @@ type Election struct {
 	// Observers are of the type func(election.State), which this package cannot
 	// import.
 	Observers []any
+	// Events are the observers of events.
+	Events []func(event.Event)
 
 	// Users cannot set the rest, nor Keeper.Clock and Keeper.Renew.
 
@@ -43,6 +48,24 @@ type Election struct {
 	Shared *keeper.Keeper
 }
 
+// OpenStream makes the stream of events, with the logger and the observers, unless there is
+// one. of is the package that the error names.
+func (s *Election) OpenStream(of string) error {
+	if s.Keeper.Events != nil {
+		return nil
+	}
+	for _, f := range s.Events {
+		if f == nil {
+			return fmt.Errorf("%s: WithEvents(nil): give a function, or leave the option out", of)
+		}
+	}
+	s.Keeper.Events = stream.New(s.Keeper.Logger, s.Events...)
+	return nil
+}
+
+// Around gives an attempt its context, and is told how it ended.
+type Around = func(context.Context, event.RunStarted) (context.Context, func(event.RunFinished))
+
 // Scheduler is what a scheduler can be told.
 type Scheduler struct {
 	// Election is its election's. The scheduler judges ticks by Election.Keeper.Clock
@@ -56,6 +79,9 @@ type Scheduler struct {
 	Provider func(context.Context) ([]jobs.Job, error)
 	Provided bool // there was an option for it
 	Version  string
+	// Around are called when an attempt begins, on its own goroutine: see
+	// scheduler.WithRunContext.
+	Around []Around
 	// Sweep is how often a leader looks for ticks that no alarm told it of. Users cannot set
 	// it. Zero: 1 s.
 	Sweep time.Duration

@@ -1,0 +1,20 @@
+// Package cuttext bounds texts that go into tables.
+package cuttext
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// UTF8 returns the first bytes of a text, most at most, up to the end of a character.
+// What is not UTF-8 is replaced.
+func UTF8(text string, most int) string {
+	text = strings.ToValidUTF8(text, "\uFFFD")
+	if len(text) <= most {
+		return text
+	}
+	for most > 0 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
+}

@@ -1,0 +1,15 @@
+package names
+
+import (
+	"fmt"
+	"slices"
+)
+
+// First returns the first names of a list, most at most, and in the place of the others
+// how many there are. It leaves the list as it is.
+func First(all []string, most int) []string {
+	if len(all) <= most {
+		return all
+	}
+	return append(slices.Clone(all[:most]), fmt.Sprintf("and %d more", len(all)-most))
+}
