@@ -41,16 +41,26 @@ func (s AfterSchedule) Next(time.Time) time.Time { return time.Time{} }
 func (s AfterSchedule) String() string { return "after " + s.job }
 
 // CheckPipelines says what is wrong with jobs that are declared together and follow one
-// another, by the name of the job: one that follows a job that is not there, or itself
-// by way of others. schedules are those of all jobs by their names.
+// another, by the name of the job: one that follows a job that is not there, itself
+// by way of others, or a notifier; and a notifier that names a job that is not there, or a
+// notifier. schedules are those of all jobs by their names.
 func CheckPipelines(schedules map[string]Schedule) map[string]error {
 	wrong := map[string]error{}
 	for name, schedule := range schedules {
+		if s, ok := schedule.(NotifySchedule); ok && s.Err() == nil {
+			if err := checkNotifier(schedules, name, s); err != nil {
+				wrong[name] = err
+			}
+			continue
+		}
 		after, ok := schedule.(AfterSchedule)
+		_, notifies := schedules[after.job].(NotifySchedule)
 		switch {
 		case !ok || after.Err() != nil:
 		case schedules[after.job] == nil:
-			wrong[name] = noParent(schedules, name, after.job)
+			wrong[name] = noSuchJob(schedules, name, fmt.Sprintf("is due after %q", after.job), after.job)
+		case notifies:
+			wrong[name] = fmt.Errorf("jobs: job %q is due after %q, which tells of other jobs: no job can follow it", name, after.job)
 		default:
 			if way := wayRound(schedules, name); way != nil {
 				wrong[name] = fmt.Errorf("jobs: job %q is due after itself: %s", name, strings.Join(way, " after "))
@@ -60,15 +70,16 @@ func CheckPipelines(schedules map[string]Schedule) map[string]error {
 	return wrong
 }
 
-func noParent(schedules map[string]Schedule, name, parent string) error {
+// noSuchJob is the error of a job that does something with one that is not there.
+func noSuchJob(schedules map[string]Schedule, name, does, other string) error {
 	var all []string
 	for n := range schedules {
 		if n != name {
 			all = append(all, n)
 		}
 	}
-	err := fmt.Errorf("jobs: job %q is due after %q, and there is no such job", name, parent)
-	if near := spelling.Near(all, parent); len(near) > 0 {
+	err := fmt.Errorf("jobs: job %q %s, and there is no such job", name, does)
+	if near := spelling.Near(all, other); len(near) > 0 {
 		return fmt.Errorf("%w: did you mean %s?", err, strings.Join(near, ", "))
 	}
 	return err

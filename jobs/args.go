@@ -25,6 +25,8 @@ type Request struct {
 	Trigger uint64
 	// Backfill is as in [Record].
 	Backfill string
+	// Note is for the audit ([AuditEntry].Note): it says what is asked for.
+	Note string
 }
 
 // CheckArgs says what keeps a text from being the arguments of a run: it has to be one

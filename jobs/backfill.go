@@ -71,7 +71,10 @@ func (g Group) Backfill(ctx context.Context, job string, b Backfill) (Backfilled
 			return planned, err
 		}
 	}
-	_, err = g.ledger.Trigger(ctx, g.name, job, Request{Args: args, Tick: planned.Ticks[0], Trigger: planned.ID, Backfill: plan})
+	_, err = g.ledger.Trigger(ctx, g.name, job, Request{
+		Args: args, Tick: planned.Ticks[0], Trigger: planned.ID, Backfill: plan,
+		Note: fmt.Sprintf("%d ticks until %s", len(planned.Ticks), planned.Ticks[len(planned.Ticks)-1].Format(time.RFC3339)),
+	})
 	return planned, g.explain(ctx, job, err)
 }
 
@@ -207,6 +210,8 @@ func (r rest) schedule() (Schedule, error) {
 	switch base := Base(s).(type) {
 	case AfterSchedule:
 		return nil, fmt.Errorf("it is due after %s, and has no ticks of its own: backfill that", base.Job())
+	case NotifySchedule:
+		return nil, errors.New("it tells of other jobs, and has no ticks of its own")
 	case ManualSchedule:
 		return nil, errors.New("it is only run by hand, and has no ticks")
 	case FixedDelaySchedule:

@@ -50,6 +50,7 @@ func Within(s Schedule, c Calendar) Schedule {
 	relative, ok := s.(Relative)
 	_, isManual := s.(ManualSchedule)
 	_, isAfter := s.(AfterSchedule)
+	_, notifies := s.(NotifySchedule)
 	switch _, twice := s.(interface{ within() Schedule }); {
 	case wrong != nil:
 		b.err = wrong
@@ -61,6 +62,8 @@ func Within(s Schedule, c Calendar) Schedule {
 		b.err = errors.New("calendar: a job that is only run by hand has no ticks to leave out")
 	case isAfter:
 		b.err = errors.New("calendar: a job after another one has that one's ticks: give the calendar to that")
+	case notifies:
+		b.err = errors.New("calendar: a job that tells of other jobs has no ticks to leave out")
 	case !c.From.IsZero() && !c.Until.IsZero() && !c.Until.After(c.From):
 		b.err = fmt.Errorf("calendar: until %s: must be later than from, %s", b.until.Format(time.RFC3339), b.from.Format(time.RFC3339))
 	}

@@ -59,6 +59,7 @@ type Control interface {
 	// Load reads every job of the group with its cursor, and every run that is not
 	// over: what a term that begins has to know, too.
 	Load(ctx context.Context, group string) (Snapshot, error)
-	// Runs reads the history, the newest first.
+	// Runs reads the history, the newest first: by tick, job and trigger, all
+	// falling.
 	Runs(ctx context.Context, group string, filter Filter) ([]Record, error)
 }

@@ -17,6 +17,8 @@ func (j Job) checkEverywhere() error {
 	switch Base(j.Schedule).(type) {
 	case AfterSchedule:
 		refuse(true, "a job that runs everywhere follows no other job")
+	case NotifySchedule:
+		refuse(true, "a job that runs everywhere tells of no other jobs: what happens to them is told once")
 	case ManualSchedule:
 		refuse(true, "a job that runs everywhere cannot be triggered: give it a schedule")
 	}

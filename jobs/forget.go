@@ -26,16 +26,13 @@ func (g Group) Roster(ctx context.Context) (Roster, error) {
 
 // checkDeclared returns an error if the job is known to be gone, and no replica has it.
 func (g Group) checkDeclared(ctx context.Context, job string) error {
-	if _, ok := g.ledger.(Registry); !ok {
+	registry, ok := g.ledger.(Registry)
+	if !ok {
 		return nil
 	}
-	snapshot, err := g.ledger.Load(ctx, g.name)
-	if err != nil {
-		return err
-	}
-	known, ok := snapshot.Jobs[job]
-	if !ok || known.Gone.IsZero() {
-		return nil // Trigger says what there is
+	gone, err := registry.GoneSince(ctx, g.name, job)
+	if err != nil || gone.IsZero() {
+		return err // Trigger says whether there is such a job
 	}
 	roster, err := g.Roster(ctx)
 	if err != nil {
@@ -44,17 +41,17 @@ func (g Group) checkDeclared(ctx context.Context, job string) error {
 	if !roster.LeaderTold() || len(roster.With(job)) > 0 {
 		return nil
 	}
-	return g.notDeclared(ctx, job, known)
+	return g.notDeclared(ctx, job, gone)
 }
 
 // notDeclared says since when, and which replica last did something for the job.
-func (g Group) notDeclared(ctx context.Context, job string, known Known) error {
-	text := fmt.Sprintf("%q in group %q, since %s", job, g.name, known.Gone.Format(time.RFC3339))
+func (g Group) notDeclared(ctx context.Context, job string, gone time.Time) error {
+	text := fmt.Sprintf("%q in group %q, since %s", job, g.name, gone.Format(time.RFC3339))
 	records, err := g.ledger.Runs(ctx, g.name, Filter{Job: job, Limit: 100})
 	if err != nil {
 		return fmt.Errorf("%w: %s", ErrNotDeclared, text)
 	}
-	i := slices.IndexFunc(records, func(r Record) bool { return r.Owner != "" && !r.Claimed.After(known.Gone) })
+	i := slices.IndexFunc(records, func(r Record) bool { return r.Owner != "" && !r.Claimed.After(gone) })
 	if i < 0 {
 		return fmt.Errorf("%w: %s: it has never run", ErrNotDeclared, text)
 	}

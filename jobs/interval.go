@@ -38,12 +38,12 @@ func intervals(s Schedule) (shortest, longest time.Duration) {
 }
 
 // NeverDue reports whether a schedule has no tick any more after an instant, by
-// mistake as it seems: "-" and [Manual] say so on purpose, one that [After] gives goes
-// by another job, and one that [At] gives
+// mistake as it seems: "-" and [Manual] say so on purpose, those of [After] and [OnFailure] go
+// by other jobs, and one that [At] gives
 // may have had its tick.
 func NeverDue(s Schedule, now time.Time) bool {
 	switch base := s.(type) {
-	case nil, ManualSchedule, AfterSchedule, AtSchedule:
+	case nil, ManualSchedule, AfterSchedule, NotifySchedule, AtSchedule:
 		return false
 	case CronSchedule:
 		if strings.TrimSpace(base.expression) == "-" {

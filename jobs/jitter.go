@@ -29,6 +29,9 @@ func (j Job) checkJitter() error {
 	case j.Jitter == 0 || j.Schedule == nil:
 		return nil
 	}
+	if _, ok := Base(j.Schedule).(ManualSchedule); ok {
+		return fmt.Errorf("Jitter %v: a job that is only triggered starts at once", j.Jitter) //nolint:staticcheck // as above
+	}
 	if shortest, _ := intervals(j.Schedule); shortest > 0 && j.Jitter > shortest {
 		return fmt.Errorf("Jitter %v: must be at most %v, the time between two ticks", j.Jitter, shortest) //nolint:staticcheck // as above
 	}

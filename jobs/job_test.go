@@ -149,3 +149,12 @@ func TestValidateSaysAll(t *testing.T) {
 		t.Errorf("%v: has no *cron.Error", err)
 	}
 }
+
+// A job without ticks has nothing to spread.
+func TestJitterOfManualJob(t *testing.T) {
+	t.Parallel()
+	j := jobs.Job{Name: "job", Schedule: jobs.Manual(), Jitter: time.Second, Do: func(context.Context, jobs.Run) error { return nil }}
+	if err := j.Validate(); err == nil || !strings.Contains(err.Error(), "Jitter 1s") {
+		t.Errorf("got %v", err)
+	}
+}

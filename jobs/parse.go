@@ -22,6 +22,9 @@ func ParseSchedule(text string) (Schedule, bool) {
 }
 
 func guessSchedule(text string) Schedule {
+	if s := guessNotify(text); s != nil {
+		return s
+	}
 	if s := guessWithin(text); s != nil {
 		return s
 	}

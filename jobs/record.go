@@ -82,6 +82,11 @@ type Known struct {
 	// none has: what a fixed delay counts from. Ticks that were claimed as skipped
 	// do not count; runs that were moved to skipped do.
 	Finished time.Time
+	// Failing reports whether the last run that says whether the job works has failed. It is
+	// written by the move that ends the run. Runs that are skipped, cancelled on request, or of
+	// a backfill say nothing. It is false until a run has failed. Leaders of releases that do
+	// not know of it leave it as it is.
+	Failing bool
 	// Gone is since when terms do not have the job, by the database's clock; zero
 	// while the last one that told has it. Leaders of releases that do not tell of
 	// themselves leave it as it is.
@@ -104,8 +109,13 @@ type History struct {
 type Filter struct {
 	Job   string
 	State State
-	// Since leaves out runs whose tick is earlier.
-	Since time.Time
+	// Since leaves out runs whose tick is earlier, and Until those whose tick is not
+	// earlier than it. Zero: no bound.
+	Since, Until time.Time
+	// Behind leaves out the run of this key and those that come before it in the order of
+	// the answer, so that the last key of one list gives the list behind it. Its run need
+	// not be there. Zero: from the newest on.
+	Behind Key
 	// Limit is how many are returned at most. Zero: 100.
 	Limit int
 }

@@ -28,6 +28,9 @@ type Registry interface {
 	// known has with the same list, the jobs are those of known: they need not be
 	// read again.
 	Roster(ctx context.Context, group string, known Roster) (Roster, error)
+	// GoneSince is [Known.Gone] of a job, and zero for one that the ledger does not know. It is
+	// one cheap read.
+	GoneSince(ctx context.Context, group, job string) (time.Time, error)
 	// Forget deletes a job with its runs and pauses, if it is gone since that
 	// instant ([Known.Gone]), and reports whether it was so. It is atomic: a
 	// term that declares the job before makes it fail, and to one that does so later

@@ -15,6 +15,8 @@ const (
 	First     uint64 = 1 << 52
 	backfill  uint64 = 1 << 51
 	numbering        = backfill - 1
+	// notice tells those of Notice from those of After.
+	notice uint64 = 1 << 50
 )
 
 // After is the number of the run that follows a job's run with that number in another
@@ -22,13 +24,33 @@ const (
 // passed over after it had succeeded is run again under its number in a later term: what
 // follows it then has another number.
 func After(job string, trigger, token uint64) uint64 {
-	text := binary.BigEndian.AppendUint64([]byte(job+"\x00"), trigger)
-	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, token))
-	return First | binary.BigEndian.Uint64(sum[:8])&numbering
+	return First | hash(job, trigger, token)&(notice-1)
 }
 
 // IsAfter reports whether a number is one of After.
-func IsAfter(n uint64) bool { return n >= First && n&backfill == 0 }
+func IsAfter(n uint64) bool { return n >= First && n&(backfill|notice) == 0 }
+
+// Notice is the number of the run that tells of an event of a job's run with that number,
+// under the same tick, in the term with that token.
+func Notice(event, job string, trigger, token uint64) uint64 {
+	return First | notice | hash(event+"\x00"+job, trigger, token)&(notice-1)
+}
+
+// IsNotice reports whether a number is one of Notice.
+func IsNotice(n uint64) bool { return n >= First && n&backfill == 0 && n&notice != 0 }
+
+// Follows reports whether a number is one of After or of Notice: its run was inserted
+// with something that happened to another one.
+func Follows(n uint64) bool { return IsAfter(n) || IsNotice(n) }
+
+func hash(text string, numbers ...uint64) uint64 {
+	all := []byte(text + "\x00")
+	for _, n := range numbers {
+		all = binary.BigEndian.AppendUint64(all, n)
+	}
+	sum := sha256.Sum256(all)
+	return binary.BigEndian.Uint64(sum[:8])
+}
 
 // A number of a backfill has the minute in which it was chosen, and this many random bits.
 const randomBits = 25
@@ -41,6 +63,21 @@ func Backfill(now time.Time) uint64 {
 // Requested is the minute in which a number of a backfill was chosen.
 func Requested(backfill uint64) time.Time {
 	return time.Unix(int64(backfill&numbering>>randomBits)*60, 0).UTC()
+}
+
+// KindOf is the kind of run that a number stands for, in one word.
+func KindOf(n uint64) string {
+	switch {
+	case n == 0:
+		return "schedule"
+	case IsAfter(n):
+		return "after"
+	case IsNotice(n):
+		return "notice"
+	case IsBackfill(n):
+		return "backfill"
+	}
+	return "trigger"
 }
 
 // IsBackfill reports whether a number is one of Backfill.

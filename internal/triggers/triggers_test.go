@@ -21,10 +21,18 @@ func TestNumbers(t *testing.T) {
 				t.Fatalf("%d and %d", n, b)
 			}
 			seen[n], seen[later], seen[b] = true, true, true
+			for _, event := range []string{"failure", "missed"} {
+				m := triggers.Notice(event, job, trigger, 1)
+				if seen[m] || !triggers.IsNotice(m) || triggers.IsAfter(m) || triggers.IsBackfill(m) || !triggers.Follows(m) || !triggers.Follows(n) || triggers.Follows(b) ||
+					triggers.IsNotice(n) || triggers.IsNotice(b) || m >= 1<<53 || triggers.KindOf(m) != "notice" || m == triggers.Notice(event, job, trigger, 2) {
+					t.Fatalf("%d", m)
+				}
+				seen[m] = true
+			}
 		}
 	}
 	for _, n := range []uint64{0, 1, 1 << 32, 1767225600000001, triggers.First - 1} {
-		if triggers.IsAfter(n) || triggers.IsBackfill(n) {
+		if triggers.Follows(n) || triggers.IsBackfill(n) {
 			t.Errorf("%d is a scheduler's", n)
 		}
 	}
