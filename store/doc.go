@@ -14,7 +14,8 @@
 //     waiters poll. So are [Heartbeats] and [RequestSignals]: without the first a
 //     leader polls the ledger, and without the second its heartbeat finds requests.
 //     Without [Replicas] nobody knows which jobs replicas have, and no job can be
-//     forgotten.
+//     forgotten. Without [Archive] nobody can look up who did what, earlier terms,
+//     attempts and output.
 //
 // Every method is held to its comment by the conformance suites of package storetest. Read the
 // shortest store as an example; it cannot be imported:
@@ -38,7 +39,8 @@
 //   - Tokens, heartbeats and versions grow, never repeat, and stay below 2^63. The
 //     token of a new term is derived from the database's clock as well, so that it
 //     grows even where rows were lost ([Leases.Acquire]).
-//   - Rows are deleted by the Prune methods alone, and by those of [Replicas]. Those of leases and fences are
+//   - Rows are deleted by the Prune methods alone, by those of [Replicas], and with a
+//     run that they belong to. Those of leases and fences are
 //     never deleted, but for the sessions of locks ([Locks.PruneSessions]), whose
 //     names no process uses again.
 //   - A store refuses names that are no names ([CheckName]) where a method says so.

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
@@ -72,6 +73,10 @@ type Ledger interface {
 	// was run and pruned. And a scheduled tick to run or to wait while its job or
 	// the group is paused, so that a pause which has returned stops the next tick;
 	// it may be claimed as skipped.
+	//
+	// Followers ([Claim].Then) are inserted by the call that inserts the claim's row, in the
+	// same transaction, and not by a repetition, nor by a claim that extends a row. Otherwise
+	// they are as those of Move. A call without any stays the one statement that it is.
 	Claim(ctx context.Context, h Holder, id ClaimID, claims []Claim) ([]Claimed, error)
 
 	// Move changes the state of rows that are still as the move expects them,
@@ -82,9 +87,16 @@ type Ledger interface {
 	// same transaction, and not by a repetition, which may come after a follower was run
 	// and pruned; a row that is there under a follower's key stays as it is. One that belongs to
 	// a backfill is not inserted if the end of the moved run was asked for. A follower
-	// has a trigger, and the ledger need not know its job. It is one statement, or several as for Claim. After h was
+	// has a trigger, and the ledger need not know its job. It is one statement; a store may split a
+	// call of hundreds of rows into several, each atomic by itself, in the order of the moves. After h was
 	// replaced, the answer tells what an earlier repetition did, and is [ErrReplaced]
 	// if it did nothing.
+	//
+	// A move to a final state that changes its row also writes its verdict to its job
+	// ([jobs.Known.Failing]), in the same atomic step. Of the moves of one job in a call, the
+	// last one counts that has a verdict and changes its row. A move that changes nothing,
+	// because it is refused or a repetition, writes no verdict either, nor does one whose job
+	// the ledger does not know.
 	Move(ctx context.Context, h Holder, moves []Move) ([]bool, error)
 
 	// PassOver takes the runs of a job whose ticks are later than an instant out
@@ -161,6 +173,9 @@ type Claim struct {
 	// any other. Nothing is left of the tick of before but the count: it is not later
 	// than the newest, so it cannot be claimed again.
 	Extends time.Time
+	// Then are runs that follow: the claim that inserts its row inserts them with it, or
+	// neither is done. See [Ledger.Claim].
+	Then []Follower
 }
 
 // Claimed is what stands for a claim after it. State is zero when nothing does,
@@ -188,16 +203,35 @@ type Move struct {
 	To    jobs.State
 	Delay time.Duration
 	Error string
+	// Verdict is what the end of the run says of its job; see [Ledger.Move]. That of a move to
+	// Running or Waiting does not count.
+	Verdict Verdict
+	// Output is the end of what the attempt that ends has printed, for an [Archive]; of
+	// more than [jobs.MaxOutput] bytes, the last ones are kept.
+	Output []byte
 	// Then are runs that follow: the move that changes the row inserts them with it, or
 	// neither is done. See [Ledger.Move].
 	Then []Follower
 }
 
-// Follower is a run that a [Move] inserts. It waits under the holder, as a claim leaves
-// it, and has the arguments of the run that is moved.
+// Verdict is what the end of a run says of its job: whether the job works.
+type Verdict uint8
+
+// What the end of a run may say of its job.
+const (
+	NoVerdict Verdict = iota // it says nothing: [jobs.Known.Failing] stays as it is
+	JobWorks                 // Failing becomes false
+	JobFails                 // Failing becomes true
+)
+
+// Follower is a run that a [Move] or a [Claim] inserts. It waits under the holder, as a
+// claim leaves it.
 type Follower struct {
 	jobs.Key
 	// Delay and Backfill are as in [Claim] and [jobs.Record].
 	Delay    time.Duration
 	Backfill string
+	// Args are its arguments, as [jobs.CheckArgs] wants them. Nil: those of the run that is
+	// moved; a claim has none.
+	Args json.RawMessage
 }

@@ -29,7 +29,29 @@ func CheckClaim(pkg string, c store.Claim) error {
 	case c.Missed < 0:
 		return fmt.Errorf("%s: claim of job %q: missed %d: must not be negative", pkg, c.Job, c.Missed)
 	}
+	if err := CheckFollowers(pkg+": claim", c.Key, c.Then); err != nil {
+		return err
+	}
 	return CheckKey(pkg, c.Key)
+}
+
+// CheckFollowers reports what no ledger inserts with a run.
+func CheckFollowers(what string, of jobs.Key, then []store.Follower) error {
+	for _, f := range then {
+		of := fmt.Sprintf("%s of job %q: its follower of job %q", what, of.Job, f.Job)
+		if f.Trigger == 0 {
+			return fmt.Errorf("%s: must have a trigger", of)
+		}
+		if f.Args != nil {
+			if err := jobs.CheckArgs(f.Args); err != nil {
+				return fmt.Errorf("%s: %w", of, err)
+			}
+		}
+		if err := CheckKey(of, f.Key); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Extends reports whether a claim may take over an earlier row.
@@ -44,16 +66,13 @@ func CheckMove(pkg string, m store.Move) error {
 		return fmt.Errorf("%s: move of job %q: from state %v: must be running or waiting", pkg, m.Job, m.From)
 	case m.To < jobs.Running || m.To > jobs.Interrupted:
 		return fmt.Errorf("%s: move of job %q: to state %v: there is none", pkg, m.Job, m.To)
+	case m.Verdict > store.JobFails:
+		return fmt.Errorf("%s: move of job %q: verdict %d: there is none", pkg, m.Job, m.Verdict)
 	case m.Attempt < 0:
 		return fmt.Errorf("%s: move of job %q: attempt %d: must not be negative", pkg, m.Job, m.Attempt)
 	}
-	for _, f := range m.Then {
-		if f.Trigger == 0 {
-			return fmt.Errorf("%s: move of job %q: its follower of job %q: must have a trigger", pkg, m.Job, f.Job)
-		}
-		if err := CheckKey(pkg, f.Key); err != nil {
-			return err
-		}
+	if err := CheckFollowers(pkg+": move", m.Key, m.Then); err != nil {
+		return err
 	}
 	return CheckKey(pkg, m.Key)
 }

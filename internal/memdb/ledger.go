@@ -24,13 +24,16 @@ type ledger struct {
 	jobs    map[string]*jobs.Known
 	pauses  map[string][]jobs.Pause // by job; the group's own under ""
 	runs    map[string][]*run       // by job, in the order of their keys
+	archive
 }
 
 // run is a record with the claim that wrote it, and its arguments, which never change.
 type run struct {
 	jobs.Record
-	id   store.ClaimID
-	args json.RawMessage
+	id       store.ClaimID
+	args     json.RawMessage
+	attempts []jobs.Attempt // as store.Archive says, but for the last one
+	number   uint64         // see [Run]
 }
 
 func newLedger() *ledger {
@@ -41,7 +44,7 @@ func cloneLedgers(ledgers map[string]*ledger) map[string]*ledger {
 	clones := make(map[string]*ledger, len(ledgers))
 	for group, l := range ledgers {
 		clone := newLedger()
-		clone.changes, clone.paused, clone.opened = l.changes, l.paused, l.opened
+		clone.changes, clone.paused, clone.opened, clone.archive = l.changes, l.paused, l.opened, l.clone()
 		for name, pauses := range l.pauses {
 			clone.pauses[name] = slices.Clone(pauses)
 		}
@@ -52,6 +55,7 @@ func cloneLedgers(ledgers map[string]*ledger) map[string]*ledger {
 		for name, runs := range l.runs {
 			for _, r := range runs {
 				c := *r
+				c.attempts = slices.Clone(r.attempts)
 				clone.runs[name] = append(clone.runs[name], &c)
 			}
 		}
@@ -182,18 +186,27 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.load(group, func(string) bool { return true }), nil
+}
+
+// load loads those jobs whose names has is true for. It is called with mu held.
+func (s *Store) load(group string, has func(name string) bool) jobs.Snapshot {
 	l := s.ledger(group)
 	snapshot := jobs.Snapshot{
 		Now: s.now(), Server: s.identity(), Changes: l.changes, Paused: l.paused, Opened: l.opened,
 		Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
 	}
 	for name, pauses := range l.pauses {
-		snapshot.Pauses[name] = slices.Clone(pauses)
+		if name == "" || has(name) {
+			snapshot.Pauses[name] = slices.Clone(pauses)
+		}
 	}
 	for name, known := range l.jobs {
-		k := *known
-		k.Cursor = l.newest(name)
-		snapshot.Jobs[name] = k
+		if has(name) {
+			k := *known
+			k.Cursor = l.newest(name)
+			snapshot.Jobs[name] = k
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(l.runs)) {
 		for _, r := range l.runs[name] {
@@ -204,7 +217,7 @@ func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	}
 	slices.SortStableFunc(snapshot.Open, func(a, b jobs.Record) int { return a.Tick.Compare(b.Tick) })
 	ledgerrows.CountStarts(snapshot)
-	return snapshot, nil
+	return snapshot
 }
 
 // Changes implements [store.Ledger].
@@ -225,6 +238,9 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	for _, c := range claims {
 		if c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped {
 			return nil, fmt.Errorf("memstore: claim of job %q: state %v: must be running, waiting or skipped", c.Job, c.State)
+		}
+		if err := ledgerrows.CheckFollowers("memstore: claim", c.Key, c.Then); err != nil {
+			return nil, err
 		}
 	}
 	s.mu.Lock()
@@ -263,6 +279,7 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 				r.Finished = now
 			}
 			l.insert(r)
+			l.follow(r, c.Then, now)
 		}
 		result[i] = store.Claimed{Mine: r.id == id, Record: r.Record}
 	}
@@ -275,10 +292,8 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		return nil, err
 	}
 	for _, m := range moves {
-		for _, f := range m.Then {
-			if f.Trigger == 0 {
-				return nil, fmt.Errorf("memstore: move of job %q: its follower of job %q: must have a trigger", m.Job, f.Job)
-			}
+		if err := ledgerrows.CheckFollowers("memstore: move", m.Key, m.Then); err != nil {
+			return nil, err
 		}
 	}
 	s.mu.Lock()
@@ -302,6 +317,7 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		if !current || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token {
 			continue
 		}
+		r.leave(m, now)
 		r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, ledgerrows.CutError(m.Error)
 		switch m.To {
 		case jobs.Running:
@@ -312,25 +328,38 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 			r.Finished = now
 			if known, ok := l.jobs[m.Job]; ok {
 				known.Finished = now
+				if m.Verdict != store.NoVerdict {
+					known.Failing = m.Verdict == store.JobFails
+				}
 				if r.Started.After(known.Started) {
 					known.Started = r.Started
 				}
 			}
 		}
 		done[i], applied = true, true
-		for _, f := range m.Then {
-			if l.get(f.Key) == nil && (f.Backfill == "" || !r.CancelAsked) {
-				l.insert(&run{args: r.args, Record: jobs.Record{
-					Key: f.Key, State: jobs.Waiting, Owner: h.Owner, Token: h.Token, Claimed: now,
-					Due: now.Add(f.Delay.Truncate(time.Microsecond)), HasArgs: r.HasArgs, Backfill: f.Backfill,
-				}})
-			}
-		}
+		l.follow(r, m.Then, now)
 	}
 	if !applied && !current && len(moves) > 0 {
 		return nil, store.ErrReplaced
 	}
 	return done, nil
+}
+
+// follow inserts what follows a run that its holder has just changed.
+func (l *ledger) follow(r *run, then []store.Follower, now time.Time) {
+	for _, f := range then {
+		if l.get(f.Key) != nil || f.Backfill != "" && r.CancelAsked {
+			continue
+		}
+		args := r.args
+		if f.Args != nil {
+			args = slices.Clone(f.Args)
+		}
+		l.insert(&run{args: args, Record: jobs.Record{
+			Key: f.Key, State: jobs.Waiting, Owner: r.Owner, Token: r.Token, Claimed: now,
+			Due: now.Add(f.Delay.Truncate(time.Microsecond)), HasArgs: args != nil, Backfill: f.Backfill,
+		}})
+	}
 }
 
 // PassOver implements [store.Ledger].
@@ -408,17 +437,27 @@ func (s *Store) setPaused(ctx context.Context, group, job string, paused, skippi
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.ledger(group)
+	action := jobs.ActionPause
+	switch {
+	case skipping:
+		action = jobs.ActionSkipping
+	case !paused:
+		action = jobs.ActionResume
+	}
 	flag := &l.paused
 	if job != "" {
 		known, ok := l.jobs[job]
 		if !ok {
+			s.note(ctx, group, jobs.Refused, action, jobs.Key{Job: job}, "")
 			return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
 		}
 		flag = &known.Paused
 	}
 	if *flag == paused {
+		s.note(ctx, group, jobs.Unchanged, action, jobs.Key{Job: job}, "")
 		return nil
 	}
+	s.note(ctx, group, jobs.Done, action, jobs.Key{Job: job}, "")
 	*flag = paused
 	l.changes++
 	s.ask(group)
@@ -447,7 +486,9 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, now := s.ledger(group), s.now()
+	action := ledgerrows.ActionOf(r)
 	if _, ok := l.jobs[job]; !ok {
+		s.note(ctx, group, jobs.Refused, action, jobs.Key{Job: job}, r.Note)
 		return jobs.Key{}, fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
 	}
 	key := jobs.Key{Job: job, Tick: r.Tick.UTC(), Trigger: r.Trigger}
@@ -461,8 +502,10 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 		}
 	}
 	if l.get(key) != nil {
+		s.note(ctx, group, jobs.Unchanged, action, key, r.Note)
 		return key, nil
 	}
+	s.note(ctx, group, jobs.Done, action, key, r.Note)
 	l.insert(&run{args: slices.Clone(r.Args), Record: jobs.Record{
 		Key: key, State: jobs.Waiting, Claimed: now, Due: now, HasArgs: r.Args != nil, Backfill: r.Backfill,
 	}})
@@ -495,13 +538,17 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	l := s.ledger(group)
 	r := l.get(key)
 	if r == nil || r.State.Over() {
+		s.note(ctx, group, jobs.Refused, jobs.ActionCancel, key, "")
 		return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
 	}
-	if !r.CancelAsked {
-		r.CancelAsked = true
-		l.changes++
-		s.ask(group)
+	if r.CancelAsked {
+		s.note(ctx, group, jobs.Unchanged, jobs.ActionCancel, key, "")
+		return nil
 	}
+	s.note(ctx, group, jobs.Done, jobs.ActionCancel, key, "")
+	r.CancelAsked = true
+	l.changes++
+	s.ask(group)
 	return nil
 }
 
@@ -515,15 +562,17 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 	var records []jobs.Record
 	for name, runs := range s.ledger(group).runs {
 		for _, r := range runs {
-			if (filter.Job == "" || filter.Job == name) && (filter.State == 0 || filter.State == r.State) && !r.Tick.Before(filter.Since) {
+			if (filter.Job == "" || filter.Job == name) && (filter.State == 0 || filter.State == r.State) &&
+				within(r.Tick, filter.Since, filter.Until) && (filter.Behind == jobs.Key{} || newestFirst(filter.Behind, r.Key) < 0) {
 				records = append(records, r.Record)
 			}
 		}
 	}
-	slices.SortFunc(records, func(a, b jobs.Record) int { return cmp.Or(-compare(a.Key, b.Key), cmp.Compare(a.Job, b.Job)) })
-	limit := filter.Limit
-	if limit <= 0 {
-		limit = 100
-	}
-	return records[:min(limit, len(records))], nil
+	slices.SortFunc(records, func(a, b jobs.Record) int { return newestFirst(a.Key, b.Key) })
+	return first(records, filter.Limit), nil
+}
+
+// newestFirst is the order of [jobs.Control].Runs.
+func newestFirst(a, b jobs.Key) int {
+	return cmp.Or(b.Tick.Compare(a.Tick), cmp.Compare(b.Job, a.Job), cmp.Compare(b.Trigger, a.Trigger))
 }

@@ -136,7 +136,12 @@ func (s *Store) UpdateLock(name string, change func(store.LockRow) store.LockRow
 	s.locks[name] = lockRow{changed.Version, slices.Clone(changed.Queue), s.now()}
 }
 
-func (s *Store) identity() string { return fmt.Sprint("memory/", s.server) }
+func (s *Store) identity() string {
+	if s.still != nil {
+		return s.still.server
+	}
+	return fmt.Sprint("memory/", s.server)
+}
 
 // notifier is a channel that others find by its address.
 type notifier struct {

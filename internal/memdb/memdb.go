@@ -4,6 +4,7 @@ package memdb
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -32,6 +33,7 @@ type Store struct {
 	lockFloor uint64
 	offset    time.Duration // of the database's clock
 	server    int
+	still     *stillness // nil: the clock goes
 
 	notifiers map[string]*notifier // by address
 	numbered  int                  // how many there ever were
@@ -113,7 +115,12 @@ func (s *Store) Backup() (restore func()) {
 	}
 }
 
-func (s *Store) now() time.Time { return time.Now().Add(s.offset).UTC().Round(time.Microsecond) }
+func (s *Store) now() time.Time {
+	if s.still != nil {
+		return s.still.now
+	}
+	return time.Now().Add(s.offset).UTC().Round(time.Microsecond)
+}
 
 func (s *Store) read(group string, now time.Time) store.Reading {
 	r := store.Reading{Group: group, Now: now, Server: s.identity(), Session: uint64(s.server)}
@@ -244,7 +251,15 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l, ok := s.leases[group]
-	if !ok || l.Released || l.Token != token {
+	result := jobs.Done
+	switch {
+	case !ok || l.Released || l.Token != token:
+		result = jobs.Refused
+	case l.ResignAsked:
+		result = jobs.Unchanged
+	}
+	s.note(ctx, group, result, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
+	if result == jobs.Refused {
 		return store.ErrChanged
 	}
 	l.ResignAsked = true

@@ -99,6 +99,19 @@ func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error 
 	return nil
 }
 
+// GoneSince implements [jobs.Registry].
+func (s *Store) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.ledger(group).jobs[job]; known != nil {
+		return known.Gone, nil
+	}
+	return time.Time{}, nil
+}
+
 // Forget implements [jobs.Registry].
 func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
 	if err := ctx.Err(); err != nil {
@@ -108,8 +121,10 @@ func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (
 	defer s.mu.Unlock()
 	l := s.ledger(group)
 	if known := l.jobs[job]; known == nil || known.Gone.IsZero() || !known.Gone.Equal(gone) {
+		s.note(ctx, group, jobs.Refused, jobs.ActionForget, jobs.Key{Job: job}, "")
 		return false, nil
 	}
+	s.note(ctx, group, jobs.Done, jobs.ActionForget, jobs.Key{Job: job}, "")
 	delete(l.jobs, job)
 	delete(l.pauses, job)
 	delete(l.runs, job)

@@ -9,6 +9,7 @@ import (
 )
 
 // Store is a database in memory: a [store.Jobs] and a [store.Locks], with
+// [store.Archive], [store.Replicas], [store.Heartbeats], [store.RequestSignals],
 // [store.HandoverSignals] and [store.Notifiers]. It is safe for concurrent use.
 // Replicas in one process share a Store.
 type Store struct{ contract }
@@ -16,6 +17,10 @@ type Store struct{ contract }
 // contract is what memdb has for users. The rest of it is for this module's tests.
 type contract interface {
 	store.Jobs
+	store.Archive
+	store.Replicas
+	store.Heartbeats
+	store.RequestSignals
 	store.Locks
 	store.HandoverSignals
 	store.Notifiers

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -112,6 +113,25 @@ var pauseCases = []ledgerCase{
 		}
 		e.take(s, otherOne, alice)
 		e.equal(len(e.load(otherOne).Pauses), 0, "pauses of another group")
+	}},
+
+	{"pause/beside runs", func(e *ledgerEnv) {
+		leader, operator := e.open(), e.open()
+		h := e.begin(leader)
+		first := e.running(leader, h, key(report, 1))
+		e.ok(operator.Pause(e.ctx(), group, report), "Pause")
+		was := e.load(group).Pauses[report]
+		e.moved(leader, h, to(jobs.Succeeded, first))
+		e.skipped(leader, h, key(report, 2))
+		if is := e.load(group).Pauses[report]; len(is) != 1 || !slices.Equal(is, was) {
+			e.Errorf("pauses %v after a move and a claim, want %v", is, was)
+		}
+		e.ok(operator.Resume(e.ctx(), group, report), "Resume")
+		second := e.running(leader, h, key(report, 3))
+		e.moved(leader, h, to(jobs.Succeeded, second))
+		if is := e.load(group).Pauses[report]; len(is) != 1 || is[0].Ended.IsZero() {
+			e.Errorf("pauses %v after Resume, want one that is over", is)
+		}
 	}},
 
 	{"pause/resume skipping", func(e *ledgerEnv) {
@@ -463,6 +483,66 @@ var runsCases = []ledgerCase{
 						}
 					}
 				}
+			}
+		}
+	}},
+
+	{"runs/until an instant, and behind a run", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		var claims []store.Claim
+		for n := range 12 {
+			for _, job := range []string{report, cleanup, "between"} {
+				for trigger := range uint64(3) {
+					k := key(job, n/4)
+					k.Trigger = trigger
+					if trigger == 0 {
+						k.Tick = tick(n)
+					} else {
+						k.Trigger = 100*trigger + uint64(n)
+					}
+					claims = append(claims, store.Claim{Key: k, State: []jobs.State{jobs.Running, jobs.Skipped}[n%2]})
+				}
+			}
+		}
+		e.claim(s, h, newID(), claims...)
+		every := e.runs(group, jobs.Filter{Limit: all})
+		e.equal(len(every), len(claims), "runs")
+		falls := func(a, b jobs.Record) int {
+			return cmp.Or(b.Tick.Compare(a.Tick), cmp.Compare(b.Job, a.Job), cmp.Compare(b.Trigger, a.Trigger))
+		}
+		if !slices.IsSortedFunc(every, falls) {
+			e.Errorf("not in the falling order of tick, job and trigger")
+		}
+		for _, f := range []jobs.Filter{{}, {Job: report}, {State: jobs.Skipped}, {Job: cleanup, State: jobs.Running}, {Since: tick(2)}} {
+			var want []jobs.Record
+			for _, r := range every {
+				if (f.Job == "" || r.Job == f.Job) && (f.State == 0 || r.State == f.State) && !r.Tick.Before(f.Since) {
+					want = append(want, r)
+				}
+			}
+			for _, until := range []time.Time{tick(0), tick(2), tick(2).Add(1), tick(11), tick(12)} {
+				f := f
+				f.Until, f.Limit = until, all
+				less := slices.DeleteFunc(slices.Clone(want), func(r jobs.Record) bool { return !r.Tick.Before(until) })
+				if got := e.runs(group, f); !slices.Equal(got, less) {
+					e.Fatalf("Runs of %+v: %d, want %d", f, len(got), len(less))
+				}
+			}
+			f.Limit = 7
+			var paged []jobs.Record
+			for page := e.runs(group, f); len(page) > 0; page = e.runs(group, f) {
+				paged = append(paged, page...)
+				f.Behind = page[len(page)-1].Key
+			}
+			if !slices.Equal(paged, want) {
+				e.Errorf("Runs in pages of %+v: %d, want %d", f, len(paged), len(want))
+			}
+			f.Behind = jobs.Key{Job: "absent", Tick: tick(2).Add(-time.Second), Trigger: 5}
+			f.Limit = all
+			want = slices.DeleteFunc(want, func(r jobs.Record) bool { return !r.Tick.Before(tick(2)) })
+			if got := e.runs(group, f); !slices.Equal(got, want) {
+				e.Errorf("Runs behind a run that is not there, of %+v: %d, want %d", f, len(got), len(want))
 			}
 		}
 	}},

@@ -37,12 +37,13 @@ func newID() (id store.ClaimID) {
 func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 	t.Helper()
 	ledgerSuite.run(t, open)
+	archiveSuite.run(t, open)
 }
 
 type ledgerCase = testCase[*ledgerEnv]
 
 var ledgerSuite = suite[*ledgerEnv]{
-	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, pauseCases, triggerCases, argsCases, followCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
+	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, verdictCases, pauseCases, triggerCases, argsCases, followCases, claimThenCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
 	on:    newLedgerEnv,
 }
 
@@ -332,4 +333,13 @@ func showRecord(r jobs.Record) string {
 	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t args %t backfill %.60q claimed %s started %s finished %s due %s",
 		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked, r.HasArgs, r.Backfill,
 		at(r.Claimed), at(r.Started), at(r.Finished), at(r.Due))
+}
+
+// sameMoment gives a snapshot what another one differs in by itself: the present, and the
+// server that has answered if there are several.
+func (e *ledgerEnv) sameMoment(snapshot *jobs.Snapshot, as jobs.Snapshot) {
+	snapshot.Now = as.Now
+	if e.h.ManyServers {
+		snapshot.Server = as.Server
+	}
 }

@@ -39,6 +39,8 @@ type ledgerDatabase struct {
 	claims   int          // how many rows were ever claimed
 	replicas []enlisted
 	counted  map[string]bool // jobs whose start the present Move has written
+
+	stillFailing map[jobKey]bool // of jobs that were forgotten
 }
 
 type jobKey struct{ group, job string }
@@ -54,7 +56,7 @@ type ledgerRow struct {
 func newLedgerDatabase(flaw string) *ledgerDatabase {
 	return &ledgerDatabase{
 		flaw: flaw, leases: memdb.New(), changes: map[string]uint64{}, calls: map[store.ClaimID]int{}, paused: map[string]bool{}, opened: map[string]jobs.Opened{},
-		pauses: map[jobKey][]jobs.Pause{}, jobs: map[jobKey]*jobs.Known{},
+		pauses: map[jobKey][]jobs.Pause{}, jobs: map[jobKey]*jobs.Known{}, stillFailing: map[jobKey]bool{},
 	}
 }
 

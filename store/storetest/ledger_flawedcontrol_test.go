@@ -357,7 +357,29 @@ func (s *ledgerReplica) Runs(ctx context.Context, group string, f jobs.Filter) (
 	}
 	var rs []jobs.Record
 	looked := 0
-	for _, r := range slices.Backward(s.runs) {
+	newestFirst := func(a, b jobs.Key) int {
+		if s.has("runs: by number before the job") {
+			return cmp.Or(b.Tick.Compare(a.Tick), cmp.Compare(b.Trigger, a.Trigger), cmp.Compare(b.Job, a.Job))
+		}
+		return cmp.Or(b.Tick.Compare(a.Tick), cmp.Compare(b.Job, a.Job), cmp.Compare(b.Trigger, a.Trigger))
+	}
+	all := slices.SortedStableFunc(slices.Values(s.runs), func(a, b *ledgerRow) int { return newestFirst(a.Key, b.Key) })
+	behind := func(k jobs.Key) bool {
+		switch order := newestFirst(f.Behind, k); {
+		case f.Behind == jobs.Key{}, s.has("runs: ignores Behind"):
+			return true
+		case s.has("runs: Behind is among them"):
+			return order <= 0
+		case s.has("runs: Behind leaves out its tick"):
+			return k.Tick.Before(f.Behind.Tick)
+		default:
+			return order < 0
+		}
+	}
+	for _, r := range all {
+		if !behind(r.Key) || !f.Until.IsZero() && !s.has("runs: ignores Until") && !r.Tick.Before(f.Until) && (!s.has("runs: until Until") || !r.Tick.Equal(f.Until)) {
+			continue
+		}
 		if r.group != group && !s.has("runs: of all groups") {
 			continue
 		}
@@ -487,6 +509,9 @@ func (s *ledgerReplica) Prune(ctx context.Context, group, job string, history jo
 	s.runs = slices.DeleteFunc(s.runs, func(r *ledgerRow) bool { return slices.Contains(gone, r) })
 	if known := s.jobs[jobKey{group, job}]; known != nil && len(gone) > 0 && s.has("prune: clears Finished") {
 		known.Finished = time.Time{}
+	}
+	if known := s.jobs[jobKey{group, job}]; known != nil && len(gone) > 0 && s.has("prune: clears Failing") {
+		known.Failing = false
 	}
 	switch {
 	case s.has("prune: counts one more"):

@@ -40,7 +40,7 @@ func (s *ledgerReplica) Declare(ctx context.Context, h store.Holder, declared []
 		seen[k.job] = true
 		known, ok := s.jobs[k]
 		if !ok {
-			s.jobs[k] = &jobs.Known{Schedule: job.Schedule, Since: now, ScheduleSince: now}
+			s.jobs[k] = &jobs.Known{Schedule: job.Schedule, Since: now, ScheduleSince: now, Failing: s.stillFailing[k]}
 			if s.has("declare: no Since") {
 				s.jobs[k].Since = time.Time{}
 			}
@@ -57,6 +57,9 @@ func (s *ledgerReplica) Declare(ctx context.Context, h store.Holder, declared []
 		}
 		if s.has("declare: clears Finished") {
 			known.Finished = time.Time{}
+		}
+		if s.has("declare: clears Failing") {
+			known.Failing = false
 		}
 		same := known.Schedule == job.Schedule || s.has("declare: ignores the schedule's case") && strings.EqualFold(known.Schedule, job.Schedule) ||
 			s.has("declare: ignores the schedule's end") && strings.TrimSpace(known.Schedule) == strings.TrimSpace(job.Schedule)

@@ -53,12 +53,16 @@ var replicaFlaws = []string{
 	"replicas: Gone of at most 500 jobs",
 	"replicas: Gone stays when declared",
 	"replicas: Gone ends with any declaration",
+	"replicas: GoneSince of any group",
+	"replicas: GoneSince of any job",
+	"replicas: GoneSince is always zero",
 	"replicas: Forget does nothing",
 	"replicas: Forget ignores Gone",
 	"replicas: Forget of what is not gone",
 	"replicas: Forget of all groups",
 	"replicas: Forget of all jobs",
 	"replicas: Forget leaves the job",
+	"replicas: Forget leaves Failing",
 	"replicas: Forget leaves runs",
 	"replicas: Forget leaves open runs",
 	"replicas: Forget leaves pauses",
@@ -252,6 +256,22 @@ func (s *ledgerReplica) cameBack(h store.Holder, declared []store.Declared) {
 	}
 }
 
+func (s *ledgerReplica) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	gone := time.Time{}
+	for k, known := range s.jobs {
+		mine := (k.group == group || s.has("replicas: GoneSince of any group")) && (k.job == job || s.has("replicas: GoneSince of any job"))
+		if mine && !known.Gone.IsZero() && !s.has("replicas: GoneSince is always zero") {
+			gone = known.Gone
+		}
+	}
+	return gone, nil
+}
+
 func (s *ledgerReplica) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -274,6 +294,9 @@ func (s *ledgerReplica) Forget(ctx context.Context, group, job string, gone time
 		}
 		if !s.has("replicas: Forget leaves the job") {
 			delete(s.jobs, k)
+		}
+		if s.has("replicas: Forget leaves Failing") {
+			s.stillFailing[k] = known.Failing
 		}
 		if !s.has("replicas: Forget leaves pauses") {
 			delete(s.pauses, k)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -28,6 +29,9 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 	for _, c := range claims {
 		if c.State != jobs.Running && c.State != jobs.Waiting && c.State != jobs.Skipped && !s.has("claim: as any state") {
 			return nil, fmt.Errorf("state %v: must be running, waiting or skipped", c.State)
+		}
+		if err := s.checkFollowers(c.Then, "follow a claim: ticks"); err != nil {
+			return nil, err
 		}
 	}
 	if len(claims) == 0 && s.has("claim: fails with none") {
@@ -56,6 +60,9 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 	if there < len(claims) && !current &&
 		(there == 0 || !s.has("claim: the replaced get what is there")) &&
 		(claims[0].State == jobs.Running || !s.has("claim: checks the fence for running only")) {
+		if s.has("follow a claim: the replaced") {
+			return nil, errors.Join(store.ErrReplaced, s.follow(h, claims[0].Then, &ledgerRow{}))
+		}
 		return nil, store.ErrReplaced
 	}
 	claimed, newest := make([]store.Claimed, len(claims)), map[string]time.Time{}
@@ -78,6 +85,9 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 		skip := i >= 500 && s.has("claim: at most 500") || there > 0 && s.has("claim: all or none") ||
 			!current && s.has("claim: the replaced get what is there")
 		if r == nil && !skip && s.refuses(h.Group, c, newest) {
+			if err := s.followClaim(h, c, nil, false, false, i); err != nil {
+				return nil, err
+			}
 			claimed[i].Key = c.Key
 			if s.has("claim: a refusal has a state") {
 				claimed[i].State = c.State
@@ -86,6 +96,11 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 		}
 		if extended := s.extend(h, id, c, r, newest[c.Job]); extended != nil && !skip {
 			claimed[i] = s.answer(h, id, c, extended, true)
+			if s.has("follow a claim: what extends") {
+				if err := s.follow(h, c.Then, extended); err != nil {
+					return nil, err
+				}
+			}
 			continue
 		}
 		isNew := r == nil && !skip
@@ -104,6 +119,10 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 		}
 		if r == nil {
 			continue
+		}
+		again := there > 0 && r.id == id && s.has("follow a claim: beside what was claimed") && there < len(claims)
+		if err := s.followClaim(h, c, r, isNew || again, r.id == id, i); err != nil {
+			return nil, err
 		}
 		claimed[i] = s.answer(h, id, c, r, isNew)
 		if s.has("claim: one row after the other") && i < len(claims)-1 {
@@ -293,10 +312,8 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 		return nil, errors.New("syntax error near ')'")
 	}
 	for _, m := range moves {
-		for _, f := range m.Then {
-			if f.Trigger == 0 && !s.has("follow: ticks") {
-				return nil, errors.New("a follower without a trigger")
-			}
+		if err := s.checkFollowers(m.Then, "follow: ticks"); err != nil {
+			return nil, err
 		}
 	}
 	current := s.current(h, "move")
@@ -313,6 +330,7 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 	}
 	s.counted = map[string]bool{}
 	some := false
+	var verdicts []judged
 	for i, m := range moves {
 		if i >= 200 && s.has("move: at most 200") {
 			break
@@ -329,15 +347,17 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 		some = some || is
 		changed := is && (was.State != m.To || was.Owner != h.Owner || was.Token != h.Token || m.To == jobs.Running && was.Attempt == m.Attempt)
 		if changed || is && s.has("follow: again") || current && s.has("follow: what is not moved") || !current && s.has("follow: the replaced") {
-			if err := s.follow(h, m, &was); err != nil {
+			if err := s.follow(h, m.Then, &was); err != nil {
 				return nil, err
 			}
 		}
+		verdicts = append(verdicts, judged{m, was.State != 0, current, is, changed})
 		if s.has("move: one row after the other") && i < len(moves)-1 {
 			s.elsewhere()
 			current = s.current(h, "move")
 		}
 	}
+	s.judge(h, verdicts)
 	if !some && len(moves) > 0 && (!current && !s.has("move: the replaced get false") || s.has("move: ErrReplaced when nothing was moved")) ||
 		!current && s.has("move: the replaced cannot repeat beside others") && slices.Contains(moved, false) {
 		return nil, store.ErrReplaced
@@ -360,12 +380,42 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 	return moved, nil
 }
 
+func (s *ledgerReplica) checkFollowers(then []store.Follower, ticks string) error {
+	for _, f := range then {
+		if f.Trigger == 0 && !s.has(ticks) {
+			return errors.New("a follower without a trigger")
+		}
+		if f.Args != nil && !s.has("follow: any args") {
+			if err := jobs.CheckArgs(f.Args); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// followClaim inserts what follows a claim, by what became of it.
+func (s *ledgerReplica) followClaim(h store.Holder, c store.Claim, r *ledgerRow, inserted, mine bool, before int) error {
+	switch {
+	case s.has("follow a claim: never"), before > 500 && s.has("follow a claim: at most 500"),
+		c.State != jobs.Running && s.has("follow a claim: only what runs"):
+		return nil
+	case inserted, mine && s.has("follow a claim: again"), r != nil && s.has("follow a claim: what is there"),
+		r == nil && s.has("follow a claim: what is refused"):
+		if r == nil {
+			r = &ledgerRow{}
+		}
+		return s.follow(h, c.Then, r)
+	}
+	return nil
+}
+
 // follow inserts what follows a run that was moved.
-func (s *ledgerReplica) follow(h store.Holder, m store.Move, of *ledgerRow) error {
+func (s *ledgerReplica) follow(h store.Holder, then []store.Follower, of *ledgerRow) error {
 	if s.has("follow: none") {
 		return nil
 	}
-	for i, f := range m.Then {
+	for i, f := range then {
 		there := s.find(h.Group, f.Key, "follow")
 		switch {
 		case i > 0 && s.has("follow: only the first"):
@@ -380,6 +430,11 @@ func (s *ledgerReplica) follow(h store.Holder, m store.Move, of *ledgerRow) erro
 			Key: f.Key, State: jobs.Waiting, Owner: h.Owner, Token: h.Token, Claimed: s.now("Claimed"), Due: s.now("Due").Add(f.Delay),
 			HasArgs: of.HasArgs, Backfill: f.Backfill,
 		}}
+		if f.Args != nil && !s.has("follow: args of the run alone") {
+			r.args, r.HasArgs = f.Args, true
+		} else if f.Args == nil && s.has("follow: args everywhere") {
+			r.args, r.HasArgs = json.RawMessage(`null`), true
+		}
 		switch {
 		case s.has("follow: no args"):
 			r.args, r.HasArgs = nil, false
@@ -430,6 +485,8 @@ func (s *ledgerReplica) move(h store.Holder, m store.Move, current bool) (bool, 
 	switch {
 	case s.has("move: waits anew") && m.From == jobs.Waiting && m.To == jobs.Waiting:
 		again = false
+	case s.has("move: again whatever the token") && r.State == m.To && r.Attempt == attempt && r.Owner == h.Owner:
+		again = true
 	case s.has("move: again whatever the attempt") && r.State == m.To && r.Owner == h.Owner && r.Token == h.Token:
 		again = true
 	case s.has("move: a rerun not again") && m.From == jobs.Running && m.To == jobs.Running:

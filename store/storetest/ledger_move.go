@@ -213,7 +213,12 @@ var moveCases = []ledgerCase{
 			e.equal(e.move(s, next, m)[0], true, "to wait, of a run that waits for the holder")
 			e.unchanged(r, "after that")
 		}
-		e.moved(s, next, to(jobs.Running, r))
+		// The owner's next term takes it over as well.
+		again := e.take(s, group, bob)
+		got = e.moved(s, again, m)
+		r.Token, r.Due, r.Error = again.Token, got.Due, m.Error
+		e.same(got, r, "a waiting run that the next term of its owner took over")
+		e.moved(s, again, to(jobs.Running, r))
 	}},
 
 	{"move/the same again, when the run has moved on", func(e *ledgerEnv) {

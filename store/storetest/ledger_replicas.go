@@ -179,6 +179,27 @@ var replicaCases = []ledgerCase{
 		e.equal(got, was, "a job that is declared again")
 	}},
 
+	{"replicas/since when a job is gone is one question", func(e *ledgerEnv) {
+		s := e.openReplicas()
+		h := e.begin(s)
+		other := e.take(s, otherOne, alice)
+		e.declareJobs(s, other, report)
+		e.ok(s.Gone(e.ctx(), h, []string{report}), "Gone")
+		gone := e.known(group, report).Gone
+		for _, c := range []struct {
+			group, job string
+			want       time.Time
+		}{{group, report, gone}, {group, cleanup, time.Time{}}, {otherOne, report, time.Time{}}, {group, "unknown", time.Time{}}, {"none", report, time.Time{}}} {
+			got, err := s.GoneSince(e.ctx(), c.group, c.job)
+			e.ok(err, "GoneSince")
+			e.equal(got, c.want, "GoneSince of "+c.group+", "+c.job)
+		}
+		e.declareJobs(s, h, report)
+		got, err := s.GoneSince(e.ctx(), group, report)
+		e.ok(err, "GoneSince")
+		e.equal(got, time.Time{}, "GoneSince of a job that is declared again")
+	}},
+
 	{"replicas/what is gone is of the group and the term", func(e *ledgerEnv) {
 		s := e.openReplicas()
 		h := e.begin(s)
@@ -226,6 +247,7 @@ var replicaCases = []ledgerCase{
 		e.running(s, other, key(report, 1))
 		e.ok(s.Pause(e.ctx(), group, report), "Pause")
 		e.skipped(s, h, key(report, 1))
+		e.moved(s, h, saying(store.JobFails, e.record(group, e.trigger(s, report))))
 		e.trigger(s, report)
 		for n := range 30 {
 			e.skipped(s, h, key(report, n+2))
@@ -253,7 +275,7 @@ var replicaCases = []ledgerCase{
 		e.declareJobs(s, h, report)
 		known := e.known(group, report)
 		e.between(known.Since, before, "Since of a job that was forgotten")
-		if !known.Cursor.IsZero() || known.Paused || !known.Finished.IsZero() {
+		if !known.Cursor.IsZero() || known.Paused || known.Failing || !known.Finished.IsZero() {
 			e.Errorf("a job that was forgotten comes back as %+v", known)
 		}
 		e.running(s, h, key(report, 0)) // earlier than all ticks that it had

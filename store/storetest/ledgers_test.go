@@ -31,7 +31,7 @@ func TestEachLedgerCaseFindsAFlaw(t *testing.T) {
 }
 
 var ledgerProof = proof[*ledgerEnv]{
-	suite: ledgerSuite, flaws: slices.Concat(ledgerFlaws, requestFlaws, replicaFlaws), about: aboutLedger,
+	suite: ledgerSuite, flaws: slices.Concat(ledgerFlaws, verdictFlaws, requestFlaws, replicaFlaws), about: aboutLedger,
 	harness: func(flaw string) Harness { return newLedgerDatabase(flaw).quickHarness() },
 }
 

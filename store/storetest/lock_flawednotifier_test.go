@@ -31,9 +31,6 @@ func (s *flawedStore) Notifier() store.Notifier {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := &door{flawedStore: s, notified: make(chan struct{}, 1)}
-	if s.has("notifier: remembers every notify") {
-		d.notified = make(chan struct{}, 1000)
-	}
 	s.settle(d)
 	return d
 }

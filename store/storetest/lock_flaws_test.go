@@ -187,7 +187,6 @@ var lockFlaws = []string{
 	"notifier: Close fails again",
 	"notifier: Close fails before its first use",
 	"notifier: Close closes the others",
-	"notifier: remembers every notify",
 
 	"notify: does nothing",
 	"notify: only the first",
