@@ -51,8 +51,8 @@ func synced(t *testing.T, size int, nodes ...*dbserver.Server) {
 	}
 }
 
-// causal makes a read see what was committed on any node before.
-const causal = "SET STATEMENT wsrep_sync_wait = 1 FOR "
+// causal makes a read or an insert see what was committed on any node before, tables too.
+const causal = "SET STATEMENT wsrep_sync_wait = 7 FOR "
 
 func TestGaleraNodesComeBack(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestGaleraNodesComeBack(t *testing.T) {
 	insert := func(node int) {
 		t.Helper()
 		rows++
-		execute(t, dbs[node], fmt.Sprintf("INSERT INTO d.t VALUES (%d)", rows))
+		execute(t, dbs[node], causal+fmt.Sprintf("INSERT INTO d.t VALUES (%d)", rows))
 	}
 	count := func() {
 		t.Helper()
@@ -117,7 +117,7 @@ func TestGaleraStartsAgain(t *testing.T) {
 		{0, 2},    // one of three is no majority
 	} {
 		// Only one of them has the last row, unless the others were quick.
-		execute(t, dbs[1], fmt.Sprintf("INSERT INTO d.t VALUES (%d)", i+1))
+		execute(t, dbs[1], causal+fmt.Sprintf("INSERT INTO d.t VALUES (%d)", i+1))
 		for _, node := range kill {
 			if err := nodes[node].Kill(); err != nil {
 				t.Fatal(err)

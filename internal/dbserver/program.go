@@ -71,7 +71,7 @@ func Find(ctx context.Context, kind string) (string, error) {
 
 func candidates(kind string) []string {
 	if kind == NewMariaDB {
-		return prepared("CRONLEASE_MARIADB_NEW_DIR", "mariadb-new", "mariadbd")
+		return Prepared("CRONLEASE_MARIADB_NEW_DIR", "mariadb-new", "mariadbd")
 	}
 	names := []string{"mysqld"}
 	if kind == MariaDB {
@@ -93,14 +93,14 @@ func candidates(kind string) []string {
 		}
 	}
 	if kind == MySQL {
-		paths = append(paths, prepared("CRONLEASE_MYSQL_DIR", "mysql", "mysqld")...)
+		paths = append(paths, Prepared("CRONLEASE_MYSQL_DIR", "mysql", "mysqld")...)
 	}
 	return paths
 }
 
-// prepared returns where scripts/install-databases puts a program: in the folder that the variable names, or in one of
+// Prepared returns where scripts/install-databases puts a program: in the folder that the variable names, or in one of
 // that name in the cache.
-func prepared(variable, folder, program string) []string {
+func Prepared(variable, folder, program string) []string {
 	if dir := os.Getenv(variable); dir != "" {
 		return []string{filepath.Join(dir, program)}
 	}

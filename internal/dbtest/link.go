@@ -90,7 +90,10 @@ func (l *link) hold(d Direction, came time.Time) bool {
 func (l *link) requests() {
 	var packets splitter
 	l.pump(ToServer, l.client, l.server, func(bytes []byte) *drop {
-		l.proxy.replace(bytes)
+		l.proxy.replace(ToServer, bytes)
+		if l.proxy.plain {
+			return l.lose(string(bytes))
+		}
 		for _, packet := range packets.add(bytes) {
 			if d := l.request(packet); d != nil {
 				return d
@@ -101,7 +104,12 @@ func (l *link) requests() {
 }
 
 // replies carries what the server sends.
-func (l *link) replies() { l.pump(ToClient, l.server, l.client, l.reply) }
+func (l *link) replies() {
+	l.pump(ToClient, l.server, l.client, func(bytes []byte) *drop {
+		l.proxy.replace(ToClient, bytes)
+		return l.reply(bytes)
+	})
+}
 
 // pump carries bytes until either side ends, and then closes the link. It asks lose whether to lose them.
 func (l *link) pump(d Direction, from, to net.Conn, lose func([]byte) *drop) {
@@ -139,12 +147,17 @@ const (
 	commandExecute = 0x17
 )
 
-// request notes what a request does, and returns the order to lose it. A reply to lose is left to the other pump.
+// request notes what a request does, and returns the order to lose it.
 func (l *link) request(packet []byte) *drop {
 	statement, ok := l.executed(packet)
 	if !ok {
 		return nil
 	}
+	return l.lose(statement)
+}
+
+// lose returns the order to lose the request of a statement. A reply to lose is left to the other pump.
+func (l *link) lose(statement string) *drop {
 	d := l.proxy.take(statement)
 	if d != nil && d.direction == ToClient {
 		l.mu.Lock()

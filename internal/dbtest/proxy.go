@@ -32,6 +32,7 @@ type Proxy struct {
 	tb     testing.TB
 	target string
 	addr   string
+	plain  bool // its protocol is not MySQL's: what is sent in one piece is a statement
 	work   sync.WaitGroup
 
 	mu       sync.Mutex // guards all below
@@ -40,8 +41,8 @@ type Proxy struct {
 	hole     [2]bool
 	delay    [2]time.Duration
 	drop     *drop
-	replaced [][2][]byte   // texts and what stands in their place
-	changed  chan struct{} // closed, and replaced, when hole or delay changes
+	replaced [2][][2][]byte // texts and what stands in their place
+	changed  chan struct{}  // closed, and replaced, when hole or delay changes
 	closed   bool
 }
 
@@ -55,7 +56,26 @@ type drop struct {
 // NewProxy starts a proxy for the server at the address target, which need not run yet. It ends when the test does.
 func NewProxy(tb testing.TB, target string) *Proxy {
 	tb.Helper()
-	p := &Proxy{tb: tb, target: target, links: map[*link]struct{}{}, changed: make(chan struct{})}
+	return newProxy(tb, target, false)
+}
+
+// NewRedisProxy is NewProxy for a server of Redis. To DropReply and DropRequest, a statement is what a client sends in one
+// piece: a command with its arguments, or a pipeline.
+func NewRedisProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	return newProxy(tb, target, true)
+}
+
+// NewZooKeeperProxy is NewProxy for a server of ZooKeeper. To DropReply and DropRequest, a statement is what a client sends in one piece, whose
+// paths are legible.
+func NewZooKeeperProxy(tb testing.TB, target string) *Proxy {
+	tb.Helper()
+	return newProxy(tb, target, true)
+}
+
+func newProxy(tb testing.TB, target string, plain bool) *Proxy {
+	tb.Helper()
+	p := &Proxy{tb: tb, target: target, plain: plain, links: map[*link]struct{}{}, changed: make(chan struct{})}
 	for p.listener == nil {
 		addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(dbserver.RandomPort()))
 		switch err := p.listen(addr); {

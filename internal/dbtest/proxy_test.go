@@ -389,3 +389,15 @@ func TestProxyBlackHoleEndsAStatementByItsContext(t *testing.T) {
 		}
 	})
 }
+
+func TestProxyReplaces(t *testing.T) {
+	t.Parallel()
+	server := startEcho(t)
+	p := dbtest.NewRedisProxy(t, server.addr)
+	p.Replace("sent", "told")
+	p.ReplaceReplies("20001", "20002")
+	conn := dial(t, p.Addr())
+	write(t, conn, "sent to 20001 and 20001\n")
+	server.wait(t, "told to 20001 and 20001\n")
+	read(t, conn, "told to 20002 and 20002\n")
+}

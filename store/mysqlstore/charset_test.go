@@ -35,7 +35,7 @@ func injected(t *testing.T, db interface {
 // its literal in it, not even when the client writes values into statements.
 func TestNoCharsetLetsValuesIn(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		admin := db.Open(t)
 		exec(t, admin, "CREATE TABLE secret (text VARCHAR(100)) CHARACTER SET utf8mb4")
 		exec(t, admin, "INSERT INTO secret VALUES ('one'), ('two')")
@@ -116,7 +116,7 @@ func (o one) QueryRow(query string, values ...any) *sql.Row {
 // Servers that set the character set of each connection by themselves.
 func TestTextIsUTF8(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		for name, options := range map[string][]string{
 			"handshake":    {"--character-set-server=latin1", "--skip-character-set-client-handshake"},
 			"init_connect": {"--init-connect=SET NAMES latin1"},

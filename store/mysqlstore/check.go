@@ -7,6 +7,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // Check implements [store.Checker]. It changes nothing and needs no privileges
@@ -55,7 +56,7 @@ func (s *Store) Check(ctx context.Context) error {
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
 func (s *Store) checkGrants(ctx context.Context, c *conn) error {
-	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.replicas.checkGrants, s.schema.checkGrants} {
+	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.replicas.checkGrants, s.archive.checkGrants, s.schema.checkGrants} {
 		if err := check(ctx, c); err != nil {
 			return err
 		}
@@ -87,6 +88,7 @@ func (l *ledger) checkGrants(ctx context.Context, c *conn) error {
 		l.sql.pauseJob.Render("", ""),
 		l.sql.trigger.Render(0, 0, "", "", "", ""),
 		l.sql.cancel.Render("", "", 0, 0),
+		l.sql.pruneAttempts.Render(sqltext.Values{{0, 0, 0, 0}}, "", ""),
 	)
 	if err != nil {
 		return err

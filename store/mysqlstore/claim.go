@@ -37,7 +37,9 @@ func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cl
 	slices.SortFunc(order, func(a, b int) int { return ledgerrows.CompareKeys(claims[a].Key, claims[b].Key) })
 
 	results := make([]store.Claimed, len(claims))
-	for chunk := range pieces(order, claimChunk, func(at int) int { return len(ledgerrows.CutError(claims[at].Error)) }) {
+	for chunk := range pieces(order, claimChunk, func(at int) int {
+		return len(ledgerrows.CutError(claims[at].Error)) + argBytes(claims[at].Then)
+	}) {
 		part := make([]store.Claim, len(chunk))
 		for i, at := range chunk {
 			part[i] = claims[at]
@@ -75,7 +77,7 @@ func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.Cl
 		if try%2 == 1 {
 			statement = strings.Replace(statement, "INSERT IGNORE", "INSERT", 1)
 		}
-		done, err := l.guarded(ctx, c, h, statement)
+		done, err := l.claimAndFollow(ctx, c, h, id, part, statement)
 		if err != nil && (try%2 == 0 || mysqlerr.Number(err) != mysqlerr.DuplicateKey) {
 			return nil, err
 		}
@@ -120,6 +122,25 @@ func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.Cl
 	}
 	return nil, fmt.Errorf("%d rows were inserted %d times and are not there, the first of job %q and tick %v: are they deleted by other programs?",
 		len(missing), claimTries, claims[missing[0]].Job, claims[missing[0]].Tick)
+}
+
+// claimAndFollow inserts the rows, and what follows those that it has inserted, in one
+// transaction if anything does.
+func (l *ledger) claimAndFollow(ctx context.Context, c *conn, h store.Holder, id store.ClaimID, claims []store.Claim, statement string) (mysqlconn.Change, error) {
+	var then sqltext.Values
+	for _, c := range claims {
+		then = append(then, followers(c.Key, c.Then)...)
+	}
+	if len(then) == 0 {
+		return l.guarded(ctx, c, h, statement)
+	}
+	return l.transaction(ctx, c, h, func() (mysqlconn.Change, error) {
+		done, err := c.Change(ctx, statement)
+		if err != nil || done.Rows == 0 {
+			return done, err
+		}
+		return done, c.Exec(ctx, l.sql.followClaim.Render(then, h.Group, string(id[:]), done.LastID))
+	})
 }
 
 // extend gives rows of skipped ticks one more: see [store.Claim]. It returns which claims

@@ -38,7 +38,7 @@ var writing = variant{"pool, writing the fence row", func(t testing.TB, db dbtes
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		for _, variant := range rounds.Pick(t, variants, 1) {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
@@ -71,7 +71,7 @@ func leaseHarness(t testing.TB, variant variant, fresh func(testing.TB) dbtest.D
 
 func TestLedgerConformance(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		for _, variant := range rounds.Pick(t, []variant{variants[0], variants[2], writing}, 1) {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
@@ -113,7 +113,7 @@ func (e *emptied) take(t testing.TB) dbtest.Database {
 	e.free = e.free[:len(e.free)-1]
 	t.Cleanup(func() {
 		pool := db.Open(t)
-		for _, table := range []string{"lease", "fence", "run", "job", "replica"} {
+		for _, table := range []string{"lease", "fence", "run", "job", "replica", "audit", "term", "attempt"} {
 			exec(t, pool, "DELETE FROM cronlease_"+table)
 		}
 		e.mu.Lock()

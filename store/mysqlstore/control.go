@@ -17,49 +17,86 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// ask does what changes something for the leader, and wakes it.
-func (l *ledger) ask(ctx context.Context, op, group string, do func(context.Context, *conn) error) error {
-	err := l.do(ctx, mysqlconn.Write, op, do)
-	if err == nil {
+// ask does what changes something for the leader, records it, both as one transaction,
+// and wakes the leader. The answers [jobs.ErrNoJob] and [jobs.ErrNoRun] are recorded, too.
+func (l *ledger) ask(ctx context.Context, op, group string, entry jobs.AuditEntry, do func(context.Context, *conn, *jobs.AuditEntry) error) error {
+	var answer error
+	err := l.do(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
+		transaction := together
+		if entry.Action == jobs.ActionTrigger || entry.Action == jobs.ActionBackfill {
+			transaction = committed // which saves messages
+		}
+		_, err := transaction(ctx, c, func() (done mysqlconn.Change, err error) {
+			entry := entry
+			entry.Result = jobs.Done
+			switch answer = do(ctx, c, &entry); {
+			case errors.Is(answer, jobs.ErrNoJob), errors.Is(answer, jobs.ErrNoRun):
+				entry.Result = jobs.Refused
+			case answer != nil:
+				return done, answer
+			}
+			return done, c.Exec(ctx, l.note(group, entry))
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if answer == nil {
 		l.wake(ctx, mysqlconn.Ledger, group)
 	}
-	return err
+	return answer
 }
 
 // Pause implements [jobs.Control]. A group may be paused before its first job
 // is known.
 func (l *ledger) Pause(ctx context.Context, group, job string) error {
 	if job == "" {
-		return l.setPaused(ctx, "pause", group, job, l.sql.pauseGroup.Render(group))
+		return l.setPaused(ctx, jobs.ActionPause, group, job, l.sql.pauseGroup.Render(group))
 	}
-	return l.setPaused(ctx, "pause", group, job, l.sql.pauseJob.Render(group, job))
+	return l.setPaused(ctx, jobs.ActionPause, group, job, l.sql.pauseJob.Render(group, job))
 }
 
 // Resume implements [jobs.Control].
 func (l *ledger) Resume(ctx context.Context, group, job string) error {
 	if job == "" {
-		return l.setPaused(ctx, "resume", group, job, l.sql.resumeGroup.Render(group))
+		return l.setPaused(ctx, jobs.ActionResume, group, job, l.sql.resumeGroup.Render(group))
 	}
-	return l.setPaused(ctx, "resume", group, job, l.sql.resumeJob.Render(group, job))
+	return l.setPaused(ctx, jobs.ActionResume, group, job, l.sql.resumeJob.Render(group, job))
 }
 
 // ResumeSkipping implements [jobs.Control].
 func (l *ledger) ResumeSkipping(ctx context.Context, group, job string) error {
 	if job == "" {
-		return l.setPaused(ctx, "resume", group, job, l.sql.resumeGroupSkipping.Render(group))
+		return l.setPaused(ctx, jobs.ActionSkipping, group, job, l.sql.resumeGroupSkipping.Render(group))
 	}
-	return l.setPaused(ctx, "resume", group, job, l.sql.resumeJobSkipping.Render(group, job))
+	return l.setPaused(ctx, jobs.ActionSkipping, group, job, l.sql.resumeJobSkipping.Render(group, job))
 }
 
 // setPaused runs a statement that changes nothing when it is so already.
-func (l *ledger) setPaused(ctx context.Context, op, group, job, statement string) error {
+func (l *ledger) setPaused(ctx context.Context, action jobs.Action, group, job, statement string) error {
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return l.ask(ctx, op, group, func(ctx context.Context, c *conn) error {
+	entry := ledgerrows.Entry(ctx, action, jobs.Key{Job: job}, "")
+	return l.ask(ctx, string(action), group, entry, func(ctx context.Context, c *conn, entry *jobs.AuditEntry) error {
+		// For an insert that finds its row, some connections count that row.
+		if job == "" && action == jobs.ActionPause {
+			n, err := c.Count(ctx, l.sql.isPaused.Render(group))
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				entry.Result = jobs.Unchanged
+			}
+		}
 		n, err := c.Changed(ctx, statement)
-		if err != nil || n > 0 || job == "" {
+		if err != nil || n > 0 {
 			return err
+		}
+		entry.Result = jobs.Unchanged
+		if job == "" {
+			return nil
 		}
 		n, err = c.Count(ctx, l.sql.isJob.Render(group, job))
 		if err == nil && n == 0 {
@@ -86,7 +123,17 @@ func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request)
 	if r.Args != nil {
 		args = string(r.Args)
 	}
-	err := l.ask(ctx, "trigger", group, func(ctx context.Context, c *conn) error {
+	entry := ledgerrows.Entry(ctx, ledgerrows.ActionOf(r), jobs.Key{Job: job}, r.Note)
+	err := l.ask(ctx, "trigger", group, entry, func(ctx context.Context, c *conn, entry *jobs.AuditEntry) error {
+		if r.Trigger != 0 { // as for setPaused
+			n, err := c.Count(ctx, l.sql.isRun.Render(group, job, tick, key.Trigger))
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				entry.Result = jobs.Unchanged
+			}
+		}
 		done, err := c.Change(ctx, query.Render(tick, key.Trigger, args, r.Backfill, group, job))
 		if err != nil {
 			return err
@@ -95,6 +142,7 @@ func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request)
 			key.Tick = time.UnixMicro(done.LastID).UTC()
 		}
 		if done.Rows > 0 {
+			entry.Key = ledgerrows.Plain(key)
 			return nil
 		}
 		// There is no job, or the run that was asked for is there.
@@ -102,6 +150,7 @@ func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request)
 		if err == nil && (n == 0 || job == "" || r.Trigger == 0) {
 			return noJob(group, job)
 		}
+		entry.Key, entry.Result = ledgerrows.Plain(key), jobs.Unchanged
 		return err
 	})
 	if err != nil {
@@ -139,12 +188,14 @@ func (l *ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
 		return noRun(group, key) // the table cannot have it
 	}
 	tick := key.Tick.UnixMicro()
-	return l.ask(ctx, "cancel", group, func(ctx context.Context, c *conn) error {
+	entry := ledgerrows.Entry(ctx, jobs.ActionCancel, key, "")
+	return l.ask(ctx, "cancel", group, entry, func(ctx context.Context, c *conn, entry *jobs.AuditEntry) error {
 		n, err := c.Changed(ctx, l.sql.cancel.Render(group, key.Job, tick, key.Trigger))
 		if err != nil || n > 0 {
 			return err
 		}
 		// There is none, or its end was asked for before, which is no change.
+		entry.Result = jobs.Unchanged
 		n, err = c.Count(ctx, l.sql.isOpen.Render(group, key.Job, tick, key.Trigger))
 		if err == nil && n == 0 {
 			return noRun(group, key)

@@ -58,9 +58,15 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	var movable, followers sqltext.Values
 	for _, m := range moves {
 		movable = append(movable, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
-		followers = append(followers, sqltext.Row{"next", m.Tick.UnixMicro(), 1, 0, "", m.Job, m.Tick.UnixMicro(), m.Trigger})
+		followers = append(followers, sqltext.Row{"next", m.Tick.UnixMicro(), 1, 0, "", "", m.Job, m.Tick.UnixMicro(), m.Trigger})
+	}
+	var attempts, dropped sqltext.Values
+	for _, m := range moves {
+		attempts = append(attempts, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, 4, true, "why", "output"})
+		dropped = append(dropped, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, 1})
 	}
 	k := claims[0].Key
+	first, last := int64(0), k.Tick.UnixMicro()
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
@@ -80,13 +86,36 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"args":          s.ledger.sql.args.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"movable":       s.ledger.sql.movable.Render(h.Group, h.Owner, h.Token, movable, h.Group),
 		"follow":        s.ledger.sql.follow.Render(followers, h.Group),
+		"follow claim":  s.ledger.sql.followClaim.Render(followers, h.Group, "id", last),
 		"cancel":        s.ledger.sql.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"bounds":        s.ledger.sql.bounds.Render(h.Group, k.Job),
 		"kept from":     s.ledger.sql.keptFrom.Render(h.Group, k.Job, 10),
 		"prunable":      s.ledger.sql.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
 		"prune":         s.ledger.sql.prune.Render(ticks, h.Group, k.Job),
+		"runs behind":   s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed, Behind: k, Since: k.Tick.Add(-time.Hour)}),
+
+		"keep attempts":  s.ledger.sql.keepAttempts.Render(attempts, h.Group, h.Owner, h.Token, h.Group),
+		"drop attempts":  s.ledger.sql.dropAttempts.Render(dropped, h.Group),
+		"prune attempts": s.ledger.sql.pruneAttempts.Render(sqltext.Values{{last, 0, 1, first}, {last + 1, 0, 1, first}}, h.Group, k.Job),
+		"orphans":        s.ledger.sql.orphans.Render(h.Group, k.Job, last, 500),
+		"pass attempts":  s.ledger.sql.passOverAttempts.Render(h.Token, h.Token, h.Group, k.Job, last),
+		"audit":          s.archive.sql.audit.Render(h.Group, 1000, 100),
+		"audit of job":   s.archive.sql.auditOfJob.Render(h.Group, k.Job, 1000, 100),
+		"terms":          s.archive.sql.terms.Render(h.Group, true, last, true, first, 100),
+		"attempts":       s.archive.sql.attempts.Render(h.Group, k.Job, last, 0),
+		"names":          s.archive.sql.names.Render(h.Group),
+		"jobs of":        s.ledger.sql.jobs.Render(h.Group) + s.archive.sql.ofNames.Render(sqltext.List{"", k.Job, "other"}),
+		"newest of":      s.archive.sql.newestOf.Render(h.Group, k.Job, first, last, 0, 10),
+		"cut of":         s.archive.sql.cutOf.Render(h.Group, k.Job, first, last, 100),
+		"cut in":         s.archive.sql.cutIn.Render(h.Group, 3, first, last, 100),
+		"count of":       s.archive.sql.countOf.Render(0, 1000, h.Group, k.Job, first, last),
+		"count few":      s.archive.sql.countFew.Render(0, 1000, h.Group, sqltext.List{k.Job, "other"}, first, last, 100),
+		"count in":       s.archive.sql.countIn.Render(0, 1000, h.Group, 3, first, last),
 	}
 }
+
+// CountAtMost has Counts count so many runs for sure.
+func (s *Store) CountAtMost(n int) { s.counted = n }
 
 // UpdateLocks is the statement that writes rows which are there: now, or those that
 // are free.
@@ -140,4 +169,36 @@ func Shapes() []string {
 	}
 	slices.Sort(lines)
 	return lines
+}
+
+// ExamineLink is what Examine says of the way to the server.
+func ExamineLink(ttl, login, trip time.Duration, user, cipher string) []store.Finding {
+	e := &examination{ttl: ttl, login: login, check: "connection"}
+	e.judgeLink(trip, user, cipher)
+	return e.found
+}
+
+// ExamineGrowth is the last check of Examine with other limits.
+func (s *Store) ExamineGrowth(ctx context.Context, runs, locks, bytes int64) []store.Finding {
+	e := &examination{Store: s, check: "growth", sizes: sizes{runs, locks, bytes}}
+	defer e.leave()
+	if e.connected(ctx) {
+		if _, err := e.growth(ctx); err != nil {
+			e.fail(err)
+		}
+	}
+	return e.found
+}
+
+// ExamineWithoutConnection is an examination that had a connection, and lost it, of two checks.
+func ExamineWithoutConnection(ctx context.Context, s *Store) []store.Finding {
+	e := &examination{Store: s, settings: map[string]string{}}
+	ctx, cancel := s.conns.Bind(ctx)
+	defer cancel()
+	for _, e.check = range []string{"grants", "locks"} {
+		if !e.connected(ctx) {
+			e.say(store.Unknown, "not looked at", "")
+		}
+	}
+	return e.found
 }

@@ -30,48 +30,56 @@ func (l *ledger) guarded(ctx context.Context, c *conn, h store.Holder, statement
 	return l.transaction(ctx, c, h, change)
 }
 
-// transaction runs the statements of do as one transaction. They have to compare the
-// fence row as [ledger.guarded] says.
+// transaction runs the statements of do as one transaction of a holder. They have to
+// compare the fence row as [ledger.guarded] says.
 func (l *ledger) transaction(ctx context.Context, c *conn, h store.Holder, do func() (mysqlconn.Change, error)) (mysqlconn.Change, error) {
-	// A process that stands still in a transaction keeps the fence row from
-	// takeovers on its node. On Galera, MariaDB has a limit for just that.
-	limited := c.Server.IsGalera() && c.Server.IsMariaDB()
+	return together(ctx, c, func() (mysqlconn.Change, error) {
+		if c.Server.ManyWriters() {
+			held, err := c.Changed(ctx, l.sql.writeFence.Render(h.Group, h.Owner, h.Token))
+			if err != nil || held == 0 {
+				return mysqlconn.Change{}, err
+			}
+		}
+		return do()
+	})
+}
+
+// together runs the statements of do as one transaction.
+func together(ctx context.Context, c *conn, do func() (mysqlconn.Change, error)) (mysqlconn.Change, error) {
+	// A process that stands still in a transaction keeps its rows from others: the fence
+	// row from takeovers. MariaDB has a limit for just that, which its sessions have.
+	limited := c.Server.IsMariaDB()
 	if !limited {
 		if err := c.Exec(ctx, limitIdle); err != nil {
 			return mysqlconn.Change{}, err
 		}
 	}
-	done, err := l.inTransaction(ctx, c, h, do)
+	done, err := committed(ctx, c, do)
+	if !limited && (err == nil || mysqlconn.IsAnswer(err)) {
+		// What is committed stands, whatever becomes of the connection.
+		if c.Exec(ctx, unlimitIdle) != nil {
+			c.Discard()
+		}
+	}
+	return done, err
+}
+
+// committed is together for what keeps no row that others change.
+func committed(ctx context.Context, c *conn, do func() (mysqlconn.Change, error)) (done mysqlconn.Change, err error) {
+	if err := c.Exec(ctx, begin); err != nil {
+		return done, err
+	}
+	if done, err = do(); err == nil {
+		err = c.Exec(ctx, commit)
+	}
 	if err != nil && mysqlconn.IsAnswer(err) {
 		// The server has rolled back the transaction, or only the statement.
 		if undone := c.Exec(ctx, rollback); undone != nil {
 			return mysqlconn.Change{}, undone
 		}
 	}
-	if !limited && (err == nil || mysqlconn.IsAnswer(err)) {
-		if err := c.Exec(ctx, unlimitIdle); err != nil {
-			return mysqlconn.Change{}, err
-		}
-	}
-	return done, err
-}
-
-func (l *ledger) inTransaction(ctx context.Context, c *conn, h store.Holder, do func() (mysqlconn.Change, error)) (mysqlconn.Change, error) {
-	if err := c.Exec(ctx, begin); err != nil {
-		return mysqlconn.Change{}, err
-	}
-	if c.Server.ManyWriters() {
-		held, err := c.Changed(ctx, l.sql.writeFence.Render(h.Group, h.Owner, h.Token))
-		if err != nil {
-			return mysqlconn.Change{}, err
-		}
-		if held == 0 {
-			return mysqlconn.Change{}, c.Exec(ctx, commit)
-		}
-	}
-	done, err := do()
 	if err != nil {
 		return mysqlconn.Change{}, err
 	}
-	return done, c.Exec(ctx, commit)
+	return done, nil
 }

@@ -43,28 +43,42 @@ func (l *ledger) runsQuery(group string, filter jobs.Filter) string {
 	if limit <= 0 {
 		limit = defaultLimit
 	}
-	since := filter.Since.Add(time.Microsecond - 1).UnixMicro() // the first one that is not earlier
+	since, last := window(filter.Since, filter.Until)
+	behind := filter.Behind != jobs.Key{}
+	var at int64
+	if behind {
+		at = filter.Behind.Tick.UnixMicro()
+		last = min(last, at)
+	}
+	job, trigger := filter.Behind.Job, filter.Behind.Trigger
 	var keys []string
 	switch {
 	case filter.Job != "":
 		state := int(filter.State)
-		keys = append(keys, l.sql.newestOfJob.Render(group, filter.Job, since, state, state, limit))
+		keys = append(keys, l.sql.newestOfJob.Render(group, filter.Job, since, last, state, state, behind, at, job, trigger, limit))
 	case filter.State != 0:
-		keys = append(keys, l.sql.newestIn.Render(group, int(filter.State), since, limit))
+		keys = append(keys, l.sql.newestIn.Render(group, int(filter.State), since, last, behind, at, job, trigger, limit))
 	default:
 		for state := jobs.Running; state <= jobs.Interrupted; state++ {
-			keys = append(keys, l.sql.newestIn.Render(group, int(state), since, limit))
+			keys = append(keys, l.sql.newestIn.Render(group, int(state), since, last, behind, at, job, trigger, limit))
 		}
 	}
 	return l.sql.newestRuns.Render(sqltext.Raw(strings.Join(keys, "\nUNION ALL\n")), limit, group)
 }
 
-// PassOver implements [store.Ledger].
+// PassOver implements [store.Ledger]. It is one transaction.
 func (l *ledger) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
-	statement := l.sql.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, after.UnixMicro(), h.Token, h.Token)
-	passed := 0
+	tick, passed := after.UnixMicro(), 0
+	runs := l.sql.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, tick, h.Token, h.Token)
+	attempts := l.sql.passOverAttempts.Render(h.Token, h.Token, h.Group, job, tick)
 	err := l.do(ctx, mysqlconn.Write, "pass over ticks", func(ctx context.Context, c *conn) error {
-		done, err := l.guarded(ctx, c, h, statement)
+		done, err := l.transaction(ctx, c, h, func() (mysqlconn.Change, error) {
+			done, err := c.Change(ctx, runs)
+			if err == nil && done.Rows > 0 {
+				err = c.Exec(ctx, attempts)
+			}
+			return done, err
+		})
 		if passed = done.Rows; err != nil || passed > 0 {
 			return err
 		}
@@ -74,7 +88,7 @@ func (l *ledger) PassOver(ctx context.Context, h store.Holder, job string, after
 }
 
 // Prune implements [store.Ledger]. It counts a run's time from its end, and needs
-// the privilege DELETE on the table of runs. It waits for no claim and holds none
+// the privilege DELETE on the tables of runs and attempts. It waits for no claim and holds none
 // up.
 func (l *ledger) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
 	if history.Keep < 0 || history.For < 0 {
@@ -87,7 +101,7 @@ func (l *ledger) Prune(ctx context.Context, group, job string, history jobs.Hist
 		batch = defaultBatch
 	}
 	deleted := 0
-	err := l.do(ctx, mysqlconn.Write, "prune", func(ctx context.Context, c *conn) error {
+	err := l.do(ctx, mysqlconn.Unfenced, "prune", func(ctx context.Context, c *conn) error {
 		keys, err := l.prunable(ctx, c, group, job, history, batch-deleted)
 		if err != nil {
 			return err
@@ -102,9 +116,43 @@ func (l *ledger) Prune(ctx context.Context, group, job string, history jobs.Hist
 				return err
 			}
 		}
-		return nil
+		if len(keys) == 0 {
+			return nil
+		}
+		return l.pruneAttempts(ctx, c, group, job, keys[len(keys)-1][0])
 	})
 	return deleted, err
+}
+
+// pruneAttempts deletes the attempts up to a tick whose run is gone.
+func (l *ledger) pruneAttempts(ctx context.Context, c *conn, group, job string, last any) error {
+	for {
+		orphans, err := l.orphans(ctx, c, group, job, last)
+		if err != nil || len(orphans) == 0 {
+			return err
+		}
+		if err := c.Exec(ctx, l.sql.pruneAttempts.Render(orphans, group, job)); err != nil || len(orphans) < defaultBatch {
+			return err
+		}
+	}
+}
+
+func (l *ledger) orphans(ctx context.Context, c *conn, group, job string, last any) (orphans sqltext.Values, err error) {
+	rows, err := c.Query(ctx, l.sql.orphans.Render(group, job, last, defaultBatch))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var tick, claimed int64
+		var trigger uint64
+		var attempt int
+		if err := rows.Scan(&tick, &trigger, &attempt, &claimed); err != nil {
+			return nil, err
+		}
+		orphans = append(orphans, sqltext.Row{tick, trigger, attempt, claimed})
+	}
+	return orphans, rows.Err()
 }
 
 // prunable returns the keys of the oldest runs that need not be kept.

@@ -176,3 +176,50 @@ func TestPrune(t *testing.T) {
 		prune("many", jobs.History{Keep: 1}, 2000, 799, 1299)
 	})
 }
+
+// The attempts go with their runs, whatever older run is kept: the newest tick of a
+// schedule is, also when the job is only triggered since. So do those of runs that were
+// pruned by a program which knows of no attempts, and nothing else does.
+func TestPruneDeletesAttempts(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		h := holder(t, s, "billing", "me")
+		openJobs(t, s, h, "a", "b")
+		prints := func(r jobs.Record) store.Move {
+			m := to(r, jobs.Succeeded)
+			m.Output = []byte("output")
+			return m
+		}
+		move(t, s, h, prints(claim(t, s, h, running("b", 1)...)[0]), prints(claim(t, s, h, running("a", 0)...)[0]))
+		var moves []store.Move
+		for n := range 700 {
+			r := claim(t, s, h, store.Claim{Key: jobs.Key{Job: "a", Tick: tick(1 + n), Trigger: 5}, State: jobs.Running})[0]
+			moves = append(moves, prints(r))
+		}
+		move(t, s, h, moves...)
+		pool := db.Open(t)
+		exec(t, pool, "DELETE FROM cronlease_run WHERE job = 'a' AND tick < ? AND trigger_id > 0", tick(101).UnixMicro())
+		attempts := func(job string) (n int) {
+			t.Helper()
+			if err := pool.QueryRowContext(soon(t), "SELECT COUNT(*) FROM cronlease_attempt WHERE job = ?", job).Scan(&n); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := attempts("a"); n != 701 {
+			t.Fatalf("%d attempts, want 701", n)
+		}
+		n, err := s.Prune(soon(t), "billing", "a", jobs.History{Keep: 50}, 1000)
+		if err != nil || n != 550 {
+			t.Fatalf("%d runs pruned, %v", n, err)
+		}
+		if n := len(runs(t, s, "billing", jobs.Filter{Job: "a", Limit: 1000})); n != 51 || attempts("a") != 51 || attempts("b") != 1 {
+			t.Errorf("%d runs are left, with %d attempts, and %d of the other job: want 51, 51 and 1", n, attempts("a"), attempts("b"))
+		}
+		all, err := s.Attempts(soon(t), "billing", key("a", 0))
+		if err != nil || len(all) != 1 || string(all[0].Output) != "output" {
+			t.Errorf("attempts at the newest tick: %+v, %v", all, err)
+		}
+	})
+}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
@@ -21,6 +22,8 @@ type leases struct {
 	sql    *leaseQueries
 	prefix string // of the tables
 	wake   func(ctx context.Context, lane mysqlconn.Lane, group string)
+
+	noteResign func(ctx context.Context, group string, token uint64, result jobs.Result) error
 
 	mu         sync.Mutex // guards what follows
 	signals    map[*signal]struct{}
@@ -138,7 +141,7 @@ func (l *leases) Prepare(ctx context.Context, group string, ttl time.Duration) e
 	return nil
 }
 
-// Acquire implements [store.Leases]. It waits up to 3 s for fenced transactions
+// Acquire implements [store.Leases]. It waits up to 2 s for fenced transactions
 // of the previous holder to end.
 func (l *leases) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
 	return l.acquire(ctx, a, func(ctx context.Context, c *conn, micros, next uint64) (done mysqlconn.Change, err error) {
@@ -227,29 +230,50 @@ func (l *leases) Release(ctx context.Context, group, owner string, token uint64)
 	if owner == "" {
 		return store.ErrChanged
 	}
-	return l.mark(ctx, "release lease", l.sql.releaseFree.Render(group, owner, token),
+	_, err := l.mark(ctx, "release lease", l.sql.releaseFree.Render(group, owner, token),
 		l.sql.release.Render(group, owner, token), l.sql.isReleased.Render(group, owner, token))
+	return err
 }
+
+// recordMost is how long the record of a request may take that was granted.
+const recordMost = 5 * time.Second
 
 // AskResign implements [store.Leases].
 func (l *leases) AskResign(ctx context.Context, group string, token uint64) error {
-	err := l.mark(ctx, "ask to resign", l.sql.askFree.Render(group, token),
+	changed, err := l.mark(ctx, "ask to resign", l.sql.askFree.Render(group, token),
 		l.sql.askResign.Render(group, token), l.sql.isAsked.Render(group, token))
+	result := jobs.Unchanged
+	switch {
+	case errors.Is(err, store.ErrChanged):
+		result = jobs.Refused
+	case err != nil:
+		return err
+	case changed:
+		result = jobs.Done
+	}
 	if err == nil {
 		l.wake(ctx, mysqlconn.Readings, group)
+	}
+	// Not in one transaction with the request: that would keep the lease row from
+	// heartbeats. So the record goes on when the caller leaves in between.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordMost)
+	defer cancel()
+	if failed := l.noteResign(ctx, group, token, result); failed != nil {
+		return fmt.Errorf("asked, but not recorded: %w", failed)
 	}
 	return err
 }
 
-// mark sets a mark, unless the query says that it is set already. The statement
-// free skips a row that another transaction has locked, so that no heartbeat waits
-// behind it. Only if it changes nothing does the other statement wait for the row,
-// on another connection.
-func (l *leases) mark(ctx context.Context, op, free, statement, isMarked string) error {
+// mark sets a mark, unless the query says that it is set already, and reports whether it
+// has. The statement free skips a row that another transaction has locked, so that no
+// heartbeat waits behind it. Only if it changes nothing does the other statement wait for
+// the row, on another connection.
+func (l *leases) mark(ctx context.Context, op, free, statement, isMarked string) (changed bool, err error) {
 	done := false
 	try := func(statement string) func(context.Context, *conn) error {
 		return func(ctx context.Context, c *conn) error {
 			n, err := c.Changed(ctx, statement)
+			changed = err == nil && n > 0
 			if err == nil && n == 0 {
 				n, err = c.Count(ctx, isMarked)
 			}
@@ -258,12 +282,12 @@ func (l *leases) mark(ctx context.Context, op, free, statement, isMarked string)
 		}
 	}
 	if err := l.conns.Do(ctx, mysqlconn.Heartbeats, mysqlconn.Write, op, try(free)); err != nil || done {
-		return err
+		return changed, err
 	}
 	if err := l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Write, op, try(statement)); err != nil || done {
-		return err
+		return changed, err
 	}
-	return store.ErrChanged
+	return false, store.ErrChanged
 }
 
 func ttlMicros(ttl time.Duration) (uint64, error) {

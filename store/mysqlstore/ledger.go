@@ -36,6 +36,7 @@ type ledger struct {
 	sql   *ledgerQueries
 	table string // of runs, quoted
 	wake  func(ctx context.Context, lane mysqlconn.Lane, group string)
+	note  func(group string, entry jobs.AuditEntry) string // the statement that records an action
 }
 
 // do runs do on a connection for the ledger, and again when the server has
@@ -117,9 +118,13 @@ func (l *ledger) Load(ctx context.Context, group string) (jobs.Snapshot, error) 
 	return snapshot, err
 }
 
-// load reads the changes first: what happens while it reads the rest is seen
-// by the next look at them.
 func (l *ledger) load(ctx context.Context, c *conn, group string) (jobs.Snapshot, error) {
+	return l.loadWith(ctx, c, group, l.sql.jobs.Render(group))
+}
+
+// loadWith is load with a query of some jobs. It reads the changes first: what happens while it reads the rest is seen
+// by the next look at them.
+func (l *ledger) loadWith(ctx context.Context, c *conn, group, query string) (jobs.Snapshot, error) {
 	snapshot := jobs.Snapshot{Server: c.Server.Identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
 	var (
 		now           int64
@@ -137,7 +142,7 @@ func (l *ledger) load(ctx context.Context, c *conn, group string) (jobs.Snapshot
 	}
 	snapshot.Now = time.UnixMicro(now).UTC()
 	addPauses(snapshot, "", pauses, snapshot.Paused)
-	if err := l.loadJobs(ctx, c, group, snapshot); err != nil {
+	if err := l.loadJobs(ctx, c, query, snapshot); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	if snapshot.Open, err = records(ctx, c, l.sql.openRuns.Render(group)); err != nil {
@@ -153,8 +158,8 @@ func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
 	}
 }
 
-func (l *ledger) loadJobs(ctx context.Context, c *conn, group string, into jobs.Snapshot) error {
-	rows, err := c.Query(ctx, l.sql.jobs.Render(group))
+func (l *ledger) loadJobs(ctx context.Context, c *conn, query string, into jobs.Snapshot) error {
+	rows, err := c.Query(ctx, query)
 	if err != nil {
 		return err
 	}
@@ -167,7 +172,7 @@ func (l *ledger) loadJobs(ctx context.Context, c *conn, group string, into jobs.
 			started, finished, cursor sql.NullInt64
 			gone                      sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &gone, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &gone, (*sqlscan.Bool)(&k.Failing), &cursor); err != nil {
 			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)
@@ -196,20 +201,10 @@ func (l *ledger) Changes(ctx context.Context, group string) (store.Changes, erro
 
 // records runs a query of runs.
 func records(ctx context.Context, c *conn, query string) ([]jobs.Record, error) {
-	rows, err := c.Query(ctx, query)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var all []jobs.Record
-	for rows.Next() {
+	return rowsOf(ctx, c, query, func(rows *sql.Rows) (jobs.Record, error) {
 		r, _, err := scanRun(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, r)
-	}
-	return all, rows.Err()
+		return r, err
+	})
 }
 
 // scanRun reads what comes before, if anything, and the columns of a run.

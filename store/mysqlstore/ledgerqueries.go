@@ -29,6 +29,7 @@ type ledgerQueries struct {
 	move        sqltext.Query
 	movable     sqltext.Query
 	follow      sqltext.Query
+	followClaim sqltext.Query
 	passOver    sqltext.Query
 	readRuns    sqltext.Query
 	pauseJob    sqltext.Query
@@ -44,6 +45,8 @@ type ledgerQueries struct {
 	args                sqltext.Query
 	cancel              sqltext.Query
 	isOpen              sqltext.Query
+	isRun               sqltext.Query
+	isPaused            sqltext.Query
 	newestRuns          sqltext.Query
 	newestOfJob         sqltext.Query
 	newestIn            sqltext.Query
@@ -51,6 +54,11 @@ type ledgerQueries struct {
 	keptFrom            sqltext.Query
 	prunable            sqltext.Query
 	prune               sqltext.Query
+	orphans             sqltext.Query
+	passOverAttempts    sqltext.Query
+	pruneAttempts       sqltext.Query
+	keepAttempts        sqltext.Query
+	dropAttempts        sqltext.Query
 }
 
 const (
@@ -75,6 +83,16 @@ INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, at
 SELECT j.grp, j.name, ?, ?, _binary'', 2, _binary'', 0, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary'')
 FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`
+
+	// What follows a run that the transaction has changed.
+	follow = `
+INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
+	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
+WITH v (job, tick, trigger_id, delay, backfill, args, of_job, of_tick, of_trigger) AS (VALUES ?)
+SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
+	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0,
+	COALESCE(NULLIF(v.args, _binary''), r.args), NULLIF(v.backfill, _binary'')
+FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)`
 
 	resumeJob = `
 UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
@@ -136,7 +154,7 @@ FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`),
 SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused, j.pauses,
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.gone_at),
+	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.gone_at), j.failing,
 	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
 	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
 FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
@@ -180,12 +198,13 @@ WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 		// not said. (A run that is finished keeps its start.) A job's last
 		// finish is of the same statement, and its latest start the latest of
 		// what it was, that of one of the runs and v.started, since a row is
-		// written once even if it is joined to several. What waits under the
-		// holder already is not made to wait again.
+		// written once even if it is joined to several: v.verdict is the same in
+		// all rows of a job. What waits under the holder already is not made to
+		// wait again.
 		move: sql(`
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
-	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started) AS (VALUES ?) SELECT * FROM v
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started, verdict) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished
@@ -194,7 +213,7 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
 	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
 	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
-	j.finished_at = UTC_TIMESTAMP(6),
+	j.finished_at = UTC_TIMESTAMP(6), j.failing = IF(v.verdict = 0, j.failing, v.verdict = 2),
 	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
 WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
 	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`),
@@ -211,15 +230,32 @@ WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.to
 FOR UPDATE`),
 		// It comes after the move, in its transaction. Without IGNORE, which would hide
 		// that the table refuses a row.
-		follow: sql(`
-INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
-WITH v (job, tick, trigger_id, delay, backfill, of_job, of_tick, of_trigger) AS (VALUES ?)
-SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
-	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0, r.args, NULLIF(v.backfill, _binary'')
-FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)
+		follow: sql(follow + `
 WHERE v.backfill = _binary'' OR r.cancel_asked = 0
 ON DUPLICATE KEY UPDATE grp = {run}.grp`),
+		// It comes after the claim, in its transaction. Rows under the claim's id that it has
+		// not inserted itself are of another instant: an earlier call did.
+		followClaim: sql(follow + `
+WHERE r.claim_id = ? AND r.claimed_at = {epoch} + INTERVAL ? MICROSECOND
+ON DUPLICATE KEY UPDATE grp = {run}.grp`),
+
+		// What the move will end, before it does: as movable, whose rows it keeps locked.
+		keepAttempts: sql(`
+INSERT INTO {attempt} (grp, job, tick, trigger_id, attempt, claimed_at, state, owner, token, started_at, finished_at, error, output)
+WITH v (job, tick, trigger_id, from_state, attempt, owner, token, state, finished, error, output) AS (VALUES ?)
+SELECT r.grp, r.job, r.tick, r.trigger_id, v.attempt, r.claimed_at, v.state, r.owner, r.token, r.started_at,
+	IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), v.error, v.output
+FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+WHERE r.state = v.from_state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+FOR UPDATE
+ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.state, owner = r.owner, token = r.token, started_at = r.started_at,
+	finished_at = IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), error = v.error, output = v.output`),
+		dropAttempts: sql(`
+DELETE a FROM (WITH v (job, tick, trigger_id, attempt) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {attempt} a ON a.grp = ? AND a.job = v.job AND a.tick = v.tick AND a.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+	AND a.attempt <= v.attempt`),
 
 		// The fence row is locked before any run. Both ? at the end are the
 		// holder's token: no other run has it for a trigger, and the holder's
@@ -228,6 +264,11 @@ ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = ? AND r.tick > ? AND r.trigger_id = 0
 SET r.trigger_id = ? WHERE r.token <> ?`),
+		// The attempts go with their runs.
+		passOverAttempts: sql(`
+UPDATE {attempt} a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {run} r ON r.grp = a.grp AND r.job = a.job AND r.tick = a.tick AND r.trigger_id = ? AND r.claimed_at = a.claimed_at
+SET a.trigger_id = ? WHERE a.grp = ? AND a.job = ? AND a.tick > ? AND a.trigger_id = 0`),
 
 		// One statement, so that all rows are of one instant: when the fence
 		// row has a later token, a run that is absent stays absent.
@@ -249,6 +290,7 @@ WHERE j.grp = ? AND j.name = ? AND j.paused = 0`),
 		resumeJobSkipping:   sql(strings.Replace(resumeJob, "{ended}", "{skipped}", 1)),
 		resumeGroup:         sql(resumeGroup),
 		resumeGroupSkipping: sql(strings.Replace(resumeGroup, "{ended}", "{skipped}", 1)),
+		isPaused:            sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = _binary'' AND paused = 1`),
 		isJob:               sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`),
 		pauseGroup: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, pauses, changes)
@@ -260,6 +302,7 @@ ON DUPLICATE KEY UPDATE changes = changes + (paused = 0),
 		triggerOnce: sql(trigger + ` ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 		args:        sql(`SELECT args FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
 
+		isRun: sql(`SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
 		cancel: sql(`
 UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''
 SET r.cancel_asked = 1, g.changes = g.changes + 1
@@ -270,15 +313,17 @@ SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id
 		// The keys are found in an index alone, and only the rows that are
 		// asked for are read. The ? is one newestOfJob, or some newestIn.
 		newestRuns: sql(`
-SELECT ` + runColumns + ` FROM (? ORDER BY tick DESC, trigger_id DESC LIMIT ?) k
+SELECT ` + runColumns + ` FROM (? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?) k
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = k.job AND r.tick = k.tick AND r.trigger_id = k.trigger_id
-ORDER BY r.tick DESC, r.trigger_id DESC, r.job`),
+ORDER BY r.tick DESC, r.job DESC, r.trigger_id DESC`),
 		newestOfJob: sql(`
 (SELECT job, tick, trigger_id FROM {run} FORCE INDEX (PRIMARY)
-WHERE grp = ? AND job = ? AND tick >= ? AND (? = 0 OR state = ?) ORDER BY tick DESC, trigger_id DESC LIMIT ?)`),
+WHERE grp = ? AND job = ? AND tick >= ? AND tick <= ? AND (? = 0 OR state = ?) AND (? = 0 OR (tick, job, trigger_id) < (?, ?, ?))
+ORDER BY tick DESC, trigger_id DESC LIMIT ?)`),
 		newestIn: sql(`
 (SELECT job, tick, trigger_id FROM {run} FORCE INDEX (by_state)
-WHERE grp = ? AND state = ? AND tick >= ? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?)`),
+WHERE grp = ? AND state = ? AND tick >= ? AND tick <= ? AND (? = 0 OR (tick, job, trigger_id) < (?, ?, ?))
+ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?)`),
 
 		// Pruning looks without locks and deletes by key. What it finds stays
 		// true: a run that is over stays so, and the newest tick only grows.
@@ -299,5 +344,17 @@ ORDER BY tick, trigger_id LIMIT ?`),
 DELETE r FROM (WITH v (tick, trigger_id) AS (VALUES ?) SELECT * FROM v) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = ? AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE r.state > 2`),
+		// Attempts without their run: it was pruned, perhaps by a program that knows of no
+		// attempts. As above, this looks without locks and deletes by key, and what it
+		// finds stays true: a run that gets the key again is claimed at another instant.
+		orphans: sql(`
+SELECT a.tick, a.trigger_id, a.attempt, TIMESTAMPDIFF(MICROSECOND, {epoch}, a.claimed_at) FROM {attempt} a FORCE INDEX (PRIMARY)
+LEFT JOIN {run} r ON r.grp = a.grp AND r.job = a.job AND r.tick = a.tick AND r.trigger_id = a.trigger_id AND r.claimed_at = a.claimed_at
+WHERE a.grp = ? AND a.job = ? AND a.tick <= ? AND r.grp IS NULL LIMIT ?`),
+		pruneAttempts: sql(`
+DELETE a FROM (WITH v (tick, trigger_id, attempt, claimed) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {attempt} a ON a.grp = ? AND a.job = ? AND a.tick = v.tick AND a.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+	AND a.attempt = CAST(v.attempt AS UNSIGNED)
+WHERE a.claimed_at = {epoch} + INTERVAL v.claimed MICROSECOND`),
 	}
 }

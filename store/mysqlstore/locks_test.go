@@ -23,7 +23,7 @@ import (
 
 func TestLocksConformance(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		for _, variant := range rounds.Pick(t, []variant{variants[0], variants[2]}, 1) {
 			t.Run(variant.name, func(t *testing.T) {
 				t.Parallel()
@@ -452,7 +452,7 @@ func TestFloorIsRaisedAfterInserts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
 		s, pruner := migrated(t, db.DSN), open(t, db.DSN)
 		pool := db.Open(t)
-		for rounds := [][]string{{"new"}, {"another", "new"}}; len(rounds) > 0; {
+		for rounds, tries := [][]string{{"new"}, {"another", "new"}}, 20; len(rounds) > 0; {
 			names := rounds[0]
 			exec(t, pool, "DELETE FROM cronlease_lock WHERE name <> ''")
 			exec(t, pool, "INSERT INTO cronlease_lock (name, version, queue, written_at) VALUES ('idle', 5, '', '2020-01-01')")
@@ -475,30 +475,30 @@ func TestFloorIsRaisedAfterInserts(t *testing.T) {
 				_, err := pruner.PruneLocks(soon(t), time.Hour, 100)
 				pruned <- err
 			}()
-			// An insert waits for a second: on a busy machine that is over before the floor is waited for.
+			// An insert waits for a second. On a busy machine that is over before all is seen: then once more.
 			inTime := false
 			eventually(t, "the floor is waited for, or the insert is over", func() bool {
 				inTime = raises()
 				return inTime || len(written) > 0
 			})
-			if inTime {
-				rounds = rounds[1:]
-				isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 1, "idle rows before the floor is raised")
+			idle := count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'")
+			if inTime = inTime && isWaiting(); inTime {
+				isEqual(t, idle, 1, "idle rows before the floor is raised")
 			}
 			if err := tx.Rollback(); err != nil {
 				t.Fatal(err)
 			}
-			if !inTime {
-				<-written
-				if err := <-pruned; err != nil {
-					t.Error(err)
-				}
-				continue
-			}
-			isEqual(t, strings.Contains(<-written, "false"), false, "writes that were not done")
+			done := <-written
 			if err := <-pruned; err != nil {
 				t.Error(err)
 			}
+			if !inTime || strings.Contains(done, "false") {
+				if tries--; tries == 0 {
+					t.Fatalf("the insert never waits until the floor is waited for, and is then done: %s", done)
+				}
+				continue
+			}
+			rounds = rounds[1:]
 			isEqual(t, fmt.Sprint(readLocks(t, s, "a").Floor), "5", "the floor")
 			isEqual(t, count(t, pool, "SELECT COUNT(*) FROM cronlease_lock WHERE name = 'idle'"), 0, "idle rows after that")
 		}

@@ -25,7 +25,7 @@ import (
 // why it waits, and goes on when its password file is right.
 func TestOldPasswordLocksNoAccount(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)
@@ -151,7 +151,7 @@ func deniedLogins(t *testing.T, c *sql.Conn) int {
 // Other refusals than a wrong password are refused logins too.
 func TestKindsOfRefusedLogins(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind)

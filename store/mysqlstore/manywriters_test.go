@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -67,4 +69,37 @@ func (r *oneMore) Next(row []driver.Value) error {
 	copy(row, r.row)
 	r.row = nil
 	return nil
+}
+
+// Rows of the archive that others have locked hold up no claim, also where all writes of
+// the fence row share one connection.
+func TestLockedArchiveHoldsUpNoClaim(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		s := openManyWriters(t, db.DSN)
+		h := holder(t, s, "billing", "me")
+		note := func() error { return s.NoteTerm(soon(t), store.TermNote{Holder: h}) }
+		if err := note(); err != nil {
+			t.Fatal(err)
+		}
+		tx, err := db.Open(t).BeginTx(soon(t), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, tx, "UPDATE cronlease_term SET early = 1 - early")
+		noted := make(chan error, 1)
+		go func() { noted <- note() }()
+		eventually(t, "the note waits", waits(t, db, "INSERT INTO %cronlease_term"))
+		claim(t, s, h, running("a", 1)...)
+		if len(noted) > 0 {
+			t.Error("the claim waited for the note of the term")
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-noted; err != nil {
+			t.Error(err)
+		}
+	})
 }

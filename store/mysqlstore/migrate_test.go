@@ -305,7 +305,7 @@ func TestCheckRefusesTables(t *testing.T) {
 // Each server's setting changes while the store is open, as by a failover.
 func TestCheckRefusesServer(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind, "--log-bin")

@@ -14,38 +14,31 @@ import (
 )
 
 // Move implements [store.Ledger]. Up to 200 rows are one statement, fewer with long errors; more are
-// several, each of which applies as a whole or not at all. It waits up to 5 s
-// for a takeover to end.
+// several, in the order of the moves, each of which applies as a whole or not at all. It waits up to
+// 5 s for a takeover to end.
 func (l *ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
-	order := make([]int, len(moves))
-	for i, m := range moves {
+	for _, m := range moves {
 		if err := ledgerrows.CheckMove("mysqlstore", m); err != nil {
 			return nil, err
 		}
-		order[i] = i
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return ledgerrows.CompareKeys(moves[a].Key, moves[b].Key) })
-
-	done, some, replaced := make([]bool, len(moves)), false, false
-	for chunk := range pieces(order, moveChunk, func(at int) int { return len(ledgerrows.CutError(moves[at].Error)) }) {
-		part := make([]store.Move, len(chunk))
-		for i, at := range chunk {
-			part[i] = moves[at]
-		}
-		err := l.do(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) error {
-			moved, over, err := l.move(ctx, c, h, part)
+	done, replaced := make([]bool, 0, len(moves)), false
+	for chunk := range pieces(moves, moveChunk, func(m store.Move) int {
+		return len(ledgerrows.CutError(m.Error)) + min(len(m.Output), jobs.MaxOutput) + argBytes(m.Then)
+	}) {
+		var moved []bool
+		err := l.do(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) (err error) {
+			var over bool
+			moved, over, err = l.move(ctx, c, h, chunk)
 			replaced = replaced || over
-			for i, is := range moved {
-				done[chunk[i]] = is
-				some = some || is
-			}
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
+		done = append(done, moved...)
 	}
-	if replaced && !some {
+	if replaced && !slices.Contains(done, true) {
 		return nil, store.ErrReplaced
 	}
 	return done, nil
@@ -60,11 +53,12 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 			finished[m.Job]++
 		}
 	}
-	started, err := l.latestStarts(ctx, c, h, moves, finished)
+	ends, err := l.endsOf(ctx, c, h, moves, finished)
 	if err != nil {
 		return nil, false, err
 	}
-	done, err := l.moveAndFollow(ctx, c, h, moves, l.moveStatement(h, moves, started))
+	sorted := slices.SortedStableFunc(slices.Values(moves), func(a, b store.Move) int { return ledgerrows.CompareKeys(a.Key, b.Key) })
+	done, err := l.moveAndFollow(ctx, c, h, sorted, l.moveStatement(h, sorted, ends))
 	if err != nil {
 		return nil, false, err
 	}
@@ -88,10 +82,16 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 	return moved, f.replaced, nil
 }
 
-// latestStarts is, for each job of which one statement finishes several runs,
-// the latest start among these: the statement itself sees that of one of them.
-// It may be read before: a run that has started has.
-func (l *ledger) latestStarts(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]time.Time, error) {
+// ends is what the runs of a job that one statement finishes say of the job together.
+type ends struct {
+	started time.Time     // the latest of their starts
+	verdict store.Verdict // of the last one that has any and that the statement changes
+}
+
+// endsOf has those jobs of which one statement finishes several runs: the statement itself
+// sees one of these. It may be read before: a run that has started has, and what becomes of
+// a run only the holder decides, whose later statements have the later verdicts.
+func (l *ledger) endsOf(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]ends, error) {
 	var keys []jobs.Key
 	for _, m := range moves {
 		if m.To.Over() && finished[m.Job] > 1 {
@@ -105,70 +105,132 @@ func (l *ledger) latestStarts(ctx context.Context, c *conn, h store.Holder, move
 	if err != nil {
 		return nil, err
 	}
-	started := map[string]time.Time{}
-	for _, r := range f.runs {
-		if r.Started.After(started[r.Job]) {
-			started[r.Job] = r.Started
+	all := map[string]ends{}
+	for _, m := range moves {
+		if !m.To.Over() || finished[m.Job] < 2 {
+			continue
 		}
+		of := all[m.Job]
+		r, ok := f.runs[ledgerrows.Plain(m.Key)]
+		if r.Started.After(of.started) {
+			of.started = r.Started
+		}
+		if ok && m.Verdict != store.NoVerdict && r.State == m.From && r.Attempt == m.Attempt && r.Owner == m.Owner && r.Token == m.Token {
+			of.verdict = m.Verdict
+		}
+		all[m.Job] = of
 	}
-	return started, nil
+	return all, nil
 }
 
-// moveStatement also writes the starts to those jobs of which it finishes a run.
-func (l *ledger) moveStatement(h store.Holder, moves []store.Move, started map[string]time.Time) string {
+// moveStatement also writes the starts and verdicts to those jobs of which it finishes a run.
+func (l *ledger) moveStatement(h store.Holder, moves []store.Move, several map[string]ends) string {
 	rows := make(sqltext.Values, len(moves))
 	for i, m := range moves {
-		finished, start := "", int64(0)
+		finished, start, verdict := "", int64(0), m.Verdict
 		if m.To.Over() {
 			finished = m.Job
 		}
-		if at, ok := started[m.Job]; ok {
-			start = at.UnixMicro()
+		if of, ok := several[m.Job]; ok {
+			verdict = of.verdict
+			if !of.started.IsZero() {
+				start = of.started.UnixMicro()
+			}
 		}
 		rows[i] = sqltext.Row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
-			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start,
+			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start, int(verdict),
 		}
 	}
 	return l.sql.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
 }
 
-// moveAndFollow runs the move. If runs follow, it is a transaction that first finds out
-// which rows the move will change, and inserts the followers of those.
+// moveAndFollow runs the move. If runs follow, or attempts are kept, it is a transaction:
+// the attempts are kept by one statement before the move. What else belongs to the rows that
+// the move will change needs their keys.
 func (l *ledger) moveAndFollow(ctx context.Context, c *conn, h store.Holder, moves []store.Move, statement string) (mysqlconn.Change, error) {
-	followers := map[jobs.Key]sqltext.Values{}
-	var of sqltext.Values
+	beside := map[jobs.Key]beside{}
+	var attempts, of sqltext.Values
 	for _, m := range moves {
-		if len(m.Then) == 0 {
+		b := besideOf(m)
+		attempts = append(attempts, b.attempt...)
+		if len(b.followers)+len(b.dropped) == 0 {
 			continue
 		}
-		tick := m.Tick.UnixMicro()
-		of = append(of, sqltext.Row{m.Job, tick, m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
-		for _, f := range m.Then {
-			row := sqltext.Row{f.Job, f.Tick.UnixMicro(), f.Trigger, delayMicros(f.Delay), f.Backfill, m.Job, tick, m.Trigger}
-			followers[ledgerrows.Plain(m.Key)] = append(followers[ledgerrows.Plain(m.Key)], row)
-		}
+		beside[ledgerrows.Plain(m.Key)] = b
+		of = append(of, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
 	}
-	if len(of) == 0 {
+	if len(attempts)+len(of) == 0 {
 		return l.guarded(ctx, c, h, statement)
 	}
 	return l.transaction(ctx, c, h, func() (done mysqlconn.Change, err error) {
+		if len(attempts) > 0 {
+			if err := c.Exec(ctx, l.sql.keepAttempts.Render(attempts, h.Group, h.Owner, h.Token, h.Group)); err != nil {
+				return done, err
+			}
+		}
+		if len(of) == 0 {
+			return c.Change(ctx, statement)
+		}
 		movable, err := l.readMovable(ctx, c, h, of)
 		if err != nil {
 			return done, err
 		}
-		if done, err = c.Change(ctx, statement); err != nil {
+		var followers, dropped sqltext.Values
+		for _, key := range movable {
+			b := beside[key]
+			followers, dropped = append(followers, b.followers...), append(dropped, b.dropped...)
+		}
+		if len(dropped) > 0 {
+			if err := c.Exec(ctx, l.sql.dropAttempts.Render(dropped, h.Group)); err != nil {
+				return done, err
+			}
+		}
+		if done, err = c.Change(ctx, statement); err != nil || len(followers) == 0 {
 			return done, err
 		}
-		var rows sqltext.Values
-		for _, key := range movable {
-			rows = append(rows, followers[key]...)
-		}
-		if len(rows) == 0 {
-			return done, nil
-		}
-		return done, c.Exec(ctx, l.sql.follow.Render(rows, h.Group))
+		return done, c.Exec(ctx, l.sql.follow.Render(followers, h.Group))
 	})
+}
+
+// beside is what a move inserts and deletes in the transaction in which it changes its
+// row.
+type beside struct {
+	followers sqltext.Values
+	attempt   sqltext.Values // one or none
+	dropped   sqltext.Values // the attempt up to which none is kept, or none
+}
+
+func besideOf(m store.Move) (b beside) {
+	tick := m.Tick.UnixMicro()
+	b.followers = followers(m.Key, m.Then)
+	if a, kept := store.AttemptOf(m); kept {
+		b.attempt = sqltext.Values{{
+			m.Job, tick, m.Trigger, int(m.From), a.Number, m.Owner, m.Token, int(a.State), a.State != jobs.Interrupted, ledgerrows.CutError(a.Error), string(a.Output),
+		}}
+		if a.Number > jobs.MaxAttempts {
+			b.dropped = sqltext.Values{{m.Job, tick, m.Trigger, a.Number - jobs.MaxAttempts}}
+		}
+	}
+	return b
+}
+
+// followers are the rows of what follows a run.
+func followers(of jobs.Key, then []store.Follower) (rows sqltext.Values) {
+	for _, f := range then {
+		rows = append(rows, sqltext.Row{
+			f.Job, f.Tick.UnixMicro(), f.Trigger, delayMicros(f.Delay), f.Backfill, string(f.Args), of.Job, of.Tick.UnixMicro(), of.Trigger,
+		})
+	}
+	return rows
+}
+
+// argBytes is how long the arguments of followers are.
+func argBytes(then []store.Follower) (n int) {
+	for _, f := range then {
+		n += len(f.Args)
+	}
+	return n
 }
 
 // readMovable returns the keys of those rows that are as the move expects them, and

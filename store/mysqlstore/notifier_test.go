@@ -391,7 +391,7 @@ func TestNotifierWithAReadTimeout(t *testing.T) {
 
 func TestNotifierOfAClosedStore(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		migrated(t, db.DSN)
 		pool := db.Open(t)
 		for name, make := range map[string]func() (*mysqlstore.Store, error){

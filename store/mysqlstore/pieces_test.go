@@ -14,7 +14,7 @@ import (
 // errors of a full call fit; with a smaller one the error says what to set.
 func TestSmallPackets(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind, "--max-allowed-packet=1M")

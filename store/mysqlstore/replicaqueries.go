@@ -10,8 +10,10 @@ type replicaQueries struct {
 	roster  sqltext.Query
 	lists   sqltext.Query
 	gone    sqltext.Query
-	isGone  sqltext.Query
+	since   sqltext.Query
 	forget  sqltext.Query
+
+	forgetAttempts sqltext.Query
 }
 
 func newReplicaQueries(t tables) *replicaQueries {
@@ -40,10 +42,11 @@ UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.toke
 STRAIGHT_JOIN (WITH v (name) AS (VALUES ?) SELECT * FROM v) v
 STRAIGHT_JOIN {job} j ON j.grp = ? AND j.name = v.name
 SET j.gone_at = UTC_TIMESTAMP(6) WHERE j.gone_at IS NULL AND j.name > _binary''`),
-		isGone: sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ? AND gone_at = {epoch} + INTERVAL ? MICROSECOND`),
+		since: sql(`SELECT COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, {epoch}, gone_at)), 0) FROM {job} WHERE grp = ? AND name = ? AND name > _binary''`),
 		// One statement, so that a term which declares the job finds all of it or nothing.
 		forget: sql(`
 DELETE j, r FROM {job} j LEFT JOIN {run} r ON r.grp = j.grp AND r.job = j.name
 WHERE j.grp = ? AND j.name = ? AND j.gone_at = {epoch} + INTERVAL ? MICROSECOND`),
+		forgetAttempts: sql(`DELETE FROM {attempt} WHERE grp = ? AND job = ?`),
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/joblist"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -30,7 +31,7 @@ func (s *replicas) Enlist(ctx context.Context, group string, r jobs.Replica) err
 		return err
 	}
 	parts := joblist.Encode(r.Jobs)
-	return s.ledger.do(ctx, mysqlconn.Write, "tell of the replica", func(ctx context.Context, c *conn) error {
+	return s.ledger.do(ctx, mysqlconn.Unfenced, "tell of the replica", func(ctx context.Context, c *conn) error {
 		for i, part := range slices.Backward(parts) {
 			if err := c.Exec(ctx, s.sql.enlist.Render(group, r.Owner, i, len(parts), r.List, r.Version, string(part))); err != nil {
 				return err
@@ -42,14 +43,14 @@ func (s *replicas) Enlist(ctx context.Context, group string, r jobs.Replica) err
 
 // Refresh implements [store.Replicas].
 func (s *replicas) Refresh(ctx context.Context, group, owner string) error {
-	return s.ledger.do(ctx, mysqlconn.Write, "refresh the replica", func(ctx context.Context, c *conn) error {
+	return s.ledger.do(ctx, mysqlconn.Unfenced, "refresh the replica", func(ctx context.Context, c *conn) error {
 		return c.Exec(ctx, s.sql.refresh.Render(group, owner))
 	})
 }
 
 // Strike implements [store.Replicas].
 func (s *replicas) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
-	return s.ledger.do(ctx, mysqlconn.Write, "strike the replica", func(ctx context.Context, c *conn) error {
+	return s.ledger.do(ctx, mysqlconn.Unfenced, "strike the replica", func(ctx context.Context, c *conn) error {
 		return c.Exec(ctx, s.sql.strike.Render(group, owner, idle.Microseconds()))
 	})
 }
@@ -63,19 +64,9 @@ func (s *replicas) Roster(ctx context.Context, group string, known jobs.Roster) 
 		if roster, err = s.roster(ctx, c, group); err != nil {
 			return err
 		}
-		var read []jobs.Replica
-		for _, r := range roster.Replicas {
-			if was, ok := known.Find(r.Owner); ok && was.List == r.List {
-				r.Jobs = was.Jobs
-			} else if r.Jobs, err = s.list(ctx, c, group, r); err != nil {
-				return err
-			}
-			if r.Jobs != nil {
-				read = append(read, r)
-			}
-		}
-		roster.Replicas = read
-		return nil
+		return joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
+			return s.list(ctx, c, group, r)
+		})
 	})
 	return roster, err
 }
@@ -109,15 +100,14 @@ func (s *replicas) roster(ctx context.Context, c *conn, group string) (jobs.Rost
 	return roster, rows.Err()
 }
 
-// list reads the jobs of a replica; nil when they have changed meanwhile, or are of a
-// format that this program does not know.
+// list reads the jobs of a replica: see [joblist.Parts.Jobs].
 func (s *replicas) list(ctx context.Context, c *conn, group string, r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
 	rows, err := c.Query(ctx, s.sql.lists.Render(group, r.Owner))
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	list, parts, want := map[string]jobs.ScheduleHash{}, 0, 0
+	parts := joblist.NewParts(r.List)
 	for rows.Next() {
 		var part, of int
 		var number uint64
@@ -125,18 +115,9 @@ func (s *replicas) list(ctx context.Context, c *conn, group string, r jobs.Repli
 		if err := rows.Scan(&part, &of, &number, &text); err != nil {
 			return nil, err
 		}
-		if number != r.List || part >= of {
-			continue
-		}
-		if joblist.Decode(text, list) != nil {
-			return nil, nil
-		}
-		parts, want = parts+1, of
+		parts.Add(part, of, number, text)
 	}
-	if parts != want {
-		return nil, rows.Err()
-	}
-	return list, rows.Err()
+	return parts.Jobs(), rows.Err()
 }
 
 // Gone implements [store.Replicas].
@@ -162,32 +143,43 @@ func (s *replicas) Gone(ctx context.Context, h store.Holder, names []string) err
 	return nil
 }
 
+// GoneSince implements [jobs.Registry].
+func (s *replicas) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
+	err = s.ledger.do(ctx, mysqlconn.Read, "read whether the job is gone", func(ctx context.Context, c *conn) error {
+		at, err := c.Count(ctx, s.sql.since.Render(group, job))
+		if at > 0 {
+			gone = time.UnixMicro(int64(at)).UTC()
+		}
+		return err
+	})
+	return gone, err
+}
+
 // Forget implements [jobs.Registry]. Runs that are over go first, in batches.
 func (s *replicas) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
-	if gone.IsZero() {
-		return false, ctx.Err()
+	if err := ledgerrows.PruneGone(gone,
+		func() (time.Time, error) { return s.GoneSince(ctx, group, job) },
+		func() (int, error) { return s.ledger.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch) },
+	); err != nil {
+		return false, err
 	}
-	for {
-		// A leader may declare it again between two batches.
-		var is int
-		err := s.ledger.do(ctx, mysqlconn.Read, "forget the job", func(ctx context.Context, c *conn) (err error) {
-			is, err = c.Count(ctx, s.sql.isGone.Render(group, job, gone.UnixMicro()))
-			return err
+	entry, deleted := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, ""), 0
+	err := s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) error {
+		_, err := together(ctx, c, func() (done mysqlconn.Change, err error) {
+			entry.Result, deleted = jobs.Refused, 0
+			if !gone.IsZero() {
+				if deleted, err = c.Changed(ctx, s.sql.forget.Render(group, job, gone.UnixMicro())); err != nil {
+					return done, err
+				}
+			}
+			if deleted > 0 {
+				entry.Result = jobs.Done
+				if err := c.Exec(ctx, s.sql.forgetAttempts.Render(group, job)); err != nil {
+					return done, err
+				}
+			}
+			return done, c.Exec(ctx, s.ledger.note(group, entry))
 		})
-		if err != nil || is == 0 {
-			return false, err
-		}
-		n, err := s.ledger.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch)
-		if err != nil {
-			return false, err
-		}
-		if n == 0 {
-			break
-		}
-	}
-	deleted := 0
-	err := s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) (err error) {
-		deleted, err = c.Changed(ctx, s.sql.forget.Render(group, job, gone.UnixMicro()))
 		return err
 	})
 	return deleted > 0, err

@@ -34,7 +34,7 @@ var shapes = map[string]shape{
 		map[string]string{"PRIMARY": "grp job tick trigger_id", "by_state": "grp state tick job trigger_id"},
 	},
 	"job": {
-		"grp name schedule since schedule_since paused changes started_at finished_at pauses gone_at",
+		"grp name schedule since schedule_since paused changes started_at finished_at pauses gone_at failing",
 		map[string]string{"PRIMARY": "grp name"},
 	},
 	"lock": {
@@ -44,6 +44,18 @@ var shapes = map[string]shape{
 	"replica": {
 		"grp owner part parts list version since seen_at jobs",
 		map[string]string{"PRIMARY": "grp owner part"},
+	},
+	"audit": {
+		"id grp at actor via action job tick trigger_id note result",
+		map[string]string{"PRIMARY": "id", "by_group": "grp id", "by_job": "grp job id"},
+	},
+	"term": {
+		"grp token owner began_at ended_at early why",
+		map[string]string{"PRIMARY": "grp token"},
+	},
+	"attempt": {
+		"grp job tick trigger_id attempt claimed_at state owner token started_at finished_at error output",
+		map[string]string{"PRIMARY": "grp job tick trigger_id attempt"},
 	},
 	"schema": {
 		"version applied_at level",

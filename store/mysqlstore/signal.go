@@ -361,7 +361,7 @@ func (s *signal) Release(ctx context.Context, owner string, token uint64) error 
 	})
 }
 
-// Take implements [store.DirectHandover]. It waits up to 3 s for the lease row.
+// Take implements [store.DirectHandover]. It waits up to 2 s for the lease row.
 func (s *signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
 	if a.Read.Group != s.group {
 		return 0, fmt.Errorf("take lease: a reading of %q for the signal of %q", a.Read.Group, s.group)

@@ -21,7 +21,7 @@ import (
 // A replica that starts while its database is not ready leads once it is.
 func TestStartBeforeTheDatabaseIsReady(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			server := dbtest.Private(t, kind, "--max-connections=10")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 )
@@ -25,6 +26,8 @@ var (
 	_ store.Heartbeats      = (*Store)(nil)
 	_ store.RequestSignals  = (*Store)(nil)
 	_ store.Replicas        = (*Store)(nil)
+	_ store.Examiner        = (*Store)(nil)
+	_ store.Archive         = (*Store)(nil)
 )
 
 const defaultPrefix = "cronlease_"
@@ -43,6 +46,7 @@ type Store struct {
 	lockRows
 	requests
 	replicas
+	archive
 	fences
 	schema
 
@@ -161,6 +165,8 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
+	s.archive = archive{ledger: &s.ledger, sql: newArchiveQueries(names), counted: jobs.MaxCounted}
+	s.ledger.note, s.leases.noteResign = s.archive.note, s.archive.noteResign
 	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names)}
 	s.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
 	return s

@@ -12,7 +12,7 @@ import (
 type tables struct{ prefix string }
 
 // named are the tables that statements name as {lease} and so on.
-var named = []string{"lease", "fence", "run", "job", "lock", "schema", "replica"}
+var named = []string{"lease", "fence", "run", "job", "lock", "schema", "replica", "audit", "term", "attempt"}
 
 // quoted is a table's name as statements have it.
 func (t tables) quoted(table string) string { return "`" + t.prefix + table + "`" }

@@ -78,7 +78,7 @@ func (a *authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *
 
 func TestTLSByURL(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			folder, other := t.TempDir(), t.TempDir()

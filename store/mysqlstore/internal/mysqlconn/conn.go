@@ -66,7 +66,7 @@ func setUp(ctx context.Context, conn *sql.Conn, lockWait time.Duration) (Server,
 
 // errShared is of a proxy that gives the statements of one connection different
 // sessions.
-var errShared = fmt.Errorf("%w: the statements of one connection reach different sessions: connect to the server itself, or make what is in between keep a session for each connection (in ProxySQL: multiplexing off for this user)",
+var errShared = fmt.Errorf("%w: the statements of one connection reach different sessions: connect to the server itself, or make what is in between keep a session for each connection (in ProxySQL, multiplexing off for this user)",
 	lease.ErrSetup)
 
 // SessionStatements make a session what those of the pool are. The mark tells one

@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/tlsfiles"
 )
 
 // connector makes connections to one server. The password, and the files of
@@ -13,7 +15,7 @@ import (
 type connector struct {
 	config   *mysql.Config
 	password func(context.Context) (string, error)
-	tls      tlsFiles
+	tls      tlsfiles.Files
 	logins   *logins
 }
 
@@ -40,8 +42,8 @@ func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 	err = c.logins.connect(ctx, c.password, func(ctx context.Context, password string) error {
 		config := c.config.Clone()
 		config.Passwd = password
-		if c.tls.given() {
-			if config.TLS, err = c.tls.config(); err != nil {
+		if c.tls.Given() {
+			if config.TLS, err = c.tls.Config(); err != nil {
 				return err
 			}
 		}

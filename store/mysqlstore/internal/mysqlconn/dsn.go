@@ -14,6 +14,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/cronlease/cronlease/internal/tlsfiles"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -28,7 +29,7 @@ type Target struct {
 	hosts    []string // as host:port, or the address of the settings alone; of a list, the settings have the first
 	password func(context.Context) (string, error)
 	fromFile bool // password is
-	tls      tlsFiles
+	tls      tlsfiles.Files
 	poolSize int // 0: not given
 }
 
@@ -84,11 +85,11 @@ func (t *Target) checkTLS() (err error) {
 	case c.AllowFallbackToPlaintext: // also tls=preferred
 		return fmt.Errorf("%w: tls=preferred (allowFallbackToPlaintext) goes on without TLS when the server that answers says that it has none, and then sends everything in the clear: use tls=true, with ca=FILE for a private authority",
 			lease.ErrSetup)
-	case !t.tls.given():
+	case !t.tls.Given():
 	case c.TLSConfig != "" && c.TLSConfig != "true":
 		return fmt.Errorf("%w: ca, cert, key and server_name verify the server, and another value of tls than true says how not to: remove one of them", lease.ErrSetup)
 	default:
-		if c.TLS, err = t.tls.config(); err != nil {
+		if c.TLS, err = t.tls.Config(); err != nil {
 			return err
 		}
 		c.TLSConfig = ""

@@ -19,6 +19,9 @@ import (
 // errReadOnly is of a pool with several hosts, which then looks for another.
 var errReadOnly = errors.New("the server takes no writes")
 
+// grants is the cure when an account lacks some.
+const grants = "grant SELECT, INSERT, UPDATE and DELETE on the tables (docs/database.md, Grants); Migrate (worker migrate) needs CREATE, ALTER and INDEX too"
+
 // IsAnswer reports whether err leaves its connection in good order: the
 // statement has run and the rows were not as expected, the server rolled it back, or
 // none was sent.
@@ -57,6 +60,12 @@ func isDenied(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isUnreached reports whether there was no connection to a server, so that it has not seen a login.
+func isUnreached(err error) bool {
+	var e *net.OpError
+	return errors.As(err, &e) && e.Op == "dial"
 }
 
 // isLimit reports whether the server or the account has no connection left.
@@ -113,8 +122,10 @@ func (p *Pool) Explain(err error) error {
 		cure = "the tables are missing or of another version: run Migrate (worker migrate)"
 	case mysqlerr.UnknownDatabase:
 		cure = "create the database, or name another one in the DSN"
-	case mysqlerr.AccessDeniedToDatabase, mysqlerr.CommandDenied, mysqlerr.ColumnDenied:
-		cure = "grant SELECT, INSERT, UPDATE and DELETE on the tables (docs/database.md, Grants); Migrate (worker migrate) needs CREATE, ALTER and INDEX too"
+	case mysqlerr.AccessDeniedToDatabase:
+		cure = "correct the name of the database, or " + grants
+	case mysqlerr.CommandDenied, mysqlerr.ColumnDenied:
+		cure = grants
 	case mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode:
 		cure = "the server takes no writes (read_only): use the primary, or SET GLOBAL read_only = OFF"
 	case mysqlerr.StatementFormat:

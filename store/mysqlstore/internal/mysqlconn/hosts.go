@@ -159,10 +159,7 @@ func (c *hostConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // most the DSN's timeout: a host that swallows everything must not use up the
 // time of the others.
 func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, error) {
-	limit := c.timeout
-	if end, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(end)/time.Duration(left))
-	}
+	limit := c.share(ctx, left)
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	conn, err := c.each[host].Connect(limited)
@@ -181,20 +178,72 @@ func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, e
 // askWritable returns an error that names the setting that keeps the server from
 // writing, if there is one.
 func askWritable(ctx context.Context, conn driver.Conn) error {
-	asker, ok := conn.(driver.QueryerContext)
-	if !ok {
-		return fmt.Errorf("cannot ask a %T", conn)
-	}
-	rows, err := asker.QueryContext(ctx, readOnlySettings, nil)
+	settings, err := ask(ctx, conn, readOnlySettings)
 	if err != nil {
 		return err
+	}
+	return readOnlyError(settings)
+}
+
+// ask returns the answer to a query for one text.
+func ask(ctx context.Context, conn driver.Conn, query string) (string, error) {
+	asker, ok := conn.(driver.QueryerContext)
+	if !ok {
+		return "", fmt.Errorf("cannot ask a %T", conn)
+	}
+	rows, err := asker.QueryContext(ctx, query, nil)
+	if err != nil {
+		return "", err
 	}
 	answer := make([]driver.Value, 1)
 	err = rows.Next(answer)
 	if err := errors.Join(err, rows.Close()); err != nil {
-		return err
+		return "", err
 	}
-	return readOnlyError(fmt.Sprintf("%s", answer[0]))
+	return fmt.Sprintf("%s", answer[0]), nil
+}
+
+// Host is what one server of a list says of itself.
+type Host struct {
+	Addr string
+	// Server tells one server from another, also under another address; empty where Err
+	// came before.
+	Server string
+	// Err says why the server cannot be used: it cannot be reached, refuses the login, or
+	// takes no writes ([Host.ReadOnly]).
+	Err error
+}
+
+// ReadOnly reports whether the server answers and takes no writes, as a replica does.
+func (h Host) ReadOnly() bool { return errors.Is(h.Err, errReadOnly) }
+
+// Hosts asks each server of the list, one after the other; none where the pool knows only
+// one address.
+func (p *Pool) Hosts(ctx context.Context) []Host {
+	if p.hosts == nil {
+		return nil
+	}
+	all := make([]Host, len(p.hosts.each))
+	for i := range all {
+		all[i] = p.hosts.host(ctx, i, len(all)-i)
+	}
+	return all
+}
+
+func (c *hostConnector) host(ctx context.Context, i, left int) Host {
+	h := Host{Addr: c.hosts.addrs[i]}
+	limited, cancel := context.WithTimeout(ctx, c.share(ctx, left))
+	defer cancel()
+	conn, err := c.each[i].Connect(limited)
+	if err != nil {
+		h.Err = err
+		return h
+	}
+	defer conn.Close()
+	if h.Server, h.Err = ask(limited, conn, serverName); h.Err == nil {
+		h.Err = askWritable(limited, conn)
+	}
+	return h
 }
 
 func readOnlyError(settings string) error {
@@ -202,6 +251,14 @@ func readOnlyError(settings string) error {
 		return nil
 	}
 	return fmt.Errorf("%w (%s)", errReadOnly, settings)
+}
+
+// share is how long one host may take, of so many that are left to try.
+func (c *hostConnector) share(ctx context.Context, left int) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return min(c.timeout, time.Until(end)/time.Duration(left))
+	}
+	return c.timeout
 }
 
 // hostsError says why each of the hosts could not be used.

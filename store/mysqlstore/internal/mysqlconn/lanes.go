@@ -22,16 +22,19 @@ const (
 )
 
 // The lock waits are short, so that a statement whose client gave up does not live
-// on for long. A heartbeat that waits for a row lock is of little use after that. A
-// takeover waits for fenced transactions to end.
+// on for long, and with the default timing shorter than an attempt may take (3 s): then the
+// error says that it was a lock. A heartbeat that waits for a row lock is of little use after
+// that. A takeover waits for fenced transactions to end.
 const (
 	heartbeatLockWait = 1 * time.Second
 	// ReadingLockWait is that of readings and takeovers.
-	ReadingLockWait = 3 * time.Second
-	ledgerLockWait  = 5 * time.Second // a claim waits as long as a takeover, and then learns of it
+	ReadingLockWait = 2 * time.Second
+	ledgerLockWait  = 2 * time.Second // a claim waits as long as a takeover
 	// LockLockWait is how long a write of a lock's row waits for a fenced
 	// transaction under that lock to end.
 	LockLockWait = 1 * time.Second
+
+	longestLockWait = max(heartbeatLockWait, ReadingLockWait, ledgerLockWait, LockLockWait)
 )
 
 // Ledger connections above four make nothing faster, and hold up heartbeats in the
@@ -101,8 +104,13 @@ func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error
 	switch lane {
 	case Ledger:
 		most := p.ledgerConns()
-		if server := p.server.Load(); access == Write && server != nil && server.ManyWriters() {
-			most = 1 // all write the fence row: from different nodes, they would fail
+		if server := p.server.Load(); server != nil && server.ManyWriters() && most > 1 {
+			// What writes the fence row has one connection, since from different nodes it
+			// would fail. So nothing else may hold that one up.
+			if access != Write {
+				return takeFirst(ctx, p.slots[Ledger][1:most])
+			}
+			most = 1
 		}
 		return takeFirst(ctx, p.slots[Ledger][:most])
 	case Locks, WaitingLocks:

@@ -146,6 +146,7 @@ func (l *logins) note(began time.Time, password [sha256.Size]byte, err error) {
 		l.refusal, l.with = err, password
 		l.wait = min(max(2*l.wait, loginFirst), loginMost)
 		l.plan(l.at)
+	case isUnreached(err): // the login is still due
 	case l.refusal != nil && password == l.with && !began.Before(l.at):
 		// No answer may be a refusal too: servers can delay those (MySQL's
 		// connection_control).

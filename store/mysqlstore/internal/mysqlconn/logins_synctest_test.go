@@ -3,7 +3,10 @@ package mysqlconn_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -169,6 +172,35 @@ func TestRefusalsThatAreDelayed(t *testing.T) {
 		}
 		if sent > 3600/12+1 {
 			t.Errorf("%d logins in an hour", sent)
+		}
+	})
+}
+
+// A server that cannot be reached when the login is due again has not refused it: the
+// next connect tries it.
+func TestLoginIsDueWhenTheServerIsBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		server, l := &loginServer{password: "right"}, mysqlconn.NewLogins()
+		const locked, away = 10 * time.Second, time.Minute
+		began := time.Now()
+		login := func() error {
+			switch since := time.Since(began); {
+			case since < locked:
+				return server.login("wrong")
+			case since < away:
+				return fmt.Errorf("connect: %w", &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED})
+			}
+			return server.login("right")
+		}
+		for l.Connect(t.Context(), "right", login) != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		if late := time.Since(began) - away; late > time.Second {
+			t.Errorf("let in %v after the server was back", late)
+		}
+		if denied, _ := server.counts(); denied != 1 {
+			t.Errorf("%d refused logins, want 1", denied)
 		}
 	})
 }

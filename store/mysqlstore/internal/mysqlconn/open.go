@@ -44,6 +44,7 @@ func (t *Target) Open(password func(context.Context) (string, error)) (*Pool, er
 		return nil, err
 	}
 	p.db, p.source = sql.OpenDB(forPool), sql.OpenDB(forLanes)
+	p.hosts, _ = forLanes.(*hostConnector)
 	size := t.poolSize
 	if size == 0 {
 		size = defaultPoolSize

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/internal/spelling"
+	"github.com/cronlease/cronlease/internal/tlsfiles"
 )
 
 // maxPoolSize bounds the parameter pool_size.
@@ -53,7 +54,7 @@ var otherNames = map[string]string{
 
 // own is what the parameters of the store say.
 type own struct {
-	tls          tlsFiles
+	tls          tlsfiles.Files
 	charsets     []string
 	passwordFile string
 	socket       string
@@ -93,13 +94,13 @@ func takeOwn(dsn string, isURL bool) (rest string, o own, err error) {
 func (o *own) set(name, value string) bool {
 	switch name {
 	case "ca":
-		o.tls.ca = value
+		o.tls.CA = value
 	case "cert":
-		o.tls.cert = value
+		o.tls.Cert = value
 	case "key":
-		o.tls.key = value
+		o.tls.Key = value
 	case "server_name":
-		o.tls.serverName = value
+		o.tls.ServerName = value
 	case "charset":
 		o.charsets = strings.Split(value, ",")
 	case "password_file":
@@ -183,22 +184,8 @@ func checkValues(values map[string]string) error {
 	return nil
 }
 
-// maxSecret is how large a file with a password, a key or certificates may be,
-// in bytes. A system's whole list of authorities has about 250 kB.
-const maxSecret = 4 << 20
-
-// readPassword returns a function that reads a file, without the end of its
-// last line. The function never waits, whatever the file is.
+// readPassword returns a function that reads a file. The function never waits,
+// whatever the file is.
 func readPassword(path string) func(context.Context) (string, error) {
-	return func(context.Context) (string, error) {
-		text, err := plainfile.Read(path, maxSecret)
-		if err != nil {
-			return "", err
-		}
-		password := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
-		if password == "" {
-			return "", fmt.Errorf("%s is empty", path)
-		}
-		return password, nil
-	}
+	return func(context.Context) (string, error) { return plainfile.Password(path) }
 }

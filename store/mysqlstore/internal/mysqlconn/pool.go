@@ -27,13 +27,14 @@ var (
 
 // Pool has the connections of one store. It is safe for concurrent use.
 type Pool struct {
-	name    string  // what String shows
-	db      *sql.DB // for other parts of the program
-	source  *sql.DB // where the connections of lanes, and those of Open, come from
-	owned   bool    // both were opened by a DSN
-	several bool    // and know several hosts
-	wrapper string  // the type of the caller's driver, if it is not the one that is known
-	logins  *logins // of all connections, unless the DSN names several hosts
+	name    string         // what String shows
+	db      *sql.DB        // for other parts of the program
+	source  *sql.DB        // where the connections of lanes, and those of Open, come from
+	owned   bool           // both were opened by a DSN
+	several bool           // and know several hosts
+	hosts   *hostConnector // of source; nil unless several
+	wrapper string         // the type of the caller's driver, if it is not the one that is known
+	logins  *logins        // of all connections, unless the DSN names several hosts
 
 	slots [lanes][]*slot
 
@@ -116,9 +117,11 @@ func (p *Pool) Bind(ctx context.Context) (context.Context, context.CancelFunc) {
 // Access says what a piece of work does.
 type Access int
 
-// Work that only reads may be repeated on another connection.
+// Work that only reads may be repeated on another connection. Unfenced work writes, but
+// not the fence row.
 const (
 	Write Access = iota
+	Unfenced
 	Read
 )
 
@@ -169,9 +172,10 @@ func (p *Pool) DoOn(ctx context.Context, lane Lane, number uint64, op string, do
 				break
 			}
 			err := do(ctx, l.conn)
-			if err != nil && !IsAnswer(err) {
-				l.drop()
+			if err == nil || IsAnswer(err) {
+				return l.conn.explainWait(ctx, err)
 			}
+			l.drop()
 			return err
 		}
 		return store.ErrChanged

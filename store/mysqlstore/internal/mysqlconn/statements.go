@@ -11,9 +11,8 @@ const (
 
 	// setGalera is for nodes of Galera: statements of all sorts (1, 2 and 4) wait
 	// until what was committed on any node before is there, so that connections
-	// may be of different nodes; and a transaction of a process that stands still
-	// ends after 2 s.
-	setGalera = `SET wsrep_sync_wait = 7 /*M! , idle_transaction_timeout = 2 */`
+	// may be of different nodes.
+	setGalera = `SET wsrep_sync_wait = 7`
 
 	// latestRows is for servers that know snapshotIsolation.
 	latestRows = `SET innodb_snapshot_isolation = OFF`
@@ -36,6 +35,10 @@ const (
 	ABS(TIMESTAMPDIFF(SECOND, UTC_TIMESTAMP(), SYSDATE())), @cronlease_session
 	FROM information_schema.global_status WHERE variable_name = 'UPTIME'`
 
+	// serverName tells one server from another. Copies of a machine may share an id, and
+	// servers of one machine its name.
+	serverName = `SELECT CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port, @@global.datadir)`
+
 	// readOnlySettings names the settings that keep the server from writing, and
 	// is empty when none does. super_read_only is never on without read_only,
 	// which has more values than ON in MariaDB 12.
@@ -47,11 +50,12 @@ const (
 var (
 	// setSession makes a connection fit for the store, whatever the server's
 	// defaults and the DSN say. The comments are for one kind of server each:
-	// no time limits, and long lists of names that are never given up for a scan.
+	// no time limits for statements, and long lists of names that are never given up for a
+	// scan. On MariaDB, a transaction of a process that stands still ends after 2 s.
 	setSession = sqltext.Parse(`SET autocommit = 1, time_zone = '+00:00',
 	sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
 	innodb_lock_wait_timeout = ?, lock_wait_timeout = ?, wait_timeout = 2147483,
 	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
 	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
-	/*M! , max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
+	/*M! , idle_transaction_timeout = 2, max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
 )
