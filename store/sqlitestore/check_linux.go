@@ -22,3 +22,12 @@ func networkFS(path string) (string, bool) {
 	}[uint32(fs.Type)]
 	return name, ok
 }
+
+// freeSpace is how many bytes a user may still write to the file system of path.
+func freeSpace(path string) (int64, error) {
+	var fs syscall.Statfs_t
+	if err := syscall.Statfs(path, &fs); err != nil {
+		return 0, err
+	}
+	return int64(fs.Bavail) * int64(fs.Bsize), nil //nolint:unconvert // other processors have an int32
+}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -20,8 +19,10 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		if err := ledgerrows.CheckClaim("sqlitestore", c); err != nil {
 			return nil, err
 		}
-		if err := checkTrigger(c.Key); err != nil {
-			return nil, err
+		for _, k := range append(keysOf(c.Then), c.Key) {
+			if err := checkTrigger(k); err != nil {
+				return nil, err
+			}
 		}
 	}
 	// In the order of their keys: of a job's ticks, a later statement may only claim later ones.
@@ -63,7 +64,7 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			return err
 		}
 		args := []any{string(list), h.Group, h.Owner, number(h.Token), id[:]}
-		if err := eachRun(ctx, c, s.runs.claim, args, func(r run) { runs[r.Key] = r }); err != nil {
+		if err := s.claimAndFollow(ctx, c, h, claims, args, runs); err != nil {
 			return err
 		}
 		// What was there before, also of a term that is over.
@@ -93,39 +94,54 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	return claimed, nil
 }
 
+// claimAndFollow adds the rows that it has inserted to runs, and inserts their followers.
+// It is one statement where there are none of these, and a transaction otherwise.
+func (s *Store) claimAndFollow(ctx context.Context, c *sql.Conn, h store.Holder, claims []store.Claim, args []any, runs map[jobs.Key]run) error {
+	add := func(r run) { runs[r.Key] = r }
+	if !slices.ContainsFunc(claims, func(c store.Claim) bool { return len(c.Then) > 0 }) {
+		return eachRun(ctx, c, s.runs.claim, args, add)
+	}
+	err := inTx(ctx, c, func(tx *sql.Tx) error {
+		if err := eachRun(ctx, tx, s.runs.claim, args, add); err != nil {
+			return err
+		}
+		var then [][9]any
+		for _, c := range claims {
+			if _, inserted := runs[ledgerrows.Plain(c.Key)]; inserted {
+				then = append(then, followers(c.Key, c.Then)...)
+			}
+		}
+		return s.follow(ctx, tx, h, then)
+	})
+	if err != nil {
+		clear(runs)
+	}
+	return err
+}
+
 // extend gives rows of skipped ticks one more: see [store.Claim]. The claims that do so
 // find their rows there then.
-func (s *Store) extend(ctx context.Context, c *sql.Conn, h store.Holder, id store.ClaimID, claims []store.Claim) (err error) {
+func (s *Store) extend(ctx context.Context, c *sql.Conn, h store.Holder, id store.ClaimID, claims []store.Claim) error {
 	if !slices.ContainsFunc(claims, ledgerrows.Extends) {
 		return nil
 	}
-	tx, err := c.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
-			err = errors.Join(err, undo)
-		}
-	}()
-	for _, claim := range claims {
-		if !ledgerrows.Extends(claim) {
-			continue
-		}
-		from, to := claim.Extends.UnixMicro(), claim.Tick.UnixMicro()
-		result, err := tx.ExecContext(ctx, s.runs.extend, h.Group, h.Owner, number(h.Token), claim.Job, from, to, id[:], claim.Missed, errorText(claim.Error))
-		if err != nil {
-			return err
-		}
-		if n, err := result.RowsAffected(); err != nil || n == 0 {
+	return inTx(ctx, c, func(tx *sql.Tx) error {
+		for _, claim := range claims {
+			if !ledgerrows.Extends(claim) {
+				continue
+			}
+			from, to := claim.Extends.UnixMicro(), claim.Tick.UnixMicro()
+			n, err := changed(ctx, tx, s.runs.extend, h.Group, h.Owner, number(h.Token), claim.Job, from, to, id[:], claim.Missed, errorText(claim.Error))
 			if err != nil {
 				return err
 			}
-			continue
+			if n == 0 {
+				continue
+			}
+			if _, err := tx.ExecContext(ctx, s.runs.extendCursor, h.Group, claim.Job, from, to); err != nil {
+				return err
+			}
 		}
-		if _, err := tx.ExecContext(ctx, s.runs.extendCursor, h.Group, claim.Job, from, to); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
+		return nil
+	})
 }

@@ -17,39 +17,66 @@ import (
 // known.
 func (s *Store) Pause(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "pause", group, job, s.runs.pauseGroup, group)
+		return s.setPaused(ctx, jobs.ActionPause, group, job, s.runs.pauseGroup, group)
 	}
-	return s.setPaused(ctx, "pause", group, job, s.runs.pauseJob, group, job)
+	return s.setPaused(ctx, jobs.ActionPause, group, job, s.runs.pauseJob, group, job)
 }
 
 // Resume implements [jobs.Control].
 func (s *Store) Resume(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroup, group)
+		return s.setPaused(ctx, jobs.ActionResume, group, job, s.runs.resumeGroup, group)
 	}
-	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJob, group, job)
+	return s.setPaused(ctx, jobs.ActionResume, group, job, s.runs.resumeJob, group, job)
 }
 
 // ResumeSkipping implements [jobs.Control].
 func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
 	if job == "" {
-		return s.setPaused(ctx, "resume", group, job, s.runs.resumeGroupSkipping, group)
+		return s.setPaused(ctx, jobs.ActionSkipping, group, job, s.runs.resumeGroupSkipping, group)
 	}
-	return s.setPaused(ctx, "resume", group, job, s.runs.resumeJobSkipping, group, job)
+	return s.setPaused(ctx, jobs.ActionSkipping, group, job, s.runs.resumeJobSkipping, group, job)
+}
+
+// ask does what changes something for the leader, and records it, both as one
+// transaction. The answers [jobs.ErrNoJob] and [jobs.ErrNoRun] are recorded, too.
+func (s *Store) ask(ctx context.Context, action, group string, entry jobs.AuditEntry, do func(ctx context.Context, tx *sql.Tx, entry *jobs.AuditEntry) error) error {
+	var answer error
+	err := s.write(ctx, action, func(ctx context.Context, c *sql.Conn) error {
+		return inTx(ctx, c, func(tx *sql.Tx) error {
+			entry.Result = jobs.Done
+			switch answer = do(ctx, tx, &entry); {
+			case errors.Is(answer, jobs.ErrNoJob), errors.Is(answer, jobs.ErrNoRun):
+				entry.Result = jobs.Refused
+			case answer != nil:
+				return answer
+			}
+			return s.record(ctx, tx, group, entry)
+		})
+	})
+	if err != nil {
+		return err
+	}
+	return answer
 }
 
 // setPaused runs a statement that changes nothing when it is so already.
-func (s *Store) setPaused(ctx context.Context, action, group, job, statement string, args ...any) error {
+func (s *Store) setPaused(ctx context.Context, action jobs.Action, group, job, statement string, args ...any) error {
 	if err := store.CheckName("group", group); err != nil {
 		return err
 	}
-	return s.write(ctx, action, func(ctx context.Context, c *sql.Conn) error {
-		n, err := exec(ctx, c, statement, args...)
-		if err != nil || n > 0 || job == "" {
+	entry := ledgerrows.Entry(ctx, action, jobs.Key{Job: job}, "")
+	return s.ask(ctx, string(action), group, entry, func(ctx context.Context, tx *sql.Tx, entry *jobs.AuditEntry) error {
+		n, err := changed(ctx, tx, statement, args...)
+		if err != nil || n > 0 {
 			return err
 		}
+		entry.Result = jobs.Unchanged
+		if job == "" {
+			return nil
+		}
 		var known bool
-		if err := c.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known); err != nil {
+		if err := tx.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known); err != nil {
 			return err
 		}
 		if !known {
@@ -85,21 +112,26 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 	if r.Args != nil {
 		args = []byte(r.Args)
 	}
-	found := false
-	err := s.write(ctx, "trigger", func(ctx context.Context, c *sql.Conn) error {
-		var err error
-		if found, err = s.insertRequest(ctx, c, &key, group, job, tick, int64(r.Trigger), args, r.Backfill); err != nil || found {
+	entry := ledgerrows.Entry(ctx, ledgerrows.ActionOf(r), jobs.Key{Job: job}, r.Note)
+	err := s.ask(ctx, "trigger", group, entry, func(ctx context.Context, tx *sql.Tx, entry *jobs.AuditEntry) error {
+		done, err := s.insertRequest(ctx, tx, &key, group, job, tick, int64(r.Trigger), args, r.Backfill)
+		if err != nil {
 			return err
 		}
-		// There is no job, or the run that was asked for is there.
-		var known bool
-		err = c.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known)
-		found = known && job != ""
-		return err
+		if !done {
+			// There is no job, or the run that was asked for is there.
+			var known bool
+			if err := tx.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known); err != nil {
+				return err
+			}
+			if !known || job == "" {
+				return noJob(group, job)
+			}
+			entry.Result = jobs.Unchanged
+		}
+		entry.Key = ledgerrows.Plain(key)
+		return nil
 	})
-	if err == nil && !found {
-		err = noJob(group, job)
-	}
 	if err != nil {
 		return jobs.Key{}, err
 	}
@@ -107,7 +139,7 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 }
 
 // insertRequest reports whether it has inserted the row, and its key.
-func (s *Store) insertRequest(ctx context.Context, c *sql.Conn, key *jobs.Key, args ...any) (done bool, err error) {
+func (s *Store) insertRequest(ctx context.Context, c querier, key *jobs.Key, args ...any) (done bool, err error) {
 	rows, err := c.QueryContext(ctx, s.runs.trigger, args...)
 	if err != nil {
 		return false, err
@@ -148,11 +180,24 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	if ledgerrows.CheckKey("sqlitestore", key) != nil || checkTrigger(key) != nil {
 		return noRun(group, key) // the table cannot have it
 	}
-	n, err := s.writeRow(ctx, "cancel", s.runs.cancel, group, key.Job, key.Tick.UnixMicro(), key.Trigger)
-	if err == nil && n == 0 {
-		return noRun(group, key)
-	}
-	return err
+	entry := ledgerrows.Entry(ctx, jobs.ActionCancel, key, "")
+	return s.ask(ctx, "cancel", group, entry, func(ctx context.Context, tx *sql.Tx, entry *jobs.AuditEntry) error {
+		args := []any{group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)}
+		n, err := changed(ctx, tx, s.runs.cancel, args...)
+		if err != nil || n > 0 {
+			return err
+		}
+		// There is none, or its end was asked for before, which is no change.
+		entry.Result = jobs.Unchanged
+		var open bool
+		if err := tx.QueryRowContext(ctx, s.runs.isOpen, args...).Scan(&open); err != nil {
+			return err
+		}
+		if !open {
+			return noRun(group, key)
+		}
+		return nil
+	})
 }
 
 func noJob(group, job string) error {

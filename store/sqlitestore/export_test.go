@@ -54,3 +54,9 @@ func (s *Store) LimitPages(ctx context.Context, most int) error {
 	_, err := s.own.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count = %d", most))
 	return err
 }
+
+// JudgeGrowth and JudgeDisk are what Examine says of sizes.
+var (
+	JudgeGrowth = judgeGrowth
+	JudgeDisk   = judgeDisk
+)

@@ -24,8 +24,16 @@ const (
 // Runs implements [jobs.Control]. It reads about as many rows as it returns, but
 // for a job's runs of one state, which it looks for among all the job's.
 func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]jobs.Record, error) {
-	since := filter.Since.Add(time.Microsecond - 1).UnixMicro() // the first one that is not earlier
-	query, args := s.runs.newest, []any{group, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}
+	since, last := window(filter.Since, filter.Until)
+	behind := filter.Behind != jobs.Key{}
+	var at int64
+	if behind {
+		at = filter.Behind.Tick.UnixMicro()
+		last = min(last, at)
+	}
+	query, args := s.runs.newest, []any{
+		group, since, cmp.Or(max(filter.Limit, 0), defaultLimit), last, behind, at, filter.Behind.Job, number(filter.Behind.Trigger),
+	}
 	switch {
 	case filter.Job != "":
 		query, args = s.runs.newestOfJob, append(args, int(filter.State), filter.Job)
@@ -45,39 +53,31 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 
 // PassOver implements [store.Ledger]. It is one transaction.
 func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (passed int, err error) {
-	current := false
-	err = s.write(ctx, "pass over ticks", func(ctx context.Context, c *sql.Conn) (err error) {
-		tx, err := c.BeginTx(ctx, nil)
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
-				err = errors.Join(err, undo)
-			}
-		}()
-		// The first statement writes, so that no takeover comes in between.
-		result, err := tx.ExecContext(ctx, s.runs.passOver, number(h.Token), h.Group, job, after.UnixMicro())
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		if err != nil {
-			return err
-		}
-		if err := tx.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&current); err != nil || !current {
-			return err
-		}
-		const noTick int64 = math.MinInt64
-		for _, statement := range []string{s.runs.rewind, s.runs.forget} {
-			if _, err := tx.ExecContext(ctx, statement, h.Group, job, noTick); err != nil {
+	err = s.write(ctx, "pass over ticks", func(ctx context.Context, c *sql.Conn) error {
+		return inTx(ctx, c, func(tx *sql.Tx) error {
+			// The first statement writes, so that no takeover comes in between.
+			n, err := changed(ctx, tx, s.runs.passOver, number(h.Token), h.Group, job, after.UnixMicro())
+			if err != nil {
 				return err
 			}
-		}
-		passed = int(n)
-		return tx.Commit()
+			current := false
+			if err := tx.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&current); err != nil {
+				return err
+			}
+			if !current {
+				return store.ErrReplaced
+			}
+			const noTick int64 = math.MinInt64
+			for _, statement := range []string{s.runs.rewind, s.runs.forget} {
+				if _, err := tx.ExecContext(ctx, statement, h.Group, job, noTick); err != nil {
+					return err
+				}
+			}
+			passed = int(n)
+			return nil
+		})
 	})
-	if err == nil && !current {
+	if errors.Is(err, store.ErrReplaced) {
 		return 0, store.ErrReplaced
 	}
 	return passed, err

@@ -5,9 +5,12 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"math"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -148,7 +151,32 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 
 // AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
-	return s.changeOne(ctx, "ask to resign", s.sql.askResign, group, token)
+	entry := ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
+	is := false
+	err := s.do(ctx, "ask to resign", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		return inTx(ctx, c, func(tx *sql.Tx) error {
+			n, err := changed(ctx, tx, s.sql.askResign, group, number(token))
+			if err != nil {
+				return err
+			}
+			if err := tx.QueryRowContext(ctx, s.sql.isAsked, group, number(token)).Scan(&is); err != nil {
+				return err
+			}
+			switch {
+			case n > 0:
+				entry.Result = jobs.Done
+			case is:
+				entry.Result = jobs.Unchanged
+			default:
+				entry.Result = jobs.Refused
+			}
+			return s.record(ctx, tx, group, entry)
+		})
+	})
+	if err == nil && !is {
+		return store.ErrChanged
+	}
+	return err
 }
 
 // changeOne runs a statement that changes the one row which is as expected.

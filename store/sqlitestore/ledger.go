@@ -90,35 +90,33 @@ func (s *Store) current(ctx context.Context, c *sql.Conn, h store.Holder) (bool,
 
 // Load implements [jobs.Control]. All that it reads is of one instant.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	return s.load(ctx, group, s.runs.jobs, group)
+}
+
+// load runs a query of jobs, and reads what else there is to know of the group.
+func (s *Store) load(ctx context.Context, group, query string, args ...any) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
-	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
-		tx, err := c.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-		if err != nil {
-			return err
-		}
-		defer func() {
-			if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
-				err = errors.Join(err, undo)
+	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) error {
+		return inReadTx(ctx, c, func(tx *sql.Tx) (err error) {
+			var now int64
+			var file, pauses string
+			if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &file, (*sqlscan.Uint)(&snapshot.Changes), &snapshot.Paused, &pauses); err != nil {
+				return err
 			}
-		}()
-		var now int64
-		var file, pauses string
-		if err := tx.QueryRowContext(ctx, s.runs.group, group).Scan(&now, &file, (*sqlscan.Uint)(&snapshot.Changes), &snapshot.Paused, &pauses); err != nil {
+			snapshot = jobs.Snapshot{
+				Now: instant(now), Server: serverOf(file, of), Changes: snapshot.Changes, Paused: snapshot.Paused,
+				Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
+			}
+			if snapshot.Opened, err = s.lastOpened(ctx, tx, group); err != nil {
+				return err
+			}
+			addPauses(snapshot, "", pauses, snapshot.Paused)
+			if err = loadJobs(ctx, tx, query, args, snapshot); err != nil {
+				return err
+			}
+			snapshot.Open, err = records(ctx, tx, s.runs.openRuns, group)
 			return err
-		}
-		snapshot = jobs.Snapshot{
-			Now: instant(now), Server: serverOf(file, of), Changes: snapshot.Changes, Paused: snapshot.Paused,
-			Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
-		}
-		if snapshot.Opened, err = s.lastOpened(ctx, tx, group); err != nil {
-			return err
-		}
-		addPauses(snapshot, "", pauses, snapshot.Paused)
-		if err = s.loadJobs(ctx, tx, group, snapshot); err != nil {
-			return err
-		}
-		snapshot.Open, err = records(ctx, tx, s.runs.openRuns, group)
-		return err
+		})
 	})
 	if err != nil {
 		return jobs.Snapshot{}, err
@@ -154,8 +152,8 @@ func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
 	}
 }
 
-func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into jobs.Snapshot) (err error) {
-	rows, err := tx.QueryContext(ctx, s.runs.jobs, group)
+func loadJobs(ctx context.Context, tx *sql.Tx, query string, args []any, into jobs.Snapshot) (err error) {
+	rows, err := tx.QueryContext(ctx, query, args...)
 	if err != nil {
 		return err
 	}
@@ -168,7 +166,7 @@ func (s *Store) loadJobs(ctx context.Context, tx *sql.Tx, group string, into job
 			started, finished, cursor sql.NullInt64
 			gone                      sql.NullInt64
 		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &pauses, &started, &finished, &gone, &cursor); err != nil {
+		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, &k.Paused, &pauses, &started, &finished, &gone, &k.Failing, &cursor); err != nil {
 			return err
 		}
 		k.Since, k.ScheduleSince = instant(since), instant(ruling)

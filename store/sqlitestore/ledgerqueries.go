@@ -15,14 +15,15 @@ import (
 // INDEXED BY, CROSS JOIN, and a + before the state, which then is in no index,
 // leave no plan to the optimizer: it may believe that the tables are small.
 type ledgerQueries struct {
-	declare, current, group, opened, jobs, openRuns string
-	claim, move, follow, readRuns                   string
-	extend, extendCursor                            string
-	passOver, rewind, forget                        string
-	pauseJob, pauseGroup, resumeJob, resumeGroup    string
-	resumeJobSkipping, resumeGroupSkipping          string
-	isJob, trigger, args, cancel                    string
-	newest, newestOfJob, newestOfState, prune       string
+	declare, current, group, opened              string
+	jobs, jobsOf, openRuns                       string
+	claim, move, follow, readRuns                string
+	extend, extendCursor                         string
+	passOver, rewind, forget                     string
+	pauseJob, pauseGroup, resumeJob, resumeGroup string
+	resumeJobSkipping, resumeGroupSkipping       string
+	isJob, trigger, args, cancel, isOpen         string
+	newest, newestOfJob, newestOfState, prune    string
 }
 
 const (
@@ -55,10 +56,14 @@ func newLedgerQueries(clock string) ledgerQueries {
 	newestOf := func(state string) string {
 		return text.Replace(`
 SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
-WHERE grp = ?1 AND tick >= ?2 AND state = ` + state)
+WHERE grp = ?1 AND tick >= ?2 AND tick <= ?4 AND (?5 = 0 OR (tick, job, trigger_id) < (?6, ?7, ?8)) AND state = ` + state)
 	}
+	const allJobs = `
+SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, j.gone_at, j.failing, c.tick
+FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
+WHERE j.grp = ?1 AND j.name > ''`
 	const byAge = `
-ORDER BY tick DESC, trigger_id DESC, job LIMIT ?3`
+ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?3`
 	var states []string
 	for state := jobs.Running; state <= jobs.Interrupted; state++ {
 		states = append(states, newestOf(fmt.Sprint(uint8(state))))
@@ -88,10 +93,8 @@ FROM (SELECT 1) LEFT JOIN cronlease_group AS g ON g.name = ?1`),
 
 		opened: `SELECT schedule, schedule_since FROM cronlease_job WHERE grp = ?1 AND name = ''`,
 
-		jobs: `
-SELECT j.name, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, j.gone_at, c.tick
-FROM cronlease_job AS j LEFT JOIN cronlease_cursor AS c ON c.grp = j.grp AND c.job = j.name
-WHERE j.grp = ?1 AND j.name > ''`,
+		jobs:   allJobs,
+		jobsOf: allJobs + ` AND j.name IN (SELECT value FROM json_each(?2))`,
 
 		openRuns: text.Replace(`
 SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
@@ -130,17 +133,17 @@ WHERE grp = ?1 AND job = ?4 AND tick = ?5 AND trigger_id = 0 AND ?6 > ?5
 		extendCursor: `UPDATE cronlease_cursor SET tick = ?4 WHERE grp = ?1 AND job = ?2 AND tick = ?3`,
 
 		// ?1 is a JSON array of [job, tick, trigger, from, attempt, owner, token, to,
-		// delay, error in hexadecimal, attempt after]. A row that is as the move
+		// delay, error in hexadecimal, attempt after, verdict]. A row that is as the move
 		// wants it, by a repetition, is left alone. Every row conflicts, with itself:
 		// UPDATE FROM cannot be kept from reading all runs for each of the list.
 		move: text.Replace(`{instant}
-INSERT INTO cronlease_run (grp, {columns})
+INSERT INTO cronlease_run (grp, {columns}, verdict)
 SELECT r.grp, r.job, r.tick, r.trigger_id, r.claim_id, m.value ->> 7, f.owner, f.token, m.value ->> 10, r.claimed_at,
   CASE WHEN m.value ->> 7 = 1 THEN instant.now ELSE r.started_at END,
   CASE WHEN m.value ->> 7 > 2 THEN instant.now ELSE r.finished_at END,
   CASE WHEN m.value ->> 7 = 2 THEN instant.now + (m.value ->> 8) ELSE r.due_at END,
   r.missed, CAST(unhex(m.value ->> 9) AS TEXT),
-  r.cancel_asked
+  r.cancel_asked, CASE WHEN m.value ->> 7 > 2 THEN nullif(m.value ->> 11, 0) END
 FROM cronlease_fence AS f CROSS JOIN instant CROSS JOIN json_each(?1) AS m CROSS JOIN cronlease_run AS r
 WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
   AND r.grp = ?2 AND r.job = m.value ->> 0 AND r.tick = m.value ->> 1 AND r.trigger_id = m.value ->> 2
@@ -148,15 +151,15 @@ WHERE f.name = ?2 AND f.owner = ?3 AND f.token = ?4
   AND (r.state, r.attempt, r.owner, r.token) IS NOT (m.value ->> 7, m.value ->> 10, f.owner, f.token)
 ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, owner = excluded.owner,
   token = excluded.token, attempt = excluded.attempt, started_at = excluded.started_at, finished_at = excluded.finished_at,
-  due_at = excluded.due_at, error = excluded.error
+  due_at = excluded.due_at, error = excluded.error, verdict = excluded.verdict
 RETURNING {shown}`),
 
-		// ?1 is a JSON array of [job, tick, trigger, delay, backfill, and the key of the run
-		// that was moved].
+		// ?1 is a JSON array of [job, tick, trigger, delay, backfill, the key of the run that
+		// was moved or claimed, and its own arguments in hexadecimal].
 		follow: text.Replace(`{instant}
 INSERT INTO cronlease_run (grp, {columns}, args, backfill)
 SELECT r.grp, f.value ->> 0, f.value ->> 1, f.value ->> 2, x'', 2, r.owner, r.token, 0,
-  instant.now, NULL, NULL, instant.now + (f.value ->> 3), 0, '', 0, r.args, nullif(f.value ->> 4, '')
+  instant.now, NULL, NULL, instant.now + (f.value ->> 3), 0, '', 0, coalesce(nullif(unhex(f.value ->> 8), x''), r.args), nullif(f.value ->> 4, '')
 FROM instant CROSS JOIN json_each(?1) AS f CROSS JOIN cronlease_run AS r
 WHERE r.grp = ?2 AND r.job = f.value ->> 5 AND r.tick = f.value ->> 6 AND r.trigger_id = f.value ->> 7
   AND (f.value ->> 4 = '' OR r.cancel_asked = 0)
@@ -206,14 +209,16 @@ RETURNING tick, trigger_id`),
 		args: `SELECT args FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4`,
 		cancel: `
 UPDATE cronlease_run SET cancel_asked = 1
-WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
+WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2 AND cancel_asked = 0`,
+		isOpen: `SELECT count(*) FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
 
 		// The newest of each state, merged.
 		newest:        strings.Join(states, "\nUNION ALL") + byAge,
-		newestOfState: newestOf("?4") + byAge,
+		newestOfState: newestOf("?9") + byAge,
 		newestOfJob: text.Replace(`
 SELECT {shown} FROM cronlease_run
-WHERE grp = ?1 AND tick >= ?2 AND (?4 = 0 OR +state = ?4) AND job = ?5
+WHERE grp = ?1 AND job = ?10 AND tick >= ?2 AND tick <= ?4 AND (?5 = 0 OR (tick, job, trigger_id) < (?6, ?7, ?8))
+  AND (?9 = 0 OR +state = ?9)
 ORDER BY tick DESC, trigger_id DESC LIMIT ?3`),
 
 		// ?3 is how many are kept at most, ?4 for how long; 0 is no bound. ?6 bounds

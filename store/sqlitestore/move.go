@@ -3,8 +3,8 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -20,11 +20,8 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		if err := ledgerrows.CheckMove("sqlitestore", m); err != nil {
 			return nil, err
 		}
-		if err := checkTrigger(m.Key); err != nil {
-			return nil, err
-		}
-		for _, f := range m.Then {
-			if err := checkTrigger(f.Key); err != nil {
+		for _, k := range append(keysOf(m.Then), m.Key) {
+			if err := checkTrigger(k); err != nil {
 				return nil, err
 			}
 		}
@@ -63,11 +60,11 @@ func distinct(moves []store.Move) int {
 // move reports which of the rows are now as wanted, and whether h is known to be
 // replaced.
 func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (done []bool, current bool, err error) {
-	rows, keys := make([][11]any, len(moves)), make([]jobs.Key, len(moves))
+	rows, keys := make([][12]any, len(moves)), make([]jobs.Key, len(moves))
 	for i, m := range moves {
-		rows[i] = [11]any{
+		rows[i] = [12]any{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, number(m.Token),
-			int(m.To), m.Delay.Microseconds(), errorText(m.Error), ledgerrows.AttemptAfter(m),
+			int(m.To), m.Delay.Microseconds(), errorText(m.Error), ledgerrows.AttemptAfter(m), int(m.Verdict),
 		}
 		keys[i] = ledgerrows.Plain(m.Key)
 	}
@@ -78,7 +75,7 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 	runs := make(map[jobs.Key]run, len(moves))
 	err = s.write(ctx, "move runs", func(ctx context.Context, c *sql.Conn) error {
 		args := []any{string(list), h.Group, h.Owner, number(h.Token)}
-		err := s.moveAndFollow(ctx, c, moves, args, runs)
+		err := s.moveAndFollow(ctx, c, h, moves, args, runs)
 		current = len(runs) > 0
 		if err != nil || len(runs) == len(moves) {
 			return err
@@ -101,49 +98,62 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 	return done, current, nil
 }
 
-// moveAndFollow adds the rows that it has changed to runs, and inserts their followers.
-// It is one statement where there are none, and a transaction otherwise.
-func (s *Store) moveAndFollow(ctx context.Context, c *sql.Conn, moves []store.Move, args []any, runs map[jobs.Key]run) (err error) {
+// moveAndFollow adds the rows that it has changed to runs, keeps the attempts that they
+// end, and inserts their followers. It is one statement where there are none of these,
+// and a transaction otherwise.
+func (s *Store) moveAndFollow(ctx context.Context, c *sql.Conn, h store.Holder, moves []store.Move, args []any, runs map[jobs.Key]run) (err error) {
 	add := func(r run) { runs[r.Key] = r }
-	if !slices.ContainsFunc(moves, func(m store.Move) bool { return len(m.Then) > 0 }) {
+	if !slices.ContainsFunc(moves, func(m store.Move) bool { _, ends := store.AttemptOf(m); return ends || len(m.Then) > 0 }) {
 		return eachRun(ctx, c, s.runs.move, args, add)
 	}
-	tx, err := c.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
 	defer func() {
-		if undo := tx.Rollback(); !errors.Is(undo, sql.ErrTxDone) {
-			err = errors.Join(err, undo)
-		}
 		if err != nil {
 			clear(runs)
 		}
 	}()
-	// The first statement writes, so that no takeover comes in between.
-	if err := eachRun(ctx, tx, s.runs.move, args, add); err != nil {
+	return inTx(ctx, c, func(tx *sql.Tx) error {
+		if err := s.keepAttempts(ctx, tx, h, moves); err != nil {
+			return err
+		}
+		if err := eachRun(ctx, tx, s.runs.move, args, add); err != nil {
+			return err
+		}
+		var then [][9]any
+		for _, m := range moves {
+			if _, changed := runs[ledgerrows.Plain(m.Key)]; changed {
+				then = append(then, followers(m.Key, m.Then)...)
+			}
+		}
+		return s.follow(ctx, tx, h, then)
+	})
+}
+
+func keysOf(then []store.Follower) (keys []jobs.Key) {
+	for _, f := range then {
+		keys = append(keys, f.Key)
+	}
+	return keys
+}
+
+// followers are the rows of what follows a run.
+func followers(of jobs.Key, then []store.Follower) (rows [][9]any) {
+	for _, f := range then {
+		rows = append(rows, [9]any{
+			f.Job, f.Tick.UnixMicro(), f.Trigger, f.Delay.Microseconds(), f.Backfill, of.Job, of.Tick.UnixMicro(), of.Trigger, hex.EncodeToString(f.Args),
+		})
+	}
+	return rows
+}
+
+// follow inserts followers, once their runs are as they are to follow them.
+func (s *Store) follow(ctx context.Context, tx *sql.Tx, h store.Holder, followers [][9]any) error {
+	if len(followers) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(followers)
+	if err != nil {
 		return err
 	}
-	var followers [][8]any
-	for _, m := range moves {
-		key := ledgerrows.Plain(m.Key)
-		if _, changed := runs[key]; !changed {
-			continue
-		}
-		for _, f := range m.Then {
-			followers = append(followers, [8]any{
-				f.Job, f.Tick.UnixMicro(), f.Trigger, f.Delay.Microseconds(), f.Backfill, key.Job, key.Tick.UnixMicro(), key.Trigger,
-			})
-		}
-	}
-	if len(followers) > 0 {
-		list, err := json.Marshal(followers)
-		if err != nil {
-			return err
-		}
-		if _, err := tx.ExecContext(ctx, s.runs.follow, string(list), args[1]); err != nil {
-			return err
-		}
-	}
-	return tx.Commit()
+	_, err = tx.ExecContext(ctx, s.runs.follow, string(list), h.Group)
+	return err
 }

@@ -20,6 +20,7 @@ func TestLedgerPlans(t *testing.T) {
 		byKey   = "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=? AND tick=? AND trigger_id=?)"
 		byState = "SEARCH cronlease_run USING INDEX cronlease_run_by_state (grp=? AND state=?"
 		ofJob   = "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=?"
+		ofTick  = "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY" // the runs of one tick
 		fence   = "SEARCH f USING PRIMARY KEY (name=?)"
 	)
 	want := map[string][]string{
@@ -44,11 +45,11 @@ func TestLedgerPlans(t *testing.T) {
 		"cancel":          {byKey},
 		"prune":           {byKey, ofJob + ")", "SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)", ofJob + ")"},
 		"newest":          {},
-		"newest of job":   {ofJob + " AND tick>?)"},
-		"newest of state": {byState + " AND tick>?)"},
+		"newest of job":   {ofJob + " AND tick>? AND tick<?)"},
+		"newest of state": {byState + " AND tick>? AND tick<?)", ofTick},
 	}
 	for range jobs.Interrupted {
-		want["newest"] = append(want["newest"], byState+" AND tick>?)")
+		want["newest"] = append(want["newest"], byState+" AND tick>? AND tick<?)", ofTick)
 	}
 	path := migrated(t)
 	s := open(t, path)

@@ -6,7 +6,7 @@ import "strings"
 // [queries].
 type replicaQueries struct {
 	enlist, refresh, strike, roster, lists string
-	gone, isGone, forget                   string
+	gone, since, forget                    string
 }
 
 func newReplicaQueries(clock string) replicaQueries {
@@ -31,7 +31,7 @@ FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1 LEFT JOIN cronleas
 UPDATE cronlease_job SET gone_at = {now}
 WHERE grp = ?2 AND name > '' AND name IN (SELECT value FROM json_each(?1)) AND gone_at IS NULL
   AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?2 AND owner = ?3 AND token = ?4)`),
-		isGone: `SELECT count(*) FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND gone_at = ?3`,
+		since: `SELECT coalesce(max(gone_at), 0) FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > ''`,
 		// The trigger deletes the runs.
 		forget: `DELETE FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > '' AND gone_at = ?3`,
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/joblist"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -51,19 +52,9 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 		if roster, err = s.readRoster(ctx, c, group); err != nil {
 			return err
 		}
-		var read []jobs.Replica
-		for _, r := range roster.Replicas {
-			if was, ok := known.Find(r.Owner); ok && was.List == r.List {
-				r.Jobs = was.Jobs
-			} else if r.Jobs, err = s.readList(ctx, c, group, r); err != nil {
-				return err
-			}
-			if r.Jobs != nil {
-				read = append(read, r)
-			}
-		}
-		roster.Replicas = read
-		return nil
+		return joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
+			return s.readList(ctx, c, group, r)
+		})
 	})
 	return roster, err
 }
@@ -95,33 +86,24 @@ func (s *Store) readRoster(ctx context.Context, c *sql.Conn, group string) (rost
 	return roster, rows.Err()
 }
 
-// readList reads the jobs of a replica; nil when they have changed meanwhile, or are of
-// a format that this program does not know.
+// readList reads the jobs of a replica: see [joblist.Parts.Jobs].
 func (s *Store) readList(ctx context.Context, c *sql.Conn, group string, r jobs.Replica) (_ map[string]jobs.ScheduleHash, err error) {
 	rows, err := c.QueryContext(ctx, s.replica.lists, group, r.Owner)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	list, parts, want := map[string]jobs.ScheduleHash{}, int64(0), int64(0)
+	parts := joblist.NewParts(r.List)
 	for rows.Next() {
-		var part, of, number int64
+		var part, of int
+		var number int64
 		var text []byte
 		if err := rows.Scan(&part, &of, &number, &text); err != nil {
 			return nil, err
 		}
-		if uint64(number) != r.List || part >= of {
-			continue
-		}
-		if joblist.Decode(text, list) != nil {
-			return nil, nil
-		}
-		parts, want = parts+1, of
+		parts.Add(part, of, uint64(number), text)
 	}
-	if parts != want {
-		return nil, rows.Err()
-	}
-	return list, rows.Err()
+	return parts.Jobs(), rows.Err()
 }
 
 // Gone implements [store.Replicas].
@@ -150,28 +132,48 @@ func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error 
 	return err
 }
 
+// GoneSince implements [jobs.Registry].
+func (s *Store) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
+	err = s.do(ctx, "read whether the job is gone", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		var at int64
+		err := c.QueryRowContext(ctx, s.replica.since, group, job).Scan(&at)
+		if at > 0 {
+			gone = instant(at)
+		}
+		return err
+	})
+	return gone, err
+}
+
 // Forget implements [jobs.Registry]. Runs that are over go first, in batches.
 func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
-	if gone.IsZero() {
-		return false, ctx.Err()
+	if err := ledgerrows.PruneGone(gone,
+		func() (time.Time, error) { return s.GoneSince(ctx, group, job) },
+		func() (int, error) { return s.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch) },
+	); err != nil {
+		return false, err
 	}
-	for {
-		// A leader may declare it again between two batches.
-		var is bool
-		err := s.do(ctx, "forget the job", func(ctx context.Context, c *sql.Conn, _ opened) error {
-			return c.QueryRowContext(ctx, s.replica.isGone, group, job, gone.UnixMicro()).Scan(&is)
+	entry, forgotten := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, ""), false
+	err := s.write(ctx, "forget the job", func(ctx context.Context, c *sql.Conn) error {
+		return inTx(ctx, c, func(tx *sql.Tx) error {
+			n, err := changed(ctx, tx, s.replica.forget, group, job, micros(gone))
+			if err != nil {
+				return err
+			}
+			entry.Result = jobs.Refused
+			if forgotten = n > 0; forgotten {
+				entry.Result = jobs.Done
+			}
+			return s.record(ctx, tx, group, entry)
 		})
-		if err != nil || !is {
-			return false, err
-		}
-		n, err := s.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch)
-		if err != nil {
-			return false, err
-		}
-		if n == 0 {
-			break
-		}
+	})
+	return err == nil && forgotten, err
+}
+
+// micros is an instant as the tables have it, or NULL, which equals nothing.
+func micros(at time.Time) any {
+	if at.IsZero() {
+		return nil
 	}
-	n, err := s.writeRow(ctx, "forget the job", s.replica.forget, group, job, gone.UnixMicro())
-	return n > 0, err
+	return at.UnixMicro()
 }

@@ -5,11 +5,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
 // Beat implements [store.Heartbeats].
@@ -46,6 +46,8 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	return beat, nil
 }
 
+var errRequestsClosed = errors.New("sqlitestore: wait for requests: closed")
+
 // requestSignal watches the file, as [signal] does.
 type requestSignal struct {
 	store *Store
@@ -66,10 +68,11 @@ func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
 
 // Wait implements [store.RequestSignal].
 func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
-	listening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(r.closing, cancel)()
-	err := r.store.do(listening, "wait for requests", func(ctx context.Context, c *sql.Conn, of opened) error {
+	return waiting.Until(ctx, r.closing, "sqlitestore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+}
+
+func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
+	return r.store.do(ctx, "wait for requests", func(ctx context.Context, c *sql.Conn, of opened) error {
 		seen := int64(-1)
 		every := time.NewTicker(signalEvery)
 		defer every.Stop()
@@ -92,15 +95,6 @@ func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
 			}
 		}
 	})
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("sqlitestore: wait for requests: %w", ctx.Err())
-	case r.closing.Err() != nil:
-		return errors.New("sqlitestore: wait for requests: closed")
-	}
-	return err
 }
 
 // look reports whether there is a request.

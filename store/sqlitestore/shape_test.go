@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -71,5 +73,33 @@ func TestOlderProgramOnNewerTables(t *testing.T) {
 	var level int
 	if err := s.DB().QueryRowContext(t.Context(), "SELECT level FROM cronlease_schema").Scan(&level); err != nil || level != sqlitestore.Newest+5 {
 		t.Errorf("an older program has set the level to %d", level)
+	}
+}
+
+// A program of a version before verdicts ends runs by such an UPDATE.
+func TestOlderProgramLeavesFailing(t *testing.T) {
+	t.Parallel()
+	s := open(t, migrated(t))
+	h := leader(t, s)
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "a", Schedule: "every 1m0s"}}); err != nil {
+		t.Fatal(err)
+	}
+	for n, verdict := range []store.Verdict{store.JobFails, store.JobWorks} {
+		ours, theirs := jobs.Key{Job: "a", Tick: tick(2*n + 1)}, jobs.Key{Job: "a", Tick: tick(2*n + 2)}
+		claim(t, s, h, byte(n+1), store.Claim{Key: ours, State: jobs.Running}, store.Claim{Key: theirs, State: jobs.Running})
+		moves := []store.Move{
+			{Key: ours, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Failed, Verdict: verdict},
+			{Key: theirs, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Waiting, Verdict: verdict},
+		}
+		if _, err := s.Move(soon(t), h, moves); err != nil {
+			t.Fatal(err)
+		}
+		for state := jobs.Succeeded; state <= jobs.Failed; state++ {
+			run(t, s.DB(), "UPDATE cronlease_run SET state = ?1, finished_at = 1 WHERE job = 'a' AND tick = ?2", state, theirs.Tick.UnixMicro())
+			snapshot, err := s.Load(soon(t), h.Group)
+			if known := snapshot.Jobs["a"]; err != nil || known.Failing != (verdict == store.JobFails) || known.Finished.UnixMicro() != 1 {
+				t.Errorf("after verdict %d, and %v by an older program: %+v, %v", verdict, state, known, err)
+			}
+		}
 	}
 }

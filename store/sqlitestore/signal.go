@@ -4,11 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
 // signalEvery is how often a waiting signal asks whether the file has changed,
@@ -65,19 +65,7 @@ func (b *signal) Wait(ctx context.Context) error {
 	if b.closing.Err() != nil {
 		return errSignalClosed
 	}
-	listening, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(b.closing, cancel)()
-	err := b.wait(listening)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("sqlitestore: wait for the hand-over signal: %w", ctx.Err())
-	case b.closing.Err() != nil:
-		return errSignalClosed
-	}
-	return err
+	return waiting.Until(ctx, b.closing, "sqlitestore: wait for the hand-over signal", errSignalClosed, b.wait)
 }
 
 func (b *signal) wait(ctx context.Context) error {

@@ -63,6 +63,8 @@ var (
 	_ store.Ledger          = (*Store)(nil)
 	_ store.Fences          = (*Store)(nil)
 	_ store.Replicas        = (*Store)(nil)
+	_ store.Examiner        = (*Store)(nil)
+	_ store.Archive         = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")
@@ -74,6 +76,7 @@ type Store struct {
 	runs    ledgerQueries
 	locking lockQueries
 	replica replicaQueries
+	archive archiveQueries
 	own     *sql.DB // what this package runs
 	pool    *sql.DB // what DB returns
 
@@ -113,7 +116,7 @@ func open(path, clock string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: path %q: %w", path, err)
 	}
-	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), writing: make(chan struct{}, 1)}
+	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.own = sql.OpenDB(&connector{store: s})
 	s.own.SetMaxIdleConns(4)

@@ -1,0 +1,326 @@
+package sqlitestore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/sqlscan"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// record writes an entry of the audit.
+func (s *Store) record(ctx context.Context, tx *sql.Tx, group string, e jobs.AuditEntry) error {
+	var tick any // NULL
+	if !e.Tick.IsZero() {
+		tick = e.Tick.UnixMicro()
+	}
+	_, err := tx.ExecContext(ctx, s.archive.note, group, e.Name, string(e.Via), string(e.Action), e.Job, tick, int64(e.Trigger), e.Note, string(e.Result))
+	return err
+}
+
+// Audit implements [jobs.Archive].
+func (s *Store) Audit(ctx context.Context, group string, filter jobs.AuditFilter) ([]jobs.AuditEntry, error) {
+	before := int64(min(cmp.Or(filter.Before, math.MaxInt64), math.MaxInt64))
+	query, args := s.archive.audit, []any{group, before, cmp.Or(max(filter.Limit, 0), defaultLimit)}
+	if filter.Job != "" {
+		query, args = s.archive.auditOfJob, append(args, filter.Job)
+	}
+	var all []jobs.AuditEntry
+	err := s.query(ctx, "read the audit", query, args, func(rows *sql.Rows) error {
+		var e jobs.AuditEntry
+		var at int64
+		var tick sql.NullInt64
+		err := rows.Scan(&e.ID, &at, &e.Name, &e.Via, &e.Action, &e.Job, &tick, (*sqlscan.Uint)(&e.Trigger), &e.Note, &e.Result)
+		e.At, e.Tick = instant(at), instantOrZero(tick)
+		all = append(all, e)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// query runs a query, and f for each row.
+func (s *Store) query(ctx context.Context, action, query string, args []any, f func(*sql.Rows) error) error {
+	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error {
+		return each(ctx, c, query, args, f)
+	})
+}
+
+func each(ctx context.Context, q querier, query string, args []any, f func(*sql.Rows) error) (err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		if err := f(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// NoteTerm implements [store.Archive].
+func (s *Store) NoteTerm(ctx context.Context, note store.TermNote) error {
+	return s.write(ctx, "note the term", func(ctx context.Context, c *sql.Conn) error {
+		return inTx(ctx, c, func(tx *sql.Tx) error {
+			token := number(note.Token)
+			if _, err := tx.ExecContext(ctx, s.archive.beginTerm, note.Group, token, note.Owner, note.Began.Microseconds(), note.Early); err != nil {
+				return err
+			}
+			if note.Over {
+				if _, err := tx.ExecContext(ctx, s.archive.endTerm, note.Group, token, note.Ended.Microseconds(), ledgerrows.CutWhy(note.Why)); err != nil {
+					return err
+				}
+			}
+			if note.Before.IsZero() {
+				return nil
+			}
+			_, err := tx.ExecContext(ctx, s.archive.endBefore, note.Group, token, note.Before.UnixMicro(), store.WhyUntold)
+			return err
+		})
+	})
+}
+
+// Terms implements [jobs.Archive].
+func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
+	since, last := window(filter.Since, filter.Until)
+	var all []jobs.Term
+	err := s.query(ctx, "read the terms", s.archive.terms, []any{group, last, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}, func(rows *sql.Rows) error {
+		var t jobs.Term
+		var began int64
+		var ended sql.NullInt64
+		err := rows.Scan((*sqlscan.Uint)(&t.Token), &t.Owner, &began, &ended, &t.Early, &t.Why)
+		t.Began, t.Ended = instant(began), instantOrZero(ended)
+		all = append(all, t)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// window is the first and the last microsecond of a time whose end does not belong to it.
+func window(since, until time.Time) (first, last int64) {
+	first, last = since.Add(time.Microsecond-1).UnixMicro(), math.MaxInt64
+	if !until.IsZero() {
+		last = until.Add(time.Microsecond-1).UnixMicro() - 1
+	}
+	return first, last
+}
+
+// PruneArchive implements [store.Archive].
+func (s *Store) PruneArchive(ctx context.Context, group string, batch int) (int, error) {
+	batch = cmp.Or(max(batch, 0), defaultBatch)
+	age := store.KeepArchive.Microseconds()
+	audits, err := s.writeRow(ctx, "prune the audit", s.archive.pruneAudit, group, store.MaxAudit, age, batch)
+	if err != nil {
+		return 0, err
+	}
+	terms, err := s.writeRow(ctx, "prune the terms", s.archive.pruneTerms, group, store.MaxTerms, age, batch)
+	return int(audits + terms), err
+}
+
+// keepAttempts writes the attempts that moves end.
+func (s *Store) keepAttempts(ctx context.Context, tx *sql.Tx, h store.Holder, moves []store.Move) error {
+	var kept [][11]any
+	for _, m := range moves {
+		a, ok := store.AttemptOf(m)
+		if !ok {
+			continue
+		}
+		kept = append(kept, [11]any{
+			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, number(m.Token),
+			int(a.State), a.State != jobs.Interrupted, errorText(a.Error), hex.EncodeToString(a.Output),
+		})
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	list, err := json.Marshal(kept)
+	if err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, s.archive.keep, string(list), h.Group, h.Owner, number(h.Token)); err != nil {
+		return err
+	}
+	for _, m := range moves {
+		if a, ok := store.AttemptOf(m); ok && a.Number > jobs.MaxAttempts {
+			if _, err := tx.ExecContext(ctx, s.archive.drop, h.Group, m.Job, m.Tick.UnixMicro(), m.Trigger, a.Number-jobs.MaxAttempts); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Attempts implements [jobs.Archive].
+func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
+	if ledgerrows.CheckKey("sqlitestore", key) != nil || checkTrigger(key) != nil {
+		return nil, noRun(group, key) // the table cannot have it
+	}
+	args := []any{group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)}
+	var kept []jobs.Attempt
+	var record *jobs.Record
+	err := s.do(ctx, "read the attempts", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		return inReadTx(ctx, c, func(tx *sql.Tx) error {
+			if err := eachRun(ctx, tx, s.archive.run, args, func(r run) { record = &r.Record }); err != nil {
+				return err
+			}
+			return each(ctx, tx, s.archive.attempts, args, func(rows *sql.Rows) error {
+				var a jobs.Attempt
+				var started, finished sql.NullInt64
+				var output []byte
+				err := rows.Scan((*sqlscan.Count)(&a.Number), &a.State, &a.Owner, (*sqlscan.Uint)(&a.Token), &started, &finished, &a.Error, &output)
+				a.Started, a.Finished = instantOrZero(started), instantOrZero(finished)
+				if len(output) > 0 {
+					a.Output = output
+				}
+				kept = append(kept, a)
+				return err
+			})
+		})
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case record == nil:
+		return nil, noRun(group, key)
+	}
+	return ledgerrows.Attempts(*record, kept), nil
+}
+
+// Names implements [jobs.Archive].
+func (s *Store) Names(ctx context.Context, group string) (jobs.Names, error) {
+	var names jobs.Names
+	err := s.query(ctx, "read the names", s.archive.names, []any{group}, func(rows *sql.Rows) error {
+		var name string
+		var paused bool
+		err := rows.Scan(&name, &paused)
+		names.All = append(names.All, name)
+		if paused {
+			names.Paused++
+		}
+		return err
+	})
+	if err != nil {
+		return jobs.Names{}, err
+	}
+	return names, nil
+}
+
+// LoadOf implements [jobs.Archive].
+func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.Snapshot, error) {
+	if err := jobs.CheckNames(names); err != nil {
+		return jobs.Snapshot{}, err
+	}
+	list, err := json.Marshal(names)
+	if err != nil {
+		return jobs.Snapshot{}, err
+	}
+	return s.load(ctx, group, s.runs.jobsOf, group, string(list))
+}
+
+// Newest implements [jobs.Archive].
+func (s *Store) Newest(ctx context.Context, group string, of jobs.Newest) (map[string][]jobs.Record, error) {
+	if err := of.Check(); err != nil {
+		return nil, err
+	}
+	since, last := window(of.Since, of.Until)
+	above := 0
+	if of.Over {
+		above = int(jobs.Waiting)
+	}
+	newest := map[string][]jobs.Record{}
+	err := s.do(ctx, "read the newest runs", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		for _, job := range of.Jobs {
+			all, err := records(ctx, c, s.archive.newest, group, job, since, last, above, max(1, of.Limit))
+			if err != nil {
+				return err
+			}
+			if len(all) > 0 {
+				newest[job] = all
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return newest, nil
+}
+
+// Counts implements [jobs.Archive]. It reads about twice as many entries of an index as
+// it counts runs.
+func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilter) (jobs.Counts, error) {
+	if err := filter.Check(); err != nil {
+		return jobs.Counts{}, err
+	}
+	start := filter.Since.UTC()
+	since, last := window(start, filter.Until)
+	counts := jobs.Counts{Cut: map[string]time.Time{}}
+	err := s.do(ctx, "count the runs", func(ctx context.Context, c *sql.Conn, _ opened) error {
+		// one counts the runs of jobs or in states; those of one name begin at one tick.
+		one := func(name, cut, count string, of []any, most int) error {
+			from := since
+			for _, which := range of {
+				err := each(ctx, c, cut, []any{group, which, since, last, most}, func(rows *sql.Rows) error {
+					var tick int64
+					err := rows.Scan(&tick)
+					from = max(from, tick+1)
+					counts.Cut[name] = instant(from)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+			for _, which := range of {
+				err := each(ctx, c, count, []any{group, which, from, last, start.UnixMicro(), filter.Every.Microseconds()}, func(rows *sql.Rows) error {
+					n := jobs.Count{Job: name}
+					var bucket int64
+					err := rows.Scan(&bucket, &n.State, (*sqlscan.Count)(&n.Runs))
+					n.From = start.Add(time.Duration(bucket) * filter.Every)
+					counts.List = append(counts.List, n)
+					return err
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		for _, job := range filter.Jobs {
+			if err := one(job, s.archive.cutOf, s.archive.countOf, []any{job}, jobs.MaxCounted/len(filter.Jobs)); err != nil {
+				return err
+			}
+		}
+		if len(filter.Jobs) > 0 {
+			return nil
+		}
+		var states []any
+		for state := jobs.Running; state <= jobs.Interrupted; state++ {
+			states = append(states, int(state))
+		}
+		return one("", s.archive.cutAll, s.archive.countAll, states, jobs.MaxCounted)
+	})
+	if err != nil {
+		return jobs.Counts{}, err
+	}
+	slices.SortFunc(counts.List, func(a, b jobs.Count) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), a.From.Compare(b.From), cmp.Compare(a.State, b.State))
+	})
+	return counts, nil
+}
