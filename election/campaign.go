@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/lease"
@@ -56,6 +57,7 @@ func (c *campaign) loop(ctx context.Context) error {
 				c.log.Warn("the lease is left to expire", zap.Error(err))
 			}
 		case held != nil:
+			c.trouble.Ended("check of the database") // it is asked again once this replica does not lead
 			c.trouble.Worked("look at the lease of " + c.group)
 			failed.Reset()
 			c.setBarred(nil)
@@ -236,6 +238,7 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	c.see(true, 0, c.timing.TTL)
 	leading := State{Role: Leading, Owner: held.Owner(), Token: held.Token()}
 	c.become(leading)
+	leaving := leading // before the term can end
 	// Whichever comes first: this function may be blocked in the log.
 	drains := sync.OnceFunc(func() {
 		c.expect(0) // for the watchdog, from here on
@@ -247,7 +250,6 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	defer context.AfterFunc(held.Context(), drains)()
 	// A blocked log must not keep the term from ending. What other replicas need
 	// is done before each line is logged.
-	leaving := leading
 	c.helpers.Go(func() { c.endByWish(ctx, held, leaving) })
 
 	returned := make(chan error, 1)
@@ -260,15 +262,14 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	if !c.heeds {
 		c.helpers.Go(func() { held.Heed(held.Context(), nil, nil) })
 	}
-	log.Info("leading")
+	began := time.Now()
+	c.stream.Emit(event.Leading{Header: c.head(held.Token()), Early: held.PreviousStands() > 0, Before: held.Previous().Token})
 	finished := c.reign(context.WithoutCancel(ctx), held, returned)
 	cause = context.Cause(held.Context())
 	drains()
-	if errors.Is(cause, ErrLost) || errors.Is(cause, ErrStuck) {
-		log.Warn("lease lost", zap.Error(cause))
-	} else {
-		log.Info("term over", zap.NamedError("cause", cause))
-	}
+	c.stream.Emit(event.TermEnded{
+		Header: c.head(held.Token()), Cause: cause, Lost: errors.Is(cause, ErrLost) || errors.Is(cause, ErrStuck), Led: time.Since(began),
+	})
 
 	if !finished {
 		if err := c.drain(ctx, held, returned, log); err != nil {
@@ -295,8 +296,10 @@ func (c *campaign) endByWish(ctx context.Context, held *keeper.Held, leaving Sta
 		cause = ErrStopped
 	case <-c.resign:
 		cause = ErrResigned
+		c.stream.Emit(event.Control{Header: c.head(held.Token()), Action: event.ResignAsked})
 	case <-held.ResignAsked():
 		cause = ErrResigned
+		c.stream.Emit(event.Control{Header: c.head(held.Token()), Action: event.ResignAsked})
 	case <-held.Context().Done():
 		return
 	}

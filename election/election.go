@@ -10,10 +10,12 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/internal/slogcore"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -60,6 +62,8 @@ type Election struct {
 	heeds     bool // the leading function heeds the requests of its term
 	timing    lease.Timing
 	log       *zap.Logger
+	stream    *stream.Stream
+	flushes   bool // the stream is its own
 	events    *mailbox
 	resign    chan struct{}                       // capacity 1: asks the present term to end
 	working   func(context.Context) (bool, error) // see settings.Election
@@ -101,6 +105,12 @@ func WithObserver(f func(State)) Option {
 	return func(s *settings.Election) { s.Observers = append(s.Observers, f) }
 }
 
+// WithEvents gives what happens to f, an observer: see package event. [Election.Run] waits
+// for a second at most for observers that are slow.
+func WithEvents(f func(event.Event)) Option {
+	return func(s *settings.Election) { s.Events = append(s.Events, f) }
+}
+
 // New returns a campaign for the group. It starts nothing and dials nothing.
 // The error names the option that does not fit.
 func New(leases store.Leases, group string, options ...Option) (*Election, error) {
@@ -120,6 +130,10 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	if s.Keeper.Logger == nil {
 		return nil, errors.New("election: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	}
+	e.flushes = s.Keeper.Events == nil
+	if err := s.OpenStream("election"); err != nil {
+		return nil, err
+	}
 	for _, observer := range s.Observers {
 		f, _ := observer.(func(State))
 		if f == nil {
@@ -129,6 +143,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	}
 	e.keeper, e.shared = s.Shared, s.Shared != nil
 	if !e.shared {
+		s.Keeper.Group = group
 		keeper, err := keeper.New(leases, s.Keeper)
 		if err != nil {
 			return nil, err
@@ -143,7 +158,8 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	candidate.Gate(s.Gate)
 	e.working, e.leave, e.heeds = s.Working, s.Leave, s.Heeds
 	e.timing = e.keeper.Timing()
-	e.log = s.Keeper.Logger.With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
+	e.stream = s.Keeper.Events
+	e.log = e.stream.Logger().With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))
 	return e, nil
 }
 
@@ -199,6 +215,9 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	// The helpers outlive ctx: heartbeats go on while the last term drains.
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wait sync.WaitGroup
+	if e.flushes {
+		defer e.stream.Flush(stream.FlushFor)
+	}
 	defer wait.Wait()
 	wait.Go(e.events.deliver)
 	defer e.events.close()

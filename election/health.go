@@ -23,6 +23,8 @@ type Health struct {
 	// has led the group for longer than a takeover takes.
 	Leader error
 
+	// Running: [Election.Run] was called and has not returned.
+	Running bool
 	// State is this replica's.
 	State State
 	// HeartbeatAge is the least age of the leader's newest heartbeat: the time
@@ -41,7 +43,7 @@ func (e *Election) Health() Health {
 	h := Health{Database: e.database()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h.State, h.Stuck = e.state, e.stuck()
+	h.Running, h.State, h.Stuck = e.running, e.state, e.stuck()
 	if h.Database == nil && e.barred != nil {
 		h.Database = fmt.Errorf("election: this replica does not campaign for %q: %w", e.group, e.barred)
 	}

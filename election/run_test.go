@@ -197,3 +197,26 @@ func TestUnfitDatabase(t *testing.T) {
 		})
 	}
 }
+
+// A leader whose heartbeats work can use the database, whatever kept it from finding the database fit before.
+func TestHealthOfALeaderThatWasNotChecked(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		e, err := election.New(&checked{link: newLink(memdb.New()), answers: []error{context.DeadlineExceeded}}, "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- e.Run(ctx, func(ctx context.Context, _ election.Term) error { <-ctx.Done(); return nil })
+		}()
+		time.Sleep(30 * time.Second)
+		if h := e.Health(); h.State.Role != election.Leading || h.Err() != nil {
+			t.Errorf("%+v", h)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/cronlease/cronlease/event"
 )
 
 // Role is what a replica is in its campaign.
@@ -100,6 +102,18 @@ func (e *Election) set(s State) {
 	close(e.changed)
 	e.changed = make(chan struct{})
 	e.events.post(s)
+	switch s.Role {
+	case Following:
+		e.stream.Emit(event.Following{Header: e.head(0), Leader: s.Owner, LeaderToken: s.Token})
+	case Draining:
+		e.stream.Emit(event.Draining{Header: e.head(s.Token), Cause: s.Cause})
+	case Leading: // when the term is set up
+	}
+}
+
+// head is the header of an event.
+func (e *Election) head(token uint64) event.Header {
+	return event.Header{At: time.Now(), Group: e.group, Owner: e.keeper.Owner(), Token: token}
 }
 
 // Server is the identity of the database server that answered the last look at the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -59,6 +60,7 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 		return nil, nil, fmt.Errorf("locks: lock %q: %w", text, ErrClosed)
 	}
 	c.start()
+	asked := time.Now()
 	r.name = c.rows.name(text)
 	c.rows.submit(r)
 	c.mu.Unlock()
@@ -74,6 +76,7 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 		return nil, c.rows.ahead(r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
 	case r.open && r.trusted() && ctx.Err() == nil:
 		l.ctx = l.attach(r.ctx)
+		c.events.Emit(event.LockGranted{Header: c.head(r.Granted), Lock: text, Waited: time.Since(asked)})
 		return l, nil, nil
 	}
 	cause := context.Cause(ctx)

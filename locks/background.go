@@ -13,10 +13,11 @@ type background struct {
 	stop    context.CancelFunc
 	group   sync.WaitGroup
 	timeout time.Duration // of one statement
+	overdue error         // what says that it has passed
 }
 
 func newBackground(timeout time.Duration) *background {
-	b := &background{timeout: timeout}
+	b := &background{timeout: timeout, overdue: fmt.Errorf("no answer within %v", timeout)}
 	b.running, b.stop = context.WithCancel(context.Background())
 	return b
 }
@@ -34,7 +35,7 @@ func (b *background) pause(poked <-chan struct{}, wait time.Duration) {
 
 // attempt bounds one statement.
 func (b *background) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, b.timeout, fmt.Errorf("no answer within %v", b.timeout))
+	return context.WithTimeoutCause(ctx, b.timeout, b.overdue)
 }
 
 // poke wakes a goroutine that waits at a channel of capacity 1.

@@ -6,14 +6,17 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/slogcore"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -37,12 +40,15 @@ type Client struct {
 	timing lease.Timing
 	log    *zap.Logger
 	config keeper.Config
+	events *stream.Stream
+	watch  []func(event.Event) // the observers of events
 
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	finished chan struct{} // closed after Close, once no lock is held and the session is released
 
-	liveness *liveness
-	notifier *notifier
+	liveness   *liveness
+	notifier   *notifier
+	unanswered error // of an unlock
 
 	mu      sync.Mutex // guards what follows, and what the notifier says
 	started bool
@@ -68,6 +74,13 @@ func WithLogger(l *zap.Logger) Option {
 // WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
 func WithSlog(l *slog.Logger) Option { return WithLogger(slogcore.New(l)) }
 
+// WithEvents gives what happens to f, an observer: see package event. It gets
+// LockGranted and LockReleased of each lock, LocksLost, and what concerns the session and the
+// database.
+func WithEvents(f func(event.Event)) Option {
+	return func(c *Client) { c.watch = append(c.watch, f) }
+}
+
 // New returns a client. It starts no goroutines and opens no connections before
 // the first lock. The error names the invalid option.
 func New(s store.Locks, options ...Option) (*Client, error) {
@@ -90,6 +103,11 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 	if c.log == nil {
 		return nil, errors.New("locks: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	}
+	if slices.ContainsFunc(c.watch, func(f func(event.Event)) bool { return f == nil }) {
+		return nil, errors.New("locks: WithEvents(nil): give a function, or leave the option out")
+	}
+	c.events = stream.New(c.log, c.watch...)
+	c.config.Events, c.log = c.events, c.events.Logger()
 	keeper, err := keeper.New(s, c.config)
 	if err != nil {
 		return nil, err
@@ -103,8 +121,14 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 		Started: programStarted.Unix(),
 		TTL:     c.timing.TTL,
 	})
+	c.unanswered = fmt.Errorf("no answer within %v", c.timing.TTL)
 	c.liveness = newLiveness(c.background, s, keeper, c.releaseDead)
 	return c, nil
+}
+
+// head is the header of an event.
+func (c *Client) head(token uint64) event.Header {
+	return event.Header{At: time.Now(), Group: c.rows.self.Group, Owner: c.rows.self.Owner, Token: token}
 }
 
 // check reports a client that New did not make.

@@ -16,7 +16,7 @@ import (
 // a client has anyway: one for heartbeats, two for readings, and four for writes.
 func TestConnectionsOfAThousandWaiters(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		const n, anyway = 1000, 7
 		holder, waiter := onServer(t, db), onServer(t, db)
 		held := take(t, holder, n)

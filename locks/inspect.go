@@ -20,6 +20,10 @@ type Info struct {
 	Waiting []Place
 	// Now is the database's clock at the look.
 	Now time.Time
+	// Err says why the lock's row cannot be read, and how to mend it; nil: it can. Only
+	// [List] returns such a lock, without holders and waiters: nobody can take it before the row
+	// is repaired or deleted.
+	Err error
 }
 
 // Place is that of one holder or waiter of a lock. Its instants are of the
@@ -51,39 +55,83 @@ func (c *Client) Inspect(ctx context.Context, name string) (Info, error) {
 	}
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
-	reading, err := c.store.ReadLocks(ctx, name)
+	found, err := inspect(ctx, c.store, name)
 	if err != nil {
-		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, ctxerr.With(ctx, err))
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, err)
 	}
-	q, err := decode(name, reading.Rows[0].Queue)
-	if err != nil {
-		return Info{}, err
+	if err := found[0].Err; err != nil {
+		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, err)
 	}
-	info := Info{Name: name, Now: reading.Now}
-	if len(q.Processes) == 0 {
-		return info, nil
+	return found[0], nil
+}
+
+// List lists the locks that have holders or waiters: at most limit of them, the first that
+// follow the name after, in the order of their bytes. It only reads, and needs no
+// client. A lock that is freed at that moment may be among them, without holders and waiters. One
+// whose row cannot be read is among them with [Info.Err].
+func List(ctx context.Context, s store.Locks, after string, limit int) ([]Info, error) {
+	if s == nil {
+		return nil, errors.New("locks: list: store is nil")
 	}
-	groups := make([]string, len(q.Processes))
-	for i, p := range q.Processes {
-		groups[i] = p.Group
-	}
-	sessions, err := c.store.Read(ctx, groups...)
-	if err != nil {
-		return Info{}, fmt.Errorf("locks: inspect %q: %w", name, ctxerr.With(ctx, err))
-	}
-	for _, p := range q.Places {
-		of := q.Processes[p.Process]
-		shown := Place{
-			Owner: of.Owner, Started: time.Unix(of.Started, 0).UTC(), Label: p.Label, Read: p.Read, Token: p.Granted,
-			Since: micros(p.Since), Held: p.given(), Until: until(of, p, sessions[p.Process].Lease),
-		}
-		if p.Granted > 0 {
-			info.Holders = append(info.Holders, shown)
-		} else {
-			info.Waiting = append(info.Waiting, shown)
+	// Rows that were written lately count, too.
+	names, err := s.HeldLocks(ctx, -time.Hour, after, limit)
+	if err == nil && len(names) > 0 {
+		var found []Info
+		if found, err = inspect(ctx, s, names...); err == nil {
+			return found, nil
 		}
 	}
-	return info, nil
+	if err != nil {
+		return nil, fmt.Errorf("locks: list: %w", ctxerr.With(ctx, err))
+	}
+	return nil, nil
+}
+
+// inspect reads some locks, in the order of their names: one reading of the rows, and one of the
+// sessions that they name.
+func inspect(ctx context.Context, s store.Locks, names ...string) ([]Info, error) {
+	reading, err := s.ReadLocks(ctx, names...)
+	if err != nil {
+		return nil, ctxerr.With(ctx, err)
+	}
+	queues, broken := make([]queue, len(names)), make([]error, len(names))
+	at := map[string]int{} // of a session's group, in groups
+	var groups []string
+	for i, name := range names {
+		if queues[i], err = decode(name, reading.Rows[i].Queue); err != nil {
+			queues[i], broken[i] = queue{}, err
+		}
+		for _, p := range queues[i].Processes {
+			if _, ok := at[p.Group]; !ok {
+				at[p.Group] = len(groups)
+				groups = append(groups, p.Group)
+			}
+		}
+	}
+	var sessions []store.Reading
+	if len(groups) > 0 {
+		if sessions, err = s.Read(ctx, groups...); err != nil {
+			return nil, ctxerr.With(ctx, err)
+		}
+	}
+	found := make([]Info, len(names))
+	for i, q := range queues {
+		info := Info{Name: names[i], Now: reading.Now, Err: broken[i]}
+		for _, p := range q.Places {
+			of := q.Processes[p.Process]
+			shown := Place{
+				Owner: of.Owner, Started: time.Unix(of.Started, 0).UTC(), Label: p.Label, Read: p.Read, Token: p.Granted,
+				Since: micros(p.Since), Held: p.given(), Until: until(of, p, sessions[at[of.Group]].Lease),
+			}
+			if p.Granted > 0 {
+				info.Holders = append(info.Holders, shown)
+			} else {
+				info.Waiting = append(info.Waiting, shown)
+			}
+		}
+		found[i] = info
+	}
+	return found, nil
 }
 
 func micros(at int64) time.Time {

@@ -100,6 +100,42 @@ func TestInspectTheFirstLock(t *testing.T) {
 	})
 }
 
+// List has the locks with holders or waiters, in the order of their names, and no others.
+func TestList(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		if found, err := locks.List(t.Context(), w, "", 10); err != nil || len(found) > 0 {
+			t.Fatalf("without locks: %+v, %v", found, err)
+		}
+		a.lock("free").unlock(t)
+		a.lock("other").unlock(t)
+		b.lock("other").unlock(t) // now both know the database's clock
+		stock, order, third := a.lock("stock"), b.lock("order/1"), a.lock("third")
+		waits := b.waits("stock")
+		found, err := locks.List(t.Context(), w, "", 2)
+		if err != nil || len(found) != 2 || found[0].Name != "order/1" || found[1].Name != "stock" {
+			t.Fatalf("%+v, %v", found, err)
+		}
+		if x := found[0]; len(x.Holders) != 1 || x.Holders[0].Owner != b.Owner() || x.Holders[0].Token != order.Token() || x.Holders[0].Until.Before(x.Now) {
+			t.Errorf("%+v", x)
+		}
+		if x := found[1]; len(x.Holders) != 1 || x.Holders[0].Owner != a.Owner() || len(x.Waiting) != 1 || x.Waiting[0].Owner != b.Owner() {
+			t.Errorf("%+v", x)
+		}
+		if found, err = locks.List(t.Context(), w, "stock", 2); err != nil || len(found) != 1 || found[0].Name != "third" {
+			t.Errorf("behind stock: %+v, %v", found, err)
+		}
+		stock.unlock(t)
+		waits.has().unlock(t)
+		order.unlock(t)
+		third.unlock(t)
+		if _, err := locks.List(t.Context(), nil, "", 1); err == nil {
+			t.Error("a list of no store")
+		}
+	})
+}
+
 // A place whose session was released, or taken over, ends at no time.
 func TestInspectAnEndedSession(t *testing.T) {
 	bubble(t, func(t *testing.T) {

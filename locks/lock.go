@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -87,8 +88,9 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	}
 	r.cancel(ErrUnlocked)
 	c.mu.Unlock()
+	c.events.Emit(event.LockReleased{Header: c.head(r.Granted), Lock: l.Name(), Held: time.Since(r.began)})
 
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, fmt.Errorf("no answer within %v", c.timing.TTL))
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, c.unanswered)
 	defer cancel()
 	select {
 	case <-r.left:

@@ -47,7 +47,7 @@ func holdUntilKilled(dsn string) error {
 // again; those of a live process are not.
 func TestRowsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		client := onServer(t, db, locks.WithTiming(holderTiming))
 		kept := take(t, client, 1)
 		defer release(t, kept)

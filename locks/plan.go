@@ -61,6 +61,7 @@ func (rs *rows) releaseDead(p process) {
 // writes, the one for such rows.
 func (rs *rows) plans(batch, fresh []*name, aside bool) (plans []plan, refused []*name) {
 	now := rs.now() // one version for all is the shortest statement
+	plans = make([]plan, 0, len(batch))
 	for _, n := range batch {
 		if n.aside && !aside {
 			continue

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.uber.org/zap"
@@ -55,7 +56,7 @@ func (rs *rows) submit(r *request) {
 func (rs *rows) enter(r *request) {
 	rs.number++
 	r.session = rs.session
-	r.ID = fmt.Sprintf("%s.%d", rs.self.Group, rs.number)
+	r.ID = rs.self.Group + "." + strconv.FormatUint(rs.number, 10)
 	r.Since = rs.now()
 	rs.touch(r.name)
 }

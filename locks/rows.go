@@ -318,6 +318,13 @@ func (rs *rows) roundEnded(batch []*name, aside bool) {
 	rs.pokeWriters() // for names that became dirty while they were busy
 }
 
+// wanted reports whether a request for one of these locks still waits.
+func (rs *rows) wanted(batch []*name) bool {
+	return slices.ContainsFunc(batch, func(n *name) bool {
+		return slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted })
+	})
+}
+
 // roundFailed ends a round whose outcome is unknown.
 func (rs *rows) roundFailed(batch []*name, err error, written, aside bool) {
 	if !aside {
@@ -351,10 +358,15 @@ func (rs *rows) narrow(batch []*name) {
 	}
 }
 
-// pokeWriters wakes the goroutines that write.
+// pokeWriters wakes the goroutines that have something to write.
 func (rs *rows) pokeWriters() {
-	poke(rs.writes)
-	poke(rs.asides)
+	aside := func(n *name) bool { return n.aside }
+	if slices.ContainsFunc(rs.dirty, aside) {
+		poke(rs.asides)
+	}
+	if slices.ContainsFunc(rs.dirty, func(n *name) bool { return !aside(n) }) {
+		poke(rs.writes)
+	}
 }
 
 // tidy drops what was not used for a while.

@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -343,6 +344,14 @@ func TestMalformedRow(t *testing.T) {
 		}
 		if _, err := a.Inspect(t.Context(), "broken"); err == nil {
 			t.Error("it is inspected")
+		}
+		switch found, err := locks.List(t.Context(), w, "", 10); {
+		case err != nil || len(found) != 2:
+			t.Errorf("a list beside it: %+v, %v", found, err)
+		case found[0].Name != "broken" || found[0].Err == nil || !strings.Contains(found[0].Err.Error(), "repair or delete it"):
+			t.Errorf("in a list: %+v", found[0])
+		case found[1].Name != "held" || found[1].Err != nil || len(found[1].Holders) != 1:
+			t.Errorf("beside it: %+v", found[1])
 		}
 		waiting := a.waits("broken")
 		for range 20 {

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/store"
@@ -141,8 +142,11 @@ func (c *Client) begin(s *session) {
 // end takes all locks of a session from their holders. Waiting requests go on
 // waiting, in the next session.
 func (c *Client) end(s *session, cause error) {
+	lost := 0
 	if errors.Is(cause, ErrLost) {
-		c.log.Warn("session lost, and all its locks", zap.Error(cause))
+		// Deferred before the mutex: a log that is blocked must not keep it. The holders
+		// know by their contexts.
+		defer func() { c.events.Emit(event.LocksLost{Header: c.head(s.held.Token()), Locks: lost, Cause: cause}) }()
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,6 +159,7 @@ func (c *Client) end(s *session, cause error) {
 			}
 			switch r.state {
 			case held:
+				lost++
 				c.rows.lose(r, cause)
 			case leaving:
 				c.rows.forget(r)

@@ -45,7 +45,7 @@ func (c *Client) write(aside bool) {
 	poked, trouble := c.rows.writes, c.keeper.Trouble().Tasks()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
-		poked, trouble = c.rows.asides, keeper.NewTrouble(c.log).Tasks()
+		poked, trouble = c.rows.asides, keeper.NewTrouble(c.events, "", "").Tasks()
 	}
 	for c.running.Err() == nil {
 		batch, wait := c.take(aside)
@@ -145,7 +145,9 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.rows.roundEnded(batch, aside)
-	poke(c.listens)
+	if c.rows.wanted(batch) {
+		poke(c.listens)
+	}
 	c.notifier.notifySelf(c.rows)
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -205,14 +206,23 @@ func (c *Candidate) read(ctx context.Context) error {
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
 	sent := c.keeper.now()
-	readings, err := c.keeper.store.Read(ctx, c.group)
+	var readings []store.Reading
+	err := c.timed("read", func() (err error) {
+		readings, err = c.keeper.store.Read(ctx, c.group)
+		return ctxerr.With(ctx, err)
+	})
 	if err != nil {
-		return fmt.Errorf("group %q: %w", c.group, ctxerr.With(ctx, err))
+		return fmt.Errorf("group %q: %w", c.group, err)
 	}
 	replied := c.keeper.now()
 	c.watch.observe(readings[0], sent, replied)
 	c.ask(c.watch.last.Now, sent, replied)
 	return nil
+}
+
+// timed calls f, a call of the database.
+func (c *Candidate) timed(name string, f func() error) error {
+	return c.keeper.events.Timed(event.Header{Group: c.group, Owner: c.keeper.owner}, name, 0, f)
 }
 
 func (c *Candidate) prepare(ctx context.Context) error {
@@ -248,7 +258,11 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	}
 	previous.ttl = request.TTL
 	maps.DeleteFunc(c.unanswered, func(_ uint64, a unanswered) bool { return !c.trusts(a.sent) })
-	token, err := c.keeper.store.Acquire(ctx, request)
+	var token uint64
+	err := c.timed("acquire", func() (err error) {
+		token, err = c.keeper.store.Acquire(ctx, request)
+		return err
+	})
 	switch {
 	case err == nil:
 		if previous.stands > 0 {

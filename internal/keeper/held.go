@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -65,6 +66,7 @@ type Held struct {
 	due      time.Time // the next heartbeat
 	draining bool
 	ended    instant // when trust ended
+	lostAt   instant // when the row turned out to be another owner's
 	settled  bool    // see Settle
 	dropped  bool    // not renewed any more
 	timer    *time.Timer
@@ -176,6 +178,20 @@ func (h *Held) TrustLeft() time.Duration {
 	return max(0, h.trustLeft(h.keeper.now()))
 }
 
+// OverFor is how long ago this holder lost the lease: when it learnt that its row is
+// another's, and at the trust deadline at the latest. Zero while the lease is kept, also
+// for work that stops after the term's context has ended.
+func (h *Held) OverFor() time.Duration {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	now := h.keeper.now()
+	over := now.atMost(h.since) - h.keeper.timing.Trust()
+	if !h.lostAt.mono.IsZero() {
+		over = max(over, now.atMost(h.lostAt))
+	}
+	return max(0, over)
+}
+
 // End ends the term: its context is cancelled with the cause. The lease is
 // still kept, for a TTL at most, until Release. Only the first end counts.
 func (h *Held) End(cause error) {
@@ -232,12 +248,14 @@ func (k *Keeper) release(ctx context.Context, group string, token uint64, signal
 	var err error
 	for try := range 3 {
 		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
-		if try == 0 && signal != nil {
-			err = signal.Release(attempt, k.owner, token)
-		} else if err = k.store.Release(attempt, group, k.owner, token); errors.Is(err, store.ErrChanged) {
-			err = nil // another replica has it already
-		}
-		err = ctxerr.With(attempt, err)
+		err = k.events.Timed(event.Header{Group: group, Owner: k.owner, Token: token}, "release", 0, func() (err error) {
+			if try == 0 && signal != nil {
+				err = signal.Release(attempt, k.owner, token)
+			} else if err = k.store.Release(attempt, group, k.owner, token); errors.Is(err, store.ErrChanged) {
+				err = nil // another replica has it already
+			}
+			return ctxerr.With(attempt, err)
+		})
 		cancel()
 		if err == nil {
 			return nil
@@ -338,5 +356,6 @@ func (h *Held) isPending(number uint64) bool {
 // lose ends a term whose row is not this owner's any more.
 func (h *Held) lose(why string) {
 	h.end(fmt.Errorf("%w: %s", lease.ErrLost, why))
+	h.lostAt = h.keeper.now()
 	h.drop()
 }

@@ -13,9 +13,11 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -27,6 +29,8 @@ type Keeper struct {
 	store  store.Leases
 	owner  string
 	timing lease.Timing
+	events *stream.Stream
+	group  string // for events; may be empty
 	log    *zap.Logger
 	now    func() instant
 	send   func(context.Context, store.Renew) (int, error)
@@ -55,6 +59,10 @@ type Config struct {
 	Label string
 	// Logger is silent by default.
 	Logger *zap.Logger
+	// Events is where the keeper tells what happens. Default: one with Logger alone.
+	Events *stream.Stream
+	// Group is for the events of a keeper that has a single group.
+	Group string
 	// Sessions lets the keeper contend for the groups that are reserved for the
 	// sessions of locks. It is for package locks.
 	Sessions bool
@@ -79,6 +87,9 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 	if c.Logger == nil {
 		c.Logger = zap.NewNop()
 	}
+	if c.Events == nil {
+		c.Events = stream.New(c.Logger)
+	}
 	if c.Clock == nil {
 		c.Clock = clocks.Now
 	}
@@ -90,7 +101,9 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 		store:    leases,
 		owner:    owner,
 		timing:   timing,
-		log:      c.Logger.With(zap.String("owner", owner)),
+		events:   c.Events,
+		group:    c.Group,
+		log:      ownersLog(c.Events, owner),
 		now:      instants(c.Clock),
 		send:     c.Renew,
 		sessions: c.Sessions,
@@ -101,7 +114,7 @@ func New(leases store.Leases, c Config) (*Keeper, error) {
 		contending: map[string]*Candidate{},
 	}
 	k.number = k.first
-	k.trouble = NewTrouble(k.log)
+	k.trouble = NewTrouble(k.events, c.Group, owner)
 	k.lastAttempt = k.now()
 	return k, nil
 }
@@ -239,14 +252,14 @@ func (k *Keeper) retryIn(wait time.Duration) {
 // the answer leaves a doubt. An error means that the outcome is unknown; asked
 // is false when there was nothing to renew.
 func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
-	request, batch, timeout, overdue := k.batch()
+	request, batch, timeout, late, overdue := k.batch()
 	for _, h := range overdue {
 		h.log.Warn("work has not stopped a TTL after its context ended: the lease is left to expire")
 	}
 	if len(batch) == 0 {
 		return false, nil
 	}
-	renewed, err := k.renew(ctx, request, timeout)
+	renewed, err := k.renew(ctx, request, timeout, late)
 	if err != nil {
 		return true, fmt.Errorf("%d leases: %w", len(batch), err)
 	}
@@ -263,8 +276,9 @@ func (k *Keeper) beat(ctx context.Context) (asked bool, err error) {
 
 // batch prepares a renewal of all that is due or held: each lease that can
 // still be renewed expects its own row and gets the same new number. What
-// drains for too long is overdue, and not renewed any more.
-func (k *Keeper) batch() (request store.Renew, batch []*Held, timeout time.Duration, overdue []*Held) {
+// drains for too long is overdue, and not renewed any more. late is how long ago the first
+// of them was due.
+func (k *Keeper) batch() (request store.Renew, batch []*Held, timeout, late time.Duration, overdue []*Held) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	at := k.now()
@@ -281,18 +295,27 @@ func (k *Keeper) batch() (request store.Renew, batch []*Held, timeout time.Durat
 			overdue = append(overdue, h)
 			continue
 		}
+		late = max(late, at.mono.Sub(h.due))
 		h.pending[k.number] = at
 		request.Leases = append(request.Leases, store.Renewal{Group: h.group, Token: h.token, Heartbeat: h.beat, ResignAsked: h.asked})
 		batch = append(batch, h)
 	}
-	return request, batch, timeout, overdue
+	return request, batch, timeout, late, overdue
 }
 
-func (k *Keeper) renew(ctx context.Context, request store.Renew, timeout time.Duration) (int, error) {
+func (k *Keeper) renew(ctx context.Context, request store.Renew, timeout, late time.Duration) (int, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 	defer cancel()
-	renewed, err := k.send(ctx, request)
-	return renewed, ctxerr.With(ctx, err)
+	began := time.Now()
+	var renewed int
+	err := k.events.Timed(event.Header{Group: k.group, Owner: k.owner}, "renew", len(request.Leases), func() (err error) {
+		renewed, err = k.send(ctx, request)
+		return ctxerr.With(ctx, err)
+	})
+	k.events.Emit(event.Heartbeat{
+		Header: event.Header{At: time.Now(), Group: k.group, Owner: k.owner}, Leases: len(request.Leases), Late: late, Took: time.Since(began), Err: err,
+	})
+	return renewed, err
 }
 
 // settle reads the rows of a batch that was not renewed as a whole.

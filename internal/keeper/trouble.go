@@ -8,6 +8,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -19,19 +21,21 @@ const (
 	troubleFor = 2 * time.Minute
 )
 
-// Trouble logs the state of one database for all tasks of a process that use
-// it. An outage fails hundreds of attempts a minute; Trouble logs its beginning,
+// Trouble tells of the state of one database for all tasks of a process that use
+// it. An outage fails hundreds of attempts a minute; Trouble tells of its beginning,
 // each new kind of failure, one line a minute while it lasts, and its end.
 // Attempts in between are logged at debug level. It is safe for concurrent use.
 type Trouble struct {
-	log *zap.Logger
+	events *stream.Stream
+	log    *zap.Logger // for the attempts in between
+	head   event.Header
 
-	mu       sync.Mutex       // guards what follows
-	failing  map[task]failure // empty when all is well
-	logged   map[string]bool  // kinds of failure since the last line of the minute
-	since    time.Time        // of the present trouble
-	newest   time.Time        // when a task last failed
-	spoke    time.Time        // when the last line of the minute was logged
+	mu       sync.Mutex           // guards what follows
+	failing  map[task]failure     // empty when all is well
+	logged   map[event.Fault]bool // kinds of failure since the last line of the minute
+	since    time.Time            // of the present trouble
+	newest   time.Time            // when a task last failed
+	spoke    time.Time            // when the last line of the minute was logged
 	failures int
 	last     error // nil when the end of the trouble has been logged
 }
@@ -47,9 +51,19 @@ type failure struct {
 	over bool      // the task has ended: any other one that works is proof enough
 }
 
-// NewTrouble returns a Trouble that logs to log.
-func NewTrouble(log *zap.Logger) *Trouble {
-	return &Trouble{log: log, failing: map[task]failure{}, logged: map[string]bool{}}
+// NewTrouble returns a Trouble of a process, which says what it sees in the stream.
+// Group and owner may be empty.
+func NewTrouble(events *stream.Stream, group, owner string) *Trouble {
+	return &Trouble{events: events, log: ownersLog(events, owner), head: event.Header{Group: group, Owner: owner},
+		failing: map[task]failure{}, logged: map[event.Fault]bool{}}
+}
+
+func ownersLog(events *stream.Stream, owner string) *zap.Logger {
+	log := events.Logger()
+	if owner == "" {
+		return log
+	}
+	return log.With(zap.String("owner", owner))
 }
 
 // Failed notes that an attempt at the task has failed and will be repeated.
@@ -89,16 +103,16 @@ func (t *Tasks) End() {
 }
 
 func (t *Trouble) failed(k task, err error) {
-	message, fields, first, before := t.note(k, err)
-	t.logEnd(before)
+	away, first, before := t.note(k, err)
+	t.tellEnd(before)
 	if first { // not with mu held: a log that is blocked must not block Last
-		t.log.Warn(message+": trying again, and saying so once a minute", fields...)
+		t.events.Emit(away)
 	} else {
-		t.log.Debug(message, fields...)
+		t.log.Debug(string(away.Fault), zap.String("task", k.name), zap.Error(err), zap.Duration("for", away.For), zap.Int("failures", away.Failures))
 	}
 }
 
-func (t *Trouble) worked(k task) { t.logEnd(t.end(k)) }
+func (t *Trouble) worked(k task) { t.tellEnd(t.end(k)) }
 
 func (t *Trouble) ended(k task) {
 	t.mu.Lock()
@@ -108,16 +122,16 @@ func (t *Trouble) ended(k task) {
 	}
 }
 
-// logEnd logs the end of a trouble. Without fields there was none.
-func (t *Trouble) logEnd(fields []zap.Field) {
-	if fields != nil {
-		t.log.Info("database trouble over", fields...)
+// tellEnd tells of the end of a trouble; nil: there was none.
+func (t *Trouble) tellEnd(back *event.DatabaseBack) {
+	if back != nil {
+		t.events.Emit(*back)
 	}
 }
 
-// note is failed without the log. first says that the line is worth a warning,
-// before is of an earlier trouble whose end has not been logged.
-func (t *Trouble) note(k task, err error) (message string, fields []zap.Field, first bool, before []zap.Field) {
+// note is failed without the stream. first says that the failure is worth a warning,
+// before is of an earlier trouble whose end has not been told.
+func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, before *event.DatabaseBack) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
@@ -134,35 +148,37 @@ func (t *Trouble) note(k task, err error) (message string, fields []zap.Field, f
 		t.spoke = now
 		clear(t.logged)
 	}
-	fields = []zap.Field{zap.String("task", k.name), zap.Error(err), zap.Duration("for", now.Sub(t.since)), zap.Int("failures", t.failures)}
-	message = kindOfTrouble(err)
-	first = !t.logged[message]
-	t.logged[message] = true
-	return message, fields, first, before
+	away = event.DatabaseAway{Header: t.head, Fault: faultOf(err), Task: k.name, Err: err, For: now.Sub(t.since), Failures: t.failures}
+	away.At = now
+	first = !t.logged[away.Fault]
+	t.logged[away.Fault] = true
+	return away, first, before
 }
 
-// end is worked without the log.
-func (t *Trouble) end(k task) []zap.Field {
+// end is worked without the stream.
+func (t *Trouble) end(k task) *event.DatabaseBack {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := time.Now()
 	t.forget(now)
-	if fields := t.over(t.newest); fields != nil {
-		return fields
+	if back := t.over(t.newest); back != nil {
+		return back
 	}
 	delete(t.failing, k)
 	maps.DeleteFunc(t.failing, func(_ task, f failure) bool { return f.over })
 	return t.over(now)
 }
 
-// over returns what to log when the trouble has come to its end at an instant,
+// over returns what to tell when the trouble has come to its end at an instant,
 // and nil while it lasts and after its end. It is called with mu held.
-func (t *Trouble) over(at time.Time) []zap.Field {
+func (t *Trouble) over(at time.Time) *event.DatabaseBack {
 	if len(t.failing) > 0 || t.last == nil {
 		return nil
 	}
 	t.last = nil
-	return []zap.Field{zap.Duration("for", at.Sub(t.since)), zap.Int("failures", t.failures)}
+	back := &event.DatabaseBack{Header: t.head, For: at.Sub(t.since), Failures: t.failures}
+	back.At = at
+	return back
 }
 
 // Last returns since when the database has failed, and the newest failure; nil
@@ -184,16 +200,16 @@ func (t *Trouble) forget(now time.Time) {
 	maps.DeleteFunc(t.failing, func(_ task, f failure) bool { return now.Sub(f.at) > troubleFor })
 }
 
-func kindOfTrouble(err error) string {
+func faultOf(err error) event.Fault {
 	switch {
 	case errors.Is(err, lease.ErrDenied):
-		return "database refuses the login"
+		return event.Refused
 	case errors.Is(err, lease.ErrNotReady):
-		return "database not ready"
+		return event.NotReady
 	case errors.Is(err, lease.ErrSetup):
-		return "database unfit"
+		return event.Unfit
 	}
-	return "database trouble"
+	return event.Away
 }
 
 // Ends reports whether err says that the database cannot keep the guarantees

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -21,7 +22,7 @@ func TestTroubleIsLoggedOnceAMinute(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.DebugLevel)
-		trouble := keeper.NewTrouble(zap.New(core))
+		trouble := keeper.NewTrouble(stream.New(zap.New(core)), "", "")
 		trouble.Worked("look")
 		away, denied := errors.New("connection refused"), fmt.Errorf("%w: 1045", lease.ErrDenied)
 		minutes := func(n int, err error) {
@@ -94,7 +95,7 @@ func TestTroubleEndsAfterTheTerm(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		core, logs := observer.New(zapcore.InfoLevel)
-		trouble := keeper.NewTrouble(zap.New(core))
+		trouble := keeper.NewTrouble(stream.New(zap.New(core)), "", "")
 		away := errors.New("connection refused")
 		term, other := trouble.Tasks(), trouble.Tasks()
 		check := func(when string, want ...time.Duration) {

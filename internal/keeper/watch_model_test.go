@@ -144,7 +144,8 @@ func TestFollowerIsNeverEarly(t *testing.T) {
 				if r.sent-last.replied > max(m.ttl, ownTTL)*21/10 { // too long ago to be relied on
 					sign = direction.Draw(t, "direction")
 				}
-				m.steps = append(m.steps, step{at: span(last.seen, r.seen-1).Draw(t, "step at"), by: time.Duration(int64(sign) * int64(usually(m.ttl, 10*time.Hour).Draw(t, "step by")))})
+				// The clock that a reading shows has the steps of that very instant.
+				m.steps = append(m.steps, step{at: span(last.seen+1, r.seen).Draw(t, "step at"), by: time.Duration(int64(sign) * int64(usually(m.ttl, 10*time.Hour).Draw(t, "step by")))})
 			}
 			last = r
 		}
