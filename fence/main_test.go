@@ -64,7 +64,7 @@ func eachDatabase(t *testing.T, f func(t *testing.T, s *scene)) {
 // eachServer is eachDatabase without SQLite.
 func eachServer(t *testing.T, f func(t *testing.T, s *scene)) {
 	t.Helper()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		store, err := mysqlstore.Open(db.DSN)
 		if err != nil {
 			t.Fatal(err)

@@ -74,7 +74,9 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 		case r.State == jobs.Waiting:
 			moves = append(moves, move(r, jobs.Cancelled, notDeclared))
 		case keeper.HeldOf(t.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
-			moves = append(moves, move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+notDeclared))
+			m := move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+notDeclared)
+			m.Verdict = ofJob(store.JobFails, r)
+			moves = append(moves, m)
 		}
 	}
 	if len(moves) > 0 {
@@ -89,7 +91,7 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 			return fmt.Errorf("skip the ticks of jobs that come back: %w", err)
 		}
 	}
-	t.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), zap.Strings("jobs", firstNames(names)),
+	t.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), listed("jobs", names),
 		zap.Int("ticks_skipped", ticks), zap.Int("runs_closed", len(moves)))
 	return nil
 }
@@ -167,10 +169,7 @@ func (t *term) denyGone(snapshot jobs.Snapshot) {
 		if err := t.ledger.Declare(ctx, t.holder, again); err != nil && t.ctx.Err() == nil {
 			t.log.Warn("the ledger has jobs as gone that this term has, and does not take that back yet", zap.Error(err))
 		}
-		t.do(func() {
-			t.relisting = false
-			t.relist()
-		})
+		t.do(t.relisted)
 	})
 }
 

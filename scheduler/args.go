@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"go.uber.org/zap"
@@ -13,9 +14,10 @@ import (
 // have thousands of runs that wait with theirs. It tries until it succeeds or the
 // attempt's context ends.
 func (t *term) readArgs(a *attempt) error {
+	var args json.RawMessage
 	var gone error
 	err := t.wrote.retry(a.ctx, "read arguments", func(ctx context.Context) (err error) {
-		a.Args, err = t.ledger.Args(ctx, t.holder.Group, a.Key())
+		args, err = t.ledger.Args(ctx, t.holder.Group, a.Key())
 		if errors.Is(err, jobs.ErrNoRun) {
 			gone, err = err, nil
 		}
@@ -24,6 +26,7 @@ func (t *term) readArgs(a *attempt) error {
 	if err == nil {
 		err = gone
 	}
+	t.registry.setArgs(a, args)
 	if err == nil && !t.held.Trusted() {
 		<-a.ctx.Done() // which is late, as after a pause of the process
 	}
@@ -43,6 +46,6 @@ func (t *term) unbegun(r *run) {
 		t.drop(r)
 		return
 	}
-	a.log.Info("not started: the term ended while its arguments were read; it is left to the next", zap.Error(context.Cause(t.ctx)))
+	t.runLog(r).Info("not started: the term ended while its arguments were read; it is left to the next", zap.Error(context.Cause(t.ctx)))
 	t.close(r, jobs.Waiting, "")
 }

@@ -27,6 +27,25 @@ func (c *cluster) triggerWith(job string, args any) jobs.Key {
 	return key
 }
 
+// What runs may be listed while its arguments are read.
+func TestRunningWhileArgumentsAreRead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Manual(), Do: sleep(time.Minute)}})
+		r.link.set(func(l *link) { l.hold["Args"] = time.Second })
+		c.triggerWith("job", 1)
+		var seen []string
+		for range 20 {
+			time.Sleep(100 * time.Millisecond)
+			for _, run := range r.Running() {
+				seen = append(seen, string(run.Args))
+			}
+		}
+		if len(seen) == 0 || seen[0] != "" || seen[len(seen)-1] != "1" {
+			t.Errorf("arguments while they were read, and later: %q", seen)
+		}
+	})
+}
+
 // All attempts at a run see its arguments, and runs of the schedule have none.
 func TestArgs(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -141,4 +142,96 @@ func TestRefusedJobAtTheEnd(t *testing.T) {
 			t.Errorf("stopped after %v", took)
 		}
 	})
+}
+
+// A row that the database does not take keeps no other end of its job from being written.
+func TestRefusedRowOfRunsThatOverlap(t *testing.T) {
+	const runs = 50
+	for _, others := range []bool{true, false} {
+		for _, at := range []int{0, 1, 20, runs - 1} { // 1 is the first of those that go together
+			t.Run(fmt.Sprintf("number %d, other jobs %t", at, others), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					declared := []jobs.Job{
+						{Name: "tell", Schedule: jobs.OnFailure().OnRecovery().AtMost(0, 0)},
+						{Name: "a", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, Do: func(ctx context.Context, run jobs.Run) error {
+							ends := c.begin.Add(time.Minute + time.Duration(run.Trigger)*time.Millisecond)
+							if err := sleep(time.Until(ends))(ctx, run); err != nil || run.Trigger%2 == 0 {
+								return err
+							}
+							return errNo
+						}},
+					}
+					if others {
+						declared = append(declared, jobs.Job{Name: "other", Schedule: jobs.Every(time.Second), History: jobs.History{Keep: 3}})
+					}
+					r := c.start(declared)
+					var keys []jobs.Key
+					for range runs {
+						key, err := c.Trigger(c.Context(), "a")
+						if err != nil {
+							t.Fatal(err)
+						}
+						keys = append(keys, key)
+					}
+					c.until(59 * time.Second)
+					r.link.set(func(l *link) {
+						l.refusedKey = keys[at]
+						l.hold["Move"] = 100 * time.Millisecond // so that the others wait for the first
+					})
+					c.until(80 * time.Second)
+					open := func() (n int) {
+						for _, r := range c.records("a") {
+							if !r.State.Over() {
+								n++
+							}
+						}
+						return n
+					}
+					// Without other jobs, nothing says that a row is to blame that goes alone.
+					if n := open(); n != 1 && others {
+						t.Errorf("%d are not written", n)
+					}
+					began := time.Now()
+					r.stop()
+					if took := time.Since(began); others && took > time.Second {
+						t.Errorf("stopped after %v", took)
+					}
+					if n := open(); n != 1 {
+						t.Errorf("%d are not written at the end", n)
+					}
+				})
+			})
+		}
+	}
+}
+
+// Once a row that was set aside is taken, what it says of its job counts only if no later end
+// is written.
+func TestRefusedRowSaysNothingLate(t *testing.T) {
+	for _, later := range []bool{true, false} {
+		t.Run(fmt.Sprint(later), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				r := c.start([]jobs.Job{
+					{Name: "tell", Schedule: jobs.OnFailure().OnRecovery()},
+					{Name: "a", Schedule: jobs.Every(time.Minute), Do: c.failing(time.Minute)},
+					{Name: "other", Schedule: jobs.Every(time.Second), History: jobs.History{Keep: 3}},
+				})
+				r.link.set(func(l *link) { l.refusedKey = jobs.Key{Job: "a", Tick: c.begin.Add(time.Minute).UTC()} })
+				c.until(90 * time.Second)
+				if later {
+					c.until(150 * time.Second)
+					c.wantNotices("tell", "recovery of a 2m")
+				}
+				r.link.set(func(l *link) { l.refusedKey = jobs.Key{} })
+				c.until(time.Since(c.begin) + 10*time.Second)
+				r.kill()
+				c.start([]jobs.Job{
+					{Name: "tell", Schedule: jobs.OnFailure().OnRecovery()},
+					{Name: "a", Schedule: jobs.Every(time.Minute)},
+				})
+				c.until(10 * time.Minute)
+				c.wantNotices("tell", "failure of a 1m", "recovery of a 2m")
+			})
+		})
+	}
 }

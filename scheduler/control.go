@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
@@ -166,7 +167,11 @@ func (t *term) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) 
 		soon, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
 		defer cancel()
 		sent := t.clock.own()
-		present, err := t.ledger.Changes(soon, t.holder.Group)
+		var present store.Changes
+		err := t.stream.Timed(t.head(), "changes", 0, func() (err error) {
+			present, err = t.ledger.Changes(soon, t.holder.Group)
+			return err
+		})
 		if err != nil {
 			return snapshot, false, err
 		}
@@ -190,6 +195,45 @@ func (t *term) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) 
 	return snapshot, err == nil, err
 }
 
+// tellControl tells of the pauses and resumes that a snapshot shows for the first time.
+func (t *term) tellControl(snapshot jobs.Snapshot) {
+	if !t.stream.Observed() {
+		return
+	}
+	tell := func(was, is bool, job string) {
+		action := event.Paused
+		if !is {
+			action = event.Resumed
+		}
+		if was != is {
+			t.stream.Emit(event.Control{Header: t.head(), Action: action, Key: jobs.Key{Job: job}})
+		}
+	}
+	tell(t.groupPaused, snapshot.Paused, "")
+	for name, known := range snapshot.Jobs {
+		if e := t.entries[name]; e != nil {
+			tell(e.known.Paused, known.Paused, name)
+		}
+	}
+}
+
+// tellCancel tells of the request to end a run, once; r is nil where it is not in hand.
+func (t *term) tellCancel(r *run, record jobs.Record) {
+	if r == nil || r.stop == nil {
+		t.stream.Emit(event.Control{Header: t.head(), Action: event.CancelAsked, Key: record.Key})
+	}
+}
+
+// tellTaken tells of a run that waits, and that the term takes up.
+func (t *term) tellTaken(r *run) {
+	record := r.record
+	if record.Owner == "" {
+		t.stream.Emit(event.Control{Header: t.head(), Action: event.Triggered, Key: record.Key})
+	}
+	r.told = true
+	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
+}
+
 // apply takes in a snapshot of the ledger: at the start of the term, and after
 // each pause, resume, trigger or cancel request. The snapshot may be out of date,
 // both for runs that are in hand and for others. For the others, the ledger then
@@ -206,6 +250,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 		return
 	}
+	t.tellControl(snapshot)
 	t.groupPaused, t.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
 	for name, known := range snapshot.Jobs {
 		if e := t.entries[name]; e != nil {

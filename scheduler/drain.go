@@ -121,7 +121,7 @@ func (t *term) beginDrain() {
 
 // checkDrain lets the term end once nothing runs and the outcomes are written.
 func (t *term) checkDrain() {
-	if t.running > 0 || !t.wrote.settled() {
+	if t.running > 0 || t.unwritten > 0 || !t.wrote.settled() {
 		return
 	}
 	select {
@@ -173,7 +173,7 @@ func (t *term) markLeaving() bool {
 	}
 	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
 	defer cancel()
-	return t.leases.AskResign(ctx, t.holder.Group, t.holder.Token) == nil
+	return t.leases.AskResign(acting(ctx, t.holder.Owner), t.holder.Group, t.holder.Token) == nil
 }
 
 // waitsFor is what a line about a drain says of the runs.

@@ -117,7 +117,8 @@ func (e *entry) room() bool {
 // lines reports whether ticks that cannot start yet wait in line, instead of
 // being skipped as Overlap says. A job that replaces what is older has no line.
 func (e *entry) lines() bool {
-	if _, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
+	switch e.job.Schedule.(type) {
+	case jobs.AfterSchedule, jobs.NotifySchedule:
 		return true
 	}
 	return e.job.Misfire == jobs.MisfireAll && e.job.Overlap != jobs.OverlapReplace
@@ -131,7 +132,7 @@ func (e *entry) line() int {
 	n := 0
 	for key, r := range e.runs {
 		first := (r.phase == parking || r.phase == waiting || r.phase == ready) && r.record.Attempt == 0
-		if first && (key.Trigger == 0 || triggers.IsAfter(key.Trigger)) {
+		if first && (key.Trigger == 0 || triggers.Follows(key.Trigger)) {
 			n++
 		}
 	}

@@ -23,6 +23,9 @@ var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 type Health struct {
 	election.Health
 
+	// Started: Run was called. Before that, and when Run has returned, the election's part
+	// says that the campaign does not run.
+	Started bool
 	// Late is how long the oldest tick that is due has been left, as far as
 	// this replica has let it wait while it led; zero below two seconds, which
 	// is what a sweep takes, and on a replica that does not lead. LateJob is the
@@ -43,7 +46,11 @@ func (s *Scheduler) Health() Health {
 	if s.election == nil {
 		return Health{Health: election.Health{Stuck: errNotMade}}
 	}
-	h := Health{Health: s.election.Health()}
+	over := s.over.Load()
+	h := Health{Health: s.election.Health(), Started: s.started.Load()}
+	if h.Started && !h.Running && !over {
+		h.Stuck = nil // Run waits for its provider, or for runs after the campaign, and bounds both
+	}
 	h.Skew, _ = s.Skew()
 	h.Differences = s.roster.read().Differences()
 	t := s.current.Load()

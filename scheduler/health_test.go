@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -82,6 +83,34 @@ func TestHealthOfAFormerLeader(t *testing.T) {
 			t.Errorf("%d lines of the end: %v", ends.Len(), log.All())
 		} else if lasted := ends.All()[0].ContextMap()["for"].(time.Duration); lasted < time.Minute-2*time.Second || lasted > time.Minute+10*time.Second {
 			t.Errorf("for %v", lasted)
+		}
+	})
+}
+
+// Before the campaign, while a provider is slow, and after it, while jobs that run
+// everywhere drain, a restart would not help.
+func TestHealthBesideTheCampaign(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		slow := c.start(nil, scheduler.WithProvider(func(ctx context.Context) ([]jobs.Job, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}))
+		if h := slow.Health(); !h.Started || h.Running || h.Stuck != nil || h.Leader == nil {
+			t.Errorf("before the campaign: %+v", h)
+		}
+		r := c.start([]jobs.Job{{Name: "here", Schedule: jobs.Every(time.Minute), Everywhere: true, Do: sleep(30 * time.Minute)}}, scheduler.WithDrain(time.Hour))
+		c.until(90 * time.Second)
+		if h := r.Health(); !h.Running || h.Err() != nil {
+			t.Errorf("%+v", h)
+		}
+		r.cancel()
+		c.until(20 * time.Minute)
+		if h := r.Health(); h.Running || h.Stuck != nil || h.Leader == nil {
+			t.Errorf("while a job that runs everywhere drains: %+v", h)
+		}
+		<-r.done
+		if h := r.Health(); h.Running || h.Stuck == nil {
+			t.Errorf("after Run has returned: %+v", h)
 		}
 	})
 }

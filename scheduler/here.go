@@ -2,15 +2,13 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -193,43 +191,31 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 	for ; starts.Err() == nil && h.runs.Err() == nil; run.Attempt++ {
 		wait, again := d.Retry.After(run.Attempt)
 		run.LastAttempt = !again
-		log := s.log.With(zap.String("job", d.Name), zap.Time("tick", tick), zap.Int("attempt", run.Attempt))
-		a := &attempt{Run: run, started: time.Now(), log: log}
-		ctx, stop := h.runs, context.CancelFunc(func() {})
-		if d.Timeout > 0 {
-			ctx, stop = context.WithTimeoutCause(ctx, d.Timeout, jobs.ErrTimeout)
+		a := &attempt{Run: run, started: time.Now()}
+		end := a.bound(h.runs, d.Timeout)
+		started := event.RunStarted{Header: s.head(), Key: run.Key(), Attempt: run.Attempt, Everywhere: true}
+		if run.Attempt == 1 {
+			started.Late = max(0, s.clock.own().Wall.Sub(tick))
 		}
-		a.ctx, a.cancel = context.WithCancelCause(ctx) //nolint:fatcontext // each attempt has one of its own
-		log.Info("run started")
+		s.events.Emit(started)
 		s.running.add(a)
-		err := d.Call(a.ctx, run)
+		err := a.call(d.Job, s.around, started)
 		state, why := outcome(a.ctx, err)
 		s.running.remove(a)
-		a.cancel(nil)
-		stop()
-		h.report(a, state, why, err)
-		failed := state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
-		if !failed || !again || jobs.IsPermanent(err) {
+		end()
+		again = again && isFailure(state) && !jobs.IsPermanent(err)
+		e := event.RunFinished{
+			Header: s.head(), Key: run.Key(), Attempt: run.Attempt, Everywhere: true, State: state, Err: err, Why: why, WillRetry: again,
+		}
+		if again {
+			e.RetryIn = wait
+		}
+		a.finish(s.events, e)
+		s.ends.Go(func() { a.tellEnd(nil, e, s.log) }) // the next attempt does not wait for it
+		if !again {
 			return
 		}
 		run.Previous = jobs.Previous{State: state, Error: why}
 		_ = retry.Sleep(starts, wait) // the loop looks at starts
 	}
-}
-
-// report logs how an attempt ended.
-func (h *here) report(a *attempt, state jobs.State, why string, err error) {
-	log := a.log.With(zap.Duration("took", time.Since(a.started)))
-	var panicked *jobs.PanicError
-	switch {
-	case state == jobs.Succeeded:
-		log.Info("run succeeded")
-		return
-	case state == jobs.Cancelled:
-		log.Warn("run cancelled", zap.String("why", why))
-		return
-	case errors.As(err, &panicked):
-		log = log.With(zap.ByteString("stack", panicked.Stack))
-	}
-	log.Error("run "+state.String(), zap.Error(logged(err)))
 }

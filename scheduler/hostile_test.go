@@ -101,7 +101,7 @@ func TestTenMegabytesOfError(t *testing.T) {
 // A list of 10,000 jobs, all due at once, on a real server: each runs, once.
 func TestTenThousandJobs(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
 		ctx, stop := context.WithTimeout(context.Background(), 5*time.Minute)
 		defer stop()
 		store := onServer(t, db)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -36,12 +37,20 @@ type link struct {
 	// refused is a job whose rows fail the statements named here as a whole.
 	refused    string
 	refusedOps string
+	refusedKey jobs.Key       // of a run: moves fail that have its row
+	gone       jobs.Key       // of a run whose row is gone
 	sent       map[string]int // statements, by operation
 
 	stale []jobs.Snapshot // what the next Loads answer
 
 	// late takes a claim that then never gets an answer.
 	late func(store.Holder, store.ClaimID, []store.Claim) bool
+
+	// doomed is how many statements the replica still sends before it is killed in the middle
+	// of one, which takes effect or not; zero: any number.
+	doomed  int
+	effect  bool
+	onDeath func()
 
 	noArgs bool // no run has a row with arguments
 	liar   bool // request signals come for nothing
@@ -82,6 +91,12 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 	case l.lose[op] > 0:
 		l.lose[op]--
 		f = faulty.Fault{Hold: l.hold[op], Err: errAway, Applied: true}
+	}
+	if l.doomed > 0 && !l.cut {
+		if l.doomed--; l.doomed == 0 {
+			f, l.cut = faulty.Fault{Err: errAway, Applied: l.effect}, true
+			go l.onDeath()
+		}
 	}
 	if op == "Changes" {
 		f.Before = func() { time.Sleep(l.stubborn) }
@@ -164,9 +179,16 @@ func (r refusing) Claim(ctx context.Context, h store.Holder, id store.ClaimID, c
 }
 
 func (r refusing) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
-	for _, m := range moves {
-		if r.refuses("Move", m.Job) {
+	r.link.mu.Lock()
+	refused, gone := r.link.refusedKey, r.link.gone
+	r.link.mu.Unlock()
+	moves = slices.Clone(moves)
+	for i, m := range moves {
+		if r.refuses("Move", m.Job) || m.Key == refused {
 			return nil, errRefused
+		}
+		if m.Key == gone {
+			moves[i].Trigger++
 		}
 	}
 	return r.Store.Move(ctx, h, moves)

@@ -196,6 +196,13 @@ func (l *list) checkPipelines(given []jobs.Job, gone func(*declared) bool) error
 		if after, ok := schedules[name].(jobs.AfterSchedule); ok && everywhere[after.Job()] {
 			err = fmt.Errorf("scheduler: job %q is due after %q, which runs everywhere: no job can follow it, since its runs are not recorded", name, after.Job())
 		}
+		if notify, ok := schedules[name].(jobs.NotifySchedule); ok {
+			for local, is := range everywhere {
+				if is && notify.Names(local) {
+					err = fmt.Errorf("scheduler: job %q tells of %q, which runs everywhere: nothing is told of it, since its runs are not recorded", name, local)
+				}
+			}
+		}
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

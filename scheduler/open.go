@@ -59,6 +59,9 @@ func (t *term) open() error {
 	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
 		return err
 	}
+	if t.budgets, err = t.readBudgets(until, all, snapshot); err != nil {
+		return err
+	}
 	for _, e := range t.order {
 		t.know(e, snapshot)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -88,13 +89,14 @@ func (t *term) pauseFailing(e *entry, job string, failures int) {
 		if !t.held.Trusted() {
 			return errTermOver
 		}
-		err := t.ledger.Pause(ctx, t.holder.Group, job)
+		err := t.ledger.Pause(acting(ctx, t.holder.Owner), t.holder.Group, job)
 		if errors.Is(err, jobs.ErrNoJob) {
 			return nil // there is nothing to pause any more
 		}
 		return err
 	})
 	if err == nil {
+		t.stream.Emit(event.Control{Header: t.head(), Action: event.PausedByRuns, Key: jobs.Key{Job: job}})
 		t.log.Warn("the job is paused, because its runs fail: it goes on once it is resumed",
 			zap.String("job", job), zap.Int("failures", failures))
 	}

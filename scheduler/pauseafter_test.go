@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -55,15 +56,15 @@ func TestPauseAfter(t *testing.T) {
 			{Name: "panics", Schedule: every, PauseAfter: 2, Do: func(context.Context, jobs.Run) error { panic("boom") }},
 			{Name: "times-out", Schedule: every, PauseAfter: 2, Timeout: time.Second, Do: sleep(time.Hour)},
 			{Name: "skips", Schedule: every, PauseAfter: 2, Do: func(ctx context.Context, _ jobs.Run) error {
-				_ = wait(ctx, 150*time.Second)
+				_ = retry.Sleep(ctx, 150*time.Second)
 				return errWork
 			}},
 			{Name: "queue", Schedule: every, PauseAfter: 2, Overlap: jobs.OverlapQueue, Do: func(ctx context.Context, _ jobs.Run) error {
-				_ = wait(ctx, 90*time.Second)
+				_ = retry.Sleep(ctx, 90*time.Second)
 				return errWork
 			}},
 			{Name: "parallel", Schedule: every, PauseAfter: 2, Overlap: jobs.OverlapAllow, Do: func(ctx context.Context, run jobs.Run) error {
-				_ = wait(ctx, time.Until(c.begin.Add(5*time.Minute)))
+				_ = retry.Sleep(ctx, time.Until(c.begin.Add(5*time.Minute)))
 				return errWork
 			}},
 			{Name: "never", Schedule: every, Do: failing(1000)},

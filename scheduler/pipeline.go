@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -42,7 +43,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 		}
 		now := t.now()
 		t.found(e, jobs.Record{
-			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs, Backfill: f.Backfill,
+			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
 			Claimed: t.clock.theirs(now), Due: now.Add(f.Delay),
 		}, now)
 	}
@@ -54,7 +55,7 @@ func (t *term) lineUp(r *run) {
 	e := r.entry
 	switch {
 	case t.inPause(e, t.clock.ours(r.record.Claimed)):
-		t.close(r, jobs.Skipped, "paused")
+		t.close(r, jobs.Skipped, event.WhyPaused)
 	case e.line() >= e.job.CatchUp.Limit:
 		t.close(r, jobs.Skipped, "as many ticks as allowed wait already")
 	default:

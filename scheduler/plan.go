@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -32,11 +33,11 @@ func (e *entry) plan(now, until time.Time, paused, slot bool) []store.Claim {
 
 	switch {
 	case paused:
-		return []store.Claim{e.skip(first, newest, earlier, "paused")}
+		return []store.Claim{e.skip(first, newest, earlier, event.WhyPaused)}
 	case e.tooLate(newest, now):
 		return []store.Claim{e.skip(first, newest, earlier, tooLate)}
 	case e.job.Misfire == jobs.MisfireSkip && now.Sub(newest) > onTime:
-		return []store.Claim{e.skip(first, newest, earlier, "missed")}
+		return []store.Claim{e.skip(first, newest, earlier, missed)}
 	case line > 0 && line >= e.job.CatchUp.Limit:
 		return []store.Claim{e.skip(first, newest, earlier, "as many ticks as allowed wait already")}
 	case e.job.Misfire == jobs.MisfireAll:
@@ -111,12 +112,16 @@ func (e *entry) putOff(tick, now time.Time) time.Duration {
 }
 
 // skip claims a tick as skipped, for all since the first one of its gap.
-func (e *entry) skip(first, tick time.Time, missed int, why string) store.Claim {
-	e.gap = gap{first, tick, missed + 1, why}
-	return store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: missed, Error: why}
+func (e *entry) skip(first, tick time.Time, earlier int, why string) store.Claim {
+	e.gap = gap{first, tick, earlier + 1, why}
+	return store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Skipped, Missed: earlier, Error: why}
 }
 
-const tooLate = "too late to start"
+// Why ticks are skipped that were due when no replica could run them.
+const (
+	missed  = "missed"
+	tooLate = "too late to start"
+)
 
 // tooLate reports whether the tick's start deadline has passed.
 func (e *entry) tooLate(tick, now time.Time) bool {

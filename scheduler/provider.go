@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -107,7 +107,7 @@ func (p *provider) take(given []jobs.Job) error {
 	p.has = true
 	p.mu.Unlock()
 	if added, changed, removed := compare(before, given); !first && len(added)+len(changed)+len(removed) > 0 {
-		p.log.Info("the provider's jobs have changed", few("added", added), few("changed", changed), few("removed", removed))
+		p.log.Info("the provider's jobs have changed", listed("added", added), listed("changed", changed), listed("removed", removed))
 	}
 	return nil
 }
@@ -140,15 +140,6 @@ func compare(before []*declared, given []jobs.Job) (added, changed, removed []st
 	return added, changed, removed
 }
 
-// few are the first of some names, for the log.
-func few(key string, names []string) zap.Field {
-	const most = 20
-	if len(names) > most {
-		names = append(slices.Clone(names[:most]), fmt.Sprintf("and %d more", len(names)-most))
-	}
-	return zap.Strings(key, names)
-}
-
 // say logs a failure, once, and that it is over.
 func (p *provider) say(err error) {
 	p.mu.Lock()
@@ -164,9 +155,9 @@ func (p *provider) say(err error) {
 	case err == nil:
 		p.log.Info("the provider of jobs works again")
 	case has:
-		p.log.Error("the list of jobs stays as it was", zap.Error(logged(err)))
+		p.log.Error("the list of jobs stays as it was", zap.Error(stream.Bounded(err)))
 	default:
-		p.log.Error("there is no list of jobs: this replica does not lead until there is one", zap.Error(logged(err)))
+		p.log.Error("there is no list of jobs: this replica does not lead until there is one", zap.Error(stream.Bounded(err)))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A job's history is pruned after so many of its runs have ended, and after so
@@ -44,6 +45,9 @@ func (t *term) prune() {
 		return
 	}
 	now := time.Now()
+	if t.pruneArchive(now) {
+		return
+	}
 	all := len(t.order) + len(t.strays)
 	for i := range all {
 		at := (t.pruned + 1 + i) % all // a busy job must not hold up the others
@@ -100,7 +104,7 @@ func (t *term) noteStrays(snapshot jobs.Snapshot) {
 		t.addStray(name, gone, now)
 	}
 	if len(names) > 0 {
-		t.log.Info("the ledger knows jobs that this program does not have: their ticks are left alone", zap.Int("count", len(names)), zap.Strings("jobs", firstNames(names)))
+		t.log.Info("the ledger knows jobs that this program does not have: their ticks are left alone", zap.Int("count", len(names)), listed("jobs", names))
 	}
 }
 
@@ -120,9 +124,39 @@ func (t *term) isStray(e *entry) bool {
 }
 
 func (t *term) pruneJob(e *entry) error {
+	return t.pruneAll(func(ctx context.Context) (int, error) {
+		return t.ledger.Prune(ctx, t.holder.Group, e.job.Name, e.keep(), 0)
+	})
+}
+
+// pruneArchive deletes what is old of the audit and of the terms, within an hour of the
+// term's begin and then once a day, and reports whether it does now.
+func (t *term) pruneArchive(now time.Time) bool {
+	archive, ok := t.ledger.(store.Archive)
+	if t.archiveAt.IsZero() {
+		t.archiveAt = now.Add(keepBackfills + rand.N(pruneAtLeast-keepBackfills))
+	}
+	if !ok || now.Before(t.archiveAt) {
+		return false
+	}
+	t.pruning, t.archiveAt = true, now.Add(pruneAtRest)
+	t.helpers.Go(func() {
+		err := t.pruneAll(func(ctx context.Context) (int, error) { return archive.PruneArchive(ctx, t.holder.Group, 0) })
+		t.do(func() {
+			t.pruning = false
+			if err != nil && t.ctx.Err() == nil {
+				t.log.Warn("cannot prune the audit and the terms", zap.Error(err))
+			}
+		})
+	})
+	return true
+}
+
+// pruneAll prunes batch by batch.
+func (t *term) pruneAll(batch func(context.Context) (int, error)) error {
 	for {
 		ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
-		n, err := t.ledger.Prune(ctx, t.holder.Group, e.job.Name, e.job.History, 0)
+		n, err := batch(ctx)
 		cancel()
 		if err != nil || n == 0 {
 			return err

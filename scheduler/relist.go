@@ -35,7 +35,7 @@ func (t *term) relist() {
 	}
 	all := t.list.jobs()
 	now := t.now()
-	t.children = nil
+	t.children, t.telling = nil, nil
 	wanted := make(map[string]bool, len(all))
 	late := false // a schedule has to wait
 	var tell relisted
@@ -93,11 +93,14 @@ func (t *term) relist() {
 		})
 	case late:
 		t.relisting = true
-		t.after(lateFor, func() {
-			t.relisting = false
-			t.relist()
-		})
+		t.after(lateFor, t.relisted)
 	}
+}
+
+// relisted ends a change, and looks for the next one.
+func (t *term) relisted() {
+	t.relisting = false
+	t.relist()
 }
 
 // lateFor is how long a changed schedule waits for the ticks of the one before.
@@ -116,18 +119,13 @@ func (t *term) tellGone(names []string) {
 	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
 	defer cancel()
 	if err := t.gone(ctx, names); err != nil && t.ctx.Err() == nil {
-		t.log.Warn("the ledger is not told which jobs were removed", zap.Error(err), zap.Strings("jobs", firstNames(names)))
+		t.log.Warn("the ledger is not told which jobs were removed", zap.Error(err), listed("jobs", names))
 	}
 }
 
 // relistAgain begins again with a change that the ledger could not be told of, or
 // with what has become of it since.
-func (t *term) relistAgain() {
-	t.after(time.Second, func() {
-		t.relisting = false
-		t.relist()
-	})
-}
+func (t *term) relistAgain() { t.after(time.Second, t.relisted) }
 
 // retire removes a job from the term. What runs goes on, and what waits is left to
 // the next term that has the job, which may be this one.
@@ -143,6 +141,7 @@ func (t *term) retire(e *entry) {
 
 // letGo leaves a run that waits as it is in the ledger.
 func (t *term) letGo(r *run) {
+	t.tellDropped(r, jobs.Waiting, "")
 	t.shift(r, gone)
 	delete(r.entry.runs, r.record.Key)
 }
@@ -177,7 +176,18 @@ func (t *term) tell(changed relisted) error {
 	})
 	clear(t.back)
 	if err == nil {
-		_, err = t.passOver(ctx, changed, was)
+		was, err = t.passOver(ctx, changed, was)
+	}
+	if err == nil {
+		var budgets map[string]*budget
+		budgets, err = t.readBudgets(ctx, changed, was)
+		t.do(func() {
+			for name, b := range budgets {
+				if t.budgets[name] == nil { // otherwise this term has counted itself
+					t.budgets[name] = b
+				}
+			}
+		})
 	}
 	if errors.Is(err, store.ErrReplaced) {
 		t.replaced(err)
@@ -208,7 +218,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		t.relistAgain()
 		return
 	}
-	t.children = nil
+	t.children, t.telling = nil, nil
 	for _, d := range changed {
 		t.regain(d.Name)
 		e := t.entries[d.Name]
@@ -237,9 +247,6 @@ func (t *term) realarm() {
 		if err := t.waker.change(add, remove); err != nil {
 			t.log.Error("an alarm cannot be set: the ticks of its jobs are up to a second late", zap.Error(err))
 		}
-		t.do(func() {
-			t.relisting = false
-			t.relist()
-		})
+		t.do(t.relisted)
 	})
 }

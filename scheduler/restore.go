@@ -30,7 +30,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 	for range 2 { // one reading may lack a row that is there
 		sent := mono()
 		var err error
-		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
+		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
 		lacks = s.memory.lacks(snapshot, sent)
@@ -48,12 +48,20 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 			return snapshot, err
 		}
 		var err error
-		if snapshot, err = s.ledger.Load(ctx, s.group); err != nil {
+		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
 	}
 	s.memory.learn(snapshot, mono())
 	return snapshot, nil
+}
+
+func (s *Scheduler) read(ctx context.Context) (snapshot jobs.Snapshot, err error) {
+	err = s.events.Timed(s.head(), "load", 0, func() (err error) {
+		snapshot, err = s.ledger.Load(ctx, s.group)
+		return err
+	})
+	return snapshot, err
 }
 
 // hole looks for missing ticks older than the newest ones: in restored tables, a
@@ -105,6 +113,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 		s.memory.forget(nil)
 		return nil
 	}
+	ctx = acting(ctx, s.Owner())
 	if err := s.ledger.Pause(ctx, s.group, ""); err != nil {
 		return fmt.Errorf("pause the group: %w", err)
 	}
@@ -118,7 +127,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 		}
 		cancelled++
 	}
-	log.Error("the ledger has gone back, as after its tables were restored: the group is paused, and its open runs are cancelled, "+
+	log.Error("the ledger has gone back, as after a backup was restored: the group is paused, and its open runs are cancelled, "+
 		"so that nothing runs a second time. To go on: worker resume (the misfire policies decide about ticks since then, which may run again), "+
 		"or worker resume --skip-missed (they are recorded as skipped)", zap.Int("cancelled", cancelled))
 	s.memory.forget(fmt.Errorf("%w: %s", ErrRestored, lacks))

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -207,8 +208,8 @@ func (r *roster) compare(roster jobs.Roster) {
 		r.log.Info("the leader has the jobs of this replica, and under the same schedules")
 		return
 	}
-	fields := []zap.Field{zap.String("leader", roster.Leader), zap.Int("not_led", len(d.NotLed)), zap.Strings("jobs", firstNames(d.NotLed)),
-		zap.Int("other_schedules", len(d.Rescheduled)), zap.Strings("rescheduled", firstNames(d.Rescheduled)), zap.Strings("versions", versions(roster))}
+	fields := []zap.Field{zap.String("leader", roster.Leader), zap.Int("not_led", len(d.NotLed)), listed("jobs", d.NotLed),
+		zap.Int("other_schedules", len(d.Rescheduled)), listed("rescheduled", d.Rescheduled), zap.Strings("versions", versions(roster))}
 	if leads {
 		r.log.Warn("replicas have jobs that this leader does not have, or under other schedules: what the leader has counts, "+
 			"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
@@ -218,12 +219,9 @@ func (r *roster) compare(roster jobs.Roster) {
 		"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
 }
 
-// firstNames bounds a list of names.
-func firstNames(names []string) []string {
-	if len(names) > namesMost {
-		return append(slices.Clone(names[:namesMost]), "...")
-	}
-	return names
+// listed is a list of names for a line of the log.
+func listed(key string, list []string) zap.Field {
+	return zap.Strings(key, names.First(list, namesMost))
 }
 
 // versions are those of the live replicas.
@@ -235,7 +233,7 @@ func versions(roster jobs.Roster) []string {
 		}
 	}
 	slices.Sort(all)
-	return firstNames(slices.Compact(all))
+	return names.First(slices.Compact(all), namesMost)
 }
 
 func (r *roster) worked() {

@@ -9,7 +9,9 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/tail"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -17,7 +19,8 @@ import (
 
 // The life of a run: its phases, and the function that moves it from one to the
 // next. All of them run in the term's loop. What they write goes out through the
-// writer, and the answer comes back into the loop. The code below is in this order.
+// writer, and the answer comes back into the loop. The code is in this order, from
+// claim.go to the end of this file.
 //
 //	from          to        by           when
 //	a due tick    running   claimDue     it may start at once; the claim is under way
@@ -48,6 +51,7 @@ type run struct {
 	attempt *attempt // the one in progress
 	before  jobs.Previous
 	stop    error // why it is not to start, or not to go on
+	told    bool  // observers think that it is in hand
 }
 
 // phase is how far a run has come. It decides what the run counts towards.
@@ -70,146 +74,27 @@ type attempt struct {
 	ctx     context.Context
 	cancel  context.CancelCauseFunc
 	started time.Time
-	log     *zap.Logger
-}
-
-// claimDue claims the ticks of a job that are due.
-func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.counting > 0 || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
-		return
-	}
-	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
-		return // counts from the end of what runs
-	}
-	if e.parted && e.busy() > e.filling() {
-		return // ticks after the pause would be skipped because of ticks before it
-	}
-	until, paused, ok := t.stretch(e, now)
-	if !ok {
-		return
-	}
-	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slot()), func(c store.Claim) bool {
-		return e.runs[c.Key] != nil // it is in hand already
-	})
-	if len(claims) == 0 {
-		return
-	}
-	if c := &claims[0]; c.State == jobs.Skipped && c.Error == e.skipped.why && e.skipped.tick.Equal(e.recorded) {
-		c.Extends = e.skipped.tick
-	}
-	if claims[len(claims)-1].State == jobs.Skipped {
-		e.finished(now) // a fixed delay counts from here
-	} else if e.job.Overlap == jobs.OverlapReplace && claims[len(claims)-1].Delay == 0 {
-		t.replaceAll(e, nil)
-	}
-	e.parted = !paused && until.Before(now) && e.job.Misfire == jobs.MisfireOnce
-	e.claiming, e.asked = true, claims[0].Tick
-	for i := range claims {
-		c := &claims[i]
-		if c.State == jobs.Skipped {
-			continue
-		}
-		r := t.take(e, jobs.Record{Key: c.Key})
-		if c.State == jobs.Running && t.slot() {
-			t.shift(r, running)
-		} else { // those before it took the slots
-			c.State = jobs.Waiting
-			t.shift(r, parking)
-		}
-	}
-	t.wrote.claim(e, claims)
-}
-
-// replaceAll ends the runs of a job but for the one that takes their place, for which
-// nil stands before it is in hand.
-func (t *term) replaceAll(e *entry, by *run) {
-	for _, r := range e.runs {
-		if r != by && !triggers.IsBackfill(r.record.Trigger) {
-			t.end(r, jobs.ErrReplacedByTick)
-		}
-	}
-}
-
-// claimed takes in the answer to a claim: err says that there is none, and
-// that the term is over.
-func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, err error) {
-	e.claiming = false
-	refused := false
-	for i, c := range claims {
-		log := t.log.With(zap.String("job", e.job.Name), zap.Time("tick", c.Tick))
-		mine := err == nil && t.gained(e, c, result[i])
-		switch {
-		case err != nil:
-		case result[i].Refused():
-			refused = true
-			e.noteRefused(c.Key)
-		default:
-			e.recorded = later(e.recorded, c.Tick)
-			t.memory.claimed(e.job.Name, e.known.Since, c.Tick, t.clock.own().Mono)
-			if !mine {
-				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
-			}
-		}
-		e.skipped.tick, e.skipped.why = time.Time{}, ""
-		if mine && c.State == jobs.Skipped {
-			e.skipped.tick, e.skipped.why = c.Tick, c.Error
-		}
-		if i == 0 && mine && e.gap.ticks > 0 {
-			t.skips.add(e.job.Name, e.gap)
-		}
-		if c.State == jobs.Skipped {
-			continue
-		}
-		r := e.runs[c.Key]
-		if !mine {
-			t.forget(r)
-			continue
-		}
-		r.record = result[i].Record
-		switch {
-		case r.record.State == jobs.Waiting:
-			t.enqueue(r, e.putOff(c.Tick, t.now()))
-		case e.tooLate(c.Tick, t.now()): // the answer was long in coming
-			t.close(r, jobs.Skipped, tooLate)
-		default:
-			t.start(r)
-		}
-	}
-	if refused {
-		t.refused(e)
-	}
-	t.freed(e)
-	t.claimDue(e, t.now()) // what became due meanwhile
-	t.retired(e)
-}
-
-// gained reports whether a claim has got its tick for this term. So has one that
-// finds the run open under the term's own token: then an earlier claim, which was
-// refused while the job was paused, has arrived late once more.
-func (t *term) gained(e *entry, c store.Claim, result store.Claimed) bool {
-	own := result.Owner == t.holder.Owner && result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
-	if own && !result.Mine && c.State == jobs.Skipped && e.runs[c.Key] == nil {
-		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
-	}
-	if result.Mine || own {
-		e.forgetRefused(c.Key)
-		return true
-	}
-	return false
+	ends    []func(event.RunFinished) // of what is around it
+	ended   chan event.RunFinished    // capacity 1
+	output  *tail.Tail                // what it prints; nil where no ledger keeps it
 }
 
 // found takes in a run that the ledger has as open, in a snapshot of that instant.
 func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	switch r := e.runs[record.Key]; {
 	case r != nil && record.CancelAsked:
+		t.tellCancel(r, record)
 		t.end(r, jobs.ErrCancelled)
 	case r != nil:
 	case e.removed: // and something else of it is under way: see retire
 	case t.leave(e, record):
 	case record.CancelAsked:
+		t.tellCancel(nil, record)
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
-	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.IsAfter(record.Trigger):
-		t.lineUp(t.take(e, record))
+	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.Follows(record.Trigger):
+		r := t.take(e, record)
+		t.tellTaken(r)
+		t.lineUp(r)
 	case record.State == jobs.Waiting && isHeld(record):
 		t.hold(t.take(e, record), now)
 	case record.State == jobs.Waiting:
@@ -217,6 +102,7 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 		if record.Attempt > 0 {
 			r.before = jobs.ParsePrevious(record.Error)
 		}
+		t.tellTaken(r)
 		t.enqueue(r, min(record.Due.Sub(now), e.longestWait(record.Attempt)))
 	case record.Token != t.holder.Token:
 		t.recover(t.take(e, record))
@@ -227,9 +113,10 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 
 // recover decides what becomes of a run that an earlier term did not finish.
 func (t *term) recover(r *run) {
-	log := t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.String("by", r.record.Owner), zap.Int("attempt", r.record.Attempt))
-	if r.entry.rerun(r.record.Attempt) {
-		log.Warn("an interrupted run is run again")
+	found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: r.entry.rerun(r.record.Attempt)}
+	if found.Again {
+		r.told = true
+		t.stream.Emit(found)
 		r.before = jobs.Previous{State: jobs.Interrupted, Error: "not finished by " + r.record.Owner}
 		t.enqueue(r, 0)
 		return
@@ -238,7 +125,8 @@ func (t *term) recover(r *run) {
 	if r.entry.job.Recover == jobs.RecoverRerun {
 		why += ", and interrupted too often to be run again"
 	}
-	log.Warn("a run was interrupted and is not run again", zap.String("why", why))
+	found.Why = why
+	t.stream.Emit(found)
 	t.close(r, jobs.Interrupted, why)
 }
 
@@ -372,22 +260,26 @@ func (t *term) launch(r *run) {
 
 // start starts an attempt of a run that the ledger says is ours.
 func (t *term) start(r *run) {
-	log := t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
 	if r.stop != nil {
 		t.drop(r)
 		return
 	}
+	started := event.RunStarted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt}
+	if r.record.Attempt == 1 && r.record.Trigger == 0 {
+		started.Late = max(0, t.now().Sub(r.record.Tick))
+	}
 	// Here a log that is blocked is noticed: see watchdog. The term may be over when
 	// it goes on, so the line comes before the check.
-	log.Info("run started")
+	r.told = true
+	t.stream.Emit(started)
 	// The deadline itself, not only the context: see election.Term.Trusted.
 	if t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
-		log.Info("not started: the term is over, or ends; it is left to the next")
+		t.runLog(r).Info("not started: the term is over, or ends; it is left to the next")
 		t.close(r, jobs.Waiting, "")
 		return
 	}
 	job, record := r.entry.job, r.record
-	a := &attempt{started: time.Now(), log: log}
+	a := &attempt{started: time.Now()}
 	a.Run = jobs.Run{
 		Group: t.holder.Group, Job: record.Job, Tick: record.Tick, Trigger: record.Trigger,
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
@@ -395,16 +287,15 @@ func (t *term) start(r *run) {
 	}
 	_, again := job.Retry.After(record.Attempt)
 	a.LastAttempt = !again
-	ctx, stop := t.ctx, context.CancelFunc(func() {})
-	if job.Timeout > 0 {
-		ctx, stop = context.WithTimeoutCause(ctx, job.Timeout, jobs.ErrTimeout)
+	if _, is := r.entry.notify(); is && !record.HasArgs {
+		a.Args = testNotice(a.Run)
 	}
-	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	a.output = tail.New(jobs.MaxOutput)
+	end := a.bound(tail.With(t.ctx, a.output), job.Timeout)
 	r.attempt = a
 	t.registry.add(a)
-	go func() {
-		defer stop()
-		defer a.cancel(nil)
+	t.ends.Go(func() {
+		defer end()
 		var err error
 		if record.HasArgs {
 			if err = t.readArgs(a); err != nil && t.ctx.Err() != nil {
@@ -413,11 +304,17 @@ func (t *term) start(r *run) {
 			}
 		}
 		if err == nil {
-			err = job.Call(a.ctx, a.Run)
+			err = a.call(job.Job, t.around, started)
 		}
 		state, why := outcome(a.ctx, err)
 		t.do(func() { t.finish(r, state, why, err) })
-	}()
+		a.tellEnd(t.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, State: state, Err: err, Why: why}, t.log)
+	})
+}
+
+// runLog is the log with what names a run.
+func (t *term) runLog(r *run) *zap.Logger {
+	return t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
 }
 
 // outcome is the state that an attempt ended in, and why: for a context that has
@@ -452,6 +349,7 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	e.finished(t.now())
 	e.ended++
 	m := move(r.record, state, why)
+	m.Output = a.output.Bytes()
 	switch state {
 	case jobs.Failed, jobs.TimedOut, jobs.Panicked:
 		if wait, again := e.job.Retry.After(a.Attempt); again && !jobs.IsPermanent(err) {
@@ -470,24 +368,24 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	if counts {
 		e.counting++
 	}
-	m.Then = t.then(r, m.To, time.Since(a.started))
-	a.report(state, m, err)
+	took := time.Since(a.started)
+	r.told = m.To == jobs.Waiting
+	a.finish(t.stream, event.RunFinished{
+		Header: t.head(), Key: r.record.Key, Attempt: a.Attempt, State: state, Err: err, Why: why, WillRetry: m.To == jobs.Waiting, RetryIn: m.Delay,
+	})
 	if m.To == jobs.Waiting {
 		t.shift(r, parking)
 	} else {
 		t.shift(r, closing)
 	}
-	t.wrote.move(m, func(done bool) {
+	t.record(r, m, took, func(done bool) {
 		switch {
 		case done && m.To == jobs.Waiting:
 			r.record.State, r.record.Owner, r.record.Token = jobs.Waiting, t.holder.Owner, t.holder.Token
 			t.enqueue(r, m.Delay)
 			return
 		case !done && !t.stopping:
-			a.log.Warn("the ledger refused the run's outcome: the run was taken over")
-		}
-		if done {
-			t.followed(r.record, m.Then)
+			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over")
 		}
 		t.forget(r)
 		if counts {
@@ -535,12 +433,8 @@ func (t *term) drop(r *run) {
 // close writes what becomes of a run that is not started.
 func (t *term) close(r *run, to jobs.State, why string) {
 	t.shift(r, closing)
-	m := move(r.record, to, why)
-	m.Then = t.then(r, to, 0)
-	t.wrote.move(m, func(done bool) {
-		if done {
-			t.followed(r.record, m.Then)
-		}
+	t.tellDropped(r, to, why)
+	t.record(r, move(r.record, to, why), 0, func(done bool) {
 		if done && why == tooLate {
 			t.skips.add(r.record.Job, gap{r.record.Tick, r.record.Tick, 1, why})
 		}
@@ -577,8 +471,17 @@ func (t *term) shift(r *run, to phase) {
 	r.phase = to
 }
 
+// tellDropped tells that a run is in hand no more, if observers think that it is.
+func (t *term) tellDropped(r *run, to jobs.State, why string) {
+	if r.told {
+		r.told = false
+		t.stream.Emit(event.RunDropped{Header: t.head(), Key: r.record.Key, State: to, Why: why})
+	}
+}
+
 // forget drops a run, and lets go on what waited for it.
 func (t *term) forget(r *run) {
+	t.tellDropped(r, jobs.Waiting, "")
 	t.shift(r, gone)
 	delete(r.entry.runs, r.record.Key)
 	t.freed(r.entry)

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -17,7 +19,7 @@ import (
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
 		holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
-		events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, timers: map[*time.Timer]struct{}{},
+		stream: stream.New(zap.NewNop()), ends: new(sync.WaitGroup), events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, standings: map[string]*standing{}, timers: map[*time.Timer]struct{}{},
 	}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
@@ -32,8 +34,8 @@ func (t *term) written(done bool) (moves []jobs.State) {
 	batch := t.wrote.moves.fresh
 	t.wrote.moves.fresh = nil
 	for _, w := range batch {
-		moves = append(moves, w.move.To)
-		w.done(done)
+		moves = append(moves, w.moves[0].To)
+		w.done(w, []bool{done})
 	}
 	return moves
 }
@@ -100,7 +102,7 @@ func TestStaleSnapshot(t *testing.T) {
 	snapshot := jobs.Snapshot{Open: []jobs.Record{manualRun(1)}}
 	term.apply(snapshot)
 	term.apply(snapshot)
-	if moves := term.wrote.moves.fresh; len(moves) != 1 || moves[0].move.To != jobs.Running {
+	if moves := term.wrote.moves.fresh; len(moves) != 1 || moves[0].moves[0].To != jobs.Running {
 		t.Fatalf("%+v", moves)
 	}
 	ended := manualRun(2)
@@ -108,7 +110,7 @@ func TestStaleSnapshot(t *testing.T) {
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
 	// It may also be one that is not in hand. It is closed, if it is still as the
 	// snapshot has it, and keeps no room until the ledger has answered.
-	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].move.To != jobs.Interrupted || moves[1].move.Attempt != 1 {
+	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].moves[0].To != jobs.Interrupted || moves[1].moves[0].Attempt != 1 {
 		t.Errorf("a run of this term that is not in hand: %+v", moves)
 	}
 	if e := term.entries["job"]; e.busy() != 1 {

@@ -2,16 +2,17 @@ package scheduler
 
 import (
 	"context"
-	"errors"
-	"fmt"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 )
 
 // Running is a run in progress on this replica.
@@ -41,6 +42,13 @@ func (g *registry) add(a *attempt) {
 	g.attempts[a] = struct{}{}
 }
 
+// setArgs gives an attempt its arguments, which list may be reading.
+func (g *registry) setArgs(a *attempt, args json.RawMessage) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	a.Args = args
+}
+
 func (g *registry) remove(a *attempt) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -58,35 +66,79 @@ func (g *registry) list() []Running {
 	return list
 }
 
-// report logs how an attempt ended.
-func (a *attempt) report(state jobs.State, m store.Move, err error) {
-	log := a.log.With(zap.Duration("took", time.Since(a.started)))
-	var panicked *jobs.PanicError
-	switch state {
-	case jobs.Succeeded:
-		log.Info("run succeeded")
-		return
-	case jobs.Cancelled:
-		log.Warn("run cancelled", zap.Error(logged(err)), zap.NamedError("cause", context.Cause(a.ctx)))
-		return
-	case jobs.Panicked:
-		errors.As(err, &panicked)
-		log = log.With(zap.ByteString("stack", panicked.Stack))
-		fallthrough
-	default:
-		if m.To == jobs.Waiting {
-			log.Warn("run "+state.String(), zap.Error(logged(err)), zap.Bool("will_retry", true), zap.Duration("retry", m.Delay))
-			return
-		}
-		log.Error("run "+state.String(), zap.Error(logged(err)), zap.Bool("will_retry", false))
+// bound gives the attempt a context of its own, which ends after the timeout at the
+// latest. The caller calls end when the attempt is over.
+func (a *attempt) bound(ctx context.Context, timeout time.Duration) (end func()) {
+	stop := context.CancelFunc(func() {})
+	if timeout > 0 {
+		ctx, stop = context.WithTimeoutCause(ctx, timeout, jobs.ErrTimeout)
+	}
+	a.ctx, a.cancel = context.WithCancelCause(ctx)
+	return func() {
+		a.cancel(nil)
+		stop()
 	}
 }
 
-// logged bounds what is logged of a job's error.
-func logged(err error) error {
-	const most = 16 << 10 // bytes; what the worker's jobs say at their end is below
-	if text := err.Error(); len(text) > most {
-		return fmt.Errorf("%s... (%d bytes in all)", text[:most], len(text))
+// call runs the job, with what is around it. A job may end the goroutine that it runs on.
+func (a *attempt) call(job jobs.Job, around []settings.Around, started event.RunStarted) error {
+	ended := make(chan error, 1)
+	go func() {
+		err := error(&jobs.PanicError{Value: "runtime.Goexit, as by FailNow of a test"})
+		defer func() { ended <- err }()
+		err = a.callHere(job, around, started)
+	}()
+	return <-ended
+}
+
+func (a *attempt) callHere(job jobs.Job, around []settings.Around, started event.RunStarted) error {
+	if len(around) == 0 {
+		return job.Call(a.ctx, a.Run)
 	}
-	return err
+	a.ended = make(chan event.RunFinished, 1)
+	do := job.Do
+	job.Do = func(ctx context.Context, run jobs.Run) error {
+		for _, f := range around {
+			inner, end := f(ctx, started)
+			if inner != nil {
+				ctx = inner //nolint:fatcontext // there are as many as options
+			}
+			if end != nil {
+				a.ends = append(a.ends, end)
+			}
+		}
+		return do(ctx, run)
+	}
+	return job.Call(a.ctx, a.Run)
+}
+
+// finish tells how the attempt has ended.
+func (a *attempt) finish(to *stream.Stream, e event.RunFinished) {
+	e.At = time.Now()
+	e.Took, e.Cause = e.At.Sub(a.started), context.Cause(a.ctx)
+	if a.ended != nil {
+		a.ended <- e
+	}
+	to.Emit(e)
+}
+
+// tellEnd tells what is around the attempt how it has ended, which finish may say, until
+// over is closed; else it is e.
+func (a *attempt) tellEnd(over <-chan struct{}, e event.RunFinished, log *zap.Logger) {
+	if len(a.ends) == 0 {
+		return
+	}
+	select {
+	case e = <-a.ended:
+	case <-over:
+		select {
+		case e = <-a.ended: // it came first
+		default:
+		}
+	}
+	for _, end := range slices.Backward(a.ends) {
+		if err := (jobs.Job{Do: func(context.Context, jobs.Run) error { end(e); return nil }}).Call(a.ctx, a.Run); err != nil {
+			log.Error("what is around a run panicked at its end", zap.String("job", a.Job), zap.Error(err))
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +15,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -29,6 +32,9 @@ type Scheduler struct {
 	leases   store.Leases
 	ledger   store.Ledger
 	log      *zap.Logger
+	events   *stream.Stream
+	around   []settings.Around
+	ends     sync.WaitGroup // of attempts that something is around
 	election *election.Election
 	clock    *tickClock
 	most     int
@@ -40,10 +46,12 @@ type Scheduler struct {
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
 	roster   *roster
+	notes    *termNotes
 
 	list     *list
 	provider *provider // nil for none
 	started  atomic.Bool
+	over     atomic.Bool // Run has returned
 }
 
 // An Option changes a default of [New].
@@ -91,6 +99,20 @@ func WithLogger(l *zap.Logger) Option { return withElection(election.WithLogger(
 // WithSlog is [WithLogger] for a logger of log/slog, with the same keys.
 func WithSlog(l *slog.Logger) Option { return withElection(election.WithSlog(l)) }
 
+// WithEvents gives what happens to f, an observer: see package event. It may be given more
+// than once. [Scheduler.Run] waits for a second at most for observers that are slow.
+func WithEvents(f func(event.Event)) Option { return withElection(election.WithEvents(f)) }
+
+// WithRunContext calls f when an attempt begins, on the attempt's own goroutine: the job gets
+// the context that f returns, which has to be made from the one that f is given. The
+// function that f returns, if it is not nil, is called once the attempt has ended, also when the term
+// is over; [Scheduler.Run] waits for it, for a second at most. It is for what belongs to a run from its start to its end, such as a
+// span; to be told of runs, use [WithEvents]. A slow f delays its run alone, and counts
+// as a part of it. A panic of f fails the attempt, like one of the job.
+func WithRunContext(f func(context.Context, event.RunStarted) (context.Context, func(event.RunFinished))) Option {
+	return func(s *settings.Scheduler) { s.Around = append(s.Around, f) }
+}
+
 // WithVersion says of which version this program is, for those who look at the
 // replicas of the group: at most 128 bytes. Default: empty.
 func WithVersion(version string) Option {
@@ -133,7 +155,14 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	case set.MaxSkew < time.Second:
 		return nil, fmt.Errorf("scheduler: WithMaxSkew(%v): must be at least 1s", set.MaxSkew)
 	}
-	s := &Scheduler{group: group, leases: db, ledger: db, log: set.Election.Keeper.Logger, most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
+	if err := set.Election.OpenStream("scheduler"); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(set.Around, func(f settings.Around) bool { return f == nil }) {
+		return nil, errors.New("scheduler: WithRunContext(nil): give a function, or leave the option out")
+	}
+	events := set.Election.Keeper.Events
+	s := &Scheduler{group: group, events: events, around: set.Around, leases: db, ledger: db, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave
@@ -154,8 +183,13 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		timeout: e.Timing().AttemptTimeout, poke: make(chan struct{}, 1),
 	}
 	s.roster.db, _ = db.(store.Replicas)
+	s.notes = newTermNotes(s.log, e.Timing().AttemptTimeout)
+	s.notes.db, _ = db.(store.Archive)
 	s.list.observe = s.roster.again
-	s.clock.log, s.clock.drift = s.log, e.Timing().Drift
+	s.clock.emit, s.clock.drift = func(e event.ClockSkew) {
+		e.Header = s.head()
+		events.Emit(e)
+	}, e.Timing().Drift
 	s.here = newHere(s)
 	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
 	return s, nil
@@ -232,6 +266,8 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	for _, job := range s.list.jobs() {
 		s.warnNeverDue(job.Job)
 	}
+	defer s.over.Store(true)
+	defer s.events.Flush(stream.FlushFor) // what ends after the campaign has events, too
 	out, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
 	if s.provider != nil {
@@ -241,15 +277,38 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	wait.Go(func() { s.lookout(out) })
 	wait.Go(func() { s.roster.run(out) })
 	defer wait.Wait()
+	defer s.notes.finish() // beside the end of the others
 	defer stop()
 	here := make(chan error, 1)
 	go func() { here <- s.here.run(ctx) }()
 	err := s.election.Run(ctx, s.lead)
+	defer s.awaitEnds()
 	if err != nil && ctx.Err() == nil { // the database is unfit
 		s.here.cut(err)
 	}
 	return errors.Join(err, <-here)
 }
+
+// awaitEnds waits until what is around the runs has heard that they have ended.
+func (s *Scheduler) awaitEnds() {
+	if len(s.around) == 0 {
+		return
+	}
+	ended := make(chan struct{})
+	go func() {
+		s.ends.Wait()
+		close(ended)
+	}()
+	timer := time.NewTimer(endsWithin)
+	defer timer.Stop()
+	select {
+	case <-ended:
+	case <-timer.C:
+	}
+}
+
+// endsWithin is how long Run waits for that.
+const endsWithin = time.Second
 
 // schedules are the jobs of this replica, as it tells of them.
 func (s *Scheduler) schedules() map[string]jobs.ScheduleHash {
@@ -300,6 +359,9 @@ func (s *Scheduler) Skew() (lease.Skew, bool) {
 	return s.clock.last()
 }
 
+// Group is the name that the replicas contend for.
+func (s *Scheduler) Group() string { return s.group }
+
 // Owner is the name under which this replica holds the lease.
 func (s *Scheduler) Owner() string {
 	if s.election == nil {
@@ -308,17 +370,24 @@ func (s *Scheduler) Owner() string {
 	return s.election.Owner()
 }
 
+// head is the header of an event.
+func (s *Scheduler) head() event.Header {
+	return event.Header{At: time.Now(), Group: s.group, Owner: s.election.Owner()}
+}
+
 // Jobs gives access to the group's jobs through the database, on any replica:
 // pause, resume, trigger, cancel and the history.
 func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) }
 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
-func (s *Scheduler) lead(ctx context.Context, held election.Term) error {
+func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	if s.provider != nil {
 		s.provider.soon(ctx, s.election.Timing().AttemptTimeout)
 	}
 	t := newTerm(ctx, held, s)
+	ended := s.notes.begin(ctx, t.holder)
+	defer func() { ended(cmp.Or(err, context.Cause(t.ctx))) }()
 	s.current.Store(t)
 	defer s.current.Store(nil)
 	defer t.trouble.End()

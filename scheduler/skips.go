@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/event"
 )
 
 // skipsEvery is how long a job has to skip nothing until it has ceased to.
@@ -23,6 +25,7 @@ type gap struct {
 // one of these lines. The ledger has one row for the ticks that are skipped one after
 // the other for one reason. The term's loop owns it.
 type skips struct {
+	tell  func(event.TicksSkipped) // gives it a header
 	log   *zap.Logger
 	began time.Time // of the present minute; zero: nothing was skipped lately
 	open  map[skipping]*skipped
@@ -37,7 +40,9 @@ type skipped struct {
 	lately bool // in this minute
 }
 
-func newSkips(log *zap.Logger) *skips { return &skips{log: log, open: map[skipping]*skipped{}} }
+func newSkips(log *zap.Logger, tell func(event.TicksSkipped)) *skips {
+	return &skips{tell: tell, log: log, open: map[skipping]*skipped{}}
+}
 
 // add notes that ticks of a job are skipped.
 func (s *skips) add(job string, g gap) {
@@ -47,16 +52,20 @@ func (s *skips) add(job string, g gap) {
 	o := s.open[skipping{job, g.why}]
 	if o == nil {
 		s.open[skipping{job, g.why}] = &skipped{lately: true}
-		s.log.Warn("ticks skipped", g.fields(job)...)
+		s.tell(g.event(job, true))
 		return
 	}
-	s.log.Debug("ticks skipped", g.fields(job)...)
+	s.tell(g.event(job, false))
 	if o.ticks == 0 {
 		o.gap = g
 	} else {
 		o.to, o.ticks = g.to, o.ticks+g.ticks
 	}
 	o.lately = true
+}
+
+func (g gap) event(job string, first bool) event.TicksSkipped {
+	return event.TicksSkipped{Job: job, From: g.from, To: g.to, Ticks: g.ticks, Why: g.why, Missed: g.why == missed || g.why == tooLate, First: first}
 }
 
 func (g gap) fields(job string) []zap.Field {
@@ -81,8 +90,8 @@ func (s *skips) sweep() {
 	}
 }
 
-// tell logs what was not logged yet.
-func (s *skips) tell() {
+// finish logs what was not logged yet.
+func (s *skips) finish() {
 	for of, o := range s.open {
 		s.end(of, o)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -121,7 +122,7 @@ func TestWhileAnOutcomeIsWritten(t *testing.T) {
 		r := c.start([]jobs.Job{
 			{Name: "queue", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapQueue, Do: sleep(89 * time.Second)},
 			{Name: "forbid", Schedule: jobs.Every(time.Minute), Retry: exact(2, time.Second), Do: func(ctx context.Context, run jobs.Run) error {
-				return errors.Join(wait(ctx, 59*time.Second), errWork)
+				return errors.Join(retry.Sleep(ctx, 59*time.Second), errWork)
 			}},
 		})
 		r.link.set(func(l *link) { l.hold["Move"] = 2 * time.Second })

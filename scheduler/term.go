@@ -11,7 +11,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -34,6 +37,9 @@ type term struct {
 	dog      *watchdog
 	next     nextTick
 	skips    *skips
+	stream   *stream.Stream
+	around   []settings.Around
+	ends     *sync.WaitGroup // of the scheduler
 	timing   lease.Timing
 	clock    *tickClock
 	now      func() time.Time // by the clock that ticks are judged by
@@ -46,10 +52,15 @@ type term struct {
 
 	list      *list // of this replica, which may change
 	relists   chan relisted
-	relisting bool                // a change of the list is being taken in
-	entries   map[string]*entry   // also jobs that were removed, until nothing of them is under way
-	order     []*entry            // without those
-	children  map[string][]string // the jobs that follow a job; nil: to be found again
+	relisting bool                          // a change of the list is being taken in
+	entries   map[string]*entry             // also jobs that were removed, until nothing of them is under way
+	order     []*entry                      // without those
+	children  map[string][]string           // the jobs that follow a job; nil: to be found again
+	telling   map[jobs.NoticeEvent]*telling // the notifiers of each event; nil: likewise
+	budgets   map[string]*budget            // of notifiers
+	untold    map[jobs.Key]int              // notices that the ledger has not answered for, with what they say was left out
+	standings map[string]*standing          // of the jobs of which runs have ended
+	unwritten int                           // ends of runs that wait there
 	alarms    map[string]*alarmed
 	waker     *clock
 	back      map[string]bool // that came back after a long absence, until they are declared
@@ -77,7 +88,8 @@ type term struct {
 	draining    bool // nothing new is claimed or started
 	stopping    bool // and the term has ended
 	pruning     bool
-	pruned      int // the job that was pruned last
+	pruned      int       // the job that was pruned last
+	archiveAt   time.Time // when the audit and the terms are pruned next
 }
 
 // newTerm prepares a term. It reads nothing yet.
@@ -85,38 +97,53 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
 		ctx: ctx, cut: cut, held: held, leases: s.leases, ledger: s.ledger, load: s.load, memory: s.memory,
-		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
-		log:      s.log.With(zap.Uint64("token", held.Token())),
-		trouble:  keeper.HeldOf(ctx).Trouble().Tasks(),
-		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
-		next:     nextTick{began: time.Now()},
-		timing:   s.election.Timing(),
-		events:   make(chan func()),
-		closed:   make(chan struct{}),
-		look:     make(chan struct{}, 1),
-		asks:     make(chan chan<- bool),
-		beats:    make(chan heard, 1),
-		list:     s.list,
-		relists:  make(chan relisted, 1),
-		entries:  map[string]*entry{},
-		back:     map[string]bool{},
-		toldGone: map[string]bool{},
-		roster:   s.roster,
-		timers:   map[*time.Timer]struct{}{},
-		most:     s.most,
-		every:    s.sweep,
-		drain:    newDrain(),
-		registry: &s.running,
-		clock:    s.clock,
-		now:      s.clock.now,
+		holder:    store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
+		log:       s.log.With(zap.Uint64("token", held.Token())),
+		trouble:   keeper.HeldOf(ctx).Trouble().Tasks(),
+		dog:       newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		next:      nextTick{began: time.Now()},
+		timing:    s.election.Timing(),
+		events:    make(chan func()),
+		closed:    make(chan struct{}),
+		look:      make(chan struct{}, 1),
+		asks:      make(chan chan<- bool),
+		beats:     make(chan heard, 1),
+		list:      s.list,
+		relists:   make(chan relisted, 1),
+		entries:   map[string]*entry{},
+		back:      map[string]bool{},
+		toldGone:  map[string]bool{},
+		budgets:   map[string]*budget{},
+		standings: map[string]*standing{},
+		untold:    map[jobs.Key]int{},
+		roster:    s.roster,
+		timers:    map[*time.Timer]struct{}{},
+		most:      s.most,
+		every:     s.sweep,
+		drain:     newDrain(),
+		registry:  &s.running,
+		stream:    s.events,
+		around:    s.around,
+		ends:      &s.ends,
+		clock:     s.clock,
+		now:       s.clock.now,
 	}
-	t.wrote, t.skips = newWriter(t), newSkips(t.log)
+	t.wrote = newWriter(t)
+	t.skips = newSkips(t.log, func(e event.TicksSkipped) {
+		e.Header = t.head()
+		t.stream.Emit(e)
+	})
 	for _, job := range t.list.jobs() {
 		e := newEntry(t.holder.Group, job)
 		t.entries[job.Name] = e
 		t.order = append(t.order, e)
 	}
 	return t
+}
+
+// head is the header of an event.
+func (t *term) head() event.Header {
+	return event.Header{At: time.Now(), Group: t.holder.Group, Owner: t.holder.Owner, Token: t.holder.Token}
 }
 
 // loop runs the term, until it has ended and nothing of it runs any more.
@@ -144,8 +171,8 @@ func (t *term) loop(clock *clock) {
 			t.beginDrain()
 		}
 		t.wrote.flush()
-		if t.stopping && t.running == 0 && t.wrote.idle() {
-			t.skips.tell()
+		if t.stopping && t.running == 0 && t.unwritten == 0 && t.wrote.idle() {
+			t.skips.finish()
 			return
 		}
 		if t.draining {
@@ -215,7 +242,7 @@ func (t *term) nameLate() {
 	for _, e := range t.entries {
 		for _, r := range e.runs {
 			if r.attempt != nil {
-				r.attempt.log.Error("a run ignores its context: this replica does not lead again while it runs",
+				t.runLog(r).Error("a run ignores its context: this replica does not lead again while it runs",
 					zap.Duration("running", time.Since(r.attempt.started)))
 			}
 		}

@@ -6,8 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"go.uber.org/zap"
-
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
 )
@@ -68,9 +67,9 @@ var ErrSkew = errors.New("scheduler: the clocks disagree")
 type tickClock struct {
 	own   func() clocks.Instant
 	kind  Clock
-	most  time.Duration // that the two may differ by
-	drift float64       // by which their rates may
-	log   *zap.Logger
+	most  time.Duration         // that the two may differ by
+	drift float64               // by which their rates may
+	emit  func(event.ClockSkew) // gives it a header
 
 	mu    sync.Mutex
 	known bool
@@ -105,8 +104,9 @@ func (c *tickClock) observe(s lease.Skew) error {
 	}
 	shown := own.Wall.Add(s.Ahead)
 	c.mu.Lock()
+	first := !c.seen
 	c.seen, c.skew = true, s
-	say := c.judge()
+	say := c.judge(first)
 	wrong := c.wrong
 	// A statement that was long under way says less than what is known, unless
 	// it shows that what is known is wrong: both cannot be true.
@@ -122,27 +122,25 @@ func (c *tickClock) observe(s lease.Skew) error {
 	return wrong
 }
 
-// judge says whether the clocks disagree, and returns what logs that if it is
-// new. It is called with mu held.
-func (c *tickClock) judge() (say func()) {
+// judge says whether the clocks disagree, and returns what tells of it if it is
+// new, as it is the first time. It is called with mu held.
+func (c *tickClock) judge(first bool) (say func()) {
 	say = func() {}
 	const least, again = time.Second, 500 * time.Millisecond
 	ahead, sure := c.skew.Ahead, c.skew.Ahead.Abs()-c.skew.Bound
-	fields := []zap.Field{zap.Duration("database_ahead", ahead), zap.Duration("bound", c.skew.Bound)}
+	tell := func(now event.Agreement) func() {
+		e := event.ClockSkew{Skew: c.skew, Now: now, Most: c.most, ByDatabase: c.kind == DatabaseClock, First: first}
+		return func() { c.emit(e) }
+	}
 	switch wrong := sure > c.most; {
 	case wrong && c.kind == DatabaseClock && c.wrong == nil:
-		say = func() {
-			c.log.Error("the database's clock and this machine's differ too much to tell which is wrong: no tick is started, and this replica does not lead, until they agree",
-				append(fields, zap.Duration("max_skew", c.most))...)
-		}
+		say = tell(event.Disagree)
 		c.told = true
 	case sure > least && !c.told:
-		say = func() {
-			c.log.Warn("the database's clock and this machine's differ", append(fields, zap.Bool("ticks_by_database", c.kind == DatabaseClock))...)
-		}
+		say = tell(event.Differ)
 		c.told = true
-	case !wrong && c.wrong != nil, sure < again && c.told:
-		say = func() { c.log.Info("the database's clock and this machine's agree again", fields...) }
+	case first, !wrong && c.wrong != nil, sure < again && c.told:
+		say = tell(event.Agree)
 		c.told = sure > least
 	}
 	c.wrong = nil

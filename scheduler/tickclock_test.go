@@ -4,11 +4,40 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/zap"
-
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
 )
+
+// What the clocks do is told when it is first known, also when they agree, and then when it changes.
+func TestClocksAreToldOfFromTheFirstTimeOn(t *testing.T) {
+	t.Parallel()
+	own := clocks.Instant{Mono: time.Now(), Wall: time.Now()}
+	for _, test := range []struct {
+		ahead []time.Duration
+		want  string
+	}{
+		{[]time.Duration{0, 10 * time.Millisecond, 0}, "agree first;"},
+		{[]time.Duration{0, 2 * time.Second, 2 * time.Second, 0}, "agree first;differ;agree;"},
+		{[]time.Duration{2 * time.Second, 0}, "differ first;agree;"},
+		{[]time.Duration{time.Hour, time.Hour, 0}, "disagree first;agree;"},
+	} {
+		got := ""
+		c := &tickClock{own: func() clocks.Instant { return own }, most: time.Minute, emit: func(e event.ClockSkew) {
+			got += string(e.Now)
+			if e.First {
+				got += " first"
+			}
+			got += ";"
+		}}
+		for _, ahead := range test.ahead {
+			_ = c.observe(lease.Skew{Ahead: ahead, Bound: time.Millisecond}) // an error while they disagree
+		}
+		if got != test.want {
+			t.Errorf("%v: %s want %s", test.ahead, got, test.want)
+		}
+	}
+}
 
 // A statement that was long under way, such as one of a process that stood still,
 // replaces what a quicker one showed only if both cannot be true.
@@ -17,7 +46,7 @@ func TestSlowStatementAndQuickOne(t *testing.T) {
 	const ahead = 400 * time.Millisecond // of the database's clock
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	own := clocks.Instant{Mono: begin, Wall: begin}
-	c := &tickClock{own: func() clocks.Instant { return own }, most: time.Minute, log: zap.NewNop()}
+	c := &tickClock{own: func() clocks.Instant { return own }, most: time.Minute, emit: func(event.ClockSkew) {}}
 	observe := func(wait, measured, bound time.Duration) {
 		own.Mono, own.Wall = own.Mono.Add(wait), own.Wall.Add(wait)
 		if err := c.observe(lease.Skew{Ahead: measured, Bound: bound}); err != nil {

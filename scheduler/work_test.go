@@ -5,12 +5,13 @@ import (
 	"errors"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 )
 
 // sleep is work that takes so long and heeds its context.
 func sleep(d time.Duration) func(context.Context, jobs.Run) error {
-	return func(ctx context.Context, _ jobs.Run) error { return wait(ctx, d) }
+	return func(ctx context.Context, _ jobs.Run) error { return retry.Sleep(ctx, d) }
 }
 
 // deaf is work that goes on until free is closed.
@@ -31,17 +32,5 @@ func failing(times int) func(context.Context, jobs.Run) error {
 			return errWork
 		}
 		return nil
-	}
-}
-
-// wait waits for so long, or until the context ends.
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -45,7 +45,8 @@ type writer struct {
 	cut context.CancelFunc
 }
 
-// write is what one job wants written: claims, or a move.
+// write is what one job wants written: claims, or moves. Several moves go together until their
+// statement has failed.
 type write struct {
 	job  string
 	lone int // how often it failed alone
@@ -53,8 +54,31 @@ type write struct {
 	entry  *entry
 	claims []store.Claim
 
-	move store.Move
-	done func(bool)
+	moves []store.Move
+	first int // the place of the first of them, if they are part of a write that was cut
+	follow
+}
+
+// follow is how the author of moves follows what becomes of them.
+type follow struct {
+	done func(x write, moved []bool) // moved is nil if it is not known
+	// These may be nil. send comes before each statement, and may change the moves. aside
+	// comes when a move was set aside, maybe again. Its done comes later.
+	send  func(x write)
+	aside func(x write)
+}
+
+func (x write) rows() int { return len(x.claims) + len(x.moves) }
+
+// cut is a write of several moves in at most four parts.
+func (x write) cut() (parts []write) {
+	size := (len(x.moves) + 3) / 4
+	for moves := range slices.Chunk(x.moves, size) {
+		part := x
+		part.moves, part.first = moves, x.first+len(parts)*size
+		parts = append(parts, part)
+	}
+	return parts
 }
 
 // lane has the writer's writes of one kind, claims or moves. One row that
@@ -92,6 +116,12 @@ type batch struct {
 	most   int       // and any later one
 	since  time.Time // when a statement first failed; zero: none has
 	err    error     // of the last statement
+	// ordered says that these are parts of one write: they stay in their order, unless one is
+	// set aside.
+	ordered bool
+	// passed says that the second of them is sent ahead of the first, which has failed alone: if
+	// it succeeds, the first is to blame. Perhaps nothing else in the group would tell.
+	passed bool
 	aside  bool
 	next   time.Time // if aside: it is not sent earlier
 }
@@ -120,10 +150,17 @@ func (w *writer) claim(e *entry, claims []store.Claim) {
 
 // move calls done with whether the row was moved.
 func (w *writer) move(m store.Move, done func(bool)) {
+	w.together(write{
+		job: m.Job, moves: []store.Move{m}, follow: follow{done: func(_ write, moved []bool) { done(moved != nil && moved[0]) }},
+	})
+}
+
+// together writes moves of one job in one statement, unless that fails.
+func (w *writer) together(x write) {
 	if len(w.moves.fresh) == 0 {
 		w.moveSince = time.Now()
 	}
-	w.moves.add(write{job: m.Job, move: m, done: done})
+	w.moves.add(x)
 }
 
 // add takes in a write. Those of a job that is set aside go there at once.
@@ -199,24 +236,23 @@ func (l *lane) pick() *batch {
 }
 
 // cutClaims cuts a batch from the new claims.
-func (w *writer) cutClaims() *batch {
-	l := w.claims
+func (w *writer) cutClaims() *batch { return w.claims.cutRows(claimBatch) }
+
+// cutMoves cuts a batch from the new moves.
+func (w *writer) cutMoves() *batch {
+	w.moveSince = time.Now()
+	return w.moves.cutRows(moveBatch)
+}
+
+// cutRows cuts a batch of at most so many rows, and of at least one write.
+func (l *lane) cutRows(most int) *batch {
 	n, rows := 0, 0
-	for n < len(l.fresh) && (n == 0 || rows+len(l.fresh[n].claims) <= claimBatch) {
-		rows += len(l.fresh[n].claims)
+	for n < len(l.fresh) && (n == 0 || rows+l.fresh[n].rows() <= most) {
+		rows += l.fresh[n].rows()
 		n++
 	}
 	b := newBatch(l.fresh[:n:n])
 	l.fresh = l.fresh[n:]
-	return b
-}
-
-// cutMoves cuts a batch from the new moves.
-func (w *writer) cutMoves() *batch {
-	l := w.moves
-	n := min(len(l.fresh), moveBatch)
-	b := newBatch(l.fresh[:n:n])
-	l.fresh, w.moveSince = l.fresh[n:], time.Now()
 	return b
 }
 
@@ -225,6 +261,11 @@ func (w *writer) sendPart(l *lane, b *batch) {
 	n := min(b.size, len(b.writes))
 	part := b.writes[:n:n]
 	b.writes = b.writes[n:]
+	for _, x := range part {
+		if x.send != nil {
+			x.send(x)
+		}
+	}
 	go func() {
 		pulse := w.t.dog.begin("a statement (" + l.what + ")")
 		ctx, cancel := w.until()
@@ -258,7 +299,11 @@ func (w *writer) sendClaims(ctx context.Context, id store.ClaimID, part []write)
 	for _, c := range part {
 		all = append(all, c.claims...)
 	}
-	result, err := w.t.ledger.Claim(ctx, w.t.holder, id, all)
+	var result []store.Claimed
+	err = w.t.stream.Timed(w.t.head(), "claim", len(all), func() (err error) {
+		result, err = w.t.ledger.Claim(ctx, w.t.holder, id, all)
+		return err
+	})
 	return func() {
 		for _, c := range part {
 			n := len(c.claims)
@@ -269,14 +314,20 @@ func (w *writer) sendClaims(ctx context.Context, id store.ClaimID, part []write)
 }
 
 func (w *writer) sendMoves(ctx context.Context, _ store.ClaimID, part []write) (answer func(), err error) {
-	all := make([]store.Move, len(part))
-	for i, m := range part {
-		all[i] = m.move
+	var all []store.Move
+	for _, m := range part {
+		all = append(all, m.moves...)
 	}
-	done, err := w.t.ledger.Move(ctx, w.t.holder, all)
+	var done []bool
+	err = w.t.stream.Timed(w.t.head(), "move", len(all), func() (err error) {
+		done, err = w.t.ledger.Move(ctx, w.t.holder, all)
+		return err
+	})
 	return func() {
-		for i, m := range part {
-			m.done(done[i])
+		for _, m := range part {
+			n := len(m.moves)
+			m.done(m, done[:n:n])
+			done = done[n:]
 		}
 	}, err
 }
@@ -291,7 +342,7 @@ func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error)
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
 		l.fail(part, err)
-	case w.ctx.Err() != nil, b.aside && w.t.stopping:
+	case w.ctx.Err() != nil, b.aside && w.t.stopping && len(part[0].moves) <= 1:
 		l.fail(part, w.last(l, err))
 	default:
 		w.failed(l, b, part, err)
@@ -312,7 +363,7 @@ func (w *writer) succeeded(l *lane, b *batch, part []write) {
 		}
 		return
 	}
-	b.size = min(2*b.size, b.most)
+	b.size, b.passed = min(2*b.size, b.most), false
 	l.worked, l.next = time.Now(), time.Time{}
 	l.wait.Reset()
 	w.t.trouble.Worked(l.what)
@@ -325,12 +376,27 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	if b.since.IsZero() {
 		b.since = now
 	}
-	b.err, b.writes, b.size = err, slices.Concat(b.writes, part), max(1, len(part)/4)
+	if len(part) == 1 && len(part[0].moves) > 1 { // one of them may be to blame
+		if !b.aside && !b.ordered {
+			if len(b.writes) > 0 {
+				l.failed = append(l.failed, b)
+			}
+			b = newBatch(nil)
+			b.since, b.ordered = now, true
+		}
+		part = part[0].cut()
+	}
+	at := len(b.writes)
+	if b.ordered {
+		at = 0
+		if b.passed {
+			at, b.passed = 1, false
+		}
+	}
+	b.writes = slices.Insert(slices.Clip(b.writes), at, part...)
+	b.err, b.size, b.most = err, max(1, len(part)/4), max(b.most, len(b.writes))
 	if b.aside {
-		l.broken[part[0].job] = err
-		b.next = now.Add(asideEvery)
-		l.aside = append(l.aside, b)
-		w.t.after(asideEvery, func() {})
+		w.failedAside(l, b)
 		return
 	}
 	others := l.worked.After(b.since)
@@ -342,26 +408,50 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	} else {
 		b.most = b.size // one of its rows is to blame, and there is nothing to wait for
 	}
-	last := len(b.writes) - 1
 	if len(part) == 1 {
-		b.writes[last].lone++
+		b.writes[at].lone++
 	}
-	if len(part) == 1 && b.writes[last].lone > 1 && others {
-		w.setAside(l, &batch{id: b.id, writes: b.writes[last:], size: 1, since: b.since, err: err, aside: true, next: now.Add(asideEvery)})
-		b.writes = b.writes[:last:last]
+	if len(part) == 1 && b.writes[at].lone > 1 && others {
+		w.setAside(l, &batch{id: b.id, writes: b.writes[at : at+1 : at+1], size: 1, since: b.since, err: err, aside: true})
+		b.writes = slices.Concat(b.writes[:at], b.writes[at+1:])
+	} else if b.ordered && at == 0 && b.writes[0].lone > 1 && len(b.writes) > 1 {
+		b.writes[0], b.writes[1] = b.writes[1], b.writes[0]
+		b.passed = true
 	}
 	if len(b.writes) > 0 {
 		l.failed = append(l.failed, b)
 	}
 }
 
+// failedAside queues what was set aside and has failed: a row for later, and the parts of a
+// write of several to be sent at once, in their order.
+func (w *writer) failedAside(l *lane, b *batch) {
+	if len(b.writes) == 1 {
+		w.putAside(l, b)
+		return
+	}
+	l.broken[b.writes[0].job] = b.err
+	for i, x := range b.writes {
+		l.aside = slices.Insert(l.aside, i, &batch{id: b.id, writes: []write{x}, size: 1, since: b.since, err: b.err, aside: true})
+	}
+}
+
 func (w *writer) setAside(l *lane, b *batch) {
-	job := b.writes[0].job
 	w.t.log.Error("the database does not take a row of this job: it is tried alone every second, and all other jobs go on",
-		zap.String("task", l.what), zap.String("job", job), zap.Error(b.err))
-	l.broken[job] = b.err
+		zap.String("task", l.what), zap.String("job", b.writes[0].job), zap.Error(b.err))
+	w.putAside(l, b)
+}
+
+// putAside queues a write whose row failed alone, for later.
+func (w *writer) putAside(l *lane, b *batch) {
+	x := b.writes[0]
+	l.broken[x.job] = b.err
+	b.next = time.Now().Add(asideEvery)
 	l.aside = append(l.aside, b)
 	w.t.after(asideEvery, func() {})
+	if x.aside != nil {
+		x.aside(x)
+	}
 }
 
 // giveUp answers failed writes that are not repeated any more.
@@ -385,11 +475,15 @@ func (w *writer) failClaims(part []write, err error) {
 }
 
 func (w *writer) failMoves(part []write, err error) {
+	runs := 0
+	for _, m := range part {
+		runs += len(m.moves)
+	}
 	if !errors.Is(err, store.ErrReplaced) {
-		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", len(part)))
+		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", runs))
 	}
 	for _, m := range part {
-		m.done(false)
+		m.done(m, nil)
 	}
 }
 

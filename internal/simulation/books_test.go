@@ -21,6 +21,8 @@ import (
 //     has a row or is counted by the one after it;
 //   - no tick is claimed before its time where the clocks have a limit, and the
 //     database's is wrong by less than half of that, or by much more;
+//   - each end of a run that is a failure, and each claim that stands for missed ticks,
+//     brings one notice, and no other end does: see notices_test.go;
 //   - the ledger never forgets where a job's ticks are, or since when its
 //     schedule rules.
 type books struct {
@@ -171,6 +173,7 @@ func (w *world) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			w.counts["claimed before"]++
 		default:
 			w.claimed(h, id, c, r.Record, batch)
+			w.told(h, c.Key, r.Missed == c.Missed, c.Then, toldMissed(c)...)
 		}
 	}
 	return result, nil
@@ -314,6 +317,7 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 			w.counts["recovered"]++
 		}
 		w.rows.rows[m.Key] = entry{id: row.id, state: m.To, attempt: attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
+		w.told(h, m.Key, true, m.Then, toldEnd(m)...)
 	}
 	return done, nil
 }

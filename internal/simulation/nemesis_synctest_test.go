@@ -78,6 +78,7 @@ func slowness(rng *rand.Rand) float64 {
 func (n *nemesis) know(r *release) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
+	n.w.rows.schedules[notifies.String()] = notifies
 	for _, j := range r.jobs {
 		n.w.rows.schedules[j.Schedule.String()] = j.Schedule
 	}

@@ -84,6 +84,9 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 			w.t.Fatal(err)
 		}
 	}
+	if err := s.Add(newNotifier(r.link)); err != nil {
+		w.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
 	r.kill = sync.OnceFunc(func() {

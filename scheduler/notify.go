@@ -1,0 +1,251 @@
+package scheduler
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// A notifier gets its runs as a job after another one does: the ledger inserts a notice in
+// the transaction that records what it tells of, a move or a claim. See pipeline.go.
+
+// notify says whether a job is a notifier, and what it tells of.
+func (e *entry) notify() (jobs.NotifySchedule, bool) {
+	s, ok := e.job.Schedule.(jobs.NotifySchedule)
+	return s, ok
+}
+
+// telling has the notifiers that tell of an event: of all jobs, and of some.
+type telling struct {
+	all   []*entry
+	named map[string][]*entry
+}
+
+// notifiers are those that tell of an event of a job.
+func (t *term) notifiers(of jobs.NoticeEvent, job string) []*entry {
+	if t.telling == nil {
+		t.telling = map[jobs.NoticeEvent]*telling{}
+		for _, event := range []jobs.NoticeEvent{jobs.NoticeFailure, jobs.NoticeRecovery, jobs.NoticeMissed} {
+			to := &telling{named: map[string][]*entry{}}
+			t.telling[event] = to
+			for _, e := range t.order {
+				s, _ := e.notify()
+				named, all := s.Jobs(event)
+				if all {
+					to.all = append(to.all, e)
+				}
+				for _, name := range named {
+					to.named[name] = append(to.named[name], e)
+				}
+			}
+		}
+	}
+	to := t.telling[of]
+	if some := to.named[job]; len(some) > 0 {
+		return slices.Concat(to.all, some)
+	}
+	return to.all
+}
+
+// tellOf returns the notices of a run that comes to its end.
+func (t *term) tellOf(x end) []store.Follower {
+	r, to, why := x.run, x.move.To, x.move.Error
+	if _, is := r.entry.notify(); is {
+		return nil
+	}
+	n := jobs.Notice{
+		Job: r.record.Job, Tick: r.record.Tick, Trigger: r.record.Trigger,
+		State: to, Attempt: r.record.Attempt, Error: ledgerrows.CutError(why), Owner: r.record.Owner,
+	}
+	switch {
+	case x.says == store.JobFails:
+		n.Event = jobs.NoticeFailure
+	case x.recovers:
+		n.Event = jobs.NoticeRecovery
+	case to == jobs.Skipped && why == tooLate:
+		n.Event, n.Missed = jobs.NoticeMissed, 1
+	default:
+		return nil
+	}
+	return t.notices(n)
+}
+
+// tellMissed returns the notices of ticks that a claim deals with.
+func (t *term) tellMissed(c store.Claim) []store.Follower {
+	n := jobs.Notice{
+		Event: jobs.NoticeMissed, Job: c.Job, Tick: c.Tick, State: c.State, Error: ledgerrows.CutError(c.Error), Owner: t.holder.Owner, Missed: c.Missed,
+	}
+	switch {
+	case c.State == jobs.Skipped && (c.Error == missed || c.Error == tooLate):
+		n.Missed = 1 + c.Missed
+	case c.State == jobs.Skipped || c.Missed == 0:
+		return nil
+	case c.State == jobs.Running:
+		n.Attempt = 1
+	}
+	return t.notices(n)
+}
+
+// notices are the runs that tell of an event, as far as the limits of their jobs allow.
+func (t *term) notices(n jobs.Notice) (all []store.Follower) {
+	n.Group, n.Kind = t.holder.Group, triggers.KindOf(n.Trigger)
+	now := time.Now()
+	for _, e := range t.notifiers(n.Event, n.Job) {
+		s, _ := e.notify()
+		b := t.budgets[e.job.Name]
+		if b == nil {
+			b = &budget{}
+			t.budgets[e.job.Name] = b
+		}
+		if most, per, limited := s.Limit(); limited && !b.take(now, most, per) {
+			t.stream.Emit(event.NoticeLeftOut{
+				Header: t.head(), Notifier: e.job.Name, Event: n.Event, Key: jobs.Key{Job: n.Job, Tick: n.Tick, Trigger: n.Trigger}, First: b.first(now, per),
+			})
+			continue
+		}
+		n.LeftOut, b.leftOut = b.leftOut, 0
+		n.Text = n.Describe()
+		args, _ := json.Marshal(n) // never fails
+		// With the state: a tick that stands for missed ones may be too late itself, later on.
+		what := string(n.Event) + " " + n.State.String()
+		f := store.Follower{Key: jobs.Key{Job: e.job.Name, Tick: n.Tick, Trigger: triggers.Notice(what, n.Job, n.Trigger, t.holder.Token)}, Args: args}
+		t.untold[f.Key] = n.LeftOut
+		all = append(all, f)
+	}
+	return all
+}
+
+// answered takes in what has become of followers: whether the ledger has inserted them.
+func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
+	for _, f := range followers {
+		if leftOut, ok := t.untold[f.Key]; ok {
+			delete(t.untold, f.Key)
+			if b := t.budgets[f.Job]; !inserted && b != nil {
+				b.giveBack(leftOut)
+			}
+		}
+	}
+	if inserted {
+		t.followed(of, followers)
+	}
+}
+
+// budget is how many notices a notifier may still have. The term's loop owns it.
+type budget struct {
+	sent    []time.Time // of its newest notices, oldest first
+	leftOut int         // since the last one
+	logged  time.Time   // when the log last said so
+}
+
+// take counts a notice, unless there were as many as the limit allows.
+func (b *budget) take(now time.Time, most int, per time.Duration) bool {
+	b.sent = slices.DeleteFunc(b.sent, func(at time.Time) bool { return now.Sub(at) >= per })
+	if len(b.sent) >= most {
+		b.leftOut++
+		return false
+	}
+	b.sent = append(b.sent, now)
+	return true
+}
+
+// giveBack takes back the newest notice, which was not inserted.
+func (b *budget) giveBack(leftOut int) {
+	b.sent = b.sent[:max(0, len(b.sent)-1)]
+	b.leftOut += leftOut
+}
+
+// first reports whether this is the first notice that is left out for as long as the limit
+// counts.
+func (b *budget) first(now time.Time, per time.Duration) bool {
+	if !b.logged.IsZero() && now.Sub(b.logged) < per {
+		return false
+	}
+	b.logged = now
+	return true
+}
+
+// readBudgets reads how many notices each of the notifiers had lately, so that a limit holds
+// over a takeover. known is when a run of each last ended, and open what it has left: with
+// neither, there is nothing to read.
+func (t *term) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Snapshot) (map[string]*budget, error) {
+	budgets := map[string]*budget{}
+	open := map[string]bool{}
+	for _, r := range snapshot.Open {
+		open[r.Job] = true
+	}
+	for _, job := range of {
+		s, is := job.Schedule.(jobs.NotifySchedule)
+		_, per, limited := s.Limit()
+		if !is || !limited || !open[job.Name] && snapshot.Now.Sub(snapshot.Jobs[job.Name].Finished) >= per {
+			continue
+		}
+		b := &budget{}
+		err := t.wrote.retry(ctx, "count notices", func(ctx context.Context) (err error) {
+			b.sent, err = t.sentLately(ctx, job.Name, per, snapshot.Now)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		budgets[job.Name] = b
+	}
+	return budgets, nil
+}
+
+// sentLately is when the notices of a notifier were inserted, as far as they count, oldest
+// first. The history is in the order of the ticks that they tell of, which may be any: those
+// of a backfill are old.
+func (t *term) sentLately(ctx context.Context, notifier string, per time.Duration, present time.Time) (sent []time.Time, err error) {
+	const page, pages = 1000, 50
+	filter, now := jobs.Filter{Job: notifier, Limit: page}, time.Now()
+	for range pages {
+		records, err := t.ledger.Runs(ctx, t.holder.Group, filter)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			if age := max(0, present.Sub(r.Claimed)); triggers.IsNotice(r.Trigger) && age < per {
+				sent = append(sent, now.Add(-age))
+			}
+		}
+		if len(records) < page {
+			break
+		}
+		filter.Behind = records[page-1].Key
+	}
+	slices.SortFunc(sent, time.Time.Compare)
+	return sent, nil
+}
+
+// keep is what is kept of the history of a job: of a notifier, at least what its limit counts.
+func (e *entry) keep() jobs.History {
+	h := e.job.History
+	s, is := e.notify()
+	if most, per, limited := s.Limit(); is && limited {
+		if h.Keep > 0 {
+			h.Keep = max(h.Keep, most)
+		}
+		if h.For > 0 {
+			h.For = max(h.For, per)
+		}
+	}
+	return h
+}
+
+// testNotice is what a notifier is told that was triggered without arguments.
+func testNotice(run jobs.Run) json.RawMessage {
+	n := jobs.Notice{
+		Event: jobs.NoticeTest, Group: run.Group, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Kind: triggers.KindOf(run.Trigger),
+		Attempt: run.Attempt, Owner: run.Owner,
+	}
+	n.Text = n.Describe()
+	args, _ := json.Marshal(n) // never fails
+	return args
+}

@@ -1,0 +1,134 @@
+package scheduler
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+const (
+	// noteLast is how long the end of a term may take to be written down when Run ends.
+	noteLast = 2 * time.Second
+	// noteMost is how long it is tried for while Run goes on: by then the next term has
+	// written something of it.
+	noteMost = 10 * time.Minute
+)
+
+// termNotes write down the terms of this replica, for people ([jobs.Group.Terms]), beside
+// everything else: nothing waits for them but the end of Run, for a moment.
+type termNotes struct {
+	db      store.Archive // nil where the store has none
+	log     *zap.Logger
+	timeout time.Duration // of a statement
+	over    chan struct{} // closed when Run ends
+	wait    sync.WaitGroup
+
+	writing context.Context // of all statements; ends noteLast after over was closed
+	stop    context.CancelFunc
+}
+
+func newTermNotes(log *zap.Logger, timeout time.Duration) *termNotes {
+	n := &termNotes{log: log, timeout: timeout, over: make(chan struct{})}
+	n.writing, n.stop = context.WithCancel(context.Background())
+	return n
+}
+
+// ended is when a term ended, and why.
+type ended struct {
+	at  time.Time
+	why error
+}
+
+// begin notes that a term has begun. The caller calls end when nothing of it runs any more,
+// with the reason why it ended.
+func (n *termNotes) begin(ctx context.Context, h store.Holder) (end func(why error)) {
+	if n.db == nil {
+		return func(error) {}
+	}
+	held, began := keeper.HeldOf(ctx), time.Now()
+	note := store.TermNote{Holder: h, Early: held.PreviousStands() > 0, Before: held.Previous().RenewedAt}
+	ends := make(chan ended, 1)
+	n.wait.Go(func() {
+		wait := retry.Forever(time.Second, time.Minute)
+		var at time.Time // of the end
+		for told := false; ; {
+			note.Began = time.Since(began)
+			if note.Over {
+				note.Ended = time.Since(at)
+			}
+			var err error
+			if !told {
+				err = n.write(note)
+				told = err == nil
+			}
+			if told && note.Over {
+				return
+			}
+			if note.Over && (n.isOver() || time.Since(at) > noteMost) {
+				n.log.Debug("the end of a term is not written down", zap.Uint64("token", h.Token), zap.Error(err))
+				return
+			}
+			var again <-chan time.Time
+			timer := time.NewTimer(wait.NextBackOff())
+			if !told {
+				again = timer.C
+			}
+			over := n.over
+			if !note.Over {
+				over = nil // the term ends first
+			}
+			select {
+			case <-again:
+			case <-over:
+			case end := <-ends:
+				told, at = false, end.at
+				note.Over = true
+				if end.why != nil {
+					note.Why = end.why.Error()
+				}
+				wait.Reset()
+			}
+			timer.Stop()
+		}
+	})
+	return func(why error) {
+		// A run that ignores its context goes on after the lease was lost, and so does a
+		// process that stood still: by then another replica leads.
+		ends <- ended{time.Now().Add(-held.OverFor()), why}
+	}
+}
+
+func (n *termNotes) write(note store.TermNote) error {
+	ctx, cancel := context.WithTimeout(n.writing, n.timeout)
+	defer cancel()
+	return n.db.NoteTerm(ctx, note)
+}
+
+func (n *termNotes) isOver() bool {
+	select {
+	case <-n.over:
+		return true
+	default:
+		return false
+	}
+}
+
+// finish waits for the last notes, for a moment at most.
+func (n *termNotes) finish() {
+	close(n.over)
+	defer time.AfterFunc(noteLast, n.stop).Stop()
+	n.wait.Wait()
+	n.stop()
+}
+
+// acting is a context for what a scheduler asks for by itself.
+func acting(ctx context.Context, owner string) context.Context {
+	return jobs.WithActor(ctx, jobs.Actor{Name: owner, Via: jobs.ViaScheduler})
+}
