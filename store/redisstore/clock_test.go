@@ -1,0 +1,72 @@
+package redisstore_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronlease/cronlease/store/redisstore"
+)
+
+// steppedClock has all scripts of a client add a number, which the store's keys have, to the server's clock.
+type steppedClock struct{}
+
+const (
+	serverClock = "return string.format('%d%06d', t[1], t[2])"
+	otherClock  = "return string.format('%.0f', t[1] * 1000000 + t[2] + tonumber(redis.call('GET', KEYS[1] .. ':stepped') or 0))"
+)
+
+// noScriptError has the client send the text of a script.
+type noScriptError struct{}
+
+func (noScriptError) Error() string { return "NOSCRIPT not used here" }
+func (noScriptError) RedisError()   {}
+
+func (steppedClock) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (steppedClock) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		switch args := cmd.Args(); args[0] {
+		case "evalsha":
+			cmd.SetErr(noScriptError{})
+			return noScriptError{}
+		case "eval":
+			args[1] = strings.Replace(args[1].(string), serverClock, otherClock, 1)
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// openStepped opens a store whose clock stepClock steps.
+func openStepped(t testing.TB, addr, name string) *redisstore.Store {
+	t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})
+	client.AddHook(steppedClock{})
+	s, err := redisstore.New(client, redisstore.WithName(name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func stepClock(t testing.TB, client *redis.Client, name string, by time.Duration) {
+	t.Helper()
+	if err := client.IncrBy(context.Background(), name+":stepped", by.Microseconds()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,241 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/commits"
+)
+
+var _ store.Examiner = (*Store)(nil)
+
+// examineLimit is what one thing of an examination may take.
+const examineLimit = 15 * time.Second
+
+var errSilent = errors.New("redisstore: the server has not answered before")
+
+// Examine implements [store.Examiner]. It needs no rights beyond those of the other methods, but for CONFIG GET: without that it does not know
+// how often the server writes to its disk, nor whether writes wait for replicas.
+func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding {
+	ttl = cmp.Or(ttl, 15*time.Second)
+	var found []store.Finding
+	silent := false // so that each step would wait in vain
+	for _, step := range []struct {
+		check string
+		look  func(context.Context, time.Duration) (store.Finding, error)
+	}{
+		{"server", s.examineServer}, {"memory", s.examineMemory}, {"durability", s.examineDurability}, {"replication", s.examineReplication},
+		{"commits", s.examineCommits},
+	} {
+		var f store.Finding
+		err := errSilent
+		if !silent {
+			limited, cancel := context.WithTimeout(ctx, examineLimit)
+			f, err = step.look(limited, ttl)
+			cancel()
+		}
+		switch {
+		case err != nil && len(found) > 0 && found[0].Grade >= store.Problem:
+			f = store.Finding{Grade: store.Unknown, Text: "not looked at: see server"} // which has said why
+		case err != nil:
+			if f = failedFinding(err); f.Grade == store.Unknown && len(found) == 0 {
+				f, silent = silentFinding(err), true
+			}
+		}
+		f.Check, f.Text = step.check, strings.Join(strings.Fields(f.Text), " ")
+		found = append(found, f)
+	}
+	return found
+}
+
+// silentFinding is what an error says that is no refusal by the server.
+func silentFinding(err error) store.Finding {
+	f := store.Finding{
+		Grade: store.Problem, Text: "the server does not answer: " + err.Error(),
+		Cure: "look whether it runs, at its address, and at the way to it",
+	}
+	// A server that wants a certificate of the client may say so only after the handshake.
+	handshake, alert := (*handshakeError)(nil), (*net.OpError)(nil)
+	if errors.As(err, &handshake) || errors.As(err, &alert) && alert.Op == "remote error" {
+		f.Text = "there is no TLS with the server: " + err.Error()
+		f.Cure = "write redis instead of rediss if this port takes no TLS; otherwise look at the certificates, and at ca, cert, key and server_name"
+	} else if errors.Is(err, io.EOF) {
+		f.Text = "the server closes the connection: " + err.Error()
+		f.Cure = "write rediss instead of redis if this port expects TLS; otherwise look at the server's log"
+	}
+	return f
+}
+
+// failedFinding is what an error says. Those of Check name the cure in their last part.
+func failedFinding(err error) store.Finding {
+	f := store.Finding{Grade: store.Unknown, Text: "could not be looked at: " + err.Error()}
+	if !errors.Is(err, lease.ErrSetup) {
+		return f
+	}
+	f.Grade, f.Text = store.Problem, err.Error()
+	for _, prefix := range []string{"redisstore: ", "check server: ", lease.ErrDenied.Error() + ": ", lease.ErrNotReady.Error() + ": ", lease.ErrSetup.Error() + ": "} {
+		f.Text = strings.TrimPrefix(f.Text, prefix)
+	}
+	if i := strings.LastIndex(f.Text, ": "); i >= 0 {
+		f.Text, f.Cure = f.Text[:i], f.Text[i+2:]
+	}
+	return f
+}
+
+func (s *Store) examineServer(ctx context.Context, _ time.Duration) (store.Finding, error) {
+	if err := s.Check(ctx); err != nil {
+		return store.Finding{}, err
+	}
+	is, err := s.info(ctx, false)
+	if err != nil {
+		return store.Finding{}, err
+	}
+	return judgeServer(is), nil
+}
+
+func judgeServer(is info) store.Finding {
+	name := "Redis " + is["redis_version"]
+	if is["valkey_version"] != "" {
+		name = "Valkey " + is["valkey_version"]
+	}
+	f := store.Finding{Text: name + ", a primary"}
+	if is.older(6, 2) {
+		f.Grade, f.Text, f.Cure = store.Warning, name+" gets no fixes any more", "use 6.2 or later"
+	}
+	return f
+}
+
+func (s *Store) examineMemory(ctx context.Context, _ time.Duration) (store.Finding, error) {
+	is, err := s.info(ctx, false)
+	return judgeMemory(is), err
+}
+
+func judgeMemory(is info) store.Finding {
+	used, most := is.number("used_memory"), is.number("maxmemory")
+	if most == 0 {
+		return store.Finding{Text: mebibytes(used) + " used, without a limit"}
+	}
+	f := store.Finding{Text: fmt.Sprintf("%s of %s used, %s", mebibytes(used), mebibytes(most), is["maxmemory_policy"])}
+	switch {
+	case used >= most:
+		f.Grade, f.Text, f.Cure = store.Problem, "the server is full: "+f.Text, "give the server more memory, or keep less history"
+	case used > most/10*9:
+		f.Grade, f.Cure = store.Warning, "give the server more memory, or keep less history: no lease can be renewed once it is full"
+	}
+	return f
+}
+
+// mebibytes writes a size of memory, with a digit after the point where it is small.
+func mebibytes(n int64) string {
+	if n < 10<<20 {
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%d MiB", n>>20)
+}
+
+// setting reads a setting; the error says that it cannot be seen.
+func (s *Store) setting(ctx context.Context, name string) (string, error) {
+	all, err := ask(ctx, s, func(c redis.UniversalClient) (map[string]string, error) { return c.ConfigGet(ctx, name).Result() })
+	if err != nil {
+		return "", fmt.Errorf("redisstore: read the setting %s: %w", name, err)
+	}
+	value, ok := all[name]
+	if !ok {
+		return "", fmt.Errorf("redisstore: read the setting %s: the server does not tell", name)
+	}
+	return value, nil
+}
+
+func (s *Store) examineDurability(ctx context.Context, _ time.Duration) (store.Finding, error) {
+	is, err := s.info(ctx, false)
+	if err != nil {
+		return store.Finding{}, err
+	}
+	sync, err := s.setting(ctx, "appendfsync")
+	return judgeDurability(is, sync, err), nil
+}
+
+// judgeDurability judges what a crash loses; unseen says why appendfsync cannot be seen.
+func judgeDurability(is info, sync string, unseen error) store.Finding {
+	const twice = ", and ticks may run twice"
+	switch {
+	case is["aof_enabled"] != "1":
+		return store.Finding{
+			Grade: store.Warning, Text: "there is no append-only file: a crash of the server loses what was claimed since its last snapshot" + twice,
+			Cure: "set appendonly to yes and appendfsync to always",
+		}
+	case is["aof_last_write_status"] == "err":
+		return store.Finding{Grade: store.Problem, Text: "the server cannot write its append-only file", Cure: "look at its log and its disk"}
+	case unseen != nil:
+		return store.Finding{Grade: store.Unknown, Text: "there is an append-only file; how often it is written to the disk cannot be seen: " + unseen.Error()}
+	case sync != "always":
+		return store.Finding{
+			Grade: store.Warning, Text: "appendfsync is " + sync + ": a crash of the server's machine loses the last claims" + twice,
+			Cure: "set appendfsync to always",
+		}
+	}
+	return store.Finding{Text: "append-only file, written to the disk before each answer"}
+}
+
+func (s *Store) examineReplication(ctx context.Context, _ time.Duration) (store.Finding, error) {
+	is, err := s.info(ctx, false)
+	if err != nil {
+		return store.Finding{}, err
+	}
+	least, err := s.setting(ctx, "min-replicas-to-write")
+	return judgeReplication(is, least, err), nil
+}
+
+// judgeReplication judges what a failover loses; unseen says why min-replicas-to-write cannot be seen.
+func judgeReplication(is info, least string, unseen error) store.Finding {
+	replicas := is.number("connected_slaves")
+	switch {
+	case replicas == 0:
+		return store.Finding{Text: "no replicas"}
+	case unseen != nil:
+		return store.Finding{Grade: store.Unknown, Text: fmt.Sprintf("%d replicas; whether writes need them cannot be seen: %v", replicas, unseen)}
+	case least == "0":
+		return store.Finding{
+			Grade: store.Warning, Text: "min-replicas-to-write is 0: a primary that is cut off goes on to take claims, which the failover loses, and ticks may run twice",
+			Cure: "set min-replicas-to-write to 1 or more, and min-replicas-max-lag to a few seconds",
+		}
+	}
+	return store.Finding{Text: fmt.Sprintf("%d replicas, of which writes need %s", replicas, least)}
+}
+
+// examineCommits measures how long a write takes, with a key of its own, which expires if it cannot be deleted.
+func (s *Store) examineCommits(ctx context.Context, ttl time.Duration) (store.Finding, error) {
+	key := s.key("examined", rand.Text())
+	took, err := commits.Measure(func() error {
+		return s.onPrimary(ctx, func(c redis.UniversalClient) error { return c.Set(ctx, key, "", time.Minute).Err() })
+	})
+	if err != nil {
+		return store.Finding{}, s.failed(ctx, "measure commits", err)
+	}
+	if err := s.onPrimary(ctx, func(c redis.UniversalClient) error { return c.Del(ctx, key).Err() }); err != nil {
+		return store.Finding{}, s.failed(ctx, "measure commits", err)
+	}
+	return judgeCommits(took, ttl), nil
+}
+
+// judgeCommits compares them with what a heartbeat may take.
+func judgeCommits(took commits.Times, ttl time.Duration) store.Finding {
+	f := store.Finding{Text: fmt.Sprintf("median %v, slowest %v", took.Median.Round(10*time.Microsecond), took.Slowest.Round(10*time.Microsecond))}
+	grade, heartbeat := took.Grade(ttl)
+	if f.Grade = grade; grade != store.Good {
+		f.Text = fmt.Sprintf("writes are slow beside what a heartbeat may take (%v): %s", heartbeat, f.Text)
+		f.Cure = "look at the network, the disk, and the slow log; or give leases a longer TTL"
+	}
+	return f
+}

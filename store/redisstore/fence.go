@@ -1,0 +1,180 @@
+package redisstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store/internal/fencing"
+)
+
+var (
+	// ErrFenced says that the holder has been replaced, or that its term is over: nothing of the transaction is stored.
+	ErrFenced = errors.New("redisstore: refused: the term is over")
+
+	// ErrUnknown says that the answer to EXEC was lost: the transaction is stored as a whole or not at all, and only its keys can
+	// tell which. If it is stored, that happened before the next holder's term.
+	ErrUnknown = errors.New("redisstore: the outcome of EXEC is unknown")
+
+	// ErrHalf says that the server has stored the transaction but for the commands that failed, such as one for a list on a key that holds a
+	// text: Redis rolls nothing back.
+	ErrHalf = errors.New("redisstore: stored, but for the commands that failed")
+
+	// ErrNoHold says that the context carries neither a lease nor a lock, so that there is no token to fence with.
+	ErrNoHold = errors.New("redisstore: the context is of no term's work: hand on the one that a job or a leading function was called with")
+)
+
+// Do calls fn, and then has the server execute what fn has queued, as one transaction (MULTI, EXEC), only if what ctx is held under is still this
+// process's at that moment: the group's lease for a job or a leading function, and each lock that it holds. It is to Redis what
+// fence.Do is to an SQL database. All holds have to be kept in this store.
+//
+// fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed until the transaction,
+// unless it is of the keys in watch: when one of these changes meanwhile, and when waiters come to a lock that is held, Do begins anew
+// and calls fn again, until ctx ends. fn keeps neither tx nor queue, and does not call their methods Exec, Discard, Watch and Unwatch. Nor does it
+// change the connection (Select, Auth, Hello, Client, Reset), which goes back to the store's: on another database the store would find its
+// lease gone. In queue, these are refused. An error of fn is returned, and nothing is stored.
+//
+// Errors of Do itself match [ErrFenced], [ErrUnknown], [ErrHalf] or [ErrNoHold], or are the server's refusal. Only after ErrUnknown and ErrHalf
+// something may be stored. Do waits for no one, and keeps no one waiting: a takeover in between lets EXEC fail.
+//
+// It does not reach beyond the server and the database that keep the store's keys: in a cluster, all keys have to be in the slot of
+// the store's name, as those with its hash tag are ({cronlease}:, and then something that is no kind of key of the store, or
+// invoices:{cronlease}). It keeps what the server keeps: a crash or a failover that loses acknowledged writes may lose a transaction, or bring back
+// the term before (see the package). Do is safe for concurrent use.
+func (s *Store) Do(ctx context.Context, fn func(tx *redis.Tx, queue redis.Pipeliner) error, watch ...string) error {
+	holds := lease.Holds(ctx)
+	if len(holds) == 0 {
+		return ErrNoHold
+	}
+	keys := slices.Clone(watch)
+	for _, h := range holds {
+		if of, ok := h.Store.(*Store); !ok || of != s {
+			return fmt.Errorf("redisstore: what is held on %q is kept in another store, a %T: call its Do, or hand its token to what you write to", h.Name, h.Store)
+		}
+		keys = append(keys, s.holdKey(h))
+	}
+	for {
+		if s.closing.Err() != nil {
+			return fmt.Errorf("redisstore: fenced transaction: %w", ErrClosed)
+		}
+		if err := fencing.Ended(ctx, "redisstore", holds, ErrFenced); err != nil {
+			return err
+		}
+		t := &transaction{store: s, holds: holds, fn: fn}
+		if err := s.onPrimary(ctx, func(c redis.UniversalClient) error { return c.Watch(ctx, t.run(ctx), keys...) }); err != nil && !t.ran {
+			return s.failed(ctx, "fenced transaction", err) // WATCH failed
+		}
+		if !t.again {
+			return t.err
+		}
+	}
+}
+
+// holdKey is the key of the row that tells whether something is held.
+func (s *Store) holdKey(h lease.Hold) string {
+	if h.Kind == lease.HoldLock {
+		return s.key("lock", h.Name)
+	}
+	return s.key("fence", h.Name)
+}
+
+// transaction is one attempt at a fenced transaction.
+type transaction struct {
+	store *Store
+	holds []lease.Hold
+	fn    func(*redis.Tx, redis.Pipeliner) error
+
+	ran   bool  // WATCH has succeeded
+	again bool  // a watched key was changed
+	err   error // what Do returns
+}
+
+// run returns what is done once the keys are watched. What it returns is an answer of the server, which tells where the keys are.
+func (t *transaction) run(ctx context.Context) func(*redis.Tx) error {
+	return func(tx *redis.Tx) error {
+		t.ran, t.again = true, false
+		for _, h := range t.holds {
+			held, err := t.store.isHeld(ctx, tx, h)
+			switch {
+			case err != nil:
+				t.err = t.store.failed(ctx, "fenced transaction", err)
+				return err
+			case !held:
+				t.err = fencing.Refused(h, ErrFenced)
+				return nil
+			}
+		}
+		queue := tx.TxPipeline()
+		// It cannot fail by itself, so that it tells whether the server has executed the transaction.
+		first := queue.Exists(ctx, t.store.holdKey(t.holds[0]))
+		if t.err = t.fn(tx, queue); t.err == nil {
+			t.err = checkQueued(queue.Cmds())
+		}
+		if t.err == nil {
+			t.err = fencing.Ended(ctx, "redisstore", t.holds, ErrFenced)
+		}
+		if t.err == nil {
+			commands, _ := queue.Exec(ctx) // the errors are those of the commands
+			t.end(ctx, first.Err(), commands)
+		}
+		return first.Err()
+	}
+}
+
+// changing are the commands that change the connection they are sent on.
+var changing = []string{"auth", "client", "hello", "reset", "select"}
+
+func checkQueued(commands []redis.Cmder) error {
+	for _, c := range commands {
+		if slices.Contains(changing, strings.ToLower(c.Name())) {
+			return fmt.Errorf("redisstore: fenced transaction: %s changes the connection, which is the store's: use a client of your own", strings.ToUpper(c.Name()))
+		}
+	}
+	return nil
+}
+
+// end judges what the server has answered. executed is nil if that was the transaction.
+func (t *transaction) end(ctx context.Context, executed error, commands []redis.Cmder) {
+	cause := executed
+	for _, c := range commands {
+		// The first that was refused says why. The others were not executed for its sake.
+		if err := c.Err(); err != nil && !errors.Is(err, redis.Nil) && (cause == nil || saying(cause, "EXECABORT")) {
+			cause = err
+		}
+	}
+	answer := redis.Error(nil)
+	switch {
+	case cause == nil:
+	case executed == nil:
+		t.err = fmt.Errorf("%w: %w", ErrHalf, cause)
+	case errors.Is(executed, redis.TxFailedErr):
+		t.again = true
+	case errors.As(executed, &answer):
+		t.err = t.store.failed(ctx, "fenced transaction", cause)
+	default:
+		t.err = fmt.Errorf("%w: %w", ErrUnknown, executed)
+	}
+}
+
+// isHeld reports whether the holder is still the one that the server has.
+func (s *Store) isHeld(ctx context.Context, tx *redis.Tx, h lease.Hold) (bool, error) {
+	if h.Kind == lease.HoldLock {
+		row, err := tx.Get(ctx, s.holdKey(h)).Bytes()
+		if errors.Is(err, redis.Nil) {
+			return false, nil
+		}
+		return len(h.Mark) > 0 && bytes.Contains(row, h.Mark), err
+	}
+	row, err := tx.HMGet(ctx, s.holdKey(h), "owner", "token").Result()
+	if err != nil {
+		return false, err
+	}
+	return h.Owner != "" && len(row) == 2 && row[0] == h.Owner && row[1] == strconv.FormatUint(h.Token, 10), nil
+}

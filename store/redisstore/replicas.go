@@ -1,0 +1,156 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/joblist"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+var _ store.Replicas = (*Store)(nil)
+
+//go:embed scripts/enlist.lua
+var enlistSource string
+
+//go:embed scripts/refresh.lua
+var refreshSource string
+
+//go:embed scripts/strike.lua
+var strikeSource string
+
+//go:embed scripts/roster.lua
+var rosterSource string
+
+//go:embed scripts/list.lua
+var listSource string
+
+//go:embed scripts/gone.lua
+var goneSource string
+
+//go:embed scripts/gonesince.lua
+var goneSinceSource string
+
+//go:embed scripts/forget.lua
+var forgetSource string
+
+var (
+	enlistScript    = newLedgerScript(enlistSource)
+	refreshScript   = newScript(refreshSource)
+	strikeScript    = newScript(strikeSource)
+	rosterScript    = newScript(rosterSource)
+	listScript      = newScript(listSource)
+	goneScript      = newLedgerScript(goneSource)
+	goneSinceScript = newLedgerScript(goneSinceSource)
+	forgetScript    = newLedgerScript(forgetSource)
+)
+
+// Enlist implements [store.Replicas].
+func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error {
+	if err := store.CheckName("group", group); err != nil {
+		return err
+	}
+	if err := store.CheckName("owner", r.Owner); err != nil {
+		return err
+	}
+	args := []any{group, r.Owner, r.Version, r.List}
+	for _, part := range joblist.Encode(r.Jobs) {
+		args = append(args, part)
+	}
+	_, err := s.run(ctx, "tell of the replica", enlistScript, args...)
+	return err
+}
+
+// Refresh implements [store.Replicas].
+func (s *Store) Refresh(ctx context.Context, group, owner string) error {
+	_, err := s.run(ctx, "refresh the replica", refreshScript, group, owner)
+	return err
+}
+
+// Strike implements [store.Replicas].
+func (s *Store) Strike(ctx context.Context, group, owner string, idle time.Duration) error {
+	_, err := s.run(ctx, "strike the replica", strikeScript, group, owner, idle.Microseconds())
+	return err
+}
+
+// Roster implements [jobs.Registry]. It is one script, and one more for each replica whose list is not known: one that has told of another list in
+// between is left out.
+func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
+	f, err := s.fieldsOf(ctx, "read the replicas", rosterScript, group)
+	if err != nil {
+		return jobs.Roster{}, err
+	}
+	roster, all := jobs.Roster{Now: f.instant(), Leader: f.text()}, f.nested()
+	for len(all.values) > 0 && all.err == nil {
+		row := all.nested()
+		r := jobs.Replica{Owner: row.text(), Version: row.text(), Since: row.instant(), Seen: row.instant(), List: row.number()}
+		all.keep(row)
+		roster.Replicas = append(roster.Replicas, r)
+	}
+	if f.keep(all); f.err != nil {
+		return jobs.Roster{}, f.err
+	}
+	jobs.SortReplicas(roster.Replicas)
+	err = joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) { return s.readList(ctx, group, r) })
+	return roster, err
+}
+
+// readList reads the jobs of a replica: see [joblist.Parts.Jobs].
+func (s *Store) readList(ctx context.Context, group string, r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
+	answer, err := s.run(ctx, "read a replica's jobs", listScript, group, r.Owner)
+	if err != nil || answer == nil {
+		return nil, err
+	}
+	f := &fields{doing: "read a replica's jobs"}
+	f.values = f.array(answer)
+	list, rows := f.number(), f.nested()
+	parts, of := joblist.NewParts(r.List), len(rows.values)
+	for i := range of {
+		parts.Add(i, of, list, []byte(rows.text()))
+	}
+	if f.keep(rows); f.err != nil || list != r.List {
+		return nil, f.err
+	}
+	return parts.Jobs(), nil
+}
+
+// Gone implements [store.Replicas]. Many jobs are several scripts: one that finds the holder replaced leaves what is noted already, which the
+// jobs that the next term declares lose again.
+func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error {
+	for part := range slices.Chunk(names, lookMost) {
+		if err := s.asHolder(ctx, "note that jobs are gone", goneScript, append(holderArgs(h), texts(part)...)...); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// GoneSince implements [jobs.Registry].
+func (s *Store) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
+	answer, err := s.run(ctx, "read whether the job is gone", goneSinceScript, group, job)
+	if err != nil {
+		return time.Time{}, err
+	}
+	f := &fields{doing: "read whether the job is gone", values: []any{answer}}
+	return f.optionalInstant(), f.err
+}
+
+// Forget implements [jobs.Registry]. Runs that are over go first, in batches.
+func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
+	if err := store.CheckName("group", group); err != nil {
+		return false, err
+	}
+	if err := ledgerrows.PruneGone(gone,
+		func() (time.Time, error) { return s.GoneSince(ctx, group, job) },
+		func() (int, error) { return s.Prune(ctx, group, job, jobs.History{Keep: 1}, defaultBatch) },
+	); err != nil {
+		return false, err
+	}
+	entry := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, "")
+	n, err := s.count(ctx, "forget the job", forgetScript, append([]any{group, job, plainInstant(gone), entry.Job}, actorArgs(entry)...)...)
+	return n == 1, err
+}

@@ -1,0 +1,94 @@
+package redisstore
+
+import (
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
+)
+
+var (
+	_ store.Heartbeats     = (*Store)(nil)
+	_ store.RequestSignals = (*Store)(nil)
+)
+
+//go:embed scripts/beat.lua
+var beatSource string
+
+//go:embed scripts/requests.lua
+var requestsSource string
+
+var (
+	beatScript     = newScript(beatSource)
+	requestsScript = newScript(requestsSource)
+)
+
+// Beat implements [store.Heartbeats].
+func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r store.Renewal, known uint64) (store.Beat, error) {
+	if owner == "" {
+		return store.Beat{}, ctx.Err()
+	}
+	answer, err := s.run(ctx, "renew", beatScript, r.Group, owner, heartbeat, r.Token, r.Heartbeat, flag(r.ResignAsked))
+	if err != nil || answer == nil {
+		return store.Beat{}, err
+	}
+	f := &fields{doing: "renew"}
+	f.values = f.array(answer)
+	b := store.Beat{Renewed: true, Asked: f.number() != known, Now: f.instant(), Server: f.text()}
+	return b, f.err
+}
+
+var errRequestsClosed = errors.New("redisstore: wait for requests: closed")
+
+// requestSignal listens to the channel of a group, to which each request is told.
+type requestSignal struct {
+	store   *Store
+	group   string
+	token   uint64
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+}
+
+// RequestSignal implements [store.RequestSignals].
+func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
+	r := &requestSignal{store: s, group: group, token: token}
+	r.closing, r.close = context.WithCancel(s.closing)
+	return r
+}
+
+// Wait implements [store.RequestSignal].
+func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
+	return waiting.Until(ctx, r.closing, "redisstore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+}
+
+func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
+	l, err := r.store.topics.listen(ctx, r.store.key("asked", r.group))
+	if err != nil {
+		return fmt.Errorf("redisstore: wait for requests: %w", err)
+	}
+	defer l.stop()
+	for {
+		f, err := r.store.fieldsOf(ctx, "wait for requests", requestsScript, r.group, r.token)
+		if err != nil {
+			return err
+		}
+		resign, number := f.flag(), f.number()
+		if f.err != nil || resign || known != nil && number != *known {
+			return f.err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.woken:
+		}
+	}
+}
+
+// Close implements [store.RequestSignal].
+func (r *requestSignal) Close() error {
+	r.close()
+	return nil
+}

@@ -1,0 +1,148 @@
+-- What the scripts of the ledger have in common. Ticks and triggers are texts of fixed width in the keys of runs, so that they sort as
+-- instants and numbers do: a tick is the microseconds since 1970 plus 10^18, in 19 digits, and a trigger has 20. Nothing is rolled back
+-- when a command fails, so each script reads all that it needs, also what shows that a key is of another type, before it writes.
+
+local RUNNING, WAITING, SKIPPED, LAST = '1', '2', '8', 9
+local WORKS, FAILS = '1', '2'
+local SCHEDULED = string.rep('0', 20)
+
+-- take returns the next argument.
+local taken = 0
+local function take()
+  taken = taken + 1
+  return ARGV[taken]
+end
+
+local function over(state) return state ~= RUNNING and state ~= WAITING end
+
+-- plus returns the instant that is later by some microseconds.
+local function plus(instant, micros) return string.format('%.0f', tonumber(instant) + tonumber(micros)) end
+
+-- current reports whether a term has not been replaced.
+local function current(group, owner, token)
+  if owner == '' or token == '0' then return false end
+  local fenced = redis.call('HMGET', key('fence', group), 'owner', 'token')
+  return fenced[1] == owner and fenced[2] == token
+end
+
+-- A run is a table with its job, tick and trigger.
+local function named(group, r) return group .. ' ' .. r.job .. ' ' .. r.tick .. ' ' .. r.trigger end
+local function ofJob(r) return r.tick .. ' ' .. r.trigger end
+local function ofGroup(r) return r.tick .. ' ' .. r.job .. ' ' .. r.trigger end
+
+-- parsed is the run of an entry of an index of the group, or of one of its job.
+local function parsed(entry, job)
+  if job then return {job = job, tick = string.sub(entry, 1, 19), trigger = string.sub(entry, 21)} end
+  return {job = string.sub(entry, 21, -22), tick = string.sub(entry, 1, 19), trigger = string.sub(entry, -20)}
+end
+
+-- row reads a run as answers have it; false: there is none.
+local function row(group, r)
+  local at = key('run', named(group, r))
+  local fields = redis.call('HMGET', at, 'state', 'owner', 'token', 'attempt', 'claimed', 'started', 'finished', 'due', 'missed', 'error',
+    'cancel', 'backfill', 'claim')
+  if not fields[1] then return false end
+  fields[14], fields[15], fields[16], fields[17] = redis.call('HEXISTS', at, 'args'), r.job, r.tick, r.trigger
+  return fields
+end
+
+-- sound fails if a key that holds the group's ledger is of another type. jobs are names as keys.
+local function sound(group, jobs)
+  redis.call('HLEN', key('ledger', group))
+  redis.call('HLEN', key('jobs', group))
+  redis.call('HLEN', key('cursors', group))
+  redis.call('SCARD', key('failing', group))
+  redis.call('LLEN', key('audit', group))
+  redis.call('ZCARD', key('all', group))
+  for state = 1, LAST do redis.call('ZCARD', key('in', group .. ' ' .. state)) end
+  for job in pairs(jobs) do redis.call('ZCARD', key('runs', group .. ' ' .. job)) end
+end
+
+-- insert writes a run that is not there, with these fields. The ticks of a job's schedule are inserted in their order.
+local function insert(group, r, state, ...)
+  redis.call('HSET', key('run', named(group, r)), 'state', state, ...)
+  redis.call('ZADD', key('runs', group .. ' ' .. r.job), 0, ofJob(r))
+  redis.call('ZADD', key('all', group), 0, ofGroup(r))
+  redis.call('ZADD', key('in', group .. ' ' .. state), 0, ofGroup(r))
+  if r.trigger == SCHEDULED then redis.call('HSET', key('cursors', group), r.job, r.tick) end
+end
+
+-- rename gives a run another key, which no run has.
+local function rename(group, r, to, state)
+  for _, kind in ipairs({'run', 'attempts'}) do
+    if redis.call('EXISTS', key(kind, named(group, r))) == 1 then
+      redis.call('RENAME', key(kind, named(group, r)), key(kind, named(group, to)))
+    end
+  end
+  for index, entry in pairs({[key('runs', group .. ' ' .. r.job)] = ofJob, [key('all', group)] = ofGroup, [key('in', group .. ' ' .. state)] = ofGroup}) do
+    redis.call('ZREM', index, entry(r))
+    redis.call('ZADD', index, 0, entry(to))
+  end
+end
+
+-- delete deletes a run with all that belongs to it.
+local function delete(group, r, state)
+  redis.call('DEL', key('run', named(group, r)), key('attempts', named(group, r)))
+  redis.call('ZREM', key('runs', group .. ' ' .. r.job), ofJob(r))
+  redis.call('ZREM', key('all', group), ofGroup(r))
+  redis.call('ZREM', key('in', group .. ' ' .. state), ofGroup(r))
+end
+
+-- followers takes runs that follow one, and adds their jobs.
+local function followers(jobs)
+  local all = {}
+  for i = 1, tonumber(take()) do
+    all[i] = {job = take(), tick = take(), trigger = take(), delay = take(), backfill = take(), own = take(), args = take()}
+    jobs[all[i].job] = true
+  end
+  return all
+end
+
+-- follow inserts runs that follow one with these arguments, whose end may have been asked for.
+local function follow(group, owner, token, all, present, args, cancelled)
+  for _, f in ipairs(all) do
+    if redis.call('EXISTS', key('run', named(group, f))) == 0 and not (cancelled and f.backfill ~= '') then
+      local fields = {'owner', owner, 'token', token, 'claimed', present, 'due', plus(present, f.delay)}
+      if f.backfill ~= '' then
+        fields[#fields + 1], fields[#fields + 2] = 'backfill', f.backfill
+      end
+      local its = args
+      if f.own == '1' then its = f.args end
+      if its then
+        fields[#fields + 1], fields[#fields + 2] = 'args', its
+      end
+      insert(group, f, WAITING, unpack(fields))
+    end
+  end
+end
+
+-- A job is a text in a hash, so that one command reads all of them.
+local function job(group, name)
+  local text = redis.call('HGET', key('jobs', group), name)
+  if not text then return false end
+  local j = {}
+  j.since, j.from, j.paused, j.started, j.finished, j.gone, j.pauses, j.schedule =
+    string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S*) (.*)$')
+  return j
+end
+
+local function keep(group, name, j)
+  redis.call('HSET', key('jobs', group), name,
+    table.concat({j.since, j.from, j.paused, j.started, j.finished, j.gone, j.pauses, j.schedule}, ' '))
+end
+
+-- who takes the actor of an action.
+local function who() return {name = take(), via = take(), action = take(), note = take()} end
+
+-- note records an action: about the run or the job of r, whose tick is that of the request in plain microseconds.
+local function note(group, result, by, r)
+  local id = redis.call('HINCRBY', key('ledger', group), 'audits', 1)
+  redis.call('RPUSH', key('audit', group),
+    cmsgpack.pack({string.format('%.0f', id), now(), by.name, by.via, by.action, r.job, r.at, r.trigger, by.note, result}))
+end
+
+-- asked counts a request, and wakes the leader.
+local function asked(group)
+  redis.call('HINCRBY', key('ledger', group), 'changes', 1)
+  redis.call('PUBLISH', key('asked', group), '')
+end

@@ -1,0 +1,151 @@
+package zkstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/cronlease/cronlease/store"
+)
+
+var _ store.Notifiers = (*Store)(nil)
+
+// notifier has a node of its own, whose path is its address and which others write.
+type notifier struct {
+	store *Store
+	path  string
+
+	mu     sync.Mutex
+	shown  bool
+	closed bool
+}
+
+// Notifier implements [store.Notifiers].
+func (s *Store) Notifier() store.Notifier {
+	return &notifier{store: s, path: s.path("notify", rand.Text())}
+}
+
+// listen shows the node.
+func (d *notifier) listen(ctx context.Context) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d.closed {
+		return failed("wait for a notification", ErrClosed)
+	}
+	if !d.shown {
+		if _, err := d.store.known(ctx); err != nil {
+			return failed("wait for a notification", err)
+		}
+		if err := d.store.link.show(ctx, d.path, d.store.acl); err != nil {
+			return failed("wait for a notification", err)
+		}
+		d.shown = true
+	}
+	return nil
+}
+
+// Wait implements [store.Notifier].
+func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.Duration) error {
+	over := time.NewTimer(limit)
+	defer over.Stop()
+	if err := d.listen(ctx); err != nil {
+		return err
+	}
+	written, err := d.store.link.watch(ctx, d.path)
+	if err != nil {
+		return failed("wait for a notification", err)
+	}
+	if moved, err := d.moved(ctx, rows); moved || err != nil {
+		return err
+	}
+	select {
+	case <-written:
+		return nil
+	case <-over.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("zkstore: wait for a notification: %w", ctx.Err())
+	case <-d.store.closing.Done():
+		return fmt.Errorf("zkstore: wait for a notification: %w", ErrClosed)
+	}
+}
+
+// moved reports whether a row does not contain its mark.
+func (d *notifier) moved(ctx context.Context, rows []store.LockWatch) (bool, error) {
+	for part := range slices.Chunk(rows, lookMost) {
+		names := make([]string, len(part))
+		for i, w := range part {
+			names[i] = w.Name
+		}
+		r, err := d.store.ReadLocks(ctx, names...)
+		if err != nil {
+			return false, err
+		}
+		for i, row := range r.Rows {
+			if !bytes.Contains(row.Queue, part[i].Mark) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// Address implements [store.Notifier].
+func (d *notifier) Address(ctx context.Context) (string, error) {
+	if err := d.listen(ctx); err != nil {
+		return "", err
+	}
+	return d.path, nil
+}
+
+// Notify implements [store.Notifier].
+func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
+	if len(addresses) == 0 {
+		return ctx.Err()
+	}
+	errs := make([]error, len(addresses))
+	var all sync.WaitGroup
+	turn := make(chan struct{}, readers)
+	for i, address := range addresses {
+		if !strings.HasPrefix(address, d.store.path("notify")+"/") {
+			continue
+		}
+		turn <- struct{}{}
+		all.Go(func() {
+			_, errs[i] = call(ctx, d.store.link, func(client *zk.Conn) (*zk.Stat, error) { return client.Set(address, nil, -1) })
+			if errors.Is(errs[i], zk.ErrNoNode) || errors.Is(errs[i], zk.ErrInvalidPath) {
+				errs[i] = nil
+			}
+			<-turn
+		})
+	}
+	all.Wait()
+	return failed("notify", cmp.Or(errs...))
+}
+
+// Close implements [store.Notifier].
+func (d *notifier) Close() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.closed = true
+	if !d.shown {
+		return nil
+	}
+	d.shown = false
+	ctx, cancel := context.WithTimeout(d.store.closing, hideMost)
+	defer cancel()
+	_ = d.store.link.hide(ctx, d.path) // the node ends with the session otherwise
+	return nil
+}

@@ -1,0 +1,88 @@
+package zkstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
+)
+
+var (
+	_ store.Heartbeats     = (*Store)(nil)
+	_ store.RequestSignals = (*Store)(nil)
+
+	errRequestsClosed = errors.New("zkstore: wait for requests: closed")
+)
+
+// Beat implements [store.Heartbeats]. The number is read after the renewal, from the server that has confirmed it.
+func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r store.Renewal, known uint64) (store.Beat, error) {
+	if owner == "" {
+		return store.Beat{}, ctx.Err()
+	}
+	renewed, st, err := s.renew(ctx, owner, heartbeat, []store.Renewal{r})
+	if err != nil || renewed == 0 {
+		return store.Beat{}, failed("renew", err)
+	}
+	number, err := s.changes(ctx, r.Group)
+	if err != nil {
+		return store.Beat{}, failed("renew", err)
+	}
+	return store.Beat{Renewed: true, Asked: number != known, Now: st.now, Server: st.server}, nil
+}
+
+// requestSignal watches the node that each request in a group writes.
+type requestSignal struct {
+	store   *Store
+	group   string
+	token   uint64
+	closing context.Context // ends with Close
+	close   context.CancelFunc
+}
+
+// RequestSignal implements [store.RequestSignals].
+func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
+	r := &requestSignal{store: s, group: group, token: token}
+	r.closing, r.close = context.WithCancel(s.closing)
+	return r
+}
+
+// Wait implements [store.RequestSignal].
+func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
+	return waiting.Until(ctx, r.closing, "zkstore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+}
+
+func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
+	for {
+		asked, err := r.store.link.watch(ctx, r.store.path("asked", r.group))
+		if err != nil {
+			return failed("wait for requests", err)
+		}
+		n, err := r.store.get(ctx, r.store.path("leases", r.group))
+		if err != nil {
+			return failed("wait for requests", err)
+		}
+		l, err := r.store.leaseOf(n)
+		if err != nil {
+			return err
+		}
+		number, err := r.store.changes(ctx, r.group)
+		if err != nil {
+			return failed("wait for requests", err)
+		}
+		if l != nil && l.Token == r.token && l.ResignAsked || known != nil && number != *known {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-asked:
+		}
+	}
+}
+
+// Close implements [store.RequestSignal].
+func (r *requestSignal) Close() error {
+	r.close()
+	return nil
+}
