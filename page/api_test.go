@@ -1,0 +1,57 @@
+package page_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"testing"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// read decodes an answer of JSON.
+func read[T any](b *bench, path string) T {
+	b.Helper()
+	var value T
+	a := b.is(b.get(path), http.StatusOK)
+	if got := a.Header.Get("Content-Type"); got != "application/json" {
+		b.Errorf("%s: Content-Type %q", path, got)
+	}
+	if err := json.Unmarshal([]byte(a.body), &value); err != nil {
+		b.Fatalf("%s: %v: %s", path, err, a.body)
+	}
+	return value
+}
+
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	key, err := b.scheduler.Jobs().Trigger(t.Context(), "report")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.wait("the run", func() bool {
+		runs, err := b.scheduler.Jobs().Runs(t.Context(), jobs.Filter{State: jobs.Succeeded})
+		return err == nil && len(runs) == 1
+	})
+	status := read[map[string]any](b, "/api/status")
+	if status["group"] != "billing" || status["state"] != "held" || status["owner"] != b.scheduler.Owner() || status["jobs"] != 1.0 || status["errors"] != nil {
+		t.Errorf("status: %v", status)
+	}
+	list := read[[]map[string]any](b, "/api/jobs")
+	if len(list) != 1 || list[0]["name"] != "report" || list[0]["schedule"] != "every 1h0m0s" || list[0]["paused"] != false || list[0]["cursor"] != nil {
+		t.Errorf("jobs: %v", list)
+	}
+	if rest := read[[]map[string]any](b, "/api/jobs?after=report"); len(rest) != 0 {
+		t.Errorf("jobs behind the last: %v", rest)
+	}
+	runs := read[[]map[string]any](b, "/api/runs?job=report&state=succeeded&limit=5")
+	if len(runs) != 1 || runs[0]["kind"] != "trigger" || runs[0]["trigger"] != float64(key.Trigger) || runs[0]["attempt"] != 1.0 || runs[0]["started"] == nil {
+		t.Errorf("runs: %v", runs)
+	}
+	if none := read[[]map[string]any](b, "/api/runs?state=failed"); len(none) != 0 {
+		t.Errorf("failed runs: %v", none)
+	}
+	for _, path := range []string{"/api/runs?state=odd", "/api/runs?limit=0", "/api/runs?limit=100000", "/api/runs?since=yesterday", "/api/jobs?limit=x"} {
+		b.is(b.get(path), http.StatusBadRequest)
+	}
+}

@@ -1,0 +1,509 @@
+package page
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/names"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// overviewData is what overview.html gets.
+type overviewData struct {
+	Headline, Subline string
+	Actions           []button
+	Notes             []note
+	Facts             []fact
+	Timeline          timeline
+	Replicas          []replicaRow
+	Trouble           []runRow
+}
+
+// replicaRow is a replica in the list.
+type replicaRow struct {
+	Owner, Short, Version, Jobs string
+	Since, Seen                 moment
+	Leads, Quiet                bool
+}
+
+const (
+	// perPage is how many jobs a timeline shows at a time.
+	perPage = 50
+	// maxTrouble is how many troubled runs the overview lists.
+	maxTrouble = 8
+)
+
+// overview shows who leads, which replicas there are, and what the jobs do.
+func (p *Page) overview(r *http.Request) (shown, error) {
+	v := p.newViewer(r)
+	err := v.read(func() (err error) {
+		v.listed, err = p.source.Names(v.ctx)
+		return err
+	})
+	if err != nil {
+		return shown{}, err
+	}
+	of := v.chosen()
+	if err := v.load(of.names); err != nil {
+		return shown{}, err
+	}
+	var data overviewData
+	err = atOnce(func() (err error) {
+		data.Trouble, err = v.trouble()
+		return err
+	}, func() (err error) {
+		data.Timeline, err = v.jobsTimeline(of)
+		return err
+	})
+	if err != nil {
+		return shown{}, err
+	}
+	// Not before: in a large group they take the database and the processor from the view, which
+	// is shown without them if they take long.
+	p.late.begin(v.ctx, p.readLate)
+	p.day.begin(v.ctx, p.readDay)
+	data.Notes, data.Replicas = v.groupNotes(), v.replicaRows()
+	data.Headline, data.Subline = v.headline()
+	if v.steers {
+		if v.snapshot.Paused {
+			data.Actions = append(data.Actions, ask("Resume the group", "resume", nil, false))
+		} else {
+			data.Actions = append(data.Actions, ask("Pause the group", "pause", nil, false))
+		}
+		if v.leader.Held() && !v.leader.ResignAsked {
+			data.Actions = append(data.Actions, ask("Hand over", "resign", nil, true))
+		}
+	}
+	data.Facts = v.facts()
+	return shown{title: "Overview", template: "overview.html", data: data, now: v.now}, nil
+}
+
+// headline says who leads.
+func (v *viewer) headline() (head, sub string) {
+	switch l := v.leader; {
+	case l.Owner == "":
+		return "Nobody leads", "No replica has led this group yet."
+	case l.Released:
+		return "Nobody leads", "The lease is released. " + visible(l.Owner) + " led last."
+	case !l.Held():
+		return "Nobody leads", "The lease has expired: " + visible(l.Owner) + " led last, and its last heartbeat is " + took(l.Age) + " old."
+	case l.ResignAsked:
+		return visible(shortOwner(l.Owner)) + " leaves", "It starts nothing new, and steps down once its runs have ended or are cancelled."
+	default:
+		return visible(shortOwner(l.Owner)) + " leads", visible(l.Owner)
+	}
+}
+
+// groupNotes are what an operator should know of the whole group.
+func (v *viewer) groupNotes() []note {
+	var notes []note
+	l := v.leader
+	switch {
+	case l.Owner != "" && !l.Held():
+		notes = append(notes, badNote("No replica leads: no job is started until one does."))
+	case l.Owner == "":
+		notes = append(notes, warnNote("No replica has led this group yet: start one."))
+	case l.Age > l.TTL/2:
+		notes = append(notes, warnNote("The leader's last heartbeat is "+took(l.Age)+" old. After "+took(l.TTL)+" another replica takes over."))
+	}
+	if v.page.health != nil {
+		if err := v.page.health().Database; err != nil {
+			notes = append(notes, badNote("The replica that shows this page cannot use the database, or must not: "+visible(strings.Join(strings.Fields(err.Error()), " "))+"."))
+		}
+	}
+	if v.snapshot.Paused {
+		since := ""
+		if pauses := v.snapshot.Pauses[""]; len(pauses) > 0 && !pauses[len(pauses)-1].Began.IsZero() {
+			since = " since " + instant(v.now, pauses[len(pauses)-1].Began)
+		}
+		notes = append(notes, warnNote("The whole group is paused"+since+": ticks are skipped."))
+	}
+	switch late, ok := v.page.late.get(v.ctx, v.begun.Add(slowWait)); {
+	case !ok:
+		notes = append(notes, infoNote("Whether ticks are late is not known yet: all jobs are being read for that."))
+	case late.value.Jobs > 0:
+		of := late.value
+		what := counted(of.Jobs, "job has a tick", "jobs have ticks") + " that no leader has claimed. The oldest, of " + visible(of.Job) + ", is " + took(of.by) + " late" + asOf(late.age()) + "."
+		notes = append(notes, note{Kind: "bad", Mark: "alert", Text: what, Href: jobURL(of.Job), Link: "See the job"})
+	}
+	old := 0
+	for _, r := range v.snapshot.Open {
+		if r.State == jobs.Running && r.Token < l.Token {
+			old++
+		}
+	}
+	if old > 0 {
+		notes = append(notes, infoNote(counted(old, "run is", "runs are")+" of an earlier term: the leader deals with them once that has ended for sure."))
+	}
+	if d := v.differences; d.Any() {
+		if n := len(d.NotLed); n > 0 {
+			notes = append(notes, warnNote(counted(n, "job of a replica does", "jobs of replicas do")+" not run, because the leader does not have "+oneOrMore(n, "it", "them")+": "+someNames(d.NotLed)+"."))
+		}
+		if n := len(d.Rescheduled); n > 0 {
+			notes = append(notes, infoNote(counted(n, "job has", "jobs have")+" another schedule on some replica than on the leader: "+someNames(d.Rescheduled)+"."))
+		}
+	}
+	return notes
+}
+
+func oneOrMore(n int, one, more string) string {
+	if n == 1 {
+		return one
+	}
+	return more
+}
+
+// someNames lists names, at most five.
+func someNames(list []string) string {
+	const most = 5
+	shown := make([]string, len(list))
+	for i, name := range list {
+		shown[i] = visible(name)
+	}
+	return strings.Join(names.First(shown, most), ", ")
+}
+
+// asOf says how old an answer is, if it matters.
+func asOf(age time.Duration) string {
+	if age < freshFor {
+		return ""
+	}
+	return ", as of " + took(age.Truncate(time.Second)) + " ago"
+}
+
+// lastDay is what the runs of the last 24 hours came to.
+type lastDay struct {
+	heap
+	// cut: there are more, too many to count.
+	cut bool
+}
+
+// readDay counts the runs of the last 24 hours.
+func (p *Page) readDay(ctx context.Context) (day lastDay, err error) {
+	changes, err := p.source.Changes(ctx)
+	if err != nil {
+		return day, err
+	}
+	now := changes.Now
+	counts, err := optional(p.source.Counts(ctx, jobs.CountFilter{Since: now.Add(-24 * time.Hour), Until: now.Add(time.Second), Every: 25 * time.Hour}))
+	for _, c := range counts.List {
+		if int(c.State) < len(day.runs) {
+			day.runs[c.State] += c.Runs
+		}
+	}
+	day.cut = len(counts.Cut) > 0
+	return day, err
+}
+
+// trouble are the newest runs of the last 24 hours that an operator should look at.
+func (v *viewer) trouble() ([]runRow, error) {
+	var found []jobs.Record
+	for _, state := range troubled {
+		records, err := v.page.source.Runs(v.ctx, jobs.Filter{State: state, Since: v.now.Add(-24 * time.Hour), Limit: maxTrouble})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, records...)
+	}
+	slices.SortStableFunc(found, func(a, b jobs.Record) int { return cmp.Or(b.Finished.Compare(a.Finished), b.Tick.Compare(a.Tick)) })
+	var rows []runRow
+	for _, r := range found[:min(len(found), maxTrouble)] {
+		rows = append(rows, v.runRow(r))
+	}
+	return rows, nil
+}
+
+func (v *viewer) facts() []fact {
+	l := v.leader
+	leader := fact{Name: "Leader", Wide: true, Text: "nobody", Class: "bad"}
+	if l.Held() {
+		leader = fact{Name: "Leader", Wide: true, Text: visible(shortOwner(l.Owner)), Title: visible(l.Owner), Mark: "lead", Small: "token " + strconv.FormatUint(l.Token, 10)}
+		if at := v.snapshot.Opened; at.Token == l.Token && !at.At.IsZero() {
+			leader.Small = "for " + took(v.now.Sub(at.At)) + ", token " + strconv.FormatUint(l.Token, 10)
+		}
+	}
+	heartbeat := fact{Name: "Heartbeat", Text: took(l.Age) + " ago", Small: "TTL " + took(l.TTL)}
+	switch {
+	case l.Owner == "":
+		heartbeat = fact{Name: "Heartbeat", Text: "–"}
+	case !l.Held():
+		heartbeat.Class = "bad"
+	case l.Age > l.TTL/2:
+		heartbeat.Class = "warn"
+	}
+	live := v.roster.Live()
+	replicas := fact{Name: "Replicas", Text: count(len(live)), Small: versions(live)}
+	if len(live) < 2 {
+		replicas.Small = "nobody could take over"
+		replicas.Class = "warn"
+	}
+	running, waiting, paused := 0, 0, v.listed.Paused
+	for _, r := range v.snapshot.Open {
+		if r.State == jobs.Running {
+			running++
+		} else {
+			waiting++
+		}
+	}
+	declared := fact{Name: "Jobs", Text: count(len(v.listed.All)), Small: "none is paused"}
+	if paused > 0 {
+		declared.Small = counted(paused, "is paused", "are paused")
+		if paused == 1 {
+			declared.Small = "1 is paused"
+		}
+	}
+	now := fact{Name: "Now", Text: count(running) + " running", Small: count(waiting) + " waiting"}
+	return []fact{leader, heartbeat, replicas, declared, now, v.dayFact()}
+}
+
+// dayFact says what the runs of the last 24 hours came to.
+func (v *viewer) dayFact() fact {
+	last, ok := v.page.day.get(v.ctx, v.begun.Add(slowWait))
+	if !ok {
+		return fact{Name: "Last 24 hours", Text: "–", Small: "being counted"}
+	}
+	day, wrong := last.value, 0
+	for _, s := range troubled {
+		wrong += day.runs[s]
+	}
+	f := fact{Name: "Last 24 hours", Text: counted(day.total(), "run", "runs"), Small: "none went wrong"}
+	if day.cut {
+		f.Text = "over " + f.Text
+	}
+	if wrong > 0 {
+		f.Small = counted(wrong, "went wrong", "went wrong")
+		f.Mark = "fail"
+	}
+	f.Small += asOf(last.age())
+	return f
+}
+
+// versions say how many replicas there are of each version.
+func versions(replicas []jobs.Replica) string {
+	of := map[string]int{}
+	for _, r := range replicas {
+		of[r.Version]++
+	}
+	var all []string
+	for version := range of {
+		all = append(all, version)
+	}
+	slices.Sort(all)
+	for i, version := range all {
+		shown := visible(version)
+		if version == "" {
+			shown = "no version"
+		}
+		if len(of) > 1 {
+			shown = count(of[version]) + " of " + shown
+		}
+		all[i] = shown
+	}
+	return strings.Join(all, ", ")
+}
+
+func (v *viewer) replicaRows() []replicaRow {
+	var rows []replicaRow
+	for _, r := range v.roster.Replicas {
+		quiet := v.roster.Now.Sub(r.Seen) > jobs.ReplicaLife
+		rows = append(rows, replicaRow{
+			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
+			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
+		})
+	}
+	slices.SortStableFunc(rows, func(a, b replicaRow) int {
+		return cmp.Or(-boolean(a.Leads, b.Leads), boolean(a.Quiet, b.Quiet), cmp.Compare(a.Owner, b.Owner))
+	})
+	return rows
+}
+
+// boolean puts false before true.
+func boolean(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
+}
+
+// chosen is which jobs a timeline shows.
+type chosen struct {
+	search        string
+	all, found    int // jobs, and those among them that the search finds
+	number, pages int
+	first         int // the place of the first one among those
+	names         []string
+}
+
+// chosen reads which jobs the request asks for.
+func (v *viewer) chosen() chosen {
+	names := v.names()
+	c := chosen{search: strings.TrimSpace(v.query.Get("q")), all: len(names)}
+	names = matching(names, c.search)
+	c.found = len(names)
+	c.pages = max((c.found+perPage-1)/perPage, 1)
+	number, _ := strconv.Atoi(v.query.Get("page"))
+	c.number = min(max(number, 1), c.pages)
+	c.first = (c.number - 1) * perPage
+	c.names = names[c.first:min(c.first+perPage, c.found)]
+	return c
+}
+
+// jobsTimeline is the timeline of a page of the jobs.
+func (v *viewer) jobsTimeline(of chosen) (timeline, error) {
+	s, shown := readSpan(v.query, v.now), of.names
+	t := v.frameOf(s, "./")
+	t.Search = of.search
+	if of.all == 0 {
+		t.Empty = "No leader has had a job yet."
+	} else {
+		t.Empty = "No job's name has that in it."
+	}
+	switch {
+	case of.pages > 1:
+		t.Shown = count(of.first+1) + " to " + count(of.first+len(shown)) + " of " + counted(of.found, "job", "jobs")
+	case of.search != "":
+		t.Shown = count(of.found) + " of " + counted(of.all, "job", "jobs")
+	default:
+		t.Shown = counted(of.all, "job", "jobs")
+	}
+	var terms []term
+	var lanes []lane
+	var last map[string][]jobs.Record
+	err := atOnce(func() (err error) {
+		terms, err = v.addTerms(&t, s)
+		return err
+	}, func() (err error) {
+		lanes, err = v.lanes(s, shown)
+		return err
+	}, func() (err error) {
+		last, err = optional(v.page.source.Newest(v.ctx, jobs.Newest{Jobs: shown, Over: true, Limit: 1}))
+		return err
+	})
+	if err != nil {
+		return t, err
+	}
+	into := v.into("./", s)
+	for i, name := range shown {
+		row := laneRow{Name: visible(name), Href: jobURL(name), Words: v.wordsOf(name), Tags: v.tags(name), Lane: lanes[i].draw(s, v.now, terms, runURL, into)}
+		if of := last[name]; len(of) > 0 {
+			m := markOf(of[0].State)
+			row.Last, row.LastHref = &m, runURL(of[0].Key)
+		}
+		for _, r := range v.snapshot.Open {
+			if r.Job == name && r.State == jobs.Running {
+				m := markOf(r.State)
+				row.Last, row.LastHref = &m, runURL(r.Key)
+			}
+		}
+		if next := v.next(name, 1); len(next) > 0 {
+			row.Next = v.moment(next[0])
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	t.Pager = v.pages(of.number, of.pages)
+	return t, nil
+}
+
+// matching are the names that have the text in them, in any case.
+func matching(names []string, text string) []string {
+	if text == "" {
+		return names
+	}
+	text = strings.ToLower(text)
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(strings.ToLower(name), text) })
+}
+
+// pages leads to the pages beside a numbered one.
+func (v *viewer) pages(number, of int) pager {
+	to := func(n int) string {
+		values := url.Values{}
+		for key, value := range v.query {
+			values[key] = value
+		}
+		values.Del("done")
+		values.Set("page", strconv.Itoa(n))
+		return "?" + values.Encode()
+	}
+	var p pager
+	if of > 1 {
+		p.Text = "Page " + count(number) + " of " + count(of)
+	}
+	if number > 1 {
+		p.Newer, p.NewerText = to(number-1), "Back"
+	}
+	if number < of {
+		p.Older, p.OlderText = to(number+1), "On"
+	}
+	return p
+}
+
+// frameOf is a timeline without rows.
+func (v *viewer) frameOf(s span, path string) timeline {
+	keep := url.Values{}
+	for key, of := range v.query {
+		if key != "done" {
+			keep[key] = of
+		}
+	}
+	t := timeline{Words: s.words(v.now), Axis: axis(s, v.now), Follows: s.follows}
+	for i, z := range zooms {
+		end, follows := s.zoomed(i, v.now)
+		t.Zooms = append(t.Zooms, option{z.name, z.words, path + s.query(keep, i, end, follows), i == s.zoom})
+	}
+	half := s.to.Sub(s.from) / 2
+	t.Earlier = path + s.query(keep, s.zoom, s.to.Add(-half), false)
+	if !s.follows {
+		later := s.to.Add(half)
+		t.Later = path + s.query(keep, s.zoom, later, later.After(v.now))
+	}
+	t.Present = path + s.query(keep, s.zoom, s.to, true)
+	for _, name := range []string{"zoom", "end"} {
+		if value := v.query.Get(name); value != "" {
+			t.Keep = append(t.Keep, pair{name, value})
+		}
+	}
+	return t
+}
+
+// into is the link to a closer look at a part of a span.
+func (v *viewer) into(path string, s span) func(from, to time.Time) string {
+	return func(from, to time.Time) string {
+		zoom := s.zoom
+		for zoom > 0 && zooms[zoom-1].is >= to.Sub(from) {
+			zoom--
+		}
+		middle := from.Add(to.Sub(from) / 2)
+		return path + s.query(v.query, zoom, middle.Add(zooms[zoom].is/2), false)
+	}
+}
+
+// addTerms reads and draws the terms.
+func (v *viewer) addTerms(t *timeline, s span) ([]term, error) {
+	terms, err := v.terms(s)
+	if err != nil {
+		return nil, err
+	}
+	t.Terms = drawTerms(s, v.now, terms)
+	takeovers := 0
+	for _, x := range terms {
+		if x.takeover && x.began.After(s.from) {
+			takeovers++
+		}
+	}
+	switch takeovers {
+	case 0:
+		t.TermWords = "no change"
+	default:
+		t.TermWords = counted(takeovers, "change", "changes")
+	}
+	return terms, nil
+}

@@ -1,0 +1,26 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// A leader that has paused the group after a restore has no ticks that are due: it says what it waits for.
+func TestRestoredIsNamed(t *testing.T) {
+	t.Parallel()
+	h := scheduler.Health{Started: true}
+	h.State.Role, h.State.Owner = election.Leading, "a"
+	h.Leader = fmt.Errorf("%w: lacks a tick", scheduler.ErrRestored)
+	w := httptest.NewRecorder()
+	healthOf(func() scheduler.Health { return h }, func(scheduler.Health) bool { return false }, "ready", "not ready").
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if got := w.Body.String(); !strings.Contains(got, "worker resume") || strings.Contains(got, "does not claim") {
+		t.Errorf("%s", got)
+	}
+}
