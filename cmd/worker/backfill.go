@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/jsontime"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -110,12 +111,12 @@ func pastInstant(command *cobra.Command, flag, text string) (time.Time, error) {
 func (c *control) tellBackfill(command *cobra.Command, name string, done jobs.Backfilled, dry bool) error {
 	b := backfilled{Group: c.group, Job: name, ID: done.ID, DryRun: dry, Count: len(done.Ticks)}
 	if n := len(done.Ticks); n > 0 {
-		b.First, b.Last = instant(done.Ticks[0]), instant(done.Ticks[n-1])
+		b.First, b.Last = jsontime.Of(done.Ticks[0]), jsontime.Of(done.Ticks[n-1])
 	}
 	if dry {
 		b.ID = 0
 		for _, tick := range done.Ticks {
-			b.Ticks = append(b.Ticks, stamp{tick})
+			b.Ticks = append(b.Ticks, stamp{Time: tick})
 		}
 	}
 	switch {

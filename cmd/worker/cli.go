@@ -68,13 +68,13 @@ Try it: worker demo`,
 			return usagef(command, "%s", problem)
 		},
 		RunE: func(command *cobra.Command, _ []string) error {
-			return usagef(command, "expected a command: run, demo, status, jobs, runs, next, trigger, backfill, pause, resume, cancel, forget, resign, reload, validate, schema, migrate or version")
+			return usagef(command, "expected a command: run, demo, status, doctor, top, jobs, runs, next, trigger, backfill, pause, resume, cancel, forget, audit, resign, reload, validate, schema, password, migrate or version")
 		},
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })
-	root.AddCommand(newRun(), newDemo(), newStatus(), newResign(), newReload(), newMigrate(), newValidate(), newSchema(), newVersion(), newGuard(),
-		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newCancel(), newForget())
+	root.AddCommand(newRun(), newDemo(), newStatus(), newDoctor(), newTop(), newResign(), newReload(), newMigrate(), newValidate(), newSchema(), newPassword(), newVersion(), newGuard(),
+		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newCancel(), newForget(), newAudit())
 	return root
 }
 
@@ -113,7 +113,7 @@ func (t *target) addFlags(command *cobra.Command, withGroup bool) {
 	command.RunE = func(command *cobra.Command, args []string) error { return t.place(do(command, args)) }
 	flags := command.Flags()
 	flags.StringVar(&t.config, "config", defaultConfig, "configuration file")
-	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database\nor sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
+	flags.StringVar(&t.database, "database", "", "database, instead of a configuration file's: mysql://user:password@host:3306/database,\nredis://user:password@host:6379/0, zk://user:password@host1:2181,host2:2181/path or sqlite:/path/of/file.db; ${VARIABLES} are expanded, which keeps a password out of ps")
 	if withGroup {
 		flags.StringVar(&t.group, "group", "", "group, with --database")
 	}

@@ -46,5 +46,5 @@ func (t *target) jobNames(command *cobra.Command) []string {
 	if err != nil {
 		return nil
 	}
-	return names(snapshot, nil)
+	return allJobs(snapshot, nil)
 }

@@ -31,7 +31,12 @@ func (c *control) command(command *cobra.Command, do func(command *cobra.Command
 		}
 		defer func() { err = errors.Join(err, db.Close()) }()
 		c.group = group
-		return do(command, db, jobs.NewGroup(db, group), args)
+		command.SetContext(acting(command))
+		err = do(command, db, jobs.NewGroup(db, group), args)
+		if errors.Is(err, jobs.ErrNoJob) && len(args) > 0 && c.isEverywhere(args[0]) {
+			return fmt.Errorf("%w: %q runs everywhere: each worker runs it by itself, the database does not know it, and it cannot be controlled", jobs.ErrNoJob, args[0])
+		}
+		return err
 	}
 	c.addFlags(command, true)
 	command.ValidArgsFunction = c.completeJob
@@ -185,6 +190,11 @@ Other users of this machine can read what --args says: give secrets with
 // started.
 const startsWithin = 10 * time.Second
 
+// isEverywhere reports whether the configuration file has the job, and each worker runs it.
+func (c *control) isEverywhere(name string) bool {
+	return c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && j.Everywhere })
+}
+
 // checkDeclared refuses a job that the configuration file does not have any more:
 // no worker with this file would ever run it.
 func (c *control) checkDeclared(ctx context.Context, group jobs.Group, name string) error {
@@ -192,8 +202,8 @@ func (c *control) checkDeclared(ctx context.Context, group jobs.Group, name stri
 	if declared == nil {
 		return nil
 	}
-	if c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && j.Everywhere }) {
-		return fmt.Errorf("%w: %q runs everywhere: each worker runs it by itself, and it cannot be triggered", jobs.ErrNoJob, name)
+	if c.isEverywhere(name) {
+		return jobs.ErrNoJob // command says more
 	}
 	snapshot, err := group.Load(ctx)
 	if err != nil {
@@ -294,7 +304,7 @@ other follows.`,
 			return err
 		}
 		if _, known := snapshot.Jobs[args[0]]; !known {
-			return noJob(names(snapshot, nil), c.group, args[0])
+			return noJob(allJobs(snapshot, nil), c.group, args[0])
 		}
 		record := jobs.Record{Key: jobs.Key{Job: args[0], Tick: at.UTC()}}
 		for _, r := range snapshot.Open { // in the order of their ticks

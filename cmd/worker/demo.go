@@ -14,6 +14,7 @@ import (
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/demo"
+	"github.com/cronlease/cronlease/store"
 )
 
 // demonstration is worker demo.
@@ -32,7 +33,8 @@ func newDemo() *cobra.Command {
 
 The workers are processes of this machine, and their database is a SQLite file
 in a temporary folder, which is removed at the end. With --database they use
-MySQL, where the tables are created if they are missing, in a group of their own.
+MySQL, where the tables are created if they are missing, or Redis, in a group of
+their own.
 
 The job ticks every second, and what falls into a takeover is caught up by the
 next leader. It ends with Ctrl-C, or by itself with --for, and says what it saw:
@@ -45,7 +47,7 @@ tick ran twice or is missing.`,
 		RunE: func(command *cobra.Command, _ []string) error { return d.run(command) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database;\n${VARIABLES} are expanded, which keeps a password out of ps")
+	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database\nor redis://user:password@host:6379/0; ${VARIABLES} are expanded, which keeps a password out of ps")
 	flags.DurationVar(&d.lasts, "for", 0, "end after this time, such as 20s (default: at Ctrl-C)")
 	flags.DurationVar(&d.killEvery, "kill-every", 5*time.Second, "time between two kills of the leader; 0 for none")
 	return command
@@ -82,7 +84,13 @@ func (d *demonstration) run(command *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := db.Migrate(command.Context()); err != nil {
+	tables, hasTables := db.(withTables)
+	if hasTables {
+		err = tables.Migrate(command.Context())
+	} else if checker, ok := db.(store.Checker); ok {
+		err = checker.Check(command.Context())
+	}
+	if err != nil {
 		return err
 	}
 	options := demo.Options{
@@ -100,8 +108,12 @@ func (d *demonstration) run(command *cobra.Command) (err error) {
 		}
 	}
 	_, err = demo.Run(command.Context(), options)
-	if d.database != "" {
-		fmt.Fprintf(command.OutOrStdout(), "The tables, and in them the rows of the group %s, stay in %v.\n", group, where)
+	switch out := command.OutOrStdout(); {
+	case d.database == "":
+	case hasTables:
+		fmt.Fprintf(out, "The tables, and in them the rows of the group %s, stay in %v.\n", group, where)
+	default:
+		fmt.Fprintf(out, "What the group %s has written stays in %v.\n", group, where)
 	}
 	return err
 }

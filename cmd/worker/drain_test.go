@@ -95,7 +95,7 @@ func TestThirdSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := strings.Replace(string(text), "{ttl: 2s}", "{ttl: 1h, grace: 20m}", 1)
+	slow := strings.Replace(string(text), "{ttl: 4s}", "{ttl: 1h, grace: 20m}", 1)
 	if err := os.WriteFile(path, []byte(slow), 0o600); err != nil {
 		t.Fatal(err)
 	}

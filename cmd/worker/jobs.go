@@ -15,6 +15,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/jsontime"
+	"github.com/cronlease/cronlease/internal/overdue"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -145,7 +147,7 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 		}
 		s := jobStatus{Name: name, Schedule: schedule.String(), GroupPaused: snapshot.Paused}
 		if _, ok := schedule.(jobs.Relative); !ok {
-			s.Next = instant(schedule.Next(snapshot.Now))
+			s.Next = jsontime.Of(schedule.Next(snapshot.Now))
 		}
 		s.After = followed(schedule)
 		list = append(list, s)
@@ -168,10 +170,10 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 			schedule, ok = d, true
 		}
 		s.After = followed(schedule)
-		s.Gone = instant(known.Gone)
+		s.Gone = jsontime.Of(known.Gone)
 		if ok && !s.Removed && s.Gone == nil {
 			known.Paused = known.Paused || snapshot.Paused
-			s.Next = instant(nextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
+			s.Next = jsontime.Of(overdue.NextTick(schedule, known, snapshot.Now, s.Running+s.Waiting > 0))
 		}
 		list = append(list, s)
 	}
@@ -183,32 +185,6 @@ func listJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []jobSt
 func followed(s jobs.Schedule) string {
 	after, _ := s.(jobs.AfterSchedule)
 	return after.Job()
-}
-
-// nextTick is the first tick that is not claimed yet, also when it is due. Of a
-// paused job it is the first one after now: those that are due will be skipped.
-func nextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool) time.Time {
-	if _, ok := jobs.Base(schedule).(jobs.FixedDelaySchedule); ok && busy {
-		return time.Time{} // so long after the end of what runs
-	}
-	after := known.ScheduleSince
-	if known.Cursor.After(after) {
-		after = known.Cursor
-	}
-	if relative, ok := schedule.(jobs.Relative); ok {
-		schedule = relative.From(known)
-		if known.Cursor.IsZero() {
-			after = after.Add(-1) // its first tick is the very instant
-		}
-	}
-	next := schedule.Next(after)
-	if next.After(now) || !known.Paused {
-		return next
-	}
-	if coming := schedule.Next(now); !coming.IsZero() {
-		return coming
-	}
-	return next
 }
 
 // addLast finds each job's newest run that is over. The newest runs of the whole
@@ -264,7 +240,7 @@ func printJobs(command *cobra.Command, list []jobStatus, now time.Time, in zones
 		last[s.Name] = s.Last
 	}
 	for _, s := range list {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), firstLine(s.Schedule), s.paused(), s.next(now, in, last[s.After]), s.running(), s.last(in))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(s.Name), oneLine(s.Schedule), s.paused(), s.next(now, in, last[s.After]), s.running(), s.last(in))
 	}
 	return table.Flush()
 }
@@ -324,8 +300,8 @@ func (s jobStatus) last(in zones) string {
 	return s.Last.State + " " + shown(in.stampIn(s.Name, &s.Last.Tick))
 }
 
-// names are the jobs that a misspelt name may stand for.
-func names(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []string {
+// allJobs are the jobs that a misspelt name may stand for.
+func allJobs(snapshot jobs.Snapshot, declared map[string]jobs.Schedule) []string {
 	all := map[string]jobs.Schedule{}
 	maps.Copy(all, declared)
 	for name := range snapshot.Jobs {

@@ -78,8 +78,8 @@ func stopOnHangup() context.Context {
 }
 
 // exitCode is 0 for success, 2 for a wrong command line, 3 where status finds no
-// leader, 4 where it finds that the leader leaves ticks that are due, and 1 for all
-// else.
+// leader, 4 where it finds that the leader leaves ticks that are due, 5 where doctor
+// finds a problem, and 1 for all else.
 func exitCode(err error) int {
 	var usage *usageError
 	switch {
@@ -91,6 +91,8 @@ func exitCode(err error) int {
 		return 3
 	case errors.Is(err, errNotClaimed):
 		return 4
+	case errors.Is(err, errUnwell):
+		return 5
 	default:
 		return 1
 	}

@@ -53,7 +53,7 @@ func configure(t *testing.T, jobs string) string {
 	t.Helper()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "worker.yaml")
-	text := fmt.Sprintf("database: sqlite:%s\ngroup: billing\nlease: {ttl: 2s}\njobs:\n%s", filepath.Join(folder, "lease.db"), jobs)
+	text := fmt.Sprintf("database: sqlite:%s\ngroup: billing\nlease: {ttl: 4s}\njobs:\n%s", filepath.Join(folder, "lease.db"), jobs)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +182,7 @@ func TestExecJobToTheEnd(t *testing.T) {
 	})
 	w.awaitMessage("run succeeded")
 	s := statusOf(t, path)
-	if s.State != "held" || !strings.HasPrefix(s.Owner, "here/") || s.TTLSeconds != 2 || s.HeartbeatAgeSeconds < 0 || s.HeartbeatAgeSeconds > 2 {
+	if s.State != "held" || !strings.HasPrefix(s.Owner, "here/") || s.TTLSeconds != 4 || s.HeartbeatAgeSeconds < 0 || s.HeartbeatAgeSeconds > 4 {
 		t.Errorf("status: %+v", s)
 	}
 	if want := fmt.Sprintf("hello under %d", s.Token); output["line"] != want || leading["owner"] != s.Owner {
@@ -321,7 +321,7 @@ func TestStatusForms(t *testing.T) {
 	if r := command(t, "status", "--config", path); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "migrate") {
 		t.Errorf("without tables: %+v", r)
 	}
-	for _, want := range []string{"0001_lease\n0002_ledger\n0003_locks\n0004_lock_idle\n0005_pauses\n0006_replicas\n0007_args\nup to date, level 7\n", "up to date, level 7\n"} {
+	for _, want := range []string{"0001_lease\n0002_ledger\n0003_locks\n0004_lock_idle\n0005_pauses\n0006_replicas\n0007_args\n0008_archive\n0009_failing\nup to date, level 9\n", "up to date, level 9\n"} {
 		if r := command(t, "migrate", "--config", path); r.err != nil || r.stdout != want {
 			t.Errorf("migrate: %+v, want %q", r, want)
 		}
@@ -475,7 +475,7 @@ func TestSecondSignal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	slow := strings.Replace(string(text), "{ttl: 2s}", "{ttl: 1h, grace: 20m}", 1)
+	slow := strings.Replace(string(text), "{ttl: 4s}", "{ttl: 1h, grace: 20m}", 1)
 	if err := os.WriteFile(path, []byte(slow), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/internal/stream"
 )
 
 func newMigrate() *cobra.Command {
@@ -22,7 +23,8 @@ func newMigrate() *cobra.Command {
 		Long: `Create the tables, or update them to what this version needs. It may be
 repeated, and run while workers do. It needs the privileges for that; workers do
 without. It prints each step that it makes, and the level of the tables, which is
-the number of the newest step.`,
+the number of the newest step. Redis and ZooKeeper have no tables: there it says
+so, and does nothing.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, _, err := t.open(command)
@@ -30,7 +32,12 @@ the number of the newest step.`,
 				return err
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
-			return migrate(command.Context(), db, command.OutOrStdout())
+			tables, ok := db.(withTables)
+			if !ok {
+				_, err := fmt.Fprintln(command.OutOrStdout(), "nothing to migrate: this database has no tables, and what a group needs appears when it is first used")
+				return err
+			}
+			return migrate(command.Context(), tables, command.OutOrStdout())
 		},
 	}
 	t.addFlags(command, false)
@@ -38,7 +45,7 @@ the number of the newest step.`,
 }
 
 // migrate prints what is made, also when a later step fails.
-func migrate(ctx context.Context, db database, out io.Writer) error {
+func migrate(ctx context.Context, db withTables, out io.Writer) error {
 	var failed error
 	level, err := db.MigrateSteps(ctx, func(step string) {
 		_, err := fmt.Fprintln(out, step)
@@ -52,9 +59,9 @@ func migrate(ctx context.Context, db database, out io.Writer) error {
 
 // migrateAtStart migrates before a worker takes part. It repeats what fails, as
 // long as waiting can mend it.
-func migrateAtStart(ctx context.Context, db database, log *zap.Logger) error {
+func migrateAtStart(ctx context.Context, db interface{ Migrate(context.Context) error }, log *zap.Logger) error {
 	const task = "create or update the tables"
-	trouble := keeper.NewTrouble(log)
+	trouble := keeper.NewTrouble(stream.New(log), "", "")
 	wait := retry.Forever(250*time.Millisecond, 2*time.Second)
 	for {
 		err := db.Migrate(ctx)

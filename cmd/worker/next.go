@@ -101,6 +101,9 @@ func (n *next) ofJob(command *cobra.Command) (jobs.Job, string, error) {
 		if parent := followed(job.Schedule); parent != "" {
 			return jobs.Job{}, "", fmt.Errorf("job %s: it is due each time when %s has succeeded", n.job, parent)
 		}
+		if _, notifier := job.Schedule.(jobs.NotifySchedule); notifier {
+			return jobs.Job{}, "", fmt.Errorf("job %s: it is due %s", n.job, jobs.InWords(job.Schedule))
+		}
 		return job.Job, c.Group, nil
 	}
 	return jobs.Job{}, "", fmt.Errorf("no job %q in %s", n.job, n.config)

@@ -90,13 +90,14 @@ func TestNextOfJob(t *testing.T) {
 	path := configure(t, `
   - {name: nightly, cron: "0 2 * * *", zone: Europe/Berlin, except: [2026-12-24..2026-12-26], jitter: 30s, exec: ["true"]}
   - {name: rate, fixed_rate: 1m, exec: ["true"]}
+  - {name: tell, notify: {on_failure: [rate]}, exec: ["true"]}
 `)
 	r := command(t, "next", "--config", path, "--job", "nightly", "--from", "2026-12-22T12:00:00Z", "--count", "2")
 	want := regexp.MustCompile(`^2026-12-23T01:00:00Z  starts at 2026-12-23T01:00:([012]\d\.\d{3})Z\n2026-12-27T01:00:00Z  starts at 2026-12-27T01:00:([012]\d\.\d{3})Z\n$`)
 	if parts := want.FindStringSubmatch(r.stdout); r.err != nil || parts == nil || parts[1] == parts[2] {
 		t.Errorf("got %+v", r)
 	}
-	for job, want := range map[string]string{"rate": "its ticks depend on what the database has", "other": `no job "other" in`} {
+	for job, want := range map[string]string{"rate": "its ticks depend on what the database has", "tell": "job tell: it is due when rate fails", "other": `no job "other" in`} {
 		if r := command(t, "next", "--config", path, "--job", job); r.err == nil || !strings.Contains(r.err.Error(), want) {
 			t.Errorf("%s: %+v", job, r)
 		}

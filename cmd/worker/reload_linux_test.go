@@ -72,16 +72,16 @@ include: jobs.d/*.yaml
 
 	// With faults, nothing changes.
 	rewrite(t, path, "echo, old", "echo, new")
-	rewrite(t, path, "ttl: 2s", "ttl: 3s")
-	rewrite(t, path, "group: billing", "group: other")
+	rewrite(t, path, "ttl: 4s", "ttl: 3s")
+	rewrite(t, path, "group: billing", "group: other\nlisten: 127.0.0.1:0")
 	code, out := reloadWith(t, path)
-	for _, want := range []string{"group: has changed", "lease: has changed", fmt.Sprint("worker ", first.cmd.Process.Pid), fmt.Sprint("worker ", second.cmd.Process.Pid)} {
+	for _, want := range []string{"group: has changed", "lease: has changed", "listen: has changed", fmt.Sprint("worker ", first.cmd.Process.Pid), fmt.Sprint("worker ", second.cmd.Process.Pid)} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %s\nwant %s", code, out, want)
 		}
 	}
-	rewrite(t, path, "ttl: 3s", "ttl: 2s")
-	rewrite(t, path, "group: other", "group: billing")
+	rewrite(t, path, "ttl: 3s", "ttl: 4s")
+	rewrite(t, path, "group: other\nlisten: 127.0.0.1:0", "group: billing")
 	rewrite(t, path, "name: goes, every: 1s", "name: goes, every: 1x, zone: Mars")
 	rewrite(t, included, "name: more", "name: mo re")
 	code, out = reloadWith(t, path)

@@ -11,9 +11,14 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
+
+// changedMost is how many names of changed jobs are told, so that ten thousand make no line of
+// a megabyte.
+const changedMost = 20
 
 // reloader reads the configuration again while the worker runs: on SIGHUP, and for
 // worker reload.
@@ -48,8 +53,8 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 		return "", err
 	}
 	r.now = c
-	r.parts.log.Info("the configuration was read again", zap.Strings("added", few(changes.added)),
-		zap.Strings("changed", few(changes.changed)), zap.Strings("removed", few(changes.removed)), zap.Int("jobs", len(c.Jobs)))
+	r.parts.log.Info("the configuration was read again", zap.Strings("added", names.First(changes.added, changedMost)),
+		zap.Strings("changed", names.First(changes.changed, changedMost)), zap.Strings("removed", names.First(changes.removed, changedMost)), zap.Int("jobs", len(c.Jobs)))
 	return changes.String(), nil
 }
 
@@ -57,6 +62,9 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 func (r *reloader) read() (*config.Config, changes, error) {
 	c, err := config.Load(r.runner.config, os.LookupEnv)
 	if err != nil {
+		return nil, changes{}, err
+	}
+	if err := r.runner.setListen(c); err != nil {
 		return nil, changes{}, err
 	}
 	check := r.parts
@@ -127,16 +135,6 @@ func compare(was, is []config.Job) (c changes) {
 	return c
 }
 
-// few are the first of some names, so that ten thousand changed jobs make no line of a
-// megabyte.
-func few(names []string) []string {
-	const most = 20
-	if len(names) > most {
-		return append(names[:most:most], fmt.Sprintf("and %d more", len(names)-most))
-	}
-	return names
-}
-
 func (c changes) String() string {
 	var parts []string
 	for _, part := range []struct {
@@ -144,7 +142,7 @@ func (c changes) String() string {
 		names []string
 	}{{"added", c.added}, {"changed", c.changed}, {"removed", c.removed}} {
 		if len(part.names) > 0 {
-			parts = append(parts, part.what+" "+strings.Join(few(part.names), ", "))
+			parts = append(parts, part.what+" "+strings.Join(names.First(part.names, changedMost), ", "))
 		}
 	}
 	if parts == nil {

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cronlease/cronlease/internal/jsontime"
+	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -20,8 +22,8 @@ type replicaStatus struct {
 	Jobs    int    `json:"jobs"`
 }
 
-// readRoster reads the workers of the group. Where the tables lack them, as before
-// worker migrate, there are none.
+// readRoster reads the workers of the group. Where they cannot be read, as before worker
+// migrate, there are none.
 func readRoster(ctx context.Context, g jobs.Group) jobs.Roster {
 	roster, err := g.Roster(ctx)
 	if err != nil {
@@ -33,7 +35,7 @@ func readRoster(ctx context.Context, g jobs.Group) jobs.Roster {
 func replicaStates(roster jobs.Roster) []replicaStatus {
 	all := []replicaStatus{}
 	for _, r := range roster.Live() {
-		all = append(all, replicaStatus{r.Owner, r.Version, instant(r.Since), instant(r.Seen), len(r.Jobs)})
+		all = append(all, replicaStatus{r.Owner, r.Version, jsontime.Of(r.Since), jsontime.Of(r.Seen), len(r.Jobs)})
 	}
 	return all
 }
@@ -75,16 +77,13 @@ func addNotLed(list []jobStatus, roster jobs.Roster) []jobStatus {
 }
 
 // bounded lists names, at most ten.
-func bounded(names []string) string {
+func bounded(list []string) string {
 	const most = 10
-	var all []string
-	for _, name := range names[:min(len(names), most)] {
-		all = append(all, printable(name))
+	shown := make([]string, len(list))
+	for i, name := range list {
+		shown[i] = printable(name)
 	}
-	if len(names) > most {
-		all = append(all, "...")
-	}
-	return strings.Join(all, ", ")
+	return strings.Join(names.First(shown, most), ", ")
 }
 
 // firstBytes cuts a version to what a replica may tell.

@@ -49,7 +49,7 @@ cancelled after its drain, the lease is released, and another worker takes over.
 
 func resign(command *cobra.Command, db database, group string, timeout, drain time.Duration) error {
 	out := command.OutOrStdout()
-	asked, err := election.AskResign(command.Context(), db, group)
+	asked, err := election.AskResign(acting(command), db, group)
 	switch {
 	case errors.Is(err, election.ErrNotLeading):
 		_, err := fmt.Fprintf(out, "nobody leads %s: nothing to do\n", group)

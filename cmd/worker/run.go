@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"io"
 	"os"
@@ -20,8 +21,10 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+	"github.com/cronlease/cronlease/cmd/worker/internal/web"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/tracing"
 )
 
 // runner is worker run.
@@ -29,6 +32,7 @@ type runner struct {
 	config   string
 	label    string
 	logLevel string
+	listen   string
 	migrate  bool
 	untilEOF bool
 }
@@ -47,10 +51,13 @@ the drain. SIGHUP has it read the configuration again, as worker reload does; in
 terminal, where it means that this was closed, it stops. The log goes to standard error, as JSON if that is no terminal. When nothing reads it, jobs go
 on, and lines are dropped and counted.
 
+With --listen, or listen in the file, it serves a page, /healthz and /readyz: to
+this machine alone, unless the file has logins for other users.
+
 A SQLite file gets its tables by itself. On MySQL, create them with worker
-migrate, or with --migrate if this user may. A worker that starts while the
-database is away, read-only, without its tables, or refuses the login, says so
-and waits.`,
+migrate, or with --migrate if this user may. Redis and ZooKeeper have none. A worker that starts
+while the database is away, read-only, without its tables, or refuses the login,
+says so and waits.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context(), command) },
 	}
@@ -58,6 +65,7 @@ and waits.`,
 	flags.StringVar(&r.config, "config", defaultConfig, "configuration file")
 	flags.StringVar(&r.label, "label", "worker", "first part of this worker's name, as the owner of the lease")
 	flags.StringVar(&r.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
+	flags.StringVar(&r.listen, "listen", "", "address of the page, health and metrics, such as 127.0.0.1:8080 (default: that of the configuration file, or none)")
 	flags.BoolVar(&r.migrate, "migrate", false, "create or update the tables first")
 	flags.BoolVar(&r.untilEOF, "until-eof", false, "stop at the end of standard input too")
 	_ = flags.MarkHidden("until-eof") // for programs that start workers, which must not outlive them
@@ -75,20 +83,19 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := r.setListen(c); err != nil {
+		return usagef(command, "%v", err)
+	}
 	db, err := openDatabase(c.Database)
 	if err != nil {
 		return c.Wrap("database", err)
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	// Statements are ended over connections that no job can use up. It dials
-	// when it is needed.
-	killers, err := openDatabase(c.Database)
+	killers, closeKillers, err := openKillers(c.Database)
 	if err != nil {
 		return c.Wrap("database", err)
 	}
-	defer func() { err = errors.Join(err, killers.Close()) }()
-	killers.DB().SetMaxOpenConns(2)
-	killers.DB().SetConnMaxIdleTime(time.Second)
+	defer func() { err = errors.Join(err, closeKillers()) }()
 	if os.Getpid() == 1 {
 		var orphans sync.WaitGroup
 		defer orphans.Wait()
@@ -101,11 +108,30 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	}
 	client := httpjob.NewClient(version())
 	defer client.Close()
-	parts := parts{db, killers, client, log, c.Lease.Grace}
-	s, err := r.scheduler(c, parts)
+	parts := parts{db, pool(db), killers, client, log, c.Lease.Grace}
+	var options []scheduler.Option
+	var mounts []web.Mount
+	watch := func(*scheduler.Scheduler) {}
+	if c.Listen.Address != "" {
+		m, mount := newMetrics(log)
+		options, mounts = append(options, scheduler.WithEvents(m.Observe)), append(mounts, mount)
+		watch = func(s *scheduler.Scheduler) { m.Watch(c.Group, s.Health) }
+	}
+	provider, stopTraces := startTraces(ctx, log)
+	defer stopTraces()
+	if provider != nil {
+		options = append(options, scheduler.WithRunContext(tracing.Runs(provider)))
+	}
+	s, err := r.scheduler(c, parts, options...)
 	if err != nil {
 		return err
 	}
+	watch(s)
+	stopPage, err := servePage(c, s, log, mounts...)
+	if err != nil {
+		return err
+	}
+	defer stopPage()
 	again := &reloader{runner: r, parts: parts, scheduler: s, now: c}
 	stopReloads := again.listen(log)
 	defer stopReloads()
@@ -119,8 +145,12 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 			cancel()
 		}()
 	}
-	if r.migrate || c.Database.Kind() == config.SQLite {
-		if err := migrateAtStart(ctx, db, log); err != nil {
+	if tables, ok := db.(withTables); ok && (r.migrate || c.Database.Kind() == config.SQLite) {
+		switch err := migrateAtStart(ctx, tables, log); {
+		case err != nil && ctx.Err() != nil: // it was stopped while it waited
+			log.Info("stopped", zap.String("group", c.Group), zap.String("owner", s.Owner()))
+			return nil
+		case err != nil:
 			return c.Wrap("database", err)
 		}
 	}
@@ -157,6 +187,8 @@ func checkMachine(c *config.Config) error {
 			bad = append(bad, wrapAll(entry, "http", entry.HTTP.Check()))
 		}
 	}
+	key, err := c.Listen.CheckFiles()
+	bad = append(bad, c.Wrap("listen."+key, err))
 	return errors.Join(bad...)
 }
 
@@ -173,12 +205,29 @@ func wrapAll(entry config.Job, key string, err error) error {
 	return errors.Join(all...)
 }
 
+// openKillers opens connections over which statements are ended, and that no job can use up. They dial when they are needed. A database without
+// statements has none.
+func openKillers(where config.Database) (killers *sql.DB, closeAll func() error, err error) {
+	if !where.SQL() {
+		return nil, func() error { return nil }, nil
+	}
+	db, err := openDatabase(where)
+	if err != nil {
+		return nil, nil, err
+	}
+	killers = pool(db)
+	killers.SetMaxOpenConns(2)
+	killers.SetConnMaxIdleTime(time.Second)
+	return killers, db.Close, nil
+}
+
 // parts are what the jobs of a worker work with.
 type parts struct {
-	db, killers database
-	client      *httpjob.Client
-	log         *zap.Logger
-	grace       time.Duration
+	db            database
+	pool, killers *sql.DB // for statements; nil where the database runs none, and no configuration has any
+	client        *httpjob.Client
+	log           *zap.Logger
+	grace         time.Duration
 }
 
 // job returns a job with its function.
@@ -188,7 +237,7 @@ func (p parts) job(entry config.Job) jobs.Job {
 	case entry.HTTP != nil:
 		job.Do = p.client.Job(*entry.HTTP)
 	case entry.SQL != nil:
-		job.Do = sqljob.New(p.db.DB(), entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers.DB()})
+		job.Do = sqljob.New(p.pool, entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers})
 	default:
 		trust := keeper.TrustLeft
 		if job.Everywhere { // it has no lease
@@ -200,9 +249,10 @@ func (p parts) job(entry config.Job) jobs.Job {
 }
 
 // scheduler returns a scheduler with the jobs of the configuration.
-func (r *runner) scheduler(c *config.Config, p parts) (*scheduler.Scheduler, error) {
-	s, err := scheduler.New(p.db, c.Group, scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithVersion(firstBytes(version())), scheduler.WithLogger(p.log),
-		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew))
+func (r *runner) scheduler(c *config.Config, p parts, more ...scheduler.Option) (*scheduler.Scheduler, error) {
+	options := append([]scheduler.Option{scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithVersion(firstBytes(version())), scheduler.WithLogger(p.log),
+		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew)}, more...)
+	s, err := scheduler.New(p.db, c.Group, options...)
 	if err != nil {
 		return nil, err
 	}

@@ -18,65 +18,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/runjson"
 	"github.com/cronlease/cronlease/internal/spelling"
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// runRecord is what is printed of a run. Its JSON form is relied on: keys are
-// added, but never renamed or removed. What has not happened is null.
+// runRecord is what is printed of a run. Its JSON form is relied on.
 type runRecord struct {
-	Job  string `json:"job"`
-	Tick stamp  `json:"tick"`
-	// Trigger is 0 for a tick of the schedule.
-	Trigger uint64 `json:"trigger"`
-	// Kind is schedule, trigger, after or backfill: why there is the run.
-	Kind string `json:"kind"`
-	// State is running, waiting, succeeded, failed, timed out, cancelled,
-	// panicked, skipped or interrupted.
-	State   string `json:"state"`
-	Attempt int    `json:"attempt"`
-	Owner   string `json:"owner"`
-	Token   uint64 `json:"token"`
-	// Claimed, Due, Started and Finished are by the database's clock.
-	Claimed     *stamp   `json:"claimed"`
-	Due         *stamp   `json:"due"`
-	Started     *stamp   `json:"started"`
-	Finished    *stamp   `json:"finished"`
-	TookSeconds *float64 `json:"took_seconds"`
-	Missed      int      `json:"missed"`
-	Error       string   `json:"error"`
-	CancelAsked bool     `json:"cancel_asked"`
-	// HasArgs: the run was triggered with arguments. Args are these, with --args.
-	HasArgs bool            `json:"has_args"`
-	Args    json.RawMessage `json:"args,omitempty"`
+	runjson.Record
+	// Args are the arguments, with --args.
+	Args json.RawMessage `json:"args,omitempty"`
+	// Output is the end of what its last attempt printed, with --output.
+	Output string `json:"output,omitempty"`
 }
 
-func recordOf(r jobs.Record) runRecord {
-	record := runRecord{
-		Job: r.Job, Tick: stamp{r.Tick.UTC()}, Trigger: r.Trigger, Kind: kindOf(r.Trigger), State: r.State.String(), Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
-		Claimed: instant(r.Claimed), Due: instant(r.Due), Started: instant(r.Started), Finished: instant(r.Finished),
-		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked, HasArgs: r.HasArgs,
-	}
-	if !r.Started.IsZero() && !r.Finished.IsZero() {
-		took := r.Finished.Sub(r.Started).Seconds()
-		record.TookSeconds = &took
-	}
-	return record
-}
-
-// kindOf says why there is a run, by the number in its key.
-func kindOf(trigger uint64) string {
-	switch {
-	case trigger == 0:
-		return "schedule"
-	case triggers.IsAfter(trigger):
-		return "after"
-	case triggers.IsBackfill(trigger):
-		return "backfill"
-	}
-	return "trigger"
-}
+func recordOf(r jobs.Record) runRecord { return runRecord{Record: runjson.Of(r)} }
 
 // mark says beside a tick what is particular about the run.
 func (r runRecord) mark() string {
@@ -84,7 +40,7 @@ func (r runRecord) mark() string {
 	switch r.Kind {
 	case "trigger":
 		marks = append(marks, "triggered")
-	case "after", "backfill":
+	case "after", "backfill", "notice":
 		marks = append(marks, r.Kind)
 	}
 	if r.HasArgs {
@@ -94,14 +50,6 @@ func (r runRecord) mark() string {
 		return ""
 	}
 	return " (" + strings.Join(marks, ", ") + ")"
-}
-
-// instant is nil for the zero time.
-func instant(t time.Time) *stamp {
-	if t.IsZero() {
-		return nil
-	}
-	return &stamp{t.UTC()}
 }
 
 // shown is an instant for people.
@@ -120,6 +68,7 @@ type history struct {
 	since  string
 	limit  int
 	args   bool
+	output bool
 	asJSON bool
 	local  bool
 }
@@ -143,6 +92,7 @@ and those that are over, as long as the ledger keeps them.`,
 	flags.StringVar(&h.since, "since", "", "only ticks since this instant (RFC 3339), or for this long until now, such as 24h or 7d")
 	flags.IntVar(&h.limit, "limit", 100, "how many runs to list at most")
 	flags.BoolVar(&h.args, "args", false, "show the arguments of runs, which may hold secrets")
+	flags.BoolVar(&h.output, "output", false, "show the end of what each run printed, at most 4 KiB")
 	flags.BoolVar(&h.asJSON, "json", false, "print JSON")
 	addLocal(command, &h.local)
 	// The error is that of a flag that is not there.
@@ -221,6 +171,11 @@ func (h *history) run(command *cobra.Command) (err error) {
 			}
 		}
 	}
+	if h.output {
+		if err := addOutput(command.Context(), g, records, list); err != nil {
+			return err
+		}
+	}
 	if h.asJSON {
 		return json.NewEncoder(command.OutOrStdout()).Encode(list)
 	}
@@ -235,13 +190,28 @@ func (h *history) run(command *cobra.Command) (err error) {
 	return printRuns(command.OutOrStdout(), list, in, h.args)
 }
 
+// addOutput adds what the runs have printed.
+func addOutput(ctx context.Context, g jobs.Group, records []jobs.Record, list []runRecord) error {
+	for i, r := range records {
+		if r.Attempt == 0 {
+			continue
+		}
+		output, err := g.Output(ctx, r.Key)
+		if err != nil && !errors.Is(err, jobs.ErrNoRun) { // it may have been pruned meanwhile
+			return err
+		}
+		list[i].Output = strings.ToValidUTF8(string(output), "\uFFFD")
+	}
+	return nil
+}
+
 // checkName tells a job without runs from one that there is not.
 func (h *history) checkName(ctx context.Context, g jobs.Group, group string) error {
 	snapshot, err := g.Load(ctx)
 	if err != nil {
 		return err
 	}
-	if all := names(snapshot, h.declared()); !slices.Contains(all, h.job) {
+	if all := allJobs(snapshot, h.declared()); !slices.Contains(all, h.job) {
 		return noJob(all, group, h.job)
 	}
 	return nil
@@ -297,13 +267,28 @@ func printRuns(out io.Writer, list []runRecord, in zones, args bool) error {
 		if r.Missed > 0 {
 			missed = strconv.Itoa(r.Missed)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(in.stampIn(r.Job, r.Started)), took, missed, firstLine(r.Error))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s", tick, printable(r.Job), state, r.Attempt, printable(shortOwner(r.Owner)), token, shown(in.stampIn(r.Job, r.Started)), took, missed, oneLine(r.Error))
 		if args {
-			fmt.Fprint(table, "\t"+firstLine(cmp.Or(string(r.Args), "-")))
+			fmt.Fprint(table, "\t"+oneLine(cmp.Or(string(r.Args), "-")))
 		}
 		fmt.Fprintln(table)
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	var err error
+	for _, r := range list {
+		if r.Output == "" {
+			continue
+		}
+		_, failed := fmt.Fprintf(out, "\nOutput of %s, tick %s:\n", printable(r.Job), in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano))
+		err = errors.Join(err, failed)
+		for line := range strings.Lines(printableText(r.Output)) {
+			_, failed = fmt.Fprintf(out, "  %s\n", strings.TrimSuffix(line, "\n"))
+			err = errors.Join(err, failed)
+		}
+	}
+	return err
 }
 
 // shortOwner leaves out what tells two starts of one process apart: the token
@@ -344,21 +329,18 @@ func printableText(text string) string {
 	return out.String()
 }
 
-// firstLine is what a table has room for.
-func firstLine(s string) string {
+// oneLine is what a table has room for: the first lines in one, since what an error says often
+// begins with the second.
+func oneLine(s string) string {
 	const most = 100
-	line, _, more := strings.Cut(s, "\n")
-	line = strings.Map(func(r rune) rune {
+	line := strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) { // what a terminal may take for a command, or for nothing
 			return ' '
 		}
 		return r
-	}, line)
+	}, strings.Trim(s, "\n"))
 	if runes := []rune(line); len(runes) > most {
-		line, more = string(runes[:most]), true
-	}
-	if more {
-		line += "..."
+		line = string(runes[:most]) + "..."
 	}
 	return line
 }

@@ -37,7 +37,7 @@ type status struct {
 	Paused     bool     `json:"paused"`
 	PausedJobs []string `json:"paused_jobs"`
 	// Overdue is null when no tick is.
-	Overdue *overdue `json:"overdue"`
+	Overdue *overdueTicks `json:"overdue"`
 	// UnknownJobs have ticks that are overdue too, if the leader has these jobs:
 	// without a configuration file nothing tells.
 	UnknownJobs int `json:"unknown_jobs"`

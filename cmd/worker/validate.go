@@ -34,7 +34,7 @@ and no job's files are read. The variables that the file uses have to be set.`,
 				return c.Wrap("database", err)
 			}
 			defer func() { err = errors.Join(err, db.Close()) }()
-			if _, err := (&runner{label: "worker"}).scheduler(c, parts{db, db, httpjob.NewClient(version()), zap.NewNop(), c.Lease.Grace}); err != nil {
+			if _, err := (&runner{label: "worker"}).scheduler(c, parts{db, pool(db), pool(db), httpjob.NewClient(version()), zap.NewNop(), c.Lease.Grace}); err != nil {
 				return err
 			}
 			for _, warning := range neverDue(c, time.Now()) {

@@ -47,5 +47,5 @@ func (z zones) stampIn(job string, t *stamp) *stamp {
 	if t == nil {
 		return nil
 	}
-	return &stamp{z.in(job, t.Time)}
+	return &stamp{Time: z.in(job, t.Time)}
 }

@@ -94,6 +94,8 @@ func checkCounts(found map[string]value, job jobs.Job) {
 			at.report("%s", strings.NewReplacer("History.Keep", "history.keep", "History.For", "history.for").Replace(text))
 		}
 	}
-	check("jitter", "Jitter", jobs.Job{Jitter: job.Jitter})
+	if _, manual := job.Schedule.(jobs.ManualSchedule); !manual { // reported
+		check("jitter", "Jitter", jobs.Job{Jitter: job.Jitter})
+	}
 	check("pause_after", "PauseAfter", jobs.Job{PauseAfter: job.PauseAfter, History: job.History})
 }

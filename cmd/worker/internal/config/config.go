@@ -18,6 +18,7 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+	"github.com/cronlease/cronlease/cmd/worker/internal/web"
 	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -41,7 +42,9 @@ type Config struct {
 	// database's and the worker's may differ; zero: the library's choice.
 	Clock   scheduler.Clock
 	MaxSkew time.Duration
-	Jobs    []Job
+	// Listen says where the worker serves its page, if anywhere.
+	Listen web.Settings
+	Jobs   []Job
 
 	file  string
 	place map[string]position // by key, as in "jobs[0].cron"

@@ -12,7 +12,33 @@ import (
 const (
 	MySQL  = "mysql"
 	SQLite = "sqlite"
+	Redis  = "redis"
+	// ZooKeeper has a path of its own in an ensemble.
+	ZooKeeper = "zookeeper"
 )
+
+// urlKinds are the kinds that have a URL with hosts, by its scheme.
+var urlKinds = map[string]string{
+	"mysql": MySQL,
+	"redis": Redis, "rediss": Redis, "redis+sentinel": Redis, "rediss+sentinel": Redis, "redis+cluster": Redis, "rediss+cluster": Redis,
+	"zk": ZooKeeper,
+}
+
+// urlForms are what errors say that they expected, by kind.
+var urlForms = map[string]string{
+	MySQL:     databaseForm,
+	Redis:     `"redis://user:password@host:6379/0", "redis+sentinel://user:password@host1:26379,host2:26379/name" or "redis+cluster://user:password@host1:6379,host2:6379"`,
+	ZooKeeper: `"zk://user:password@host1:2181,host2:2181/path"`,
+}
+
+// urlKind returns the scheme and the kind of such a URL; empty: it is none.
+func urlKind(text string) (scheme, kind string) {
+	scheme, _, found := strings.Cut(text, "://")
+	if !found {
+		return "", ""
+	}
+	return scheme, urlKinds[scheme]
+}
 
 // Database says which database to use. However it is printed, its password is
 // left out.
@@ -22,11 +48,14 @@ type Database struct {
 	show string
 }
 
-// Kind returns [MySQL] or [SQLite].
+// Kind returns [MySQL], [SQLite], [Redis] or [ZooKeeper].
 func (d Database) Kind() string { return d.kind }
 
-// Open returns what the store's Open takes: a mysql:// URL with the password
-// and one host or a list of them, or the path of a SQLite file.
+// SQL reports whether it runs SQL statements.
+func (d Database) SQL() bool { return d.kind == MySQL || d.kind == SQLite }
+
+// Open returns what the store's Open takes: a URL with the password and one host
+// or a list of them, or the path of a SQLite file.
 func (d Database) Open() string { return d.open }
 
 // URL returns what [ParseDatabase] takes, with the password and with no
@@ -49,24 +78,25 @@ func (d Database) String() string { return d.show }
 func (d Database) GoString() string { return d.show }
 
 // databaseForm is what an error says that it expected.
-const databaseForm = `"mysql://user:password@host:3306/database" or "sqlite:/path/of/file.db"`
+const databaseForm = `"mysql://user:password@host:3306/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db"`
 
 // ParseDatabase reads a database URL, in which ${NAME} stands for a variable;
 // without lookup all is taken as it is, as [Database.URL] gives it.
 // A variable within the user or password part is taken as it is: it needs no
 // percent-encoding. No error shows what may be a secret.
 func ParseDatabase(raw string, lookup func(string) (string, bool)) (Database, error) {
-	if strings.HasPrefix(raw, "mysql://") {
-		return parseMySQL(raw, lookup)
+	if _, kind := urlKind(raw); kind != "" {
+		return parseURL(raw, lookup)
 	}
 	expanded, err := expandSecret(raw, lookup)
 	if err != nil {
 		return Database{}, err
 	}
+	_, kind := urlKind(expanded)
 	switch path, isSQLite := strings.CutPrefix(expanded, "sqlite:"); {
-	case strings.HasPrefix(expanded, "mysql://"):
+	case kind != "":
 		// The whole URL, or its host, is in variables: it is encoded already.
-		return parseMySQL(expanded, nil)
+		return parseURL(expanded, nil)
 	case !isSQLite:
 		return Database{}, fmt.Errorf("%sexpected %s", otherForm(expanded), databaseForm)
 	case strings.HasPrefix(path, "~"):
@@ -98,6 +128,12 @@ func otherForm(text string) string {
 	switch {
 	case strings.HasPrefix(text, "jdbc:mysql://"), strings.HasPrefix(text, "jdbc:mariadb://"), strings.HasPrefix(text, "mariadb://"):
 		return "another scheme, mysql:// is for MariaDB too: "
+	case strings.HasPrefix(text, "valkey://"), strings.HasPrefix(text, "valkeys://"):
+		return "another scheme, redis:// is for Valkey too: "
+	case strings.HasPrefix(text, "redis-sentinel://"), strings.HasPrefix(text, "sentinel://"):
+		return "another scheme, redis+sentinel:// is for sentinels: "
+	case strings.HasPrefix(text, "zookeeper://"):
+		return "another scheme, zk:// is for ZooKeeper: "
 	case anyURL.MatchString(text):
 		return "another kind of database: "
 	case driverForm.MatchString(text):
@@ -108,16 +144,18 @@ func otherForm(text string) string {
 	return ""
 }
 
-// parseMySQL takes the URL apart before it puts variables in, unless lookup is
-// nil.
-func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error) {
+// parseURL takes the URL apart before it puts variables in, unless lookup is
+// nil. What the parts of a URL of Redis or ZooKeeper have to be, the store says.
+func parseURL(raw string, lookup func(string) (string, bool)) (Database, error) {
+	scheme, kind := urlKind(raw)
+	form := urlForms[kind]
 	fill := func(s string) (string, error) {
 		if lookup == nil {
 			return s, nil
 		}
 		return expandSecret(s, lookup)
 	}
-	rest := strings.TrimPrefix(raw, "mysql://")
+	rest := strings.TrimPrefix(raw, scheme+"://")
 	// Up to the first of /?# stands the authority, but not within ${}, and the
 	// last @ in it ends the user part, as everywhere.
 	end := len(rest)
@@ -136,48 +174,55 @@ func parseMySQL(raw string, lookup func(string) (string, bool)) (Database, error
 	if tail, err = fill(tail); err != nil {
 		return Database{}, err
 	}
-	u, hosts, err := parseHosts(host + tail)
-	noDatabase := err == nil && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
+	u, hosts, err := parseHosts(scheme, host+tail)
+	noDatabase := err == nil && kind == MySQL && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
 	switch {
 	case err != nil && addressForm.MatchString(host):
-		return Database{}, fmt.Errorf("the address in brackets of a DSN: expected %s", databaseForm)
-	case (err != nil || noDatabase) && user == "" && strings.Contains(tail, "@"):
-		return Database{}, errors.New("the user or the password has a /, ? or # in it: expected %2F, %3F or %23, or the password in a variable, as in mysql://user:${PASSWORD}@host:3306/database")
+		return Database{}, fmt.Errorf("the address in brackets of a DSN: expected %s", form)
+	case (err != nil || noDatabase || kind != MySQL) && user == "" && strings.Contains(tail, "@"):
+		return Database{}, fmt.Errorf("the user or the password has a /, ? or # in it: expected %%2F, %%3F or %%23, or the password in a variable, as in %s://user:${PASSWORD}@host", scheme)
 	case err != nil && user == "" && tail == "":
-		return Database{}, fmt.Errorf("it ends behind the host: expected %s, in quotes if it has a # in it", databaseForm)
+		return Database{}, fmt.Errorf("it ends behind the host: expected %s, in quotes if it has a # in it", form)
 	case err != nil:
 		return Database{}, err
 	}
 	switch {
 	case noDatabase:
-		return Database{}, fmt.Errorf("no database after the host: expected %s", databaseForm)
+		return Database{}, fmt.Errorf("no database after the host: expected %s", form)
 	case u.Fragment != "":
-		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", databaseForm)
+		return Database{}, fmt.Errorf("a # in it: expected %s, with # written as %%23", form)
 	}
 	u.Host = hosts
 	place := u.Host + u.Path
 	if socket := u.Query().Get("socket"); socket != "" {
 		place += "?socket=" + (&url.URL{Path: socket}).EscapedPath()
 	}
-	shown := "mysql://" + place
+	shown := scheme + "://" + place
 	if u.User != nil { // the user came out of the host's variable
-		shown = "mysql://" + url.User(u.User.Username()).String() + "@" + place
+		shown = shownURL(scheme, u.User.Username(), place)
 	}
 	if user != "" {
 		name, password, hasPassword := strings.Cut(user, ":")
-		if name, err = part(name, fill); err != nil {
+		if name, err = part(scheme, name, fill); err != nil {
 			return Database{}, err
 		}
 		u.User = url.User(name)
-		shown = "mysql://" + url.User(name).String() + "@" + place
+		shown = shownURL(scheme, name, place)
 		if hasPassword {
-			if password, err = part(password, fill); err != nil {
+			if password, err = part(scheme, password, fill); err != nil {
 				return Database{}, err
 			}
 			u.User = url.UserPassword(name, password)
 		}
 	}
-	return Database{kind: MySQL, open: u.String(), show: shown}, nil
+	return Database{kind: kind, open: u.String(), show: shown}, nil
+}
+
+func shownURL(scheme, user, place string) string {
+	if user == "" { // Redis has passwords without one
+		return scheme + "://" + place
+	}
+	return scheme + "://" + url.User(user).String() + "@" + place
 }
 
 // expandSecret is expand with errors that show no text.
@@ -193,7 +238,8 @@ func expandSecret(s string, lookup func(string) (string, bool)) (string, error) 
 // parseHosts parses what comes after the scheme, in which a list of hosts may
 // stand for one. It returns the URL with the first of them, and all. Which hosts
 // make a list, the store says.
-func parseHosts(rest string) (u *url.URL, hosts string, err error) {
+func parseHosts(scheme, rest string) (u *url.URL, hosts string, err error) {
+	form := urlForms[urlKinds[scheme]]
 	to := len(rest)
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		to = i
@@ -201,12 +247,12 @@ func parseHosts(rest string) (u *url.URL, hosts string, err error) {
 	from := strings.LastIndexByte(rest[:to], '@') + 1 // a user that came out of the host's variable
 	var all []string
 	for i, host := range strings.Split(rest[from:to], ",") {
-		one, err := url.Parse("mysql://" + rest[:from] + strings.TrimSpace(host) + rest[to:])
+		one, err := url.Parse(scheme + "://" + rest[:from] + strings.TrimSpace(host) + rest[to:])
 		if err != nil {
-			return nil, "", fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", databaseForm)
+			return nil, "", fmt.Errorf("not a URL: expected %s, with other characters than letters and digits percent-encoded", form)
 		}
 		if one.Hostname() == "" && !one.Query().Has("socket") {
-			return nil, "", fmt.Errorf("no host: expected %s", databaseForm)
+			return nil, "", fmt.Errorf("no host: expected %s", form)
 		}
 		if i == 0 {
 			u = one
@@ -217,11 +263,11 @@ func parseHosts(rest string) (u *url.URL, hosts string, err error) {
 }
 
 // part decodes what stands in the URL and leaves what comes from a variable.
-func part(s string, fill func(string) (string, error)) (string, error) {
+func part(scheme, s string, fill func(string) (string, error)) (string, error) {
 	if !strings.Contains(s, "${") {
 		plain, err := url.PathUnescape(s)
 		if err != nil {
-			return "", errors.New("the user or the password has a % in it: expected %25, or the password in a variable, as in mysql://user:${PASSWORD}@host:3306/database")
+			return "", fmt.Errorf("the user or the password has a %% in it: expected %%25, or the password in a variable, as in %s://user:${PASSWORD}@host", scheme)
 		}
 		return plain, nil
 	}

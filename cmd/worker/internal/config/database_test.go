@@ -25,6 +25,13 @@ func TestDatabase(t *testing.T) {
 		"mysql://u@${HOSTS}/d":                         {config.MySQL, "mysql://u@a,b:2/d", "mysql://u@a,b:2/d"},
 		"mysql://u:p@ss@h/d":                           {config.MySQL, "mysql://u:p%40ss@h/d", "mysql://u@h/d"},
 		"mysql://u:canary@/d?socket=/run/s&ca=/canary": {config.MySQL, "mysql://u:canary@/d?socket=/run/s&ca=/canary", "mysql://u@/d?socket=/run/s"},
+		"redis://:canary@h":                            {config.Redis, "redis://:canary@h", "redis://h"},
+		"redis://u:${PASSWORD}@h:1/2?ca=/canary":       {config.Redis, "redis://u:canary%2Fp%23a%3As%25%40%22%27s%3F@h:1/2?ca=/canary", "redis://u@h:1/2"},
+		"rediss+sentinel://u:p@a,b:2/m/1":              {config.Redis, "rediss+sentinel://u:p@a,b:2/m/1", "rediss+sentinel://u@a,b:2/m/1"},
+		"redis+cluster://u@${HOSTS}?name={x}":          {config.Redis, "redis+cluster://u@a,b:2?name={x}", "redis+cluster://u@a,b:2"},
+		"zk://u:${PASSWORD}@a:1,b/x/y":                 {config.ZooKeeper, "zk://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b/x/y", "zk://u@a:1,b/x/y"},
+		"zk://h":                                       {config.ZooKeeper, "zk://h", "zk://h"},
+		"redis:///1?socket=/run/s&pool_size=2":         {config.Redis, "redis:///1?socket=/run/s&pool_size=2", "redis:///1?socket=/run/s"},
 		"mysql://u:$${x}@h/d":                          {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
 	} {
 		t.Run(raw, func(t *testing.T) {

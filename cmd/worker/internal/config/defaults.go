@@ -7,7 +7,7 @@ import (
 )
 
 // Keys of jobs that have no default: they are what a job is.
-var withoutDefault = []string{"name", "cron", "every", "at", "fixed_rate", "fixed_delay", "manual", "after", "exec", "http", "sql"}
+var withoutDefault = []string{"name", "cron", "every", "at", "fixed_rate", "fixed_delay", "manual", "after", "notify", "exec", "http", "sql"}
 
 // A default applies to a job that has one of these keys.
 var defaultBeside = map[string][]string{

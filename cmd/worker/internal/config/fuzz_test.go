@@ -13,7 +13,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/redisstore"
 	"github.com/cronlease/cronlease/store/sqlitestore"
+	"github.com/cronlease/cronlease/store/zkstore"
 )
 
 func FuzzParse(f *testing.F) {
@@ -116,6 +118,7 @@ func FuzzParseDatabase(f *testing.F) {
 		{"mysql://u:${PASSWORD}@h:1/d", "p@ss/w?o#r:d%41"}, {"mysql://${PASSWORD}@h/d", "a:b"}, {"${PASSWORD}", "mysql://u:p@h/d"},
 		{"sqlite:${PASSWORD}", "///a b.db"}, {"mysql://u:p@${PASSWORD}/d", "[::1]:1"}, {"mysql://h/d?${PASSWORD}", "allowAllFiles=true"},
 		{"mysql://u:$${PASSWORD}@h/d", ""}, {"mysql://u:${PASSWORD", "x"}, {"sqlite::memory:", ""}, {"mysql://u:p@h/%2F", "\x00"},
+		{"redis://u:${PASSWORD}@h", "p@ss/w?o#r:d%41"}, {"redis+sentinel://u:p@${PASSWORD}/m", "a,[::1]:1"}, {"${PASSWORD}", "redis+cluster://:p@h"}, {"zk://u:${PASSWORD}@h,i:1/r", "p@ss/w?o#r:d%41"},
 	} {
 		f.Add(seed[0], seed[1])
 	}
@@ -143,11 +146,19 @@ func FuzzParseDatabase(f *testing.F) {
 			t.Errorf("%q: read again %q: %v", d.URL(), again.URL(), err)
 		}
 		open := func() (interface{ Close() error }, error) { return sqlitestore.Open(d.Open()) }
-		if d.Kind() == config.MySQL {
+		switch d.Kind() {
+		case config.MySQL:
 			open = func() (interface{ Close() error }, error) { return mysqlstore.Open(d.Open()) }
+		case config.Redis:
+			open = func() (interface{ Close() error }, error) { return redisstore.Open(d.Open()) }
+		case config.ZooKeeper:
+			open = func() (interface{ Close() error }, error) { return zkstore.Open(d.Open()) }
 		}
-		if s, err := open(); err == nil {
+		s, err := open()
+		if err == nil {
 			_ = s.Close()
+		} else if len(password) > 8 && raw == "redis://u:${PASSWORD}@h" {
+			t.Errorf("%q, %q: %v", raw, password, err)
 		}
 	})
 }
@@ -163,7 +174,8 @@ func parts(d config.Database) string {
 }
 
 // errorForms are words that errors have of their own.
-const errorForms = `expected "mysql://user:password@host:3306/database" or "sqlite:/path/of/file.db"`
+const errorForms = `expected "mysql://user:password@host:3306/database", "redis://user:password@host:6379/0", "zk://user:password@host1:2181,host2:2181/path" or "sqlite:/path/of/file.db", ` +
+	`"redis+sentinel://user:password@host1:26379,host2:26379/name" or "redis+cluster://user:password@host1:6379,host2:6379"`
 
 // FuzzParseDuration compares with the standard library's.
 func FuzzParseDuration(f *testing.F) {

@@ -34,9 +34,9 @@ var httpFields = []field[httpjob.Request]{
 	{"body", func(v value, r *httpjob.Request) {
 		either(v, yaml.MappingNode, func(v value) {
 			found := readMapping(v, "a body", bodyFields, r)
-			require(v, found, "file", "the file that holds the body")
+			exactlyOne(v, found, "file", "template")
 		}, func(v value) {
-			if t, ok := readSecret(v, "text, or {file: /etc/worker/body.json}", &r.Secrets); ok {
+			if t, ok := readSecret(v, "text, {file: /etc/worker/body.json}, or {template: ...} that is filled in with the arguments of the run", &r.Secrets); ok {
 				r.Body = t.expanded
 			}
 		})
@@ -83,6 +83,15 @@ var methods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS
 
 var bodyFields = []field[httpjob.Request]{
 	{"file", func(v value, r *httpjob.Request) { r.BodyFile = readPath(v, "/etc/worker/body.json") }},
+	{"template", func(v value, r *httpjob.Request) {
+		const what = `a template in Go's text/template such as '{"text": {{json .text}}}'`
+		if t, ok := readSecret(v, what, &r.Secrets); ok {
+			if err := httpjob.CheckTemplate(t.expanded); err != nil || t.expanded == "" {
+				t.report("expected %s: %v", what, err)
+			}
+			r.Template = t.expanded
+		}
+	}},
 }
 
 // headerFields are the keys of a header whose value is not its text.

@@ -74,7 +74,7 @@ var errUntrusted = errors.New("this process did not say in time that the term go
 
 // New returns a job function that runs the program args[0] with the arguments
 // that follow: without a shell, with nothing on standard input, in the worker's
-// folder, and with the variables of [Environment], as far as the settings say
+// folder, and with the variables of [Environment] and TRACEPARENT (if there is a span), as far as the settings say
 // nothing else. What it writes goes to log,
 // line by line.
 //
@@ -102,7 +102,8 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 	if err != nil {
 		return fmt.Errorf("not started: %w", err)
 	}
-	out := newOutput(c.Log.With(
+	env = append(traceOf(ctx), env...)
+	out := newOutput(jobs.Output(ctx), c.Log.With(
 		zap.String("group", run.Group), zap.String("owner", run.Owner), zap.Uint64("token", run.Token),
 		zap.String("job", run.Job), zap.Time("tick", run.Tick), zap.Int("attempt", run.Attempt),
 	))

@@ -4,6 +4,7 @@ package execjob
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"sync"
 
@@ -22,7 +23,8 @@ const (
 
 // output logs what a run writes.
 type output struct {
-	log *zap.Logger
+	log  *zap.Logger
+	kept io.Writer // what the ledger keeps the end of
 
 	mu      sync.Mutex // guards all below
 	streams []*stream
@@ -30,7 +32,9 @@ type output struct {
 	end     []byte // the last lines
 }
 
-func newOutput(log *zap.Logger) *output { return &output{log: log, left: maxOutput} }
+func newOutput(kept io.Writer, log *zap.Logger) *output {
+	return &output{log: log, kept: kept, left: maxOutput}
+}
 
 // stream is one of a run's two outputs. One goroutine writes to it.
 type stream struct {
@@ -71,6 +75,7 @@ func (s *stream) emit() {
 
 func (o *output) add(stream string, line []byte, cut bool) {
 	o.mu.Lock()
+	_, _ = o.kept.Write(append(bytes.Clone(line), '\n')) // never fails
 	o.end = append(append(o.end, line...), '\n')
 	if len(o.end) > 2*maxTail { // not each time: it moves what is kept
 		o.end = append(o.end[:0], o.end[len(o.end)-maxTail:]...)

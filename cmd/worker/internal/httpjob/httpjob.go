@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/propagation"
+
 	"github.com/cronlease/cronlease/cmd/worker/internal/argtext"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -104,8 +106,8 @@ func (c *Client) Close() {
 // Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Last-Attempt (true or
 // false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed and
-// Cronlease-Trigger (0 for a tick of the schedule). The arguments of a run are its body,
-// as application/json, unless the request has a body of its own or is a GET or HEAD. It returns nil
+// Cronlease-Trigger (0 for a tick of the schedule), and with traceparent if ctx has a span. The arguments of a run are its body,
+// as application/json, unless the request has a body or a template of its own or is a GET or HEAD. It returns nil
 // for an expected answer, a [*StatusError] for any other one, whatever becomes of
 // the body, which is read for a second at most; and an error that wraps the
 // context's cause when the context ends first: the request may then have been
@@ -134,6 +136,7 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 		if err != nil {
 			return fail("%w", hideURL(err))
 		}
+		propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(request.Header)) // nothing without a span
 		what.Secrets = append(what.Secrets, argtext.Texts(run.Args)...)
 		response, err := client.Do(request)
 		switch {
@@ -144,14 +147,15 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 		}
 		defer response.Body.Close()
 		defer time.AfterFunc(drainFor, stop).Stop()
-		excerpt, _ := io.ReadAll(io.LimitReader(response.Body, int64(maxExcerpt+what.longestSecret()))) // the status alone decides
-		_, _ = io.CopyN(io.Discard, response.Body, maxDrain)
+		body, _ := io.ReadAll(io.LimitReader(response.Body, int64(maxDrain+what.longestSecret()))) // the status alone decides
+		text := what.hide(string(body))
+		_, _ = io.WriteString(jobs.Output(ctx), text[:min(len(text), maxDrain)]) // never fails
 		if what.expects(response.StatusCode) {
 			return nil
 		}
 		bad := &StatusError{
 			Method: r.Method, URL: shown, Status: what.hide(response.Status), Expected: what.expected(),
-			Body: what.excerpt(string(excerpt)),
+			Body: what.excerpt(string(body)),
 		}
 		if location, err := response.Location(); err == nil && response.StatusCode/100 == 3 {
 			bad.Location = what.hide(redact(location.String()))
@@ -163,10 +167,16 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 // build returns the request of a run.
 func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.Request, error) {
 	var body io.Reader // http.NewRequest takes a nil *strings.Reader for a body
-	args := r.Body == "" && r.BodyFile == "" && run.Args != nil && r.Method != http.MethodGet && r.Method != http.MethodHead
+	args := r.Body == "" && r.BodyFile == "" && r.Template == "" && run.Args != nil && r.Method != http.MethodGet && r.Method != http.MethodHead
 	switch {
 	case args:
 		body = bytes.NewReader(run.Args)
+	case r.Template != "":
+		text, err := r.fill(run)
+		if err != nil {
+			return nil, fmt.Errorf("not sent: body: %w", err)
+		}
+		body = bytes.NewReader(text)
 	case r.Body != "":
 		body = strings.NewReader(r.Body)
 	}
@@ -175,7 +185,7 @@ func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.R
 		return nil, err
 	}
 	request.Header.Set("User-Agent", agent)
-	if args {
+	if args || r.Template != "" {
 		request.Header.Set("Content-Type", "application/json")
 	}
 	for _, h := range r.Headers {

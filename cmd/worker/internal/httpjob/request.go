@@ -20,9 +20,11 @@ type Request struct {
 	// URLFile holds the URL instead, as a secret: it is read at the start of each run.
 	URLFile string
 	Headers []Header
-	// Body is empty for none. BodyFile is read instead, at the start of each run.
+	// Body is empty for none. BodyFile is read instead, at the start of each run, or
+	// Template is filled in with the arguments of the run.
 	Body     string
 	BodyFile string
+	Template string
 	// Expect are the answers that are success; none means 2xx.
 	Expect []Codes
 	TLS    TLS

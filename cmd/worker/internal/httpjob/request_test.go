@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/internal/tail"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -174,6 +175,26 @@ func TestAnswerRepeatsSecrets(t *testing.T) {
 	}
 }
 
+// The ledger keeps the end of an answer, without the secrets of the request.
+func TestAnswerIsKept(t *testing.T) {
+	t.Parallel()
+	const key = "canary-of-a-key"
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, strings.Repeat("a", 5000)+key+" the end")
+	}))
+	defer server.Close()
+	client := httpjob.NewClient("test")
+	defer client.Close()
+	kept := tail.New(jobs.MaxOutput)
+	job := client.Job(httpjob.Request{Method: "GET", URL: server.URL, Secrets: []string{key}})
+	if err := job(tail.With(t.Context(), kept), jobs.Run{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(kept.Bytes()); len(got) != jobs.MaxOutput || !strings.HasSuffix(got, "a(hidden) the end") {
+		t.Errorf("kept %d bytes, which end with %q", len(got), got[max(0, len(got)-30):])
+	}
+}
+
 // identity writes a new self-signed certificate and its key.
 func identity(t *testing.T, cert, key string) tls.Certificate {
 	t.Helper()
@@ -277,6 +298,46 @@ func TestArgsAreTheBody(t *testing.T) {
 		if err == nil || c.run.Args != nil && strings.Contains(err.Error(), "canary-1") {
 			t.Errorf("%+v: %v", c.request, err)
 		}
+	}
+}
+
+// A template makes a body of a run's arguments, whatever they hold.
+func TestTemplate(t *testing.T) {
+	t.Parallel()
+	var bodies []string
+	var kind string
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		data, _ := io.ReadAll(r.Body)
+		bodies, kind = append(bodies, string(data)), r.Header.Get("Content-Type")
+	}))
+	t.Cleanup(server.Close)
+	client := httpjob.NewClient("v1.2.3")
+	t.Cleanup(client.Close)
+	with := run
+	with.Args = json.RawMessage(`{"text":"it \"failed\": <a>\n&\u2028","tick":12345678901234567,"list":[1]}`)
+	for _, c := range []struct {
+		text      string
+		run       jobs.Run
+		body, err string
+	}{
+		{`{"text": {{json .text}}, "n": {{.tick}}}`, with, `{"text": "it \"failed\": <a>\n&\u2028", "n": 12345678901234567}`, ""},
+		{`{{.text | printf "%.4s"}}{{range .list}}{{.}}{{end}}`, with, `it "1`, ""},
+		{`{{.other}}`, with, "", `not sent: body: `},
+		{`{{json .text}}`, run, "", "not sent: body: its template needs arguments, and the run has none"},
+	} {
+		bodies = nil
+		err := client.Job(httpjob.Request{Method: "POST", URL: server.URL, Template: c.text})(t.Context(), c.run)
+		switch {
+		case c.err != "":
+			if err == nil || !strings.Contains(err.Error(), c.err) || strings.Contains(err.Error(), "failed") || bodies != nil {
+				t.Errorf("%s: %v, sent %q", c.text, err, bodies)
+			}
+		case err != nil || len(bodies) != 1 || bodies[0] != c.body || kind != "application/json":
+			t.Errorf("%s: %v, sent %q as %s, want %s", c.text, err, bodies, kind, c.body)
+		}
+	}
+	if err := httpjob.CheckTemplate("{{"); err == nil {
+		t.Error("no error for a template that is none")
 	}
 }
 

@@ -78,22 +78,35 @@ type Options struct {
 // When the context of a run ends, the statement that runs is ended on the server
 // too. Its connection is closed after the run: a function, a view or a trigger can
 // change the session, and no text tells, and no other job may find it so.
+//
+// Where the context has a span of OpenTelemetry, the transaction, from the login to its end, is a child
+// of it, and each statement one of that.
 func New(db *sql.DB, statements []Statement, o Options) func(context.Context, jobs.Run) error {
 	options := []fence.Option{fence.WithKill(o.Kill, max(o.Grace*3/4, minKill)), fence.WithClose()}
 	return func(ctx context.Context, run jobs.Run) error {
-		return fence.Do(ctx, db, func(tx *sql.Tx) error {
-			for i, s := range statements {
-				values := make([]any, len(s.Args))
-				for j, name := range s.Args {
-					values[j] = value(run, name)
+		return traced(ctx, "transaction", func(ctx context.Context) error {
+			return fence.Do(ctx, db, func(tx *sql.Tx) error {
+				for i, s := range statements {
+					do := func(ctx context.Context) error { return execute(ctx, tx, s, run) }
+					if err := traced(ctx, statementSpan(i), do, statementNumber.Int(i+1)); err != nil {
+						return fmt.Errorf("statement %d: %w", i+1, err)
+					}
 				}
-				if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
-					return fmt.Errorf("statement %d: %w", i+1, argtext.Hide(err, run.Args))
-				}
-			}
-			return nil
-		}, options...)
+				return nil
+			}, options...)
+		})
 	}
+}
+
+func execute(ctx context.Context, tx *sql.Tx, s Statement, run jobs.Run) error {
+	values := make([]any, len(s.Args))
+	for i, name := range s.Args {
+		values[i] = value(run, name)
+	}
+	if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
+		return argtext.Hide(err, run.Args)
+	}
+	return nil
 }
 
 func value(run jobs.Run, name string) any {

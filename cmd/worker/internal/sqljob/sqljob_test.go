@@ -5,12 +5,17 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	sdk "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
@@ -391,4 +396,40 @@ func TestCheckRefusesTricks(t *testing.T) {
 			t.Errorf("%q is let in", text)
 		}
 	}
+}
+
+// The transaction and its statements are spans below that of the run. What fails is marked, and no text of a statement and
+// no argument gets into them.
+func TestTrace(t *testing.T) {
+	t.Parallel()
+	s, err := sqlitestore.Open(filepath.Join(t.TempDir(), "lease.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	withRun(t, s, func(t *testing.T, ctx context.Context, s sqlStore, run jobs.Run) {
+		exporter := tracetest.NewInMemoryExporter()
+		provider := sdk.NewTracerProvider(sdk.WithSyncer(exporter))
+		ctx, root := provider.Tracer("test").Start(ctx, "run note")
+		run.Args = json.RawMessage(`{"key": "geheim"}`)
+		bad := sqljob.Statement{Text: "INSERT INTO log (tick) SELECT json_extract(?, 'geheim')", Args: []string{"args"}}
+		if err := sqljob.New(s.DB(), []sqljob.Statement{note, bad}, options)(ctx, run); err == nil {
+			t.Error("no error")
+		}
+		root.End()
+		var got []string
+		names := map[trace.SpanID]string{}
+		for _, span := range exporter.GetSpans() {
+			names[span.SpanContext.SpanID()] = span.Name
+		}
+		for _, span := range exporter.GetSpans() {
+			got = append(got, fmt.Sprintf("%s in %q: %v", span.Name, names[span.Parent.SpanID()], span.Status.Code))
+			if text := fmt.Sprint(span.Attributes, span.Status, span.Events); strings.Contains(text, "geheim") || strings.Contains(text, "INSERT") {
+				t.Errorf("%s says %s", span.Name, text)
+			}
+		}
+		want := []string{`statement 1 in "transaction": Unset`, `statement 2 in "transaction": Error`, `transaction in "run note": Error`, `run note in "": Unset`}
+		if !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+	})
 }

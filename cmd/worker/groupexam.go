@@ -1,0 +1,360 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/overdue"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
+)
+
+// groupExam is what worker doctor finds out about a group, beside its database.
+type groupExam struct {
+	group      string
+	target     *target
+	leadership election.Leadership
+	roster     jobs.Roster
+	snapshot   jobs.Snapshot
+	unfit      []string // the checks that have found a problem with the database or the clock
+
+	check string
+	found []store.Finding
+}
+
+func (e *groupExam) say(grade store.Grade, text, cure string) {
+	e.found = append(e.found, store.Finding{Check: e.check, Grade: grade, Text: strings.Join(strings.Fields(text), " "), Cure: cure})
+}
+
+func (e *groupExam) sayf(grade store.Grade, cure, format string, args ...any) {
+	e.say(grade, fmt.Sprintf(format, args...), cure)
+}
+
+// cannot says why a check was not made: the error, unless it comes from what is named already.
+func (e *groupExam) cannot(err error) {
+	text := "could not be looked at: " + err.Error()
+	if len(e.unfit) > 0 {
+		text = "not looked at: see " + strings.Join(e.unfit, ", ")
+	}
+	e.say(store.Unknown, text, "")
+}
+
+// leader judges who leads.
+func (e *groupExam) leader(snapshot jobs.Snapshot) {
+	e.check = "leader"
+	cure := "start a worker (worker run), or read the log of those that run: it says why they do not lead"
+	if len(e.unfit) > 0 {
+		cure = "that of " + strings.Join(e.unfit, ", ") + ": workers that run need no restart"
+	}
+	l := e.leadership
+	s := newStatusOf(l)
+	age := l.Age.Round(100 * time.Millisecond)
+	switch {
+	case s.State == "none":
+		e.sayf(store.Problem, cure, "nobody has ever led group %s", printable(e.group))
+	case s.State == "released":
+		e.sayf(store.Problem, cure, "nobody leads: %s released the lease %v ago", printable(l.Owner), age)
+	case s.State == "expired":
+		e.sayf(store.Problem, cure, "nobody leads: the last heartbeat of %s was %v ago (TTL %v)", printable(l.Owner), age, l.TTL)
+	case l.Age > l.TTL*2/3:
+		e.sayf(store.Warning, "look at the leader's machine and its way to the database", "the last heartbeat of %s was %v ago, of a TTL of %v: it is late", printable(l.Owner), age, l.TTL)
+	case s.ResignAsked:
+		e.sayf(store.Good, "", "%s leads, and is leaving", printable(l.Owner))
+	default:
+		at, _ := overdue.TermBegan(snapshot, l)
+		e.sayf(store.Good, "", "%s leads since %s, token %d, last heartbeat %v ago", printable(l.Owner), shown(&stamp{Time: at}), l.Token, age)
+	}
+}
+
+// replicas judges which workers there are, and whether they are alike.
+func (e *groupExam) replicas() {
+	e.check = "replicas"
+	states := replicaStates(e.roster)
+	versions := map[string]bool{}
+	for _, r := range states {
+		versions[r.Version] = true
+	}
+	switch {
+	case len(states) == 0 && e.leadership.Held():
+		e.say(store.Unknown, "no worker has told of itself: they are of an older release", "update them")
+	case len(states) == 0 && len(e.unfit) > 0 && e.unfit[0] != clockCheck:
+		// Those that run may have told another server.
+		e.say(store.Unknown, "no worker has told this database of itself: see "+strings.Join(e.unfit, ", "), "")
+	case len(states) == 0:
+		e.say(store.Problem, "there are no workers", "start some (worker run)")
+	case len(states) == 1:
+		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails", versionsOf(states))
+	case len(versions) > 1:
+		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s", versionsOf(states))
+	default:
+		e.sayf(store.Good, "", "%d workers in the last 10 minutes: %s", len(states), versionsOf(states))
+	}
+	e.check = "same jobs"
+	before := len(e.found)
+	d := e.roster.Differences()
+	if n := len(d.NotLed); n > 0 {
+		e.sayf(e.lasting(), "give all workers the same jobs, or services that share the group by mistake groups of their own",
+			"jobs that workers have and the leader does not, which do not run: %d: %s", n, bounded(d.NotLed))
+	}
+	if n := len(d.Rescheduled); n > 0 {
+		e.sayf(store.Warning, "give all workers the same schedules (worker reload)", "jobs that the leader has under another schedule than other workers: %d: %s", n, bounded(d.Rescheduled))
+	}
+	if missing, others := e.fileDifferences(); len(missing) > 0 || len(others) > 0 {
+		e.sayf(store.Warning, "worker reload on every machine, or look at the right file", "the leader goes by another file: jobs only in this one: %d (%s), under another schedule: %d (%s)",
+			len(missing), bounded(missing), len(others), bounded(others))
+	}
+	if before == len(e.found) {
+		e.say(store.Good, "all workers have the leader's jobs", "")
+	}
+}
+
+// lasting is the grade of a difference between workers: after an hour it is no deployment.
+func (e *groupExam) lasting() store.Grade {
+	for _, r := range e.roster.Live() {
+		if e.roster.Now.Sub(r.Since) < jobs.LongAbsence {
+			return store.Warning
+		}
+	}
+	return store.Problem
+}
+
+// fileDifferences compares the configuration file with the jobs that the leader told of.
+func (e *groupExam) fileDifferences() (missing, others []string) {
+	leader, ok := e.roster.Find(e.roster.Leader)
+	if !ok || e.target.file == nil {
+		return nil, nil
+	}
+	for _, job := range e.target.file.Jobs {
+		if job.Everywhere {
+			continue
+		}
+		switch hash, ok := leader.Jobs[job.Name]; {
+		case !ok:
+			missing = append(missing, job.Name)
+		case hash != jobs.HashSchedule(job.Schedule.String()):
+			others = append(others, job.Name)
+		}
+	}
+	return missing, others
+}
+
+// jobs judges what the ledger says of the jobs.
+func (e *groupExam) jobs(ctx context.Context, g jobs.Group) {
+	list := addNotLed(listJobs(e.snapshot, e.target.declared()), e.roster)
+	e.overdue()
+	e.neverDue(list)
+	e.paused(list)
+	e.failing(ctx, g, list)
+	e.left()
+	e.history(ctx, g)
+	e.future()
+}
+
+// overdue judges ticks that are due and not claimed.
+func (e *groupExam) overdue() {
+	e.check = "overdue"
+	o, unknown := findOverdue(e.snapshot, e.target, e.leadership)
+	switch err := o.judge(e.snapshot, e.leadership); {
+	case o != nil && !e.leadership.Held():
+		e.sayf(store.Problem, "that of leader: then each job's misfire policy decides about its ticks", "ticks wait for a leader, of jobs: %d, since %s (%s)", o.Jobs, shown(&o.Tick), printable(o.Job))
+	case err != nil:
+		cure := "read the leader's log; worker resign lets another worker lead, which helps if the fault is of its machine"
+		if len(e.unfit) > 0 {
+			cure = "that of " + strings.Join(e.unfit, ", ")
+		}
+		e.say(store.Problem, err.Error(), cure)
+	case o != nil:
+		e.sayf(store.Good, "", "%d jobs have a tick that is due, the oldest for %.0f s", o.Jobs, o.LateSeconds)
+	case unknown > 0:
+		e.sayf(store.Unknown, "give --config instead of --database", "jobs with ticks that are due, if the leader has them: %d", unknown)
+	default:
+		e.say(store.Good, "every tick that is due is claimed", "")
+	}
+}
+
+// neverDue finds schedules without a tick.
+func (e *groupExam) neverDue(list []jobStatus) {
+	e.check = "never due"
+	declared := e.target.declared()
+	var never []string
+	for _, s := range list {
+		schedule, ok := declared[s.Name]
+		if !ok && (s.Removed || s.Gone != nil || declared != nil) {
+			continue
+		}
+		if !ok {
+			if schedule, ok = jobs.ParseSchedule(s.Schedule); !ok {
+				continue
+			}
+		}
+		if jobs.NeverDue(schedule, e.snapshot.Now) {
+			never = append(never, s.Name)
+		}
+	}
+	if len(never) > 0 {
+		e.sayf(store.Warning, "correct the schedule (worker next shows its ticks), or write manual: true if it is meant", "jobs whose schedule has no further tick: %d: %s", len(never), bounded(never))
+		return
+	}
+	e.say(store.Good, "every schedule has a next tick", "")
+}
+
+// paused finds pauses, which are easily forgotten.
+func (e *groupExam) paused(list []jobStatus) {
+	e.check = "paused"
+	var names []string
+	for _, s := range list {
+		if s.Paused {
+			names = append(names, s.Name)
+		}
+	}
+	if e.snapshot.Paused {
+		e.say(store.Warning, "the whole group is paused", "worker resume; after a restore of the database read docs/operating.md first")
+	}
+	if len(names) > 0 {
+		e.sayf(store.Warning, "worker resume JOB", "jobs are paused: %d: %s", len(names), bounded(names))
+	}
+	if !e.snapshot.Paused && len(names) == 0 {
+		e.say(store.Good, "nothing is paused", "")
+	}
+}
+
+// failing finds jobs whose last run has failed.
+func (e *groupExam) failing(ctx context.Context, g jobs.Group, list []jobStatus) {
+	e.check = "failing"
+	if err := addLast(ctx, g, e.snapshot, list); err != nil {
+		e.say(store.Unknown, err.Error(), "")
+		return
+	}
+	var names []string
+	for _, s := range list {
+		if s.fails() {
+			names = append(names, s.Name)
+		}
+	}
+	if len(names) > 0 {
+		e.sayf(store.Warning, "worker runs --job JOB says why", "jobs whose last run did not succeed: %d: %s", len(names), bounded(names))
+		return
+	}
+	e.say(store.Good, "no job's last run has failed", "")
+}
+
+// waitsLong is how long a run that may start may wait before that is worth a word.
+const waitsLong = 10 * time.Minute
+
+// holdsUpLong is how long a run may keep its job's ticks from running before that is worth a word, as the alert
+// CronleaseJobHeldUp has it.
+const holdsUpLong = 5 * time.Minute
+
+// left finds runs that nobody brings to their end.
+func (e *groupExam) left() {
+	e.check = "open runs"
+	before := len(e.found)
+	var old, waiting, hung []string
+	began, _ := overdue.TermBegan(e.snapshot, e.leadership)
+	settled := e.leadership.Held() && e.snapshot.Now.Sub(began) > 2*e.leadership.TTL
+	for _, r := range e.snapshot.Open {
+		switch {
+		case r.State == jobs.Running && r.Token < e.leadership.Token && settled:
+			old = append(old, r.Job)
+		case r.State == jobs.Running && e.holdsUp(r):
+			hung = append(hung, r.Job)
+		case r.State == jobs.Waiting && !r.Due.IsZero() && e.snapshot.Now.Sub(r.Due) > waitsLong && !e.isPaused(r.Job):
+			waiting = append(waiting, r.Job)
+		}
+	}
+	slices.Sort(old)
+	slices.Sort(waiting)
+	slices.Sort(hung)
+	if n := len(hung); n > 0 {
+		e.sayf(store.Warning, "worker cancel JOB ends the run; give the job a timeout, or a schedule with more room", "jobs whose run goes on while their ticks are skipped, or wait: %d: %s", n, bounded(slices.Compact(hung)))
+	}
+	if n := len(old); n > 0 {
+		e.sayf(store.Warning, "worker jobs shows whether the leader has the job; worker cancel JOB --tick TICK closes a run", "runs of earlier terms that are still open: %d: %s", n, bounded(slices.Compact(old)))
+	}
+	if n := len(waiting); n > 0 {
+		e.sayf(store.Warning, "raise max_runs or the job's own limit, or give the leader a larger machine; worker runs --job JOB shows them", "runs that wait for more than %v: %d: %s", waitsLong, n, bounded(slices.Compact(waiting)))
+	}
+	if before == len(e.found) {
+		e.sayf(store.Good, "", "%d runs go on or wait", len(e.snapshot.Open))
+	}
+}
+
+// unpruned is how much older than history.for a run may be: leaders prune once a day.
+const unpruned = 48 * time.Hour
+
+// history finds jobs whose history is not pruned, by the file's bounds.
+func (e *groupExam) history(ctx context.Context, g jobs.Group) {
+	e.check = "history"
+	if e.target.file == nil {
+		return
+	}
+	of := map[time.Duration][]string{} // jobs by how long their runs are kept
+	for _, job := range e.target.file.Jobs {
+		h := job.Complete().History
+		cutoff := e.snapshot.Now.Add(-h.For - unpruned)
+		// The newest tick is kept, however old it is.
+		if h.For > 0 && e.snapshot.Jobs[job.Name].Cursor.After(cutoff) {
+			of[h.For] = append(of[h.For], job.Name)
+		}
+	}
+	var names []string
+	for kept, list := range of {
+		for some := range slices.Chunk(list, jobs.MaxOf) {
+			old, err := g.Newest(ctx, jobs.Newest{Jobs: some, Until: e.snapshot.Now.Add(-kept - unpruned), Over: true})
+			if err != nil {
+				e.say(store.Unknown, err.Error(), "")
+				return
+			}
+			for name, runs := range old {
+				// A backfill has old ticks, and its runs are kept from their end.
+				if runs[0].Finished.Before(e.snapshot.Now.Add(-kept - unpruned)) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	slices.Sort(names)
+	if len(names) > 0 {
+		e.sayf(store.Warning, "give the workers' account DELETE on the table of runs; the leader's log says what else keeps it from pruning",
+			"jobs with runs that should have been pruned days ago: %d: %s", len(names), bounded(names))
+		return
+	}
+	e.say(store.Good, "nothing is older than history.for says", "")
+}
+
+// holdsUp reports whether a run has kept its job's ticks from running for long: ticks that came later were claimed, and no
+// run has started since this one.
+func (e *groupExam) holdsUp(r jobs.Record) bool {
+	known := e.snapshot.Jobs[r.Job]
+	return !r.Started.IsZero() && e.snapshot.Now.Sub(r.Started) > holdsUpLong && known.Cursor.After(r.Tick) && !known.Started.After(r.Started) && !e.isPaused(r.Job)
+}
+
+func (e *groupExam) isPaused(job string) bool {
+	return e.snapshot.Paused || e.snapshot.Jobs[job].Paused
+}
+
+// future finds claims that a wrong clock has left.
+func (e *groupExam) future() {
+	e.check = "future"
+	most := scheduler.DefaultMaxSkew
+	if file := e.target.file; file != nil && file.MaxSkew > 0 {
+		most = file.MaxSkew
+	}
+	var names []string
+	for name, known := range e.snapshot.Jobs {
+		if known.Cursor.Sub(e.snapshot.Now) > most {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	if len(names) > 0 {
+		e.sayf(store.Warning, "correct the clock if it is still wrong; the next leader moves these ticks out of the schedule", "jobs with claims in the future, left by a wrong clock: %d: %s", len(names), bounded(names))
+		return
+	}
+	e.say(store.Good, "no claim lies in the future", "")
+}

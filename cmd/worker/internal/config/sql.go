@@ -1,0 +1,65 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
+)
+
+var statementFields = []field[statementFile]{
+	{"statement", func(v value, s *statementFile) { s.readText(v) }},
+	{"args", func(v value, s *statementFile) {
+		readList(v, "a list of "+strings.Join(sqljob.Args, ", "), func(v value) {
+			t, ok := readText(v, "one of "+strings.Join(sqljob.Args, ", "))
+			switch {
+			case v.form != nil:
+				v.form.isOneOf(sqljob.Args...)
+			case !ok:
+			case slices.Contains(sqljob.Args, t.expanded):
+				s.Args = append(s.Args, t.expanded)
+				return
+			case nearest(t.expanded, sqljob.Args) != "":
+				t.bad("did you mean %s? Expected one of %s", nearest(t.expanded, sqljob.Args), strings.Join(sqljob.Args, ", "))
+			default:
+				t.bad("expected one of %s", strings.Join(sqljob.Args, ", "))
+			}
+			s.bad = true
+		})
+	}},
+}
+
+// statementFile is a statement while it is read.
+type statementFile struct {
+	sqljob.Statement
+	at  text
+	bad bool // it, or one of its arguments: reported
+}
+
+func (s *statementFile) readText(v value) {
+	t, ok := readText(v, `an SQL statement such as "DELETE FROM session WHERE ends < UTC_TIMESTAMP()"`)
+	if !ok {
+		s.bad = true
+		return
+	}
+	s.at, s.Text = t, t.expanded
+	if err := sqljob.Check(s.Text); err != nil {
+		t.bad("%v", err)
+		s.bad = true
+	}
+}
+
+// readStatement reads a statement: its text, or a mapping with its arguments.
+func readStatement(v value) sqljob.Statement {
+	var s statementFile
+	either(v, yaml.MappingNode, func(v value) {
+		found := readMapping(v, "a statement", statementFields, &s)
+		require(v, found, "statement", "the text of the statement")
+	}, s.readText)
+	if n, known := s.Placeholders(); s.Text != "" && !s.bad && known && n != len(s.Args) {
+		s.at.bad("%d placeholders (?) and %d args: expected as many of both", n, len(s.Args))
+	}
+	return s.Statement
+}
