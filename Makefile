@@ -22,17 +22,31 @@ help: ## list the targets
 # The databases, and the program that starts and ends them. CRONLEASE_TEST_DSN=user:password@tcp(host:port)/ takes a
 # running server instead.
 .PHONY: databases
-databases: ## make sure that MariaDB and MySQL are there (test and the like do it themselves)
+databases: ## make sure that MariaDB, MySQL, Redis and ZooKeeper are there (test and the like do it themselves)
 	@scripts/install-databases
 	@$(GO) build -C test -o ../$(withdb) ./withdb
+
+.PHONY: prometheus
+prometheus: ## make sure that Prometheus is there, for the tests of metrics (test and the like do it themselves)
+	@scripts/install-prometheus
+
+.PHONY: browser
+browser: ## make sure that Chromium is there, for the tests of the page (test does it itself)
+	@scripts/install-chromium
+
+.PHONY: screenshots
+screenshots: browser ## make the pictures of docs/page.md
+	@$(GO) test -C test ./page -count 1 -run '^TestPictures$$' -args -pictures=$(CURDIR)/docs/pictures
 
 .PHONY: vet
 vet: ## go vet, all modules (test does it)
 	@scripts/vet
 
 .PHONY: test
-test: ## vet and test everything, on MariaDB (two versions) and MySQL, in minutes
-	@$(MAKE) -s -j2 databases vet && $(withdb) -- scripts/test $(TESTFLAGS)
+# As the image is built: otherwise most packages would be compiled twice, with C and without.
+test: export CGO_ENABLED = 0
+test: ## vet and test everything, on MariaDB (two versions), MySQL, Redis and ZooKeeper, in minutes
+	@$(MAKE) -s -j2 databases prometheus browser vet && $(withdb) -- scripts/test $(TESTFLAGS)
 
 # The race detector needs a C compiler; without one, Go has cgo switched off. SQLite itself, C translated to Go, is
 # not instrumented: its tests would take almost three times as long, for code that is not ours.
@@ -42,13 +56,13 @@ withrace = $(if $(filter 1,$(shell $(GO) env CGO_ENABLED)),-race -gcflags=modern
 # In the environment, for what tests build: a worker without these flags would have everything compiled once more.
 .PHONY: test-race
 test-race: export GOFLAGS += $(withrace)
-test-race: databases ## test PACKAGES (all) with the race detector, which takes two or three times as long
+test-race: databases prometheus ## test PACKAGES (all) with the race detector, which takes two or three times as long
 	@$(withdb) -- env PACKAGES="$(PACKAGES)" scripts/test $(TESTFLAGS)
 
 # Each step runs, whatever the others say.
 .PHONY: test-long
 test-long: ## all of everything, which takes hours: before a release, and each night
-	@$(MAKE) -s -k test-rounds lint model simulate fuzz torture deployments soak
+	@$(MAKE) -s -k test-rounds redis zookeeper lint model simulate fuzz torture deployments soak
 
 .PHONY: test-rounds
 test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills, seeds and the like
@@ -57,17 +71,41 @@ test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills
 # How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h
 DEPLOYTIME ?= 1h
-ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all
+ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all,redis,redis-sentinel,zookeeper
 torture = $(GO) test -C test ./torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
 
 .PHONY: torture
 torture: databases ## break processes, networks and databases under real workers for TORTURETIME (1h), and check all they did
 	@$(torture) -torture.for=$(TORTURETIME)
 
+# Which servers make redis tests on; all: redis-new valkey redis-old.
+REDIS ?=
+
+.PHONY: redis
+redis: databases ## test redisstore, and the worker on it, on a newer Redis, Valkey and a Redis older than 6.2: minutes; REDIS=valkey for one
+	@scripts/install-databases redis-versions
+	@scripts/test-redis $(REDIS)
+
+.PHONY: zookeeper
+zookeeper: databases ## test zkstore, and the worker on it, on a newer ZooKeeper: minutes
+	@scripts/install-databases zookeeper-versions
+	@scripts/test-zookeeper
+
+# Several faults at a time, each with a group, a database and replicas of its own; GAMEDAY names some of them.
+GAMEDAY ?= .
+
+.PHONY: gameday
+gameday: databases prometheus ## inject what wakes operators, one by one, and write what alerts, probes, page and doctor said into docs/operating.md: 15 minutes
+	@$(GO) test -C test ./gameday -count 1 -run '^TestGameday$$/^faults$$/$(GAMEDAY)' -v -parallel 7 -timeout 0 -args -gameday.full -gameday.write=$(CURDIR)/docs/operating.md
+
 .PHONY: simulate
 simulate: ## simulate CRONLEASE_ROUNDS times (default 300: years) as much as test does; CRONLEASE_SEED=n replays a bubble
 	@CRONLEASE_ROUNDS=$${CRONLEASE_ROUNDS:-300} $(GO) test -count=1 -timeout 0 -run '^TestSimulation' $(TESTFLAGS) \
 		./internal/simulation ./election ./locks
+
+.PHONY: year
+year: ## live through CRONLEASE_ROUNDS (default 2) years of weekly deployments, with other jobs each time, in a bubble; test lives through a quarter
+	@CRONLEASE_ROUNDS=$${CRONLEASE_ROUNDS:-2} $(GO) test -count=1 -timeout 0 -run '^TestYear$$' $(TESTFLAGS) ./scheduler
 
 .PHONY: fuzz
 fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time; FUZZ=cron for those of that name

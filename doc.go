@@ -14,6 +14,8 @@
 //   - fence: transactions that a replaced leader cannot commit
 //   - election: one leader, without jobs
 //   - locks: mutexes and read/write locks across processes
+//   - event: what happens in a process, as typed values; metrics and tracing make
+//     Prometheus metrics and OpenTelemetry spans of it
 //   - gocronlease: an elector and a locker for a gocron scheduler that you have
 //   - store: the contract of a store, for those who write another one
 //   - lease: the protocol under all of them, and why it is safe

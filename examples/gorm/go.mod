@@ -21,7 +21,7 @@ require (
 	github.com/jonboulle/clockwork v0.5.0 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	go.uber.org/multierr v1.10.0 // indirect
-	golang.org/x/text v0.20.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
 )
 
 replace github.com/cronlease/cronlease => ../..

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/redisserver"
 )
 
 // Main runs the tests of a package with a worker that it builds for them, and returns the exit code.
@@ -30,6 +31,25 @@ func Main(m *testing.M) int {
 		}
 	}
 	return code
+}
+
+// startRedis starts a private server, and returns its URL.
+func startRedis(t *testing.T) string {
+	t.Helper()
+	program, err := redisserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := redisserver.New(program)
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return "redis://" + server.Addr()
 }
 
 // Each runs f beside three workers on each kind of database, and checks
@@ -56,4 +76,5 @@ func EachWith(t *testing.T, jobs string, f func(t *testing.T, c *Cluster)) {
 		run(kind, func(t *testing.T) string { return URL(t, dbtest.Fresh(t, kind)) })
 	}
 	run(SQLite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })
+	run("redis", startRedis)
 }

@@ -33,6 +33,9 @@ func buildWorker(folder string) (string, error) {
 	return program, build.Run()
 }
 
+// Program is the path of the worker that Main has built.
+func Program() string { return workerProgram }
+
 // Run runs a command of the worker that ends by itself, and returns what it printed.
 func Run(t testing.TB, args ...string) string {
 	t.Helper()

@@ -23,7 +23,7 @@ import (
 // fenced one, the write is stored.
 func TestPausedWriter(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testPausedWriter(t, kind+" "+dbtest.Fresh(t, kind).DSN)

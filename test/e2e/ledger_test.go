@@ -56,6 +56,7 @@ func TestEveryTickOnce(t *testing.T) {
 // run is a run as `worker runs --json` prints it.
 type run struct {
 	Tick    time.Time `json:"tick"`
+	Kind    string    `json:"kind"`
 	State   string    `json:"state"`
 	Attempt int       `json:"attempt"`
 	Missed  int       `json:"missed"`

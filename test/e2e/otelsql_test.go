@@ -100,7 +100,7 @@ func (e *emptyTables) take(t testing.TB) dbtest.Database {
 	e.free = e.free[:len(e.free)-1]
 	t.Cleanup(func() {
 		pool := db.Open(t)
-		for _, table := range []string{"lease", "fence", "run", "job", "replica", "lock"} {
+		for _, table := range []string{"lease", "fence", "run", "job", "replica", "audit", "term", "attempt", "lock"} {
 			if _, err := pool.ExecContext(context.WithoutCancel(t.Context()), "DELETE FROM cronlease_"+table); err != nil {
 				t.Fatal(err)
 			}
@@ -117,7 +117,7 @@ func (e *emptyTables) take(t testing.TB) dbtest.Database {
 // whose context has ended does not go on in the server.
 func TestOtelsqlPool(t *testing.T) {
 	t.Parallel()
-	for _, kind := range dbtest.Kinds(t) {
+	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			testOtelsqlPool(t, dbtest.Fresh(t, kind))

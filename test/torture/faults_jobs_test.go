@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
 // jobFaults are what operators do to the jobs.
@@ -36,9 +35,7 @@ func (r *round) moreHeldBack() (bit func() bool) {
 	count := func() (n int, err error) {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
-		const query = "SELECT COALESCE(SUM(missed + 1), 0) FROM torture.cronlease_run WHERE error = 'paused'"
-		err = r.database.pool(r.database.main()).QueryRowContext(ctx, query).Scan(&n)
-		return n, err
+		return r.database.heldBack(ctx)
 	}
 	before, err := count()
 	return func() bool {
@@ -53,7 +50,7 @@ func (r *round) hold(random *rand.Rand, length time.Duration) {
 	if random.IntN(3) > 0 {
 		job = Policies[random.IntN(len(Policies))].Job
 	}
-	store, err := mysqlstore.Open(r.database.nodes[r.database.some(random)].DSN("torture"))
+	store, err := r.database.open(random)
 	if err != nil {
 		r.broken("%v", err)
 		return

@@ -14,14 +14,14 @@ var loginFaults = []fault{
 	}},
 	{name: "logins: another password, for a while", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 		return r.deny(random, "ALTER USER player@'%' IDENTIFIED BY 'another'", func() string {
-			return fmt.Sprintf("ALTER USER player@'%%' IDENTIFIED BY '%s'", r.database.password)
+			return fmt.Sprintf("ALTER USER player@'%%' IDENTIFIED BY '%s'", r.sql().password)
 		})
 	}},
 	{name: "logins: another password, for good", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-		d := r.database
+		d := r.sql()
 		d.password = fmt.Sprintf("password-%d", random.Uint64())
 		return r.deny(random, fmt.Sprintf("ALTER USER player@'%%' IDENTIFIED BY '%s'", d.password), func() string {
-			d.tellPassword()
+			r.tellPassword(d.file, d.password)
 			return "SELECT 1"
 		})
 	}},
@@ -29,7 +29,7 @@ var loginFaults = []fault{
 
 // deny changes the account, so that logins are refused, until it is as it should be again.
 func (r *round) deny(random *rand.Rand, change string, back func() string) func() bool {
-	d, bit := r.database, r.complained("access denied", "is locked", "is blocked")
+	d, bit := r.sql(), r.complained("access denied", "is locked", "is blocked")
 	node := d.some(random)
 	d.try(node, change)
 	for n := range d.nodes {
@@ -39,20 +39,29 @@ func (r *round) deny(random *rand.Rand, change string, back func() string) func(
 	}
 	r.rest(between(random, r.ttl/2, 3*r.ttl))
 	d.try(node, back())
-	// A refused login is repeated after 15 s, a fifth more or less, and after 30 s when it is refused once more.
-	r.mu.Lock()
-	r.denied = time.Now().Add(20 * time.Second)
-	r.mu.Unlock()
+	r.wasDenied()
 	return bit
 }
 
+// wasDenied notes that players were refused until now. A refused login is repeated after 15 s, a fifth more or less, and after 30 s when it is
+// refused once more.
+func (r *round) wasDenied() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wait := 20 * time.Second
+	if time.Now().Before(r.denied) {
+		wait *= 2
+	}
+	r.denied = time.Now().Add(wait)
+}
+
 // tellPassword writes the password into the file that the players read, as a deployment would: they never see half of it.
-func (d *database) tellPassword() {
-	err := os.WriteFile(d.file+".new", []byte(d.password+"\n"), 0o600)
+func (r *round) tellPassword(file, password string) {
+	err := os.WriteFile(file+".new", []byte(password+"\n"), 0o600)
 	if err == nil {
-		err = os.Rename(d.file+".new", d.file)
+		err = os.Rename(file+".new", file)
 	}
 	if err != nil {
-		d.round.broken("%v", err)
+		r.broken("%v", err)
 	}
 }

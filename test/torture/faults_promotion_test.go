@@ -13,7 +13,7 @@ import (
 // promotion kills the primary and lets its replica take over, which is behind: either it has not received the last
 // writes, which are lost then, or not applied them. It happens once in a round.
 var promotion = fault{name: "server: replica promoted after a lag", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-	d, bit := r.database, r.after(Trouble, Drain, Lead)
+	d, bit := r.sql(), r.after(Trouble, Drain, Lead)
 	verbs := strings.NewReplacer()
 	if d.nodes[1].Kind() == dbserver.MariaDB {
 		verbs = strings.NewReplacer("REPLICA", "SLAVE")
@@ -51,7 +51,7 @@ var promotion = fault{name: "server: replica promoted after a lag", class: serve
 }}
 
 // replicated waits until the replica has what the primary has now.
-func (d *database) replicated() error {
+func (d *sqlDatabase) replicated() error {
 	d.try(0, "INSERT INTO torture.marker VALUES (1)")
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -68,7 +68,7 @@ func (d *database) replicated() error {
 }
 
 // applied waits until the replica has applied all that it has received.
-func (d *database) applied(node int) error {
+func (d *sqlDatabase) applied(node int) error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	for ; ; d.round.rest(20 * time.Millisecond) {

@@ -2,10 +2,13 @@ package torture
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 )
 
 // rowFaults are what people do to the rows.
@@ -16,8 +19,8 @@ var rowFaults = []fault{
 	{name: "run row: locked", class: servers, do: locked("cronlease_run WHERE job = '%s' ORDER BY tick DESC LIMIT 1")},
 	{name: "lease row: rewound", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 		bit := r.newTerm()
-		node := r.database.main()
-		d := r.database
+		node := r.sql().main()
+		d := r.sql()
 		d.try(node, "REPLACE INTO torture.backup SELECT * FROM torture.cronlease_lease")
 		r.rest(between(random, r.ttl/2, r.ttl))
 		r.note(Rewound, "")
@@ -27,7 +30,7 @@ var rowFaults = []fault{
 	}},
 	{name: "lease row: deleted", class: servers, do: func(r *round, random *rand.Rand) func() bool {
 		bit := r.newTerm()
-		r.database.try(r.database.main(), "DELETE FROM torture.cronlease_lease")
+		r.sql().try(r.sql().main(), "DELETE FROM torture.cronlease_lease")
 		r.rest(between(random, r.ttl, 2*r.ttl)) // until its holder has found out
 		return bit
 	}},
@@ -39,23 +42,32 @@ func locked(rows string) func(*round, *rand.Rand) func() bool {
 	return func(r *round, random *rand.Rand) func() bool {
 		job := Policies[random.IntN(len(Policies))].Job
 		if strings.Contains(rows, "%s") {
-			return r.database.lockRows(r.database.some(random), fmt.Sprintf(rows, job), between(random, r.ttl, 4*r.ttl))
+			return r.sql().lockRows(r.sql().leaders(random), fmt.Sprintf(rows, job), between(random, r.ttl, 4*r.ttl))
 		}
-		return r.database.lockRows(r.database.some(random), rows, between(random, r.ttl, 4*r.ttl))
+		return r.sql().lockRows(r.sql().leaders(random), rows, between(random, r.ttl, 4*r.ttl))
 	}
 }
 
 // lockRows has a transaction keep rows locked for a while. It has an effect if a statement was seen to wait for a row, or a
 // player complained.
-func (d *database) lockRows(node int, rows string, length time.Duration) (bit func() bool) {
+func (d *sqlDatabase) lockRows(node int, rows string, length time.Duration) (bit func() bool) {
 	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	own := d.open(node, "root")
+	own := d.dial(node, "root")
 	defer own.Close() // which ends the transaction, if a cluster has not ended it before
-	tx, err := own.BeginTx(ctx, nil)
-	if err == nil {
+	lock := func() (*sql.Tx, error) {
+		tx, err := own.BeginTx(ctx, nil)
+		if err != nil {
+			return nil, err
+		}
 		_, err = tx.ExecContext(ctx, "SELECT 1 FROM torture."+rows+" FOR UPDATE")
+		return tx, err
+	}
+	tx, err := lock()
+	for mysqlerr.Number(err) == mysqlerr.Deadlock { // with the transaction of a player, which holds the row already
+		_ = tx.Rollback()
+		tx, err = lock()
 	}
 	if err != nil {
 		d.round.broken("lock %s: %v", rows, err)

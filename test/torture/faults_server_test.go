@@ -13,76 +13,69 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// serverFaults are those of the database's processes, clocks and settings.
-func serverFaults() []fault {
-	return []fault{
-		{name: "server: SIGKILL", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
-			r.database.kill(node)
+// serverFaults are those of the processes of any database's servers.
+var serverFaults = []fault{
+	{name: "server: SIGKILL", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+		r.database.kill(node)
+		r.rest(between(random, 0, r.ttl))
+		r.database.start(node)
+		return bit
+	}},
+	{name: "server: restart", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+		r.database.stop(node)
+		r.rest(between(random, 0, r.ttl))
+		r.database.start(node)
+		return bit
+	}},
+	{name: "server: SIGSTOP, SIGCONT", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
+		r.database.pause(node, between(random, r.ttl/4, 2*r.ttl))
+		return bit
+	}},
+	{name: "server: leader's connection killed", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		killed := 0
+		for range 1 + random.IntN(3) {
+			killed += r.database.cutLeader()
 			r.rest(between(random, 0, r.ttl))
-			r.database.start(node)
-			return bit
-		}},
-		{name: "server: restart", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
-			r.database.stop(node)
-			r.rest(between(random, 0, r.ttl))
-			r.database.start(node)
-			return bit
-		}},
-		{name: "server: SIGSTOP, SIGCONT", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			node, bit := r.database.some(random), r.after(Trouble, Drain, Lead)
-			r.database.pause(node, between(random, r.ttl/4, 2*r.ttl))
-			return bit
-		}},
-		{name: "server: clock forward", class: servers, may: (*round).mayStepForGood, do: func(r *round, random *rand.Rand) func() bool {
-			return r.database.stepClock(random, between(random, time.Second, 6*time.Hour))
-		}},
-		{name: "server: clock back", class: servers, on: alone, may: (*round).mayStepForGood, do: func(r *round, random *rand.Rand) func() bool {
-			return r.database.stepClock(random, -between(random, time.Second, 6*time.Hour))
-		}},
-		{name: "server: read only", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			node, bit := r.database.some(random), r.complained("read-only", "read only", "1290", "1836", "no host")
-			r.database.try(node, "SET GLOBAL read_only = ON")
-			r.rest(between(random, r.ttl/4, 2*r.ttl))
-			r.database.try(node, "SET GLOBAL read_only = OFF")
-			return bit
-		}},
-		{name: "server: KILL of connections", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			killed := 0
-			for range 1 + random.IntN(4) {
-				killed += r.database.killConnections(r.database.some(random))
-				r.rest(between(random, 0, r.ttl/10))
-			}
-			return func() bool { return killed > 0 }
-		}},
-		{name: "server: leader's connection killed", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			killed := 0
-			for range 1 + random.IntN(3) {
-				killed += r.database.cutLeader()
-				r.rest(between(random, 0, r.ttl))
-			}
-			return func() bool { return killed > 0 }
-		}},
-		{name: "server: max_connections spent", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			return r.database.spendConnections(r.database.some(random), between(random, r.ttl/4, 2*r.ttl))
-		}},
-		{name: "server: FLUSH TABLES WITH READ LOCK", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			node := r.database.some(random)
-			return r.database.lockAll(node, between(random, r.ttl/4, 2*r.ttl))
-		}},
-		{name: "server: ALTER TABLE behind a reader", class: servers, do: func(r *round, random *rand.Rand) func() bool {
-			tables := []string{"cronlease_lease", "cronlease_fence", "cronlease_run", "cronlease_job"}
-			return r.database.alter(r.database.some(random), tables[random.IntN(len(tables))], between(random, r.ttl/4, 2*r.ttl))
-		}},
-	}
+		}
+		return func() bool { return killed > 0 }
+	}},
 }
 
-// alone says that there is no replica, which could be promoted with a clock behind a lost token.
-func alone(d *database) bool { return !d.isPair() }
+// settingFaults are those of the settings, connections and tables of MariaDB and MySQL.
+var settingFaults = []fault{
+	{name: "server: read only", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		node, bit := r.sql().some(random), r.complained("read-only", "read only", "1290", "1836", "no host")
+		r.sql().try(node, "SET GLOBAL read_only = ON")
+		r.rest(between(random, r.ttl/4, 2*r.ttl))
+		r.sql().try(node, "SET GLOBAL read_only = OFF")
+		return bit
+	}},
+	{name: "server: KILL of connections", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		killed := 0
+		for range 1 + random.IntN(4) {
+			killed += r.sql().killConnections(r.sql().some(random))
+			r.rest(between(random, 0, r.ttl/10))
+		}
+		return func() bool { return killed > 0 }
+	}},
+	{name: "server: max_connections spent", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		return r.sql().spendConnections(r.sql().some(random), between(random, r.ttl/4, 2*r.ttl))
+	}},
+	{name: "server: FLUSH TABLES WITH READ LOCK", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		node := r.sql().some(random)
+		return r.sql().lockAll(node, between(random, r.ttl/4, 2*r.ttl))
+	}},
+	{name: "server: ALTER TABLE behind a reader", class: servers, do: func(r *round, random *rand.Rand) func() bool {
+		tables := []string{"cronlease_lease", "cronlease_fence", "cronlease_run", "cronlease_job", "cronlease_replica"}
+		return r.sql().alter(r.sql().some(random), tables[random.IntN(len(tables))], between(random, r.ttl/4, 2*r.ttl))
+	}},
+}
 
 // some is the node to strike: the one that takes writes, or, where all do, mostly the first. It works.
-func (d *database) some(random *rand.Rand) int {
+func (d *sqlDatabase) some(random *rand.Rand) int {
 	node := d.main()
 	if d.isGalera() {
 		if random.IntN(2) == 0 {
@@ -94,7 +87,7 @@ func (d *database) some(random *rand.Rand) int {
 }
 
 // synced waits until a node of a cluster is one.
-func (d *database) synced(node int) {
+func (d *sqlDatabase) synced(node int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if d.nodes[node].WaitSynced(ctx, len(d.nodes)) != nil {
@@ -104,7 +97,7 @@ func (d *database) synced(node int) {
 
 // reform makes a cluster of nodes that do not find each other again, which takes a person elsewhere: all of them are
 // ended, and the one with the latest data begins. Nothing that was committed is lost by that.
-func (d *database) reform() {
+func (d *sqlDatabase) reform() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
 	for _, node := range d.nodes {
@@ -118,13 +111,13 @@ func (d *database) reform() {
 }
 
 // kill ends a node as a crash would.
-func (d *database) kill(node int) {
+func (d *sqlDatabase) kill(node int) {
 	if err := d.nodes[node].Kill(); err != nil {
 		d.round.broken("%v", err)
 	}
 }
 
-func (d *database) stop(node int) {
+func (d *sqlDatabase) stop(node int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := d.nodes[node].Stop(ctx); err != nil {
@@ -133,7 +126,7 @@ func (d *database) stop(node int) {
 }
 
 // start starts a node again, and returns when it takes part.
-func (d *database) start(node int) {
+func (d *sqlDatabase) start(node int) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	switch err := d.nodes[node].Start(ctx); {
@@ -145,7 +138,7 @@ func (d *database) start(node int) {
 	}
 }
 
-func (d *database) pause(node int, length time.Duration) {
+func (d *sqlDatabase) pause(node int, length time.Duration) {
 	if err := d.nodes[node].Pause(); err != nil {
 		d.round.broken("%v", err)
 	}
@@ -159,14 +152,14 @@ func (d *database) pause(node int, length time.Duration) {
 }
 
 // try executes what must work on a node that works.
-func (d *database) try(node int, statement string) {
+func (d *sqlDatabase) try(node int, statement string) {
 	if err := d.exec(node, statement); err != nil {
 		d.round.broken("%v", err)
 	}
 }
 
 // players returns the connections of the players to a node.
-func (d *database) players(node int) (ids []uint64, err error) {
+func (d *sqlDatabase) players(node int) (ids []uint64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	rows, err := d.pool(node).QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = 'player'")
@@ -185,7 +178,7 @@ func (d *database) players(node int) (ids []uint64, err error) {
 }
 
 // killConnections ends the players' connections, and returns how many it ended.
-func (d *database) killConnections(node int) (n int) {
+func (d *sqlDatabase) killConnections(node int) (n int) {
 	ids, err := d.players(node)
 	if err != nil {
 		d.round.broken("%v", err)
@@ -200,26 +193,49 @@ func (d *database) killConnections(node int) (n int) {
 
 // cutLeader ends the connections that have the hand-over signal, which show that the leader is there, and returns how
 // many they were: its process lives, and its other connections.
-func (d *database) cutLeader() (n int) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	name := sha256.Sum256([]byte("torture\x00cronlease_\x00" + Group))
-	for node := range d.nodes {
-		if d.nodes[node].Pid() == 0 {
-			continue
-		}
-		var id sql.NullInt64
-		err := d.pool(node).QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", fmt.Sprintf("cronlease:%x", name[:20])).Scan(&id)
-		if err == nil && id.Valid && d.exec(node, fmt.Sprint("KILL ", id.Int64)) == nil {
+func (d *sqlDatabase) cutLeader() (n int) {
+	for node, id := range d.signals() {
+		if d.exec(node, fmt.Sprint("KILL ", id)) == nil {
 			n++
 		}
 	}
 	return n
 }
 
+// signals are the connections that have the hand-over signal, by node.
+func (d *sqlDatabase) signals() map[int]int64 {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	name := sha256.Sum256([]byte("torture\x00cronlease_\x00" + Group))
+	found := map[int]int64{}
+	for node := range d.nodes {
+		if d.nodes[node].Pid() == 0 {
+			continue
+		}
+		var id sql.NullInt64
+		err := d.pool(node).QueryRowContext(ctx, "SELECT IS_USED_LOCK(?)", fmt.Sprintf("cronlease:%x", name[:20])).Scan(&id)
+		if err == nil && id.Valid {
+			found[node] = id.Int64
+		}
+	}
+	return found
+}
+
+// leaders is the node that the leader writes to, or some: what a transaction has locked on one node of a cluster, a
+// statement waits for there alone.
+func (d *sqlDatabase) leaders(random *rand.Rand) int {
+	for node := range d.signals() {
+		if d.isGalera() {
+			d.synced(node)
+		}
+		return node
+	}
+	return d.some(random)
+}
+
 // spendConnections lets a node refuse new connections, and ends those that the players have, so that they need new ones.
 // It has an effect if there were some, and the node did refuse.
-func (d *database) spendConnections(node int, length time.Duration) (bit func() bool) {
+func (d *sqlDatabase) spendConnections(node int, length time.Duration) (bit func() bool) {
 	const few = 10 // the least that both servers take
 	never := func() bool { return false }
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
@@ -229,7 +245,7 @@ func (d *database) spendConnections(node int, length time.Duration) (bit func() 
 		d.round.broken("%v", err)
 		return never
 	}
-	hog := d.open(node, "player") // root has one connection more than others
+	hog := d.dial(node, "player") // root has one connection more than others
 	defer hog.Close()
 	d.try(node, fmt.Sprintf("SET GLOBAL max_connections = %d", few))
 	defer func() { d.try(node, fmt.Sprintf("SET GLOBAL max_connections = %d", most)) }()
@@ -247,11 +263,11 @@ func (d *database) spendConnections(node int, length time.Duration) (bit func() 
 
 // lockAll keeps all writes of a node waiting for a while. It has an effect if a statement was seen to wait, or a player
 // complained.
-func (d *database) lockAll(node int, length time.Duration) (bit func() bool) {
+func (d *sqlDatabase) lockAll(node int, length time.Duration) (bit func() bool) {
 	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	own := d.open(node, "root")
+	own := d.dial(node, "root")
 	defer own.Close() // which ends the lock: a node that has lost its cluster refuses UNLOCK TABLES
 	own.SetMaxOpenConns(1)
 	if _, err := own.ExecContext(ctx, "FLUSH TABLES WITH READ LOCK"); err != nil {
@@ -263,11 +279,11 @@ func (d *database) lockAll(node int, length time.Duration) (bit func() bool) {
 }
 
 // alter changes a table during a long read: the change waits for the reader, and all other statements for the change.
-func (d *database) alter(node int, table string, length time.Duration) (bit func() bool) {
+func (d *sqlDatabase) alter(node int, table string, length time.Duration) (bit func() bool) {
 	complained := d.round.after(Trouble, Drain, Lead)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	reader := d.open(node, "root")
+	reader := d.dial(node, "root")
 	defer reader.Close()
 	tx, err := reader.BeginTx(ctx, nil)
 	if err == nil {
@@ -289,12 +305,12 @@ func (d *database) alter(node int, table string, length time.Duration) (bit func
 }
 
 // sees watches for that time whether statements of the players wait for what is named.
-func (d *database) sees(ctx context.Context, node int, length time.Duration, states ...string) (seen bool) {
+func (d *sqlDatabase) sees(ctx context.Context, node int, length time.Duration, states ...string) (seen bool) {
 	return d.counts(ctx, node, length, "SELECT COUNT(*) FROM information_schema.processlist WHERE user = 'player' AND LOWER(state) IN ('"+strings.Join(states, "', '")+"')")
 }
 
 // counts lets that time pass, and reports whether a query has ever counted something meanwhile.
-func (d *database) counts(ctx context.Context, node int, length time.Duration, query string) (seen bool) {
+func (d *sqlDatabase) counts(ctx context.Context, node int, length time.Duration, query string) (seen bool) {
 	for end := time.Now().Add(length); time.Now().Before(end); d.round.rest(50 * time.Millisecond) {
 		var n int
 		if err := d.pool(node).QueryRowContext(ctx, query).Scan(&n); err == nil && n > 0 {
@@ -304,32 +320,8 @@ func (d *database) counts(ctx context.Context, node int, length time.Duration, q
 	return seen
 }
 
-// stepClock sets the clock of the nodes by that much: of all of them, since several that take writes have to agree. It has
-// an effect if a later heartbeat shows it.
-func (d *database) stepClock(random *rand.Rand, by time.Duration) (bit func() bool) {
-	r := d.round
-	r.step()
-	before, err := d.heartbeat(d.main())
-	if err != nil {
-		return func() bool { return false }
-	}
-	begin := time.Now()
-	d.moveClock(by)
-	r.note(Stepped, by.String())
-	r.rest(between(random, 0, r.ttl/2))
-	return func() bool {
-		after, err := d.heartbeat(d.main())
-		if err != nil {
-			return false // its row was deleted just before
-		}
-		// What has passed since cannot explain it.
-		shift := after.Sub(before) - time.Since(begin)
-		return shift.Abs() > by.Abs()/2
-	}
-}
-
 // moveClock sets the clock of the nodes by that much.
-func (d *database) moveClock(by time.Duration) {
+func (d *sqlDatabase) moveClock(by time.Duration) {
 	for _, node := range d.nodes {
 		if node.Pid() != 0 {
 			if err := node.StepClock(d.offset + by); err != nil {
@@ -341,12 +333,12 @@ func (d *database) moveClock(by time.Duration) {
 }
 
 // heartbeat is when the lease was last renewed, by the database's clock.
-func (d *database) heartbeat(node int) (time.Time, error) {
+func (d *sqlDatabase) heartbeat() (time.Time, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	var micros int64
 	const query = "SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', renewed_at) FROM torture.cronlease_lease WHERE name = ?"
-	if err := d.pool(node).QueryRowContext(ctx, query, Group).Scan(&micros); err != nil {
+	if err := d.pool(d.main()).QueryRowContext(ctx, query, Group).Scan(&micros); err != nil {
 		return time.Time{}, fmt.Errorf("read the lease: %w", err)
 	}
 	return time.UnixMicro(micros), nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // class is where a fault strikes. Two faults of different classes may strike at the same time.
@@ -22,8 +23,8 @@ const (
 type fault struct {
 	name  string
 	class class
-	on    func(*database) bool // whether there can be this fault; nil: always
-	may   func(*round) bool    // whether it may happen now; nil: always
+	on    func(database) bool // whether there can be this fault; nil: always
+	may   func(*round) bool   // whether it may happen now; nil: always
 	// do injects the fault, lets it last, and heals it. What it returns is asked once a leader is back: whether the
 	// fault had an effect.
 	do func(*round, *rand.Rand) (bit func() bool)
@@ -34,14 +35,14 @@ func between(random *rand.Rand, least, most time.Duration) time.Duration {
 	return least + time.Duration(random.Int64N(int64(most-least)+1))
 }
 
-// faults are all kinds.
-func faults() []fault {
-	return slices.Concat(processFaults, networkFaults(), serverFaults(), rowFaults, jobFaults, loginFaults, clockFaults, releaseFaults)
+// faults are all kinds, those of the database included.
+func faults(d database) []fault {
+	return slices.Concat(processFaults, networkFaults(), serverFaults, d.faults(), jobFaults, clockFaults, releaseFaults)
 }
 
 // deck is all kinds that there can be on the database and that were asked for, in random order.
-func deck(d *database, random *rand.Rand) []fault {
-	all := slices.DeleteFunc(faults(), func(f fault) bool {
+func deck(d database, random *rand.Rand) []fault {
+	all := slices.DeleteFunc(faults(d), func(f fault) bool {
 		return f.on != nil && !f.on(d) || !wanted.MatchString(f.name)
 	})
 	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
@@ -49,7 +50,7 @@ func deck(d *database, random *rand.Rand) []fault {
 }
 
 // oneServerLeads says that the players use one server at a time, which can show them whether the leader is connected.
-func oneServerLeads(d *database) bool { return !d.isGalera() }
+func oneServerLeads(d database) bool { return !d.isGalera() }
 
 // any is a slot at random.
 func (r *round) any(random *rand.Rand) *slot { return r.slots[random.IntN(len(r.slots))] }
@@ -80,6 +81,15 @@ func (r *round) after(kinds ...Kind) (bit func() bool) {
 	}
 }
 
+// early is after, for a lease that was taken early. In ZooKeeper that often takes as long as the lease: a session ends after half a TTL, and then
+// the runs of the leader get time to stop.
+func (r *round) early() (bit func() bool) {
+	if _, is := r.database.(*zookeeperDatabase); is {
+		return r.after(Early, Lead)
+	}
+	return r.after(Early)
+}
+
 // complained is after, for troubles with one of the texts in them.
 func (r *round) complained(texts ...string) (bit func() bool) {
 	mark := r.mark()
@@ -102,13 +112,20 @@ var processFaults = []fault{
 		return bit
 	}},
 	{name: crash, on: oneServerLeads, do: func(r *round, random *rand.Rand) func() bool {
-		// By then a leader whose connection was cut has found out, which it does within 4 TTL, all players have met it, and
-		// none stays away after a refused login.
-		r.mu.Lock()
-		well := 6*r.ttl + max(0, time.Until(r.denied))
-		r.mu.Unlock()
-		r.rest(well + between(random, 0, r.ttl))
-		bit := r.after(Early)
+		// By then a leader whose connection was cut has found out, which it does within 4 TTL, and all players have met it. Those
+		// whose login was refused stay away longer.
+		for begin := time.Now(); ; {
+			refused := r.complained(lease.ErrDenied.Error())
+			r.rest(6*r.ttl + between(random, 0, r.ttl))
+			if !refused() {
+				break
+			}
+			if time.Since(begin) > patience {
+				r.broken("logins are still refused after %v", patience)
+				break
+			}
+		}
+		bit := r.early()
 		s := r.leaderOrAny(random)
 		s.kill()
 		r.rest(2 * r.ttl)
@@ -205,7 +222,7 @@ func networkFaults() []fault {
 		}},
 		{name: "network: leader cut off, its connection killed", class: network, on: oneServerLeads, do: func(r *round, random *rand.Rand) func() bool {
 			r.rest(between(random, r.ttl, 2*r.ttl)) // so that others meet it
-			bit, s := r.after(Early), r.leaderOrAny(random)
+			bit, s := r.early(), r.leaderOrAny(random)
 			for _, p := range s.proxies {
 				p.BlackHole()
 			}
@@ -256,9 +273,8 @@ func onLinks(r *round, random *rand.Rand, bit func() bool, breakIt func(*dbtest.
 
 // lose loses several messages of the leader, one after the other: those of the protocol's own statements, and others.
 func lose(one func(*dbtest.Proxy, string) <-chan struct{}) func(*round, *rand.Rand) func() bool {
-	texts := []string{"", "cronlease_lease", "cronlease_fence", "cronlease_run", "COMMIT", "INSERT INTO effect"}
 	return func(r *round, random *rand.Rand) func() bool {
-		lost := 0
+		lost, texts := 0, r.database.texts()
 		for range 1 + random.IntN(4) {
 			s, text := r.leaderOrAny(random), texts[random.IntN(len(texts))]
 			hit, stop := make(chan struct{}, len(s.proxies)), make(chan struct{})

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"context"
-	"database/sql"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +23,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
-	"github.com/cronlease/cronlease/store/mysqlstore"
+	"github.com/cronlease/cronlease/store/redisstore"
+	"github.com/cronlease/cronlease/store/zkstore"
 )
 
 // Group is the name that the players contend for.
@@ -48,15 +48,6 @@ type Order struct {
 	Mute  bool          // its log output is blocked
 }
 
-// Schema are the statements that create the players' own tables, in the schema torture, and one for the faults.
-var Schema = []string{
-	"CREATE TABLE torture.counter (job VARBINARY(64) PRIMARY KEY, value BIGINT UNSIGNED NOT NULL) ENGINE=InnoDB",
-	`CREATE TABLE torture.effect (job VARBINARY(64), seq BIGINT UNSIGNED, tick BIGINT NOT NULL, attempt INT NOT NULL,
-		token BIGINT UNSIGNED NOT NULL, owner VARBINARY(128) NOT NULL, PRIMARY KEY (job, seq), KEY (job, tick)) ENGINE=InnoDB`,
-	"CREATE TABLE torture.marker (id INT PRIMARY KEY) ENGINE=InnoDB",
-	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('rerun', 0), ('slow', 0), ('text', 0)",
-}
-
 // Policies are the jobs of a player, as the checks see them.
 var Policies = []Policy{
 	{Job: "all", Every: time.Second, All: true, Effects: true},
@@ -70,8 +61,8 @@ var Policies = []Policy{
 // player is a running one.
 type player struct {
 	Player
-	out   *recorder
-	store *mysqlstore.Store
+	out     *recorder
+	effects effects
 }
 
 // Texts of the schedule of the job text.
@@ -92,12 +83,12 @@ func Play(p Player, orders io.Reader, out io.Writer) error {
 	defer stop()
 	record := &recorder{worker: p.Worker, out: out}
 	go record.watchTime(ctx)
-	store, err := mysqlstore.Open(p.DSN)
+	store, effects, err := open(p.DSN)
 	if err != nil {
 		return err
 	}
 	defer store.Close()
-	me := &player{p, record, store}
+	me := &player{p, record, effects}
 	host := &machine{}
 	go func() {
 		lines := json.NewDecoder(orders)
@@ -182,56 +173,21 @@ func (p *player) called(ctx context.Context, run jobs.Run, work func() error) er
 	return err
 }
 
-// errNone says that the run's effect already exists.
-var errNone = errors.New("the effect is there")
-
 // write stores the run's effect in a fenced transaction, with a pause in its middle. With once, it does so only if this
 // tick has no effect yet.
 func (p *player) write(ctx context.Context, run jobs.Run, pause time.Duration, once bool) error {
 	e := Event{Token: run.Token, Job: run.Job, Tick: run.Tick.UnixMicro(), Attempt: run.Attempt}
 	p.out.addOf(e, Begin, nil)
-	err := fence.Do(ctx, p.store.DB(), func(tx *sql.Tx) error {
-		// The transaction must not wait for another run's locks for as long as servers do by default, and a process that
-		// stands still must not keep its own for long.
-		if _, err := tx.ExecContext(ctx, "SET SESSION innodb_lock_wait_timeout = 2, wait_timeout = 3"); err != nil {
-			return err
-		}
-		result, err := tx.ExecContext(ctx, "UPDATE counter SET value = LAST_INSERT_ID(value + 1) WHERE job = ?", run.Job)
-		if err != nil {
-			return err
-		}
-		seq, err := result.LastInsertId()
-		if err != nil {
-			return err
-		}
-		e.Seq = uint64(seq) //nolint:gosec // a count
-		if once {
-			var n int
-			if err := tx.QueryRowContext(ctx, "SELECT COUNT(*) FROM effect WHERE job = ? AND tick = ?", run.Job, e.Tick).Scan(&n); err != nil {
-				return err
-			}
-			if n > 0 {
-				return errNone
-			}
-		}
-		if pause > 0 {
-			select {
-			case <-time.After(pause):
-			case <-ctx.Done():
-			}
-		}
-		_, err = tx.ExecContext(ctx, "INSERT INTO effect (job, seq, tick, attempt, token, owner) VALUES (?, ?, ?, ?, ?, ?)",
-			run.Job, e.Seq, e.Tick, run.Attempt, run.Token, run.Owner)
-		return err
-	})
+	seq, err := p.effects.store(ctx, run, pause, once)
+	e.Seq = seq
 	switch {
 	case err == nil:
 		e.Outcome = Stored
 	case errors.Is(err, errNone):
 		e.Outcome, e.Seq, err = None, 0, nil
-	case errors.Is(err, fence.ErrUnknown):
+	case errors.Is(err, fence.ErrUnknown), errors.Is(err, redisstore.ErrUnknown), errors.Is(err, zkstore.ErrUnknown):
 		e.Outcome, e.Seq = Unknown, 0
-	case errors.Is(err, fence.ErrFenced):
+	case errors.Is(err, fence.ErrFenced), errors.Is(err, redisstore.ErrFenced), errors.Is(err, zkstore.ErrFenced):
 		e.Outcome, e.Seq = Refused, 0
 	default:
 		e.Outcome, e.Seq = Broken, 0

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/cronlease/cronlease/internal/dbtest"
 )
 
 // round is three players on a database of their own, and what happens to them.
@@ -17,7 +15,7 @@ type round struct {
 	random     *rand.Rand
 	ttl, grace time.Duration
 	maxSkew    time.Duration // of players that judge ticks by the database's clock; zero: they do so by their own
-	database   *database
+	database   database
 	slots      []*slot
 	work       sync.WaitGroup // what reads the players' output
 
@@ -48,18 +46,13 @@ func newRound(t testing.TB, kind string, seed uint64) *round {
 	r.database = newDatabase(t, r, kind)
 	for i := range 3 {
 		s := &slot{round: r, name: fmt.Sprintf("w%d", i+1)}
-		hosts := ""
-		for n := range r.database.nodes {
-			// Each player has an order of its own if the round says so.
-			node := r.database.nodes[(n+r.database.first(i))%len(r.database.nodes)]
-			proxy := dbtest.NewProxy(t, node.Addr())
+		var addrs []string
+		for _, addr := range r.database.addrs(i) {
+			proxy := r.database.proxy(t, addr)
 			s.proxies = append(s.proxies, proxy)
-			if n > 0 {
-				hosts += ","
-			}
-			hosts += proxy.Addr()
+			addrs = append(addrs, proxy.Addr())
 		}
-		s.dsn = "player@tcp(" + hosts + ")/torture?timeout=1s&password_file=" + r.database.file
+		s.dsn = r.database.dsn(addrs)
 		r.slots = append(r.slots, s)
 	}
 	t.Cleanup(func() {
@@ -219,6 +212,20 @@ func (r *round) starved(mark int) (sum time.Duration) {
 		}
 	}
 	return sum
+}
+
+// over waits until no run of a tick up to then is left to be done.
+func (r *round) over(ctx context.Context, to time.Time) error {
+	for {
+		n, err := r.database.left(ctx, to)
+		if err == nil && n == 0 {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%d runs are not over (%w)", n, err)
+		}
+		r.rest(100 * time.Millisecond)
+	}
 }
 
 // history is what the round's checks look at, once all players have ended.

@@ -112,7 +112,7 @@ func play(t *testing.T, kind string, seed uint64, length time.Duration, total *t
 // torture lets faults happen: each kind once, by itself, and again while it has had no effect; then two at a time.
 func (r *round) torture(until time.Time, total *tally) {
 	d := r.database
-	promoteAt := time.Now().Add(time.Until(until) * 2 / 3)
+	lateAt := time.Now().Add(time.Until(until) * 2 / 3)
 	var waiting []fault
 	// take takes the first one that may happen now and that fits.
 	take := func(fits func(fault) bool) (fault, bool) {
@@ -125,8 +125,8 @@ func (r *round) torture(until time.Time, total *tally) {
 		return f, true
 	}
 	for time.Now().Before(until) && !r.t.Failed() {
-		if d.isPair() && d.main() == 0 && time.Now().After(promoteAt) {
-			r.strike(total, promotion)
+		if f, is := d.late(); is && time.Now().After(lateAt) {
+			r.strike(total, f)
 			continue
 		}
 		f, ok := take(func(fault) bool { return true })
@@ -194,7 +194,7 @@ func (r *round) calm() time.Time {
 	to := time.Now().Add(-time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := r.database.over(ctx, to); err != nil {
+	if err := r.over(ctx, to); err != nil {
 		r.broken("%v after the last fault: %v", patience, err)
 	}
 	var ends sync.WaitGroup
