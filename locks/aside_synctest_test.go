@@ -64,6 +64,35 @@ func TestLockedRow(t *testing.T) {
 	})
 }
 
+// A row is locked, and then the database is away: a read may find out, before the
+// writers try again, that the row has to be set aside.
+func TestLockedRowAfterAnOutage(t *testing.T) {
+	for phase := range 50 {
+		t.Run(fmt.Sprint(phase), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.rig()
+				held := a.lock("kept")
+				end := w.keep("kept")
+				waiter := a.waits("kept")
+				a.link.Always(func(op string) faulty.Fault {
+					if a.link.Count("WriteLocks") < 2 {
+						return faulty.Fault{}
+					}
+					return faulty.Fault{Err: faulty.ErrLost}
+				})
+				time.Sleep(4*time.Second + time.Duration(phase)*50*time.Millisecond)
+				a.link.Heal()
+				time.Sleep(2 * time.Second)
+				end()
+				time.Sleep(2 * time.Second)
+				held.unlock(t)
+				waiter.within(4 * time.Second).unlock(t)
+			})
+		})
+	}
+}
+
 // The error of a caller that gives up says what it was waiting for.
 func TestLockedRowIsNamed(t *testing.T) {
 	bubble(t, func(t *testing.T) {

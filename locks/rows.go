@@ -144,6 +144,16 @@ func (rs *rows) touch(n *name) {
 	}
 }
 
+// setAside leaves a row to the goroutine that writes such rows one by one. Without the
+// poke, a name that is dirty already would wait for the next time that another one is
+// set aside.
+func (rs *rows) setAside(n *name) {
+	n.aside = true
+	if n.dirty {
+		poke(rs.asides)
+	}
+}
+
 // touchAfter is touch, after a while, for the names that have requests then.
 func (rs *rows) touchAfter(wait time.Duration, names ...*name) {
 	time.AfterFunc(wait, func() {
@@ -249,7 +259,7 @@ func (rs *rows) adopt(n *name, version uint64, q queue) {
 	}
 	n.highest, n.floor = version, max(n.floor, version)
 	if n.refused && version == n.version {
-		n.aside = true // the write was refused although the version matches
+		rs.setAside(n) // the write was refused although the version matches
 	}
 	n.refused = false
 	if n.known {
@@ -353,7 +363,9 @@ func (rs *rows) narrow(batch []*name) {
 		n.most = max(1, len(batch)/2)
 	}
 	if n := batch[0]; len(batch) == 1 {
-		n.aside = n.aside || !n.failed.IsZero() && rs.wrote.After(n.failed)
+		if !n.failed.IsZero() && rs.wrote.After(n.failed) {
+			rs.setAside(n)
+		}
 		n.failed = time.Now()
 	}
 }
