@@ -1,80 +1,22 @@
 package mysqlstore_test
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"io/fs"
-	"math/big"
 	"net"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/testca"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
-
-// authority signs certificates for a test.
-type authority struct {
-	t      *testing.T
-	folder string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-}
-
-// newAuthority writes ca.pem.
-func newAuthority(t *testing.T, folder string) *authority {
-	t.Helper()
-	a := &authority{t: t, folder: folder}
-	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	return a
-}
-
-// sign writes name.pem and name-key.pem.
-func (a *authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber = big.NewInt(time.Now().UnixNano())
-	c.Subject = pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{
-		name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + "-key.pem": {Type: "PRIVATE KEY", Bytes: keyDER},
-	} {
-		if err := os.WriteFile(filepath.Join(a.folder, file), pem.EncodeToMemory(block), 0o644); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return signed, key
-}
 
 func TestTLSByURL(t *testing.T) {
 	t.Parallel()
@@ -82,10 +24,10 @@ func TestTLSByURL(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
 			folder, other := t.TempDir(), t.TempDir()
-			a := newAuthority(t, folder)
-			a.sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"db.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-			a.sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-			newAuthority(t, other)
+			a := testca.New(t, folder)
+			a.Sign("server", &x509.Certificate{IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{"db.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+			a.Sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+			testca.New(t, other)
 			server := dbtest.Private(t, kind, "--ssl-ca="+filepath.Join(folder, "ca.pem"),
 				"--ssl-cert="+filepath.Join(folder, "server.pem"), "--ssl-key="+filepath.Join(folder, "server-key.pem"))
 			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))

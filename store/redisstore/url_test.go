@@ -2,14 +2,8 @@ package redisstore_test
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
-	"math/big"
 	"net"
 	"os"
 	"path/filepath"
@@ -19,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronlease/cronlease/internal/testca"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/redisstore"
 )
@@ -147,12 +142,11 @@ func TestPasswordIsReplaced(t *testing.T) {
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	a := &authority{t: t, folder: folder}
-	a.cert, a.key = a.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
-	a.sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
-	a.sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
-	other := &authority{t: t, folder: t.TempDir()}
-	other.cert, other.key = other.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign})
+	a := testca.New(t, folder)
+	a.Sign("server", &x509.Certificate{DNSNames: []string{"redis.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	a.Sign("client", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}})
+	other := t.TempDir()
+	testca.New(t, other)
 	path := func(name string) string { return filepath.Join(folder, name+".pem") }
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -165,7 +159,7 @@ func TestTLS(t *testing.T) {
 	mine := "?server_name=redis.example&cert=" + path("client") + "&key=" + path("client-key") + "&ca="
 	for url, want := range map[string]string{
 		"rediss://" + addr + mine + path("ca"):                                                              "",
-		"rediss://" + addr + mine + filepath.Join(other.folder, "ca.pem"):                                   "certificate signed by unknown authority",
+		"rediss://" + addr + mine + filepath.Join(other, "ca.pem"):                                          "certificate signed by unknown authority",
 		"rediss://" + addr + "?ca=" + path("ca") + "&cert=" + path("client") + "&key=" + path("client-key"): "127.0.0.1",
 		"rediss://" + addr + "?server_name=redis.example&ca=" + path("ca"):                                  "certificate required",
 		"redis://" + addr: "expects TLS",
@@ -217,45 +211,4 @@ func TestWrongServerIsNamed(t *testing.T) {
 		}
 		_ = s.Close()
 	}
-}
-
-// authority signs certificates for a test.
-type authority struct {
-	t      *testing.T
-	folder string
-	cert   *x509.Certificate
-	key    *ecdsa.PrivateKey
-}
-
-// sign writes name.pem and name-key.pem.
-func (a *authority) sign(name string, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	c.SerialNumber, c.Subject = big.NewInt(time.Now().UnixNano()), pkix.Name{CommonName: name}
-	c.NotBefore, c.NotAfter = time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = c, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, c, parent, &key.PublicKey, signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	text, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	for file, block := range map[string]*pem.Block{name + ".pem": {Type: "CERTIFICATE", Bytes: der}, name + "-key.pem": {Type: "PRIVATE KEY", Bytes: text}} {
-		if err := os.WriteFile(filepath.Join(a.folder, file), pem.EncodeToMemory(block), 0o600); err != nil {
-			a.t.Fatal(err)
-		}
-	}
-	signed, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	return signed, key
 }

@@ -108,7 +108,7 @@ func (s *Store) examineServer(ctx context.Context, _ time.Duration) (store.Findi
 		f.Grade = store.Warning
 		f.Text = "whatever reaches the ensemble may change or delete leases: open to all are " + strings.Join(names.First(open, 3), ", ")
 		f.Cure = "set the ACL of these nodes, and of what is below them, to that of a user of the store alone (zkCli.sh setAcl -R)"
-		if s.link.user == nil {
+		if s.link.target.user == "" {
 			f.Cure = "give the URL a user and a password, and the nodes below " + s.root + " to that user alone (zkCli.sh setAcl -R)"
 		}
 	}

@@ -3,7 +3,7 @@
 //	store, err := zkstore.Open("zk://user:password@h1:2181,h2:2181,h3:2181/billing")
 //	s, err := scheduler.New(store, "billing")
 //
-// There is nothing to migrate: nodes appear when they are first used.
+// There is nothing to migrate: nodes appear when they are first used. [Open] says how a user logs in, and how to use TLS.
 //
 // # What it guarantees
 //

@@ -101,3 +101,8 @@ func There(s *Store, group, name string) (bool, error) {
 
 // Future makes a store have seen what the ensemble has lost.
 func Future(s *Store) { s.seen.Add(1 << 30) }
+
+// SASLAnswer is what a user answers to a challenge, and what the server has to confirm it with.
+func SASLAnswer(user, password, uri, challenge, cnonce string) (response, confirmation string, err error) {
+	return (&saslUser{user, password}).answer(uri, challenge, cnonce)
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +18,8 @@ import (
 // that end with their contexts, nodes that come back with the next session, one watch of a node for all who wait for it, and a client that
 // starts anew where the ensemble refuses the old one, as it does after it has lost what that one has seen.
 type link struct {
-	servers []string
-	user    *url.Userinfo
-	o       settings
+	target *target
+	o      settings
 
 	mu       sync.Mutex
 	client   *zk.Conn         // nil until the first call
@@ -44,8 +42,8 @@ type quiet struct{}
 
 func (quiet) Printf(string, ...any) {}
 
-func newLink(servers []string, user *url.Userinfo, o settings) *link {
-	return &link{servers: servers, user: user, o: o, ready: make(chan struct{}), whys: map[string]error{}, shown: map[string][]zk.ACL{}, watches: map[string]chan struct{}{}}
+func newLink(t *target, o settings) *link {
+	return &link{target: t, o: o, ready: make(chan struct{}), whys: map[string]error{}, shown: map[string][]zk.ACL{}, watches: map[string]chan struct{}{}}
 }
 
 // connect is called with mu held.
@@ -61,10 +59,10 @@ func (l *link) connect() {
 		}
 	}
 	var err error
-	client, _, err = zk.Connect(l.servers, l.o.timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(on),
+	client, _, err = zk.Connect(l.target.servers, l.o.timeout, zk.WithLogger(quiet{}), zk.WithLogInfo(false), zk.WithDialer(l.dial), zk.WithEventCallback(on),
 		zk.WithHostProvider(&hosts{}))
 	if err != nil {
-		panic(err) // it has no servers, which parse refuses
+		panic(err) // it has no servers, which parseURL refuses
 	}
 	l.client = client
 	close(known)
@@ -78,7 +76,11 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		l.note(address, err)
 		return nil, err
 	}
-	return &wire{Conn: conn, most: l.o.timeout * 2 / 3, failed: func(err error) { l.note(address, fmt.Errorf("%s: %w", address, err)) }}, nil
+	w := &wire{Conn: conn, most: l.o.timeout * 2 / 3, failed: func(err error) { l.note(address, fmt.Errorf("%s: %w", address, err)) }}
+	if l.target.sasl {
+		w.sasl = &saslUser{l.target.user, l.target.password}
+	}
+	return w, nil
 }
 
 // note keeps why there is no session with a server, until there is one with any.
@@ -94,6 +96,9 @@ func (l *link) note(address string, why error) {
 func (l *link) silent() error {
 	var whys []string
 	for _, address := range slices.Sorted(maps.Keys(l.whys)) {
+		if errors.Is(l.whys[address], zk.ErrAuthFailed) {
+			return l.whys[address]
+		}
 		whys = append(whys, l.whys[address].Error())
 	}
 	if len(whys) == 0 {
@@ -151,11 +156,8 @@ func (l *link) begin(client *zk.Conn) {
 	told := l.told == client
 	l.mu.Unlock()
 	var refused error
-	if !told && l.user != nil {
-		password, _ := l.user.Password()
-		if err := client.AddAuth("digest", []byte(l.user.Username()+":"+password)); err != nil {
-			refused = err
-		}
+	if !told && l.target.user != "" && !l.target.sasl {
+		refused = client.AddAuth("digest", []byte(l.target.user+":"+l.target.password))
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,6 +8,8 @@ import (
 	"net"
 	"os"
 	"time"
+
+	"github.com/go-zookeeper/zk"
 )
 
 // wire is the connection to one server. The client believes the lengths and the timeout that it is sent: it panics where they are too small,
@@ -16,6 +18,7 @@ import (
 type wire struct {
 	net.Conn
 	most   time.Duration // for which a read waits
+	sasl   *saslUser     // logs in once there is a session; nil: nobody
 	failed func(error)   // is told why there is no session
 
 	greeted bool   // the first answer has come, which begins the session
@@ -91,14 +94,30 @@ func (w *wire) next() error {
 	if session != 0 && timeout <= 0 {
 		return errForeign
 	}
+	if session != 0 && w.sasl != nil {
+		if err := w.login(); err != nil {
+			return err
+		}
+	}
 	w.greeted, w.checked = true, greeting
 	return nil
+}
+
+// login logs the user in, before the client hears of its session.
+func (w *wire) login() error {
+	if err := w.SetWriteDeadline(time.Now().Add(w.most)); err != nil {
+		return err
+	}
+	if err := w.sasl.login(w.Conn); err != nil {
+		return err
+	}
+	return w.SetWriteDeadline(time.Time{})
 }
 
 // reasonOf says what an error means by which a connection ends before there is a session.
 func reasonOf(err error) error {
 	switch {
-	case errors.Is(err, errForeign):
+	case errors.Is(err, errForeign), errors.Is(err, zk.ErrAuthFailed):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errMute

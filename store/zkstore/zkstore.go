@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -64,7 +62,7 @@ func WithSessionTimeout(timeout time.Duration) Option {
 }
 
 // WithACL sets who may do what with the nodes that the store creates. Default: with a user in the URL, all rights for that user
-// ([zk.DigestACL]), and else all rights for all.
+// (of the scheme by which it logs in), and else all rights for all.
 func WithACL(acl ...zk.ACL) Option {
 	return func(s *settings) error {
 		if len(acl) == 0 {
@@ -75,7 +73,7 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithDialer sets how connections are made, as for TLS. Default: [net.DialTimeout].
+// WithDialer sets how connections are made. Default: [net.DialTimeout], and TLS on top of it with a URL of the scheme zks.
 func WithDialer(dial func(network, address string, timeout time.Duration) (net.Conn, error)) Option {
 	return func(s *settings) error {
 		s.dial = dial
@@ -83,85 +81,25 @@ func WithDialer(dial func(network, address string, timeout time.Duration) (net.C
 	}
 }
 
-// Open returns a store in the ensemble of a URL: zk://user:password@h1:2181,h2:2181,h3:2181/root. The user is for the scheme digest; without
-// a path, the store is below [DefaultRoot]. It connects with the first use. Close it.
+// Open returns a store in the ensemble of a URL: zk://user:password@h1:2181,h2:2181,h3:2181/root, with zks for TLS. Without a path, the store
+// is below [DefaultRoot]. The user is for the scheme digest, or with the parameter auth=sasl for SASL (DIGEST-MD5). For TLS there are the
+// parameters ca, cert and key, paths of PEM files, which are read for each connection, and server_name. Open connects with the first use, so it
+// only returns an error for what it was given. Close it.
 func Open(address string, options ...Option) (*Store, error) {
-	servers, root, user, err := parse(address)
+	t, err := parseURL(address)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("zkstore: URL: %w", err)
 	}
-	o := settings{timeout: DefaultSessionTimeout, acl: zk.WorldACL(zk.PermAll), dial: net.DialTimeout}
-	if user != nil {
-		password, _ := user.Password()
-		o.acl = zk.DigestACL(zk.PermAll, user.Username(), password)
-	}
+	o := settings{timeout: DefaultSessionTimeout, acl: t.acl(), dial: t.dial}
 	for _, set := range options {
 		if err := set(&o); err != nil {
 			return nil, err
 		}
 	}
-	s := &Store{root: root, acl: o.acl, clock: instant}
+	s := &Store{root: t.root, acl: o.acl, clock: instant}
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.link = newLink(servers, user, o)
+	s.link = newLink(t, o)
 	return s, nil
-}
-
-var errURL = errors.New("zkstore: the URL cannot be read: expected zk://user:password@h1:2181,h2:2181/root")
-
-// parse takes a URL apart. Its errors do not show the password. Package url refuses several hosts with ports.
-func parse(address string) (servers []string, root string, user *url.Userinfo, err error) {
-	rest, ok := strings.CutPrefix(address, "zk://")
-	if !ok {
-		return nil, "", nil, errURL
-	}
-	hosts, path, _ := strings.Cut(rest, "/")
-	if i := strings.LastIndexByte(hosts, '@'); i >= 0 {
-		if user, err = parseUser(hosts[:i]); err != nil {
-			return nil, "", nil, err
-		}
-		hosts = hosts[i+1:]
-	}
-	for host := range strings.SplitSeq(hosts, ",") {
-		u, err := url.Parse("zk://" + host)
-		if err != nil || u.Hostname() == "" || u.Host != host {
-			return nil, "", nil, errURL
-		}
-		if u.Port() == "" {
-			host = net.JoinHostPort(u.Hostname(), "2181")
-		} else if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
-			return nil, "", nil, errors.New("zkstore: URL: a port is not understood: expected one from 1 to 65535, such as 2181")
-		}
-		servers = append(servers, host)
-	}
-	root = DefaultRoot
-	if path = strings.Trim(path, "/"); path != "" {
-		root = "/" + path
-	}
-	for part := range strings.SplitSeq(root[1:], "/") {
-		if part == "" || part == "." || part == ".." || part == "zookeeper" || strings.ContainsFunc(part, func(r rune) bool { return r <= ' ' || r > '~' || r == '?' || r == '%' }) {
-			return nil, "", nil, errURL
-		}
-	}
-	return servers, root, user, nil
-}
-
-// parseUser reads the user of a URL. ZooKeeper takes whatever it is told for the login, and the nodes would be for that: so a mistake is found here.
-func parseUser(text string) (*url.Userinfo, error) {
-	if _, rest, ok := strings.Cut(text, "@"); ok && strings.Contains(rest, ",") {
-		return nil, errors.New("zkstore: URL: several users: expected one before all servers, as in zk://user:password@h1,h2 (an @ in the password is written as %40)")
-	}
-	u, err := url.Parse("zk://" + text + "@host")
-	if err != nil {
-		return nil, errURL
-	}
-	password, _ := u.User.Password()
-	switch {
-	case u.User.Username() == "" || password == "":
-		return nil, errors.New("zkstore: URL: expected a user and a password, as in zk://user:password@host")
-	case strings.Contains(u.User.Username(), ":"):
-		return nil, errors.New("zkstore: URL: the user has a :, which the scheme digest does not know")
-	}
-	return u.User, nil
 }
 
 // Close ends what waits on the store, and its connection. Closing twice is closing once.

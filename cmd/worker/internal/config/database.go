@@ -21,7 +21,7 @@ const (
 var urlKinds = map[string]string{
 	"mysql": MySQL,
 	"redis": Redis, "rediss": Redis, "redis+sentinel": Redis, "rediss+sentinel": Redis, "redis+cluster": Redis, "rediss+cluster": Redis,
-	"zk": ZooKeeper,
+	"zk": ZooKeeper, "zks": ZooKeeper,
 }
 
 // urlForms are what errors say that they expected, by kind.

@@ -31,6 +31,7 @@ func TestDatabase(t *testing.T) {
 		"redis+cluster://u@${HOSTS}?name={x}":          {config.Redis, "redis+cluster://u@a,b:2?name={x}", "redis+cluster://u@a,b:2"},
 		"zk://u:${PASSWORD}@a:1,b/x/y":                 {config.ZooKeeper, "zk://u:canary%2Fp%23a%3As%25%40%22%27s%3F@a:1,b/x/y", "zk://u@a:1,b/x/y"},
 		"zk://h":                                       {config.ZooKeeper, "zk://h", "zk://h"},
+		"zks://u:canary@h/r?auth=sasl&ca=/canary":      {config.ZooKeeper, "zks://u:canary@h/r?auth=sasl&ca=/canary", "zks://u@h/r"},
 		"redis:///1?socket=/run/s&pool_size=2":         {config.Redis, "redis:///1?socket=/run/s&pool_size=2", "redis:///1?socket=/run/s"},
 		"mysql://u:$${x}@h/d":                          {config.MySQL, "mysql://u:$%7Bx%7D@h/d", "mysql://u@h/d"},
 	} {
