@@ -86,6 +86,22 @@ func (c *cluster) heartbeat() time.Duration {
 	return readings[0].Lease.RenewedAt.Sub(c.begin)
 }
 
+// A replica that learns of a leader's death, and whose question about its runs is never
+// answered, goes on with its campaign.
+func TestTakeoverWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.watched(2, []jobs.Job{{Name: "job", Schedule: jobs.Every(2 * time.Second)}})
+		second := c.replicas[1]
+		second.link.set(func(l *link) { l.hold["Runs"] = time.Hour })
+		first.kill()
+		time.Sleep(time.Second)
+		second.link.set(func(l *link) { l.hold["Runs"] = 0 })
+		if c.leaderAfter(first) != second {
+			t.Error("another replica leads")
+		}
+	})
+}
+
 // A leader whose connection was cut lives. If it is idle it is replaced, and runs
 // nothing any more. If it is at work, it stays.
 func TestTakeoverOfLivingLeader(t *testing.T) {

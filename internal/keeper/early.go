@@ -3,6 +3,8 @@ package keeper
 import (
 	"context"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/ctxerr"
 )
 
 // Early lets a candidate take a lease whose time is not up. It is for work of
@@ -67,6 +69,8 @@ func (c *Candidate) Suspects() bool {
 // earlier is how long it takes until the lease may be taken early, zero or less if
 // that is now, and the wait if it may not.
 func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Duration, error) {
+	ctx, cancel := c.attempt(ctx)
+	defer cancel()
 	s, row, at := c.suspected, c.watch.last.Lease, c.keeper.now()
 	known := row != nil && row.Owner != "" && c.watch.quarantinedFor(at) <= 0
 	if known && s.token == 0 {
@@ -88,7 +92,7 @@ func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Durat
 	}
 	working, err := c.early.Working(ctx)
 	if err != nil || !working {
-		return 0, err
+		return 0, ctxerr.With(ctx, err)
 	}
 	// The heartbeat after it would be seen by then: its interval, as a share of the
 	// TTL, is taken to be like this replica's, but no less than a third. That is the

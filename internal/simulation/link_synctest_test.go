@@ -105,6 +105,9 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 		<-ctx.Done()
 		return ctx.Err()
 	}
+	if _, bounded := ctx.Deadline(); !bounded && op != "Listen" && op != "Signal" {
+		l.failf("%s has no deadline: without an answer it would not end", op)
+	}
 	stood := l.host.stands()
 	l.host.await()
 	if l.dead.Load() {
