@@ -10,7 +10,8 @@ import (
 )
 
 // look reads the rows of the locks. Except for the writer itself, it skips those
-// that are being written; and it ignores those that were updated meanwhile.
+// that are being written; and it ignores those that were updated meanwhile, or forgotten:
+// the requests of that name may be another's by now.
 func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	c.mu.Lock()
 	if !writer {
@@ -40,7 +41,7 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	rs.floor = max(rs.floor, reading.Floor)
 	for i, n := range names {
 		row := reading.Rows[i]
-		if n.news != news[i] || n.busy && !writer {
+		if n.news != news[i] || n.busy && !writer || rs.names[n.text] != n {
 			continue
 		}
 		q, err := decode(n.text, row.Queue)

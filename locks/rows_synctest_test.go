@@ -383,3 +383,29 @@ func TestPruningRefused(t *testing.T) {
 		held.unlock(t)
 	})
 }
+
+// A look at rows that began before a name was forgotten says nothing about a lock that
+// was taken under that name since.
+func TestForgottenInALook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		kept := a.lock("kept")
+		a.lock("stock").unlock(t)
+		time.Sleep(time.Hour + time.Minute)
+		looks := make(chan struct{})
+		a.link.Once("ReadLocks", faulty.Fault{Before: func() { close(looks) }, Hold: 2 * time.Second})
+		<-looks
+		a.Tidy()
+		held := a.lock("stock")
+		next := b.waits("stock")
+		time.Sleep(3 * time.Second)
+		if !w.has("stock", held.mark) || !held.Trusted() {
+			t.Errorf("the lock was taken from its holder: %v", context.Cause(held.Context()))
+		}
+		next.hasNot()
+		held.unlock(t)
+		next.within(time.Second).unlock(t)
+		kept.unlock(t)
+	})
+}
