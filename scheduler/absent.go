@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -85,9 +84,7 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 		}
 	}
 	if len(claims) > 0 {
-		var id store.ClaimID
-		_, _ = rand.Read(id[:]) // never fails
-		if _, err := t.ledger.Claim(ctx, t.holder, id, claims); err != nil {
+		if _, err := t.ledger.Claim(ctx, t.holder, t.welcomeID, claims); err != nil {
 			return fmt.Errorf("skip the ticks of jobs that come back: %w", err)
 		}
 	}

@@ -64,6 +64,7 @@ type term struct {
 	alarms    map[string]*alarmed
 	waker     *clock
 	back      map[string]bool // that came back after a long absence, until they are declared
+	welcomeID store.ClaimID   // of the claims for them: one, so that a repetition after a lost answer is one to the ledger
 	toldGone  map[string]bool // jobs that the ledger was told are gone
 	regained  bool            // it may say so of jobs of this term: see regain
 	strays    []*entry        // jobs that this term does not have, for their history
@@ -112,6 +113,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		relists:   make(chan relisted, 1),
 		entries:   map[string]*entry{},
 		back:      map[string]bool{},
+		welcomeID: newClaimID(),
 		toldGone:  map[string]bool{},
 		budgets:   map[string]*budget{},
 		standings: map[string]*standing{},

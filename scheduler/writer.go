@@ -139,9 +139,12 @@ func newLane(what string, timing lease.Timing) *lane {
 }
 
 func newBatch(writes []write) *batch {
-	b := &batch{writes: writes, size: len(writes), most: len(writes)}
-	_, _ = rand.Read(b.id[:]) // never fails
-	return b
+	return &batch{id: newClaimID(), writes: writes, size: len(writes), most: len(writes)}
+}
+
+func newClaimID() (id store.ClaimID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
 }
 
 func (w *writer) claim(e *entry, claims []store.Claim) {
