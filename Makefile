@@ -71,8 +71,9 @@ test-rounds: ## test-race with CRONLEASE_ROUNDS times (default 10) as many kills
 # How long make torture goes on, and on which kinds of database. With SEED it begins at that seed.
 TORTURETIME ?= 1h
 DEPLOYTIME ?= 1h
-ON ?= mariadb,mariadb-pair,mysql,mysql-pair,galera,galera-all,redis,redis-sentinel,zookeeper
-torture = $(GO) test -C test ./torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args -torture.on=$(ON) -torture.seed=$(SEED)
+# What torture and deployments happen on, such as ON=redis,zookeeper; empty: all kinds that they have.
+ON ?=
+torture = $(GO) test -C test ./torture -count 1 -run '^TestTorture$$' -v -parallel 16 -timeout 0 -args $(if $(ON),-torture.on=$(ON)) -torture.seed=$(SEED)
 
 .PHONY: torture
 torture: databases ## break processes, networks and databases under real workers for TORTURETIME (1h), and check all they did
@@ -112,8 +113,8 @@ fuzz: ## run each fuzz target for FUZZTIME (default 1m), FUZZJOBS (1) at a time;
 	@scripts/fuzz $(FUZZ)
 
 .PHONY: deployments
-deployments: databases ## replace real workers by versions with other jobs, 20 times in DEPLOYTIME (1h), and account for every tick
-	@$(withdb) -- $(GO) test -C test ./deploy -count 1 -v -timeout 0 -args -deploy.for=$(DEPLOYTIME) -deploy.times=20
+deployments: databases ## replace real workers by versions with other jobs, 20 times in DEPLOYTIME (1h), and account for every tick; ON=redis
+	@$(withdb) -- $(GO) test -C test ./deploy -count 1 -v -timeout 0 -args -deploy.on=$(or $(ON),all) -deploy.for=$(DEPLOYTIME) -deploy.times=20
 
 .PHONY: soak
 soak: databases ## three workers with 200 jobs on each database for SOAKTIME (default 1h): nothing may grow; SEED=n to repeat

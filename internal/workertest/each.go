@@ -10,6 +10,8 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/redisserver"
+	"github.com/cronlease/cronlease/internal/serverprocess"
+	"github.com/cronlease/cronlease/internal/zkserver"
 )
 
 // Main runs the tests of a package with a worker that it builds for them, and returns the exit code.
@@ -33,23 +35,41 @@ func Main(m *testing.M) int {
 	return code
 }
 
-// startRedis starts a private server, and returns its URL.
-func startRedis(t *testing.T) string {
+// StartRedis starts a private server of Redis that ends with the test, and returns its URL.
+func StartRedis(t *testing.T) string {
 	t.Helper()
 	program, err := redisserver.Find()
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := redisserver.New(program)
-	if err := server.Start(t.Context()); err != nil {
+	start(t, server.Process)
+	return "redis://" + server.Addr()
+}
+
+// StartZooKeeper starts a private server of ZooKeeper that ends with the test, and returns its URL.
+func StartZooKeeper(t *testing.T) string {
+	t.Helper()
+	program, err := zkserver.Find()
+	if err != nil {
 		t.Fatal(err)
 	}
+	server := zkserver.New(program, "-Dzookeeper.forceSync=no")
+	start(t, server.Process)
+	return "zk://" + server.Addr()
+}
+
+// start starts a server that ends with the test.
+func start(t *testing.T, server *serverprocess.Process) {
+	t.Helper()
 	t.Cleanup(func() {
 		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return "redis://" + server.Addr()
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Each runs f beside three workers on each kind of database, and checks
@@ -76,5 +96,5 @@ func EachWith(t *testing.T, jobs string, f func(t *testing.T, c *Cluster)) {
 		run(kind, func(t *testing.T) string { return URL(t, dbtest.Fresh(t, kind)) })
 	}
 	run(SQLite, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "lease.db") })
-	run("redis", startRedis)
+	run("redis", StartRedis)
 }

@@ -3,8 +3,11 @@ package deploy
 import (
 	"flag"
 	"fmt"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,6 +19,7 @@ import (
 var (
 	length = flag.Duration("deploy.for", 14*time.Second, "how long they go on")
 	times  = flag.Int("deploy.times", 2, "how many deployments there are")
+	on     = flag.String("deploy.on", "", "the kinds of database, such as redis,zookeeper, or all; empty: all but one of these two")
 )
 
 func TestMain(m *testing.M) { os.Exit(workertest.Main(m)) }
@@ -38,41 +42,70 @@ type service struct {
 	running []*workertest.Worker
 }
 
+// kinds are the databases on which the service is deployed, with what returns the URL of one.
+func kinds(t *testing.T) map[string]func(*testing.T) string {
+	t.Helper()
+	all := map[string]func(*testing.T) string{"redis": workertest.StartRedis, "zookeeper": workertest.StartZooKeeper}
+	wanted := strings.Split(*on, ",")
+	if slices.ContainsFunc(wanted, func(kind string) bool { return all[kind] == nil }) {
+		for _, kind := range dbtest.Dialects(t) {
+			all[kind] = func(t *testing.T) string { return workertest.URL(t, dbtest.Fresh(t, kind)) }
+		}
+	}
+	switch *on {
+	case "all":
+	case "":
+		delete(all, []string{"redis", "zookeeper"}[rand.IntN(2)])
+	default:
+		maps.DeleteFunc(all, func(kind string, _ func(*testing.T) string) bool { return !slices.Contains(wanted, kind) })
+		if len(all) != len(wanted) {
+			t.Fatalf("%q: not all of these kinds of database are there", *on)
+		}
+	}
+	return all
+}
+
 // TestDeployments does rolling deployments, each of other jobs, under load. No run that fits into the drain is
 // cancelled, no tick is doubled, and none of a job that catches up is lost.
 func TestDeployments(t *testing.T) {
 	t.Parallel()
-	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
-		url := workertest.URL(t, db)
-		s := &service{Cluster: workertest.New(t, db.Kind, url), t: t, url: url, target: newTarget(t), folder: t.TempDir()}
-		s.write(0)
-		for range workers {
-			s.running = append(s.running, s.StartAs(s.config))
+	for kind, start := range kinds(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			deploy(t, kind, start(t))
+		})
+	}
+}
+
+func deploy(t *testing.T, kind, url string) {
+	s := &service{Cluster: workertest.New(t, kind, url), t: t, url: url, target: newTarget(t), folder: t.TempDir()}
+	s.write(0)
+	for range workers {
+		s.running = append(s.running, s.StartAs(s.config))
+	}
+	s.Leader()
+	began := time.Now()
+	triggered := 0
+	for i := range *times {
+		<-time.After(time.Until(began.Add(*length * time.Duration(i+1) / time.Duration(*times+1))))
+		s.command("pause", "paused")
+		s.backfill(i)
+		s.write(i + 1)
+		for at := range s.running {
+			s.replace(at)
+			triggered++
+			s.command("trigger", "manual", "--args", fmt.Sprintf(`{"n":%d}`, triggered))
 		}
-		s.Leader()
-		began := time.Now()
-		triggered := 0
-		for i := range *times {
-			<-time.After(time.Until(began.Add(*length * time.Duration(i+1) / time.Duration(*times+1))))
-			s.command("pause", "paused")
-			s.backfill(i)
-			s.write(i + 1)
-			for at := range s.running {
-				s.replace(at)
-				triggered++
-				s.command("trigger", "manual", "--args", fmt.Sprintf(`{"n":%d}`, triggered))
-			}
-			s.command("resume", "paused")
-			s.command("resign")
-		}
-		<-time.After(time.Until(began.Add(*length)))
-		for end := time.Now().Add(workertest.Patience); s.target.count("filled") < fills**times && time.Now().Before(end); {
-			<-time.After(100 * time.Millisecond)
-		}
-		ended := time.Now()
-		s.TerminateAll()
-		s.check(triggered, ended)
-	})
+		s.command("resume", "paused")
+		s.command("resign")
+	}
+	<-time.After(time.Until(began.Add(*length)))
+	for end := time.Now().Add(workertest.Patience); s.target.count("filled") < fills**times && time.Now().Before(end); {
+		<-time.After(100 * time.Millisecond)
+	}
+	ended := time.Now()
+	s.TerminateAll()
+	s.check(triggered, ended)
 }
 
 // write writes the configuration of a version: a job that changes its schedule each time, and one that only every
