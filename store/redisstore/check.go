@@ -58,6 +58,7 @@ var refusals = []struct {
 	{"OOM", lease.ErrNotReady, "give the server more memory (maxmemory), or remove what is not needed"},
 	{"MASTERDOWN", lease.ErrNotReady, "it is a replica: give the address of the primary"},
 	{"ERR DB", lease.ErrNotReady, "give the number of a database that the server has (0 to 15 by default)"},
+	{"ERR max number of clients", lease.ErrNotReady, "raise maxclients, or end connections that nobody needs"},
 	{"LOADING", lease.ErrNotReady, "wait until the server has read its data"},
 	{"CLUSTERDOWN", lease.ErrNotReady, "look at the cluster (redis-cli cluster info)"},
 	{"ASK", lease.ErrNotReady, "wait until the cluster has moved the slot"},

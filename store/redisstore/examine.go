@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ var _ store.Examiner = (*Store)(nil)
 // examineLimit is what one thing of an examination may take.
 const examineLimit = 15 * time.Second
 
-var errSilent = errors.New("redisstore: the server has not answered before")
+var errUnanswered = errors.New("redisstore: the server has not answered before")
 
 // Examine implements [store.Examiner]. It needs no rights beyond those of the other methods, but for CONFIG GET: without that it does not know
 // how often the server writes to its disk, nor whether writes wait for replicas.
@@ -39,7 +38,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		{"commits", s.examineCommits},
 	} {
 		var f store.Finding
-		err := errSilent
+		err := errUnanswered
 		if !silent {
 			limited, cancel := context.WithTimeout(ctx, examineLimit)
 			f, err = step.look(limited, ttl)
@@ -70,9 +69,9 @@ func silentFinding(err error) store.Finding {
 	if errors.As(err, &handshake) || errors.As(err, &alert) && alert.Op == "remote error" {
 		f.Text = "there is no TLS with the server: " + err.Error()
 		f.Cure = "write redis instead of rediss if this port takes no TLS; otherwise look at the certificates, and at ca, cert, key and server_name"
-	} else if errors.Is(err, io.EOF) {
+	} else if errors.Is(err, errUnwanted) {
 		f.Text = "the server closes the connection: " + err.Error()
-		f.Cure = "write rediss instead of redis if this port expects TLS; otherwise look at the server's log"
+		f.Cure = "write rediss instead of redis if this port expects TLS, or raise maxclients if it has no connection left; otherwise look at the server's log"
 	}
 	return f
 }

@@ -3,9 +3,7 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"time"
 
@@ -60,8 +58,6 @@ func (s *Store) failed(ctx context.Context, doing string, err error) error {
 				err = fmt.Errorf("%w (%w)", err, pending)
 			}
 		}
-	} else if errors.Is(err, io.EOF) {
-		err = fmt.Errorf("%w: the server closes the connection, as a port does that expects TLS", err)
 	}
 	return fmt.Errorf("redisstore: %s: %w", doing, explain(err))
 }

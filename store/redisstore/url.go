@@ -284,7 +284,11 @@ func (t *target) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if !t.withTLS {
-		return (&net.Dialer{}).DialContext(ctx, network, addr)
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return &wire{Conn: conn}, nil
 	}
 	c, err := t.files.Config()
 	if err != nil {
