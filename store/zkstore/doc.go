@@ -36,6 +36,9 @@
 // difference is written. Where another client has changed the ledger in between, this is done again. So calls are exactly as fast as two
 // transactions where one leader writes, and slow where many clients write to one ledger at a time.
 //
+// A call that only reads does not insist on that proof: when others have come before it twice, it takes the instant of a transaction, and what the node
+// of the group and its parts are after that. A leader leaves the last parts that it has replaced, so that such a reader finds what the node has named.
+//
 // # The clock
 //
 // ZooKeeper has no command that tells the time. It has a clock all the same: each transaction gets the time of the ensemble's leader, in

@@ -35,7 +35,11 @@ type ledger struct {
 	parts   map[part]*content
 	group   memdb.Group
 	refs    map[uint64]refs
+	stale   []any // deletes of the parts that this client has replaced last
 }
+
+// keepStale is how many replaced parts a leader leaves for those who have just read that they count, and have yet to read them.
+const keepStale = 32
 
 // ledgers are those of a store.
 type ledgers struct {
@@ -73,6 +77,8 @@ type scope struct {
 	attempts []jobs.Key
 	// reads: it changes nothing.
 	reads bool
+	// often: a leader does so all the time.
+	often bool
 }
 
 // about is a call about one group.
@@ -131,7 +137,7 @@ func on[T any](ctx context.Context, s *Store, of scope, f func(db *memdb.Store) 
 	var answer error
 	conflicts := 0
 	err = repeat(func() error {
-		if conflicts++; conflicts > 1 {
+		if conflicts++; conflicts > 1 && !of.reads || conflicts > patient+1 {
 			// Others are at it. A call that waits a while lets them come first.
 			select {
 			case <-time.After(rand.N(time.Duration(min(5*conflicts, 50)) * time.Millisecond)):
@@ -139,7 +145,7 @@ func on[T any](ctx context.Context, s *Store, of scope, f func(db *memdb.Store) 
 				return ctx.Err()
 			}
 		}
-		st, err := s.proven(ctx, of.group, l)
+		st, err := s.present(ctx, of, l, conflicts)
 		if err != nil {
 			return err
 		}
@@ -169,30 +175,56 @@ func on[T any](ctx context.Context, s *Store, of scope, f func(db *memdb.Store) 
 	return result, answer
 }
 
+// patient is how often a call that only reads tries to prove what it has read, while others write.
+const patient = 2
+
+// present brings what is known of a ledger up to date, and returns an instant at which it is. Where others write so often that a call which only
+// reads cannot prove that in time, as over a slow network, the ledger is one of an instant between the one that it returns and now.
+func (s *Store) present(ctx context.Context, of scope, l *ledger, try int) (stamp, error) {
+	if !of.reads {
+		return s.proven(ctx, of.group, l)
+	}
+	if try <= patient {
+		return s.prove(ctx, of.group, l)
+	}
+	st, err := s.tick(ctx)
+	if err != nil {
+		return stamp{}, err
+	}
+	if l.server != st.server {
+		l.server, l.parts = st.server, map[part]*content{}
+	}
+	return st, s.load(ctx, of.group, l)
+}
+
 // proven brings what is known of a ledger up to date, and returns an instant at which it is.
-func (s *Store) proven(ctx context.Context, group string, l *ledger) (stamp, error) {
-	for range tries {
-		if !l.current {
-			if err := s.load(ctx, group, l); err != nil {
-				return stamp{}, err
-			}
-		}
-		st, _, err := s.settle(ctx, anyServer, append(s.as(l.node), s.asFence(l.fence, l.terms)...)...)
-		if err == nil && (l.server == st.server || l.server == "") {
-			l.server = st.server
-			return st, nil
-		}
-		l.current = false
-		if err == nil {
-			// It may have lost what the server before had, and give the revisions of those parts to others.
-			l.server, l.parts = st.server, map[part]*content{}
-			continue
-		}
-		if !errors.Is(err, errConflict) {
+func (s *Store) proven(ctx context.Context, group string, l *ledger) (st stamp, err error) {
+	err = repeat(func() error {
+		st, err = s.prove(ctx, group, l)
+		return err
+	})
+	return st, err
+}
+
+// prove is proven, once: errConflict says that what is known, or was just read, is old.
+func (s *Store) prove(ctx context.Context, group string, l *ledger) (stamp, error) {
+	if !l.current {
+		if err := s.load(ctx, group, l); err != nil {
 			return stamp{}, err
 		}
 	}
-	return stamp{}, errBusy
+	st, _, err := s.settle(ctx, anyServer, append(s.as(l.node), s.asFence(l.fence, l.terms)...)...)
+	if err == nil && (l.server == st.server || l.server == "") {
+		l.server = st.server
+		return st, nil
+	}
+	l.current = false
+	if err == nil {
+		// It may have lost what the server before had, and give the revisions of those parts to others.
+		l.server, l.parts = st.server, map[part]*content{}
+		err = errConflict
+	}
+	return stamp{}, err
 }
 
 // load reads a ledger: the group's node, and the parts whose revisions are not known.
@@ -445,11 +477,19 @@ func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, 
 			ops = append(ops, &zk.SetDataRequest{Path: l.asked.path, Data: number, Version: -1})
 		}
 	}
+	stale := l.stale
 	if !large {
-		ops = slices.Concat(ops, w.creates, w.deletes)
+		deletes := w.deletes
+		if of.often {
+			stale = slices.Concat(stale, deletes)
+			end := max(0, len(stale)-keepStale)
+			deletes, stale = stale[:end], slices.Clone(stale[end:])
+		}
+		ops = slices.Concat(ops, w.creates, deletes)
 	}
 	if _, _, err := s.settle(ctx, anyServer, ops...); err != nil {
 		l.current = false // also where it is not known whether it was carried out
+		l.stale = nil     // what is left is found by [Store.sweep], which may have found some of it
 		if errors.Is(err, errConflict) && large {
 			s.sweepUp(ctx, w.creates)
 		}
@@ -458,6 +498,7 @@ func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, 
 	if large {
 		s.sweepUp(ctx, w.deletes)
 	}
+	l.stale = stale
 	l.take(of, d, w)
 	return nil
 }
@@ -592,6 +633,7 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		return nil, ctx.Err()
 	}
 	of := about("claim", h.Group)
+	of.often = true
 	for _, c := range claims {
 		of.with(c.Job, c.Then)
 	}
@@ -601,6 +643,7 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 // Move implements [store.Ledger].
 func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
 	of := about("move runs", h.Group)
+	of.often = true
 	for _, m := range moves {
 		if err := ledgerrows.CheckMove("zkstore", m); err != nil {
 			return nil, err

@@ -8,9 +8,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/go-zookeeper/zk"
+
+	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/zkstore"
@@ -213,5 +220,78 @@ func TestFenceThatBeginsAnew(t *testing.T) {
 			t.Errorf("a claim of the term before, after one of %s: %v", owner, err)
 		}
 		next.run(at(2))
+	}
+}
+
+// Who reads a ledger over a slow network gets it, and nothing old, though the leader writes in between each time.
+func TestReadingBesideAWriter(t *testing.T) {
+	t.Parallel()
+	const delay, every = 100 * time.Millisecond, 300 * time.Millisecond
+	b := newBench(t, shared.Addr(), "/slow/reader")
+	ctx, stop := context.WithCancel(t.Context())
+	var written atomic.Int64
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for n := 1; ctx.Err() == nil; n++ {
+			if _, err := b.Claim(ctx, b.h, newID(), []store.Claim{{Key: at(n), State: jobs.Skipped}}); err != nil && ctx.Err() == nil {
+				t.Errorf("claim: %v", err)
+			}
+			written.Store(int64(n))
+			select {
+			case <-time.After(every):
+			case <-ctx.Done():
+			}
+		}
+	})
+	defer writing.Wait()
+	defer stop()
+	proxy := dbtest.NewZooKeeperProxy(t, shared.Addr())
+	far := open(t, proxy.Addr(), "/slow/reader")
+	b.ok(far.Check(ctx))
+	proxy.Delay(delay)
+	for range 4 {
+		before := written.Load()
+		began := time.Now()
+		runs, err := far.Runs(ctx, "group", jobs.Filter{})
+		b.ok(err)
+		if took := time.Since(began); took > 10*time.Second {
+			t.Errorf("a reading took %v", took)
+		} else {
+			t.Logf("a reading took %v", took)
+		}
+		if len(runs) < int(min(before, 100)) {
+			t.Errorf("%d runs, and there were %d before", len(runs), before)
+		}
+	}
+}
+
+// What a leader has left for readers may be gone when it comes to delete it.
+func TestReplacedPartsAreGone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, shared.Addr(), "/replaced")
+	client, _, err := zk.Connect([]string{shared.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	b.ok(err)
+	defer client.Close()
+	parts := func() []string {
+		names, _, err := client.Children("/replaced/ledgers/group")
+		b.ok(err)
+		return names
+	}
+	most := 0
+	for n := range 200 {
+		b.run(at(n))
+		if n == 100 {
+			names := parts()
+			slices.Sort(names) // revisions grow
+			for i, name := range names[1:] {
+				if number, _, _ := strings.Cut(name, "."); strings.HasPrefix(names[i], number+".") {
+					b.ok(client.Delete("/replaced/ledgers/group/"+names[i], -1))
+				}
+			}
+		}
+		most = max(most, len(parts()))
+	}
+	if most > 60 {
+		t.Errorf("%d parts for 200 runs of one job", most)
 	}
 }
