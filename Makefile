@@ -4,6 +4,9 @@ GO ?= go
 # What test-race, bench and cover look at (those of the module of tests as ./test/...), and further flags of `go test`, e.g. make test TESTFLAGS='-run Election -count 10'
 PACKAGES ?= ./...
 TESTFLAGS ?=
+# One way to compile everything, and one that has the same result in each checkout: what one target or test has compiled
+# is in the cache for the others.
+export GOFLAGS += -trimpath
 export FUZZTIME ?= 1m
 export FUZZJOBS ?= 1
 SOAKTIME ?= 1h

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
 )
 
 // waitForNoStatement waits until no session runs a statement that begins like
@@ -17,8 +18,8 @@ func (s *scene) waitForNoStatement(prefix string) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for ctx := soon(s.t); ; <-look.C {
-		var n int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND db = DATABASE()", prefix+"%").Scan(&n); err != nil {
+		n, err := dbserver.Sessions(ctx, s.db, "info LIKE ? AND db = DATABASE()", prefix+"%")
+		if err != nil {
 			s.t.Errorf("%d statements %s go on: %v", n, prefix, err)
 			return
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/fence"
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -85,8 +86,8 @@ func (s *scene) waitForStatement(prefix string) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for ctx := soon(s.t); ; <-look.C {
-		var n int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE info LIKE ? AND db = DATABASE()", prefix+"%").Scan(&n); err != nil {
+		n, err := dbserver.Sessions(ctx, s.db, "info LIKE ? AND db = DATABASE()", prefix+"%")
+		if err != nil {
 			s.t.Errorf("no connection runs %s: %v", prefix, err)
 			return
 		}
@@ -165,8 +166,8 @@ func (s *scene) waitForEnd(session int64) {
 	look := time.NewTicker(5 * time.Millisecond)
 	defer look.Stop()
 	for ctx := soon(s.t); ; <-look.C {
-		var n int
-		if err := s.db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.processlist WHERE id = ?", session).Scan(&n); err != nil {
+		n, err := dbserver.Sessions(ctx, s.db, "id = ?", session)
+		if err != nil {
 			s.t.Error(err)
 			return
 		}

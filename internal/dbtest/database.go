@@ -54,13 +54,23 @@ func (d Database) Open(tb testing.TB) *sql.DB {
 	return open(tb, d.Config(tb))
 }
 
-// Each runs f as a parallel subtest on each kind of database at hand, with a fresh schema that is dropped at the end.
+// serversVariable is set to "all" where tests that depend on the version run on all servers also in few rounds, as in
+// `.ci/run`.
+const serversVariable = "CRONLEASE_SERVERS"
+
+// Each runs f as a parallel subtest, with a fresh schema that is dropped at the end: on each kind of database at hand if
+// CRONLEASE_SERVERS=all or with more rounds than `make test` does, and there on one server for each dialect (see
+// [Dialects]).
 func Each(t *testing.T, f func(t *testing.T, db Database)) {
 	t.Helper()
-	each(t, Kinds(t), f)
+	if os.Getenv(serversVariable) == "all" {
+		each(t, Kinds(t), f)
+		return
+	}
+	each(t, Dialects(t), f)
 }
 
-// EachDialect is Each on one server for each dialect, for tests that take long and depend on no version: see Dialects.
+// EachDialect is Each for tests that take long and depend on no version: CRONLEASE_SERVERS has no effect on it.
 func EachDialect(t *testing.T, f func(t *testing.T, db Database)) {
 	t.Helper()
 	each(t, Dialects(t), f)

@@ -53,6 +53,7 @@ const (
 	AccountLocked          = 3118 // MySQL
 	SecureTransport        = 3159 // require_secure_transport
 	LockNotAvailable       = 3572 // MySQL: NOWAIT
+	CannotConvert          = 3854 // MySQL: a string into another character set
 	LockedByFailures       = 3955 // MySQL, FAILED_LOGIN_ATTEMPTS
 	ClientTimeout          = 4031 // MySQL: wait_timeout has passed
 	BlockedByFailures      = 4150 // MariaDB, max_password_errors

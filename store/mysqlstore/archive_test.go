@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -73,8 +74,8 @@ func TestResignIsRecordedWithoutItsCaller(t *testing.T) {
 		asked := make(chan error, 1)
 		go func() { asked <- s.AskResign(ctx, h.Group, h.Token) }()
 		for waiting := 0; waiting == 0; { // for the table: the request is granted
-			if err := pool.QueryRowContext(soon(t), `SELECT COUNT(*) FROM information_schema.processlist
-				WHERE db = DATABASE() AND state LIKE 'Waiting for table%' AND info LIKE 'INSERT%'`).Scan(&waiting); err != nil {
+			var err error
+			if waiting, err = dbserver.Sessions(soon(t), pool, "db = DATABASE() AND state LIKE 'Waiting for table%' AND info LIKE 'INSERT%'"); err != nil {
 				t.Fatal(err)
 			}
 		}

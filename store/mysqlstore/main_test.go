@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"go.uber.org/goleak"
 
+	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
@@ -137,16 +137,9 @@ func uniqueName(prefix string) string { return prefix + "_" + strings.ToLower(ra
 
 func count(t testing.TB, db *sql.DB, query string, values ...any) int {
 	t.Helper()
-	// MySQL lists no processes while one of them, of any test, runs a statement
-	// that it cannot convert.
-	const cannotConvert = 3854
 	var n int
-	err := error(nil)
-	eventually(t, "an answer to "+query, func() bool {
-		var failed *mysql.MySQLError
-		err = db.QueryRowContext(soon(t), query, values...).Scan(&n)
-		return !errors.As(err, &failed) || failed.Number != cannotConvert
-	})
+	ctx := soon(t)
+	err := dbserver.Listed(ctx, func() error { return db.QueryRowContext(ctx, query, values...).Scan(&n) })
 	if err != nil {
 		t.Fatalf("%s: %v", query, err)
 	}

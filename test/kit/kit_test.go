@@ -79,8 +79,8 @@ func worker(t testing.TB) string {
 	t.Helper()
 	program := filepath.Join(built, "worker")
 	build.Do(func() {
-		// Without paths everything would be compiled once more.
-		line := strings.NewReplacer("/out/worker", program, " -trimpath", "").Replace(buildCommand(t))
+		// With the flags of scripts/test, so that only the program itself is compiled and linked once more.
+		line := strings.ReplaceAll(buildCommand(t), "/out/worker", program)
 		c := exec.Command("sh", "-c", line)
 		c.Dir, c.Env = root, append(os.Environ(), "RELEASE=v0.0.7", "GOFLAGS=")
 		if out, err := c.CombinedOutput(); err != nil {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
 )
 
 // limit bounds each step of setting up and tearing down.
@@ -136,8 +138,10 @@ func (t *trial) kill(ctx context.Context) error {
 	}
 	defer conn.Close()
 	var ids sql.NullString
-	if err := conn.QueryRowContext(ctx, `SELECT GROUP_CONCAT(id) FROM information_schema.processlist
-		WHERE db = DATABASE() AND id <> CONNECTION_ID()`).Scan(&ids); err != nil {
+	if err := dbserver.Listed(ctx, func() error {
+		return conn.QueryRowContext(ctx, `SELECT GROUP_CONCAT(id) FROM information_schema.processlist
+			WHERE db = DATABASE() AND id <> CONNECTION_ID()`).Scan(&ids)
+	}); err != nil {
 		return err
 	}
 	for id := range strings.SplitSeq(ids.String, ",") {

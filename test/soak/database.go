@@ -79,7 +79,7 @@ func (d *database) drop() error {
 
 // connections counts the workers' connections, as the server sees them.
 func (d *database) connections(ctx context.Context) (int, error) {
-	return d.number(ctx, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE DB = ?", d.schema)
+	return dbserver.Sessions(ctx, d.db, "db = ?", d.schema)
 }
 
 // rows counts the rows of one of the workers' tables.
