@@ -6,7 +6,7 @@ PACKAGES ?= ./...
 TESTFLAGS ?=
 # One way to compile everything, and one that has the same result in each checkout: what one target or test has compiled
 # is in the cache for the others.
-export GOFLAGS += -trimpath
+export GOFLAGS := $(strip $(shell $(GO) env GOFLAGS) -trimpath)
 export FUZZTIME ?= 1m
 export FUZZJOBS ?= 1
 SOAKTIME ?= 1h
