@@ -250,7 +250,10 @@ func (t *target) client() redis.UniversalClient {
 		Addrs: t.hosts, DB: t.database, CredentialsProviderContext: t.credentials, PoolSize: t.poolSize,
 		MasterName: t.primary, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPass,
 		Dialer: t.dial, DialTimeout: dialTimeout, ContextTimeoutEnabled: true,
-		MaxRetries: -1, DialerRetries: 1, // a repetition is the caller's, which knows what one means
+		// Telling the name of the client takes a round trip for each connection, which a heartbeat may have to wait for.
+		DisableIdentity: true,
+		// A repetition is the caller's, which knows what one means.
+		MaxRetries: -1, DialerRetries: 1,
 		// Only a Redis Enterprise has those.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

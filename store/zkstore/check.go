@@ -31,12 +31,21 @@ var refusals = []struct {
 	{zk.ErrNoAuth, lease.ErrDenied, "check the user and the password, or the ACL of the store's nodes"},
 	{zk.ErrAuthFailed, lease.ErrDenied, "check the user and the password"},
 	{zk.ErrInvalidACL, lease.ErrSetup, "give the store an ACL that the ensemble knows"},
+	{errQuota, lease.ErrNotReady, "raise the quota (zkCli.sh listquota, setquota), or keep less history"},
 }
+
+// errQuota stands for an answer that the client does not know, and of which it gives the number alone.
+var errQuota = errors.New("the quota for these nodes is used up")
+
+const quotaAnswer = "unknown error: -125"
 
 // explain says of such an error what it means.
 func explain(err error) error {
 	if errors.Is(err, lease.ErrSetup) {
 		return err
+	}
+	if err != nil && strings.HasSuffix(err.Error(), quotaAnswer) {
+		err = errQuota
 	}
 	for _, r := range refusals {
 		if errors.Is(err, r.answer) {
@@ -207,6 +216,10 @@ func (s *Store) examineTransactions(ctx context.Context, _ time.Duration) (store
 	if _, err := s.tick(ctx); err != nil { // whatever else is wrong
 		return store.Finding{}, err
 	}
+	// A node that is created and deleted again shows whether more nodes may be created.
+	if _, _, err := s.settle(ctx, anyServer, s.as(node{path: s.path("probe")})...); err != nil {
+		return store.Finding{}, failed("create a node", err)
+	}
 	clock := s.path("clock")
 	_, _, err := s.settle(ctx, anyServer, &zk.SetDataRequest{Path: clock, Data: make([]byte, maxTransaction-1000), Version: -1},
 		&zk.SetDataRequest{Path: clock, Version: -1})
@@ -214,6 +227,12 @@ func (s *Store) examineTransactions(ctx context.Context, _ time.Duration) (store
 		return store.Finding{
 			Grade: store.Warning, Text: fmt.Sprintf("the server closes the connection at a transaction of %d kB, so that changes of many jobs or runs fail", maxTransaction/1000),
 			Cure: "set jute.maxbuffer to 1 MiB, its default, or more on all servers",
+		}, nil
+	}
+	if refused := (*refusal.Error)(nil); errors.As(explain(err), &refused) && errors.Is(refused.Answer, errQuota) {
+		return store.Finding{
+			Grade: store.Warning, Text: fmt.Sprintf("the quota of these nodes leaves less than %d kB, so that changes of many jobs or runs may fail", maxTransaction/1000),
+			Cure: refused.Cure,
 		}, nil
 	}
 	return store.Finding{Text: fmt.Sprintf("transactions of %d kB pass", maxTransaction/1000)}, err

@@ -156,3 +156,44 @@ func TestSmallMessages(t *testing.T) {
 		t.Errorf("a large change: %v", err)
 	}
 }
+
+// A quota that is used up is named, also by Examine, and what is refused goes on when it is raised.
+func TestQuota(t *testing.T) {
+	t.Parallel()
+	program, err := zkserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := zkserver.New(program, "-Dzookeeper.forceSync=no", "-Dzookeeper.enforceQuota=true")
+	defer func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	b := newBench(t, server.Addr(), "/limited")
+	client, _, err := zk.Connect([]string{server.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	b.ok(err)
+	defer client.Close()
+	const quota = "/zookeeper/quota/limited"
+	for _, of := range [][2]string{{"", ""}, {"/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=10"}, {"/zookeeper_stats", "count=0,bytes=0"}} {
+		_, err := client.Create(quota+of[0], []byte(of[1]), 0, zk.WorldACL(zk.PermAll))
+		b.ok(err)
+	}
+	claims := []store.Claim{{Key: at(1), State: jobs.Skipped}}
+	if _, err := b.Claim(t.Context(), b.h, newID(), claims); !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), "raise the quota") {
+		t.Errorf("Claim: %v", err)
+	}
+	if g := grades(t, b.Store); g["transactions"] != store.Problem {
+		t.Errorf("grades: %v", g)
+	}
+	_, err = client.Set(quota+"/zookeeper_limits", []byte("count=-1,bytes=-1=;byteHardLimit=500000;countHardLimit=1000"), -1)
+	b.ok(err)
+	if g := grades(t, b.Store); g["transactions"] != store.Warning {
+		t.Errorf("grades with a small quota: %v", g)
+	}
+	_, err = b.Claim(t.Context(), b.h, newID(), claims)
+	b.ok(err)
+}
