@@ -30,9 +30,25 @@ type galera struct {
 	old, next *mysqlstore.Store
 }
 
-func newGalera(t *testing.T) *galera {
-	t.Helper()
+// While one node is behind, the others are held up: these go one after the other, on
+// one cluster.
+func TestGaleraOneBehind(t *testing.T) {
+	t.Parallel()
 	nodes := dbtest.Galera(t, 20*time.Second).Nodes()
+	for _, one := range []struct {
+		name string
+		test func(*testing.T, *galera)
+	}{
+		{"refuses what was overtaken", refusesWhatWasOvertaken},
+		{"readings wait", readingsWait},
+		{"takeover from one who stands still", takeoverFromOneWhoStandsStill},
+	} {
+		t.Run(one.name, func(t *testing.T) { one.test(t, newGalera(t, nodes)) })
+	}
+}
+
+func newGalera(t *testing.T, nodes []*dbserver.Server) *galera {
+	t.Helper()
 	first := dbtest.FreshOn(t, dbserver.MariaDB, nodes[0].DSN(""))
 	g := &galera{dbs: [2]dbtest.Database{first, {Kind: first.Kind, DSN: nodes[1].DSN(first.Config(t).DBName)}}}
 	for i, db := range g.dbs {
@@ -161,9 +177,8 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 // A write on one node has made its comparisons. Then another node commits a change
 // that makes them untrue, and that the first node has not applied yet. The write must
 // fail, and leave no trace.
-func TestGaleraRefusesWhatWasOvertaken(t *testing.T) {
-	t.Parallel()
-	g := newGalera(t)
+func refusesWhatWasOvertaken(t *testing.T, g *galera) {
+	t.Helper()
 	const rounds = 5
 	for _, what := range []string{"claim", "move", "declare", "acquire", "renew", "lock"} {
 		traces := 0
@@ -215,9 +230,8 @@ func (g *galera) overtake(t *testing.T, group string, o overtaken) int {
 }
 
 // A new holder sees everything that was written before its takeover, on any node.
-func TestGaleraReadingsWait(t *testing.T) {
-	t.Parallel()
-	g := newGalera(t)
+func readingsWait(t *testing.T, g *galera) {
+	t.Helper()
 	for what, read := range map[string]struct {
 		statement string
 		do        func(h store.Holder) error
@@ -262,9 +276,8 @@ func TestGaleraReadingsWait(t *testing.T) {
 	}
 }
 
-func TestGaleraTakeoverFromOneWhoStandsStill(t *testing.T) {
-	t.Parallel()
-	g := newGalera(t)
+func takeoverFromOneWhoStandsStill(t *testing.T, g *galera) {
+	t.Helper()
 	proxy := dbtest.NewProxy(t, g.dbs[0].Config(t).Addr)
 	s := open(t, with(t, g.dbs[0], func(c *mysql.Config) { c.Addr = proxy.Addr() }))
 	standStill(t, g.dbs[0], g.old, s, proxy)

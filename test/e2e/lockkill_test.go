@@ -199,13 +199,13 @@ func TestLocksOfKilledProcesses(t *testing.T) {
 	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, rounds.Of(t, 6))
+			playForLocks(t, lockRole{Kind: kind, DSN: dbtest.Fresh(t, kind).DSN, Workers: 16}, rounds.Of(t, int(moments)))
 		})
 	}
 	t.Run(workertest.SQLite, func(t *testing.T) {
 		t.Parallel()
 		// It has one writer at a time for all that goes on.
-		playForLocks(t, lockRole{Kind: workertest.SQLite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, rounds.Of(t, 6))
+		playForLocks(t, lockRole{Kind: workertest.SQLite, DSN: filepath.Join(t.TempDir(), "locks.db"), Workers: 4}, rounds.Of(t, int(moments)))
 	})
 }
 
