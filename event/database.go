@@ -29,6 +29,8 @@ type DatabaseAway struct {
 	// in it.
 	For      time.Duration
 	Failures int
+	// Often: the log has it at debug level, since it has had several of this fault in the last minute.
+	Often bool
 }
 
 // DatabaseBack is the end of what [DatabaseAway] tells of.
@@ -36,6 +38,8 @@ type DatabaseBack struct {
 	Header
 	For      time.Duration
 	Failures int
+	// Often: the log has it at debug level, as it has what it is the end of.
+	Often bool
 }
 
 // Statement is a call of the database that an election, a scheduler or a client of locks has made. It may

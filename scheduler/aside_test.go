@@ -130,6 +130,34 @@ func TestOutageSetsNothingAside(t *testing.T) {
 	})
 }
 
+// A server at the limit of its memory refuses some statements and takes others. No row is to blame.
+func TestFullServerSetsNothingAside(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, log := observer.New(zap.InfoLevel)
+		var declared []jobs.Job
+		for i := range 10 {
+			declared = append(declared, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(time.Second), Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow})
+		}
+		r := c.start(declared, scheduler.WithLogger(zap.New(core)))
+		c.until(5*time.Second + 500*time.Millisecond)
+		r.link.set(func(l *link) { l.full = true })
+		c.until(65*time.Second + 500*time.Millisecond)
+		r.link.set(func(l *link) { l.full = false })
+		c.until(70*time.Second + 500*time.Millisecond)
+		for i := range 10 {
+			if n := len(c.runs(fmt.Sprint("job-", i))); n != 70 {
+				t.Errorf("job-%d ran %d times, want 70", i, n)
+			}
+		}
+		if n := log.FilterMessageSnippet(asideLine).Len(); n > 0 {
+			t.Errorf("%d jobs were set aside", n)
+		}
+		if n := log.FilterLevelExact(zap.WarnLevel).Len(); n > 15 {
+			t.Errorf("%d warnings in a minute", n)
+		}
+	})
+}
+
 // A term with a refused job ends without waiting for it.
 func TestRefusedJobAtTheEnd(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -30,6 +32,7 @@ type link struct {
 	away  time.Time      // none does until then
 	fail  map[string]int // so many fail without effect
 	lose  map[string]int // the replies of so many are lost
+	full  bool           // of the statements to the ledger, two in three are refused, for now
 
 	hold  map[string]time.Duration // how long statements are under way
 	delay map[string]time.Duration // and their replies
@@ -88,6 +91,8 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 	switch {
 	case l.cut || time.Now().Before(l.away) || l.fail[op] > 0:
 		f = faulty.Fault{Err: errAway}
+	case l.full && (op == "Claim" || op == "Move") && l.sent[op]%3 != 0:
+		f = faulty.Fault{Err: errFull}
 	case l.lose[op] > 0:
 		l.lose[op]--
 		f = faulty.Fault{Hold: l.hold[op], Err: errAway, Applied: true}
@@ -155,7 +160,10 @@ func (l *link) Claim(ctx context.Context, h store.Holder, id store.ClaimID, clai
 	return l.Ledger.Claim(ctx, h, id, claims)
 }
 
-var errRefused = errors.New("the row is refused")
+var (
+	errRefused = errors.New("the row is refused")
+	errFull    = fmt.Errorf("%w: the server is full", lease.ErrNotReady)
+)
 
 // refusing is a ledger that refuses the rows of some jobs.
 type refusing struct {

@@ -29,6 +29,9 @@ const (
 // asideEvery is how often a row that was set aside is tried again.
 const asideEvery = time.Second
 
+// notReadyFor is how long it is not the fault of a row that the database says it is not ready, though it takes others.
+const notReadyFor = 10 * time.Second
+
 // writer writes to the ledger for a term: writes that arrive while statements are
 // under way go into the next one. The term's loop owns it and calls its methods; its
 // statements run beside the loop, and their answers come back through it. Its
@@ -403,6 +406,9 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 		return
 	}
 	others := l.worked.After(b.since)
+	if errors.Is(err, lease.ErrNotReady) && now.Sub(b.since) < notReadyFor {
+		others = false // a server at the limit of its memory refuses some statements and takes others
+	}
 	if !others {
 		wait := l.wait.NextBackOff()
 		l.next = now.Add(wait)

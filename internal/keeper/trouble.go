@@ -3,6 +3,7 @@ package keeper
 import (
 	"errors"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -19,12 +20,16 @@ const (
 	// troubleFor is how long a failure counts if its task neither fails nor
 	// works again: the task may be over.
 	troubleFor = 2 * time.Minute
+	// troubleMost is how often each kind of failure is logged in a minute: a database that fails and works in turn, as one at the limit of its
+	// memory, is a new trouble each time.
+	troubleMost = 5
 )
 
 // Trouble tells of the state of one database for all tasks of a process that use
 // it. An outage fails hundreds of attempts a minute; Trouble tells of its beginning,
 // each new kind of failure, one line a minute while it lasts, and its end.
-// Attempts in between are logged at debug level. It is safe for concurrent use.
+// Attempts in between are logged at debug level, and so are troubles after the first few
+// of a minute. It is safe for concurrent use.
 type Trouble struct {
 	events *stream.Stream
 	log    *zap.Logger // for the attempts in between
@@ -37,7 +42,9 @@ type Trouble struct {
 	newest   time.Time            // when a task last failed
 	spoke    time.Time            // when the last line of the minute was logged
 	failures int
-	last     error // nil when the end of the trouble has been logged
+	last     error                       // nil when the end of the trouble has been logged
+	told     map[event.Fault][]time.Time // when each kind was logged, in the last minute
+	quiet    bool                        // none of the present trouble was logged
 }
 
 // A task is known by its name, among the tasks of a term by that term as well.
@@ -55,7 +62,7 @@ type failure struct {
 // Group and owner may be empty.
 func NewTrouble(events *stream.Stream, group, owner string) *Trouble {
 	return &Trouble{events: events, log: ownersLog(events, owner), head: event.Header{Group: group, Owner: owner},
-		failing: map[task]failure{}, logged: map[event.Fault]bool{}}
+		failing: map[task]failure{}, logged: map[event.Fault]bool{}, told: map[event.Fault][]time.Time{}}
 }
 
 func ownersLog(events *stream.Stream, owner string) *zap.Logger {
@@ -138,7 +145,7 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 	t.forget(now)
 	before = t.over(t.newest)
 	if len(t.failing) == 0 {
-		t.since, t.spoke, t.failures = now, now, 0
+		t.since, t.spoke, t.failures, t.quiet = now, now, 0, true
 		clear(t.logged)
 	}
 	t.failing[k] = failure{at: now}
@@ -152,7 +159,22 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 	away.At = now
 	first = !t.logged[away.Fault]
 	t.logged[away.Fault] = true
+	if first {
+		away.Often = t.often(away.Fault, now)
+		t.quiet = t.quiet && away.Often
+	}
 	return away, first, before
+}
+
+// often reports whether a kind of failure was logged as often in the last minute as it may be, and notes that it is logged otherwise. It is
+// called with mu held.
+func (t *Trouble) often(fault event.Fault, now time.Time) bool {
+	t.told[fault] = slices.DeleteFunc(t.told[fault], func(at time.Time) bool { return now.Sub(at) >= troubleEvery })
+	if len(t.told[fault]) >= troubleMost {
+		return true
+	}
+	t.told[fault] = append(t.told[fault], now)
+	return false
 }
 
 // end is worked without the stream.
@@ -176,7 +198,7 @@ func (t *Trouble) over(at time.Time) *event.DatabaseBack {
 		return nil
 	}
 	t.last = nil
-	back := &event.DatabaseBack{Header: t.head, For: at.Sub(t.since), Failures: t.failures}
+	back := &event.DatabaseBack{Header: t.head, For: at.Sub(t.since), Failures: t.failures, Often: t.quiet}
 	back.At = at
 	return back
 }

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/lease"
@@ -76,6 +77,57 @@ func TestTroubleIsLoggedOnceAMinute(t *testing.T) {
 		trouble.Worked("look")
 		if texts := lines(); len(texts) != 4 { // each trouble has its beginning and its end
 			t.Errorf("two troubles, of which one was forgotten: %q", texts)
+		}
+	})
+}
+
+// A database that fails and works in turn, as one at the limit of its memory, is told of a few times a minute, and another kind of failure at once.
+func TestTroublesInARow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		core, logs := observer.New(zapcore.InfoLevel)
+		var away, back int
+		trouble := keeper.NewTrouble(stream.New(zap.New(core), func(e event.Event) {
+			switch e.(type) {
+			case event.DatabaseAway:
+				away++
+			case event.DatabaseBack:
+				back++
+			}
+		}), "", "")
+		full := fmt.Errorf("%w: OOM", lease.ErrNotReady)
+		flap := func(d time.Duration, err error) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				trouble.Failed("claim", err)
+				time.Sleep(time.Second / 4)
+				trouble.Worked("claim")
+				time.Sleep(time.Second / 4)
+			}
+		}
+		flap(10*time.Minute, full)
+		synctest.Wait()
+		begins, ends := logs.FilterMessageSnippet("database not ready").Len(), logs.FilterMessageSnippet("database trouble over").Len()
+		if begins != ends || begins < 40 || begins > 60 {
+			t.Errorf("%d beginnings and %d ends in ten minutes", begins, ends)
+		}
+		if away != 1200 || back != 1200 {
+			t.Errorf("observers have %d beginnings and %d ends, want 1200", away, back)
+		}
+		logs.TakeAll()
+		flap(time.Second/2, errors.New("connection refused"))
+		if n := logs.Len(); n != 2 {
+			t.Errorf("%d lines about another kind of failure: %v", n, logs.All())
+		}
+		// What began without a line and lasts has one in the next minute, and one about its end.
+		flap(10*time.Second, full)
+		logs.TakeAll()
+		for range 60 {
+			trouble.Failed("claim", full)
+			time.Sleep(2 * time.Second)
+		}
+		trouble.Worked("claim")
+		if begins, ends := logs.FilterMessageSnippet("database not ready").Len(), logs.FilterMessageSnippet("database trouble over").Len(); begins < 1 || begins > 2 || ends != 1 {
+			t.Errorf("a trouble of two minutes: %d lines, %d about its end", begins, ends)
 		}
 	})
 }

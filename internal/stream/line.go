@@ -34,9 +34,9 @@ func line(e event.Event) (zapcore.Level, string) {
 		}
 		return zap.InfoLevel, "term over"
 	case event.DatabaseAway:
-		return zap.WarnLevel, string(e.Fault) + ": trying again, and saying so once a minute"
+		return unless(e.Often, zap.WarnLevel), string(e.Fault) + ": trying again, and saying so once a minute"
 	case event.DatabaseBack:
-		return zap.InfoLevel, "database trouble over"
+		return unless(e.Often, zap.InfoLevel), "database trouble over"
 	case event.ClockSkew:
 		switch e.Now {
 		case event.Disagree:
@@ -71,6 +71,14 @@ func line(e event.Event) (zapcore.Level, string) {
 		}
 	}
 	return 0, ""
+}
+
+// unless is the level, or debug where something is too often for that.
+func unless(often bool, level zapcore.Level) zapcore.Level {
+	if often {
+		return zap.DebugLevel
+	}
+	return level
 }
 
 func finished(e event.RunFinished) (zapcore.Level, string) {
