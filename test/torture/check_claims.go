@@ -13,8 +13,9 @@ func (c *check) checkStarts() {
 		for _, r := range t.runs {
 			c.checkLed(r)
 			if before := last[r.Attempt]; before != nil {
-				// A claim that a failover has lost is made again, but by a later term only.
-				c.unless(before.forgotten && before.Token < r.Token, 2, []Event{before.Event, r.Event}, "attempt %d of %v was started twice", r.Attempt, k)
+				// A claim that a failover has lost is made again, but by a later term only. A retry is found waiting where its start was lost, also by the
+				// term that has run it.
+				c.unless(before.forgotten && (before.Token < r.Token || r.Attempt > 1), 2, []Event{before.Event, r.Event}, "attempt %d of %v was started twice", r.Attempt, k)
 			}
 			last[r.Attempt] = r
 			if len(t.rows) == 0 {

@@ -30,6 +30,9 @@ func TestCheckClaims(t *testing.T) {
 			guarantee: 2, want: "started twice"},
 		{name: "in one term, though forgotten", story: again(again(handOver().row("succeeded", "w2", of(8, "hold", 3, 1)), 3100, "w2", 8), 3200, "w2", 8).lose(3050, 3150),
 			guarantee: 2, want: "started twice"},
+		{name: "a retry in one term", story: retried(), guarantee: 2, want: "attempt 2 of hold@00:00:03 was started twice"},
+		{name: "a retry in one term, forgotten", story: retried().lose(3150, 3250), count: forgotten},
+		{name: "a retry in one term, forgotten too late", story: retried().lose(3201, 3250), guarantee: 2, want: "started twice"},
 		{name: "two attempts", story: again(handOver().row("succeeded", "w2", of(8, "hold", 3, 2)), 3100, "w2", 8).
 			add(3200, "w2", Run, of(8, "hold", 3, 2)).add(3201, "w2", End, of(8, "hold", 3, 2))},
 
@@ -51,6 +54,16 @@ func TestCheckClaims(t *testing.T) {
 
 		{name: "two rows", story: handOver().row("skipped", "w2", of(8, "all", 4, 0)), guarantee: 2, want: "all@00:00:04 has 2 rows"},
 	})
+}
+
+// retried is a history in which a term starts the same retry twice.
+func retried() *story {
+	s := handOver().row("succeeded", "w2", of(8, "hold", 3, 2))
+	for i, at := range []int64{3100, 3200, 3300} {
+		e := of(8, "hold", 3, min(i+1, 2))
+		s.add(at, "w2", Run, e).add(at+1, "w2", End, e)
+	}
+	return s
 }
 
 // killBeside is a history in which w2 is killed so soon after its first run, at 300, that nothing was heard of its term.

@@ -48,17 +48,25 @@ func (c *check) checkOutcomes(effects []Effect, runs []*run) {
 	effects = slices.Clone(effects)
 	var unclear int
 	var events []Event
+	// What a failover has lost gives its number to another, also to the same run when that is done again.
+	for _, lost := range []bool{false, true} {
+		for _, r := range runs {
+			for _, x := range r.transactions {
+				if x.outcome() != Stored || c.forgets(x.time()) != lost {
+					continue
+				}
+				if at := slices.IndexFunc(effects, func(e Effect) bool { return e.Seq == x.commit.Seq }); at >= 0 {
+					effects = slices.Delete(effects, at, at+1)
+					continue
+				}
+				c.unless(lost, 3, x.events(), "effect %d of %s was stored, and is not there", x.commit.Seq, tickName(r.Job, r.Tick))
+			}
+		}
+	}
 	for _, r := range runs {
 		for _, x := range r.transactions {
 			events = append(events, x.events()...)
 			switch x.outcome() {
-			case Stored:
-				at := slices.IndexFunc(effects, func(e Effect) bool { return e.Seq == x.commit.Seq })
-				if at >= 0 {
-					effects = slices.Delete(effects, at, at+1)
-					continue
-				}
-				c.unless(c.forgets(x.time()), 3, x.events(), "effect %d of %s was stored, and is not there", x.commit.Seq, tickName(r.Job, r.Tick))
 			case None:
 				t := c.ticks[tickKey{r.Job, r.Tick}]
 				if len(t.effects) == 0 {

@@ -23,6 +23,15 @@ func TestCheckEffects(t *testing.T) {
 	unknownThen := func(outcome string) *story {
 		return failed(Unknown).do(func(s *story) { s.rowOf("once", 0).Attempt = 2 }).attempt(4200, "w2", outcome, of(8, "once", 0, 2))
 	}
+	// storedAgain does a retry twice, as after a failover that has lost it.
+	storedAgain := func() *story {
+		s, e := failed(Refused), of(8, "once", 0, 2)
+		s.rowOf("once", 0).Attempt = 2
+		s.attempt(4200, "w2", Stored, e)
+		s.last["once"]--
+		s.Effects = s.Effects[:len(s.Effects)-1]
+		return s.attempt(4300, "w2", Stored, e)
+	}
 	// cut ends without a Commit, by a kill.
 	cut := func() *story {
 		s := takeOver().killed(2700, "w1").row("interrupted", "w2", of(8, "once", 0, 1))
@@ -52,6 +61,8 @@ func TestCheckEffects(t *testing.T) {
 
 		{name: "stored, and not there", story: handOver().dropEffect("all", 4), guarantee: 3, want: "effect 4 of all@00:00:04 was stored, and is not there"},
 		{name: "not any more", story: handOver().dropEffect("all", 4).lose(4005, 4006), count: forgotten},
+		{name: "not any more, and stored again under its number", story: storedAgain().lose(4190, 4250), count: forgotten},
+		{name: "stored again under its number", story: storedAgain(), guarantee: 3, want: "was stored, and is not there"},
 		{name: "though nothing was forgotten before", story: handOver().dropEffect("all", 4).lose(3990, 3999), guarantee: 3, want: "was stored, and is not there"},
 		{name: "nor after", story: handOver().dropEffect("all", 4).lose(4012, 4020), guarantee: 3, want: "was stored, and is not there"},
 		{name: "under another number", story: handOver().do(func(s *story) { s.event(Commit, "w2", "all", 4).Seq = 9 }),
