@@ -62,8 +62,12 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	c.start()
 	asked := time.Now()
 	r.name = c.rows.name(text)
-	c.rows.submit(r)
+	var batch []*name
+	if c.rows.submit(r) {
+		batch = c.schedule(ctx, r.name)
+	}
 	c.mu.Unlock()
+	c.roundOf(ctx, batch)
 
 	select {
 	case <-r.decided:

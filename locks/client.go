@@ -33,7 +33,8 @@ var programStarted = time.Now()
 type Client struct {
 	// The goroutines call the store: one keeps the session, some write rows, one
 	// reads them for the waiters, one signals other processes, and two delete what
-	// is unused. What they decide by is in rows, which does no I/O.
+	// is unused. A caller that is alone writes its row itself. What they decide by is in
+	// rows, which does no I/O.
 	*background
 	store  store.Locks
 	keeper *keeper.Keeper

@@ -82,29 +82,50 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		cause = fmt.Errorf("%w: its time had passed", ErrLost)
 	}
 	c.rows.close(r)
+	var batch []*name
 	if r.state == held {
 		r.state = leaving
-		c.rows.touch(r.name)
+		batch = c.schedule(ctx, r.name)
 	}
 	r.cancel(ErrUnlocked)
 	c.mu.Unlock()
 	c.events.Emit(event.LockReleased{Header: c.head(r.Granted), Lock: l.Name(), Held: time.Since(r.began)})
-
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, c.unanswered)
-	defer cancel()
-	select {
-	case <-r.left:
-	case <-ctx.Done():
-		select {
-		case <-r.left:
-		default:
-			return fmt.Errorf("locks: unlock %q: not confirmed; retrying in the background: %w", l.Name(), context.Cause(ctx))
-		}
+	c.roundOf(ctx, batch)
+	if err := c.awaitLeft(ctx, r); err != nil {
+		return fmt.Errorf("locks: unlock %q: not confirmed; retrying in the background: %w", l.Name(), err)
 	}
 	if cause != nil {
 		return fmt.Errorf("locks: unlock %q: others may have had it: %w", l.Name(), cause)
 	}
 	return nil
+}
+
+// awaitLeft waits until a request is out of its row, for at most a TTL.
+func (c *Client) awaitLeft(ctx context.Context, r *request) error {
+	if r.isOut() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, c.unanswered)
+	defer cancel()
+	select {
+	case <-r.left:
+		return nil
+	case <-ctx.Done():
+	}
+	if r.isOut() {
+		return nil
+	}
+	return context.Cause(ctx)
+}
+
+// isOut reports whether it is known to be out of its row.
+func (r *request) isOut() bool {
+	select {
+	case <-r.left:
+		return true
+	default:
+		return false
+	}
 }
 
 // hold is what a fenced transaction checks.

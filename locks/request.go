@@ -41,24 +41,25 @@ type request struct {
 	timer  *time.Timer // of the limit, nil when there is none
 }
 
-// submit adds a request.
-func (rs *rows) submit(r *request) {
+// submit adds a request, and reports whether its lock has to be scheduled: it has a place
+// to write.
+func (rs *rows) submit(r *request) bool {
 	r.name.requests = append(r.name.requests, r)
 	rs.active[r.name] = true
 	if rs.session == nil || rs.session.over {
 		poke(rs.sessions)
-		return
+		return false
 	}
 	rs.enter(r)
+	return true
 }
 
-// enter gives the request its place in the present session.
+// enter gives the request its place in the present session. Its lock has to be scheduled.
 func (rs *rows) enter(r *request) {
 	rs.number++
 	r.session = rs.session
 	r.ID = rs.self.Group + "." + strconv.FormatUint(rs.number, 10)
 	r.Since = rs.now()
-	rs.touch(r.name)
 }
 
 // notice updates the requests from the row.

@@ -31,7 +31,8 @@ type rows struct {
 	names  map[string]*name
 	active map[*name]bool // the names that have requests
 	dirty  []*name
-	rounds int       // of the writers that are under way and will not wait for a row
+	flying int       // rounds that are under way, of names that are not set aside
+	rounds int       // those of them that will not wait for a row
 	until  time.Time // when the newest of them has taken so long that another may begin
 	// gathering: a writer was poked since the last batch was taken, and waits for
 	// the next one to grow.
@@ -39,6 +40,7 @@ type rows struct {
 	// waiting: a round's only write may wait if its row, which is not set aside,
 	// is locked.
 	waiting bool
+	alone   bool // the last round was quick, of one row, and nobody else wanted anything
 
 	session *session // nil before the first one
 	number  uint64   // of requests that had a place
@@ -167,6 +169,19 @@ func (rs *rows) touchAfter(wait time.Duration, names ...*name) {
 	})
 }
 
+// own schedules the lock as touch does. If its caller is alone, and the database is quick,
+// it returns the round for the caller to carry out instead.
+func (rs *rows) own(n *name) (batch []*name) {
+	if !rs.alone || rs.flying > 0 || len(rs.dirty) > 0 || n.busy || n.aside || rs.closing {
+		rs.touch(n)
+		return nil
+	}
+	n.dirty = true
+	rs.dirty = append(rs.dirty, n)
+	batch, _ = rs.take(false)
+	return batch
+}
+
 // take returns the locks of the next round: those that became dirty first, sorted by
 // name, because statements that lock rows in one order do not deadlock. If there are
 // none yet, it returns how long to wait unless poked.
@@ -175,6 +190,9 @@ func (rs *rows) take(aside bool) (batch []*name, wait time.Duration) {
 	if aside {
 		most = 1
 	} else {
+		if rs.flying >= writers { // one of them is a caller's
+			return nil, time.Hour
+		}
 		if rs.rounds > 0 && len(rs.dirty) > 0 && len(rs.dirty) < batchMost {
 			if wait := time.Until(rs.until); wait > 0 {
 				return nil, wait
@@ -197,6 +215,7 @@ func (rs *rows) take(aside bool) (batch []*name, wait time.Duration) {
 	})
 	slices.SortFunc(batch, func(a, b *name) int { return strings.Compare(a.text, b.text) })
 	if len(batch) > 0 && !aside {
+		rs.flying++
 		rs.rounds++
 		rs.until = time.Now().Add(patience + time.Duration(len(batch))*patienceForRow)
 		if len(rs.dirty) > 0 {
@@ -303,9 +322,7 @@ func (rs *rows) notWritten(n *name) {
 // roundEnded ends a round: locks whose rows do not reflect their requests yet go
 // into the next.
 func (rs *rows) roundEnded(batch []*name, aside bool) {
-	if !aside {
-		rs.rounds--
-	}
+	rs.landed(aside)
 	rs.failure = nil
 	for _, n := range batch {
 		n.busy, n.failure = false, nil
@@ -337,9 +354,8 @@ func (rs *rows) wanted(batch []*name) bool {
 
 // roundFailed ends a round whose outcome is unknown.
 func (rs *rows) roundFailed(batch []*name, err error, written, aside bool) {
-	if !aside {
-		rs.rounds--
-	}
+	rs.landed(aside)
+	rs.alone = false
 	if !batch[0].aside {
 		rs.failure = err
 	}
@@ -353,6 +369,26 @@ func (rs *rows) roundFailed(batch []*name, err error, written, aside bool) {
 		rs.touch(n)
 	}
 	rs.pokeWriters() // as above
+}
+
+// roundLost ends a round of a caller whose outcome is unknown: the writers find out.
+func (rs *rows) roundLost(batch []*name, written bool) {
+	rs.landed(false)
+	rs.alone = false
+	for _, n := range batch {
+		n.known, n.busy = false, false
+		n.unsure = n.unsure || written
+		rs.touch(n)
+	}
+	rs.pokeWriters() // as above
+}
+
+// landed ends a round.
+func (rs *rows) landed(aside bool) {
+	if !aside {
+		rs.flying--
+		rs.rounds--
+	}
 }
 
 // narrow narrows down which row made a batch fail, if it was not the database: each

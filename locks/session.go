@@ -133,6 +133,7 @@ func (c *Client) begin(s *session) {
 		for _, r := range n.requests {
 			if r.state == wanted {
 				c.rows.enter(r)
+				c.rows.touch(n)
 			}
 		}
 	}

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// writers is how many statements that write rows are in flight at most, beside
-	// the one for rows that are set aside.
+	// writers is how many statements that write rows are in flight at most, with that of
+	// a caller, and beside the one for rows that are set aside.
 	writers = 3
 	// While statements are in flight, another one begins once there are rows for a
 	// full one, or once the newest takes longer than a database that waits for
@@ -32,14 +32,20 @@ const (
 	asideEvery = 5 * time.Millisecond
 	// clockFor is how long the database's clock is extrapolated with our own.
 	clockFor = time.Minute
+	// After a round of one row that took no longer than quick, while nobody else wanted
+	// anything, the next caller carries out its round itself: waking another goroutine
+	// costs as much as half of such a round. It is given up after ownMost, because a caller
+	// cannot leave it where the store does not notice that a context ends.
+	quick   = time.Millisecond
+	ownMost = 50 * time.Millisecond
 )
 
-// write brings the locks' rows in line with the requests. Several goroutines run it,
-// each with one statement in flight, on different rows; requests that are made
-// meanwhile are batched into the next statement. Rows that another
-// transaction keeps locked, or that cannot be written, are set aside: one more
-// goroutine that runs write writes them one by one, so that they do not delay the
-// others.
+// write brings the locks' rows in line with the requests, as callers do themselves that
+// are alone (roundOf). Several goroutines run it, each with one statement in flight, on
+// different rows; requests that are made meanwhile are batched into the next statement.
+// Rows that another transaction keeps locked, or that cannot be written, are set aside:
+// one more goroutine that runs write writes them one by one, so that they do not delay
+// the others.
 func (c *Client) write(aside bool) {
 	failed := retry.Forever(5*time.Millisecond, min(c.timing.TTL/5, time.Second))
 	poked, trouble := c.rows.writes, c.keeper.Trouble().Tasks()
@@ -54,7 +60,7 @@ func (c *Client) write(aside bool) {
 			c.pause(poked, wait)
 			continue
 		}
-		err := c.round(c.running, batch, aside)
+		written, err := c.round(c.running, batch, aside)
 		if err == nil {
 			trouble.Worked(writingLocks)
 			failed.Reset()
@@ -63,11 +69,53 @@ func (c *Client) write(aside bool) {
 			}
 			continue
 		}
+		c.failed(batch, err, written, aside)
 		if c.running.Err() == nil {
 			trouble.Failed(writingLocks, err)
 		}
 		c.pause(nil, failed.NextBackOff())
 	}
+}
+
+// schedule schedules the lock for the writers, or returns the round that its caller, whose
+// context is given, has to carry out by roundOf. It is called with mu held.
+func (c *Client) schedule(caller context.Context, n *name) (batch []*name) {
+	if caller.Err() != nil {
+		c.rows.touch(n)
+		return nil
+	}
+	if batch = c.rows.own(n); len(batch) > 0 {
+		c.group.Add(1) // before Close waits: no round is the caller's from then on
+	}
+	return batch
+}
+
+// roundOf carries out a round of a caller, for as long as the caller may wait. If it
+// fails, the writers go on: only they judge the database.
+func (c *Client) roundOf(caller context.Context, batch []*name) {
+	if len(batch) == 0 {
+		return
+	}
+	defer c.group.Done()
+	written, done := true, false
+	defer func() { // also when the store panics, which the caller may survive
+		if !done {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.rows.roundLost(batch, written)
+		}
+	}()
+	until := time.Now().Add(ownMost)
+	if end, ok := caller.Deadline(); ok && end.Before(until) {
+		until = end
+	}
+	ctx, cancel := context.WithDeadline(c.running, until)
+	defer cancel()
+	stop := context.AfterFunc(caller, cancel)
+	defer stop()
+	var err error
+	written, err = c.round(ctx, batch, false)
+	done = err == nil
 }
 
 // take returns the locks of the next round, or how long to wait for one.
@@ -92,8 +140,10 @@ func (c *Client) needsAddress(plans []plan) bool {
 }
 
 // round reads the rows of a batch that are not known or may be outdated, and writes
-// the changes. An error means that the rows of the batch are unknown again.
-func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
+// the changes. After an error, the rows of the batch are unknown again, which is the
+// caller's to note; written says whether they may have been written.
+func (c *Client) round(ctx context.Context, batch []*name, aside bool) (written bool, err error) {
+	begin := time.Now()
 	c.mu.Lock()
 	var unknown []*name
 	stale := time.Since(c.rows.clock.at) > clockFor
@@ -103,18 +153,15 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		}
 	}
 	c.mu.Unlock()
-	err := c.look(ctx, unknown, true)
-	if err != nil {
-		c.failed(batch, err, false, aside)
-		return err
+	if err := c.look(ctx, unknown, true); err != nil {
+		return false, err
 	}
 
 	plans, refused := c.plans(batch, unknown, aside)
 	if len(refused) > 0 {
 		// A TryLock is refused only on the basis of a fresh reading.
 		if err := c.look(ctx, refused, true); err != nil {
-			c.failed(batch, err, false, aside)
-			return err
+			return false, err
 		}
 		plans, _ = c.plans(batch, append(unknown, refused...), aside)
 	}
@@ -129,27 +176,25 @@ func (c *Client) round(ctx context.Context, batch []*name, aside bool) error {
 		}
 	}
 	if len(plans) > 0 {
-		waits := !aside && len(plans) == 1 && c.mayWait()
-		if waits {
-			plans[0].write.Wait = true
+		write := c.writeRows
+		if !aside && len(plans) == 1 && c.mayWait() {
+			write = c.writeWaiting
 		}
-		err := c.writeRows(ctx, plans)
-		if waits {
-			c.waited()
-		}
-		if err != nil {
-			c.failed(batch, err, true, aside)
-			return err
+		if err := write(ctx, plans); err != nil {
+			return true, err
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if !aside {
+		c.rows.alone = len(batch) == 1 && len(c.rows.dirty) == 0 && time.Since(begin) < quick
+	}
 	c.rows.roundEnded(batch, aside)
 	if c.rows.wanted(batch) {
 		poke(c.listens)
 	}
 	c.notifier.notifySelf(c.rows)
-	return nil
+	return false, nil
 }
 
 // mayWait allows a write of one row to wait if another transaction has locked that
@@ -165,11 +210,15 @@ func (c *Client) mayWait() bool {
 	return c.rows.mayWait()
 }
 
-// waited ends what mayWait allowed.
-func (c *Client) waited() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.rows.waited()
+// writeWaiting carries out the only plan of a round, as mayWait has allowed.
+func (c *Client) writeWaiting(ctx context.Context, plans []plan) error {
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.rows.waited()
+	}()
+	plans[0].write.Wait = true
+	return c.writeRows(ctx, plans)
 }
 
 // writeRows carries out the plans.
