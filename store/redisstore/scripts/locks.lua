@@ -9,6 +9,8 @@ local function idle() return KEYS[1] .. ':idle' end
 
 -- each calls a command with all of some values, which are pairs or single ones, in parts.
 local function each(values, command, ...)
+  if #values == 0 then return end
+  if #values <= most and select('#', ...) == 0 then return redis.call(command, unpack(values)) end
   local before = {...}
   for i = 1, #values, most do
     local args = {unpack(before)}

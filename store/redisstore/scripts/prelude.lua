@@ -6,7 +6,7 @@ local function key(kind, name) return KEYS[1] .. ':' .. kind .. ':' .. name end
 -- now is the server's clock, in microseconds since 1970.
 local function now()
   local t = redis.call('TIME')
-  return string.format('%d%06d', t[1], t[2])
+  return t[1] .. string.sub('000000' .. t[2], -6)
 end
 
 -- server identifies the server by the history that it goes on with, which has a number of its own from the moment when a process starts, or

@@ -1,8 +1,8 @@
 -- Writes locks. ARGV: server, and of each lock its name, the expected version, the new one, and the queue.
 -- Returns a digit for each: 1 if the row has that content now.
 if server() ~= ARGV[1] then return '' end
-local keys = {}
-for i = 2, #ARGV, 4 do keys[#keys + 1] = key('lock', ARGV[i]) end
+local keys, before = {}, key('lock', '')
+for i = 2, #ARGV, 4 do keys[#keys + 1] = before .. ARGV[i] end
 local done, present, floor = {}, now(), nil
 local rows, made, left = {}, {}, {}
 for n, row in ipairs(rowsof(keys)) do
