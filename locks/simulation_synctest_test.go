@@ -99,10 +99,10 @@ type simulation struct {
 	odd       bool // a round had an event for which TTL + 2 s is not promised
 	direction int  // of the last step of the clock
 	stepped   time.Time
-	noStart   time.Time       // until then no process starts, see changeRow
-	deleted   map[string]bool // locks whose row was deleted, see changeRow
-	orders    []string        // names that are not used for long
-	ends      []func()        // end what keeps rows from being written
+	noStart   time.Time         // until then no process starts, see changeRow
+	changed   map[string]uint64 // the versions that rows had before they were changed, see changeRow
+	orders    []string          // names that are not used for long
+	ends      []func()          // end what keeps rows from being written
 
 	mu      sync.Mutex // guards what workers share
 	calm    bool       // no new requests, and holders stop at once
@@ -127,7 +127,7 @@ type simCall struct {
 }
 
 func newSimulation(t *testing.T, seed uint64, events map[string]int) *simulation {
-	s := &simulation{w: newWorld(t), t: t, events: events, rng: rand.New(rand.NewPCG(seed, 0)), deleted: map[string]bool{}, waiting: map[*simCall]bool{}}
+	s := &simulation{w: newWorld(t), t: t, events: events, rng: rand.New(rand.NewPCG(seed, 0)), changed: map[string]uint64{}, waiting: map[*simCall]bool{}}
 	s.ended, s.end = context.WithCancel(t.Context())
 	for i := range 1 + s.rng.IntN(3) {
 		s.names = append(s.names, fmt.Sprint("lock/", i))
@@ -543,10 +543,11 @@ func (s *simulation) breaks(how string, r *simRig) {
 
 func deleteRows(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil }
 
-// mayStart reports whether a process may start that has seen no row.
+// mayStart reports whether a process may start that has seen no row: once those that have
+// seen the newest versions have written newer ones.
 func (s *simulation) mayStart() bool {
-	maps.DeleteFunc(s.deleted, func(name string, _ bool) bool { return s.w.row(name).Version > 0 })
-	return len(s.deleted) == 0 && !time.Now().Before(s.noStart)
+	maps.DeleteFunc(s.changed, func(name string, before uint64) bool { return s.w.row(name).Version > before })
+	return len(s.changed) == 0 && !time.Now().Before(s.noStart)
 }
 
 // changeRow deletes the row of a lock, or restores it to a version without holders
@@ -587,8 +588,8 @@ func (s *simulation) changeRow(event string) bool {
 	old.Version--
 	if event == "deleted" {
 		old = store.LockRow{}
-		s.deleted[name] = true
 	}
+	s.changed[name] = before.Version
 	s.w.change(name, func(store.LockRow) store.LockRow { return old })
 	return true
 }
