@@ -23,6 +23,8 @@ const (
 	// troubleMost is how often each kind of failure is logged in a minute: a database that fails and works in turn, as one at the limit of its
 	// memory, is a new trouble each time.
 	troubleMost = 5
+	// troubleLasts is from when on a trouble is logged though others were before it.
+	troubleLasts = 3 * time.Second
 )
 
 // Trouble tells of the state of one database for all tasks of a process that use
@@ -37,7 +39,7 @@ type Trouble struct {
 
 	mu       sync.Mutex           // guards what follows
 	failing  map[task]failure     // empty when all is well
-	logged   map[event.Fault]bool // kinds of failure since the last line of the minute
+	logged   map[event.Fault]bool // kinds of failure since the last line of the minute; false: at debug level
 	since    time.Time            // of the present trouble
 	newest   time.Time            // when a task last failed
 	spoke    time.Time            // when the last line of the minute was logged
@@ -157,12 +159,15 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 	}
 	away = event.DatabaseAway{Header: t.head, Fault: faultOf(err), Task: k.name, Err: err, For: now.Sub(t.since), Failures: t.failures}
 	away.At = now
-	first = !t.logged[away.Fault]
-	t.logged[away.Fault] = true
-	if first {
-		away.Often = t.often(away.Fault, now)
-		t.quiet = t.quiet && away.Often
+	switch told, ok := t.logged[away.Fault]; {
+	case told:
+	case !ok:
+		first, away.Often = true, t.often(away.Fault, now)
+		t.logged[away.Fault] = !away.Often
+	case away.For >= troubleLasts:
+		first, t.logged[away.Fault] = true, true
 	}
+	t.quiet = t.quiet && (away.Often || !first)
 	return away, first, before
 }
 
@@ -171,7 +176,7 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 func (t *Trouble) often(fault event.Fault, now time.Time) bool {
 	t.told[fault] = slices.DeleteFunc(t.told[fault], func(at time.Time) bool { return now.Sub(at) >= troubleEvery })
 	if len(t.told[fault]) >= troubleMost {
-		return true
+		return now.Sub(t.since) < troubleLasts
 	}
 	t.told[fault] = append(t.told[fault], now)
 	return false
