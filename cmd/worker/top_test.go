@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -56,8 +57,12 @@ func TestTopFrames(t *testing.T) {
 		t.Fatal(b.failed)
 	}
 	text := strings.Join(b.lines(0, 0), "\n")
-	for _, want := range []string{"group billing", "leader a/b/1/c for ", "workers 1: 1 of v1", "1 running, 0 waiting, 1 failing, 1 paused", "1 OVERDUE (tick for ", "running 0.", "paused", "failed ", ": no", "due 1m"} {
-		if !strings.Contains(text, want) {
+	// A machine that is busy makes the durations longer.
+	for _, want := range []string{
+		"group billing", "leader a/b/1/c for ", "workers 1: 1 of v1", "1 running, 0 waiting, 1 failing, 1 paused", "1 OVERDUE \\(tick for ",
+		`running \d+(\.\d)?s`, "paused", "failed ", ": no", `due [12]m`,
+	} {
+		if !regexp.MustCompile(want).MatchString(text) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
@@ -98,7 +103,7 @@ func TestTopWithoutADatabase(t *testing.T) {
 	move(path, away)
 	b.look(t.Context())
 	text := strings.Join(b.lines(0, 0), "\n")
-	if b.failed == nil || !strings.Contains(text, "NO ANSWER from the database for 0.") || !strings.Contains(text, "leader a/b/1/c") || !strings.Contains(text, "backup") {
+	if b.failed == nil || !strings.Contains(text, "NO ANSWER from the database for ") || !strings.Contains(text, "leader a/b/1/c") || !strings.Contains(text, "backup") {
 		t.Errorf("%v\n%s", b.failed, text)
 	}
 	_ = os.Remove(path) // which may have been made empty

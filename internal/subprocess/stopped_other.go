@@ -1,0 +1,5 @@
+//go:build unix && !linux
+
+package subprocess
+
+func waitStopped(int) error { return nil }
