@@ -3,13 +3,17 @@ package peers
 import (
 	"context"
 	"fmt"
+	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 )
 
-// BenchmarkLock is how many locks a second so many workers of one process take and give back, each on a name of its own.
+// BenchmarkLock is how many locks a second so many workers of one process take and give back, each on a name of its own, and how much
+// processor time of the process one of them takes, which other processes hardly change.
 func BenchmarkLock(b *testing.B) {
 	measureOnServers(b, func(b *testing.B, addr string, openers []opener) {
 		var ways []way
@@ -29,7 +33,7 @@ func BenchmarkLock(b *testing.B) {
 func benchmarkLock(b *testing.B, ways []way, workers int) {
 	const turns, turn = 4, 500 * time.Millisecond
 	done := make([]int64, len(ways))
-	took := make([]time.Duration, len(ways))
+	took, used := make([]time.Duration, len(ways)), make([]time.Duration, len(ways))
 	run := func(w way, length time.Duration) (int64, time.Duration) {
 		var n atomic.Int64
 		var all sync.WaitGroup
@@ -59,16 +63,33 @@ func benchmarkLock(b *testing.B, ways []way, workers int) {
 	for b.Loop() {
 		for range turns {
 			for i, w := range ways {
+				before := processorTime()
 				n, t := run(w, turn)
 				done[i] += n
 				took[i] += t
+				used[i] += processorTime() - before
 			}
 		}
 	}
 	for i, w := range ways {
 		b.ReportMetric(float64(done[i])/took[i].Seconds(), w.name+"-locks/s")
+		if used[i] > 0 {
+			b.ReportMetric(float64(used[i].Microseconds())/float64(done[i]), w.name+"-cpu-µs/lock")
+		}
 	}
 	b.ReportMetric(0, "ns/op")
+}
+
+// processorTime is what this process has used, in steps of 10 ms. It is 0 where there is no /proc.
+func processorTime() time.Duration {
+	text, err := os.ReadFile("/proc/self/stat")
+	_, after, found := strings.Cut(string(text), ") ")
+	if f := strings.Fields(after); err == nil && found && len(f) > 12 {
+		user, _ := strconv.ParseInt(f[11], 10, 64)
+		system, _ := strconv.ParseInt(f[12], 10, 64)
+		return time.Duration(user+system) * 10 * time.Millisecond
+	}
+	return 0
 }
 
 // BenchmarkHandOver is how long one process waits from the moment in which another one begins to give the lock back.
