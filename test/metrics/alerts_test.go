@@ -231,9 +231,9 @@ func scenes(t *testing.T) []scene {
 		}
 	}, func() {
 		// A replica reads what the others have told when it tells of a change itself, or minutes later. So the leader
-		// changes something after the others.
-		leads, followers := leader(t, differ...)
-		for _, r := range followers {
+		// changes something after the others. On a busy machine it may be the one that has the new job by now.
+		leads, _ := leader(t, differ...)
+		for _, r := range differ {
 			if err := r.Set(tick...); err != nil {
 				t.Error(err)
 			}
