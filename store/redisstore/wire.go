@@ -58,7 +58,7 @@ func (w *wire) Read(p []byte) (int, error) {
 // Write implements [net.Conn].
 func (w *wire) Write(p []byte) (int, error) {
 	n, err := w.Conn.Write(p)
-	if err == nil || w.spoken.Load() || w.Conn.SetReadDeadline(time.Now().Add(fullWait)) != nil {
+	if err == nil || w.spoken.Load() || w.SetReadDeadline(time.Now().Add(fullWait)) != nil {
 		return n, err
 	}
 	if _, why := w.Read(make([]byte, len(fullAnswer)+1)); w.why.Load() != nil {
