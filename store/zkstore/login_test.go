@@ -197,7 +197,13 @@ func TestTLS(t *testing.T) {
 		verified + file("nowhere.pem"):                   "nowhere.pem",
 		verified + file("ca.pem"):                        "bad certificate",
 	} {
-		if err := check("/tls"+path, 2*time.Second); !strings.Contains(fmt.Sprint(err), says) {
+		var err error
+		for range 10 { // a Java machine that is busy is late with its handshakes
+			if err = check("/tls"+path, 2*time.Second); strings.Contains(fmt.Sprint(err), says) {
+				break
+			}
+		}
+		if !strings.Contains(fmt.Sprint(err), says) {
 			t.Errorf("%s: %v", path, err)
 		}
 	}
