@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/subprocess"
+	"github.com/cronlease/cronlease/test/internal/percentiles"
 )
 
 // playerVariable has a process of this test take a lock and keep it: the opener and the address.
@@ -124,7 +125,7 @@ func BenchmarkKill(b *testing.B) {
 			}
 		}
 		for i, o := range openers {
-			reportTimes(b, o.name, took[i])
+			percentiles.Report(b, o.name+"-", took[i])
 		}
 	})
 }

@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/cronlease/cronlease/test/internal/percentiles"
 )
 
 // BenchmarkLock is how many locks a second so many workers of one process take and give back, each on a name of its own, and how much
@@ -109,7 +111,7 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 		}
 		for i, o := range openers {
-			reportTimes(b, o.name, took[i])
+			percentiles.Report(b, o.name+"-", took[i])
 		}
 	})
 }

@@ -3,11 +3,8 @@ package peers
 import (
 	"context"
 	"fmt"
-	"math"
 	"os"
-	"slices"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 
@@ -81,17 +78,4 @@ func begin(b testing.TB, s interface {
 			b.Error(err)
 		}
 	})
-}
-
-// reportTimes reports percentiles, under names that begin with name.
-func reportTimes(b *testing.B, name string, times []time.Duration) {
-	b.Helper()
-	slices.Sort(times)
-	at := func(p float64) float64 {
-		return float64(times[int(math.Ceil(p*float64(len(times))))-1].Microseconds()) / 1000
-	}
-	b.ReportMetric(at(0.5), name+"-p50-ms")
-	b.ReportMetric(at(0.99), name+"-p99-ms")
-	b.ReportMetric(float64(len(times)), "n")
-	b.ReportMetric(0, "ns/op")
 }

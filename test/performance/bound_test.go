@@ -10,6 +10,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/test/internal/percentiles"
 )
 
 // BenchmarkBound is what a server takes for the parts that everything here is made
@@ -57,7 +58,7 @@ func BenchmarkBound(b *testing.B) {
 				exec(x, "DO 0")
 				times = append(times, time.Since(at))
 			}
-			reportTimes(b, "", times)
+			percentiles.Report(b, "", times)
 		})
 		b.Run("commit", func(b *testing.B) {
 			var times []time.Duration
@@ -66,7 +67,7 @@ func BenchmarkBound(b *testing.B) {
 				exec(x, "UPDATE one SET n = n + 1 WHERE id = 1")
 				times = append(times, time.Since(at))
 			}
-			reportTimes(b, "", times)
+			percentiles.Report(b, "", times)
 		})
 		name := "bound." + config.DBName
 		// waits has y wait for the lock, and returns when it has got it.
@@ -90,7 +91,7 @@ func BenchmarkBound(b *testing.B) {
 				times = append(times, (<-woken).Sub(at))
 				exec(y, "DO RELEASE_LOCK(?)", name)
 			}
-			reportTimes(b, "", times)
+			percentiles.Report(b, "", times)
 		})
 		b.Run("kill", func(b *testing.B) {
 			var id int64
@@ -106,7 +107,7 @@ func BenchmarkBound(b *testing.B) {
 				times = append(times, (<-woken).Sub(at))
 			}
 			exec(x, "DO RELEASE_LOCK(?)", name)
-			reportTimes(b, "", times)
+			percentiles.Report(b, "", times)
 		})
 		b.Run("death", func(b *testing.B) {
 			var times []time.Duration
@@ -121,7 +122,7 @@ func BenchmarkBound(b *testing.B) {
 				_ = holder.Raw(func(any) error { return sql.ErrConnDone })
 				_ = holder.Close()
 			}
-			reportTimes(b, "", times)
+			percentiles.Report(b, "", times)
 		})
 	})
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/test/internal/percentiles"
 )
 
 // BenchmarkKill is a SIGKILL of the leader's process, with a TTL of 15 s, to the
@@ -74,8 +75,8 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 	// The tick that was due at the last kill is over, with those that it held up.
 	<-time.After(2 * time.Second)
 	doubled, overlapping, lost := p.check(control, "tick", time.Second)
-	reportTimes(b, "leading-", leads)
-	reportTimes(b, "", times)
+	percentiles.Report(b, "leading-", leads)
+	percentiles.Report(b, "", times)
 	b.ReportMetric(float64(kills), "kills")
 	b.ReportMetric(float64(late), "killed-late")
 	b.ReportMetric(float64(doubled), "doubled")
@@ -109,6 +110,6 @@ func BenchmarkTrigger(b *testing.B) {
 			<-time.After(20*time.Millisecond + time.Duration(i%7)*13*time.Millisecond) // of any phase of what polls
 			times = append(times, trigger())
 		}
-		reportTimes(b, "", times)
+		percentiles.Report(b, "", times)
 	})
 }

@@ -2,9 +2,7 @@ package performance
 
 import (
 	"fmt"
-	"math"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -37,22 +35,6 @@ func open(b *testing.B, db dbtest.Database) *mysqlstore.Store {
 		b.Fatal(err)
 	}
 	return store
-}
-
-// reportTimes reports percentiles, under names that begin with the prefix.
-func reportTimes(b *testing.B, prefix string, times []time.Duration) {
-	b.Helper()
-	if len(times) == 0 {
-		return
-	}
-	slices.Sort(times)
-	at := func(p float64) float64 {
-		return float64(times[int(math.Ceil(p*float64(len(times))))-1].Microseconds()) / 1000
-	}
-	b.ReportMetric(at(0.5), prefix+"p50-ms")
-	b.ReportMetric(at(0.99), prefix+"p99-ms")
-	b.ReportMetric(float64(len(times)), "n")
-	b.ReportMetric(0, "ns/op")
 }
 
 // until waits for what has to become true.
