@@ -1,7 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
 var _ store.Notifiers = (*Store)(nil)
@@ -57,7 +57,7 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	if err != nil {
 		return err
 	}
-	if moved, err := d.moved(ctx, rows); moved || err != nil {
+	if moved, err := waiting.Moved(ctx, d.store, rows, lookMost); moved || err != nil {
 		return err
 	}
 	select {
@@ -70,28 +70,6 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	case <-d.store.closing.Done():
 		return fmt.Errorf("redisstore: wait for a notification: %w", ErrClosed)
 	}
-}
-
-// moved reports whether a row does not contain its mark.
-func (d *notifier) moved(ctx context.Context, rows []store.LockWatch) (bool, error) {
-	for len(rows) > 0 {
-		part := rows[:min(len(rows), lookMost)]
-		rows = rows[len(part):]
-		names := make([]string, len(part))
-		for i, w := range part {
-			names[i] = w.Name
-		}
-		r, err := d.store.ReadLocks(ctx, names...)
-		if err != nil {
-			return false, err
-		}
-		for i, row := range r.Rows {
-			if !bytes.Contains(row.Queue, part[i].Mark) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }
 
 // Address implements [store.Notifier].

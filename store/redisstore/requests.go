@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 
 	"github.com/cronlease/cronlease/store"
@@ -41,27 +40,22 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	return b, f.err
 }
 
-var errRequestsClosed = errors.New("redisstore: wait for requests: closed")
-
 // requestSignal listens to the channel of a group, to which each request is told.
 type requestSignal struct {
-	store   *Store
-	group   string
-	token   uint64
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	*waiting.Closer
+	store *Store
+	group string
+	token uint64
 }
 
 // RequestSignal implements [store.RequestSignals].
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	r := &requestSignal{store: s, group: group, token: token}
-	r.closing, r.close = context.WithCancel(s.closing)
-	return r
+	return &requestSignal{waiting.New(s.closing, "redisstore: wait for requests"), s, group, token}
 }
 
 // Wait implements [store.RequestSignal].
 func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
-	return waiting.Until(ctx, r.closing, "redisstore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+	return r.Until(ctx, func(ctx context.Context) error { return r.wait(ctx, known) })
 }
 
 func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
@@ -85,10 +79,4 @@ func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
 		case <-l.woken:
 		}
 	}
-}
-
-// Close implements [store.RequestSignal].
-func (r *requestSignal) Close() error {
-	r.close()
-	return nil
 }

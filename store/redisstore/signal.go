@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	_ "embed"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -15,8 +14,6 @@ import (
 var (
 	_ store.HandoverSignals = (*Store)(nil)
 	_ store.PresenceSignal  = (*signal)(nil)
-
-	errSignalClosed = errors.New("redisstore: wait for the hand-over signal: closed")
 )
 
 //go:embed scripts/present.lua
@@ -38,11 +35,9 @@ const leaveMost = time.Second
 
 // signal listens to the channel of a group, to which a release is told. It wakes all waiters.
 type signal struct {
-	store *Store
-	group string
-
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	store  *Store
+	group  string
+	closer *waiting.Closer
 
 	waiting sync.Mutex  // held by Wait, with what follows
 	woke    store.Lease // what it woke the waiter for last
@@ -56,19 +51,17 @@ type signal struct {
 // HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does, within a fifteenth of the
 // lease's TTL or a fifth of a second, whichever is longer, the end of the connection of a leader that was announced.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
-	b := &signal{store: s, group: group}
-	b.closing, b.close = context.WithCancel(s.closing)
-	return b
+	return &signal{store: s, group: group, closer: waiting.New(s.closing, "redisstore: wait for the hand-over signal")}
 }
 
 // Wait implements [store.HandoverSignal].
 func (b *signal) Wait(ctx context.Context) error {
 	b.waiting.Lock()
 	defer b.waiting.Unlock()
-	if b.closing.Err() != nil {
-		return errSignalClosed
+	if err := b.closer.Closed(); err != nil {
+		return err
 	}
-	return waiting.Until(ctx, b.closing, "redisstore: wait for the hand-over signal", errSignalClosed, b.wait)
+	return b.closer.Until(ctx, b.wait)
 }
 
 func (b *signal) wait(ctx context.Context) error {
@@ -171,8 +164,8 @@ func (b *signal) channel(token uint64, server string) string {
 func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closing.Err() != nil {
-		return errSignalClosed
+	if err := b.closer.Closed(); err != nil {
+		return err
 	}
 	channel := b.channel(token, server)
 	if b.shown != nil && b.shown.channel == channel {
@@ -231,7 +224,7 @@ func (b *signal) hide(ctx context.Context) error {
 
 // Close implements [store.HandoverSignal].
 func (b *signal) Close() error {
-	b.close()
+	_ = b.closer.Close() // never fails
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.shown != nil {

@@ -44,7 +44,7 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 		}
 		b.shown.mu.Lock()
 		defer b.shown.mu.Unlock()
-		if now != server || b.closing.Err() != nil {
+		if now != server || b.closer.Closed() != nil {
 			return b.shown.drop()
 		}
 		return b.shown.take(b.store.path, placeOf(server, b.group, token))

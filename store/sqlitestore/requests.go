@@ -46,29 +46,23 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	return beat, nil
 }
 
-var errRequestsClosed = errors.New("sqlitestore: wait for requests: closed")
-
 // requestSignal watches the file, as [signal] does.
 type requestSignal struct {
+	*waiting.Closer
 	store *Store
 	group string
 	token uint64
-
-	closing context.Context // ends with Close
-	close   context.CancelFunc
 }
 
 // RequestSignal implements [store.RequestSignals]. It looks ten times a second whether
 // the file was changed, and only then at the rows.
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	r := &requestSignal{store: s, group: group, token: token}
-	r.closing, r.close = context.WithCancel(s.closing)
-	return r
+	return &requestSignal{waiting.New(s.closing, "sqlitestore: wait for requests"), s, group, token}
 }
 
 // Wait implements [store.RequestSignal].
 func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
-	return waiting.Until(ctx, r.closing, "sqlitestore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+	return r.Until(ctx, func(ctx context.Context) error { return r.wait(ctx, known) })
 }
 
 func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
@@ -103,10 +97,4 @@ func (r *requestSignal) look(ctx context.Context, c *sql.Conn, known *uint64) (b
 	var number uint64
 	err := c.QueryRowContext(ctx, r.store.sql.requests, r.group, int64(r.token)).Scan((*sqlscan.Uint)(&number), &resign)
 	return resign || known != nil && number != *known, err
-}
-
-// Close implements [store.RequestSignal].
-func (r *requestSignal) Close() error {
-	r.close()
-	return nil
 }

@@ -15,17 +15,13 @@ import (
 // which reads one page of shared memory, and whether the leader's process lives.
 const signalEvery = 100 * time.Millisecond
 
-var errSignalClosed = errors.New("sqlitestore: wait for the hand-over signal: closed")
-
 // signal watches the file. It wakes every waiter when a lease becomes free, or the
 // process of its leader ends, once for each time.
 type signal struct {
-	store *Store
-	group string
-	shown presence
-
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	store  *Store
+	group  string
+	shown  presence
+	closer *waiting.Closer
 
 	mu   sync.Mutex // held by Wait, with what follows
 	woke state      // what it woke the waiter for last
@@ -52,9 +48,8 @@ type seen struct {
 // On Linux it is a [store.PresenceSignal] as well, and the waiters are woken when the
 // process of a leader that was announced ends.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
-	b := &signal{store: s, group: group}
-	b.closing, b.close = context.WithCancel(s.closing)
-	context.AfterFunc(b.closing, func() { _ = b.shown.hide() })
+	b := &signal{store: s, group: group, closer: waiting.New(s.closing, "sqlitestore: wait for the hand-over signal")}
+	b.closer.After(func() { _ = b.shown.hide() })
 	return b
 }
 
@@ -62,10 +57,10 @@ func (s *Store) HandoverSignal(group string) store.HandoverSignal {
 func (b *signal) Wait(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closing.Err() != nil {
-		return errSignalClosed
+	if err := b.closer.Closed(); err != nil {
+		return err
 	}
-	return waiting.Until(ctx, b.closing, "sqlitestore: wait for the hand-over signal", errSignalClosed, b.wait)
+	return b.closer.Until(ctx, b.wait)
 }
 
 func (b *signal) wait(ctx context.Context) error {
@@ -150,6 +145,6 @@ func (b *signal) Pass(context.Context) error { return b.shown.hide() }
 
 // Close implements [store.HandoverSignal].
 func (b *signal) Close() error {
-	b.close()
+	_ = b.closer.Close() // never fails
 	return b.shown.hide()
 }

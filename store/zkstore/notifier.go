@@ -1,13 +1,11 @@
 package zkstore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,6 +13,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
 var _ store.Notifiers = (*Store)(nil)
@@ -67,7 +66,7 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	if err != nil {
 		return failed("wait for a notification", err)
 	}
-	if moved, err := d.moved(ctx, rows); moved || err != nil {
+	if moved, err := waiting.Moved(ctx, d.store, rows, lookMost); moved || err != nil {
 		return err
 	}
 	select {
@@ -80,26 +79,6 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	case <-d.store.closing.Done():
 		return fmt.Errorf("zkstore: wait for a notification: %w", ErrClosed)
 	}
-}
-
-// moved reports whether a row does not contain its mark.
-func (d *notifier) moved(ctx context.Context, rows []store.LockWatch) (bool, error) {
-	for part := range slices.Chunk(rows, lookMost) {
-		names := make([]string, len(part))
-		for i, w := range part {
-			names[i] = w.Name
-		}
-		r, err := d.store.ReadLocks(ctx, names...)
-		if err != nil {
-			return false, err
-		}
-		for i, row := range r.Rows {
-			if !bytes.Contains(row.Queue, part[i].Mark) {
-				return true, nil
-			}
-		}
-	}
-	return false, nil
 }
 
 // Address implements [store.Notifier].

@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/internal/waiting"
@@ -11,8 +10,6 @@ import (
 var (
 	_ store.Heartbeats     = (*Store)(nil)
 	_ store.RequestSignals = (*Store)(nil)
-
-	errRequestsClosed = errors.New("zkstore: wait for requests: closed")
 )
 
 // Beat implements [store.Heartbeats]. The number is read after the renewal, from the server that has confirmed it.
@@ -33,23 +30,20 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 
 // requestSignal watches the node that each request in a group writes.
 type requestSignal struct {
-	store   *Store
-	group   string
-	token   uint64
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	*waiting.Closer
+	store *Store
+	group string
+	token uint64
 }
 
 // RequestSignal implements [store.RequestSignals].
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	r := &requestSignal{store: s, group: group, token: token}
-	r.closing, r.close = context.WithCancel(s.closing)
-	return r
+	return &requestSignal{waiting.New(s.closing, "zkstore: wait for requests"), s, group, token}
 }
 
 // Wait implements [store.RequestSignal].
 func (r *requestSignal) Wait(ctx context.Context, known *uint64) error {
-	return waiting.Until(ctx, r.closing, "zkstore: wait for requests", errRequestsClosed, func(ctx context.Context) error { return r.wait(ctx, known) })
+	return r.Until(ctx, func(ctx context.Context) error { return r.wait(ctx, known) })
 }
 
 func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
@@ -79,10 +73,4 @@ func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
 		case <-asked:
 		}
 	}
-}
-
-// Close implements [store.RequestSignal].
-func (r *requestSignal) Close() error {
-	r.close()
-	return nil
 }

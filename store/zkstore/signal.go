@@ -2,7 +2,6 @@ package zkstore
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,8 +13,6 @@ import (
 var (
 	_ store.HandoverSignals = (*Store)(nil)
 	_ store.PresenceSignal  = (*signal)(nil)
-
-	errSignalClosed = errors.New("zkstore: wait for the hand-over signal: closed")
 )
 
 // hideMost is how long a signal that is closed may take to end what it shows. The end of the session does so too.
@@ -23,11 +20,9 @@ const hideMost = time.Second
 
 // signal watches the node that each release of a group's lease writes, and that of its leader's session. It wakes all waiters.
 type signal struct {
-	store *Store
-	group string
-
-	closing context.Context // ends with Close
-	close   context.CancelFunc
+	store  *Store
+	group  string
+	closer *waiting.Closer
 
 	waiting sync.Mutex  // held by Wait, with what follows
 	woke    store.Lease // what it woke the waiter for last
@@ -40,19 +35,17 @@ type signal struct {
 // HandoverSignal implements [store.HandoverSignals]. A release wakes every waiter at once, and so does the end of the session of a leader that
 // was announced: at once if it ended it, and else after the session's timeout.
 func (s *Store) HandoverSignal(group string) store.HandoverSignal {
-	b := &signal{store: s, group: group}
-	b.closing, b.close = context.WithCancel(s.closing)
-	return b
+	return &signal{store: s, group: group, closer: waiting.New(s.closing, "zkstore: wait for the hand-over signal")}
 }
 
 // Wait implements [store.HandoverSignal].
 func (b *signal) Wait(ctx context.Context) error {
 	b.waiting.Lock()
 	defer b.waiting.Unlock()
-	if b.closing.Err() != nil {
-		return errSignalClosed
+	if err := b.closer.Closed(); err != nil {
+		return err
 	}
-	return waiting.Until(ctx, b.closing, "zkstore: wait for the hand-over signal", errSignalClosed, b.wait)
+	return b.closer.Until(ctx, b.wait)
 }
 
 func (b *signal) wait(ctx context.Context) error {
@@ -128,8 +121,8 @@ func (b *signal) node(token uint64, server string) string {
 func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closing.Err() != nil {
-		return errSignalClosed
+	if err := b.closer.Closed(); err != nil {
+		return err
 	}
 	if _, err := b.store.known(ctx); err != nil {
 		return failed("announce a term", err)
@@ -177,7 +170,7 @@ func (b *signal) hide(ctx context.Context) error {
 
 // Close implements [store.HandoverSignal].
 func (b *signal) Close() error {
-	b.close()
+	_ = b.closer.Close() // never fails
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ctx, cancel := context.WithTimeout(b.store.closing, hideMost)
