@@ -76,6 +76,15 @@ func (l *link) dial(network, address string, timeout time.Duration) (net.Conn, e
 		l.note(address, err)
 		return nil, err
 	}
+	if l.target.tls {
+		secured, err := l.target.secure(conn, address, timeout)
+		if err != nil {
+			_ = conn.Close()
+			l.note(address, err)
+			return nil, err
+		}
+		conn = secured
+	}
 	w := &wire{Conn: conn, most: l.o.timeout * 2 / 3, failed: func(err error) { l.note(address, fmt.Errorf("%s: %w", address, err)) }}
 	if l.target.sasl {
 		w.sasl = &saslUser{l.target.user, l.target.password}

@@ -156,6 +156,30 @@ func TestSASLResponse(t *testing.T) {
 	}
 }
 
+// With a dialer of the program's own, nothing goes over its connections without TLS either.
+func TestTLSWithDialer(t *testing.T) {
+	t.Parallel()
+	first := make(chan byte, 100)
+	addr := foreign(t, func(conn net.Conn) {
+		begin := make([]byte, 1)
+		if _, err := conn.Read(begin); err == nil {
+			first <- begin[0]
+		}
+	})
+	s, err := zkstore.Open("zks://app:secret@"+addr, zkstore.WithSessionTimeout(time.Second), zkstore.WithDialer(net.DialTimeout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if err := s.Check(t.Context()); err == nil {
+		t.Error("Check: no error")
+	}
+	const handshake = 22 // RFC 8446, section 5.1
+	if b := <-first; b != handshake {
+		t.Errorf("the client began with %d", b)
+	}
+}
+
 // TLS, with a server that knows its clients by their certificates, and with one that knows none.
 func TestTLS(t *testing.T) {
 	t.Parallel()

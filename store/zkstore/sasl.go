@@ -14,7 +14,7 @@ import (
 )
 
 // saslUser logs in by SASL with DIGEST-MD5 (RFC 2831), as ZooKeeper's own client does where a JAAS file names a user and a password. The client that
-// this store uses knows no SASL, so the login happens below it, at the begin of each connection.
+// this store uses knows no SASL, so the login happens below it, at the start of each connection.
 type saslUser struct{ name, password string }
 
 const (

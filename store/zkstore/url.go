@@ -1,6 +1,7 @@
 package zkstore
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -154,25 +155,25 @@ func (t *target) acl() []zk.ACL {
 	return zk.DigestACL(zk.PermAll, t.user, t.password)
 }
 
-// dial connects to a server.
-func (t *target) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: timeout}
-	if !t.tls {
-		return dialer.Dial(network, address)
-	}
+// secure begins TLS on a connection to a server.
+func (t *target) secure(conn net.Conn, address string, timeout time.Duration) (net.Conn, error) {
 	config, err := t.files.Config()
 	if err != nil {
 		return nil, err
 	}
-	conn, err := tls.DialWithDialer(dialer, network, address, config)
-	var dial *net.OpError
-	switch {
-	case errors.As(err, &dial) && dial.Op == "dial":
-		return nil, err
+	if config.ServerName == "" {
+		if config.ServerName, _, err = net.SplitHostPort(address); err != nil {
+			return nil, err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	secured := tls.Client(conn, config)
+	switch err := secured.HandshakeContext(ctx); {
 	case errors.Is(err, io.EOF):
 		return nil, fmt.Errorf("%s: TLS: the server closes the connection: for a port without TLS, the scheme is zk instead of zks", address)
 	case err != nil:
 		return nil, fmt.Errorf("%s: TLS: %w", address, err)
 	}
-	return conn, nil
+	return secured, nil
 }

@@ -73,7 +73,7 @@ func WithACL(acl ...zk.ACL) Option {
 	}
 }
 
-// WithDialer sets how connections are made. Default: [net.DialTimeout], and TLS on top of it with a URL of the scheme zks.
+// WithDialer sets how connections are made. With a URL of the scheme zks, TLS begins on top of them. Default: [net.DialTimeout].
 func WithDialer(dial func(network, address string, timeout time.Duration) (net.Conn, error)) Option {
 	return func(s *settings) error {
 		s.dial = dial
@@ -90,7 +90,7 @@ func Open(address string, options ...Option) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("zkstore: URL: %w", err)
 	}
-	o := settings{timeout: DefaultSessionTimeout, acl: t.acl(), dial: t.dial}
+	o := settings{timeout: DefaultSessionTimeout, acl: t.acl(), dial: net.DialTimeout}
 	for _, set := range options {
 		if err := set(&o); err != nil {
 			return nil, err
