@@ -10,8 +10,10 @@
 // closes without such an order, because the worker was killed, the guard kills the
 // job. The worker also keeps telling the guard until when the run's term is
 // trusted: when that time comes without news, because the worker is paused, the
-// guard stops the job as if it had been asked to. On Linux the guard also adopts what leaves the job's group (setsid, daemons) and
-// kills that too, and the job dies if the guard is killed.
+// guard stops the job as if it had been asked to. On Linux the guard also adopts
+// what leaves the job's group (setsid, daemons) and kills that too. If the guard is
+// killed, the worker kills its session there, and the kernel kills the job's first
+// process, whether or not there is a worker.
 //
 // Elsewhere than on Linux only the process group is stopped and killed.
 package execjob
@@ -188,7 +190,7 @@ func (c command) judge(ctx context.Context, end report, out *output) error {
 	case end.Problem != "":
 		return errors.New(end.Problem)
 	case !end.Ended:
-		return fmt.Errorf("the guard of the job was killed, and the job with it; what left its process group may still run%s", lastOutput(exit.Output))
+		return fmt.Errorf("the guard of the job was killed, and the job with it; what left its %s may still run%s", killedWithGuard, lastOutput(exit.Output))
 	case end.Untrusted && end.Group == 0:
 		return fmt.Errorf("not started: %w", cause)
 	case end.Killed:
@@ -260,7 +262,7 @@ func start(run jobs.Run, out *output) (*process, error) {
 	cmd.Env = Environment(os.Environ(), run)
 	cmd.Stdout, cmd.Stderr = out.stream("stdout"), out.stream("stderr")
 	cmd.ExtraFiles = []*os.File{controlled, reported} // 3 and 4
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.SysProcAttr = guardAttributes()
 	cmd.WaitDelay = time.Second // for pipes in the hands of what cannot be killed
 	err = startOwn(func() (int, error) {
 		if err := cmd.Start(); err != nil {
@@ -314,8 +316,8 @@ func (p *process) wait() report {
 	switch {
 	case end.Ended, end.Problem != "":
 		_ = p.cmd.Process.Kill() // nothing is left to guard
-	case end.Group > 0:
-		_ = syscall.Kill(-end.Group, syscall.SIGKILL) // ESRCH: already gone
+	default:
+		killOrphans(p.cmd.Process.Pid, end.Group)
 	}
 	_ = p.cmd.Wait() // how the guard itself ended does not matter any more
 	disown(p.cmd.Process.Pid)

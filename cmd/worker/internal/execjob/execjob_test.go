@@ -351,6 +351,53 @@ func TestGuardKilled(t *testing.T) {
 	}
 }
 
+// A guard can be killed before it has told the worker what it has started.
+func TestGuardKilledAtOnce(t *testing.T) {
+	t.Parallel()
+	fifo := filepath.Join(t.TempDir(), "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pipe, err := os.OpenFile(fifo, os.O_RDONLY|syscall.O_NONBLOCK, 0) // waits for no writer
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pipe.Close()
+	do := execjob.New([]string{"sh", "-c", `exec 9>"$0"; kill -KILL $PPID; sleep 600`, fifo}, execjob.Options{Grace: limit, Log: zap.NewNop()})
+	for range 50 {
+		if err := do(t.Context(), run); err == nil || !strings.Contains(err.Error(), "the guard of the job was killed") {
+			t.Errorf("got %v", err)
+		}
+		if err := pipe.SetReadDeadline(time.Now().Add(limit)); err != nil {
+			t.Fatal(err)
+		}
+		// Until no process of the job holds its end.
+		if rest, err := io.ReadAll(pipe); err != nil {
+			t.Fatalf("the job survives its guard: %v, %q", err, rest)
+		}
+	}
+}
+
+// A shell with job control gives each of its jobs a process group.
+func TestGuardKilledBesideOtherGroups(t *testing.T) {
+	t.Parallel()
+	// Not every sh has job control without a terminal.
+	f := start(t, limit, `exec bash -c 'set -m; trap "" TERM; sleep 600 & echo $PPID >&9; wait'`)
+	guard, err := strconv.Atoi(f.line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadAll(f.lines); err != nil {
+		t.Errorf("the job survives its guard: %v", err)
+	}
+	if err := f.wait(); err == nil || !strings.Contains(err.Error(), "what left its session may still run") {
+		t.Errorf("got %v", err)
+	}
+}
+
 // Without a worker that could kill it, the job still dies with its guard.
 func TestGuardKilledBesideStoppedWorker(t *testing.T) {
 	t.Parallel()

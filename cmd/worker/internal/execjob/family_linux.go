@@ -130,25 +130,15 @@ func children() ([]int, error) {
 
 // childrenByParent is for kernels that do not list children.
 func childrenByParent() ([]int, error) {
-	entries, err := os.ReadDir("/proc")
+	all, err := processes()
 	if err != nil {
 		return nil, err
 	}
-	own := strconv.Itoa(os.Getpid())
+	own := os.Getpid()
 	var pids []int
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		stat, err := os.ReadFile(filepath.Join("/proc", entry.Name(), "stat"))
-		if err != nil {
-			continue // it has ended
-		}
-		// pid (name) state ppid ..., and the name may hold anything.
-		_, after, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
-		if fields := strings.Fields(after); len(fields) > 1 && fields[1] == own {
-			pids = append(pids, pid)
+	for _, p := range all {
+		if p.parent == own {
+			pids = append(pids, p.pid)
 		}
 	}
 	return pids, nil

@@ -13,6 +13,19 @@ func adopt() error { return nil }
 
 func attributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
+// killedWithGuard is what a worker kills of a job when its guard was killed.
+const killedWithGuard = "process group"
+
+func guardAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+// killOrphans kills the group of a job whose guard was killed, if the guard lived
+// long enough to tell which one it is.
+func killOrphans(_, group int) {
+	if group > 0 {
+		_ = syscall.Kill(-group, syscall.SIGKILL) // ESRCH: already gone
+	}
+}
+
 // over reports whether the job's first process has ended.
 func (f *family) over(bool) bool {
 	if !f.reaped {

@@ -6,6 +6,7 @@ import (
 	"os/signal"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // own are the children that this process has started itself, and waits for.
@@ -40,10 +41,15 @@ func ReapOrphans(ctx context.Context) {
 	died := make(chan os.Signal, 1)
 	signal.Notify(died, syscall.SIGCHLD)
 	defer signal.Stop(died)
+	// The list of children can miss one while another is reaped, and after the last
+	// death no signal leads to another look.
+	again := time.NewTicker(10 * time.Second)
+	defer again.Stop()
 	for {
 		reapOrphans()
 		select {
 		case <-died:
+		case <-again.C:
 		case <-ctx.Done():
 			return
 		}
@@ -56,7 +62,7 @@ func reapOrphans() {
 	defer own.Unlock()
 	pids, err := children()
 	if err != nil {
-		return // the next death leads here again
+		return // the next look finds them
 	}
 	for _, pid := range pids {
 		if !own.pids[pid] {

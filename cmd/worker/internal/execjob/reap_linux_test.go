@@ -30,13 +30,11 @@ func runInit() error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	go execjob.ReapOrphans(ctx)
-	// A killed guard cannot reap its job, whose parent is this process then.
-	err := execjob.New([]string{"sh", "-c", "kill -KILL $PPID; sleep 100"}, execjob.Options{Grace: limit, Log: zap.NewNop()})(ctx, run)
-	if err == nil || !strings.Contains(err.Error(), "the guard of the job was killed") {
+	// A killed guard cannot reap its job, whose parent is this process then, and that of what has left its session.
+	leave := execjob.New([]string{"sh", "-c", "for i in 1 2 3; do setsid sleep 0.0$i & done; kill -KILL $PPID; sleep 100"},
+		execjob.Options{Grace: limit, Log: zap.NewNop()})
+	if err := leave(ctx, run); err == nil || !strings.Contains(err.Error(), "the guard of the job was killed") {
 		return fmt.Errorf("a killed guard: %w", err)
-	}
-	if err := exec.CommandContext(ctx, "sh", "-c", "for i in 1 2 3; do (sleep 0.0$i &) ; done").Run(); err != nil {
-		return err
 	}
 	for look := time.NewTicker(10 * time.Millisecond); ; {
 		// ECHILD: there are no children, dead ones included.
