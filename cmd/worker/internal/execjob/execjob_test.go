@@ -57,6 +57,8 @@ func TestMain(m *testing.M) {
 		case execjob.LimitCommand:
 			fmt.Fprintln(os.Stderr, execjob.Limit(os.Args[2:]))
 			os.Exit(1)
+		case headlessCommand:
+			beHeadless()
 		case initCommand:
 			if err := runInit(); err != nil {
 				fmt.Fprintln(os.Stderr, err)

@@ -1,7 +1,7 @@
 package execjob
 
 import (
-	"fmt"
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -25,7 +25,10 @@ func guardAttributes() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid
 //
 // The number of a session cannot become another's while it has a process.
 func killOrphans(session, group int) {
-	if group > 0 {
+	// Nothing keeps the number of a group whose last process has ended: in a worker
+	// that was suspended meanwhile, it may be another's. No process has it while the
+	// group lives on without its first one.
+	if of, err := unix.Getsid(group); group > 0 && (err != nil || of == session) {
 		_ = syscall.Kill(-group, syscall.SIGKILL) // ESRCH: already gone
 	}
 	again := time.NewTicker(10 * time.Millisecond)
@@ -83,14 +86,24 @@ func processes() ([]processInfo, error) {
 		if err != nil {
 			continue // it has ended
 		}
-		// proc_pid_stat(5): pid (name) state parent group session ..., and the name may
-		// hold anything.
-		p, state, group := processInfo{pid: pid}, "", 0
-		_, err = fmt.Sscan(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), &state, &p.parent, &group, &p.session)
-		if err != nil {
+		// proc_pid_stat(5): pid (name) state parent group session ... threads ..., and
+		// the name may hold anything.
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		const state, parent, session, threads = 0, 1, 3, 17
+		if len(fields) <= threads {
 			continue
 		}
-		p.dead = state == "Z" || state == "X"
+		p := processInfo{pid: pid}
+		var wrong [3]error
+		p.parent, wrong[0] = strconv.Atoi(fields[parent])
+		p.session, wrong[1] = strconv.Atoi(fields[session])
+		var left int
+		left, wrong[2] = strconv.Atoi(fields[threads])
+		if errors.Join(wrong[:]...) != nil {
+			continue
+		}
+		// A process whose first thread has ended is a Z too, and lives on in the others.
+		p.dead = fields[state] == "X" || fields[state] == "Z" && left <= 1
 		all = append(all, p)
 	}
 	return all, nil
