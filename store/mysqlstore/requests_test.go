@@ -50,10 +50,9 @@ func TestBeatBesideOtherTransactions(t *testing.T) {
 		exec(t, tx, "UPDATE cronlease_job SET changes = changes + 1 WHERE grp = 'g'")
 		exec(t, tx, `INSERT INTO cronlease_run (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt, claimed_at, missed, error, cancel_asked)
 			SELECT 'g', 'job', 5, 5, '', 2, '', 0, 0, UTC_TIMESTAMP(6), 0, '', 0`)
-		began := time.Now()
 		beat, err := s.Beat(soon(t), "a/b/1/c", 2, r, changes.Number)
-		if took := time.Since(began); err != nil || !beat.Renewed || beat.Asked || took > 900*time.Millisecond {
-			t.Errorf("beside open transactions: %+v, %v, after %v", beat, err, took)
+		if err != nil || !beat.Renewed || beat.Asked {
+			t.Errorf("beside open transactions: %+v, %v", beat, err)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)

@@ -220,7 +220,7 @@ func TestCancelKillsWhatIgnoresIt(t *testing.T) {
 	began := time.Now()
 	f.cancel()
 	wantCancelled(t, f.wait(), "killed, because it had not stopped 950ms after SIGTERM")
-	if took := time.Since(began); took < grace*9/10 || took > grace+time.Second {
+	if took := time.Since(began); took < grace*9/10 || took > grace+limit/2 {
 		t.Errorf("it took %v, with a grace of %v", took, grace)
 	}
 }
@@ -479,7 +479,7 @@ func TestPausedWorker(t *testing.T) {
 				_ = worker.Process.Kill()
 				t.Errorf("the job goes on beside its paused worker: %v, %q", err, rest)
 			}
-			if took, most := time.Since(paused), trusted+trustedGrace+time.Second; took > most {
+			if took, most := time.Since(paused), trusted+trustedGrace+limit/2; took > most {
 				t.Errorf("it took %v, want %v at most", took, most)
 			}
 			if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
