@@ -183,6 +183,20 @@ func TestTLSWithDialer(t *testing.T) {
 // TLS, with a server that knows its clients by their certificates, and with one that knows none.
 func TestTLS(t *testing.T) {
 	t.Parallel()
+	for version, ciphers := range map[string]string{"TLSv1.2": "", "TLSv1.3": "TLS_AES_128_GCM_SHA256"} { // for which ZooKeeper 3.8 has none by default
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			flags := []string{"-Dzookeeper.ssl.protocol=" + version, "-Dzookeeper.ssl.enabledProtocols=" + version}
+			if ciphers != "" {
+				flags = append(flags, "-Dzookeeper.ssl.ciphersuites="+ciphers)
+			}
+			testTLS(t, flags...)
+		})
+	}
+}
+
+func testTLS(t *testing.T, flags ...string) {
+	t.Helper()
 	folder, other := t.TempDir(), t.TempDir()
 	a := testca.New(t, folder)
 	a.Sign("server", &x509.Certificate{DNSNames: []string{"zookeeper.example"}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
@@ -200,9 +214,9 @@ func TestTLS(t *testing.T) {
 	if err := os.WriteFile(file("store.pem"), store, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	server := with(t, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory", "-Dzookeeper.client.portUnification=true",
+	server := with(t, append(flags, "-Dzookeeper.serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory", "-Dzookeeper.client.portUnification=true",
 		"-Dzookeeper.authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider",
-		"-Dzookeeper.ssl.keyStore.location="+file("store.pem"), "-Dzookeeper.ssl.trustStore.location="+file("ca.pem"))
+		"-Dzookeeper.ssl.keyStore.location="+file("store.pem"), "-Dzookeeper.ssl.trustStore.location="+file("ca.pem"))...)
 	verified, cert := "?server_name=zookeeper.example&ca=", "&cert="+file("client.pem")+"&key="+file("client-key.pem")
 	check := func(path string, timeout time.Duration) error {
 		s, err := zkstore.Open("zks://app:secret@"+server.Addr()+path, zkstore.WithSessionTimeout(timeout))

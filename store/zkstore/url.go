@@ -31,7 +31,7 @@ type target struct {
 
 var errURL = errors.New("cannot be read: expected zk://user:password@h1:2181,h2:2181/root")
 
-// parseURL takes a URL apart. Its errors show no part of it but known names. Package url refuses several hosts with ports.
+// parseURL takes a URL apart. Its errors show no part of it but known names, and the paths of files. Package url refuses several hosts with ports.
 func parseURL(address string) (*target, error) {
 	t := &target{}
 	scheme, rest, ok := strings.Cut(address, "://")
@@ -136,6 +136,9 @@ func (t *target) setParameters(query string) error {
 		return errors.New("auth=sasl: expected a user and a password of ASCII characters")
 	case t.files.Given() && !t.tls:
 		return errors.New("ca, cert, key and server_name are for TLS: expected zks:// with them")
+	case t.tls:
+		_, err = t.files.Config() // so that a wrong path is found at once
+		return err
 	}
 	return nil
 }

@@ -116,11 +116,14 @@ func (w *wire) login() error {
 
 // reasonOf says what an error means by which a connection ends before there is a session.
 func reasonOf(err error) error {
+	alert := (*net.OpError)(nil)
 	switch {
 	case errors.Is(err, errForeign), errors.Is(err, zk.ErrAuthFailed):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errMute
+	case errors.As(err, &alert) && alert.Op == "remote error": // by TLS 1.3, a server looks at the client's certificate after the handshake
+		return fmt.Errorf("TLS: %w", err)
 	}
 	return errCloses
 }
