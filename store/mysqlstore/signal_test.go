@@ -33,11 +33,11 @@ func closeSignal(t testing.TB, b store.HandoverSignal) {
 	}
 }
 
-// listeners tells how many connections wait for the lock of a signal of this database.
+// listeners tells how many connections wait for the lock of a signal of this database. The state tells that they are in its queue.
 func listeners(t testing.TB, db dbtest.Database) func() int {
 	admin := db.Open(t)
 	return func() int {
-		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT GET_LOCK%'")
+		return count(t, admin, "SELECT COUNT(*) FROM information_schema.processlist WHERE db = DATABASE() AND info LIKE 'SELECT GET_LOCK%' AND state = 'User lock'")
 	}
 }
 
