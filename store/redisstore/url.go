@@ -104,6 +104,10 @@ func parseURL(raw string) (*target, error) {
 	if err := t.setHosts(hosts); err != nil {
 		return nil, err
 	}
+	if strings.Contains(u.EscapedPath(), "@") {
+		// The first / ended the hosts: a part of the password would be taken for one, and be shown.
+		return nil, t.want("there is an @ after the host (a /, ? or # in the password is written as %2F, %3F or %23)")
+	}
 	if err := t.setPath(u.Path); err != nil {
 		return nil, err
 	}

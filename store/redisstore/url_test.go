@@ -30,6 +30,8 @@ func TestWrongURLs(t *testing.T) {
 		"redis://u:canary@h:0":                  "a port is not understood",
 		"redis://u:canary@h:70000":              "a port is not understood",
 		"redis://u:can/ary@h":                   "a host is not understood (a /, ? or # in the password is written as %2F",
+		"redis://u:p@canary/x@h":                "there is an @ after the host (a /, ? or # in the password is written as %2F",
+		"redis+sentinel://u:1/canary@h":         "there is an @ after the host",
 		"redis://u:can#ary@h":                   "there is a #, which is written as %23",
 		"redis://u:canary@h/#canary":            "there is a #",
 		"redis://u:%zcanary@h":                  "has a % in it: expected %25",

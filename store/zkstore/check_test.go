@@ -64,7 +64,7 @@ func TestURLs(t *testing.T) {
 		"", "h:2181", "http://h", "zk://", "zk:///root", "zk://h:x", "zk://h,,i", "zk://a%zz:secret@h", "zk://h/a/../b", "zk://h/a//b", "zk://h/zookeeper", "zk://h/a b",
 		"zk://secret@h", "zk://:secret@h", "zk://a:@h", "zk://a%3Ab:secret@h", "zk://a:secret@h,a:secret@i", "zk://h:0", "zk://h:99999", "zk://h/%2e%2e/b",
 		"zk://h?auth=sasl", "zk://a:secret@h?auth=plain", "zk://a:secret@h?auth=sasl&auth=sasl", "zk://a:secret@h?secret=1", "zk://a:secret@h/r#x", "zk://a:secret%C3%A4@h?auth=sasl",
-		"zk://h?ca=secret", "zks://h?ca=", "zks://h?auth=%zz", "zks://a:secret@h?ca=/nowhere.pem", "zks://a:secret@h?key=/nowhere.pem", "zks://h?ca=check_test.go",
+		"zk://h?ca=secret", "zk://a:p@secret/x@h/r", "zk://secret:12/x@h", "zks://h?ca=", "zks://h?auth=%zz", "zks://a:secret@h?ca=/nowhere.pem", "zks://a:secret@h?key=/nowhere.pem", "zks://h?ca=check_test.go",
 	} {
 		if s, err := zkstore.Open(url); err == nil {
 			t.Errorf("Open(%q): no error", url)

@@ -29,7 +29,11 @@ type target struct {
 	files          tlsfiles.Files
 }
 
-var errURL = errors.New("cannot be read: expected zk://user:password@h1:2181,h2:2181/root")
+var (
+	errURL = errors.New("cannot be read: expected zk://user:password@h1:2181,h2:2181/root (a /, ? or # in the password is written as %2F, %3F or %23)")
+	// The first / ends the servers: a part of the password would be taken for one, and be shown.
+	errLateAt = errors.New("there is an @ after the servers: expected zk://user:password@h1:2181,h2:2181/root (a / in the password is written as %2F)")
+)
 
 // parseURL takes a URL apart. Its errors show no part of it but known names, and the paths of files. Package url refuses several hosts with ports.
 func parseURL(address string) (*target, error) {
@@ -61,6 +65,9 @@ func parseURL(address string) (*target, error) {
 		t.servers = append(t.servers, host)
 	}
 	path, query, _ := strings.Cut(tail, "?")
+	if strings.Contains(path, "@") {
+		return nil, errLateAt
+	}
 	if err := t.setRoot(path); err != nil {
 		return nil, err
 	}

@@ -175,11 +175,13 @@ func parseURL(raw string, lookup func(string) (string, bool)) (Database, error) 
 		return Database{}, err
 	}
 	u, hosts, err := parseHosts(scheme, host+tail)
+	path, _, _ := strings.Cut(tail, "?")
+	lateAt := strings.Contains(path, "@") // what is before it is of the password, and is taken for a host
 	noDatabase := err == nil && kind == MySQL && (strings.Trim(u.Path, "/") == "" || strings.Count(u.Path, "/") != 1)
 	switch {
 	case err != nil && addressForm.MatchString(host):
 		return Database{}, fmt.Errorf("the address in brackets of a DSN: expected %s", form)
-	case (err != nil || noDatabase || kind != MySQL) && user == "" && strings.Contains(tail, "@"):
+	case lateAt, (err != nil || noDatabase || kind != MySQL) && user == "" && strings.Contains(tail, "@"):
 		return Database{}, fmt.Errorf("the user or the password has a /, ? or # in it: expected %%2F, %%3F or %%23, or the password in a variable, as in %s://user:${PASSWORD}@host", scheme)
 	case err != nil && user == "" && tail == "":
 		return Database{}, fmt.Errorf("it ends behind the host: expected %s, in quotes if it has a # in it", form)

@@ -147,6 +147,9 @@ func parseURL(dsn, socket string) (*mysql.Config, error) {
 		return nil, errors.New("no host: want " + dsnForm)
 	case u.Fragment != "":
 		return nil, errors.New("has a #: write it as %23")
+	case strings.Contains(u.EscapedPath(), "@"):
+		// The first / ended the hosts: a part of the password would be taken for one, and be shown.
+		return nil, errors.New("an @ after the host: write a / in the password as %2F, and an @ in the name of the database as %40")
 	}
 	port := u.Port()
 	if port == "" {
