@@ -33,8 +33,8 @@ func newDemo() *cobra.Command {
 
 The workers are processes of this machine, and their database is a SQLite file
 in a temporary folder, which is removed at the end. With --database they use
-MySQL, where the tables are created if they are missing, or Redis, in a group of
-their own.
+MySQL, where the tables are created if they are missing, Redis or ZooKeeper, in a
+group of their own.
 
 The job ticks every second, and what falls into a takeover is caught up by the
 next leader. It ends with Ctrl-C, or by itself with --for, and says what it saw:
@@ -47,7 +47,7 @@ tick ran twice or is missing.`,
 		RunE: func(command *cobra.Command, _ []string) error { return d.run(command) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database\nor redis://user:password@host:6379/0; ${VARIABLES} are expanded, which keeps a password out of ps")
+	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database,\nredis://user:password@host:6379/0 or zk://user:password@host:2181/path; ${VARIABLES} are expanded, which keeps a password out of ps")
 	flags.DurationVar(&d.lasts, "for", 0, "end after this time, such as 20s (default: at Ctrl-C)")
 	flags.DurationVar(&d.killEvery, "kill-every", 5*time.Second, "time between two kills of the leader; 0 for none")
 	return command

@@ -9,11 +9,10 @@
 //
 // # Tables
 //
-// [Store.Migrate] creates the tables, by default cronlease_lease,
-// cronlease_fence, cronlease_job, cronlease_run, cronlease_lock and
-// cronlease_schema, for which it needs CREATE, ALTER and INDEX beside what all
-// else needs. It may run in any number of replicas at once. All else needs SELECT,
-// INSERT, UPDATE and DELETE on the tables, and only SELECT on cronlease_schema:
+// [Store.Migrate] creates the tables, whose names begin with cronlease_ by default.
+// For that it needs CREATE, ALTER and INDEX beside what all else needs. It may run
+// in any number of replicas at once. All else needs SELECT, INSERT, UPDATE and
+// DELETE on the tables, but no UPDATE on cronlease_audit, and only SELECT on cronlease_schema:
 // [Store.Check] asks for all of it. docs/database.md lists the grants.
 //
 // # Connections

@@ -88,8 +88,9 @@
 //
 // # Access
 //
-// The URL's user is for the scheme digest, and its nodes are for that user alone unless [WithACL] says otherwise. The client knows no SASL
-// (neither Kerberos nor DIGEST-MD5) and no X.509; TLS is up to [WithDialer]. The password is sent to the server as it is.
+// The URL's user logs in by the scheme digest, which sends the password to the server as it is, or with auth=sasl by SASL with DIGEST-MD5,
+// which does not. The nodes are for that user alone unless [WithACL] says otherwise. There is no Kerberos. A zks:// URL means TLS, also
+// on top of [WithDialer], with a client's certificate where the URL names one.
 //
 // # Nodes
 //
