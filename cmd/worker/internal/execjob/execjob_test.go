@@ -59,6 +59,12 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		case headlessCommand:
 			beHeadless()
+		case namespaceCommand:
+			if err := takeNumber(os.Args[2]); err != nil {
+				fmt.Println(err)
+				os.Exit(1)
+			}
+			os.Exit(0)
 		case initCommand:
 			if err := runInit(); err != nil {
 				fmt.Fprintln(os.Stderr, err)

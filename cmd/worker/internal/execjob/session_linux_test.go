@@ -1,7 +1,8 @@
 package execjob_test
 
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -60,7 +61,7 @@ func TestGuardKilledBesideHeadless(t *testing.T) {
 	if err := f.write("go on\n"); err != nil {
 		t.Fatal(err)
 	}
-	if err := f.pipe.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+	if err := f.pipe.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadAll(f.lines); err != nil {
@@ -71,75 +72,90 @@ func TestGuardKilledBesideHeadless(t *testing.T) {
 	}
 }
 
+// namespaceCommand makes the test program the first process of a namespace, where it chooses the numbers of processes.
+const namespaceCommand = "test-namespace"
+
 // While the worker is suspended, the job dies with its guard, and its number may become another process's.
 func TestGuardKilledAndNumberTaken(t *testing.T) {
-	const last = "/proc/sys/kernel/ns_last_pid"
+	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")
-	worker := exec.Command(os.Args[0], append([]string{workerCommand}, shell(t, `echo $PPID $$ >&9; read x <&8`, fifo)...)...)
-	if err := worker.Start(); err != nil {
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
-		_ = worker.Process.Kill()
-		_ = worker.Wait() // it ends with an error
-	}()
-	lines := bufio.NewReader(listen(t, fifo))
-	line, err := lines.ReadString('\n')
+	var out bytes.Buffer
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	first := exec.CommandContext(ctx, os.Args[0], namespaceCommand, fifo)
+	first.Stdout, first.Stderr = &out, &out
+	first.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWPID | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
+	}
+	if err := first.Start(); err != nil {
+		t.Skipf("this test needs namespaces of users and processes: %v", err)
+	}
+	if err := first.Wait(); err != nil {
+		t.Errorf("%v: %s", err, out.String())
+	}
+	t.Log(strings.TrimSpace(out.String()))
+}
+
+func takeNumber(fifo string) error {
+	if err := unix.Mount("proc", "/proc", "proc", 0, ""); err != nil {
+		fmt.Printf("not tried: mount /proc: %v\n", err)
+		return nil
+	}
+	worker := exec.Command(os.Args[0], workerCommand, "sh", "-c", `echo $PPID $$ >"$0"; exec sleep 600`, fifo)
+	if err := worker.Start(); err != nil {
+		return err
+	}
+	line, err := os.ReadFile(fifo)
 	if err != nil {
-		t.Fatal(err)
+		return err
 	}
 	var guard, group int
-	if _, err := fmt.Sscan(line, &guard, &group); err != nil {
-		t.Fatal(err)
+	if _, err := fmt.Sscan(string(line), &guard, &group); err != nil {
+		return err
 	}
 	if err := syscall.Kill(worker.Process.Pid, syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	var status syscall.WaitStatus
-	if _, err := syscall.Wait4(worker.Process.Pid, &status, syscall.WUNTRACED, nil); err != nil || !status.Stopped() {
-		t.Fatalf("not stopped: %v %v", status, err)
+	if _, err := syscall.Wait4(worker.Process.Pid, nil, syscall.WUNTRACED, nil); err != nil {
+		return err
 	}
 	if err := syscall.Kill(guard, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
+		return err
 	}
-	for begin := time.Now(); !errors.Is(syscall.Kill(group, 0), syscall.ESRCH); time.Sleep(time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Skip("nothing here reaps orphans")
-		}
-	}
-	var other *exec.Cmd
-	for range 1000 {
-		if err := os.WriteFile(last, []byte(strconv.Itoa(group-1)), 0); err != nil {
-			t.Skipf("may not choose the number of a process: %v", err)
-		}
-		one := exec.Command("sleep", "600")
-		one.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-		if err := one.Start(); err != nil {
-			t.Fatal(err)
-		}
-		defer func() { _ = one.Process.Kill() }()
-		if one.Process.Pid == group {
-			other = one
+	// The kernel kills the job, which becomes a child of this process before that.
+	for {
+		if _, err = syscall.Wait4(group, nil, 0, nil); !errors.Is(err, syscall.ECHILD) && !errors.Is(err, syscall.EINTR) {
 			break
 		}
-		_ = one.Process.Kill()
-		_ = one.Wait() // it was killed
+		time.Sleep(time.Millisecond)
 	}
-	if other == nil {
-		t.Skip("other processes take the number")
+	if err != nil {
+		return err
 	}
-	if err := syscall.Kill(worker.Process.Pid, syscall.SIGCONT); err != nil {
-		t.Fatal(err)
+	var other *exec.Cmd
+	for other == nil || other.Process.Pid != group { // threads take numbers too
+		if err := os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(group-1)), 0); err != nil {
+			return err
+		}
+		other = exec.Command("sleep", "600")
+		other.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+		if err := other.Start(); err != nil {
+			return err
+		}
 	}
-	if _, err := worker.Process.Wait(); err != nil { // the run is over
-		t.Fatal(err)
+	if err := worker.Process.Signal(syscall.SIGCONT); err != nil {
+		return err
 	}
-	if err := unix.Waitid(unix.P_PID, group, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err != nil {
-		t.Fatal(err)
-	}
+	_ = worker.Wait() // it says how the run ended, by exit code 1
 	_ = other.Process.Signal(syscall.SIGTERM)
 	_ = other.Wait() // it was asked to end
 	if how := other.ProcessState.Sys().(syscall.WaitStatus).Signal(); how != syscall.SIGTERM {
-		t.Errorf("another process, which had the number of the job, ended by %v", how)
+		return fmt.Errorf("another process, which had got the number of the job, ended by %v", how)
 	}
+	fmt.Println("another process that has the job's number lives on")
+	return nil // what is left dies with this process, the first of its namespace
 }
