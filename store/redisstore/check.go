@@ -24,8 +24,8 @@ var infoScript = newScript(infoSource)
 
 // Check implements [store.Checker]. It changes nothing, and needs no rights beyond those of the other methods. It refuses a server that
 // evicts keys which never expire, or that is older than 5.0, with an error that matches [lease.ErrSetup]; and one that takes no writes, as
-// a replica does, or refuses the login, with an error that matches [lease.ErrNotReady] too. What else it takes to keep what the server
-// has acknowledged, [Store.Examine] says.
+// a replica does, or refuses the login or what the user may not do, with an error that matches [lease.ErrNotReady] too. What else it takes to
+// keep what the server has acknowledged, [Store.Examine] says.
 func (s *Store) Check(ctx context.Context) error {
 	is, err := s.info(ctx, false)
 	switch {
@@ -43,6 +43,8 @@ func (s *Store) Check(ctx context.Context) error {
 	return err
 }
 
+const grant = "give the user what the documentation of the store names (ACL SETUSER)"
+
 // refusals are the errors by which a server says that it does not do what was asked, for now, with what helps.
 var refusals = []struct {
 	code string
@@ -51,7 +53,10 @@ var refusals = []struct {
 }{
 	{"NOAUTH", lease.ErrDenied, "give a user and a password"},
 	{"WRONGPASS", lease.ErrDenied, "check the user and the password"},
-	{"NOPERM", lease.ErrNotReady, "give the user what the documentation of the store names (ACL SETUSER)"},
+	{"NOPERM", lease.ErrNotReady, grant},
+	// NOPERM in a script: since 7.2, and before.
+	{"ACL failure in script:", lease.ErrNotReady, grant},
+	{"The user executing the script", lease.ErrNotReady, grant},
 	{"READONLY", lease.ErrNotReady, "give the address of the primary, or of the sentinels that know it"},
 	{"NOREPLICAS", lease.ErrNotReady, "bring its replicas back, or lower min-replicas-to-write"},
 	{"MISCONF", lease.ErrNotReady, "look at the server's log and its disk"},

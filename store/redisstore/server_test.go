@@ -261,3 +261,25 @@ func TestPlainUser(t *testing.T) {
 		t.Errorf("Check with a wrong password: %v", err)
 	}
 }
+
+// A user who lacks a right is refused before anything is written. Since Redis 7, a user has no channels unless they are given.
+func TestUserLacksARight(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	ctx := t.Context()
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	for user, lacks := range map[string]string{"channels": "resetchannels", "info": "-info", "publish": "-publish", "scripts": "-@scripting", "keys": "resetkeys"} {
+		acl := []any{"ACL", "SETUSER", user, "on", ">secret", "~{plain}*", "&{plain}*", "+@all", "-@admin", "-@dangerous", "+info", lacks}
+		if err := admin.Do(ctx, acl...).Err(); err != nil {
+			t.Fatal(err)
+		}
+		s := open(t, user+":secret@"+server.Addr(), "{plain}")
+		if err := s.Check(ctx); !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), "ACL SETUSER") {
+			t.Errorf("Check without %s: %v", user, err)
+		}
+		if f := s.Examine(ctx, 0)[0]; f.Grade != store.Problem || !strings.Contains(f.Cure, "ACL SETUSER") {
+			t.Errorf("Examine without %s: %v", user, f)
+		}
+	}
+}
