@@ -29,16 +29,16 @@ func (p *Page) guard(next http.Handler) http.Handler {
 		for name, value := range headers {
 			w.Header().Set(name, value)
 		}
-		refuse := func(status int, why string) {
+		deny := func(status int, why string) {
 			p.set.log.Debug("a request was refused", zap.String("from", r.RemoteAddr), zap.String("path", r.URL.Path), zap.String("why", why))
-			http.Error(w, why, status)
+			refuse(w, r, status, why)
 		}
 		if !p.knowsHost(r.Host) {
-			refuse(http.StatusMisdirectedRequest, "this page is not served under that host name: an administrator has to allow it")
+			deny(http.StatusMisdirectedRequest, "this page is not served under that host name: an administrator has to allow it")
 			return
 		}
 		if err := p.cross.Check(r); err != nil {
-			refuse(http.StatusForbidden, "a page of another origin asked for this")
+			deny(http.StatusForbidden, "a page of another origin asked for this")
 			return
 		}
 		user, ok := p.set.auth(w, r)
@@ -47,7 +47,7 @@ func (p *Page) guard(next http.Handler) http.Handler {
 			p.set.log.Debug("a request was refused", zap.String("from", r.RemoteAddr), zap.String("path", r.URL.Path))
 			return
 		case user.Role != Look && user.Role != Steer:
-			refuse(http.StatusForbidden, "you may not see this page")
+			deny(http.StatusForbidden, "you may not see this page")
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -55,14 +55,27 @@ func (p *Page) guard(next http.Handler) http.Handler {
 	})
 }
 
+// refuse answers a request that may not pass: programs by JSON, as everything that they ask for.
+func refuse(w http.ResponseWriter, r *http.Request, status int, why string) {
+	if wantsJSON(r) || strings.HasPrefix(r.URL.Path, "/api/") {
+		writeJSON(w, status, map[string]string{"error": why})
+		return
+	}
+	http.Error(w, why, status)
+}
+
 // steers lets users pass who may act.
 func (p *Page) steers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if userOf(r.Context()).Role != Steer {
-			p.render(w, r, http.StatusForbidden, shown{title: "Not allowed", template: "error.html", data: "You may look, but not act."})
-			return
+		const why = "You may look, but not act."
+		switch {
+		case userOf(r.Context()).Role == Steer:
+			next.ServeHTTP(w, r)
+		case wantsJSON(r):
+			refuse(w, r, http.StatusForbidden, why)
+		default:
+			p.render(w, r, http.StatusForbidden, shown{title: "Not allowed", template: "error.html", data: why})
 		}
-		next.ServeHTTP(w, r)
 	})
 }
 
@@ -70,7 +83,7 @@ func (p *Page) steers(next http.Handler) http.Handler {
 func local(w http.ResponseWriter, r *http.Request) (User, bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isDirect(r) {
-		http.Error(w, "this page is open to clients of its own machine only: an administrator has to set up logins", http.StatusForbidden)
+		refuse(w, r, http.StatusForbidden, "this page is open to clients of its own machine only: an administrator has to set up logins")
 		return User{}, false
 	}
 	return User{Name: "local", Role: Steer}, true

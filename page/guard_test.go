@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -123,6 +124,17 @@ func TestRoles(t *testing.T) {
 	for name, status := range map[string]int{"bob": 403, "carol": 403, "": 401} {
 		b.is(b.get("/confirm?action=pause&job=report", as(name)), status)
 		b.is(b.send(http.MethodPost, "/do", form("pause", "report"), as(name)), status)
+	}
+	// Programs are refused in the form in which they are answered.
+	for _, a := range []answer{
+		b.is(b.send(http.MethodPost, "/do", form("pause", "report"), as("bob"), header("Accept", "application/json")), http.StatusForbidden),
+		b.is(b.get("/api/status", as("carol")), http.StatusForbidden),
+		b.is(b.get("/api/status", as("alice"), host("other.example")), http.StatusMisdirectedRequest),
+	} {
+		var refusal struct{ Error string }
+		if err := json.Unmarshal([]byte(a.body), &refusal); err != nil || refusal.Error == "" {
+			t.Errorf("%q: %v", a.body, err)
+		}
 	}
 	if b.snapshot().Jobs["report"].Paused {
 		t.Error("a user who may not act has paused the job")
