@@ -136,7 +136,7 @@ func (g Group) planBackfill(ctx context.Context, job string, b Backfill) (planne
 	case b.From.IsZero():
 		return planned, "", errors.New("jobs: backfill: From is not set: give the instant of the first tick, or an earlier one")
 	case !b.To.After(b.From):
-		return planned, "", fmt.Errorf("jobs: backfill from %v to %v: the end must be later than the beginning", b.From, b.To)
+		return planned, "", fmt.Errorf("jobs: backfill from %s to %s: the end must be later than the beginning", b.From.UTC().Format(time.RFC3339), b.To.UTC().Format(time.RFC3339))
 	case b.To.After(snapshot.Now):
 		return planned, "", fmt.Errorf("jobs: backfill to %s: the database has %s: only ticks that are past are run", b.To.UTC().Format(time.RFC3339), snapshot.Now.Format(time.RFC3339))
 	}

@@ -214,7 +214,7 @@ func TestBackfillIsRefused(t *testing.T) {
 			"only run by hand":         {"manual", day},
 			"depend on when its runs":  {"delay", day},
 			"no such job":              {"none", day},
-			"the end must be later":    {"second", jobs.Backfill{From: c.begin, To: c.begin}},
+			"Z: the end must be later": {"second", jobs.Backfill{From: c.begin, To: c.begin}},
 			"only ticks that are past": {"second", jobs.Backfill{From: c.begin, To: c.begin.Add(24 * time.Hour)}},
 			"must be from 0 to":        {"rate", jobs.Backfill{From: c.begin, Every: -1}},
 			"not the ID of a backfill": {"rate", jobs.Backfill{From: c.begin, ID: 7}},
