@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -39,8 +40,23 @@ func (s *Store) Check(ctx context.Context) error {
 		return fmt.Errorf("redisstore: check server: %w: maxmemory-policy is %s, which may delete leases and claims: set it to noeviction",
 			lease.ErrSetup, is["maxmemory_policy"])
 	}
-	_, err = s.info(ctx, true)
-	return err
+	if _, err = s.info(ctx, true); err != nil {
+		return err
+	}
+	return s.mayListen(ctx)
+}
+
+// subscribeLimit is how long a server may take to confirm a subscription if the context has no deadline.
+const subscribeLimit = 5 * time.Second
+
+// mayListen refuses a user without the right to subscribe: a script cannot try that, and signals would never come, without any error.
+func (s *Store) mayListen(ctx context.Context) error {
+	listening := s.client.Subscribe(ctx, s.key("notify", "nothing"))
+	_, err := listening.ReceiveTimeout(ctx, subscribeLimit)
+	if err = errors.Join(err, listening.Close()); err != nil {
+		return fmt.Errorf("redisstore: check server: subscribe: %w", explain(err))
+	}
+	return nil
 }
 
 const grant = "give the user what the documentation of the store names (ACL SETUSER)"

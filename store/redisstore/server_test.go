@@ -269,7 +269,7 @@ func TestUserLacksARight(t *testing.T) {
 	ctx := t.Context()
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer admin.Close()
-	for user, lacks := range map[string]string{"channels": "resetchannels", "info": "-info", "publish": "-publish", "scripts": "-@scripting", "keys": "resetkeys"} {
+	for user, lacks := range map[string]string{"channels": "resetchannels", "info": "-info", "publish": "-publish", "subscribe": "-subscribe", "scripts": "-@scripting", "keys": "resetkeys"} {
 		acl := []any{"ACL", "SETUSER", user, "on", ">secret", "~{plain}*", "&{plain}*", "+@all", "-@admin", "-@dangerous", "+info", lacks}
 		if err := admin.Do(ctx, acl...).Err(); err != nil {
 			t.Fatal(err)
