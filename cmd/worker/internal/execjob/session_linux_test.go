@@ -40,10 +40,10 @@ func beHeadless() {
 			if strings.Contains(string(stat), ") Z ") {
 				break
 			}
-			time.Sleep(time.Millisecond)
+			<-time.After(time.Millisecond)
 		}
 		fmt.Fprintln(os.NewFile(9, "pipe"), os.Getpid())
-		time.Sleep(10 * time.Minute)
+		<-time.After(10 * time.Minute)
 	}()
 	close(ended)
 	_, _, _ = syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
@@ -131,7 +131,7 @@ func takeNumber(fifo string) error {
 		if _, err = syscall.Wait4(group, nil, 0, nil); !errors.Is(err, syscall.ECHILD) && !errors.Is(err, syscall.EINTR) {
 			break
 		}
-		time.Sleep(time.Millisecond)
+		<-time.After(time.Millisecond)
 	}
 	if err != nil {
 		return err
