@@ -27,7 +27,7 @@ func runInit() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*limit) // for more than 50 programs
 	defer cancel()
 	go execjob.ReapOrphans(ctx)
 	// A killed guard cannot reap its job, whose parent is this process then, and that of what has left its session.
