@@ -42,13 +42,24 @@ func (c *check) checkTexts() {
 	}
 }
 
-// mayClaim reports whether the tick is one of the schedule of the run's process, or of one of the last terms before it,
-// which may have left the run to be started, or to be run again.
+// mayClaim reports whether the tick is one of the schedule of the run's process, or of a term before it, which may have left
+// the run to be started, or to be run again: of one that went on when the tick was due, however many short terms came
+// after it, or of one of the last, since clocks are set.
 func mayClaim(terms []*term, r *run) bool {
 	const few = 3
-	is := func(p *replica) bool { return (p.up.Text == odd) == isOdd(r.Tick) }
+	if (r.process.up.Text == odd) == isOdd(r.Tick) {
+		return true
+	}
 	before := slices.DeleteFunc(slices.Clone(terms), func(t *term) bool { return t.Token >= r.Token })
-	return is(r.process) || slices.ContainsFunc(before[:min(few, len(before))], func(t *term) bool { return is(t.process) })
+	next := r.At
+	for i, t := range before {
+		is := (t.process.up.Text == odd) == isOdd(r.Tick)
+		if is && (i < few || next >= r.Tick*int64(time.Microsecond)) {
+			return true
+		}
+		next = t.At
+	}
+	return false
 }
 
 // holdsIn reports whether the job can have been paused then.

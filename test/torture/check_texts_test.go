@@ -30,3 +30,19 @@ func TestCheckTexts(t *testing.T) {
 		{name: "none while the clock is set", story: two().do(func(s *story) { s.From-- }).add(2000, "", Stepped, Event{})},
 	})
 }
+
+// However many terms there were since, a run that was left by one with its schedule is run again.
+func TestMayClaimWhatWasLeft(t *testing.T) {
+	process := func(text string) *replica { return &replica{up: &Event{Text: text}} }
+	var terms []*term // the newest first
+	for token := uint64(6); token > 1; token-- {
+		terms = append(terms, &term{Event: Event{At: instant(10_000) + int64(token), Token: token}, process: process(even)})
+	}
+	terms = append(terms, &term{Event: Event{At: instant(1000), Token: 1}, process: process(odd)})
+	for tick, want := range map[int64]bool{9: true, 11: false, 12: true} {
+		r := &run{Event: Event{At: instant(14_000), Token: 7, Tick: second(tick)}, process: process(even)}
+		if got := mayClaim(terms, r); got != want {
+			t.Errorf("a tick at second %d: %t, want %t", tick, got, want)
+		}
+	}
+}
