@@ -29,6 +29,7 @@ var refusals = []struct {
 	cure   string
 }{
 	{zk.ErrNoAuth, lease.ErrDenied, "check the user and the password, or the ACL of the store's nodes"},
+	{errNoSASL, lease.ErrDenied, "give the servers a JAAS file with a section Server, and since 3.9 zookeeper.fips-mode=false"},
 	{zk.ErrAuthFailed, lease.ErrDenied, "check the user and the password"},
 	{zk.ErrInvalidACL, lease.ErrSetup, "give the store an ACL that the ensemble knows"},
 	{errQuota, lease.ErrNotReady, "raise the quota (zkCli.sh listquota, setquota), or keep less history"},

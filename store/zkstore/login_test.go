@@ -46,7 +46,7 @@ func jaas(t *testing.T, entries string) []string {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return []string{"-Djava.security.auth.login.config=" + path, "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider"}
+	return []string{"-Djava.security.auth.login.config=" + path, "-Dzookeeper.authProvider.1=org.apache.zookeeper.server.auth.SASLAuthenticationProvider", "-Dzookeeper.fips-mode=false"}
 }
 
 // A server that takes none but users who log in by SASL.
@@ -93,6 +93,21 @@ func TestNoSASL(t *testing.T) {
 	s := open(t, "app:secret@"+shared.Addr(), "/sasl?auth=sasl")
 	if err := s.Check(t.Context()); !errors.Is(err, lease.ErrDenied) || !strings.Contains(err.Error(), "JAAS") {
 		t.Errorf("Check: %v", err)
+	}
+}
+
+// In FIPS mode, the default since ZooKeeper 3.9, a server offers no DIGEST-MD5. Older ones do not know the mode.
+func TestSASLInFIPSMode(t *testing.T) {
+	t.Parallel()
+	for name, flags := range map[string][]string{"SASL is required": {"-Dzookeeper.sessionRequireClientSASLAuth=true"}, "SASL is not required": nil} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := with(t, append(append(jaas(t, `user_app="secret"`), flags...), "-Dzookeeper.fips-mode=true")...)
+			err := open(t, "app:secret@"+server.Addr(), "/sasl?auth=sasl").Check(t.Context())
+			if err != nil && (!errors.Is(err, lease.ErrDenied) || !strings.Contains(err.Error(), "zookeeper.fips-mode=false")) {
+				t.Errorf("Check: %v", err)
+			}
+		})
 	}
 }
 

@@ -24,16 +24,18 @@ const (
 	digestURI = "zookeeper/zk-sasl-md5"
 )
 
-var errNoSASL = fmt.Errorf("%w: the server has no login by SASL (a JAAS file with a section Server)", zk.ErrAuthFailed)
+var errNoSASL = fmt.Errorf("%w: the server offers no DIGEST-MD5, the only mechanism of SASL that this client has", zk.ErrAuthFailed)
 
 // login logs in on a connection that has a session, and on which nothing else was sent. Errors match [zk.ErrAuthFailed] where the server refuses
 // the user.
 func (u *saslUser) login(conn io.ReadWriter) error {
 	challenge, err := exchange(conn, nil)
-	if err != nil {
+	switch {
+	case errors.Is(err, zk.ErrAuthFailed): // before it knows of any user
+		return errNoSASL
+	case err != nil:
 		return err
-	}
-	if challenge == nil {
+	case challenge == nil:
 		return errNoSASL
 	}
 	response, expected, err := u.answer(digestURI, string(challenge), rand.Text())
@@ -59,7 +61,7 @@ func (u *saslUser) answer(uri, challenge, cnonce string) (response, confirmation
 	offer := directives(challenge)
 	nonce, realm := offer["nonce"], offer["realm"]
 	if nonce == "" || offer["algorithm"] != "md5-sess" {
-		return "", "", fmt.Errorf("%w: the server offers no DIGEST-MD5, the only mechanism of this client", zk.ErrAuthFailed)
+		return "", "", errNoSASL
 	}
 	const count, quality = "00000001", "auth"
 	secret := md5.Sum([]byte(u.name + ":" + realm + ":" + u.password))
