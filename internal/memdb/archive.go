@@ -3,7 +3,6 @@ package memdb
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -161,7 +160,7 @@ func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]job
 	defer s.mu.Unlock()
 	r := s.ledger(group).get(key)
 	if r == nil {
-		return nil, fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
+		return nil, noRun(group, key)
 	}
 	kept := slices.Clone(r.attempts)
 	for i := range kept {

@@ -120,7 +120,7 @@ func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (json.RawM
 	defer s.mu.Unlock()
 	r := s.ledger(group).get(key)
 	if r == nil {
-		return nil, fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
+		return nil, noRun(group, key)
 	}
 	return slices.Clone(r.args), nil
 }
@@ -136,7 +136,7 @@ func (s *Store) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	r := l.get(key)
 	if r == nil || r.State.Over() {
 		s.note(ctx, group, jobs.Refused, jobs.ActionCancel, key, "")
-		return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
+		return noRun(group, key)
 	}
 	if r.CancelAsked {
 		s.note(ctx, group, jobs.Unchanged, jobs.ActionCancel, key, "")

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -71,6 +72,11 @@ func compare(a, b jobs.Key) int {
 // find returns where the run of the key is, or belongs.
 func (l *ledger) find(key jobs.Key) (int, bool) {
 	return slices.BinarySearchFunc(l.runs[key.Job], key, func(r *run, k jobs.Key) int { return compare(r.Key, k) })
+}
+
+// noRun is the error about a run that does not exist, or is over and was to be cancelled.
+func noRun(group string, key jobs.Key) error {
+	return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
 }
 
 func (l *ledger) get(key jobs.Key) *run {
