@@ -238,6 +238,15 @@ func TestEvictionIsRefused(t *testing.T) {
 	b.move(moveOf(r, jobs.Succeeded))
 }
 
+// setUser makes a user with the rights that the documentation of the store names, for the name {plain}, less what rules take away.
+func setUser(t *testing.T, admin *redis.Client, name string, rules ...any) {
+	t.Helper()
+	acl := append([]any{"ACL", "SETUSER", name, "on", ">secret", "~{plain}*", "&{plain}*", "+@all", "-@admin", "-@dangerous", "+info"}, rules...)
+	if err := admin.Do(t.Context(), acl...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // A user who may do no more than a store does is enough, and is told what cannot be seen.
 func TestPlainUser(t *testing.T) {
 	t.Parallel()
@@ -245,10 +254,7 @@ func TestPlainUser(t *testing.T) {
 	ctx := context.Background()
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer admin.Close()
-	acl := []any{"ACL", "SETUSER", "plain", "on", ">secret", "~{plain}*", "&{plain}*", "+@all", "-@admin", "-@dangerous", "+info"}
-	if err := admin.Do(ctx, acl...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	setUser(t, admin, "plain")
 	b := &bench{TB: t, Store: open(t, "plain:secret@"+server.Addr(), "{plain}"), client: admin, name: "{plain}"}
 	b.take("alice")
 	b.run(at(1))
@@ -270,10 +276,7 @@ func TestUserLacksARight(t *testing.T) {
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer admin.Close()
 	for user, lacks := range map[string]string{"channels": "resetchannels", "info": "-info", "publish": "-publish", "subscribe": "-subscribe", "scripts": "-@scripting", "keys": "resetkeys"} {
-		acl := []any{"ACL", "SETUSER", user, "on", ">secret", "~{plain}*", "&{plain}*", "+@all", "-@admin", "-@dangerous", "+info", lacks}
-		if err := admin.Do(ctx, acl...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		setUser(t, admin, user, lacks)
 		s := open(t, user+":secret@"+server.Addr(), "{plain}")
 		if err := s.Check(ctx); !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), "ACL SETUSER") {
 			t.Errorf("Check without %s: %v", user, err)
