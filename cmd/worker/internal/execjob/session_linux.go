@@ -1,7 +1,6 @@
 package execjob
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -93,18 +92,13 @@ func processes() ([]processInfo, error) {
 		if len(fields) <= threads {
 			continue
 		}
-		p := processInfo{pid: pid}
-		var wrong [3]error
-		p.parent, wrong[0] = strconv.Atoi(fields[parent])
-		p.session, wrong[1] = strconv.Atoi(fields[session])
-		var left int
-		left, wrong[2] = strconv.Atoi(fields[threads])
-		if errors.Join(wrong[:]...) != nil {
-			continue
+		number := func(field int) int {
+			n, _ := strconv.Atoi(fields[field]) // the kernel writes numbers
+			return n
 		}
 		// A process whose first thread has ended is a Z too, and lives on in the others.
-		p.dead = fields[state] == "X" || fields[state] == "Z" && left <= 1
-		all = append(all, p)
+		dead := fields[state] == "X" || fields[state] == "Z" && number(threads) <= 1
+		all = append(all, processInfo{pid: pid, parent: number(parent), session: number(session), dead: dead})
 	}
 	return all, nil
 }
