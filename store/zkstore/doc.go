@@ -89,8 +89,8 @@
 // # Access
 //
 // The URL's user logs in by the scheme digest, which sends the password to the server as it is, or with auth=sasl by SASL with DIGEST-MD5,
-// which does not, and for which servers need zookeeper.fips-mode=false since ZooKeeper 3.9. The nodes are for that user alone unless [WithACL] says otherwise. There is no Kerberos. A zks:// URL means TLS, also
-// on top of [WithDialer], with a client's certificate where the URL names one.
+// which does not, and for which servers need zookeeper.fips-mode=false since ZooKeeper 3.9. The nodes are for that user alone unless [WithACL]
+// says otherwise. There is no Kerberos. A zks:// URL means TLS, also on top of [WithDialer], with a client's certificate where the URL names one.
 //
 // # Nodes
 //

@@ -126,6 +126,12 @@ func TestSASLThatRefusesNobody(t *testing.T) {
 // A server that does not know the password cannot pass for one that does, and learns nothing that logs in elsewhere.
 func TestFalseSASL(t *testing.T) {
 	t.Parallel()
+	refuse := func(conn net.Conn, code uint32) { // and an answer without a token
+		request(conn)
+		text := binary.BigEndian.AppendUint32(nil, 16)
+		text = append(text, make([]byte, 12)...)
+		_, _ = conn.Write(binary.BigEndian.AppendUint32(text, code))
+	}
 	answer := func(conn net.Conn, token string) {
 		request(conn)
 		text := binary.BigEndian.AppendUint32(nil, uint32(20+len(token)))
@@ -133,6 +139,7 @@ func TestFalseSASL(t *testing.T) {
 		text = binary.BigEndian.AppendUint32(text, uint32(len(token)))
 		_, _ = conn.Write(append(text, token...))
 	}
+	const authFailed = 1<<32 - 115 // KeeperException.Code.AUTHFAILED
 	const challenge = `realm="zk-sasl-md5",nonce="n",charset=utf-8,algorithm=md5-sess`
 	for name, c := range map[string]struct {
 		serve func(net.Conn)
@@ -141,6 +148,8 @@ func TestFalseSASL(t *testing.T) {
 		"confirms nothing": {func(conn net.Conn) { answer(conn, challenge); answer(conn, "") }, "does not know the password"},
 		"guesses":          {func(conn net.Conn) { answer(conn, challenge); answer(conn, "rspauth=0123456789abcdef0123456789abcdef") }, "does not know the password"},
 		"another one":      {func(conn net.Conn) { answer(conn, `realm="x",algorithm=plain`) }, "no DIGEST-MD5"},
+		"nothing":          {func(conn net.Conn) { refuse(conn, 0) }, "zookeeper.fips-mode=false"},
+		"refuses at once":  {func(conn net.Conn) { refuse(conn, authFailed) }, "zookeeper.fips-mode=false"},
 		"garbage":          {func(conn net.Conn) { answer(conn, `=,"\`) }, "no DIGEST-MD5"},
 		"too long":         {func(conn net.Conn) { answer(conn, strings.Repeat("x", 5000)) }, "not ZooKeeper"},
 	} {

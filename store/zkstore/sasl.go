@@ -30,12 +30,10 @@ var errNoSASL = fmt.Errorf("%w: the server offers no DIGEST-MD5, the only mechan
 // the user.
 func (u *saslUser) login(conn io.ReadWriter) error {
 	challenge, err := exchange(conn, nil)
-	switch {
-	case errors.Is(err, zk.ErrAuthFailed): // before it knows of any user
-		return errNoSASL
-	case err != nil:
+	if err != nil && !errors.Is(err, zk.ErrAuthFailed) {
 		return err
-	case challenge == nil:
+	}
+	if challenge == nil { // it refuses before it knows of any user
 		return errNoSASL
 	}
 	response, expected, err := u.answer(digestURI, string(challenge), rand.Text())
