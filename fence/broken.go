@@ -14,7 +14,7 @@ const (
 	sqliteError        = 1 // the code for what is wrong with a statement
 	sqliteInputOutput  = 10
 	sqliteCodeMask     = 0xff
-	sqliteProbe        = "BEGIN"
+	sqliteProbe        = "BEGIN /* cronlease */" // an error within a transaction
 	sqliteProbeCleanUp = "ROLLBACK"
 )
 
@@ -54,11 +54,10 @@ const (
 // taken to be harmless.
 func damageOf(err error) damage {
 	var answer *mysql.MySQLError
-	var ended *endedError
 	switch {
 	case err == nil, errors.Is(err, driver.ErrSkip):
 		return noDamage
-	case errors.As(err, &ended):
+	case errors.Is(err, ErrUnfenced):
 		return halfOrNoMore
 	case errors.As(err, &answer):
 		switch answer.Number {

@@ -203,7 +203,7 @@ func TestCommitOfATransactionThatIsOver(t *testing.T) {
 				_, err := tx.Exec(statement)
 				return err
 			})
-			if !errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "ended") {
+			if !errors.Is(err, fence.ErrUnfenced) || !strings.Contains(err.Error(), "ended") {
 				t.Errorf("after %q: %v", statement, err)
 			}
 		}
@@ -269,7 +269,7 @@ func TestTransactionThatAProcedureEnds(t *testing.T) {
 						_ = s.insert(tx, 2)
 						return nil
 					})
-					if goesOn && err != nil || !goesOn && (!errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "has ended the transaction")) {
+					if goesOn && err != nil || !goesOn && (!errors.Is(err, fence.ErrUnfenced) || !strings.Contains(err.Error(), "has ended the transaction")) {
 						t.Errorf("%s, %s, %s: %v", w.name, how, statement, err)
 					}
 					var late int
@@ -308,7 +308,7 @@ func TestDoOfATransactionThatIsOver(t *testing.T) {
 				return err
 			})
 		})
-		if !errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "has ended the transaction") {
+		if !errors.Is(err, fence.ErrUnfenced) || !strings.Contains(err.Error(), "has ended the transaction") {
 			t.Error(err)
 		}
 	})
@@ -351,7 +351,7 @@ func TestDoOfATransactionThatWasReplaced(t *testing.T) {
 					return after(cancel)
 				})
 			})
-			if !errors.Is(err, fence.ErrBroken) || errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "has ended the transaction") {
+			if !errors.Is(err, fence.ErrUnfenced) || errors.Is(err, fence.ErrFenced) || !strings.Contains(err.Error(), "has ended the transaction") {
 				t.Errorf("%s: %v", what, err)
 			}
 			s.wantStored(1)
@@ -391,7 +391,7 @@ func TestSQLiteListOfStatements(t *testing.T) {
 				_ = s.insert(tx, 2)
 				return nil
 			})
-			if goesOn && err != nil || !goesOn && !errors.Is(err, fence.ErrBroken) {
+			if goesOn && err != nil || !goesOn && !errors.Is(err, fence.ErrUnfenced) {
 				t.Errorf("%s: %v", list, err)
 			}
 			var late int
@@ -532,7 +532,7 @@ func TestOtherDatabase(t *testing.T) {
 	eachDatabase(t, func(t *testing.T, s *scene) {
 		other := otherDatabase(t, s)
 		err := fence.Do(s.ctx(), other, func(*sql.Tx) error { return nil })
-		if err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "the transaction is") {
+		if err == nil || errors.Is(err, fence.ErrFenced) || errors.Is(err, fence.ErrUnfenced) || errors.Is(err, fence.ErrBroken) || !strings.Contains(err.Error(), "the transaction is") {
 			t.Error(err)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/store"
 )
@@ -15,38 +16,41 @@ import (
 // Commit commits tx if what ctx is held under is still this process's at that
 // moment, and rolls it back if not, and after any other error: tx has ended
 // when Commit returns. It is [Do] for a transaction that the caller has begun,
-// with the same errors.
+// with the same errors, and [sql.ErrTxDone] if tx had ended before, by its own
+// Commit or Rollback, or with its context.
 //
-// It sees that the server had ended the transaction by then, as error 1213 does:
-// statements after that have been stored each by itself, which the [ErrBroken]
-// that it returns then says. It cannot see that one statement was rolled back alone,
-// as error 1205 does, when the caller has not looked at that error; nor any of this
-// when the session has autocommit off. Transactions of a [Guard], and those of
-// Do, are refused such statements in the first place.
+// Transactions of a [Guard], and those of Do, are refused statements that would end
+// them, and those that follow an error such as 1213. Of any other, Commit finds out that
+// the server had ended it before, and returns [ErrUnfenced]: statements after that are
+// stored each by itself. It cannot see that one statement was rolled back alone, as error
+// 1205 does, when the caller has not looked at that error; and it does not see an
+// end before it when the session has autocommit off, when the end of ctx has rolled
+// back what followed, or when the connection is lost by then: nothing is stored then
+// only if no statement has ended the transaction.
+//
+// Commit is not for the transaction of [Do], which it rolls back.
 //
 // After an error the session may keep a wait_timeout of the length of
-// [WithBound], so that the server ends it when it is idle; pools notice.
+// [WithBound], so that the server ends it when it is idle; pools notice. On MariaDB its limits for idle transactions are off then.
 func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 	if tx == nil {
 		return errors.New("fence: Commit: the transaction is nil")
 	}
 	f, err := newFence(ctx, options)
-	if err == nil {
-		err = ended(ctx, f.holds)
-	}
 	if err != nil {
 		_ = tx.Rollback()
 		return err
 	}
-	if f.dialect != store.MySQL {
-		return f.commitPlainly(ctx, tx)
-	}
+	over := ended(ctx, f.holds)
 	if err := f.open(ctx, tx); err != nil {
 		_ = tx.Rollback()
-		return f.explain(ctx, err)
+		return f.explainOpen(ctx, err, over)
 	}
-	err = f.check(ctx, tx)
-	if err == nil {
+	if over != nil {
+		_ = tx.Rollback()
+		return f.explain(ctx, over)
+	}
+	if err = f.check(ctx, tx); err == nil {
 		err = f.paused()
 	}
 	if err != nil {
@@ -54,58 +58,80 @@ func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 		return f.explain(ctx, err)
 	}
 
-	// As a statement, so that the session can be set back before the pool has it
-	// again. What database/sql then commits is nothing.
 	longer, cancel := outlast(ctx, f.bound)
 	defer cancel()
-	if _, err := tx.ExecContext(longer, commitStatement); err != nil {
+	if f.dialect == store.MySQL {
+		// As a statement, so that the session can be set back before the pool has it
+		// again. What database/sql then commits is nothing.
+		_, err = tx.ExecContext(longer, commitStatement)
+	} else if err = tx.Commit(); errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		err = fmt.Errorf("%w: %w", driver.ErrBadConn, err) // of database/sql, which has not sent it
+	}
+	if err != nil {
 		_ = tx.Rollback()
-		if !isRefusal(err) && !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, ErrBroken) {
+		if !isRefusal(err) && !errors.Is(err, sql.ErrTxDone) && !errors.Is(err, ErrBroken) && !errors.Is(err, ErrUnfenced) {
 			return fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 		return f.explain(ctx, err)
 	}
-	// It is stored. If this fails, the session ends, soon or at once.
-	_, _ = tx.ExecContext(longer, restoreStatement)
-	_ = tx.Commit()
+	if f.dialect == store.MySQL {
+		// It is stored. If this fails, the session ends, soon or at once.
+		_, _ = tx.ExecContext(longer, restoreStatement)
+		_ = tx.Commit()
+	}
 	return nil
 }
 
-// commitPlainly commits where no session has to be set back.
-func (f *fence) commitPlainly(ctx context.Context, tx *sql.Tx) error {
-	if err := f.check(ctx, tx); err != nil {
-		_ = tx.Rollback()
-		return f.explain(ctx, err)
+// open returns nil if the transaction is open, and [ErrUnfenced] if the server says that
+// it is not. It waits for an answer for a while after the end of ctx: what is
+// stored depends on it.
+func (f *fence) open(ctx context.Context, tx *sql.Tx) error {
+	ctx, cancel := outlast(ctx, f.bound)
+	defer cancel()
+	probe := beginProbe
+	if f.dialect != store.MySQL {
+		probe = sqliteProbe
 	}
-	err := tx.Commit()
+	_, err := tx.ExecContext(ctx, probe)
+	var known *forbiddenError // a guard has not sent it, since the transaction is open
+	code, isSQLite := sqliteCode(err)
 	switch {
 	case err == nil:
+		if f.dialect != store.MySQL {
+			_, _ = tx.ExecContext(ctx, sqliteProbeCleanUp) // or the end of tx does it
+		}
+		return &endedError{"the database has ended it before: what was sent since is stored, each statement by itself", nil}
+	case mysqlerr.Number(err) == mysqlerr.InTransaction, isSQLite && code == sqliteError, errors.As(err, &known):
 		return nil
-	case isRefusal(err), errors.Is(err, sql.ErrTxDone), errors.Is(err, ErrBroken), ctx.Err() != nil:
-		_ = tx.Rollback()
-		return f.explain(ctx, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnknown, err)
+	return err
 }
 
-// open reports that the server has ended the transaction before.
-func (f *fence) open(ctx context.Context, tx *sql.Tx) error {
-	switch _, err := tx.ExecContext(ctx, beginProbe); {
-	case err == nil:
-		return fmt.Errorf("%w: the server has ended it before: what was sent since is stored, each statement by itself", ErrBroken)
-	case mysqlerr.Number(err) != mysqlerr.InTransaction:
+// explainOpen is explain for an error of open. Whether nothing is stored, only a guard
+// knows.
+func (f *fence) explainOpen(ctx context.Context, err, over error) error {
+	switch {
+	case errors.Is(err, errDoCommits):
 		return err
+	case errors.Is(err, ErrBroken), errors.Is(err, ErrUnfenced): // what a guard says, or the server
+		return f.explain(ctx, err)
+	case errors.Is(err, sql.ErrTxDone) && over != nil: // the end of ctx has rolled it back
+		return f.explain(ctx, over)
+	case errors.Is(err, sql.ErrTxDone):
+		return fmt.Errorf("fence: Commit: the transaction had ended before, by its own Commit or Rollback, or with its context: %w", err)
 	}
-	return nil
+	return ctxerr.With(ctx, broken(err))
 }
 
 // rollback ends a transaction after its check, and sets its session back.
 func (f *fence) rollback(ctx context.Context, tx *sql.Tx) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	for _, statement := range []string{rollbackStatement, restoreStatement} {
-		if _, err := tx.ExecContext(ctx, statement); errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {
-			break
+	if f.dialect == store.MySQL {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		for _, statement := range []string{rollbackStatement, restoreStatement} {
+			if _, err := tx.ExecContext(ctx, statement); errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrTxDone) {
+				break
+			}
 		}
 	}
 	_ = tx.Rollback()

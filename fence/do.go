@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -20,11 +21,12 @@ import (
 // When fn returns nil, the holds are checked and the transaction is committed; an
 // error of fn rolls it back and is returned, with why ctx has ended if it has; a
 // panic rolls it back and goes on. fn neither commits nor rolls back itself, does
-// not keep tx, and is called once at most.
+// not keep tx, and is called once at most. tx is of a pool of its own: it refuses
+// statements that were prepared on db ([sql.Tx.Stmt]); prepare them on tx.
 //
-// Errors of Do itself match [ErrFenced], [ErrBroken], [ErrUnknown] or [ErrNoHold], or
-// are the server's answer to what was asked. Only after ErrUnknown something may
-// be stored. When ctx ends, the transaction is rolled back, and the error is its
+// Errors of Do itself match [ErrFenced], [ErrBroken], [ErrUnfenced], [ErrUnknown] or
+// [ErrNoHold], or are the server's answer to what was asked. Only after ErrUnfenced and
+// ErrUnknown something may be stored. When ctx ends, the transaction is rolled back, and the error is its
 // cause, and ErrFenced too if the term is over; a COMMIT that was sent is
 // awaited for as long as [WithBound] says.
 func Do(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error, options ...Option) error {
@@ -110,10 +112,16 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 	}
 	err = fn(tx)
 	returned = true
+	if err != nil && strings.Contains(err.Error(), "Tx.Stmt: statement from different database") { // which database/sql has no value for
+		err = fmt.Errorf("%w: the transaction of fence.Do is of a pool of its own: prepare the statement with tx.PrepareContext", err)
+	}
 	if err != nil {
 		done := tx.Rollback() == nil
 		if gone := g.settle(); gone != nil {
-			return true, false, fmt.Errorf("%w: %w: %w", ErrBroken, gone, err)
+			if !errors.Is(err, gone) {
+				gone = fmt.Errorf("%w: %w", gone, err)
+			}
+			return true, false, f.explain(ctx, gone)
 		}
 		if over := ended(ctx, f.holds); over != nil && !errors.Is(err, ErrFenced) {
 			err = fmt.Errorf("%w: %w", over, err) // over may well be the cause of err
@@ -122,7 +130,7 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 	}
 	switch state := g.state(); {
 	case state.broken != nil:
-		err = fmt.Errorf("%w: %w", ErrBroken, state.broken)
+		err = broken(state.broken)
 	case !state.open:
 		err = errDoCommits // or the end of ctx has ended it, which goes first
 	default:
@@ -137,7 +145,7 @@ func (f *fence) transaction(ctx context.Context, pool *sql.DB, dc driver.Conn, f
 	if err != nil {
 		_ = tx.Rollback() // or the end of its connection does it
 		if gone := g.settle(); gone != nil {
-			err = fmt.Errorf("%w: %w", gone, err)
+			err = gone
 		}
 		return true, false, f.explain(ctx, err)
 	}

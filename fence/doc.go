@@ -9,8 +9,9 @@
 //	})
 //
 // The token comes with ctx, the context that the job was called with. The
-// transaction is a [*sql.Tx] like any other, for sqlx, GORM, or whatever is used
-// to write. [Commit] is for transactions that the caller begins.
+// transaction is a [*sql.Tx], for sqlx, GORM, or whatever is used to write;
+// statements for it are prepared on it, and not on db. [Commit] is for transactions
+// that the caller begins.
 //
 // # Why it holds
 //
@@ -44,7 +45,8 @@
 // timeout) rolls one statement back, and COMMIT would store the others. Code
 // that goes on all the same stores a half. So [Do] stands between the driver and
 // database/sql, remembers the first such error, and refuses everything after it
-// with [ErrBroken]. [Guard] does the same for a pool, and for [Commit].
+// with [ErrBroken]. [Guard] does the same for a pool, and for [Commit]. What has ended the
+// transaction without its check is [ErrUnfenced].
 //
 // # What it does not do
 //

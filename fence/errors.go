@@ -15,11 +15,16 @@ var (
 
 	// ErrBroken says that the transaction could not be taken to its end, and why:
 	// the database has rolled it back, or a part of it, or cannot be reached any
-	// more. Nothing of it is stored, if it was one of [Do] or of [Guard]; it
-	// may be tried again as a whole, under the same hold. The exception is a
-	// transaction that a stored procedure or dynamic SQL has ended: the error then
-	// says what did, and that something may be stored.
+	// more. Nothing of it is stored, and it may be tried again as a whole, under the
+	// same hold.
 	ErrBroken = errors.New("fence: broken transaction")
+
+	// ErrUnfenced says that something has ended the transaction without its check, or
+	// may have: a stored procedure or dynamic SQL; before a [Commit] without a
+	// [Guard] also the server, after an error or for a CREATE TABLE. What came before
+	// that may be stored, also by a holder that was replaced, and what came after
+	// it too, each statement by itself. Only its rows can tell.
+	ErrUnfenced = errors.New("fence: transaction ended without its check")
 
 	// ErrUnknown says that the answer to COMMIT was lost: the transaction is
 	// stored as a whole or not at all, and only its rows can tell which. If it is

@@ -30,8 +30,9 @@ import (
 // the like, and on MySQL and MariaDB those that commit implicitly, such as CREATE
 // TABLE. It cannot see beforehand what a stored procedure, a prepared statement of
 // SQL (EXECUTE) or several statements sent as one do to the transaction, and checks
-// afterwards: if they have ended it, what came before is stored, and [ErrBroken]
-// says so.
+// afterwards: if they have ended it, what came before is stored, and [ErrUnfenced]
+// says so. If one of them goes back to a savepoint from before it, the transaction's
+// savepoints are gone after it.
 func Guard(c driver.Connector) driver.Connector { return &guarded{c} }
 
 // guarded is the connector of [Guard].
@@ -43,7 +44,7 @@ func (c *guarded) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{raw: raw}
+	g := &guard{raw: raw, bound: defaultBound}
 	switch c.Driver().(type) {
 	case *mysql.MySQLDriver, mysql.MySQLDriver:
 		g.implicit = true
@@ -63,7 +64,8 @@ type guard struct {
 	commit func() error
 	undo   func() error
 	kill   *killer
-	bound  time.Duration // of what is looked for before a ROLLBACK
+
+	bound time.Duration // of a look whether the transaction is still there, once its context has ended
 
 	mu      sync.Mutex // held while raw is used
 	left    bool       // raw was given back
@@ -72,8 +74,7 @@ type guard struct {
 	allowed bool       // COMMIT, of a fenced one
 	sent    bool       // its COMMIT was sent
 	tx      driver.Tx  // the one that is open
-	marked  bool       // it has the savepoint of Do
-	escaped bool       // that was gone: another statement has ended it
+	marked  bool       // it has its first savepoint
 	bad     bool       // the connection is not to be used again
 }
 
@@ -91,29 +92,53 @@ var (
 var (
 	errLeft      = errors.New("fence: used after the function that was given it has returned")
 	errDoCommits = errors.New("fence: Do commits: return nil from the function to commit, and an error to roll back")
+	errOpen      = errors.New("fence: begin within a transaction: the database would end the one that is open without its check")
 )
 
-// do runs f on the connection, unless the transaction is broken, and notes
-// what it has done to it.
-func (g *guard) do(f func() error) error {
+// send is the one way of a text to the server: it calls f, unless the transaction is
+// broken or the text would end it, and notes what has become of the transaction. An
+// empty text is that of what is no statement.
+func (g *guard) send(text string, f func() error) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if err := g.refusal(); err != nil {
+	err := g.refusal()
+	if err == nil {
+		err = g.forbidden(text)
+	}
+	if err != nil {
 		return err
 	}
-	err := f()
+	err = f()
 	g.note(err)
 	return err
 }
 
-// statement is do for the text of a statement.
-func (g *guard) statement(text string, f func() error) error {
-	return g.do(func() error {
-		if err := g.forbidden(text); err != nil {
+// run is send for what executes a statement: one with a text of its own, or one that
+// was prepared, inside of this transaction or before it. f returns rows for a query.
+func (g *guard) run(ctx context.Context, text string, f func(context.Context) (driver.Rows, error)) (rows driver.Rows, err error) {
+	err = g.send(text, func() error {
+		if text == commitStatement {
+			if err := g.lost(); err != nil {
+				return err
+			}
+		}
+		looked, err := g.look(ctx, text)
+		if err != nil {
 			return err
 		}
-		return f()
+		ctx, end := g.kill.watch(ctx)
+		raw, err := f(ctx)
+		if err == nil && raw != nil {
+			rows = &guardRows{raw: raw, g: g, end: end, looked: looked}
+			return nil
+		}
+		err = looked(end(err))
+		if err == nil && (text == commitStatement || text == rollbackStatement) {
+			g.in = false
+		}
+		return err
 	})
+	return rows, err
 }
 
 // What follows is called with the mutex held.
@@ -123,7 +148,7 @@ func (g *guard) refusal() error {
 	case g.left:
 		return errLeft
 	case g.in && g.broken != nil:
-		return fmt.Errorf("%w: %w", ErrBroken, g.broken)
+		return broken(g.broken)
 	}
 	return nil
 }
@@ -135,7 +160,10 @@ func (e *forbiddenError) Error() string { return e.text }
 
 // forbidden reports a statement that would end the transaction.
 func (g *guard) forbidden(text string) error {
-	if !g.in || !g.fenced && (text == commitStatement || text == rollbackStatement) { // these are Commit's own
+	switch {
+	case g.fenced && (text == beginProbe || text == sqliteProbe): // of Commit
+		return errDoCommits
+	case !g.in, text == "", !g.fenced && (text == commitStatement || text == rollbackStatement): // these are Commit's own
 		return nil
 	}
 	switch effect, words := sqlverb.Of(text); {
@@ -158,7 +186,11 @@ func (g *guard) lost() error {
 
 func (g *guard) note(err error) {
 	var mine *forbiddenError
-	if !g.in || g.broken != nil || errors.As(err, &mine) {
+	switch {
+	case g.in && errors.Is(err, ErrUnfenced): // also after another error: it says more
+		g.broken = err
+		return
+	case !g.in, g.broken != nil, errors.As(err, &mine):
 		return
 	}
 	switch damageOf(err) {
@@ -222,8 +254,11 @@ func (g *guard) allow(commit func() error) {
 func (g *guard) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.left {
+	switch {
+	case g.left:
 		return nil, errLeft
+	case g.in:
+		return nil, errOpen
 	}
 	var tx driver.Tx
 	var err error
@@ -237,7 +272,7 @@ func (g *guard) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, err
 	if err != nil {
 		return nil, err
 	}
-	g.in, g.broken, g.sent, g.tx = true, nil, false, tx
+	g.in, g.broken, g.sent, g.tx, g.marked = true, nil, false, tx, false
 	return &guardTx{g, tx}, nil
 }
 
@@ -261,7 +296,10 @@ func (t *guardTx) Commit() error {
 		err = g.lost()
 	}
 	if err != nil {
-		_ = t.rollback() // why counts
+		_ = t.rollback() // why counts, and that may say more now
+		if errors.Is(g.broken, ErrUnfenced) {
+			err = g.broken
+		}
 		return err
 	}
 	g.in, g.sent = false, true
@@ -327,7 +365,7 @@ func (g *guard) Prepare(query string) (driver.Stmt, error) {
 
 // PrepareContext implements [driver.ConnPrepareContext].
 func (g *guard) PrepareContext(ctx context.Context, query string) (stmt driver.Stmt, err error) {
-	err = g.statement(query, func() error {
+	err = g.send(query, func() error {
 		var raw driver.Stmt
 		if p, ok := g.raw.(driver.ConnPrepareContext); ok {
 			raw, err = p.PrepareContext(ctx, query)
@@ -348,47 +386,22 @@ func (g *guard) ExecContext(ctx context.Context, query string, args []driver.Nam
 	if !ok {
 		return nil, driver.ErrSkip // database/sql prepares it
 	}
-	err = g.statement(query, func() error {
-		if query == commitStatement {
-			if err := g.lost(); err != nil {
-				return err
-			}
-		}
-		looked, err := g.look(ctx, query)
-		if err != nil {
-			return err
-		}
-		ctx, end := g.kill.watch(ctx)
+	_, err = g.run(ctx, query, func(ctx context.Context) (driver.Rows, error) {
 		result, err = execer.ExecContext(ctx, query, args)
-		err = looked(end(err))
-		if err == nil && (query == commitStatement || query == rollbackStatement) {
-			g.in = false
-		}
-		return err
+		return nil, err
 	})
 	return result, err
 }
 
 // QueryContext implements [driver.QueryerContext].
-func (g *guard) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (rows driver.Rows, err error) {
+func (g *guard) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
 	queryer, ok := g.raw.(driver.QueryerContext)
 	if !ok {
 		return nil, driver.ErrSkip
 	}
-	err = g.statement(query, func() error {
-		looked, err := g.look(ctx, query)
-		if err != nil {
-			return err
-		}
-		ctx, end := g.kill.watch(ctx)
-		raw, err := queryer.QueryContext(ctx, query, args)
-		if err != nil {
-			return looked(end(err))
-		}
-		rows = &guardRows{raw: raw, g: g, end: end, looked: looked}
-		return nil
+	return g.run(ctx, query, func(ctx context.Context) (driver.Rows, error) {
+		return queryer.QueryContext(ctx, query, args)
 	})
-	return rows, err
 }
 
 // CheckNamedValue implements [driver.NamedValueChecker]. It is the driver's
@@ -406,7 +419,7 @@ func (g *guard) Ping(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	return g.do(func() error { return p.Ping(ctx) })
+	return g.send("", func() error { return p.Ping(ctx) })
 }
 
 // ResetSession implements [driver.SessionResetter].

@@ -14,8 +14,9 @@ import (
 // oldDriver is a driver of the first days: it has nothing that is optional, and
 // writes down what is sent.
 type oldDriver struct {
-	sent []string
-	fail map[string]error // of a statement; "row" is of the second row
+	sent  []string
+	fail  map[string]error // of a statement; "row" is of the second row
+	after map[string]func()
 }
 
 func (d *oldDriver) Connect(context.Context) (driver.Conn, error) { return (*oldConn)(d), nil }
@@ -24,6 +25,9 @@ func (d *oldDriver) Open(string) (driver.Conn, error)             { return (*old
 
 func (d *oldDriver) send(text string) error {
 	d.sent = append(d.sent, text)
+	if then := d.after[text]; then != nil {
+		then()
+	}
 	return d.fail[text]
 }
 

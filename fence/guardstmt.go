@@ -46,49 +46,32 @@ func (s *guardStmt) Query(args []driver.Value) (driver.Rows, error) {
 
 // ExecContext implements [driver.StmtExecContext].
 func (s *guardStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (result driver.Result, err error) {
-	err = s.g.do(func() error {
-		looked, err := s.g.look(ctx, s.text)
-		if err != nil {
-			return err
-		}
+	_, err = s.g.run(ctx, s.text, func(ctx context.Context) (driver.Rows, error) {
 		if e, ok := s.raw.(driver.StmtExecContext); ok {
-			ctx, end := s.g.kill.watch(ctx)
 			result, err = e.ExecContext(ctx, args)
-			return looked(end(err))
+			return nil, err
 		}
 		values, err := unnamed(ctx, args)
 		if err == nil {
 			result, err = s.raw.Exec(values) //nolint:staticcheck // older drivers have nothing else
 		}
-		return looked(err)
+		return nil, err
 	})
 	return result, err
 }
 
 // QueryContext implements [driver.StmtQueryContext].
-func (s *guardStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (rows driver.Rows, err error) {
-	err = s.g.do(func() error {
-		looked, err := s.g.look(ctx, s.text)
-		if err != nil {
-			return err
-		}
-		ctx, end := s.g.kill.watch(ctx)
-		var raw driver.Rows
+func (s *guardStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
+	return s.g.run(ctx, s.text, func(ctx context.Context) (driver.Rows, error) {
 		if q, ok := s.raw.(driver.StmtQueryContext); ok {
-			raw, err = q.QueryContext(ctx, args)
-		} else {
-			var values []driver.Value
-			if values, err = unnamed(ctx, args); err == nil {
-				raw, err = s.raw.Query(values) //nolint:staticcheck // older drivers have nothing else
-			}
+			return q.QueryContext(ctx, args)
 		}
+		values, err := unnamed(ctx, args)
 		if err != nil {
-			return looked(end(err))
+			return nil, err
 		}
-		rows = &guardRows{raw: raw, g: s.g, end: end, looked: looked}
-		return nil
+		return s.raw.Query(values) //nolint:staticcheck // older drivers have nothing else
 	})
-	return rows, err
 }
 
 // CheckNamedValue implements [driver.NamedValueChecker]: the statement's, or

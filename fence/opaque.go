@@ -3,7 +3,9 @@ package fence
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/internal/sqlverb"
@@ -20,25 +22,44 @@ func (g *guard) savepoint() string {
 	return "cronlease_guard"
 }
 
-// endedError is of a statement that has ended the transaction that it was in.
+// endedError is an [ErrUnfenced]: what has ended the transaction, or may have.
 type endedError struct {
-	statement string
-	cause     error // what it answered, if that was an error too
+	what  string
+	cause error // what went wrong besides; nil: nothing
 }
 
 func (e *endedError) Error() string {
-	text := e.statement + " has ended the transaction: what came before it is stored, or rolled back, without a check"
+	text := ErrUnfenced.Error() + ": " + e.what
 	if e.cause != nil {
 		text += ": " + e.cause.Error()
 	}
 	return text
 }
 
+// Is makes it an [ErrUnfenced].
+func (e *endedError) Is(target error) bool { return target == ErrUnfenced }
+
 func (e *endedError) Unwrap() error { return e.cause }
+
+// hasEnded is the error of a statement that has ended the transaction.
+func hasEnded(statement string, cause error) *endedError {
+	return &endedError{statement + " has ended the transaction: what came before it is stored, or rolled back", cause}
+}
+
+// broken is the error of a transaction that has this behind it.
+func broken(err error) error {
+	if errors.Is(err, ErrUnfenced) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrBroken, err)
+}
 
 // unseen reports a statement that runs others, so that its text does not tell
 // what it does to the transaction, and names it.
 func unseen(text string) (string, bool) {
+	if seconds, mine := strings.CutPrefix(text, limitStatement); mine && strings.Trim(seconds, "0123456789") == "" {
+		return "", false // of the check, and its comment has more of the same
+	}
 	if effect, words := sqlverb.Of(text); effect == sqlverb.Opaque {
 		return words, true
 	}
@@ -46,81 +67,91 @@ func unseen(text string) (string, bool) {
 	return "a list of statements", !one
 }
 
-// doMark is the savepoint that [Do] sets when its transaction has begun, and that is
-// there as long as the transaction is.
-const doMark = "cronlease_begin"
+// The first savepoint of a transaction, which is there as long as the transaction is: no
+// ROLLBACK TO an earlier one removes it. [Do] sets it when it begins, a guard before
+// the first statement that needs it. A guard around another one has the same, so that
+// neither takes the other's for lost.
+const (
+	setMark     = "SAVEPOINT cronlease_begin"
+	releaseMark = "RELEASE SAVEPOINT cronlease_begin"
+)
 
-// errEscaped is of a transaction whose savepoint is gone.
-var errEscaped = &endedError{statement: "one of its statements"}
-
-// mark sets the savepoint.
+// mark sets the first savepoint.
 func (g *guard) mark(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	return g.setMark(ctx)
+}
+
+// unmark releases the first savepoint, and reports that it was gone. Only statements of
+// the fence itself may come between it and COMMIT.
+func (g *guard) unmark(ctx context.Context) error {
+	return g.send("", func() error { return g.release(ctx) })
+}
+
+// What follows is called with the mutex held.
+
+// setMark is mark, unless it is there.
+func (g *guard) setMark(ctx context.Context) error {
 	execer, ok := g.raw.(driver.ExecerContext)
-	if !ok {
+	if g.marked || !ok {
 		return nil
 	}
-	if _, err := execer.ExecContext(ctx, "SAVEPOINT "+doMark, nil); err != nil {
+	if _, err := execer.ExecContext(ctx, setMark, nil); err != nil {
 		return fmt.Errorf("set a savepoint: %w", err)
 	}
 	g.marked = true
 	return nil
 }
 
-// unmark releases the savepoint, and reports that it was gone. Only statements of the
-// fence itself may come between it and COMMIT.
-func (g *guard) unmark(ctx context.Context) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if err := g.refusal(); err != nil {
-		return err
-	}
-	err := g.release(ctx)
-	g.note(err)
-	return err
-}
-
-// release is unmark with the mutex held.
+// release is unmark.
 func (g *guard) release(ctx context.Context) error {
 	execer, ok := g.raw.(driver.ExecerContext)
 	if !g.marked || !ok {
 		return nil
 	}
-	_, err := execer.ExecContext(ctx, "RELEASE SAVEPOINT "+doMark, nil)
-	g.marked = g.marked && err != nil // it may not have been sent
-	if code, isSQLite := sqliteCode(err); mysqlerr.Number(err) == mysqlerr.NoSavepoint || isSQLite && code == sqliteError {
-		g.marked, g.escaped = false, true
-		return errEscaped
+	_, err := execer.ExecContext(ctx, releaseMark, nil)
+	g.marked = err != nil // it may not have been sent
+	if noSavepoint(err) {
+		g.marked = false
+		return hasEnded("one of its statements", nil)
 	}
 	return err
 }
 
-// kept looks for the savepoint before a ROLLBACK. If the server itself has rolled
-// the transaction back, it says nothing.
+// noSavepoint reports that an error says that the savepoint is not there.
+func noSavepoint(err error) bool {
+	code, isSQLite := sqliteCode(err)
+	return mysqlerr.Number(err) == mysqlerr.NoSavepoint || isSQLite && code == sqliteError
+}
+
+// kept looks for the first savepoint before a ROLLBACK of [Do]. If the server itself
+// has rolled the transaction back, it says nothing.
 func (g *guard) kept() {
 	switch mysqlerr.Number(g.broken) {
 	case mysqlerr.Deadlock, mysqlerr.LockTableFull, mysqlerr.RecordChanged:
 		return
 	}
-	if g.broken != nil && !g.implicit { // SQLite rolls back at many errors, and when it is interrupted
+	if !g.fenced || g.broken != nil && !g.implicit { // SQLite rolls back at many errors, and when it is interrupted
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), g.bound)
 	defer cancel()
-	_ = g.release(ctx) // without an answer, the connection's end rolls back what is open
+	if err := g.release(ctx); errors.Is(err, ErrUnfenced) {
+		g.note(err)
+	} // without an answer, the connection's end rolls back what is open
 }
 
 // settle rolls back what the end of the context has not yet, and reports that
-// the transaction had been ended before.
+// the transaction had been ended before, or may have been.
 func (g *guard) settle() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.in {
 		_ = (&guardTx{g, g.tx}).rollback()
 	}
-	if g.escaped {
-		return errEscaped
+	if errors.Is(g.broken, ErrUnfenced) {
+		return g.broken
 	}
 	return nil
 }
@@ -130,21 +161,52 @@ func (g *guard) settle() error {
 // is still the same one.
 func (g *guard) look(ctx context.Context, text string) (func(error) error, error) {
 	nothing := func(err error) error { return err }
-	name, hidden := unseen(text)
 	execer, ok := g.raw.(driver.ExecerContext)
-	if !g.in || !hidden || !ok {
+	if !g.in || !ok {
+		return nothing, nil
+	}
+	name, hidden := unseen(text)
+	switch {
+	case text == setMark, text == releaseMark: // of a guard around this one
+		return func(err error) error {
+			g.marked = text == setMark && (g.marked || err == nil)
+			return err
+		}, nil
+	case hidden, sqlverb.Savepoint(text):
+		if err := g.setMark(ctx); err != nil || !hidden {
+			return nothing, err
+		}
+	default:
 		return nothing, nil
 	}
 	if _, err := execer.ExecContext(ctx, "SAVEPOINT "+g.savepoint(), nil); err != nil {
 		return nil, fmt.Errorf("set a savepoint before %s: %w", name, err)
 	}
 	return func(err error) error {
-		if damageOf(err) == halfOrNoMore {
+		if errors.Is(err, driver.ErrBadConn) { // never sent, by the contract of drivers
 			return err
 		}
-		if _, gone := execer.ExecContext(ctx, "RELEASE SAVEPOINT "+g.savepoint(), nil); gone != nil {
-			return &endedError{name, err}
+		// The statement has ended: whether the transaction has too is worth an answer,
+		// also when ctx has ended.
+		longer, cancel := outlast(ctx, g.bound)
+		defer cancel()
+		_, gone := execer.ExecContext(longer, "RELEASE SAVEPOINT "+g.savepoint(), nil)
+		if noSavepoint(gone) {
+			// It may have gone back to an earlier one, or released it. With the first one go
+			// all that are left, so the next first one is it again.
+			if gone = g.release(longer); gone == nil {
+				gone = g.setMark(longer)
+			}
 		}
-		return err
+		switch {
+		case gone == nil:
+			return err
+		case errors.Is(gone, ErrUnfenced):
+			return hasEnded(name, err)
+		}
+		if err != nil {
+			gone = fmt.Errorf("%w: %w", err, gone)
+		}
+		return &endedError{name + " may have ended the transaction, which nothing can tell any more: what came before it may be stored", gone}
 	}, nil
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/lease"
@@ -130,6 +132,68 @@ func TestPausedAfterItsCheck(t *testing.T) {
 			})
 		})
 	}
+}
+
+// So it is on MariaDB with limits for transactions, which go before wait_timeout. The session has
+// them back afterwards, and a guard sends no savepoints for the check's statements.
+func TestPausedWithIdleLimits(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		if dbserver.Dialect(s.kind) != dbserver.MariaDB {
+			return
+		}
+		for limit, statement := range map[string]string{
+			"idle_transaction_timeout":          "REPLACE INTO effect VALUES (1, 1)",
+			"idle_write_transaction_timeout":    "REPLACE INTO effect VALUES (1, 1)",
+			"idle_readonly_transaction_timeout": "DO 1",
+		} {
+			for _, name := range []string{"Do", "Commit", "Commit of a guarded one"} {
+				config := s.at.Config(t)
+				config.Params = map[string]string{limit: "12"}
+				connector, err := mysql.NewConnector(config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "Commit of a guarded one" {
+					connector = fence.Guard(connector)
+				}
+				db := sql.OpenDB(connector)
+				defer db.Close()
+				db.SetMaxOpenConns(1)
+				run := commit
+				if name == "Do" {
+					run = fence.Do
+				}
+				work := func(tx *sql.Tx) error { _, err := tx.Exec(statement); return err }
+				s.hold.Owner, s.hold.Token = "me", s.takeOver("me")
+				if err := run(s.ctx(), db, work); err != nil {
+					t.Fatal(err)
+				}
+				var after, wait, savepoints int
+				if err := db.QueryRow("SELECT @@"+limit+", @@wait_timeout").Scan(&after, &wait); err != nil || after != 12 || wait < 100 {
+					t.Errorf("%s, %s is %d s, and wait_timeout %d s: %v", name, limit, after, wait, err)
+				}
+				if err := db.QueryRow("SHOW SESSION STATUS LIKE 'Com_savepoint'").Scan(new(string), &savepoints); err != nil || savepoints > 1 {
+					t.Errorf("%s: %d savepoints: %v", name, savepoints, err)
+				}
+				var heldUp time.Duration
+				hold := s.hold
+				hold.Store = &pausing{s.store, func() {
+					began := time.Now()
+					for next := uint64(0); next == 0 && time.Since(began) < patience/3; {
+						if next, err = s.tryTakeOver("next"); err != nil {
+							t.Log(err)
+						}
+					}
+					heldUp = time.Since(began)
+				}}
+				err = run(lease.WithHold(soon(t), hold), db, work, fence.WithBound(time.Second))
+				if !errors.Is(err, fence.ErrFenced) || heldUp > 3*time.Second {
+					t.Errorf("%s, %s: it held up a takeover for %v, and woke up to %v", name, limit, heldUp, err)
+				}
+			}
+		}
+	})
 }
 
 // A session that has ended is noticed before COMMIT is sent.

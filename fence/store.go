@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ctxerr"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -18,10 +20,17 @@ const (
 	// nothing else: neither server tells it otherwise to a user without
 	// privileges. Outside of one it changes nothing that matters.
 	beginProbe = `SET TRANSACTION READ WRITE`
-	// limitStatement has the server end a session that says nothing for so many
-	// seconds, and remembers what it was before.
-	limitStatement   = `SET @cronlease_wait_timeout = @@SESSION.wait_timeout, SESSION wait_timeout = %d`
-	restoreStatement = `SET SESSION wait_timeout = @cronlease_wait_timeout`
+	// limitStatement, and a number, has the server end a session that says nothing for so
+	// many seconds, and remembers what it was before. Within a transaction MariaDB goes
+	// by one of three other limits, unless they are 0.
+	limitStatement = `SET @cronlease_wait_timeout = @@SESSION.wait_timeout` +
+		`/*M!100300 , @cronlease_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = 0` +
+		`, @cronlease_idle_write = @@SESSION.idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 0` +
+		`, @cronlease_idle_read = @@SESSION.idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 0 */` +
+		`, SESSION wait_timeout = `
+	restoreStatement = `SET SESSION wait_timeout = @cronlease_wait_timeout` +
+		`/*M!100300 , SESSION idle_transaction_timeout = @cronlease_idle, SESSION idle_write_transaction_timeout = @cronlease_idle_write` +
+		`, SESSION idle_readonly_transaction_timeout = @cronlease_idle_read */`
 	// Whatever the session's completion_type is, a transaction is not followed by
 	// another or by the end of the session.
 	commitStatement   = `COMMIT AND NO CHAIN NO RELEASE`
@@ -83,7 +92,7 @@ func newFence(ctx context.Context, options []Option) (*fence, error) {
 func (f *fence) check(ctx context.Context, tx store.Querier) error {
 	if f.dialect == store.MySQL {
 		// First, so that there is no moment in which a row is locked without it.
-		if _, err := tx.ExecContext(ctx, fmt.Sprintf(limitStatement, f.bound/time.Second)); err != nil {
+		if _, err := tx.ExecContext(ctx, limitStatement+strconv.Itoa(int(f.bound/time.Second))); err != nil {
 			return fmt.Errorf("set wait_timeout: %w", err)
 		}
 	}
@@ -114,9 +123,8 @@ func (f *fence) paused() error {
 // explain makes an error of the transaction, none of which is stored, one of
 // this package. It is called once the transaction has ended.
 func (f *fence) explain(ctx context.Context, err error) error {
-	var gone *endedError
-	if errors.As(err, &gone) { // something may be stored, with or without the term
-		return fmt.Errorf("%w: %w", ErrBroken, gone)
+	if errors.Is(err, ErrUnfenced) { // something may be stored, with or without the term
+		return ctxerr.With(ctx, err)
 	}
 	var fenced *FencedError
 	if over := ended(ctx, f.holds); over != nil {
@@ -136,7 +144,7 @@ func (f *fence) explain(ctx context.Context, err error) error {
 	case errors.Is(err, lease.ErrSetup), damageOf(err) == noDamage:
 		return fmt.Errorf("fence: %w", err) // the answer says what is wrong
 	default:
-		err = fmt.Errorf("%w: %w", ErrBroken, err)
+		err = broken(err)
 	}
 	// It may have been a takeover that was in the way.
 	for _, h := range f.holds {

@@ -48,6 +48,23 @@ func Of(statement string) (Effect, string) {
 	return None, ""
 }
 
+// Savepoint reports whether a statement sets a savepoint.
+func Savepoint(statement string) bool {
+	for _, r := range readings {
+		for s := statement; s != ""; {
+			token, rest := r.next(s)
+			if isWord(token[0]) {
+				if strings.EqualFold(token, "SAVEPOINT") {
+					return true
+				}
+				break
+			}
+			s = rest
+		}
+	}
+	return false
+}
+
 // Executable reports whether a text has /*! or /*M! anywhere, also where it may be a
 // part of a string: which servers run what follows, and which skip it, the
 // text does not tell.

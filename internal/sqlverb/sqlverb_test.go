@@ -145,3 +145,15 @@ func TestPlaceholders(t *testing.T) {
 		}
 	}
 }
+
+func TestSavepoint(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string]bool{
+		"SAVEPOINT a": true, "/* so */ savepoint a": true, "--x\nSAVEPOINT a": true,
+		"": false, "RELEASE SAVEPOINT a": false, "ROLLBACK TO SAVEPOINT a": false, "SELECT 'SAVEPOINT a'": false,
+	} {
+		if got := sqlverb.Savepoint(statement); got != want {
+			t.Errorf("%q: %v", statement, got)
+		}
+	}
+}
