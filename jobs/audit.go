@@ -73,3 +73,34 @@ func (g Group) Audit(ctx context.Context, filter AuditFilter) ([]AuditEntry, err
 	}
 	return archive.Audit(ctx, g.name, filter)
 }
+
+// PausedBy is the action that has paused the whole group, as far as the audit tells: the newest pause since the group was
+// last resumed, but one of a scheduler goes first, which pauses a group whose ledger has gone back ([ViaScheduler]) and
+// changes nothing where it is paused already. Zero: there is none. The error matches
+// [errors.ErrUnsupported] if the store keeps no audit.
+func (g Group) PausedBy(ctx context.Context) (by AuditEntry, err error) {
+	const pages, size = 5, 1000
+	filter := AuditFilter{Limit: size}
+	for range pages {
+		list, err := g.Audit(ctx, filter)
+		if err != nil {
+			return AuditEntry{}, err
+		}
+		for _, e := range list {
+			switch {
+			case e.Job != "":
+			case e.Action == ActionPause && e.Via == ViaScheduler:
+				return e, nil
+			case e.Action == ActionPause && e.Result == Done && by.ID == 0:
+				by = e
+			case (e.Action == ActionResume || e.Action == ActionSkipping) && e.Result == Done:
+				return by, nil
+			}
+		}
+		if len(list) < size {
+			break
+		}
+		filter.Before = list[len(list)-1].ID
+	}
+	return by, nil
+}

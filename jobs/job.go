@@ -73,6 +73,9 @@ type Job struct {
 	// not, and is an error; the job cannot be triggered, paused or cancelled. Its runs have
 	// no token ([Run.Token] is zero), and fenced work refuses them.
 	Everywhere bool
+	// About says what the job does, for people who look at it, such as its command line.
+	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
+	About string
 	// Do does the work. It has to return soon after ctx has ended:
 	// [context.Cause] says why it did. A panic is recovered and counts as an
 	// error ([PanicError]).
@@ -152,9 +155,9 @@ func (j Job) Validate() error {
 	if s, ok := j.Schedule.(interface{ Err() error }); ok {
 		wrong = append(wrong, parts(s.Err())...)
 	}
-	fault(j.Misfire > MisfireAll, "Misfire %d: not known", j.Misfire)
-	fault(j.Recover > RecoverRerun, "Recover %d: not known", j.Recover)
-	fault(j.Overlap > OverlapReplace, "Overlap %d: not known", j.Overlap)
+	fault(int(j.Misfire) >= len(misfireNames), "Misfire %d: not known", j.Misfire)
+	fault(int(j.Recover) >= len(recoverNames), "Recover %d: not known", j.Recover)
+	fault(int(j.Overlap) >= len(overlapNames), "Overlap %d: not known", j.Overlap)
 	if _, ok := j.Schedule.(AfterSchedule); ok {
 		fault(j.Jitter > 0, "Jitter %v: a job after another one starts when that has ended", j.Jitter)
 		fault(j.Overlap == OverlapReplace, "overlap replace: a job after another one runs for each of its ticks, and replaces none")

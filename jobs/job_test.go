@@ -96,17 +96,17 @@ func TestCallRecoversAPanic(t *testing.T) {
 // Names of policies and states are read as they are written.
 func TestNames(t *testing.T) {
 	t.Parallel()
-	for m := jobs.MisfireOnce; m <= jobs.MisfireAll; m++ {
+	for _, m := range jobs.Misfires() {
 		if got, err := jobs.ParseMisfire(m.String()); got != m || err != nil {
 			t.Errorf("%v: %v, %v", m, got, err)
 		}
 	}
-	for r := jobs.RecoverSkip; r <= jobs.RecoverRerun; r++ {
+	for _, r := range jobs.Recovers() {
 		if got, err := jobs.ParseRecover(r.String()); got != r || err != nil {
 			t.Errorf("%v: %v, %v", r, got, err)
 		}
 	}
-	for o := jobs.OverlapForbid; o <= jobs.OverlapReplace; o++ {
+	for _, o := range jobs.Overlaps() {
 		if got, err := jobs.ParseOverlap(o.String()); got != o || err != nil {
 			t.Errorf("%v: %v, %v", o, got, err)
 		}

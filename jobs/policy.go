@@ -31,6 +31,9 @@ var misfireNames = []string{"once", "skip", "all"}
 // String returns "once", "skip" or "all".
 func (m Misfire) String() string { return policyName(misfireNames, m) }
 
+// Misfires are all that there are, in the order of their values.
+func Misfires() []Misfire { return policies[Misfire](misfireNames) }
+
 // ParseMisfire is the reverse of String.
 func ParseMisfire(name string) (Misfire, error) { return parsePolicy[Misfire](misfireNames, name) }
 
@@ -63,6 +66,9 @@ var recoverNames = []string{"skip", "rerun"}
 // String returns "skip" or "rerun".
 func (r Recover) String() string { return policyName(recoverNames, r) }
 
+// Recovers are all that there are, in the order of their values.
+func Recovers() []Recover { return policies[Recover](recoverNames) }
+
 // ParseRecover is the reverse of String.
 func ParseRecover(name string) (Recover, error) { return parsePolicy[Recover](recoverNames, name) }
 
@@ -89,8 +95,18 @@ var overlapNames = []string{"forbid", "queue", "allow", "replace"}
 // String returns "forbid", "queue", "allow" or "replace".
 func (o Overlap) String() string { return policyName(overlapNames, o) }
 
+// Overlaps are all that there are, in the order of their values.
+func Overlaps() []Overlap { return policies[Overlap](overlapNames) }
+
 // ParseOverlap is the reverse of String.
 func ParseOverlap(name string) (Overlap, error) { return parsePolicy[Overlap](overlapNames, name) }
+
+func policies[P ~uint8](names []string) (all []P) {
+	for p := range names {
+		all = append(all, P(p)) //nolint:gosec // there are a few
+	}
+	return all
+}
 
 func policyName[P ~uint8](names []string, p P) string {
 	if int(p) < len(names) {

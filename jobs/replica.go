@@ -11,7 +11,8 @@ import (
 
 const (
 	// ReplicaLife is for how long a replica counts that has not told of itself again,
-	// as after its crash. Replicas do so three times as often.
+	// as after its crash, where the database does not see that it is gone ([Absent]).
+	// Replicas do so three times as often.
 	ReplicaLife = 10 * time.Minute
 
 	// LongAbsence is from when on a job that comes back starts from now: see
@@ -46,11 +47,29 @@ type Replica struct {
 	// Since is when it first told of itself, and Seen when it last did, by the
 	// database's clock.
 	Since, Seen time.Time
+	// Presence is [Present] while the database sees that the replica is there and could
+	// lead.
+	Presence Presence
 	// List is a number that the replica gives to Jobs: another list has another one.
 	List uint64
 	// Jobs are its jobs, by name.
 	Jobs map[string]ScheduleHash
 }
+
+// Presence says whether the database sees a replica, by its connection, session or
+// process.
+type Presence uint8
+
+const (
+	// PresenceUnknown: the database cannot tell, or it is the leader, of which the lease
+	// tells.
+	PresenceUnknown Presence = iota
+	// Present: it is there, and could lead.
+	Present
+	// Absent: it is not there, or cannot lead: it has just begun or lost its connection,
+	// the database does not take its writes, or its clock is wrong.
+	Absent
+)
 
 // ScheduleHash stands for the text of a schedule.
 type ScheduleHash uint64
@@ -73,9 +92,33 @@ type Roster struct {
 	Replicas []Replica
 }
 
-// Live are the replicas that count: see [ReplicaLife].
+// Live are the replicas that count: those that are not [Absent], and have told of
+// themselves lately ([ReplicaLife]).
 func (r Roster) Live() []Replica {
+	return slices.DeleteFunc(r.told(), func(x Replica) bool { return x.Presence == Absent })
+}
+
+// told are the replicas that have told of themselves lately.
+func (r Roster) told() []Replica {
 	return slices.DeleteFunc(slices.Clone(r.Replicas), func(x Replica) bool { return r.Now.Sub(x.Seen) > ReplicaLife })
+}
+
+// Standby are the live replicas that do not lead: one of them takes over when the leader
+// fails.
+func (r Roster) Standby() []Replica {
+	return slices.DeleteFunc(r.Live(), func(x Replica) bool { return x.Owner == r.Leader })
+}
+
+// Expired is the roster of a group whose lease has expired, or is free: the replica that
+// held it does not count either.
+func (r Roster) Expired() Roster {
+	r.Replicas = slices.Clone(r.Replicas)
+	for i := range r.Replicas {
+		if r.Replicas[i].Owner == r.Leader {
+			r.Replicas[i].Presence = Absent
+		}
+	}
+	return r
 }
 
 // Find returns the replica of the owner, dead or alive.
@@ -94,10 +137,11 @@ func (r Roster) LeaderTold() bool {
 	return ok || r.Leader == ""
 }
 
-// With are the owners of the live replicas that have the job.
+// With are the owners of the replicas that have the job, also of those that are
+// [Absent] for a moment.
 func (r Roster) With(job string) []string {
 	var owners []string
-	for _, x := range r.Live() {
+	for _, x := range r.told() {
 		if _, ok := x.Jobs[job]; ok {
 			owners = append(owners, x.Owner)
 		}

@@ -192,6 +192,8 @@
 //     keep trying.
 //   - The database is restarted, or another server answers: a holder goes on
 //     if its row is still as it left it; no replica takes a lease for one TTL.
+//     A scheduler's holder starts nothing there before it has read the ledger,
+//     and its term ends if that lacks what it knows to be in it.
 //   - The row is deleted, rewound or restored: its holder's next heartbeat finds
 //     out and the term ends; followers watch the row for one TTL. One case
 //     cannot be detected: the row is put back within a term, to a heartbeat

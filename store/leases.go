@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"hash/fnv"
 	"time"
 )
 
@@ -143,6 +144,20 @@ type HandoverSignals interface {
 	HandoverSignal(group string) HandoverSignal
 }
 
+// replicaTokens is the first of them: later than any term, in the year 586,000.
+const replicaTokens uint64 = 0xffff << 48
+
+// ReplicaToken stands for a replica that does not lead, where [PresenceSignal.Announce]
+// has the token of a term.
+func ReplicaToken(owner string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(owner)) // never fails
+	return h.Sum64() | replicaTokens
+}
+
+// IsReplicaToken reports whether the token is one of [ReplicaToken].
+func IsReplicaToken(token uint64) bool { return token >= replicaTokens }
+
 // PresenceSignal is a [HandoverSignal] whose connection also shows that a leader is at
 // its other end, so that the replica which has the signal next learns at once that
 // the leader's process has died. That is a hint: a leader that lives can be absent,
@@ -158,6 +173,10 @@ type PresenceSignal interface {
 	// ([Reading.Server]). On a connection to any other server the term is not present:
 	// that one may lack what the term has written before, so that nothing may be
 	// concluded from it. An error only says that the term is not present now.
+	//
+	// With a [ReplicaToken] it makes a replica present that could lead, on whatever
+	// server, before Wait or while the caller does not have the signal. A
+	// [Replicas] on the same server then has it as [jobs.Present].
 	Announce(ctx context.Context, token uint64, server string) error
 	// Present reports whether the term is present on the server that answers, and
 	// which server that is. It may be called while Wait waits.

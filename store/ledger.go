@@ -14,6 +14,10 @@ import (
 // finish nothing.
 var ErrReplaced = errors.New("store: the term is over: the group has a newer token")
 
+// ErrOtherServer says that another server has answered than the one that the holder named
+// ([Holder.Server]), and that nothing was written there.
+var ErrOtherServer = errors.New("store: another server answers than the one that this term has read")
+
 // Jobs keeps a group's lease and the ledger of its runs in one database: what
 // package scheduler works on.
 type Jobs interface {
@@ -32,6 +36,11 @@ type Jobs interface {
 // was written for that reason. Any other error means that the outcome is
 // unknown. Each write may be repeated, and a repetition of one that took effect
 // says so, also after the holder was replaced.
+//
+// Claim and Move write on no other server than the one that the holder names, if it names one: after a
+// failover, what they rest on may be lost, and a claim would hide the ticks before it. They fail with
+// [ErrOtherServer] then. Where several servers take writes and none may lack what another
+// has confirmed, any of these is the one.
 //
 // Ticks are planned by the schedules; every other instant is stamped by the
 // database's clock.
@@ -75,8 +84,7 @@ type Ledger interface {
 	// it may be claimed as skipped.
 	//
 	// Followers ([Claim].Then) are inserted by the call that inserts the claim's row, in the
-	// same transaction, and not by a repetition, nor by a claim that extends a row. Otherwise
-	// they are as those of Move. A call without any stays the one statement that it is.
+	// same transaction, and not by a repetition. Otherwise they are as those of Move. A call without any stays the one statement that it is.
 	Claim(ctx context.Context, h Holder, id ClaimID, claims []Claim) ([]Claimed, error)
 
 	// Move changes the state of rows that are still as the move expects them,
@@ -120,6 +128,9 @@ type Ledger interface {
 type Holder struct {
 	Group, Owner string
 	Token        uint64
+	// Server is the one that has shown the ledger to the term ([jobs.Snapshot.Server]). Claim and
+	// Move compare it; the other methods do not. Empty: any.
+	Server string
 }
 
 // ClaimID identifies one call of [Ledger.Claim] over its repetitions.
@@ -169,8 +180,8 @@ type Claim struct {
 	// newest scheduled tick, and is Skipped for the same Error under the same holder.
 	// Then the row gets the claim's tick and id, the present as its Finished, and counts
 	// in Missed what it did before, itself, and this Missed. That is one atomic step.
-	// Where the row is not like that, or Extends is zero, the claim inserts a row like
-	// any other. Nothing is left of the tick of before but the count: it is not later
+	// Where the row is not like that, Extends is zero, or runs follow the claim (Then), it
+	// inserts a row like any other. Nothing is left of the tick of before but the count: it is not later
 	// than the newest, so it cannot be claimed again.
 	Extends time.Time
 	// Then are runs that follow: the claim that inserts its row inserts them with it, or

@@ -56,7 +56,7 @@ func CheckFollowers(what string, of jobs.Key, then []store.Follower) error {
 
 // Extends reports whether a claim may take over an earlier row.
 func Extends(c store.Claim) bool {
-	return c.State == jobs.Skipped && c.Trigger == 0 && !c.Extends.IsZero()
+	return c.State == jobs.Skipped && c.Trigger == 0 && !c.Extends.IsZero() && len(c.Then) == 0
 }
 
 // CheckMove reports a move that no ledger takes.

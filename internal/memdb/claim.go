@@ -69,6 +69,9 @@ func (s *Store) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.elsewhere(h) {
+		return nil, store.ErrOtherServer
+	}
 	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
 	result, newest := make([]store.Claimed, len(claims)), map[string]time.Time{}
 	for _, c := range claims {

@@ -107,6 +107,9 @@ func (s *Store) current(h store.Holder) bool {
 	return ok && f.Owner == h.Owner && f.Token == h.Token
 }
 
+// elsewhere reports whether h's server is another one than this; called with mu held.
+func (s *Store) elsewhere(h store.Holder) bool { return h.Server != "" && h.Server != s.identity() }
+
 // Declare implements [store.Ledger].
 func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	if err := ctx.Err(); err != nil {

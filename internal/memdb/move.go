@@ -22,6 +22,9 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.elsewhere(h) {
+		return nil, store.ErrOtherServer
+	}
 	l, now, current := s.ledger(h.Group), s.now(), s.current(h)
 	done := make([]bool, len(moves))
 	applied := false

@@ -61,7 +61,7 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 	if b.off {
 		return errCutOff
 	}
-	if server == b.store.identity() {
+	if server == b.store.identity() || store.IsReplicaToken(token) {
 		b.store.present[term{b.group, token}] = b
 	}
 	return nil

@@ -22,6 +22,7 @@ const (
 	DuplicateKeyName       = 1061
 	DuplicateKey           = 1062
 	CannotDrop             = 1091 // a column or key that is not there
+	NoSuchThread           = 1094
 	HostBlocked            = 1129 // max_connect_errors
 	HostNotPrivileged      = 1130
 	CommandDenied          = 1142

@@ -1,8 +1,9 @@
 // Package plainfile reads small files that a configuration names, such as
-// passwords and certificates.
+// passwords, certificates and the secrets of jobs.
 package plainfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,6 +14,27 @@ import (
 // in bytes. A system's whole list of authorities has about 250 kB.
 const MostSecret = 4 << 20
 
+// MostText is the largest secret of a job, in bytes: Linux takes 128 KiB for an
+// environment variable, its name included.
+const MostText = 64 << 10
+
+// Text is [Read] for a text, which it returns without one line end behind it.
+func Text(path string, most int) (string, error) {
+	data, err := Read(path, most)
+	switch {
+	case err != nil:
+		return "", err
+	case strings.ContainsRune(string(data), 0):
+		return "", errors.New(path + ": has a zero byte: expected text")
+	}
+	return withoutEnd(data), nil
+}
+
+// withoutEnd is a text without one line end behind it.
+func withoutEnd(text []byte) string {
+	return strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+}
+
 // Password returns what is in a file without the end of its last line. An empty
 // one is an error.
 func Password(path string) (string, error) {
@@ -20,7 +42,7 @@ func Password(path string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	password := strings.TrimSuffix(strings.TrimSuffix(string(text), "\n"), "\r")
+	password := withoutEnd(text)
 	if password == "" {
 		return "", fmt.Errorf("%s is empty", path)
 	}

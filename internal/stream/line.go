@@ -49,6 +49,8 @@ func line(e event.Event) (zapcore.Level, string) {
 			}
 			return zap.InfoLevel, "the database's clock and this machine's agree again"
 		}
+	case event.WritesLost:
+		return zap.WarnLevel, "another server answers, which lacks the newest ticks of jobs, as after a failover: the misfire policies decide about these ticks again, and they may run twice"
 	case event.RunStarted:
 		return zap.InfoLevel, "run started"
 	case event.LocksLost:
@@ -127,6 +129,8 @@ func fields(e event.Event) []zap.Field {
 			all = append(all, zap.Bool("ticks_by_database", e.ByDatabase))
 		}
 		return all
+	case event.WritesLost:
+		return []zap.Field{zap.Int("jobs", e.Jobs), zap.String("job", e.Job), zap.Time("had", e.Had), zap.Time("has", e.Has)}
 	case event.LocksLost:
 		return []zap.Field{zap.Error(e.Cause), zap.Int("locks", e.Locks)}
 	case event.RunStarted:

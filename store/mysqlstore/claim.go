@@ -44,7 +44,7 @@ func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cl
 		for i, at := range chunk {
 			part[i] = claims[at]
 		}
-		err := l.do(ctx, mysqlconn.Write, "claim", func(ctx context.Context, c *conn) error {
+		err := l.doAs(ctx, h, "claim", func(ctx context.Context, c *conn) error {
 			claimed, err := l.claim(ctx, c, h, id, part)
 			for i, c := range claimed {
 				results[chunk[i]] = c

@@ -22,18 +22,21 @@
 //   - one for heartbeats, releases and requests to resign, which never waits
 //     for anything but its own short statements;
 //   - one, or two when several groups look at once, for readings and takeovers;
-//   - one for each [store.HandoverSignal] that waits or was received, which also
-//     releases the lease;
-//   - one for each [store.RequestSignal] that waits, where there is room for it: of
-//     the terms that this process holds;
+//   - one for a [store.HandoverSignal] that waits or was received, which also
+//     releases the lease, or two for any number of them;
+//   - one for any number of [store.RequestSignal], where there is room for it: of the terms
+//     that this process holds;
 //   - as many as are needed at once for the ledger, at most 4. A claim that waits
 //     for a takeover waits here, and no heartbeat behind it;
 //   - for locks, once one is asked for, up to four for their rows, and one for each
 //     [store.Notifier] that was waited for.
 //
+// Without locks these are at most 12, however many groups the store has, and whatever becomes of the
+// server: docs/database.md says how. So a process with several groups has one store for all.
+//
 // With [New] they come from the caller's pool and count against its
 // SetMaxOpenConns, which must be 0 (no limit, the default) or at least 6, plus
-// one for each hand-over signal after the first, and 5 for locks; up to 4 more are
+// one for several hand-over signals, and 5 for locks; up to 4 more are
 // used for requests and the ledger. When such a connection is lost, a new one waits its turn in
 // that pool; a service whose pool may be exhausted for longer than a TTL uses
 // [Open], whose heartbeats depend on no pool.

@@ -59,6 +59,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		{"server", e.server},
 		{"proxy", e.proxy},
 		{"tables", e.tablesThere},
+		{commitsCheck, e.stalled},
 		{"locked", e.locked},
 		{"grants", e.accountGrants},
 		{"locks", e.locks},
@@ -66,12 +67,16 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		{"durability", e.durability},
 		{"replication", e.replication},
 		{"connections", e.connections},
-		{"commits", e.commits},
+		{commitsCheck, e.commits},
 		{"indexes", e.indexes},
 		{"growth", e.growth},
 	}
 	for i, step := range steps {
 		e.check = step.check
+		if ctx.Err() != nil {
+			e.say(store.Unknown, "not looked at: "+context.Cause(ctx).Error(), "")
+			continue
+		}
 		if i > 0 && !e.connected(ctx) {
 			e.say(store.Unknown, "not looked at: there is no connection", "")
 			continue
@@ -79,10 +84,15 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		before := len(e.found)
 		limited, done := context.WithTimeoutCause(ctx, examineLimit, fmt.Errorf("no answer within %v", examineLimit))
 		good, err := step.look(limited)
-		if err != nil {
-			if limited.Err() != nil {
-				err = context.Cause(limited)
-			}
+		if err != nil && limited.Err() != nil {
+			err = context.Cause(limited)
+		}
+		switch {
+		case err != nil && ctx.Err() != nil:
+			e.say(store.Unknown, "not looked at: "+context.Cause(ctx).Error(), "")
+		case err != nil && i > 0 && limited.Err() != nil && e.connected(ctx):
+			e.afterHang(ctx, err)
+		case err != nil:
 			e.fail(err)
 		}
 		done()
@@ -141,6 +151,7 @@ var saidOnce = []struct {
 }{
 	{"server", "the server takes no writes", []uint16{mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode}},
 	{"tables", "the tables are not as they have to be", []uint16{mysqlerr.NoSuchTable, mysqlerr.UnknownColumn, mysqlerr.NoSuchKey}},
+	{commitsCheck, "commits hang", []uint16{mysqlerr.LockWaitTimeout}},
 	{"locked", "a lock is in the way", []uint16{mysqlerr.LockWaitTimeout}},
 }
 
@@ -246,7 +257,12 @@ func (e *examination) judgeLink(trip time.Duration, user, cipher string) {
 		e.warn("move the workers closer to the server, or give leases a longer TTL",
 			"a round trip takes %v, more than a hundredth of the TTL (%v)", short(trip), e.ttl)
 	}
-	if e.login > max(time.Second, 10*trip) {
+	attempt := e.ttl / 5 // the default
+	if e.login > attempt {
+		e.problem("move the workers closer to the server, or give leases a longer TTL (docs/timing.md)",
+			"a login takes %v, and an attempt at a statement has %v with a TTL of %v: a worker that needs a new connection gets none, so that a leader may renew its lease and claim nothing",
+			short(e.login), short(attempt), e.ttl)
+	} else if e.login > max(time.Second, 10*trip) {
 		e.warn("skip_name_resolve = ON on the server, if its DNS is what takes so long",
 			"a login takes %v: after a lost connection a heartbeat may come too late", short(e.login))
 	}
@@ -351,7 +367,11 @@ func (e *examination) tablesThere(ctx context.Context) (string, error) {
 // locked finds tables that another session keeps from being written, and rows of leases that are not renewed because
 // another transaction has locked them.
 func (e *examination) locked(ctx context.Context) (string, error) {
-	const cure = "find the session and end it (KILL ID): SHOW FULL PROCESSLIST for LOCK TABLES, ALTER TABLE and backups, SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started for transactions"
+	const cure = "find the session and end it (KILL ID), unless its State waits for a semi-sync ACK or for free space: SHOW FULL PROCESSLIST for LOCK TABLES, ALTER TABLE and backups, SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started for transactions"
+	if e.hasProblem(commitsCheck) {
+		e.say(store.Unknown, "not looked at: commits hang", "")
+		return "", nil
+	}
 	var tables []string
 	for _, name := range slices.Sorted(maps.Keys(e.schema.sql.lockable)) {
 		switch err := e.c.Exec(ctx, e.schema.sql.lockable[name].Render()); {

@@ -3,6 +3,7 @@ package mysqlstore_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -106,7 +107,7 @@ func TestExamineWithoutAConnection(t *testing.T) {
 			r := examined(t, open(t, cure[0]), 0)
 			r.wants("connection", store.Problem, text, cure[1])
 			r.wants("growth", store.Unknown, "there is no connection", "")
-			if len(r.found) != len(checks)+1 {
+			if len(r.found) != len(checks)+2 { // with hosts, and with commits twice
 				t.Errorf("%s: %v", text, r)
 			}
 		}
@@ -266,6 +267,21 @@ func TestExamineProxies(t *testing.T) {
 		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
 		proxy.Delay(5 * time.Millisecond)
 		examined(t, s, time.Second).wants("connection", store.Warning, "a round trip takes ", "closer")
+		proxy.Delay(50 * time.Millisecond)
+		r := examined(t, s, time.Second)
+		r.wants("connection", store.Problem, "a login takes ", "a longer TTL")
+		// An examination that has no time left says so, and blames nothing for it.
+		soon, cancel := context.WithTimeoutCause(t.Context(), 4*time.Second, errors.New("its time is over"))
+		defer cancel()
+		all := s.Examine(soon, time.Second)
+		if last := all[len(all)-1]; last.Grade != store.Unknown || last.Text != "not looked at: its time is over" {
+			t.Errorf("the last finding is %+v", last)
+		}
+		for _, f := range all {
+			if f.Grade == store.Problem && !strings.Contains(f.Text, "a login takes ") {
+				t.Errorf("%+v", f)
+			}
+		}
 		proxy.Pass()
 		proxy.Replace("@@port) FROM", "'none') FROM")
 		examined(t, s, 0).wants("proxy", store.Problem, "a proxy splits reads from writes", "routing of reads")

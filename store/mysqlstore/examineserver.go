@@ -211,8 +211,45 @@ func (e *examination) connections(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d of %d taken, at most %s; %d workers may need %d", used, server, e.status["max_used_connections"], max(replicas, 1), need), nil
 }
 
+// commitsCheck is about commits that take long, or hang.
+const commitsCheck = "commits"
+
+// stalled finds a commit or a write that waits for a replica or for room on the disk: what else
+// has to wait then, waits for that.
+func (e *examination) stalled(ctx context.Context) (string, error) {
+	if stall := e.c.Stall(ctx); stall != nil {
+		e.problem(stall.Cure(), "%v", stall)
+	}
+	return "", nil
+}
+
+// afterHang is the finding that a statement without an answer is.
+func (e *examination) afterHang(ctx context.Context, err error) {
+	ctx, cancel := context.WithTimeout(ctx, examineLimit)
+	defer cancel()
+	check := e.check
+	e.check = commitsCheck
+	if !e.hasProblem(commitsCheck) {
+		_, _ = e.stalled(ctx) // it has no error
+	}
+	hangs := e.hasProblem(commitsCheck)
+	e.check = check
+	switch {
+	case hangs && check == commitsCheck:
+	case hangs:
+		e.say(store.Unknown, "not looked at: commits hang", "")
+	case check == commitsCheck:
+		e.problem("look at the server's log and disk, and at SHOW FULL PROCESSLIST for what commits wait for", "a commit gets no answer: %v", err)
+	default:
+		e.fail(err)
+	}
+}
+
 // commits measures how long a commit takes.
 func (e *examination) commits(ctx context.Context) (string, error) {
+	if e.hasProblem(commitsCheck) {
+		return "", nil // another one would hang too
+	}
 	const group, owner = "", "worker doctor" // a group that cannot be
 	write := e.replicas.sql
 	if err := e.c.Exec(ctx, write.enlist.Render(group, owner, 0, 1, uint64(0), "", "")); err != nil {

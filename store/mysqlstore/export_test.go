@@ -22,11 +22,11 @@ var (
 // Statements are those of a migration.
 func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
 
-// LedgerTimeout is the wait_timeout of the ledger's first connection, in seconds.
-func (s *Store) LedgerTimeout(ctx context.Context) (int, error) {
+// LedgerSetting is a variable of the session of the ledger's first connection.
+func (s *Store) LedgerSetting(ctx context.Context, name string) (int, error) {
 	n := 0
-	err := s.do(ctx, mysqlconn.Read, "read wait_timeout", func(ctx context.Context, c *conn) (err error) {
-		n, err = c.Count(ctx, "SELECT @@wait_timeout")
+	err := s.do(ctx, mysqlconn.Read, "read "+name, func(ctx context.Context, c *conn) (err error) {
+		n, err = c.Count(ctx, "SELECT @@"+name)
 		return err
 	})
 	return n, err

@@ -43,6 +43,30 @@ func TestLostRepliesWithinAWrite(t *testing.T) {
 	})
 }
 
+// On MariaDB a transaction of a process that stands still ends after 2 s, whatever limits the
+// server has for such transactions.
+func TestIdleLimits(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		if dbserver.Dialect(db.Kind) != dbserver.MariaDB {
+			return
+		}
+		migrated(t, db.DSN)
+		s := openOn(t, openSQL(t, with(t, db, func(c *mysql.Config) {
+			c.Params = map[string]string{
+				"idle_transaction_timeout": "100", "idle_write_transaction_timeout": "100", "idle_readonly_transaction_timeout": "100",
+			}
+		})))
+		for name, want := range map[string]int{
+			"idle_transaction_timeout": 2, "idle_write_transaction_timeout": 0, "idle_readonly_transaction_timeout": 0,
+		} {
+			if got, err := s.LedgerSetting(soon(t), name); got != want || err != nil {
+				t.Errorf("%s is %d, want %d: %v", name, got, want, err)
+			}
+		}
+	})
+}
+
 // A connection that dies after the answer to a COMMIT makes no error of what was committed.
 func TestConnectionLostAfterCommit(t *testing.T) {
 	t.Parallel()
@@ -112,7 +136,7 @@ func TestWriteThatWaitsTooLong(t *testing.T) {
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
-		if seconds, err := s.LedgerTimeout(soon(t)); err != nil || seconds < 1000 {
+		if seconds, err := s.LedgerSetting(soon(t), "wait_timeout"); err != nil || seconds < 1000 {
 			t.Errorf("the connection ends after %d s of doing nothing, %v", seconds, err)
 		}
 		move(t, s, h, to(open, jobs.Succeeded))

@@ -23,10 +23,13 @@ type leases struct {
 	prefix string // of the tables
 	wake   func(ctx context.Context, lane mysqlconn.Lane, group string)
 
+	interrupt func(state func() (on string, done bool)) // [lockRows.interrupt]
+
 	noteResign func(ctx context.Context, group string, token uint64, result jobs.Result) error
 
 	mu         sync.Mutex // guards what follows
 	signals    map[*signal]struct{}
+	board      *board        // of all signals where there are several; set once
 	signalWait time.Duration // longest wait for a lock that a read timeout has let through
 }
 

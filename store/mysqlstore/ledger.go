@@ -47,6 +47,18 @@ func (l *ledger) do(ctx context.Context, access mysqlconn.Access, op string, do 
 	})
 }
 
+// doAs is do for a holder's claims and moves. Connections do not change their server, so
+// none has to be asked which one it is.
+func (l *ledger) doAs(ctx context.Context, h store.Holder, op string, do func(context.Context, *conn) error) error {
+	return l.do(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
+		// No node of a cluster with several writers lacks what another has committed.
+		if h.Server != "" && h.Server != c.Server.Identity && !c.Server.ManyWriters() {
+			return store.ErrOtherServer
+		}
+		return do(ctx, c)
+	})
+}
+
 // Declare implements [store.Ledger].
 func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	rows := make([]store.Declared, 0, len(declared))

@@ -181,6 +181,47 @@ func TestKindsOfRefusedLogins(t *testing.T) {
 	}
 }
 
+// Logins with the right password count towards no limit while the account is locked or the password has expired, so
+// that a store may repeat them.
+func TestRefusedAccountsAreNotLockedOut(t *testing.T) {
+	t.Parallel()
+	for _, kind := range dbtest.Dialects(t) {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			options := []string{"--max-connect-errors=2"}
+			if kind != dbserver.MySQL {
+				options = append(options, "--max-password-errors=2")
+			}
+			server := dbtest.Private(t, kind, options...)
+			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+			root := conn(t, db.Open(t))
+			for _, refuse := range [][2]string{{"ACCOUNT LOCK", "ACCOUNT UNLOCK"}, {"PASSWORD EXPIRE", "PASSWORD EXPIRE NEVER"}} {
+				user := uniqueName("user")
+				dsn := userDSN(t, db, user, "ALL ON @.*")
+				account := "ALTER USER '" + user + "'@'%' "
+				if server.Kind() == dbserver.MySQL {
+					exec(t, root, account+"FAILED_LOGIN_ATTEMPTS 2 PASSWORD_LOCK_TIME 1")
+				}
+				exec(t, root, account+refuse[0])
+				pool := dbtest.Database{Kind: db.Kind, DSN: dsn}.Open(t)
+				for range 5 {
+					if _, err := pool.ExecContext(soon(t), "DO 1"); err == nil {
+						t.Fatal("the account was not refused")
+					}
+				}
+				if refuse[0] == "PASSWORD EXPIRE" {
+					exec(t, root, account+"IDENTIFIED BY 'secret-4711'")
+				} else {
+					exec(t, root, account+refuse[1])
+				}
+				if _, err := (dbtest.Database{Kind: db.Kind, DSN: dsn}).Open(t).ExecContext(soon(t), "DO 1"); err != nil {
+					t.Errorf("after %s: %v", refuse[0], err)
+				}
+			}
+		})
+	}
+}
+
 func TestWithPassword(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {

@@ -2,9 +2,7 @@ package mysqlstore
 
 import (
 	"context"
-	"database/sql"
 	"embed"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -36,7 +34,8 @@ type schema struct {
 // all steps are repeated where a table is missing: each statement must be harmless
 // when it is repeated. Where the dialects have no IF NOT EXISTS, one statement adds
 // or drops one column or key, and that it is there or gone already is no error. A
-// new column has a default, so that earlier programs can insert rows.
+// new column has a default, so that earlier programs can insert rows. An ALTER of a
+// table says LOCK=NONE, so that a server refuses what would keep writers waiting.
 //
 // The line "-- For programs from version N on." says which programs can use the
 // tables after the step; without it, only those that know the step.
@@ -65,6 +64,9 @@ func statements(migration string, names tables) []string {
 	return all
 }
 
+// patience is how long Migrate tries a step while another session has the table.
+const patience = 5 * time.Minute
+
 // Migrate creates the tables or brings them to the version that this program
 // needs, and makes tables and keys that are missing, as after a restore of some
 // tables. It may run in any number of replicas at once: one works, the others
@@ -73,104 +75,36 @@ func statements(migration string, names tables) []string {
 // use. It refuses tables that it cannot use with an error that matches
 // [lease.ErrSetup], and names columns that are missing. When ctx ends, a statement may still be
 // carried out; another Migrate goes on from there.
+//
+// A step waits for open transactions on its table, and all other statements on that table wait
+// behind it. So it waits for a second, lets the others pass, and tries again. After
+// five minutes it fails with an error that matches [lease.ErrNotReady] and names the session that
+// is in the way.
 func (s *schema) Migrate(ctx context.Context) error {
-	_, err := s.MigrateSteps(ctx, func(string) {})
+	_, err := s.MigrateSteps(ctx, patience, func(string) {}, func(error) {})
 	return err
 }
 
-// MigrateSteps is Migrate, and calls made for each step once it is done: with the
-// step's name, such as "0003_locks", or what was missing and is there again. It
+// MigrateSteps is Migrate with another patience (0: until ctx ends). It calls made for each step once it is done: with the
+// step's name, such as "0003_locks", or what was missing and is there again. It calls held
+// whenever something is in the way and it is about to try again. It
 // returns the level of the tables, which is the number of their newest step.
-func (s *schema) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
+func (s *schema) MigrateSteps(ctx context.Context, patience time.Duration, made func(step string), held func(error)) (level int, err error) {
 	ctx, cancel := s.conns.Bind(ctx)
 	defer cancel()
-	level, err = s.migrate(ctx, made)
+	m := &migration{schema: s, patience: patience, made: made, held: held}
+	level, err = m.run(ctx)
 	switch {
 	case err == nil:
 		return level, nil
 	case s.conns.Stopped():
 		err = mysqlconn.ErrClosed
+	case ctx.Err() != nil && m.inTheWay != nil:
+		err = fmt.Errorf("%w: %w", ctx.Err(), m.inTheWay)
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
 	return 0, fmt.Errorf("migrate: %w", s.conns.Explain(err))
-}
-
-func (s *schema) migrate(ctx context.Context, made func(string)) (level int, err error) {
-	c, err := s.conns.Open(ctx, migrateLockWait)
-	if err != nil {
-		return 0, err
-	}
-	defer c.Discard() // and with it goes the lock
-	if level, done, err := s.migrated(ctx, c); done || err != nil {
-		return level, err
-	}
-	if err := c.Server.Check(); err != nil {
-		return 0, err
-	}
-
-	// The lock belongs to the connection that all statements use: it cannot be
-	// lost without the statements failing. Where GET_LOCK does not reach (two
-	// nodes of a cluster), statements that may be repeated are what remains.
-	if err := lockMigrations(ctx, c, lockName("cronlease:", c.Server.Database, s.tables.prefix, "migrate\x00")); err != nil {
-		return 0, err
-	}
-	for _, statement := range []string{s.sql.createSchema.Render(), s.sql.addLevel.Render()} {
-		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
-			return 0, fmt.Errorf("make the table %s: %w", s.tables.quoted("schema"), err)
-		}
-	}
-	for {
-		least, level, err := s.versions(ctx, c)
-		switch {
-		case err != nil:
-			return 0, err
-		case least > len(steps):
-			return 0, newerError(least, level)
-		case level >= len(steps):
-			if level, done, err := s.migrated(ctx, c); done || err != nil {
-				return level, err
-			}
-			return level, s.repair(ctx, c, made)
-		}
-		if err := s.upgrade(ctx, c, level, least); err != nil {
-			return 0, fmt.Errorf("to version %d: %w", level+1, err)
-		}
-		made(steps[level].Name)
-	}
-}
-
-// upgrade makes the next step and writes it down.
-func (s *schema) upgrade(ctx context.Context, c *conn, level, least int) error {
-	next := steps[level]
-	if err := s.runStep(ctx, c, next); err != nil {
-		return err
-	}
-	if next.Least > least {
-		if err := c.Exec(ctx, s.sql.insertVersion.Render(next.Least)); err != nil {
-			return err
-		}
-	}
-	return c.Exec(ctx, s.sql.setLevel.Render(level+1))
-}
-
-func (s *schema) runStep(ctx context.Context, c *conn, step migrations.Step) error {
-	for _, statement := range statements(step.Text, s.tables) {
-		if err := c.Exec(ctx, statement); err != nil && !isDoneAlready(err) {
-			return err
-		}
-	}
-	return nil
-}
-
-// isDoneAlready reports that a column or key was there or gone before the
-// statement.
-func isDoneAlready(err error) bool {
-	switch mysqlerr.Number(err) {
-	case mysqlerr.DuplicateColumn, mysqlerr.DuplicateKeyName, mysqlerr.CannotDrop:
-		return true
-	}
-	return false
 }
 
 // versions reads the least version that a program has to know, and the newest
@@ -199,24 +133,6 @@ func (s *schema) migrated(ctx context.Context, c *conn) (level int, done bool, e
 	}
 	gaps, err := s.gaps(ctx, c)
 	return level, len(gaps) == 0, err
-}
-
-// migrateLockWait is for statements that wait for transactions on a whole table.
-const migrateLockWait = 60 * time.Second
-
-func lockMigrations(ctx context.Context, c *conn, name string) error {
-	for {
-		var got sql.NullInt64
-		err := c.QueryRow(ctx, getLock.Render(name, 5)).Scan(&got)
-		switch {
-		case err != nil:
-			return fmt.Errorf("wait for other migrations: %w", err)
-		case got.Int64 == 1:
-			return nil
-		case !got.Valid:
-			return errors.New("wait for other migrations: the server has no GET_LOCK to give")
-		}
-	}
 }
 
 // checkVersion refuses tables that this program cannot use, or that hold no locks.

@@ -27,7 +27,7 @@ func (l *ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) (
 		return len(ledgerrows.CutError(m.Error)) + min(len(m.Output), jobs.MaxOutput) + argBytes(m.Then)
 	}) {
 		var moved []bool
-		err := l.do(ctx, mysqlconn.Write, "move runs", func(ctx context.Context, c *conn) (err error) {
+		err := l.doAs(ctx, h, "move runs", func(ctx context.Context, c *conn) (err error) {
 			var over bool
 			moved, over, err = l.move(ctx, c, h, chunk)
 			replaced = replaced || over

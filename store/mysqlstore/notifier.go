@@ -36,6 +36,7 @@ import (
 // GET_LOCK takes whole seconds only.
 type notifier struct {
 	rows    *lockRows
+	series  *mysqlconn.Series
 	opening chan struct{} // of capacity 1; full while a connection is opened
 
 	mu     sync.Mutex
@@ -49,7 +50,7 @@ type notifier struct {
 // first Address or Wait. Waiters with another account, or on another node of a
 // cluster, cannot be notified, and poll once a second.
 func (l *lockRows) Notifier() store.Notifier {
-	n := &notifier{rows: l, opening: make(chan struct{}, 1)}
+	n := &notifier{rows: l, series: l.conns.NewSeries(mysqlconn.LockLockWait), opening: make(chan struct{}, 1)}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns.Stopped() {
@@ -106,7 +107,7 @@ func (n *notifier) open(ctx context.Context) (*conn, string, error) {
 		return c, name, nil
 	}
 	n.drop(c)
-	c, err := n.rows.conns.Open(ctx, mysqlconn.LockLockWait)
+	c, err := n.series.Open(ctx)
 	if err != nil {
 		return nil, "", err
 	}
@@ -115,13 +116,13 @@ func (n *notifier) open(ctx context.Context) (*conn, string, error) {
 		rests, err = n.rows.takeRestLock(ctx, c)
 	}
 	if err != nil {
-		c.Discard()
+		n.series.Drop(c)
 		return nil, "", err
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
-		c.Discard()
+		n.series.Drop(c)
 		return nil, "", errors.New("closed")
 	}
 	n.conn, n.name, n.rests = c, name, rests
@@ -170,6 +171,29 @@ func (l *lockRows) giveRestLock(ctx context.Context, notifier *conn) (rests bool
 	return l.takeRestLock(ctx, notifier)
 }
 
+// interrupt ends the statement of the session that has the lock on, again and again until done:
+// each may have come between two statements.
+func (l *lockRows) interrupt(state func() (on string, done bool)) {
+	ctx, end := l.conns.Bind(context.Background())
+	defer end()
+	again := retry.Forever(time.Millisecond, time.Second)
+	for {
+		on, done := state()
+		if done || ctx.Err() != nil {
+			return
+		}
+		if on != "" { // what fails is tried again
+			_ = l.conns.Do(ctx, mysqlconn.Readings, mysqlconn.Read, "wait for more", func(ctx context.Context, c *conn) error {
+				if err := c.Exec(ctx, killQuery.Render(on)); !mysqlconn.IsServerError(err) {
+					return err
+				}
+				return nil // it is gone
+			})
+		}
+		_ = retry.Sleep(ctx, again.NextBackOff())
+	}
+}
+
 // rest is the expression in which a connection waits to be killed.
 func (l *lockRows) rest(limit time.Duration, rests bool) sqltext.Raw {
 	seconds := sqltext.Raw(fmt.Sprintf("%.3f", limit.Seconds()))
@@ -198,7 +222,7 @@ func (n *notifier) drop(c *conn) {
 		n.conn, n.name = nil, ""
 	}
 	n.mu.Unlock()
-	c.Discard()
+	n.series.Drop(c)
 }
 
 // Wait implements [store.Notifier].

@@ -9,6 +9,7 @@ type replicaQueries struct {
 	strike  sqltext.Query
 	roster  sqltext.Query
 	lists   sqltext.Query
+	present sqltext.Query
 	gone    sqltext.Query
 	since   sqltext.Query
 	forget  sqltext.Query
@@ -35,6 +36,10 @@ SELECT ` + micros + `, COALESCE(IF(l.released, _binary'', l.owner), _binary''), 
 	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.since), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.seen_at)
 FROM (SELECT ? name) g LEFT JOIN {lease} l ON l.name = g.name LEFT JOIN {replica} r ON r.grp = g.name`),
 		lists: sql(`SELECT part, parts, list, jobs FROM {replica} WHERE grp = ? AND owner = ?`),
+
+		present: sql(`
+WITH v (place, name) AS (VALUES ?)
+SELECT v.place, IS_USED_LOCK(v.name) IS NOT NULL, COALESCE(IF(l.released, _binary'', l.owner), _binary'') FROM v LEFT JOIN {lease} l ON l.name = ?`),
 
 		// The fence row is locked before any job.
 		gone: sql(`

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/joblist"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -19,6 +20,7 @@ import (
 type replicas struct {
 	ledger *ledger
 	sql    *replicaQueries
+	prefix string // of the tables
 }
 
 // Enlist implements [store.Replicas]. A long list takes several statements: part 0 goes
@@ -55,13 +57,16 @@ func (s *replicas) Strike(ctx context.Context, group, owner string, idle time.Du
 	})
 }
 
-// Roster implements [jobs.Registry]. It is one statement, and one more for each replica
+// Roster implements [jobs.Registry]. It is two statements, and one more for each replica
 // whose list is not known.
 func (s *replicas) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
 	var roster jobs.Roster
 	err := s.ledger.do(ctx, mysqlconn.Read, "read the replicas", func(ctx context.Context, c *conn) error {
 		var err error
 		if roster, err = s.roster(ctx, c, group); err != nil {
+			return err
+		}
+		if err := s.see(ctx, c, group, &roster); err != nil {
 			return err
 		}
 		return joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
@@ -98,6 +103,40 @@ func (s *replicas) roster(ctx context.Context, c *conn, group string) (jobs.Rost
 	}
 	roster.Replicas = joblist.Complete(all)
 	return roster, rows.Err()
+}
+
+// see finds out which replicas are present, by the locks of their hand-over signals. On
+// a cluster with several writers they may be connected to another node.
+func (s *replicas) see(ctx context.Context, c *conn, group string, roster *jobs.Roster) error {
+	if c.Server.ManyWriters() || len(roster.Replicas) == 0 {
+		return nil
+	}
+	names := make(sqltext.Values, len(roster.Replicas))
+	for i, r := range roster.Replicas {
+		names[i] = sqltext.Row{i, presenceLock(c, s.prefix, group, store.ReplicaToken(r.Owner))}
+	}
+	rows, err := c.Query(ctx, s.sql.present.Render(names, group))
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var i int
+		var present sqlscan.Bool
+		var leader string // now: it may have become that after the replicas were read
+		if err := rows.Scan(&i, &present, &leader); err != nil {
+			return err
+		}
+		r := &roster.Replicas[i]
+		switch {
+		case r.Owner == leader || r.Owner == roster.Leader:
+		case bool(present):
+			r.Presence = jobs.Present
+		default:
+			r.Presence = jobs.Absent
+		}
+	}
+	return rows.Err()
 }
 
 // list reads the jobs of a replica: see [joblist.Parts.Jobs].

@@ -3,6 +3,7 @@ package mysqlstore_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -166,6 +167,62 @@ func TestRequestSignalInSmallPools(t *testing.T) {
 			}
 			if err := signal.Close(); err != nil {
 				t.Error(err)
+			}
+		}
+	})
+}
+
+// However many terms a store has, one connection waits for requests to all of them, and each is
+// woken at once.
+func TestManyRequestSignalsShareAConnection(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		other, admin, user := migrated(t, db.DSN), db.Open(t), uniqueName("app")
+		s := open(t, userDSN(t, db, user, "ALL ON @.*"))
+		woken := map[string]chan error{}
+		signals := map[string]store.RequestSignal{}
+		known := map[string]uint64{}
+		wait := func(group string) {
+			number := known[group]
+			go func() { woken[group] <- signals[group].Wait(soon(t), &number) }()
+		}
+		for _, group := range groups() {
+			token := take(t, s, group, "me")
+			if err := s.Declare(soon(t), store.Holder{Group: group, Owner: "me", Token: token}, []store.Declared{{Name: "job", Schedule: "manual"}}); err != nil {
+				t.Fatal(err)
+			}
+			changes, err := s.Changes(soon(t), group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known[group], woken[group], signals[group] = changes.Number, make(chan error, 1), s.RequestSignal(group, token)
+			wait(group)
+		}
+		var took []time.Duration
+		for _, group := range groups() {
+			began := time.Now()
+			if _, err := other.Trigger(soon(t), group, "job", jobs.Request{}); err != nil {
+				t.Fatal(err)
+			}
+			if err := <-woken[group]; err != nil {
+				t.Fatal(err)
+			}
+			took = append(took, time.Since(began))
+			changes, err := s.Changes(soon(t), group)
+			if err != nil {
+				t.Fatal(err)
+			}
+			known[group] = changes.Number
+			wait(group)
+		}
+		slices.Sort(took)
+		t.Logf("woken after %v, at most %v; %d sessions", took[manyGroups/2], took[manyGroups-1], sessions(t, admin, user))
+		if n := sessions(t, admin, user); n > 1+2+4+1 {
+			t.Errorf("%d sessions", n)
+		}
+		for group, signal := range signals {
+			if err := signal.Close(); err != nil {
+				t.Errorf("%s: %v", group, err)
 			}
 		}
 	})

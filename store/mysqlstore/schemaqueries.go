@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS {schema} (
 	level      INT UNSIGNED NOT NULL DEFAULT 0,
 	PRIMARY KEY (version)
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC`),
-		addLevel: sql(`ALTER TABLE {schema} ADD COLUMN level INT UNSIGNED NOT NULL DEFAULT 0`),
+		addLevel: sql(`ALTER TABLE {schema} ADD COLUMN level INT UNSIGNED NOT NULL DEFAULT 0, LOCK=NONE`),
 		floorRow: sql(`SELECT COUNT(*) FROM {lock} WHERE name = _binary''`),
 		// The two sides of [schema.proveLocks].
 		shareRow: sql(`SELECT COUNT(*) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`),

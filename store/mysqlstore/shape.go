@@ -108,9 +108,9 @@ func (s *schema) gaps(ctx context.Context, c *conn) ([]gap, error) {
 				continue
 			}
 			list := strings.ReplaceAll(want.keys[key], " ", ", ")
-			cure := fmt.Sprintf("ALTER TABLE `%s` ADD KEY %s (%s)", table, key, list)
+			cure := fmt.Sprintf("ALTER TABLE `%s` ADD KEY %s (%s), LOCK=NONE", table, key, list)
 			if key == "PRIMARY" {
-				cure = fmt.Sprintf("ALTER TABLE `%s` ADD PRIMARY KEY (%s)", table, list)
+				cure = fmt.Sprintf("ALTER TABLE `%s` ADD PRIMARY KEY (%s), LOCK=NONE", table, list)
 			}
 			gaps = append(gaps, gap{table: table, what: fmt.Sprintf("key %s (%s)", key, list), cure: cure})
 		}
@@ -170,44 +170,4 @@ func joinGaps(gaps []gap) string {
 		texts[i] = g.String()
 	}
 	return strings.Join(texts, ", ")
-}
-
-// repair makes what the tables lack, by running all steps again, whose statements
-// are harmless when repeated, and by adding keys. A column of a table that is
-// there it does not make: its values are lost, and only a backup has them.
-func (s *schema) repair(ctx context.Context, c *conn, made func(string)) error {
-	missing, err := s.gaps(ctx, c)
-	if err != nil {
-		return err
-	}
-	for i, step := range steps {
-		if err := s.runStep(ctx, c, step); err != nil {
-			return fmt.Errorf("repeat the step to version %d: %w", i+1, err)
-		}
-	}
-	gaps, err := s.gaps(ctx, c)
-	if err != nil {
-		return err
-	}
-	for _, g := range gaps {
-		if g.cure == "" {
-			continue
-		}
-		if err := c.Exec(ctx, g.cure); err != nil {
-			return fmt.Errorf("%s: %s: %w", g, g.cure, err)
-		}
-	}
-	if gaps, err = s.gaps(ctx, c); err != nil {
-		return err
-	}
-	for _, g := range missing {
-		if !slices.Contains(gaps, g) {
-			made("mended: " + g.String())
-		}
-	}
-	if len(gaps) == 0 {
-		return nil
-	}
-	return fmt.Errorf("%w: %s: restore the table from a backup, or, to begin with an empty one, drop it and run Migrate (worker migrate)",
-		lease.ErrSetup, joinGaps(gaps))
 }

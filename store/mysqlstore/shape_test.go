@@ -81,7 +81,7 @@ func TestWhatIsMissingIsNamedAndMade(t *testing.T) {
 				t.Errorf("Check after %s: %v", c.breaks, err)
 			}
 			var made []string
-			_, err := s.MigrateSteps(soon(t), func(step string) { made = append(made, step) })
+			_, err := s.MigrateSteps(soon(t), 0, func(step string) { made = append(made, step) }, func(error) {})
 			if c.made != strings.Contains(strings.Join(made, "\n"), c.names) {
 				t.Errorf("after %s: told of %q", c.breaks, made)
 			}

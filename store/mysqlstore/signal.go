@@ -6,6 +6,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -20,6 +22,10 @@ import (
 // support an unlimited wait, and proxies close connections that are silent for long,
 // often after 30 s.
 const signalWait = 24 * time.Second
+
+// unannouncedWait is how long it waits while nothing is to be present: what is announced
+// meanwhile appears with the next one.
+const unannouncedWait = time.Second
 
 // askEvery is how often the server is asked, at least, whether a connection has the
 // lock: with the next Wait after that, of which a leader has one every 15 s. So its
@@ -55,29 +61,72 @@ type signal struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
-	turn  chan struct{} // of capacity 1; filling it gives access to what follows
-	conn  *conn         // nil when there is none, or while Wait waits with it
-	has   bool          // the connection has the lock
-	asked time.Time     // when the server last said so
-	shown *announced    // present by the connection; Wait's while it waits with that
+	alone context.Context // ends when the store has another signal
+	crowd context.CancelFunc
+
+	series *mysqlconn.Series // of Wait, which nobody calls twice at a time
+
+	turn   chan struct{} // of capacity 1; filling it gives access to what follows, and where shared is true, the board's turn does
+	shared bool          // it is on the board, and has no connection of its own
+	conn   *conn         // nil when there is none, or while Wait waits with it
+	has    bool          // the connection has the lock
+	asked  time.Time     // when the server last said so
+	shown  *announced    // present by the connection; Wait's while it waits with that
 }
 
-// HandoverSignal implements [store.HandoverSignals]. A signal takes a connection of
-// its own with the first Wait and keeps it until Close. Its Wait reconnects; when a
-// connection that had the signal is lost, another waiter gets it, and the former
-// holder only finds out with its next Wait.
+// HandoverSignal implements [store.HandoverSignals]. The only signal of a store takes a connection
+// with the first Wait and keeps it until Close. All signals of a store with several
+// have two connections together, and a hand-over to them takes up to 50 ms more.
+// A Wait reconnects; when a connection that had the signal is lost, another waiter gets it, and the
+// former holder only finds out with its next Wait.
 func (l *leases) HandoverSignal(group string) store.HandoverSignal {
-	s := &signal{leases: l, group: group, turn: make(chan struct{}, 1)}
+	s := &signal{leases: l, group: group, series: l.conns.NewSeries(mysqlconn.ReadingLockWait), turn: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
+	s.alone, s.crowd = context.WithCancel(context.Background())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conns.Stopped() {
 		s.close()
-	} else {
-		l.signals[s] = struct{}{}
-		l.conns.Reserve(len(l.signals))
+		return s
 	}
+	if s.shared = len(l.signals) > 0; s.shared {
+		s.crowd()
+	}
+	for other := range l.signals {
+		other.crowd()
+	}
+	l.signals[s] = struct{}{}
+	l.conns.Reserve(min(len(l.signals), 2))
 	return s
+}
+
+// all returns the signals.
+func (l *leases) all() []*signal {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Collect(maps.Keys(l.signals))
+}
+
+// adopt puts all signals on the board, and returns the connection of the one that was alone if it has
+// one. It is called with the board's turn.
+func (l *leases) adopt(ctx context.Context) (c *conn, err error) {
+	for _, s := range l.all() {
+		if err := s.take(ctx); err != nil {
+			return c, err
+		}
+		if s.conn != nil {
+			c, s.conn = s.conn, nil
+		}
+		s.shared = true
+		s.give()
+	}
+	return c, nil
+}
+
+// anotherHas reports whether another signal of the group has its lock. It is called with the
+// board's turn.
+func (l *leases) anotherHas(s *signal) bool {
+	return slices.ContainsFunc(l.all(), func(other *signal) bool { return other != s && other.group == s.group && other.has })
 }
 
 // closeSignals is called when the connections have been stopped.
@@ -90,6 +139,7 @@ func (l *leases) closeSignals() error {
 	for s := range signals {
 		errs = append(errs, s.Close())
 	}
+	l.board.close()
 	return errors.Join(errs...)
 }
 
@@ -112,6 +162,18 @@ func (s *signal) Wait(ctx context.Context) error {
 }
 
 func (s *signal) wait(ctx context.Context) error {
+	alone, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(s.alone, cancel)()
+	if s.alone.Err() == nil {
+		if err := s.waitAlone(alone); err == nil || s.alone.Err() == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return s.leases.board.wait(ctx, s)
+}
+
+func (s *signal) waitAlone(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return err
 	}
@@ -132,9 +194,9 @@ func (s *signal) wait(ctx context.Context) error {
 	}
 	s.turn <- struct{}{}
 	defer s.give()
-	if s.closing.Err() != nil {
-		c.Discard()
-		return s.closing.Err()
+	if s.closing.Err() != nil || s.shared {
+		s.series.Drop(c)
+		return context.Canceled
 	}
 	s.conn, s.has, s.asked = c, true, time.Now()
 	return s.show(ctx) // a term that was announced meanwhile
@@ -162,11 +224,14 @@ func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 	for {
 		if c == nil {
 			var err error
-			if c, err = s.connect(ctx); err != nil {
+			if c, err = s.leases.connect(ctx, s.series); err != nil {
 				return nil, err
 			}
 		}
 		wait, begin := s.leases.currentWait(), time.Now()
+		if s.term.Load() == nil {
+			wait = min(wait, unannouncedWait)
+		}
 		var got sql.NullInt64
 		err := s.appear(ctx, c)
 		if err == nil {
@@ -180,7 +245,7 @@ func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 		case err == nil:
 			err = errors.New("the server has no GET_LOCK to give")
 		}
-		c.Discard()
+		s.series.Drop(c)
 		c, s.shown = nil, nil
 		if ctx.Err() != nil || !mysqlconn.IsConnectionError(err) || !s.leases.shortenWait(wait, time.Since(begin)) {
 			return nil, err
@@ -188,16 +253,16 @@ func (s *signal) listen(ctx context.Context, c *conn) (*conn, error) {
 	}
 }
 
-func (s *signal) connect(ctx context.Context) (*conn, error) {
-	if err := s.leases.conns.CheckReserved(); err != nil {
+func (l *leases) connect(ctx context.Context, series *mysqlconn.Series) (*conn, error) {
+	if err := l.conns.CheckReserved(); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, mysqlconn.AnswerLimit, fmt.Errorf("no answer within %v", mysqlconn.AnswerLimit))
 	defer cancel()
-	c, err := s.leases.conns.Open(ctx, mysqlconn.ReadingLockWait)
+	c, err := series.Open(ctx)
 	if err == nil {
 		if err = c.Exec(ctx, noSlowQueries.Render()); err != nil {
-			c.Discard()
+			series.Drop(c)
 		}
 	}
 	if err != nil && context.Cause(ctx) != nil {
@@ -230,8 +295,15 @@ func (s *signal) Announce(ctx context.Context, token uint64, server string) erro
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("announce a term: %w", err)
 	}
+	if s.shared {
+		s.give()
+		if err := s.leases.board.do(ctx, false, s.appear); err != nil {
+			return fmt.Errorf("announce a term: %w", err)
+		}
+		return nil
+	}
 	defer s.give()
-	if !s.has {
+	if s.conn == nil {
 		return nil // Wait does it
 	}
 	if err := s.show(ctx); err != nil {
@@ -256,7 +328,7 @@ func (s *signal) show(ctx context.Context) error {
 // while. A lock that a connection gets twice has to be released twice.
 func (s *signal) appear(ctx context.Context, c *conn) error {
 	term := s.term.Load()
-	if term != nil && term.server != c.Server.Identity {
+	if term != nil && term.server != c.Server.Identity && !store.IsReplicaToken(term.token) {
 		term = nil
 	}
 	if s.shown != nil && (term == nil || *s.shown != *term) {
@@ -278,7 +350,11 @@ func (s *signal) appear(ctx context.Context, c *conn) error {
 
 // presence is the name of the lock that shows that a term is present.
 func (s *signal) presence(c *conn, token uint64) string {
-	return lockName("cronlease:term:", c.Server.Database, s.leases.prefix, s.group+"\x00"+strconv.FormatUint(token, 10))
+	return presenceLock(c, s.leases.prefix, s.group, token)
+}
+
+func presenceLock(c *conn, prefix, group string, token uint64) string {
+	return lockName("cronlease:term:", c.Server.Database, prefix, group+"\x00"+strconv.FormatUint(token, 10))
 }
 
 // Present implements [store.PresenceSignal].
@@ -296,6 +372,10 @@ func (s *signal) Pass(ctx context.Context) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
+	if s.shared {
+		s.give()
+		return s.leases.board.pass(ctx, s)
+	}
 	defer s.give()
 	s.term.Store(nil)
 	if !s.has {
@@ -303,7 +383,7 @@ func (s *signal) Pass(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
 	defer cancel()
-	if err := s.pass(ctx); err != nil {
+	if err := s.pass(ctx, s.conn); err != nil {
 		s.drop()
 		return fmt.Errorf("pass the hand-over signal: %w", err)
 	}
@@ -312,13 +392,13 @@ func (s *signal) Pass(ctx context.Context) error {
 
 // pass gives the locks away, that of the term first, so that the waiter which is woken
 // finds the term gone. It is called with the turn.
-func (s *signal) pass(ctx context.Context) error {
+func (s *signal) pass(ctx context.Context, c *conn) error {
 	shown := s.shown
 	s.has, s.shown = false, nil
 	if shown == nil {
-		return s.conn.Exec(ctx, releaseLock.Render(s.lock(s.conn)))
+		return c.Exec(ctx, releaseLock.Render(s.lock(c)))
 	}
-	return s.conn.Exec(ctx, releaseBoth.Render(s.presence(s.conn, shown.token), s.lock(s.conn)))
+	return c.Exec(ctx, releaseBoth.Render(s.presence(c, shown.token), s.lock(c)))
 }
 
 // Release implements [store.DirectHandover]. The server grants the lock to the next
@@ -327,6 +407,10 @@ func (s *signal) pass(ctx context.Context) error {
 func (s *signal) Release(ctx context.Context, owner string, token uint64) error {
 	if err := s.take(ctx); err != nil {
 		return fmt.Errorf("release lease with its signal: %w", err)
+	}
+	if s.shared {
+		s.give()
+		return s.leases.board.release(ctx, s, owner, token)
 	}
 	defer s.give()
 	return s.leases.conns.Bounded(ctx, "release lease with its signal", func(ctx context.Context) error {
@@ -354,7 +438,7 @@ func (s *signal) Release(ctx context.Context, owner string, token uint64) error 
 			return store.ErrChanged
 		}
 		s.term.Store(nil)
-		if s.pass(ctx) != nil {
+		if s.pass(ctx, s.conn) != nil {
 			s.drop()
 		}
 		return nil
@@ -383,12 +467,22 @@ func (s *signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
 func (s *signal) Close() error {
 	s.close()
 	s.turn <- struct{}{}
-	s.drop()
+	shared := s.shared
+	if !shared {
+		s.drop()
+	}
 	s.give()
+	if shared { // what fails has cost the connection, and with it the signal
+		_ = s.leases.board.pass(context.Background(), s)
+	}
 	s.leases.mu.Lock()
-	defer s.leases.mu.Unlock()
 	delete(s.leases.signals, s)
-	s.leases.conns.Reserve(len(s.leases.signals))
+	last := len(s.leases.signals) == 0
+	s.leases.conns.Reserve(min(len(s.leases.signals), 2))
+	s.leases.mu.Unlock()
+	if shared && last {
+		s.leases.board.clear()
+	}
 	return nil
 }
 
@@ -411,7 +505,7 @@ func (s *signal) give() { <-s.turn }
 // drop discards the connection. It is called with the turn.
 func (s *signal) drop() {
 	if s.conn != nil {
-		s.conn.Discard()
+		s.series.Drop(s.conn)
 		s.shown = nil
 	}
 	s.conn, s.has = nil, false

@@ -161,14 +161,17 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		leases:   leases{conns: conns, sql: newLeaseQueries(names), prefix: prefix, signals: map[*signal]struct{}{}, signalWait: signalWait},
 		ledger:   ledger{conns: conns, sql: newLedgerQueries(names), table: names.quoted("run")},
 		lockRows: lockRows{conns: conns, sql: newLockQueries(names), notifiers: map[*notifier]struct{}{}, restLock: "cronlease:rest:" + strings.ToLower(rand.Text())},
-		requests: requests{sql: newRequestQueries(names), prefix: prefix, signals: map[*requestSignal]struct{}{}},
+		requests: requests{sql: newRequestQueries(names), prefix: prefix},
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
+	s.leases.board = newBoard(&s.leases)
 	s.archive = archive{ledger: &s.ledger, sql: newArchiveQueries(names), counted: jobs.MaxCounted}
 	s.ledger.note, s.leases.noteResign = s.archive.note, s.archive.noteResign
-	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names)}
-	s.rows, s.leases.wake, s.ledger.wake = &s.lockRows, s.requests.wake, s.requests.wake
+	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names), prefix: names.prefix}
+	s.requests.rows, s.leases.interrupt = &s.lockRows, s.lockRows.interrupt
+	s.rester = newRest(&s.requests)
+	s.leases.wake, s.ledger.wake = s.requests.wake, s.requests.wake
 	return s
 }
 
@@ -189,7 +192,8 @@ func (s *Store) Close() error {
 	var err error
 	s.closed.Do(func() {
 		s.conns.Stop()
-		err = errors.Join(s.closeSignals(), s.closeNotifiers(), s.closeRequests())
+		err = errors.Join(s.closeSignals(), s.closeNotifiers())
+		s.rester.close()
 		s.conns.Close()
 	})
 	return err

@@ -59,6 +59,11 @@ func (s *Store) mayListen(ctx context.Context) error {
 	return nil
 }
 
+const (
+	noSentinel = "the server is no sentinel: write redis:// instead of redis+sentinel://, without the name, or give the addresses of the sentinels"
+	noScripts  = "if this is the port of a sentinel, write redis+sentinel:// instead of redis://, with the name of the primary; otherwise let the server know EVAL and EVALSHA"
+)
+
 const grant = "give the user what the documentation of the store names (ACL SETUSER)"
 
 // refusals are the errors by which a server says that it does not do what was asked, for now, with what helps.
@@ -82,6 +87,13 @@ var refusals = []struct {
 	{"ERR max number of clients", lease.ErrNotReady, "raise maxclients, or end connections that nobody needs"},
 	{"LOADING", lease.ErrNotReady, "wait until the server has read its data"},
 	{"CLUSTERDOWN", lease.ErrNotReady, "look at the cluster (redis-cli cluster info)"},
+	{"MOVED", lease.ErrNotReady, "the server is one of a cluster: write redis+cluster:// instead of redis://, with its servers"},
+	{"ERR This instance has cluster support disabled", lease.ErrNotReady, "the server is none of a cluster: write redis:// instead of redis+cluster://"},
+	// A server that does not know the command of sentinels, and a sentinel that knows no scripts.
+	{"ERR unknown command 'sentinel',", lease.ErrNotReady, noSentinel},
+	{"ERR unknown command `sentinel`,", lease.ErrNotReady, noSentinel},
+	{"ERR unknown command 'evalsha',", lease.ErrNotReady, noScripts},
+	{"ERR unknown command `evalsha`,", lease.ErrNotReady, noScripts},
 	{"ASK", lease.ErrNotReady, "wait until the cluster has moved the slot"},
 	{"TRYAGAIN", lease.ErrNotReady, "wait until the cluster has moved the slot"},
 }
@@ -108,7 +120,7 @@ func explain(err error) error {
 
 // saying reports whether an error has the code. Those of a script have text around it on some versions.
 func saying(err error, code string) bool {
-	return strings.Contains(" "+err.Error(), " "+code+" ") || strings.Contains(err.Error(), "-"+code+" ")
+	return strings.Contains(" "+err.Error()+" ", " "+code+" ") || strings.Contains(err.Error(), "-"+code+" ")
 }
 
 // info is what the server says of itself.

@@ -72,7 +72,7 @@ func inChunks(order []int, followers func(int) int) [][]int {
 
 // claim claims those of a part, whose answers it adds to all.
 func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim, part []int, all []store.Claimed) error {
-	args := append(holderArgs(h), string(id[:]), len(part))
+	args := append(writerArgs(h), string(id[:]), len(part))
 	for _, i := range part {
 		c, extends := claims[i], ""
 		if ledgerrows.Extends(c) {
@@ -88,6 +88,8 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		return err
 	case answer == nil:
 		return store.ErrReplaced
+	case answer == "":
+		return store.ErrOtherServer
 	}
 	f := &fields{doing: "claim"}
 	f.values = f.array(answer)
@@ -129,14 +131,19 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	}
 	all, replaced := make([]bool, len(moves)), false
 	for _, part := range inChunks(upTo(len(moves)), func(i int) int { return len(moves[i].Then) }) {
-		args := append(holderArgs(h), len(part))
+		args := append(writerArgs(h), len(part))
 		for _, i := range part {
 			args = append(args, moveArgs(moves[i])...)
 		}
-		f, err := s.fieldsOf(ctx, "move runs", moveScript, args...)
+		answer, err := s.run(ctx, "move runs", moveScript, args...)
 		if err != nil {
 			return nil, err
 		}
+		if answer == "" {
+			return nil, store.ErrOtherServer
+		}
+		f := &fields{doing: "move runs"}
+		f.values = f.array(answer)
 		current, done := f.number() == 1, f.nested()
 		for _, i := range part {
 			all[i] = done.number() == 1

@@ -53,6 +53,20 @@ func TestCluster(t *testing.T) {
 	w := newTerms(t)
 	w.begin(url)
 	w.begin(url)
+	moved := 0
+	for _, addr := range addrs { // two of them do not have the slot
+		plain, err := redisstore.Open("redis://" + addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f := plain.Examine(ctx, 0)[0]; f.Grade == store.Problem && strings.Contains(f.Cure, "write redis+cluster:// instead of redis://") {
+			moved++
+		}
+		_ = plain.Close()
+	}
+	if moved != 2 {
+		t.Errorf("redis:// to a server of a cluster: %d of 3 are refused with the cure", moved)
+	}
 	first := w.after(0, 2)
 	before, err := watch.Read(ctx, "g")
 	if err != nil {
@@ -84,7 +98,7 @@ func TestCluster(t *testing.T) {
 			t.Errorf("Read by %s while the slot moves: %v", name, err)
 		}
 	}
-	moved := m.some(2) // and the others stay for now
+	moved = m.some(2) // and the others stay for now
 	for name, s := range map[string]*redisstore.Store{"a store by URL": watch, "a store on a client": other} {
 		if err := s.Prepare(ctx, "new", time.Minute); !errors.Is(err, lease.ErrNotReady) {
 			t.Errorf("Prepare by %s when some keys have moved: %v", name, err)

@@ -171,7 +171,7 @@ func judgeDurability(is info, sync string, unseen error) store.Finding {
 	switch {
 	case is["aof_enabled"] != "1":
 		return store.Finding{
-			Grade: store.Warning, Text: "there is no append-only file: a crash of the server loses what was claimed since its last snapshot" + twice,
+			Grade: store.Warning, Text: "there is no append-only file: a crash of the server loses all since its last snapshot: claims, history, pauses" + twice,
 			Cure: "set appendonly to yes and appendfsync to always",
 		}
 	case is["aof_last_write_status"] == "err":

@@ -34,6 +34,9 @@ const rowsMost = 200
 
 func holderArgs(h store.Holder) []any { return []any{h.Group, h.Owner, h.Token} }
 
+// writerArgs are holderArgs with the server that is compared.
+func writerArgs(h store.Holder) []any { return append(holderArgs(h), h.Server) }
+
 // Declare implements [store.Ledger]. It is one script, which writes only what has changed.
 func (s *Store) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	args := append(holderArgs(h), len(declared))

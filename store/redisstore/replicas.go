@@ -26,6 +26,9 @@ var strikeSource string
 //go:embed scripts/roster.lua
 var rosterSource string
 
+//go:embed scripts/seen.lua
+var seenSource string
+
 //go:embed scripts/list.lua
 var listSource string
 
@@ -43,6 +46,7 @@ var (
 	refreshScript   = newScript(refreshSource)
 	strikeScript    = newScript(strikeSource)
 	rosterScript    = newScript(rosterSource)
+	seenScript      = newLedgerScript(seenSource)
 	listScript      = newScript(listSource)
 	goneScript      = newLedgerScript(goneSource)
 	goneSinceScript = newLedgerScript(goneSinceSource)
@@ -77,7 +81,7 @@ func (s *Store) Strike(ctx context.Context, group, owner string, idle time.Durat
 	return err
 }
 
-// Roster implements [jobs.Registry]. It is one script, and one more for each replica whose list is not known: one that has told of another list in
+// Roster implements [jobs.Registry]. It is two scripts, and one more for each replica whose list is not known: one that has told of another list in
 // between is left out.
 func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
 	f, err := s.fieldsOf(ctx, "read the replicas", rosterScript, group)
@@ -95,8 +99,42 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 		return jobs.Roster{}, f.err
 	}
 	jobs.SortReplicas(roster.Replicas)
+	if err := s.see(ctx, group, &roster); err != nil {
+		return jobs.Roster{}, err
+	}
 	err = joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) { return s.readList(ctx, group, r) })
 	return roster, err
+}
+
+// see finds out which replicas are present, by the channels that they listen to.
+func (s *Store) see(ctx context.Context, group string, roster *jobs.Roster) error {
+	at := 0
+	for part := range slices.Chunk(roster.Replicas, lookMost) {
+		args := []any{group}
+		for _, r := range part {
+			args = append(args, (&signal{store: s, group: group}).channel(store.ReplicaToken(r.Owner), ""))
+		}
+		f, err := s.fieldsOf(ctx, "look for the replicas", seenScript, args...)
+		if err != nil {
+			return err
+		}
+		leader := f.text() // now: it may have become that after the replicas were read
+		for range part {
+			r := &roster.Replicas[at]
+			at++
+			switch present := f.number() > 0; {
+			case r.Owner == leader || r.Owner == roster.Leader:
+			case present:
+				r.Presence = jobs.Present
+			default:
+				r.Presence = jobs.Absent
+			}
+		}
+		if f.err != nil {
+			return f.err
+		}
+	}
+	return nil
 }
 
 // readList reads the jobs of a replica: see [joblist.Parts.Jobs].

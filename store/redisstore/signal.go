@@ -157,6 +157,9 @@ func (b *signal) left(ctx context.Context, held *store.Lease) (bool, error) {
 
 // channel is the one that a process listens to which shows a term on a server.
 func (b *signal) channel(token uint64, server string) string {
+	if store.IsReplicaToken(token) {
+		server = ""
+	}
 	return b.store.key("present", fmt.Sprintf("%s:%d:%s", b.group, token, server))
 }
 

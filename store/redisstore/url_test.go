@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronlease/cronlease/internal/redisserver"
 	"github.com/cronlease/cronlease/internal/testca"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/redisstore"
@@ -190,9 +191,17 @@ func TestTLS(t *testing.T) {
 func TestWrongServerIsNamed(t *testing.T) {
 	t.Parallel()
 	server := start(t)
+	sentinel := redisserver.NewSentinel(server.Program(), "main", server.Addr(), 1, time.Minute)
+	if err := sentinel.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	keep(t, sentinel)
 	for url, want := range map[string]string{
-		"redis://" + server.Addr() + "/99": "give the number of a database",
-		"rediss://" + server.Addr():        "redis instead of rediss",
+		"redis://" + server.Addr() + "/99":            "give the number of a database",
+		"rediss://" + server.Addr():                   "redis instead of rediss",
+		"redis+cluster://" + server.Addr():            "write redis:// instead of redis+cluster://",
+		"redis+sentinel://" + server.Addr() + "/main": "write redis:// instead of redis+sentinel://",
+		"redis://" + sentinel.Addr():                  "write redis+sentinel:// instead of redis://",
 	} {
 		s, err := redisstore.Open(url)
 		if err != nil {

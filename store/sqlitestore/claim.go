@@ -59,7 +59,7 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		return nil, err
 	}
 	runs, current := make(map[jobs.Key]run, len(claims)), true
-	err = s.write(ctx, "claim", func(ctx context.Context, c *sql.Conn) error {
+	err = s.writeAs(ctx, "claim", h, func(ctx context.Context, c *sql.Conn) error {
 		if err := s.extend(ctx, c, h, id, claims); err != nil {
 			return err
 		}

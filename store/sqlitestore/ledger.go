@@ -29,13 +29,29 @@ const lastMicro int64 = 253402300799_000000
 // poll, and get it in no order: with 1,000 writes at once a heartbeat waited for
 // 4.4 s, and waits for 0.04 s like this.
 func (s *Store) write(ctx context.Context, action string, f func(ctx context.Context, c *sql.Conn) error) error {
+	return s.writeAs(ctx, action, store.Holder{}, f)
+}
+
+// writeAs is write for a holder, whose server is compared.
+func (s *Store) writeAs(ctx context.Context, action string, h store.Holder, f func(ctx context.Context, c *sql.Conn) error) error {
 	select {
 	case s.writing <- struct{}{}:
 		defer func() { <-s.writing }()
 	case <-ctx.Done():
 		return fmt.Errorf("sqlitestore: %s: wait for other writes: %w", action, ctx.Err())
 	}
-	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, _ opened) error { return f(ctx, c) })
+	return s.do(ctx, action, func(ctx context.Context, c *sql.Conn, of opened) error {
+		if h.Server != "" {
+			var file string
+			if err := c.QueryRowContext(ctx, s.locking.file).Scan(&file); err != nil {
+				return err
+			}
+			if serverOf(file, of) != h.Server {
+				return store.ErrOtherServer
+			}
+		}
+		return f(ctx, c)
+	})
 }
 
 // Declare implements [store.Ledger]. Up to 500 jobs are one statement; more are

@@ -48,21 +48,48 @@ INSERT INTO cronlease_schema (one, version, file) VALUES (1, 0, lower(hex(random
 // It writes nothing when the tables are of that version already, or of a newer one
 // that this program can use. It refuses tables that it cannot use with an error
 // that matches [lease.ErrSetup], and names columns that are missing. When ctx ends, either all was done or nothing.
+//
+// It waits for another process that writes the file: for five minutes, then it fails with an error that matches
+// [lease.ErrNotReady]. Readers are not in its way, nor it in theirs.
 func (s *Store) Migrate(ctx context.Context) error {
-	_, err := s.MigrateSteps(ctx, func(string) {})
+	_, err := s.MigrateSteps(ctx, patience, func(string) {}, func(error) {})
 	return err
 }
 
-// MigrateSteps is Migrate, and calls made, once all is done, for each step: with
-// the step's name, such as "0003_locks", or what was missing and is there again. It
+const (
+	// patience is how long Migrate waits for another process that writes.
+	patience = 5 * time.Minute
+	// tellEvery is how often such a wait is told.
+	tellEvery = 2 * time.Second
+)
+
+// MigrateSteps is Migrate with another patience (0: until ctx ends). It calls made, once all is done, for each step: with
+// the step's name, such as "0003_locks", or what was missing and is there again. It calls held
+// every two seconds while another process writes. It
 // returns the level of the tables, which is the number of their newest step.
-func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level int, err error) {
+func (s *Store) MigrateSteps(ctx context.Context, patience time.Duration, made func(step string), held func(error)) (level int, err error) {
 	if s.closing.Err() != nil {
 		return 0, errClosed
 	}
 	db := sql.OpenDB(&connector{store: s, create: true})
 	defer func() { err = errors.Join(err, db.Close()) }()
-	level, steps, err := s.migrate(ctx, db)
+	wait := func(do func(context.Context) error) error {
+		for began := time.Now(); ; {
+			limited, cancel := context.WithTimeout(ctx, tellEvery)
+			err := do(limited)
+			late := limited.Err() != nil && ctx.Err() == nil
+			cancel()
+			if err == nil || !late {
+				return err
+			}
+			busy := fmt.Errorf("%w: another process writes it, or has locked it", lease.ErrNotReady)
+			if waited := time.Since(began); patience > 0 && waited >= patience {
+				return fmt.Errorf("given up after %v: %w", waited.Round(time.Second), busy)
+			}
+			held(fmt.Errorf("%s: %w", s.path, busy))
+		}
+	}
+	level, steps, err := s.migrate(ctx, db, wait)
 	if err != nil {
 		return 0, fmt.Errorf("sqlitestore: migrate: %w", s.explain(ctx, err))
 	}
@@ -72,7 +99,8 @@ func (s *Store) MigrateSteps(ctx context.Context, made func(step string)) (level
 	return level, nil
 }
 
-func (s *Store) migrate(ctx context.Context, db *sql.DB) (level int, made []string, err error) {
+// migrate calls wait for what other processes can hold up.
+func (s *Store) migrate(ctx context.Context, db *sql.DB, wait func(func(context.Context) error) error) (level int, made []string, err error) {
 	least, level, err := s.versions(ctx, db)
 	switch {
 	case err != nil:
@@ -84,7 +112,7 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (level int, made []stri
 			return level, nil, err
 		}
 	}
-	if err := useWAL(ctx, db); err != nil {
+	if err := wait(func(ctx context.Context) error { return useWAL(ctx, db) }); err != nil {
 		return 0, nil, err
 	}
 	c, err := db.Conn(ctx)
@@ -92,7 +120,11 @@ func (s *Store) migrate(ctx context.Context, db *sql.DB) (level int, made []stri
 		return 0, nil, err
 	}
 	defer func() { err = errors.Join(err, c.Close()) }()
-	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
+	begin := func(ctx context.Context) error {
+		_, err := c.ExecContext(ctx, "BEGIN IMMEDIATE")
+		return err
+	}
+	if err := wait(begin); err != nil {
 		return 0, nil, err
 	}
 	if level, made, err = upgrade(ctx, c); err != nil {

@@ -73,7 +73,7 @@ func (s *Store) move(ctx context.Context, h store.Holder, moves []store.Move) (d
 		return nil, false, err
 	}
 	runs := make(map[jobs.Key]run, len(moves))
-	err = s.write(ctx, "move runs", func(ctx context.Context, c *sql.Conn) error {
+	err = s.writeAs(ctx, "move runs", h, func(ctx context.Context, c *sql.Conn) error {
 		args := []any{string(list), h.Group, h.Owner, number(h.Token)}
 		err := s.moveAndFollow(ctx, c, h, moves, args, runs)
 		current = len(runs) > 0

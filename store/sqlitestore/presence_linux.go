@@ -14,6 +14,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -35,6 +36,29 @@ type presence struct {
 	at   int64
 }
 
+// see finds out which replicas are present, by the locks of their processes.
+func (s *Store) see(ctx context.Context, c *sql.Conn, of opened, group string, roster *jobs.Roster) error {
+	server, err := s.server(ctx, c, of)
+	if err != nil {
+		return err
+	}
+	for i := range roster.Replicas {
+		r := &roster.Replicas[i]
+		if r.Owner == roster.Leader {
+			continue
+		}
+		present, err := isShown(s.path, placeOf(server, group, store.ReplicaToken(r.Owner)))
+		if err != nil {
+			return err
+		}
+		r.Presence = jobs.Absent
+		if present {
+			r.Presence = jobs.Present
+		}
+	}
+	return nil
+}
+
 // Announce implements [store.PresenceSignal].
 func (b *signal) Announce(ctx context.Context, token uint64, server string) error {
 	return b.store.do(ctx, "announce a term", func(ctx context.Context, c *sql.Conn, of opened) error {
@@ -44,10 +68,10 @@ func (b *signal) Announce(ctx context.Context, token uint64, server string) erro
 		}
 		b.shown.mu.Lock()
 		defer b.shown.mu.Unlock()
-		if now != server || b.closer.Closed() != nil {
+		if now != server && !store.IsReplicaToken(token) || b.closer.Closed() != nil {
 			return b.shown.drop()
 		}
-		return b.shown.take(b.store.path, placeOf(server, b.group, token))
+		return b.shown.take(b.store.path, placeOf(now, b.group, token))
 	})
 }
 

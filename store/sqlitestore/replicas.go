@@ -48,8 +48,11 @@ func (s *Store) Strike(ctx context.Context, group, owner string, idle time.Durat
 // whose list is not known.
 func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error) {
 	var roster jobs.Roster
-	err := s.do(ctx, "read the replicas", func(ctx context.Context, c *sql.Conn, _ opened) (err error) {
+	err := s.do(ctx, "read the replicas", func(ctx context.Context, c *sql.Conn, of opened) (err error) {
 		if roster, err = s.readRoster(ctx, c, group); err != nil {
+			return err
+		}
+		if err := s.see(ctx, c, of, group, &roster); err != nil {
 			return err
 		}
 		return joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {

@@ -145,7 +145,7 @@ func (s *Store) do(ctx context.Context, action string, f func(ctx context.Contex
 		return errClosed
 	}
 	err := s.try(ctx, f)
-	if err == nil || errors.Is(err, store.ErrChanged) {
+	if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrOtherServer) {
 		return err
 	}
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {

@@ -14,6 +14,7 @@ const (
 	// database may ignore.
 	alice       = "worker/alice/1/x"
 	bob         = "worker/bob/2/y"
+	carol       = "worker/carol/3/z"
 	aliceUpper  = "Worker/alice/1/x"
 	aliceLonger = "worker/alice/1/x-"
 

@@ -26,6 +26,8 @@ type leaseDatabase struct {
 	server  int
 	busy    int
 	replica int
+
+	enlisted []string // owners
 }
 
 // replica is a store of the database.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -59,6 +60,12 @@ func (b *signal) Announce(_ context.Context, token uint64, server string) error 
 	}
 	b.d.mu.Lock()
 	defer b.d.mu.Unlock()
+	if store.IsReplicaToken(token) && !b.d.has("presence: replicas are terms") {
+		t := b.key(token)
+		b.announced = &t
+		b.d.present[t] = b
+		return nil
+	}
 	if server != fmt.Sprint("server", b.d.server) && !b.d.has("presence: on any server") && (server != "" || !b.d.has("presence: on no server")) {
 		return nil
 	}
@@ -109,4 +116,32 @@ func (b *signal) Present(ctx context.Context, token uint64) (bool, string, error
 		return false, "", errors.New("in use")
 	}
 	return there, b.server(), nil
+}
+
+// Enlist is as in [store.Replicas].
+func (d *leaseDatabase) Enlist(_ context.Context, _ string, r jobs.Replica) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.enlisted = append(d.enlisted, r.Owner)
+	return nil
+}
+
+// Roster is as in [store.Replicas].
+func (d *leaseDatabase) Roster(context.Context, string, jobs.Roster) (r jobs.Roster, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if l := d.leases[group]; !l.Released {
+		r.Leader = l.Owner
+	}
+	for _, owner := range d.enlisted {
+		presence := jobs.Absent
+		switch {
+		case owner == r.Leader && !d.has("presence: the leader is absent"):
+			presence = jobs.PresenceUnknown
+		case d.present[term{group, store.ReplicaToken(owner)}] != nil:
+			presence = jobs.Present
+		}
+		r.Replicas = append(r.Replicas, jobs.Replica{Owner: owner, Presence: presence})
+	}
+	return r, nil
 }

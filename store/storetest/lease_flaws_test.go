@@ -200,6 +200,8 @@ var leaseFlaws = []string{
 	"take: leaves the TTL",
 	"take: keeps the heartbeat",
 
+	"presence: replicas are terms",
+	"presence: the leader is absent",
 	"presence: ignores the group",
 	"presence: ignores the token",
 	"presence: ignores the highest bit",

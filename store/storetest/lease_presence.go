@@ -1,9 +1,12 @@
 package storetest
 
 import (
+	"context"
 	"io"
+	"maps"
 	"time"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -203,6 +206,38 @@ var presenceCases = []leaseCase{
 		e.present(other, first, false, "Present of the first term, after Pass")
 	}},
 
+	{"presence/a replica that could lead", func(e *leaseEnv) {
+		s, next := e.signals()
+		leader, follower := e.presence(s), e.presence(next)
+		defer e.close(leader)
+		seen, ok := s.(roster)
+		if !ok {
+			e.Skip("left out: the store is no store.Replicas")
+		}
+		for i, owner := range []string{alice, bob, carol} {
+			e.ok(seen.Enlist(e.ctx(), group, jobs.Replica{Owner: owner, List: uint64(i + 1)}), "Enlist")
+		}
+		e.seen(seen, map[string]jobs.Presence{alice: jobs.Absent, bob: jobs.Absent, carol: jobs.Absent}, "before anything is announced")
+		r := e.takeWithSignal(s, leader)
+		e.announce(leader, r)
+		e.seen(seen, map[string]jobs.Presence{bob: jobs.Absent, carol: jobs.Absent}, "of a leader")
+		e.ok(follower.Announce(e.ctx(), store.ReplicaToken(bob), ""), "Announce of a replica")
+		ended := e.waitForError(e.ctx(), follower)
+		e.seen(seen, map[string]jobs.Presence{bob: jobs.Present, carol: jobs.Absent}, "while a replica waits")
+		e.ok(follower.Announce(e.ctx(), store.ReplicaToken(bob), ""), "a second Announce of a replica")
+		e.seen(seen, map[string]jobs.Presence{bob: jobs.Present, carol: jobs.Absent}, "after a second Announce")
+		e.present(leader, r, true, "Present of the term beside a replica")
+		e.ok(follower.Close(), "Close")
+		<-ended
+		e.seen(seen, map[string]jobs.Presence{bob: jobs.Absent, carol: jobs.Absent}, "after Close")
+
+		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+		e.ok(leader.Pass(e.ctx()), "Pass")
+		e.seen(seen, map[string]jobs.Presence{alice: jobs.Absent, bob: jobs.Absent, carol: jobs.Absent}, "after the term")
+		e.ok(leader.Announce(e.ctx(), store.ReplicaToken(alice), ""), "Announce after Pass")
+		e.seen(seen, map[string]jobs.Presence{alice: jobs.Present, bob: jobs.Absent, carol: jobs.Absent}, "of a replica that has led")
+	}},
+
 	{"presence/a direct release ends it", func(e *leaseEnv) {
 		s, next := e.exclusiveSignals()
 		holder, other := e.presence(s), e.presence(next)
@@ -227,6 +262,37 @@ func (e *leaseEnv) presence(s signaller) store.PresenceSignal {
 		e.Skip("left out: the store's signals show no terms")
 	}
 	return p
+}
+
+// roster is what a store.Replicas has for this.
+type roster interface {
+	Enlist(ctx context.Context, group string, r jobs.Replica) error
+	Roster(ctx context.Context, group string, known jobs.Roster) (jobs.Roster, error)
+}
+
+// seen waits until the replicas of the group have the presence, of a store that sees
+// them. Those that are not named are not known to be there or not.
+func (e *leaseEnv) seen(s roster, want map[string]jobs.Presence, what string) {
+	e.Helper()
+	for {
+		got := map[string]jobs.Presence{}
+		list, err := s.Roster(e.ctx(), group, jobs.Roster{})
+		for _, r := range list.Replicas {
+			if r.Presence != jobs.PresenceUnknown {
+				got[r.Owner] = r.Presence
+			}
+		}
+		if len(got) == 0 && err == nil {
+			e.Skip("left out: the store does not see replicas")
+		}
+		if err == nil && maps.Equal(got, want) {
+			return
+		}
+		if e.ctx().Err() != nil {
+			e.Fatalf("%s: the replicas are %v (%v) for %v, want %v", what, got, err, e.h.Patience, want)
+		}
+		<-time.After(time.Millisecond)
+	}
 }
 
 func (e *leaseEnv) announce(p store.PresenceSignal, r store.Reading) {

@@ -101,22 +101,21 @@ var claimThenCases = []ledgerCase{
 		e.absent(group, c.Then[0].Key, "after a claim of the replaced")
 	}},
 
-	{"follow/not a claim that extends a row", func(e *ledgerEnv) {
+	{"follow/a claim that extends no row", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
-		e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Skipped, Error: busy})
-		c, id := skips(report, 2, 1, 0), newID()
-		c.Then = []store.Follower{told(c.Key)}
-		for range 2 {
-			e.equal(e.claim(s, h, id, c)[0].Missed, 1, "Missed of a row that was extended")
-			e.absent(group, c.Then[0].Key, "after a claim that extends a row")
+		was := e.mine(s, h, store.Claim{Key: key(report, 1), State: jobs.Skipped, Error: busy})
+		for n := 2; n < 5; n++ {
+			c, id := skips(report, n, n-1, n), newID()
+			c.Then = []store.Follower{told(c.Key)}
+			for range 2 {
+				e.equal(e.claim(s, h, id, c)[0].Missed, n, "Missed of a row of its own")
+				e.record(group, c.Then[0].Key)
+				e.unchanged(was, "the row of the tick before one with a follower")
+			}
+			was = e.record(group, c.Key)
 		}
-		own, id := skips(report, 4, 1, 0), newID()
-		own.Then = []store.Follower{told(own.Key)}
-		for range 2 {
-			e.equal(e.claim(s, h, id, own)[0].Missed, 0, "Missed of a row of its own")
-			e.record(group, own.Then[0].Key)
-		}
+		e.equal(e.mine(s, h, skips(report, 5, 4, 0)).Missed, 5, "Missed of a claim without a follower")
 	}},
 
 	{"follow/a claim, beside what is there", func(e *ledgerEnv) {

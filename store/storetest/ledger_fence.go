@@ -81,6 +81,25 @@ var fenceCases = []ledgerCase{
 		e.nothing(s, h, r, "a group that has had no leader")
 	}},
 
+	{"fence/another server", func(e *ledgerEnv) {
+		if e.h.AnyServer {
+			e.Skip("left out: Harness.AnyServer is set")
+		}
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		h.Server = "elsewhere"
+		_, err := s.Claim(e.ctx(), h, newID(), []store.Claim{{Key: key(report, 2), State: jobs.Running}})
+		e.is(err, store.ErrOtherServer, "Claim")
+		_, err = s.Move(e.ctx(), h, []store.Move{to(jobs.Succeeded, r)})
+		e.is(err, store.ErrOtherServer, "Move")
+		e.absent(group, key(report, 2), "after a claim for another server")
+		e.unchanged(r, "after a move for another server")
+		h.Server = e.load(group).Server
+		e.claim(s, h, newID(), store.Claim{Key: key(report, 2), State: jobs.Running})
+		e.moved(s, h, to(jobs.Succeeded, r))
+	}},
+
 	{"fence/another group's term", func(e *ledgerEnv) {
 		s := e.open()
 		r := e.running(s, e.begin(s), key(report, 1))

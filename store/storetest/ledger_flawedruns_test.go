@@ -37,6 +37,9 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 	if len(claims) == 0 && s.has("claim: fails with none") {
 		return nil, errors.New("syntax error near ')'")
 	}
+	if h.Server != "" && h.Server != s.identity() && !s.has("claim: ignores the server") {
+		return nil, store.ErrOtherServer
+	}
 	current := s.current(h, "claim")
 	if s.has("claim: checks the fence, then writes") {
 		s.elsewhere()
@@ -96,7 +99,7 @@ func (s *ledgerReplica) Claim(ctx context.Context, h store.Holder, id store.Clai
 		}
 		if extended := s.extend(h, id, c, r, newest[c.Job]); extended != nil && !skip {
 			claimed[i] = s.answer(h, id, c, extended, true)
-			if s.has("follow a claim: what extends") {
+			if s.has("extend: with followers") {
 				if err := s.follow(h, c.Then, extended); err != nil {
 					return nil, err
 				}
@@ -181,7 +184,8 @@ func (s *ledgerReplica) extend(h store.Holder, id store.ClaimID, c store.Claim, 
 	switch {
 	case c.Extends.IsZero() || s.has("extend: never"),
 		c.State != jobs.Skipped && !s.has("extend: by a run"),
-		c.Trigger != 0 && !s.has("extend: by a manual run"):
+		c.Trigger != 0 && !s.has("extend: by a manual run"),
+		len(c.Then) > 0 && !s.has("extend: with followers") && !s.has("extend: without its followers"):
 		return nil
 	case there != nil:
 		if s.has("extend: again") && there.id == id {
@@ -315,6 +319,9 @@ func (s *ledgerReplica) Move(ctx context.Context, h store.Holder, moves []store.
 		if err := s.checkFollowers(m.Then, "follow: ticks"); err != nil {
 			return nil, err
 		}
+	}
+	if h.Server != "" && h.Server != s.identity() && !s.has("move: ignores the server") {
+		return nil, store.ErrOtherServer
 	}
 	current := s.current(h, "move")
 	if s.has("move: checks the fence, then writes") {

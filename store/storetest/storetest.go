@@ -84,6 +84,9 @@ type Harness struct {
 	// ManyServers says that the connections of one store lead to several servers,
 	// so that its calls may be answered by different ones.
 	ManyServers bool
+	// AnyServer says that no server lacks what another one has confirmed, so that
+	// [store.Holder.Server] is not compared.
+	AnyServer bool
 	// Patience is how long one case may take, with what it waits for. Default
 	// one minute, which only a broken store reaches.
 	Patience time.Duration

@@ -97,10 +97,16 @@ func failedFinding(err error) store.Finding {
 	case errors.As(err, &refused):
 		return store.Finding{Grade: store.Problem, Text: "the ensemble refuses what the store does: " + refused.Answer.Error(), Cure: refused.Cure}
 	case errors.Is(err, errNoSession):
-		return store.Finding{
+		f := store.Finding{
 			Grade: store.Problem, Text: strings.TrimPrefix(err.Error(), "zkstore: check ensemble: "),
 			Cure: "look whether a majority of its servers runs (zkServer.sh status), at their addresses, and at the way to them",
 		}
+		for _, other := range []error{errRedis, errForeign} { // each names its cure
+			if what, cure, _ := strings.Cut(other.Error(), ": "); strings.Contains(f.Text, other.Error()) {
+				f.Text, f.Cure = strings.ReplaceAll(f.Text, other.Error(), what), cure
+			}
+		}
+		return f
 	}
 	return store.Finding{Grade: store.Unknown, Text: "could not be looked at: " + err.Error()}
 }

@@ -107,7 +107,7 @@
 //	ledgers/GROUP           of a ledger: number of requests, pauses of the group, and the revisions of the parts that count (gob, deflate)
 //	ledgers/GROUP/PART      runs (r), jobs (j), audit (u), terms (t), arguments (g), attempts (a), with number and revision (gob, deflate)
 //	replicas/GROUP/OWNER    a replica that has told of itself, created when it first did; below it are its jobs, and seen, written when it last did
-//	locks/NAME              version, holders and waiters of a lock
+//	locks/NAME              version, holders and waiters of a lock (from 1 KiB on: deflate)
 //	floor                   the highest version of a lock that was pruned
 //	notify/ADDRESS          ephemeral: written to wake a process that waits for locks
 package zkstore

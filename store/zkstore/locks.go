@@ -3,10 +3,12 @@ package zkstore
 import (
 	"bytes"
 	"cmp"
+	"compress/flate"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -24,6 +26,14 @@ const lookMost = 500
 // versionSize is the length of the version that a lock's data begins with.
 const versionSize = 8
 
+// packedLock is what a queue begins with that was made smaller, and packFrom the size from which on queues are: a server keeps its last
+// transactions in memory, with all that they have written, 500 by default.
+const (
+	packedLock = "\x00deflate\x00"
+	packFrom   = 1 << 10
+	queueMost  = 16 << 20 // unpacked; package locks writes smaller ones
+)
+
 func lockOf(n node, name string) (store.LockRow, error) {
 	row := store.LockRow{Name: name}
 	if n.stat == nil {
@@ -33,11 +43,31 @@ func lockOf(n node, name string) (store.LockRow, error) {
 		return row, fmt.Errorf("zkstore: node %s: %d bytes: too few for a lock", n.path, len(n.data))
 	}
 	row.Version, row.Queue = binary.BigEndian.Uint64(n.data), n.data[versionSize:]
+	packed, ok := bytes.CutPrefix(row.Queue, []byte(packedLock))
+	if !ok {
+		return row, nil
+	}
+	var err error
+	row.Queue, err = io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(packed)), queueMost+1))
+	if err == nil && len(row.Queue) > queueMost {
+		err = fmt.Errorf("more than %d bytes unpacked", queueMost)
+	}
+	if err != nil {
+		return row, fmt.Errorf("zkstore: node %s: %w", n.path, err)
+	}
 	return row, nil
 }
 
-func lockData(version uint64, queue []byte) []byte {
-	return append(binary.BigEndian.AppendUint64(nil, version), queue...)
+func lockData(version uint64, queue []byte) ([]byte, error) {
+	data := binary.BigEndian.AppendUint64(nil, version)
+	if len(queue) < packFrom && !bytes.HasPrefix(queue, []byte(packedLock)) {
+		return append(data, queue...), nil
+	}
+	packed, err := deflate(func(w io.Writer) error {
+		_, err := w.Write(queue)
+		return err
+	})
+	return append(append(data, packedLock...), packed...), err
 }
 
 func floorOf(n node) (uint64, error) {
@@ -118,21 +148,28 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 	}
 	var done []bool
 	for len(writes) > 0 {
-		n, size := 0, 0
-		for n < len(writes) && (n == 0 || size+len(writes[n].Queue) < maxTransaction/2 && n < lookMost) {
-			size += len(writes[n].Queue)
-			n++
+		var data [][]byte
+		for size := 0; len(data) < min(len(writes), lookMost) && (size == 0 || size < maxTransaction/2); {
+			one, err := lockData(writes[len(data)].Version, writes[len(data)].Queue)
+			if err != nil {
+				return nil, failed("write locks", err)
+			}
+			if size += len(one); len(data) > 0 && size >= maxTransaction/2 {
+				break
+			}
+			data = append(data, one)
 		}
-		part, err := s.writeLocks(ctx, server, writes[:n])
+		part, err := s.writeLocks(ctx, server, writes[:len(data)], data)
 		if err != nil {
 			return nil, failed("write locks", err)
 		}
-		done, writes = append(done, part...), writes[n:]
+		done, writes = append(done, part...), writes[len(data):]
 	}
 	return done, ctx.Err()
 }
 
-func (s *Store) writeLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
+// writeLocks is a part of WriteLocks. data is what the nodes shall have.
+func (s *Store) writeLocks(ctx context.Context, server string, writes []store.LockWrite, data [][]byte) ([]bool, error) {
 	names := make([]string, len(writes))
 	for i, w := range writes {
 		names[i] = w.Name
@@ -148,7 +185,7 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 		for i, w := range writes {
 			row, there := l.rows[i], l.nodes[i].stat != nil
 			if may := !there && w.Expect == 0 && w.Version > l.least || there && w.Expect != 0 && row.Version == w.Expect; may {
-				ops = append(ops, s.put(l.nodes[i], lockData(w.Version, w.Queue)))
+				ops = append(ops, s.put(l.nodes[i], data[i]))
 				done[i] = true
 				continue
 			}

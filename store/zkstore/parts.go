@@ -118,11 +118,16 @@ var writers = sync.Pool{New: func() any {
 
 // pack writes a value small.
 func pack(value any) ([]byte, error) {
+	return deflate(func(w io.Writer) error { return gob.NewEncoder(w).Encode(value) })
+}
+
+// deflate returns what is written, smaller.
+func deflate(write func(io.Writer) error) ([]byte, error) {
 	var b bytes.Buffer
 	w := writers.Get().(*flate.Writer)
 	defer writers.Put(w)
 	w.Reset(&b)
-	if err := gob.NewEncoder(w).Encode(value); err != nil {
+	if err := write(w); err != nil {
 		return nil, err
 	}
 	if err := w.Close(); err != nil {

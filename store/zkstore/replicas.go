@@ -155,6 +155,9 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 		return jobs.Roster{}, failed("read the replicas", err)
 	}
 	jobs.SortReplicas(roster.Replicas)
+	if err := s.see(ctx, group, &roster); err != nil {
+		return jobs.Roster{}, failed("look for the replicas", err)
+	}
 	err = joblist.Fill(&roster, known, func(r jobs.Replica) (map[string]jobs.ScheduleHash, error) {
 		row := rows[r.Owner]
 		paths := make([]string, row.Parts)
@@ -175,6 +178,33 @@ func (s *Store) Roster(ctx context.Context, group string, known jobs.Roster) (jo
 		return parts.Jobs(), nil
 	})
 	return roster, err
+}
+
+// see finds out which replicas are present, by the nodes of their sessions.
+func (s *Store) see(ctx context.Context, group string, roster *jobs.Roster) error {
+	paths := make([]string, len(roster.Replicas))
+	for i, r := range roster.Replicas {
+		paths[i] = s.presence(group, store.ReplicaToken(r.Owner), "")
+	}
+	nodes, err := s.getAll(ctx, paths)
+	if err != nil {
+		return err
+	}
+	readings, err := s.Read(ctx, group) // one of them may have become the leader
+	if err != nil {
+		return err
+	}
+	for i := range roster.Replicas {
+		r := &roster.Replicas[i]
+		switch l := readings[0].Lease; {
+		case r.Owner == roster.Leader || l != nil && !l.Released && l.Owner == r.Owner:
+		case nodes[i].stat != nil:
+			r.Presence = jobs.Present
+		default:
+			r.Presence = jobs.Absent
+		}
+	}
+	return nil
 }
 
 func (s *Store) roster(ctx context.Context, group string) (jobs.Roster, map[string]replicaRow, error) {

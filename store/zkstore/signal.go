@@ -114,7 +114,14 @@ func (b *signal) look(ctx context.Context) (wake bool, term uint64, server strin
 
 // node is the path of the node that shows a term on a server.
 func (b *signal) node(token uint64, server string) string {
-	return b.store.path("present", fmt.Sprintf("%s~%d~%s", b.group, token, server))
+	return b.store.presence(b.group, token, server)
+}
+
+func (s *Store) presence(group string, token uint64, server string) string {
+	if store.IsReplicaToken(token) {
+		server = ""
+	}
+	return s.path("present", fmt.Sprintf("%s~%d~%s", group, token, server))
 }
 
 // Announce implements [store.PresenceSignal]. The node comes back with the next session of the store.

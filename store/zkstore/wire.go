@@ -38,6 +38,13 @@ var (
 	errForeign = errors.New("what answers is not ZooKeeper: check the port")
 	errCloses  = errors.New("the server closes the connection: it has no quorum or has not started yet, takes no more connections (maxClientCnxns), or expects TLS")
 	errMute    = errors.New("the server accepts connections and does not answer")
+	errRedis   = errors.New("what answers is a Redis server: write redis:// instead of zk://, or check the port")
+)
+
+const (
+	// redisLine is how long the line may be that a Redis server takes a request for a session for, and redisWait how long to wait until it refuses a longer one.
+	redisLine = 64 << 10
+	redisWait = 200 * time.Millisecond
 )
 
 // SetReadDeadline bounds the deadline.
@@ -54,6 +61,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		greeting := !w.greeted
 		if err := w.next(); err != nil {
 			if greeting {
+				if errors.Is(err, os.ErrDeadlineExceeded) && w.isRedis() {
+					err = errRedis
+				}
 				w.failed(reasonOf(err))
 			}
 			return 0, err
@@ -103,6 +113,19 @@ func (w *wire) next() error {
 	return nil
 }
 
+// isRedis reports whether a server that says nothing is one of Redis, which waits for the end of the line.
+func (w *wire) isRedis() bool {
+	if w.Conn.SetDeadline(time.Now().Add(redisWait)) != nil {
+		return false
+	}
+	if _, err := w.Conn.Write(make([]byte, redisLine)); err != nil {
+		return false
+	}
+	answer := make([]byte, 4)
+	_, err := io.ReadFull(w.Conn, answer)
+	return err == nil && string(answer) == "-ERR"
+}
+
 // login logs the user in, before the client hears of its session.
 func (w *wire) login() error {
 	if err := w.SetWriteDeadline(time.Now().Add(w.most)); err != nil {
@@ -118,7 +141,7 @@ func (w *wire) login() error {
 func reasonOf(err error) error {
 	alert := (*net.OpError)(nil)
 	switch {
-	case errors.Is(err, errForeign), errors.Is(err, zk.ErrAuthFailed):
+	case errors.Is(err, errForeign), errors.Is(err, errRedis), errors.Is(err, zk.ErrAuthFailed):
 		return err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return errMute

@@ -10,7 +10,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/redisserver"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/zkstore"
 )
 
@@ -99,6 +101,32 @@ func TestForeignServers(t *testing.T) {
 				t.Errorf("Check: %v, expected %q", err, c.says)
 			}
 		})
+	}
+}
+
+// A Redis server, which waits for the end of a line, is named with the cure.
+func TestRedisServer(t *testing.T) {
+	t.Parallel()
+	program, err := redisserver.Find()
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := redisserver.New(program)
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := zkstore.Open("zk://"+server.Addr(), zkstore.WithSessionTimeout(time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if f := s.Examine(t.Context(), 0)[0]; f.Grade != store.Problem || !strings.Contains(f.Text, "is a Redis server") || !strings.Contains(f.Cure, "write redis:// instead of zk://") {
+		t.Errorf("%+v", f)
 	}
 }
 

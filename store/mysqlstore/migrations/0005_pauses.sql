@@ -2,4 +2,4 @@
 --
 -- When jobs and groups were paused, as jobs.ParsePauses reads it: 36 bytes for each
 -- pause, and 18 for one that goes on.
-ALTER TABLE {job} ADD COLUMN pauses VARBINARY(4000) NOT NULL DEFAULT '';
+ALTER TABLE {job} ADD COLUMN pauses VARBINARY(4000) NOT NULL DEFAULT '', LOCK=NONE;

@@ -17,4 +17,4 @@ CREATE TABLE IF NOT EXISTS {replica} (
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC;
 
 -- Since when terms do not have a job.
-ALTER TABLE {job} ADD COLUMN gone_at DATETIME(6) NULL;
+ALTER TABLE {job} ADD COLUMN gone_at DATETIME(6) NULL, LOCK=NONE;

@@ -2,4 +2,4 @@
 --
 -- Whether the last run of a job that says whether the job works has failed. Programs of
 -- earlier versions leave it as it is.
-ALTER TABLE {job} ADD COLUMN failing BOOLEAN NOT NULL DEFAULT 0;
+ALTER TABLE {job} ADD COLUMN failing BOOLEAN NOT NULL DEFAULT 0, LOCK=NONE;

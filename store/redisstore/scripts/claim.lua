@@ -1,6 +1,7 @@
--- Inserts runs, which come in the order of their keys. ARGV: group, owner, token, id, how many, and of each its job, tick, trigger, state, delay, missed, error, the tick whose
--- row it extends or '', and what follows it. Returns what is there for each, false for what was refused; false for a term that was replaced.
-local group, owner, token, id = take(), take(), take(), take()
+-- Inserts runs, which come in the order of their keys. ARGV: group, owner, token, server, id, how many, and of each its job, tick, trigger, state, delay, missed, error, the tick whose
+-- row it extends or '', and what follows it. Returns what is there for each, false for what was refused; false for a term that was replaced; '' on a server that is not the one named.
+local group, owner, token, on, id = take(), take(), take(), take(), take()
+if on ~= '' and on ~= server() then return '' end
 local claims, jobs, missing = {}, {}, false
 for i = 1, tonumber(take()) do
   local c = {job = take(), tick = take(), trigger = take(), state = take(), delay = take(), missed = take(), error = take(), extends = take()}

@@ -1,7 +1,8 @@
--- Changes the state of runs. ARGV: group, owner, token, how many, and of each its job, tick, trigger, the state, attempt, owner and token that
+-- Changes the state of runs. ARGV: group, owner, token, server, how many, and of each its job, tick, trigger, the state, attempt, owner and token that
 -- it has to have, the state that it gets, delay, error, what its end says of the job ('1': it works, '2': it fails), '1' if it leaves an attempt, the state, error and output of that, and what follows it.
--- Returns whether the term has not been replaced, and for each whether it is as wanted now.
-local group, owner, token = take(), take(), take()
+-- Returns whether the term has not been replaced, and for each whether it is as wanted now; '' on a server that is not the one named.
+local group, owner, token, on = take(), take(), take(), take()
+if on ~= '' and on ~= server() then return '' end
 local moves, jobs = {}, {}
 for i = 1, tonumber(take()) do
   local m = {job = take(), tick = take(), trigger = take(), from = take(), attempt = take(), owner = take(), token = take(), to = take(),

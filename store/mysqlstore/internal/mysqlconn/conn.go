@@ -2,7 +2,6 @@ package mysqlconn
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"database/sql/driver"
 	"fmt"
@@ -25,17 +24,23 @@ type Conn struct {
 	Server Server
 	conn   *sql.Conn
 	asked  time.Time // when its server took writes; guarded by the slot's turn
+
+	session *session
 }
 
 var numbers atomic.Uint64
 
-// setUp sets the connection's settings and reads them and the server's back.
-func setUp(ctx context.Context, conn *sql.Conn, lockWait time.Duration) (Server, error) {
-	// Statements of one connection that reach different sessions find different
-	// marks.
-	mark := rand.Text()
-	for _, statement := range SessionStatements(lockWait, mark) {
+// setUp sets the connection's settings and reads them and the server's back. Statements of one
+// connection that reach different sessions find different marks.
+func setUp(ctx context.Context, conn *sql.Conn, session *session, lockWait time.Duration) (Server, error) {
+	for i, statement := range SessionStatements(lockWait, session.mark) {
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
+			return Server{}, err
+		}
+		if i > 0 {
+			continue
+		}
+		if err := session.identify(ctx, conn); err != nil { // first, with a character set that is known
 			return Server{}, err
 		}
 	}
@@ -43,9 +48,10 @@ func setUp(ctx context.Context, conn *sql.Conn, lockWait time.Duration) (Server,
 	if err != nil {
 		return Server{}, err
 	}
-	if s.mark != mark {
+	if s.mark != session.mark {
 		return Server{}, errShared
 	}
+	session.server = s.Identity
 	if err := s.checkSession(); err != nil {
 		return Server{}, err
 	}
@@ -72,9 +78,13 @@ var errShared = fmt.Errorf("%w: the statements of one connection reach different
 // SessionStatements make a session what those of the pool are. The mark tells one
 // session from another.
 func SessionStatements(lockWait time.Duration, mark string) []string {
-	wait := int(lockWait / time.Second)
-	return []string{setNames, setSession.Render(wait, wait, mark), setIsolation}
+	return []string{setNames, setSession.Render(seconds(lockWait), seconds(lockWait), mark), setIsolation}
 }
+
+// LockName is a user-level lock that the connection's session has, and no other one.
+func (c *Conn) LockName() string { return c.session.lock() }
+
+func seconds(d time.Duration) int { return int(d / time.Second) }
 
 // Discard closes the connection for good.
 func (c *Conn) Discard() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -52,6 +53,9 @@ func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 			return err
 		}
 		conn, err = one.Connect(ctx)
+		if reached, ok := ctx.Value(reachedKey{}).(*atomic.Bool); ok && err != nil && !isUnreached(err) && !IsServerError(err) {
+			reached.Store(true)
+		}
 		return err
 	})
 	if err != nil {

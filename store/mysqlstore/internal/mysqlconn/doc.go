@@ -6,14 +6,15 @@
 // [Pool.Do] runs each piece of work on a connection of a [Lane]. Lanes share
 // nothing, so that no work waits behind that of another lane:
 //
-//   - [Heartbeats], one connection, for short statements that wait for no row;
+//   - [Heartbeats], one connection, for short statements that wait for no row, and another
+//     one while the statement of the first does not end;
 //   - [Readings], two, for readings and for the takeovers that rely on them;
 //   - [Ledger], up to four, as many as are needed at once;
 //   - [Locks], up to four, of which [WaitingLocks] uses the last two alone.
 //
 // A connection is opened when it is first needed, and is used by one caller at a
 // time. What occupies a connection for long, such as a wait, takes one of its own
-// by [Pool.Open].
+// by a [Series].
 //
 // Each connection is set up before its first use: character set, autocommit,
 // strict mode, time zone, isolation and short lock waits. The settings are read
@@ -30,6 +31,13 @@
 // takes no writes refused it and the DSN names other hosts. A connection that was
 // idle is looked at before it is used; with several hosts, its server is asked once
 // a second whether it still takes writes.
+//
+// A session of the server may outlive its connection, which the server does not notice while
+// a commit waits for a replica, or when the network has lost it. So a connection takes the
+// place of one that was given up only when the server is known to be rid of that one's
+// session ([Series]), and one further connection finds that out for all. It kills sessions that
+// wait for nothing or read, and none that may write. Of the lanes with several
+// connections, the last one that is not held up is kept for what reads.
 //
 // Each call ends after 30 s, with its context, and with the pool. A login that was
 // refused is not repeated for a while by any connection of the pool, because

@@ -29,7 +29,7 @@ func IsAnswer(err error) bool {
 	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || IsRolledBack(err) {
 		return true
 	}
-	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, jobs.ErrNoJob, jobs.ErrNoRun, errors.ErrUnsupported} {
+	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, store.ErrOtherServer, jobs.ErrNoJob, jobs.ErrNoRun, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return true
 		}
@@ -57,6 +57,16 @@ func isDenied(err error) bool {
 	case mysqlerr.AccessDenied, mysqlerr.HostBlocked, mysqlerr.HostNotPrivileged, mysqlerr.AuthUnsupported,
 		mysqlerr.DeniedNoPassword, mysqlerr.MustChangePassword, mysqlerr.PasswordExpired, mysqlerr.AccountLocked,
 		mysqlerr.SecureTransport, mysqlerr.LockedByFailures, mysqlerr.BlockedByFailures, mysqlerr.AccountLockedMariaDB:
+		return true
+	}
+	return false
+}
+
+// isAccount reports whether the server refused a login whose password was right: it looks whether the account is locked, or
+// the password has expired, only then.
+func isAccount(err error) bool {
+	switch mysqlerr.Number(err) {
+	case mysqlerr.MustChangePassword, mysqlerr.PasswordExpired, mysqlerr.AccountLocked, mysqlerr.AccountLockedMariaDB:
 		return true
 	}
 	return false

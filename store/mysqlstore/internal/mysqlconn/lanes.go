@@ -2,6 +2,7 @@ package mysqlconn
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -50,7 +51,7 @@ var laneSizes = [lanes]struct {
 	conns    int
 	lockWait time.Duration
 }{
-	Heartbeats: {1, heartbeatLockWait},
+	Heartbeats: {2, heartbeatLockWait}, // of which one is used
 	Readings:   {readingConns, ReadingLockWait},
 	Ledger:     {ledgerConns, ledgerLockWait},
 	Locks:      {lockRowConns, LockLockWait},
@@ -59,16 +60,15 @@ var laneSizes = [lanes]struct {
 // slot is the place of one connection, which is opened when needed and used by one
 // caller at a time.
 type slot struct {
-	pool     *Pool
-	lockWait time.Duration
-	turn     chan struct{} // of capacity 1; filling it gives access to the connection
+	Series
+	turn chan struct{} // of capacity 1; filling it gives access to the connection
 
 	conn   *Conn         // nil when there is none; guarded by turn
 	number atomic.Uint64 // the connection's, readable without the turn; 0 when there is none
 }
 
 func newSlot(p *Pool, lockWait time.Duration) *slot {
-	return &slot{pool: p, lockWait: lockWait, turn: make(chan struct{}, 1)}
+	return &slot{Series: Series{pool: p, lockWait: lockWait}, turn: make(chan struct{}, 1)}
 }
 
 func (l *slot) give() { <-l.turn }
@@ -99,30 +99,65 @@ func takeFirst(ctx context.Context, slots []*slot) (*slot, error) {
 	}
 }
 
+// split tells the slots that have a connection, or can open one, from those whose last statement
+// does not end; for work that writes, also from those of which that is not known yet.
+func split(slots []*slot, access Access) (able, stuck []*slot) {
+	isStuck := func(l *slot) bool { return l.isLeft() && (access != Read || l.isStuck()) }
+	if !slices.ContainsFunc(slots, isStuck) {
+		return slots, nil
+	}
+	for _, l := range slots {
+		if isStuck(l) {
+			stuck = append(stuck, l)
+		} else {
+			able = append(able, l)
+		}
+	}
+	return able, stuck
+}
+
+// takeAble takes a slot that is not stuck, if there is one. The last such slot is kept for
+// what reads: where writes do not end, the next write waits for one that began before.
+func takeAble(ctx context.Context, slots []*slot, access Access) (*slot, error) {
+	if able, stuck := split(slots, Read); access != Read && len(stuck) > 0 && len(able) <= 1 {
+		return takeFirst(ctx, stuck)
+	}
+	able, stuck := split(slots, access)
+	if len(stuck) > 0 && (len(able) == 0 || len(able) == 1 && access != Read) {
+		return takeFirst(ctx, stuck)
+	}
+	return takeFirst(ctx, able)
+}
+
 // take takes a slot of the lane. Work that writes may have fewer to choose from.
 func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error) {
 	switch lane {
+	case Heartbeats:
+		// One statement that does not end must not stop all heartbeats.
+		if able, _ := split(p.slots[Heartbeats], Read); len(able) > 0 {
+			return takeFirst(ctx, able[:1])
+		}
 	case Ledger:
 		most := p.ledgerConns()
 		if server := p.server.Load(); server != nil && server.ManyWriters() && most > 1 {
 			// What writes the fence row has one connection, since from different nodes it
 			// would fail. So nothing else may hold that one up.
 			if access != Write {
-				return takeFirst(ctx, p.slots[Ledger][1:most])
+				return takeAble(ctx, p.slots[Ledger][1:most], access)
 			}
 			most = 1
 		}
-		return takeFirst(ctx, p.slots[Ledger][:most])
+		return takeAble(ctx, p.slots[Ledger][:most], access)
 	case Locks, WaitingLocks:
 		p.locksUsed.Store(true)
 		if err := p.checkLocks(); err != nil {
 			return nil, err
 		}
 		if lane == WaitingLocks {
-			return takeFirst(ctx, p.slots[Locks][lockRowConns-waitingConns:])
+			return takeAble(ctx, p.slots[Locks][lockRowConns-waitingConns:], access)
 		}
 	}
-	return takeFirst(ctx, p.slots[lane])
+	return takeAble(ctx, p.slots[lane], access)
 }
 
 // usable reports whether there is a connection that was not closed by the server
@@ -149,7 +184,7 @@ func (l *slot) open(ctx context.Context) (c *Conn, fresh bool, err error) {
 	if l.usable(ctx) {
 		return l.conn, false, nil
 	}
-	c, err = l.pool.Open(ctx, l.lockWait)
+	c, err = l.Open(ctx)
 	if err != nil {
 		return nil, false, err
 	}
@@ -163,7 +198,7 @@ func (l *slot) open(ctx context.Context) (c *Conn, fresh bool, err error) {
 func (l *slot) drop() {
 	if l.conn != nil {
 		l.number.Store(0)
-		l.conn.Discard()
+		l.Drop(l.conn)
 		l.conn = nil
 	}
 }

@@ -15,6 +15,8 @@ const (
 	// less.
 	loginFirst = 15 * time.Second
 	loginMost  = 5 * time.Minute
+	// Where the server has taken the password, and refuses the account, the waits stay at
+	// loginFirst: no attempt counts towards a limit, and all replicas wait for an administrator.
 	// loginLooks is how often during such a wait the password is looked at. A
 	// new one is tried at once.
 	loginLooks = 10
@@ -145,6 +147,9 @@ func (l *logins) note(began time.Time, password [sha256.Size]byte, err error) {
 		l.at = time.Now()
 		l.refusal, l.with = err, password
 		l.wait = min(max(2*l.wait, loginFirst), loginMost)
+		if isAccount(err) {
+			l.wait = loginFirst
+		}
 		l.plan(l.at)
 	case isUnreached(err): // the login is still due
 	case l.refusal != nil && password == l.with && !began.Before(l.at):

@@ -43,6 +43,35 @@ func (s *loginServer) counts() (denied, let int) {
 	return s.denied, s.let
 }
 
+// An account that is locked, or whose password has expired, is tried four times a minute, however long that lasts: soon
+// after it was put right, the store is in. No such attempt counts towards a limit, as the password is right.
+func TestAccountPutRight(t *testing.T) {
+	t.Parallel()
+	for _, number := range []uint16{1820, 1862, 3118, 4151} {
+		synctest.Test(t, func(t *testing.T) {
+			l := mysqlconn.NewLogins()
+			right := time.Now().Add(2 * time.Hour)
+			refused := 0
+			for {
+				err := l.Connect(t.Context(), "right", func() error {
+					if time.Now().Before(right) {
+						refused++
+						return &mysql.MySQLError{Number: number}
+					}
+					return nil
+				})
+				if err == nil {
+					break
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			if late := time.Since(right); late > 19*time.Second || refused > 2*60*6 {
+				t.Errorf("error %d: in after %v and %d refusals", number, late, refused)
+			}
+		})
+	}
+}
+
 // Many parts of a store connect at once and again and again, with a password
 // that the server refuses.
 func TestRefusedLoginsBackOff(t *testing.T) {

@@ -37,6 +37,7 @@ type Pool struct {
 	logins  *logins        // of all connections, unless the DSN names several hosts
 
 	slots [lanes][]*slot
+	watch *watch
 
 	stopped context.Context // ends with Stop
 	stop    context.CancelFunc
@@ -51,6 +52,7 @@ type Pool struct {
 func newPool(name string) *Pool {
 	p := &Pool{name: name, logins: newLogins()}
 	p.stopped, p.stop = context.WithCancel(context.Background())
+	p.watch = newWatch(p)
 	for lane, size := range laneSizes {
 		for range size.conns {
 			p.slots[lane] = append(p.slots[lane], newSlot(p, size.lockWait))
@@ -97,6 +99,7 @@ func (p *Pool) Close() {
 	for _, l := range slices.Concat(p.slots[:]...) {
 		l.shut()
 	}
+	p.watch.close()
 	if p.owned {
 		// They can only say that a connection was lost before it could be told
 		// to end.
@@ -164,6 +167,9 @@ func (p *Pool) DoOn(ctx context.Context, lane Lane, number uint64, op string, do
 			if number == 0 || l.number.Load() != number {
 				continue
 			}
+			if err := p.unstick(ctx, lane); err != nil {
+				return err
+			}
 			if _, err := takeFirst(ctx, []*slot{l}); err != nil {
 				return err
 			}
@@ -180,6 +186,21 @@ func (p *Pool) DoOn(ctx context.Context, lane Lane, number uint64, op string, do
 		}
 		return store.ErrChanged
 	})
+}
+
+// unstick waits for a statement of the lane that does not end, before its last slot writes:
+// see [takeAble].
+func (p *Pool) unstick(ctx context.Context, lane Lane) error {
+	if able, stuck := split(p.slots[lane], Write); len(stuck) == 0 || len(able) > 1 {
+		return nil
+	}
+	l, err := p.take(ctx, lane, Write)
+	if err != nil {
+		return err
+	}
+	defer l.give()
+	_, _, err = l.open(ctx)
+	return err
 }
 
 // Bounded runs do as [Pool.Do] does, but on no connection of a lane: it ends after
@@ -218,40 +239,62 @@ func (p *Pool) finish(ctx, limited context.Context, op string, err error) error 
 	case err == nil || IsAnswer(err) && !IsServerError(err):
 		return err
 	case ctx.Err() != nil:
-		err = ctx.Err()
+		err = because(ctx.Err(), err)
 	case p.Stopped():
 		err = ErrClosed
 	case limited.Err() != nil:
-		err = context.Cause(limited)
+		err = because(context.Cause(limited), err)
 	default:
 		err = p.Explain(err)
 	}
 	return fmt.Errorf("%s: %w", op, err)
 }
 
+// because adds to the error of a call that has ended what it waited for, if that is known.
+func because(ended, err error) error {
+	if busy := (*lingering)(nil); errors.As(err, &busy) {
+		return fmt.Errorf("%w: %w", ended, busy)
+	}
+	return ended
+}
+
 // Open returns a connection of its own, outside of the lanes, which its user
-// discards.
+// discards. What opens connections again and again uses a [Series].
 func (p *Pool) Open(ctx context.Context, lockWait time.Duration) (*Conn, error) {
+	c, _, err := p.open(ctx, lockWait)
+	return c, err
+}
+
+// open is Open. When it fails it may leave a session on the server.
+func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left *session, err error) {
 	// The pool may have idle connections that are dead, and if its DSN says
 	// checkConnLiveness=false, it does not notice.
 	for attempt := 0; ; attempt++ {
-		conn, err := p.connect(ctx)
+		var reached atomic.Bool
+		conn, err := p.connect(context.WithValue(ctx, reachedKey{}, &reached))
 		if err != nil {
-			return nil, fmt.Errorf("connect: %w", err)
+			if reached.Load() {
+				left = newSession()
+			}
+			return nil, left, fmt.Errorf("connect: %w", err)
 		}
-		c := &Conn{Number: numbers.Add(1), conn: conn, asked: time.Now()}
+		c := &Conn{Number: numbers.Add(1), conn: conn, asked: time.Now(), session: newSession()}
 		if err = p.checkWrapper(ctx, conn); err == nil {
-			c.Server, err = setUp(ctx, conn, lockWait)
+			c.Server, err = setUp(ctx, conn, c.session, lockWait)
 		}
 		if err == nil {
-			return c, nil
+			return c, nil, nil
 		}
 		c.Discard()
 		if attempt == 3 || ctx.Err() != nil || !IsConnectionError(err) {
-			return nil, fmt.Errorf("set up connection: %w", err)
+			return nil, c.session, fmt.Errorf("set up connection: %w", err)
 		}
 	}
 }
+
+// reachedKey is that of what [connector.Connect] sets when a server may have a session of a
+// connection that failed.
+type reachedKey struct{}
 
 // connect takes a connection out of the pool. Those of a DSN hold connects back
 // themselves after a refused login, for all that use them.
