@@ -24,6 +24,7 @@ type campaign struct {
 	trouble  *keeper.Trouble
 	helpers  *sync.WaitGroup // of the Run
 	checked  bool            // the database was found fit
+	waits    bool            // it was logged what this replica waits for
 }
 
 // loop looks, waits and leads until ctx ends.
@@ -96,6 +97,7 @@ func (c *campaign) loop(ctx context.Context) error {
 					c.handover.seen = present{}
 				}
 				c.handover.passIdle()
+				c.appear(ctx)
 				c.meet(ctx)
 			}
 			c.await(ctx, wait)
@@ -151,6 +153,17 @@ func (c *campaign) check(ctx context.Context) error {
 	return nil
 }
 
+// appear shows that this replica could lead, or that it could not.
+func (c *campaign) appear(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.timing.AttemptTimeout)
+	defer cancel()
+	if c.candidate.Barred() != nil {
+		c.handover.hide(ctx)
+		return
+	}
+	c.handover.appear(ctx, c.keeper.Owner())
+}
+
 // announce shows that the leader is connected.
 func (c *campaign) announce(ctx context.Context, held *keeper.Held) {
 	ctx, cancel := context.WithTimeout(ctx, c.timing.AttemptTimeout)
@@ -174,7 +187,13 @@ func (c *campaign) follow(wait time.Duration) {
 	s := State{}
 	if r := c.candidate.Reading(); r.Lease != nil && r.Lease.Owner != "" && !r.Lease.Released {
 		s.Owner, s.Token = r.Lease.Owner, r.Lease.Token
-		c.see(true, c.candidate.HeartbeatAge(), r.Lease.TTL)
+		age := c.candidate.HeartbeatAge()
+		c.see(true, age, r.Lease.TTL)
+		if !c.waits { // perhaps its holder was killed, and nothing else happens for a TTL
+			c.waits = true
+			c.log.Info("the lease is held: this replica leads once it is released, or has expired without another heartbeat",
+				zap.String("leader", s.Owner), zap.Uint64("leader_token", s.Token), zap.Time("expires", time.Now().Add(r.Lease.TTL-age)))
+		}
 	} else {
 		c.see(false, 0, 0)
 	}
@@ -277,10 +296,14 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 		}
 	}
 	// Only now: nothing of the term runs any more.
+	c.expect(keeper.ReleaseTries * c.timing.AttemptTimeout)
 	if err := held.HandOver(ctx, c.handover.direct()); err != nil {
 		log.Warn("the lease is left to expire", zap.Error(err))
 	}
 	c.handover.pass()
+	if ctx.Err() == nil {
+		c.appear(ctx)
+	}
 	c.expect(0)
 	c.see(false, 0, 0)
 	c.become(State{Cause: cause})
@@ -345,11 +368,11 @@ func (c *campaign) reign(ctx context.Context, held *keeper.Held, returned <-chan
 	}
 }
 
-// drain waits until the leading function has returned: for a TTL while the
+// drain waits until the leading function has returned: for a TTL or a little more while the
 // lease is kept, and then, with the lease left to expire, for as long as it
 // takes, or until ctx ends.
 func (c *campaign) drain(ctx context.Context, held *keeper.Held, returned <-chan error, log *zap.Logger) error {
-	timer := time.NewTimer(c.timing.TTL)
+	timer := time.NewTimer(c.stopsWithin())
 	defer timer.Stop()
 	select {
 	case <-returned:

@@ -82,6 +82,18 @@ func (h *handover) announce(ctx context.Context, token uint64, server string) {
 	}
 }
 
+// appear shows that this replica is there and could lead.
+func (h *handover) appear(ctx context.Context, owner string) {
+	h.announce(ctx, store.ReplicaToken(owner), "") // each look tries again
+}
+
+// hide ends what appear has begun.
+func (h *handover) hide(ctx context.Context) {
+	if _, ok := h.signal.(store.PresenceSignal); ok && !h.has {
+		_ = h.signal.Pass(ctx)
+	}
+}
+
 // meet notes whether the leader in a reading is present. It asks once for each term,
 // unless its leader is absent.
 func (h *handover) meet(ctx context.Context, r store.Reading) {

@@ -14,7 +14,9 @@ var ErrLeaderless = errors.New("election: nobody leads")
 type Health struct {
 	// Stuck says that the process makes no progress, so that a restart would
 	// help: its campaign does not run or has made no progress for two TTLs, its
-	// heartbeats are overdue, or work of a term that is over has not stopped.
+	// heartbeats are overdue, or work of a term that is over has not stopped for a TTL.
+	// A database that hangs while the term ends is no reason: once the work has
+	// stopped, giving the lease back may take three attempts more.
 	Stuck error
 	// Database says that this replica has not been able to use the database for
 	// a TTL, or must not ([WithGate]). A restart would not help.
@@ -72,7 +74,7 @@ func (e *Election) stuck() error {
 	switch {
 	case !e.running:
 		return fmt.Errorf("election: the campaign for %q does not run", e.group)
-	case e.state.Role == Draining && late > e.timing.TTL:
+	case e.state.Role == Draining && e.alive && late > e.stopsWithin():
 		return fmt.Errorf("election: the work of term %d in %q has not stopped, %v after its context ended: this replica does not campaign", e.state.Token, e.group, late.Round(time.Second))
 	case beat > 0:
 		return fmt.Errorf("election: heartbeats in %q are stuck for %v", e.group, beat.Round(time.Second))
@@ -80,6 +82,12 @@ func (e *Election) stuck() error {
 		return fmt.Errorf("election: the campaign for %q is stuck for %v", e.group, late.Round(time.Second))
 	}
 	return nil
+}
+
+// stopsWithin is how long the work of a term may take to stop: a scheduler's takes its grace, an
+// attempt at what is left to write, and one more at each row that this one did not write.
+func (e *Election) stopsWithin() time.Duration {
+	return max(e.timing.TTL, e.timing.Grace+3*e.timing.AttemptTimeout)
 }
 
 // sight is what the last look at the lease showed of the leader.

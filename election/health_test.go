@@ -1,9 +1,13 @@
 package election_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
@@ -50,6 +54,41 @@ func TestHealthInAnOutage(t *testing.T) {
 	})
 }
 
+// A term that ends while the database hangs takes its grace, and attempts at what is left to
+// write. None of that is a reason to restart the process.
+func TestHealthWhileATermEnds(t *testing.T) {
+	for name, timing := range map[string]lease.Timing{
+		"default": {}, "short": {TTL: 3 * time.Second}, "much grace": {TTL: time.Minute, Grace: 30 * time.Second}, "long attempts": {TTL: 15 * time.Second, AttemptTimeout: 7 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				r := prepare(t, memdb.New(), election.WithTiming(timing))
+				whole := r.Timing()
+				r.lead = func(ctx context.Context) error {
+					<-ctx.Done()
+					time.Sleep(whole.Grace + 2*whole.AttemptTimeout) // as a scheduler does, for its runs and their outcomes
+					return nil
+				}
+				r.start()
+				<-r.terms
+				r.Hang()
+				for ended, began := false, time.Now(); time.Since(began) < 6*whole.TTL; time.Sleep(whole.TTL / 50) {
+					h := r.Health()
+					ended = ended || h.State.Role == election.Draining
+					if h.Stuck != nil {
+						t.Fatalf("%v after the database hangs, as %v: %v", time.Since(began), h.State.Role, h.Stuck)
+					}
+					if time.Since(began) > 5*whole.TTL && (!ended || h.State.Role != election.Following || h.Database == nil) {
+						t.Fatalf("the term should be over: %+v", h)
+					}
+				}
+				r.Heal()
+				<-r.terms
+			})
+		})
+	}
+}
+
 // A replica that is kept from campaigning reports that, and that no replica
 // leads.
 func TestHealthBehindAGate(t *testing.T) {
@@ -84,4 +123,26 @@ func TestHealthOfACampaignThatDoesNotRun(t *testing.T) {
 	if h := e.Health(); h.Stuck == nil || h.Leader == nil || h.Database != nil {
 		t.Errorf("%+v", h)
 	}
+}
+
+// The only replica was killed and starts again: one line says what it waits for, and until when.
+func TestWaitIsLogged(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		db := memdb.New()
+		killed := start(t, noSignal{db})
+		<-killed.terms
+		killed.Cut()
+		core, logs := observer.New(zap.InfoLevel)
+		began := time.Now()
+		again := start(t, noSignal{db}, election.WithLogger(zap.New(core)))
+		second := <-again.terms
+		lines := logs.FilterMessageSnippet("the lease is held").All()
+		if len(lines) != 1 {
+			t.Fatalf("%v", logs.All())
+		}
+		says := lines[0].ContextMap()
+		if until, _ := says["expires"].(time.Time); says["leader"] != killed.Owner() || lines[0].Time.Sub(began) > time.Second || second.began.Sub(until).Abs() > time.Second {
+			t.Errorf("led after %v: %v", second.began.Sub(began), says)
+		}
+	})
 }

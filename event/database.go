@@ -42,6 +42,18 @@ type DatabaseBack struct {
 	Often bool
 }
 
+// WritesLost says that another server answers, which lacks the last writes: a failover has lost
+// them. The misfire policies decide again about the ticks that are not there. It is told by a
+// scheduler that remembers some of these.
+type WritesLost struct {
+	Header
+	// Jobs is how many jobs' newest ticks are missing. Of the first of these, Job is the name, Had
+	// the newest tick that this process has seen, and Has the newest one that is there; zero: none.
+	Jobs     int
+	Job      string
+	Had, Has time.Time
+}
+
 // Statement is a call of the database that an election, a scheduler or a client of locks has made. It may
 // be several statements of SQL.
 type Statement struct {

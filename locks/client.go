@@ -45,7 +45,8 @@ type Client struct {
 	watch  []func(event.Event) // the observers of events
 
 	listens  chan struct{} // capacity 1: there may be something to wait for
-	finished chan struct{} // closed after Close, once no lock is held and the session is released
+	finished chan struct{} // closed when no session is kept any more, since Close
+	orderly  bool          // and no request was left; set before that
 
 	liveness   *liveness
 	notifier   *notifier
@@ -171,7 +172,8 @@ func (c *Client) start() {
 
 // Close ends the client: waiters get [ErrClosed], and Close waits until ctx ends
 // for the holders to unlock. Then it releases the session, or, if locks are still
-// held, leaves it to expire and returns an error.
+// held, leaves it to expire and returns an error. So does then each other Close, at
+// the same time or later.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err
@@ -191,7 +193,11 @@ func (c *Client) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = c.stillHeld()
 	}
-	c.stop()
+	c.stop() // another Close may wait too
+	<-c.finished
+	if err == nil && !c.orderly {
+		err = c.stillHeld()
+	}
 	c.group.Wait()
 	if c.notifier.Notifier != nil {
 		err = errors.Join(err, c.notifier.Close())

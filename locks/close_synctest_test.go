@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,42 @@ func TestCloseWithAHeldLock(t *testing.T) {
 			t.Errorf("its unlock waits for %v, for nothing", took)
 		}
 	})
+}
+
+// A Close that has given up ends every other one, at the same time or later: with an error, whatever
+// has been unlocked since.
+func TestCloseAfterAClose(t *testing.T) {
+	for _, unlock := range []bool{true, false} {
+		t.Run(fmt.Sprint("unlocked ", unlock), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.rig()
+				held := a.lock("stock")
+				a.leaves = true
+				beside := make(chan error, 1)
+				go func() { beside <- a.Close(context.Background()) }()
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if err := a.Close(ctx); err == nil || !strings.Contains(err.Error(), "stock") {
+					t.Errorf("%v", err)
+				}
+				if unlock {
+					is(t, held.Unlock(t.Context()), locks.ErrLost)
+				}
+				begin := time.Now()
+				later := a.Close(context.Background())
+				if took := time.Since(begin); later == nil || took > 0 {
+					t.Errorf("unlocked %v: the next Close after %v: %v", unlock, took, later)
+				}
+				if err := <-beside; err == nil {
+					t.Error("a Close beside it has no error")
+				}
+				if !unlock {
+					is(t, held.Unlock(t.Context()), locks.ErrLost)
+				}
+			})
+		})
+	}
 }
 
 // Close does not wait for a database that does not answer for longer than its

@@ -92,7 +92,8 @@
 // [store.Notifier]), and they also poll once a second.
 //
 // A row, and the cost of writing it, grows with the number of its places: hundreds
-// are fine, thousands on one lock are slow, and 4,096 is the limit ([ErrFull]).
+// are fine, thousands on one lock are slow, and 4,096 is the limit ([ErrFull]). It
+// keeps up to 16 KiB of labels.
 //
 // # Pruning
 //

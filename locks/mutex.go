@@ -21,7 +21,7 @@ type LockOption func(*options)
 
 // Label is shown by [Client.Inspect] beside the owner, to tell which part of a
 // program holds the lock. It has up to 128 bytes; with a longer one, Lock returns
-// an error.
+// an error. A lock's row keeps up to 16 KiB of labels: those that come later are shown without theirs.
 func Label(text string) LockOption { return func(o *options) { o.label = text } }
 
 // Reentrant lets the holder lock again, with the [Lock.Context] of the first lock;

@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -89,4 +90,40 @@ func TestOneAtATimeInOrder(t *testing.T) {
 			t.Errorf("four hand-overs took %v", took)
 		}
 	})
+}
+
+// A nested lock leaves nothing behind once it is unlocked, though the outer one is held for long.
+func TestNestedLeavesNothing(t *testing.T) {
+	t.Parallel()
+	m := client(t, memdb.New()).Mutex("stock", locks.Reentrant())
+	outer, err := m.Lock(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := make(chan struct{})
+	inner, err := m.Lock(outer.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.AddCleanup(inner, func(gone chan struct{}) { close(gone) }, gone)
+	if err := inner.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
+	look := time.NewTicker(time.Millisecond)
+	defer look.Stop()
+	limit := time.After(10 * time.Second)
+	for waits := true; waits; {
+		runtime.GC()
+		select {
+		case <-gone:
+			waits = false
+		case <-look.C:
+		case <-limit:
+			t.Error("it is still there")
+			waits = false
+		}
+	}
+	if err := outer.Unlock(t.Context()); err != nil {
+		t.Error(err)
+	}
 }

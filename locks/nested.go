@@ -64,8 +64,13 @@ func (l *Lock) nest(ctx context.Context, o options) (*Lock, error) {
 		return nil, fmt.Errorf("locks: lock %q: %w", l.Name(), context.Cause(l.request.ctx))
 	}
 	inner := &Lock{client: l.client, request: l.request}
-	inner.ctx, inner.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
-	context.AfterFunc(l.request.ctx, func() { inner.cancel(context.Cause(l.request.ctx)) })
+	var cancel context.CancelCauseFunc
+	inner.ctx, cancel = context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(l.request.ctx, func() { cancel(context.Cause(l.request.ctx)) })
+	inner.cancel = func(cause error) {
+		stop() // or the outer lock would keep this one in memory until its own end
+		cancel(cause)
+	}
 	if o.limit > 0 {
 		inner.until = time.AfterFunc(o.limit, func() { inner.cancel(fmt.Errorf("%w (%v)", ErrLimit, o.limit)) })
 	}

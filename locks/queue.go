@@ -7,9 +7,11 @@ import (
 
 const (
 	// placesMost limits the holders and waiters of a lock, so that its row can be
-	// written; and labelMost the length of a label, in bytes.
+	// written; labelMost the length of a label, in bytes, and labelsMost that of all labels
+	// in a row, which each grant writes again.
 	placesMost = 4096
 	labelMost  = 128
+	labelsMost = 16 << 10
 )
 
 // queue is the content of a lock's row: its holders and waiters, in order of
@@ -85,8 +87,15 @@ func (q queue) clone() queue {
 	return queue{slices.Clone(q.Processes), slices.Clone(q.Places)}
 }
 
-// join adds a place at the end of the queue.
+// join adds a place at the end of the queue, without its label where the row has many.
 func (q *queue) join(of process, p place) {
+	labels := len(p.Label)
+	for i := range q.Places {
+		labels += len(q.Places[i].Label)
+	}
+	if labels > labelsMost {
+		p.Label = ""
+	}
 	i := slices.IndexFunc(q.Processes, func(o process) bool { return o.sessionID() == of.sessionID() })
 	if i < 0 {
 		i = len(q.Processes)

@@ -325,7 +325,7 @@ func TestOversizedRows(t *testing.T) {
 			t.Errorf("a row of %d bytes: %d and %d, %v", len(row), cap(q.Processes), cap(q.Places), err)
 		}
 	}
-	// The largest one that can be written can be read.
+	// The largest one that can be written can be read. Labels are a small part of it.
 	text := strings.Repeat("<", 128) // six bytes each in JSON
 	var q queue
 	for i := range placesMost {
@@ -334,6 +334,9 @@ func TestOversizedRows(t *testing.T) {
 	}
 	q.clearFresh()
 	row := q.encode()
+	if n := strings.Count(string(row), `"label"`); n != labelsMost/labelMost {
+		t.Errorf("%d places have a label of %d bytes", n, labelMost)
+	}
 	back, err := decode("stock", row)
 	if err != nil || !reflect.DeepEqual(q, back) {
 		t.Errorf("a row of %d bytes: %v", len(row), err)

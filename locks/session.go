@@ -29,11 +29,12 @@ func (c *Client) keepSession() {
 	if err != nil {
 		panic(err) // the name is ours
 	}
+	defer close(c.finished)
 	failed := retry.Forever(min(c.timing.TTL/30, 100*time.Millisecond), min(c.timing.TTL/5, time.Second))
 	for c.running.Err() == nil {
 		want, done := c.wantsSession()
 		if done {
-			close(c.finished)
+			c.orderly = true
 			return
 		}
 		if !want {

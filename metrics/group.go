@@ -132,6 +132,9 @@ func (g *group) finished(m *Metrics, e event.RunFinished) {
 	}
 	delete(g.open, r)
 	delete(g.blocked, e.Job)
+	if e.State == jobs.Interrupted {
+		m.interruptions.WithLabelValues(g.label, name).Inc()
+	}
 	if e.WillRetry {
 		m.retries.WithLabelValues(g.label, name).Inc()
 		if e.Everywhere || e.Token == g.term && g.term != 0 {

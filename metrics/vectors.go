@@ -55,7 +55,7 @@ func newVectors() vectors {
 
 		runs:          counter("runs_total", "Runs that are over, by outcome: succeeded, failed, timed_out, panicked, cancelled, interrupted or skipped.", "group", "job_name", "state"),
 		retries:       counter("run_retries_total", "Attempts after which another one follows.", "group", "job_name"),
-		interruptions: counter("runs_interrupted_total", "Runs of an earlier term that were found unfinished, whether or not they are run again.", "group", "job_name"),
+		interruptions: counter("runs_interrupted_total", "Attempts that were found unfinished after their term, or cut short in a term that goes on, whether or not another one follows.", "group", "job_name"),
 		missed:        counter("ticks_missed_total", "Ticks that were due when no replica could run them, whether skipped or made up for by a later run.", "group", "job_name"),
 		skips:         counter("ticks_skipped_total", "Ticks that are not run, for any reason.", "group", "job_name"),
 		leftOut:       counter("notices_left_out_total", "Events that a notifier was not told of, because of its limit.", "group", "job_name"),

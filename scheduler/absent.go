@@ -78,13 +78,15 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 			moves = append(moves, m)
 		}
 	}
+	h := t.holder
+	h.Server = was.Server
 	if len(moves) > 0 {
-		if _, err := t.ledger.Move(ctx, t.holder, moves); err != nil {
+		if _, err := t.ledger.Move(ctx, h, moves); err != nil {
 			return fmt.Errorf("close runs of jobs that come back: %w", err)
 		}
 	}
 	if len(claims) > 0 {
-		if _, err := t.ledger.Claim(ctx, t.holder, t.welcomeID, claims); err != nil {
+		if _, err := t.ledger.Claim(ctx, h, t.welcomeID, claims); err != nil {
 			return fmt.Errorf("skip the ticks of jobs that come back: %w", err)
 		}
 	}

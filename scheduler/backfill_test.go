@@ -34,7 +34,7 @@ func (c *cluster) hours(job string, id uint64) (ticks []int, began []time.Durati
 // Each tick of the past runs once, in order, with the arguments, one after the other;
 // the schedule goes on, and loses no tick.
 func TestBackfill(t *testing.T) {
-	for overlap := jobs.OverlapForbid; overlap <= jobs.OverlapReplace; overlap++ {
+	for _, overlap := range jobs.Overlaps() {
 		t.Run(overlap.String(), func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
 				c.start([]jobs.Job{

@@ -11,6 +11,7 @@ import (
 	"github.com/go-co-op/gocron/v2"
 
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -223,4 +224,28 @@ func startBeats(b *testing.B, leases store.Leases) *beats {
 	}()
 	b.Cleanup(func() { close(stop); <-done })
 	return t
+}
+
+// BenchmarkAdd adds jobs one by one. A job costs the same however many there are.
+func BenchmarkAdd(b *testing.B) {
+	for _, n := range []int{1000, 5000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for b.Loop() {
+				s, err := scheduler.New(memdb.New(), "g")
+				if err != nil {
+					b.Fatal(err)
+				}
+				for i := range n {
+					job := jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(time.Minute), Do: func(context.Context, jobs.Run) error { return nil }}
+					if i%10 == 9 {
+						job.Schedule = jobs.After(fmt.Sprint("job-", i-1))
+					}
+					if err := s.Add(job); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/job")
+		})
+	}
 }

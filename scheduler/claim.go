@@ -81,8 +81,7 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 		log := t.log.With(zap.String("job", e.job.Name), zap.Time("tick", c.Tick))
 		mine := err == nil && t.gained(e, c, result[i])
 		if err == nil {
-			extended := !c.Extends.IsZero() && result[i].Missed > c.Missed
-			t.answered(result[i].Record, c.Then, result[i].Mine && !extended)
+			t.answered(result[i].Record, c.Then, result[i].Mine)
 		}
 		switch {
 		case err != nil:
@@ -91,13 +90,13 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 			e.noteRefused(c.Key)
 		default:
 			e.recorded = later(e.recorded, c.Tick)
-			t.memory.claimed(e.job.Name, e.known.Since, c.Tick, t.clock.own().Mono)
+			t.memory.claimed(e.known.Since, result[i].Record, t.clock.own().Mono)
 			if !mine {
 				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
 			}
 		}
 		e.skipped.tick, e.skipped.why = time.Time{}, ""
-		if mine && c.State == jobs.Skipped {
+		if mine && c.State == jobs.Skipped && len(c.Then) == 0 { // what was told of keeps its row
 			e.skipped.tick, e.skipped.why = c.Tick, c.Error
 		}
 		if i == 0 && mine && e.gap.ticks > 0 {

@@ -107,6 +107,9 @@ func (t *term) follow(changes uint64) {
 			relisted := list
 			list = nil
 			t.do(func() {
+				if !t.met(snapshot) {
+					return
+				}
 				if relisted != nil {
 					t.takeIn(relisted, snapshot)
 				}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync"
@@ -11,7 +12,7 @@ import (
 	"github.com/cronlease/cronlease/lease"
 )
 
-// ErrNotFiring says that this replica leads, but has not claimed a tick that is
+// ErrNotFiring says that a replica leads, this one or another, but has not claimed a tick that is
 // due.
 var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 
@@ -20,6 +21,11 @@ var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 // tick that this replica should have claimed as the leader is one in Leader,
 // which then matches [ErrNotFiring], with the database's reason if it does not take
 // the tick's row. It is a plain value.
+//
+// Each replica also reads in the ledger, within a minute of what goes wrong, whether the group does its work, if the store
+// is a [jobs.Archive] and a job is due by then, otherwise within six: a ledger that cannot be read is a reason in Database, and a leader that leaves ticks, or a
+// group that has paused itself ([ErrRestored]), one in Leader. That this replica may not write, so that it could not
+// lead, is a reason in Database within four minutes.
 type Health struct {
 	election.Health
 
@@ -53,6 +59,13 @@ func (s *Scheduler) Health() Health {
 	}
 	h.Skew, _ = s.Skew()
 	h.Differences = s.roster.read().Differences()
+	ledger, leader := s.sentinel.says(h.State.Role)
+	if h.Database == nil {
+		h.Database = cmp.Or(ledger, s.roster.refusal())
+	}
+	if h.Started && !over {
+		h.Leader = errors.Join(h.Leader, leader)
+	}
 	t := s.current.Load()
 	if t == nil {
 		return h
@@ -63,7 +76,7 @@ func (s *Scheduler) Health() Health {
 	if h.State.Role != election.Leading {
 		return h
 	}
-	if err := s.memory.restored(); err != nil {
+	if err := s.memory.restored(); err != nil && leader == nil {
 		h.Leader = errors.Join(h.Leader, err)
 	}
 	var refused error

@@ -26,13 +26,14 @@ type link struct {
 	faulty.Ledger
 	rest
 
-	mu    sync.Mutex
-	wrong time.Duration  // by which the wall clock of the replica's machine is
-	cut   bool           // no statement gets through any more
-	away  time.Time      // none does until then
-	fail  map[string]int // so many fail without effect
-	lose  map[string]int // the replies of so many are lost
-	full  bool           // of the statements to the ledger, two in three are refused, for now
+	mu     sync.Mutex
+	wrong  time.Duration  // by which the wall clock of the replica's machine is
+	cut    bool           // no statement gets through any more
+	away   time.Time      // none does until then
+	fail   map[string]int // so many fail without effect
+	lose   map[string]int // the replies of so many are lost
+	denied bool           // the replica may not tell of itself
+	full   bool           // of the statements to the ledger, two in three are refused, for now
 
 	hold  map[string]time.Duration // how long statements are under way
 	delay map[string]time.Duration // and their replies
@@ -91,6 +92,8 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 	switch {
 	case l.cut || time.Now().Before(l.away) || l.fail[op] > 0:
 		f = faulty.Fault{Err: errAway}
+	case l.denied && op == "Refresh":
+		f = faulty.Fault{Err: fmt.Errorf("%w: no right", lease.ErrNotReady)}
 	case l.full && (op == "Claim" || op == "Move") && l.sent[op]%3 != 0:
 		f = faulty.Fault{Err: errFull}
 	case l.lose[op] > 0:
@@ -128,6 +131,15 @@ func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	}
 	l.mu.Unlock()
 	return l.Ledger.Load(ctx, group)
+}
+
+// LoadOf is the store's, where it does not fail.
+func (l *link) LoadOf(ctx context.Context, group string, names []string) (s jobs.Snapshot, err error) {
+	err = l.send(ctx, "LoadOf", func(ctx context.Context) error {
+		s, err = l.rest.LoadOf(ctx, group, names)
+		return err
+	})
+	return s, err
 }
 
 // Args is the ledger's.

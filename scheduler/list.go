@@ -55,6 +55,34 @@ func (l *list) everywhere() []*declared {
 	return slices.DeleteFunc(slices.Clone(l.all), func(d *declared) bool { return !d.Everywhere })
 }
 
+// Job returns a job as this replica has it, with its defaults; false: it has none of that name.
+// The leader may have another one of that name, as during a deployment.
+func (s *Scheduler) Job(name string) (jobs.Job, bool) {
+	if s.list == nil {
+		return jobs.Job{}, false
+	}
+	s.list.mu.Lock()
+	defer s.list.mu.Unlock()
+	d := s.list.names[name]
+	if d == nil {
+		return jobs.Job{}, false
+	}
+	return d.Job, true
+}
+
+// Everywhere returns the jobs that this replica runs by itself ([jobs.Job].Everywhere), in
+// the order in which they came. The ledger does not know them.
+func (s *Scheduler) Everywhere() []jobs.Job {
+	if s.list == nil {
+		return nil
+	}
+	var all []jobs.Job
+	for _, d := range s.list.everywhere() {
+		all = append(all, d.Job)
+	}
+	return all
+}
+
 func (l *list) tell() {
 	l.observe()
 	for _, changed := range []chan struct{}{l.changed, l.moved} {
@@ -77,7 +105,7 @@ func (l *list) add(add []jobs.Job) error {
 	if err != nil {
 		return err
 	}
-	if err := l.checkPipelines(add, nil); err != nil {
+	if err := l.checkNew(add); err != nil {
 		return err
 	}
 	for _, job := range add {
@@ -169,6 +197,42 @@ func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err err
 	l.all = all
 	l.tell()
 	return before, nil
+}
+
+// checkNew is checkPipelines for jobs that are added. What is there already follows none
+// of them, so it looks at them alone, and at what they follow: jobs that are added one by one
+// cost as much as all at once.
+func (l *list) checkNew(add []jobs.Job) error {
+	schedules := map[string]jobs.Schedule{}
+	follows := func(names ...string) {
+		for _, name := range names {
+			d := l.names[name]
+			if d == nil || d.Everywhere {
+				continue
+			}
+			if _, notifier := d.Schedule.(jobs.NotifySchedule); !notifier {
+				schedules[name] = jobs.Manual() // whatever it follows itself is right
+			}
+		}
+	}
+	for _, job := range add {
+		if !job.Everywhere {
+			schedules[job.Name] = job.Schedule
+		}
+		switch s := job.Schedule.(type) {
+		case jobs.AfterSchedule:
+			follows(s.Job())
+		case jobs.NotifySchedule:
+			for _, event := range []jobs.NoticeEvent{jobs.NoticeFailure, jobs.NoticeRecovery, jobs.NoticeMissed} {
+				named, _ := s.Jobs(event)
+				follows(named...)
+			}
+		}
+	}
+	if len(jobs.CheckPipelines(schedules)) == 0 {
+		return nil
+	}
+	return l.checkPipelines(add, nil) // which knows all names, to say what is wrong
 }
 
 // checkPipelines says what would be wrong with the jobs that follow others, after a

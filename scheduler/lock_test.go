@@ -34,7 +34,7 @@ func TestLockAtLeastOverACleanStop(t *testing.T) {
 		c.until(time.Minute + 15*time.Second)
 		first.stop()
 		c.until(4*time.Minute + 1)
-		c.wantRows("forbid", "1m succeeded", "2m skipped: "+busy, "3m succeeded", "4m skipped: "+busy)
+		c.wantRows("forbid", "1m succeeded", "2m skipped: "+resting, "3m succeeded", "4m skipped: "+resting)
 		c.wantRows("queue", "1m succeeded", "2m succeeded", "3m succeeded", "4m waiting")
 		c.wantBegan("queue", time.Minute, 140*time.Second, 220*time.Second)
 		c.wantRows("twice", "1m succeeded", "2m succeeded", "3m succeeded", "4m running")
@@ -60,7 +60,7 @@ func TestLockAtLeastOverACrash(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.until(4*time.Minute + 1)
-		c.wantRows("forbid", "1m succeeded", "2m skipped: "+busy, "3m succeeded", "4m skipped: "+busy)
+		c.wantRows("forbid", "1m succeeded", "2m skipped: "+resting, "3m succeeded", "4m skipped: "+resting)
 		c.wantRows("rerun", "1m succeeded, attempt 2")
 		for _, name := range []string{"rerun", "manual"} { // the database has microseconds
 			if runs := c.runs(name); len(runs) != 2 || (runs[1].began-runs[0].began-80*time.Second).Abs() > time.Microsecond {

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -45,8 +46,16 @@ type remembered struct {
 func (r remembered) newest() mark { return r.marks[len(r.marks)-1] }
 
 // mark is a tick and when it was known to be in the ledger, by this machine's
-// monotonic clock.
-type mark struct{ tick, at time.Time }
+// monotonic clock. row is when its row was claimed, by the database's, as the answer to
+// a claim tells. The row keeps that instant until it is pruned, even where it moves on to
+// later ticks ([store.Claim.Extends]). A reading tells the newest tick alone: then row is
+// zero, and all that the tick shows is that the newest one is not earlier.
+type mark struct{ tick, at, row time.Time }
+
+// isAmong reports whether the row is among the records of its job.
+func (k mark) isAmong(records []jobs.Record) bool {
+	return slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Claimed.Equal(k.row) })
+}
 
 // ahead is how far in the future a tick may be, by the database's clock, and
 // still be remembered. What lies further was claimed under a wrong clock, and may
@@ -91,35 +100,35 @@ func (m *memory) opened(token uint64, at time.Time) {
 	}
 }
 
-// claimed notes that a tick is in the ledger.
-func (m *memory) claimed(job string, since, tick, at time.Time) {
+// claimed notes the row that stands for a claim.
+func (m *memory) claimed(since time.Time, row jobs.Record, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.remember(job, since, tick, at)
+	m.remember(row.Job, since, mark{row.Tick, at, row.Claimed})
 }
 
 // remember is called with mu held, as what follows.
-func (m *memory) remember(job string, since, tick, at time.Time) {
-	if m.kind == WorkerClock || tick.IsZero() {
+func (m *memory) remember(job string, since time.Time, next mark) {
+	if m.kind == WorkerClock || next.tick.IsZero() {
 		// A replica whose own clock is behind takes the newest ticks out of the
 		// schedule: they say nothing about the ledger.
 		return
 	}
-	r, next := m.jobs[job], mark{tick, at}
+	r := m.jobs[job]
 	switch {
 	case r.newest().tick.IsZero() || !r.since.Equal(since):
 		r = remembered{since: since, marks: [4]mark{{}, {}, next, next}, steps: [2]mark{{}, next}}
-	case !tick.After(r.newest().tick):
+	case !next.tick.After(r.newest().tick):
 		return
-	case at.Sub(r.marks[2].at) >= m.bound+m.ttl:
+	case next.at.Sub(r.marks[2].at) >= m.bound+m.ttl:
 		r.marks = [4]mark{r.marks[1], r.marks[2], next, next}
 	default:
 		r.marks[3] = next
 	}
-	if at.Sub(r.steps[1].at) >= m.ttl {
+	if next.at.Sub(r.steps[1].at) >= m.ttl {
 		r.steps = [2]mark{r.steps[1], next}
 	}
-	m.jobs[job], m.newest = r, later(m.newest, tick)
+	m.jobs[job], m.newest = r, later(m.newest, next.tick)
 }
 
 func (m *memory) dropFuture(now time.Time) {
@@ -148,7 +157,7 @@ func (m *memory) learn(s jobs.Snapshot, at time.Time) {
 		m.token, m.tokenAt = s.Opened.Token, at
 	}
 	for name, known := range s.Jobs {
-		m.remember(name, known.Since, known.Cursor, at)
+		m.remember(name, known.Since, mark{tick: known.Cursor, at: at})
 	}
 	m.contact, m.shown = at, s.Now
 	m.dropFuture(s.Now)
@@ -199,6 +208,9 @@ func (m *memory) lacks(s jobs.Snapshot, sent time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropFuture(s.Now)
+	if m.gone != nil && s.Server != m.server && !s.Paused && !m.isAnswered(s) {
+		return "it was paused until an operator says how to go on, and is not"
+	}
 	// A release that did not know of it leaves a ledger with jobs and no token.
 	if known := s.Opened.Token > 0 || len(s.Jobs) == 0; known && s.Opened.Token < m.token && m.counts(m.tokenAt, s.Server, sent) {
 		return fmt.Sprintf("it had term %d, and has %d as its last", m.token, s.Opened.Token)
@@ -217,27 +229,49 @@ func (m *memory) lacks(s jobs.Snapshot, sent time.Time) string {
 	return ""
 }
 
+// behind is what another server lacks of the newest ticks, after [memory.lacks] has said
+// that it is accepted.
+func (m *memory) behind(s jobs.Snapshot) (lost event.WritesLost) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.Server == m.server {
+		return lost
+	}
+	for name, r := range m.jobs {
+		known, ok := s.Jobs[name]
+		had := r.newest().tick
+		if !ok || !known.Since.Equal(r.since) || !known.Cursor.Before(had) || had.After(s.Now) {
+			continue
+		}
+		lost.Jobs++
+		if lost.Job == "" || name < lost.Job {
+			lost.Job, lost.Had, lost.Has = name, had, known.Cursor
+		}
+	}
+	return lost
+}
+
 // counts reports whether it matters that what was there then is not any more.
 func (m *memory) counts(at time.Time, server string, sent time.Time) bool {
 	return at.Before(sent) && (server == m.server || m.contact.Sub(at) >= m.bound)
 }
 
-// witnesses are ticks, oldest first, of a few of the jobs whose rows have to be in
+// witnesses are ticks, oldest first, of a few of the jobs, whose rows have to be in
 // the ledger: of those that were claimed last, which a restore can hide.
-func (m *memory) witnesses(names []string, s jobs.Snapshot, sent time.Time) map[string][]time.Time {
+func (m *memory) witnesses(names []string, s jobs.Snapshot, sent time.Time) map[string][]mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const most = 3
 	slices.SortStableFunc(names, func(a, b string) int { return m.jobs[b].newest().at.Compare(m.jobs[a].newest().at) })
-	found := map[string][]time.Time{}
+	found := map[string][]mark{}
 	for _, name := range names[:min(most, len(names))] {
 		r := m.jobs[name]
 		for _, mark := range append(r.marks[:], r.steps[:]...) {
-			if !mark.tick.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(mark.at, s.Server, sent) {
-				found[name] = append(found[name], mark.tick)
+			if !mark.row.IsZero() && !mark.tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(mark.at, s.Server, sent) {
+				found[name] = append(found[name], mark)
 			}
 		}
-		slices.SortFunc(found[name], time.Time.Compare)
+		slices.SortFunc(found[name], func(a, b mark) int { return a.tick.Compare(b.tick) })
 	}
 	return found
 }
@@ -247,6 +281,10 @@ func (m *memory) witnesses(names []string, s jobs.Snapshot, sent time.Time) map[
 func (m *memory) answered(s jobs.Snapshot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.isAnswered(s)
+}
+
+func (m *memory) isAnswered(s jobs.Snapshot) bool {
 	if s.Paused {
 		return false
 	}

@@ -210,3 +210,33 @@ func TestEveryTickRunsUnderMisfireAll(t *testing.T) {
 		})
 	}
 }
+
+// A gap has a pause in it, and a run of what came before takes its time: what came after is
+// not skipped because of that run, unless the policy skips it anyway.
+func TestPauseWithinAGap(t *testing.T) {
+	want := map[jobs.Misfire][]string{
+		jobs.MisfireOnce: {"10m succeeded", "30m succeeded, missed 1", "40m skipped: paused", "1h succeeded, missed 1", "1h10m succeeded"},
+		jobs.MisfireSkip: {"10m succeeded", "30m skipped, missed 1: missed", "40m skipped: paused", "1h skipped, missed 1: missed", "1h10m succeeded"},
+		jobs.MisfireAll: {
+			"10m succeeded", "20m succeeded", "30m succeeded", "40m skipped: paused", "50m succeeded", "1h succeeded", "1h10m succeeded",
+		},
+	}
+	for _, misfire := range jobs.Misfires() {
+		t.Run(misfire.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := []jobs.Job{{Name: "a", Schedule: jobs.Every(10 * time.Minute), Misfire: misfire, Do: sleep(time.Minute)}}
+				first := c.start(job)
+				c.until(12 * time.Minute)
+				first.stop()
+				c.until(35 * time.Minute)
+				check(t, c.Pause(c.Context(), "a"))
+				c.until(45 * time.Minute)
+				check(t, c.Resume(c.Context(), "a"))
+				c.until(65 * time.Minute)
+				c.start(job)
+				c.until(75 * time.Minute)
+				c.wantRows("a", want[misfire]...)
+			})
+		})
+	}
+}

@@ -153,3 +153,98 @@ func TestOneBadReadingIsNoRestore(t *testing.T) {
 		check(t, <-done)
 	})
 }
+
+// A leader whose signal is cut lives on, and finds that the next one has claimed a tick
+// before it. The row of that tick then moves on with the ticks that are skipped after it.
+func TestExtendedByTheNextTermIsNoRestore(t *testing.T) {
+	long := func(ctx context.Context, run jobs.Run) error {
+		if run.Tick.Before(time.Date(2000, 1, 1, 0, 1, 7, 0, time.UTC)) {
+			return nil
+		}
+		return sleep(20*time.Second)(ctx, run)
+	}
+	for name, test := range map[string]struct {
+		pause bool
+		do    func(context.Context, jobs.Run) error
+	}{"paused": {pause: true}, "busy": {do: long}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.until(900 * time.Millisecond) // so that heartbeats come between the ticks
+				leader := c.watched(2, []jobs.Job{
+					{Name: "often", Schedule: jobs.Every(time.Second), Do: test.do},
+					{Name: "slow", Schedule: jobs.Every(10 * time.Second)},
+				})
+				if test.pause {
+					check(t, c.Pause(c.Context(), "often"))
+				}
+				done := c.backfill("slow", jobs.Backfill{From: c.begin, Every: 15 * time.Second})
+				leader.link.set(func(l *link) { l.hold["Claim"] = 5 * time.Millisecond })
+				c.until(66500 * time.Millisecond)
+				c.store.Cut("g")
+				c.until(5 * time.Minute)
+				c.wantPaused(false)
+				if c.leader() == leader {
+					t.Errorf("no other replica took over: %+v", leader.State())
+				}
+				if ticks, _ := c.hours("slow", done.ID); len(ticks) != len(done.Ticks) {
+					t.Errorf("%d of %d ticks of the backfill ran:\n%s", len(ticks), len(done.Ticks), c.rows("slow"))
+				}
+			})
+		})
+	}
+}
+
+// One row counts the ticks that a pause of days skips, and replicas come to know some of
+// them. Pruning then leaves that row alone, or only rows of after the pause.
+func TestExtendedAndPrunedIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := historyJob("a", time.Minute, jobs.History{Keep: 3, For: 5 * time.Hour})
+		c.start(job)
+		c.until(30 * time.Minute)
+		check(t, c.Pause(c.Context(), "a"))
+		for hour := 1; hour <= 30; hour++ {
+			c.until(time.Duration(hour)*time.Hour + 30*time.Second)
+			switch leader := c.leader(); hour % 5 {
+			case 0:
+				leader.kill()
+				c.start(job)
+			case 1, 3:
+				_ = leader.Resign(c.Context())
+				c.start(job)
+			}
+			if hour == 10 {
+				check(t, c.Resume(c.Context(), "a"))
+			}
+			c.wantPaused(false)
+		}
+	})
+}
+
+// A job that was removed, forgotten and added again is another one, in the same process too.
+func TestForgottenIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := historyJob("a", time.Minute, jobs.History{})
+		other := historyJob("b", time.Minute, jobs.History{})
+		c.start(append(job, other...))
+		c.start(append(job, other...))
+		c.until(30 * time.Minute)
+		for _, r := range c.replicas {
+			check(t, r.Remove("a"))
+		}
+		c.until(50 * time.Minute)
+		check(t, c.Forget(c.Context(), "a"))
+		_ = c.leader().Resign(c.Context())
+		c.until(51*time.Minute + 30*time.Second)
+		c.wantPaused(false)
+		for _, r := range c.replicas {
+			check(t, r.Add(job...))
+		}
+		c.until(60*time.Minute + 30*time.Second)
+		_ = c.leader().Resign(c.Context())
+		c.until(70 * time.Minute)
+		c.wantPaused(false)
+		if known := c.known("a"); !known.Since.After(c.begin.Add(50 * time.Minute)) {
+			t.Errorf("the job is known since %v", known.Since)
+		}
+	})
+}

@@ -65,6 +65,7 @@ func (t *term) open() error {
 	for _, e := range t.order {
 		t.know(e, snapshot)
 	}
+	t.server = snapshot.Server
 	t.setAlarms()
 	t.noteStrays(snapshot)
 	t.changes = snapshot.Changes

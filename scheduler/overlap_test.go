@@ -9,7 +9,10 @@ import (
 	"github.com/cronlease/cronlease/scheduler"
 )
 
-const busy = "an earlier run has not finished"
+const (
+	busy    = "an earlier run has not finished"
+	resting = "LockAtLeastFor is not over since an earlier run began"
+)
 
 func TestOverlap(t *testing.T) {
 	minute := time.Minute
@@ -47,7 +50,7 @@ func TestOverlap(t *testing.T) {
 		},
 		{
 			"lock at least", jobs.Job{LockAtLeastFor: 90 * time.Second}, 4*minute + 1,
-			[]string{"1m succeeded", "2m skipped: " + busy, "3m succeeded", "4m skipped: " + busy},
+			[]string{"1m succeeded", "2m skipped: " + resting, "3m succeeded", "4m skipped: " + resting},
 			[]time.Duration{minute, 3 * minute},
 		},
 		{

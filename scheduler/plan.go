@@ -87,11 +87,16 @@ func (e *entry) start(tick, now time.Time, slot bool) store.Claim {
 	c := store.Claim{Key: jobs.Key{Job: e.job.Name, Tick: tick}, State: jobs.Running, Delay: e.putOff(tick, now)}
 	// Runs of backfills cause no tick to be skipped: it waits for them.
 	busy, waits := e.busy()-e.filling(), e.waiting()-e.filling()+e.backfilled[running]
+	most, why := e.job.Limit, "as many runs as allowed have not finished"
+	if e.job.Overlap == jobs.OverlapForbid {
+		most, why = 1, "an earlier run has not finished"
+	}
+	if busy-e.resting < most {
+		why = "LockAtLeastFor is not over since an earlier run began"
+	}
 	switch overlap := e.job.Overlap; {
-	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && busy >= e.job.Limit:
-		c.State, c.Error = jobs.Skipped, "as many runs as allowed have not finished"
-	case overlap == jobs.OverlapForbid && busy > 0:
-		c.State, c.Error = jobs.Skipped, "an earlier run has not finished"
+	case overlap == jobs.OverlapAllow && e.job.Limit > 0 && busy >= e.job.Limit, overlap == jobs.OverlapForbid && busy > 0:
+		c.State, c.Error = jobs.Skipped, why
 	case overlap == jobs.OverlapQueue && waits > 0:
 		c.State, c.Error = jobs.Skipped, "an earlier tick waits already"
 	case overlap != jobs.OverlapAllow && e.busy() > 0, overlap == jobs.OverlapAllow && !e.parallel(0), !slot, c.Delay > 0:

@@ -56,6 +56,7 @@ func TestPlan(t *testing.T) {
 	t.Parallel()
 	const (
 		busy   = " (an earlier run has not finished)"
+		rests  = " (LockAtLeastFor is not over since an earlier run began)"
 		queued = " (an earlier tick waits already)"
 		full   = " (as many runs as allowed have not finished)"
 		late   = " (too late to start)"
@@ -123,7 +124,10 @@ func TestPlan(t *testing.T) {
 		{name: "forbid, ready", crowd: crowd{ready: 1}, after: time.Minute, want: "1 skipped" + busy},
 		{name: "forbid, waiting", crowd: crowd{waiting: 1}, after: time.Minute, want: "1 skipped" + busy},
 		{name: "forbid, parking", crowd: crowd{parking: 1}, after: time.Minute, want: "1 skipped" + busy},
-		{name: "forbid, resting", crowd: crowd{resting: 1}, after: 2 * time.Minute, want: "2 skipped +1" + busy},
+		{name: "forbid, resting", crowd: crowd{resting: 1}, after: 2 * time.Minute, want: "2 skipped +1" + rests},
+		{name: "forbid, running and resting", crowd: crowd{running: 1, resting: 1}, after: time.Minute, want: "1 skipped" + busy},
+		{name: "two allowed, one rests", job: overlap(jobs.OverlapAllow, 2), crowd: crowd{running: 1, resting: 1}, after: time.Minute, want: "1 skipped" + rests},
+		{name: "two allowed, both run, one rests", job: overlap(jobs.OverlapAllow, 2), crowd: crowd{running: 2, resting: 1}, after: time.Minute, want: "1 skipped (as many runs as allowed have not finished)"},
 		{name: "queue, running", job: overlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1}, after: time.Minute, want: "1 waiting"},
 		{name: "queue, resting", job: overlap(jobs.OverlapQueue, 0), crowd: crowd{resting: 1}, after: time.Minute, want: "1 waiting"},
 		{name: "queue, one waits", job: overlap(jobs.OverlapQueue, 0), crowd: crowd{running: 1, waiting: 1}, after: time.Minute, want: "1 skipped" + queued},

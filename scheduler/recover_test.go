@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -36,6 +37,33 @@ func TestRecover(t *testing.T) {
 		if len(runs) != 2 || runs[0].Token >= runs[1].Token || runs[1].Attempt != 2 || runs[1].began < runs[0].ended {
 			t.Errorf("ran %+v", runs)
 		}
+	})
+}
+
+// Work that was cut short in a term that goes on is interrupted: the policy for that
+// decides, and it is no failure of the job.
+func TestCutShort(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		cut := func(_ context.Context, run jobs.Run) error {
+			if run.Attempt > 1 {
+				return nil
+			}
+			return fmt.Errorf("stopped: %w", keeper.ErrCutShort)
+		}
+		always := func(context.Context, jobs.Run) error { return keeper.ErrCutShort }
+		c.start([]jobs.Job{
+			{Name: "rerun", Schedule: jobs.At(c.begin.Add(time.Minute)), Recover: jobs.RecoverRerun, PauseAfter: 1, Do: cut},
+			{Name: "left", Schedule: jobs.Every(time.Minute), Retry: jobs.Retry{Attempts: 3}, PauseAfter: 1, Do: always},
+			{Name: "again", Schedule: jobs.At(c.begin.Add(time.Minute)), Recover: jobs.RecoverRerun, Do: always},
+		})
+		c.until(2*time.Minute + 30*time.Second)
+		c.wantRows("rerun", "1m succeeded, attempt 2")
+		if runs := c.runs("rerun"); len(runs) != 2 || runs[0].Token != runs[1].Token || runs[1].Previous.State != jobs.Interrupted {
+			t.Errorf("ran %+v", runs)
+		}
+		const why = "cut short in a term that goes on"
+		c.wantRows("left", "1m interrupted: "+why, "2m interrupted: "+why)
+		c.wantRows("again", fmt.Sprintf("1m interrupted, attempt %d: %s", maxInterrupted, why))
 	})
 }
 

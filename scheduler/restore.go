@@ -52,6 +52,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 			return snapshot, err
 		}
 	}
+	s.tellLost(snapshot)
 	s.memory.learn(snapshot, mono())
 	return snapshot, nil
 }
@@ -72,35 +73,23 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 	for _, job := range s.list.jobs() {
 		names = append(names, job.Name)
 	}
-	for job, ticks := range s.memory.witnesses(names, snapshot, sent) {
+	for job, marks := range s.memory.witnesses(names, snapshot, sent) {
 		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {
 			return "", err
 		}
-		for _, tick := range ticks {
-			there := slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Tick.Equal(tick) }) || isCounted(records, tick, s.memory.last())
+		for _, mark := range marks {
 			// Pruning deletes the oldest rows first. So a tick that was pruned leaves
 			// no run behind that had ended before it.
 			older := slices.ContainsFunc(records, func(r jobs.Record) bool {
-				return r.Trigger == 0 && r.State.Over() && r.Tick.Before(tick) && !r.Finished.After(tick)
+				return r.Trigger == 0 && r.State.Over() && r.Tick.Before(mark.tick) && !r.Finished.After(mark.tick)
 			})
-			if !there && older {
-				return fmt.Sprintf("it had tick %v of job %q, and has only others", tick, job), nil
+			if older && !mark.isAmong(records) {
+				return fmt.Sprintf("it had tick %v of job %q, and has only others", mark.tick, job), nil
 			}
 		}
 	}
 	return "", nil
-}
-
-// isCounted reports whether the row of a tick may have been extended since: the next one
-// counts skipped ticks, and is of a term that this replica knew when it saw that tick.
-func isCounted(newestFirst []jobs.Record, tick time.Time, last uint64) bool {
-	for _, r := range slices.Backward(newestFirst) {
-		if r.Trigger == 0 && r.Tick.After(tick) {
-			return r.State == jobs.Skipped && r.Missed > 0 && r.Token <= last
-		}
-	}
-	return false
 }
 
 // restored pauses the group, and cancels what the ledger has as open: it may have

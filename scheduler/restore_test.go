@@ -145,6 +145,29 @@ func TestRestoredAfterRestart(t *testing.T) {
 	})
 }
 
+// A second crash of a server that keeps nothing loses the pause with the rest: the group is paused again,
+// until an operator has said how to go on.
+func TestRestoredTwice(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start(everyTick())
+		c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		c.until(20*time.Minute + 30*time.Second)
+		for range 3 {
+			restore()
+			c.store.Restart()
+			c.until(time.Since(c.begin) + time.Minute)
+			c.wantPaused(true)
+		}
+		c.wantNoneTwice("all")
+		check(t, c.ResumeSkipping(c.Context(), ""))
+		c.until(time.Since(c.begin) + 5*time.Minute)
+		c.wantPaused(false)
+		c.wantNoneTwice("all")
+	})
+}
+
 // The leader dies with the restore, and its successor has never led: it knows
 // from the term that it saw as a follower.
 func TestRestoredUnderAFollower(t *testing.T) {
@@ -234,7 +257,8 @@ func TestFailoverLosesCommits(t *testing.T) {
 	}
 }
 
-// A failover that loses a claim and no heartbeat ends no term, and pauses nothing.
+// A failover that loses a claim and no heartbeat pauses nothing. It ends the term, which rests on that claim, and
+// the next one runs the tick.
 func TestFailoverLosesNoHeartbeat(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		job := everyTick()
@@ -244,23 +268,12 @@ func TestFailoverLosesNoHeartbeat(t *testing.T) {
 		token := c.holder(r).Token
 		restore := c.store.Backup()
 		c.until(10*time.Minute + time.Second)
-		var row store.Lease
-		var fence store.Fence
-		c.store.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
-			row, fence = *l, *f
-			return l, f
-		})
-		restore()
-		c.store.Restart()
-		c.store.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return &row, &fence })
-		c.until(15*time.Minute + time.Second)
-		_, err := c.Trigger(c.Context(), "all") // the leader reads the ledger
-		check(t, err)
+		c.failOver(restore)
 		c.until(16 * time.Minute)
 		c.wantPaused(false)
-		c.wantNoneTwice("all")
-		if now := c.holder(r).Token; now != token {
-			t.Errorf("the term has ended: %v", r.State().Cause)
+		c.wantRows("all", "10m succeeded")
+		if ran := c.runs("all"); len(ran) != 2 || ran[0].Token != token || ran[1].Token <= token {
+			t.Errorf("the runs are %+v, the first of them under %d", ran, token)
 		}
 	})
 }

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -10,22 +11,26 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
 
 const (
 	// tellEvery is how often a replica tells that it is still there, and looks at the
 	// others. It takes two statements, which is less than one in 100 s, and a replica
-	// counts for three times as long.
+	// counts for three times as long. The leader asks as often whether the database is still fit.
 	tellEvery = 210 * time.Second
 	// struckAfter is how long a replica that does not tell any more is kept.
 	struckAfter = 3 * jobs.ReplicaLife
 	// troubleAfter is how long that may fail before the log says so: when the database is
 	// away, the election says so at once.
 	troubleAfter = 2 * time.Minute
+	// deniedEvery is how often a replica tries that may not tell.
+	deniedEvery = 10 * time.Second
 	// namesMost is how many names a line of the log has at most.
 	namesMost = 10
 )
@@ -33,7 +38,8 @@ const (
 // roster tells the others which jobs this replica has, and compares with theirs. It
 // decides nothing: without it, this replica leads and fires as with it.
 type roster struct {
-	db      store.Replicas // nil where the store has none
+	db      store.Replicas              // nil where the store has none
+	check   func(context.Context) error // of the database; nil: the store has none
 	group   string
 	owner   string
 	version string
@@ -45,13 +51,15 @@ type roster struct {
 	list  uint64 // that was told last
 	told  map[string]jobs.ScheduleHash
 	said  string // the differences that the log has
+	unfit string // what the log has of the database
 	fails struct {
 		since time.Time // zero: the last attempt worked
 		said  bool
 	}
 
-	mu   sync.Mutex
-	last jobs.Roster
+	mu     sync.Mutex
+	last   jobs.Roster
+	denied error // the database does not let this replica tell, now
 }
 
 // again makes the roster tell and look soon.
@@ -83,7 +91,9 @@ func (r *roster) run(ctx context.Context) {
 			wait.Reset()
 		} else if ctx.Err() == nil {
 			r.failed(err)
-			next = wait.NextBackOff()
+			if next = wait.NextBackOff(); errors.Is(err, lease.ErrSetup) {
+				next = min(next, deniedEvery) // it is ready again soon after
+			}
 		}
 		timer := time.NewTimer(next)
 		select {
@@ -123,6 +133,9 @@ func (r *roster) tell(ctx context.Context) error {
 		}
 	}
 	r.compare(roster)
+	if roster.Leader == r.owner {
+		r.recheck(ctx)
+	}
 	for _, x := range roster.Replicas {
 		if idle := roster.Now.Sub(x.Seen); idle > struckAfter {
 			if err := r.bounded(ctx, func(ctx context.Context) error { return r.db.Strike(ctx, r.group, x.Owner, struckAfter) }); err != nil {
@@ -219,6 +232,30 @@ func (r *roster) compare(roster jobs.Roster) {
 		"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
 }
 
+// recheck asks again what each replica asks when it starts: settings of the database may change while the group is at work, and nothing else
+// may fail by that. What passes by itself, and what cannot be found out, is not said: whatever is done with the database says so.
+func (r *roster) recheck(ctx context.Context) {
+	if r.check == nil {
+		return
+	}
+	err := r.bounded(ctx, r.check)
+	if err != nil && !keeper.Ends(err) {
+		return
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == r.unfit {
+		return
+	}
+	if r.unfit = text; err == nil {
+		r.log.Info("the database is fit again")
+		return
+	}
+	r.log.Warn("the database has become unfit: it may lose leases and claims, and no worker would start on it", zap.Error(err))
+}
+
 // listed is a list of names for a line of the log.
 func listed(key string, list []string) zap.Field {
 	return zap.Strings(key, names.First(list, namesMost))
@@ -236,7 +273,22 @@ func versions(roster jobs.Roster) []string {
 	return names.First(slices.Compact(all), namesMost)
 }
 
+// refusal says that this replica may not write, although the database answers: it could not lead.
+func (r *roster) refusal() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.denied
+}
+
+// refused notes why the database does not let this replica tell, from the second time on.
+func (r *roster) refused(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.denied = err
+}
+
 func (r *roster) worked() {
+	r.refused(nil)
 	if r.fails.said {
 		r.log.Info("this replica tells the others again which jobs it has")
 	}
@@ -247,6 +299,8 @@ func (r *roster) failed(err error) {
 	now := time.Now()
 	if r.fails.since.IsZero() {
 		r.fails.since = now
+	} else if errors.Is(err, lease.ErrSetup) {
+		r.refused(fmt.Errorf("scheduler: this replica could not lead: it may not tell of itself: %w", err))
 	}
 	if !r.fails.said && now.Sub(r.fails.since) >= troubleAfter && !errors.Is(err, context.Canceled) {
 		r.fails.said = true

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
 	"github.com/cronlease/cronlease/internal/triggers"
@@ -332,6 +333,8 @@ func outcome(ctx context.Context, err error) (state jobs.State, why string) {
 	switch {
 	case errors.As(err, &panicked):
 		return jobs.Panicked, why
+	case cause == nil && errors.Is(err, keeper.ErrCutShort):
+		return jobs.Interrupted, why
 	case cause == nil:
 		return jobs.Failed, why
 	case errors.Is(cause, jobs.ErrTimeout):
@@ -355,9 +358,9 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 		if wait, again := e.job.Retry.After(a.Attempt); again && !jobs.IsPermanent(err) {
 			m.To, m.Delay = jobs.Waiting, wait
 		}
-	case jobs.Cancelled:
+	case jobs.Cancelled, jobs.Interrupted:
 		if r.stop == nil && e.rerun(a.Attempt) {
-			m.To = jobs.Waiting // for the next leader
+			m.To = jobs.Waiting // for the next leader, if this term is over
 		}
 	}
 	if m.To == jobs.Waiting {

@@ -46,6 +46,7 @@ type Scheduler struct {
 	states   chan struct{}        // capacity 1: the election's state has changed
 	current  atomic.Pointer[term] // nil while this replica does not lead
 	roster   *roster
+	sentinel *sentinel
 	notes    *termNotes
 
 	list     *list
@@ -183,6 +184,10 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		timeout: e.Timing().AttemptTimeout, poke: make(chan struct{}, 1),
 	}
 	s.roster.db, _ = db.(store.Replicas)
+	s.sentinel = newSentinel(s)
+	if checker, ok := db.(store.Checker); ok {
+		s.roster.check = checker.Check
+	}
 	s.notes = newTermNotes(s.log, e.Timing().AttemptTimeout)
 	s.notes.db, _ = db.(store.Archive)
 	s.list.observe = s.roster.again
@@ -276,6 +281,7 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	}
 	wait.Go(func() { s.lookout(out) })
 	wait.Go(func() { s.roster.run(out) })
+	wait.Go(func() { s.sentinel.run(out) })
 	defer wait.Wait()
 	defer s.notes.finish() // beside the end of the others
 	defer stop()

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -174,5 +175,32 @@ func TestSkipsNowAndThen(t *testing.T) {
 		lines, _ := skippedLines(logs)
 		const line = "now-and-then: 1 over 0s: an earlier run has not finished"
 		wantLines(c.T, lines, line, line, line)
+	})
+}
+
+// The leader stands still for 8 s out of ten, and misses a tick each time. Each gap has a row
+// of its own and is told, though all are skipped for one reason.
+func TestEachGapIsTold(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core := zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.DebugLevel)
+		standsStill := zap.Hooks(func(e zapcore.Entry) error {
+			if time.Since(c.begin)%(10*time.Second) == 0 && e.Message == "run started" {
+				time.Sleep(8 * time.Second)
+			}
+			return nil
+		})
+		c.start([]jobs.Job{
+			{Name: "blocks", Schedule: jobs.Cron("*/10 * * * * *")},
+			{Name: "skips", Schedule: jobs.Cron("2/10 * * * * *"), Misfire: jobs.MisfireSkip},
+			{Name: "tell", Schedule: jobs.OnMissed("skips")},
+		}, scheduler.WithLogger(zap.New(core, standsStill)))
+		c.until(69 * time.Second)
+		var rows, told []string
+		for tick := 12; tick < 69; tick += 10 {
+			rows = append(rows, fmt.Sprintf("%s skipped: missed", short(time.Duration(tick)*time.Second)))
+			told = append(told, fmt.Sprintf("missed of skips %s, 1 missed", short(time.Duration(tick)*time.Second)))
+		}
+		c.wantRows("skips", append([]string{"2s succeeded"}, rows...)...)
+		c.wantNotices("tell", told...)
 	})
 }

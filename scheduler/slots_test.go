@@ -86,7 +86,7 @@ func TestLockAtLeastTakesNoSlot(t *testing.T) {
 		}
 		c.start(declared)
 		c.until(4*time.Minute + time.Second)
-		c.wantRows("lock", "1m succeeded", "3m skipped, missed 1: "+busy, "4m skipped: "+busy)
+		c.wantRows("lock", "1m succeeded", "3m skipped, missed 1: "+resting, "4m skipped: "+resting)
 	})
 }
 

@@ -47,6 +47,7 @@ type term struct {
 	events   chan func()
 	closed   chan struct{} // closed when the loop has ended
 	wrote    *writer
+	server   string // whose ledger the term knows: see failover.go
 	registry *registry
 	helpers  sync.WaitGroup // they end with ctx, or soon after
 

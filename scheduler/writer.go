@@ -96,7 +96,7 @@ type lane struct {
 	cut   func() *batch // makes a batch of the first of fresh
 	// call sends a statement. The loop calls answer once it has succeeded, and
 	// fail for writes that are not repeated any more.
-	call func(ctx context.Context, id store.ClaimID, part []write) (answer func(), err error)
+	call func(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error)
 	fail func(part []write, err error)
 
 	failed  []*batch // to be sent again
@@ -272,10 +272,11 @@ func (w *writer) sendPart(l *lane, b *batch) {
 			x.send(x)
 		}
 	}
+	h := w.writing(l)
 	go func() {
 		pulse := w.t.dog.begin("a statement (" + l.what + ")")
 		ctx, cancel := w.until()
-		answer, err := l.call(ctx, b.id, part)
+		answer, err := l.call(ctx, h, b.id, part)
 		cancel()
 		pulse.end()
 		w.t.do(func() {
@@ -283,6 +284,9 @@ func (w *writer) sendPart(l *lane, b *batch) {
 				l.apart = false
 			} else {
 				l.sending--
+			}
+			if err == nil && h.Server != "" && h.Server != w.t.server {
+				err = store.ErrOtherServer // what that one has taken, the one that answers now may lack
 			}
 			w.sent(l, b, part, answer, err)
 		})
@@ -300,14 +304,14 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 
 // sendClaims claims ticks. An unclear answer is asked again under the same id,
 // until it is clear or the term is over.
-func (w *writer) sendClaims(ctx context.Context, id store.ClaimID, part []write) (answer func(), err error) {
+func (w *writer) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error) {
 	var all []store.Claim
 	for _, c := range part {
 		all = append(all, c.claims...)
 	}
 	var result []store.Claimed
 	err = w.t.stream.Timed(w.t.head(), "claim", len(all), func() (err error) {
-		result, err = w.t.ledger.Claim(ctx, w.t.holder, id, all)
+		result, err = w.t.ledger.Claim(ctx, h, id, all)
 		return err
 	})
 	return func() {
@@ -319,14 +323,14 @@ func (w *writer) sendClaims(ctx context.Context, id store.ClaimID, part []write)
 	}, err
 }
 
-func (w *writer) sendMoves(ctx context.Context, _ store.ClaimID, part []write) (answer func(), err error) {
+func (w *writer) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, part []write) (answer func(), err error) {
 	var all []store.Move
 	for _, m := range part {
 		all = append(all, m.moves...)
 	}
 	var done []bool
 	err = w.t.stream.Timed(w.t.head(), "move", len(all), func() (err error) {
-		done, err = w.t.ledger.Move(ctx, w.t.holder, all)
+		done, err = w.t.ledger.Move(ctx, h, all)
 		return err
 	})
 	return func() {
@@ -347,6 +351,8 @@ func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error)
 	case errors.Is(err, store.ErrReplaced):
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
+		l.fail(part, err)
+	case errors.Is(err, store.ErrOtherServer) && l == w.claims && w.t.stopping:
 		l.fail(part, err)
 	case w.ctx.Err() != nil, b.aside && w.t.stopping && len(part[0].moves) <= 1:
 		l.fail(part, w.last(l, err))
@@ -382,6 +388,10 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	if b.since.IsZero() {
 		b.since = now
 	}
+	other := errors.Is(err, store.ErrOtherServer)
+	if other {
+		w.t.lookSoon() // which ends this: see failover.go
+	}
 	if len(part) == 1 && len(part[0].moves) > 1 { // one of them may be to blame
 		if !b.aside && !b.ordered {
 			if len(b.writes) > 0 {
@@ -409,15 +419,17 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	if errors.Is(err, lease.ErrNotReady) && now.Sub(b.since) < notReadyFor {
 		others = false // a server at the limit of its memory refuses some statements and takes others
 	}
-	if !others {
+	if others = others && !other; !others {
 		wait := l.wait.NextBackOff()
 		l.next = now.Add(wait)
 		w.t.after(wait, func() {})
-		w.t.trouble.Failed(l.what, err)
+		if !other {
+			w.t.trouble.Failed(l.what, err)
+		}
 	} else {
 		b.most = b.size // one of its rows is to blame, and there is nothing to wait for
 	}
-	if len(part) == 1 {
+	if len(part) == 1 && !other {
 		b.writes[at].lone++
 	}
 	if len(part) == 1 && b.writes[at].lone > 1 && others {
@@ -429,6 +441,17 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	}
 	if len(b.writes) > 0 {
 		l.failed = append(l.failed, b)
+	}
+}
+
+// hurry has what has failed sent again at once.
+func (w *writer) hurry() {
+	for _, l := range []*lane{w.claims, w.moves} {
+		l.next = time.Time{}
+		l.wait.Reset()
+		for _, b := range l.aside {
+			b.next = time.Time{}
+		}
 	}
 }
 

@@ -2,7 +2,7 @@ package keeper
 
 import (
 	"context"
-	"time"
+	"errors"
 )
 
 type heldKey struct{}
@@ -19,13 +19,16 @@ func HeldOf(ctx context.Context) *Held {
 	return h
 }
 
-// TrustLeft is how long the term of the work that ctx belongs to may still be
-// trusted, by the clocks themselves and not by the context: a process that was
-// paused finds out here first. Zero means that the term is over. Outside of a term
-// it is zero too.
-func TrustLeft(ctx context.Context) time.Duration {
+// ErrCutShort is what an error matches of work that was stopped, to be safe, in a term
+// that goes on: it could not know so. The run is interrupted, and has not failed.
+var ErrCutShort = errors.New("cut short in a term that goes on")
+
+// TrustOf is [Held.Trust] of the term of the work that ctx belongs to, by the clocks
+// themselves and not by the context: a process that was paused finds out here first
+// that its term is over. Outside of a term it is zero.
+func TrustOf(ctx context.Context) Trust {
 	if h := HeldOf(ctx); h != nil {
-		return h.TrustLeft()
+		return h.Trust()
 	}
-	return 0
+	return Trust{}
 }

@@ -58,6 +58,8 @@ type Held struct {
 
 	// All guarded by keeper.mu.
 	since    instant            // when the newest statement that is known to have renewed was sent
+	spare    time.Duration      // what trust was left when that was known
+	renewed  chan struct{}      // closed when the next one is known; nil while nobody waits
 	beat     uint64             // the heartbeat that it wrote
 	pending  map[uint64]instant // numbers whose statement may still have run, or may run later
 	asked    bool               // what the row is known to say of resigning
@@ -178,6 +180,27 @@ func (h *Held) TrustLeft() time.Duration {
 	return max(0, h.trustLeft(h.keeper.now()))
 }
 
+// Trust is how long work of a term may go on, as one look shows it.
+type Trust struct {
+	// Left is the time until the trust deadline. Zero: the term is over.
+	Left time.Duration
+	// Spare is how much was left when the newest heartbeat was answered; zero before
+	// the first one.
+	Spare time.Duration
+	// Renewed is closed once a later heartbeat has been answered.
+	Renewed <-chan struct{}
+}
+
+// Trust is for what ends work at the trust deadline by itself.
+func (h *Held) Trust() Trust {
+	h.keeper.mu.Lock()
+	defer h.keeper.mu.Unlock()
+	if h.renewed == nil {
+		h.renewed = make(chan struct{})
+	}
+	return Trust{max(0, h.trustLeft(h.keeper.now())), h.spare, h.renewed}
+}
+
 // OverFor is how long ago this holder lost the lease: when it learnt that its row is
 // another's, and at the trust deadline at the latest. Zero while the lease is kept, also
 // for work that stops after the term's context has ended.
@@ -208,9 +231,12 @@ func (h *Held) Beat() {
 	h.keeper.poke()
 }
 
+// ReleaseTries is how often [Held.Release] tries, for an attempt's timeout each.
+const ReleaseTries = 3
+
 // Release gives the lease back, so that another replica can take it at once. It
 // must not be called before all work of the term has stopped. It ends the term
-// if nothing else did, works on after ctx has ended, and tries three times; the
+// if nothing else did, works on after ctx has ended, and tries [ReleaseTries] times; the
 // error says that the lease is left to expire.
 //
 // A released lease says that nothing of any term goes on. So one that was taken
@@ -246,7 +272,7 @@ func (h *Held) Abandon() {
 func (k *Keeper) release(ctx context.Context, group string, token uint64, signal store.DirectHandover) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	for try := range 3 {
+	for try := range ReleaseTries {
 		attempt, cancel := context.WithTimeoutCause(ctx, k.timing.AttemptTimeout, fmt.Errorf("no answer within %v", k.timing.AttemptTimeout))
 		err = k.events.Timed(event.Header{Group: group, Owner: k.owner, Token: token}, "release", 0, func() (err error) {
 			if try == 0 && signal != nil {
@@ -314,11 +340,17 @@ func (h *Held) confirm(number uint64) {
 	if !ok || h.dropped {
 		return
 	}
+	// An answer that comes after the trust deadline does not undo that it has passed:
+	// what goes by the deadline alone has stopped the work.
+	h.spare = h.trustLeft(h.keeper.now())
 	h.beat = number
 	h.since = sent
 	clear(h.pending)
 	h.due = sent.mono.Add(h.keeper.timing.RenewEvery)
-	h.trustLeft(h.keeper.now()) // an answer can come too late
+	if h.renewed != nil {
+		close(h.renewed)
+		h.renewed = nil
+	}
 }
 
 // settle concludes from the row what an unclear renewal has done.

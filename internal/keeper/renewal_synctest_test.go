@@ -180,3 +180,46 @@ func TestRowThatIsNotMineAnyMore(t *testing.T) {
 		})
 	}
 }
+
+// What ends work at the trust deadline by itself hears of a heartbeat when it is
+// answered, however late that is, and the term never outlives the deadline that it has
+// heard of last.
+func TestTrust(t *testing.T) {
+	const trust = 12850 * time.Millisecond
+	for _, x := range []struct {
+		answered time.Duration // after the acquire
+		kept     bool
+	}{{trust - time.Millisecond, true}, {trust, false}, {trust + time.Millisecond, false}} {
+		t.Run(x.answered.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				var machine clocks
+				r := stoppedRig(t, memdb.New())
+				r.SetClocks(machine.read)
+				go func() { _ = r.Run(t.Context()) }()
+				h := r.hold("g")
+				before := h.Trust()
+				if before.Left != trust || before.Spare != 0 {
+					t.Fatalf("a new term is trusted for %v, spare %v", before.Left, before.Spare)
+				}
+				r.link.Once("Renew", faulty.Fault{Reply: time.Millisecond})
+				time.Sleep(5*time.Second + 500*time.Microsecond)  // it is sent at 5 s
+				machine.sleep(x.answered - 5001*time.Millisecond) // so that no timer comes before the answer
+				time.Sleep(500 * time.Microsecond)
+				synctest.Wait()
+				told := false
+				select {
+				case <-before.Renewed:
+					told = true
+				default:
+				}
+				after := h.Trust()
+				if told && after.Left > 0 != x.kept || x.kept && after.Spare != trust-x.answered {
+					t.Errorf("told %v, left %v, spare %v", told, after.Left, after.Spare)
+				}
+				if x.kept != (h.Context().Err() == nil) || x.kept && !told {
+					t.Errorf("told %v, the term's context: %v", told, context.Cause(h.Context()))
+				}
+			})
+		})
+	}
+}

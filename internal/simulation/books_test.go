@@ -31,12 +31,8 @@ type books struct {
 	attempts  map[string]bool       // that were started
 	schedules map[string]jobs.Schedule
 	declared  map[string]jobs.Job // by the release of the last term
-	// restored: a server without the last writes was put in place under this
-	// term. What it has claimed or declared may be forgotten, and is not asked
-	// for.
-	restored uint64
-	excused  map[jobs.Key]bool // rows that were forgotten, or went back
-	refused  map[jobs.Key]bool // claims that were refused, and may come late once more
+	excused   map[jobs.Key]bool   // rows that were forgotten, or went back
+	refused   map[jobs.Key]bool   // claims that were refused, and may come late once more
 }
 
 type entry struct {
@@ -119,9 +115,6 @@ func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.De
 			b.declared[j.Name] = j.Complete()
 		}
 	}
-	if h.Token != b.restored {
-		b.restored = 0
-	}
 	return nil
 }
 
@@ -167,13 +160,13 @@ func (w *world) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			w.refusedClaim(ctx, h, c)
 		case !r.Mine && !had:
 			w.failf("%v is not there and not to be claimed: %+v", c.Key, r.Record)
-		case !r.Mine && h.Token == w.holder.Token && w.rows.restored != h.Token && !w.rows.refused[c.Key]:
+		case !r.Mine && h.Token == w.holder.Token && !w.rows.refused[c.Key]:
 			w.failf("%v is claimed again under %d, it was under %d", c.Key, h.Token, row.token)
 		case !r.Mine:
 			w.counts["claimed before"]++
 		default:
 			w.claimed(h, id, c, r.Record, batch)
-			w.told(h, c.Key, r.Missed == c.Missed, c.Then, toldMissed(c)...)
+			w.told(h, c.Key, c.Then, toldMissed(c)...)
 		}
 	}
 	return result, nil
@@ -216,15 +209,14 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 	}
 	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
 	known := b.jobs[c.Job]
-	if b.restored != h.Token {
-		if err := b.follows(known, c); err != nil {
-			w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
-		}
-		if j := b.declared[c.Job]; c.Missed > 0 && c.State != jobs.Skipped && j.Misfire == jobs.MisfireAll && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
-			w.failf("%s: %v stands for %d missed ticks, which are to be run", c.Job, c.Tick, c.Missed)
-		}
+	if err := b.follows(known, c); err != nil {
+		w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
 	}
-	if j := b.declared[c.Job]; w.peace && j.Overlap == jobs.OverlapForbid && j.Misfire != jobs.MisfireAll && c.State != jobs.Skipped {
+	j := b.declared[c.Job]
+	if c.Missed > 0 && c.State != jobs.Skipped && j.Misfire == jobs.MisfireAll && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
+		w.failf("%s: %v stands for %d missed ticks, which are to be run", c.Job, c.Tick, c.Missed)
+	}
+	if w.peace && j.Overlap == jobs.OverlapForbid && j.Misfire != jobs.MisfireAll && c.State != jobs.Skipped {
 		for x := range w.works {
 			if x.Job == c.Job && x.Token == h.Token && time.Since(x.began) > 0 {
 				w.failf("%s: %v is claimed as %v while %v runs, which forbids it", c.Job, c.Tick, c.State, x.Key())
@@ -317,7 +309,7 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 			w.counts["recovered"]++
 		}
 		w.rows.rows[m.Key] = entry{id: row.id, state: m.To, attempt: attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
-		w.told(h, m.Key, true, m.Then, toldEnd(m)...)
+		w.told(h, m.Key, m.Then, toldEnd(m)...)
 	}
 	return done, nil
 }

@@ -82,6 +82,8 @@ func (n *nemesis) do(event string, r *replica) bool {
 			return false
 		}
 		return n.lose(true, n.backups[n.rng.IntN(len(n.backups))])
+	case "promoted":
+		return n.promote()
 	case "lease deleted":
 		return n.lose(false, func() {
 			n.w.Update(group, func(_ *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) { return nil, f })
@@ -224,10 +226,32 @@ func (n *nemesis) lose(failover bool, change func()) bool {
 	if failover {
 		w.Restart()
 		w.stepped += max(0, behind) // the other server's clock is right
-		w.rows.restored = w.holder.Token
 	}
 	w.note("rows are lost, failover: %v", failover)
 	return true
+}
+
+// promote loses the last seconds in a failover: of the ledger, and of the lease as often as not.
+func (n *nemesis) promote() bool {
+	n.w.mu.Lock()
+	token := n.w.holder.Token
+	n.w.mu.Unlock()
+	lag := n.w.backup()
+	time.Sleep(n.span(10 * time.Second))
+	keeps := n.rng.IntN(2) == 0
+	return n.lose(true, func() {
+		var lease *store.Lease
+		var fence *store.Fence
+		n.w.Update(group, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
+			lease, fence = l, f
+			return l, f
+		})
+		keeps = keeps && n.w.holder.Token == token
+		lag()
+		if keeps {
+			n.w.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return lease, fence })
+		}
+	})
 }
 
 // lossy is a link on which anything can happen to a statement.
@@ -284,9 +308,6 @@ func (n *nemesis) dealtWith() {
 		return
 	}
 	r := leaders[0]
-	if w.rows.restored == w.holder.Token {
-		return // what it knows is not what the ledger knows
-	}
 	const late = 10 * time.Second
 	snapshot, err := w.Store.Load(n.t.Context(), group)
 	if err != nil {

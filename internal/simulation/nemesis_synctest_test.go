@@ -157,7 +157,7 @@ var events = map[string]int{
 	"killed": 4, "killed in between": 6, "shut down": 3, "resigned": 2,
 	"stopped": 4, "asleep": 3, "frozen": 4, "stopped in between": 4, "frozen in between": 2,
 	"signal cut": 4, "restarted": 2, "stepped": 5, "host stepped": 3, "log blocked": 3,
-	"backup": 4, "failed over": 3, "lease deleted": 1, "group deleted": 1,
+	"backup": 4, "failed over": 3, "promoted": 5, "lease deleted": 1, "group deleted": 1,
 	"paused": 2, "triggered": 3, "cancelled": 2, "deployed": 3, "rolled": 4, "rolled back": 1,
 }
 

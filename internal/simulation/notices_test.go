@@ -58,9 +58,9 @@ func toldMissed(c store.Claim) (want []jobs.NoticeEvent) {
 	return want
 }
 
-// told checks and keeps the notices of what the ledger has just changed. inserts: it has
-// inserted them.
-func (w *world) told(h store.Holder, of jobs.Key, inserts bool, then []store.Follower, want ...jobs.NoticeEvent) {
+// told checks and keeps the notices of what the ledger has just changed, which it has
+// inserted.
+func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ...jobs.NoticeEvent) {
 	if of.Job == notifier {
 		want = nil
 	}
@@ -78,9 +78,6 @@ func (w *world) told(h store.Holder, of jobs.Key, inserts bool, then []store.Fol
 		}
 		if n.Event != jobs.NoticeRecovery {
 			got = append(got, n.Event)
-		}
-		if !inserts {
-			continue
 		}
 		if _, there := w.rows.rows[f.Key]; there && !w.rows.excused[f.Key] {
 			w.failf("%v is told twice as %s", of, n.Event)

@@ -22,6 +22,9 @@ func isDelay(text string) bool { return len(text) > 11 && text[:11] == "fixed de
 // zones have changes of all kinds: none, an hour, half an hour.
 var zones = []string{"UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kathmandu"}
 
+// anyOf is one of all that there are.
+func anyOf[T any](rng *rand.Rand, all []T) T { return all[rng.IntN(len(all))] }
+
 func upTo(rng *rand.Rand, d time.Duration) time.Duration {
 	return 1 + time.Duration(rng.Int64N(int64(d)))
 }
@@ -77,7 +80,7 @@ func (rel *release) setSchedule(rng *rand.Rand, j *jobs.Job, fast bool) {
 func (rel *release) setPolicy(rng *rand.Rand, j *jobs.Job) {
 	*j = jobs.Job{
 		Name: j.Name, Schedule: j.Schedule,
-		Misfire: jobs.Misfire(rng.IntN(3)), Recover: jobs.Recover(rng.IntN(2)), Overlap: jobs.Overlap(rng.IntN(4)),
+		Misfire: anyOf(rng, jobs.Misfires()), Recover: anyOf(rng, jobs.Recovers()), Overlap: anyOf(rng, jobs.Overlaps()),
 		Limit:   rng.IntN(4),
 		CatchUp: jobs.CatchUp{Limit: 1 + rng.IntN(9)}, // a longer line would take days,
 		History: jobs.History{Keep: 10 + rng.IntN(50)},

@@ -195,7 +195,7 @@ func (r *replica) wake() {
 		}
 		w.mu.Unlock()
 		for _, x := range mine {
-			keeper.TrustLeft(x.ctx) // ends the term if it is over
+			keeper.TrustOf(x.ctx) // ends the term if it is over
 		}
 	})
 }

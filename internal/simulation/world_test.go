@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -31,6 +32,8 @@ const (
 //     leader's signal was cut, a lease may be taken early, and then runs may go on:
 //     no other one of their jobs may begin, which work says;
 //   - what only the holder may do is refused to all others;
+//   - no scheduler pauses anything, but for a group whose rows were lost in the life of
+//     that process;
 //   - the rows of the ledger change as books says.
 type world struct {
 	*memdb.Store
@@ -47,6 +50,7 @@ type world struct {
 	at       time.Time // the present instant, and the statements of it
 	spun     int
 	cut      time.Time            // when a leader's signal was cut last
+	lost     time.Time            // when so many rows were lost last that it counts as a restore
 	stepped  time.Duration        // by which the database's clock was stepped
 	offset   time.Duration        // which the store has been told of its clock
 	latest   time.Time            // the latest instant that clock has ever shown
@@ -325,6 +329,19 @@ func (s signal) Take(ctx context.Context, a store.Acquire) (uint64, error) {
 	return token, err
 }
 
+// Pause implements [jobs.Control].
+func (w *world) Pause(ctx context.Context, group, job string) error {
+	w.enter()
+	defer w.mu.Unlock()
+	if by := jobs.ActorOf(ctx); by.Via == jobs.ViaScheduler {
+		w.counts["paused by a scheduler"]++
+		if r := w.replicas[by.Name]; job != "" || r == nil || !r.began.Before(w.lost) {
+			w.failf("%s pauses %q, and no rows were lost since it began: rows were lost last at %v", by.Name, job, w.lost)
+		}
+	}
+	return w.Store.Pause(ctx, group, job)
+}
+
 // effect is what a run does to something that compares tokens as package fence
 // does: by the fence row, at that moment.
 func (w *world) effect(x *work) {
@@ -346,8 +363,11 @@ func (w *world) effect(x *work) {
 func (w *world) backup() (restore func()) {
 	w.enter()
 	defer w.mu.Unlock()
-	rows, books, holder := w.Backup(), w.rows.clone(), w.holder
+	rows, books, holder, taken := w.Backup(), w.rows.clone(), w.holder, time.Now()
 	return func() { // called with mu held
+		if time.Since(taken) > 59*time.Second { // a minute by the fastest clock
+			w.lost = time.Now()
+		}
 		rows()
 		w.counts["rows forgotten"] += w.rows.forget(books.clone())
 		w.holder = holder

@@ -1,0 +1,194 @@
+package scheduler_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
+)
+
+// failOver makes another server answer, which is as restore leaves it, but for the rows of
+// the lease: as if the holder's heartbeats had come as far as that server, and its claims had not.
+func (c *cluster) failOver(restore func()) {
+	c.Helper()
+	var row store.Lease
+	var fence store.Fence
+	c.store.Update("g", func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
+		row, fence = *l, *f
+		return l, f
+	})
+	restore()
+	c.store.Restart()
+	c.store.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return &row, &fence })
+}
+
+// wantEach fails unless each tick of a job has a row, from the first up to an instant.
+func (c *cluster) wantEach(job string, every, until time.Duration) {
+	c.Helper()
+	has := map[time.Duration]bool{}
+	for _, r := range c.records(job) {
+		for tick, left := r.Tick, r.Missed; left >= 0; tick, left = tick.Add(-every), left-1 {
+			has[tick.Sub(c.begin)] = true
+		}
+	}
+	var lacks []time.Duration
+	for at := every; at <= until; at += every {
+		if !has[at] {
+			lacks = append(lacks, at)
+		}
+	}
+	if len(lacks) > 0 {
+		c.Errorf("%s: no row tells of the ticks %v\n%s", job, lacks, c.rows(job))
+	}
+}
+
+// lossy are jobs that a failover can take something from: short runs, runs that wait for
+// others, and runs that are to be done again.
+func lossy(every time.Duration) []jobs.Job {
+	long := func(ctx context.Context, _ jobs.Run) error {
+		select {
+		case <-time.After(every + every/2):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	all := jobs.Job{Schedule: jobs.Every(every), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 1000}}
+	short, queue, rerun := all, all, all
+	short.Name, queue.Name, rerun.Name = "short", "queue", "rerun"
+	queue.Overlap, queue.Do = jobs.OverlapQueue, long
+	rerun.Overlap, rerun.Do, rerun.Recover = jobs.OverlapAllow, long, jobs.RecoverRerun
+	return []jobs.Job{short, queue, rerun}
+}
+
+// What a failover has lost is decided again, whether the lost writes include a heartbeat or
+// not: the leader, which survives, claims nothing on the other server that would hide it.
+func TestFailoverHidesNoTick(t *testing.T) {
+	for _, beats := range []bool{false, true} {
+		for _, lag := range []time.Duration{500 * time.Millisecond, 3 * time.Second, 20 * time.Second} {
+			t.Run(fmt.Sprintf("heartbeats lost %v, %v", beats, lag), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					const every = 2 * time.Second
+					var lost []event.WritesLost
+					c.start(lossy(every), scheduler.WithEvents(func(e event.Event) {
+						if e, ok := e.(event.WritesLost); ok {
+							lost = append(lost, e)
+						}
+					}))
+					c.start(lossy(every))
+					c.until(time.Minute + 1800*time.Millisecond)
+					restore := c.store.Backup()
+					c.until(time.Minute + 1800*time.Millisecond + lag)
+					if beats {
+						restore()
+						c.store.Restart()
+					} else {
+						c.failOver(restore)
+					}
+					c.until(3 * time.Minute)
+					for _, job := range lossy(every) {
+						c.wantEach(job.Name, every, 2*time.Minute+50*time.Second)
+					}
+					for _, job := range []string{"short", "rerun"} {
+						for _, r := range c.records(job) {
+							if r.State != jobs.Succeeded && r.State != jobs.Running {
+								c.Errorf("%s: tick %v is %v: %s", job, r.Tick.Sub(c.begin), r.State, r.Error)
+							}
+						}
+					}
+					c.wantPaused(false)
+					if len(lost) != 1 || lost[0].Jobs == 0 {
+						t.Errorf("it was told %+v times", lost)
+					}
+				})
+			})
+		}
+	}
+}
+
+// A claim whose answer comes from the server of before, after another one has taken its place,
+// is claimed again there.
+func TestFailoverLosesClaimUnderWay(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := everyTick()
+		job[0].Schedule = jobs.Every(10 * time.Second)
+		r := c.start(job)
+		token := c.holder(r).Token
+		c.until(time.Minute - time.Second)
+		restore := c.store.Backup()
+		r.link.set(func(l *link) { l.delay["Claim"] = 2 * time.Second })
+		c.until(time.Minute + time.Second)
+		c.failOver(restore)
+		_, err := c.Trigger(c.Context(), "all") // the leader reads the ledger
+		check(t, err)
+		c.until(time.Minute + 1500*time.Millisecond)
+		r.link.set(func(l *link) { l.delay["Claim"] = 0 })
+		c.until(5 * time.Minute)
+		c.wantEach("all", 10*time.Second, 5*time.Minute-10*time.Second)
+		if now := c.holder(r).Token; now != token {
+			t.Errorf("the term has ended: %v", r.State().Cause)
+		}
+	})
+}
+
+// A failover that loses nothing ends no term, whatever goes on and waits.
+func TestFailoverLosesNothing(t *testing.T) {
+	for _, at := range []time.Duration{0, 100 * time.Millisecond, 900 * time.Millisecond, 1999 * time.Millisecond} {
+		t.Run(at.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := append(lossy(2*time.Second), followed()...)
+				r := c.start(all)
+				token := c.holder(r).Token
+				for i := range 20 {
+					c.until(time.Duration(i)*6*time.Second + at)
+					c.store.Restart()
+				}
+				c.until(3 * time.Minute)
+				if now := c.holder(r).Token; now != token {
+					t.Errorf("the term has ended: %v", r.State().Cause)
+				}
+				for _, job := range lossy(2 * time.Second) {
+					c.wantEach(job.Name, 2*time.Second, 3*time.Minute-2*time.Second)
+					c.wantNoneTwice(job.Name)
+				}
+			})
+		})
+	}
+}
+
+// A run that waits for a retry and a manual one are rows that a failover can lose, too.
+func TestFailoverLosesRunsInHand(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		failing := jobs.Job{Name: "failing", Schedule: jobs.Every(time.Hour), Misfire: jobs.MisfireAll, Retry: jobs.Retry{Attempts: 3, Initial: 10 * time.Second, Jitter: 0.01}}
+		failing.Do = func(_ context.Context, run jobs.Run) error {
+			if run.Attempt < 3 {
+				return fmt.Errorf("attempt %d", run.Attempt)
+			}
+			return nil
+		}
+		r := c.start([]jobs.Job{failing})
+		token := c.holder(r).Token
+		c.until(time.Hour + 5*time.Second)
+		restore := c.store.Backup()
+		c.until(time.Hour + 12*time.Second) // the second attempt is recorded as failed
+		c.failOver(restore)
+		c.until(time.Hour + time.Minute)
+		if now := c.holder(r).Token; now == token {
+			t.Error("the term goes on, though the ledger lacks an attempt")
+		}
+		c.wantRows("failing", "1h succeeded, attempt 3")
+		attempts := make([]int, 0, 4)
+		for _, run := range c.runs("failing") {
+			attempts = append(attempts, run.Attempt)
+		}
+		if !slices.Equal(attempts, []int{1, 2, 2, 3}) {
+			t.Errorf("attempts %v", attempts)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// standby are the replicas that could take over, as the roster has them.
+func (c *cluster) standby() (owners []string) {
+	c.Helper()
+	roster, err := c.Roster(c.Context())
+	if err != nil {
+		c.Fatal(err)
+	}
+	for _, r := range roster.Standby() {
+		owners = append(owners, r.Owner)
+	}
+	return owners
+}
+
+// A replica counts while it is there and could lead: not once it has died, and not
+// while its clock keeps it from leading.
+func TestStandby(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second)}}
+		leader := c.start(declared)
+		first, second := c.start(declared), c.start(declared)
+		want := func(n int, what string) {
+			c.Helper()
+			if got := c.standby(); len(got) != n {
+				c.Errorf("%s, %v could take over, want %d", what, got, n)
+			}
+		}
+		c.until(time.Second)
+		want(2, "with two followers")
+		first.kill()
+		c.until(2 * time.Second)
+		want(1, "after a follower died")
+		leader.kill()
+		c.until(2 * time.Minute)
+		if c.leader() != second {
+			c.Fatal("the second follower does not lead")
+		}
+		want(0, "after the leader died, too")
+		third := c.start(declared)
+		c.until(3 * time.Minute)
+		want(1, "with a new follower")
+		if err := second.Resign(c.Context()); err != nil {
+			c.Fatal(err)
+		}
+		c.until(4 * time.Minute)
+		want(1, "after a hand-over")
+		third.stop()
+		c.until(5 * time.Minute)
+		want(0, "after a clean stop")
+		c.startOn(func(l *link) { l.wrong = time.Hour }, declared)
+		c.until(6 * time.Minute)
+		want(0, "with a replica that may not lead")
+	})
+}
