@@ -8,9 +8,9 @@
 // one child, the job, in a process group of its own, and reads a pipe from the
 // worker. Over the pipe the worker asks for the job to be stopped; when the pipe
 // closes without such an order, because the worker was killed, the guard kills the
-// job. The worker also keeps telling the guard until when the run's term is
-// trusted: when that time comes without news, because the worker is paused, the
-// guard stops the job as if it had been asked to. On Linux the guard also adopts
+// job. The worker also tells the guard until when the run's term is trusted, anew
+// with each heartbeat: a moment after that time has come without news, because the
+// worker is paused, the guard stops the job as if it had been asked to. On Linux the guard also adopts
 // what leaves the job's group (setsid, daemons) and kills that too. If the guard is
 // killed, the worker kills its session there, and the kernel kills the job's first
 // process, whether or not there is a worker.
@@ -19,6 +19,7 @@
 package execjob
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,8 +33,11 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // ExitError says how a job's program ended if it was not asked to end.
@@ -63,22 +67,32 @@ func lastOutput(s string) string {
 
 // command is a program to run.
 type command struct {
-	args []string
+	args   []string
+	budget *rate.Limiter // for the log
 	Options
 }
 
-// vouchEvery is how often the guard is told until when the term is trusted.
-const vouchEvery = 250 * time.Millisecond
+// shortly is how long before the trust deadline a heartbeat is answered of which a
+// guard may learn too late. With more time, something has kept the news.
+const shortly = 250 * time.Millisecond
 
-// errUntrusted is the error of a program that its guard stopped, in a term that
-// still goes on: this process could not vouch for it in time.
-var errUntrusted = errors.New("this process did not say in time that the term goes on: it was paused, or the machine is overloaded")
+// cutShort is the error of a program that its guard stopped in a term that goes on.
+// The news of the heartbeat that was answered so long before the trust deadline came
+// too late.
+func cutShort(spare time.Duration) error {
+	why := "the database or the network hung"
+	if spare > shortly {
+		why = "this process was paused, or the machine is overloaded"
+	}
+	return fmt.Errorf("%w: its guard stops it when the trust in the term ends, and did not learn in time of the heartbeat that was answered %v before: %s",
+		keeper.ErrCutShort, spare.Round(time.Millisecond), why)
+}
 
 // New returns a job function that runs the program args[0] with the arguments
 // that follow: without a shell, with nothing on standard input, in the worker's
-// folder, and with the variables of [Environment] and TRACEPARENT (if there is a span), as far as the settings say
-// nothing else. What it writes goes to log,
-// line by line.
+// folder, and with the variables of [Environment] and [Options].Trace, as far as the
+// settings say nothing else. What it writes goes to log, line by line; all runs of the
+// function together log 1 MiB at most, and after that as much in a minute.
 //
 // When the context of a run ends, the program's process group gets SIGTERM. What
 // has not ended when grace is over is killed, and so is what the program leaves
@@ -89,23 +103,25 @@ var errUntrusted = errors.New("this process did not say in time that the term go
 // has to be over when grace is.
 func New(args []string, o Options) func(context.Context, jobs.Run) error {
 	o.Grace -= o.Grace / 20
-	return command{args, o}.run
+	return command{args, newBudget(), o}.run
 }
 
 func (c command) run(ctx context.Context, run jobs.Run) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("not started: %w", context.Cause(ctx))
 	}
-	until, ok := c.trustedUntil(ctx)
-	if !ok {
-		return fmt.Errorf("not started: %w", c.cause(ctx))
+	first := c.trust(ctx)
+	if first.over {
+		return fmt.Errorf("not started: %w", c.cause(ctx, 0))
 	}
 	env, err := values(c.Env)
 	if err != nil {
 		return fmt.Errorf("not started: %w", err)
 	}
-	env = append(traceOf(ctx), env...)
-	out := newOutput(jobs.Output(ctx), c.Log.With(
+	if c.Trace != nil {
+		env = append(c.Trace(ctx), env...)
+	}
+	out := newOutput(jobs.Output(ctx), c.budget, c.Log.With(
 		zap.String("group", run.Group), zap.String("owner", run.Owner), zap.Uint64("token", run.Token),
 		zap.String("job", run.Job), zap.Time("tick", run.Tick), zap.Int("attempt", run.Attempt),
 	))
@@ -116,13 +132,13 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 	// An error of a write means that the guard is gone, which its report tells.
 	_ = guard.say(order{
 		Args: c.args, Env: env, Dir: c.Dir, Umask: c.Umask, User: c.User, Limits: c.Limits,
-		Grace: c.Grace, Until: until,
+		Grace: c.Grace, Until: first.until,
 	})
 	withdraw := context.AfterFunc(ctx, func() { _ = guard.stop() })
 	ended := make(chan struct{})
 	var vouching sync.WaitGroup
-	if c.TrustLeft != nil {
-		vouching.Go(func() { c.vouch(ctx, guard, ended) })
+	if c.Trust != nil {
+		vouching.Go(func() { c.vouch(ctx, first.renewed, guard, ended) })
 	}
 	end := guard.wait()
 	withdraw()
@@ -132,50 +148,60 @@ func (c command) run(ctx context.Context, run jobs.Run) error {
 	return c.judge(ctx, end, out)
 }
 
-// trustedUntil is when the term's trust ends by the clock, which the guard has
-// too; zero for never. It is false when that time has come.
+// trusted is how long a run is trusted, as its guard is told.
+type trusted struct {
+	until   time.Duration // by the clock, which the guard has too; zero: without an end
+	over    bool          // that time has come
+	spare   time.Duration
+	renewed <-chan struct{}
+}
+
+// trust is how long the run is trusted.
 //
 // The clock is read first: a pause between the two then makes the time too early
 // and never too late.
-func (c command) trustedUntil(ctx context.Context) (time.Duration, bool) {
-	if c.TrustLeft == nil {
-		return 0, true
+func (c command) trust(ctx context.Context) trusted {
+	if c.Trust == nil {
+		return trusted{}
 	}
 	now := clock()
-	left := c.TrustLeft(ctx)
-	return now + left, left > 0
+	t := c.Trust(ctx)
+	return trusted{now + t.Left, t.Left <= 0, t.Spare, t.Renewed}
 }
 
-// vouch tells the guard how long the term is trusted, until the run or the trust
-// ends.
-func (c command) vouch(ctx context.Context, guard *process, ended <-chan struct{}) {
-	again := time.NewTicker(vouchEvery)
-	defer again.Stop()
+// vouch tells the guard how long the term is trusted, after each heartbeat, until the
+// run or the trust ends.
+func (c command) vouch(ctx context.Context, renewed <-chan struct{}, guard *process, ended <-chan struct{}) {
 	for {
 		select {
-		case <-again.C:
+		case <-renewed:
 		case <-ctx.Done():
 			return
 		case <-ended:
 			return
 		}
-		until, ok := c.trustedUntil(ctx)
-		if !ok || guard.say(order{Until: until}) != nil {
+		t := c.trust(ctx)
+		if t.over || guard.say(order{Until: t.until, Spare: t.spare}) != nil {
 			return
 		}
+		renewed = t.renewed
 	}
 }
 
-// cause is why a run that was not trusted any more is over. The context's end
-// may come a moment later in a process that was paused.
-func (c command) cause(ctx context.Context) error {
+// cause is why a run that its guard did not trust any more is over: that of the
+// context, whose end may come a moment later in a process that was paused, or that
+// the news came too late. spare is what the guard has heard since.
+func (c command) cause(ctx context.Context, spare time.Duration) error {
+	if t := c.trust(ctx); !t.over {
+		return cutShort(cmp.Or(spare, t.spare))
+	}
 	late := time.NewTimer(time.Second)
 	defer late.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-late.C:
-		return errUntrusted
+		return lease.ErrLost // no term, or the scheduler is stuck
 	}
 }
 
@@ -183,7 +209,7 @@ func (c command) cause(ctx context.Context) error {
 func (c command) judge(ctx context.Context, end report, out *output) error {
 	cause := context.Cause(ctx)
 	if end.Untrusted {
-		cause = c.cause(ctx)
+		cause = c.cause(ctx, end.Spare)
 	}
 	exit := &ExitError{Code: end.Code, Signal: end.Signal, Output: out.tail()}
 	switch {
@@ -215,6 +241,7 @@ type order struct {
 	Limits Limits        `json:",omitzero"`
 	Grace  time.Duration `json:",omitempty"`
 	Until  time.Duration `json:",omitempty"` // when to stop by itself, by [clock]; zero: never
+	Spare  time.Duration `json:",omitempty"` // how much trust was left when this was known
 	Stop   bool          `json:",omitempty"`
 }
 
@@ -229,6 +256,8 @@ type report struct {
 	Stopped   bool   `json:",omitempty"` // the job was asked to stop before it ended
 	Untrusted bool   `json:",omitempty"` // by the guard itself, because Until had come
 	Killed    bool   `json:",omitempty"` // and had to be killed
+
+	Spare time.Duration `json:",omitempty"` // of the first order that came after that
 }
 
 // process is a guard, as the worker sees it.

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/textfile"
+	"github.com/cronlease/cronlease/internal/plainfile"
 )
 
 // CheckEnv says what is wrong with the files of variables, as they are now.
@@ -25,7 +25,7 @@ func values(variables []Variable) ([]string, error) {
 	for _, v := range variables {
 		if v.File != "" {
 			var err error
-			if v.Value, err = textfile.Read(v.File, textfile.MaxSecret); err != nil {
+			if v.Value, err = plainfile.Text(v.File, plainfile.MostText); err != nil {
 				return nil, fmt.Errorf("variable %s: %w", v.Name, err)
 			}
 		}

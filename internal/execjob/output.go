@@ -7,33 +7,43 @@ import (
 	"io"
 	"strings"
 	"sync"
+	"time"
 
 	"go.uber.org/zap"
+	"golang.org/x/time/rate"
 )
 
 // Bounds on what is kept and logged of a run's output. All of it is read, so
 // that a job never waits for its worker.
 const (
-	maxLine   = 8 << 10
+	maxLine = 8 << 10
+	maxTail = 4 << 10
+	// lineCost is what an entry of the log costs beside its text: its group, owner, job, tick and so on.
+	lineCost = 250
+	// All runs of a job together log as much as this at once, and after that as much in a minute.
 	maxOutput = 1 << 20
-	maxTail   = 4 << 10
-	// lineCost is what an entry of the log costs beside its text.
-	lineCost = 100
 )
+
+// newBudget returns what all runs of a job may log, in bytes.
+func newBudget() *rate.Limiter {
+	return rate.NewLimiter(rate.Every(time.Minute/maxOutput), maxOutput)
+}
 
 // output logs what a run writes.
 type output struct {
 	log  *zap.Logger
 	kept io.Writer // what the ledger keeps the end of
 
+	budget *rate.Limiter // of the job
+
 	mu      sync.Mutex // guards all below
 	streams []*stream
-	left    int    // what may still be logged, in bytes
+	silent  bool   // the budget was used up: the rest of this run is not logged
 	end     []byte // the last lines
 }
 
-func newOutput(kept io.Writer, log *zap.Logger) *output {
-	return &output{log: log, kept: kept, left: maxOutput}
+func newOutput(kept io.Writer, budget *rate.Limiter, log *zap.Logger) *output {
+	return &output{log: log, kept: kept, budget: budget}
 }
 
 // stream is one of a run's two outputs. One goroutine writes to it.
@@ -80,20 +90,20 @@ func (o *output) add(stream string, line []byte, cut bool) {
 	if len(o.end) > 2*maxTail { // not each time: it moves what is kept
 		o.end = append(o.end[:0], o.end[len(o.end)-maxTail:]...)
 	}
-	before := o.left
-	o.left -= len(line) + lineCost
-	after := o.left
+	before := o.silent
+	o.silent = before || !o.budget.AllowN(time.Now(), len(line)+lineCost)
+	after := o.silent
 	o.mu.Unlock()
 
 	switch {
-	case after > 0:
+	case !after:
 		fields := []zap.Field{zap.String("stream", stream), zap.String("line", strings.ToValidUTF8(string(line), "\uFFFD"))}
 		if cut {
 			fields = append(fields, zap.Bool("truncated", true))
 		}
 		o.log.Info("output", fields...)
-	case before > 0:
-		o.log.Warn("output truncated: the rest of this run's output is not logged", zap.Int("limit", maxOutput))
+	case !before:
+		o.log.Warn("output truncated: the rest of this run's output is not logged, since the job has logged as much as it may in a minute", zap.Int("limit", maxOutput))
 	}
 }
 

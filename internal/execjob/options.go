@@ -7,16 +7,21 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 // Options says how programs are run.
 type Options struct {
 	// Grace is how long a program has to stop.
 	Grace time.Duration
-	// TrustLeft is how long the term of the run that the context belongs to will
-	// be trusted, as keeper.TrustLeft tells: the program is stopped then at the
-	// latest, even if this process is paused. Nil: there is no such limit.
-	TrustLeft func(context.Context) time.Duration
+	// Trust is how long the term of the run that the context belongs to will be
+	// trusted, as keeper.TrustOf tells: the program is stopped then, even if this
+	// process is paused. Nil: there is no such limit.
+	Trust func(context.Context) keeper.Trust
+	// Trace returns further variables of a run, as for the span in its context. Nil:
+	// there are none.
+	Trace func(context.Context) []string
 	Settings
 	Log *zap.Logger
 }
