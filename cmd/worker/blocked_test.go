@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -120,7 +121,7 @@ func TestBlockedLog(t *testing.T) {
 // Once the log is read again, it says how many lines it lacks.
 func TestBlockedLogIsReadAgain(t *testing.T) {
 	t.Parallel()
-	// The job says by a pipe of its own that it has written all of its output.
+	// Each job says by a pipe of their own that it has written all of its output. One alone does not fill the log.
 	written := filepath.Join(t.TempDir(), "written")
 	if err := makeFifo(written); err != nil {
 		t.Fatal(err)
@@ -130,15 +131,22 @@ func TestBlockedLogIsReadAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer tells.Close()
-	path := configure(t, fmt.Sprintf("  - {name: talk, every: 1s, exec: [sh, -c, 'yes 01234567890123456789 | head -n 8000; echo >%s']}\n", written))
+	var list strings.Builder
+	talkers := map[byte]bool{'1': true, '2': true, '3': true}
+	for talker := range talkers {
+		fmt.Fprintf(&list, "  - {name: talk-%c, every: 1s, exec: [sh, -c, 'yes 01234567890123456789 | head -n 8000; echo %c >%s']}\n", talker, talker, written)
+	}
+	path := configure(t, list.String())
 	r, w := fullPipe(t)
 	startProcess(t, w, "run", "--config", path)
 	_ = w.Close() // the worker has it
 	if err := tells.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := tells.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
+	for said := make([]byte, 1); len(talkers) > 0; delete(talkers, said[0]) {
+		if _, err := tells.Read(said); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if err := r.SetReadDeadline(time.Now().Add(limit)); err != nil {
 		t.Fatal(err)

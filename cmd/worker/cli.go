@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 	"github.com/cronlease/cronlease/internal/spelling"
 	"github.com/cronlease/cronlease/lease"
 )

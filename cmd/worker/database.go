@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 
@@ -24,7 +25,7 @@ type database interface {
 // withTables is a database whose tables have to be made.
 type withTables interface {
 	Migrate(ctx context.Context) error
-	MigrateSteps(ctx context.Context, made func(step string)) (level int, err error)
+	MigrateSteps(ctx context.Context, patience time.Duration, made func(step string), held func(error)) (level int, err error)
 }
 
 // withSQL is a database that runs the statements of jobs.

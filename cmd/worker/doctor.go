@@ -126,8 +126,15 @@ func (d diagnosis) checks(as store.Finding) []string {
 	return names
 }
 
+// examineMost is how long doctor looks, so that it says something soon also where each statement takes long.
+const examineMost = 40 * time.Second
+
+var errExamineMost = fmt.Errorf("the examination has taken %v", examineMost)
+
 // examine looks at the database, and where that answers, at the group.
 func examine(ctx context.Context, db database, group string, t *target) []store.Finding {
+	ctx, cancel := context.WithTimeoutCause(ctx, examineMost, errExamineMost)
+	defer cancel()
 	e := groupExam{group: group, target: t}
 	l, err := leaderSoon(ctx, db, group)
 	var found []store.Finding
@@ -153,7 +160,7 @@ func examine(ctx context.Context, db database, group string, t *target) []store.
 	e.leadership = l
 	g := jobs.NewGroup(db, group)
 	roster, told := g.Roster(ctx)
-	e.roster = roster
+	e.roster = rosterUnder(roster, l)
 	snapshot, err := g.Load(ctx)
 	e.leader(snapshot)
 	if told == nil {

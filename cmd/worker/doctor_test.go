@@ -15,6 +15,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
 // treated is what worker doctor has printed.
@@ -46,8 +47,13 @@ func (d treated) wants(grade, check string, texts ...string) {
 	d.t.Errorf("no %s of %s with %q in\n%s", grade, check, texts, d.text)
 }
 
-func enlist(t *testing.T, s store.Replicas, owner, version string, schedules map[string]string) {
+// enlist tells of a worker, and shows that it is there.
+func enlist(t *testing.T, s *sqlitestore.Store, owner, version string, schedules map[string]string) {
 	t.Helper()
+	if p, ok := s.HandoverSignal("billing").(store.PresenceSignal); ok {
+		_ = p.Announce(t.Context(), store.ReplicaToken(owner), "") // fails where it is shown already
+		t.Cleanup(func() { _ = p.Close() })
+	}
 	list := map[string]jobs.ScheduleHash{}
 	for name, schedule := range schedules {
 		list[name] = jobs.HashSchedule(schedule)
@@ -107,10 +113,25 @@ func TestDoctorWell(t *testing.T) {
 	}{}); err != nil {
 		t.Errorf("%v in %s", err, r.stdout)
 	}
-	for _, w := range []*worker{first, second} {
-		if code := w.stop(); code != 0 {
-			t.Errorf("exit code %d", code)
+	// A worker that is killed does not count any more.
+	if err := second.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	killed := time.Now()
+	for {
+		if d := doctor(t, "--config", path); strings.Contains(d.text, "nobody takes over") {
+			d.wants("warning", "replicas", "there is one worker", "the database does not see, or they cannot lead: ", "told of itself")
+			break
 		}
+		if time.Since(killed) > limit {
+			t.Fatal("a worker that was killed still counts")
+		}
+	}
+	if r := command(t, "status", "--config", path); !strings.Contains(r.stdout, "workers    1: ") || !strings.Contains(r.stdout, "gone ") {
+		t.Errorf("worker status counts a worker that was killed:\n%s", r.stdout)
+	}
+	if code := first.stop(); code != 0 {
+		t.Errorf("exit code %d", code)
 	}
 	d := doctor(t, "--config", path)
 	d.wants("problem", "leader", "released the lease")

@@ -19,7 +19,7 @@ func newForget() *cobra.Command {
 		Short: "Delete a job that no worker has, with its history",
 		Long: `Delete a job that was removed, with its history, its pauses and its runs that
 wait. It is refused while a worker has the job, or does a run of it; a worker that
-has died counts for 10 minutes. If the job ever comes back, it is new.`,
+has died counts for 10 minutes here. If the job ever comes back, it is new.`,
 		Example: `  worker forget nightly-report`,
 		Args:    oneJob,
 	}, func(command *cobra.Command, _ database, group jobs.Group, args []string) error {

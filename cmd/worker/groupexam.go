@@ -47,7 +47,7 @@ func (e *groupExam) cannot(err error) {
 // leader judges who leads.
 func (e *groupExam) leader(snapshot jobs.Snapshot) {
 	e.check = "leader"
-	cure := "start a worker (worker run), or read the log of those that run: it says why they do not lead"
+	cure := "start a worker (worker run), or read the log of those that run: it says why they do not lead, and if a login was refused, when the next one is (within 5 minutes, at once after a restart)"
 	if len(e.unfit) > 0 {
 		cure = "that of " + strings.Join(e.unfit, ", ") + ": workers that run need no restart"
 	}
@@ -88,11 +88,15 @@ func (e *groupExam) replicas() {
 	case len(states) == 0:
 		e.say(store.Problem, "there are no workers", "start some (worker run)")
 	case len(states) == 1:
-		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails", versionsOf(states))
+		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails%s", versionsOf(states), e.gone())
 	case len(versions) > 1:
 		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s", versionsOf(states))
+	case e.gone() != "":
+		e.sayf(store.Warning, "look at their machines and their logs", "%d workers: %s%s", len(states), versionsOf(states), e.gone())
+	case slices.ContainsFunc(e.roster.Standby(), func(r jobs.Replica) bool { return r.Presence == jobs.PresenceUnknown }):
+		e.sayf(store.Good, "", "%d workers have told of themselves in the last 10 minutes, and this database does not see which of them have died since: %s", len(states), versionsOf(states))
 	default:
-		e.sayf(store.Good, "", "%d workers in the last 10 minutes: %s", len(states), versionsOf(states))
+		e.sayf(store.Good, "", "%d workers: %s", len(states), versionsOf(states))
 	}
 	e.check = "same jobs"
 	before := len(e.found)
@@ -111,6 +115,14 @@ func (e *groupExam) replicas() {
 	if before == len(e.found) {
 		e.say(store.Good, "all workers have the leader's jobs", "")
 	}
+}
+
+// gone says which workers are gone.
+func (e *groupExam) gone() string {
+	if gone := goneOf(e.roster); gone != "" {
+		return "; the database does not see, or they cannot lead: " + gone
+	}
+	return ""
 }
 
 // lasting is the grade of a difference between workers: after an hour it is no deployment.
@@ -148,7 +160,7 @@ func (e *groupExam) jobs(ctx context.Context, g jobs.Group) {
 	list := addNotLed(listJobs(e.snapshot, e.target.declared()), e.roster)
 	e.overdue()
 	e.neverDue(list)
-	e.paused(list)
+	e.paused(ctx, g, list)
 	e.failing(ctx, g, list)
 	e.left()
 	e.history(ctx, g)
@@ -204,7 +216,7 @@ func (e *groupExam) neverDue(list []jobStatus) {
 }
 
 // paused finds pauses, which are easily forgotten.
-func (e *groupExam) paused(list []jobStatus) {
+func (e *groupExam) paused(ctx context.Context, g jobs.Group, list []jobStatus) {
 	e.check = "paused"
 	var names []string
 	for _, s := range list {
@@ -213,7 +225,12 @@ func (e *groupExam) paused(list []jobStatus) {
 		}
 	}
 	if e.snapshot.Paused {
-		e.say(store.Warning, "the whole group is paused", "worker resume; after a restore of the database read docs/operating.md first")
+		if by, err := g.PausedBy(ctx); err == nil && by.Via == jobs.ViaScheduler {
+			e.sayf(store.Problem, "worker resume --skip-missed, or worker resume for the misfire policies (docs/operating.md, The database was restored)",
+				"the group has paused itself: its ledger had gone back, as after a restore or a failover that lost commits; %s noticed at %s, and its log says what was missing", printable(by.Name), by.At.Format(time.RFC3339))
+		} else {
+			e.say(store.Warning, "the whole group is paused", "worker resume; worker audit says who paused it")
+		}
 	}
 	if len(names) > 0 {
 		e.sayf(store.Warning, "worker resume JOB", "jobs are paused: %d: %s", len(names), bounded(names))

@@ -10,7 +10,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 )
 
 func main() {
@@ -89,7 +89,7 @@ func exitCode(err error) int {
 		return 2
 	case errors.Is(err, errNoLeader):
 		return 3
-	case errors.Is(err, errNotClaimed):
+	case errors.Is(err, errNotClaimed), errors.Is(err, errPausedItself):
 		return 4
 	case errors.Is(err, errUnwell):
 		return 5

@@ -25,6 +25,7 @@ type next struct {
 	except  []string
 	job     string
 	config  string
+	local   bool
 }
 
 func newNext() *cobra.Command {
@@ -33,14 +34,14 @@ func newNext() *cobra.Command {
 		Use:   "next EXPRESSION | --job JOB",
 		Short: "Print when a cron expression or a job is due",
 		Long: `Print the next instants at which a cron expression is due, or with --job a job
-of the configuration file, in UTC, one a line, and "never" where there is no
-further one. It needs no database. Behind the ticks of a job with jitter stands
+of the configuration file, in UTC or with --local in the schedule's zone, one a
+line, and "never" where there is no further one. It needs no database. Behind the ticks of a job with jitter stands
 when their runs start.
 
 An expression that is none is an error that points at the field, with exit
 code 2.`,
 		Example: `  worker next "0 2 * * *"
-  worker next --zone Europe/Berlin --count 3 "0 0 2 * * MON-FRI"
+  worker next --zone Europe/Berlin --local --count 3 "0 0 2 * * MON-FRI"
   worker next --except 12-24..01-06 --except "* * * * SUN" "0 2 * * *"
   worker next --dialect quartz --from 2027-01-01T00:00:00Z "0 0 2 ? * 6L"
   worker next --job nightly-report --config billing.yaml`,
@@ -69,6 +70,7 @@ code 2.`,
 	flags.StringArrayVar(&n.except, "except", nil, "leave out days such as 12-24..12-26, or what a cron expression matches; may be repeated")
 	flags.StringVar(&n.job, "job", "", "a job of the configuration file, instead of an expression")
 	flags.StringVar(&n.config, "config", defaultConfig, "configuration file, for --job")
+	addLocal(command, &n.local)
 	_ = command.RegisterFlagCompletionFunc("job", func(command *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return (&target{config: n.config}).jobNames(command), cobra.ShellCompDirectiveNoFileComp
 	})
@@ -160,6 +162,10 @@ func (n *next) run(command *cobra.Command, expression string) (err error) {
 	if err != nil {
 		return err
 	}
+	shown := zones{}
+	if n.local {
+		shown.add(job.Name, job.Schedule)
+	}
 	for range n.count {
 		if err := command.Context().Err(); err != nil {
 			return err
@@ -167,10 +173,10 @@ func (n *next) run(command *cobra.Command, expression string) (err error) {
 		at = job.Schedule.Next(at)
 		line := "never"
 		if !at.IsZero() {
-			line = at.Format(time.RFC3339)
+			line = shown.in(job.Name, at).Format(time.RFC3339)
 		}
 		if job.Jitter > 0 && !at.IsZero() {
-			line += "  starts at " + at.Add(job.Delay(group, at)).Format("2006-01-02T15:04:05.000Z07:00")
+			line += "  starts at " + shown.in(job.Name, at.Add(job.Delay(group, at))).Format("2006-01-02T15:04:05.000Z07:00")
 		}
 		if _, err := fmt.Fprintln(command.OutOrStdout(), line); err != nil {
 			return err

@@ -18,6 +18,8 @@ func TestNext(t *testing.T) {
 		"strictly after": {[]string{"--from", "2026-11-21T02:00:00Z", "--count=1", "0 2 * * *"}, "2026-11-22T02:00:00Z\n"},
 		"other offset":   {[]string{"--from", "2026-11-21T03:30:00+02:00", "--count=1", "0 2 * * *"}, "2026-11-21T02:00:00Z\n"},
 		"zone":           {[]string{"--zone", "Europe/Berlin", "--count", "1", "--from", from, "0 0 2 * * *"}, "2026-11-21T01:00:00Z\n"},
+		"local":          {[]string{"--zone", "Europe/Berlin", "--local", "--count", "2", "--from", "2027-03-27T12:00:00Z", "0 0 2 * * *"}, "2027-03-28T03:00:00+02:00\n2027-03-29T02:00:00+02:00\n"},
+		"local, UTC":     {[]string{"--local", "--count", "1", "--from", from, "0 2 * * *"}, "2026-11-21T02:00:00Z\n"},
 		"quartz, ends":   {[]string{"--dialect", "quartz", "--from", "2027-11-01T00:00:00Z", "0 0 2 ? * 6L 2027", "--count", "9"}, "2027-11-26T02:00:00Z\n2027-12-31T02:00:00Z\nnever\n"},
 		"as many":        {[]string{"--dialect", "quartz", "--from", "2027-11-01T00:00:00Z", "0 0 2 ? * 6L 2027", "--count", "2"}, "2027-11-26T02:00:00Z\n2027-12-31T02:00:00Z\n"},
 		"spring, named":  {[]string{"--dialect", "Spring", "--from", from, "--count", "1", "0 0 9 ? * 2"}, "2026-11-24T09:00:00Z\n"},

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/jsontime"
 	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/jobs"
@@ -30,6 +32,25 @@ func readRoster(ctx context.Context, g jobs.Group) jobs.Roster {
 		return jobs.Roster{}
 	}
 	return roster
+}
+
+// rosterUnder is the roster as it counts with that leader.
+func rosterUnder(roster jobs.Roster, l election.Leadership) jobs.Roster {
+	if !l.Held() {
+		return roster.Expired()
+	}
+	return roster
+}
+
+// goneOf says which workers are gone that told of themselves lately; empty: none.
+func goneOf(roster jobs.Roster) string {
+	var gone []string
+	for _, r := range roster.Replicas {
+		if idle := roster.Now.Sub(r.Seen); r.Presence == jobs.Absent && idle <= jobs.ReplicaLife {
+			gone = append(gone, fmt.Sprintf("%s (told of itself %v ago)", r.Owner, idle.Round(time.Second)))
+		}
+	}
+	return bounded(gone)
 }
 
 func replicaStates(roster jobs.Roster) []replicaStatus {

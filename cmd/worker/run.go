@@ -18,10 +18,10 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/web"
+	"github.com/cronlease/cronlease/internal/execjob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/tracing"
@@ -239,11 +239,11 @@ func (p parts) job(entry config.Job) jobs.Job {
 	case entry.SQL != nil:
 		job.Do = sqljob.New(p.pool, entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers})
 	default:
-		trust := keeper.TrustLeft
+		trust := keeper.TrustOf
 		if job.Everywhere { // it has no lease
 			trust = nil
 		}
-		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, TrustLeft: trust, Settings: entry.Settings, Log: p.log})
+		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, Trust: trust, Trace: traceOf, Settings: entry.Settings, Log: p.log})
 	}
 	return job
 }

@@ -142,6 +142,39 @@ func TestExamplesFitSchema(t *testing.T) {
 	}
 }
 
+// Words and numbers fit the schema as the worker takes them: as YAML reads them, as text, and in any case.
+func TestSchemaOfWords(t *testing.T) {
+	t.Parallel()
+	_, schema := printed(t)
+	check := func(text string) {
+		t.Helper()
+		if _, err := config.Parse("worker.yaml", []byte(text), nil); err != nil {
+			t.Errorf("the worker does not take it: %v", err)
+		}
+		if !fits(schema, decodeYAML(t, text)) {
+			t.Errorf("does not fit:\n%s", text)
+		}
+	}
+	const head = "database: sqlite:x\ngroup: g\n"
+	for key, words := range map[string]string{
+		"cron: '* * * * *', exec: [x], everywhere": "true false", "cron: '* * * * *', exec: [x], dialect": "auto unix", "cron: '* * * * *', exec: [x], dst": "once native",
+		"every: 1m, exec: [x], misfire": "once skip all", "every: 1m, exec: [x], recover": "skip rerun", "every: 1m, exec: [x], overlap": "forbid queue allow replace",
+		"exec: [x], manual": "true", "every: 1m, exec: [x], pause_after": "3", "every: 1m, http: {url: 'http://x/', method": "GET} POST}",
+	} {
+		for _, word := range strings.Fields(words) {
+			check(head + "jobs: [{name: a, " + key + ": " + word + "}]\n")
+			if word = strings.ToUpper(word); !strings.HasSuffix(word, "}") {
+				check(head + "jobs: [{name: a, " + key + ": " + word + "}]\n")
+				check(head + "jobs: [{name: a, " + key + ": '" + word + "'}]\n")
+			}
+		}
+	}
+	for _, page := range []string{"true", "false", "'true'", "'false'"} {
+		check(head + "listen: {address: '127.0.0.1:0', page: " + page + "}\njobs: [{name: a, every: 1m, exec: [x]}]\n")
+	}
+	check(head + "clock: worker\nmax_runs: '20'\njobs: [{name: a, every: 1m, exec: [x]}]\n")
+}
+
 // What the worker takes fits the schema, and what it does not know does not.
 func TestSchema(t *testing.T) {
 	t.Parallel()

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/jsontime"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // status is what worker status prints. Its JSON form is relied on: keys are
@@ -33,9 +36,13 @@ type status struct {
 	// read, which is an error then.
 
 	// Paused is about the whole group, PausedJobs are the jobs that are paused alone.
-	// A pause that a restore has caused is like any other.
 	Paused     bool     `json:"paused"`
 	PausedJobs []string `json:"paused_jobs"`
+	// PausedItself: the group is paused because its ledger had gone back, as PausedBy has
+	// noticed at PausedAt, and not because a person wanted it.
+	PausedItself bool   `json:"paused_itself"`
+	PausedBy     string `json:"paused_by"`
+	PausedAt     *stamp `json:"paused_at"`
 	// Overdue is null when no tick is.
 	Overdue *overdueTicks `json:"overdue"`
 	// UnknownJobs have ticks that are overdue too, if the leader has these jobs:
@@ -46,9 +53,13 @@ type status struct {
 	// Replicas are the workers that tell of themselves. NotLed are jobs of theirs that the
 	// leader does not have, and Rescheduled those that it has under another schedule.
 	Replicas    []replicaStatus `json:"replicas"`
-	NotLed      []string        `json:"not_led"`
-	Rescheduled []string        `json:"rescheduled"`
+	gone        string
+	NotLed      []string `json:"not_led"`
+	Rescheduled []string `json:"rescheduled"`
 }
+
+// errPausedItself is how status ends when the group has paused itself.
+var errPausedItself = errors.New("the group has paused itself, because its ledger had gone back, as after a restore or a failover that lost commits: worker resume, or worker resume --skip-missed, lets it go on (docs/operating.md, The database was restored)")
 
 // errNoLeader is how status ends when no worker leads.
 var errNoLeader = errors.New("nobody leads the group")
@@ -66,7 +77,9 @@ tick that is due and not claimed, runs that an earlier leader left.
 It exits with 3 when no worker leads: the lease was released, its last heartbeat is
 older than its TTL, or there has been no leader yet. It exits with 4 when a worker
 leads but has not claimed a tick for 10 seconds after it was due, or for the TTL (at
-most a minute) if that is longer. A pause is no error, nor is a leader that drains.`,
+most a minute) if that is longer, when the ledger is gone or may not be read, or when the
+group has paused itself because its ledger had gone back. Another pause is no error, nor
+is a leader that drains.`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			db, group, err := t.open(command)
@@ -82,7 +95,8 @@ most a minute) if that is longer. A pause is no error, nor is a leader that drai
 			snapshot, ledger := jobs.NewGroup(db, group).Load(command.Context())
 			if ledger == nil {
 				s.take(snapshot, l, &t)
-				s.compare(readRoster(command.Context(), jobs.NewGroup(db, group)))
+				s.pausedBy(command.Context(), jobs.NewGroup(db, group))
+				s.compare(rosterUnder(readRoster(command.Context(), jobs.NewGroup(db, group)), l))
 			}
 			if err := s.print(command, asJSON); err != nil {
 				return err
@@ -90,6 +104,10 @@ most a minute) if that is longer. A pause is no error, nor is a leader that drai
 			switch {
 			case s.State != "held":
 				return errors.Join(fmt.Errorf("%w %s (%s)", errNoLeader, s.Group, s.State), ledger)
+			case errors.Is(ledger, lease.ErrSetup): // missing tables or rights: no claim is possible either
+				return fmt.Errorf("%w in group %s: %w", errNotClaimed, printable(s.Group), ledger)
+			case s.PausedItself:
+				return errPausedItself
 			case ledger != nil:
 				return fmt.Errorf("what the jobs do is not known: %w", ledger)
 			}
@@ -136,10 +154,20 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, l)
 }
 
+// pausedBy takes in who paused the group, where the audit tells.
+func (s *status) pausedBy(ctx context.Context, g jobs.Group) {
+	if !s.Paused {
+		return
+	}
+	if by, err := g.PausedBy(ctx); err == nil && by.ID != 0 {
+		s.PausedItself, s.PausedBy, s.PausedAt = by.Via == jobs.ViaScheduler, by.Name, jsontime.Of(by.At)
+	}
+}
+
 // compare takes in what the workers tell.
 func (s *status) compare(roster jobs.Roster) {
 	d := roster.Differences()
-	s.Replicas = replicaStates(roster)
+	s.Replicas, s.gone = replicaStates(roster), goneOf(roster)
 	s.NotLed, s.Rescheduled = append([]string{}, d.NotLed...), append([]string{}, d.Rescheduled...)
 }
 
@@ -185,13 +213,21 @@ func (s status) jobs(row func(name, format string, args ...any)) {
 	if len(s.Replicas) > 0 {
 		row("workers", "%d: %s", len(s.Replicas), versionsOf(s.Replicas))
 	}
+	if s.gone != "" {
+		row("gone", "workers that the database does not see, or that cannot lead: %s", s.gone)
+	}
 	if n := len(s.NotLed); n > 0 {
 		row("not led", "jobs of workers that the leader does not have: %d: %s", n, bounded(s.NotLed))
 	}
 	if n := len(s.Rescheduled); n > 0 {
 		row("rescheduled", "jobs that the leader has under another schedule: %d: %s", n, bounded(s.Rescheduled))
 	}
-	if s.Paused {
+	switch {
+	case s.PausedItself:
+		row("paused", "the whole group, by itself, since %s: its ledger had gone back, as %s noticed", shown(s.PausedAt), printable(s.PausedBy))
+	case s.Paused && s.PausedBy != "":
+		row("paused", "the whole group, by %s, since %s", printable(s.PausedBy), shown(s.PausedAt))
+	case s.Paused:
 		row("paused", "the whole group")
 	}
 	if n := len(s.PausedJobs); n > 0 {

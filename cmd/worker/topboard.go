@@ -60,7 +60,7 @@ func (b *topBoard) read(ctx context.Context) error {
 		return err
 	}
 	if time.Since(b.rosterAt) > rosterEvery || l.Token != b.leadership.Token {
-		b.roster, b.rosterAt = readRoster(ctx, g), time.Now()
+		b.roster, b.rosterAt = rosterUnder(readRoster(ctx, g), l), time.Now()
 		b.terms, _ = g.Terms(ctx, jobs.TermFilter{Limit: 4}) // stores and tables of before have none
 	}
 	list := addNotLed(listJobs(snapshot, b.target.declared()), b.roster)

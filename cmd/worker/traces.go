@@ -15,6 +15,7 @@ import (
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.uber.org/zap"
@@ -81,6 +82,18 @@ func startTraces(ctx context.Context, log *zap.Logger) (provider *sdk.TracerProv
 			log.Warn("the last spans were not sent", zap.Error(err))
 		}
 	}
+}
+
+// traceOf are TRACEPARENT and, if there is one, TRACESTATE of the span in ctx, as OpenTelemetry's
+// programs read them; none without a span.
+func traceOf(ctx context.Context) []string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	var env []string
+	for key, value := range carrier {
+		env = append(env, strings.ToUpper(key)+"="+value)
+	}
+	return env
 }
 
 // variableFaults logs that one of OpenTelemetry's variables cannot be read. What the SDK says of it shows the value,

@@ -42,6 +42,18 @@ func TestValidate(t *testing.T) {
 		}
 	}
 
+	// Quartz would run it on Mondays.
+	path = configure(t, `  - {name: weekly, cron: "0 0 9 ? * 2", exec: [x]}
+  - {name: said, cron: "0 0 9 ? * 2", dialect: spring, exec: [x]}
+  - {name: same, cron: "0 0 9 ? * MON", exec: [x]}
+  - {name: ours, cron: "0 0 9 * * 2", exec: [x]}
+`)
+	r = command(t, "validate", "--config", path)
+	if want := "worker: warning: " + path + ":5:26: jobs[0].cron: job weekly: this is read as Spring's, and is due next on Tuesday, "; r.err != nil ||
+		!strings.HasPrefix(r.stderr, want) || !strings.Contains(r.stderr, "would run it on Monday, ") || strings.Count(r.stderr, "\n") != 1 {
+		t.Errorf("got %+v, want %s", r, want)
+	}
+
 	path = configure(t, "  - {name: a, every: 1m, exec: [x], timout: 1m}\n  - {name: b, every: 1x, exec: [x]}\n")
 	r = command(t, "validate", "--config", path)
 	if exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), ":5:37: jobs[0].timout: unknown key: did you mean timeout?") || !strings.Contains(r.err.Error(), ":6:22: jobs[1].every: ") {

@@ -15,10 +15,10 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/web"
+	"github.com/cronlease/cronlease/internal/execjob"
 	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"

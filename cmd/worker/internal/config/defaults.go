@@ -1,23 +1,15 @@
 package config
 
 import (
+	"maps"
 	"slices"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 )
 
 // Keys of jobs that have no default: they are what a job is.
-var withoutDefault = []string{"name", "cron", "every", "at", "fixed_rate", "fixed_delay", "manual", "after", "notify", "exec", "http", "sql"}
-
-// A default applies to a job that has one of these keys.
-var defaultBeside = map[string][]string{
-	"from": withTicks, "until": withTicks, "except": withTicks, "jitter": withTicks,
-	"zone": {"cron", "except", alsoExcept}, "dialect": {"cron"}, "dst": {"cron"}, "initial_delay": {"fixed_rate", "fixed_delay"},
-	"env": {"exec"}, "dir": {"exec"}, "umask": {"exec"}, "user": {"exec"}, "limits": {"exec"},
-}
-
-// alsoExcept stands for an except that is itself a default, for the zone.
-const alsoExcept = "the default except"
+var withoutDefault = slices.Concat([]string{"name"}, scheduleKeys, kindKeys)
 
 // A default applies to a job that does not have this key.
 var defaultUnless = map[string]string{
@@ -52,25 +44,62 @@ func withDefaults(v value, defaults *value) value {
 	for i := 0; i+1 < len(members); i += 2 {
 		has[members[i].Value] = true
 	}
-	all := slices.Clone(members)
-	for i := 0; i+1 < len(defaults.node.Content); i += 2 {
-		if key := defaults.node.Content[i].Value; key == "except" && slices.ContainsFunc(withTicks, func(k string) bool { return has[k] }) {
-			has[alsoExcept] = true
+	all, given := slices.Clone(members), defaults.node.Content
+	local := job.says(members, "everywhere", "true")
+	if defaults.says(given, "everywhere", "true") && !has["everywhere"] {
+		if local = !hasOne(has, notEverywhere); !local {
+			has["everywhere"] = true // the default does not fit
 		}
 	}
-	for i := 0; i+1 < len(defaults.node.Content); i += 2 {
-		key := defaults.node.Content[i].Value
-		beside, bound := defaultBeside[key]
-		fits := !bound || slices.ContainsFunc(beside, func(k string) bool { return has[k] })
+	if defaults.says(given, "overlap", "replace") && hasOne(has, notReplacing) {
+		has["overlap"] = true
+	}
+	beside := maps.Clone(has) // and an except that is itself a default, for the zone
+	for i := 0; i+1 < len(given); i += 2 {
+		if key := given[i].Value; key == "except" && slices.ContainsFunc(withTicks, func(k string) bool { return has[k] }) {
+			beside[key] = true
+		}
+	}
+	for i := 0; i+1 < len(given); i += 2 {
+		key := given[i].Value
+		need, bound := needKeys[key]
+		fits := !bound || slices.ContainsFunc(need.one, func(k string) bool { return beside[k] })
+		if _, not := notEverywhere[key]; not && local {
+			fits = false
+		}
 		if has[key] || !fits || has[defaultUnless[key]] {
 			continue
 		}
-		is := *defaults.node.Content[i+1]
+		is := *given[i+1]
 		v.doc.most += count(&is) // no alias has made them more
 		if v.doc != defaults.doc {
 			is.Line, is.Column = job.node.Line, job.node.Column // an error names this file
 		}
-		all = append(all, defaults.node.Content[i], &is)
+		all = append(all, given[i], &is)
 	}
 	return value{doc: v.doc, node: &yaml.Node{Kind: yaml.MappingNode, Line: job.node.Line, Column: job.node.Column, Content: all}, key: v.key}
+}
+
+// hasOne reports whether a job has one of the keys that exclude a default.
+func hasOne(has map[string]bool, keys map[string]string) bool {
+	for key := range keys {
+		if has[key] {
+			return true
+		}
+	}
+	return false
+}
+
+// says reports whether the members of a mapping have the key with that word. What is wrong
+// with the value is told where it is read.
+func (v value) says(members []*yaml.Node, key, word string) bool {
+	for i := 0; i+1 < len(members); i += 2 {
+		if members[i].Value != key {
+			continue
+		}
+		at, _ := v.child(members[i], members[i+1]).resolve()
+		text, err := expand(at.node.Value, v.doc.lookup)
+		return err == nil && strings.EqualFold(text, word)
+	}
+	return false
 }

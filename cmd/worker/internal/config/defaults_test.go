@@ -1,12 +1,15 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // What a job says goes before what it merges, and that before the defaults, which
@@ -51,6 +54,55 @@ defaults:
 	}
 	if got := c.Jobs[3].HTTP.Headers; !reflect.DeepEqual(got, []httpjob.Header{{Name: "A", Value: "1"}, {Name: "B", Value: "3"}}) {
 		t.Errorf("headers: got %v", got)
+	}
+}
+
+// A default that does not fit a job does not apply to it, whichever it is: a file whose jobs are good
+// without the defaults is good with them.
+func TestDefaultsThatDoNotFit(t *testing.T) {
+	t.Parallel()
+	kinds := map[string]string{
+		"everywhere": "every: 1m, exec: [x], everywhere: true", "cron": "cron: '* * * * *', exec: [x]", "every": "every: 1m, http: {url: 'http://x/'}",
+		"at": "at: 2030-01-01T00:00:00Z, exec: [x]", "rate": "fixed_rate: 1m, exec: [x]", "delay": "fixed_delay: 1m, sql: [DELETE FROM a]",
+		"manual": "manual: true, exec: [x]", "after": "after: other, exec: [x]", "notify": "notify: {on_failure: all}, exec: [x]",
+	}
+	defaults := []string{
+		"misfire: all", "catch_up: {limit: 5}", "recover: rerun", "overlap: queue", "overlap: replace", "overlap: allow, max_runs: 2", "lock_at_least_for: 1s", "lock_at_most_for: 1m",
+		"history: {keep: 5}", "pause_after: 3", "retry: {attempts: 3}", "timeout: 1m", "zone: Europe/Berlin", "from: 2020-01-01T00:00:00Z", "until: 2040-01-01T00:00:00Z",
+		"except: [12-24]", "jitter: 1s", "dialect: unix", "dst: native", "initial_delay: 1s", "env: {A: b}", "dir: /tmp", "umask: '027'", "everywhere: false",
+	}
+	for name, kind := range kinds {
+		for _, d := range defaults {
+			c, err := config.Parse("worker.yaml", []byte("database: sqlite:x\ngroup: g\ndefaults: {"+d+"}\njobs:\n- {name: a, "+kind+"}\n- {name: other, manual: true, exec: [x]}\n"), nil)
+			if err != nil {
+				t.Errorf("%s with the default %s: %v", name, d, err)
+				continue
+			}
+			for _, job := range c.Jobs {
+				if job.Do = func(context.Context, jobs.Run) error { return nil }; job.Validate() != nil {
+					t.Errorf("%s with the default %s: %v", name, d, job.Validate())
+				}
+			}
+		}
+	}
+}
+
+// All jobs but one run everywhere: then what does not apply to these is for the one.
+func TestDefaultEverywhere(t *testing.T) {
+	t.Parallel()
+	c := parse(t, `
+database: sqlite:x
+group: g
+defaults: {everywhere: true, timeout: 1m}
+jobs:
+  - {name: local, every: 1m, exec: [x]}
+  - {name: led, every: 1m, exec: [x], everywhere: false, misfire: all}
+  - {name: fenced, every: 1m, sql: [DELETE FROM a]}
+  - {name: manual, manual: true, exec: [x]}
+  - {name: queued, every: 1m, exec: [x], overlap: queue}
+`)
+	for i, want := range []bool{true, false, false, false, false} {
+		equal(t, c.Jobs[i].Name, c.Jobs[i].Everywhere, want)
 	}
 }
 

@@ -6,7 +6,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 )
 
 // variableFields are the keys of a variable whose value is not its text.

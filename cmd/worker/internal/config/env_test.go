@@ -4,7 +4,7 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 )
 
 func TestEnv(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 )
 
 var limitFields = []field[execjob.Limits]{

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/execjob"
+	"github.com/cronlease/cronlease/internal/execjob"
 )
 
 func TestExec(t *testing.T) {

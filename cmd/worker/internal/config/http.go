@@ -19,15 +19,8 @@ var httpFields = []field[httpjob.Request]{
 		}, func(v value) { readURL(v, r) })
 	}},
 	{"method", func(v value, r *httpjob.Request) {
-		what := "one of " + strings.Join(methods, ", ")
-		if t, ok := readText(v, what); ok {
-			if !slices.Contains(methods, t.expanded) {
-				t.bad("expected %s", what)
-				return
-			}
-			r.Method = t.expanded
-		} else if v.form != nil {
-			v.form.isOneOf(methods...)
+		if i := readOneOf(v, methods...); i >= 0 {
+			r.Method = methods[i]
 		}
 	}},
 	{"headers", readHeaders},
@@ -124,6 +117,10 @@ func readHTTP(v value, f *jobFile) {
 		}
 	}
 	f.job.HTTP = &request
+	if at, ok := found["url"]; ok && request.URL != "" {
+		at, _ = at.resolve()
+		f.about = []string{at.node.Value}
+	}
 }
 
 // readHeaders reads the headers: each has its text, or a file that holds it.

@@ -19,6 +19,7 @@ import (
 // are nil where they are missing or bad.
 type jobFile struct {
 	job          Job
+	about        []string // its command, as it is written
 	cron         *text
 	zone         *text
 	dialect      *cron.Dialect
@@ -66,12 +67,12 @@ var jobFields = []field[jobFile]{
 	{"manual", func(v value, f *jobFile) {
 		const what = "true, for a job that only runs when it is triggered, or no such key"
 		if t, ok := readText(v, what); ok {
-			if t.expanded != "true" {
+			if !strings.EqualFold(t.expanded, "true") {
 				t.bad("expected %s", what)
 			}
 			f.job.Schedule = jobs.Manual()
 		} else if v.form != nil {
-			v.form.is(&Schema{Enum: []any{true}})
+			v.form.isOneOf("true")
 		}
 	}},
 	{"after", func(v value, f *jobFile) {
@@ -100,21 +101,23 @@ var jobFields = []field[jobFile]{
 	{"until", func(v value, f *jobFile) { f.calendar.until = readInstant(v) }},
 	{"except", readExcept},
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
-	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readWord(v, "true or false", parseBool)) }},
+	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readBool(v)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
-	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, "unix, spring or quartz", cron.ParseDialect) }},
-	{"dst", func(v value, f *jobFile) { f.dst = readWord(v, "once or native", cron.ParseDST) }},
+	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, cron.Auto, cron.Unix, cron.Spring, cron.Quartz) }},
+	{"dst", func(v value, f *jobFile) { f.dst = readWord(v, cron.Once, cron.Native) }},
 	{"timeout", func(v value, f *jobFile) { f.job.Timeout = readDuration(v) }},
 	{"lock_at_most_for", func(v value, f *jobFile) { f.job.LockAtMostFor = readDuration(v) }},
 	{"lock_at_least_for", func(v value, f *jobFile) { f.job.LockAtLeastFor = readWait(v) }},
-	{"misfire", func(v value, f *jobFile) { set(&f.job.Misfire, readWord(v, "once, skip or all", jobs.ParseMisfire)) }},
+	{"misfire", func(v value, f *jobFile) {
+		set(&f.job.Misfire, readWord(v, jobs.Misfires()...))
+	}},
 	{"catch_up", func(v value, f *jobFile) {
 		readMapping(v, "bounds such as {limit: 100, deadline: 1h}", catchUpFields, &f.job.CatchUp)
 	}},
-	{"recover", func(v value, f *jobFile) { set(&f.job.Recover, readWord(v, "skip or rerun", jobs.ParseRecover)) }},
+	{"recover", func(v value, f *jobFile) { set(&f.job.Recover, readWord(v, jobs.Recovers()...)) }},
 	{"retry", readRetry},
 	{"overlap", func(v value, f *jobFile) {
-		set(&f.job.Overlap, readWord(v, "forbid, queue, allow or replace", jobs.ParseOverlap))
+		set(&f.job.Overlap, readWord(v, jobs.Overlaps()...))
 	}},
 	{"max_runs", func(v value, f *jobFile) { f.job.Limit = readCount(v, maxRuns) }},
 	{"history", func(v value, f *jobFile) {
@@ -131,6 +134,7 @@ var jobFields = []field[jobFile]{
 					t.bad("expected %s", what)
 				}
 				f.job.Exec = append(f.job.Exec, t.expanded)
+				f.about = append(f.about, t.raw)
 			}
 		})
 	}},
@@ -146,7 +150,10 @@ var jobFields = []field[jobFile]{
 	}},
 	{"http", readHTTP},
 	{"sql", func(v value, f *jobFile) {
-		readList(v, "a list of SQL statements", func(v value) { f.job.SQL = append(f.job.SQL, readStatement(v)) })
+		readList(v, "a list of SQL statements", func(v value) {
+			s := readStatement(v)
+			f.job.SQL, f.about = append(f.job.SQL, s.Statement), append(f.about, strings.TrimSpace(s.at.raw))
+		})
 	}},
 }
 
@@ -231,26 +238,51 @@ func (r *jobReader) read(v value) {
 			}
 		}
 		f.job.from = origin{v.doc.name, v.key, v.doc.place}
+		f.job.About = aboutOf(&f)
 		r.config.Jobs = append(r.config.Jobs, f.job)
 	})
 }
 
+// What a job is: one of the schedules, and one of the kinds.
+var (
+	scheduleKeys = slices.Concat(withTicks, []string{"manual", "after", "notify"})
+	kindKeys     = []string{"exec", "http", "sql"}
+)
+
+// need is which keys another one needs one of, and why.
+type need struct {
+	why string
+	one []string
+}
+
+// needKeys are the keys that stand only beside others, in a job and as defaults.
+var needKeys = func() map[string]need {
+	all := map[string]need{}
+	for _, of := range []struct {
+		keys []string
+		need
+	}{
+		{[]string{"zone"}, need{"no other schedule depends on it", []string{"cron", "except"}}},
+		{[]string{"dialect", "dst"}, need{"no other schedule depends on it", []string{"cron"}}},
+		{[]string{"from", "until", "except", "jitter"}, need{"no other schedule has ticks of its own", withTicks}},
+		{[]string{"env", "dir", "umask", "user", "limits"}, need{"it is about programs", []string{"exec"}}},
+		{[]string{"initial_delay"}, need{"no other schedule counts from when the job is first known", []string{"fixed_rate", "fixed_delay"}}},
+	} {
+		for _, key := range of.keys {
+			all[key] = of.need
+		}
+	}
+	return all
+}()
+
 // checkJob checks what concerns several keys of one job.
 func checkJob(v value, found map[string]value, f *jobFile) {
 	require(v, found, "name", "a name for the job")
-	exactlyOne(v, found, "cron", "every", "at", "fixed_rate", "fixed_delay", "manual", "after", "notify")
-	exactlyOne(v, found, "exec", "http", "sql")
-	onlyBeside(found, "zone", "no other schedule depends on it", "cron", "except")
-	for _, key := range []string{"dialect", "dst"} {
-		onlyBeside(found, key, "no other schedule depends on it", "cron")
+	exactlyOne(v, found, scheduleKeys...)
+	exactlyOne(v, found, kindKeys...)
+	for key, need := range needKeys {
+		onlyBeside(found, key, need.why, need.one...)
 	}
-	for _, key := range []string{"from", "until", "except", "jitter"} {
-		onlyBeside(found, key, "no other schedule has ticks of its own", withTicks...)
-	}
-	for _, key := range []string{"env", "dir", "umask", "user", "limits"} {
-		onlyBeside(found, key, "it is about programs", "exec")
-	}
-	onlyBeside(found, "initial_delay", "no other schedule counts from when the job is first known", "fixed_rate", "fixed_delay")
 	if at, ok := found["notify"]; ok && f.job.HTTP != nil && f.job.HTTP.Template != "" {
 		if err := httpjob.CheckNoticeTemplate(f.job.HTTP.Template); err != nil {
 			at.report("a notice does not have what http.body.template asks for: %v", err)
@@ -261,31 +293,35 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 	checkCounts(found, f.job.Job)
 }
 
+const noRecords = "does not apply to a job that runs everywhere: there are no records of its runs"
+
+// notEverywhere are the keys that a job which runs everywhere cannot have, and why.
+var notEverywhere = map[string]string{
+	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
+	"history": noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
+	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",
+	"sql":    "a job that runs everywhere has no lease, and statements need one: expected exec or http",
+}
+
+// notReplacing are the schedules beside which there is no overlap: replace, and why.
+var notReplacing = map[string]string{
+	"after":  "a job after another one runs for each of its ticks, and replaces none",
+	"notify": "a job that tells of other jobs runs for each notice, and replaces none",
+}
+
 // checkTogether checks the keys that exclude or need one another.
 func checkTogether(found map[string]value, f *jobFile) {
 	if f.job.Everywhere {
-		for _, key := range []string{"misfire", "catch_up", "recover", "overlap", "max_runs", "lock_at_least_for", "history", "pause_after", "after", "notify"} {
+		for key, why := range notEverywhere {
 			if at, ok := found[key]; ok {
-				at.report("does not apply to a job that runs everywhere: there are no records of its runs")
+				at.report("%s", why)
 			}
-		}
-		if at, ok := found["manual"]; ok {
-			at.report("a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay")
-		}
-		if at, ok := found["sql"]; ok {
-			at.report("a job that runs everywhere has no lease, and statements need one: expected exec or http")
 		}
 		return
 	}
-	for key, why := range map[string]string{
-		"after":  "a job after another one runs for each of its ticks, and replaces none",
-		"notify": "a job that tells of other jobs runs for each notice, and replaces none",
-	} {
-		if at, is := found[key]; is && f.job.Overlap == jobs.OverlapReplace {
-			if overlap, ok := found["overlap"]; ok { // otherwise a default
-				at = overlap
-			}
-			at.report("overlap replace: %s: expected forbid, queue or allow", why)
+	for key, why := range notReplacing {
+		if _, is := found[key]; is && f.job.Overlap == jobs.OverlapReplace {
+			found["overlap"].report("overlap replace: %s: expected forbid, queue or allow", why)
 		}
 	}
 	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {

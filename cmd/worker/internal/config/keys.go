@@ -27,7 +27,7 @@ func exactlyOne(v value, found map[string]value, keys ...string) {
 			there = append(there, key)
 		}
 	}
-	choice := strings.Join(keys[:len(keys)-1], ", ") + " or " + keys[len(keys)-1]
+	choice := oneOf(keys)
 	switch {
 	case len(there) == 0:
 		v.report("expected one of %s", choice)

@@ -20,7 +20,7 @@ var listenFields = []field[web.Settings]{
 	{"address", readAddress},
 	{"page", func(v value, s *web.Settings) {
 		page := true
-		set(&page, readWord(v, "true or false", parseBool))
+		set(&page, readBool(v))
 		s.NoPage = !page
 	}},
 	{"hosts", func(v value, s *web.Settings) {

@@ -52,7 +52,7 @@ func (n *notifyFile) on(v value, add func(jobs.NotifySchedule, ...string) jobs.N
 		t, ok := readText(v, what)
 		switch {
 		case v.form != nil:
-			v.form.is(&Schema{Enum: []any{"all"}})
+			v.form.isOneOf("all")
 		case ok && t.expanded != "all":
 			t.bad("expected %s", what)
 		case ok:

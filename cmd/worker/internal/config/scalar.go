@@ -1,8 +1,8 @@
 package config
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -41,29 +41,59 @@ func readPath(v value, example string) string {
 	return t.expanded
 }
 
-// readWord reads one of a few words. It returns nil after it has reported.
-func readWord[T any](v value, what string, parse func(string) (T, error)) *T {
+// readOneOf reads one of a few words, in any case: the schema and the error list the same
+// ones. It returns the word's place among them, and -1 after it has reported.
+func readOneOf(v value, words ...string) int {
+	what := oneOf(words)
 	t, ok := readText(v, what)
 	if v.form != nil {
-		v.form.isWord(what)
+		v.form.isOneOf(words...)
 	}
 	if !ok {
-		return nil
+		return -1
 	}
-	word, err := parse(t.expanded)
-	if err != nil || t.expanded == "" {
+	i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(w, t.expanded) })
+	if i >= 0 {
+		return i
+	}
+	if meant := nearest(t.expanded, words); meant != "" {
+		t.bad("did you mean %s? Expected %s", meant, what)
+	} else {
 		t.bad("expected %s", what)
-		return nil
 	}
-	return &word
+	return i
 }
 
-// parseBool takes the two words of YAML alone.
-func parseBool(word string) (bool, error) {
-	if word != "true" && word != "false" {
-		return false, errors.New("no such word")
+// readWord reads one of a few values, each by the word that its String returns. It returns
+// nil after it has reported.
+func readWord[T fmt.Stringer](v value, values ...T) *T {
+	words := make([]string, len(values))
+	for i, one := range values {
+		words[i] = one.String()
 	}
-	return word == "true", nil
+	if i := readOneOf(v, words...); i >= 0 {
+		return &values[i]
+	}
+	return nil
+}
+
+// readBool reads the two words of YAML alone. It returns nil after it has reported.
+func readBool(v value) *bool {
+	i := readOneOf(v, "true", "false")
+	if i < 0 {
+		return nil
+	}
+	is := i == 0
+	return &is
+}
+
+// oneOf lists words as errors do: "a, b or c".
+func oneOf(words []string) string {
+	n := len(words) - 1
+	if n == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:n], ", ") + " or " + words[n]
 }
 
 // readCount reads a number from 1 to most. It returns zero after it has

@@ -2,6 +2,7 @@ package config
 
 import (
 	"strings"
+	"unicode"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -72,20 +73,27 @@ var variable = &Schema{Type: "string", Pattern: `\$\{`}
 // is notes what a scalar may be beside a variable.
 func (s *Schema) is(only *Schema) { s.Type, s.AnyOf = nil, []*Schema{only, variable} }
 
+// isOneOf notes words, in any case. YAML takes true and false, without quotes, for
+// something else than text.
 func (s *Schema) isOneOf(words ...string) {
-	all := make([]any, len(words))
+	var all []any
+	forms := make([]string, len(words))
 	for i, w := range words {
-		all[i] = w
+		if w == "true" || w == "false" {
+			all = append(all, w == "true")
+		}
+		all = append(all, w)
+		for _, c := range w {
+			forms[i] += string([]rune{'[', unicode.ToLower(c), unicode.ToUpper(c), ']'})
+		}
 	}
-	s.is(&Schema{Enum: all})
+	s.is(&Schema{AnyOf: []*Schema{{Enum: all}, {Type: "string", Pattern: "^(" + strings.Join(forms, "|") + ")$"}}})
 }
 
-// isWord notes words as they stand in an error: "a, b or c".
-func (s *Schema) isWord(what string) {
-	s.isOneOf(strings.Split(strings.ReplaceAll(what, " or ", ", "), ", ")...)
+// isCount notes a number, which may stand in quotes.
+func (s *Schema) isCount(most int) {
+	s.is(&Schema{AnyOf: []*Schema{{Type: "integer", Minimum: 1, Maximum: most}, {Type: "string", Pattern: `^[+]?0*[1-9][0-9]*$`}}})
 }
-
-func (s *Schema) isCount(most int) { s.is(&Schema{Type: "integer", Minimum: 1, Maximum: most}) }
 
 func (s *Schema) isDuration() {
 	s.is(&Schema{Type: []string{"string", "number"}, Pattern: `^[+]?(\d+d)?(\d+(\.\d*)?(ns|us|µs|μs|ms|s|m|h))*$`})

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -13,18 +12,9 @@ var statementFields = []field[statementFile]{
 	{"statement", func(v value, s *statementFile) { s.readText(v) }},
 	{"args", func(v value, s *statementFile) {
 		readList(v, "a list of "+strings.Join(sqljob.Args, ", "), func(v value) {
-			t, ok := readText(v, "one of "+strings.Join(sqljob.Args, ", "))
-			switch {
-			case v.form != nil:
-				v.form.isOneOf(sqljob.Args...)
-			case !ok:
-			case slices.Contains(sqljob.Args, t.expanded):
-				s.Args = append(s.Args, t.expanded)
+			if i := readOneOf(v, sqljob.Args...); i >= 0 {
+				s.Args = append(s.Args, sqljob.Args[i])
 				return
-			case nearest(t.expanded, sqljob.Args) != "":
-				t.bad("did you mean %s? Expected one of %s", nearest(t.expanded, sqljob.Args), strings.Join(sqljob.Args, ", "))
-			default:
-				t.bad("expected one of %s", strings.Join(sqljob.Args, ", "))
 			}
 			s.bad = true
 		})
@@ -52,7 +42,7 @@ func (s *statementFile) readText(v value) {
 }
 
 // readStatement reads a statement: its text, or a mapping with its arguments.
-func readStatement(v value) sqljob.Statement {
+func readStatement(v value) statementFile {
 	var s statementFile
 	either(v, yaml.MappingNode, func(v value) {
 		found := readMapping(v, "a statement", statementFields, &s)
@@ -61,5 +51,5 @@ func readStatement(v value) sqljob.Statement {
 	if n, known := s.Placeholders(); s.Text != "" && !s.bad && known && n != len(s.Args) {
 		s.at.bad("%d placeholders (?) and %d args: expected as many of both", n, len(s.Args))
 	}
-	return s.Statement
+	return s
 }

@@ -27,7 +27,7 @@ var configFields = []field[Config]{
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
 	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},
-	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, "database or worker", scheduler.ParseClock)) }},
+	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, scheduler.DatabaseClock, scheduler.WorkerClock)) }},
 	{"max_skew", func(v value, c *Config) {
 		if d := readDuration(v); d > 0 && d < time.Second {
 			v.report("must be at least 1s")

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/textfile"
+	"github.com/cronlease/cronlease/internal/plainfile"
 )
 
 // Request is what a job sends, and what it expects. It may hold secrets: it is not
@@ -148,7 +148,7 @@ func (r Request) Check() error {
 func (r Request) ready() (Request, error) {
 	r.Headers, r.Secrets = slices.Clone(r.Headers), slices.Clone(r.Secrets)
 	if r.URLFile != "" {
-		text, err := textfile.Read(r.URLFile, textfile.MaxSecret)
+		text, err := plainfile.Text(r.URLFile, plainfile.MostText)
 		if err == nil {
 			if err = CheckURL(text); err != nil {
 				err = fmt.Errorf("%s: %w", r.URLFile, err)
@@ -165,7 +165,7 @@ func (r Request) ready() (Request, error) {
 		if h.File == "" {
 			continue
 		}
-		value, err := textfile.Read(h.File, textfile.MaxSecret)
+		value, err := plainfile.Text(h.File, plainfile.MostText)
 		if err != nil {
 			return r, fmt.Errorf("header %s: %w", h.Name, err)
 		}
@@ -176,7 +176,7 @@ func (r Request) ready() (Request, error) {
 		r.Secrets = append(r.Secrets, value)
 	}
 	if r.BodyFile != "" {
-		data, err := textfile.Read(r.BodyFile, maxBody)
+		data, err := plainfile.Text(r.BodyFile, maxBody)
 		if err != nil {
 			return r, fmt.Errorf("body: %w", err)
 		}

@@ -68,6 +68,11 @@ func Start(set Settings, s *scheduler.Scheduler, db store.Jobs, log *zap.Logger,
 			log.Warn("passwords of the page go over the network as they are: set listen.cert and listen.key, or have a proxy with TLS before it")
 		}
 	}
+	for _, file := range []string{set.PasswordFile, set.Key} {
+		if file != "" && plainfile.Exposed(file) {
+			log.Warn("every user of this machine can read a file with secrets: chmod o-r takes that right away", zap.String("file", file))
+		}
+	}
 	base, end := context.WithCancel(context.Background())
 	server := &Server{listener: listener, end: end, log: log}
 	server.http = &http.Server{

@@ -17,13 +17,16 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/internal/plainfile"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store/memstore"
 )
@@ -94,6 +97,31 @@ func TestServer(t *testing.T) {
 	for path, want := range map[string]int{"/": 404, "/healthz": 200, "/metrics": 200, "/events": 404, "/do": 404} {
 		if status, body := get(t, url+path); status != want {
 			t.Errorf("%s: %d: %.200s", path, status, body)
+		}
+	}
+}
+
+// A file of users that every user of the machine can read is named at the start.
+func TestExposedPasswords(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []os.FileMode{0o600, 0o640, 0o644} {
+		path := filepath.Join(t.TempDir(), "users")
+		if err := os.WriteFile(path, []byte("# none yet\n"), mode); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(path, mode); err != nil { // whatever the umask is
+			t.Fatal(err)
+		}
+		core, logs := observer.New(zap.WarnLevel)
+		server, err := Start(Settings{Address: "127.0.0.1:0", NoPage: true, PasswordFile: path}, nil, nil, zap.New(core))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+		if named := logs.FilterField(zap.String("file", path)).Len() == 1; named != plainfile.Exposed(path) || runtime.GOOS == "linux" && named != (mode == 0o644) {
+			t.Errorf("mode %o: the log has %v", mode, logs.All())
 		}
 	}
 }
