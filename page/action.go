@@ -1,11 +1,14 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
@@ -33,7 +36,8 @@ type action struct {
 	grave bool
 	// fields: there are some to fill in, and to mend.
 	fields bool
-	do     func(ctx context.Context, p *Page, f form) (to string, err error)
+	// do returns which of the texts in done says what was done.
+	do func(ctx context.Context, p *Page, f *form) (done string, err error)
 }
 
 // needs says what an action is about.
@@ -51,6 +55,7 @@ var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, a := range []action{
 		{"trigger", "Run now", "Run now", "The leader starts a run of the job beside its schedule, also while the job is paused.", needsJob, false, true, doTrigger},
+		{"again", "Run again", "Run again", "The leader starts a run of the job beside its schedule, with the arguments of this one if it had any.", needsRun, false, false, doAgain},
 		{"pause", "Pause", "Pause", "Ticks from now on are skipped until it is resumed. Runs that go on are not stopped.", mayHaveJob, false, false, doPause},
 		{"resume", "Resume", "Resume", "Its ticks are run again. Those of the paused time are not made up for.", mayHaveJob, false, false, doResume},
 		{"cancel", "Cancel the run", "Cancel the run", "The run is asked to stop. One that waits does not start. One of a backfill ends the backfill.", needsRun, true, false, doCancel},
@@ -108,11 +113,66 @@ func formOf(a action, values url.Values) (form, error) {
 	return f, nil
 }
 
+// fieldsOf reads the fields of an action: those of a form, or the members of a JSON object.
+func fieldsOf(r *http.Request) (url.Values, error) {
+	const want = "expected a form (application/x-www-form-urlencoded) or an object (application/json)"
+	switch given := r.Header.Get("Content-Type"); kindOf(r) {
+	case "application/json":
+		return fieldsOfJSON(r.Body)
+	case "application/x-www-form-urlencoded", "":
+		if err := r.ParseForm(); err != nil {
+			return nil, fmt.Errorf("%w: %w", errUnfit, err)
+		}
+		for name := range r.PostForm {
+			if strings.HasPrefix(strings.TrimSpace(name), "{") {
+				return nil, fmt.Errorf("%w: the body is JSON, and its Content-Type is %q: %s", errUnfit, given, want)
+			}
+		}
+		return r.PostForm, nil
+	default:
+		return nil, fmt.Errorf("%w: Content-Type %.100q: %s", errUnfit, given, want)
+	}
+}
+
+// kindOf is the media type of a request's body; empty: none.
+func kindOf(r *http.Request) string {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind
+}
+
+// fieldsOfJSON reads an object. Its args may be any value; all others are texts, numbers, booleans or null.
+func fieldsOfJSON(body io.Reader) (url.Values, error) {
+	var members map[string]json.RawMessage
+	in := json.NewDecoder(body)
+	if err := in.Decode(&members); err != nil || members == nil {
+		return nil, fmt.Errorf("%w: the body: expected one JSON object such as {\"action\": \"pause\", \"job\": \"report\"}: %w", errUnfit, cmp.Or(err, errors.New("it is null")))
+	}
+	if in.More() {
+		return nil, fmt.Errorf("%w: the body: expected one JSON object, and nothing behind it", errUnfit)
+	}
+	fields := url.Values{}
+	for name, raw := range members {
+		var text string
+		switch {
+		case string(raw) == "null":
+		case name == "args":
+			fields.Set(name, string(raw))
+		case json.Unmarshal(raw, &text) == nil:
+			fields.Set(name, text)
+		case raw[0] == '{' || raw[0] == '[':
+			return nil, fmt.Errorf("%w: %.100q: expected a text or a number", errUnfit, name)
+		case string(raw) != "false": // a box that is not checked
+			fields.Set(name, string(raw))
+		}
+	}
+	return fields, nil
+}
+
 // keyOf reads a run's key out of a query or a form.
 func keyOf(values url.Values) (jobs.Key, error) {
 	tick, err := time.Parse(time.RFC3339Nano, values.Get("tick"))
 	if err != nil {
-		return jobs.Key{}, fmt.Errorf("%w: no tick", errUnfit)
+		return jobs.Key{}, fmt.Errorf("%w: no tick: expected an instant such as 2027-01-01T00:00:00Z", errUnfit)
 	}
 	var trigger uint64
 	if text := values.Get("trigger"); text != "" {
@@ -176,57 +236,72 @@ func (p *Page) do(w http.ResponseWriter, r *http.Request) {
 	// A client that leaves does not end it half-way, such as without its entry in the audit.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), readsFor)
 	defer cancel()
-	if err := r.ParseForm(); err != nil {
-		p.answer(w, r, "", fmt.Errorf("%w: %w", errUnfit, err))
-		return
-	}
-	a, ok := actions[r.PostForm.Get("action")]
-	if !ok {
-		p.answer(w, r, "", fmt.Errorf("%w: no action: expected one of %s", errUnfit, strings.Join(slices.Sorted(maps.Keys(actions)), ", ")))
-		return
-	}
-	f, err := formOf(a, r.PostForm)
+	fields, err := fieldsOf(r)
 	if err != nil {
-		p.answer(w, r, "", err)
+		p.answer(w, r, form{}, "", err)
+		return
+	}
+	a, ok := actions[fields.Get("action")]
+	if !ok {
+		p.answer(w, r, form{}, "", fmt.Errorf("%w: no action: expected one of %s", errUnfit, strings.Join(slices.Sorted(maps.Keys(actions)), ", ")))
+		return
+	}
+	f, err := formOf(a, fields)
+	if err != nil {
+		p.answer(w, r, f, "", err)
 		return
 	}
 	user := userOf(ctx)
-	number := r.PostForm.Get("once")
+	number := fields.Get("once")
 	if !p.once.take(number) {
-		p.answer(w, r, withDone(place(f), "repeated"), nil)
+		p.answer(w, r, f, "repeated", nil)
 		return
 	}
-	to, err := a.do(jobs.WithActor(ctx, jobs.Actor{Name: user.Name, Via: jobs.ViaPage}), p, f)
-	p.source.forget()
 	log := p.set.log.With(zap.String("action", a.name), zap.String("user", user.Name), zap.String("job", f.job))
+	what, err := a.do(jobs.WithActor(ctx, jobs.Actor{Name: user.Name, Via: jobs.ViaPage}), p, &f)
+	p.source.forget()
 	if err != nil {
 		p.once.giveBack(number)
 		log.Info("an action failed", zap.Error(err))
 		if a.fields && !wantsJSON(r) {
-			p.render(w, r, statusOf(err), p.asking(a, f, err.Error(), time.Time{}))
+			p.render(w, r, statusOf(err), p.asking(a, f, inWords(err), time.Time{}))
 			return
 		}
-		p.answer(w, r, "", err)
+		p.answer(w, r, f, "", err)
 		return
 	}
 	log.Info("an action was done")
-	p.answer(w, r, to, nil)
+	p.answer(w, r, f, what, nil)
 }
 
-// answer says what became of an action: by the page that to leads to, relative to this
-// one, or as JSON.
-func (p *Page) answer(w http.ResponseWriter, r *http.Request, to string, err error) {
+// answer says what became of an action: by the page of what it was about, relative to this one, or as
+// JSON, which also has the whole path of the run's JSON.
+func (p *Page) answer(w http.ResponseWriter, r *http.Request, f form, done string, err error) {
+	to := withDone(place(f), done)
 	switch {
 	case wantsJSON(r) && err != nil:
-		writeJSON(w, statusOf(err), map[string]string{"error": err.Error()})
+		writeJSON(w, statusOf(err), map[string]string{"error": inWords(err)})
 	case wantsJSON(r):
-		writeJSON(w, http.StatusOK, map[string]string{"see": to})
+		said := map[string]string{"see": to}
+		if !f.key.Tick.IsZero() {
+			said["run"] = mountOf(r) + "/api/" + runURL(f.key)
+		}
+		writeJSON(w, http.StatusOK, said)
 	case err != nil:
 		p.fail(w, r, err)
 	default: // http.Redirect would make the link absolute, without what a mux has cut off
 		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusSeeOther)
 	}
+}
+
+// mountOf is the path below which a mux serves the page: what it has cut off.
+func mountOf(r *http.Request) string {
+	asked, err := url.ParseRequestURI(r.RequestURI)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(asked.EscapedPath(), r.URL.EscapedPath()), "/")
 }
 
 // place is the page of what an action is about.
@@ -248,20 +323,48 @@ func withDone(to, what string) string {
 	return to + "?done=" + what
 }
 
-func doTrigger(ctx context.Context, p *Page, f form) (string, error) {
+func doTrigger(ctx context.Context, p *Page, f *form) (done string, err error) {
 	args, err := argsOf(f)
 	if err != nil {
 		return "", err
 	}
+	return "trigger", p.trigger(ctx, f, args)
+}
+
+// trigger requests a run of the job, which is what the answer is about then.
+func (p *Page) trigger(ctx context.Context, f *form, args any) (err error) {
 	key, err := p.steer.TriggerWith(ctx, f.job, args)
-	if err != nil && statusOf(err) == http.StatusServiceUnavailable {
-		err = fmt.Errorf("%w: it may have been requested all the same: look at the runs of the job first", err)
+	switch {
+	case err == nil:
+		f.key = key
+	case statusOf(err) == http.StatusServiceUnavailable:
+		err = fmt.Errorf("%w: %w", err, errUncertain)
 	}
-	return withDone(runURL(key), "trigger"), err
+	return err
+}
+
+// doAgain triggers a run with the arguments of an earlier one.
+func doAgain(ctx context.Context, p *Page, f *form) (done string, err error) {
+	record, err := p.source.Run(ctx, f.key)
+	if err != nil {
+		return "", err
+	}
+	var args any
+	if record.HasArgs {
+		raw, err := p.source.Args(ctx, f.key)
+		switch {
+		case err != nil:
+			return "", err
+		case raw == nil:
+			return "", fmt.Errorf("%w: its arguments are not kept any more: run the job with arguments of your own", jobs.ErrNoRun)
+		}
+		args = raw
+	}
+	return "trigger", p.trigger(ctx, f, args)
 }
 
 // argsOf reads the arguments of a form; nil: it has none.
-func argsOf(f form) (any, error) {
+func argsOf(f *form) (any, error) {
 	text := strings.TrimSpace(f.Get("args"))
 	if text == "" {
 		return nil, nil
@@ -272,30 +375,30 @@ func argsOf(f form) (any, error) {
 	return json.RawMessage(text), nil
 }
 
-func doPause(ctx context.Context, p *Page, f form) (string, error) {
-	return withDone(place(f), "pause"), p.steer.Pause(ctx, f.job)
+func doPause(ctx context.Context, p *Page, f *form) (done string, err error) {
+	return "pause", p.steer.Pause(ctx, f.job)
 }
 
-func doResume(ctx context.Context, p *Page, f form) (string, error) {
+func doResume(ctx context.Context, p *Page, f *form) (done string, err error) {
 	if f.Get("skip_missed") != "" {
-		return withDone(place(f), "resume"), p.steer.ResumeSkipping(ctx, f.job)
+		return "resume", p.steer.ResumeSkipping(ctx, f.job)
 	}
-	return withDone(place(f), "resume"), p.steer.Resume(ctx, f.job)
+	return "resume", p.steer.Resume(ctx, f.job)
 }
 
-func doCancel(ctx context.Context, p *Page, f form) (string, error) {
-	return withDone(place(f), "cancel"), p.steer.Cancel(ctx, f.key)
+func doCancel(ctx context.Context, p *Page, f *form) (done string, err error) {
+	return "cancel", p.steer.Cancel(ctx, f.key)
 }
 
-func doCancelBackfills(ctx context.Context, p *Page, f form) (string, error) {
+func doCancelBackfills(ctx context.Context, p *Page, f *form) (done string, err error) {
 	n, err := p.steer.CancelBackfills(ctx, f.job)
 	if err == nil && n == 0 {
 		err = fmt.Errorf("%w: %s has no backfill that is not over", jobs.ErrNoRun, f.job)
 	}
-	return withDone(place(f), "cancel-backfills"), err
+	return "cancel-backfills", err
 }
 
-func doBackfill(ctx context.Context, p *Page, f form) (string, error) {
+func doBackfill(ctx context.Context, p *Page, f *form) (done string, err error) {
 	args, err := argsOf(f)
 	if err != nil {
 		return "", err
@@ -324,18 +427,18 @@ func doBackfill(ctx context.Context, p *Page, f form) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("%w: %w", errUnfit, err)
 	case len(planned.Ticks) == 0:
-		return withDone(place(f), "no-ticks"), nil
+		return "no-ticks", nil
 	}
 	b.ID = planned.ID
 	// If it fails, it may have been stored: the form that is sent again has its ID.
 	f.Set("id", strconv.FormatUint(b.ID, 10))
 	f.Set("from", b.From.Format(time.RFC3339Nano))
 	_, err = p.steer.Backfill(ctx, f.job, b)
-	return withDone(place(f), "backfill"), err
+	return "backfill", err
 }
 
 // instantOf reads an instant in UTC: RFC 3339, or what a browser's field for it gives.
-func instantOf(f form, field string) (time.Time, error) {
+func instantOf(f interface{ Get(string) string }, field string) (time.Time, error) {
 	text := strings.TrimSpace(f.Get(field))
 	for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", "2006-01-02"} {
 		if at, err := time.Parse(layout, text); err == nil {
@@ -345,14 +448,17 @@ func instantOf(f form, field string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%w: %s %q: expected an instant such as 2027-01-01T00:00:00Z", errUnfit, field, text)
 }
 
-func doForget(ctx context.Context, p *Page, f form) (string, error) {
-	return withDone("./", "forget"), p.steer.Forget(ctx, f.job)
+func doForget(ctx context.Context, p *Page, f *form) (done string, err error) {
+	if err = p.steer.Forget(ctx, f.job); err == nil {
+		f.job = "" // it has no page any more
+	}
+	return "forget", err
 }
 
-func doResign(ctx context.Context, p *Page, _ form) (string, error) {
-	err := p.steer.Resign(ctx)
+func doResign(ctx context.Context, p *Page, _ *form) (done string, err error) {
+	err = p.steer.Resign(ctx)
 	if errors.Is(err, store.ErrChanged) { // that term is over already
 		err = nil
 	}
-	return withDone("./", "resign"), err
+	return "resign", err
 }

@@ -3,6 +3,7 @@ package page_test
 import (
 	"encoding/json"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
@@ -160,6 +161,63 @@ func TestBackfill(t *testing.T) {
 	}
 }
 
+// A program that acts gets the whole path of the run's JSON, also where a mux serves the page below a path,
+// and may send an object instead of a form.
+func TestActionsOfPrograms(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	mux := http.NewServeMux()
+	mux.Handle("/admin/cron/", http.StripPrefix("/admin/cron", b.page))
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b.url = server.URL + "/admin/cron"
+	asJSON, object := header("Accept", "application/json"), header("Content-Type", "application/json")
+	said := func(a answer) map[string]string {
+		t.Helper()
+		var said map[string]string
+		if err := json.Unmarshal([]byte(b.is(a, http.StatusOK).body), &said); err != nil {
+			t.Fatal(err, a.body)
+		}
+		return said
+	}
+	first := said(b.send(http.MethodPost, "/do", form("trigger", "report"), asJSON))
+	second := said(b.sendText("/do", `{"action": "trigger", "job": "report", "args": {"mode": "repair"}}`, object))
+	for i, said := range []map[string]string{first, second} {
+		path, ok := strings.CutPrefix(said["run"], "/admin/cron/api/run?")
+		if !ok || !strings.HasPrefix(said["see"], "run?") {
+			t.Fatalf("said %v", said)
+		}
+		b.wait("the end of the run", func() bool { return read[map[string]any](b, "/api/run?"+path)["state"] == "succeeded" })
+		run := read[map[string]any](b, "/api/run?"+path)
+		attempts, _ := run["attempts"].([]any)
+		if run["job"] != "report" || run["kind"] != "trigger" || run["has_args"] != (i == 1) || len(attempts) != 1 || attempts[0].(map[string]any)["output"] != "printed" {
+			t.Errorf("the run: %v", run)
+		}
+	}
+	said(b.sendText("/do", `{"action": "resume", "job": null, "skip_missed": true}`, object))
+	for _, c := range []struct {
+		body, kind string
+		status     int
+		text       string
+	}{
+		{`{"action": "trigger"`, "application/json", 400, "expected one JSON object"},
+		{`[]`, "application/json", 400, "expected one JSON object"},
+		{`null`, "application/json", 400, "expected one JSON object"},
+		{`{} {}`, "application/json", 400, "nothing behind it"},
+		{`{}`, "application/json; charset=utf-8", 400, "expected one of again, backfill"},
+		{`{"action": {"a": 1}}`, "application/json", 400, `"action": expected a text`},
+		{`{"action": "trigger", "job": "report"}`, "application/x-www-form-urlencoded", 400, "the body is JSON"},
+		{`{"action": "trigger", "job": "report"}`, "text/plain", 400, `Content-Type "text/plain": expected a form`},
+		{`{"action": "` + strings.Repeat("a", 400_000) + `"}`, "application/json", 413, "too large"},
+	} {
+		a := b.is(b.sendText("/do", c.body, header("Content-Type", c.kind), asJSON), c.status)
+		var answer struct{ Error string }
+		if err := json.Unmarshal([]byte(a.body), &answer); err != nil || !strings.Contains(answer.Error, c.text) {
+			t.Errorf("%.60s as %s: %s does not say %q (%v)", c.body, c.kind, a.body, c.text, err)
+		}
+	}
+}
+
 // What cannot be done is said, by status and text, for people and as JSON.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
@@ -175,8 +233,8 @@ func TestRefusals(t *testing.T) {
 		{form("forget", "report"), 409, "cannot be forgotten"},
 		{form("trigger", ""), 400, "no job"},
 		{form("trigger", "<script>"), 400, "no name of a job"},
-		{form("explode", "report"), 400, "no action: expected one of backfill, cancel,"},
-		{url.Values{}, 400, "no action: expected one of backfill, cancel,"},
+		{form("explode", "report"), 400, "no action: expected one of again, backfill, cancel,"},
+		{url.Values{}, 400, "no action: expected one of again, backfill, cancel,"},
 		{form("cancel", "report"), 400, "no tick"},
 		{with(form("cancel", "report"), "tick", "2020-01-01T00:00:00Z"), 404, "no such run"},
 		{with(with(form("cancel", "report"), "tick", "2020-01-01T00:00:00Z"), "trigger", "x"), 400, "no trigger"},

@@ -3,11 +3,15 @@ package page
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/jsontime"
 	"github.com/cronlease/cronlease/internal/runjson"
@@ -24,6 +28,20 @@ const (
 	maxListed     = 1000
 	usuallyListed = 100
 )
+
+// apiPaths are those of what is there as JSON.
+var apiPaths = []string{"/api/status", "/api/jobs", "/api/runs", "/api/run"}
+
+// noAPI answers what is asked of no such path, or by another method.
+func noAPI(w http.ResponseWriter, r *http.Request) {
+	list := strings.Join(apiPaths, ", ")
+	if slices.Contains(apiPaths, r.URL.Path) {
+		w.Header().Set("Allow", "GET, HEAD")
+		writeJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": "expected GET: POST /do carries out actions", "paths": apiPaths})
+		return
+	}
+	writeJSON(w, http.StatusNotFound, map[string]any{"error": "there is no such path: expected one of " + list, "paths": apiPaths})
+}
 
 // apiStatus is who leads, and which replicas there are.
 type apiStatus struct {
@@ -56,10 +74,13 @@ type apiReplica struct {
 }
 
 type apiJob struct {
-	Name     string            `json:"name"`
-	Schedule string            `json:"schedule"`
-	Paused   bool              `json:"paused"`
-	Gone     *jsontime.Instant `json:"gone"`
+	Name     string `json:"name"`
+	Schedule string `json:"schedule"`
+	Paused   bool   `json:"paused"`
+	// Everywhere: each replica runs it by itself, and nothing is known of its runs. This replica tells of
+	// those that it has.
+	Everywhere bool              `json:"everywhere"`
+	Gone       *jsontime.Instant `json:"gone"`
 	// Cursor is the newest scheduled tick that was claimed.
 	Cursor   *jsontime.Instant `json:"cursor"`
 	Started  *jsontime.Instant `json:"started"`
@@ -125,14 +146,18 @@ func (p *Page) apiJobs(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, found := slices.BinarySearch(names.All, query.Get("after"))
+	local := p.everywhere()
+	all := slices.Concat(names.All, slices.Collect(maps.Keys(local)))
+	slices.Sort(all)
+	all = slices.Compact(all)
+	from, found := slices.BinarySearch(all, query.Get("after"))
 	if found {
 		from++
 	}
 	list := []apiJob{}
 	place := map[string]int{}
 	var open []jobs.Record
-	for part := range slices.Chunk(names.All[from:min(from+limit, len(names.All))], jobs.MaxOf) {
+	for part := range slices.Chunk(all[from:min(from+limit, len(all))], jobs.MaxOf) {
 		snapshot, err := p.source.LoadOf(r.Context(), part)
 		if err != nil {
 			return nil, err
@@ -140,12 +165,16 @@ func (p *Page) apiJobs(r *http.Request) (any, error) {
 		open = snapshot.Open
 		for _, name := range part {
 			known, ok := snapshot.Jobs[name]
-			if !ok {
+			job, everywhere := local[name]
+			switch {
+			case everywhere:
+				known = jobs.Known{Schedule: job.Schedule.String()}
+			case !ok:
 				continue // forgotten meanwhile
 			}
 			place[name] = len(list)
 			list = append(list, apiJob{
-				Name: name, Schedule: known.Schedule, Paused: known.Paused, Gone: jsontime.Of(known.Gone), Cursor: jsontime.Of(known.Cursor),
+				Name: name, Schedule: known.Schedule, Paused: known.Paused, Everywhere: everywhere, Gone: jsontime.Of(known.Gone), Cursor: jsontime.Of(known.Cursor),
 				Started: jsontime.Of(known.Started), Finished: jsontime.Of(known.Finished),
 			})
 		}
@@ -195,6 +224,53 @@ func (p *Page) apiRuns(r *http.Request) (any, error) {
 	return list, nil
 }
 
+// apiRun is one run, with its attempts.
+type apiRun struct {
+	runjson.Record
+	// Attempts are those that the store keeps.
+	Attempts []apiAttempt `json:"attempts"`
+}
+
+type apiAttempt struct {
+	Number   int               `json:"number"`
+	State    string            `json:"state"`
+	Owner    string            `json:"owner"`
+	Token    uint64            `json:"token"`
+	Started  *jsontime.Instant `json:"started"`
+	Finished *jsontime.Instant `json:"finished"`
+	Error    string            `json:"error"`
+	// Output is null where it is not known: it comes with the end of the attempt, which may not be told.
+	Output *string `json:"output"`
+}
+
+// apiRun is the run of the key in the query.
+func (p *Page) apiRun(r *http.Request) (any, error) {
+	key, err := keyOf(r.URL.Query())
+	if err != nil {
+		return nil, err
+	}
+	record, err := p.source.Run(r.Context(), key)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := optional(p.source.Attempts(r.Context(), key))
+	if err != nil {
+		return nil, err
+	}
+	run := apiRun{Record: runjson.Of(record), Attempts: []apiAttempt{}}
+	for _, a := range attempts {
+		of := apiAttempt{
+			Number: a.Number, State: a.State.String(), Owner: a.Owner, Token: a.Token, Started: jsontime.Of(a.Started), Finished: jsontime.Of(a.Finished), Error: a.Error,
+		}
+		if len(a.Output) > 0 || a.State.Over() && a.State != jobs.Interrupted {
+			text := string(a.Output)
+			of.Output = &text
+		}
+		run.Attempts = append(run.Attempts, of)
+	}
+	return run, nil
+}
+
 // limitOf is how many elements a request asks for.
 func limitOf(query url.Values) (int, error) {
 	text := query.Get("limit")
@@ -213,11 +289,20 @@ func (p *Page) api(read func(r *http.Request) (any, error)) http.Handler {
 	return p.turn(func(w http.ResponseWriter, r *http.Request) {
 		value, err := read(r)
 		if err != nil {
-			writeJSON(w, statusOf(err), map[string]string{"error": err.Error()})
+			p.failJSON(w, r, err)
 			return
 		}
 		writeJSON(w, http.StatusOK, value)
-	}, func(w http.ResponseWriter, _ *http.Request, err error) {
-		writeJSON(w, statusOf(err), map[string]string{"error": err.Error()})
-	})
+	}, p.failJSON)
+}
+
+// failJSON says what went wrong and, where the database cannot be read, what this replica knows.
+func (p *Page) failJSON(w http.ResponseWriter, _ *http.Request, err error) {
+	o, is := p.outage(err)
+	if !is {
+		writeJSON(w, statusOf(err), map[string]string{"error": o.Error})
+		return
+	}
+	p.set.log.Debug("the page could not read the database", zap.Error(err))
+	writeJSON(w, statusOf(err), o)
 }

@@ -3,6 +3,7 @@ package page_test
 import (
 	"encoding/json"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -53,5 +54,16 @@ func TestJSON(t *testing.T) {
 	}
 	for _, path := range []string{"/api/runs?state=odd", "/api/runs?limit=0", "/api/runs?limit=100000", "/api/runs?since=yesterday", "/api/jobs?limit=x"} {
 		b.is(b.get(path), http.StatusBadRequest)
+	}
+	for path, status := range map[string]int{"/api/": 404, "/api/run/1": 404, "/api/job": 404} {
+		a := b.is(b.get(path), status)
+		if !strings.Contains(a.body, `"paths":["/api/status","/api/jobs","/api/runs","/api/run"]`) || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %s", path, a.body)
+		}
+	}
+	b.is(b.get("/api/run"), http.StatusBadRequest)
+	b.is(b.get("/api/run?job=report&tick=2020-01-01T00:00:00Z"), http.StatusNotFound)
+	if a := b.is(b.send(http.MethodPost, "/api/runs", nil), http.StatusMethodNotAllowed); a.Header.Get("Allow") != "GET, HEAD" {
+		t.Errorf("%v", a.Header)
 	}
 }

@@ -35,7 +35,7 @@ func (v *viewer) durations(newest []jobs.Record) (chart template.HTML, words str
 	slices.Reverse(dots)
 	top := max(most, time.Millisecond)
 	p := picture{now: v.now}
-	p.add(`<svg class="chart" role="img" aria-label="Durations of the newest runs">`)
+	p.add(`<svg class="chart" role="group" aria-label="Durations of the newest runs">`)
 	for i, part := range []time.Duration{top, top / 2, 0} {
 		y := chartTop + i*(chartBottom-chartTop)/2
 		p.add(`<line class="grid" x1="0" x2="100%%" y1="%d" y2="%d"/><text x="0" y="%d">`, y, y, y-4)

@@ -74,7 +74,7 @@ func (p *Page) steers(next http.Handler) http.Handler {
 		case wantsJSON(r):
 			refuse(w, r, http.StatusForbidden, why)
 		default:
-			p.render(w, r, http.StatusForbidden, shown{title: "Not allowed", template: "error.html", data: why})
+			p.render(w, r, http.StatusForbidden, shown{title: "Not allowed", template: "error.html", data: failure{Text: why}})
 		}
 	})
 }

@@ -174,7 +174,7 @@ func TestBodiesAreBounded(t *testing.T) {
 	b := newBench(t)
 	large := form("trigger", "report")
 	large.Set("args", `"`+strings.Repeat("a", 1<<20)+`"`)
-	b.is(b.send(http.MethodPost, "/do", large), http.StatusBadRequest)
+	b.is(b.send(http.MethodPost, "/do", large), http.StatusRequestEntityTooLarge)
 	allowed := form("trigger", "report")
 	allowed.Set("args", `"`+strings.Repeat("%", 64<<10-2)+`"`)
 	b.is(b.send(http.MethodPost, "/do", allowed), http.StatusSeeOther)

@@ -23,8 +23,8 @@ func Healthz(s *scheduler.Scheduler) http.Handler {
 }
 
 // Readyz answers whether the group does its work, as far as this replica can tell: 200
-// if it can use the database, some replica leads and, if it is this one, claims the ticks that
-// are due; otherwise 503, also for the moment between two leaders. It is for readiness probes and monitoring, and not
+// if it can use the database, and some replica leads and claims the ticks that are due, which a
+// follower reads in the ledger within a minute; otherwise 503, also while the group is paused because its ledger has gone back, and for the moment between two leaders. It is for readiness probes and monitoring, and not
 // for liveness probes: a restart does not bring a database back. Its answers are as those of [Healthz].
 func Readyz(s *scheduler.Scheduler) http.Handler {
 	return healthOf(s.Health, func(h scheduler.Health) bool { return h.Started && h.Err() == nil && seesLeader(h) }, "ready", "not ready")
@@ -54,7 +54,7 @@ type health struct {
 	LateSeconds         float64       `json:"late_seconds"`
 	SkewSeconds         float64       `json:"skew_seconds"`
 
-	restored bool
+	restored, unclaimed bool
 }
 
 func healthOf(read func() scheduler.Health, good func(scheduler.Health) bool, is, isNot string) http.Handler {
@@ -68,7 +68,7 @@ func healthOf(read func() scheduler.Health, good func(scheduler.Health) bool, is
 		a := health{
 			Status: is, Started: h.Started, Stuck: h.Started && h.Stuck != nil, Database: h.Database == nil, Leader: seesLeader(h), Role: h.State.Role,
 			HeartbeatAgeSeconds: h.HeartbeatAge.Seconds(), LateSeconds: h.Late.Seconds(), SkewSeconds: h.Skew.Ahead.Seconds(),
-			restored: errors.Is(h.Leader, scheduler.ErrRestored),
+			restored: errors.Is(h.Leader, scheduler.ErrRestored), unclaimed: errors.Is(h.Leader, scheduler.ErrNotFiring),
 		}
 		status := http.StatusOK
 		if !good(h) {
@@ -98,15 +98,17 @@ func (a health) text() string {
 	add(!a.Started, "starting: the scheduler does not run yet")
 	add(a.Stuck, "stuck: this process makes no progress, restart it")
 	add(a.Started && !a.Database, "database: this replica cannot use it, or must not")
-	add(a.Started && !a.Leader && !a.restored && a.Role != election.Leading, "leader: nobody leads the group")
+	leader := a.Started && !a.Leader && !a.restored
 	add(a.Started && a.restored, "leader: the ledger has gone back, and the group is paused until worker resume")
-	add(a.Started && !a.Leader && !a.restored && a.Role == election.Leading, "leader: this replica leads, but does not claim the ticks that are due")
+	add(leader && a.Role == election.Leading, "leader: this replica leads, but does not claim the ticks that are due")
+	add(leader && a.Role != election.Leading && a.unclaimed, "leader: the leader does not claim the ticks that are due")
+	add(leader && a.Role != election.Leading && !a.unclaimed, "leader: nobody leads the group")
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// wantsJSON reports whether the client asked for JSON.
+// wantsJSON reports whether the client asked for JSON, or sent it.
 func wantsJSON(r *http.Request) bool {
-	return r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json")
+	return r.URL.Query().Get("format") == "json" || strings.Contains(r.Header.Get("Accept"), "application/json") || kindOf(r) == "application/json"
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) {

@@ -29,12 +29,12 @@ type jobData struct {
 	Output        string
 	OutputOf      string
 	OutputTick    moment
+	NoOutput      string
 	States        []option
-	Runs          []runRow
-	NoRuns        string
-	Pager         pager
+	Runs          runTable
 	Schedule      string
 	More          []pair
+	Settings      []pair
 }
 
 // nextRow is a tick to come.
@@ -44,7 +44,6 @@ type nextRow struct {
 }
 
 const (
-	perHistory  = 25
 	maxMeasured = 200 // runs in the chart of durations
 	nextTicks   = 5
 )
@@ -57,10 +56,15 @@ func (p *Page) job(r *http.Request) (shown, error) {
 		return shown{}, err
 	}
 	known, ok := v.snapshot.Jobs[name]
-	if !ok && !slices.Contains(v.differences.NotLed, name) {
+	local := v.local[name].Everywhere
+	if !ok && !local && !slices.Contains(v.differences.NotLed, name) {
 		return shown{}, fmt.Errorf("%w: %.150q", jobs.ErrNoJob, visible(name))
 	}
 	data := jobData{Name: visible(name), Words: v.wordsOf(name), Tags: v.tags(name), Schedule: visible(known.Schedule), Notes: v.jobNotes(name)}
+	data.Settings = v.settings(name)
+	if local {
+		data.Schedule = visible(v.local[name].Schedule.String())
+	}
 	if v.steers && ok {
 		data.Actions = v.jobActions(name, known)
 	}
@@ -74,12 +78,15 @@ func (p *Page) job(r *http.Request) (shown, error) {
 	}
 	data.Durations, data.DurationWords = v.durations(newest[name])
 	data.Facts = v.jobFacts(name, newest[name])
-	if err := v.addOutput(&data, newest[name]); err != nil {
+	if err := v.addOutput(&data, name, newest[name]); err != nil {
 		return shown{}, err
 	}
 	v.addNext(&data, name)
 	if err := v.addHistory(&data, name); err != nil {
 		return shown{}, err
+	}
+	if !ok {
+		return shown{title: visible(name), template: "job.html", data: data, now: v.now}, nil
 	}
 	data.More = []pair{{"Known since", exact(known.Since)}, {"Schedule since", exact(known.ScheduleSince)}, {"Newest tick claimed", exact(known.Cursor)}}
 	for _, pause := range slices.Backward(v.snapshot.Pauses[name]) {
@@ -126,7 +133,15 @@ func (v *viewer) jobActions(name string, known jobs.Known) []button {
 func (v *viewer) jobNotes(name string) []note {
 	var notes []note
 	known, ok := v.snapshot.Jobs[name]
+	if v.local[name].Everywhere {
+		text := "Each replica runs this job by itself, leader or not. " + notRecorded
+		if here := v.runningHere(name); here != "" {
+			text += " " + here
+		}
+		notes = append(notes, infoNote(text))
+	}
 	switch {
+	case v.local[name].Everywhere:
 	case !ok:
 		notes = append(notes, warnNote("Replicas have this job, and the leader does not: it does not run while that one leads."))
 	case !known.Gone.IsZero():
@@ -185,6 +200,9 @@ func (v *viewer) jobFacts(name string, newest []jobs.Record) []fact {
 		}
 	}
 	next := fact{Name: "Next", Text: "–"}
+	if v.paused(name) {
+		next = fact{Name: "Next", Text: "paused", Small: "its ticks are skipped"}
+	}
 	if ticks := v.next(name, 1); len(ticks) > 0 {
 		next = fact{Name: "Next", Text: ago(v.now, ticks[0]), Small: instant(v.now, ticks[0]), Title: exact(ticks[0])}
 	}
@@ -233,9 +251,12 @@ func (v *viewer) jobTimeline(name string) (timeline, error) {
 }
 
 // addOutput adds what the newest run printed that has printed something.
-func (v *viewer) addOutput(data *jobData, newest []jobs.Record) error {
+func (v *viewer) addOutput(data *jobData, name string, newest []jobs.Record) error {
 	const most = 3
 	looked := 0
+	if data.NoOutput = "It has not run yet."; v.local[name].Everywhere {
+		data.NoOutput = notRecorded
+	}
 	for _, r := range newest {
 		if r.Attempt == 0 || looked == most {
 			continue
@@ -247,6 +268,9 @@ func (v *viewer) addOutput(data *jobData, newest []jobs.Record) error {
 		}
 		if err != nil {
 			return err
+		}
+		if looked == 1 {
+			data.NoOutput = "The newest run: " + noOutput(r, attempts)
 		}
 		for _, a := range slices.Backward(attempts) {
 			if len(a.Output) > 0 {
@@ -285,25 +309,21 @@ func (v *viewer) addNext(data *jobData, name string) {
 	default:
 		data.NoNext = "There is none that is known."
 	}
+	if v.paused(name) {
+		data.NoNext = "It is paused: its ticks are skipped until it is resumed."
+	}
 }
 
 // addHistory adds a page of the runs.
 func (v *viewer) addHistory(data *jobData, name string) error {
-	filter := jobs.Filter{Job: name, Limit: perHistory + 1}
 	wanted := v.query.Get("state")
-	if wanted != "" {
-		state, err := jobs.ParseState(wanted)
-		if err != nil {
-			return fmt.Errorf("%w: there is no such state", errUnfit)
-		}
-		filter.State = state
+	states, err := readStates(wanted)
+	if err != nil {
+		return err
 	}
-	if v.query.Get("tick") != "" {
-		behind, err := keyOf(url.Values{"job": {name}, "tick": {v.query.Get("tick")}, "trigger": {v.query.Get("trigger")}})
-		if err != nil {
-			return err
-		}
-		filter.Behind = behind
+	behind, err := behindOf(v.query, name)
+	if err != nil {
+		return err
 	}
 	to := func(state string, behind *jobs.Key) string {
 		values := url.Values{"name": {name}}
@@ -322,27 +342,13 @@ func (v *viewer) addHistory(data *jobData, name string) error {
 		}
 		return "job?" + values.Encode() + "#h-history"
 	}
-	data.States = []option{{Text: "all", Href: to("", nil), Current: wanted == ""}}
-	for _, s := range []jobs.State{jobs.Succeeded, jobs.Failed, jobs.TimedOut, jobs.Panicked, jobs.Interrupted, jobs.Cancelled, jobs.Skipped} {
-		data.States = append(data.States, option{Text: s.String(), Href: to(s.String(), nil), Current: wanted == s.String()})
+	data.States = stateOptions(wanted, func(state string) string { return to(state, nil) }, jobs.Succeeded, jobs.Failed, jobs.TimedOut, jobs.Panicked,
+		jobs.Interrupted, jobs.Cancelled, jobs.Skipped)
+	data.Runs, err = v.table(runQuery{job: name, states: states, behind: behind}, perHistory, func(behind *jobs.Key) string { return to(wanted, behind) })
+	if wanted == "" && behind == (jobs.Key{}) {
+		if data.Runs.None = "It has not run yet."; v.local[name].Everywhere {
+			data.Runs.None = notRecorded
+		}
 	}
-	records, err := v.page.source.Runs(v.ctx, filter)
-	if err != nil {
-		return err
-	}
-	for _, r := range records[:min(len(records), perHistory)] {
-		data.Runs = append(data.Runs, v.runRow(r))
-	}
-	if filter.Behind != (jobs.Key{}) {
-		data.Pager.Newer, data.Pager.NewerText = to(wanted, nil), "Newest"
-	}
-	if len(records) > perHistory {
-		key := records[perHistory-1].Key
-		data.Pager.Older, data.Pager.OlderText = to(wanted, &key), "Older"
-	}
-	data.NoRuns = "It has not run yet."
-	if wanted != "" || filter.Behind != (jobs.Key{}) {
-		data.NoRuns = "There are no such runs."
-	}
-	return nil
+	return err
 }

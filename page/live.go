@@ -17,6 +17,8 @@ import (
 const (
 	// lookEvery is how often the database is looked at while a client follows the events.
 	lookEvery = time.Second
+	// looksFor bounds a look, of which each reads few rows: clients do not take a page for live for longer.
+	looksFor = 3 * time.Second
 	// keepAlive is how often a client hears that its connection lives.
 	keepAlive = 15 * time.Second
 	// sendsFor bounds each write to a client.
@@ -38,7 +40,7 @@ type news struct {
 	Owner string `json:"owner"`
 	// Token is a text, since numbers of scripts are too short.
 	Token string `json:"token"`
-	// Error says that the database could not be read.
+	// Error says in words why the database could not be read.
 	Error string `json:"error,omitempty"`
 }
 
@@ -46,6 +48,7 @@ type news struct {
 type live struct {
 	source Source
 	most   int
+	note   func(begun time.Time, err error) // takes in how each look ended
 
 	mu      sync.Mutex // guards all below
 	clients map[chan news]struct{}
@@ -56,7 +59,7 @@ type live struct {
 }
 
 func newLive(source Source, most int) *live {
-	return &live{source: source, most: most, clients: map[chan news]struct{}{}}
+	return &live{source: source, most: most, note: func(time.Time, error) {}, clients: map[chan news]struct{}{}}
 }
 
 // errFull says that there are as many clients as there may be.
@@ -111,12 +114,13 @@ func (l *live) lookOut(ctx context.Context) {
 	again := time.NewTicker(lookEvery)
 	defer again.Stop()
 	for {
+		begun := time.Now()
 		n, err := guarded(ctx, l.look)
-		if err != nil {
-			n = news{Error: "the database cannot be read: " + err.Error()}
-		}
 		if ctx.Err() != nil {
 			return
+		}
+		if l.note(begun, err); err != nil {
+			n = news{Error: inWords(err)}
 		}
 		l.tell(n)
 		select {
@@ -147,7 +151,7 @@ func (l *live) tell(n news) {
 
 // look reads what tells whether something has changed.
 func (l *live) look(ctx context.Context) (news, error) {
-	ctx, cancel := context.WithTimeout(ctx, readsFor)
+	ctx, cancel := context.WithTimeout(ctx, looksFor)
 	defer cancel()
 	leader, err := l.source.Leader(ctx)
 	if err != nil {

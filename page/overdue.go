@@ -12,12 +12,14 @@ import (
 type late struct {
 	overdue.Ticks
 	by time.Duration // the oldest
+	// failing are the jobs that fail now, and when a run of each last ended.
+	failing map[string]time.Time
 }
 
-// readLate looks for them among all jobs.
+// readLate looks for them, and for the jobs that fail, among all jobs.
 func (p *Page) readLate(ctx context.Context) (late, error) {
 	leader, err := p.source.Leader(ctx)
-	if err != nil || !leader.Held() {
+	if err != nil {
 		return late{}, err
 	}
 	snapshot, err := p.source.Load(ctx)
@@ -25,7 +27,14 @@ func (p *Page) readLate(ctx context.Context) (late, error) {
 		return late{}, err
 	}
 	v := &viewer{page: p, leader: leader, snapshot: snapshot}
-	return v.late(), nil
+	found := v.late()
+	found.failing = map[string]time.Time{}
+	for name, known := range snapshot.Jobs {
+		if onlyJobs["failing"](known) {
+			found.failing[name] = known.Finished
+		}
+	}
+	return found, nil
 }
 
 // late looks for them among the jobs that were read.
@@ -40,5 +49,5 @@ func (v *viewer) late() late {
 	if !ticks.TooLong(v.snapshot, v.leader) {
 		return late{}
 	}
-	return late{ticks, v.snapshot.Now.Sub(ticks.Tick)}
+	return late{Ticks: ticks, by: v.snapshot.Now.Sub(ticks.Tick)}
 }

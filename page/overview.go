@@ -22,22 +22,18 @@ type overviewData struct {
 	Facts             []fact
 	Timeline          timeline
 	Replicas          []replicaRow
-	Trouble           []runRow
+	Trouble           troubles
 }
 
 // replicaRow is a replica in the list.
 type replicaRow struct {
 	Owner, Short, Version, Jobs string
 	Since, Seen                 moment
-	Leads, Quiet                bool
+	Leads, Quiet, Gone          bool
 }
 
-const (
-	// perPage is how many jobs a timeline shows at a time.
-	perPage = 50
-	// maxTrouble is how many troubled runs the overview lists.
-	maxTrouble = 8
-)
+// perPage is how many jobs a timeline shows at a time.
+const perPage = 50
 
 // overview shows who leads, which replicas there are, and what the jobs do.
 func (p *Page) overview(r *http.Request) (shown, error) {
@@ -49,13 +45,17 @@ func (p *Page) overview(r *http.Request) (shown, error) {
 	if err != nil {
 		return shown{}, err
 	}
-	of := v.chosen()
+	of, err := v.chosen()
+	if err != nil {
+		return shown{}, err
+	}
 	if err := v.load(of.names); err != nil {
 		return shown{}, err
 	}
 	var data overviewData
+	var wrong []troubleRow
 	err = atOnce(func() (err error) {
-		data.Trouble, err = v.trouble()
+		wrong, err = v.trouble()
 		return err
 	}, func() (err error) {
 		data.Timeline, err = v.jobsTimeline(of)
@@ -80,6 +80,7 @@ func (p *Page) overview(r *http.Request) (shown, error) {
 			data.Actions = append(data.Actions, ask("Hand over", "resign", nil, true))
 		}
 	}
+	data.Trouble = v.troubles(wrong)
 	data.Facts = v.facts()
 	return shown{title: "Overview", template: "overview.html", data: data, now: v.now}, nil
 }
@@ -122,7 +123,11 @@ func (v *viewer) groupNotes() []note {
 		if pauses := v.snapshot.Pauses[""]; len(pauses) > 0 && !pauses[len(pauses)-1].Began.IsZero() {
 			since = " since " + instant(v.now, pauses[len(pauses)-1].Began)
 		}
-		notes = append(notes, warnNote("The whole group is paused"+since+": ticks are skipped."))
+		if by, err := v.page.source.PausedBy(v.ctx); err == nil && by.Via == jobs.ViaScheduler {
+			notes = append(notes, badNote("The group has paused itself"+since+", because its ledger has gone back, as after a backup was restored or a failover that lost commits: no tick runs until you resume it. "+visible(by.Name)+" noticed."))
+		} else {
+			notes = append(notes, warnNote("The whole group is paused"+since+": ticks are skipped."))
+		}
 	}
 	switch late, ok := v.page.late.get(v.ctx, v.begun.Add(slowWait)); {
 	case !ok:
@@ -201,24 +206,6 @@ func (p *Page) readDay(ctx context.Context) (day lastDay, err error) {
 	return day, err
 }
 
-// trouble are the newest runs of the last 24 hours that an operator should look at.
-func (v *viewer) trouble() ([]runRow, error) {
-	var found []jobs.Record
-	for _, state := range troubled {
-		records, err := v.page.source.Runs(v.ctx, jobs.Filter{State: state, Since: v.now.Add(-24 * time.Hour), Limit: maxTrouble})
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, records...)
-	}
-	slices.SortStableFunc(found, func(a, b jobs.Record) int { return cmp.Or(b.Finished.Compare(a.Finished), b.Tick.Compare(a.Tick)) })
-	var rows []runRow
-	for _, r := range found[:min(len(found), maxTrouble)] {
-		rows = append(rows, v.runRow(r))
-	}
-	return rows, nil
-}
-
 func (v *viewer) facts() []fact {
 	l := v.leader
 	leader := fact{Name: "Leader", Wide: true, Text: "nobody", Class: "bad"}
@@ -237,11 +224,20 @@ func (v *viewer) facts() []fact {
 	case l.Age > l.TTL/2:
 		heartbeat.Class = "warn"
 	}
-	live := v.roster.Live()
+	roster := v.roster
+	if !l.Held() {
+		roster = roster.Expired()
+	}
+	live := roster.Live()
 	replicas := fact{Name: "Replicas", Text: count(len(live)), Small: versions(live)}
-	if len(live) < 2 {
+	switch standby := roster.Standby(); {
+	case len(standby) == 0:
 		replicas.Small = "nobody could take over"
 		replicas.Class = "warn"
+	case standby[0].Presence == jobs.PresenceUnknown:
+		// The database cannot tell: what was told last is all that is known.
+		last := slices.MaxFunc(standby, func(a, b jobs.Replica) int { return a.Seen.Compare(b.Seen) })
+		replicas.Small = "another one told of itself " + took(roster.Now.Sub(last.Seen)) + " ago"
 	}
 	running, waiting, paused := 0, 0, v.listed.Paused
 	for _, r := range v.snapshot.Open {
@@ -257,6 +253,9 @@ func (v *viewer) facts() []fact {
 		if paused == 1 {
 			declared.Small = "1 is paused"
 		}
+	}
+	if n := len(v.local); n > 0 {
+		declared.Small += ", and " + count(n) + " everywhere"
 	}
 	now := fact{Name: "Now", Text: count(running) + " running", Small: count(waiting) + " waiting"}
 	return []fact{leader, heartbeat, replicas, declared, now, v.dayFact()}
@@ -315,10 +314,11 @@ func (v *viewer) replicaRows() []replicaRow {
 		rows = append(rows, replicaRow{
 			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
 			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
+			Gone: !quiet && r.Presence == jobs.Absent,
 		})
 	}
 	slices.SortStableFunc(rows, func(a, b replicaRow) int {
-		return cmp.Or(-boolean(a.Leads, b.Leads), boolean(a.Quiet, b.Quiet), cmp.Compare(a.Owner, b.Owner))
+		return cmp.Or(-boolean(a.Leads, b.Leads), boolean(a.Quiet || a.Gone, b.Quiet || b.Gone), cmp.Compare(a.Owner, b.Owner))
 	})
 	return rows
 }
@@ -336,17 +336,32 @@ func boolean(a, b bool) int {
 
 // chosen is which jobs a timeline shows.
 type chosen struct {
-	search        string
+	search, only  string
 	all, found    int // jobs, and those among them that the search finds
 	number, pages int
 	first         int // the place of the first one among those
 	names         []string
 }
 
+// onlyJobs are the filters of the list of jobs, beside its search.
+var onlyJobs = map[string]func(jobs.Known) bool{
+	"failing": func(k jobs.Known) bool { return k.Failing && k.Gone.IsZero() },
+	"paused":  func(k jobs.Known) bool { return k.Paused },
+}
+
 // chosen reads which jobs the request asks for.
-func (v *viewer) chosen() chosen {
+func (v *viewer) chosen() (chosen, error) {
 	names := v.names()
-	c := chosen{search: strings.TrimSpace(v.query.Get("q")), all: len(names)}
+	c := chosen{search: strings.TrimSpace(v.query.Get("q")), only: v.query.Get("only"), all: len(names)}
+	if is, ok := onlyJobs[c.only]; ok { // which takes reading all of them
+		all, err := v.page.source.Load(v.ctx)
+		if err != nil {
+			return c, err
+		}
+		names = slices.DeleteFunc(names, func(name string) bool { return !is(all.Jobs[name]) })
+	} else {
+		c.only = ""
+	}
 	names = matching(names, c.search)
 	c.found = len(names)
 	c.pages = max((c.found+perPage-1)/perPage, 1)
@@ -354,7 +369,7 @@ func (v *viewer) chosen() chosen {
 	c.number = min(max(number, 1), c.pages)
 	c.first = (c.number - 1) * perPage
 	c.names = names[c.first:min(c.first+perPage, c.found)]
-	return c
+	return c, nil
 }
 
 // jobsTimeline is the timeline of a page of the jobs.
@@ -362,15 +377,30 @@ func (v *viewer) jobsTimeline(of chosen) (timeline, error) {
 	s, shown := readSpan(v.query, v.now), of.names
 	t := v.frameOf(s, "./")
 	t.Search = of.search
-	if of.all == 0 {
+	switch {
+	case of.all == 0:
 		t.Empty = "No leader has had a job yet."
-	} else {
-		t.Empty = "No job's name has that in it."
+	case of.search != "":
+		t.Empty = "No such job's name has that in it."
+	default:
+		t.Empty = "No job is " + of.only + "."
+	}
+	for _, only := range []string{"", "failing", "paused"} {
+		values := url.Values{}
+		for _, keep := range []string{"q", "zoom", "end"} {
+			if text := v.query.Get(keep); text != "" {
+				values.Set(keep, text)
+			}
+		}
+		if only != "" {
+			values.Set("only", only)
+		}
+		t.Only = append(t.Only, option{Text: cmp.Or(only, "all"), Href: "./?" + values.Encode(), Current: of.only == only})
 	}
 	switch {
 	case of.pages > 1:
 		t.Shown = count(of.first+1) + " to " + count(of.first+len(shown)) + " of " + counted(of.found, "job", "jobs")
-	case of.search != "":
+	case of.search+of.only != "":
 		t.Shown = count(of.found) + " of " + counted(of.all, "job", "jobs")
 	default:
 		t.Shown = counted(of.all, "job", "jobs")
@@ -466,7 +496,7 @@ func (v *viewer) frameOf(s span, path string) timeline {
 		t.Later = path + s.query(keep, s.zoom, later, later.After(v.now))
 	}
 	t.Present = path + s.query(keep, s.zoom, s.to, true)
-	for _, name := range []string{"zoom", "end"} {
+	for _, name := range []string{"zoom", "end", "only"} {
 		if value := v.query.Get(name); value != "" {
 			t.Keep = append(t.Keep, pair{name, value})
 		}

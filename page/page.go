@@ -3,6 +3,7 @@ package page
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -22,6 +23,7 @@ type Page struct {
 	source *shared
 	steer  steering
 	health func() scheduler.Health // nil in tests that have no scheduler
+	here   *scheduler.Scheduler    // the same
 	set    settings
 	live   *live
 	seats  seats
@@ -50,7 +52,7 @@ func New(s *scheduler.Scheduler, db store.Jobs, options ...Option) (*Page, error
 	if err != nil {
 		return nil, err
 	}
-	p.health = s.Health
+	p.health, p.here = s.Health, s
 	p.mux.Handle("GET /healthz", Healthz(s))
 	p.mux.Handle("GET /readyz", Readyz(s))
 	return p, nil
@@ -64,12 +66,13 @@ func newPage(group string, source Source, steer steering, options ...Option) (*P
 	}
 	p := &Page{group: group, source: newShared(source), steer: steer, set: set, turns: make(chan struct{}, maxReads), mux: http.NewServeMux(), cross: http.NewCrossOriginProtection()}
 	p.live = newLive(p.source.Source, set.clients)
+	p.live.note = p.source.outages.note
 	p.routes()
 	return p, nil
 }
 
 // ownPaths are those that no other handler may have.
-var ownPaths = []string{"/", "/job", "/run", "/locks", "/audit", "/confirm", "/do", "/events", "/api/status", "/api/jobs", "/api/runs", "/static/", "/healthz", "/readyz"}
+var ownPaths = append([]string{"/", "/job", "/run", "/runs", "/locks", "/audit", "/confirm", "/do", "/events", "/api/", "/static/", "/healthz", "/readyz"}, apiPaths...)
 
 // routes are all that the page answers, all of them at one depth: its links are relative.
 // Jobs are named in queries, because their names may look like paths.
@@ -77,14 +80,16 @@ func (p *Page) routes() {
 	p.mux.Handle("GET /{$}", p.guard(p.view(p.overview)))
 	p.mux.Handle("GET /job", p.guard(p.view(p.job)))
 	p.mux.Handle("GET /run", p.guard(p.view(p.run)))
+	p.mux.Handle("GET /runs", p.guard(p.view(p.runs)))
 	p.mux.Handle("GET /locks", p.guard(p.view(p.locks)))
 	p.mux.Handle("GET /audit", p.guard(p.view(p.audit)))
 	p.mux.Handle("GET /confirm", p.guard(p.steers(p.view(p.confirm))))
 	p.mux.Handle("POST /do", p.guard(p.steers(http.HandlerFunc(p.do))))
 	p.mux.Handle("GET /events", p.guard(http.HandlerFunc(p.events)))
-	p.mux.Handle("GET /api/status", p.guard(p.api(p.apiStatus)))
-	p.mux.Handle("GET /api/jobs", p.guard(p.api(p.apiJobs)))
-	p.mux.Handle("GET /api/runs", p.guard(p.api(p.apiRuns)))
+	for i, read := range []func(*http.Request) (any, error){p.apiStatus, p.apiJobs, p.apiRuns, p.apiRun} {
+		p.mux.Handle("GET "+apiPaths[i], p.guard(p.api(read)))
+	}
+	p.mux.Handle("/api/", p.guard(http.HandlerFunc(noAPI)))
 	p.mux.Handle("GET /static/", p.guard(static()))
 	for _, m := range p.set.handlers {
 		p.mux.Handle("GET "+m.path, p.guard(m.handler))
@@ -113,7 +118,19 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if status >= http.StatusInternalServerError {
 		p.set.log.Debug("the page could not show what was asked for", zap.String("path", r.URL.Path), zap.Error(err))
 	}
-	p.render(w, r, status, shown{title: http.StatusText(status), template: "error.html", data: err.Error()})
+	o, is := p.outage(err)
+	title := http.StatusText(status)
+	if is {
+		title = noDatabase
+	}
+	p.render(w, r, status, shown{title: title, template: "error.html", data: failure{o.Error, o.known(time.Now())}, outage: is})
+}
+
+// failure is what error.html gets.
+type failure struct {
+	Text string
+	// Known is what there is to say beside it.
+	Known []pair
 }
 
 var (
@@ -128,6 +145,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errNoPage), errors.Is(err, jobs.ErrNoJob), errors.Is(err, jobs.ErrNoRun):
 		return http.StatusNotFound
+	case errors.As(err, new(*http.MaxBytesError)):
+		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errUnfit):
 		return http.StatusBadRequest
 	case errors.Is(err, jobs.ErrDeclared), errors.Is(err, jobs.ErrNotDeclared), errors.Is(err, election.ErrNotLeading):

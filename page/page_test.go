@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -102,12 +103,23 @@ type answer struct {
 // send sends a request without following redirects.
 func (b *bench) send(method, path string, form url.Values, change ...func(*http.Request)) answer {
 	b.Helper()
-	r, err := http.NewRequestWithContext(b.Context(), method, b.url+path, strings.NewReader(form.Encode()))
+	if form != nil {
+		change = append([]func(*http.Request){header("Content-Type", "application/x-www-form-urlencoded")}, change...)
+	}
+	return b.request(method, path, form.Encode(), change...)
+}
+
+// sendText posts a body.
+func (b *bench) sendText(path, body string, change ...func(*http.Request)) answer {
+	b.Helper()
+	return b.request(http.MethodPost, path, body, change...)
+}
+
+func (b *bench) request(method, path, body string, change ...func(*http.Request)) answer {
+	b.Helper()
+	r, err := http.NewRequestWithContext(b.Context(), method, b.url+path, strings.NewReader(body))
 	if err != nil {
 		b.Fatal(err)
-	}
-	if form != nil {
-		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for _, c := range change {
 		c(r)
@@ -118,11 +130,11 @@ func (b *bench) send(method, path string, form url.Values, change ...func(*http.
 		b.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
+	said, err := io.ReadAll(response.Body)
 	if err != nil {
 		b.Fatal(err)
 	}
-	return answer{response, string(body)}
+	return answer{response, string(said)}
 }
 
 func (b *bench) get(path string, change ...func(*http.Request)) answer {
@@ -163,6 +175,40 @@ func TestViewsAreServed(t *testing.T) {
 	b.is(b.get("/static/page.css"), http.StatusOK)
 	b.is(b.get("/static/"), http.StatusNotFound)
 	b.is(b.send(http.MethodPost, "/job?name=report", nil), http.StatusNotFound)
+}
+
+// While a run goes on, nobody knows what it has printed: that is told at the end of each attempt.
+func TestOutputOfARunningRun(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	end, printed := make(chan struct{}), make(chan struct{})
+	job := jobs.Job{Name: "slow", Schedule: jobs.Manual(), Do: func(ctx context.Context, _ jobs.Run) error {
+		_, err := io.WriteString(jobs.Output(ctx), "the half")
+		close(printed)
+		<-end
+		return err
+	}}
+	if err := b.scheduler.Add(job); err != nil {
+		t.Fatal(err)
+	}
+	var key jobs.Key
+	b.wait("the job is declared", func() bool {
+		var err error
+		key, err = b.scheduler.Jobs().Trigger(t.Context(), "slow")
+		return err == nil
+	})
+	<-printed
+	address := "job=slow&trigger=" + strconv.FormatUint(key.Trigger, 10) + "&tick=" + url.QueryEscape(key.Tick.Format(time.RFC3339Nano))
+	for _, path := range []string{"/run?" + address, "/job?name=slow"} {
+		if a := b.is(b.get(path), http.StatusOK); strings.Contains(a.body, "printed nothing") || !strings.Contains(a.body, "What it prints is shown when this attempt has ended") {
+			t.Errorf("%s claims to know what is printed", path)
+		}
+	}
+	if a := b.is(b.get("/api/run?"+address), http.StatusOK); !strings.Contains(a.body, `"output":null`) {
+		t.Error(a.body)
+	}
+	close(end)
+	b.wait("its output", func() bool { return strings.Contains(b.get("/run?"+address).body, ">the half</pre>") })
 }
 
 // The newest output of a job says when its run was due.

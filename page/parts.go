@@ -71,6 +71,7 @@ type timeline struct {
 	TermWords string
 	Rows      []laneRow
 	Search    string
+	Only      []option
 	Keep      []pair
 	Shown     string
 	Empty     string
@@ -90,7 +91,7 @@ type laneRow struct {
 // runRow is a run in a list.
 type runRow struct {
 	Href           string
-	Job            string
+	Job, JobHref   string
 	Tick           moment
 	Tags           []string
 	State          mark
@@ -104,7 +105,7 @@ type runRow struct {
 
 func (v *viewer) runRow(r jobs.Record) runRow {
 	row := runRow{
-		Href: runURL(r.Key), Job: visible(r.Job), Tick: v.moment(r.Tick), Tags: tagsOf(r), State: markOf(r.State),
+		Href: runURL(r.Key), Job: visible(r.Job), JobHref: jobURL(r.Job), Tick: v.moment(r.Tick), Tags: tagsOf(r), State: markOf(r.State),
 		Started: v.moment(r.Started), Ended: v.moment(r.Finished), Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)),
 		Error: oneLine(r.Error),
 	}

@@ -25,6 +25,8 @@ type shown struct {
 	template string
 	data     any
 	now      time.Time // the database's; zero: this machine's
+	// outage: it is shown in place of something that needs the database.
+	outage bool
 }
 
 // frame is what a template gets: what all views have, and in Data what the view has.
@@ -40,22 +42,25 @@ type frame struct {
 	Steers bool
 	// Done is what an action has done, on the page that it leads to.
 	Done string
-	// Now is the time of what is shown.
-	Now  time.Time
-	Data any
+	// Now is the time of what is shown, by the clock that Clock names.
+	Now    time.Time
+	Clock  string
+	Outage bool
+	Data   any
 }
 
 // link is one of the navigation.
 type link struct {
-	Href, Text string
-	Current    bool
+	Href, Text, Key string
+	Current         bool
 }
 
 // navigation has the views that the others link.
-var navigation = []struct{ template, href, text string }{
-	{"overview.html", "./", "Overview"},
-	{"locks.html", "locks", "Locks"},
-	{"audit.html", "audit", "Audit"},
+var navigation = []struct{ template, href, text, key string }{
+	{"overview.html", "./", "Overview", "o"},
+	{"runs.html", "runs", "Runs", "r"},
+	{"locks.html", "locks", "Locks", "l"},
+	{"audit.html", "audit", "Audit", "a"},
 }
 
 // templates are all of the folder. They escape values by themselves.
@@ -85,13 +90,14 @@ func (p *Page) render(w http.ResponseWriter, r *http.Request, status int, s show
 	user := userOf(r.Context())
 	f := frame{
 		Title: s.title, Group: p.group, Base: "./", Version: staticVersion(), User: user.Name, Steers: user.Role == Steer,
-		Done: done[r.URL.Query().Get("done")], Now: time.Now().UTC(), Data: s.data,
+		Done: done[r.URL.Query().Get("done")], Now: time.Now().UTC(), Clock: "this machine’s clock",
+		Outage: s.outage, Data: s.data,
 	}
 	if !s.now.IsZero() {
-		f.Now = s.now.UTC()
+		f.Now, f.Clock = s.now.UTC(), "the database’s clock"
 	}
 	for _, n := range navigation {
-		f.Nav = append(f.Nav, link{n.href, n.text, n.template == s.template})
+		f.Nav = append(f.Nav, link{n.href, n.text, n.key, n.template == s.template})
 	}
 	var page bytes.Buffer
 	if err := templates().ExecuteTemplate(&page, s.template, f); err != nil {

@@ -24,3 +24,17 @@ func TestRestoredIsNamed(t *testing.T) {
 		t.Errorf("%s", got)
 	}
 }
+
+// A follower that has read in the ledger that the leader claims nothing does not say that nobody leads.
+func TestUnclaimedIsNamed(t *testing.T) {
+	t.Parallel()
+	h := scheduler.Health{Started: true}
+	h.State.Owner = "a"
+	h.Leader = fmt.Errorf("%w: one of job", scheduler.ErrNotFiring)
+	w := httptest.NewRecorder()
+	healthOf(func() scheduler.Health { return h }, func(scheduler.Health) bool { return false }, "ready", "not ready").
+		ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+	if got := w.Body.String(); !strings.Contains(got, "does not claim") || strings.Contains(got, "nobody") {
+		t.Errorf("%s", got)
+	}
+}

@@ -28,6 +28,7 @@ type runData struct {
 	Error           string
 	Output          string
 	OutputWords     string
+	NoOutput        string
 	HasArgs         bool
 	Args            string
 	Row             []pair
@@ -66,6 +67,13 @@ func (p *Page) run(r *http.Request) (shown, error) {
 		Job: visible(key.Job), JobHref: jobURL(key.Job), Headline: visible(key.Job) + ", " + instant(v.now, key.Tick), Tags: tagsOf(record),
 		State: markOf(record.State), Story: v.story(record), HasArgs: record.HasArgs, Error: visible(record.Error), Row: v.ledgerRow(record),
 	}
+	if v.steers && record.State.Over() {
+		text := "Run again"
+		if record.HasArgs {
+			text = "Run again with these arguments"
+		}
+		data.Actions = append(data.Actions, ask(text, "again", keyValues(key), false))
+	}
 	if v.steers && !record.State.Over() && !record.CancelAsked {
 		data.Actions = append(data.Actions, ask("Cancel the run", "cancel", keyValues(key), true))
 	}
@@ -73,6 +81,7 @@ func (p *Page) run(r *http.Request) (shown, error) {
 		data.Notes = append(data.Notes, infoNote("It was asked to stop, and has not stopped yet."))
 	}
 	v.addAttempts(&data, record, attempts)
+	data.NoOutput = noOutput(record, attempts)
 	if record.HasArgs {
 		if data.Args, err = v.args(key); err != nil {
 			return shown{}, err
@@ -134,6 +143,26 @@ func (v *viewer) addAttempts(data *runData, r jobs.Record, attempts []jobs.Attem
 			}
 		}
 	}
+}
+
+// noOutput says why there is no output of a run. Only an attempt that has told its end is known to have
+// printed nothing.
+func noOutput(r jobs.Record, attempts []jobs.Attempt) string {
+	state := r.State
+	if n := len(attempts); n > 0 {
+		state = attempts[n-1].State
+	}
+	switch {
+	case r.Attempt == 0:
+		return "It has not been started."
+	case state == jobs.Running:
+		return "It is running. What it prints is shown when this attempt has ended."
+	case len(attempts) == 0:
+		return "Nothing is known of what it printed: the database does not keep that, or no more."
+	case state == jobs.Interrupted:
+		return "Nothing is known of what it printed: it was cut off before it could tell."
+	}
+	return "It has printed nothing."
 }
 
 // args are the arguments of a run, as people read JSON.

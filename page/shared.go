@@ -23,6 +23,7 @@ const (
 // that a hundred open pages read what one reads.
 type shared struct {
 	Source
+	outages outages
 
 	mu      sync.Mutex
 	answers map[any]*reading
@@ -55,6 +56,7 @@ func share[T any](ctx context.Context, s *shared, key any, read func(context.Con
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), readsFor)
 			defer cancel()
 			r.value, r.err = guarded(ctx, read)
+			s.outages.note(now, r.err)
 			close(r.done)
 			// Lists may be long: none is kept for longer than it counts.
 			time.AfterFunc(freshFor-time.Since(now), func() { s.drop(key, r) })

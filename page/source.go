@@ -47,6 +47,8 @@ type Source interface {
 	Attempts(ctx context.Context, key jobs.Key) ([]jobs.Attempt, error)
 	// Audit is what was asked of the group, the newest first.
 	Audit(ctx context.Context, filter jobs.AuditFilter) ([]jobs.AuditEntry, error)
+	// PausedBy is the action that has paused the whole group.
+	PausedBy(ctx context.Context) (jobs.AuditEntry, error)
 	// Locks are the first locks behind a name that have holders or waiters.
 	Locks(ctx context.Context, after string, limit int) ([]locks.Info, error)
 	// Args are the arguments of a run; nil: it has none.

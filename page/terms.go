@@ -3,6 +3,7 @@ package page
 import (
 	"html/template"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -27,6 +28,7 @@ const handover = time.Second
 func drawTerms(s span, now time.Time, terms []term) template.HTML {
 	p := picture{span: s, now: now}
 	p.background(terms, nil)
+	prefix := sharedLabel(terms)
 	for i, t := range terms {
 		end := t.ended
 		if end.IsZero() {
@@ -49,17 +51,18 @@ func drawTerms(s span, now time.Time, terms []term) template.HTML {
 		p.title(t.words(now, end)...)
 		p.band(class, t.began, end)
 		a, b := max(p.at(t.began), 0), min(p.at(end), 100)
-		if b-a > 3 {
-			p.add(`<svg x="%.3f%%" width="%.3f%%" height="%d"><text class="owner" x="12" y="23">`, a, b-a, laneHeight)
-			p.text(shortOwner(t.owner))
+		name := strings.TrimPrefix(shortOwner(t.owner), prefix)
+		if class, fits := ownerClass(name, b-a); fits {
+			p.add(`<svg x="%.3f%%" width="%.3f%%" height="%d"><text class="%s" x="12" y="23">`, a, b-a, laneHeight, class)
+			p.text(name)
 			p.add(`</text></svg>`)
 		}
 		if t.takeover && p.at(t.began) >= 0 {
-			name := "hand"
+			glyph := "hand"
 			if t.gap > handover || t.early {
-				name = "take"
+				glyph = "take"
 			}
-			p.glyph(name, p.at(t.began), 0, laneMiddle)
+			p.glyph(glyph, p.at(t.began), 0, laneMiddle)
 		}
 		p.add(`</g>`)
 	}
@@ -70,6 +73,38 @@ func drawTerms(s span, now time.Time, terms []term) template.HTML {
 		p.add(`</g>`)
 	}
 	return p.end()
+}
+
+// sharedLabel is the label with which the names of all owners begin, as it does where every replica has that of its
+// service: it tells none of them apart. It is empty where they differ.
+func sharedLabel(terms []term) string {
+	shared := ""
+	for i, t := range terms {
+		label, rest, _ := strings.Cut(t.owner, "/")
+		if i > 0 && label+"/" != shared || !strings.Contains(rest, "/") {
+			return ""
+		}
+		shared = label + "/"
+	}
+	return shared
+}
+
+// ownerClass says on lanes of which width in pixels the name of an owner fits into so many percent of it; false: on
+// none that is usual. A name that is cut would tell nothing.
+func ownerClass(name string, percent float64) (class string, fits bool) {
+	const letter, margin = 7.5, 14 // pixels, about
+	if percent <= 0 {
+		return "", false
+	}
+	switch needs := (margin + letter*float64(len(name))) * 100 / percent; {
+	case needs <= 240:
+		return "owner", true
+	case needs <= 360:
+		return "owner w360", true
+	case needs <= 700:
+		return "owner w700", true
+	}
+	return "", false
 }
 
 func (p *picture) band(class string, from, to time.Time) {

@@ -79,8 +79,12 @@ func (p *picture) stretch(class string, from, to time.Time) {
 func axis(s span, now time.Time) template.HTML {
 	p := picture{span: s, now: now}
 	p.add(`<svg class="axis" aria-hidden="true">`)
-	for _, t := range s.lines() {
+	for i, t := range s.lines() {
 		x := s.at(t)
+		class := ""
+		if i%2 == 1 {
+			class = ` class="odd"`
+		}
 		anchor, shift := "middle", 0
 		switch {
 		case x < 7:
@@ -92,7 +96,7 @@ func axis(s span, now time.Time) template.HTML {
 		if s.step < 24*time.Hour && t.Equal(t.Truncate(24*time.Hour)) {
 			layout = "Mon 2"
 		}
-		p.add(`<line x1="%.3f%%" x2="%.3f%%" y1="16" y2="20"/><text x="%.3f%%" dx="%d" y="12" text-anchor="%s">%s</text>`, x, x, x, shift, anchor, t.Format(layout))
+		p.add(`<line x1="%.3f%%" x2="%.3f%%" y1="16" y2="20"/><text%s x="%.3f%%" dx="%d" y="12" text-anchor="%s">%s</text>`, x, x, class, x, shift, anchor, t.Format(layout))
 	}
 	if x := s.at(now); x >= 0 && x <= 100 {
 		p.add(`<line class="now" x1="%.3f%%" x2="%.3f%%" y1="12" y2="20"/>`, x, x)

@@ -22,23 +22,24 @@ const (
 // client that is slow to read it keeps no other from its turn.
 func (p *Page) turn(do http.HandlerFunc, fail func(http.ResponseWriter, *http.Request, error)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		wait, cancel := context.WithTimeout(r.Context(), readsFor)
+		patience := p.patience()
+		wait, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		leave, err := p.seats.take(wait, userOf(wait).Name)
 		if err != nil {
-			fail(w, r, err)
+			fail(w, r, errBusy)
 			return
 		}
 		defer leave()
 		select {
 		case p.turns <- struct{}{}:
 		case <-wait.Done():
-			fail(w, r, wait.Err())
+			fail(w, r, errBusy)
 			return
 		}
 		// What a request has begun to read goes on when its client leaves, and keeps the turn: or
 		// clients that leave at once would have any number of them.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), readsFor)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience)
 		defer cancel()
 		a := answer{header: w.Header(), status: http.StatusOK}
 		func() {

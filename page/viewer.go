@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -28,10 +29,12 @@ type viewer struct {
 	roster   jobs.Roster
 	// differences are the roster's.
 	differences jobs.Differences
+	// local are the jobs that the replica which shows the page runs by itself, by name.
+	local map[string]jobs.Job
 }
 
 func (p *Page) newViewer(r *http.Request) *viewer {
-	return &viewer{page: p, begun: time.Now(), ctx: r.Context(), query: r.URL.Query(), steers: userOf(r.Context()).Role == Steer}
+	return &viewer{page: p, begun: time.Now(), ctx: r.Context(), query: r.URL.Query(), steers: userOf(r.Context()).Role == Steer, local: p.everywhere()}
 }
 
 // read reads what all views of jobs need, and more beside it.
@@ -92,7 +95,7 @@ func optional[T any](value T, err error) (T, error) {
 
 // names are those of all jobs: that the ledger knows, and that only replicas have.
 func (v *viewer) names() []string {
-	names := slices.Concat(v.listed.All, v.differences.NotLed)
+	names := slices.Concat(v.listed.All, v.differences.NotLed, slices.Collect(maps.Keys(v.local)))
 	slices.Sort(names)
 	return slices.Compact(names)
 }
@@ -133,13 +136,16 @@ const maxTerms = 400
 
 // schedule is that of a job, as far as it is known.
 func (v *viewer) schedule(name string) jobs.Schedule {
+	if job, ok := v.local[name]; ok {
+		return job.Schedule
+	}
 	return v.page.parsed.read(v.snapshot.Jobs[name].Schedule)
 }
 
 // wordsOf says when a job is due.
 func (v *viewer) wordsOf(name string) string {
 	known, ok := v.snapshot.Jobs[name]
-	if !ok {
+	if !ok && !v.local[name].Everywhere {
 		return "no leader has had it"
 	}
 	if s := v.schedule(name); s != nil {
@@ -148,11 +154,26 @@ func (v *viewer) wordsOf(name string) string {
 	return oneLine(known.Schedule)
 }
 
-// next are the next ticks of a job. There are none where they depend on the end of a run, and
-// where no leader has the job.
+// paused reports whether the ticks of a job are skipped.
+func (v *viewer) paused(name string) bool {
+	return !v.local[name].Everywhere && (v.snapshot.Paused || v.snapshot.Jobs[name].Paused)
+}
+
+// next are the next ticks of a job that are run. There are none where they depend on the end of a run,
+// where no leader has the job, and while it is paused. Of a job that runs everywhere there are those of its
+// schedule, unless that counts from when each replica began.
 func (v *viewer) next(name string, n int) []time.Time {
+	if job, ok := v.local[name]; ok {
+		if _, ok := job.Schedule.(jobs.Relative); ok {
+			return nil
+		}
+		return jobs.NextTicks(job.Schedule, jobs.Known{}, v.now, n)
+	}
 	known, ok := v.snapshot.Jobs[name]
 	s := v.schedule(name)
+	if v.paused(name) {
+		return nil
+	}
 	if !ok || s == nil || !known.Gone.IsZero() {
 		return nil
 	}
@@ -168,6 +189,8 @@ func (v *viewer) next(name string, n int) []time.Time {
 func (v *viewer) tags(name string) []string {
 	known, ok := v.snapshot.Jobs[name]
 	switch {
+	case v.local[name].Everywhere:
+		return []string{"everywhere"}
 	case !ok:
 		return []string{"not led"}
 	case !known.Gone.IsZero():

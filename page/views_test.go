@@ -257,3 +257,25 @@ func TestLocksThatCannotBeRead(t *testing.T) {
 		}
 	}
 }
+
+// A job whose trouble lies behind that of a noisier one has a row of its own, as one that fails.
+func TestTroubleBehindNoise(t *testing.T) {
+	t.Parallel()
+	p, err := newPage("billing", &crowded{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.late.last, p.late.known = aged[late]{late{failing: map[string]time.Time{"noisy": noon, "quiet": noon.Add(-time.Hour)}}, time.Now()}, true
+	v := &viewer{page: p, ctx: t.Context(), now: noon, begun: time.Now()}
+	var noise []troubleRow
+	for range 20 {
+		noise = append(noise, v.troubleOf("noisy"))
+	}
+	got := v.troubles(noise)
+	if len(got.Rows) != maxTrouble || !got.More || got.Rows[maxTrouble-1].Job != "quiet" || got.Rows[maxTrouble-1].Last.Exact() != exact(noon.Add(-time.Hour)) {
+		t.Errorf("%+v", got)
+	}
+	if got := v.troubles(nil); len(got.Rows) != 2 || got.More {
+		t.Errorf("%+v", got)
+	}
+}

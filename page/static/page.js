@@ -8,6 +8,21 @@
 	// How far this machine's clock is ahead of the database's.
 	let ahead = Date.now() - Date.parse(body.dataset.now);
 
+	// What a user has switched off stays so in this browser, if that keeps anything.
+	const isOff = (what) => { try { return localStorage.getItem("cronlease." + what) === "off"; } catch { return false; } };
+	const off = { live: isOff("live"), keys: isOff("keys") };
+	const switched = (what, then) => {
+		const button = document.querySelector(`[data-switch="${what}"]`);
+		if (!button) return;
+		button.hidden = false;
+		button.addEventListener("click", () => {
+			off[what] = !off[what];
+			try { localStorage.setItem("cronlease." + what, off[what] ? "off" : "on"); } catch { /* for this page alone */ }
+			then(button);
+		});
+		then(button);
+	};
+
 	// Times that are told by how long ago they were. The same words as on the server.
 	const coarse = (seconds) => {
 		if (seconds < 60) return Math.floor(seconds) + " s";
@@ -26,7 +41,7 @@
 			if (time.textContent !== text) time.textContent = text;
 		}
 	};
-	setInterval(count, 1000);
+	setInterval(() => { if (!off.live) count(); }, 1000);
 
 	// What follows the group are the elements with an id and data-live: they are replaced by those of
 	// the same page as it is now.
@@ -47,7 +62,8 @@
 	};
 	const show = (text) => {
 		const next = new DOMParser().parseFromString(text, "text/html");
-		if (!next.body.dataset.now) return false; // another page, such as the one that asks for a password
+		// Another page, such as the one that asks for a password, or no outage any more.
+		if (!next.body.dataset.now || "outage" in body.dataset) return false;
 		ahead = Date.now() - Date.parse(next.body.dataset.now);
 		const was = focused();
 		for (const part of document.querySelectorAll("[data-live][id]")) {
@@ -81,9 +97,9 @@
 		last = Date.now();
 		try {
 			const answer = await fetch(url || location.href, { signal: mine.signal, headers: { Accept: "text/html" } });
-			if (!answer.ok) throw new Error(answer.statusText);
-			if (show(await answer.text())) say("live", "live");
-			else location.reload();
+			if (!answer.ok) say("lost", answer.status === 503 ? "not live: no database" : "not live: no answer");
+			else if (!show(await answer.text())) location.reload();
+			else if (!off.live) say("live", "live");
 		} catch (e) {
 			if (e.name !== "AbortError") say("lost", "not live: no answer");
 		} finally {
@@ -92,38 +108,53 @@
 	};
 	// At most one look in 1.5 s, however much happens.
 	const news = () => {
-		if (waiting || document.hidden) return;
+		if (waiting || document.hidden || off.live) return;
 		waiting = setTimeout(() => { waiting = 0; refresh(); }, Math.max(150, last + 1500 - Date.now()));
 	};
 
 	let events = null, version = null;
 	const listen = () => {
-		if (events || document.hidden || !body.dataset.events) return;
+		if (events || document.hidden || off.live || !body.dataset.events) return;
 		events = new EventSource(body.dataset.events);
-		events.onopen = () => { say("live", "live"); };
 		events.addEventListener("message", (e) => {
 			const told = JSON.parse(e.data);
 			if (told.error) { say("lost", "not live: no database"); return; }
 			say("live", "live");
-			if (version !== null && version !== told.version) news();
+			if (version !== null && version !== told.version || "outage" in body.dataset) news();
 			version = told.version;
 		});
 		events.onerror = () => {
 			say("lost", "not live: no connection");
-			if (events.readyState === EventSource.CLOSED) { events = null; setTimeout(listen, 10000); }
+			if (events && events.readyState === EventSource.CLOSED) { events = null; setTimeout(listen, 10000); }
 		};
+	};
+	const leaveEvents = () => {
+		if (events) events.close();
+		events = null;
 	};
 	document.addEventListener("visibilitychange", () => {
 		if (document.hidden) {
-			if (events) events.close();
-			events = null;
+			leaveEvents();
 		} else {
 			listen();
 			news();
 		}
 	});
 	if (status) {
-		listen();
+		switched("live", (button) => {
+			button.textContent = off.live ? "go on" : "stop";
+			button.setAttribute("aria-label", off.live ? "Go on following the group" : "Stop the page from changing by itself");
+			if (off.live) {
+				leaveEvents();
+				if (asked) asked.abort();
+				clearTimeout(waiting);
+				waiting = 0;
+				say("stopped", "stopped");
+			} else {
+				listen();
+				if (status.dataset.is === "stopped") news();
+			}
+		});
 		// A timeline moves on by itself, too.
 		const step = Number(body.dataset.step || 30) * 1000;
 		setInterval(() => { if (!document.hidden && Date.now() - last > step && events) news(); }, 1000);
@@ -146,12 +177,19 @@
 	// Keys
 	const go = (selector) => { const e = document.querySelector(selector); if (e) location.href = e.href; };
 	const keys = document.querySelector(".keys");
-	if (keys) keys.hidden = false;
+	if (keys) {
+		keys.hidden = false;
+		switched("keys", (button) => {
+			keys.firstElementChild.hidden = off.keys;
+			button.textContent = off.keys ? "switch single keys on" : "switch the keys off";
+		});
+	}
 	document.addEventListener("keydown", (e) => {
-		if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, .output")) {
+		if (e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, .output, .scroll")) {
 			if (e.key === "Escape" && e.target.closest("input[type=search]")) e.target.blur();
 			return;
 		}
+		if (off.keys) return;
 		const zooms = [...document.querySelectorAll("[data-zoom]")];
 		const zoom = zooms.findIndex((z) => z.hasAttribute("aria-current"));
 		switch (e.key) {
@@ -164,10 +202,7 @@
 		}
 		case "+": case "=": if (zoom > 0) location.href = zooms[zoom - 1].href; break;
 		case "-": if (zoom >= 0 && zoom + 1 < zooms.length) location.href = zooms[zoom + 1].href; break;
-		case "ArrowLeft": case "ArrowRight": case "n": go(`a[data-key="${e.key}"]`); return;
-		case "o": go(".top nav li:nth-child(1) a"); return;
-		case "l": go(".top nav li:nth-child(2) a"); return;
-		case "a": go(".top nav li:nth-child(3) a"); return;
+		case "ArrowLeft": case "ArrowRight": case "n": case "o": case "r": case "l": case "a": go(`a[data-key="${e.key}"]`); return;
 		default: return;
 		}
 		e.preventDefault();
