@@ -153,6 +153,12 @@ lint: ## run the linters of .golangci.yml (the first run builds them, which take
 	@$(GO) tool -modfile=tools/go.mod golangci-lint run
 	@cd test && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 
+PACKAGE ?= internal/keeper
+
+.PHONY: mutation
+mutation: ## change the conditions of PACKAGE (internal/keeper) one by one, and print the changes that no test noticed: half an hour
+	@scripts/mutation $(PACKAGE)
+
 .PHONY: vuln
 vuln: ## ask govulncheck for known vulnerabilities of all modules
 	@for module in $$(scripts/modules); do \

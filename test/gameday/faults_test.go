@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/subprocess"
@@ -17,21 +18,60 @@ type fault struct {
 	// do injects it, and returns what ends it.
 	do func(*scene) (end func())
 
-	// What has to be said of it: alerts that fire, checks of worker doctor that find a problem or a warning, the exit code of
-	// worker status, and how many replicas are not ready.
-	alerts   []string
-	doctor   []string
-	status   int
-	notReady int
-	anyReady bool // how many are not ready depends on which connections they have
+	// prepare returns more options of its server, before that starts.
+	prepare func(*scene) []string
+	alone   bool // the group has one replica
+	at      int  // where the commands are called: 0 is the leader, 1 the first follower
+
+	want want
+}
+
+// want is what has to be said of a fault, and within which time of its beginning: the one table of that. The document has it too.
+type want struct {
+	within   time.Duration // for the probes, the commands and the page; zero: usual
+	alerts   []string      // that fire while it lasts, or right after it
+	notReady int           // replicas that are not ready
+	anyReady bool          // how many are not ready depends on which connections they have
+	silent   int           // replicas whose probes do not answer; all others say that they are not stuck, throughout
+	status   []int         // exit codes of worker status, one of which has to come; none: 0
+	doctor   []string      // checks of worker doctor that find a problem or a warning
+	never    string        // what no cure says
+	page     string        // part of a note
+	again    time.Duration // within which all are well again after its end; zero: usual
+	restores bool          // it takes rows out of the ledger: ticks are not counted
+}
+
+// usual is within which time a fault is named, and within which all is well again.
+const usual = 45 * time.Second
+
+func (w want) bounds() (within, again time.Duration) {
+	within, again = w.within, w.again
+	if within == 0 {
+		within = usual
+	}
+	if again == 0 {
+		again = usual
+	}
+	return within, again
 }
 
 // faults are those of the game day, the longest first.
 func faults() []fault {
-	const short, long = 4 * time.Minute, 7 * time.Minute
+	return slices.Concat(oftenFaults(), commitFaults(), ledgerFaults())
+}
+
+const (
+	brief = 3 * time.Minute
+	short = 4 * time.Minute
+	long  = 7 * time.Minute
+)
+
+// oftenFaults are of jobs, processes and the server as a whole.
+func oftenFaults() []fault {
 	return []fault{
 		{
-			name: "job-fails", what: "A job fails each time", lasts: long, alerts: []string{"CronleaseJobFails"}, doctor: []string{"failing"},
+			name: "job-fails", what: "A job fails each time", lasts: long,
+			want: want{alerts: []string{"CronleaseJobFails"}, doctor: []string{"failing"}},
 			do: func(s *scene) func() {
 				s.target.fails.Store(true)
 				return func() { s.target.fails.Store(false) }
@@ -39,7 +79,7 @@ func faults() []fault {
 		},
 		{
 			name: "job-hangs", what: "A job without a timeout hangs, until `worker cancel`", lasts: long,
-			alerts: []string{"CronleaseJobHeldUp"}, doctor: []string{"open runs"},
+			want: want{within: 6 * time.Minute, alerts: []string{"CronleaseJobHeldUp"}, doctor: []string{"open runs"}},
 			do: func(s *scene) func() {
 				s.target.hangs.Store(true)
 				return func() {
@@ -49,8 +89,8 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "clock", what: "The database's clock jumps an hour ahead", lasts: long, notReady: 3, status: 3,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase", "CronleaseClockSkew"}, doctor: []string{"clock", "leader"},
+			name: "clock", what: "The database's clock jumps an hour ahead", lasts: long,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase", "CronleaseClockSkew"}, notReady: 3, status: []int{3}, doctor: []string{"clock", "leader"}},
 			do: func(s *scene) func() {
 				step := func(by time.Duration) {
 					if err := s.server.StepClock(by); err != nil {
@@ -62,13 +102,13 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "connections", what: "Other programs take all connections of the database", lasts: long, doctor: []string{"connection"}, status: 1, anyReady: true,
-			alerts: []string{"CronleaseJobFails"},
-			do:     takeConnections,
+			name: "connections", what: "Other programs take all connections of the database", lasts: long,
+			want: want{alerts: []string{"CronleaseJobFails"}, anyReady: true, status: []int{1}, doctor: []string{"connection"}},
+			do:   takeConnections,
 		},
 		{
-			name: "database-killed", what: "The database's process is killed, and starts again later", lasts: short, notReady: 3, status: 1,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, doctor: []string{"connection"},
+			name: "database-killed", what: "The database's process is killed, and starts again later", lasts: short,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
 			do: func(s *scene) func() {
 				if err := s.server.Kill(); err != nil {
 					s.t.Error(err)
@@ -83,8 +123,8 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "database-hangs", what: "The database's process hangs (SIGSTOP)", lasts: short, notReady: 3, status: 1,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, doctor: []string{"connection"},
+			name: "database-hangs", what: "The database's process hangs (SIGSTOP)", lasts: short,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
 			do: func(s *scene) func() {
 				if err := s.server.Pause(); err != nil {
 					s.t.Error(err)
@@ -97,51 +137,53 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "network", what: "The network between the leader and the database drops everything", lasts: short, notReady: 1, status: 1,
-			alerts: []string{"CronleaseDatabase"}, doctor: []string{"connection"},
+			name: "network", what: "The network between the leader and the database drops everything", lasts: short,
+			want: want{alerts: []string{"CronleaseDatabase"}, notReady: 1, status: []int{1}, doctor: []string{"connection"}},
 			do: func(s *scene) func() {
 				s.victim.proxy.BlackHole()
 				return s.victim.proxy.Pass
 			},
 		},
 		{
-			name: "password", what: "The account's password is changed, and its connections are ended", lasts: short, notReady: 3, status: 1,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, doctor: []string{"connection"},
+			name: "password", what: "The account's password is changed, and its connections are ended", lasts: short,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
 			do: func(s *scene) func() {
-				s.exec("ALTER USER app@'%' IDENTIFIED BY 'second'")
+				for _, account := range accounts {
+					s.exec("ALTER USER " + account + "@'%' IDENTIFIED BY 'second'")
+				}
 				s.killConnections()
 				return func() { s.tell("second") }
 			},
 		},
 		{
-			name: "read-only", what: "The database becomes read-only", lasts: short, notReady: 3, status: 3,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, doctor: []string{"server", "leader"},
+			name: "read-only", what: "The database becomes read-only", lasts: short,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"server", "leader"}},
 			do: func(s *scene) func() {
 				s.exec("SET GLOBAL read_only = ON")
 				return func() { s.exec("SET GLOBAL read_only = OFF") }
 			},
 		},
 		{
-			name: "ledger-locked", what: "A backup locks the table of runs (LOCK TABLES)", lasts: short, status: 4, anyReady: true,
-			alerts: []string{"CronleaseNotFiring"}, doctor: []string{"locked", "overdue"},
-			do: func(s *scene) func() { return s.hold("LOCK TABLES app.cronlease_run READ") },
+			name: "ledger-locked", what: "A backup locks the table of runs (LOCK TABLES)", lasts: short,
+			want: want{alerts: []string{"CronleaseNotFiring"}, anyReady: true, status: []int{4}, doctor: []string{"locked", "overdue"}},
+			do:   func(s *scene) func() { return s.hold("LOCK TABLES app.cronlease_run READ") },
 		},
 		{
-			name: "lease-locked", what: "A forgotten transaction locks the row of the lease", lasts: short, status: 3, notReady: 3,
-			alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, doctor: []string{"locked", "leader"},
-			do: func(s *scene) func() { return s.hold("BEGIN", "SELECT * FROM app.cronlease_lease FOR UPDATE") },
+			name: "lease-locked", what: "A forgotten transaction locks the row of the lease", lasts: short,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"locked", "leader"}},
+			do:   func(s *scene) func() { return s.hold("BEGIN", "SELECT * FROM app.cronlease_lease FOR UPDATE") },
 		},
 		{
-			name: "leader-hangs", what: "The leader's process hangs (SIGSTOP)", lasts: short, notReady: 1,
-			alerts: []string{"CronleaseReplicaDown"},
+			name: "leader-hangs", what: "The leader's process hangs (SIGSTOP)", lasts: short,
+			want: want{alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1},
 			do: func(s *scene) func() {
 				s.victim.signal(subprocess.Suspend)
 				return func() { s.victim.signal(subprocess.Resume) }
 			},
 		},
 		{
-			name: "leader-killed", what: "The leader's process is killed, and starts again later", lasts: short, notReady: 1,
-			alerts: []string{"CronleaseRunsInterrupted", "CronleaseReplicaDown"},
+			name: "leader-killed", what: "The leader's process is killed, and starts again later", lasts: short,
+			want: want{alerts: []string{"CronleaseRunsInterrupted", "CronleaseReplicaDown"}, notReady: 1, doctor: []string{"replicas"}, silent: 1},
 			do: func(s *scene) func() {
 				s.waitForReport()
 				s.victim.kill()
@@ -149,8 +191,8 @@ func faults() []fault {
 			},
 		},
 		{
-			name: "all-killed", what: "All workers are killed, and start again later", lasts: short, notReady: 3, status: 3,
-			alerts: []string{"CronleaseGroupGone"}, doctor: []string{"leader"},
+			name: "all-killed", what: "All workers are killed, and start again later", lasts: short,
+			want: want{alerts: []string{"CronleaseGroupGone"}, notReady: 3, status: []int{3}, doctor: []string{"leader"}, silent: 3},
 			do: func(s *scene) func() {
 				for _, r := range s.replicas {
 					r.kill()
@@ -162,7 +204,40 @@ func faults() []fault {
 				}
 			},
 		},
+		{
+			name: "follower-killed", what: "A follower's process is killed, and starts again later", lasts: brief,
+			want: want{alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1},
+			do: func(s *scene) func() {
+				s.follower().kill()
+				return s.follower().start
+			},
+		},
+		{
+			name: "follower-powerless", what: "A follower lives, and its account may no longer write: it could not lead", lasts: long, at: 1,
+			// It reads all that it wants to, and writes that it is there every 210 s.
+			want: want{within: 4 * time.Minute, alerts: []string{"CronleaseDatabase"}, notReady: 1, doctor: []string{"grants"}},
+			do: func(s *scene) func() {
+				account := s.follower().account
+				s.exec("REVOKE INSERT, UPDATE, DELETE ON app.* FROM " + account + "@'%'")
+				s.killConnections() // which have the rights of when they began
+				return func() { s.exec("GRANT INSERT, UPDATE, DELETE ON app.* TO " + account + "@'%'") }
+			},
+		},
+		{
+			name: "only-restarted", what: "The only replica is killed, and starts again at once", lasts: brief, alone: true,
+			want: want{anyReady: true, silent: -1, status: []int{0, 3}},
+			do: func(s *scene) func() {
+				s.victim.kill()
+				s.victim.start()
+				return func() {}
+			},
+		},
 	}
+}
+
+// follower is one that did not lead when the fault began.
+func (s *scene) follower() *replica {
+	return s.replicas[(slices.Index(s.replicas, s.victim)+1)%len(s.replicas)]
 }
 
 // hold keeps what the statements have locked.
@@ -205,7 +280,7 @@ func (s *scene) cancel(job string) {
 func (s *scene) killConnections() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), 30*time.Second)
 	defer cancel()
-	rows, err := s.root.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user = 'app'")
+	rows, err := s.root.QueryContext(ctx, "SELECT id FROM information_schema.processlist WHERE user LIKE 'app%'")
 	if err != nil {
 		s.t.Error(err)
 		return

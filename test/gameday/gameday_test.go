@@ -48,7 +48,7 @@ func TestGameday(t *testing.T) {
 	text := report(all)
 	fmt.Print(text)
 	if *write != "" && !t.Failed() && len(all) == len(faults()) {
-		replaceIn(t, *write, text)
+		replaceIn(t, *write, beginMark, text)
 	}
 }
 
@@ -68,7 +68,7 @@ func TestShortFault(t *testing.T) {
 		return strings.Contains(checks, " server;")
 	})
 	s.exec("SET GLOBAL read_only = OFF")
-	s.wait("all is well again, and a tick runs", func() bool { return s.watch.allWell() && !s.target.after(s.ended).IsZero() })
+	s.wait("all is well again, and a tick runs", func() bool { return s.watch.allWell(len(s.replicas)) && !s.target.after(s.ended).IsZero() })
 	for _, r := range s.replicas {
 		r.terminate()
 	}
@@ -127,6 +127,9 @@ func (s *scene) begin() {
 	defer s.watch.mu.Unlock()
 	s.began = time.Now()
 	s.watch.faulty, s.at = s.began, s.victim
+	if s.fault.at > 0 {
+		s.at = s.follower()
+	}
 }
 
 // wait waits until something is so.
@@ -167,23 +170,31 @@ func looksBack(alert string) bool {
 }
 
 const (
+	wantMark  = "<!-- go test -C test ./gameday -run TestWants -args -gameday.write=FILE writes this -->\n"
 	beginMark = "<!-- make gameday writes this -->\n"
 	endMark   = "<!-- as far as here -->\n"
 )
 
 // replaceIn puts the text between the marks of a document.
-func replaceIn(t *testing.T, file, text string) {
+func replaceIn(t *testing.T, file, begin, text string) {
+	t.Helper()
+	before, _, after := between(t, file, begin)
+	if err := os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+endMark+after), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// between returns what is between the marks of a document, and around them.
+func between(t *testing.T, file, begin string) (before, text, after string) {
 	t.Helper()
 	document, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok := strings.Cut(string(document), beginMark)
-	_, after, ended := strings.Cut(rest, endMark)
+	before, rest, ok := strings.Cut(string(document), begin)
+	text, after, ended := strings.Cut(rest, endMark)
 	if !ok || !ended {
 		t.Fatalf("%s has no marks for the tables", file)
 	}
-	if err := os.WriteFile(file, []byte(before+beginMark+"\n"+text+"\n"+endMark+after), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	return before, text, after
 }

@@ -25,6 +25,7 @@ type replica struct {
 	name    string
 	config  string
 	address string // where it listens
+	account string // of the database
 	proxy   *dbtest.Proxy
 	log     func(logged)
 
@@ -65,9 +66,9 @@ const jobs = `
 
 func (s *scene) newReplica(name string) *replica {
 	s.t.Helper()
-	r := &replica{t: s.t, name: name, address: freeAddress(s.t), proxy: dbtest.NewProxy(s.t, s.server.Addr()), log: s.watch.log}
+	r := &replica{t: s.t, name: name, account: "app_" + name, address: freeAddress(s.t), proxy: dbtest.NewProxy(s.t, s.server.Addr()), log: s.watch.log}
 	r.config = filepath.Join(s.folder, name+".yaml")
-	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\njobs:%s", "mysql://app@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address,
+	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\njobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address,
 		strings.ReplaceAll(jobs, "{target}", s.target.url))
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)

@@ -45,7 +45,11 @@ func newScene(t *testing.T, f fault) *scene {
 	s.tell("first")
 	s.serve()
 	workertest.Run(t, "migrate", "--database", rootURL(s.server))
-	for _, name := range []string{"a", "b", "c"} {
+	names := []string{"a", "b", "c"}
+	if f.alone {
+		names = names[:1]
+	}
+	for _, name := range names {
 		r := s.newReplica(name)
 		s.replicas = append(s.replicas, r)
 		r.start()
@@ -58,10 +62,14 @@ func (s *scene) serve() {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
+	// As in production: a commit is on the disk when it is answered.
+	options := []string{"--innodb-flush-log-at-trx-commit=1"}
+	if s.fault.prepare != nil {
+		options = append(options, s.fault.prepare(s)...)
+	}
 	path, err := dbserver.Find(ctx, *on)
 	if err == nil {
-		// As in production: a commit is on the disk when it is answered.
-		s.server, err = dbserver.New(ctx, path, "--innodb-flush-log-at-trx-commit=1")
+		s.server, err = dbserver.New(ctx, path, options...)
 	}
 	if err != nil {
 		s.t.Fatal(err)
@@ -78,12 +86,17 @@ func (s *scene) serve() {
 	for _, statement := range []string{
 		"CREATE DATABASE app",
 		"CREATE TABLE app.swept (tick DATETIME(6) PRIMARY KEY, token BIGINT UNSIGNED NOT NULL)",
-		"CREATE USER app@'%' IDENTIFIED BY 'first'",
-		"GRANT SELECT, INSERT, UPDATE, DELETE ON app.* TO app@'%'",
 	} {
 		s.exec(statement)
 	}
+	for _, account := range accounts {
+		s.exec("CREATE USER " + account + "@'%' IDENTIFIED BY 'first'")
+		s.exec("GRANT SELECT, INSERT, UPDATE, DELETE ON app.* TO " + account + "@'%'")
+	}
 }
+
+// accounts are those of the replicas a, b and c.
+var accounts = []string{"app_a", "app_b", "app_c"}
 
 // open returns a pool of connections.
 func open(t *testing.T, server *dbserver.Server, user, password string) *sql.DB {
@@ -137,7 +150,7 @@ func (s *scene) leader() *replica {
 func (s *scene) settle(prometheus *promtest.Server) {
 	s.t.Helper()
 	deadline := time.Now().Add(patience)
-	for s.victim == nil || s.target.after(s.watch.begun).IsZero() || !s.scraped(prometheus) || !s.watch.allWell() {
+	for s.victim == nil || s.target.after(s.watch.begun).IsZero() || !s.scraped(prometheus) || !s.watch.allWell(len(s.replicas)) {
 		if time.Now().After(deadline) {
 			s.t.Fatalf("the group is not well %v after its start:\n%s", patience, s.watch.story(time.Now()))
 		}

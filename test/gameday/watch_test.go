@@ -339,7 +339,7 @@ func cure(text string) string {
 }
 
 // allWell reports whether everything was asked, and says that all is well.
-func (w *watch) allWell() bool {
+func (w *watch) allWell(replicas int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s, last := range w.last {
@@ -347,7 +347,7 @@ func (w *watch) allWell() bool {
 			return false
 		}
 	}
-	return len(w.last) >= 3*5+2 && w.usual != nil // alerts are there only once they have fired
+	return len(w.last) >= replicas*5+2 && w.usual != nil // alerts are there only once they have fired
 }
 
 // since returns what a source has said from that instant on. An empty place means all.

@@ -12,6 +12,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	batch "k8s.io/api/batch/v1"
 	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	policy "k8s.io/api/policy/v1"
 	"sigs.k8s.io/yaml"
 )
@@ -45,18 +46,44 @@ func TestKubernetes(t *testing.T) {
 	migrate := decode[batch.Job](t, "migrate.yaml")
 	deployment := decode[apps.Deployment](t, "deployment.yaml")
 	disruptions := decode[policy.PodDisruptionBudget](t, "disruptions.yaml")
-	if want := []string{"namespace.yaml", "migrate.yaml", "deployment.yaml", "disruptions.yaml"}; !slices.Equal(list.Resources, want) {
+	network := decode[networking.NetworkPolicy](t, "network.yaml")
+	if want := []string{"namespace.yaml", "migrate.yaml", "deployment.yaml", "disruptions.yaml", "network.yaml"}; !slices.Equal(list.Resources, want) {
 		t.Errorf("resources %q: this test decodes %q", list.Resources, want)
 	}
 	if namespace.Name != list.Namespace || deployment.Kind != "Deployment" || deployment.APIVersion != "apps/v1" || migrate.Kind != "Job" ||
-		disruptions.Kind != "PodDisruptionBudget" || disruptions.APIVersion != "policy/v1" {
+		disruptions.Kind != "PodDisruptionBudget" || disruptions.APIVersion != "policy/v1" ||
+		network.Kind != "NetworkPolicy" || network.APIVersion != "networking.k8s.io/v1" {
 		t.Error("kinds or names do not match")
 	}
 	pod := deployment.Spec.Template
 	for key, value := range deployment.Spec.Selector.MatchLabels {
-		if pod.Labels[key] != value || disruptions.Spec.Selector.MatchLabels[key] != value {
+		if pod.Labels[key] != value || disruptions.Spec.Selector.MatchLabels[key] != value || network.Spec.PodSelector.MatchLabels[key] != value {
 			t.Errorf("label %s", key)
 		}
+		for _, spread := range pod.Spec.TopologySpreadConstraints {
+			if spread.LabelSelector.MatchLabels[key] != value {
+				t.Errorf("label %s of the spread over %s", key, spread.TopologyKey)
+			}
+		}
+	}
+	// While the database is away no pod is ready, and a node that is emptied must not wait for it.
+	if policy := disruptions.Spec.UnhealthyPodEvictionPolicy; policy == nil || *policy != "AlwaysAllow" {
+		t.Error("a drained node waits until the database is back")
+	}
+	if limit := migrate.Spec.ActiveDeadlineSeconds; limit == nil || *limit < 600 {
+		t.Error("the migration has no deadline, or too short a one")
+	}
+	var over []string
+	for _, spread := range pod.Spec.TopologySpreadConstraints {
+		over = append(over, spread.TopologyKey)
+	}
+	if !slices.Equal(over, []string{"topology.kubernetes.io/zone", "kubernetes.io/hostname"}) {
+		t.Errorf("pods are spread over %q", over)
+	}
+	// Only Prometheus may connect, and only to the port that the probes and it use.
+	if in := network.Spec.Ingress; len(network.Spec.PolicyTypes) != 1 || len(in) != 1 || len(in[0].From) != 1 || in[0].From[0].NamespaceSelector == nil ||
+		len(in[0].Ports) != 1 || in[0].Ports[0].Port.StrVal != pod.Spec.Containers[0].Ports[0].Name {
+		t.Errorf("the network policy lets in %+v", in)
 	}
 	if migrate.Spec.Template.Labels["app.kubernetes.io/component"] == pod.Labels["app.kubernetes.io/component"] {
 		t.Error("the budget counts the pod that migrates")

@@ -143,6 +143,17 @@ func scenes(t *testing.T) []scene {
 		}
 	}, func() { claims[0].way.Heal(); claims[1].way.Heal() })
 
+	self, idle := pair(t, tick)
+	add("CronleaseLeaderIdle", idle, func() {
+		if err := self.Pause(jobs.WithActor(t.Context(), jobs.Actor{Name: "worker", Via: jobs.ViaScheduler}), "billing", ""); err != nil {
+			t.Error(err)
+		}
+	}, func() {
+		if err := self.Resume(context.WithoutCancel(t.Context()), "billing", ""); err != nil {
+			t.Error(err)
+		}
+	})
+
 	var long atomic.Bool
 	slow := func(ctx context.Context, _ jobs.Run) error {
 		if long.Load() {

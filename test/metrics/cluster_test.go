@@ -34,6 +34,13 @@ type way struct {
 
 type rest struct{ *memdb.Store }
 
+// Counts is the store's, and not the line's, which has another method of that name: so the way is a [jobs.Archive].
+func (w *way) Counts(ctx context.Context, group string, filter jobs.CountFilter) (jobs.Counts, error) {
+	return w.rest.Counts(ctx, group, filter)
+}
+
+var _ jobs.Archive = (*way)(nil)
+
 func newWay(to *memdb.Store) *way {
 	w := &way{rest: rest{to}}
 	w.Leases = faulty.Leases{To: to, Send: w.Line.Send}

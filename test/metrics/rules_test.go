@@ -57,6 +57,10 @@ var ruleCases = []ruleCase{
 		`cronlease_terms_total{` + b + `, early="true"}`:  `0+0x9 1+1x4 5+0x100`,
 	}), "5m30s", "9m", "25m"},
 	{"CronleaseNotFiring", well(map[string]string{`cronlease_tick_overdue_seconds{` + a + `}`: `0+0x9 90+0x9 0+0x40`}), "5m30s", "7m", "11m"},
+	{"CronleaseLeaderIdle", well(map[string]string{
+		`cronlease_healthy{` + b + `, check="leader"}`:   `1+0x9 0+0x9 1+0x40`,
+		`cronlease_healthy{` + b + `, check="database"}`: `1+0x200`,
+	}), "6m", "8m", "11m"},
 	{"CronleaseTicksLate", well(map[string]string{
 		`cronlease_tick_lateness_seconds_bucket{` + a + `, le="60"}`:   `0+0x80 0+1x100`,
 		`cronlease_tick_lateness_seconds_bucket{` + a + `, le="300"}`:  `0+1x80 81+1x100`,

@@ -361,6 +361,9 @@ func (g *group) replicas() {
 		}
 		g.step(monday.Add(-[]time.Duration{28 * time.Minute, 53 * time.Hour, 41 * 24 * time.Hour}[i]))
 		g.ok(g.store.Enlist(g.Context(), groupName, jobs.Replica{Owner: owner, Version: version, List: 1, Jobs: all}))
+		shown := g.store.HandoverSignal(groupName).(store.PresenceSignal)
+		g.ok(shown.Announce(g.Context(), store.ReplicaToken(owner), ""))
+		g.Cleanup(func() { _ = shown.Close() })
 	}
 	for i, owner := range owners {
 		g.step(monday.Add(-[]time.Duration{12 * time.Second, 95 * time.Second, 41 * time.Second}[i]))

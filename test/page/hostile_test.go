@@ -66,7 +66,7 @@ func TestHostileTexts(t *testing.T) {
 	for _, path := range []string{
 		"/", "/?zoom=1m", "/?zoom=30d", "/?q=" + url.QueryEscape(evil[1]), "/?zoom=" + url.QueryEscape(evil[0]) + "&end=" + url.QueryEscape(evil[2]),
 		"/job?name=" + url.QueryEscape(name), "/job?name=" + url.QueryEscape(name) + "&state=" + url.QueryEscape(evil[0]), "/run?" + run.Encode(),
-		"/job?name=" + url.QueryEscape(evil[3]+"none"), "/locks?after=" + url.QueryEscape(evil[1]), "/audit", "/audit?q=" + url.QueryEscape(evil[1]),
+		"/job?name=" + url.QueryEscape(evil[3]+"none"), "/runs", "/runs?state=trouble&job=" + url.QueryEscape(name) + "&replica=" + url.QueryEscape(evil[1]), "/locks?after=" + url.QueryEscape(evil[1]), "/audit", "/audit?q=" + url.QueryEscape(evil[1]),
 		"/audit?before=" + url.QueryEscape(evil[0]), "/confirm?action=pause&job=" + url.QueryEscape(name), "/" + url.PathEscape(evil[0]), "/?done=" + url.QueryEscape(evil[0]),
 	} {
 		b.do(chromedp.Navigate(base + path))

@@ -26,6 +26,7 @@ var views = []struct{ name, path string }{
 	{"overview-week", "/?zoom=7d"},
 	{"job", "/job?name=accounts.reconcile"},
 	{"run", "/run?job=accounts.reconcile&tick=2027-03-15T10:10:00Z&trigger=0"},
+	{"runs", "/runs?state=trouble"},
 	{"locks", "/locks"},
 	{"audit", "/audit"},
 	{"confirm", "/confirm?action=trigger&job=export.tax"},

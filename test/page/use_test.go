@@ -1,15 +1,21 @@
 package page_test
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/chromedp/cdproto/emulation"
+	cdppage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // The page says everything before, and without, its script.
@@ -23,7 +29,7 @@ func TestWithoutScript(t *testing.T) {
 	for _, v := range []struct{ path, has string }{
 		{"/", "web/app-7d9c4-p9fjl/1 leads"},
 		{"/", "rates.import every hour at :07 panicked"},
-		{"/", "mail.digest timed out 5 min ago"},
+		{"/", "mail.digest timed out 1 5 min ago"},
 		{"/job?name=invoices.remind", "at 09:00 on weekdays, Europe/Berlin"},
 		{"/job?name=invoices.remind", "Tue 2027-03-16 09:00:00 CET"},
 		{"/job?name=accounts.reconcile", "09:50:00 failed"},
@@ -118,4 +124,45 @@ func TestPhone(t *testing.T) {
 			t.Errorf("%s is %d pixels wide, on a screen of 390", v.name, wide)
 		}
 	}
+}
+
+// away is a database that can be cut off.
+type away struct {
+	*memdb.Store
+	cut atomic.Bool
+}
+
+func (a *away) Read(ctx context.Context, groups ...string) ([]store.Reading, error) {
+	if a.cut.Load() {
+		return nil, errors.New("canary")
+	}
+	return a.Store.Read(ctx, groups...)
+}
+
+// A page is never live while the database is away: neither one that is open, nor one that is opened then. Both are again
+// by themselves when it is back.
+func TestOutage(t *testing.T) {
+	g := newGroup(t)
+	db := &away{Store: g.store}
+	base := served(t, db, groupName)
+	b := newBrowser(t)
+	b.do(chromedp.Navigate(base + "/"))
+	b.wait("it follows", `document.querySelector(".live").dataset.is === "live"`)
+	db.cut.Store(true)
+	b.wait("it says so", `document.querySelector(".live").textContent === "not live: no database"`)
+	if _, err := chromedp.Call(b.tab, cdppage.AddScriptToEvaluateOnNewDocument, cdppage.AddScriptToEvaluateOnNewDocumentParams{Source: `
+		addEventListener("DOMContentLoaded", () => {
+			const at = document.querySelector(".live");
+			new MutationObserver(() => { if ("outage" in document.body.dataset && at.textContent === "live") window.lied = true; }).observe(at, {childList: true});
+		});`}); err != nil {
+		t.Fatal(err)
+	}
+	b.do(chromedp.Navigate(base + "/"))
+	b.wait("it tells of the outage", `document.querySelector("h1").textContent === "The database cannot be read"`)
+	b.wait("it says so, too", `document.querySelector(".live").textContent === "not live: no database"`)
+	if ask(b, chromedp.Evaluate[bool](`window.lied === true`)) {
+		t.Error("it was live without a database")
+	}
+	db.cut.Store(false)
+	b.wait("it is the overview again", `document.querySelector("#timeline") !== null && document.querySelector(".live").dataset.is === "live"`)
 }

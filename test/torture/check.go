@@ -83,6 +83,7 @@ func (c *check) run() (Summary, []Violation) {
 	c.checkContexts()
 	c.checkTakeovers()
 	c.checkCauses()
+	c.checkCutShort()
 	c.checkTicks()
 	c.checkHolds()
 	c.checkClocks()

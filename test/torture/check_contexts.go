@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 // moment is something that the order of terms and runs is judged by.
@@ -140,6 +142,22 @@ func (c *check) countTight() {
 				break
 			}
 		}
+	}
+}
+
+// checkCutShort: no guard ends a run of a term that goes on. A process that was paused or starved before that may have
+// told it too late.
+func (c *check) checkCutShort() {
+	for _, r := range c.runs {
+		if r.end == nil || !strings.Contains(r.end.Text, keeper.ErrCutShort.Error()) {
+			continue
+		}
+		if _, is := touching(r.process.absences, period{r.end.At - int64(c.TTL), r.end.At}); is {
+			c.summary.Excused++
+			continue
+		}
+		c.wrong(7, r.events(), "%s, a run of %s under token %d, was ended by its guard in a term that went on",
+			tickName(r.Job, r.Tick), r.process.worker, r.Token)
 	}
 }
 

@@ -2,6 +2,8 @@ package torture
 
 import (
 	"testing"
+
+	"github.com/cronlease/cronlease/internal/keeper"
 )
 
 func TestCheckContexts(t *testing.T) {
@@ -142,5 +144,23 @@ func TestCheckCauses(t *testing.T) {
 		{name: "cancelled", story: stop("context canceled"), guarantee: 4, want: "stop does not say why"},
 		{name: "a word", story: stop("the release of an election"), guarantee: 4, want: "stop does not say why"},
 		{name: "drain", story: handOver().do(func(s *story) { s.event(Drain, "w2", "", -1).Text = "<nil>" }), guarantee: 4, want: "drain does not say why"},
+	})
+}
+
+func TestCheckCutShort(t *testing.T) {
+	const wrong = "hold@00:00:01, a run of w1 under token 5, was ended by its guard in a term that went on"
+	cut := func(s *story) *story {
+		e := of(5, "hold", 1, 1)
+		s.add(1100, "w1", Run, e)
+		e.Text = "stopped: " + keeper.ErrCutShort.Error() + ": its guard"
+		return s.add(4000, "w1", End, e).row("interrupted", "w1", e).yield(5000, "w1", 5).down(5100, "w1")
+	}
+	begin := func() *story { return bare().up(0, "w1").lead(100, "w1", 5) }
+	judge(t, []judged{
+		{name: "in a term", story: cut(begin()), guarantee: 7, want: wrong},
+		{name: "paused before", story: cut(begin()).pause(1900, 2500, "w1"), count: excused},
+		{name: "starved before", story: cut(begin()).starve(3000, 200, "w1"), count: excused},
+		{name: "paused long before", story: cut(begin()).pause(200, 900, "w1"), guarantee: 7, want: wrong},
+		{name: "another was paused", story: cut(begin()).up(50, "w2").pause(2900, 3500, "w2").down(6000, "w2"), guarantee: 7, want: wrong},
 	})
 }

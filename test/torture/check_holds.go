@@ -2,6 +2,7 @@ package torture
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -53,8 +54,17 @@ func (h hold) has(k tickKey, in period) bool {
 	return (h.job == "" || h.job == k.job) && in.from <= at && at <= in.to
 }
 
-// checkHolds: no tick of a pause is run, and none is called one that is not.
+// goneBack begins what a scheduler logs that pauses its group as restored, or would.
+const goneBack = "the ledger has gone back"
+
+// checkHolds: no tick of a pause is run, and none is called one that is not. No process
+// takes the ledger for restored, unless a failover has forgotten writes before.
 func (c *check) checkHolds() {
+	for _, e := range c.Events {
+		if e.Kind == Trouble && strings.HasPrefix(e.Text, goneBack) {
+			c.unless(c.forgets(period{c.Events[0].At, e.At}), 6, []Event{e}, "%s took the ledger for restored", e.Worker)
+		}
+	}
 	for _, k := range c.keys {
 		t := c.ticks[k]
 		if len(t.runs) > 0 && c.isHeld(k) {

@@ -52,6 +52,9 @@ func TestCheckRecord(t *testing.T) {
 		{name: "stop after the end", story: handOver().add(4014, "w2", Stop, func() Event { e := of(8, "all", 4, 1); e.Text = "jobs: timeout"; return e }())},
 		{name: "no outcome", story: handOver().do(func(s *story) { s.event(Commit, "w2", "all", 4).Outcome = "fine" }), want: "commit of a run out of turn"},
 		{name: "stored without a number", story: handOver().do(func(s *story) { s.event(Commit, "w2", "all", 4).Seq = 0 }), want: "commit of a run out of turn"},
+		{name: "ended without its check", story: handOver().do(func(s *story) {
+			s.event(Commit, "w2", "all", 4).Outcome, s.event(Commit, "w2", "all", 4).Seq = Unfenced, 0
+		}), want: "commit of a run out of turn"},
 		{name: "refused with a number", story: handOver().do(func(s *story) { s.event(Commit, "w2", "all", 4).Outcome = Refused }), want: "commit of a run out of turn"},
 		{name: "no such job", story: handOver().do(func(s *story) { s.event(Run, "w2", "all", 4).Job = "any" }), want: "no run of a job"},
 		{name: "no tick", story: handOver().do(func(s *story) { s.event(Run, "w2", "all", 4).Tick = 0 }), want: "no run of a job"},

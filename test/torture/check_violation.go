@@ -8,7 +8,7 @@ import (
 
 // Violation is something that a guarantee rules out.
 type Violation struct {
-	// Guarantee is its number in the project's list; 0 says that the history itself is not whole, or could not be judged.
+	// Guarantee is its number in the project's list; 7 is beside that list, and 0 says that the history itself is not whole, or could not be judged.
 	Guarantee int
 	What      string
 	Events    []Event // the few that show it
@@ -22,6 +22,7 @@ var guarantees = map[int]string{
 	4: "guarantee 4, contexts end before the next term begins",
 	5: "guarantee 5, a leader is back in time",
 	6: "guarantee 6, no tick is lost",
+	7: "runs go on for as long as their term does",
 }
 
 // String is of several lines: what is wrong, and then each event.

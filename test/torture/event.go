@@ -74,6 +74,8 @@ const (
 	Broken  = "broken"  // another error that says that nothing is stored
 	Unknown = "unknown" // fence.ErrUnknown: stored or not
 	None    = "none"    // the run had nothing to do: its effect was there
+	// Unfenced is no outcome that a transaction here may have: fence.ErrUnfenced, for which no statement of a player is a reason.
+	Unfenced = "unfenced"
 )
 
 // Event is something that happened. The events of all processes of a round are ordered by At, which comes from the one

@@ -19,6 +19,8 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/internal/execjob"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -143,6 +145,8 @@ func (p *player) observe(s election.State) {
 }
 
 func (p *player) jobs(text string) []jobs.Job {
+	// A program, as the worker runs it: its guard stops it by itself when the trust in the term ends.
+	hold := execjob.New([]string{"sleep", "86400"}, execjob.Options{Grace: p.Grace, Trust: keeper.TrustOf, Log: zap.NewNop()})
 	second, third := jobs.Cron("* * * * * *"), jobs.Cron("*/3 * * * * *")
 	work := func(pause time.Duration, once bool) func(context.Context, jobs.Run) error {
 		return func(ctx context.Context, run jobs.Run) error {
@@ -152,7 +156,7 @@ func (p *player) jobs(text string) []jobs.Job {
 	return []jobs.Job{
 		{Name: "all", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(0, false)},
 		{Name: "hold", Schedule: second, Do: func(ctx context.Context, run jobs.Run) error {
-			return p.called(ctx, run, func() error { <-ctx.Done(); return context.Cause(ctx) })
+			return p.called(ctx, run, func() error { return hold(ctx, run) })
 		}},
 		{Name: "once", Schedule: second, Misfire: jobs.MisfireOnce, Overlap: jobs.OverlapQueue, Do: work(0, false)},
 		{Name: "rerun", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun,
@@ -187,6 +191,8 @@ func (p *player) write(ctx context.Context, run jobs.Run, pause time.Duration, o
 		e.Outcome, e.Seq, err = None, 0, nil
 	case errors.Is(err, fence.ErrUnknown), errors.Is(err, redisstore.ErrUnknown), errors.Is(err, zkstore.ErrUnknown):
 		e.Outcome, e.Seq = Unknown, 0
+	case errors.Is(err, fence.ErrUnfenced):
+		e.Outcome, e.Seq = Unfenced, 0
 	case errors.Is(err, fence.ErrFenced), errors.Is(err, redisstore.ErrFenced), errors.Is(err, zkstore.ErrFenced):
 		e.Outcome, e.Seq = Refused, 0
 	default:
