@@ -15,6 +15,10 @@ const (
 	// Replicas do so three times as often.
 	ReplicaLife = 10 * time.Minute
 
+	// beginsWithin is how long a replica may take from the first time that it tells of
+	// itself until the database sees it.
+	beginsWithin = 5 * time.Second
+
 	// LongAbsence is from when on a job that comes back starts from now: see
 	// [Known.Gone]. The leaders of a rolling deployment may alternate between
 	// programs that have a job and programs that do not, and then nothing of it is to
@@ -92,10 +96,18 @@ type Roster struct {
 	Replicas []Replica
 }
 
-// Live are the replicas that count: those that are not [Absent], and have told of
-// themselves lately ([ReplicaLife]).
-func (r Roster) Live() []Replica {
-	return slices.DeleteFunc(r.told(), func(x Replica) bool { return x.Presence == Absent })
+// Live are the replicas that count: those that have told of themselves lately
+// ([ReplicaLife]) and are not [Roster.Gone].
+func (r Roster) Live() []Replica { return slices.DeleteFunc(r.told(), r.isGone) }
+
+// Gone are the replicas that have told of themselves lately and are [Absent], but for
+// those that began less than 5 s ago: the database may see them in a moment.
+func (r Roster) Gone() []Replica {
+	return slices.DeleteFunc(r.told(), func(x Replica) bool { return !r.isGone(x) })
+}
+
+func (r Roster) isGone(x Replica) bool {
+	return x.Presence == Absent && r.Now.Sub(x.Since) > beginsWithin
 }
 
 // told are the replicas that have told of themselves lately.

@@ -35,8 +35,10 @@ func TestStandby(t *testing.T) {
 		}
 		c.until(time.Second)
 		want(2, "with two followers")
+		c.until(10 * time.Second)
+		want(2, "a while later")
 		first.kill()
-		c.until(2 * time.Second)
+		c.until(11 * time.Second)
 		want(1, "after a follower died")
 		leader.kill()
 		c.until(2 * time.Minute)

@@ -45,10 +45,8 @@ func rosterUnder(roster jobs.Roster, l election.Leadership) jobs.Roster {
 // goneOf says which workers are gone that told of themselves lately; empty: none.
 func goneOf(roster jobs.Roster) string {
 	var gone []string
-	for _, r := range roster.Replicas {
-		if idle := roster.Now.Sub(r.Seen); r.Presence == jobs.Absent && idle <= jobs.ReplicaLife {
-			gone = append(gone, fmt.Sprintf("%s (told of itself %v ago)", r.Owner, idle.Round(time.Second)))
-		}
+	for _, r := range roster.Gone() {
+		gone = append(gone, fmt.Sprintf("%s (told of itself %v ago)", r.Owner, roster.Now.Sub(r.Seen).Round(time.Second)))
 	}
 	return bounded(gone)
 }
