@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"time"
 
@@ -46,6 +47,36 @@ func openDatabase(where config.Database) (database, error) {
 		return zkstore.Open(where.Open())
 	}
 	return nil, fmt.Errorf("no store for a database of kind %q", where.Kind())
+}
+
+// stores are open databases, each opened once: its users share its connections.
+type stores map[config.Database]database
+
+func (s stores) of(where config.Database) (database, error) {
+	if db, ok := s[where]; ok {
+		return db, nil
+	}
+	db, err := openDatabase(where)
+	if err == nil {
+		s[where] = db
+	}
+	return db, err
+}
+
+func (s stores) close() error {
+	var errs []error
+	for _, db := range s {
+		errs = append(errs, db.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// killers is a pool over which statements are ended. It has a few connections, and they dial when they are needed.
+func killers(db database) *sql.DB {
+	p := pool(db)
+	p.SetMaxOpenConns(2)
+	p.SetConnMaxIdleTime(time.Second)
+	return p
 }
 
 // pool is what runs the statements of jobs; nil: nothing does.

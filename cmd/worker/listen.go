@@ -32,32 +32,40 @@ type answer struct {
 	Text string `json:"text"` // what changes, or everything that is wrong
 }
 
-// listen reloads on SIGHUP and for worker reload, until the function that it returns is
-// called. Without the socket the worker does its work, and SIGHUP reloads it.
-func (r *reloader) listen(log *zap.Logger) (stop func()) {
-	var wait sync.WaitGroup
+// reloadOnHangup reloads all on SIGHUP, until the function that it returns is called.
+func reloadOnHangup(all members) (stop func()) {
 	done := make(chan struct{})
 	go func() { // a file on a network that is away must not hold up the end
 		for {
 			select {
 			case <-hangups:
-				_, _ = r.reload(true) // the log has it
+				for _, m := range all {
+					_, _ = m.reloads.reload(true) // the log has it
+				}
 			case <-done:
 				return
 			}
 		}
 	}()
-	socket, err := listenForReloads(r.runner.config, os.Getpid())
+	return func() { close(done) }
+}
+
+// listen reloads for worker reload, until the function that it returns is called. Without
+// the socket the worker does its work, and SIGHUP reloads it.
+func (r *reloader) listen(log *zap.Logger) (stop func()) {
+	socket, err := listenForReloads(r.path, os.Getpid())
 	if err != nil {
 		log.Warn("worker reload cannot reach this worker; SIGHUP can", zap.Error(err))
-	} else if socket != nil {
-		wait.Go(func() { r.serve(socket, log, done) })
 	}
+	if socket == nil {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var wait sync.WaitGroup
+	wait.Go(func() { r.serve(socket, log, done) })
 	return func() {
 		close(done)
-		if socket != nil {
-			_ = socket.Close()
-		}
+		_ = socket.Close()
 		wait.Wait()
 	}
 }

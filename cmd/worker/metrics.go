@@ -10,14 +10,19 @@ import (
 	"github.com/cronlease/cronlease/metrics"
 )
 
-// newMetrics returns the metrics of a worker and what serves them, with those of the process
-// and of Go's runtime.
-func newMetrics(log *zap.Logger) (*metrics.Metrics, web.Mount) {
+// served are the metrics of a worker and what serves them, with those of the process and of
+// Go's runtime.
+type served struct {
+	*metrics.Metrics
+	mount web.Mount
+}
+
+func newMetrics(log *zap.Logger) served {
 	m := metrics.New(metrics.WithVersion(firstBytes(version())))
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	return m, web.Mount{Path: "/metrics", Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
+	return served{m, web.Mount{Path: "/metrics", Handler: promhttp.HandlerFor(registry, promhttp.HandlerOpts{
 		ErrorLog:      zap.NewStdLog(log.Named("metrics")),
 		ErrorHandling: promhttp.ContinueOnError, // the rest is worth more than an error
-	})}
+	})}}
 }

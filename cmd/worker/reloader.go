@@ -24,6 +24,7 @@ const changedMost = 20
 // worker reload.
 type reloader struct {
 	runner    *runner
+	path      string
 	parts     parts
 	scheduler *scheduler.Scheduler
 
@@ -60,7 +61,7 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 
 // read reads the configuration, and says what is wrong with it or what it changes.
 func (r *reloader) read() (*config.Config, changes, error) {
-	c, err := config.Load(r.runner.config, os.LookupEnv)
+	c, err := config.Load(r.path, os.LookupEnv)
 	if err != nil {
 		return nil, changes{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,6 @@ import (
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/cmd/worker/internal/httpjob"
 	"github.com/cronlease/cronlease/cmd/worker/internal/sqljob"
-	"github.com/cronlease/cronlease/cmd/worker/internal/web"
 	"github.com/cronlease/cronlease/internal/execjob"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
@@ -29,7 +29,7 @@ import (
 
 // runner is worker run.
 type runner struct {
-	config   string
+	configs  []string
 	label    string
 	logLevel string
 	listen   string
@@ -51,6 +51,9 @@ the drain. SIGHUP has it read the configuration again, as worker reload does; in
 terminal, where it means that this was closed, it stops. The log goes to standard error, as JSON if that is no terminal. When nothing reads it, jobs go
 on, and lines are dropped and counted.
 
+Several --config have it take part in several groups. Files with the same database
+share its connections. One that cannot be used keeps all from starting.
+
 With --listen, or listen in the file, it serves a page, /healthz and /readyz: to
 this machine alone, unless the file has logins for other users.
 
@@ -62,7 +65,7 @@ says so and waits.`,
 		RunE: func(command *cobra.Command, _ []string) error { return r.run(command.Context(), command) },
 	}
 	flags := command.Flags()
-	flags.StringVar(&r.config, "config", defaultConfig, "configuration file")
+	flags.StringArrayVar(&r.configs, "config", []string{defaultConfig}, "configuration file; several, each of another group, for a worker of several groups")
 	flags.StringVar(&r.label, "label", "worker", "first part of this worker's name, as the owner of the lease")
 	flags.StringVar(&r.logLevel, "log-level", "info", "least level to log: debug, info, warn or error")
 	flags.StringVar(&r.listen, "listen", "", "address of the page, health and metrics, such as 127.0.0.1:8080 (default: that of the configuration file, or none)")
@@ -79,23 +82,10 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	}
 	defer endLog()
 	surviveBrokenPipes()
-	c, err := loadConfig(command, r.config)
+	members, err := r.members(command)
 	if err != nil {
 		return err
 	}
-	if err := r.setListen(c); err != nil {
-		return usagef(command, "%v", err)
-	}
-	db, err := openDatabase(c.Database)
-	if err != nil {
-		return c.Wrap("database", err)
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	killers, closeKillers, err := openKillers(c.Database)
-	if err != nil {
-		return c.Wrap("database", err)
-	}
-	defer func() { err = errors.Join(err, closeKillers()) }()
 	if os.Getpid() == 1 {
 		var orphans sync.WaitGroup
 		defer orphans.Wait()
@@ -103,38 +93,23 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 		defer cancel()
 		orphans.Go(func() { execjob.ReapOrphans(reaping) })
 	}
-	if err := checkMachine(c); err != nil {
-		return err
-	}
 	client := httpjob.NewClient(version())
 	defer client.Close()
-	parts := parts{db, pool(db), killers, client, log, c.Lease.Grace}
-	var options []scheduler.Option
-	var mounts []web.Mount
-	watch := func(*scheduler.Scheduler) {}
-	if c.Listen.Address != "" {
-		m, mount := newMetrics(log)
-		options, mounts = append(options, scheduler.WithEvents(m.Observe)), append(mounts, mount)
-		watch = func(s *scheduler.Scheduler) { m.Watch(c.Group, s.Health) }
-	}
 	provider, stopTraces := startTraces(ctx, log)
 	defer stopTraces()
+	p := shared{runner: r, log: log, client: client, metrics: newMetrics(log), databases: stores{}, killers: stores{}, pages: stores{}}
 	if provider != nil {
-		options = append(options, scheduler.WithRunContext(tracing.Runs(provider)))
+		p.options = append(p.options, scheduler.WithRunContext(tracing.Runs(provider)))
 	}
-	s, err := r.scheduler(c, parts, options...)
-	if err != nil {
-		return err
+	defer func() { err = errors.Join(err, p.close()) }()
+	for _, m := range members {
+		stop, err := p.prepare(m)
+		if err != nil {
+			return err
+		}
+		defer stop()
 	}
-	watch(s)
-	stopPage, err := servePage(c, s, log, mounts...)
-	if err != nil {
-		return err
-	}
-	defer stopPage()
-	again := &reloader{runner: r, parts: parts, scheduler: s, now: c}
-	stopReloads := again.listen(log)
-	defer stopReloads()
+	defer reloadOnHangup(members)()
 
 	if r.untilEOF {
 		var cancel context.CancelFunc
@@ -145,25 +120,10 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 			cancel()
 		}()
 	}
-	if tables, ok := db.(withTables); ok && (r.migrate || c.Database.Kind() == config.SQLite) {
-		switch err := migrateAtStart(ctx, tables, log); {
-		case err != nil && ctx.Err() != nil: // it was stopped while it waited
-			log.Info("stopped", zap.String("group", c.Group), zap.String("owner", s.Owner()))
-			return nil
-		case err != nil:
-			return c.Wrap("database", err)
-		}
+	if slices.ContainsFunc(members, func(m *member) bool { return m.config.Drain > 0 }) {
+		defer endDrainBySignal(ctx, members.endDrain)()
 	}
-	log.Info("started", zap.String("version", version()), zap.String("config", r.config), zap.Stringer("database", c.Database),
-		zap.String("group", c.Group), zap.String("owner", s.Owner()), zap.Int("jobs", len(c.Jobs)), zap.Int("pid", os.Getpid()))
-	if c.Drain > 0 {
-		defer endDrainBySignal(ctx, s.EndDrain)()
-	}
-	if err := s.Run(ctx); err != nil {
-		return err
-	}
-	log.Info("stopped", zap.String("group", c.Group), zap.String("owner", s.Owner()))
-	return nil
+	return members.run(ctx, r.migrate)
 }
 
 // surviveBrokenPipes lets writes to a log that was closed fail, where they would
@@ -203,22 +163,6 @@ func wrapAll(entry config.Job, key string, err error) error {
 		all = append(all, entry.Wrap(key, err))
 	}
 	return errors.Join(all...)
-}
-
-// openKillers opens connections over which statements are ended, and that no job can use up. They dial when they are needed. A database without
-// statements has none.
-func openKillers(where config.Database) (killers *sql.DB, closeAll func() error, err error) {
-	if !where.SQL() {
-		return nil, func() error { return nil }, nil
-	}
-	db, err := openDatabase(where)
-	if err != nil {
-		return nil, nil, err
-	}
-	killers = pool(db)
-	killers.SetMaxOpenConns(2)
-	killers.SetConnMaxIdleTime(time.Second)
-	return killers, db.Close, nil
 }
 
 // parts are what the jobs of a worker work with.
