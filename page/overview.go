@@ -25,16 +25,6 @@ type overviewData struct {
 	Trouble           troubles
 }
 
-// replicaRow is a replica in the list.
-type replicaRow struct {
-	Owner, Short, Version, Jobs string
-	Since, Seen                 moment
-	Leads, Quiet, Gone          bool
-}
-
-// perPage is how many jobs a timeline shows at a time.
-const perPage = 50
-
 // overview shows who leads, which replicas there are, and what the jobs do.
 func (p *Page) overview(r *http.Request) (shown, error) {
 	v := p.newViewer(r)
@@ -283,96 +273,6 @@ func (v *viewer) dayFact() fact {
 	return f
 }
 
-// versions say how many replicas there are of each version.
-func versions(replicas []jobs.Replica) string {
-	of := map[string]int{}
-	for _, r := range replicas {
-		of[r.Version]++
-	}
-	var all []string
-	for version := range of {
-		all = append(all, version)
-	}
-	slices.Sort(all)
-	for i, version := range all {
-		shown := visible(version)
-		if version == "" {
-			shown = "no version"
-		}
-		if len(of) > 1 {
-			shown = count(of[version]) + " of " + shown
-		}
-		all[i] = shown
-	}
-	return strings.Join(all, ", ")
-}
-
-func (v *viewer) replicaRows() []replicaRow {
-	var rows []replicaRow
-	gone := v.roster.Gone()
-	for _, r := range v.roster.Replicas {
-		quiet := v.roster.Now.Sub(r.Seen) > jobs.ReplicaLife
-		rows = append(rows, replicaRow{
-			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
-			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
-			Gone: slices.ContainsFunc(gone, func(x jobs.Replica) bool { return x.Owner == r.Owner }),
-		})
-	}
-	slices.SortStableFunc(rows, func(a, b replicaRow) int {
-		return cmp.Or(-boolean(a.Leads, b.Leads), boolean(a.Quiet || a.Gone, b.Quiet || b.Gone), cmp.Compare(a.Owner, b.Owner))
-	})
-	return rows
-}
-
-// boolean puts false before true.
-func boolean(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case a:
-		return 1
-	}
-	return -1
-}
-
-// chosen is which jobs a timeline shows.
-type chosen struct {
-	search, only  string
-	all, found    int // jobs, and those among them that the search finds
-	number, pages int
-	first         int // the place of the first one among those
-	names         []string
-}
-
-// onlyJobs are the filters of the list of jobs, beside its search.
-var onlyJobs = map[string]func(jobs.Known) bool{
-	"failing": func(k jobs.Known) bool { return k.Failing && k.Gone.IsZero() },
-	"paused":  func(k jobs.Known) bool { return k.Paused },
-}
-
-// chosen reads which jobs the request asks for.
-func (v *viewer) chosen() (chosen, error) {
-	names := v.names()
-	c := chosen{search: strings.TrimSpace(v.query.Get("q")), only: v.query.Get("only"), all: len(names)}
-	if is, ok := onlyJobs[c.only]; ok { // which takes reading all of them
-		all, err := v.page.source.Load(v.ctx)
-		if err != nil {
-			return c, err
-		}
-		names = slices.DeleteFunc(names, func(name string) bool { return !is(all.Jobs[name]) })
-	} else {
-		c.only = ""
-	}
-	names = matching(names, c.search)
-	c.found = len(names)
-	c.pages = max((c.found+perPage-1)/perPage, 1)
-	number, _ := strconv.Atoi(v.query.Get("page"))
-	c.number = min(max(number, 1), c.pages)
-	c.first = (c.number - 1) * perPage
-	c.names = names[c.first:min(c.first+perPage, c.found)]
-	return c, nil
-}
-
 // jobsTimeline is the timeline of a page of the jobs.
 func (v *viewer) jobsTimeline(of chosen) (timeline, error) {
 	s, shown := readSpan(v.query, v.now), of.names
@@ -442,39 +342,6 @@ func (v *viewer) jobsTimeline(of chosen) (timeline, error) {
 	}
 	t.Pager = v.pages(of.number, of.pages)
 	return t, nil
-}
-
-// matching are the names that have the text in them, in any case.
-func matching(names []string, text string) []string {
-	if text == "" {
-		return names
-	}
-	text = strings.ToLower(text)
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.Contains(strings.ToLower(name), text) })
-}
-
-// pages leads to the pages beside a numbered one.
-func (v *viewer) pages(number, of int) pager {
-	to := func(n int) string {
-		values := url.Values{}
-		for key, value := range v.query {
-			values[key] = value
-		}
-		values.Del("done")
-		values.Set("page", strconv.Itoa(n))
-		return "?" + values.Encode()
-	}
-	var p pager
-	if of > 1 {
-		p.Text = "Page " + count(number) + " of " + count(of)
-	}
-	if number > 1 {
-		p.Newer, p.NewerText = to(number-1), "Back"
-	}
-	if number < of {
-		p.Older, p.OlderText = to(number+1), "On"
-	}
-	return p
 }
 
 // frameOf is a timeline without rows.
