@@ -1,6 +1,7 @@
 package keeper_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -300,4 +301,54 @@ func TestHandOverFallsBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A hand-over passes the signal with the release.
+func TestHandOverPassesTheSignal(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memdb.New())
+		held := r.hold("g")
+		signal, next := r.store.HandoverSignal("g").(store.DirectHandover), r.store.HandoverSignal("g")
+		if err := signal.Wait(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := held.HandOver(t.Context(), signal); err != nil {
+			t.Fatal(err)
+		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := next.Wait(soon); err != nil {
+			t.Errorf("the next in line: %v", err)
+		}
+		for _, s := range []store.HandoverSignal{signal, next} {
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// A term has moved once another server than that of the acquire has answered, and for good.
+func TestMoved(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		held := newRig(t, memdb.New()).hold("g")
+		first := held.Server()
+		moved := func() bool {
+			select {
+			case <-held.Moved():
+				return true
+			default:
+				return false
+			}
+		}
+		for _, step := range []struct {
+			answered, server string
+			moved            bool
+		}{{first, first, false}, {"another", "", true}, {first, "", true}} {
+			held.Answered(step.answered)
+			if moved() != step.moved || held.Server() != step.server {
+				t.Errorf("after %q has answered: moved %v, server %q", step.answered, moved(), held.Server())
+			}
+		}
+	})
 }

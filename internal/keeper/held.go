@@ -32,9 +32,6 @@ type Previous struct {
 // standing is how long after at the holder of the term may still trust it; zero
 // unless its lease was taken early.
 func (p Previous) standing(at instant) time.Duration {
-	if p.stands <= 0 {
-		return 0
-	}
 	return max(0, p.stands-at.atLeast(p.at))
 }
 
