@@ -44,6 +44,7 @@ func TestPausedLeader(t *testing.T) {
 		leader := c.Leader()
 		old := leader.Token()
 		c.Target.WaitForTick(old)
+		c.Target.WaitForHold(old) // whose context is asked for below
 		paused := c.Pause(leader)
 		next := c.WaitForLeaderAfter(old)
 		if gap := next.At.Sub(paused); gap > workertest.Back {
@@ -97,12 +98,12 @@ func TestTerminatedLeader(t *testing.T) {
 		slices.Sort(gaps)
 		// Not by waiting for the lease to expire. The median, since the machine may be busy with other tests.
 		if median := gaps[len(gaps)/2]; median > workertest.TTL/2 {
-			t.Errorf("after a clean stop a leader was workertest.Back after %v, median of %v", median, gaps)
+			t.Errorf("after a clean stop a leader was back after %v, median of %v", median, gaps)
 		}
 	})
 }
 
-// After the database was killed, a leader is workertest.Back within TTL + 1 s of its
+// After the database was killed, a leader is back within TTL + 1 s of its
 // return, and no tick ran twice.
 func TestKilledDatabase(t *testing.T) {
 	t.Parallel()

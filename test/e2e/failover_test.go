@@ -16,7 +16,7 @@ import (
 )
 
 // After the primary was killed, and its replica was promoted, workers that know
-// both find the new one, and a leader is workertest.Back within TTL + 1 s. Replication is
+// both find the new one, and a leader is back within TTL + 1 s. Replication is
 // asynchronous: only ticks whose claims had not reached the replica run twice.
 func TestFailover(t *testing.T) {
 	t.Parallel()
