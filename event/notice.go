@@ -11,6 +11,8 @@ type NoticeLeftOut struct {
 	Event    jobs.NoticeEvent
 	// Key is the run that it would have been told of.
 	jobs.Key
-	// First: it is the first one for as long as the limit counts.
+	// Again: the notifier was told the same of this job before, as far as this term knows.
+	Again bool
+	// First: of those that are not Again, it is the first one for as long as the limit counts.
 	First bool
 }

@@ -186,9 +186,12 @@ func (s NotifySchedule) with(event int, of []string) NotifySchedule {
 
 // AtMost bounds how many notices there are in any such span of time, from 1 s to 7 days:
 // up to 1000 of them. Events beyond that get none; they are counted, and the next notice
-// says how many there were ([Notice].LeftOut). The leader counts. One that takes over goes on
-// with the notices that the ledger has, and forgets how many were left out. Zero: without a
-// limit. The default is 20 in an hour.
+// says how many there were ([Notice].LeftOut). No job uses the limit up: that a job still fails
+// is told at intervals (per divided by a quarter of n, at least by two), and leaves a quarter of
+// the limit for what is new. The recovery from a failure that was told is told in any case, and
+// does not count. The leader counts. One that takes over goes on with the notices that the ledger
+// has, and forgets what they told of and how many were left out. Zero: without a limit. The
+// default is 20 in an hour.
 func (s NotifySchedule) AtMost(n int, per time.Duration) NotifySchedule {
 	s.limit, s.per = n, per
 	switch {

@@ -85,7 +85,9 @@ func (m *Metrics) Observe(e event.Event) {
 			g.holdUp(e.Job, e.At)
 		}
 	case event.NoticeLeftOut:
-		m.leftOut.WithLabelValues(g.label, m.names.label(g.label, e.Notifier)).Inc()
+		if !e.Again {
+			m.leftOut.WithLabelValues(g.label, m.names.label(g.label, e.Notifier)).Inc()
+		}
 	case event.Control:
 		m.control.WithLabelValues(g.label, valid(string(e.Action))).Inc()
 	case event.ClockSkew:

@@ -135,6 +135,7 @@ func TestRuns(t *testing.T) {
 		event.TicksSkipped{Header: head(7), Job: "mail", Ticks: 3, Missed: true},
 		event.TicksSkipped{Header: head(7), Job: "mail", Ticks: 2},
 		event.NoticeLeftOut{Header: head(7), Notifier: "report", Key: key("mail", 1)},
+		event.NoticeLeftOut{Header: head(7), Notifier: "report", Key: key("mail", 1), Again: true},
 	})
 	want := `
 		# TYPE cronlease_job_failures_in_a_row gauge

@@ -58,7 +58,7 @@ func newVectors() vectors {
 		interruptions: counter("runs_interrupted_total", "Attempts that were found unfinished after their term, or cut short in a term that goes on, whether or not another one follows.", "group", "job_name"),
 		missed:        counter("ticks_missed_total", "Ticks that were due when no replica could run them, whether skipped or made up for by a later run.", "group", "job_name"),
 		skips:         counter("ticks_skipped_total", "Ticks that are not run, for any reason.", "group", "job_name"),
-		leftOut:       counter("notices_left_out_total", "Events that a notifier was not told of, because of its limit.", "group", "job_name"),
+		leftOut:       counter("notices_left_out_total", "News that a notifier was not told, because of its limit. Repeats do not count.", "group", "job_name"),
 		lateness:      histogram("tick_lateness_seconds", "How long after its tick a run was started, jitter included; first attempts only.", lateBuckets, "group"),
 		durations:     histogram("run_duration_seconds", "How long an attempt ran.", runBuckets, "group", "job_name"),
 		succeeded: prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: namespace, Name: "job_last_success_timestamp_seconds",

@@ -104,11 +104,14 @@ func (t *term) notices(n jobs.Notice) (all []store.Follower) {
 			b = &budget{}
 			t.budgets[e.job.Name] = b
 		}
-		if most, per, limited := s.Limit(); limited && !b.take(now, most, per) {
-			t.stream.Emit(event.NoticeLeftOut{
-				Header: t.head(), Notifier: e.job.Name, Event: n.Event, Key: jobs.Key{Job: n.Job, Tick: n.Tick, Trigger: n.Trigger}, First: b.first(now, per),
-			})
-			continue
+		if most, per, limited := s.Limit(); limited {
+			if ok, again := b.take(told{now, n.Job, n.Event}, most, per); !ok {
+				t.stream.Emit(event.NoticeLeftOut{
+					Header: t.head(), Notifier: e.job.Name, Event: n.Event, Key: jobs.Key{Job: n.Job, Tick: n.Tick, Trigger: n.Trigger},
+					Again: again, First: !again && b.first(now, per),
+				})
+				continue
+			}
 		}
 		n.LeftOut, b.leftOut = b.leftOut, 0
 		n.Text = n.Describe()
@@ -128,7 +131,7 @@ func (t *term) answered(of jobs.Record, followers []store.Follower, inserted boo
 		if leftOut, ok := t.untold[f.Key]; ok {
 			delete(t.untold, f.Key)
 			if b := t.budgets[f.Job]; !inserted && b != nil {
-				b.giveBack(leftOut)
+				b.giveBack(of.Job, leftOut)
 			}
 		}
 	}
@@ -139,25 +142,73 @@ func (t *term) answered(of jobs.Record, followers []store.Follower, inserted boo
 
 // budget is how many notices a notifier may still have. The term's loop owns it.
 type budget struct {
-	sent    []time.Time // of its newest notices, oldest first
-	leftOut int         // since the last one
-	logged  time.Time   // when the log last said so
+	sent    []told          // the newest notices that count, oldest first
+	failing map[string]told // of each job whose failure is the last that was told of it, and not its recovery
+	leftOut int             // since the last one
+	logged  time.Time       // when the log last said so
 }
 
-// take counts a notice, unless there were as many as the limit allows.
-func (b *budget) take(now time.Time, most int, per time.Duration) bool {
-	b.sent = slices.DeleteFunc(b.sent, func(at time.Time) bool { return now.Sub(at) >= per })
-	if len(b.sent) >= most {
-		b.leftOut++
-		return false
+// told is a notice that was sent. Of one that an earlier term sent, only the instant is known.
+type told struct {
+	at    time.Time
+	job   string
+	event jobs.NoticeEvent
+}
+
+// take counts a notice if its notifier may have it. again says that the notifier was told
+// the same of the job before.
+//
+// The limit is for all jobs together, so no job may use it up for the others:
+//   - News takes what there is of the limit: that a job fails, works again, or misses ticks.
+//   - A repeat is told at intervals, and leaves a quarter of the limit for news.
+//   - A job that fails and works in turn gets a quarter of the limit.
+//   - The recovery from a failure that was told is always told, so that nobody believes that the
+//     job still fails, and does not count.
+func (b *budget) take(n told, most int, per time.Duration) (ok, again bool) {
+	if n.event == jobs.NoticeRecovery && !b.failing[n.job].at.IsZero() {
+		delete(b.failing, n.job)
+		return true, false
 	}
-	b.sent = append(b.sent, now)
-	return true
+	b.sent = slices.DeleteFunc(b.sent, func(x told) bool { return n.at.Sub(x.at) >= per })
+	share, last, of := max(2, most/4), b.failing[n.job], 0
+	for _, x := range b.sent {
+		if x.job == n.job {
+			if of++; x.event == n.event && n.event != jobs.NoticeFailure {
+				last = x
+			}
+		}
+	}
+	again = last.event == n.event && n.at.Sub(last.at) < per
+	switch {
+	case len(b.sent) >= most:
+	case again:
+		ok = n.at.Sub(last.at) >= per/time.Duration(share) && len(b.sent) < most-most/4
+	default:
+		ok = of < share
+	}
+	if !ok {
+		b.leftOut++
+		return false, again
+	}
+	b.sent = append(b.sent, n)
+	if n.event == jobs.NoticeFailure {
+		if b.failing == nil {
+			b.failing = map[string]told{}
+		}
+		b.failing[n.job] = n
+	}
+	return true, again
 }
 
-// giveBack takes back the newest notice, which was not inserted.
-func (b *budget) giveBack(leftOut int) {
-	b.sent = b.sent[:max(0, len(b.sent)-1)]
+// giveBack takes back a notice that was not inserted: the newest one of the job.
+func (b *budget) giveBack(job string, leftOut int) {
+	for i, x := range slices.Backward(b.sent) {
+		if x.job == job {
+			b.sent = slices.Delete(b.sent, i, i+1)
+			break
+		}
+	}
+	delete(b.failing, job)
 	b.leftOut += leftOut
 }
 
@@ -202,7 +253,7 @@ func (t *term) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Sn
 // sentLately is when the notices of a notifier were inserted, as far as they count, oldest
 // first. The history is in the order of the ticks that they tell of, which may be any: those
 // of a backfill are old.
-func (t *term) sentLately(ctx context.Context, notifier string, per time.Duration, present time.Time) (sent []time.Time, err error) {
+func (t *term) sentLately(ctx context.Context, notifier string, per time.Duration, present time.Time) (sent []told, err error) {
 	const page, pages = 1000, 50
 	filter, now := jobs.Filter{Job: notifier, Limit: page}, time.Now()
 	for range pages {
@@ -212,7 +263,7 @@ func (t *term) sentLately(ctx context.Context, notifier string, per time.Duratio
 		}
 		for _, r := range records {
 			if age := max(0, present.Sub(r.Claimed)); triggers.IsNotice(r.Trigger) && age < per {
-				sent = append(sent, now.Add(-age))
+				sent = append(sent, told{at: now.Add(-age)})
 			}
 		}
 		if len(records) < page {
@@ -220,7 +271,7 @@ func (t *term) sentLately(ctx context.Context, notifier string, per time.Duratio
 		}
 		filter.Behind = records[page-1].Key
 	}
-	slices.SortFunc(sent, time.Time.Compare)
+	slices.SortFunc(sent, func(a, b told) int { return a.at.Compare(b.at) })
 	return sent, nil
 }
 

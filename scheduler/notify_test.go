@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -396,7 +397,7 @@ func TestNoticesOfRecoveriesOverTakeovers(t *testing.T) {
 func TestNoticeOfATickThatStoodForOthers(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		all := []jobs.Job{
-			{Name: "tell", Schedule: jobs.OnMissed("a")},
+			{Name: "tell", Schedule: jobs.OnMissed("a").AtMost(0, 0)},
 			{Name: "a", Schedule: jobs.Every(time.Hour), CatchUp: jobs.CatchUp{Deadline: 5 * time.Minute}},
 			{Name: "hog", Schedule: jobs.At(c.begin.Add(4 * time.Hour)), Do: sleep(10 * time.Minute)},
 		}
@@ -423,17 +424,22 @@ func TestNoticeOfATickThatStoodForOthers(t *testing.T) {
 // history is short, and if the notifier is added to a term.
 func TestLimitOverTakeovers(t *testing.T) {
 	const day = 24 * time.Hour
-	fails := func(context.Context, jobs.Run) error { return errNo }
+	// Of each job, something is new: a limit is for all.
+	failing := func(schedule jobs.Schedule, do func(context.Context, jobs.Run) error) (all []jobs.Job) {
+		for i := range 11 {
+			all = append(all, jobs.Job{Name: fmt.Sprint("a-", i), Schedule: schedule, Do: do})
+		}
+		return all
+	}
 	for _, scene := range []struct {
-		name     string
-		tell     jobs.Job
-		schedule jobs.Schedule
-		later    bool
+		name  string
+		tell  jobs.Job
+		later bool
 	}{
-		{"plain", jobs.Job{}, jobs.Every(10 * time.Minute), false},
-		{"short history", jobs.Job{History: jobs.History{Keep: 1}}, jobs.Every(10 * time.Minute), false},
-		{"brief history", jobs.Job{History: jobs.History{For: time.Minute}}, jobs.Every(10 * time.Minute), false},
-		{"added later", jobs.Job{}, jobs.Every(10 * time.Minute), true},
+		{"plain", jobs.Job{}, false},
+		{"short history", jobs.Job{History: jobs.History{Keep: 1}}, false},
+		{"brief history", jobs.Job{History: jobs.History{For: time.Minute}}, false},
+		{"added later", jobs.Job{}, true},
 	} {
 		t.Run(scene.name, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
@@ -441,18 +447,18 @@ func TestLimitOverTakeovers(t *testing.T) {
 				tell := scene.tell
 				tell.Name, tell.Schedule = "tell", jobs.OnFailure().AtMost(5, 10*time.Hour)
 				tell.Do = func(context.Context, jobs.Run) error { told++; return nil }
-				a := jobs.Job{Name: "a", Schedule: scene.schedule, Do: fails}
-				first := c.start([]jobs.Job{tell, a})
+				all := failing(jobs.Every(10*time.Minute), func(context.Context, jobs.Run) error { return errNo })
+				first := c.start(append(all, tell))
 				c.until(2 * time.Hour)
 				first.stop()
 				if scene.later {
-					second := c.start([]jobs.Job{a})
+					second := c.start(all)
 					c.until(2*time.Hour + time.Minute)
 					if err := second.Add(second.doing(tell)...); err != nil {
 						t.Fatal(err)
 					}
 				} else {
-					c.start([]jobs.Job{tell, a})
+					c.start(append(all, tell))
 				}
 				c.until(10 * time.Hour)
 				if told != 5 {
@@ -468,21 +474,23 @@ func TestLimitOverTakeovers(t *testing.T) {
 	t.Run("old ticks", func(t *testing.T) {
 		inBubble(t, func(c *cluster) {
 			told := 0
-			all := []jobs.Job{
-				{Name: "tell", Schedule: jobs.OnFailure().AtMost(10, day), Do: func(context.Context, jobs.Run) error { told++; return nil }},
-				{Name: "a", Schedule: jobs.Every(2 * time.Hour), Do: func(_ context.Context, run jobs.Run) error {
-					if run.Trigger == 0 && run.Tick.After(c.begin.Add(7*day)) {
-						return nil
-					}
-					return errNo
-				}},
-			}
+			all := failing(jobs.Every(2*time.Hour), func(_ context.Context, run jobs.Run) error {
+				if run.Trigger == 0 && run.Tick.After(c.begin.Add(7*day)) {
+					return nil
+				}
+				return errNo
+			})
+			all = append(all, jobs.Job{
+				Name: "tell", Schedule: jobs.OnFailure().AtMost(10, day), Do: func(context.Context, jobs.Run) error { told++; return nil },
+			})
 			r := c.start(all)
 			c.until(8*day + 13*time.Hour)
 			before := told
 			for i := range 3 {
-				if _, err := c.Backfill(c.Context(), "a", jobs.Backfill{From: c.begin.Add(day), To: c.begin.Add(3 * day)}); err != nil {
-					t.Fatal(err)
+				for _, job := range all[:11] {
+					if _, err := c.Backfill(c.Context(), job.Name, jobs.Backfill{From: c.begin.Add(day), To: c.begin.Add(day + 6*time.Hour)}); err != nil {
+						t.Fatal(err)
+					}
 				}
 				time.Sleep(10 * time.Minute)
 				if told -= before; told != 10 {
@@ -494,6 +502,83 @@ func TestLimitOverTakeovers(t *testing.T) {
 				c.leader()
 			}
 		})
+	})
+}
+
+// A job that fails, works or misses ticks again and again keeps nobody from hearing of the
+// others, and is told of now and then, with how many notices were left out.
+func TestNoisyJobsLeaveRoom(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		quarter := jobs.Every(15 * time.Second)
+		noise := func(works func(since time.Duration) bool) func(context.Context, jobs.Run) error {
+			return func(_ context.Context, run jobs.Run) error {
+				if works(run.Tick.Sub(c.begin)) {
+					return nil
+				}
+				return errNo
+			}
+		}
+		all := []jobs.Job{
+			{Name: "tell", Schedule: jobs.OnFailure().OnRecovery().OnMissed()},
+			{Name: "fails", Schedule: quarter, Do: noise(func(since time.Duration) bool { return since > 3*time.Hour })},
+			{Name: "turns", Schedule: quarter, Do: noise(func(since time.Duration) bool { return since%time.Minute < 30*time.Second || since > 4*time.Hour })},
+			{Name: "late", Schedule: quarter, CatchUp: jobs.CatchUp{Deadline: time.Second}, Do: func(ctx context.Context, run jobs.Run) error {
+				if run.Tick.After(c.begin.Add(4 * time.Hour)) {
+					return nil
+				}
+				return sleep(20*time.Second)(ctx, run)
+			}, Overlap: jobs.OverlapQueue},
+			{Name: "quiet", Schedule: jobs.Every(time.Hour), Do: c.failing(2*time.Hour, 5*time.Hour)},
+		}
+		for i := range 3 {
+			all = append(all, jobs.Job{Name: fmt.Sprint("fails-", i), Schedule: quarter, Do: noise(func(since time.Duration) bool { return since > 4*time.Hour })})
+		}
+		var w witness
+		c.start(all, w.option())
+		c.until(8 * time.Hour)
+		told, of, leftOut := c.notices("tell"), map[string]int{}, 0
+		for _, line := range told {
+			var event, job string
+			if _, err := fmt.Sscanf(line, "%s of %s", &event, &job); err != nil {
+				t.Fatal(err)
+			}
+			of[event+" of "+job]++
+			if _, n, is := strings.Cut(line, "missed, "); is || strings.Contains(line, " left out") {
+				if !is {
+					_, n, _ = strings.Cut(line, ", ")
+				}
+				n, _, _ = strings.Cut(n, " ")
+				count, err := strconv.Atoi(n)
+				if err != nil {
+					t.Fatal(err)
+				}
+				leftOut += count
+			}
+		}
+		for _, want := range []string{"failure of quiet 2h", "recovery of quiet 3h", "failure of quiet 5h", "recovery of quiet 6h"} {
+			if !slices.ContainsFunc(told, func(line string) bool { return strings.HasPrefix(line, want) }) {
+				t.Errorf("nobody heard of the %s:\n%s", want, strings.Join(told, "\n"))
+			}
+		}
+		for job, most := range map[string]int{"fails": 16, "fails-0": 21, "turns": 21, "late": 21} {
+			if n := of["failure of "+job] + of["missed of "+job]; n < most/3 || n > most {
+				t.Errorf("of %s, %d notices: %v", job, n, of)
+			}
+		}
+		for _, job := range []string{"fails", "fails-0", "fails-1", "fails-2"} {
+			if of["recovery of "+job] != 1 {
+				t.Errorf("%d recoveries of %s were told", of["recovery of "+job], job)
+			}
+		}
+		left := events[event.NoticeLeftOut](&w)
+		if unknown := len(left) - leftOut; unknown < 0 || unknown > 20 {
+			t.Errorf("%d were left out, and %d were said to have been", len(left), leftOut)
+		}
+		for _, e := range left {
+			if !e.Again && e.Job != "turns" {
+				t.Errorf("left out: %+v", e)
+			}
+		}
 	})
 }
 

@@ -69,7 +69,7 @@ func line(e event.Event) (zapcore.Level, string) {
 		return zap.DebugLevel, "ticks skipped"
 	case event.NoticeLeftOut:
 		if e.First {
-			return zap.WarnLevel, "notices are left out: the job has had as many as its limit allows, and its next one says how many"
+			return zap.WarnLevel, "news is left out of the notices: the job has had as many as its limit allows, and its next one says how many"
 		}
 	}
 	return 0, ""

@@ -210,6 +210,14 @@ func scenes(t *testing.T) []scene {
 		}
 	})
 
+	var loud atomic.Bool
+	noisy := []jobs.Job{{Name: "tell", Schedule: jobs.OnFailure().AtMost(2, time.Second), Do: nothing}}
+	for _, name := range []string{"a", "b", "c"} {
+		noisy = append(noisy, each(name, failing(&loud)))
+	}
+	_, leftOut := pair(t, noisy)
+	add("CronleaseNoticesLeftOut", leftOut, func() { loud.Store(true) }, func() { loud.Store(false) })
+
 	_, interrupted := pair(t, []jobs.Job{{Name: "hold", Schedule: jobs.Manual(), Do: func(ctx context.Context, _ jobs.Run) error {
 		<-ctx.Done()
 		return ctx.Err()

@@ -81,6 +81,12 @@ var ruleCases = []ruleCase{
 	{"CronleaseJobHeldUp", well(map[string]string{
 		`cronlease_job_held_up_timestamp_seconds{` + a + `, job_name="mail"}`: `_x10 300+0x19 stale`,
 	}), "9m", "11m", "16m"},
+	{"CronleaseNoticesLeftOut", well(map[string]string{
+		`cronlease_notices_left_out_total{` + a + `, job_name="mail"}`: `_x10 1+0x100`,
+	}), "4m", "6m", "22m"},
+	{"CronleaseNoticesLeftOut", well(map[string]string{
+		`cronlease_notices_left_out_total{` + a + `, job_name="mail"}`: `1+0x40 2+0x100`,
+	}), "18m", "22m", "38m"},
 	{"CronleaseRunsInterrupted", well(map[string]string{
 		`cronlease_runs_interrupted_total{` + a + `, job_name="mail"}`: `_x10 1+0x100`,
 	}), "4m", "6m", "22m"},
