@@ -16,7 +16,15 @@ var (
 	ErrDeclared = errors.New("jobs: the job cannot be forgotten")
 	// ErrNoRun says that there is no run under the key that is not over.
 	ErrNoRun = errors.New("jobs: no such run")
+	// ErrManyOpen says that a job has [MaxOpen] runs that are not over, or more, and takes no
+	// request for another one.
+	ErrManyOpen = errors.New("jobs: too many runs of the job are not over")
 )
+
+// MaxOpen is how many runs of a job may wait or go on: with so many, a request for another
+// one fails ([ErrManyOpen]). Each term that begins reads all of them. The schedule, other jobs
+// and notices may make more.
+const MaxOpen = 10_000
 
 // Control shows and changes a group's jobs through the database. Every ledger has
 // it ([github.com/cronlease/cronlease/store.Ledger]), and [NewGroup] needs no more. It
@@ -47,8 +55,8 @@ type Control interface {
 	ResumeSkipping(ctx context.Context, group, job string) error
 	// Trigger asks for a run now, beside the schedule: its tick is the
 	// database's present instant unless the request has one, under a key of its own, so that it is run
-	// exactly once and moves no cursor. It returns the key. [ErrNoJob]. Arguments that
-	// [CheckArgs] refuses are an error.
+	// exactly once and moves no cursor. It returns the key. [ErrNoJob], [ErrManyOpen].
+	// Arguments that [CheckArgs] refuses are an error.
 	Trigger(ctx context.Context, group, job string, request Request) (Key, error)
 	// Args reads the arguments of a run; nil: it has none. [ErrNoRun]: there is no run
 	// under the key, also none that is over.

@@ -149,7 +149,7 @@ func statusOf(err error) int {
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errUnfit):
 		return http.StatusBadRequest
-	case errors.Is(err, jobs.ErrDeclared), errors.Is(err, jobs.ErrNotDeclared), errors.Is(err, election.ErrNotLeading):
+	case errors.Is(err, jobs.ErrDeclared), errors.Is(err, jobs.ErrNotDeclared), errors.Is(err, jobs.ErrManyOpen), errors.Is(err, election.ErrNotLeading):
 		return http.StatusConflict
 	case errors.Is(err, errors.ErrUnsupported):
 		return http.StatusNotImplemented

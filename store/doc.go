@@ -25,7 +25,7 @@
 //
 //   - Every write is atomic and compares all that it expects, so that a statement
 //     that runs late, twice, or after its caller gave up is harmless.
-//   - [ErrChanged], [ErrReplaced], [ErrOtherServer], [jobs.ErrNoJob] and [jobs.ErrNoRun] are answers.
+//   - [ErrChanged], [ErrReplaced], [ErrOtherServer], [jobs.ErrNoJob], [jobs.ErrNoRun] and [jobs.ErrManyOpen] are answers.
 //     Any other error means that the outcome is unknown: the statement may have
 //     run, may run later, or never. The same is true when a context ends. Callers
 //     read back before they conclude anything, or repeat the call. Such an error

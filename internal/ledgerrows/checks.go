@@ -2,6 +2,7 @@ package ledgerrows
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"time"
 
@@ -91,6 +92,17 @@ func CheckRequest(pkg, job string, r jobs.Request) error {
 		return fmt.Errorf("%s: job %q: tick %v: must be of whole microseconds", pkg, job, r.Tick)
 	}
 	return nil
+}
+
+// ManyOpen is the answer to a request for a run of a job that has too many.
+func ManyOpen(group, job string) error {
+	return fmt.Errorf("%w: %.80q in group %.80q has %d that wait or go on, which is the most: try again when some have ended, or cancel some",
+		jobs.ErrManyOpen, job, group, jobs.MaxOpen)
+}
+
+// Refuses reports whether an error is the answer that what was asked for is refused.
+func Refuses(err error) bool {
+	return errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) || errors.Is(err, jobs.ErrManyOpen)
 }
 
 // MaxBackfill bounds what a run keeps of its backfill, in bytes: mostly the text of a

@@ -102,6 +102,10 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 		s.note(ctx, group, jobs.Unchanged, action, key, r.Note)
 		return key, nil
 	}
+	if l.open(job) >= jobs.MaxOpen {
+		s.note(ctx, group, jobs.Refused, action, jobs.Key{Job: job}, r.Note)
+		return jobs.Key{}, ledgerrows.ManyOpen(group, job)
+	}
 	s.note(ctx, group, jobs.Done, action, key, r.Note)
 	l.insert(&run{args: slices.Clone(r.Args), Record: jobs.Record{
 		Key: key, State: jobs.Waiting, Claimed: now, Due: now, HasArgs: r.Args != nil, Backfill: r.Backfill,

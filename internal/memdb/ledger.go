@@ -79,6 +79,16 @@ func noRun(group string, key jobs.Key) error {
 	return fmt.Errorf("%w: %s of %q in group %q", jobs.ErrNoRun, key.Tick.Format(time.RFC3339Nano), key.Job, group)
 }
 
+// open counts the runs of a job that are not over.
+func (l *ledger) open(job string) (n int) {
+	for _, r := range l.runs[job] {
+		if !r.State.Over() {
+			n++
+		}
+	}
+	return n
+}
+
 func (l *ledger) get(key jobs.Key) *run {
 	if i, ok := l.find(key); ok {
 		return l.runs[key.Job][i]

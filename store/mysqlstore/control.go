@@ -18,7 +18,7 @@ import (
 )
 
 // ask does what changes something for the leader, records it, both as one transaction,
-// and wakes the leader. The answers [jobs.ErrNoJob] and [jobs.ErrNoRun] are recorded, too.
+// and wakes the leader. Refusals are recorded, too.
 func (l *ledger) ask(ctx context.Context, op, group string, entry jobs.AuditEntry, do func(context.Context, *conn, *jobs.AuditEntry) error) error {
 	var answer error
 	err := l.do(ctx, mysqlconn.Write, op, func(ctx context.Context, c *conn) error {
@@ -30,7 +30,7 @@ func (l *ledger) ask(ctx context.Context, op, group string, entry jobs.AuditEntr
 			entry := entry
 			entry.Result = jobs.Done
 			switch answer = do(ctx, c, &entry); {
-			case errors.Is(answer, jobs.ErrNoJob), errors.Is(answer, jobs.ErrNoRun):
+			case ledgerrows.Refuses(answer):
 				entry.Result = jobs.Refused
 			case answer != nil:
 				return done, answer
@@ -132,6 +132,15 @@ func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request)
 			}
 			if n > 0 {
 				entry.Result = jobs.Unchanged
+			}
+		}
+		if entry.Result != jobs.Unchanged {
+			n, err := c.Count(ctx, l.sql.countOpen.Render(group, job))
+			if err != nil {
+				return err
+			}
+			if n >= jobs.MaxOpen {
+				return ledgerrows.ManyOpen(group, job)
 			}
 		}
 		done, err := c.Change(ctx, query.Render(tick, key.Trigger, args, r.Backfill, group, job))

@@ -83,6 +83,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"refused":       s.ledger.sql.refused.Render(refused, h.Group),
 		"trigger":       s.ledger.sql.trigger.Render(1, 1, "", "", h.Group, k.Job),
 		"trigger once":  s.ledger.sql.triggerOnce.Render(1, 1, "", "", h.Group, k.Job),
+		"count open":    s.ledger.sql.countOpen.Render(h.Group, k.Job),
 		"args":          s.ledger.sql.args.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"movable":       s.ledger.sql.movable.Render(h.Group, h.Owner, h.Token, movable, h.Group),
 		"follow":        s.ledger.sql.follow.Render(followers, h.Group),

@@ -42,7 +42,7 @@ func TestLedgerPlans(t *testing.T) {
 			"changes":   {"cronlease_job": key, "cronlease_run": byState}, "summary": {"cronlease_job": key, "g": key, "cronlease_run": byState},
 			"jobs": {"j": key, "r": key}, "open runs": {"r": byState},
 			"runs": {"r": key, "cronlease_run": byState}, "runs of job": {"r": key, "cronlease_run": key}, "runs of state": {"r": key, "cronlease_run": byState},
-			"pause": {"j": key, "g": key}, "resume": {"j": key, "g": key}, "trigger": {"j": key, "cronlease_run": ""}, "trigger once": {"j": key, "cronlease_run": ""}, "args": {"cronlease_run": key},
+			"pause": {"j": key, "g": key}, "resume": {"j": key, "g": key}, "trigger": {"j": key, "cronlease_run": ""}, "trigger once": {"j": key, "cronlease_run": ""}, "count open": {"cronlease_run": byState}, "args": {"cronlease_run": key},
 			"movable": {"f": key, "r": key}, "follow": {"cronlease_run": "", "r": key}, "follow claim": {"cronlease_run": "", "r": key}, "cancel": {"r": key, "g": key},
 			"runs behind":   {"r": key, "cronlease_run": byState},
 			"keep attempts": {"f": key, "cronlease_attempt": "", "r": key}, "drop attempts": {"a": key}, "prune attempts": {"a": key}, "orphans": {"a": key, "r": key}, "pass attempts": {"a": key, "r": key},

@@ -44,7 +44,7 @@ type ledgerQueries struct {
 	triggerOnce         sqltext.Query
 	args                sqltext.Query
 	cancel              sqltext.Query
-	isOpen              sqltext.Query
+	isOpen, countOpen   sqltext.Query
 	isRun               sqltext.Query
 	isPaused            sqltext.Query
 	newestRuns          sqltext.Query
@@ -309,6 +309,9 @@ SET r.cancel_asked = 1, g.changes = g.changes + 1
 WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2) AND r.cancel_asked = 0`),
 		isOpen: sql(`
 SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`),
+
+		countOpen: sql(`
+SELECT COUNT(*) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state IN (1, 2) AND job = ?`),
 
 		// The keys are found in an index alone, and only the rows that are
 		// asked for are read. The ? is one newestOfJob, or some newestIn.

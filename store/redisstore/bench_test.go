@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"testing"
@@ -46,6 +47,33 @@ func BenchmarkLargeGroup(b *testing.B) {
 			s.report(b, before)
 		})
 	}
+}
+
+// A job with as many open runs as one may have: nothing else runs on the server during a Load, or a request that is refused.
+func BenchmarkManyOpen(b *testing.B) {
+	s := newBench(b, shared.Addr())
+	claims := make([]store.Claim, jobs.MaxOpen)
+	for i := range claims {
+		claims[i] = store.Claim{Key: at(i), State: jobs.Waiting}
+	}
+	_, err := s.Claim(b.Context(), s.h, store.ClaimID{1}, claims)
+	s.ok(err)
+	b.Run("Load", func(b *testing.B) {
+		before := s.used()
+		for b.Loop() {
+			loaded(s)
+		}
+		s.report(b, before)
+	})
+	b.Run("Trigger", func(b *testing.B) {
+		before := s.used()
+		for b.Loop() {
+			if _, err := s.Trigger(b.Context(), s.h.Group, at(0).Job, jobs.Request{}); !errors.Is(err, jobs.ErrManyOpen) {
+				b.Fatalf("Trigger: error %v, want %v", err, jobs.ErrManyOpen)
+			}
+		}
+		s.report(b, before)
+	})
 }
 
 // memory is what the server uses, in bytes.

@@ -103,13 +103,17 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 		trigger = triggerText(r.Trigger)
 	}
 	entry := ledgerrows.Entry(ctx, ledgerrows.ActionOf(r), key, r.Note)
-	args := []any{group, job, entry.Job, tick, trigger, plainInstant(key.Tick), flag(r.Args != nil), []byte(r.Args), r.Backfill}
+	args := []any{group, job, entry.Job, tick, trigger, plainInstant(key.Tick), flag(r.Args != nil), []byte(r.Args), r.Backfill, jobs.MaxOpen}
 	f, err := s.fieldsOf(ctx, "trigger", triggerScript, append(args, actorArgs(entry)...)...)
 	if err != nil {
 		return jobs.Key{}, err
 	}
-	if result := jobs.Result(f.text()); f.err == nil && result == jobs.Refused {
+	switch result := f.text(); {
+	case f.err != nil:
+	case result == string(jobs.Refused):
 		return jobs.Key{}, noJob(group, job)
+	case result == "full":
+		return jobs.Key{}, ledgerrows.ManyOpen(group, job)
 	}
 	key.Tick = f.entryTick(f.text())
 	key.Trigger = f.number()

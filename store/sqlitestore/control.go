@@ -39,14 +39,14 @@ func (s *Store) ResumeSkipping(ctx context.Context, group, job string) error {
 }
 
 // ask does what changes something for the leader, and records it, both as one
-// transaction. The answers [jobs.ErrNoJob] and [jobs.ErrNoRun] are recorded, too.
+// transaction. Refusals are recorded, too.
 func (s *Store) ask(ctx context.Context, action, group string, entry jobs.AuditEntry, do func(ctx context.Context, tx *sql.Tx, entry *jobs.AuditEntry) error) error {
 	var answer error
 	err := s.write(ctx, action, func(ctx context.Context, c *sql.Conn) error {
 		return inTx(ctx, c, func(tx *sql.Tx) error {
 			entry.Result = jobs.Done
 			switch answer = do(ctx, tx, &entry); {
-			case errors.Is(answer, jobs.ErrNoJob), errors.Is(answer, jobs.ErrNoRun):
+			case ledgerrows.Refuses(answer):
 				entry.Result = jobs.Refused
 			case answer != nil:
 				return answer
@@ -119,13 +119,19 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 			return err
 		}
 		if !done {
-			// There is no job, or the run that was asked for is there.
+			// There is no job, it has too many runs, or the one that was asked for is there.
 			var known bool
 			if err := tx.QueryRowContext(ctx, s.runs.isJob, group, job).Scan(&known); err != nil {
 				return err
 			}
 			if !known || job == "" {
 				return noJob(group, job)
+			}
+			err := tx.QueryRowContext(ctx, s.runs.args, group, job, tick, int64(r.Trigger)).Scan(new([]byte))
+			if r.Trigger == 0 || errors.Is(err, sql.ErrNoRows) {
+				return ledgerrows.ManyOpen(group, job)
+			} else if err != nil {
+				return err
 			}
 			entry.Result = jobs.Unchanged
 		}

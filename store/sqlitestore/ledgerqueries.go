@@ -203,7 +203,8 @@ SELECT j.grp, j.name, coalesce(?3, instant.now),
     WHERE grp = ?1 AND job = ?2 AND tick = coalesce(?3, instant.now) AND trigger_id < ` + fmt.Sprint(manualBelow) + `), 0)),
   x'', 2, '', 0, 0, instant.now, NULL, NULL, instant.now, 0, '', 0, ?5, nullif(?6, '')
 FROM cronlease_job AS j CROSS JOIN instant
-WHERE j.grp = ?1 AND j.name = ?2 AND j.name > ''
+WHERE j.grp = ?1 AND j.name = ?2 AND j.name > '' AND (SELECT count(*) FROM cronlease_run INDEXED BY cronlease_run_by_state
+  WHERE grp = ?1 AND job = ?2 AND state IN (1, 2)) < ` + fmt.Sprint(jobs.MaxOpen) + `
 ON CONFLICT (grp, job, tick, trigger_id) DO NOTHING
 RETURNING tick, trigger_id`),
 		args: `SELECT args FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4`,
@@ -211,7 +212,6 @@ RETURNING tick, trigger_id`),
 UPDATE cronlease_run SET cancel_asked = 1
 WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2 AND cancel_asked = 0`,
 		isOpen: `SELECT count(*) FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND +state <= 2`,
-
 		// The newest of each state, merged.
 		newest:        strings.Join(states, "\nUNION ALL") + byAge,
 		newestOfState: newestOf("?9") + byAge,

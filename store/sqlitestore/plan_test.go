@@ -39,7 +39,7 @@ func TestLedgerPlans(t *testing.T) {
 		"pass over":       {"SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=? AND tick>?)"},
 		"rewind":          {"SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)", "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=?)"},
 		"pause job":       {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
-		"trigger":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", ofJob + " AND tick=? AND trigger_id<?)"},
+		"trigger":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", strings.Replace(byState, "USING", "USING COVERING", 1) + ")", ofJob + " AND tick=? AND trigger_id<?)"},
 		"follow":          {"SEARCH r USING PRIMARY KEY (grp=? AND job=? AND tick=? AND trigger_id=?)"},
 		"args":            {byKey},
 		"cancel":          {byKey},

@@ -211,6 +211,9 @@ func (s *ledgerReplica) Trigger(ctx context.Context, group, job string, ask jobs
 			return key, nil
 		}
 	}
+	if s.tooMany(group, job) {
+		return jobs.Key{}, jobs.ErrManyOpen
+	}
 	for s.find(group, key, "trigger") != nil && !s.has("trigger: one in an instant of the clock") {
 		key.Trigger++
 	}
@@ -244,6 +247,18 @@ func (s *ledgerReplica) Trigger(ctx context.Context, group, job string, ask jobs
 		key.Trigger++
 	}
 	return key, nil
+}
+
+// tooMany reports whether a job has as many open runs as one may have.
+func (s *ledgerReplica) tooMany(group, job string) bool {
+	n := 0
+	for _, r := range s.runs {
+		if (r.group == group || s.has("trigger: counts runs of all groups")) && (r.Job == job || s.has("trigger: counts runs of all jobs")) &&
+			(!r.State.Over() || s.has("trigger: counts runs that are over")) && (r.State != jobs.Running || !s.has("trigger: counts those that wait")) {
+			n++
+		}
+	}
+	return !s.has("trigger: any number") && (n >= jobs.MaxOpen || s.has("trigger: one too few") && n == jobs.MaxOpen-1)
 }
 
 func (s *ledgerReplica) checkArgs(args json.RawMessage) error {

@@ -299,6 +299,12 @@ var ledgerFlaws = []string{
 	"trigger: again overwrites",
 	"trigger: again counts",
 	"trigger: no backfill",
+	"trigger: any number",
+	"trigger: one too few",
+	"trigger: counts runs of all groups",
+	"trigger: counts runs of all jobs",
+	"trigger: counts runs that are over",
+	"trigger: counts those that wait",
 
 	"args: none",
 	"args: not in the record",

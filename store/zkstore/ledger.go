@@ -59,7 +59,7 @@ func (l *ledgers) of(group string) *ledger {
 
 // isAnswer reports whether an error of a ledger is one of its answers.
 func isAnswer(err error) bool {
-	return errors.Is(err, store.ErrReplaced) || errors.Is(err, store.ErrOtherServer) || errors.Is(err, store.ErrChanged) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun)
+	return errors.Is(err, store.ErrReplaced) || errors.Is(err, store.ErrOtherServer) || errors.Is(err, store.ErrChanged) || ledgerrows.Refuses(err)
 }
 
 // scope is what a call to a ledger is about.

@@ -1,7 +1,7 @@
 -- Asks for a run. ARGV: group, job, its name in the audit, tick and trigger, each '' to choose one, the tick in plain microseconds, '1' if there are arguments, the
--- arguments, backfill, actor. Returns the result, tick and trigger.
+-- arguments, backfill, most open runs of a job, actor. Returns the result, or 'full', tick and trigger.
 local group, r, has, args, backfill = take(), {job = take(), called = take(), tick = take(), trigger = take(), at = take()}, take(), take(), take()
-local by = who()
+local most, by = tonumber(take()), who()
 sound(group, {[r.job] = true})
 local present = now()
 if not job(group, r.job) then
@@ -19,6 +19,21 @@ end
 if redis.call('EXISTS', key('run', named(group, r))) == 1 then
   note(group, 'unchanged', by, r)
   return {'unchanged', r.tick, r.trigger}
+end
+-- They are counted only if all of the group are so many.
+local indexes, open = {key('in', group .. ' ' .. RUNNING), key('in', group .. ' ' .. WAITING)}, 0
+for _, index in ipairs(indexes) do open = open + redis.call('ZCARD', index) end
+if open >= most then
+  open = 0
+  for _, index in ipairs(indexes) do
+    for _, entry in ipairs(redis.call('ZRANGE', index, 0, -1)) do
+      if string.sub(entry, 21, -22) == r.job then open = open + 1 end
+    end
+  end
+end
+if open >= most then
+  note(group, 'refused', by, {job = r.called, at = '', trigger = '0'})
+  return {'full', '', ''}
 end
 note(group, 'done', by, r)
 local fields = {'claimed', present, 'due', present}

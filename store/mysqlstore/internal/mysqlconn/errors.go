@@ -29,7 +29,7 @@ func IsAnswer(err error) bool {
 	if mysqlerr.Number(err) == mysqlerr.LockWaitTimeout || IsRolledBack(err) {
 		return true
 	}
-	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, store.ErrOtherServer, jobs.ErrNoJob, jobs.ErrNoRun, errors.ErrUnsupported} {
+	for _, answer := range []error{store.ErrChanged, store.ErrReplaced, store.ErrOtherServer, jobs.ErrNoJob, jobs.ErrNoRun, jobs.ErrManyOpen, errors.ErrUnsupported} {
 		if errors.Is(err, answer) {
 			return true
 		}
