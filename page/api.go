@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -31,17 +30,6 @@ const (
 
 // apiPaths are those of what is there as JSON.
 var apiPaths = []string{"/api/status", "/api/jobs", "/api/runs", "/api/run"}
-
-// noAPI answers what is asked of no such path, or by another method.
-func noAPI(w http.ResponseWriter, r *http.Request) {
-	list := strings.Join(apiPaths, ", ")
-	if slices.Contains(apiPaths, r.URL.Path) {
-		w.Header().Set("Allow", "GET, HEAD")
-		writeJSON(w, http.StatusMethodNotAllowed, map[string]any{"error": "expected GET: POST /do carries out actions", "paths": apiPaths})
-		return
-	}
-	writeJSON(w, http.StatusNotFound, map[string]any{"error": "there is no such path: expected one of " + list, "paths": apiPaths})
-}
 
 // apiStatus is who leads, and which replicas there are.
 type apiStatus struct {

@@ -61,9 +61,28 @@ func TestJSON(t *testing.T) {
 			t.Errorf("%s: %s", path, a.body)
 		}
 	}
+	if a := b.is(b.send(http.MethodDelete, "/api/run", nil), http.StatusMethodNotAllowed); !strings.Contains(a.body, `"error":"the path takes other methods: expected GET, HEAD"`) {
+		t.Errorf("%s", a.body)
+	}
 	b.is(b.get("/api/run"), http.StatusBadRequest)
 	b.is(b.get("/api/run?job=report&tick=2020-01-01T00:00:00Z"), http.StatusNotFound)
-	if a := b.is(b.send(http.MethodPost, "/api/runs", nil), http.StatusMethodNotAllowed); a.Header.Get("Allow") != "GET, HEAD" {
-		t.Errorf("%v", a.Header)
+}
+
+func TestMethods(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for request, allow := range map[string]string{
+		"DELETE /": "GET, HEAD", "POST /": "GET, HEAD", "PUT /runs": "GET, HEAD", "POST /static/page.css": "GET, HEAD", "POST /api/runs": "GET, HEAD",
+		"DELETE /api/run?job=report": "GET, HEAD", "POST /healthz": "GET, HEAD", "GET /do": "POST", "DELETE /do": "POST",
+	} {
+		method, path, _ := strings.Cut(request, " ")
+		if a := b.is(b.send(method, path, nil), http.StatusMethodNotAllowed); a.Header.Get("Allow") != allow {
+			t.Errorf("%s: Allow %q, want %q", request, a.Header.Get("Allow"), allow)
+		}
+	}
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		if a := b.is(b.send(method, "/nothing", nil), http.StatusNotFound); a.Header.Get("Allow") != "" {
+			t.Errorf("%s of no page: Allow %q", method, a.Header.Get("Allow"))
+		}
 	}
 }

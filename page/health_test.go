@@ -155,7 +155,7 @@ func TestProbesInAnOutage(t *testing.T) {
 func TestProbesTakeGetAlone(t *testing.T) {
 	t.Parallel()
 	b := benchAtRest(t)
-	b.is(b.send(http.MethodPost, "/healthz", nil), http.StatusNotFound)
+	b.is(b.send(http.MethodPost, "/healthz", nil), http.StatusMethodNotAllowed)
 	w := httptest.NewRecorder()
 	page.Healthz(b.scheduler).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", nil))
 	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != "GET, HEAD" {

@@ -2,7 +2,9 @@ package page
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -89,12 +91,41 @@ func (p *Page) routes() {
 	for i, read := range []func(*http.Request) (any, error){p.apiStatus, p.apiJobs, p.apiRuns, p.apiRun} {
 		p.mux.Handle("GET "+apiPaths[i], p.guard(p.api(read)))
 	}
-	p.mux.Handle("/api/", p.guard(http.HandlerFunc(noAPI)))
 	p.mux.Handle("GET /static/", p.guard(static()))
 	for _, m := range p.set.handlers {
 		p.mux.Handle("GET "+m.path, p.guard(m.handler))
 	}
-	p.mux.Handle("/", p.guard(p.view(func(*http.Request) (shown, error) { return shown{}, errNoPage })))
+	p.mux.Handle("/", p.guard(http.HandlerFunc(p.none)))
+}
+
+// none answers what no other handler takes.
+func (p *Page) none(w http.ResponseWriter, r *http.Request) {
+	err := errNoPage
+	if methods := p.methods(r); methods != "" {
+		w.Header().Set("Allow", methods)
+		err = fmt.Errorf("%w: expected %s", errMethod, methods)
+	}
+	switch {
+	case strings.HasPrefix(r.URL.Path, "/api/"):
+		writeJSON(w, statusOf(err), map[string]any{"error": err.Error(), "paths": apiPaths})
+	case wantsJSON(r):
+		p.failJSON(w, r, err)
+	default:
+		p.fail(w, r, err)
+	}
+}
+
+// methods are those that the path of a request takes, as a header Allow has them; empty: there is
+// nothing at the path.
+func (p *Page) methods(r *http.Request) string {
+	for method, allow := range map[string]string{http.MethodGet: "GET, HEAD", http.MethodPost: http.MethodPost} {
+		other := *r
+		other.Method = method
+		if _, pattern := p.mux.Handler(&other); pattern != "/" {
+			return allow
+		}
+	}
+	return ""
 }
 
 // ServeHTTP implements [http.Handler].
@@ -136,6 +167,8 @@ type failure struct {
 var (
 	// errNoPage says that there is nothing at a path.
 	errNoPage = errors.New("there is no such page")
+	// errMethod says that there is something at a path, for requests of other methods.
+	errMethod = errors.New("the path takes other methods")
 	// errUnfit matches errors about a request that is wrong.
 	errUnfit = errors.New("the request is wrong")
 )
@@ -145,6 +178,8 @@ func statusOf(err error) int {
 	switch {
 	case errors.Is(err, errNoPage), errors.Is(err, jobs.ErrNoJob), errors.Is(err, jobs.ErrNoRun):
 		return http.StatusNotFound
+	case errors.Is(err, errMethod):
+		return http.StatusMethodNotAllowed
 	case errors.As(err, new(*http.MaxBytesError)):
 		return http.StatusRequestEntityTooLarge
 	case errors.Is(err, errUnfit):

@@ -174,7 +174,7 @@ func TestViewsAreServed(t *testing.T) {
 	b.is(b.get("/nothing"), http.StatusNotFound)
 	b.is(b.get("/static/page.css"), http.StatusOK)
 	b.is(b.get("/static/"), http.StatusNotFound)
-	b.is(b.send(http.MethodPost, "/job?name=report", nil), http.StatusNotFound)
+	b.is(b.send(http.MethodPost, "/job?name=report", nil), http.StatusMethodNotAllowed)
 }
 
 // While a run goes on, nobody knows what it has printed: that is told at the end of each attempt.
