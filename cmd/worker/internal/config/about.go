@@ -19,23 +19,14 @@ var (
 	hostOfURL  = regexp.MustCompile(`^([a-zA-Z]+://)(?:[^/?#]*@)?([^/?#]*)(.*)$`)
 )
 
-// aboutOf says what a job does, for people: its command as the file has it, so that a variable stands
-// there by its name, and without what looks like a secret. Of a URL it has the host alone, since what
-// comes after it often is one.
-func aboutOf(f *jobFile) string {
-	switch job := f.job; {
-	case job.HTTP != nil && job.HTTP.URLFile != "":
-		return job.HTTP.Method + " the URL in " + job.HTTP.URLFile
-	case job.HTTP != nil:
-		return job.HTTP.Method + " " + hostOf(strings.Join(f.about, ""))
-	case job.SQL != nil:
-		return hideSecrets(strings.Join(f.about, ";\n"))
-	}
-	words := make([]string, len(f.about))
+// aboutCommand says what a program does, for people: its command as the file has it, so that a variable
+// stands there by its name, and without what looks like a secret.
+func aboutCommand(command []string) string {
+	words := make([]string, len(command))
 	takes := false // the word before takes this one as its secret
-	for i, word := range f.about {
+	for i, word := range command {
 		words[i] = shellWord(hideSecrets(word))
-		switch program := filepath.Base(f.about[0]); {
+		switch program := filepath.Base(command[0]); {
 		case takes && !strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "${"),
 			i > 0 && strings.HasPrefix(word, "-p") && len(word) > 2 && (strings.HasPrefix(program, "mysql") || strings.HasPrefix(program, "mariadb")):
 			words[i] = hidden
@@ -56,7 +47,7 @@ func hideSecrets(text string) string {
 	})
 }
 
-// hostOf is the host of a URL in which variables may stand.
+// hostOf is the host of a URL in which variables may stand. What comes after it often is a secret.
 func hostOf(raw string) string {
 	if strings.HasPrefix(raw, "${") {
 		name, _, _ := strings.Cut(raw, "}")

@@ -117,9 +117,9 @@ func readHTTP(v value, f *jobFile) {
 		}
 	}
 	f.job.HTTP = &request
-	if at, ok := found["url"]; ok && request.URL != "" {
-		at, _ = at.resolve()
-		f.about = []string{at.node.Value}
+	if f.job.About = request.Method + " the URL in " + request.URLFile; request.URLFile == "" && request.URL != "" {
+		at, _ := found["url"].resolve()
+		f.job.About = request.Method + " " + hostOf(at.node.Value)
 	}
 }
 

@@ -19,7 +19,6 @@ import (
 // are nil where they are missing or bad.
 type jobFile struct {
 	job          Job
-	about        []string // its command, as it is written
 	cron         *text
 	zone         *text
 	dialect      *cron.Dialect
@@ -128,15 +127,17 @@ var jobFields = []field[jobFile]{
 	}},
 	{"exec", func(v value, f *jobFile) {
 		const what = `an argument list such as ["/usr/local/bin/report", "--full"]`
+		var written []string
 		readList(v, what, func(v value) {
 			if t, ok := readText(v, "an argument, as text"); ok {
 				if strings.ContainsRune(t.expanded, 0) || len(f.job.Exec) == 0 && t.expanded == "" {
 					t.bad("expected %s", what)
 				}
 				f.job.Exec = append(f.job.Exec, t.expanded)
-				f.about = append(f.about, t.raw)
+				written = append(written, t.raw)
 			}
 		})
+		f.job.About = aboutCommand(written)
 	}},
 	{"env", readEnv},
 	{"dir", func(v value, f *jobFile) { f.job.Dir = readFolder(v) }},
@@ -150,10 +151,12 @@ var jobFields = []field[jobFile]{
 	}},
 	{"http", readHTTP},
 	{"sql", func(v value, f *jobFile) {
+		var written []string
 		readList(v, "a list of SQL statements", func(v value) {
 			s := readStatement(v)
-			f.job.SQL, f.about = append(f.job.SQL, s.Statement), append(f.about, strings.TrimSpace(s.at.raw))
+			f.job.SQL, written = append(f.job.SQL, s.Statement), append(written, strings.TrimSpace(s.at.raw))
 		})
+		f.job.About = hideSecrets(strings.Join(written, ";\n"))
 	}},
 }
 
@@ -238,7 +241,6 @@ func (r *jobReader) read(v value) {
 			}
 		}
 		f.job.from = origin{v.doc.name, v.key, v.doc.place}
-		f.job.About = aboutOf(&f)
 		r.config.Jobs = append(r.config.Jobs, f.job)
 	})
 }
