@@ -83,6 +83,17 @@ func Open(url string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
+// NewClient returns a client for the URL of a store ([Open]), for commands of the program's own: a *[redis.ClusterClient] for a cluster, and a
+// *[redis.Client] otherwise. It reads all that the URL names as a store does, but for name, and repeats no command by itself. It has connections of its own,
+// which keep no heartbeat waiting, and connects with the first use. Close it.
+func NewClient(url string) (redis.UniversalClient, error) {
+	t, err := parseURL(url)
+	if err != nil {
+		return nil, fmt.Errorf("redisstore: URL: %w", err)
+	}
+	return t.client(), nil
+}
+
 // New returns a store on a client of the caller, which the caller closes after the store. The client has to send all of one
 // store's commands to the primary ([redis.FailoverOptions].ReplicaOnly and the like are off), and should have
 // ContextTimeoutEnabled and no retries (MaxRetries: -1).

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -141,6 +142,38 @@ func TestPasswordIsReplaced(t *testing.T) {
 	}
 }
 
+// A program's own client reads a URL as a store does, and each form of one.
+func TestNewClient(t *testing.T) {
+	t.Parallel()
+	for url, want := range map[string]redis.UniversalClient{
+		"redis://" + shared.Addr() + "/3?name={billing}&pool_size=2": &redis.Client{}, "redis+sentinel://a,b/m": &redis.Client{}, "rediss+cluster://a,b": &redis.ClusterClient{},
+	} {
+		c, err := redisstore.NewClient(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reflect.TypeOf(c) != reflect.TypeOf(want) {
+			t.Errorf("%s: %T, want %T", url, c, want)
+		}
+		if strings.HasPrefix(url, "redis://") {
+			if err := c.Set(t.Context(), "newclient", "there", 0).Err(); err != nil {
+				t.Errorf("%s: %v", url, err)
+			}
+			there := redis.NewClient(&redis.Options{Addr: shared.Addr(), DB: 3})
+			if value, err := there.Get(t.Context(), "newclient").Result(); value != "there" {
+				t.Errorf("%s: database 3 has %q, %v", url, value, err)
+			}
+			_ = there.Close()
+		}
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := redisstore.NewClient("redis://u:canary@h/canary"); err == nil || strings.Contains(err.Error(), "canary") {
+		t.Errorf("a wrong URL: %v", err)
+	}
+}
+
 // A server with TLS is verified, and gets the client's certificate.
 func TestTLS(t *testing.T) {
 	t.Parallel()
@@ -173,6 +206,13 @@ func TestTLS(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		_, err = s.Read(ctx, "g")
+		client, clientErr := redisstore.NewClient(url)
+		if clientErr == nil {
+			clientErr = errors.Join(client.Ping(ctx).Err(), client.Close())
+		}
+		if (clientErr == nil) != (want == "") {
+			t.Errorf("%s: a client of the program's own: %v, want %q", url, clientErr, want)
+		}
 		cancel()
 		plain := strings.HasPrefix(url, "redis://")
 		if f := s.Examine(t.Context(), 0)[0]; plain && !strings.Contains(f.Cure, "rediss instead of redis") {
