@@ -14,6 +14,22 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
+// A job that is added costs the same however many there are: four times as many take four times the memory, where a look at all jobs for each
+// takes sixteen. The test is not parallel, since what others allocate counts.
+func TestAddOneByOne(t *testing.T) {
+	allocated := func(n int) float64 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		addOneByOne(t, n)
+		runtime.ReadMemStats(&after)
+		return float64(after.TotalAlloc - before.TotalAlloc)
+	}
+	few, many := allocated(500), allocated(2000)
+	if t.Logf("%.0f bytes for 500 jobs, %.0f for 2,000", few, many); many > 8*few {
+		t.Errorf("adding four times as many jobs one by one allocates %.1f times as much", many/few)
+	}
+}
+
 // BenchmarkManyJobs measures how long a replica takes from its start to its first
 // run when its group has so many jobs, with a TTL of 3 s: when the ledger learns
 // the jobs, and when it knows them. An operation is both of it. The heap is that
