@@ -61,7 +61,7 @@ type Job struct {
 	// the run.
 	LockAtLeastFor time.Duration
 	// History says which runs the ledger keeps. Zero: 10,000 of them, for
-	// 30 days.
+	// 30 days. In MySQL one takes about 400 bytes, and so 5,000 frequent jobs 20 GB.
 	History History
 	// Everywhere has each replica run the job by itself, leader or not: without the
 	// lease and without the ledger, by its own clock. It is for what is local to a

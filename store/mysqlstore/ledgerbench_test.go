@@ -106,6 +106,36 @@ func BenchmarkMove(b *testing.B) {
 	}
 }
 
+// BenchmarkRunSize is what a run that has succeeded takes on the disk, with its place in the indexes. An operation is a tick of 1,000 jobs.
+func BenchmarkRunSize(b *testing.B) {
+	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
+		s := migrated(b, db.DSN)
+		h := holder(b, s, "billing", "web-1/web-1.example.com/12345/0123456789abcdef")
+		var ticks ticksOf
+		for b.Loop() {
+			claimed, err := s.Claim(b.Context(), h, id(), ticks.claims(1000))
+			if err != nil {
+				b.Fatal(err)
+			}
+			moves := make([]store.Move, len(claimed))
+			for i, c := range claimed {
+				moves[i] = to(c.Record, jobs.Succeeded)
+			}
+			if _, err := s.Move(b.Context(), h, moves); err != nil {
+				b.Fatal(err)
+			}
+		}
+		c := conn(b, db.Open(b))
+		exec(b, c, "ANALYZE TABLE cronlease_run")
+		var bytes float64
+		if err := c.QueryRowContext(b.Context(), `SELECT data_length + index_length FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name = 'cronlease_run'`).Scan(&bytes); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(bytes/float64(ticks.next), "bytes/run")
+	})
+}
+
 // BenchmarkLedgerReads is with 1,000 jobs and a history of 200,000 runs.
 func BenchmarkLedgerReads(b *testing.B) {
 	dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
