@@ -53,6 +53,9 @@ var tableOf = regexp.MustCompile("`([^`]+)`")
 func (m *migration) blocked(ctx context.Context, statement string) error {
 	table := tableOf.FindStringSubmatch(statement)[1]
 	busy := fmt.Sprintf("the table %s cannot be changed yet, because ", table)
+	if stall := m.c.Stall(ctx); stall != nil {
+		return &busyError{fmt.Sprintf("%s%v: %s", busy, stall, stall.Cure())}
+	}
 	for _, h := range holders {
 		sessions, err := m.sessions(ctx, h.query.Render(table))
 		switch {

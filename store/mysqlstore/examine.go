@@ -367,7 +367,7 @@ func (e *examination) tablesThere(ctx context.Context) (string, error) {
 // locked finds tables that another session keeps from being written, and rows of leases that are not renewed because
 // another transaction has locked them.
 func (e *examination) locked(ctx context.Context) (string, error) {
-	const cure = "find the session and end it (KILL ID), unless its State waits for a semi-sync ACK or for free space: SHOW FULL PROCESSLIST for LOCK TABLES, ALTER TABLE and backups, SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started for transactions"
+	const cure = "find the session and end it (KILL ID), unless its State is a commit, or waits for a semi-sync ACK or for free space: SHOW FULL PROCESSLIST for LOCK TABLES, ALTER TABLE and backups, SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started for transactions"
 	if e.hasProblem(commitsCheck) {
 		e.say(store.Unknown, "not looked at: commits hang", "")
 		return "", nil

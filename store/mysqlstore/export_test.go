@@ -203,3 +203,13 @@ func ExamineWithoutConnection(ctx context.Context, s *Store) []store.Finding {
 	}
 	return e.found
 }
+
+// Blocked is what a migration says of a statement that does not get its table.
+func (s *Store) Blocked(ctx context.Context, statement string) error {
+	c, err := s.conns.Open(ctx, time.Second)
+	if err != nil {
+		return err
+	}
+	defer c.Discard()
+	return (&migration{schema: &s.schema, c: c}).blocked(ctx, statement)
+}

@@ -103,56 +103,59 @@ func watchSessions(t *testing.T, admin *sql.DB, all ...*process) (most func() ma
 // whether it leads or follows, and whatever becomes of the server and the network.
 func TestSessionsOfManyGroups(t *testing.T) {
 	t.Parallel()
-	server := dbtest.Private(t, dbserver.MariaDB, "--log-bin=binlog", "--server-id=1")
-	db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
-	migrated(t, db.DSN)
-	admin := db.Open(t)
-	var network []*dbtest.Proxy
-	start := func(user string) *process {
-		config, err := mysql.ParseDSN(userDSN(t, db, user, "ALL ON @.*"))
-		if err != nil {
-			t.Fatal(err)
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		options, hangCommits := unacknowledged("AFTER_COMMIT")(t, db.Kind)
+		server := dbtest.Private(t, db.Kind, options...)
+		db = dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+		migrated(t, db.DSN)
+		admin := db.Open(t)
+		var network []*dbtest.Proxy
+		start := func(user string) *process {
+			config, err := mysql.ParseDSN(userDSN(t, db, user, "ALL ON @.*"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			proxy := dbtest.NewProxy(t, config.Addr)
+			config.Addr = proxy.Addr()
+			network = append(network, proxy)
+			return manyGroupsOn(t, open(t, config.FormatDSN()), user)
 		}
-		proxy := dbtest.NewProxy(t, config.Addr)
-		config.Addr = proxy.Addr()
-		network = append(network, proxy)
-		return manyGroupsOn(t, open(t, config.FormatDSN()), user)
-	}
-	leader := start(uniqueName("leader"))
-	eventually(t, "the first process leads", func() bool { return leader.leads() == manyGroups })
-	follower := start(uniqueName("follower"))
-	eventually(t, "the second process waits", boardLooks(t, db))
-	most := watchSessions(t, admin, leader, follower)
-	led := func() bool { return leader.leads()+follower.leads() == manyGroups }
-	stays := func(what string, d time.Duration) {
-		t.Helper()
-		most()
-		<-time.After(d)
-		for user, n := range most() {
-			t.Logf("%s: %s has at most %d sessions", what, user, n)
-			if n > mostSessions {
-				t.Errorf("%s: %s has %d sessions", what, user, n)
+		leader := start(uniqueName("leader"))
+		eventually(t, "the first process leads", func() bool { return leader.leads() == manyGroups })
+		follower := start(uniqueName("follower"))
+		eventually(t, "the second process waits", boardLooks(t, db))
+		most := watchSessions(t, admin, leader, follower)
+		led := func() bool { return leader.leads()+follower.leads() == manyGroups }
+		stays := func(what string, d time.Duration) {
+			t.Helper()
+			most()
+			<-time.After(d)
+			for user, n := range most() {
+				t.Logf("%s: %s has at most %d sessions", what, user, n)
+				if n > mostSessions {
+					t.Errorf("%s: %s has %d sessions", what, user, n)
+				}
 			}
 		}
-	}
-	stays("at work", 3*time.Second)
+		stays("at work", 3*time.Second)
 
-	goOn := hangCommits(t, admin)
-	stays("commits hang", 8*time.Second)
-	goOn()
-	eventually(t, "all groups are led", led)
+		goOn := hangCommits(admin)
+		stays("commits hang", 8*time.Second)
+		goOn()
+		eventually(t, "all groups are led", led)
 
-	for _, proxy := range network {
-		proxy.BlackHole()
-	}
-	stays("black hole", 5*time.Second)
-	for _, proxy := range network {
-		proxy.Pass()
-	}
-	eventually(t, "all groups are led", led)
-	stays("after it", 3*time.Second)
+		for _, proxy := range network {
+			proxy.BlackHole()
+		}
+		stays("black hole", 5*time.Second)
+		for _, proxy := range network {
+			proxy.Pass()
+		}
+		eventually(t, "all groups are led", led)
+		stays("after it", 3*time.Second)
 
-	leader.stop()
-	eventually(t, "the other process leads all groups", func() bool { return follower.leads() == manyGroups })
-	stays("the other process leads", 2*time.Second)
+		leader.stop()
+		eventually(t, "the other process leads all groups", func() bool { return follower.leads() == manyGroups })
+		stays("the other process leads", 2*time.Second)
+	})
 }

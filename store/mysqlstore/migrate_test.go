@@ -161,10 +161,17 @@ func TestTwoPrefixesHaveNothingInCommon(t *testing.T) {
 // userDSN creates an account with grants on the database.
 func userDSN(t *testing.T, db dbtest.Database, user string, grants ...string) string {
 	t.Helper()
+	admin := db.Open(t)
+	t.Cleanup(func() { exec(t, admin, fmt.Sprintf("DROP USER '%s'@'%%'", user)) })
+	return privateUserDSN(t, db, user, grants...)
+}
+
+// privateUserDSN is userDSN on a server that ends with the test, and may write no more then.
+func privateUserDSN(t *testing.T, db dbtest.Database, user string, grants ...string) string {
+	t.Helper()
 	admin, name := db.Open(t), db.Config(t).DBName
 	account := fmt.Sprintf("'%s'@'%%'", user)
 	exec(t, admin, "CREATE USER "+account+" IDENTIFIED BY 'secret-4711'")
-	t.Cleanup(func() { exec(t, admin, "DROP USER "+account) })
 	for _, grant := range grants {
 		exec(t, admin, "GRANT "+strings.ReplaceAll(grant, "@.", "`"+name+"`.")+" TO "+account)
 	}

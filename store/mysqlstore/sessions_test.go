@@ -13,7 +13,6 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
-	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -68,51 +67,43 @@ func busy(t *testing.T, s *mysqlstore.Store, token uint64, rounds int, between f
 	}
 }
 
-// hangCommits has a MariaDB server wait for a replica that does not exist before it answers a
-// commit, until the returned function is called.
-func hangCommits(t *testing.T, admin *sql.DB) (goOn func()) {
-	t.Helper()
-	exec(t, admin, "SET GLOBAL rpl_semi_sync_master_timeout = 100000000")
-	exec(t, admin, "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-	goOn = sync.OnceFunc(func() { exec(t, admin, "SET GLOBAL rpl_semi_sync_master_enabled = OFF") })
-	t.Cleanup(goOn)
-	return goOn
-}
-
 // A server that answers no commit keeps the session of each statement that was given up, and
 // says nothing of that to its client.
 func TestHangingCommitsDoNotAddSessions(t *testing.T) {
 	t.Parallel()
-	server := dbtest.Private(t, dbserver.MariaDB, "--log-bin=binlog", "--server-id=1")
-	db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
-	admin := db.Open(t)
-	user := uniqueName("app")
-	s := open(t, userDSN(t, db, user, "ALL ON @.*"))
-	if err := s.Migrate(soon(t)); err != nil {
-		t.Fatal(err)
-	}
-	token := take(t, s, "billing", "me")
-	goOn := hangCommits(t, admin)
-	most := 0
-	busy(t, s, token, 15, func() { most = max(most, sessions(t, admin, user)) })
-	t.Logf("%d sessions at most", most)
-	if most > 10 {
-		t.Errorf("the process has %d sessions on the server", most)
-	}
-	beat := uint64(count(t, admin, "SELECT heartbeat FROM cronlease_lease WHERE name = 'billing'"))
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
-	_, err := s.Renew(ctx, store.Renew{Owner: "me", Heartbeat: beat + 1, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
-	if err == nil || !strings.Contains(err.Error(), "semi-sync ACK") {
-		t.Errorf("while no commit is answered: %v", err)
-	}
-	goOn()
-	began := time.Now()
-	beat = read(t, s, "billing").Lease.Heartbeat
-	if n := renew(t, s, "billing", "me", token, beat, beat+1); n != 1 {
-		t.Errorf("%d leases renewed once commits are answered", n)
-	}
-	t.Logf("renewed %v after", time.Since(began))
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		options, hangCommits := unacknowledged("AFTER_COMMIT")(t, db.Kind)
+		server := dbtest.Private(t, db.Kind, options...)
+		db = dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+		admin := db.Open(t)
+		user := uniqueName("app")
+		s := open(t, userDSN(t, db, user, "ALL ON @.*"))
+		if err := s.Migrate(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		token := take(t, s, "billing", "me")
+		goOn := hangCommits(admin)
+		most := 0
+		busy(t, s, token, 15, func() { most = max(most, sessions(t, admin, user)) })
+		t.Logf("%d sessions at most", most)
+		if most > 10 {
+			t.Errorf("the process has %d sessions on the server", most)
+		}
+		beat := uint64(count(t, admin, "SELECT heartbeat FROM cronlease_lease WHERE name = 'billing'"))
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		_, err := s.Renew(ctx, store.Renew{Owner: "me", Heartbeat: beat + 1, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: beat}}})
+		if err == nil || !strings.Contains(err.Error(), "semi-sync ACK") {
+			t.Errorf("while no commit is answered: %v", err)
+		}
+		goOn()
+		began := time.Now()
+		beat = read(t, s, "billing").Lease.Heartbeat
+		if n := renew(t, s, "billing", "me", token, beat, beat+1); n != 1 {
+			t.Errorf("%d leases renewed once commits are answered", n)
+		}
+		t.Logf("renewed %v after", time.Since(began))
+	})
 }
 
 // forgetful passes connections on to a server until it forgets them, as a firewall does that

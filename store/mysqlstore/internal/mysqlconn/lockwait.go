@@ -36,5 +36,5 @@ func (c *Conn) explainWait(ctx context.Context, err error) error {
 	if c.conn.QueryRowContext(ctx, lockWaiters, int(longestLockWait/time.Second)+1).Scan(&id, &user, &seconds, &state, &info) == nil {
 		return fmt.Errorf("%w (session %d of user %s has been in the state %q for %d s with %q: a transaction that is open on that table holds it up)", err, id, user, state, seconds, info)
 	}
-	return fmt.Errorf("%w (an open transaction has locked the row, or the table together with an ALTER TABLE that waits for it, or LOCK TABLES has: see SHOW FULL PROCESSLIST, also for sessions that wait for an acknowledgement or for free space, which must not be killed)", err)
+	return fmt.Errorf("%w (an open transaction has locked the row, or the table together with an ALTER TABLE that waits for it, or LOCK TABLES has: see SHOW FULL PROCESSLIST, also for sessions in a commit, or that wait for an acknowledgement or for free space, which must not be killed)", err)
 }

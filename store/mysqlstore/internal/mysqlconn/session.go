@@ -71,7 +71,7 @@ type lingering struct{ Stall }
 
 func (e *lingering) Error() string {
 	const waits = "a statement was given up and has not ended on the server, and nothing else is sent there in its place before it ends"
-	if strings.HasPrefix(e.State, waitsForAck) || e.isFull() {
+	if e.isUnacknowledged() || e.isFull() || e.isCommit() {
 		return fmt.Sprintf("%s: %v: %s", waits, &e.Stall, e.Cure())
 	}
 	return fmt.Sprintf("%s (session %d of user %s has been in the state %q for %v with %q)", waits, e.ID, e.User, e.State, e.For, e.Info)

@@ -245,6 +245,11 @@ func (w *watch) ask(ctx context.Context, c *Conn, all []*session) error {
 			}
 		default:
 			s.runs.Store(true)
+			if now.isCommit() { // another session may say more
+				if first := c.stall(ctx); first != nil && !first.isCommit() {
+					now.Stall = *first
+				}
+			}
 			w.mu.Lock()
 			w.left[s] = &now.lingering
 			w.mu.Unlock()
