@@ -133,6 +133,9 @@ func TestSessionsOfSeveralGroups(t *testing.T) {
 				})
 			}
 		})
+		if r := command(t, "doctor", "--config", paths[0]); !strings.Contains(r.stdout, "2 workers may need 88") {
+			t.Errorf("got %+v", r)
+		}
 		watch("a hand-over", 2, func() {
 			if code := leader.stop(); code != 0 {
 				t.Errorf("exit code %d", code)

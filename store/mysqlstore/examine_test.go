@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
@@ -132,8 +134,8 @@ func TestExamineTablesAndGrants(t *testing.T) {
 
 		most := uniqueName("user")
 		limited := open(t, userDSN(t, db, most, "ALL ON @.*"))
-		exec(t, admin, fmt.Sprintf("ALTER USER '%s'@'%%' WITH MAX_USER_CONNECTIONS 60", most))
-		examined(t, limited, 0).wants("connections", store.Warning, "max_user_connections is 60", "raise max_user_connections to 82")
+		exec(t, admin, fmt.Sprintf("ALTER USER '%s'@'%%' WITH MAX_USER_CONNECTIONS 42", most))
+		examined(t, limited, 0).wants("connections", store.Warning, "max_user_connections is 42", "raise max_user_connections to 44")
 
 		examined(t, s, 20*time.Microsecond).wants("indexes", store.Warning, "more than a tenth of the TTL", "ANALYZE TABLE")
 
@@ -243,6 +245,46 @@ func TestExamineSaysOnce(t *testing.T) {
 	})
 }
 
+// A worker counts once, however many groups it has, and only if it is there.
+func TestExamineCountsWorkers(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		s, admin := migrated(t, db.DSN), db.Open(t)
+		for _, group := range []string{"a", "b", "c"} {
+			take(t, s, group, "worker/leads/1/"+group)
+			for _, host := range []string{"follows", "dead"} {
+				must(t, s.Enlist(soon(t), group, jobs.Replica{Owner: "worker/" + host + "/1/" + group, List: 1}))
+			}
+			follower := s.HandoverSignal(group).(store.PresenceSignal)
+			obtain(t, follower)
+			must(t, follower.Announce(soon(t), store.ReplicaToken("worker/follows/1/"+group), read(t, s, group).Server))
+		}
+		exec(t, admin, "UPDATE cronlease_replica SET since = since - INTERVAL 1 MINUTE")
+		examined(t, s, time.Minute).wants("connections", store.Good, "; 2 workers may need 88", "")
+		exec(t, admin, "UPDATE cronlease_lease SET renewed_at = renewed_at - INTERVAL 1 HOUR")
+		examined(t, s, time.Minute).wants("connections", store.Good, "; 1 workers may need 44", "")
+	})
+}
+
+// The document has the formula of the examination.
+func TestConnectionsAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/database.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("at most %d connections", mostSessions),
+		"5 × N + L × (7 + pool_size)",
+		fmt.Sprintf("5 workers of one group and the default pool_size: %d", mysqlstore.ConnectionsOf(5, 1, 32)),
+		fmt.Sprintf("2 workers of 20 groups: %d", mysqlstore.ConnectionsOf(2, 20, 32)),
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("docs/database.md lacks %q", want)
+		}
+	}
+}
+
 // Tables that grow.
 func TestExamineGrowth(t *testing.T) {
 	t.Parallel()
@@ -330,7 +372,7 @@ func TestExamineSettings(t *testing.T) {
 	for _, kind := range dbtest.Dialects(t) {
 		t.Run(kind, func(t *testing.T) {
 			t.Parallel()
-			options := []string{"--server-id=7", "--log-bin=binlog", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=OFF", "--max-allowed-packet=524288", "--max-connections=80"}
+			options := []string{"--server-id=7", "--log-bin=binlog", "--innodb-flush-log-at-trx-commit=2", "--sync-binlog=0", "--innodb-doublewrite=OFF", "--max-allowed-packet=524288", "--max-connections=42"}
 			server := dbtest.Private(t, kind, options...)
 			db := dbtest.FreshOn(t, server.Kind(), server.DSN(""))
 			s, admin := migrated(t, db.DSN), db.Open(t)
@@ -340,7 +382,7 @@ func TestExamineSettings(t *testing.T) {
 			r.wants("durability", store.Warning, "sync_binlog is 0", "SET GLOBAL sync_binlog = 1")
 			r.wants("durability", store.Warning, "innodb_doublewrite is OFF", "ZFS")
 			r.wants("durability", store.Warning, "innodb_flush_method is nosync", "fsync")
-			r.wants("connections", store.Warning, "max_connections is 80", "raise max_connections to 82")
+			r.wants("connections", store.Warning, "max_connections is 42", "raise max_connections to 44")
 			r.wants("replication", store.Good, "no replica follows", "")
 
 			// A commit that waits for others, as on a slow disk.
@@ -354,11 +396,11 @@ func TestExamineSettings(t *testing.T) {
 			examined(t, s, 10*time.Second).wants("commits", store.Warning, "commits are slow", "the server's disk")
 
 			held := conn(t, admin)
-			for range 70 {
+			for range 36 {
 				conn(t, admin)
 			}
 			_ = held
-			examined(t, s, time.Minute).wants("connections", store.Warning, "of the server's 80 connections are taken", "raise max_connections")
+			examined(t, s, time.Minute).wants("connections", store.Warning, "of the server's 42 connections are taken", "raise max_connections")
 		})
 	}
 }

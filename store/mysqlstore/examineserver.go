@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/cronlease/cronlease/internal/sqlscan"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/internal/commits"
 )
@@ -185,15 +188,23 @@ func (e *examination) follows(ctx context.Context) (string, error) {
 	return host, rows.Err()
 }
 
+// connectionsOf is how many connections workers of some groups may have at a time, beside those
+// for locks and pages: docs/database.md says why.
+func connectionsOf(workers, groups, poolSize int) int {
+	const follower, leader = 5, 12
+	lead := min(workers, 2*groups) // or have led a minute ago
+	return follower*workers + lead*(leader-follower+poolSize)
+}
+
 // connections finds out whether the server allows as many connections as the workers
-// may need: docs/database.md has the formula.
+// may need.
 func (e *examination) connections(ctx context.Context) (string, error) {
-	var replicas, groups int
-	if err := e.c.QueryRow(ctx, e.schema.sql.crowd.Render()).Scan(&replicas, &groups); err != nil {
+	workers, groups, err := e.crowd(ctx)
+	if err != nil {
 		return "", err
 	}
 	size := e.DB().Stats().MaxOpenConnections
-	need := 4*max(replicas, 1) + 2*max(groups, 1)*(7+size)
+	need := connectionsOf(workers, groups, size)
 	server, _ := strconv.Atoi(e.setting("max_connections"))
 	account, _ := strconv.Atoi(e.setting("max_user_connections"))
 	used, _ := strconv.Atoi(e.status["threads_connected"])
@@ -203,12 +214,66 @@ func (e *examination) connections(ctx context.Context) (string, error) {
 	}
 	if need > most {
 		e.warn(fmt.Sprintf("raise %s to %d and what other programs need, or lower pool_size (docs/database.md, Connections)", name, need),
-			"%s is %d; %d workers of %d groups may need %d (pool_size %d)", name, most, max(replicas, 1), max(groups, 1), need, size)
+			"%s is %d; %d workers of %d groups may need %d (pool_size %d)", name, most, workers, groups, need, size)
 	}
 	if free := server - used; free < max(server/10, 5) {
 		e.warn("raise max_connections, or find the program that has so many", "%d of the server's %d connections are taken", used, server)
 	}
-	return fmt.Sprintf("%d of %d taken, at most %s; %d workers may need %d", used, server, e.status["max_used_connections"], max(replicas, 1), need), nil
+	return fmt.Sprintf("%d of %d taken, at most %s; %d workers may need %d", used, server, e.status["max_used_connections"], workers, need), nil
+}
+
+// crowd counts the processes that take part in groups, and these groups: one of each at the least.
+func (e *examination) crowd(ctx context.Context) (workers, groups int, err error) {
+	held, err := e.groupsInUse(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	processes := map[string]bool{}
+	for group, isHeld := range held {
+		roster, err := e.replicas.roster(ctx, e.c, group)
+		if err != nil {
+			return 0, 0, err
+		}
+		if err := e.replicas.see(ctx, e.c, group, &roster); err != nil {
+			return 0, 0, err
+		}
+		if isHeld { // also by a release that does not tell of itself
+			processes[processOf(roster.Leader)] = true
+		} else {
+			roster = roster.Expired()
+		}
+		for _, r := range roster.Live() {
+			processes[processOf(r.Owner)] = true
+		}
+	}
+	return max(len(processes), 1), max(len(held), 1), nil
+}
+
+// processOf is the part of an owner's name that a process has in all groups.
+func processOf(owner string) string {
+	if end := strings.LastIndexByte(owner, '/'); end >= 0 {
+		return owner[:end]
+	}
+	return owner
+}
+
+// groupsInUse are those with replicas that told of themselves lately, and whether each is led.
+func (e *examination) groupsInUse(ctx context.Context) (held map[string]bool, err error) {
+	rows, err := e.c.Query(ctx, e.schema.sql.inUse.Render(jobs.ReplicaLife.Microseconds()))
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	held = map[string]bool{}
+	for rows.Next() {
+		var group string
+		var isHeld sqlscan.Bool
+		if err := rows.Scan(&group, &isHeld); err != nil {
+			return nil, err
+		}
+		held[group] = held[group] || bool(isHeld)
+	}
+	return held, rows.Err()
 }
 
 // commitsCheck is about commits that take long, or hang.

@@ -213,3 +213,8 @@ func (s *Store) Blocked(ctx context.Context, statement string) error {
 	defer c.Discard()
 	return (&migration{schema: &s.schema, c: c}).blocked(ctx, statement)
 }
+
+// ConnectionsOf is the formula of docs/database.md.
+func ConnectionsOf(workers, groups, poolSize int) int {
+	return connectionsOf(workers, groups, poolSize)
+}

@@ -20,7 +20,7 @@ type schemaQueries struct {
 	// Those of Examine.
 	where         sqltext.Query
 	whereLocked   sqltext.Query
-	crowd         sqltext.Query
+	inUse         sqltext.Query
 	anyGroup      sqltext.Query
 	lockable      map[string]sqltext.Query // by the name of a table
 	lateLeases    sqltext.Query
@@ -83,10 +83,10 @@ INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLI
 
 		where:       sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port)`),
 		whereLocked: sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`),
-		// A worker of several groups counts in each.
-		crowd: sql(`
-SELECT (SELECT COUNT(*) FROM {replica} WHERE part = 0 AND grp > _binary'' AND seen_at > UTC_TIMESTAMP(6) - INTERVAL 10 MINUTE),
-	(SELECT COUNT(*) FROM {lease} WHERE released = 0 AND owner > _binary'' AND renewed_at > UTC_TIMESTAMP(6) - INTERVAL 2 * ttl_us MICROSECOND)`),
+		inUse: sql(`
+SELECT DISTINCT grp, FALSE FROM {replica} WHERE part = 0 AND grp > _binary'' AND seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
+UNION ALL
+SELECT name, TRUE FROM {lease} WHERE released = 0 AND owner > _binary'' AND name NOT LIKE 'locks/%' AND renewed_at > UTC_TIMESTAMP(6) - INTERVAL 2 * ttl_us MICROSECOND`),
 		anyGroup: sql(`SELECT name FROM {lease} ORDER BY renewed_at DESC LIMIT 1`),
 		// Each needs the same lock of its table as a write, and no row. They need no other grants than workers have, so
 		// that one table is left out, which workers only read.
