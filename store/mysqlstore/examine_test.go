@@ -275,7 +275,7 @@ func TestConnectionsAreDocumented(t *testing.T) {
 	}
 	for _, want := range []string{
 		fmt.Sprintf("at most %d connections", mostSessions),
-		"5 × N + L × (7 + pool_size)",
+		"F × N + L × (12 - F + pool_size)",
 		fmt.Sprintf("5 workers of one group and the default pool_size: %d", mysqlstore.ConnectionsOf(5, 1, 32)),
 		fmt.Sprintf("2 workers of 20 groups: %d", mysqlstore.ConnectionsOf(2, 20, 32)),
 	} {

@@ -191,7 +191,11 @@ func (e *examination) follows(ctx context.Context) (string, error) {
 // connectionsOf is how many connections workers of some groups may have at a time, beside those
 // for locks and pages: docs/database.md says why.
 func connectionsOf(workers, groups, poolSize int) int {
-	const follower, leader = 5, 12
+	const leader = 12
+	follower := 5
+	if groups > 1 {
+		follower = 9
+	}
 	lead := min(workers, 2*groups) // or have led a minute ago
 	return follower*workers + lead*(leader-follower+poolSize)
 }

@@ -57,3 +57,19 @@ func (r *results) costs() string {
 	}
 	return strings.TrimRight(out.String(), "\n")
 }
+
+// connections is the table of how many a process has.
+func (r *results) connections() string {
+	var out strings.Builder
+	out.WriteString("| a process that | of groups | MariaDB | MySQL |\n| --- | --- | --- | --- |\n")
+	for _, role := range []struct{ name, what string }{{"leader", "leads"}, {"follower", "follows"}} {
+		for _, n := range []int{1, 20} {
+			fmt.Fprintf(&out, "| %s | %d |", role.what, n)
+			for _, d := range dialects {
+				fmt.Fprintf(&out, " %s |", number(r.get(fmt.Sprintf("performance.Connections/%s/%s/groups=%d", d.name, role.name, n), "connections")))
+			}
+			out.WriteString("\n")
+		}
+	}
+	return strings.TrimRight(out.String(), "\n")
+}

@@ -180,6 +180,7 @@ func (r *results) table() string {
 // functions are those of the template.
 func (r *results) functions() template.FuncMap {
 	return template.FuncMap{
+		"connections": r.connections,
 		// value prints what was measured.
 		"value": func(benchmark, unit, as string) string { return with(r.get(benchmark, unit), as) },
 		// both prints a value of both servers.
