@@ -15,6 +15,10 @@ const (
 	// Replicas do so three times as often.
 	ReplicaLife = 10 * time.Minute
 
+	// FirstList is the least number of a list ([Replica.List]) of a replica that shows itself
+	// to the database. Those of releases that do not do so count from 1.
+	FirstList uint64 = 1 << 32
+
 	// beginsWithin is how long a replica may take from the first time that it tells of
 	// itself until the database sees it.
 	beginsWithin = 5 * time.Second
@@ -54,7 +58,8 @@ type Replica struct {
 	// Presence is [Present] while the database sees that the replica is there and could
 	// lead.
 	Presence Presence
-	// List is a number that the replica gives to Jobs: another list has another one.
+	// List is a number that the replica gives to Jobs: another list has another one. It also
+	// says whether the replica shows itself ([FirstList]).
 	List uint64
 	// Jobs are its jobs, by name.
 	Jobs map[string]ScheduleHash
@@ -65,8 +70,8 @@ type Replica struct {
 type Presence uint8
 
 const (
-	// PresenceUnknown: the database cannot tell, or it is the leader, of which the lease
-	// tells.
+	// PresenceUnknown: the database cannot tell, the replica is of a release that does not
+	// show itself, or it is the leader, of which the lease tells.
 	PresenceUnknown Presence = iota
 	// Present: it is there, and could lead.
 	Present
@@ -74,6 +79,18 @@ const (
 	// the database does not take its writes, or its clock is wrong.
 	Absent
 )
+
+// SetPresence notes whether the database sees the replica, which does not lead.
+func (r *Replica) SetPresence(there bool) {
+	switch {
+	case there:
+		r.Presence = Present
+	case r.List < FirstList:
+		r.Presence = PresenceUnknown
+	default:
+		r.Presence = Absent
+	}
+}
 
 // ScheduleHash stands for the text of a schedule.
 type ScheduleHash uint64

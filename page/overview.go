@@ -224,7 +224,7 @@ func (v *viewer) facts() []fact {
 	case len(standby) == 0:
 		replicas.Small = "nobody could take over"
 		replicas.Class = "warn"
-	case standby[0].Presence == jobs.PresenceUnknown:
+	case !slices.ContainsFunc(standby, func(x jobs.Replica) bool { return x.Presence == jobs.Present }):
 		// The database cannot tell: what was told last is all that is known.
 		last := slices.MaxFunc(standby, func(a, b jobs.Replica) int { return a.Seen.Compare(b.Seen) })
 		replicas.Small = "another one told of itself " + took(roster.Now.Sub(last.Seen)) + " ago"

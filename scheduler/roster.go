@@ -111,7 +111,7 @@ func (r *roster) run(ctx context.Context) {
 func (r *roster) tell(ctx context.Context) error {
 	now := r.jobs()
 	if r.list == 0 || !sameJobs(now, r.told) {
-		r.list, r.told = r.list+1, now
+		r.list, r.told = max(r.list+1, jobs.FirstList), now
 		if err := r.enlist(ctx); err != nil {
 			r.told = nil // another try has another number
 			return err

@@ -62,3 +62,28 @@ func TestStandby(t *testing.T) {
 		want(0, "with a replica that may not lead")
 	})
 }
+
+// A replica of a release that does not show itself is not said to be gone: it tells of
+// itself, and that is all that is known.
+func TestStandbyOfAnOlderRelease(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second)}})
+		for owner, list := range map[string]uint64{"dead": jobs.FirstList, "old": 1} {
+			if err := c.store.Enlist(c.Context(), "g", jobs.Replica{Owner: owner, List: list}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		c.until(time.Minute)
+		if got := c.standby(); len(got) != 1 || got[0] != "old" {
+			c.Errorf("a minute later, %q could take over", got)
+		}
+		roster, err := c.Roster(c.Context())
+		if gone := roster.Gone(); err != nil || len(gone) != 1 || gone[0].Owner != "dead" {
+			c.Errorf("gone are %v (%v)", gone, err)
+		}
+		c.until(jobs.ReplicaLife + time.Minute)
+		if got := c.standby(); len(got) != 0 {
+			c.Errorf("long after they told of themselves, %q could take over", got)
+		}
+	})
+}

@@ -58,7 +58,7 @@ func enlist(t *testing.T, s *sqlitestore.Store, owner, version string, schedules
 	for name, schedule := range schedules {
 		list[name] = jobs.HashSchedule(schedule)
 	}
-	if err := s.Enlist(t.Context(), "billing", jobs.Replica{Owner: owner, Version: version, List: 1, Jobs: list}); err != nil {
+	if err := s.Enlist(t.Context(), "billing", jobs.Replica{Owner: owner, Version: version, List: jobs.FirstList, Jobs: list}); err != nil {
 		t.Fatal(err)
 	}
 }

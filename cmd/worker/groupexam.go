@@ -90,7 +90,7 @@ func (e *groupExam) replicas() {
 	case len(states) == 1:
 		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails%s", versionsOf(states), e.gone())
 	case len(versions) > 1:
-		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s", versionsOf(states))
+		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s%s", versionsOf(states), e.gone())
 	case e.gone() != "":
 		e.sayf(store.Warning, "look at their machines and their logs", "%d workers: %s%s", len(states), versionsOf(states), e.gone())
 	case slices.ContainsFunc(e.roster.Standby(), func(r jobs.Replica) bool { return r.Presence == jobs.PresenceUnknown }):

@@ -76,10 +76,7 @@ func (s *Store) Roster(ctx context.Context, group string, _ jobs.Roster) (jobs.R
 	for _, r := range s.replicas[group] {
 		r.Jobs = maps.Clone(r.Jobs)
 		if r.Owner != roster.Leader {
-			r.Presence = jobs.Absent
-			if s.present[term{group, store.ReplicaToken(r.Owner)}] != nil {
-				r.Presence = jobs.Present
-			}
+			r.SetPresence(s.present[term{group, store.ReplicaToken(r.Owner)}] != nil)
 		}
 		roster.Replicas = append(roster.Replicas, r)
 	}

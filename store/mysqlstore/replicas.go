@@ -127,13 +127,8 @@ func (s *replicas) see(ctx context.Context, c *conn, group string, roster *jobs.
 		if err := rows.Scan(&i, &present, &leader); err != nil {
 			return err
 		}
-		r := &roster.Replicas[i]
-		switch {
-		case r.Owner == leader || r.Owner == roster.Leader:
-		case bool(present):
-			r.Presence = jobs.Present
-		default:
-			r.Presence = jobs.Absent
+		if r := &roster.Replicas[i]; r.Owner != leader && r.Owner != roster.Leader {
+			r.SetPresence(bool(present))
 		}
 	}
 	return rows.Err()

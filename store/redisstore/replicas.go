@@ -122,12 +122,8 @@ func (s *Store) see(ctx context.Context, group string, roster *jobs.Roster) erro
 		for range part {
 			r := &roster.Replicas[at]
 			at++
-			switch present := f.number() > 0; {
-			case r.Owner == leader || r.Owner == roster.Leader:
-			case present:
-				r.Presence = jobs.Present
-			default:
-				r.Presence = jobs.Absent
+			if present := f.number() > 0; r.Owner != leader && r.Owner != roster.Leader {
+				r.SetPresence(present)
 			}
 		}
 		if f.err != nil {

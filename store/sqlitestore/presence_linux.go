@@ -51,10 +51,7 @@ func (s *Store) see(ctx context.Context, c *sql.Conn, of opened, group string, r
 		if err != nil {
 			return err
 		}
-		r.Presence = jobs.Absent
-		if present {
-			r.Presence = jobs.Present
-		}
+		r.SetPresence(present)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -27,7 +28,7 @@ type leaseDatabase struct {
 	busy    int
 	replica int
 
-	enlisted []string // owners
+	enlisted []jobs.Replica
 }
 
 // replica is a store of the database.

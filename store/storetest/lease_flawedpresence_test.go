@@ -122,7 +122,7 @@ func (b *signal) Present(ctx context.Context, token uint64) (bool, string, error
 func (d *leaseDatabase) Enlist(_ context.Context, _ string, r jobs.Replica) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.enlisted = append(d.enlisted, r.Owner)
+	d.enlisted = append(d.enlisted, r)
 	return nil
 }
 
@@ -133,15 +133,14 @@ func (d *leaseDatabase) Roster(context.Context, string, jobs.Roster) (r jobs.Ros
 	if l := d.leases[group]; !l.Released {
 		r.Leader = l.Owner
 	}
-	for _, owner := range d.enlisted {
-		presence := jobs.Absent
-		switch {
-		case owner == r.Leader && !d.has("presence: the leader is absent"):
-			presence = jobs.PresenceUnknown
-		case d.present[term{group, store.ReplicaToken(owner)}] != nil:
-			presence = jobs.Present
+	for _, x := range d.enlisted {
+		if x.Owner != r.Leader || d.has("presence: the leader is absent") {
+			if d.has("presence: older releases are absent") {
+				x.List = jobs.FirstList
+			}
+			x.SetPresence(d.present[term{group, store.ReplicaToken(x.Owner)}] != nil)
 		}
-		r.Replicas = append(r.Replicas, jobs.Replica{Owner: owner, Presence: presence})
+		r.Replicas = append(r.Replicas, x)
 	}
 	return r, nil
 }

@@ -202,6 +202,7 @@ var leaseFlaws = []string{
 
 	"presence: replicas are terms",
 	"presence: the leader is absent",
+	"presence: older releases are absent",
 	"presence: ignores the group",
 	"presence: ignores the token",
 	"presence: ignores the highest bit",

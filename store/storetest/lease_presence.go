@@ -214,9 +214,11 @@ var presenceCases = []leaseCase{
 		if !ok {
 			e.Skip("left out: the store is no store.Replicas")
 		}
-		for i, owner := range []string{alice, bob, carol} {
-			e.ok(seen.Enlist(e.ctx(), group, jobs.Replica{Owner: owner, List: uint64(i + 1)}), "Enlist")
+		for _, owner := range []string{alice, bob, carol} {
+			e.ok(seen.Enlist(e.ctx(), group, jobs.Replica{Owner: owner, List: jobs.FirstList}), "Enlist")
 		}
+		// Of a replica that does not show itself, nothing is ever known.
+		e.ok(seen.Enlist(e.ctx(), group, jobs.Replica{Owner: "dave", List: jobs.FirstList - 1}), "Enlist")
 		e.seen(seen, map[string]jobs.Presence{alice: jobs.Absent, bob: jobs.Absent, carol: jobs.Absent}, "before anything is announced")
 		r := e.takeWithSignal(s, leader)
 		e.announce(leader, r)

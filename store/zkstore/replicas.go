@@ -195,13 +195,9 @@ func (s *Store) see(ctx context.Context, group string, roster *jobs.Roster) erro
 		return err
 	}
 	for i := range roster.Replicas {
-		r := &roster.Replicas[i]
-		switch l := readings[0].Lease; {
-		case r.Owner == roster.Leader || l != nil && !l.Released && l.Owner == r.Owner:
-		case nodes[i].stat != nil:
-			r.Presence = jobs.Present
-		default:
-			r.Presence = jobs.Absent
+		r, l := &roster.Replicas[i], readings[0].Lease
+		if leads := l != nil && !l.Released && l.Owner == r.Owner; !leads && r.Owner != roster.Leader {
+			r.SetPresence(nodes[i].stat != nil)
 		}
 	}
 	return nil

@@ -109,7 +109,7 @@ func fillLarge(b *testing.B, db *mysqlstore.Store, exec func(string)) {
 	}
 	ok(db.Declare(ctx, h, declared))
 	for _, owner := range owners {
-		ok(db.Enlist(ctx, groupName, jobs.Replica{Owner: owner, Version: "v1.8.2", List: 1, Jobs: list}))
+		ok(db.Enlist(ctx, groupName, jobs.Replica{Owner: owner, Version: "v1.8.2", List: jobs.FirstList, Jobs: list}))
 	}
 	// Of each job a run in each of the last hours, of which one in fifty has failed; of the busy one a run every 30 s.
 	exec(`CREATE TABLE n (n INT PRIMARY KEY)`)

@@ -360,7 +360,7 @@ func (g *group) replicas() {
 			version = "v1.9.0"
 		}
 		g.step(monday.Add(-[]time.Duration{28 * time.Minute, 53 * time.Hour, 41 * 24 * time.Hour}[i]))
-		g.ok(g.store.Enlist(g.Context(), groupName, jobs.Replica{Owner: owner, Version: version, List: 1, Jobs: all}))
+		g.ok(g.store.Enlist(g.Context(), groupName, jobs.Replica{Owner: owner, Version: version, List: jobs.FirstList, Jobs: all}))
 		shown := g.store.HandoverSignal(groupName).(store.PresenceSignal)
 		g.ok(shown.Announce(g.Context(), store.ReplicaToken(owner), ""))
 		g.Cleanup(func() { _ = shown.Close() })
