@@ -165,7 +165,7 @@ func (f CountFilter) Check() error {
 		return fmt.Errorf("jobs: counts of every %v: must be at least 1ms, and of whole microseconds", f.Every)
 	case !f.Until.After(f.Since):
 		return fmt.Errorf("jobs: counts from %v to %v: the end must be later than the beginning", f.Since, f.Until)
-	case f.Since.IsZero() || f.Until.Sub(f.Since)/f.Every >= MaxBuckets:
+	case f.Since.IsZero() || (f.Until.Sub(f.Since)-1)/f.Every >= MaxBuckets:
 		return fmt.Errorf("jobs: counts from %v to %v, of every %v: at most %d", f.Since, f.Until, f.Every, MaxBuckets)
 	}
 	return nil
