@@ -41,6 +41,7 @@ func TestCheckPipelines(t *testing.T) {
 	}{
 		{map[string]jobs.Schedule{"a": hourly, "b": jobs.After("a"), "c": jobs.After("b"), "d": jobs.After("a")}, nil},
 		{map[string]jobs.Schedule{"extract": hourly, "load": jobs.After("extrakt")}, map[string]string{"load": `no such job: did you mean extract?`}},
+		{map[string]jobs.Schedule{"extract": hourly, "load": jobs.After("mail")}, map[string]string{"load": `and there is no such job`}},
 		{map[string]jobs.Schedule{"a": jobs.After("a")}, map[string]string{"a": "a after a"}},
 		{
 			map[string]jobs.Schedule{"a": jobs.After("c"), "b": jobs.After("a"), "c": jobs.After("b"), "d": jobs.After("c")},

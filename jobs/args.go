@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 	"unicode/utf8"
 )
@@ -129,9 +130,8 @@ func argsError[T any](run Run, offset int64, err error) error {
 		e.Offset, e.Reason = syntax.Offset, "not JSON"
 	default:
 		// The decoder has no type for this error, and its text names the field alone.
-		const unknown = "json: unknown field "
-		if text := err.Error(); len(text) > len(unknown) && text[:len(unknown)] == unknown {
-			e.Reason = "unknown field " + text[len(unknown):]
+		if field, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
+			e.Reason = "unknown field " + field
 		}
 	}
 	return e

@@ -227,7 +227,7 @@ func (r rest) schedule() (Schedule, error) {
 // time from one start to the next. False: there is none.
 func (r Record) NextOfBackfill() (tick time.Time, every time.Duration, ok bool) {
 	var left rest
-	if r.Backfill == "" || json.Unmarshal([]byte(r.Backfill), &left) != nil {
+	if json.Unmarshal([]byte(r.Backfill), &left) != nil {
 		return time.Time{}, 0, false
 	}
 	schedule, err := left.schedule()

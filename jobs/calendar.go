@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -265,18 +266,16 @@ func (e *exceptions) leftOut(t time.Time) (end time.Time, out bool) {
 	if e == nil {
 		return time.Time{}, false
 	}
-	if len(e.days) > 0 {
-		local := t.In(e.location)
-		y, m, d := local.Date()
-		for _, span := range e.days {
-			if span.covers(day{y, m, d}) {
-				h, m, s := local.Clock()
-				end = t.Truncate(time.Second).Add(24*time.Hour - time.Duration(h)*time.Hour - time.Duration(m)*time.Minute - time.Duration(s)*time.Second)
-				if _, change := local.ZoneBounds(); change.After(t) && change.Before(end) {
-					end = change // the day ends earlier or later than the clock says now
-				}
-				return end.UTC(), true
+	local := t.In(e.location)
+	y, m, d := local.Date()
+	for _, span := range e.days {
+		if span.covers(day{y, m, d}) {
+			h, m, s := local.Clock()
+			end = t.Truncate(time.Second).Add(24*time.Hour - time.Duration(h)*time.Hour - time.Duration(m)*time.Minute - time.Duration(s)*time.Second)
+			if _, change := local.ZoneBounds(); change.After(t) && change.Before(end) {
+				end = change // the day ends earlier or later than the clock says now
 			}
+			return end.UTC(), true
 		}
 	}
 	for _, times := range e.times {
@@ -303,13 +302,7 @@ type day struct {
 }
 
 func (d day) before(other day) bool {
-	switch {
-	case d.year != other.year:
-		return d.year < other.year
-	case d.month != other.month:
-		return d.month < other.month
-	}
-	return d.day < other.day
+	return cmp.Or(cmp.Compare(d.year, other.year), cmp.Compare(d.month, other.month), cmp.Compare(d.day, other.day)) < 0
 }
 
 // daySpan are the days from first to last.

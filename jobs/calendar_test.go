@@ -119,10 +119,13 @@ func TestWithinRefuses(t *testing.T) {
 		want     string
 	}{
 		{jobs.Every(time.Minute), jobs.Calendar{From: noon, Until: noon}, "calendar: until 2026-03-28T12:00:00Z: must be later than from"},
-		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"2026-02-30"}}, `except "2026-02-30": expected a day such as 2026-12-24`},
+		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"2026-02-30"}}, `except "2026-02-30": expected a day such as 2026-12-24 or 12-24, days such as 12-24..12-26, or a cron expression: no such day`},
+		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"0000-12-24"}}, "no such day"},
+		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"61 * * * *"}}, `or a cron expression: cron: minutes "61"`},
+		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"@dayly"}}, `or a cron expression: cron: macro "@dayly"`},
 		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"2026-03-01..2026-02-01"}}, "except"},
 		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"12-24..2027-01-01"}}, "except"},
-		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{""}}, "except"},
+		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{""}}, `or a cron expression: cron: expression ""`},
 		{jobs.Every(time.Minute), jobs.Calendar{Except: []string{"12-24"}, Zone: "Local"}, `zone "Local": not known`},
 		{jobs.Every(1), jobs.Calendar{Except: []string{"12-24"}}, "every 1ns: must be at least 1s"},
 		{jobs.Manual(), jobs.Calendar{Until: noon}, "only run by hand"},
@@ -138,6 +141,26 @@ func TestWithinRefuses(t *testing.T) {
 	}
 	if s := jobs.Within(jobs.Manual(), jobs.Calendar{Zone: "UTC"}); s != jobs.Schedule(jobs.Manual()) {
 		t.Errorf("a calendar that leaves out nothing makes %v", s)
+	}
+}
+
+// The days that are left out are those of the calendar's zone, of the schedule's, or of UTC.
+func TestZoneOfACalendar(t *testing.T) {
+	t.Parallel()
+	berlin, days := jobs.Cron("0 2 * * *").In("Europe/Berlin"), []string{"12-24"}
+	for _, test := range []struct {
+		schedule jobs.Schedule
+		want     string
+	}{
+		{jobs.Within(berlin, jobs.Calendar{From: noon}), "Europe/Berlin"},
+		{jobs.Within(berlin, jobs.Calendar{Except: days}), "Europe/Berlin"},
+		{jobs.Within(berlin, jobs.Calendar{Except: days, Zone: "America/Havana"}), "America/Havana"},
+		{jobs.Within(jobs.Every(time.Hour), jobs.Calendar{Except: days}), "UTC"},
+		{jobs.Within(jobs.Every(time.Hour), jobs.Calendar{From: noon}), "UTC"},
+	} {
+		if zone := test.schedule.(interface{ Zone() string }).Zone(); zone != test.want {
+			t.Errorf("%v: zone %s, want %s", test.schedule, zone, test.want)
+		}
 	}
 }
 

@@ -128,7 +128,7 @@ func readCronField(text string, low, high int, names []string) (f cronField, ok 
 	slices.Sort(f.values)
 	size := high - low + 1
 	f.all = len(f.values) == size
-	if n := len(f.values); n > 1 && size%n == 0 {
+	if n := len(f.values); size%n == 0 {
 		f.step = size / n
 		for i, v := range f.values {
 			if v != low+i*f.step {
@@ -179,7 +179,7 @@ func timeWords(second, minute, hour cronField) (text string, ofDay bool) {
 		return text, !hour.all
 	case one && hour.all:
 		return fmt.Sprintf("every hour at :%02d%s", m, tail), false
-	case one && hour.step > 1 && hour.step < 12:
+	case one && hour.step > 0 && hour.step < 12:
 		return fmt.Sprintf("every %d hours at :%02d%s", hour.step, m, tail), true
 	case one && hour.stretch() && len(hour.values) > 4:
 		return "every hour" + between(), true

@@ -53,7 +53,7 @@ func (s FixedRateSchedule) String() string {
 // by: there it is the earliest instant from the given one on, which is since by that
 // clock, that has the same ticks. So they do not depend on when that is asked.
 func (s FixedRateSchedule) Anchor(since, from time.Time) time.Time {
-	if s.every <= 0 || !since.After(from) {
+	if !since.After(from) {
 		return since
 	}
 	// from is translated by a difference that is measured a little differently

@@ -1,6 +1,7 @@
 package jobs
 
 import (
+	"cmp"
 	"strings"
 	"time"
 )
@@ -14,11 +15,7 @@ func intervals(s Schedule) (shortest, longest time.Duration) {
 		return 0, 0 // counts from the ends of runs
 	case FixedRateSchedule:
 		return base.every, base.every
-	case EverySchedule:
-		if base == s {
-			return base.every, base.every
-		}
-	case CronSchedule:
+	case EverySchedule, CronSchedule:
 	default:
 		return 0, 0
 	}
@@ -29,10 +26,7 @@ func intervals(s Schedule) (shortest, longest time.Duration) {
 			break
 		}
 		d := next.Sub(last)
-		if shortest == 0 || d < shortest {
-			shortest = d
-		}
-		longest, last = max(longest, d), next
+		shortest, longest, last = min(cmp.Or(shortest, d), d), max(longest, d), next
 	}
 	return shortest, longest
 }

@@ -12,13 +12,10 @@ import (
 // depends on the group, the job and the tick alone, so that every replica puts it
 // off by as much. It is of whole microseconds.
 func (j Job) Delay(group string, tick time.Time) time.Duration {
-	if j.Jitter <= 0 {
-		return 0
-	}
 	text := append([]byte(group), 0)
 	text = append(append(text, j.Name...), 0)
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(text, uint64(tick.UnixMicro())))
-	part, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:]), uint64(j.Jitter)) // below Jitter, evenly spread
+	part, _ := bits.Mul64(binary.BigEndian.Uint64(sum[:]), uint64(max(j.Jitter, 0))) // below Jitter, evenly spread
 	return time.Duration(part).Truncate(time.Microsecond)
 }
 

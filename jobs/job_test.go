@@ -29,6 +29,12 @@ func TestValidate(t *testing.T) {
 		}},
 		{"", func(j *jobs.Job) { j.Name = strings.Repeat("a", 128) }},
 		{"", func(j *jobs.Job) { j.Schedule = jobs.Manual() }},
+		{"", func(j *jobs.Job) { j.Schedule = jobs.FixedRate(time.Second) }},
+		{"", func(j *jobs.Job) { j.Jitter = time.Minute }},
+		{"", func(j *jobs.Job) { j.Schedule, j.Jitter = jobs.FixedDelay(time.Second), time.Hour }},
+		{"", func(j *jobs.Job) { j.PauseAfter = 1000 }},
+		{"", func(j *jobs.Job) { j.PauseAfter, j.History.Keep = 3, 3 }},
+		{"", func(j *jobs.Job) { j.PauseAfter, j.History.For = 3, 3*time.Minute }},
 		{`name ""`, func(j *jobs.Job) { j.Name = "" }},
 		{`name "aaa`, func(j *jobs.Job) { j.Name = strings.Repeat("a", 129) }},
 		{`name "a b"`, func(j *jobs.Job) { j.Name = "a b" }},
@@ -49,6 +55,13 @@ func TestValidate(t *testing.T) {
 		{`"a": History {Keep:-1`, func(j *jobs.Job) { j.History.Keep = -1 }},
 		{`"a": History {Keep:0 For:-1s}`, func(j *jobs.Job) { j.History.For = -time.Second }},
 		{`"a": Retry.Attempts -1`, func(j *jobs.Job) { j.Retry.Attempts = -1 }},
+		{`"a": Jitter -1s: must not be negative`, func(j *jobs.Job) { j.Jitter = -time.Second }},
+		{`"a": Jitter 1m0.001s: must be at most 1m0s`, func(j *jobs.Job) { j.Jitter = time.Minute + time.Millisecond }},
+		{`"a": Jitter 1h1m0s: must be at most 1h0m0s`, func(j *jobs.Job) { j.Schedule, j.Jitter = jobs.Cron("0 1,4,5 * * *"), 61*time.Minute }},
+		{`"a": PauseAfter -1: must be from 0 to 1000`, func(j *jobs.Job) { j.PauseAfter = -1 }},
+		{`"a": PauseAfter 1001: must be from 0 to 1000`, func(j *jobs.Job) { j.PauseAfter = 1001 }},
+		{`"a": PauseAfter 3: History.Keep 2 keeps fewer runs`, func(j *jobs.Job) { j.PauseAfter, j.History.Keep = 3, 2 }},
+		{`"a": PauseAfter 3: History.For 2m59s keeps fewer runs: so many ticks take up to 3m0s`, func(j *jobs.Job) { j.PauseAfter, j.History.For = 3, 3*time.Minute-time.Second }},
 		{`"a": fixed rate 999ms: must be at least 1s`, func(j *jobs.Job) { j.Schedule = jobs.FixedRate(999 * time.Millisecond) }},
 		{`"a": fixed rate 1.0000001s: must be a whole`, func(j *jobs.Job) { j.Schedule = jobs.FixedRate(time.Second + 100) }},
 		{`"a": fixed delay: initial delay -1s`, func(j *jobs.Job) { j.Schedule = jobs.FixedDelay(time.Second).InitialDelay(-time.Second) }},
@@ -73,6 +86,10 @@ func TestComplete(t *testing.T) {
 	j = jobs.Job{CatchUp: jobs.CatchUp{Limit: 1}, Timeout: time.Minute, LockAtMostFor: time.Hour, History: jobs.History{Keep: 5}}
 	if c := j.Complete(); c.CatchUp.Limit != 1 || c.Timeout != time.Minute || c.History != j.History {
 		t.Errorf("%+v", c)
+	}
+	j = jobs.Job{Schedule: jobs.Every(30 * 24 * time.Hour), PauseAfter: 3}
+	if c := j.Complete(); c.History.For != 90*24*time.Hour {
+		t.Errorf("keeps %v of monthly ticks, and counts up to 3 failures in a row", c.History.For)
 	}
 }
 
@@ -120,7 +137,7 @@ func TestNames(t *testing.T) {
 	wantError(t, err, `"forbit": must be one of ["forbid" "queue" "allow" "replace"]`)
 	_, err = jobs.ParseState("")
 	wantError(t, err, `must be one of ["running"`)
-	if s := jobs.Overlap(9).String() + jobs.State(0).String(); s != "9State(0)" {
+	if s := jobs.Overlap(4).String() + jobs.State(0).String() + jobs.State(10).String(); s != "4State(0)State(10)" {
 		t.Error(s)
 	}
 }

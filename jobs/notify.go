@@ -195,10 +195,10 @@ func (s NotifySchedule) with(event int, of []string) NotifySchedule {
 func (s NotifySchedule) AtMost(n int, per time.Duration) NotifySchedule {
 	s.limit, s.per = n, per
 	switch {
-	case n == 0:
-		s.limit, s.per = -1, 0
 	case n < 0 || n > maxNotices:
 		s.err = fmt.Errorf("at most %d notices: must be from 0 to %d", n, maxNotices)
+	case n == 0:
+		s.limit, s.per = -1, 0
 	case per < time.Second || per > maxNoticesPer:
 		s.err = fmt.Errorf("at most %d notices per %v: must be from 1s to %v", n, per, maxNoticesPer)
 	}
@@ -208,10 +208,13 @@ func (s NotifySchedule) AtMost(n int, per time.Duration) NotifySchedule {
 // Limit is how many notices there are at most in any such span of time. False: there is
 // no limit.
 func (s NotifySchedule) Limit() (n int, per time.Duration, ok bool) {
-	if s.limit == 0 {
+	switch {
+	case s.limit < 0:
+		return 0, 0, false
+	case s.limit == 0:
 		return defaultNotices, defaultNoticesPer, true
 	}
-	return s.limit, s.per, s.limit > 0
+	return s.limit, s.per, true
 }
 
 // Jobs are those of which it tells that event. all: it tells it of all jobs.

@@ -19,8 +19,9 @@ func TestNotifier(t *testing.T) {
 		{jobs.OnFailure(), "on failure; at most 20 per 1h0m0s", "when a job fails"},
 		{jobs.OnFailure().OnRecovery().OnMissed(), "on failure; on recovery; on missed; at most 20 per 1h0m0s", "when a job fails, recovers or misses a tick"},
 		{jobs.OnFailure("b", "a", "b").OnMissed("a", "b").OnRecovery(), "on failure of a, b; on recovery; on missed of a, b; at most 20 per 1h0m0s", "when a or b fails or misses a tick; when a job recovers"},
+		{jobs.OnMissed("a", "b", "c", "d").AtMost(1000, 7*24*time.Hour), "on missed of a, b, c, d; at most 1000 per 168h0m0s", "when a, b, c or d misses a tick"},
 		{jobs.OnMissed("a", "b", "c", "d", "e").AtMost(0, 0), "on missed of a, b, c, d, e", "when one of 5 jobs misses a tick"},
-		{jobs.OnRecovery("all").AtMost(3, time.Minute), "on recovery of all; at most 3 per 1m0s", "when all recovers"},
+		{jobs.OnRecovery("all").AtMost(1, time.Second), "on recovery of all; at most 1 per 1s", "when all recovers"},
 	} {
 		parsed, ok := jobs.ParseSchedule(c.text)
 		if c.schedule.Err() != nil || c.schedule.String() != c.text || !ok || parsed != jobs.Schedule(c.schedule) {
@@ -82,6 +83,10 @@ func TestNotifierIsChecked(t *testing.T) {
 	if err := (jobs.Job{Name: "job", Schedule: s, Do: do}).Validate(); err != nil {
 		t.Error(err)
 	}
+	longest := jobs.OnMissed(append(long[:114:114], strings.Repeat("z", 49))...).AtMost(0, 0)
+	if n, err := len(longest.String()), longest.Err(); n != 12_000 || err != nil {
+		t.Errorf("%d letters: %v", n, err)
+	}
 	hourly := jobs.Every(time.Hour)
 	for want, schedules := range map[string]map[string]jobs.Schedule{
 		"": {"a": hourly, "b": jobs.After("a"), "tell": jobs.OnFailure("a", "b").OnMissed()},
@@ -107,7 +112,7 @@ func TestNotice(t *testing.T) {
 		"invoices (billing, 2026-05-04T03:02:01Z) was stopped by its timeout after 3 attempts: why (2 notices left out before)": n,
 		"invoices (billing, 2026-05-04T03:02:01Z) works again":                                                                  {Event: jobs.NoticeRecovery, Group: "billing", Job: "invoices", Tick: tick, Kind: "trigger", State: jobs.Succeeded},
 		"invoices (billing, 2026-05-04T03:02:01Z) missed 1 tick: too late to start":                                             {Event: jobs.NoticeMissed, Group: "billing", Job: "invoices", Tick: tick, Kind: "schedule", Missed: 1, State: jobs.Skipped, Error: "too late to start"},
-		"invoices (billing, 2026-05-04T03:02:01Z) failed: a: b [2J c d":                                                         {Event: jobs.NoticeFailure, Group: "billing", Job: "invoices", Tick: tick, Kind: "schedule", State: jobs.Failed, Error: "a:\n\tb \x1b[2J\r\nc\u202ed\u2028"},
+		"invoices (billing, 2026-05-04T03:02:01Z) failed: a: b [2J c d":                                                         {Event: jobs.NoticeFailure, Group: "billing", Job: "invoices", Tick: tick, Kind: "schedule", State: jobs.Failed, Attempt: 1, Error: "a:\n\tb \x1b[2J\r\nc\u202ed\u2028"},
 		"a test of the notifier tell (billing)":                                                                                 {Event: jobs.NoticeTest, Group: "billing", Job: "tell"},
 	} {
 		if got := n.Describe(); got != want {

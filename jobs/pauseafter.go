@@ -28,7 +28,7 @@ func (j Job) checkPauseAfter() error {
 // pauseSpan is how long as many ticks as PauseAfter take at most, as far as it is
 // known.
 func (j Job) pauseSpan() time.Duration {
-	if j.PauseAfter <= 0 || j.Schedule == nil {
+	if j.PauseAfter == 0 || j.Schedule == nil {
 		return 0
 	}
 	_, longest := intervals(j.Schedule)

@@ -206,9 +206,6 @@ func (r Roster) differences(replicas []Replica) Differences {
 	}
 	notLed, rescheduled := map[string]bool{}, map[string]bool{}
 	for _, x := range replicas {
-		if x.Owner == leader.Owner {
-			continue
-		}
 		for name, hash := range x.Jobs {
 			switch led, ok := leader.Jobs[name]; {
 			case !ok:

@@ -94,7 +94,7 @@ func (r Retry) validate() error {
 	} else if c.Max < c.Initial {
 		wrong = append(wrong, fmt.Errorf("Retry.Max %v: must be at least Retry.Initial, %v", c.Max, c.Initial))
 	}
-	if !(c.Jitter >= 0 && c.Jitter <= 1) {
+	if !(r.Jitter >= 0 && r.Jitter <= 1) {
 		wrong = append(wrong, fmt.Errorf("Retry.Jitter %v: must be from 0 to 1", r.Jitter))
 	}
 	return errors.Join(wrong...)

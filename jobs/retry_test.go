@@ -122,4 +122,7 @@ func TestLongestRetry(t *testing.T) {
 			}
 		}
 	}
+	if d := (jobs.Retry{Attempts: 3, Initial: 1 << 62, Max: math.MaxInt64, Jitter: 1e-300}).Longest(2); d != math.MaxInt64 {
+		t.Errorf("the longest of all waits is %v", d)
+	}
 }
