@@ -41,7 +41,7 @@ func (t *term) anyBack(snapshot jobs.Snapshot) bool {
 // and so are earlier ones that no term has dealt with. Runs from before it that wait are
 // closed. After a short absence, and always by the ledger of a store without
 // [store.Replicas], a job goes on as after a gap without a leader.
-func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) error {
+func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) error {
 	var claims []store.Claim
 	ticks := 0
 	returned := map[string]jobs.Known{}
@@ -52,8 +52,8 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 			continue
 		}
 		returned[job.Name], names = known, append(names, job.Name)
-		t.back[job.Name] = true
-		if claim, ok := t.skipAbsence(job, known); ok {
+		d.back[job.Name] = true
+		if claim, ok := d.skipAbsence(job, known); ok {
 			claims = append(claims, claim)
 			ticks += 1 + claim.Missed
 		}
@@ -72,32 +72,32 @@ func (t *term) welcome(ctx context.Context, all []*declared, was jobs.Snapshot) 
 			moves = append(moves, move(r, jobs.Skipped, notDeclared))
 		case r.State == jobs.Waiting:
 			moves = append(moves, move(r, jobs.Cancelled, notDeclared))
-		case keeper.HeldOf(t.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
+		case keeper.HeldOf(d.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
 			m := move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+notDeclared)
 			m.Verdict = ofJob(store.JobFails, r)
 			moves = append(moves, m)
 		}
 	}
-	h := t.holder
+	h := d.holder
 	h.Server = was.Server
 	if len(moves) > 0 {
-		if _, err := t.ledger.Move(ctx, h, moves); err != nil {
+		if _, err := d.db.Move(ctx, h, moves); err != nil {
 			return fmt.Errorf("close runs of jobs that come back: %w", err)
 		}
 	}
 	if len(claims) > 0 {
-		if _, err := t.ledger.Claim(ctx, h, t.welcomeID, claims); err != nil {
+		if _, err := d.db.Claim(ctx, h, d.id, claims); err != nil {
 			return fmt.Errorf("skip the ticks of jobs that come back: %w", err)
 		}
 	}
-	t.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), listed("jobs", names),
+	d.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), listed("jobs", names),
 		zap.Int("ticks_skipped", ticks), zap.Int("runs_closed", len(moves)))
 	return nil
 }
 
 // skipAbsence is the claim of the ticks that a job has had by now, by the schedule that it
 // had, as skipped.
-func (t *term) skipAbsence(job *declared, known jobs.Known) (store.Claim, bool) {
+func (d *declaring) skipAbsence(job *declared, known jobs.Known) (store.Claim, bool) {
 	schedule, ok := jobs.ParseSchedule(known.Schedule)
 	if !ok {
 		if job.text != known.Schedule {
@@ -107,16 +107,16 @@ func (t *term) skipAbsence(job *declared, known jobs.Known) (store.Claim, bool) 
 	}
 	before := job.Job
 	before.Schedule = schedule
-	e := newEntry(t.holder.Group, declare(before, false))
+	e := newEntry(d.holder.Group, declare(before, false))
 	e.known, e.anchor = known, known.ScheduleSince
-	e.known.ScheduleSince, e.known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
+	e.known.ScheduleSince, e.known.Finished = d.clock.ours(known.ScheduleSince), d.clock.ours(known.Finished)
 	e.resolve()
 	first := e.next
-	d := dueTicks(e.schedule, first, t.now(), 1)
-	if len(d.ticks) == 0 {
+	due := dueTicks(e.schedule, first, d.now(), 1)
+	if len(due.ticks) == 0 {
 		return store.Claim{}, false
 	}
-	return e.skip(first, d.ticks[0], d.missed, notDeclared), true
+	return e.skip(first, due.ticks[0], due.missed, notDeclared), true
 }
 
 // missing notes which jobs of the ledger this term does not have.
@@ -161,24 +161,24 @@ func (t *term) denyGone(snapshot jobs.Snapshot) {
 		return
 	}
 	t.relisting = true // and no change of the list meanwhile
-	again := t.differing(gone, snapshot, time.Time{})
-	t.helpers.Go(func() {
-		ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+	again := newDeclaring(t.env).differing(gone, snapshot, time.Time{})
+	t.beside(func(v *env) {
+		ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 		defer cancel()
-		if err := t.ledger.Declare(ctx, t.holder, again); err != nil && t.ctx.Err() == nil {
-			t.log.Warn("the ledger has jobs as gone that this term has, and does not take that back yet", zap.Error(err))
+		if err := v.db.Declare(ctx, v.holder, again); err != nil && v.ctx.Err() == nil {
+			v.log.Warn("the ledger has jobs as gone that this term has, and does not take that back yet", zap.Error(err))
 		}
-		t.do(t.relisted)
+		v.do((*term).relisted)
 	})
 }
 
 // gone tells the ledger that this term does not have jobs.
-func (t *term) gone(ctx context.Context, names []string) error {
-	db, ok := t.ledger.(store.Replicas)
+func (v *env) gone(ctx context.Context, names []string) error {
+	db, ok := v.db.(store.Replicas)
 	if !ok || len(names) == 0 {
 		return nil
 	}
-	if err := db.Gone(ctx, t.holder, names); err != nil {
+	if err := db.Gone(ctx, v.holder, names); err != nil {
 		return fmt.Errorf("note that jobs are gone: %w", err)
 	}
 	return nil

@@ -13,11 +13,11 @@ import (
 // readArgs reads the arguments of an attempt, right before it begins: the ledger may
 // have thousands of runs that wait with theirs. It tries until it succeeds or the
 // attempt's context ends.
-func (t *term) readArgs(a *attempt) error {
+func (v *env) readArgs(a *attempt) error {
 	var args json.RawMessage
 	var gone error
-	err := t.wrote.retry(a.ctx, "read arguments", func(ctx context.Context) (err error) {
-		args, err = t.ledger.Args(ctx, t.holder.Group, a.Key())
+	err := v.retry(a.ctx, "read arguments", func(ctx context.Context) (err error) {
+		args, err = v.db.Args(ctx, v.holder.Group, a.Key())
 		if errors.Is(err, jobs.ErrNoRun) {
 			gone, err = err, nil
 		}
@@ -26,8 +26,8 @@ func (t *term) readArgs(a *attempt) error {
 	if err == nil {
 		err = gone
 	}
-	t.registry.setArgs(a, args)
-	if err == nil && !t.held.Trusted() {
+	v.registry.setArgs(a, args)
+	if err == nil && !v.held.Trusted() {
 		<-a.ctx.Done() // which is late, as after a pause of the process
 	}
 	if a.ctx.Err() != nil {

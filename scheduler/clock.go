@@ -67,14 +67,14 @@ func (t *term) setAlarms() (add, remove []*alarmed) {
 }
 
 // startClock builds a clock for the term's schedules and starts it.
-func startClock(t *term) (*clock, error) {
+func startClock(v *env, alarms map[string]*alarmed) (*clock, error) {
 	s, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithStopTimeout(stopTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
 	}
-	c := &clock{gocron: s, log: t.log, ahead: steady(func() time.Duration { return time.Until(t.now()) })}
-	c.wake = func(a *alarmed) { t.do(func() { t.wake(a) }) }
-	if err := c.change(slices.Collect(maps.Values(t.alarms)), nil); err != nil {
+	c := &clock{gocron: s, log: v.log, ahead: steady(func() time.Duration { return time.Until(v.now()) })}
+	c.wake = func(a *alarmed) { v.do(func(t *term) { t.wake(a) }) }
+	if err := c.change(slices.Collect(maps.Values(alarms)), nil); err != nil {
 		c.stop()
 		return nil, err
 	}

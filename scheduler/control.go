@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronlease/cronlease/event"
@@ -20,22 +21,30 @@ type heard struct {
 	at   time.Time // by the monotonic clock
 }
 
+// beats is what the heartbeats of a term and its look at the ledger tell each other.
+type beats struct {
+	newest     chan heard    // capacity 1: the newest heartbeat that looked at the ledger
+	known      atomic.Uint64 // the changes of the ledger, as it was read last
+	listening  atomic.Bool   // follow runs
+	plainUntil time.Time     // heartbeats only renew until then. The keeper's goroutine owns it
+}
+
 // renew sends the heartbeats of this replica. That of an open term looks at the ledger
 // too. When that fails, a table of the ledger may be locked: the heartbeats then only
 // renew, for a while, and the term looks by statements of its own.
 func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
-	beats, ok := s.ledger.(store.Heartbeats)
-	t := s.current.Load()
-	if !ok || t == nil || !t.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != t.holder.Token || t.ctx.Err() != nil {
-		return s.leases.Renew(ctx, r)
+	db, ok := s.db.(store.Heartbeats)
+	v := s.current.Load()
+	if !ok || v == nil || !v.beats.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != v.holder.Token || v.ctx.Err() != nil {
+		return s.db.Renew(ctx, r)
 	}
 	sent := s.clock.own()
-	if sent.Mono.Before(t.plainUntil) {
-		return s.leases.Renew(ctx, r)
+	if sent.Mono.Before(v.beats.plainUntil) {
+		return s.db.Renew(ctx, r)
 	}
-	beat, err := beats.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], t.known.Load())
+	beat, err := db.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], v.beats.known.Load())
 	if err != nil {
-		t.plainUntil = sent.Mono.Add(4 * t.timing.TTL)
+		v.beats.plainUntil = sent.Mono.Add(4 * v.timing.TTL)
 		return 0, err
 	}
 	if !beat.Renewed {
@@ -43,23 +52,21 @@ func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
 	}
 	now := s.clock.own()
 	select {
-	case <-t.beats: // out of date
+	case <-v.beats.newest: // out of date
 	default:
 	}
-	t.beats <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
+	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
 	return 1, nil
 }
 
 // follow takes in what is asked of the leader, pause, resume, trigger or cancel, until
 // the term ends: when the request signal comes, and by what the heartbeats say. Without
 // these it looks by itself.
-func (t *term) follow(changes uint64) {
+func (t *term) follow() {
 	pulse := t.dog.begin("the look at the ledger")
 	defer pulse.end()
-	t.known.Store(changes)
 	every := t.lookEvery()
-	t.listening.Store(true)
-	t.helpers.Go(func() { keeper.HeldOf(t.ctx).Heed(t.ctx, t.known.Load, t.heed) })
+	t.beats.listening.Store(true)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
 	asked := false // to read the ledger even if nothing has changed
@@ -71,7 +78,7 @@ func (t *term) follow(changes uint64) {
 		var beat *heard
 		var answer chan<- bool
 		select {
-		case b := <-t.beats:
+		case b := <-t.beats.newest:
 			beat = &b
 		case answer = <-t.asks:
 			asked = true
@@ -103,10 +110,10 @@ func (t *term) follow(changes uint64) {
 		}
 		fruit := false
 		if changed {
-			fruit, asked = snapshot.Changes != t.known.Swap(snapshot.Changes), false
+			fruit, asked = snapshot.Changes != t.beats.known.Swap(snapshot.Changes), false
 			relisted := list
 			list = nil
-			t.do(func() {
+			t.do(func(t *term) {
 				if !t.met(snapshot) {
 					return
 				}
@@ -132,9 +139,9 @@ func (t *term) lookSoon() {
 
 // lookEvery is how long the term waits for heartbeats that look at the ledger, until it
 // looks by itself.
-func (t *term) lookEvery() time.Duration {
-	if _, ok := t.ledger.(store.Heartbeats); ok {
-		return t.timing.RenewEvery + t.timing.AttemptTimeout
+func (v *env) lookEvery() time.Duration {
+	if _, ok := v.db.(store.Heartbeats); ok {
+		return v.timing.RenewEvery + v.timing.AttemptTimeout
 	}
 	return time.Second
 }
@@ -172,14 +179,14 @@ func (t *term) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) 
 		sent := t.clock.own()
 		var present store.Changes
 		err := t.stream.Timed(t.head(), "changes", 0, func() (err error) {
-			present, err = t.ledger.Changes(soon, t.holder.Group)
+			present, err = t.db.Changes(soon, t.holder.Group)
 			return err
 		})
 		if err != nil {
 			return snapshot, false, err
 		}
 		now := t.clock.own()
-		beat = &heard{store.Beat{Asked: present.Number != t.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
+		beat = &heard{store.Beat{Asked: present.Number != t.beats.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
 	}
 	if beat != nil {
 		keeper.HeldOf(t.ctx).Answered(beat.Server)

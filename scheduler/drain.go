@@ -33,25 +33,25 @@ func (s *Scheduler) EndDrain() bool {
 	if s.drain == 0 {
 		return false
 	}
-	t := s.current.Load()
-	ended := t != nil && t.ctx.Err() == nil && t.drain.end()
+	v := s.current.Load()
+	ended := v != nil && v.ctx.Err() == nil && v.drain.end()
 	return s.here.endDrain() || ended
 }
 
 // leave is called when this replica wants to end its term, and returns when the term
 // may end. The loop may be blocked in the log meanwhile.
 func (s *Scheduler) leave(ctx context.Context, why error) {
-	t := s.current.Load()
-	if s.drain == 0 || t == nil || !t.drain.begin(why, s.drain) {
+	v := s.current.Load()
+	if s.drain == 0 || v == nil || !v.drain.begin(why, s.drain) {
 		return // nothing of the term runs yet
 	}
 	timer := time.NewTimer(s.drain)
 	defer timer.Stop()
 	select {
-	case <-t.drain.idle:
-	case <-t.drain.ended:
+	case <-v.drain.idle:
+	case <-v.drain.ended:
 	case <-timer.C:
-	case <-t.ctx.Done():
+	case <-v.ctx.Done():
 	case <-ctx.Done():
 	}
 }
@@ -115,7 +115,7 @@ func (d *drain) wanted() bool {
 func (t *term) beginDrain() {
 	t.draining = true
 	if t.running > 0 {
-		t.helpers.Go(t.tellDrain)
+		t.beside((*env).tellDrain)
 	}
 }
 
@@ -133,26 +133,26 @@ func (t *term) checkDrain() {
 
 // tellDrain says what the term waits for: at the beginning, once a minute, and at the
 // end. It is no part of the loop, which a blocked log would stop.
-func (t *term) tellDrain() {
+func (v *env) tellDrain() {
 	began := time.Now()
-	t.drain.mu.Lock()
-	why, until := t.drain.why, t.drain.until
-	t.drain.mu.Unlock()
-	marked := t.markLeaving()
-	runs := t.registry.list()
-	t.log.Info("leaving: nothing new is started, and what runs may finish",
+	v.drain.mu.Lock()
+	why, until := v.drain.why, v.drain.until
+	v.drain.mu.Unlock()
+	marked := v.markLeaving()
+	runs := v.registry.list()
+	v.log.Info("leaving: nothing new is started, and what runs may finish",
 		zap.NamedError("why", why), zap.Duration("at_most", time.Until(until).Round(time.Second)), zap.Int("runs", len(runs)), waitsFor(runs))
 	minute := time.NewTicker(time.Minute)
 	defer minute.Stop()
 	for {
 		select {
 		case <-minute.C:
-			marked = marked || t.markLeaving()
-			runs := t.registry.list()
-			t.log.Info("leaving: runs have not finished yet", zap.Duration("at_most", time.Until(until).Round(time.Second)), zap.Int("runs", len(runs)), waitsFor(runs))
-		case <-t.ctx.Done():
-			ended := t.log.With(zap.NamedError("cause", context.Cause(t.ctx)), zap.Duration("after", time.Since(began)))
-			if runs := t.registry.list(); len(runs) > 0 {
+			marked = marked || v.markLeaving()
+			runs := v.registry.list()
+			v.log.Info("leaving: runs have not finished yet", zap.Duration("at_most", time.Until(until).Round(time.Second)), zap.Int("runs", len(runs)), waitsFor(runs))
+		case <-v.ctx.Done():
+			ended := v.log.With(zap.NamedError("cause", context.Cause(v.ctx)), zap.Duration("after", time.Since(began)))
+			if runs := v.registry.list(); len(runs) > 0 {
 				ended.Warn("left: runs that have not finished are cancelled", zap.Int("runs", len(runs)), waitsFor(runs))
 			} else {
 				ended.Info("left: every run has finished")
@@ -165,15 +165,15 @@ func (t *term) tellDrain() {
 // markLeaving has the lease row say that this leader is to step down, for those who
 // look at the database and find ticks that are due: see [election.Leadership]. It
 // reports whether the row says so.
-func (t *term) markLeaving() bool {
+func (v *env) markLeaving() bool {
 	select {
-	case <-keeper.HeldOf(t.ctx).ResignAsked():
+	case <-keeper.HeldOf(v.ctx).ResignAsked():
 		return true
 	default:
 	}
-	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 	defer cancel()
-	return t.leases.AskResign(acting(ctx, t.holder.Owner), t.holder.Group, t.holder.Token) == nil
+	return v.db.AskResign(acting(ctx, v.holder.Owner), v.holder.Group, v.holder.Token) == nil
 }
 
 // waitsFor is what a line about a drain says of the runs.

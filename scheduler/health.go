@@ -66,11 +66,11 @@ func (s *Scheduler) Health() Health {
 	if h.Started && !over {
 		h.Leader = errors.Join(h.Leader, leader)
 	}
-	t := s.current.Load()
-	if t == nil {
+	v := s.current.Load()
+	if v == nil {
 		return h
 	}
-	if err := t.dog.stuck(); err != nil {
+	if err := v.dog.stuck(); err != nil {
 		h.Stuck = errors.Join(h.Stuck, err)
 	}
 	if h.State.Role != election.Leading {
@@ -80,8 +80,8 @@ func (s *Scheduler) Health() Health {
 		h.Leader = errors.Join(h.Leader, err)
 	}
 	var refused error
-	h.Late, h.LateJob, refused = t.next.late(t.now())
-	if h.Late > max(t.timing.TTL, 10*time.Second) {
+	h.Late, h.LateJob, refused = v.next.late(v.now())
+	if h.Late > max(v.timing.TTL, 10*time.Second) {
 		err := fmt.Errorf("%w: one of job %q for %v", ErrNotFiring, h.LateJob, h.Late.Round(time.Millisecond))
 		if refused != nil {
 			err = fmt.Errorf("%w: the database does not take its row: %w", err, refused)
@@ -121,7 +121,7 @@ func (t *term) noteNext(now time.Time) {
 			first, job = tick, e.job.Name
 		}
 	}
-	n := &t.next
+	n := t.next
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tick, n.job, n.refused = first, job, t.wrote.claims.broken[job]

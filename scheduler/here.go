@@ -199,7 +199,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 		}
 		s.events.Emit(started)
 		s.running.add(a)
-		err := a.call(d.Job, s.around, started)
+		err := a.call(d.Job, s.running.around, started)
 		state, why := outcome(a.ctx, err)
 		s.running.remove(a)
 		end()
@@ -211,7 +211,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 			e.RetryIn = wait
 		}
 		a.finish(s.events, e)
-		s.ends.Go(func() { a.tellEnd(nil, e, s.log) }) // the next attempt does not wait for it
+		s.running.ends.Go(func() { a.tellEnd(nil, e, s.log) }) // the next attempt does not wait for it
 		if !again {
 			return
 		}

@@ -225,7 +225,7 @@ func (b *budget) first(now time.Time, per time.Duration) bool {
 // readBudgets reads how many notices each of the notifiers had lately, so that a limit holds
 // over a takeover. known is when a run of each last ended, and open what it has left: with
 // neither, there is nothing to read.
-func (t *term) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Snapshot) (map[string]*budget, error) {
+func (v *env) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Snapshot) (map[string]*budget, error) {
 	budgets := map[string]*budget{}
 	open := map[string]bool{}
 	for _, r := range snapshot.Open {
@@ -238,8 +238,8 @@ func (t *term) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Sn
 			continue
 		}
 		b := &budget{}
-		err := t.wrote.retry(ctx, "count notices", func(ctx context.Context) (err error) {
-			b.sent, err = t.sentLately(ctx, job.Name, per, snapshot.Now)
+		err := v.retry(ctx, "count notices", func(ctx context.Context) (err error) {
+			b.sent, err = v.sentLately(ctx, job.Name, per, snapshot.Now)
 			return err
 		})
 		if err != nil {
@@ -253,11 +253,11 @@ func (t *term) readBudgets(ctx context.Context, of []*declared, snapshot jobs.Sn
 // sentLately is when the notices of a notifier were inserted, as far as they count, oldest
 // first. The history is in the order of the ticks that they tell of, which may be any: those
 // of a backfill are old.
-func (t *term) sentLately(ctx context.Context, notifier string, per time.Duration, present time.Time) (sent []told, err error) {
+func (v *env) sentLately(ctx context.Context, notifier string, per time.Duration, present time.Time) (sent []told, err error) {
 	const page, pages = 1000, 50
 	filter, now := jobs.Filter{Job: notifier, Limit: page}, time.Now()
 	for range pages {
-		records, err := t.ledger.Runs(ctx, t.holder.Group, filter)
+		records, err := v.db.Runs(ctx, v.holder.Group, filter)
 		if err != nil {
 			return nil, err
 		}

@@ -27,18 +27,18 @@ func (t *term) countFirst(e *entry, pauses []jobs.Pause) {
 
 // countAll counts those of the jobs that are held back.
 func (t *term) countAll(entries ...*entry) {
-	var count []func()
+	var count []func(*env)
 	for _, e := range entries {
 		if e.counting > 0 {
-			count = append(count, t.countFailures(e))
+			count = append(count, countFailures(e))
 		}
 	}
 	if len(count) == 0 {
 		return
 	}
-	t.helpers.Go(func() {
+	t.beside(func(v *env) {
 		for _, f := range count {
-			f()
+			f(v)
 		}
 	})
 }
@@ -50,29 +50,29 @@ func isFailure(state jobs.State) bool {
 
 // countFailures returns what counts, beside the loop, and has the job paused if there
 // are too many.
-func (t *term) countFailures(e *entry) func() {
+func countFailures(e *entry) func(*env) {
 	job, pauses := e.job, e.stamped
-	return func() {
+	return func(v *env) {
 		var n int
-		err := t.wrote.retry(t.ctx, "count the failures of a job", func(ctx context.Context) (err error) {
-			n, err = t.failedInARow(ctx, job, pauses)
+		err := v.retry(v.ctx, "count the failures of a job", func(ctx context.Context) (err error) {
+			n, err = v.failedInARow(ctx, job, pauses)
 			return err
 		})
-		t.do(func() {
+		v.do(func(t *term) {
 			if err != nil || job.PauseAfter == 0 || n < job.PauseAfter || e.known.Paused || e.pausing {
 				t.counted(e)
 				return
 			}
 			e.pausing = true
-			t.helpers.Go(func() { t.pauseFailing(e, job.Name, n) })
+			t.beside(func(v *env) { v.pauseFailing(e, job.Name, n) })
 		})
 	}
 }
 
 // failedInARow reads as much of the history as is needed to know.
-func (t *term) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pause) (int, error) {
+func (v *env) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pause) (int, error) {
 	for limit := 2*job.PauseAfter + 20; ; limit *= 4 {
-		records, err := t.ledger.Runs(ctx, t.holder.Group, jobs.Filter{Job: job.Name, Limit: limit})
+		records, err := v.db.Runs(ctx, v.holder.Group, jobs.Filter{Job: job.Name, Limit: limit})
 		if err != nil {
 			return 0, err
 		}
@@ -84,23 +84,23 @@ func (t *term) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pa
 }
 
 // pauseFailing pauses a job.
-func (t *term) pauseFailing(e *entry, job string, failures int) {
-	err := t.wrote.retry(t.ctx, "pause a job that fails", func(ctx context.Context) error {
-		if !t.held.Trusted() {
+func (v *env) pauseFailing(e *entry, job string, failures int) {
+	err := v.retry(v.ctx, "pause a job that fails", func(ctx context.Context) error {
+		if !v.held.Trusted() {
 			return errTermOver
 		}
-		err := t.ledger.Pause(acting(ctx, t.holder.Owner), t.holder.Group, job)
+		err := v.db.Pause(acting(ctx, v.holder.Owner), v.holder.Group, job)
 		if errors.Is(err, jobs.ErrNoJob) {
 			return nil // there is nothing to pause any more
 		}
 		return err
 	})
 	if err == nil {
-		t.stream.Emit(event.Control{Header: t.head(), Action: event.PausedByRuns, Key: jobs.Key{Job: job}})
-		t.log.Warn("the job is paused, because its runs fail: it goes on once it is resumed",
+		v.stream.Emit(event.Control{Header: v.head(), Action: event.PausedByRuns, Key: jobs.Key{Job: job}})
+		v.log.Warn("the job is paused, because its runs fail: it goes on once it is resumed",
 			zap.String("job", job), zap.Int("failures", failures))
 	}
-	t.do(func() {
+	v.do(func(t *term) {
 		e.pausing, e.known.Paused = false, e.known.Paused || err == nil
 		t.counted(e)
 		t.lookSoon()

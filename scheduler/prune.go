@@ -65,13 +65,14 @@ func (t *term) prune() {
 		}
 		e.ended, e.pruneAt, e.pruneAtRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
 		t.pruning, t.pruned = true, at
-		t.helpers.Go(func() {
-			err := t.pruneJob(e)
-			t.do(func() {
+		job, keep := e.job.Name, e.keep()
+		t.beside(func(v *env) {
+			err := v.pruneAll(func(ctx context.Context) (int, error) { return v.db.Prune(ctx, v.holder.Group, job, keep, 0) })
+			v.do(func(t *term) {
 				t.pruning = false
 				t.prune()
 				if err != nil && t.ctx.Err() == nil {
-					t.log.Warn("cannot prune the history", zap.String("job", e.job.Name), zap.Error(err))
+					t.log.Warn("cannot prune the history", zap.String("job", job), zap.Error(err))
 				}
 			})
 		})
@@ -123,16 +124,10 @@ func (t *term) isStray(e *entry) bool {
 		t.now().Sub(t.clock.ours(e.known.Gone)) >= pruneAtRest
 }
 
-func (t *term) pruneJob(e *entry) error {
-	return t.pruneAll(func(ctx context.Context) (int, error) {
-		return t.ledger.Prune(ctx, t.holder.Group, e.job.Name, e.keep(), 0)
-	})
-}
-
 // pruneArchive deletes what is old of the audit and of the terms, within an hour of the
 // term's begin and then once a day, and reports whether it does now.
 func (t *term) pruneArchive(now time.Time) bool {
-	archive, ok := t.ledger.(store.Archive)
+	archive, ok := t.db.(store.Archive)
 	if t.archiveAt.IsZero() {
 		t.archiveAt = now.Add(keepBackfills + rand.N(pruneAtLeast-keepBackfills))
 	}
@@ -140,9 +135,9 @@ func (t *term) pruneArchive(now time.Time) bool {
 		return false
 	}
 	t.pruning, t.archiveAt = true, now.Add(pruneAtRest)
-	t.helpers.Go(func() {
-		err := t.pruneAll(func(ctx context.Context) (int, error) { return archive.PruneArchive(ctx, t.holder.Group, 0) })
-		t.do(func() {
+	t.beside(func(v *env) {
+		err := v.pruneAll(func(ctx context.Context) (int, error) { return archive.PruneArchive(ctx, v.holder.Group, 0) })
+		v.do(func(t *term) {
 			t.pruning = false
 			if err != nil && t.ctx.Err() == nil {
 				t.log.Warn("cannot prune the audit and the terms", zap.Error(err))
@@ -153,9 +148,9 @@ func (t *term) pruneArchive(now time.Time) bool {
 }
 
 // pruneAll prunes batch by batch.
-func (t *term) pruneAll(batch func(context.Context) (int, error)) error {
+func (v *env) pruneAll(batch func(context.Context) (int, error)) error {
 	for {
-		ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+		ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 		n, err := batch(ctx)
 		cancel()
 		if err != nil || n == 0 {

@@ -2,14 +2,12 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 )
 
 // A term takes in changes of this replica's list of jobs one after the other, each in
@@ -77,19 +75,20 @@ func (t *term) relist() {
 	switch {
 	case len(tell) > 0:
 		t.relisting = true
-		t.helpers.Go(func() {
-			t.tellGone(removed)
-			if err := t.tell(tell); err == nil {
-				t.relists <- tell
+		told := t.relists
+		t.beside(func(v *env) {
+			v.tellGone(removed)
+			if err := v.tell(tell); err == nil {
+				told <- tell
 			} else {
-				t.do(t.relistAgain)
+				v.do((*term).relistAgain)
 			}
 		})
 	case len(removed) > 0:
 		t.relisting = true
-		t.helpers.Go(func() {
-			t.tellGone(removed)
-			t.do(t.realarm)
+		t.beside(func(v *env) {
+			v.tellGone(removed)
+			v.do((*term).realarm)
 		})
 	case late:
 		t.relisting = true
@@ -115,11 +114,11 @@ func (e *entry) isLate(now time.Time) bool {
 
 // tellGone tells the ledger which jobs were removed, once: if that fails, the next
 // term does it.
-func (t *term) tellGone(names []string) {
-	ctx, cancel := context.WithTimeout(t.ctx, t.timing.AttemptTimeout)
+func (v *env) tellGone(names []string) {
+	ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 	defer cancel()
-	if err := t.gone(ctx, names); err != nil && t.ctx.Err() == nil {
-		t.log.Warn("the ledger is not told which jobs were removed", zap.Error(err), listed("jobs", names))
+	if err := v.gone(ctx, names); err != nil && v.ctx.Err() == nil {
+		v.log.Warn("the ledger is not told which jobs were removed", zap.Error(err), listed("jobs", names))
 	}
 }
 
@@ -152,52 +151,6 @@ func (t *term) retired(e *entry) {
 		delete(t.entries, name)
 	}
 }
-
-// tell tells the ledger of new jobs and changed schedules. These rule from now on, or
-// from the first tick of the schedule before that was due and has no row: [term.differing].
-func (t *term) tell(changed relisted) error {
-	ctx, cancel := context.WithTimeout(t.ctx, tellMost)
-	defer cancel()
-	var was jobs.Snapshot
-	err := t.wrote.retryLonger(ctx, "change the jobs", tellMost, func(ctx context.Context) (err error) {
-		if was, err = t.load(ctx, false); err != nil {
-			return err
-		}
-		if t.isStale(was) {
-			return errStale
-		}
-		if err := t.welcome(ctx, changed, was); err != nil {
-			return err
-		}
-		if differing := t.differing(changed, was, was.Now); len(differing) > 0 {
-			return t.ledger.Declare(ctx, t.holder, differing)
-		}
-		return nil
-	})
-	clear(t.back)
-	if err == nil {
-		was, err = t.passOver(ctx, changed, was)
-	}
-	if err == nil {
-		var budgets map[string]*budget
-		budgets, err = t.readBudgets(ctx, changed, was)
-		t.do(func() {
-			for name, b := range budgets {
-				if t.budgets[name] == nil { // otherwise this term has counted itself
-					t.budgets[name] = b
-				}
-			}
-		})
-	}
-	if errors.Is(err, store.ErrReplaced) {
-		t.replaced(err)
-	}
-	return err
-}
-
-// tellMost is how long the ledger is told of one change, until it is told of what has
-// become of that since.
-const tellMost = time.Minute
 
 // has reports whether a snapshot shows the ledger as it is after it was told.
 func (c relisted) has(s jobs.Snapshot) bool {
@@ -243,10 +196,11 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 // realarm brings the alarms in line with the jobs, and then ends the change.
 func (t *term) realarm() {
 	add, remove := t.setAlarms()
-	t.helpers.Go(func() {
-		if err := t.waker.change(add, remove); err != nil {
-			t.log.Error("an alarm cannot be set: the ticks of its jobs are up to a second late", zap.Error(err))
+	waker := t.waker
+	t.beside(func(v *env) {
+		if err := waker.change(add, remove); err != nil {
+			v.log.Error("an alarm cannot be set: the ticks of its jobs are up to a second late", zap.Error(err))
 		}
-		t.do(t.relisted)
+		v.do((*term).relisted)
 	})
 }

@@ -59,7 +59,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 
 func (s *Scheduler) read(ctx context.Context) (snapshot jobs.Snapshot, err error) {
 	err = s.events.Timed(s.head(), "load", 0, func() (err error) {
-		snapshot, err = s.ledger.Load(ctx, s.group)
+		snapshot, err = s.db.Load(ctx, s.group)
 		return err
 	})
 	return snapshot, err
@@ -74,7 +74,7 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 		names = append(names, job.Name)
 	}
 	for job, marks := range s.memory.witnesses(names, snapshot, sent) {
-		records, err := s.ledger.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
+		records, err := s.db.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {
 			return "", err
 		}
@@ -103,7 +103,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 		return nil
 	}
 	ctx = acting(ctx, s.Owner())
-	if err := s.ledger.Pause(ctx, s.group, ""); err != nil {
+	if err := s.db.Pause(ctx, s.group, ""); err != nil {
 		return fmt.Errorf("pause the group: %w", err)
 	}
 	cancelled, last := 0, s.memory.last()
@@ -111,7 +111,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 		if r.Token > last {
 			continue // by a term after the restore
 		}
-		if err := s.ledger.Cancel(ctx, s.group, r.Key); err != nil && !errors.Is(err, jobs.ErrNoRun) {
+		if err := s.db.Cancel(ctx, s.group, r.Key); err != nil && !errors.Is(err, jobs.ErrNoRun) {
 			return fmt.Errorf("cancel a run: %w", err)
 		}
 		cancelled++

@@ -20,17 +20,17 @@ func waits(timing lease.Timing) *backoff.ExponentialBackOff {
 
 // retry repeats a statement until its answer is clear: nil, or that the term
 // is over. It ends with ctx.
-func (w *writer) retry(ctx context.Context, what string, f func(context.Context) error) error {
-	return w.retryLonger(ctx, what, w.t.timing.AttemptTimeout, f)
+func (v *env) retry(ctx context.Context, what string, f func(context.Context) error) error {
+	return v.retryLonger(ctx, what, v.timing.AttemptTimeout, f)
 }
 
 // retryLonger is retry for work whose size is not known. An attempt that runs out
 // of time is followed by one with twice as much, up to most: heartbeats go on
 // beside it, so that it need not fit into the time of a statement.
-func (w *writer) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
-	timing := w.t.timing
+func (v *env) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
+	timing := v.timing
 	wait := waits(timing)
-	pulse := w.t.dog.begin("a statement (" + what + ")")
+	pulse := v.dog.begin("a statement (" + what + ")")
 	defer pulse.end()
 	limit := timing.AttemptTimeout
 	for {
@@ -42,13 +42,13 @@ func (w *writer) retryLonger(ctx context.Context, what string, most time.Duratio
 		}
 		cancel()
 		if err == nil || errors.Is(err, store.ErrReplaced) {
-			w.t.trouble.Worked(what)
+			v.trouble.Worked(what)
 			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
 		}
-		w.t.trouble.Failed(what, err)
+		v.trouble.Failed(what, err)
 		pulse.beat() // the attempt may have taken nearly a TTL
 		if retry.Sleep(ctx, wait.NextBackOff()) != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))

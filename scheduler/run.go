@@ -295,27 +295,33 @@ func (t *term) start(r *run) {
 	end := a.bound(tail.With(t.ctx, a.output), job.Timeout)
 	r.attempt = a
 	t.registry.add(a)
-	t.ends.Go(func() {
+	v := t.env
+	v.registry.ends.Go(func() {
 		defer end()
-		var err error
-		if record.HasArgs {
-			if err = t.readArgs(a); err != nil && t.ctx.Err() != nil {
-				t.do(func() { t.unbegun(r) })
-				return
-			}
-		}
-		if err == nil {
-			err = a.call(job.Job, t.around, started)
-		}
-		state, why := outcome(a.ctx, err)
-		t.do(func() { t.finish(r, state, why, err) })
-		a.tellEnd(t.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, State: state, Err: err, Why: why}, t.log)
+		v.attempt(r, a, job.Job, record.HasArgs, started)
 	})
 }
 
+// attempt carries out an attempt at a run, beside the loop.
+func (v *env) attempt(r *run, a *attempt, job jobs.Job, hasArgs bool, started event.RunStarted) {
+	var err error
+	if hasArgs {
+		if err = v.readArgs(a); err != nil && v.ctx.Err() != nil {
+			v.do(func(t *term) { t.unbegun(r) })
+			return
+		}
+	}
+	if err == nil {
+		err = a.call(job, v.registry.around, started)
+	}
+	state, why := outcome(a.ctx, err)
+	v.do(func(t *term) { t.finish(r, state, why, err) })
+	a.tellEnd(v.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, State: state, Err: err, Why: why}, v.log)
+}
+
 // runLog is the log with what names a run.
-func (t *term) runLog(r *run) *zap.Logger {
-	return t.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
+func (v *env) runLog(r *run) *zap.Logger {
+	return v.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
 }
 
 // outcome is the state that an attempt ended in, and why: for a context that has
@@ -392,7 +398,7 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 		}
 		t.forget(r)
 		if counts {
-			t.helpers.Go(t.countFailures(e))
+			t.beside(countFailures(e))
 		}
 	})
 	t.rest(e, e.job.LockAtLeastFor-time.Since(a.started))

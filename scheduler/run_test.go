@@ -2,13 +2,13 @@ package scheduler
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
@@ -18,8 +18,11 @@ import (
 // bareTerm is a term without a loop: what it writes stays in wrote.
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
-		holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), now: time.Now,
-		stream: stream.New(zap.NewNop()), ends: new(sync.WaitGroup), events: make(chan func()), closed: make(chan struct{}), entries: map[string]*entry{}, standings: map[string]*standing{}, timers: map[*time.Timer]struct{}{},
+		env: &env{
+			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: &tickClock{own: clocks.Now},
+			stream: stream.New(zap.NewNop()), registry: &registry{}, events: make(chan func(*term)), closed: make(chan struct{}),
+		},
+		entries: map[string]*entry{}, standings: map[string]*standing{}, timers: map[*time.Timer]struct{}{},
 	}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
@@ -142,7 +145,7 @@ func TestPruneGoesRound(t *testing.T) {
 	t.Parallel()
 	job := func(name string) jobs.Job { return jobs.Job{Name: name, Schedule: jobs.Manual()} }
 	term := bareTerm(job("a"), job("b"), job("c"))
-	term.ledger, term.timing.AttemptTimeout = memdb.New(), time.Minute
+	term.db, term.timing.AttemptTimeout = memdb.New(), time.Minute
 	for i := range 7 {
 		for _, e := range term.order {
 			e.ended, e.pruneAt, e.pruneAtRest = pruneEvery, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
@@ -155,7 +158,7 @@ func TestPruneGoesRound(t *testing.T) {
 		for _, e := range term.order {
 			e.ended = 0
 		}
-		(<-term.events)()
+		(<-term.events)(term)
 		term.helpers.Wait()
 	}
 }

@@ -29,6 +29,9 @@ func (s *Scheduler) Running() []Running { return s.running.list() }
 
 // registry is the attempts in progress, for callers outside the loop.
 type registry struct {
+	around []settings.Around
+	ends   sync.WaitGroup // of attempts that something is around
+
 	mu       sync.Mutex
 	attempts map[*attempt]struct{}
 }

@@ -29,12 +29,9 @@ import (
 // safe for concurrent use.
 type Scheduler struct {
 	group    string
-	leases   store.Leases
-	ledger   store.Ledger
+	db       store.Jobs
 	log      *zap.Logger
 	events   *stream.Stream
-	around   []settings.Around
-	ends     sync.WaitGroup // of attempts that something is around
 	election *election.Election
 	clock    *tickClock
 	most     int
@@ -43,8 +40,8 @@ type Scheduler struct {
 	running  registry
 	here     *here
 	memory   *memory
-	states   chan struct{}        // capacity 1: the election's state has changed
-	current  atomic.Pointer[term] // nil while this replica does not lead
+	states   chan struct{}       // capacity 1: the election's state has changed
+	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
 	roster   *roster
 	sentinel *sentinel
 	notes    *termNotes
@@ -163,7 +160,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, errors.New("scheduler: WithRunContext(nil): give a function, or leave the option out")
 	}
 	events := set.Election.Keeper.Events
-	s := &Scheduler{group: group, events: events, around: set.Around, leases: db, ledger: db, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
 		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave
@@ -297,12 +294,12 @@ func (s *Scheduler) Run(ctx context.Context) error {
 
 // awaitEnds waits until what is around the runs has heard that they have ended.
 func (s *Scheduler) awaitEnds() {
-	if len(s.around) == 0 {
+	if len(s.running.around) == 0 {
 		return
 	}
 	ended := make(chan struct{})
 	go func() {
-		s.ends.Wait()
+		s.running.ends.Wait()
 		close(ended)
 	}()
 	timer := time.NewTimer(endsWithin)
@@ -327,7 +324,7 @@ func (s *Scheduler) schedules() map[string]jobs.ScheduleHash {
 
 // working reports whether a run of the group is open in the ledger.
 func (s *Scheduler) working(ctx context.Context) (bool, error) {
-	runs, err := s.ledger.Runs(ctx, s.group, jobs.Filter{State: jobs.Running, Limit: 1})
+	runs, err := s.db.Runs(ctx, s.group, jobs.Filter{State: jobs.Running, Limit: 1})
 	return len(runs) > 0, err
 }
 
@@ -383,7 +380,7 @@ func (s *Scheduler) head() event.Header {
 
 // Jobs gives access to the group's jobs through the database, on any replica:
 // pause, resume, trigger, cancel and the history.
-func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.ledger, s.group) }
+func (s *Scheduler) Jobs() jobs.Group { return jobs.NewGroup(s.db, s.group) }
 
 // lead is one term: it fires the jobs until ctx ends, and returns once nothing
 // of the term runs any more.
@@ -394,7 +391,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	t := newTerm(ctx, held, s)
 	ended := s.notes.begin(ctx, t.holder)
 	defer func() { ended(cmp.Or(err, context.Cause(t.ctx))) }()
-	s.current.Store(t)
+	s.current.Store(t.env)
 	defer s.current.Store(nil)
 	defer t.trouble.End()
 	defer t.cut(nil)
@@ -406,7 +403,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 		}
 		return err
 	}
-	clock, err := startClock(t)
+	clock, err := startClock(t.env, t.alarms)
 	if err != nil {
 		close(t.closed)
 		return err

@@ -48,7 +48,7 @@ type sentinel struct {
 }
 
 func newSentinel(s *Scheduler) *sentinel {
-	return &sentinel{s: s, group: jobs.NewGroup(s.ledger, s.group)}
+	return &sentinel{s: s, group: jobs.NewGroup(s.db, s.group)}
 }
 
 // says is what it has found. A leader knows by itself whether it claims.
@@ -136,7 +136,7 @@ func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[st
 	if overdue.Find(snapshot, election.Leadership{Group: w.s.group, Owner: state.Owner, Token: state.Token, TTL: w.s.election.Timing().TTL}, of).Jobs == 0 {
 		return nil, nil
 	}
-	l, err := election.Leader(ctx, w.s.leases, w.s.group)
+	l, err := election.Leader(ctx, w.s.db, w.s.group)
 	if err != nil || !l.Held() {
 		return nil, err
 	}

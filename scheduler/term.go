@@ -3,9 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -13,43 +11,19 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
-	"github.com/cronlease/cronlease/internal/settings"
-	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/store"
 )
 
-// term is one term of this replica. Its loop owns everything in it: alarms,
-// answers of the ledger and ends of runs reach it as functions that it calls
-// one after the other.
+// term is one term of this replica. Its loop owns everything in it but its env: alarms,
+// answers of the ledger and ends of runs reach it as functions that it calls one
+// after the other.
 type term struct {
-	ctx      context.Context // ends with the term
-	cut      context.CancelCauseFunc
-	held     election.Term
-	holder   store.Holder
-	leases   store.Leases
-	ledger   store.Ledger
-	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
-	memory   *memory
-	log      *zap.Logger
-	trouble  *keeper.Tasks
-	dog      *watchdog
-	next     nextTick
-	skips    *skips
-	stream   *stream.Stream
-	around   []settings.Around
-	ends     *sync.WaitGroup // of the scheduler
-	timing   lease.Timing
-	clock    *tickClock
-	now      func() time.Time // by the clock that ticks are judged by
-	newest   time.Time        // that the sweep has seen
-	events   chan func()
-	closed   chan struct{} // closed when the loop has ended
-	wrote    *writer
-	server   string // whose ledger the term knows: see failover.go
-	registry *registry
-	helpers  sync.WaitGroup // they end with ctx, or soon after
+	*env
+	skips   *skips
+	newest  time.Time // that the sweep has seen
+	wrote   *writer
+	server  string         // whose ledger the term knows: see failover.go
+	helpers sync.WaitGroup // what runs beside the loop
 
 	list      *list // of this replica, which may change
 	relists   chan relisted
@@ -64,8 +38,6 @@ type term struct {
 	unwritten int                           // ends of runs that wait there
 	alarms    map[string]*alarmed
 	waker     *clock
-	back      map[string]bool // that came back after a long absence, until they are declared
-	welcomeID store.ClaimID   // of the claims for them: one, so that a repetition after a lost answer is one to the ledger
 	toldGone  map[string]bool // jobs that the ledger was told are gone
 	regained  bool            // it may say so of jobs of this term: see regain
 	strays    []*entry        // jobs that this term does not have, for their history
@@ -81,12 +53,6 @@ type term struct {
 	pauses      []jobs.Pause
 	look        chan struct{} // asks follow to read the ledger at once
 	asks        chan chan<- bool
-	beats       chan heard    // capacity 1: the newest heartbeat that looked at the ledger
-	changes     uint64        // of the ledger when it was opened
-	known       atomic.Uint64 // the same, as it was read last
-	listening   atomic.Bool   // follow runs
-	plainUntil  time.Time     // heartbeats only renew until then; of the keeper's goroutine
-	drain       *drain
 	draining    bool // nothing new is claimed or started
 	stopping    bool // and the term has ended
 	pruning     bool
@@ -96,25 +62,13 @@ type term struct {
 
 // newTerm prepares a term. It reads nothing yet.
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
-	ctx, cut := context.WithCancelCause(ctx)
 	t := &term{
-		ctx: ctx, cut: cut, held: held, leases: s.leases, ledger: s.ledger, load: s.load, memory: s.memory,
-		holder:    store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
-		log:       s.log.With(zap.Uint64("token", held.Token())),
-		trouble:   keeper.HeldOf(ctx).Trouble().Tasks(),
-		dog:       newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
-		next:      nextTick{began: time.Now()},
-		timing:    s.election.Timing(),
-		events:    make(chan func()),
-		closed:    make(chan struct{}),
+		env:       newEnv(ctx, held, s),
 		look:      make(chan struct{}, 1),
 		asks:      make(chan chan<- bool),
-		beats:     make(chan heard, 1),
 		list:      s.list,
 		relists:   make(chan relisted, 1),
 		entries:   map[string]*entry{},
-		back:      map[string]bool{},
-		welcomeID: newClaimID(),
 		toldGone:  map[string]bool{},
 		budgets:   map[string]*budget{},
 		standings: map[string]*standing{},
@@ -123,13 +77,6 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		timers:    map[*time.Timer]struct{}{},
 		most:      s.most,
 		every:     s.sweep,
-		drain:     newDrain(),
-		registry:  &s.running,
-		stream:    s.events,
-		around:    s.around,
-		ends:      &s.ends,
-		clock:     s.clock,
-		now:       s.clock.now,
 	}
 	t.wrote = newWriter(t)
 	t.skips = newSkips(t.log, func(e event.TicksSkipped) {
@@ -142,11 +89,6 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		t.order = append(t.order, e)
 	}
 	return t
-}
-
-// head is the header of an event.
-func (t *term) head() event.Header {
-	return event.Header{At: time.Now(), Group: t.holder.Group, Owner: t.holder.Owner, Token: t.holder.Token}
 }
 
 // loop runs the term, until it has ended and nothing of it runs any more.
@@ -165,7 +107,8 @@ func (t *term) loop(clock *clock) {
 	for _, e := range t.order {
 		e.pruneSoon(now)
 	}
-	t.helpers.Go(func() { t.follow(t.changes) })
+	t.beside(func(*env) { keeper.HeldOf(t.ctx).Heed(t.ctx, t.beats.known.Load, t.heed) })
+	t.helpers.Go(t.follow)
 	t.countAll(t.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {
@@ -183,7 +126,7 @@ func (t *term) loop(clock *clock) {
 		}
 		select {
 		case f := <-t.events:
-			f()
+			f(t)
 		case <-sweep.C:
 			t.sweep()
 		case <-t.list.changed:
@@ -197,28 +140,14 @@ func (t *term) loop(clock *clock) {
 	}
 }
 
-// replaced ends the term early: its heartbeats may go on, but the ledger says
-// that the group has a newer token, so it can start nothing.
-func (t *term) replaced(err error) {
-	if t.ctx.Err() == nil {
-		t.log.Warn("the ledger refuses this term", zap.Error(err))
-		t.cut(fmt.Errorf("%w: %w", election.ErrLost, err))
-	}
-}
-
-// do makes the loop call f, unless the loop has ended.
-func (t *term) do(f func()) {
-	select {
-	case t.events <- f:
-	case <-t.closed:
-	}
-}
+// beside runs f beside the loop. It ends with the term's context, or soon after.
+func (t *term) beside(f func(*env)) { t.helpers.Go(func() { f(t.env) }) }
 
 // after makes the loop call f after a while, unless the loop has ended by then.
 func (t *term) after(wait time.Duration, f func()) {
 	var timer *time.Timer
 	timer = time.AfterFunc(wait, func() {
-		t.do(func() {
+		t.do(func(t *term) {
 			delete(t.timers, timer)
 			f()
 		})
@@ -236,7 +165,7 @@ func (t *term) stopTimers() {
 func (t *term) stop(clock *clock) {
 	t.draining, t.stopping = true, true
 	t.wrote.stop()
-	t.helpers.Go(clock.stop) // it waits for alarms, which wait for this loop
+	t.beside(func(*env) { clock.stop() }) // it waits for alarms, which wait for this loop
 	t.after(t.timing.Grace, t.nameLate)
 }
 

@@ -96,7 +96,7 @@ type lane struct {
 	cut   func() *batch // makes a batch of the first of fresh
 	// call sends a statement. The loop calls answer once it has succeeded, and
 	// fail for writes that are not repeated any more.
-	call func(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error)
+	call func(v *env, ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(*term), err error)
 	fail func(part []write, err error)
 
 	failed  []*batch // to be sent again
@@ -131,8 +131,8 @@ type batch struct {
 
 func newWriter(t *term) *writer {
 	w := &writer{t: t, claims: newLane("claim ticks", t.timing), moves: newLane("record runs", t.timing)}
-	w.claims.cut, w.claims.call, w.claims.fail = w.cutClaims, w.sendClaims, w.failClaims
-	w.moves.cut, w.moves.call, w.moves.fail = w.cutMoves, w.sendMoves, w.failMoves
+	w.claims.cut, w.claims.call, w.claims.fail = w.cutClaims, (*env).sendClaims, w.failClaims
+	w.moves.cut, w.moves.call, w.moves.fail = w.cutMoves, (*env).sendMoves, w.failMoves
 	w.ctx, w.cut = context.WithCancel(context.WithoutCancel(t.ctx))
 	return w
 }
@@ -272,20 +272,20 @@ func (w *writer) sendPart(l *lane, b *batch) {
 			x.send(x)
 		}
 	}
-	h := w.writing(l)
+	v, call, what, id, h := w.t.env, l.call, l.what, b.id, w.writing(l)
+	ctx, cancel := w.until()
 	go func() {
-		pulse := w.t.dog.begin("a statement (" + l.what + ")")
-		ctx, cancel := w.until()
-		answer, err := l.call(ctx, h, b.id, part)
+		pulse := v.dog.begin("a statement (" + what + ")")
+		answer, err := call(v, ctx, h, id, part)
 		cancel()
 		pulse.end()
-		w.t.do(func() {
+		v.do(func(t *term) {
 			if b.aside {
 				l.apart = false
 			} else {
 				l.sending--
 			}
-			if err == nil && h.Server != "" && h.Server != w.t.server {
+			if err == nil && h.Server != "" && h.Server != t.server {
 				err = store.ErrOtherServer // what that one has taken, the one that answers now may lack
 			}
 			w.sent(l, b, part, answer, err)
@@ -304,36 +304,36 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 
 // sendClaims claims ticks. An unclear answer is asked again under the same id,
 // until it is clear or the term is over.
-func (w *writer) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error) {
+func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(*term), err error) {
 	var all []store.Claim
 	for _, c := range part {
 		all = append(all, c.claims...)
 	}
 	var result []store.Claimed
-	err = w.t.stream.Timed(w.t.head(), "claim", len(all), func() (err error) {
-		result, err = w.t.ledger.Claim(ctx, h, id, all)
+	err = v.stream.Timed(v.head(), "claim", len(all), func() (err error) {
+		result, err = v.db.Claim(ctx, h, id, all)
 		return err
 	})
-	return func() {
+	return func(t *term) {
 		for _, c := range part {
 			n := len(c.claims)
-			w.t.claimed(c.entry, c.claims, result[:n], nil)
+			t.claimed(c.entry, c.claims, result[:n], nil)
 			result = result[n:]
 		}
 	}, err
 }
 
-func (w *writer) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, part []write) (answer func(), err error) {
+func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, part []write) (answer func(*term), err error) {
 	var all []store.Move
 	for _, m := range part {
 		all = append(all, m.moves...)
 	}
 	var done []bool
-	err = w.t.stream.Timed(w.t.head(), "move", len(all), func() (err error) {
-		done, err = w.t.ledger.Move(ctx, h, all)
+	err = v.stream.Timed(v.head(), "move", len(all), func() (err error) {
+		done, err = v.db.Move(ctx, h, all)
 		return err
 	})
-	return func() {
+	return func(*term) {
 		for _, m := range part {
 			n := len(m.moves)
 			m.done(m, done[:n:n])
@@ -343,11 +343,11 @@ func (w *writer) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID,
 }
 
 // sent takes in the result of a statement.
-func (w *writer) sent(l *lane, b *batch, part []write, answer func(), err error) {
+func (w *writer) sent(l *lane, b *batch, part []write, answer func(*term), err error) {
 	switch {
 	case err == nil:
 		w.succeeded(l, b, part)
-		answer()
+		answer(w.t)
 	case errors.Is(err, store.ErrReplaced):
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
@@ -537,6 +537,6 @@ func (l *lane) idle() bool {
 func (w *writer) stop() {
 	time.AfterFunc(w.t.timing.Grace+w.t.timing.AttemptTimeout, func() {
 		w.cut()
-		w.t.do(func() {}) // and the loop flushes
+		w.t.do(func(*term) {}) // and the loop flushes
 	})
 }

@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// declaring is how jobs are declared to the ledger, however many attempts that takes: all of
+// them when the term begins, and those that have changed later on, beside the loop.
+type declaring struct {
+	*env
+	back map[string]bool // that came back after a long absence: see welcome
+	id   store.ClaimID   // of the claims for them: one, so that a repetition after a lost answer is one to the ledger
+}
+
+func newDeclaring(v *env) *declaring {
+	return &declaring{env: v, back: map[string]bool{}, id: newClaimID()}
+}
+
+// tell tells the ledger of new jobs and changed schedules. These rule from now on, or
+// from the first tick of the schedule before that was due and has no row: [declaring.differing].
+func (v *env) tell(changed relisted) error {
+	ctx, cancel := context.WithTimeout(v.ctx, tellMost)
+	defer cancel()
+	d := newDeclaring(v)
+	var was jobs.Snapshot
+	err := v.retryLonger(ctx, "change the jobs", tellMost, func(ctx context.Context) (err error) {
+		if was, err = v.load(ctx, false); err != nil {
+			return err
+		}
+		if v.isStale(was) {
+			return errStale
+		}
+		if err := d.welcome(ctx, changed, was); err != nil {
+			return err
+		}
+		if differing := d.differing(changed, was, was.Now); len(differing) > 0 {
+			return v.db.Declare(ctx, v.holder, differing)
+		}
+		return nil
+	})
+	if err == nil {
+		was, err = v.passOver(ctx, changed, was)
+	}
+	if err == nil {
+		var budgets map[string]*budget
+		budgets, err = v.readBudgets(ctx, changed, was)
+		v.do(func(t *term) {
+			for name, b := range budgets {
+				if t.budgets[name] == nil { // otherwise this term has counted itself
+					t.budgets[name] = b
+				}
+			}
+		})
+	}
+	if errors.Is(err, store.ErrReplaced) {
+		v.replaced(err)
+	}
+	return err
+}
+
+// tellMost is how long the ledger is told of one change, until it is told of what has
+// become of that since.
+const tellMost = time.Minute
+
+// reload reads the ledger again, once this term has declared its jobs.
+func (v *env) reload(ctx context.Context, deep bool) (jobs.Snapshot, error) {
+	snapshot, err := v.load(ctx, deep)
+	if err == nil && v.isStale(snapshot) {
+		err = errStale
+	}
+	return snapshot, err
+}
+
+// isStale reports whether a snapshot may lack a run that goes on. After an early
+// takeover one from another server, such as a read replica, counts only if it has what
+// this term has written.
+func (v *env) isStale(snapshot jobs.Snapshot) bool {
+	held := keeper.HeldOf(v.ctx)
+	return held.PreviousStands() > 0 && snapshot.Server != held.Server() && snapshot.Opened.Token != v.holder.Token
+}
+
+var errStale = errors.New("the ledger is read from a server that lacks the last writes, such as a read replica behind a proxy")
+
+// gapFrom is the instant from which a changed schedule is in force when a term
+// begins: the end of the previous term, so that ticks in the gap between the two terms
+// go through the misfire policy. A TTL is taken off, which is for schedules that
+// [jobs.ParseSchedule] does not know: heartbeats do not wait for claims, so the claim of
+// a tick that was due before the last one may never have arrived. Ticks that were
+// claimed do not come again, because the cursor is behind them.
+func (v *env) gapFrom(was jobs.Snapshot) time.Time {
+	switch previous := keeper.HeldOf(v.ctx).Previous(); was.Opened.Token {
+	case 0, previous.Token:
+		if previous.RenewedAt.IsZero() {
+			return time.Time{}
+		}
+		return previous.RenewedAt.Add(-v.timing.TTL)
+	default:
+		// Terms in between never fired anything. For the last term that did, the
+		// ledger still knows when it began, but not when it ended.
+		return was.Opened.At
+	}
+}
+
+// differing are those of the jobs that are not as the ledger has them. A ledger that has
+// them in part, after an attempt that ran out of time, is told the rest. from is when a
+// changed schedule is in force from, unless the one before has ticks left.
+func (d *declaring) differing(all []*declared, was jobs.Snapshot, from time.Time) (differing []store.Declared) {
+	for _, job := range all {
+		as := store.Declared{Name: job.Name, Schedule: job.text, From: from}
+		known, ok := was.Jobs[as.Name]
+		switch {
+		case longAbsent(known, was.Now) && d.isStale(was):
+			continue // see open
+		case d.back[as.Name]:
+			as.From = time.Time{} // from now on
+		case ok && known.Schedule != as.Schedule:
+			as.From = d.notPast(known, from, was.Now)
+		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(job.Schedule, known):
+			// The database's clock was set back. The ledger does not tell any more
+			// when the schedule began, but it had begun by its newest tick.
+			as.From = d.clock.theirs(known.Cursor)
+		}
+		if !ok || known.Schedule != as.Schedule || !known.Gone.IsZero() || known.ScheduleSince.After(was.Now) {
+			differing = append(differing, as)
+		}
+	}
+	return differing
+}
+
+// isTick reports whether a job's newest tick is one of the schedule: after a change
+// it may be one of the schedule before.
+func isTick(s jobs.Schedule, known jobs.Known) bool {
+	if r, ok := s.(jobs.Relative); ok {
+		s = r.From(known)
+	}
+	return s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
+}
+
+// notPast is the instant from which a schedule that replaces the known one is in
+// force: from, or right before the first tick of the known schedule that was due by
+// then and has no row. There are such ticks when the last leader could not claim,
+// drained, or died as soon as it had declared its jobs, or when the job was paused.
+// What the ledger has of the future was stamped before the database's clock was set
+// back, and does not count.
+func (v *env) notPast(known jobs.Known, from, now time.Time) time.Time {
+	old, ok := jobs.ParseSchedule(known.Schedule)
+	if !ok || from.IsZero() {
+		return from
+	}
+	if from.After(now) {
+		from = now
+	}
+	after := known.Cursor
+	if !known.ScheduleSince.After(now) {
+		after = later(after, v.clock.ours(known.ScheduleSince))
+	}
+	if after.IsZero() {
+		return from
+	}
+	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
+		return from // its next tick is not known while a run goes on
+	}
+	if relative, ok := old.(jobs.Relative); ok {
+		old = relative.From(known)
+		if known.Cursor.Before(after) {
+			after = after.Add(-1) // its first tick may be the very instant
+		}
+	}
+	first := old.Next(after)
+	if early := v.clock.ours(from).Sub(first); !first.IsZero() && early >= 0 {
+		return from.Add(-early - time.Microsecond)
+	}
+	return from
+}

@@ -1,0 +1,88 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/stream"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
+
+// env is what a term has from its beginning to its end: none of its fields changes, and what
+// they point to may be used by any goroutine. What runs beside the term's loop gets an env
+// and not the term, so that it cannot touch what the loop owns. Its result reaches the loop
+// as a function of the term: see do.
+type env struct {
+	ctx      context.Context // ends with the term
+	cut      context.CancelCauseFunc
+	held     election.Term
+	holder   store.Holder
+	db       store.Jobs
+	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
+	memory   *memory
+	log      *zap.Logger
+	trouble  *keeper.Tasks
+	stream   *stream.Stream
+	timing   lease.Timing
+	clock    *tickClock
+	dog      *watchdog
+	next     *nextTick
+	beats    *beats
+	drain    *drain
+	registry *registry // of the scheduler
+	events   chan func(*term)
+	closed   chan struct{} // closed when the loop has ended
+}
+
+func newEnv(ctx context.Context, held election.Term, s *Scheduler) *env {
+	ctx, cut := context.WithCancelCause(ctx)
+	return &env{
+		ctx: ctx, cut: cut, held: held, db: s.db, load: s.load, memory: s.memory,
+		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
+		log:      s.log.With(zap.Uint64("token", held.Token())),
+		trouble:  keeper.HeldOf(ctx).Trouble().Tasks(),
+		stream:   s.events,
+		timing:   s.election.Timing(),
+		clock:    s.clock,
+		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		next:     &nextTick{began: time.Now()},
+		beats:    &beats{newest: make(chan heard, 1)},
+		drain:    newDrain(),
+		registry: &s.running,
+		events:   make(chan func(*term)),
+		closed:   make(chan struct{}),
+	}
+}
+
+// do makes the loop call f, unless the loop has ended.
+func (v *env) do(f func(*term)) {
+	select {
+	case v.events <- f:
+	case <-v.closed:
+	}
+}
+
+// now is the present by the clock that ticks are judged by.
+func (v *env) now() time.Time { return v.clock.now() }
+
+// head is the header of an event.
+func (v *env) head() event.Header {
+	return event.Header{At: time.Now(), Group: v.holder.Group, Owner: v.holder.Owner, Token: v.holder.Token}
+}
+
+// replaced ends the term early: its heartbeats may go on, but the ledger says
+// that the group has a newer token, so it can start nothing.
+func (v *env) replaced(err error) {
+	if v.ctx.Err() == nil {
+		v.log.Warn("the ledger refuses this term", zap.Error(err))
+		v.cut(fmt.Errorf("%w: %w", election.ErrLost, err))
+	}
+}
