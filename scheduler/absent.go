@@ -145,7 +145,7 @@ func (t *term) regain(name string) {
 }
 
 func (t *term) lookForGone() {
-	t.lookSoon()
+	t.follower.soon()
 	t.after(jobs.LongAbsence/2, t.lookForGone)
 }
 

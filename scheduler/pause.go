@@ -68,7 +68,7 @@ func (t *term) refused(e *entry) {
 	e.refused = true
 	e.known.Cursor = e.recorded
 	e.resolve()
-	t.lookSoon()
+	t.follower.soon()
 }
 
 // refusedMost bounds how many refused ticks of a job are remembered.

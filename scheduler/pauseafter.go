@@ -103,7 +103,7 @@ func (v *env) pauseFailing(e *entry, job string, failures int) {
 	v.do(func(t *term) {
 		e.pausing, e.known.Paused = false, e.known.Paused || err == nil
 		t.counted(e)
-		t.lookSoon()
+		t.follower.soon()
 	})
 }
 

@@ -35,7 +35,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 	for _, f := range followers {
 		e := t.entries[f.Job]
 		if e == nil || e.removed {
-			t.lookSoon() // it is found by the term that has the job: maybe by this one, which takes it back just now
+			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
 			continue
 		}
 		if e.runs[f.Key] != nil || t.stopping {

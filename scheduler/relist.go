@@ -16,7 +16,7 @@ import (
 //  1. relist, in the loop: removed jobs claim nothing any more, and jobs whose schedule
 //     has changed claim nothing until the change is made. All other changes are made.
 //  2. tell, beside the loop: the ledger is told of new jobs and changed schedules.
-//  3. follow reads the ledger, as it does for every other change in it.
+//  3. the follower reads the ledger, as it does for every other change in it.
 //  4. takeIn, in the loop: new jobs and changed schedules begin.
 //  5. clock.change, beside the loop: alarms. Then relist looks for the next change.
 //
@@ -75,7 +75,7 @@ func (t *term) relist() {
 	switch {
 	case len(tell) > 0:
 		t.relisting = true
-		told := t.relists
+		told := t.follower.relists
 		t.beside(func(v *env) {
 			v.tellGone(removed)
 			if err := v.tell(tell); err == nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/event"
-	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -19,14 +18,14 @@ import (
 // after the other.
 type term struct {
 	*env
-	skips   *skips
-	newest  time.Time // that the sweep has seen
-	wrote   *writer
-	server  string         // whose ledger the term knows: see failover.go
-	helpers sync.WaitGroup // what runs beside the loop
+	skips    *skips
+	newest   time.Time // that the sweep has seen
+	wrote    *writer
+	server   string // whose ledger the term knows: see failover.go
+	follower follower
+	helpers  sync.WaitGroup // what runs beside the loop
 
-	list      *list // of this replica, which may change
-	relists   chan relisted
+	list      *list                         // of this replica, which may change
 	relisting bool                          // a change of the list is being taken in
 	entries   map[string]*entry             // also jobs that were removed, until nothing of them is under way
 	order     []*entry                      // without those
@@ -51,8 +50,6 @@ type term struct {
 
 	groupPaused bool
 	pauses      []jobs.Pause
-	look        chan struct{} // asks follow to read the ledger at once
-	asks        chan chan<- bool
 	draining    bool // nothing new is claimed or started
 	stopping    bool // and the term has ended
 	pruning     bool
@@ -62,12 +59,11 @@ type term struct {
 
 // newTerm prepares a term. It reads nothing yet.
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
+	v := newEnv(ctx, held, s)
 	t := &term{
-		env:       newEnv(ctx, held, s),
-		look:      make(chan struct{}, 1),
-		asks:      make(chan chan<- bool),
+		env:       v,
+		follower:  newFollower(v),
 		list:      s.list,
-		relists:   make(chan relisted, 1),
 		entries:   map[string]*entry{},
 		toldGone:  map[string]bool{},
 		budgets:   map[string]*budget{},
@@ -107,8 +103,8 @@ func (t *term) loop(clock *clock) {
 	for _, e := range t.order {
 		e.pruneSoon(now)
 	}
-	t.beside(func(*env) { keeper.HeldOf(t.ctx).Heed(t.ctx, t.beats.known.Load, t.heed) })
-	t.helpers.Go(t.follow)
+	t.helpers.Go(t.follower.heed)
+	t.helpers.Go(t.follower.run)
 	t.countAll(t.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {

@@ -390,7 +390,7 @@ func (w *writer) failed(l *lane, b *batch, part []write, err error) {
 	}
 	other := errors.Is(err, store.ErrOtherServer)
 	if other {
-		w.t.lookSoon() // which ends this: see failover.go
+		w.t.follower.soon() // which ends this: see failover.go
 	}
 	if len(part) == 1 && len(part[0].moves) > 1 { // one of them may be to blame
 		if !b.aside && !b.ordered {

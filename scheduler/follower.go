@@ -1,0 +1,173 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// follower reads the ledger for a term, beside its loop, to which it hands what it has read.
+type follower struct {
+	*env
+	look    chan struct{}    // capacity 1: asks it to read at once
+	asks    chan chan<- bool // the same for the request signal, which waits for whether there was a request
+	relists chan relisted    // capacity 1: the same for what the ledger was told of, which goes with the reading
+}
+
+func newFollower(v *env) follower {
+	return follower{v, make(chan struct{}, 1), make(chan chan<- bool), make(chan relisted, 1)}
+}
+
+// run takes in what is asked of the leader, pause, resume, trigger or cancel, until
+// the term ends: when the request signal comes, and by what the heartbeats say. Without
+// these it looks by itself.
+func (f *follower) run() {
+	pulse := f.dog.begin("the look at the ledger")
+	defer pulse.end()
+	every := f.lookEvery()
+	f.beats.listening.Store(true)
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	asked := false // to read the ledger even if nothing has changed
+	var list relisted
+	limit := f.timing.AttemptTimeout
+	for {
+		pulse.beat()
+		timer.Reset(every)
+		var beat *heard
+		var answer chan<- bool
+		select {
+		case b := <-f.beats.newest:
+			beat = &b
+		case answer = <-f.asks:
+			asked = true
+		case <-f.look:
+			asked = true
+		case list = <-f.relists:
+			asked = true
+		case <-timer.C:
+		case <-f.ctx.Done():
+			return
+		}
+		snapshot, changed, err := f.news(pulse, beat, asked, limit)
+		if f.ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, ErrSkew) {
+			f.cut(err)
+			return
+		}
+		if err != nil {
+			if errors.Is(err, context.DeadlineExceeded) { // as in retryLonger
+				limit = min(2*limit, max(limit, openMost/2))
+			}
+			f.trouble.Failed("read the ledger", err)
+			every = min(every, time.Second)
+		} else {
+			f.trouble.Worked("read the ledger")
+			every = f.lookEvery()
+		}
+		fruit := false
+		if changed {
+			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
+			relisted := list
+			list = nil
+			f.do(func(t *term) {
+				if !t.met(snapshot) {
+					return
+				}
+				if relisted != nil {
+					t.takeIn(relisted, snapshot)
+				}
+				t.apply(snapshot)
+			})
+		}
+		if answer != nil {
+			answer <- fruit
+		}
+	}
+}
+
+// soon has the ledger read, after what this term knows to be in it.
+func (f *follower) soon() {
+	select {
+	case f.look <- struct{}{}:
+	default: // a look is asked for already
+	}
+}
+
+// lookEvery is how long the term waits for heartbeats that look at the ledger, until it
+// looks by itself.
+func (f *follower) lookEvery() time.Duration {
+	if _, ok := f.db.(store.Heartbeats); ok {
+		return f.timing.RenewEvery + f.timing.AttemptTimeout
+	}
+	return time.Second
+}
+
+// heed waits for the request signal.
+func (f *follower) heed() { keeper.HeldOf(f.ctx).Heed(f.ctx, f.beats.known.Load, f.request) }
+
+// request has the ledger read, since the request signal came, and reports whether there was
+// a request. Where that takes long, as with a large ledger, a stream of requests has it
+// done for a fifth of the time.
+func (f *follower) request() bool {
+	answer := make(chan bool, 1)
+	began := time.Now()
+	select {
+	case f.asks <- answer:
+	case <-f.ctx.Done():
+		return false
+	}
+	var fruit bool
+	select {
+	case fruit = <-answer:
+	case <-f.ctx.Done():
+		return false
+	}
+	const long = 20 * time.Millisecond
+	_ = retry.Sleep(f.ctx, min(4*max(0, time.Since(began)-long), time.Second))
+	return fruit
+}
+
+// news reads the ledger if that was asked for, if it has changed, or if another server
+// has it now, within limit. Whether it has, the beat says; without one, a statement does.
+// Each statement may take nearly a TTL, so each begins with a beat of the pulse.
+func (f *follower) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
+	pulse.beat()
+	if beat == nil && !asked {
+		soon, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
+		defer cancel()
+		sent := f.clock.own()
+		var present store.Changes
+		err := f.stream.Timed(f.head(), "changes", 0, func() (err error) {
+			present, err = f.db.Changes(soon, f.holder.Group)
+			return err
+		})
+		if err != nil {
+			return snapshot, false, err
+		}
+		now := f.clock.own()
+		beat = &heard{store.Beat{Asked: present.Number != f.beats.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
+	}
+	if beat != nil {
+		keeper.HeldOf(f.ctx).Answered(beat.Server)
+		if err := f.clock.observe(beat.skew); err != nil {
+			return snapshot, false, err
+		}
+		same := f.memory.alive(beat.Server, beat.at, beat.Now)
+		if !beat.Asked && same && !asked {
+			return snapshot, false, nil
+		}
+	}
+	pulse.beatFor(limit - f.timing.AttemptTimeout)
+	ctx, cancel := context.WithTimeout(f.ctx, limit)
+	defer cancel()
+	snapshot, err = f.load(ctx, false)
+	return snapshot, err == nil, err
+}
