@@ -157,7 +157,7 @@ func (t *term) denyGone(snapshot jobs.Snapshot) {
 			gone = append(gone, e.job)
 		}
 	}
-	if len(gone) == 0 || t.relisting || t.draining {
+	if len(gone) == 0 || t.relisting || t.stage >= draining {
 		return
 	}
 	t.relisting = true // and no change of the list meanwhile

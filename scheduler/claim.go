@@ -14,7 +14,7 @@ import (
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.counting > 0 || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.claiming || e.refused || e.counting > 0 || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
 	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); ok && e.busy() > 0 {

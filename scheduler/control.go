@@ -49,10 +49,10 @@ func (t *term) tellTaken(r *run) {
 // both for runs that are in hand and for others. For the others, the ledger then
 // refuses the writes that follow.
 func (t *term) apply(snapshot jobs.Snapshot) {
-	if t.stopping {
+	if t.stage == stopped {
 		return
 	}
-	if t.draining { // what is not in hand is the next leader's
+	if t.stage >= draining { // what is not in hand is the next leader's
 		for _, record := range snapshot.Open {
 			if e := t.entries[record.Job]; e != nil && record.CancelAsked && e.runs[record.Key] != nil {
 				t.end(e.runs[record.Key], jobs.ErrCancelled)

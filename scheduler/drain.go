@@ -111,9 +111,18 @@ func (d *drain) wanted() bool {
 	}
 }
 
+// stage is how far a term has come.
+type stage uint8
+
+const (
+	leading  stage = iota
+	draining       // nothing new is claimed or started
+	stopped        // and its context has ended
+)
+
 // beginDrain has the term start nothing new, and wait for what runs.
 func (t *term) beginDrain() {
-	t.draining = true
+	t.stage = draining
 	if t.running > 0 {
 		t.beside((*env).tellDrain)
 	}
@@ -121,7 +130,7 @@ func (t *term) beginDrain() {
 
 // checkDrain lets the term end once nothing runs and the outcomes are written.
 func (t *term) checkDrain() {
-	if t.running > 0 || t.unwritten > 0 || !t.wrote.settled() {
+	if t.running > 0 || t.outcomes.unwritten > 0 || !t.wrote.settled() {
 		return
 	}
 	select {

@@ -19,7 +19,7 @@ import (
 // wherever their rows are.
 func (w *writer) writing(l *lane) store.Holder {
 	h := w.t.holder
-	if l == w.claims || !w.t.stopping {
+	if l == w.claims || w.t.stage < stopped {
 		h.Server = w.t.server
 	}
 	return h
@@ -27,7 +27,7 @@ func (w *writer) writing(l *lane) store.Holder {
 
 // met takes in which server has shown the ledger, and reports whether the term goes on.
 func (t *term) met(snapshot jobs.Snapshot) bool {
-	if snapshot.Server == t.server || t.stopping {
+	if snapshot.Server == t.server || t.stage == stopped {
 		return true
 	}
 	keeper.HeldOf(t.ctx).Answered(snapshot.Server)

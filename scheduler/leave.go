@@ -38,7 +38,7 @@ func (t *term) leave(e *entry, record jobs.Record) bool {
 
 // takeUp deals with the runs that were left alone, once none of them goes on.
 func (t *term) takeUp(e *entry) {
-	if t.draining || e.removed {
+	if t.stage >= draining || e.removed {
 		return // they are the next leader's
 	}
 	if stands := keeper.HeldOf(t.ctx).PreviousStands(); stands > 0 {

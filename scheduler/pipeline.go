@@ -38,7 +38,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
 			continue
 		}
-		if e.runs[f.Key] != nil || t.stopping {
+		if e.runs[f.Key] != nil || t.stage == stopped {
 			continue
 		}
 		now := t.now()

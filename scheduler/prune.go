@@ -41,7 +41,7 @@ func (e *entry) pruneSoon(now time.Time) {
 
 // prune deletes old runs of one job at a time, beside everything else.
 func (t *term) prune() {
-	if t.pruning || t.stopping {
+	if t.pruning || t.stage == stopped {
 		return
 	}
 	now := time.Now()

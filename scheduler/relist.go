@@ -28,7 +28,7 @@ type relisted []*declared
 
 // relist begins to take in what has changed in the list of jobs since it last did.
 func (t *term) relist() {
-	if t.relisting || t.draining {
+	if t.relisting || t.stage >= draining {
 		return
 	}
 	all := t.list.jobs()
@@ -164,7 +164,7 @@ func (c relisted) has(s jobs.Snapshot) bool {
 
 // takeIn begins with what the ledger was told of.
 func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
-	if t.draining {
+	if t.stage >= draining {
 		return
 	}
 	if !changed.has(snapshot) {

@@ -187,7 +187,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 // freed lets runs that waited for room or for a slot go on, first come first
 // served, and plans the next tick of a schedule that counts from the end of runs.
 func (t *term) freed(e *entry) {
-	if t.draining {
+	if t.stage >= draining {
 		return // it is the next leader's
 	}
 	t.admit(e)
@@ -274,7 +274,7 @@ func (t *term) start(r *run) {
 	r.told = true
 	t.stream.Emit(started)
 	// The deadline itself, not only the context: see election.Term.Trusted.
-	if t.draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
 		t.runLog(r).Info("not started: the term is over, or ends; it is left to the next")
 		t.close(r, jobs.Waiting, "")
 		return
@@ -393,7 +393,7 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 			r.record.State, r.record.Owner, r.record.Token = jobs.Waiting, t.holder.Owner, t.holder.Token
 			t.enqueue(r, m.Delay)
 			return
-		case !done && !t.stopping:
+		case !done && t.stage < stopped:
 			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over")
 		}
 		t.forget(r)

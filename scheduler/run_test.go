@@ -22,7 +22,7 @@ func bareTerm(declared ...jobs.Job) *term {
 			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: &tickClock{own: clocks.Now},
 			stream: stream.New(zap.NewNop()), registry: &registry{}, events: make(chan func(*term)), closed: make(chan struct{}),
 		},
-		entries: map[string]*entry{}, standings: map[string]*standing{}, timers: map[*time.Timer]struct{}{},
+		entries: map[string]*entry{}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
@@ -119,7 +119,7 @@ func TestStaleSnapshot(t *testing.T) {
 	if e := term.entries["job"]; e.busy() != 1 {
 		t.Errorf("a run that is being closed keeps room: %v", e.count)
 	}
-	term.stopping = true
+	term.stage = stopped
 	ended.Owner, ended.Token = "another", 6
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
 	if moves := term.wrote.moves.fresh; len(moves) != 2 {

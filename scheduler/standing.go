@@ -42,16 +42,6 @@ type end struct {
 // endsAtOnce is how many ends of a job's runs go together, in one statement unless it fails.
 const endsAtOnce = 100
 
-// standing is that of a job.
-func (t *term) standing(e *entry) *standing {
-	s := t.standings[e.job.Name]
-	if s == nil {
-		s = &standing{stands: e.known.Failing}
-		t.standings[e.job.Name] = s
-	}
-	return s
-}
-
 // verdictOf is what the end of a run says. asked says that its end was asked for, or that a
 // newer tick has replaced it.
 func verdictOf(state jobs.State, why string, asked bool) store.Verdict {
@@ -76,6 +66,55 @@ func ofJob(v store.Verdict, r jobs.Record) store.Verdict {
 	return v
 }
 
+// outcomes are the standings of the jobs of which runs have ended.
+type outcomes struct {
+	of        map[string]*standing
+	unwritten int // ends that wait there
+}
+
+// add takes in an end that waits to be written.
+func (o *outcomes) add(x end) *standing {
+	e := x.run.entry
+	s := o.of[e.job.Name]
+	if s == nil {
+		s = &standing{stands: e.known.Failing}
+		o.of[e.job.Name] = s
+	}
+	s.ends = append(s.ends, x)
+	o.unwritten++
+	return s
+}
+
+// next takes out the ends of a job that are written next.
+func (o *outcomes) next(s *standing, most int) []end {
+	n := min(len(s.ends), most)
+	if n > 0 && s.waits+s.stuck == 0 {
+		s.failing = s.stands // what was refused says nothing
+	}
+	part := s.ends[:n:n]
+	s.ends = s.ends[n:]
+	o.unwritten -= n
+	s.waits += n
+	for i := range part {
+		x := &part[i]
+		s.sent++
+		x.number = s.sent
+		works := x.move.Verdict == store.JobWorks
+		x.recovers, s.failing = works && s.failing, !works
+	}
+	return part
+}
+
+// send clears the verdict of an end whose row was set aside if that of a later one is written
+// already: in the ledger, the verdict that is written last counts.
+func (s *standing) send(part []end, moves []store.Move) {
+	for i := range moves {
+		if part[i].number < s.written {
+			moves[i].Verdict = store.NoVerdict
+		}
+	}
+}
+
 // record writes the move of a run, and with an end what follows it. done gets the answer.
 func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool)) {
 	x := end{run: r, move: m, took: took, done: done}
@@ -89,39 +128,26 @@ func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool))
 		})
 		return
 	}
-	s := t.standing(r.entry)
-	s.ends = append(s.ends, x)
-	t.unwritten++
-	if s.waits == 0 {
+	if s := t.outcomes.add(x); s.waits == 0 {
 		t.writeEnds(s)
 	}
 }
 
-// writeEnds writes the ends that wait.
+// writeEnds writes the ends of a job that wait.
 func (t *term) writeEnds(s *standing) {
-	n := len(s.ends)
-	if t.wrote.ctx.Err() == nil { // afterwards, all get the one statement that is left to them
-		n = min(n, endsAtOnce)
+	most := endsAtOnce
+	if t.wrote.ctx.Err() != nil { // all get the one statement that is left to them
+		most = len(s.ends)
 	}
-	if n == 0 {
+	part := t.outcomes.next(s, most)
+	if len(part) == 0 {
 		return
 	}
-	if s.waits+s.stuck == 0 {
-		s.failing = s.stands // what was refused says nothing
-	}
-	part := s.ends[:n:n]
-	s.ends = s.ends[n:]
-	t.unwritten -= n
-	s.waits += n
-	moves := make([]store.Move, n)
+	var moves []store.Move
 	for i := range part {
 		x := &part[i]
-		s.sent++
-		x.number = s.sent
-		works := x.move.Verdict == store.JobWorks
-		x.recovers, s.failing = works && s.failing, !works
 		x.move.Then = t.then(*x)
-		moves[i] = x.move
+		moves = append(moves, x.move)
 	}
 	t.wrote.together(write{job: moves[0].Job, moves: moves, follow: follow{
 		done: func(w write, moved []bool) { t.endsWritten(s, part[w.first:w.first+len(w.moves)], moved) },
@@ -134,16 +160,6 @@ func (t *term) writeEnds(s *standing) {
 			}
 		},
 	}})
-}
-
-// send clears the verdict of an end whose row was set aside if that of a later one is written
-// already: in the ledger, the verdict that is written last counts.
-func (s *standing) send(part []end, moves []store.Move) {
-	for i := range moves {
-		if part[i].number < s.written {
-			moves[i].Verdict = store.NoVerdict
-		}
-	}
 }
 
 // endsWritten takes in the answer to ends. Without an answer, they count as written.

@@ -33,8 +33,7 @@ type term struct {
 	telling   map[jobs.NoticeEvent]*telling // the notifiers of each event; nil: likewise
 	budgets   map[string]*budget            // of notifiers
 	untold    map[jobs.Key]int              // notices that the ledger has not answered for, with what they say was left out
-	standings map[string]*standing          // of the jobs of which runs have ended
-	unwritten int                           // ends of runs that wait there
+	outcomes  outcomes
 	alarms    map[string]*alarmed
 	waker     *clock
 	toldGone  map[string]bool // jobs that the ledger was told are gone
@@ -50,8 +49,7 @@ type term struct {
 
 	groupPaused bool
 	pauses      []jobs.Pause
-	draining    bool // nothing new is claimed or started
-	stopping    bool // and the term has ended
+	stage       stage
 	pruning     bool
 	pruned      int       // the job that was pruned last
 	archiveAt   time.Time // when the audit and the terms are pruned next
@@ -61,18 +59,18 @@ type term struct {
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	v := newEnv(ctx, held, s)
 	t := &term{
-		env:       v,
-		follower:  newFollower(v),
-		list:      s.list,
-		entries:   map[string]*entry{},
-		toldGone:  map[string]bool{},
-		budgets:   map[string]*budget{},
-		standings: map[string]*standing{},
-		untold:    map[jobs.Key]int{},
-		roster:    s.roster,
-		timers:    map[*time.Timer]struct{}{},
-		most:      s.most,
-		every:     s.sweep,
+		env:      v,
+		follower: newFollower(v),
+		list:     s.list,
+		entries:  map[string]*entry{},
+		toldGone: map[string]bool{},
+		budgets:  map[string]*budget{},
+		outcomes: outcomes{of: map[string]*standing{}},
+		untold:   map[jobs.Key]int{},
+		roster:   s.roster,
+		timers:   map[*time.Timer]struct{}{},
+		most:     s.most,
+		every:    s.sweep,
 	}
 	t.wrote = newWriter(t)
 	t.skips = newSkips(t.log, func(e event.TicksSkipped) {
@@ -109,15 +107,15 @@ func (t *term) loop(clock *clock) {
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()
-		if !t.draining && t.drain.wanted() {
+		if t.stage < draining && t.drain.wanted() {
 			t.beginDrain()
 		}
 		t.wrote.flush()
-		if t.stopping && t.running == 0 && t.unwritten == 0 && t.wrote.idle() {
+		if t.stage == stopped && t.running == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
 			t.skips.finish()
 			return
 		}
-		if t.draining {
+		if t.stage >= draining {
 			t.checkDrain()
 		}
 		select {
@@ -159,7 +157,7 @@ func (t *term) stopTimers() {
 
 // stop ends the term's ticks: nothing new is claimed or started.
 func (t *term) stop(clock *clock) {
-	t.draining, t.stopping = true, true
+	t.stage = stopped
 	t.wrote.stop()
 	t.beside(func(*env) { clock.stop() }) // it waits for alarms, which wait for this loop
 	t.after(t.timing.Grace, t.nameLate)

@@ -182,7 +182,7 @@ func (l *lane) add(x write) {
 
 // flush sends the gathered writes, as far as the limit of statements allows.
 func (w *writer) flush() {
-	if w.t.draining {
+	if w.t.stage >= draining {
 		unsent := w.claims.fresh
 		w.claims.fresh = nil
 		w.failClaims(unsent, errTermOver)
@@ -217,7 +217,7 @@ func (w *writer) send(l *lane, most int) {
 		l.sending++
 		w.sendPart(l, b)
 	}
-	at := slices.IndexFunc(l.aside, func(b *batch) bool { return w.t.stopping || !b.next.After(now) })
+	at := slices.IndexFunc(l.aside, func(b *batch) bool { return w.t.stage == stopped || !b.next.After(now) })
 	if at >= 0 && !l.apart {
 		b := l.aside[at]
 		l.aside = slices.Delete(l.aside, at, at+1)
@@ -352,9 +352,9 @@ func (w *writer) sent(l *lane, b *batch, part []write, answer func(*term), err e
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
 		l.fail(part, err)
-	case errors.Is(err, store.ErrOtherServer) && l == w.claims && w.t.stopping:
+	case errors.Is(err, store.ErrOtherServer) && l == w.claims && w.t.stage == stopped:
 		l.fail(part, err)
-	case w.ctx.Err() != nil, b.aside && w.t.stopping && len(part[0].moves) <= 1:
+	case w.ctx.Err() != nil, b.aside && w.t.stage == stopped && len(part[0].moves) <= 1:
 		l.fail(part, w.last(l, err))
 	default:
 		w.failed(l, b, part, err)
