@@ -2,6 +2,7 @@ package fence_test
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
@@ -53,6 +54,34 @@ func TestGuardOfAStatementPreparedBefore(t *testing.T) {
 			if _, err := stmt.Exec(); err != nil { // outside of a transaction
 				t.Errorf("%s: %v", text, err)
 			}
+		}
+	})
+}
+
+// MariaDB commits before it makes a temporary sequence, other than before a temporary table.
+// One that only its server can tell is seen afterwards.
+func TestTemporarySequence(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		for _, w := range ways {
+			s.exec("DELETE FROM effect")
+			s.hold.Owner, s.hold.Token = "me", s.takeOver("me")
+			err := w.run(s.ctx(), s, func(tx *sql.Tx) error {
+				s.takeOver("next")
+				if err := s.insert(tx, 1); err != nil {
+					return err
+				}
+				_, _ = tx.Exec("CREATE OR REPLACE TEMPORARY SEQUENCE made") // MySQL has none
+				_ = s.insert(tx, 2)
+				return nil
+			})
+			if err == nil {
+				t.Errorf("%s: no error", w.name)
+			}
+			if w.name == "Commit" { // of a pool without a guard, which finds out afterwards
+				continue
+			}
+			s.wantStored(0)
 		}
 	})
 }

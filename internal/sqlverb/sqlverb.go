@@ -106,7 +106,8 @@ var plain = []string{
 
 // of returns the effect of a statement, other than SET, by its first words.
 func of(w []string) (Effect, string) {
-	w = append(slices.Clone(w[:min(len(w), 4)]), "", "", "")
+	all := w
+	w = append(slices.Clone(w[:min(len(w), 5)]), "", "", "", "")
 	first, second, third := w[0], w[1], w[2]
 	effect, told := None, first
 	switch first {
@@ -122,8 +123,18 @@ func of(w []string) (Effect, string) {
 			effect = Controls
 		}
 	case "CREATE", "DROP":
-		if second != "TEMPORARY" && (second != "OR" || w[3] != "TEMPORARY") {
-			effect, told = Commits, first+" "+second
+		kind := third
+		if second == "OR" {
+			second, kind = w[3], w[4]
+		}
+		switch {
+		case second != "TEMPORARY":
+			effect, told = Commits, first+" "+w[1]
+		case first == "DROP":
+		case kind == "SEQUENCE": // of MariaDB, which commits although it is temporary
+			effect, told = Commits, "CREATE TEMPORARY SEQUENCE"
+		case slices.Contains(all, "LIKE"), slices.Contains(all, "SEQUENCE"): // may make such a sequence
+			effect, told = Opaque, "CREATE TEMPORARY "+kind
 		}
 	case "ALTER", "BACKUP", "CACHE", "CHANGE", "CHECK", "FLUSH", "GRANT", "IMPORT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET",
 		"REVOKE", "STOP", "TRUNCATE", "UNINSTALL", "UNLOCK":
