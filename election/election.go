@@ -71,6 +71,7 @@ type Election struct {
 
 	mu      sync.Mutex
 	running bool
+	stopped bool // Run has returned because its context had ended
 	alive   bool // the leading function has not returned
 	state   State
 	leaving bool          // it drains, and its term has not ended: see settings.Election.Leave
@@ -211,7 +212,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	if err := e.begin(); err != nil {
 		return err
 	}
-	defer e.finish()
+	defer e.finish(ctx)
 	// The helpers outlive ctx: heartbeats go on while the last term drains.
 	helpers, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var wait sync.WaitGroup
@@ -257,10 +258,10 @@ func (e *Election) begin() error {
 	return nil
 }
 
-func (e *Election) finish() {
+func (e *Election) finish(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.running = false
+	e.running, e.stopped = false, ctx.Err() != nil
 	if !e.alive {
 		e.candidate.End()
 	}

@@ -13,8 +13,10 @@ var ErrLeaderless = errors.New("election: nobody leads")
 // different remedy. Each error is nil while all is well. It is a plain value.
 type Health struct {
 	// Stuck says that the process makes no progress, so that a restart would
-	// help: its campaign does not run or has made no progress for two TTLs, its
-	// heartbeats are overdue, or work of a term that is over has not stopped for a TTL.
+	// help: its campaign has not begun, has failed, or has made no progress for two TTLs; its
+	// heartbeats are overdue; or work of a term that is over has not stopped for a TTL.
+	// A campaign that has stopped because its context ended is no reason: other
+	// work of the process may still be ending.
 	// A database that hangs while the term ends is no reason: once the work has
 	// stopped, giving the lease back may take three attempts more.
 	Stuck error
@@ -72,6 +74,8 @@ func (e *Election) database() error {
 func (e *Election) stuck() error {
 	late, beat := time.Since(e.due), e.beatsLate()
 	switch {
+	case !e.running && e.stopped && !e.alive:
+		return nil
 	case !e.running:
 		return fmt.Errorf("election: the campaign for %q does not run", e.group)
 	case e.state.Role == Draining && e.alive && late > e.stopsWithin():

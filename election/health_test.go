@@ -125,6 +125,27 @@ func TestHealthOfACampaignThatDoesNotRun(t *testing.T) {
 	}
 }
 
+// A campaign that was stopped needs no restart, whatever else its process still has to end. One that
+// failed does.
+func TestHealthOfACampaignThatHasStopped(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := start(t, memdb.New())
+		<-r.terms
+		r.stop()
+		if err := <-r.done; err != nil {
+			t.Fatal(err)
+		}
+		if h := r.Health(); h.Stuck != nil || h.Running || !errors.Is(h.Leader, election.ErrLeaderless) {
+			t.Errorf("after a stop: %+v", h)
+		}
+		r.start()
+		<-r.terms
+		if h := r.Health(); h.Err() != nil {
+			t.Errorf("begun again: %+v", h)
+		}
+	})
+}
+
 // The only replica was killed and starts again: one line says what it waits for, and until when.
 func TestWaitIsLogged(t *testing.T) {
 	bubble(t, func(t *testing.T) {

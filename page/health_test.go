@@ -29,7 +29,7 @@ func probe(s *scheduler.Scheduler) (healthz, readyz *httptest.ResponseRecorder) 
 }
 
 // A scheduler that has not been run is not stuck, and not ready; one that leads is both; and
-// one whose campaign has ended is stuck.
+// one that was stopped is neither.
 func TestProbesOverALife(t *testing.T) {
 	t.Parallel()
 	db := memstore.New()
@@ -61,8 +61,8 @@ func TestProbesOverALife(t *testing.T) {
 		t.Fatal(err)
 	}
 	healthz, readyz = probe(s)
-	if healthz.Code != 503 || readyz.Code != 503 || !strings.HasPrefix(healthz.Body.String(), "stuck\n") {
-		t.Errorf("after Run: %d, %d: %s", healthz.Code, readyz.Code, healthz.Body)
+	if healthz.Code != 200 || readyz.Code != 503 || readyz.Body.String() != "not ready\nstopped: this replica has left the group\n" {
+		t.Errorf("after Run: %d, %d: %s", healthz.Code, readyz.Code, readyz.Body)
 	}
 }
 
