@@ -24,7 +24,7 @@ var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 //
 // Each replica also reads in the ledger, within a minute of what goes wrong, whether the group does its work, if the store
 // is a [jobs.Archive] and a job is due by then, otherwise within six: a ledger that cannot be read is a reason in Database, and a leader that leaves ticks, or a
-// group that has paused itself ([ErrRestored]), one in Leader. That this replica may not write, so that it could not
+// group that has paused itself ([ErrRestored]), one in Leader. Under [WorkerClock] it cannot tell that a leader leaves ticks: these are due by that one's clock. That this replica may not write, so that it could not
 // lead, is a reason in Database within four minutes.
 type Health struct {
 	election.Health

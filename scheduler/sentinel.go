@@ -129,7 +129,7 @@ func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[st
 		return w.pausedBy(ctx, snapshot)
 	}
 	state := w.s.election.State()
-	if state.Role != election.Following || state.Owner == "" {
+	if state.Role != election.Following || state.Owner == "" || w.s.clock.kind == WorkerClock { // whose ticks are due by the leader's clock alone
 		return nil, nil
 	}
 	of := overdue.Config{Declared: led, Rest: w.rest, Parse: jobs.ParseSchedule}

@@ -143,3 +143,21 @@ func TestFollowerThatMayNotWrite(t *testing.T) {
 		c.isUnwell(follower, nil, 20*time.Second)
 	})
 }
+
+// Under the worker's clock, ticks are due by the clock of the leader, which may be late by the database's.
+func TestFollowersOfALateClock(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "often", Schedule: jobs.Every(5 * time.Second)}}
+		leader := c.startOn(wrongClock(-time.Minute), declared, byWorker)
+		follower := c.startOn(wrongClock(0), declared, byWorker)
+		for i := range 10 {
+			c.until(time.Duration(i)*time.Minute + 7*time.Second)
+			if err := follower.Health().Err(); err != nil {
+				t.Fatalf("the follower: %v", err)
+			}
+		}
+		if err := leader.Health().Err(); err != nil || len(c.runs("often")) < 100 {
+			t.Errorf("%d runs, and the leader: %v", len(c.runs("often")), err)
+		}
+	})
+}
