@@ -181,13 +181,15 @@ func TestDoctorOfAGroup(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(now.Add(-2*time.Second), jobs.Waiting)
+	claim(now.Add(3*time.Minute), jobs.Running)
+	doctor(t, "--config", path).wants("warning", "future", "have run under a clock that was ahead, and that start none before: 1: tick", "wait")
 	claim(now.Add(time.Hour), jobs.Running)
 	execute(t, s, "UPDATE cronlease_run SET due_at = due_at - 3600000000 WHERE state = 2")
 	execute(t, s, "UPDATE cronlease_run SET token = token - 1 WHERE state = 1")
 	execute(t, s, "UPDATE cronlease_job SET schedule_since = schedule_since - 3600000000 WHERE name = ''")
 	d = doctor(t, "--config", path)
 	d.wants("warning", "failing", "did not succeed: 1: tick", "worker runs --job JOB")
-	d.wants("warning", "open runs", "earlier terms that are still open: 1: tick")
+	d.wants("warning", "open runs", "earlier terms that are still open: 2: tick")
 	d.wants("warning", "open runs", "runs that wait for more than 10m0s: 1: tick", "max_runs")
 	d.wants("warning", "future", "left by a wrong clock: 1: tick")
 	d.wants("ok", "overdue")
@@ -299,6 +301,17 @@ func TestCuresNameCommands(t *testing.T) {
 	}
 	if seen < 10 {
 		t.Errorf("found %d", seen)
+	}
+}
+
+// Workers that told of themselves and cannot be seen, as on a full disk, are not said to be missing.
+func TestDoctorOfWorkersThatCannotBeSeen(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	e := groupExam{target: &target{}, roster: jobs.Roster{Now: now, Replicas: []jobs.Replica{{Owner: "a/b/1/c", Seen: now.Add(-20 * time.Second), List: jobs.FirstList, Presence: jobs.Absent}}}}
+	e.replicas()
+	if f := e.found[0]; f.Grade != store.Problem || !strings.Contains(f.Text, "no worker can be seen") || !strings.Contains(f.Text, "a/b/1/c") {
+		t.Errorf("%+v", f)
 	}
 }
 

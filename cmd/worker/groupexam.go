@@ -85,6 +85,8 @@ func (e *groupExam) replicas() {
 	case len(states) == 0 && len(e.unfit) > 0 && e.unfit[0] != clockCheck:
 		// Those that run may have told another server.
 		e.say(store.Unknown, "no worker has told this database of itself: see "+strings.Join(e.unfit, ", "), "")
+	case len(states) == 0 && e.gone() != "":
+		e.say(store.Problem, "no worker can be seen"+e.gone(), "look at their machines and their logs; where the other checks say that the database takes no writes, mend that first: workers cannot show themselves without")
 	case len(states) == 0:
 		e.say(store.Problem, "there are no workers", "start some (worker run)")
 	case len(states) == 1:
@@ -358,20 +360,38 @@ func (e *groupExam) isPaused(job string) bool {
 // future finds claims that a wrong clock has left.
 func (e *groupExam) future() {
 	e.check = "future"
-	most := scheduler.DefaultMaxSkew
-	if file := e.target.file; file != nil && file.MaxSkew > 0 {
-		most = file.MaxSkew
-	}
-	var names []string
-	for name, known := range e.snapshot.Jobs {
-		if known.Cursor.Sub(e.snapshot.Now) > most {
-			names = append(names, name)
+	most, least := scheduler.DefaultMaxSkew, 10*time.Second
+	if file := e.target.file; file != nil {
+		if file.MaxSkew > 0 {
+			most = file.MaxSkew
+		}
+		if file.Clock == scheduler.WorkerClock { // the leader's clock may be ahead of the database's
+			least = most
 		}
 	}
-	slices.Sort(names)
-	if len(names) > 0 {
-		e.sayf(store.Warning, "correct the clock if it is still wrong; the next leader moves these ticks out of the schedule", "jobs with claims in the future, left by a wrong clock: %d: %s", len(names), bounded(names))
-		return
+	var far, near []string
+	var until time.Time
+	for name, known := range e.snapshot.Jobs {
+		switch ahead := known.Cursor.Sub(e.snapshot.Now); {
+		case ahead > most:
+			far = append(far, name)
+		case ahead > least:
+			near = append(near, name)
+			if known.Cursor.After(until) {
+				until = known.Cursor
+			}
+		}
 	}
-	e.say(store.Good, "no claim lies in the future", "")
+	slices.Sort(far)
+	slices.Sort(near)
+	if len(far) > 0 {
+		e.sayf(store.Warning, "correct the clock if it is still wrong; the next leader moves these ticks out of the schedule", "jobs with claims in the future, left by a wrong clock: %d: %s", len(far), bounded(far))
+	}
+	if len(near) > 0 {
+		e.sayf(store.Warning, "wait: these ticks have run, and the schedules go on behind them", "jobs whose ticks up to %s have run under a clock that was ahead, and that start none before: %d: %s",
+			shown(&stamp{Time: until}), len(near), bounded(near))
+	}
+	if len(far)+len(near) == 0 {
+		e.say(store.Good, "no claim lies in the future", "")
+	}
 }

@@ -21,6 +21,7 @@ type member struct {
 	config    *config.Config
 	parts     parts
 	scheduler *scheduler.Scheduler
+	log       *zap.Logger // names the group and the owner
 	reloads   *reloader
 }
 
@@ -43,7 +44,10 @@ func (r *runner) members(command *cobra.Command) (all members, err error) {
 		if err := r.setListen(c); err != nil {
 			return nil, usagef(command, "%v", err)
 		}
-		if other, taken := groups[c.Group]; taken {
+		switch other, taken := groups[c.Group]; {
+		case taken && other == path:
+			wrong = append(wrong, fmt.Errorf("%s is given twice: give each file once", path))
+		case taken:
 			wrong = append(wrong, c.Wrap("group", fmt.Errorf("%s has the group %q, too: a worker takes part in a group once", other, c.Group)))
 		}
 		if other, taken := addresses[c.Listen.Address]; taken && c.Listen.Address != "" {
@@ -87,10 +91,9 @@ func (all members) endDrain() (was bool) {
 }
 
 func (m *member) run(ctx context.Context, migrate bool) error {
-	log := m.parts.log.With(zap.String("group", m.config.Group), zap.String("owner", m.scheduler.Owner()))
-	stopped := func() { log.Info("stopped") }
+	stopped := func() { m.log.Info("stopped") }
 	if tables, ok := m.parts.db.(withTables); ok && (migrate || m.config.Database.Kind() == config.SQLite) {
-		switch err := migrateAtStart(ctx, tables, m.parts.log); {
+		switch err := migrateAtStart(ctx, tables, m.log); {
 		case err != nil && ctx.Err() != nil: // it was stopped while it waited
 			stopped()
 			return nil
@@ -98,7 +101,7 @@ func (m *member) run(ctx context.Context, migrate bool) error {
 			return m.config.Wrap("database", err)
 		}
 	}
-	log.Info("started", zap.String("version", version()), zap.String("config", m.path), zap.Stringer("database", m.config.Database),
+	m.log.Info("started", zap.String("version", version()), zap.String("config", m.path), zap.Stringer("database", m.config.Database),
 		zap.Int("jobs", len(m.config.Jobs)), zap.Int("pid", os.Getpid()))
 	if err := m.scheduler.Run(ctx); err != nil {
 		return err
@@ -142,6 +145,7 @@ func (p *shared) prepare(m *member) (stop func(), err error) {
 	if m.scheduler, err = p.runner.scheduler(c, m.parts, options...); err != nil {
 		return nil, err
 	}
+	m.log = p.log.With(zap.String("group", c.Group), zap.String("owner", m.scheduler.Owner()))
 	stopPage := func() {}
 	if c.Listen.Address != "" {
 		p.metrics.Watch(c.Group, m.scheduler.Health)
@@ -149,8 +153,8 @@ func (p *shared) prepare(m *member) (stop func(), err error) {
 			return nil, err
 		}
 	}
-	m.reloads = &reloader{runner: p.runner, path: m.path, parts: m.parts, scheduler: m.scheduler, now: c}
-	stopReloads := m.reloads.listen(p.log)
+	m.reloads = &reloader{runner: p.runner, path: m.path, parts: m.parts, scheduler: m.scheduler, log: m.log, now: c}
+	stopReloads := m.reloads.listen(m.log)
 	return func() {
 		stopReloads()
 		stopPage()

@@ -23,7 +23,7 @@ func (r *runner) setListen(c *config.Config) error {
 
 // servePage serves the page, health and metrics of a member.
 func (p *shared) servePage(m *member) (stop func(), err error) {
-	c, log := m.config, p.log.Named("page")
+	c, log := m.config, m.log.Named("page")
 	db, err := p.pages.of(c.Database)
 	if err != nil {
 		return nil, c.Wrap("database", err)

@@ -27,6 +27,7 @@ type reloader struct {
 	path      string
 	parts     parts
 	scheduler *scheduler.Scheduler
+	log       *zap.Logger
 
 	mu  sync.Mutex
 	now *config.Config
@@ -39,7 +40,7 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 	defer r.mu.Unlock()
 	c, changes, err := r.read()
 	if apply && err != nil {
-		r.parts.log.Error("the configuration is refused: the worker goes on with the one before", zap.Error(err))
+		r.log.Error("the configuration is refused: the worker goes on with the one before", zap.Error(err))
 	}
 	if err != nil || !apply {
 		return changes.String(), err
@@ -50,11 +51,11 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 	}
 	err = r.scheduler.Set(all...)
 	if err != nil { // read has checked all that these check
-		r.parts.log.Error("the configuration is refused: the worker goes on with the one before", zap.Error(err))
+		r.log.Error("the configuration is refused: the worker goes on with the one before", zap.Error(err))
 		return "", err
 	}
 	r.now = c
-	r.parts.log.Info("the configuration was read again", zap.Strings("added", names.First(changes.added, changedMost)),
+	r.log.Info("the configuration was read again", zap.Strings("added", names.First(changes.added, changedMost)),
 		zap.Strings("changed", names.First(changes.changed, changedMost)), zap.Strings("removed", names.First(changes.removed, changedMost)), zap.Int("jobs", len(c.Jobs)))
 	return changes.String(), nil
 }

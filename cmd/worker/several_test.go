@@ -48,6 +48,9 @@ func TestSeveralGroups(t *testing.T) {
 	if r := command(t, "reload", "--config", paths[1]); r.err != nil || !strings.Contains(r.stdout, "added more-1; removed job-1") {
 		t.Errorf("got %+v", r)
 	}
+	if read := w.awaitMessage("the configuration was read again"); read["group"] != "group-1" || read["owner"] == nil {
+		t.Errorf("the line of the change is %v", read)
+	}
 	w.await("a run of what was added", about("more-1", "run succeeded"))
 	if code := w.stop(); code != 0 {
 		t.Errorf("exit code %d", code)
@@ -63,7 +66,7 @@ func TestSeveralGroups(t *testing.T) {
 func TestSeveralGroupsThatDoNotFit(t *testing.T) {
 	t.Parallel()
 	paths, flags := severalFiles(t, "sqlite:"+filepath.Join(t.TempDir(), "lease.db"), 2)
-	if r := command(t, "run", "--config", paths[0], "--config", paths[0]); r.err == nil || !strings.Contains(r.err.Error(), `has the group "group-0", too`) {
+	if r := command(t, "run", "--config", paths[0], "--config", paths[0]); r.err == nil || !strings.Contains(r.err.Error(), "is given twice") {
 		t.Errorf("got %+v", r)
 	}
 	if r := command(t, append([]string{"run", "--listen", "127.0.0.1:0"}, flags...)...); exitCode(r.err) != 2 || !strings.Contains(r.err.Error(), "--listen is for one --config") {

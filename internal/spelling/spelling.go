@@ -19,7 +19,7 @@ func Near(names []string, name string) []string {
 		if name != "" && (strings.Contains(n, name) || strings.Contains(name, n)) {
 			d = min(d, 1)
 		}
-		if d <= max(2, len(name)/3) {
+		if n != "" && d <= max(2, len(name)/3) && d < max(len(name), len(n)) { // some of it stays
 			near = append(near, candidate{n, d})
 		}
 	}

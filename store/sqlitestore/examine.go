@@ -24,6 +24,7 @@ const (
 	muchLog  = 256 << 20
 	manyRuns = 5_000_000
 	freeDisk = 1 << 30
+	fullDisk = 1 << 20 // below this, writes fail
 )
 
 // Examine implements [store.Examiner].
@@ -146,6 +147,9 @@ func judgeDisk(free int64) store.Finding {
 	f := store.Finding{Text: fmt.Sprintf("%d MiB are free", free>>20)}
 	if free < freeDisk {
 		f.Grade, f.Cure = store.Warning, "make room: no lease can be renewed on a full disk"
+		if free < fullDisk {
+			f.Grade = store.Problem
+		}
 	}
 	return f
 }

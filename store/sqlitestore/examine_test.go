@@ -50,8 +50,9 @@ func TestExamine(t *testing.T) {
 		wants(found, check, store.Unknown, "see file", "")
 	}
 
-	all := []store.Finding{sqlitestore.JudgeGrowth(10, 1<<20, 300<<20), sqlitestore.JudgeGrowth(6_000_000, 1<<30, 0), sqlitestore.JudgeDisk(100 << 20)}
+	all := []store.Finding{sqlitestore.JudgeGrowth(10, 1<<20, 300<<20), sqlitestore.JudgeGrowth(6_000_000, 1<<30, 0), sqlitestore.JudgeDisk(100 << 20), sqlitestore.JudgeDisk(1 << 10)}
 	wants(all, "", store.Warning, "the write-ahead log has 300 MiB", "end the program")
 	wants(all, "", store.Warning, "there are 6000000 runs", "history.keep")
 	wants(all, "", store.Warning, "100 MiB are free", "make room")
+	wants(all, "", store.Problem, "0 MiB are free", "make room")
 }

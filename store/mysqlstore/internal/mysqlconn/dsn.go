@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -57,6 +58,9 @@ func (t *Target) check(o own) error {
 	if err := checkConfig(t.config); err != nil {
 		return err
 	}
+	if err := t.checkPorts(); err != nil {
+		return err
+	}
 	if err := checkNames(o.names); err != nil {
 		return err
 	}
@@ -74,6 +78,23 @@ func (t *Target) check(o own) error {
 	}
 	if (t.config.AllowCleartextPasswords || t.config.AllowOldPasswords) && !verifiesTLS(t.config) {
 		return fmt.Errorf("%w: allowCleartextPasswords and allowOldPasswords show the password to any server that answers: remove them from the DSN, or add tls=true", lease.ErrSetup)
+	}
+	return nil
+}
+
+// checkPorts refuses ports that no server can have: connecting would fail for good.
+func (t *Target) checkPorts() error {
+	for _, host := range t.hosts {
+		if t.config.Net == "unix" {
+			continue
+		}
+		_, port, err := net.SplitHostPort(host)
+		if err != nil {
+			continue // the driver's own networks have addresses of their own form
+		}
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return errors.New("a port is not understood: expected one from 1 to 65535, such as 3306")
+		}
 	}
 	return nil
 }
