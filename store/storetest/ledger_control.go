@@ -278,6 +278,9 @@ var triggerCases = []ledgerCase{
 		}
 		e.equal(len(e.load(group).Open), jobs.MaxOpen+1, "open runs after a refusal")
 		e.equal(e.changes(group), was, "Changes after a refusal")
+		if archive, ok := s.(archiveStore); ok {
+			e.audit(archive, group, jobs.AuditFilter{Limit: 1}, entry(jobs.Actor{Via: jobs.ViaAPI}, jobs.ActionTrigger, jobs.Key{Job: report}, "", jobs.Refused))
+		}
 		e.trigger(s, cleanup)
 		e.move(s, h, to(jobs.Succeeded, claimed[0].Record))
 		e.trigger(s, report)
