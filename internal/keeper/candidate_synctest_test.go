@@ -11,6 +11,7 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // An acquire took effect, but its answer was lost.
@@ -54,10 +55,12 @@ func TestLateAcquireIsAdopted(t *testing.T) {
 func TestLateAcquireIsReleased(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := newRig(t, memdb.New())
+		other := r.hold("other")
 		c := r.candidate("g")
 		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Applied: true})
 		_, _, _ = c.Look(t.Context())
 		late := r.row("g")
+		r.change("g", func(l *store.Lease) { l.Token = other.Token() }) // as two groups may happen to have
 		time.Sleep(13 * time.Second)
 		h := r.takes(c)
 		if h.Token() <= late.Token || h.TrustLeft() != 12850*time.Millisecond || r.link.Count("Release") != 1 {

@@ -40,6 +40,9 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 			t.Fatal("the first candidate does not hold the lease")
 		}
 		refused("while the lease is held")
+		if again, _, err := one.Look(t.Context()); again != nil || err != nil || !h.Trusted() || a.row("g").Released {
+			t.Errorf("the holder's look: %v, %v; trusted %t, row %+v", again, err, h.Trusted(), a.row("g"))
+		}
 		if other, _, err := b.candidate("g").Look(t.Context()); other != nil || err != nil {
 			t.Errorf("another replica got %v, %v", other, err)
 		}

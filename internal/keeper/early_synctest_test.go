@@ -256,6 +256,9 @@ func TestHeartbeatAge(t *testing.T) {
 		if age := c.HeartbeatAge(); age < 1900*time.Millisecond || age > 2100*time.Millisecond || c.Refused() {
 			t.Errorf("after 2 s: %v, refused %v", age, c.Refused())
 		}
+		if age, none := a.HeartbeatAge("g"), a.HeartbeatAge("other"); age != 2*time.Second || none != 0 {
+			t.Errorf("to its holder: %v, and %v of a group that it does not hold", age, none)
+		}
 	})
 }
 

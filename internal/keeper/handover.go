@@ -66,5 +66,5 @@ func (c *Candidate) mayTake() bool {
 	return !row.Released && row.Owner != c.keeper.owner &&
 		row.Token == w.highToken && // this replica has had no newer term since
 		w.quarantinedFor(c.keeper.now()) <= 0 &&
-		w.last.Now.UnixMicro() > 0 && uint64(w.last.Now.UnixMicro()) > w.highToken // so that the new token shows the clock
+		uint64(max(0, w.last.Now.UnixMicro())) > w.highToken // so that the new token shows the clock
 }

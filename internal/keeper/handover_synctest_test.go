@@ -183,6 +183,18 @@ func TestTakeIsRefused(t *testing.T) {
 	}
 }
 
+// The signal may come right after a look.
+func TestTakeRightAfterALook(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		h := newHanding(t)
+		h.look()
+		h.release()
+		if held, _, err := h.take(); held == nil || err != nil {
+			t.Errorf("%v, %v", held, err)
+		}
+	})
+}
+
 func TestTakeWithoutALook(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		h := newHanding(t)

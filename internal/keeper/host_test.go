@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"os"
 	"strings"
 	"testing"
 )
@@ -20,5 +21,8 @@ func TestNamePart(t *testing.T) {
 		if got := namePart(in); got != want {
 			t.Errorf("%q becomes %q, want %q", in, got, want)
 		}
+	}
+	if host, err := os.Hostname(); err != nil || !strings.HasPrefix(NewOwner("billing"), "billing/"+namePart(host)+"/") {
+		t.Errorf("on host %q (%v): owner %q", host, err, NewOwner("billing"))
 	}
 }

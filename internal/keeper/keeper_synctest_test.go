@@ -6,10 +6,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	machine "github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/memdb"
@@ -70,6 +76,9 @@ func TestTrustDeadline(t *testing.T) {
 			t.Errorf("the context ended %v after 7 s", after)
 		}
 		lost(t, h, "not renewed for 12.85s")
+		if since, err := r.Trouble().Last(); err == nil || since.Before(began) {
+			t.Errorf("trouble since %v: %v", since, err)
+		}
 		r.link.Heal()
 		time.Sleep(time.Minute)
 		if h.Trusted() || h.TrustLeft() != 0 {
@@ -151,14 +160,43 @@ func TestKeeperRun(t *testing.T) {
 	})
 }
 
+// A keeper that holds nothing is awake for its heartbeats alone: it watches no deadlines.
+func TestIdleKeeperSleeps(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		var looks atomic.Int64
+		r := newRig(t, memdb.New(), keeper.Config{Clock: func() machine.Instant {
+			looks.Add(1)
+			return machine.Now()
+		}})
+		if err := r.hold("g").Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		looks.Store(0)
+		time.Sleep(time.Hour)
+		if n := looks.Load(); n > 1000 {
+			t.Errorf("looked at the clock %d times in an hour", n)
+		}
+	})
+}
+
 func TestNewKeeper(t *testing.T) {
 	t.Parallel()
 	if _, err := keeper.New(nil, keeper.Config{}); err == nil {
 		t.Error("no store is accepted")
 	}
-	k, err := keeper.New(memdb.New(), keeper.Config{Label: "billing"})
+	core, logs := observer.New(zapcore.DebugLevel)
+	k, err := keeper.New(memdb.New(), keeper.Config{Label: "billing", Logger: zap.New(core)})
 	if err != nil || !strings.HasPrefix(k.Owner(), "billing/") {
 		t.Errorf("owner %q, %v", k.Owner(), err)
+	}
+	for range 2 { // of which the second is logged at debug level
+		k.Trouble().Failed("look", errors.New("no answer"))
+	}
+	for _, line := range logs.All() {
+		if line.ContextMap()["owner"] != k.Owner() {
+			t.Errorf("a line does not say whose it is: %v", line)
+		}
 	}
 	if _, err := k.Candidate("no good"); err == nil {
 		t.Error("a bad group is accepted")

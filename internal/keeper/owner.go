@@ -1,6 +1,7 @@
 package keeper
 
 import (
+	"cmp"
 	"crypto/rand"
 	"os"
 	"strconv"
@@ -30,17 +31,11 @@ func NewOwner(label string) string {
 func namePart(s string) string {
 	const most = 40
 	part := strings.Map(func(r rune) rune {
-		if r < 0x80 && r != '/' && names.Valid("x"+string(r)) {
+		if r != '/' && names.Valid("x"+string(r)) {
 			return r
 		}
 		return '-'
 	}, s)
 	part = strings.TrimLeft(part, "._:@+-")
-	if len(part) > most {
-		part = part[:most]
-	}
-	if part == "" {
-		return "x"
-	}
-	return part
+	return cmp.Or(part[:min(len(part), most)], "x")
 }

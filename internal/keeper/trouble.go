@@ -159,13 +159,10 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 	}
 	away = event.DatabaseAway{Header: t.head, Fault: faultOf(err), Task: k.name, Err: err, For: now.Sub(t.since), Failures: t.failures}
 	away.At = now
-	switch told, ok := t.logged[away.Fault]; {
-	case told:
-	case !ok:
-		first, away.Often = true, t.often(away.Fault, now)
+	lasts := away.For >= troubleLasts
+	if told, ok := t.logged[away.Fault]; !told && (!ok || lasts) {
+		first, away.Often = true, t.often(away.Fault, now) && !lasts
 		t.logged[away.Fault] = !away.Often
-	case away.For >= troubleLasts:
-		first, t.logged[away.Fault] = true, true
 	}
 	t.quiet = t.quiet && (away.Often || !first)
 	return away, first, before
@@ -176,7 +173,7 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 func (t *Trouble) often(fault event.Fault, now time.Time) bool {
 	t.told[fault] = slices.DeleteFunc(t.told[fault], func(at time.Time) bool { return now.Sub(at) >= troubleEvery })
 	if len(t.told[fault]) >= troubleMost {
-		return now.Sub(t.since) < troubleLasts
+		return true
 	}
 	t.told[fault] = append(t.told[fault], now)
 	return false
@@ -213,12 +210,11 @@ func (t *Trouble) over(at time.Time) *event.DatabaseBack {
 func (t *Trouble) Last() (since time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, f := range t.failing {
-		if time.Since(f.at) <= troubleFor {
-			return t.since, t.last
-		}
+	t.forget(time.Now())
+	if len(t.failing) == 0 {
+		return time.Time{}, nil
 	}
-	return time.Time{}, nil
+	return t.since, t.last
 }
 
 // forget drops tasks that have not been heard of for long. It is called with mu

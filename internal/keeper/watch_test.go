@@ -140,6 +140,10 @@ func TestReadingBeforeIsLongAgo(t *testing.T) {
 	row := f.row(1, 2, 999)
 	f.offset = 0
 	about(t, f.sees(1000, row), 1015, 0)
+
+	f = newFollower() // for two TTLs it does
+	f.sees(0, f.row(1, 1, 0))
+	about(t, f.sees(30, f.row(1, 2, 25)), 40, 0.5)
 }
 
 // The renewal began at 4.9 s and waited; the clock was stepped, the row read as
