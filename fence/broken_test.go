@@ -369,39 +369,6 @@ type one struct{ conn driver.Conn }
 func (o one) Connect(context.Context) (driver.Conn, error) { return o.conn, nil }
 func (o one) Driver() driver.Driver                        { return &mysql.MySQLDriver{} }
 
-// SQLite runs several statements as one.
-func TestSQLiteListOfStatements(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, func(t *testing.T, s *scene) {
-		if s.kind != sqlite {
-			return
-		}
-		for list, goesOn := range map[string]bool{
-			"DELETE FROM effect WHERE id = 9; COMMIT; BEGIN":              false,
-			"DELETE FROM effect WHERE id = 9; ROLLBACK; BEGIN":            false,
-			"DELETE FROM effect WHERE id = 9; COMMIT":                     false,
-			"DELETE FROM effect WHERE id = 9; DELETE FROM effect WHERE 0": true,
-		} {
-			s.exec("DELETE FROM effect")
-			err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error {
-				if err := s.insert(tx, 1); err != nil {
-					return err
-				}
-				_, _ = tx.Exec(list)
-				_ = s.insert(tx, 2)
-				return nil
-			})
-			if goesOn && err != nil || !goesOn && !errors.Is(err, fence.ErrUnfenced) {
-				t.Errorf("%s: %v", list, err)
-			}
-			var late int
-			if err := s.db.QueryRow("SELECT COUNT(*) FROM effect WHERE id = 2").Scan(&late); err != nil || (late > 0) != goesOn {
-				t.Errorf("%s: %d rows came after it: %v", list, late, err)
-			}
-		}
-	})
-}
-
 // An error of one statement alone leaves the transaction as it is.
 func TestHarmlessErrors(t *testing.T) {
 	t.Parallel()
@@ -433,41 +400,6 @@ func TestHarmlessErrors(t *testing.T) {
 	})
 }
 
-// SQLite ends a transaction on some errors: what follows must not be stored.
-func TestSQLiteEndsTransaction(t *testing.T) {
-	t.Parallel()
-	eachDatabase(t, func(t *testing.T, s *scene) {
-		if s.kind != sqlite {
-			return
-		}
-		careless := func(tx *sql.Tx) error {
-			if err := s.insert(tx, 1); err != nil {
-				return err
-			}
-			if _, err := tx.Exec("INSERT OR ROLLBACK INTO effect VALUES (1, 1)"); err == nil {
-				t.Error("a key twice")
-			}
-			_ = s.insert(tx, 2)
-			return nil
-		}
-		tx, err := s.db.BeginTx(soon(t), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = careless(tx)
-		_ = tx.Rollback()
-		s.wantStored(1) // why there is a guard
-		s.exec("DELETE FROM effect")
-		if err := fence.Do(s.ctx(), s.db, careless); !errors.Is(err, fence.ErrBroken) {
-			t.Error(err)
-		}
-		s.wantStored(0)
-		if err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error { return s.insert(tx, 1) }); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
 // A statement whose own context ends takes its connection with it, on MySQL.
 func TestContextOfAStatement(t *testing.T) {
 	t.Parallel()
@@ -490,39 +422,6 @@ func TestContextOfAStatement(t *testing.T) {
 			t.Error(err)
 		}
 		s.wantStored(0)
-	})
-}
-
-// A dead connection of the pool is replaced before the transaction begins.
-func TestDeadConnectionOfThePool(t *testing.T) {
-	t.Parallel()
-	eachServer(t, func(t *testing.T, s *scene) {
-		config := s.at.Config(t)
-		config.CheckConnLiveness = false // so that the pool does not notice
-		connector, err := mysql.NewConnector(config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		db := sql.OpenDB(connector)
-		defer db.Close()
-		db.SetMaxOpenConns(1)
-		for id := range 3 {
-			var session int64
-			if err := db.QueryRowContext(soon(t), "SELECT CONNECTION_ID()").Scan(&session); err != nil {
-				t.Fatal(err)
-			}
-			s.exec(fmt.Sprint("KILL ", session))
-			calls := 0
-			err := fence.Do(s.ctx(), db, func(tx *sql.Tx) error {
-				calls++
-				return s.insert(tx, id)
-			})
-			// The driver may find out only when it reads the answer to BEGIN, which is
-			// no ErrBadConn any more.
-			if calls > 1 || err != nil && !errors.Is(err, fence.ErrBroken) || err == nil && calls != 1 {
-				t.Errorf("called %d times: %v", calls, err)
-			}
-		}
 	})
 }
 

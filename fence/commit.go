@@ -96,10 +96,7 @@ func (f *fence) open(ctx context.Context, tx *sql.Tx) error {
 	var known *forbiddenError // a guard has not sent it, since the transaction is open
 	code, isSQLite := sqliteCode(err)
 	switch {
-	case err == nil:
-		if f.dialect != store.MySQL {
-			_, _ = tx.ExecContext(ctx, sqliteProbeCleanUp) // or the end of tx does it
-		}
+	case err == nil: // SQLite has begun another one, which the end of tx rolls back
 		return &endedError{"the database has ended it before: what was sent since is stored, each statement by itself", nil}
 	case mysqlerr.Number(err) == mysqlerr.InTransaction, isSQLite && code == sqliteError, errors.As(err, &known):
 		return nil

@@ -73,7 +73,7 @@ func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (b
 		}
 		return nil
 	})
-	if raw != nil && err == nil && !begun {
+	if err == nil && !begun { // the connection was lost before
 		err = f.explain(ctx, raw)
 	}
 	return begun, err

@@ -202,6 +202,16 @@ func TestEndedContext(t *testing.T) {
 		if !errors.Is(err, fence.ErrFenced) {
 			t.Errorf("not trusted: %v", err)
 		}
+		trusted, next := true, uint64(0)
+		s.hold.Trusted = func() bool { return trusted }
+		err = w.run(s.ctx(), s, func(*sql.Tx) error {
+			trusted, next = false, s.takeOver("next")
+			return nil
+		})
+		var fenced *fence.FencedError
+		if !errors.As(err, &fenced) || fenced.Owner != "next" || fenced.Token != next {
+			t.Errorf("not trusted any more: %v, want it to name the next holder", err)
+		}
 	})
 }
 
@@ -302,6 +312,22 @@ func TestKeptTransaction(t *testing.T) {
 	})
 }
 
+// The error names what was held, its present holder and why the work has ended, as far as is known.
+func TestFencedError(t *testing.T) {
+	t.Parallel()
+	h, l := lease.Hold{Kind: lease.HoldLease, Name: "g", Token: 7}, lease.Hold{Kind: lease.HoldLock, Name: "l", Token: 7}
+	for want, e := range map[string]*fence.FencedError{
+		`fence: refused: group "g", token 7: the term is over`:                                   {Hold: h},
+		`fence: refused: lock "l", token 7: the term is over: lease: lost`:                       {Hold: l, Cause: errors.New("lease: lost")},
+		`fence: refused: group "g", token 7: the term is over: next has it now under token 9`:    {Hold: h, Owner: "next", Token: 9},
+		`fence: refused: lock "l", token 7: the term is over: next has it now under token 9: no`: {Hold: l, Owner: "next", Token: 9, Cause: errors.New("no")},
+	} {
+		if e.Error() != want {
+			t.Errorf("%v, want %s", e, want)
+		}
+	}
+}
+
 func TestNoHold(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, s *scene, w way) {
@@ -321,8 +347,17 @@ func TestOptions(t *testing.T) {
 				t.Errorf("WithBound(%v): %v", bad, err)
 			}
 		}
+		for _, good := range []time.Duration{time.Second, time.Minute} {
+			if err := fence.Do(s.ctx(), s.db, func(*sql.Tx) error { return nil }, fence.WithBound(good)); err != nil {
+				t.Errorf("WithBound(%v): %v", good, err)
+			}
+		}
 		if s.kind == sqlite {
 			return
+		}
+		none := fence.WithTxOptions(&sql.TxOptions{Isolation: sql.LevelLinearizable})
+		if err := fence.Do(s.ctx(), s.db, func(*sql.Tx) error { return nil }, none); err == nil || !strings.Contains(err.Error(), "isolation level") {
+			t.Errorf("a level that the driver does not have: %v", err)
 		}
 		var level string
 		if err := fence.Do(s.ctx(), s.db, func(tx *sql.Tx) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -40,6 +41,10 @@ func TestKill(t *testing.T) {
 				_, err := tx.ExecContext(ctx, "INSERT INTO effect SELECT 1, SLEEP(600)")
 				return err
 			},
+			"one that does not notice the end of its connection": func(ctx context.Context, tx *sql.Tx) error {
+				_, err := tx.ExecContext(ctx, "INSERT INTO effect SELECT 1, BENCHMARK(100000000000, SHA2(1, 256))")
+				return err
+			},
 			"query": func(ctx context.Context, tx *sql.Tx) error {
 				var n int
 				return tx.QueryRowContext(ctx, "INSERT INTO effect SELECT 1, SLEEP(600)").Scan(&n)
@@ -65,7 +70,7 @@ func TestKill(t *testing.T) {
 					sent = send(ctx, tx)
 					return sent
 				}, fence.WithKill(nil, patience))
-				if !errors.Is(err, ended) || !errors.Is(sent, context.Canceled) {
+				if !errors.Is(err, ended) || !errors.Is(sent, context.Canceled) || strings.Contains(sent.Error(), "%!") {
 					t.Errorf("%v, of the statement %v", err, sent)
 				}
 				s.waitForNoStatement("INSERT INTO effect")
