@@ -1,9 +1,11 @@
 package locks_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -99,5 +101,27 @@ func TestCleaningOfRewoundSessions(t *testing.T) {
 		next.within(timing.TTL * 2).unlock(t)
 		_ = held.Unlock(t.Context()) // it was lost
 		other.unlock(t)
+	})
+}
+
+// Cleaning goes through all rows with holders, however many one statement lists.
+func TestCleaningOfManyRows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		b.lock("other").unlock(t)
+		const many = 600
+		for i := range many {
+			a.lock(fmt.Sprint("order/", i))
+		}
+		a.crash()
+		time.Sleep(2 * timing.TTL)
+		if err := b.Clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if left, err := locks.List(t.Context(), w, "", many); err != nil || len(left) > 0 {
+			t.Errorf("%d locks of a dead process are held, %v", len(left), err)
+		}
 	})
 }

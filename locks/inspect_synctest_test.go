@@ -25,8 +25,8 @@ func TestInspect(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b, observer := w.rig(locks.WithLabel("billing")), w.rig(), w.rig()
-		if info := inspect(t, observer, "stock"); len(info.Holders)+len(info.Waiting) > 0 {
-			t.Errorf("a free lock: %+v", info)
+		if info := inspect(t, observer, "stock"); len(info.Holders)+len(info.Waiting) > 0 || observer.link.Count("Read") > 0 {
+			t.Errorf("a free lock: %+v, and %d readings of sessions", info, observer.link.Count("Read"))
 		}
 		a.lock("other").unlock(t) // now both know the database's clock
 		b.lock("other").unlock(t)
@@ -55,6 +55,9 @@ func TestInspect(t *testing.T) {
 		x := info.Waiting[0]
 		if x.Owner != b.Owner() || x.Label != `"` || !x.Read || x.Token != 0 || !x.Held.IsZero() || !x.Since.Equal(since) {
 			t.Errorf("waiter %+v", x)
+		}
+		if x.Until.Before(info.Now) { // its limit counts from the grant
+			t.Errorf("waiter until %v at %v", x.Until, info.Now)
 		}
 		if y := info.Waiting[1]; y.Owner != a.Owner() || y.Read {
 			t.Errorf("waiter %+v", y)
@@ -105,8 +108,8 @@ func TestList(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
 		a, b := w.rig(), w.rig()
-		if found, err := locks.List(t.Context(), w, "", 10); err != nil || len(found) > 0 {
-			t.Fatalf("without locks: %+v, %v", found, err)
+		if found, err := locks.List(t.Context(), a.link, "", 10); err != nil || len(found) > 0 || a.link.Count("ReadLocks") > 0 {
+			t.Fatalf("without locks: %+v, %v, %d readings", found, err, a.link.Count("ReadLocks"))
 		}
 		a.lock("free").unlock(t)
 		a.lock("other").unlock(t)

@@ -325,6 +325,10 @@ func TestOversizedRows(t *testing.T) {
 			t.Errorf("a row of %d bytes: %d and %d, %v", len(row), cap(q.Processes), cap(q.Places), err)
 		}
 	}
+	small := `{"processes":[{}],"places":[{}]}`
+	if q, err := decode("stock", []byte(small+strings.Repeat(" ", rowMost-len(small)))); err != nil || len(q.Places) != 1 {
+		t.Errorf("a row of %d bytes: %v", rowMost, err)
+	}
 	// The largest one that can be written can be read. Labels are a small part of it.
 	text := strings.Repeat("<", 128) // six bytes each in JSON
 	var q queue

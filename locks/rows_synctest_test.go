@@ -7,6 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 	"github.com/cronlease/cronlease/store"
@@ -370,7 +374,8 @@ func TestMalformedRow(t *testing.T) {
 func TestPruningRefused(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		w := newWorld(t)
-		a := w.rig(locks.WithTiming(withTTL(time.Hour)))
+		core, logs := observer.New(zapcore.InfoLevel)
+		a := w.rig(locks.WithTiming(withTTL(time.Hour)), locks.WithLogger(zap.New(core)))
 		a.link.Only("PruneLocks", faulty.Fault{Err: faulty.ErrLost})
 		held := a.lock("stock")
 		time.Sleep(12 * time.Hour)
@@ -379,6 +384,16 @@ func TestPruningRefused(t *testing.T) {
 		}
 		if n := a.link.Count("PruneLocks"); n < 11 || n > 13 {
 			t.Errorf("tried %d times in 12 hours", n)
+		} else if told := logs.FilterMessage("unused rows of locks could not be deleted").Len(); told != n {
+			t.Errorf("%d lines about it, want %d", told, n)
+		}
+		logs.TakeAll()
+		searched := a.link.Count("HeldLocks")
+		a.link.Only("HeldLocks", faulty.Fault{Err: faulty.ErrLost})
+		time.Sleep(12 * time.Hour)
+		failed := a.link.Count("HeldLocks") - searched
+		if told := logs.FilterMessage("rows of locks could not be searched for dead processes").Len(); failed < 8 || told != failed {
+			t.Errorf("%d lines about %d searches that failed", told, failed)
 		}
 		held.unlock(t)
 	})

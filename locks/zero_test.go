@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/locks"
 )
@@ -36,7 +37,10 @@ func TestZeroValues(t *testing.T) {
 	if _, err := locks.New(memdb.New(), locks.WithLogger(nil)); err == nil || !strings.Contains(err.Error(), "WithLogger(nil)") {
 		t.Errorf("a nil logger: %v", err)
 	}
-	c, err := locks.New(memdb.New())
+	if _, err := locks.New(memdb.New(), locks.WithEvents(nil)); err == nil || !strings.Contains(err.Error(), "WithEvents(nil)") {
+		t.Errorf("a nil function for events: %v", err)
+	}
+	c, err := locks.New(memdb.New(), locks.WithEvents(func(event.Event) {}))
 	if err != nil {
 		t.Fatal(err)
 	}
