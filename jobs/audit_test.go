@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// A group says who has paused it, also when much was asked of its jobs since.
+// A group names the actor that has paused it, also when much was asked of its jobs since.
 func TestPausedBy(t *testing.T) {
 	t.Parallel()
 	via := map[string]jobs.Via{"scheduler": jobs.ViaScheduler}
