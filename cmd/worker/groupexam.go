@@ -47,7 +47,7 @@ func (e *groupExam) cannot(err error) {
 // leader judges who leads.
 func (e *groupExam) leader(snapshot jobs.Snapshot) {
 	e.check = "leader"
-	cure := "start a worker (worker run), or read the log of those that run: it says why they do not lead, and if a login was refused, when the next one is (within 5 minutes, at once after a restart)"
+	cure := "start a worker (worker run), or read the log of those that run: it says why they do not lead, and if a login was refused, when the next one is (within 18 s of a locked account or an expired password, within 6 minutes of a wrong one, at once after a restart)"
 	if len(e.unfit) > 0 {
 		cure = "that of " + strings.Join(e.unfit, ", ") + ": workers that run need no restart"
 	}

@@ -5,31 +5,38 @@ import (
 	"os/exec"
 	"path/filepath"
 	"time"
+
+	"github.com/cronlease/cronlease/internal/dbserver"
 )
 
 // commitFaults are of a server that takes statements, and whose commits do not end.
 func commitFaults() []fault {
-	hangs := func(s *scene) func() {
-		s.exec("SET GLOBAL rpl_semi_sync_master_enabled = ON")
-		return func() { s.exec("SET GLOBAL rpl_semi_sync_master_enabled = OFF") }
-	}
-	source := func(point string) func(*scene) []string {
-		return func(*scene) []string {
-			return []string{"--log-bin=binlog", "--server-id=1", "--rpl-semi-sync-master-timeout=100000000", "--rpl-semi-sync-master-wait-point=" + point}
+	hangs := func(point string) func(*scene) func() {
+		return func(s *scene) func() {
+			set := "SET GLOBAL rpl_semi_sync_master_" // MariaDB has it built in
+			if *on == dbserver.MySQL {
+				set = "SET GLOBAL rpl_semi_sync_source_"
+				s.exec("INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'")
+			}
+			s.exec(set + "timeout = 100000000")
+			s.exec(set + "wait_point = " + point)
+			s.exec(set + "enabled = ON")
+			return func() { s.exec(set + "enabled = OFF") }
 		}
 	}
+	logged := func(*scene) []string { return []string{"--log-bin=binlog", "--server-id=1"} }
 	var filled string
 	return []fault{
 		{
-			name: "commits-hang", what: "No replica acknowledges commits (semi-synchronous, AFTER_SYNC)", lasts: brief, prepare: source("AFTER_SYNC"),
+			name: "commits-hang", what: "No replica acknowledges commits (semi-synchronous, AFTER_SYNC)", lasts: brief, prepare: logged,
 			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"commits"}, never: "(KILL ID)"},
-			do:   hangs,
+			do:   hangs("AFTER_SYNC"),
 		},
 		{
-			name: "answers-hang", what: "No replica acknowledges commits, which others see (AFTER_COMMIT)", lasts: short, prepare: source("AFTER_COMMIT"),
+			name: "answers-hang", what: "No replica acknowledges commits, which others see (AFTER_COMMIT)", lasts: short, prepare: logged,
 			// What one replica writes, the others see: for a minute they take turns, and lead for some seconds each.
 			want: want{within: 100 * time.Second, alerts: []string{"CronleaseNoLeader"}, notReady: 3, status: []int{3, 4}, doctor: []string{"commits"}, never: "(KILL ID)"},
-			do:   hangs,
+			do:   hangs("AFTER_COMMIT"),
 		},
 		{
 			name: "disk-full", what: "The disk of the server's binary log is full", lasts: brief,
