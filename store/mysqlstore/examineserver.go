@@ -241,7 +241,7 @@ func (e *examination) crowd(ctx context.Context) (workers, groups int, err error
 		if err := e.replicas.see(ctx, e.c, group, &roster); err != nil {
 			return 0, 0, err
 		}
-		if isHeld { // also by a release that does not tell of itself
+		if isHeld && roster.Leader != "" { // also by a release that does not tell of itself
 			processes[processOf(roster.Leader)] = true
 		} else {
 			roster = roster.Expired()
