@@ -63,7 +63,7 @@ func (t *term) then(x end) (all []store.Follower) {
 	if to == jobs.Succeeded {
 		all = t.followers(r.record.Key)
 	}
-	all = append(all, t.tellOf(x)...)
+	all = append(all, t.notices.ofEnd(x)...)
 	next, every, ok := r.record.NextOfBackfill()
 	if ok && !errors.Is(r.stop, jobs.ErrCancelled) && !r.record.CancelAsked {
 		k := r.record.Key

@@ -57,7 +57,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		}
 	}
 	for i := range claims {
-		claims[i].Then = t.tellMissed(claims[i])
+		claims[i].Then = t.notices.ofClaim(claims[i])
 	}
 	t.wrote.claim(e, claims)
 }

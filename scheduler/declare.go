@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -50,13 +52,7 @@ func (v *env) tell(changed relisted) error {
 	if err == nil {
 		var budgets map[string]*budget
 		budgets, err = v.readBudgets(ctx, changed, was)
-		v.do(func(t *term) {
-			for name, b := range budgets {
-				if t.budgets[name] == nil { // otherwise this term has counted itself
-					t.budgets[name] = b
-				}
-			}
-		})
+		v.do(func(t *term) { t.notices.count(budgets) })
 	}
 	if errors.Is(err, store.ErrReplaced) {
 		v.replaced(err)
@@ -86,6 +82,38 @@ func (v *env) isStale(snapshot jobs.Snapshot) bool {
 }
 
 var errStale = errors.New("the ledger is read from a server that lacks the last writes, such as a read replica behind a proxy")
+
+// passOver takes ticks out of the schedules that are so far in the future that they
+// were claimed under a wrong clock: the schedules go on from earlier ticks, and the
+// future ticks are run when they are due. It returns what the ledger has then.
+func (v *env) passOver(ctx context.Context, all []*declared, snapshot jobs.Snapshot) (jobs.Snapshot, error) {
+	now, passed := v.now(), false
+	for _, job := range all {
+		cursor := snapshot.Jobs[job.Name].Cursor
+		if cursor.Sub(now) <= v.clock.most {
+			continue
+		}
+		n := 0
+		err := v.retry(ctx, "pass over ticks", func(ctx context.Context) (err error) {
+			n, err = v.db.PassOver(ctx, v.holder, job.Name, now)
+			return err
+		})
+		if err != nil {
+			return snapshot, err
+		}
+		passed = true
+		v.log.Warn("ticks that lie in the future were claimed under a wrong clock: they are passed over, and the schedule goes on",
+			zap.String("job", job.Name), zap.Int("ticks", n), zap.Time("newest", cursor))
+	}
+	if !passed {
+		return snapshot, nil
+	}
+	err := v.retry(ctx, "load the ledger", func(ctx context.Context) (err error) {
+		snapshot, err = v.reload(ctx, true)
+		return err
+	})
+	return snapshot, err
+}
 
 // gapFrom is the instant from which a changed schedule is in force when a term
 // begins: the end of the previous term, so that ticks in the gap between the two terms

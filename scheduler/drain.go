@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -62,11 +63,12 @@ type drain struct {
 	idle  chan struct{} // closed by the term's loop once nothing runs
 	ended chan struct{} // closed to wait no longer
 
-	mu      sync.Mutex
-	looping bool // the term's loop has begun
-	why     error
-	until   time.Time
-	over    bool // ended is closed
+	looping atomic.Bool // the term's loop has begun
+
+	mu    sync.Mutex
+	why   error
+	until time.Time
+	over  bool // ended is closed
 }
 
 func newDrain() *drain {
@@ -79,7 +81,7 @@ func (d *drain) begin(why error, most time.Duration) bool {
 	defer d.mu.Unlock()
 	d.why, d.until = why, time.Now().Add(most)
 	close(d.asked)
-	return d.looping
+	return d.looping.Load()
 }
 
 // end reports whether this call has ended it.
@@ -92,13 +94,6 @@ func (d *drain) end() bool {
 	d.over = true
 	close(d.ended)
 	return true
-}
-
-// loops notes that the term's loop begins.
-func (d *drain) loops() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.looping = true
 }
 
 // wanted reports whether the replica wants to leave.

@@ -3,18 +3,20 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
 
 // follower reads the ledger for a term, beside its loop, to which it hands what it has read.
 type follower struct {
 	*env
-	look    chan struct{}    // capacity 1: asks it to read at once
+	look    signal           // asks it to read at once
 	asks    chan chan<- bool // the same for the request signal, which waits for whether there was a request
 	relists chan relisted    // capacity 1: the same for what the ledger was told of, which goes with the reading
 }
@@ -95,10 +97,7 @@ func (f *follower) run() {
 
 // soon has the ledger read, after what this term knows to be in it.
 func (f *follower) soon() {
-	select {
-	case f.look <- struct{}{}:
-	default: // a look is asked for already
-	}
+	f.look.give()
 }
 
 // lookEvery is how long the term waits for heartbeats that look at the ledger, until it
@@ -170,4 +169,49 @@ func (f *follower) news(pulse *pulse, beat *heard, asked bool, limit time.Durati
 	defer cancel()
 	snapshot, err = f.load(ctx, false)
 	return snapshot, err == nil, err
+}
+
+// beats is what the heartbeats of a term and its follower tell each other.
+type beats struct {
+	newest     chan heard    // capacity 1: the newest heartbeat that looked at the ledger
+	known      atomic.Uint64 // the changes of the ledger, as it was read last
+	listening  atomic.Bool   // the follower runs
+	plainUntil time.Time     // heartbeats only renew until then. The keeper's goroutine owns it
+}
+
+// heard is what a heartbeat said of the ledger, or would say.
+type heard struct {
+	store.Beat
+	skew lease.Skew
+	at   time.Time // by the monotonic clock
+}
+
+// renew sends the heartbeats of this replica. That of an open term looks at the ledger
+// too. When that fails, a table of the ledger may be locked: the heartbeats then only
+// renew, for a while, and the term looks by statements of its own.
+func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
+	db, ok := s.db.(store.Heartbeats)
+	v := s.current.Load()
+	if !ok || v == nil || !v.beats.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != v.holder.Token || v.ctx.Err() != nil {
+		return s.db.Renew(ctx, r)
+	}
+	sent := s.clock.own()
+	if sent.Mono.Before(v.beats.plainUntil) {
+		return s.db.Renew(ctx, r)
+	}
+	beat, err := db.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], v.beats.known.Load())
+	if err != nil {
+		v.beats.plainUntil = sent.Mono.Add(4 * v.timing.TTL)
+		return 0, err
+	}
+	if !beat.Renewed {
+		return 0, nil
+	}
+	now := s.clock.own()
+	select {
+	case <-v.beats.newest: // out of date
+	default:
+	}
+	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
+	return 1, nil
 }

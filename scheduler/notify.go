@@ -22,121 +22,134 @@ func (e *entry) notify() (jobs.NotifySchedule, bool) {
 	return s, ok
 }
 
+// notices are what a term knows of its notifiers, and what it tells them.
+type notices struct {
+	*env
+	telling map[jobs.NoticeEvent]telling
+	budgets map[string]*budget
+	untold  map[jobs.Key]int // notices that the ledger has not answered for, with what they say was left out
+}
+
 // telling has the notifiers that tell of an event: of all jobs, and of some.
 type telling struct {
 	all   []*entry
 	named map[string][]*entry
 }
 
-// notifiers are those that tell of an event of a job.
-func (t *term) notifiers(of jobs.NoticeEvent, job string) []*entry {
-	if t.telling == nil {
-		t.telling = map[jobs.NoticeEvent]*telling{}
-		for _, event := range []jobs.NoticeEvent{jobs.NoticeFailure, jobs.NoticeRecovery, jobs.NoticeMissed} {
-			to := &telling{named: map[string][]*entry{}}
-			t.telling[event] = to
-			for _, e := range t.order {
-				s, _ := e.notify()
-				named, all := s.Jobs(event)
-				if all {
-					to.all = append(to.all, e)
-				}
-				for _, name := range named {
-					to.named[name] = append(to.named[name], e)
-				}
+// know takes in the jobs that there are.
+func (n *notices) know(order []*entry) {
+	n.telling = map[jobs.NoticeEvent]telling{}
+	for _, event := range []jobs.NoticeEvent{jobs.NoticeFailure, jobs.NoticeRecovery, jobs.NoticeMissed} {
+		to := telling{named: map[string][]*entry{}}
+		for _, e := range order {
+			s, _ := e.notify()
+			named, all := s.Jobs(event)
+			if all {
+				to.all = append(to.all, e)
+			}
+			for _, name := range named {
+				to.named[name] = append(to.named[name], e)
 			}
 		}
+		n.telling[event] = to
 	}
-	to := t.telling[of]
-	if some := to.named[job]; len(some) > 0 {
-		return slices.Concat(to.all, some)
-	}
-	return to.all
 }
 
-// tellOf returns the notices of a run that comes to its end.
-func (t *term) tellOf(x end) []store.Follower {
+// count takes in how many notices notifiers had lately.
+func (n *notices) count(budgets map[string]*budget) {
+	for name, b := range budgets {
+		if n.budgets[name] == nil { // otherwise this term has counted itself
+			n.budgets[name] = b
+		}
+	}
+}
+
+// notifiers are those that tell of an event of a job.
+func (n *notices) notifiers(of jobs.NoticeEvent, job string) []*entry {
+	to := n.telling[of]
+	return slices.Concat(to.all, to.named[job])
+}
+
+// ofEnd returns the notices of a run that comes to its end.
+func (n *notices) ofEnd(x end) []store.Follower {
 	r, to, why := x.run, x.move.To, x.move.Error
-	if _, is := r.entry.notify(); is {
+	if _, notifier := r.entry.notify(); notifier {
 		return nil
 	}
-	n := jobs.Notice{
+	is := jobs.Notice{
 		Job: r.record.Job, Tick: r.record.Tick, Trigger: r.record.Trigger,
 		State: to, Attempt: r.record.Attempt, Error: ledgerrows.CutError(why), Owner: r.record.Owner,
 	}
 	switch {
 	case x.says == store.JobFails:
-		n.Event = jobs.NoticeFailure
+		is.Event = jobs.NoticeFailure
 	case x.recovers:
-		n.Event = jobs.NoticeRecovery
+		is.Event = jobs.NoticeRecovery
 	case to == jobs.Skipped && why == tooLate:
-		n.Event, n.Missed = jobs.NoticeMissed, 1
+		is.Event, is.Missed = jobs.NoticeMissed, 1
 	default:
 		return nil
 	}
-	return t.notices(n)
+	return n.tell(is)
 }
 
-// tellMissed returns the notices of ticks that a claim deals with.
-func (t *term) tellMissed(c store.Claim) []store.Follower {
-	n := jobs.Notice{
-		Event: jobs.NoticeMissed, Job: c.Job, Tick: c.Tick, State: c.State, Error: ledgerrows.CutError(c.Error), Owner: t.holder.Owner, Missed: c.Missed,
+// ofClaim returns the notices of ticks that a claim deals with.
+func (n *notices) ofClaim(c store.Claim) []store.Follower {
+	is := jobs.Notice{
+		Event: jobs.NoticeMissed, Job: c.Job, Tick: c.Tick, State: c.State, Error: ledgerrows.CutError(c.Error), Owner: n.holder.Owner, Missed: c.Missed,
 	}
 	switch {
 	case c.State == jobs.Skipped && (c.Error == missed || c.Error == tooLate):
-		n.Missed = 1 + c.Missed
+		is.Missed = 1 + c.Missed
 	case c.State == jobs.Skipped || c.Missed == 0:
 		return nil
 	case c.State == jobs.Running:
-		n.Attempt = 1
+		is.Attempt = 1
 	}
-	return t.notices(n)
+	return n.tell(is)
 }
 
-// notices are the runs that tell of an event, as far as the limits of their jobs allow.
-func (t *term) notices(n jobs.Notice) (all []store.Follower) {
-	n.Group, n.Kind = t.holder.Group, triggers.KindOf(n.Trigger)
+// tell returns the runs that tell of an event, as far as the limits of their jobs allow.
+func (n *notices) tell(is jobs.Notice) (all []store.Follower) {
+	is.Group, is.Kind = n.holder.Group, triggers.KindOf(is.Trigger)
 	now := time.Now()
-	for _, e := range t.notifiers(n.Event, n.Job) {
+	for _, e := range n.notifiers(is.Event, is.Job) {
 		s, _ := e.notify()
-		b := t.budgets[e.job.Name]
+		b := n.budgets[e.job.Name]
 		if b == nil {
 			b = &budget{}
-			t.budgets[e.job.Name] = b
+			n.budgets[e.job.Name] = b
 		}
 		if most, per, limited := s.Limit(); limited {
-			if ok, again := b.take(told{now, n.Job, n.Event}, most, per); !ok {
-				t.stream.Emit(event.NoticeLeftOut{
-					Header: t.head(), Notifier: e.job.Name, Event: n.Event, Key: jobs.Key{Job: n.Job, Tick: n.Tick, Trigger: n.Trigger},
+			if ok, again := b.take(told{now, is.Job, is.Event}, most, per); !ok {
+				n.stream.Emit(event.NoticeLeftOut{
+					Header: n.head(), Notifier: e.job.Name, Event: is.Event, Key: jobs.Key{Job: is.Job, Tick: is.Tick, Trigger: is.Trigger},
 					Again: again, First: !again && b.first(now, per),
 				})
 				continue
 			}
 		}
-		n.LeftOut, b.leftOut = b.leftOut, 0
-		n.Text = n.Describe()
-		args, _ := json.Marshal(n) // never fails
+		is.LeftOut, b.leftOut = b.leftOut, 0
+		is.Text = is.Describe()
+		args, _ := json.Marshal(is) // never fails
 		// With the state: a tick that stands for missed ones may be too late itself, later on.
-		what := string(n.Event) + " " + n.State.String()
-		f := store.Follower{Key: jobs.Key{Job: e.job.Name, Tick: n.Tick, Trigger: triggers.Notice(what, n.Job, n.Trigger, t.holder.Token)}, Args: args}
-		t.untold[f.Key] = n.LeftOut
+		what := string(is.Event) + " " + is.State.String()
+		f := store.Follower{Key: jobs.Key{Job: e.job.Name, Tick: is.Tick, Trigger: triggers.Notice(what, is.Job, is.Trigger, n.holder.Token)}, Args: args}
+		n.untold[f.Key] = is.LeftOut
 		all = append(all, f)
 	}
 	return all
 }
 
-// answered takes in what has become of followers: whether the ledger has inserted them.
-func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
+// answered takes in whether the ledger has inserted notices of a job.
+func (n *notices) answered(job string, followers []store.Follower, inserted bool) {
 	for _, f := range followers {
-		if leftOut, ok := t.untold[f.Key]; ok {
-			delete(t.untold, f.Key)
-			if b := t.budgets[f.Job]; !inserted && b != nil {
-				b.giveBack(of.Job, leftOut)
+		if leftOut, ok := n.untold[f.Key]; ok {
+			delete(n.untold, f.Key)
+			if b := n.budgets[f.Job]; !inserted && b != nil {
+				b.giveBack(job, leftOut)
 			}
 		}
-	}
-	if inserted {
-		t.followed(of, followers)
 	}
 }
 

@@ -56,9 +56,11 @@ func (t *term) open() error {
 	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
 		return err
 	}
-	if t.budgets, err = t.readBudgets(until, all, snapshot); err != nil {
+	budgets, err := t.readBudgets(until, all, snapshot)
+	if err != nil {
 		return err
 	}
+	t.notices.count(budgets)
 	for _, e := range t.order {
 		t.know(e, snapshot)
 	}

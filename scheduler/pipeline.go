@@ -14,20 +14,30 @@ import (
 // has its answer. If that never comes, a later term finds them in the ledger, waiting.
 
 // followers are the runs that follow a run that succeeds.
-func (t *term) followers(k jobs.Key) []store.Follower {
-	if t.children == nil {
-		t.children = map[string][]string{}
-		for _, e := range t.order {
-			if after, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
-				t.children[after.Job()] = append(t.children[after.Job()], e.job.Name)
-			}
-		}
-	}
-	var all []store.Follower
+func (t *term) followers(k jobs.Key) (all []store.Follower) {
 	for _, name := range t.children[k.Job] {
 		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k.Job, k.Trigger, t.holder.Token)}})
 	}
 	return all
+}
+
+// knowFollowers takes in the jobs that there are, as far as they follow others.
+func (t *term) knowFollowers() {
+	t.notices.know(t.order)
+	t.children = map[string][]string{}
+	for _, e := range t.order {
+		if after, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
+			t.children[after.Job()] = append(t.children[after.Job()], e.job.Name)
+		}
+	}
+}
+
+// answered takes in what has become of followers: whether the ledger has inserted them.
+func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
+	t.notices.answered(of.Job, followers, inserted)
+	if inserted {
+		t.followed(of, followers)
+	}
 }
 
 // followed takes up what the ledger has inserted with a move of a run.

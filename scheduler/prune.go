@@ -39,18 +39,28 @@ func (e *entry) pruneSoon(now time.Time) {
 	e.pruneAt, e.pruneAtRest = now.Add(keepBackfills+rand.N(pruneAtLeast-keepBackfills)), now.Add(keepBackfills+rand.N(pruneAtRest-keepBackfills))
 }
 
+// janitor is what a term knows of the histories that it prunes, besides those of its jobs.
+type janitor struct {
+	roster    *roster
+	busy      bool
+	last      int       // the job that was pruned last
+	strays    []*entry  // jobs that this term does not have
+	archiveAt time.Time // when the audit and the terms are pruned next
+}
+
 // prune deletes old runs of one job at a time, beside everything else.
 func (t *term) prune() {
-	if t.pruning || t.stage == stopped {
+	j := &t.janitor
+	if j.busy || t.stage == stopped {
 		return
 	}
 	now := time.Now()
 	if t.pruneArchive(now) {
 		return
 	}
-	all := len(t.order) + len(t.strays)
+	all := len(t.order) + len(j.strays)
 	for i := range all {
-		at := (t.pruned + 1 + i) % all // a busy job must not hold up the others
+		at := (j.last + 1 + i) % all // a busy job must not hold up the others
 		e := t.prunable(at)
 		due := e.pruneAt
 		if e.ended == 0 {
@@ -64,17 +74,10 @@ func (t *term) prune() {
 			continue
 		}
 		e.ended, e.pruneAt, e.pruneAtRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
-		t.pruning, t.pruned = true, at
-		job, keep := e.job.Name, e.keep()
-		t.beside(func(v *env) {
-			err := v.pruneAll(func(ctx context.Context) (int, error) { return v.db.Prune(ctx, v.holder.Group, job, keep, 0) })
-			v.do(func(t *term) {
-				t.pruning = false
-				t.prune()
-				if err != nil && t.ctx.Err() == nil {
-					t.log.Warn("cannot prune the history", zap.String("job", job), zap.Error(err))
-				}
-			})
+		j.last = at
+		v, job, keep := t.env, e.job.Name, e.keep()
+		t.pruneBeside(t.log.With(zap.String("job", job)), "cannot prune the history", func(ctx context.Context) (int, error) {
+			return v.db.Prune(ctx, v.holder.Group, job, keep, 0)
 		})
 		return
 	}
@@ -85,7 +88,7 @@ func (t *term) prunable(at int) *entry {
 	if at < len(t.order) {
 		return t.order[at]
 	}
-	return t.strays[at-len(t.order)]
+	return t.janitor.strays[at-len(t.order)]
 }
 
 // noteStrays notes which jobs of the ledger this term does not have. No term would
@@ -113,13 +116,13 @@ func (t *term) addStray(name string, gone, now time.Time) {
 	e := newEntry(t.holder.Group, declare(jobs.Job{Name: name, Schedule: jobs.Manual()}, false))
 	e.known.Gone = gone
 	e.pruneSoon(now)
-	t.strays = append(t.strays, e)
+	t.janitor.strays = append(t.janitor.strays, e)
 }
 
 // isStray reports whether a job is to be pruned as the default History says: no
 // replica has it, and it has been gone for a day.
 func (t *term) isStray(e *entry) bool {
-	roster := t.roster.read()
+	roster := t.janitor.roster.read()
 	return t.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
 		t.now().Sub(t.clock.ours(e.known.Gone)) >= pruneAtRest
 }
@@ -127,34 +130,38 @@ func (t *term) isStray(e *entry) bool {
 // pruneArchive deletes what is old of the audit and of the terms, within an hour of the
 // term's begin and then once a day, and reports whether it does now.
 func (t *term) pruneArchive(now time.Time) bool {
+	j := &t.janitor
 	archive, ok := t.db.(store.Archive)
-	if t.archiveAt.IsZero() {
-		t.archiveAt = now.Add(keepBackfills + rand.N(pruneAtLeast-keepBackfills))
+	if j.archiveAt.IsZero() {
+		j.archiveAt = now.Add(keepBackfills + rand.N(pruneAtLeast-keepBackfills))
 	}
-	if !ok || now.Before(t.archiveAt) {
+	if !ok || now.Before(j.archiveAt) {
 		return false
 	}
-	t.pruning, t.archiveAt = true, now.Add(pruneAtRest)
-	t.beside(func(v *env) {
-		err := v.pruneAll(func(ctx context.Context) (int, error) { return archive.PruneArchive(ctx, v.holder.Group, 0) })
-		v.do(func(t *term) {
-			t.pruning = false
-			if err != nil && t.ctx.Err() == nil {
-				t.log.Warn("cannot prune the audit and the terms", zap.Error(err))
-			}
-		})
+	j.archiveAt = now.Add(pruneAtRest)
+	group := t.holder.Group
+	t.pruneBeside(t.log, "cannot prune the audit and the terms", func(ctx context.Context) (int, error) {
+		return archive.PruneArchive(ctx, group, 0)
 	})
 	return true
 }
 
-// pruneAll prunes batch by batch.
-func (v *env) pruneAll(batch func(context.Context) (int, error)) error {
-	for {
-		ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
-		n, err := batch(ctx)
-		cancel()
-		if err != nil || n == 0 {
-			return err
+// pruneBeside prunes batch by batch, beside the loop, and then the next history that is due.
+func (t *term) pruneBeside(log *zap.Logger, failed string, batch func(context.Context) (int, error)) {
+	t.janitor.busy = true
+	t.beside(func(v *env) {
+		n, err := 1, error(nil)
+		for n > 0 && err == nil {
+			ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
+			n, err = batch(ctx)
+			cancel()
 		}
-	}
+		v.do(func(t *term) {
+			t.janitor.busy = false
+			t.prune()
+			if err != nil && t.ctx.Err() == nil {
+				log.Warn(failed, zap.Error(err))
+			}
+		})
+	})
 }

@@ -33,7 +33,6 @@ func (t *term) relist() {
 	}
 	all := t.list.jobs()
 	now := t.now()
-	t.children, t.telling = nil, nil
 	wanted := make(map[string]bool, len(all))
 	late := false // a schedule has to wait
 	var tell relisted
@@ -67,31 +66,27 @@ func (t *term) relist() {
 		}
 		return e.removed
 	})
+	t.knowFollowers()
 	for _, name := range removed {
 		t.toldGone[name] = true
-		t.strays = slices.DeleteFunc(t.strays, func(e *entry) bool { return e.job.Name == name })
+		t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
 		t.addStray(name, t.clock.theirs(now), time.Now())
 	}
+	t.relisting = len(tell)+len(removed) > 0 || late
+	told := t.follower.relists
 	switch {
-	case len(tell) > 0:
-		t.relisting = true
-		told := t.follower.relists
+	case len(tell)+len(removed) > 0:
 		t.beside(func(v *env) {
 			v.tellGone(removed)
-			if err := v.tell(tell); err == nil {
+			if len(tell) == 0 {
+				v.do((*term).realarm)
+			} else if err := v.tell(tell); err == nil {
 				told <- tell
 			} else {
 				v.do((*term).relistAgain)
 			}
 		})
-	case len(removed) > 0:
-		t.relisting = true
-		t.beside(func(v *env) {
-			v.tellGone(removed)
-			v.do((*term).realarm)
-		})
 	case late:
-		t.relisting = true
 		t.after(lateFor, t.relisted)
 	}
 }
@@ -171,7 +166,6 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		t.relistAgain()
 		return
 	}
-	t.children, t.telling = nil, nil
 	for _, d := range changed {
 		t.regain(d.Name)
 		e := t.entries[d.Name]
@@ -190,6 +184,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		e.job, e.removed, e.changing = d, false, false
 		t.know(e, snapshot)
 	}
+	t.knowFollowers()
 	t.realarm()
 }
 

@@ -24,6 +24,7 @@ func bareTerm(declared ...jobs.Job) *term {
 		},
 		entries: map[string]*entry{}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
+	t.notices.env, t.janitor.roster = t.env, &roster{}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
 		e := newEntry("g", declare(job, false))
@@ -152,8 +153,8 @@ func TestPruneGoesRound(t *testing.T) {
 		}
 		term.prune()
 		term.prune()
-		if want := (i + 1) % 3; term.pruned != want || term.order[want].ended != 0 {
-			t.Errorf("turn %d: pruned %d", i, term.pruned)
+		if want := (i + 1) % 3; term.janitor.last != want || term.order[want].ended != 0 {
+			t.Errorf("turn %d: pruned %d", i, term.janitor.last)
 		}
 		for _, e := range term.order {
 			e.ended = 0

@@ -25,8 +25,7 @@ type gap struct {
 // one of these lines. The ledger has one row for the ticks that are skipped one after
 // the other for one reason. The term's loop owns it.
 type skips struct {
-	tell  func(event.TicksSkipped) // gives it a header
-	log   *zap.Logger
+	*env
 	began time.Time // of the present minute; zero: nothing was skipped lately
 	open  map[skipping]*skipped
 }
@@ -40,10 +39,6 @@ type skipped struct {
 	lately bool // in this minute
 }
 
-func newSkips(log *zap.Logger, tell func(event.TicksSkipped)) *skips {
-	return &skips{tell: tell, log: log, open: map[skipping]*skipped{}}
-}
-
 // add notes that ticks of a job are skipped.
 func (s *skips) add(job string, g gap) {
 	if s.began.IsZero() {
@@ -52,10 +47,10 @@ func (s *skips) add(job string, g gap) {
 	o := s.open[skipping{job, g.why}]
 	if o == nil {
 		s.open[skipping{job, g.why}] = &skipped{lately: true}
-		s.tell(g.event(job, true))
+		s.tell(job, g, true)
 		return
 	}
-	s.tell(g.event(job, false))
+	s.tell(job, g, false)
 	if o.ticks == 0 {
 		o.gap = g
 	} else {
@@ -64,8 +59,10 @@ func (s *skips) add(job string, g gap) {
 	o.lately = true
 }
 
-func (g gap) event(job string, first bool) event.TicksSkipped {
-	return event.TicksSkipped{Job: job, From: g.from, To: g.to, Ticks: g.ticks, Why: g.why, Missed: g.why == missed || g.why == tooLate, First: first}
+func (s *skips) tell(job string, g gap, first bool) {
+	s.stream.Emit(event.TicksSkipped{
+		Header: s.head(), Job: job, From: g.from, To: g.to, Ticks: g.ticks, Why: g.why, Missed: g.why == missed || g.why == tooLate, First: first,
+	})
 }
 
 func (g gap) fields(job string) []zap.Field {

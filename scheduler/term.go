@@ -9,7 +9,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/election"
-	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -18,28 +17,25 @@ import (
 // after the other.
 type term struct {
 	*env
-	skips    *skips
+	skips    skips
 	newest   time.Time // that the sweep has seen
 	wrote    *writer
 	server   string // whose ledger the term knows: see failover.go
 	follower follower
 	helpers  sync.WaitGroup // what runs beside the loop
 
-	list      *list                         // of this replica, which may change
-	relisting bool                          // a change of the list is being taken in
-	entries   map[string]*entry             // also jobs that were removed, until nothing of them is under way
-	order     []*entry                      // without those
-	children  map[string][]string           // the jobs that follow a job; nil: to be found again
-	telling   map[jobs.NoticeEvent]*telling // the notifiers of each event; nil: likewise
-	budgets   map[string]*budget            // of notifiers
-	untold    map[jobs.Key]int              // notices that the ledger has not answered for, with what they say was left out
+	list      *list               // of this replica, which may change
+	relisting bool                // a change of the list is being taken in
+	entries   map[string]*entry   // also jobs that were removed, until nothing of them is under way
+	order     []*entry            // without those
+	children  map[string][]string // the jobs that follow a job
+	notices   notices
+	janitor   janitor
 	outcomes  outcomes
 	alarms    map[string]*alarmed
 	waker     *clock
 	toldGone  map[string]bool // jobs that the ledger was told are gone
 	regained  bool            // it may say so of jobs of this term: see regain
-	strays    []*entry        // jobs that this term does not have, for their history
-	roster    *roster
 	timers    map[*time.Timer]struct{}
 
 	every   time.Duration // between two sweeps
@@ -50,9 +46,6 @@ type term struct {
 	groupPaused bool
 	pauses      []jobs.Pause
 	stage       stage
-	pruning     bool
-	pruned      int       // the job that was pruned last
-	archiveAt   time.Time // when the audit and the terms are pruned next
 }
 
 // newTerm prepares a term. It reads nothing yet.
@@ -61,27 +54,24 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	t := &term{
 		env:      v,
 		follower: newFollower(v),
+		skips:    skips{env: v, open: map[skipping]*skipped{}},
+		janitor:  janitor{roster: s.roster},
 		list:     s.list,
 		entries:  map[string]*entry{},
+		notices:  notices{env: v, budgets: map[string]*budget{}, untold: map[jobs.Key]int{}},
 		toldGone: map[string]bool{},
-		budgets:  map[string]*budget{},
 		outcomes: outcomes{of: map[string]*standing{}},
-		untold:   map[jobs.Key]int{},
-		roster:   s.roster,
 		timers:   map[*time.Timer]struct{}{},
 		most:     s.most,
 		every:    s.sweep,
 	}
 	t.wrote = newWriter(t)
-	t.skips = newSkips(t.log, func(e event.TicksSkipped) {
-		e.Header = t.head()
-		t.stream.Emit(e)
-	})
 	for _, job := range t.list.jobs() {
 		e := newEntry(t.holder.Group, job)
 		t.entries[job.Name] = e
 		t.order = append(t.order, e)
 	}
+	t.knowFollowers()
 	return t
 }
 
@@ -95,7 +85,7 @@ func (t *term) loop(clock *clock) {
 	sweep := time.NewTicker(t.every)
 	defer sweep.Stop()
 	ended, asked := t.ctx.Done(), t.drain.asked
-	t.drain.loops()
+	t.drain.looping.Store(true)
 	t.waker = clock
 	now := time.Now()
 	for _, e := range t.order {
