@@ -62,7 +62,7 @@ func (h *here) run(ctx context.Context) error {
 				removed := before[d.Name]
 				h.loops.Go(func() { h.loop(l, removed) })
 			} else if l.declared.Swap(d) != d {
-				l.change()
+				l.changed.give()
 			}
 		}
 		for name, l := range all {
@@ -120,7 +120,7 @@ func (h *here) drain() {
 // local is a job that runs everywhere, on this replica.
 type local struct {
 	declared atomic.Pointer[declared]
-	changed  chan struct{} // capacity 1
+	changed  signal
 	starts   context.Context
 	stop     context.CancelFunc
 	over     chan struct{} // closed when its loop has ended
@@ -130,13 +130,6 @@ func newLocal(ctx context.Context) *local {
 	l := &local{changed: make(chan struct{}, 1), over: make(chan struct{})}
 	l.starts, l.stop = context.WithCancel(ctx)
 	return l
-}
-
-func (l *local) change() {
-	select {
-	case l.changed <- struct{}{}:
-	default: // it is told already
-	}
 }
 
 // loop starts the runs of a job until it is stopped. It goes by the wall clock of this

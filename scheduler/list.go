@@ -16,9 +16,9 @@ type list struct {
 	mu      sync.Mutex
 	all     []*declared // in the order in which they came; only ever appended to, or replaced as a whole
 	names   map[string]*declared
-	changed chan struct{} // capacity 1; for the term
-	moved   chan struct{} // the same for what runs everywhere
-	observe func()        // is called after each change
+	changed signal // for the term
+	moved   signal // the same for what runs everywhere
+	observe func() // is called after each change
 }
 
 // declared is one declaration of a job: a job that is replaced has another one.
@@ -85,12 +85,8 @@ func (s *Scheduler) Everywhere() []jobs.Job {
 
 func (l *list) tell() {
 	l.observe()
-	for _, changed := range []chan struct{}{l.changed, l.moved} {
-		select {
-		case changed <- struct{}{}:
-		default: // it is told already
-		}
-	}
+	l.changed.give()
+	l.moved.give()
 }
 
 func (l *list) add(add []jobs.Job) error {

@@ -172,9 +172,6 @@ func (s *Scheduler) lookout(ctx context.Context) {
 
 // changed tells the lookout of another state.
 func (s *Scheduler) changed(election.State) {
-	s.roster.again()
-	select {
-	case s.states <- struct{}{}:
-	default: // it is told already
-	}
+	s.roster.poke.give()
+	s.states.give()
 }

@@ -46,7 +46,7 @@ type roster struct {
 	jobs    func() map[string]jobs.ScheduleHash
 	log     *zap.Logger
 	timeout time.Duration // of a statement
-	poke    chan struct{} // capacity 1: the jobs have changed, or the leader has
+	poke    signal        // to tell and look soon: the jobs have changed, or the leader has
 
 	list  uint64 // that was told last
 	told  map[string]jobs.ScheduleHash
@@ -60,14 +60,6 @@ type roster struct {
 	mu     sync.Mutex
 	last   jobs.Roster
 	denied error // the database does not let this replica tell, now
-}
-
-// again makes the roster tell and look soon.
-func (r *roster) again() {
-	select {
-	case r.poke <- struct{}{}:
-	default: // it will already
-	}
 }
 
 // read is what was read last.

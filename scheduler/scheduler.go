@@ -40,7 +40,7 @@ type Scheduler struct {
 	running  registry
 	here     *here
 	memory   *memory
-	states   chan struct{}       // capacity 1: the election's state has changed
+	states   signal              // the election's state has changed
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
 	roster   *roster
 	sentinel *sentinel
@@ -187,7 +187,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	}
 	s.notes = newTermNotes(s.log, e.Timing().AttemptTimeout)
 	s.notes.db, _ = db.(store.Archive)
-	s.list.observe = s.roster.again
+	s.list.observe = s.roster.poke.give
 	s.clock.emit, s.clock.drift = func(e event.ClockSkew) {
 		e.Header = s.head()
 		events.Emit(e)
@@ -243,6 +243,25 @@ func (s *Scheduler) Set(all ...jobs.Job) error {
 	}
 	_, err := s.list.set(all, false)
 	return s.checked(err, all)
+}
+
+// warnNeverDue says so if a job's schedule has no further tick: an expression such as
+// "0 0 30 2 *" is more likely a mistake.
+func (s *Scheduler) warnNeverDue(job jobs.Job) {
+	if jobs.NeverDue(job.Schedule, s.clock.now()) {
+		s.log.Warn("a schedule is never due: the job only runs when it is triggered", zap.String("job", job.Name), zap.Stringer("schedule", job.Schedule))
+	}
+}
+
+// checked warns of jobs that were taken while this replica runs. Run warns of those
+// that there are before it.
+func (s *Scheduler) checked(err error, taken []jobs.Job) error {
+	if err == nil && s.started.Load() {
+		for _, job := range taken {
+			s.warnNeverDue(job)
+		}
+	}
+	return err
 }
 
 // Run takes part in the group's election until ctx ends, and fires the jobs
@@ -302,11 +321,9 @@ func (s *Scheduler) awaitEnds() {
 		s.running.ends.Wait()
 		close(ended)
 	}()
-	timer := time.NewTimer(endsWithin)
-	defer timer.Stop()
 	select {
 	case <-ended:
-	case <-timer.C:
+	case <-time.After(endsWithin):
 	}
 }
 
