@@ -25,10 +25,10 @@ func absence(known jobs.Known, now time.Time) time.Duration {
 
 func longAbsent(known jobs.Known, now time.Time) bool { return absence(known, now) > jobs.LongAbsence }
 
-// anyBack reports whether a job of this term comes back after a long absence.
-func (t *term) anyBack(snapshot jobs.Snapshot) bool {
+// anyBack reports whether a job of the term comes back after a long absence.
+func (r *roll) anyBack(snapshot jobs.Snapshot) bool {
 	for name, known := range snapshot.Jobs {
-		if t.entries[name] != nil && longAbsent(known, snapshot.Now) {
+		if r.entries[name] != nil && longAbsent(known, snapshot.Now) {
 			return true
 		}
 	}
@@ -123,12 +123,12 @@ func (d *declaring) skipAbsence(job *declared, known jobs.Known) (store.Claim, b
 func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
 	var names []string
 	for name, known := range snapshot.Jobs {
-		if t.entries[name] == nil && known.Gone.IsZero() {
+		if t.roll.entries[name] == nil && known.Gone.IsZero() {
 			names = append(names, name)
 		}
 	}
 	for _, name := range names {
-		t.toldGone[name] = true
+		t.roll.toldGone[name] = true
 	}
 	return t.gone(ctx, names)
 }
@@ -137,10 +137,10 @@ func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
 // gone, that statement may be carried out late, after the job was declared. So the term
 // looks soon, and as long as it lasts often enough that no absence seems long.
 func (t *term) regain(name string) {
-	if t.regained || !t.toldGone[name] {
+	if t.roll.regained || !t.roll.toldGone[name] {
 		return
 	}
-	t.regained = true
+	t.roll.regained = true
 	t.after(time.Minute, t.lookForGone)
 }
 
@@ -152,15 +152,15 @@ func (t *term) lookForGone() {
 // denyGone declares jobs of this term anew that the ledger has as gone.
 func (t *term) denyGone(snapshot jobs.Snapshot) {
 	var gone []*declared
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		if known := snapshot.Jobs[e.job.Name]; !known.Gone.IsZero() && !e.removed && !e.changing {
 			gone = append(gone, e.job)
 		}
 	}
-	if len(gone) == 0 || t.relisting || t.stage >= draining {
+	if len(gone) == 0 || t.roll.relisting || t.stage >= draining {
 		return
 	}
-	t.relisting = true // and no change of the list meanwhile
+	t.roll.relisting = true // and no change of the list meanwhile
 	again := newDeclaring(t.env).differing(gone, snapshot, time.Time{})
 	t.beside(func(v *env) {
 		ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)

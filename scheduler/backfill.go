@@ -47,7 +47,7 @@ func (t *term) admitHeld(e *entry) {
 		e.backlog = e.backlog[1:]
 		if r.phase == held { // it was not dropped
 			t.shift(r, ready)
-			t.ready = append(t.ready, r)
+			t.slots.ready = append(t.slots.ready, r)
 		}
 	}
 }

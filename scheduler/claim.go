@@ -27,7 +27,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if !ok {
 		return
 	}
-	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slot()), func(c store.Claim) bool {
+	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slots.free()), func(c store.Claim) bool {
 		return e.runs[c.Key] != nil // it is in hand already
 	})
 	if len(claims) == 0 {
@@ -49,7 +49,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 			continue
 		}
 		r := t.take(e, jobs.Record{Key: c.Key})
-		if c.State == jobs.Running && t.slot() {
+		if c.State == jobs.Running && t.slots.free() {
 			t.shift(r, running)
 		} else { // those before it took the slots
 			c.State = jobs.Waiting

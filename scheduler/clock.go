@@ -38,27 +38,27 @@ type alarmed struct {
 
 // setAlarms gives each schedule an alarm of its own: jobs with one schedule share it. It
 // returns which alarms are new, and which ones nothing needs any more.
-func (t *term) setAlarms() (add, remove []*alarmed) {
-	before := t.alarms
-	t.alarms = make(map[string]*alarmed, len(before))
-	for _, e := range t.order {
+func (r *roll) setAlarms() (add, remove []*alarmed) {
+	before := r.alarms
+	r.alarms = make(map[string]*alarmed, len(before))
+	for _, e := range r.order {
 		key := e.job.text
 		if _, ok := e.job.Schedule.(jobs.Relative); ok { // its ticks are its own
 			key += " of " + e.job.Name + " since " + e.known.ScheduleSince.String()
 		}
-		a := t.alarms[key]
+		a := r.alarms[key]
 		if a == nil {
 			if a = before[key]; a == nil {
 				a = &alarmed{schedule: e.schedule}
 				add = append(add, a)
 			}
 			a.entries = nil
-			t.alarms[key] = a
+			r.alarms[key] = a
 		}
 		a.entries = append(a.entries, e)
 	}
 	for key, a := range before {
-		if t.alarms[key] != a {
+		if r.alarms[key] != a {
 			a.entries = nil
 			remove = append(remove, a)
 		}

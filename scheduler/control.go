@@ -19,9 +19,9 @@ func (t *term) tellControl(snapshot jobs.Snapshot) {
 			t.stream.Emit(event.Control{Header: t.head(), Action: action, Key: jobs.Key{Job: job}})
 		}
 	}
-	tell(t.groupPaused, snapshot.Paused, "")
+	tell(t.roll.paused, snapshot.Paused, "")
 	for name, known := range snapshot.Jobs {
-		if e := t.entries[name]; e != nil {
+		if e := t.roll.entries[name]; e != nil {
 			tell(e.known.Paused, known.Paused, name)
 		}
 	}
@@ -54,16 +54,16 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	}
 	if t.stage >= draining { // what is not in hand is the next leader's
 		for _, record := range snapshot.Open {
-			if e := t.entries[record.Job]; e != nil && record.CancelAsked && e.runs[record.Key] != nil {
+			if e := t.roll.entries[record.Job]; e != nil && record.CancelAsked && e.runs[record.Key] != nil {
 				t.end(e.runs[record.Key], jobs.ErrCancelled)
 			}
 		}
 		return
 	}
 	t.tellControl(snapshot)
-	t.groupPaused, t.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
+	t.roll.paused, t.roll.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
 	for name, known := range snapshot.Jobs {
-		if e := t.entries[name]; e != nil {
+		if e := t.roll.entries[name]; e != nil {
 			e.known.Paused, e.pauses, e.stamped = known.Paused, t.pausesOf(snapshot, name), snapshot.Pauses[name]
 			// The cursor moved on because a refused claim has arrived again,
 			// late. Its row is among the open ones: it is not claimed again.
@@ -74,19 +74,19 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	}
 	t.denyGone(snapshot)
 	for _, record := range snapshot.Open { // before any other run of their jobs
-		if e := t.entries[record.Job]; e != nil && !e.removed && e.runs[record.Key] == nil {
+		if e := t.roll.entries[record.Job]; e != nil && !e.removed && e.runs[record.Key] == nil {
 			t.leave(e, record)
 		}
 	}
 	for _, record := range snapshot.Open {
-		e := t.entries[record.Job]
+		e := t.roll.entries[record.Job]
 		if e == nil {
 			continue // a job of another release
 		}
 		t.found(e, record, snapshot.Now)
 	}
 	now := t.now()
-	for _, e := range t.order { // for ticks that a pause held back
+	for _, e := range t.roll.order { // for ticks that a pause held back
 		t.freed(e)
 		t.claimDue(e, now)
 	}

@@ -118,14 +118,14 @@ const (
 // beginDrain has the term start nothing new, and wait for what runs.
 func (t *term) beginDrain() {
 	t.stage = draining
-	if t.running > 0 {
+	if t.slots.taken > 0 {
 		t.beside((*env).tellDrain)
 	}
 }
 
 // checkDrain lets the term end once nothing runs and the outcomes are written.
 func (t *term) checkDrain() {
-	if t.running > 0 || t.outcomes.unwritten > 0 || !t.wrote.settled() {
+	if t.slots.taken > 0 || t.outcomes.unwritten > 0 || !t.wrote.settled() {
 		return
 	}
 	select {

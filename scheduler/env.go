@@ -49,19 +49,15 @@ func newEnv(ctx context.Context, held election.Term, s *Scheduler) *env {
 	ctx, cut := context.WithCancelCause(ctx)
 	return &env{
 		ctx: ctx, cut: cut, held: held, db: s.db, load: s.load, memory: s.memory,
-		holder:   store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
-		log:      s.log.With(zap.Uint64("token", held.Token())),
-		trouble:  keeper.HeldOf(ctx).Trouble().Tasks(),
-		stream:   s.events,
-		timing:   s.election.Timing(),
-		clock:    s.clock,
-		dog:      newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
-		next:     &nextTick{began: time.Now()},
-		beats:    &beats{newest: make(chan heard, 1)},
-		drain:    newDrain(),
-		registry: &s.running,
-		events:   make(chan func(*term)),
-		closed:   make(chan struct{}),
+		holder:  store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
+		log:     s.log.With(zap.Uint64("token", held.Token())),
+		trouble: keeper.HeldOf(ctx).Trouble().Tasks(),
+		stream:  s.events, timing: s.election.Timing(), clock: s.clock, registry: &s.running,
+		dog:    newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		next:   &nextTick{began: time.Now()},
+		beats:  &beats{newest: make(chan heard, 1)},
+		drain:  newDrain(),
+		events: make(chan func(*term)), closed: make(chan struct{}),
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // A failover may lose the last writes. A claim on the server that answers now would become its job's newest tick, and
 // hide those before it that are not there any more. So a term claims and moves runs on that server alone whose ledger it
-// knows (term.server), which the store compares. When another one answers, the term reads the ledger there. If that
+// knows (writer.server), which the store compares. When another one answers, the term reads the ledger there. If that
 // has all that the term knows to be in the ledger, the term goes on. Otherwise it ends, and the next one decides about what
 // is missing, as after any gap.
 
@@ -20,14 +20,14 @@ import (
 func (w *writer) writing(l *lane) store.Holder {
 	h := w.t.holder
 	if l == w.claims || w.t.stage < stopped {
-		h.Server = w.t.server
+		h.Server = w.server
 	}
 	return h
 }
 
 // met takes in which server has shown the ledger, and reports whether the term goes on.
 func (t *term) met(snapshot jobs.Snapshot) bool {
-	if snapshot.Server == t.server || t.stage == stopped {
+	if snapshot.Server == t.wrote.server || t.stage == stopped {
 		return true
 	}
 	keeper.HeldOf(t.ctx).Answered(snapshot.Server)
@@ -35,7 +35,7 @@ func (t *term) met(snapshot jobs.Snapshot) bool {
 		t.cut(fmt.Errorf("%w: another server answers, as after a failover, and %w", election.ErrLost, err))
 		return false
 	}
-	t.server = snapshot.Server
+	t.wrote.server = snapshot.Server
 	t.wrote.hurry()
 	return true
 }
@@ -51,7 +51,7 @@ func (t *term) lost(snapshot jobs.Snapshot) error {
 		open[r.Key] = r
 	}
 	var ticks, runs int
-	for name, e := range t.entries {
+	for name, e := range t.roll.entries {
 		known := snapshot.Jobs[name]
 		if !e.known.Since.IsZero() && !known.Since.Equal(e.known.Since) || known.Cursor.Before(e.recorded) {
 			ticks++

@@ -110,7 +110,7 @@ type nextTick struct {
 func (t *term) noteNext(now time.Time) {
 	var first time.Time
 	var job string
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		tick := e.next
 		if e.claiming {
 			tick = e.asked

@@ -16,7 +16,7 @@ import (
 func (t *term) open() error {
 	var snapshot jobs.Snapshot
 	var all []*declared
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		all = append(all, e.job)
 	}
 	d := newDeclaring(t.env)
@@ -45,7 +45,7 @@ func (t *term) open() error {
 				return err
 			}
 		}
-		if stale && t.anyBack(snapshot) {
+		if stale && t.roll.anyBack(snapshot) {
 			return errStale
 		}
 		return t.missing(ctx, snapshot)
@@ -61,11 +61,11 @@ func (t *term) open() error {
 		return err
 	}
 	t.notices.count(budgets)
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		t.know(e, snapshot)
 	}
-	t.server = snapshot.Server
-	t.setAlarms()
+	t.wrote.server = snapshot.Server
+	t.roll.setAlarms()
 	t.noteStrays(snapshot)
 	t.beats.known.Store(snapshot.Changes)
 	t.settle(snapshot.Open)

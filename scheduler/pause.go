@@ -32,7 +32,7 @@ func (t *term) pausesOf(snapshot jobs.Snapshot, job string) []jobs.Pause {
 func (t *term) stretch(e *entry, now time.Time) (until time.Time, paused, ok bool) {
 	open := false
 	before, within := now, e.next
-	for _, pauses := range [2][]jobs.Pause{e.pauses, t.pauses} {
+	for _, pauses := range [2][]jobs.Pause{e.pauses, t.roll.pauses} {
 		for _, p := range pauses {
 			ended := p.Ended
 			if ended.IsZero() {
@@ -58,7 +58,7 @@ func (t *term) stretch(e *entry, now time.Time) (until time.Time, paused, ok boo
 // paused reports whether a run has to wait for the end of a pause: a tick that was
 // to start as soon as there is room. Retries and manual runs go on.
 func (t *term) paused(r *run) bool {
-	return (t.groupPaused || r.entry.known.Paused || r.entry.counting > 0) && r.record.Attempt == 0 && (r.record.Trigger == 0 || r.record.Trigger >= triggers.First)
+	return (t.roll.paused || r.entry.known.Paused || r.entry.counting > 0) && r.record.Attempt == 0 && (r.record.Trigger == 0 || r.record.Trigger >= triggers.First)
 }
 
 // refused takes in that the ledger refused a claim of a job: it was paused since

@@ -15,7 +15,7 @@ import (
 
 // followers are the runs that follow a run that succeeds.
 func (t *term) followers(k jobs.Key) (all []store.Follower) {
-	for _, name := range t.children[k.Job] {
+	for _, name := range t.roll.children[k.Job] {
 		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k.Job, k.Trigger, t.holder.Token)}})
 	}
 	return all
@@ -23,11 +23,11 @@ func (t *term) followers(k jobs.Key) (all []store.Follower) {
 
 // knowFollowers takes in the jobs that there are, as far as they follow others.
 func (t *term) knowFollowers() {
-	t.notices.know(t.order)
-	t.children = map[string][]string{}
-	for _, e := range t.order {
+	t.notices.know(t.roll.order)
+	t.roll.children = map[string][]string{}
+	for _, e := range t.roll.order {
 		if after, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
-			t.children[after.Job()] = append(t.children[after.Job()], e.job.Name)
+			t.roll.children[after.Job()] = append(t.roll.children[after.Job()], e.job.Name)
 		}
 	}
 }
@@ -43,7 +43,7 @@ func (t *term) answered(of jobs.Record, followers []store.Follower, inserted boo
 // followed takes up what the ledger has inserted with a move of a run.
 func (t *term) followed(of jobs.Record, followers []store.Follower) {
 	for _, f := range followers {
-		e := t.entries[f.Job]
+		e := t.roll.entries[f.Job]
 		if e == nil || e.removed {
 			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
 			continue
@@ -75,7 +75,7 @@ func (t *term) lineUp(r *run) {
 
 // inPause reports whether an instant falls into a pause of the job or the group.
 func (t *term) inPause(e *entry, at time.Time) bool {
-	for _, pauses := range [2][]jobs.Pause{e.pauses, t.pauses} {
+	for _, pauses := range [2][]jobs.Pause{e.pauses, t.roll.pauses} {
 		for _, p := range pauses {
 			if p.Covers(at) {
 				return true

@@ -58,7 +58,7 @@ func (t *term) prune() {
 	if t.pruneArchive(now) {
 		return
 	}
-	all := len(t.order) + len(j.strays)
+	all := len(t.roll.order) + len(j.strays)
 	for i := range all {
 		at := (j.last + 1 + i) % all // a busy job must not hold up the others
 		e := t.prunable(at)
@@ -69,7 +69,7 @@ func (t *term) prune() {
 		if e.ended < pruneEvery && now.Before(due) || now.Before(e.keepUntil) {
 			continue
 		}
-		if at >= len(t.order) && !t.isStray(e) {
+		if at >= len(t.roll.order) && !t.isStray(e) {
 			e.pruneAtRest = now.Add(pruneAtRest)
 			continue
 		}
@@ -85,10 +85,10 @@ func (t *term) prune() {
 
 // prunable is the job at a place: those of the term come first.
 func (t *term) prunable(at int) *entry {
-	if at < len(t.order) {
-		return t.order[at]
+	if at < len(t.roll.order) {
+		return t.roll.order[at]
 	}
-	return t.janitor.strays[at-len(t.order)]
+	return t.janitor.strays[at-len(t.roll.order)]
 }
 
 // noteStrays notes which jobs of the ledger this term does not have. No term would
@@ -97,7 +97,7 @@ func (t *term) noteStrays(snapshot jobs.Snapshot) {
 	now := time.Now()
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(snapshot.Jobs)) {
-		if t.entries[name] != nil {
+		if t.roll.entries[name] != nil {
 			continue
 		}
 		names = append(names, name)
@@ -123,7 +123,7 @@ func (t *term) addStray(name string, gone, now time.Time) {
 // replica has it, and it has been gone for a day.
 func (t *term) isStray(e *entry) bool {
 	roster := t.janitor.roster.read()
-	return t.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
+	return t.roll.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
 		t.now().Sub(t.clock.ours(e.known.Gone)) >= pruneAtRest
 }
 

@@ -28,17 +28,17 @@ type relisted []*declared
 
 // relist begins to take in what has changed in the list of jobs since it last did.
 func (t *term) relist() {
-	if t.relisting || t.stage >= draining {
+	if t.roll.relisting || t.stage >= draining {
 		return
 	}
-	all := t.list.jobs()
+	all := t.roll.list.jobs()
 	now := t.now()
 	wanted := make(map[string]bool, len(all))
 	late := false // a schedule has to wait
 	var tell relisted
 	for _, d := range all {
 		wanted[d.Name] = true
-		switch e := t.entries[d.Name]; {
+		switch e := t.roll.entries[d.Name]; {
 		case e == nil || e.removed:
 			tell = append(tell, d)
 		case e.changing: // the ledger may have been told, though there was no answer
@@ -59,7 +59,7 @@ func (t *term) relist() {
 		}
 	}
 	var removed []string
-	t.order = slices.DeleteFunc(t.order, func(e *entry) bool {
+	t.roll.order = slices.DeleteFunc(t.roll.order, func(e *entry) bool {
 		if !wanted[e.job.Name] {
 			t.retire(e)
 			removed = append(removed, e.job.Name)
@@ -68,11 +68,11 @@ func (t *term) relist() {
 	})
 	t.knowFollowers()
 	for _, name := range removed {
-		t.toldGone[name] = true
+		t.roll.toldGone[name] = true
 		t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
 		t.addStray(name, t.clock.theirs(now), time.Now())
 	}
-	t.relisting = len(tell)+len(removed) > 0 || late
+	t.roll.relisting = len(tell)+len(removed) > 0 || late
 	told := t.follower.relists
 	switch {
 	case len(tell)+len(removed) > 0:
@@ -93,7 +93,7 @@ func (t *term) relist() {
 
 // relisted ends a change, and looks for the next one.
 func (t *term) relisted() {
-	t.relisting = false
+	t.roll.relisting = false
 	t.relist()
 }
 
@@ -142,8 +142,8 @@ func (t *term) letGo(r *run) {
 
 // retired forgets a job that was removed, once nothing of it is under way.
 func (t *term) retired(e *entry) {
-	if name := e.job.Name; e.removed && len(e.runs) == 0 && !e.claiming && t.entries[name] == e {
-		delete(t.entries, name)
+	if name := e.job.Name; e.removed && len(e.runs) == 0 && !e.claiming && t.roll.entries[name] == e {
+		delete(t.roll.entries, name)
 	}
 }
 
@@ -168,18 +168,18 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 	}
 	for _, d := range changed {
 		t.regain(d.Name)
-		e := t.entries[d.Name]
+		e := t.roll.entries[d.Name]
 		if e == nil {
 			e = newEntry(t.holder.Group, d)
-			t.entries[d.Name] = e
-			t.order = append(t.order, e)
+			t.roll.entries[d.Name] = e
+			t.roll.order = append(t.roll.order, e)
 			e.pruneSoon(time.Now())
 			t.know(e, snapshot)
 			t.countAll(e)
 			continue
 		}
 		if e.removed { // and something of it is still under way
-			t.order = append(t.order, e)
+			t.roll.order = append(t.roll.order, e)
 		}
 		e.job, e.removed, e.changing = d, false, false
 		t.know(e, snapshot)
@@ -190,7 +190,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 
 // realarm brings the alarms in line with the jobs, and then ends the change.
 func (t *term) realarm() {
-	add, remove := t.setAlarms()
+	add, remove := t.roll.setAlarms()
 	waker := t.waker
 	t.beside(func(v *env) {
 		if err := waker.change(add, remove); err != nil {

@@ -213,16 +213,16 @@ func (t *term) admit(e *entry) {
 		e.blocked = slices.Delete(e.blocked, at, at+1)
 		if r.phase == waiting { // it was not dropped
 			t.shift(r, ready)
-			t.ready = append(t.ready, r)
+			t.slots.ready = append(t.slots.ready, r)
 		}
 	}
 }
 
 // launchReady launches runs of all jobs into the slots that this replica has.
 func (t *term) launchReady() {
-	for len(t.ready) > 0 && t.slot() {
-		r := t.ready[0]
-		t.ready = t.ready[1:]
+	for len(t.slots.ready) > 0 && t.slots.free() {
+		r := t.slots.ready[0]
+		t.slots.ready = t.slots.ready[1:]
 		switch {
 		case r.phase != ready:
 		case t.paused(r) && isHeld(r.record):
@@ -237,8 +237,14 @@ func (t *term) launchReady() {
 	}
 }
 
-// slot reports whether another run may start on this replica.
-func (t *term) slot() bool { return t.most == 0 || t.running < t.most }
+// slots are the runs that this replica has room for.
+type slots struct {
+	most  int    // runs at a time; 0: any number
+	taken int    // by runs in the phase running
+	ready []*run // what waits for one, first come first served
+}
+
+func (s *slots) free() bool { return s.most == 0 || s.taken < s.most }
 
 // launch tells the ledger that a run starts, and starts it.
 func (t *term) launch(r *run) {
@@ -472,10 +478,10 @@ func (t *term) shift(r *run, to phase) {
 		r.entry.backfilled[to]++
 	}
 	if r.phase == running {
-		t.running--
+		t.slots.taken--
 	}
 	if to == running {
-		t.running++
+		t.slots.taken++
 	}
 	r.phase = to
 }

@@ -22,13 +22,13 @@ func bareTerm(declared ...jobs.Job) *term {
 			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: &tickClock{own: clocks.Now},
 			stream: stream.New(zap.NewNop()), registry: &registry{}, events: make(chan func(*term)), closed: make(chan struct{}),
 		},
-		entries: map[string]*entry{}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
+		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
 	t.notices.env, t.janitor.roster = t.env, &roster{}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
 		e := newEntry("g", declare(job, false))
-		t.entries[job.Name], t.order = e, append(t.order, e)
+		t.roll.entries[job.Name], t.roll.order = e, append(t.roll.order, e)
 	}
 	return t
 }
@@ -67,10 +67,10 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 			t.written(true)
 		},
 		"dropped while it waits for a slot": func(t *term, r *run) {
-			t.most, t.running = 1, 1
+			t.slots.most, t.slots.taken = 1, 1
 			t.enqueue(r, 0)
 			t.end(r, jobs.ErrCancelled)
-			t.running = 0
+			t.slots.taken = 0
 			t.freed(r.entry)
 			t.written(true)
 		},
@@ -90,11 +90,11 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		},
 	} {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
-		e := term.entries["job"]
+		e := term.roll.entries["job"]
 		way(term, term.take(e, manualRun(1)))
 		e.count[gone] = 0
-		if len(e.runs) > 0 || e.count != [phases]int{} || term.running != 0 || len(e.blocked)+len(term.ready)+len(term.wrote.moves.fresh) > 0 {
-			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.count, term.running, len(term.wrote.moves.fresh))
+		if len(e.runs) > 0 || e.count != [phases]int{} || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.fresh) > 0 {
+			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.count, term.slots.taken, len(term.wrote.moves.fresh))
 		}
 	}
 }
@@ -117,7 +117,7 @@ func TestStaleSnapshot(t *testing.T) {
 	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].moves[0].To != jobs.Interrupted || moves[1].moves[0].Attempt != 1 {
 		t.Errorf("a run of this term that is not in hand: %+v", moves)
 	}
-	if e := term.entries["job"]; e.busy() != 1 {
+	if e := term.roll.entries["job"]; e.busy() != 1 {
 		t.Errorf("a run that is being closed keeps room: %v", e.count)
 	}
 	term.stage = stopped
@@ -148,15 +148,15 @@ func TestPruneGoesRound(t *testing.T) {
 	term := bareTerm(job("a"), job("b"), job("c"))
 	term.db, term.timing.AttemptTimeout = memdb.New(), time.Minute
 	for i := range 7 {
-		for _, e := range term.order {
+		for _, e := range term.roll.order {
 			e.ended, e.pruneAt, e.pruneAtRest = pruneEvery, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
 		}
 		term.prune()
 		term.prune()
-		if want := (i + 1) % 3; term.janitor.last != want || term.order[want].ended != 0 {
+		if want := (i + 1) % 3; term.janitor.last != want || term.roll.order[want].ended != 0 {
 			t.Errorf("turn %d: pruned %d", i, term.janitor.last)
 		}
-		for _, e := range term.order {
+		for _, e := range term.roll.order {
 			e.ended = 0
 		}
 		(<-term.events)(term)

@@ -420,7 +420,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 		}
 		return err
 	}
-	clock, err := startClock(t.env, t.alarms)
+	clock, err := startClock(t.env, t.roll.alarms)
 	if err != nil {
 		close(t.closed)
 		return err

@@ -12,40 +12,40 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// term is one term of this replica. Its loop owns everything in it but its env: alarms,
-// answers of the ledger and ends of runs reach it as functions that it calls one
-// after the other.
+// term is one term of this replica. Its loop owns everything in it, but for its env and the
+// follower, which never change: alarms, answers of the ledger and ends of runs reach it as
+// functions that it calls one after the other.
 type term struct {
 	*env
-	skips    skips
-	newest   time.Time // that the sweep has seen
-	wrote    *writer
-	server   string // whose ledger the term knows: see failover.go
-	follower follower
 	helpers  sync.WaitGroup // what runs beside the loop
+	follower follower
+	timers   map[*time.Timer]struct{}
+	every    time.Duration // between two sweeps
+	newest   time.Time     // that the sweep has seen
+	stage    stage
 
+	roll     roll
+	slots    slots
+	wrote    *writer
+	outcomes outcomes
+	notices  notices
+	skips    skips
+	janitor  janitor
+	waker    *clock
+}
+
+// roll is the jobs of a term, and what it knows of them together.
+type roll struct {
 	list      *list               // of this replica, which may change
 	relisting bool                // a change of the list is being taken in
 	entries   map[string]*entry   // also jobs that were removed, until nothing of them is under way
 	order     []*entry            // without those
 	children  map[string][]string // the jobs that follow a job
-	notices   notices
-	janitor   janitor
-	outcomes  outcomes
 	alarms    map[string]*alarmed
-	waker     *clock
 	toldGone  map[string]bool // jobs that the ledger was told are gone
 	regained  bool            // it may say so of jobs of this term: see regain
-	timers    map[*time.Timer]struct{}
-
-	every   time.Duration // between two sweeps
-	most    int           // runs at a time; 0: any number
-	running int           // runs in that phase
-	ready   []*run        // what waits for one of them to end, first come first served
-
-	groupPaused bool
-	pauses      []jobs.Pause
-	stage       stage
+	paused    bool            // the group is
+	pauses    []jobs.Pause    // of the group
 }
 
 // newTerm prepares a term. It reads nothing yet.
@@ -56,20 +56,18 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		follower: newFollower(v),
 		skips:    skips{env: v, open: map[skipping]*skipped{}},
 		janitor:  janitor{roster: s.roster},
-		list:     s.list,
-		entries:  map[string]*entry{},
 		notices:  notices{env: v, budgets: map[string]*budget{}, untold: map[jobs.Key]int{}},
-		toldGone: map[string]bool{},
+		roll:     roll{list: s.list, entries: map[string]*entry{}, toldGone: map[string]bool{}},
 		outcomes: outcomes{of: map[string]*standing{}},
 		timers:   map[*time.Timer]struct{}{},
-		most:     s.most,
+		slots:    slots{most: s.most},
 		every:    s.sweep,
 	}
 	t.wrote = newWriter(t)
-	for _, job := range t.list.jobs() {
+	for _, job := range t.roll.list.jobs() {
 		e := newEntry(t.holder.Group, job)
-		t.entries[job.Name] = e
-		t.order = append(t.order, e)
+		t.roll.entries[job.Name] = e
+		t.roll.order = append(t.roll.order, e)
 	}
 	t.knowFollowers()
 	return t
@@ -88,12 +86,12 @@ func (t *term) loop(clock *clock) {
 	t.drain.looping.Store(true)
 	t.waker = clock
 	now := time.Now()
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		e.pruneSoon(now)
 	}
 	t.helpers.Go(t.follower.heed)
 	t.helpers.Go(t.follower.run)
-	t.countAll(t.order...)
+	t.countAll(t.roll.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.beat()
@@ -101,7 +99,7 @@ func (t *term) loop(clock *clock) {
 			t.beginDrain()
 		}
 		t.wrote.flush()
-		if t.stage == stopped && t.running == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
+		if t.stage == stopped && t.slots.taken == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
 			t.skips.finish()
 			return
 		}
@@ -113,7 +111,7 @@ func (t *term) loop(clock *clock) {
 			f(t)
 		case <-sweep.C:
 			t.sweep()
-		case <-t.list.changed:
+		case <-t.roll.list.changed:
 			t.relist()
 		case <-asked:
 			asked = nil
@@ -155,7 +153,7 @@ func (t *term) stop(clock *clock) {
 
 // nameLate says which runs ignore that their context has ended.
 func (t *term) nameLate() {
-	for _, e := range t.entries {
+	for _, e := range t.roll.entries {
 		for _, r := range e.runs {
 			if r.attempt != nil {
 				t.runLog(r).Error("a run ignores its context: this replica does not lead again while it runs",
@@ -194,7 +192,7 @@ func (t *term) sweep() {
 	if now.After(t.newest) {
 		t.newest = now
 	}
-	for _, e := range t.order {
+	for _, e := range t.roll.order {
 		t.claimDue(e, now)
 	}
 	t.noteNext(now)

@@ -41,6 +41,7 @@ type writer struct {
 	t *term
 
 	claims, moves *lane
+	server        string    // whose ledger the term knows: see failover.go
 	moveSince     time.Time // when the first of moves.fresh came
 
 	// ctx outlives the term: the outcomes of its runs are still written.
@@ -285,7 +286,7 @@ func (w *writer) sendPart(l *lane, b *batch) {
 			} else {
 				l.sending--
 			}
-			if err == nil && h.Server != "" && h.Server != t.server {
+			if err == nil && h.Server != "" && h.Server != t.wrote.server {
 				err = store.ErrOtherServer // what that one has taken, the one that answers now may lack
 			}
 			w.sent(l, b, part, answer, err)
