@@ -190,7 +190,7 @@ func (s NotifySchedule) with(event int, of []string) NotifySchedule {
 // is told at intervals (per divided by a quarter of n, at least by two), and leaves a quarter of
 // the limit for what is new. The recovery from a failure that was told is told in any case, and
 // does not count. The leader counts. One that takes over goes on with the notices that the ledger
-// has, and forgets what they told of and how many were left out. Zero: without a limit. The
+// has, and forgets how many were left out. Zero: without a limit. The
 // default is 20 in an hour.
 func (s NotifySchedule) AtMost(n int, per time.Duration) NotifySchedule {
 	s.limit, s.per = n, per

@@ -52,7 +52,7 @@ func (v *env) tell(changed relisted) error {
 	if err == nil {
 		var budgets map[string]*budget
 		budgets, err = v.readBudgets(ctx, changed, was)
-		v.do(func(t *term) { t.notices.count(budgets) })
+		v.do(func(t *term) { t.count(budgets) })
 	}
 	if errors.Is(err, store.ErrReplaced) {
 		v.replaced(err)

@@ -505,6 +505,38 @@ func TestLimitOverTakeovers(t *testing.T) {
 	})
 }
 
+// The recovery from a failure that was told is told although the limit is used up, under the next leader too.
+func TestRecoveryAfterATakeover(t *testing.T) {
+	for _, takeover := range []bool{false, true} {
+		t.Run(fmt.Sprint("takeover ", takeover), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := []jobs.Job{{Name: "tell", Schedule: jobs.OnFailure().OnRecovery().AtMost(4, time.Hour)}}
+				for i := range 6 {
+					all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(10 * time.Minute), Do: c.failing(10 * time.Minute)})
+				}
+				first := c.start(all)
+				c.start(all)
+				c.until(15 * time.Minute)
+				failures := c.notices("tell")
+				if takeover {
+					first.kill()
+				}
+				c.until(50 * time.Minute)
+				told := c.notices("tell")
+				for _, line := range failures {
+					job := strings.Fields(line)[2]
+					if !slices.ContainsFunc(told, func(line string) bool { return strings.HasPrefix(line, "recovery of "+job+" ") }) {
+						t.Errorf("%s failed, which was told, and works again: %q", job, told)
+					}
+				}
+				if len(failures) != 4 || len(told) != 8 {
+					t.Errorf("told %q", told)
+				}
+			})
+		})
+	}
+}
+
 // A job that fails, works or misses ticks again and again keeps nobody from hearing of the
 // others, and is told of now and then, with how many notices were left out.
 func TestNoisyJobsLeaveRoom(t *testing.T) {

@@ -60,9 +60,10 @@ func (t *term) open() error {
 	if err != nil {
 		return err
 	}
-	t.notices.count(budgets)
+	t.count(budgets)
 	for _, e := range t.roll.order {
 		t.know(e, snapshot)
+		t.newest = later(t.newest, e.known.Cursor) // none is so far ahead that it were passed over
 	}
 	t.wrote.server = snapshot.Server
 	t.roll.setAlarms()

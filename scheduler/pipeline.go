@@ -34,7 +34,7 @@ func (t *term) knowFollowers() {
 
 // answered takes in what has become of followers: whether the ledger has inserted them.
 func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
-	t.notices.answered(of.Job, followers, inserted)
+	t.notices.answered(followers, inserted)
 	if inserted {
 		t.followed(of, followers)
 	}

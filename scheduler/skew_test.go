@@ -276,6 +276,50 @@ func TestClockOptions(t *testing.T) {
 	}
 }
 
+// After the clock was ahead for a while, one line of each leader says until when jobs start nothing.
+func TestClockThatWasAhead(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "often", Schedule: jobs.Every(5 * time.Second)}}
+		logs, log := observed()
+		first := c.start(declared, log)
+		c.until(time.Minute)
+		c.store.StepClock(5 * time.Minute)
+		c.until(90 * time.Second)
+		c.store.StepClock(-5 * time.Minute)
+		ahead := func(n int) {
+			t.Helper()
+			lines := logs.FilterMessageSnippet("was ahead").All()
+			if len(lines) != n {
+				t.Fatalf("%d lines, want %d: %v", len(lines), n, logs.All())
+			}
+			if n == 0 {
+				return
+			}
+			says := lines[n-1].ContextMap()
+			if until, _ := says["until"].(time.Time); says["jobs"] != int64(1) || until.Sub(c.begin) < 6*time.Minute || until.Sub(c.begin) > 7*time.Minute {
+				t.Errorf("%v", says)
+			}
+		}
+		ahead(0)
+		c.until(4 * time.Minute)
+		ahead(1)
+		first.stop()
+		c.start(declared, log)
+		c.until(5 * time.Minute)
+		ahead(2)
+		runs := len(c.runs("often"))
+		c.until(6*time.Minute + 30*time.Second)
+		if more := len(c.runs("often")); more != runs {
+			t.Errorf("%d runs before the clock was there again", more-runs)
+		}
+		c.until(8 * time.Minute)
+		ahead(2)
+		if len(c.runs("often")) == runs {
+			t.Error("no job runs any more")
+		}
+	})
+}
+
 // observed are the lines that a replica logs.
 func observed() (*observer.ObservedLogs, scheduler.Option) {
 	core, logs := observer.New(zap.WarnLevel)

@@ -21,7 +21,8 @@ type term struct {
 	follower follower
 	timers   map[*time.Timer]struct{}
 	every    time.Duration // between two sweeps
-	newest   time.Time     // that the sweep has seen
+	newest   time.Time     // that the sweep has seen, or of a tick that was claimed
+	waits    time.Time     // until when jobs start nothing, as was told: see tellAhead
 	stage    stage
 
 	roll     roll
@@ -56,7 +57,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		follower: newFollower(v),
 		skips:    skips{env: v, open: map[skipping]*skipped{}},
 		janitor:  janitor{roster: s.roster},
-		notices:  notices{env: v, budgets: map[string]*budget{}, untold: map[jobs.Key]int{}},
+		notices:  notices{env: v, budgets: map[string]*budget{}, untold: map[jobs.Key]func(){}},
 		roll:     roll{list: s.list, entries: map[string]*entry{}, toldGone: map[string]bool{}},
 		outcomes: outcomes{of: map[string]*standing{}},
 		timers:   map[*time.Timer]struct{}{},
@@ -191,6 +192,8 @@ func (t *term) sweep() {
 	}
 	if now.After(t.newest) {
 		t.newest = now
+	} else if t.newest.Sub(now) > onTime {
+		t.tellAhead(now)
 	}
 	for _, e := range t.roll.order {
 		t.claimDue(e, now)
@@ -198,6 +201,23 @@ func (t *term) sweep() {
 	t.noteNext(now)
 	t.skips.sweep()
 	t.prune()
+}
+
+// tellAhead says once that ticks later than now have run already, so that their jobs start none for a while: the
+// clock that ticks are judged by was ahead.
+func (t *term) tellAhead(now time.Time) {
+	n, until := 0, t.waits
+	for _, e := range t.roll.order {
+		if e.known.Cursor.Sub(now) > onTime {
+			n++
+			until = later(until, e.known.Cursor)
+		}
+	}
+	if until.After(t.waits) {
+		t.waits = until
+		t.log.Warn("the clock that ticks are judged by was ahead: ticks up to the instant have run, and their jobs start none before it",
+			zap.Int("jobs", n), zap.Time("until", until))
+	}
 }
 
 // errSetBack ends a term whose ticks were claimed too far in the future.
