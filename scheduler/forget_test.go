@@ -41,7 +41,7 @@ func TestForget(t *testing.T) {
 			c.Fatal(err)
 		}
 		c.wantRows("b")
-		refused("b", jobs.ErrNoJob, "did you mean a?")
+		refused("b", jobs.ErrNoJob, "there are a")
 		c.until(55 * time.Minute)
 		c.start(tenMinutely("a", "b"))
 		second.stop()

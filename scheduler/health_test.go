@@ -109,7 +109,7 @@ func TestHealthBesideTheCampaign(t *testing.T) {
 			t.Errorf("while a job that runs everywhere drains: %+v", h)
 		}
 		<-r.done
-		if h := r.Health(); h.Running || h.Stuck == nil {
+		if h := r.Health(); h.Running || h.Stuck != nil || h.Leader == nil {
 			t.Errorf("after Run has returned: %+v", h)
 		}
 	})

@@ -192,7 +192,7 @@ func TestEachGapIsTold(t *testing.T) {
 		c.start([]jobs.Job{
 			{Name: "blocks", Schedule: jobs.Cron("*/10 * * * * *")},
 			{Name: "skips", Schedule: jobs.Cron("2/10 * * * * *"), Misfire: jobs.MisfireSkip},
-			{Name: "tell", Schedule: jobs.OnMissed("skips")},
+			{Name: "tell", Schedule: jobs.OnMissed("skips").AtMost(0, 0)},
 		}, scheduler.WithLogger(zap.New(core, standsStill)))
 		c.until(69 * time.Second)
 		var rows, told []string
