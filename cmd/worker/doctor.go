@@ -231,6 +231,7 @@ func (e *groupExam) judgeSkew(skew lease.Skew) {
 		byWorker = file.Clock == scheduler.WorkerClock
 	}
 	off := skew.Ahead.Abs()
+	e.skewed = off > time.Minute
 	ahead := "ahead of"
 	if skew.Ahead < 0 {
 		ahead = "behind"

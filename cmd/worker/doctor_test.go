@@ -313,6 +313,12 @@ func TestDoctorOfWorkersThatCannotBeSeen(t *testing.T) {
 	if f := e.found[0]; f.Grade != store.Problem || !strings.Contains(f.Text, "no worker can be seen") || !strings.Contains(f.Text, "a/b/1/c") {
 		t.Errorf("%+v", f)
 	}
+	e = groupExam{target: &target{}, roster: jobs.Roster{Now: now.Add(time.Hour), Replicas: e.roster.Replicas}}
+	e.judgeSkew(lease.Skew{Ahead: time.Hour, Bound: time.Millisecond})
+	e.replicas()
+	if f := e.found[1]; f.Grade != store.Unknown || !strings.Contains(f.Text, "by the database's clock") {
+		t.Errorf("%+v", f)
+	}
 }
 
 func TestDoctorOfClocks(t *testing.T) {

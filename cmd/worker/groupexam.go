@@ -21,6 +21,7 @@ type groupExam struct {
 	leadership election.Leadership
 	roster     jobs.Roster
 	snapshot   jobs.Snapshot
+	skewed     bool     // the clocks differ by more than a minute
 	unfit      []string // the checks that have found a problem with the database or the clock
 
 	check string
@@ -80,9 +81,11 @@ func (e *groupExam) replicas() {
 		versions[r.Version] = true
 	}
 	switch {
+	case len(states) == 0 && e.skewed:
+		e.say(store.Unknown, "no worker has told of itself in the last 10 minutes by the database's clock, which differs from this machine's", "that of "+clockCheck)
 	case len(states) == 0 && e.leadership.Held():
 		e.say(store.Unknown, "no worker has told of itself: they are of an older release", "update them")
-	case len(states) == 0 && len(e.unfit) > 0 && e.unfit[0] != clockCheck:
+	case len(states) == 0 && len(e.unfit) > 0:
 		// Those that run may have told another server.
 		e.say(store.Unknown, "no worker has told this database of itself: see "+strings.Join(e.unfit, ", "), "")
 	case len(states) == 0 && e.gone() != "":

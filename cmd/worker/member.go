@@ -116,6 +116,7 @@ type shared struct {
 	log       *zap.Logger
 	client    *httpjob.Client
 	metrics   served
+	observed  bool // a member serves the metrics, which are those of all
 	options   []scheduler.Option
 	databases stores
 	killers   stores // over which statements are ended, and that no job can use up
@@ -139,7 +140,7 @@ func (p *shared) prepare(m *member) (stop func(), err error) {
 		m.parts.killers = killers(db)
 	}
 	options := p.options
-	if c.Listen.Address != "" {
+	if p.observed {
 		options = append(options[:len(options):len(options)], scheduler.WithEvents(p.metrics.Observe))
 	}
 	if m.scheduler, err = p.runner.scheduler(c, m.parts, options...); err != nil {
@@ -147,8 +148,10 @@ func (p *shared) prepare(m *member) (stop func(), err error) {
 	}
 	m.log = p.log.With(zap.String("group", c.Group), zap.String("owner", m.scheduler.Owner()))
 	stopPage := func() {}
-	if c.Listen.Address != "" {
+	if p.observed {
 		p.metrics.Watch(c.Group, m.scheduler.Health)
+	}
+	if c.Listen.Address != "" {
 		if stopPage, err = p.servePage(m); err != nil {
 			return nil, err
 		}

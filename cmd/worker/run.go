@@ -98,6 +98,7 @@ func (r *runner) run(ctx context.Context, command *cobra.Command) (err error) {
 	provider, stopTraces := startTraces(ctx, log)
 	defer stopTraces()
 	p := shared{runner: r, log: log, client: client, metrics: newMetrics(log), databases: stores{}, killers: stores{}, pages: stores{}}
+	p.observed = slices.ContainsFunc(members, func(m *member) bool { return m.config.Listen.Address != "" })
 	if provider != nil {
 		p.options = append(p.options, scheduler.WithRunContext(tracing.Runs(provider)))
 	}

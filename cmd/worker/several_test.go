@@ -62,6 +62,26 @@ func TestSeveralGroups(t *testing.T) {
 	}
 }
 
+// The metrics that one file has served are those of all groups of the process.
+func TestMetricsOfSeveralGroups(t *testing.T) {
+	t.Parallel()
+	paths, flags := severalFiles(t, "sqlite:"+filepath.Join(t.TempDir(), "lease.db"), 2)
+	text, err := os.ReadFile(paths[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(paths[0], append(text, "listen: 127.0.0.1:0\n"...), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w := startWorker(t, append([]string{"run"}, flags...)...)
+	address := addressOf(w)
+	for i := range paths {
+		w.await("a run", about(fmt.Sprint("job-", i), "run succeeded"))
+	}
+	awaitText(t, address+"/metrics", `cronlease_runs_total{group="group-0",job_name="job-0",state="succeeded"}`, `cronlease_runs_total{group="group-1",job_name="job-1",state="succeeded"}`,
+		`cronlease_healthy{check="leader",group="group-1"} 1`)
+}
+
 // What does not fit together is refused, and nothing is started.
 func TestSeveralGroupsThatDoNotFit(t *testing.T) {
 	t.Parallel()
