@@ -5,6 +5,7 @@ import (
 	"context"
 	"hash/fnv"
 	"maps"
+	"path"
 	"slices"
 	"time"
 )
@@ -118,10 +119,23 @@ type Roster struct {
 func (r Roster) Live() []Replica { return slices.DeleteFunc(r.told(), r.isGone) }
 
 // Gone are the replicas that have told of themselves lately and are [Absent], but for
-// those that began less than 5 s ago: the database may see them in a moment.
+// those that began less than 5 s ago: the database may see them in a moment. Nor are those
+// among them whose process was started again: a live replica of the same label and host
+// that began later stands for one of them.
 func (r Roster) Gone() []Replica {
-	return slices.DeleteFunc(r.told(), func(x Replica) bool { return !r.isGone(x) })
+	gone := slices.DeleteFunc(r.told(), func(x Replica) bool { return !r.isGone(x) })
+	for _, live := range r.Live() {
+		place := placeOf(live.Owner)
+		i := slices.IndexFunc(gone, func(x Replica) bool { return placeOf(x.Owner) == place && live.Since.After(x.Seen) })
+		if i >= 0 {
+			gone = slices.Delete(gone, i, i+1)
+		}
+	}
+	return gone
 }
+
+// placeOf is the label and the host of an owner, label/host/pid/random.
+func placeOf(owner string) string { return path.Dir(path.Dir(owner)) }
 
 func (r Roster) isGone(x Replica) bool {
 	return x.Presence == Absent && r.Now.Sub(x.Since) > beginsWithin

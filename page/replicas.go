@@ -41,13 +41,13 @@ func versions(replicas []jobs.Replica) string {
 
 func (v *viewer) replicaRows() []replicaRow {
 	var rows []replicaRow
-	gone := v.roster.Gone()
+	live := v.roster.Live()
 	for _, r := range v.roster.Replicas {
 		quiet := v.roster.Now.Sub(r.Seen) > jobs.ReplicaLife
 		rows = append(rows, replicaRow{
 			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
 			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
-			Gone: slices.ContainsFunc(gone, func(x jobs.Replica) bool { return x.Owner == r.Owner }),
+			Gone: !quiet && !slices.ContainsFunc(live, func(x jobs.Replica) bool { return x.Owner == r.Owner }),
 		})
 	}
 	slices.SortStableFunc(rows, func(a, b replicaRow) int {

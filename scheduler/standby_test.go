@@ -1,10 +1,12 @@
 package scheduler_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
 )
 
 // standby are the replicas that could take over, as the roster has them.
@@ -85,5 +87,43 @@ func TestStandbyOfAnOlderRelease(t *testing.T) {
 		if got := c.standby(); len(got) != 0 {
 			c.Errorf("long after they told of themselves, %q could take over", got)
 		}
+	})
+}
+
+// A process that was started again after its crash is not said to be gone, and another one
+// that died there is.
+func TestRestartedIsNotGone(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second)}})
+		enlist := func(owner string) {
+			c.Helper()
+			if err := c.store.Enlist(c.Context(), "g", jobs.Replica{Owner: owner, List: jobs.FirstList}); err != nil {
+				c.Fatal(err)
+			}
+		}
+		gone := func(want ...string) {
+			c.Helper()
+			roster, err := c.Roster(c.Context())
+			var owners []string
+			for _, x := range roster.Gone() {
+				owners = append(owners, x.Owner)
+			}
+			if err != nil || !slices.Equal(owners, want) {
+				c.Errorf("after %v gone are %q (%v), want %q", time.Since(c.begin), owners, err, want)
+			}
+		}
+		for _, owner := range []string{"worker/one/1/a", "worker/one/2/b", "worker/two/1/c", "other/one/3/d"} {
+			enlist(owner)
+		}
+		c.until(time.Minute)
+		gone("other/one/3/d", "worker/one/1/a", "worker/one/2/b", "worker/two/1/c")
+		again := c.store.HandoverSignal("g").(store.PresenceSignal)
+		defer again.Close()
+		if err := again.Announce(c.Context(), store.ReplicaToken("worker/one/4/e"), ""); err != nil {
+			c.Fatal(err)
+		}
+		enlist("worker/one/4/e")
+		c.until(2 * time.Minute)
+		gone("other/one/3/d", "worker/one/2/b", "worker/two/1/c")
 	})
 }
