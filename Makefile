@@ -99,7 +99,7 @@ zookeeper: databases ## test zkstore, and the worker on it, on a newer ZooKeeper
 GAMEDAY ?= .
 
 .PHONY: gameday
-gameday: databases prometheus ## inject what wakes operators, one by one, and write what alerts, probes, page and doctor said into docs/operating.md: 15 minutes
+gameday: databases prometheus ## inject what wakes operators, one by one, and write what alerts, probes, page and doctor said into docs/operating.md: 20 minutes
 	@$(GO) test -C test ./gameday -count 1 -run '^TestGameday$$/^faults$$/$(GAMEDAY)' -v -parallel 7 -timeout 0 -args -gameday.full -gameday.write=$(CURDIR)/docs/operating.md
 
 .PHONY: simulate

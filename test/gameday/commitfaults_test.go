@@ -29,17 +29,17 @@ func commitFaults() []fault {
 	return []fault{
 		{
 			name: "commits-hang", what: "No replica acknowledges commits (semi-synchronous, AFTER_SYNC)", lasts: brief, prepare: logged,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"commits"}, never: "(KILL ID)"},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"commits"}, exit: 5, never: "(KILL ID)", page: "No replica leads", again: time.Minute},
 			do:   hangs("AFTER_SYNC"),
 		},
 		{
 			name: "answers-hang", what: "No replica acknowledges commits, which others see (AFTER_COMMIT)", lasts: short, prepare: logged,
 			// What one replica writes, the others see: for a minute they take turns, and lead for some seconds each.
-			want: want{within: 100 * time.Second, alerts: []string{"CronleaseNoLeader"}, notReady: 3, status: []int{3, 4}, doctor: []string{"commits"}, never: "(KILL ID)"},
+			want: want{within: 100 * time.Second, alerts: []string{"CronleaseNoLeader"}, notReady: 3, status: []int{3, 4}, doctor: []string{"commits"}, exit: 5, never: "(KILL ID)", page: "No replica leads"},
 			do:   hangs("AFTER_COMMIT"),
 		},
 		{
-			name: "disk-full", what: "The disk of the server's binary log is full", lasts: brief,
+			name: "disk-full", mariadb: true, what: "The disk of the server's binary log is full", lasts: brief,
 			prepare: func(s *scene) []string {
 				disk := s.t.TempDir()
 				if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=6M,mode=777", "tmpfs", disk).CombinedOutput(); err != nil {
@@ -54,7 +54,7 @@ func commitFaults() []fault {
 				return []string{"--log-bin=" + filepath.Join(disk, "binlog"), "--server-id=1", "--sync-binlog=1"}
 			},
 			// The server looks once a minute whether there is room again.
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"commits"}, never: "(KILL ID)", again: 2 * time.Minute},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"commits"}, exit: 5, never: "(KILL ID)", page: "No replica leads", again: 2 * time.Minute},
 			do: func(s *scene) func() {
 				fill(s, filled)
 				return func() {
@@ -75,10 +75,10 @@ func fill(s *scene, path string) {
 		return
 	}
 	block := make([]byte, 4096)
-	for err == nil {
-		_, err = file.Write(block)
-	}
-	for _, err = file.Write(block[:1]); err == nil; _, err = file.Write(block[:1]) { // the last bytes
+	for _, size := range []int{len(block), 1} { // the last bytes one by one
+		for err = nil; err == nil; {
+			_, err = file.Write(block[:size])
+		}
 	}
 	_ = file.Close()
 }

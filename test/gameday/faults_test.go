@@ -19,9 +19,11 @@ type fault struct {
 	do func(*scene) (end func())
 
 	// prepare returns more options of its server, before that starts.
-	prepare func(*scene) []string
-	alone   bool // the group has one replica
-	at      int  // where the commands are called: 0 is the leader, 1 the first follower
+	prepare  func(*scene) []string
+	replicas int    // how many the group has; zero: three
+	jobs     string // it has besides
+	mariadb  bool   // has no other kind of server
+	at       int    // where the commands are called: 0 is the leader, 1 the first follower
 
 	want want
 }
@@ -29,14 +31,17 @@ type fault struct {
 // want is what has to be said of a fault, and within which time of its beginning: the one table of that. The document has it too.
 type want struct {
 	within   time.Duration // for the probes, the commands and the page; zero: usual
-	alerts   []string      // that fire while it lasts, or right after it
+	alerts   []string      // that fire while it lasts, each within what its rule waits for besides
 	notReady int           // replicas that are not ready
 	anyReady bool          // how many are not ready depends on which connections they have
 	silent   int           // replicas whose probes do not answer; all others say that they are not stuck, throughout
-	status   []int         // exit codes of worker status, one of which has to come; none: 0
+	back     bool          // those answer again while it lasts
+	status   []int         // exit codes of worker status, one of which it has from then on; none: 0, throughout; with 0 others: not any more then
+	says     string        // part of what worker status prints
 	doctor   []string      // checks of worker doctor that find a problem or a warning
+	exit     int           // code of worker doctor, from then on
 	never    string        // what no cure says
-	page     string        // part of a note
+	page     string        // part of a note, or of what is marked, of a page in the end; empty: there is no note
 	again    time.Duration // within which all are well again after its end; zero: usual
 	restores bool          // it takes rows out of the ledger: ticks are not counted
 }
@@ -71,7 +76,23 @@ func oftenFaults() []fault {
 	return []fault{
 		{
 			name: "job-fails", what: "A job fails each time", lasts: long,
-			want: want{alerts: []string{"CronleaseJobFails"}, doctor: []string{"failing"}},
+			want: want{alerts: []string{"CronleaseJobFails"}, doctor: []string{"failing"}, page: "failed are listed: flaky"},
+			do: func(s *scene) func() {
+				s.target.fails.Store(true)
+				return func() { s.target.fails.Store(false) }
+			},
+		},
+		{
+			name: "notices", what: "More jobs fail than a notifier may tell of", lasts: brief,
+			jobs: `
+  - name: another
+    every: 10s
+    http: {url: "{target}/flaky", method: POST}
+  - name: tell
+    notify: {on_failure: all, limit: 1, per: 1h}
+    http: {url: "{target}/notices", method: POST}
+`,
+			want: want{alerts: []string{"CronleaseNoticesLeftOut"}, doctor: []string{"failing"}, page: "failed are listed: another, flaky"},
 			do: func(s *scene) func() {
 				s.target.fails.Store(true)
 				return func() { s.target.fails.Store(false) }
@@ -90,7 +111,7 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "clock", what: "The database's clock jumps an hour ahead", lasts: long,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase", "CronleaseClockSkew"}, notReady: 3, status: []int{3}, doctor: []string{"clock", "leader"}},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase", "CronleaseClockSkew"}, notReady: 3, status: []int{3}, doctor: []string{"clock", "leader"}, exit: 5, page: "No replica leads"},
 			do: func(s *scene) func() {
 				step := func(by time.Duration) {
 					if err := s.server.StepClock(by); err != nil {
@@ -103,12 +124,12 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "connections", what: "Other programs take all connections of the database", lasts: long,
-			want: want{alerts: []string{"CronleaseJobFails"}, anyReady: true, status: []int{1}, doctor: []string{"connection"}},
+			want: want{alerts: []string{"CronleaseJobFails"}, anyReady: true, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "failed are listed: sweep"},
 			do:   takeConnections,
 		},
 		{
 			name: "database-killed", what: "The database's process is killed, and starts again later", lasts: short,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database cannot be"},
 			do: func(s *scene) func() {
 				if err := s.server.Kill(); err != nil {
 					s.t.Error(err)
@@ -124,7 +145,8 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "database-hangs", what: "The database's process hangs (SIGSTOP)", lasts: short,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
+			// A doctor takes up to half a minute then, and what it has begun before does not count.
+			want: want{within: 75 * time.Second, alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database does not answer"},
 			do: func(s *scene) func() {
 				if err := s.server.Pause(); err != nil {
 					s.t.Error(err)
@@ -138,7 +160,8 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "network", what: "The network between the leader and the database drops everything", lasts: short,
-			want: want{alerts: []string{"CronleaseDatabase"}, notReady: 1, status: []int{1}, doctor: []string{"connection"}},
+			// A doctor takes up to half a minute then, and what it has begun before does not count.
+			want: want{within: 75 * time.Second, alerts: []string{"CronleaseDatabase"}, notReady: 1, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database does not answer"},
 			do: func(s *scene) func() {
 				s.victim.proxy.BlackHole()
 				return s.victim.proxy.Pass
@@ -146,7 +169,7 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "password", what: "The account's password is changed, and its connections are ended", lasts: short,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database refuses this replica's login"},
 			do: func(s *scene) func() {
 				for _, account := range accounts {
 					s.exec("ALTER USER " + account + "@'%' IDENTIFIED BY 'second'")
@@ -156,8 +179,37 @@ func oftenFaults() []fault {
 			},
 		},
 		{
+			name: "account-locked", what: "The account is locked, and its connections are ended; then it is unlocked", lasts: brief,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database refuses this replica's login"},
+			do: func(s *scene) func() {
+				alter := func(to string) {
+					for _, account := range accounts {
+						s.exec("ALTER USER " + account + "@'%' ACCOUNT " + to)
+					}
+				}
+				alter("LOCK")
+				s.killConnections()
+				return func() { alter("UNLOCK") }
+			},
+		},
+		{
+			name: "slow-network", what: "Each round trip to the database takes half a second", lasts: brief,
+			// A doctor takes some 40 s then, and what it has begun before does not count.
+			want: want{within: 2 * time.Minute, doctor: []string{"connection"}, exit: 5},
+			do: func(s *scene) func() {
+				for _, r := range s.replicas {
+					r.proxy.Delay(250 * time.Millisecond)
+				}
+				return func() {
+					for _, r := range s.replicas {
+						r.proxy.Pass()
+					}
+				}
+			},
+		},
+		{
 			name: "read-only", what: "The database becomes read-only", lasts: short,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"server", "leader"}},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"server", "leader"}, exit: 5, page: "No replica leads"},
 			do: func(s *scene) func() {
 				s.exec("SET GLOBAL read_only = ON")
 				return func() { s.exec("SET GLOBAL read_only = OFF") }
@@ -165,17 +217,17 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "ledger-locked", what: "A backup locks the table of runs (LOCK TABLES)", lasts: short,
-			want: want{alerts: []string{"CronleaseNotFiring"}, anyReady: true, status: []int{4}, doctor: []string{"locked", "overdue"}},
+			want: want{alerts: []string{"CronleaseNotFiring"}, anyReady: true, status: []int{4}, doctor: []string{"locked", "overdue"}, exit: 5, page: "jobs have ticks that no leader has claimed"},
 			do:   func(s *scene) func() { return s.hold("LOCK TABLES app.cronlease_run READ") },
 		},
 		{
 			name: "lease-locked", what: "A forgotten transaction locks the row of the lease", lasts: short,
-			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"locked", "leader"}},
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{3}, doctor: []string{"locked", "leader"}, exit: 5, page: "No replica leads"},
 			do:   func(s *scene) func() { return s.hold("BEGIN", "SELECT * FROM app.cronlease_lease FOR UPDATE") },
 		},
 		{
 			name: "leader-hangs", what: "The leader's process hangs (SIGSTOP)", lasts: short,
-			want: want{alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1},
+			want: want{alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}},
 			do: func(s *scene) func() {
 				s.victim.signal(subprocess.Suspend)
 				return func() { s.victim.signal(subprocess.Resume) }
@@ -183,7 +235,7 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "leader-killed", what: "The leader's process is killed, and starts again later", lasts: short,
-			want: want{alerts: []string{"CronleaseRunsInterrupted", "CronleaseReplicaDown"}, notReady: 1, doctor: []string{"replicas"}, silent: 1},
+			want: want{alerts: []string{"CronleaseRunsInterrupted", "CronleaseReplicaDown"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}, page: "failed are listed: report"},
 			do: func(s *scene) func() {
 				s.waitForReport()
 				s.victim.kill()
@@ -192,7 +244,7 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "all-killed", what: "All workers are killed, and start again later", lasts: short,
-			want: want{alerts: []string{"CronleaseGroupGone"}, notReady: 3, status: []int{3}, doctor: []string{"leader"}, silent: 3},
+			want: want{alerts: []string{"CronleaseGroupGone"}, notReady: 3, silent: 3, status: []int{3}, doctor: []string{"leader", "replicas"}, exit: 5, page: "no answer"},
 			do: func(s *scene) func() {
 				for _, r := range s.replicas {
 					r.kill()
@@ -206,16 +258,18 @@ func oftenFaults() []fault {
 		},
 		{
 			name: "follower-killed", what: "A follower's process is killed, and starts again later", lasts: brief,
-			want: want{alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1},
-			do: func(s *scene) func() {
-				s.follower().kill()
-				return s.follower().start
-			},
+			want: want{within: 20 * time.Second, alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}},
+			do:   killFollower,
+		},
+		{
+			name: "last-follower-killed", what: "The only follower's process is killed, and starts again later: nobody could take over", lasts: brief, replicas: 2,
+			want: want{within: 20 * time.Second, alerts: []string{"CronleaseReplicaDown"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}, page: "1 nobody could take over"},
+			do:   killFollower,
 		},
 		{
 			name: "follower-powerless", what: "A follower lives, and its account may no longer write: it could not lead", lasts: long, at: 1,
 			// It reads all that it wants to, and writes that it is there every 210 s.
-			want: want{within: 4 * time.Minute, alerts: []string{"CronleaseDatabase"}, notReady: 1, doctor: []string{"grants"}},
+			want: want{within: 4 * time.Minute, alerts: []string{"CronleaseDatabase"}, notReady: 1, doctor: []string{"grants"}, exit: 5, page: "cannot use the database"},
 			do: func(s *scene) func() {
 				account := s.follower().account
 				s.exec("REVOKE INSERT, UPDATE, DELETE ON app.* FROM " + account + "@'%'")
@@ -224,8 +278,9 @@ func oftenFaults() []fault {
 			},
 		},
 		{
-			name: "only-restarted", what: "The only replica is killed, and starts again at once", lasts: brief, alone: true,
-			want: want{anyReady: true, silent: -1, status: []int{0, 3}},
+			name: "only-restarted", what: "The only replica is killed, and starts again at once", lasts: brief, replicas: 1,
+			// Until the old lease has expired, it waits for a leader of which it cannot know that it is gone.
+			want: want{within: 30 * time.Second, silent: 1, back: true, status: []int{0, 3}, page: "1 nobody could take over"},
 			do: func(s *scene) func() {
 				s.victim.kill()
 				s.victim.start()
@@ -233,6 +288,11 @@ func oftenFaults() []fault {
 			},
 		},
 	}
+}
+
+func killFollower(s *scene) func() {
+	s.follower().kill()
+	return s.follower().start
 }
 
 // follower is one that did not lead when the fault began.

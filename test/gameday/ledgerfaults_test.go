@@ -7,7 +7,7 @@ func ledgerFaults() []fault {
 	return []fault{
 		{
 			name: "table-gone", what: "The table of runs is gone", lasts: short,
-			want: want{alerts: []string{"CronleaseNotFiring", "CronleaseDatabase"}, notReady: 3, status: []int{4}, doctor: []string{"tables"}},
+			want: want{alerts: []string{"CronleaseNotFiring", "CronleaseDatabase"}, notReady: 3, status: []int{4}, doctor: []string{"tables"}, exit: 5, page: "The database answers, but cannot be used as it is"},
 			do: func(s *scene) func() {
 				s.exec("RENAME TABLE app.cronlease_run TO app.away")
 				return func() { s.exec("RENAME TABLE app.away TO app.cronlease_run") }
@@ -16,7 +16,7 @@ func ledgerFaults() []fault {
 		{
 			name: "right-revoked", what: "The right to UPDATE the table of runs is revoked", lasts: short,
 			// Ticks are claimed, and their ends cannot be recorded: the database does not show that, and worker status sees only the database.
-			want: want{alerts: []string{"CronleaseDatabase"}, notReady: 3, doctor: []string{"grants"}, page: "cannot use the database"},
+			want: want{alerts: []string{"CronleaseDatabase"}, notReady: 3, doctor: []string{"grants"}, exit: 5, page: "cannot use the database"},
 			do: func(s *scene) func() {
 				for _, account := range accounts {
 					for _, table := range []string{"lease", "fence", "job", "lock", "replica", "audit", "term", "attempt"} {
@@ -34,7 +34,7 @@ func ledgerFaults() []fault {
 		},
 		{
 			name: "gone-back", what: "The newest rows of the ledger are gone, as after a restore; the replica that noticed is restarted. Until `worker resume`", lasts: short,
-			want: want{within: 75 * time.Second, alerts: []string{"CronleaseLeaderIdle"}, notReady: 3, silent: 1, status: []int{4}, doctor: []string{"paused"}, page: "The group has paused itself", restores: true},
+			want: want{within: 75 * time.Second, alerts: []string{"CronleaseLeaderIdle"}, notReady: 3, silent: 1, back: true, status: []int{4}, doctor: []string{"paused"}, exit: 5, page: "The group has paused itself", restores: true},
 			do: func(s *scene) func() {
 				s.exec("DELETE FROM app.cronlease_run WHERE tick > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) - 20000000")
 				s.victim.kill()

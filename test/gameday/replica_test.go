@@ -69,7 +69,7 @@ func (s *scene) newReplica(name string) *replica {
 	r := &replica{t: s.t, name: name, account: "app_" + name, address: freeAddress(s.t), proxy: dbtest.NewProxy(s.t, s.server.Addr()), log: s.watch.log}
 	r.config = filepath.Join(s.folder, name+".yaml")
 	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\njobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address,
-		strings.ReplaceAll(jobs, "{target}", s.target.url))
+		strings.ReplaceAll(jobs+s.fault.jobs, "{target}", s.target.url))
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}

@@ -22,14 +22,12 @@ type result struct {
 func (s *scene) judge() *result {
 	w := s.watch
 	end := s.ended
-	alerts, fired := s.alerts()
-	probes, notReady := s.probes()
-	doctorSaid, checks := s.findings()
+	doctorSaid, _ := s.findings()
 	statusSaid := s.status()
 	r := &result{
 		server: s.server.Version(),
 		during: []string{
-			fmt.Sprintf("**%s** (%s)", s.fault.what, minutes(end.Sub(s.began))), or(strings.Join(alerts, "<br>"), "none"), probes,
+			fmt.Sprintf("**%s** (%s)", s.fault.what, minutes(end.Sub(s.began))), or(strings.Join(s.alerts(), "<br>"), "none"), s.probes(),
 			doctorSaid, statusSaid, s.page(), s.logLines(),
 		},
 	}
@@ -56,7 +54,7 @@ func (s *scene) judge() *result {
 	} else {
 		r.after = append(again, s.count())
 	}
-	s.check(fired, checks, notReady)
+	s.check(waits(s.t))
 	s.checkFlood()
 	r.text = strings.Join(r.during, "\n") + "\n" + strings.Join(r.after, "\n") + "\n"
 	s.t.Log("\n" + r.text)
@@ -85,8 +83,8 @@ func seconds(d time.Duration) string {
 func (s *scene) since(at time.Time) string { return seconds(at.Sub(s.began)) }
 
 // alerts are those that fired, with how long it took.
-func (s *scene) alerts() (texts []string, fired map[string]bool) {
-	fired = map[string]bool{}
+func (s *scene) alerts() (texts []string) {
+	fired := map[string]bool{}
 	for _, x := range s.watch.since(s.began, alertOf, "") {
 		if !x.well && !fired[x.where] {
 			fired[x.where] = true
@@ -97,11 +95,11 @@ func (s *scene) alerts() (texts []string, fired map[string]bool) {
 			texts = append(texts, fmt.Sprintf("`%s` %s", x.where, after))
 		}
 	}
-	return texts, fired
+	return texts
 }
 
-// probes says how the probes failed, and how many replicas were not ready when the fault ended.
-func (s *scene) probes() (text string, notReady int) {
+// probes says how the probes failed.
+func (s *scene) probes() string {
 	var texts []string
 	for _, path := range []string{readyz, healthz} {
 		bad, ill := map[string]time.Time{}, map[string]string{} // by replica, in the end
@@ -125,9 +123,6 @@ func (s *scene) probes() (text string, notReady int) {
 			last := slices.MaxFunc(by[answer], time.Time.Compare)
 			texts = append(texts, fmt.Sprintf("`%s`: %s of %d of %d after %s", path, answer, len(by[answer]), len(s.replicas), s.since(last)))
 		}
-		if path == readyz {
-			notReady = len(bad)
-		}
 		if len(bad) == 0 {
 			if brief {
 				texts = append(texts, fmt.Sprintf("`%s`: 503 for a moment, then 200", path))
@@ -136,7 +131,7 @@ func (s *scene) probes() (text string, notReady int) {
 			}
 		}
 	}
-	return strings.Join(texts, "<br>"), notReady
+	return strings.Join(texts, "<br>")
 }
 
 // while returns what a source said while the fault lasted.
@@ -166,10 +161,10 @@ func (s *scene) findings() (text, checks string) {
 	return or(strings.Join(texts, "<br>"), "nothing"), checks
 }
 
-// status is what worker status said first.
+// status is what worker status said first of the fault.
 func (s *scene) status() (text string) {
 	for _, x := range s.while(status, "") {
-		if !x.well && text == "" {
+		if (!x.well || strings.Contains(x.text, goneText)) && text == "" {
 			text = s.since(x.at) + ": " + escape(cut(x.text))
 		}
 	}
@@ -188,7 +183,7 @@ func cut(text string) string {
 // page is what the page and its API said in the end, where the commands were called and elsewhere.
 func (s *scene) page() string {
 	var texts []string
-	for _, what := range []string{overview, trouble} {
+	for _, what := range []string{overview, trouble, marked} {
 		for _, r := range s.replicas {
 			var last *saying
 			for _, x := range s.while(what, r.name) {
@@ -202,6 +197,9 @@ func (s *scene) page() string {
 			}
 			if last == nil || last.well {
 				continue
+			}
+			if want := s.fault.want.page; what == marked && (want == "" || !strings.Contains(last.text, want)) {
+				continue // it follows from the notes
 			}
 			text := escape(cut(strings.TrimPrefix(last.text, "200: ")))
 			if !slices.ContainsFunc(texts, func(t string) bool { return strings.HasSuffix(t, ": "+text) }) {
@@ -290,13 +288,16 @@ func (s *scene) alertsOver() string {
 }
 
 // place is what differs by machine.
-var place = regexp.MustCompile(`/\S+/[abc]\.yaml\b|\bworker/[^/ ]+/`)
+var place = regexp.MustCompile(`/\S+/[abc]\.yaml\b|\bworker/[^/ ]+/|\bv0\.0\.0-[^ ;)]+`)
 
 // escape lets a text stand in a cell of a table.
 func escape(text string) string {
 	text = place.ReplaceAllStringFunc(text, func(s string) string {
-		if strings.HasPrefix(s, "/") {
+		switch s[0] {
+		case '/':
 			return "worker.yaml"
+		case 'v':
+			return "devel"
 		}
 		return "worker/host/"
 	})
@@ -306,19 +307,37 @@ func escape(text string) string {
 // version is what a server program says, but for its path and system.
 var version = regexp.MustCompile(`[0-9]+\.[0-9.]+(-MariaDB)?`)
 
-// report is the tables in Markdown, of the faults that there are results of.
-func report(all map[string]*result) string {
+// rows are how the rows of a fault begin in the two tables.
+func (f fault) rows() (during, after string) { return "| **" + f.what + "** (", "| " + f.what + " | " }
+
+// lineOf is the line of a text that begins so, with its end; empty: there is none.
+func lineOf(text, begin string) string {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, begin) {
+			return line
+		}
+	}
+	return ""
+}
+
+// report is the tables in Markdown, of the faults that there are results of, or rows in the report before.
+func report(all map[string]*result, before string) string {
 	var during, after strings.Builder
 	during.WriteString("| fault | alerts | probes | `worker doctor` | `worker status` | page | log, at `warn` and above |\n| --- | --- | --- | --- | --- | --- | --- |\n")
 	after.WriteString("| after the end of the fault | a tick runs | `/readyz` | `worker doctor` | `worker status` | page | alerts | ticks of the job `tick` in the ledger |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
-	server := ""
+	server := version.FindString(lineOf(before, from))
 	for _, f := range faults() {
 		if r := all[f.name]; r != nil {
-			server = r.server
+			server = version.FindString(r.server)
 			during.WriteString("| " + strings.Join(r.during, " | ") + " |\n")
 			after.WriteString("| " + strings.Join(r.after, " | ") + " |\n")
+			continue
 		}
+		d, a := f.rows()
+		during.WriteString(lineOf(before, d))
+		after.WriteString(lineOf(before, a))
 	}
-	const from = "One run, on %d processors that several groups shared, with %s:\n\n"
-	return fmt.Sprintf(from, runtime.NumCPU(), version.FindString(server)) + during.String() + "\n" + after.String()
+	return fmt.Sprintf("%s, on %d processors that several groups share, with %s:\n\n", from, runtime.NumCPU(), server) + during.String() + "\n" + after.String()
 }
+
+const from = "Each row is from the newest run of its fault"

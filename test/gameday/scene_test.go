@@ -34,20 +34,24 @@ type scene struct {
 	victim   *replica // the leader when the fault begins
 	at       *replica // where doctor and status are called; guarded by the watch, as they go on
 	watch    *watch
+	complain func(format string, args ...any) // of what was said, and should not have been
 
 	began, ended time.Time // of the fault
 }
 
 func newScene(t *testing.T, f fault) *scene {
 	t.Helper()
-	s := &scene{t: t, fault: f, folder: t.TempDir(), target: newTarget(t), watch: newWatch(t)}
+	if f.mariadb && *on != dbserver.MariaDB {
+		t.Skip("it was tried on MariaDB alone")
+	}
+	s := &scene{t: t, fault: f, folder: t.TempDir(), target: newTarget(t), watch: newWatch(t), complain: t.Errorf}
 	s.password = filepath.Join(s.folder, "password")
 	s.tell("first")
 	s.serve()
 	workertest.Run(t, "migrate", "--database", rootURL(s.server))
 	names := []string{"a", "b", "c"}
-	if f.alone {
-		names = names[:1]
+	if f.replicas > 0 {
+		names = names[:f.replicas]
 	}
 	for _, name := range names {
 		r := s.newReplica(name)

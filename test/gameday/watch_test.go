@@ -30,6 +30,7 @@ const (
 	apiStatus = "/api/status"
 	overview  = "overview"
 	trouble   = "trouble" // the overview's list of runs that failed
+	marked    = "marked"  // the overview's facts that are marked as bad
 	doctor    = "worker doctor"
 	status    = "worker status"
 )
@@ -198,6 +199,7 @@ var (
 	noteOf    = regexp.MustCompile(`(?s)<p class="note is-(bad|warn)[^>]*>.*?<span>(.*?)</span></p>`)
 	troubleOf = regexp.MustCompile(`(?s)id="trouble".*?</section>`)
 	jobOf     = regexp.MustCompile(`(?s)<th class="name" scope="row"><a [^>]*>(.*?)</a>`)
+	markedOf  = regexp.MustCompile(`(?s)<dd class="(bad|warn)"[^>]*>(.*?)</dd>`)
 	tags      = regexp.MustCompile(`<[^>]*>`)
 	figures   = regexp.MustCompile(`[0-9][0-9.,:]*`)
 )
@@ -215,15 +217,21 @@ func (w *watch) askOverview(r *replica) {
 	}
 	text := strings.Join(append([]string{brief}, notes...), ": ")
 	w.note(overview, r.name, code == http.StatusOK && len(notes) == 0, figures.ReplaceAllString(text, "N"), text)
-	var failed []string
+	if code != http.StatusOK {
+		return
+	}
+	var failed, facts []string
 	for _, j := range jobOf.FindAllStringSubmatch(troubleOf.FindString(body), -1) {
 		failed = append(failed, plain(j[1]))
 	}
 	slices.Sort(failed)
-	if code == http.StatusOK {
-		list := strings.Join(slices.Compact(failed), ", ")
-		w.note(trouble, r.name, list == "", list, "the runs that failed are listed: "+list)
+	list := strings.Join(slices.Compact(failed), ", ")
+	w.note(trouble, r.name, list == "", list, "the runs that failed are listed: "+list)
+	for _, f := range markedOf.FindAllStringSubmatch(body, -1) {
+		facts = append(facts, plain(f[2]))
 	}
+	list = strings.Join(facts, ", ")
+	w.note(marked, r.name, list == "", figures.ReplaceAllString(list, "N"), "marked: "+list)
 }
 
 func (w *watch) askAlerts(prometheus *promtest.Server, job string) {
@@ -275,9 +283,15 @@ func lastLine(text string) string {
 
 func (w *watch) askStatus(r *replica) {
 	begin := time.Now()
-	code, _, complaint := w.run("status", r)
-	w.take(saying{source: source{what: status}, well: code == 0, code: code, brief: strconv.Itoa(code), text: fmt.Sprintf("exit code %d%s%s", code, colon(complaint), took(begin))})
+	code, out, complaint := w.run("status", r)
+	gone := goneOf.FindString(string(out))
+	w.take(saying{source: source{what: status}, well: code == 0, code: code, brief: fmt.Sprint(code, gone != ""), text: fmt.Sprintf("exit code %d%s%s%s", code, colon(complaint), colon(gone), took(begin))})
 }
+
+// goneOf finds what worker status says of workers that are gone.
+var goneOf = regexp.MustCompile(goneText + ".*")
+
+const goneText = "workers that the database does not see"
 
 func colon(text string) string {
 	if text == "" {
@@ -343,11 +357,11 @@ func (w *watch) allWell(replicas int) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for s, last := range w.last {
-		if !last.well && s.what != trouble && s.what != alertOf {
+		if !last.well && s.what != trouble && s.what != marked && s.what != alertOf {
 			return false
 		}
 	}
-	return len(w.last) >= replicas*5+2 && w.usual != nil // alerts are there only once they have fired
+	return len(w.last) >= replicas*6+2 && w.usual != nil // alerts are there only once they have fired
 }
 
 // since returns what a source has said from that instant on. An empty place means all.
