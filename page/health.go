@@ -54,7 +54,7 @@ type health struct {
 	LateSeconds         float64       `json:"late_seconds"`
 	SkewSeconds         float64       `json:"skew_seconds"`
 
-	restored, unclaimed, stopped bool
+	restored, unclaimed, apart bool
 }
 
 func healthOf(read func() scheduler.Health, good func(scheduler.Health) bool, is, isNot string) http.Handler {
@@ -69,7 +69,7 @@ func healthOf(read func() scheduler.Health, good func(scheduler.Health) bool, is
 			Status: is, Started: h.Started, Stuck: h.Started && h.Stuck != nil, Database: h.Database == nil, Leader: seesLeader(h), Role: h.State.Role,
 			HeartbeatAgeSeconds: h.HeartbeatAge.Seconds(), LateSeconds: h.Late.Seconds(), SkewSeconds: h.Skew.Ahead.Seconds(),
 			restored: errors.Is(h.Leader, scheduler.ErrRestored), unclaimed: errors.Is(h.Leader, scheduler.ErrNotFiring),
-			stopped: h.Started && !h.Running && h.Stuck == nil && h.Leader != nil,
+			apart: h.Started && !h.Running && h.Stuck == nil && h.Leader != nil,
 		}
 		status := http.StatusOK
 		if !good(h) {
@@ -99,8 +99,8 @@ func (a health) text() string {
 	add(!a.Started, "starting: the scheduler does not run yet")
 	add(a.Stuck, "stuck: this process makes no progress, restart it")
 	add(a.Started && !a.Database, "database: this replica cannot use it, or must not")
-	add(a.stopped, "stopped: this replica has left the group")
-	leader := a.Started && !a.Leader && !a.restored && !a.stopped
+	add(a.apart, "apart: this replica's campaign has not begun, or was stopped")
+	leader := a.Started && !a.Leader && !a.restored && !a.apart
 	add(a.Started && a.restored, "leader: the ledger has gone back, and the group is paused until worker resume")
 	add(leader && a.Role == election.Leading, "leader: this replica leads, but does not claim the ticks that are due")
 	add(leader && a.Role != election.Leading && a.unclaimed, "leader: the leader does not claim the ticks that are due")

@@ -61,7 +61,7 @@ func TestProbesOverALife(t *testing.T) {
 		t.Fatal(err)
 	}
 	healthz, readyz = probe(s)
-	if healthz.Code != 200 || readyz.Code != 503 || readyz.Body.String() != "not ready\nstopped: this replica has left the group\n" {
+	if healthz.Code != 200 || readyz.Code != 503 || readyz.Body.String() != "not ready\napart: this replica's campaign has not begun, or was stopped\n" {
 		t.Errorf("after Run: %d, %d: %s", healthz.Code, readyz.Code, readyz.Body)
 	}
 }

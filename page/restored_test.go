@@ -15,6 +15,7 @@ import (
 func TestRestoredIsNamed(t *testing.T) {
 	t.Parallel()
 	h := scheduler.Health{Started: true}
+	h.Running = true
 	h.State.Role, h.State.Owner = election.Leading, "a"
 	h.Leader = fmt.Errorf("%w: lacks a tick", scheduler.ErrRestored)
 	w := httptest.NewRecorder()
@@ -29,6 +30,7 @@ func TestRestoredIsNamed(t *testing.T) {
 func TestUnclaimedIsNamed(t *testing.T) {
 	t.Parallel()
 	h := scheduler.Health{Started: true}
+	h.Running = true
 	h.State.Owner = "a"
 	h.Leader = fmt.Errorf("%w: one of job", scheduler.ErrNotFiring)
 	w := httptest.NewRecorder()
