@@ -253,7 +253,7 @@ func TestExamineCountsWorkers(t *testing.T) {
 		for _, group := range []string{"a", "b", "c"} {
 			take(t, s, group, "worker/leads/1/"+group)
 			for _, host := range []string{"follows", "dead"} {
-				must(t, s.Enlist(soon(t), group, jobs.Replica{Owner: "worker/" + host + "/1/" + group, List: 1}))
+				must(t, s.Enlist(soon(t), group, jobs.Replica{Owner: "worker/" + host + "/1/" + group, List: jobs.FirstList}))
 			}
 			follower := s.HandoverSignal(group).(store.PresenceSignal)
 			obtain(t, follower)
