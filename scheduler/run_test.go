@@ -163,3 +163,28 @@ func TestPruneGoesRound(t *testing.T) {
 		term.helpers.Wait()
 	}
 }
+
+// A notifier that is removed while a tick is missed is told of none that is missed later.
+func TestARemovedNotifierIsToldNothing(t *testing.T) {
+	t.Parallel()
+	a := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), CatchUp: jobs.CatchUp{Deadline: time.Second}, Do: func(context.Context, jobs.Run) error { return nil }}
+	term := bareTerm(a, jobs.Job{Name: "tell", Schedule: jobs.OnMissed("a")})
+	term.notices.budgets, term.notices.untold = map[string]*budget{}, map[jobs.Key]func(){}
+	term.knowFollowers()
+	term.roll.list, term.roll.toldGone = newList(), map[string]bool{}
+	if err := term.roll.list.add([]jobs.Job{a}); err != nil {
+		t.Fatal(err)
+	}
+	r := term.take(term.roll.entries["a"], jobs.Record{Key: jobs.Key{Job: "a", Tick: noon}, State: jobs.Waiting})
+	term.shift(r, ready)
+	term.slots.ready = append(term.slots.ready, r)
+	term.relist()
+	close(term.closed)
+	term.helpers.Wait()
+	if moves := term.wrote.moves.fresh; len(moves) != 1 || len(moves[0].moves[0].Then) != 1 {
+		t.Errorf("during the change, %+v is written", moves)
+	}
+	if to := term.notices.notifiers(jobs.NoticeMissed, "a"); len(to) > 0 {
+		t.Errorf("after the change, %q is told", to[0].job.Name)
+	}
+}
