@@ -22,10 +22,12 @@ var ErrNotFiring = errors.New("scheduler: ticks that are due are not claimed")
 // which then matches [ErrNotFiring], with the database's reason if it does not take
 // the tick's row. It is a plain value.
 //
-// Each replica also reads in the ledger, within a minute of what goes wrong, whether the group does its work, if the store
-// is a [jobs.Archive] and a job is due by then, otherwise within six: a ledger that cannot be read is a reason in Database, and a leader that leaves ticks, or a
-// group that has paused itself ([ErrRestored]), one in Leader. Under [WorkerClock] it cannot tell that a leader leaves ticks: these are due by that one's clock. That this replica may not write, so that it could not
-// lead, is a reason in Database within four minutes.
+// Each replica also reads in the ledger whether the group does its work, if the store is a
+// [jobs.Archive]: within a minute of what goes wrong if a job is due by then, otherwise within
+// six. A ledger that cannot be read is a reason in Database. A leader that leaves ticks, or a
+// group that has paused itself ([ErrRestored]), is one in Leader. Under [WorkerClock] a follower
+// cannot tell that the leader leaves ticks, since these are due by that one's clock. That this
+// replica may not write, so that it could not lead, is a reason in Database within four minutes.
 type Health struct {
 	election.Health
 
