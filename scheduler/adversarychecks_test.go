@@ -98,6 +98,7 @@ func (a *adversary) checkRuns(v victim) {
 	}
 	began, attempts := map[attempt]bool{}, map[jobs.Key]int{}
 	runs := a.runs(v.Name)
+	ended := make([]time.Duration, len(runs))
 	for i, r := range runs {
 		this := attempt{r.Key(), r.Attempt}
 		if began[this] {
@@ -110,13 +111,14 @@ func (a *adversary) checkRuns(v victim) {
 		if r.Trigger == 0 && r.Args != nil {
 			a.Errorf("%s: a tick with arguments: %+v", v.Name, r)
 		}
-		for _, o := range runs[:i] {
-			ended := cmp.Or(o.ended, time.Since(a.begin))
-			if at, dead := a.killed[o.Owner]; dead {
-				ended = min(ended, at)
-			}
-			if o.began < r.began && r.began < ended && (o.Owner != r.Owner || v.Overlap != jobs.OverlapAllow) {
-				a.Errorf("%s: %+v began during %+v", v.Name, r, o)
+		ended[i] = cmp.Or(r.ended, time.Since(a.begin))
+		if at, dead := a.killed[r.Owner]; dead {
+			ended[i] = min(ended[i], at)
+		}
+		for j := range i {
+			o := &runs[j]
+			if o.began < r.began && r.began < ended[j] && (o.Owner != r.Owner || v.Overlap != jobs.OverlapAllow) {
+				a.Errorf("%s: %+v began during %+v", v.Name, r, *o)
 			}
 		}
 	}
