@@ -423,7 +423,6 @@ func TestNoticeOfATickThatStoodForOthers(t *testing.T) {
 // A limit holds over takeovers, also where the newest notices tell of old ticks or the
 // history is short, and if the notifier is added to a term.
 func TestLimitOverTakeovers(t *testing.T) {
-	const day = 24 * time.Hour
 	// Of each job, something is new: a limit is for all.
 	failing := func(schedule jobs.Schedule, do func(context.Context, jobs.Run) error) (all []jobs.Job) {
 		for i := range 11 {
@@ -474,21 +473,21 @@ func TestLimitOverTakeovers(t *testing.T) {
 	t.Run("old ticks", func(t *testing.T) {
 		inBubble(t, func(c *cluster) {
 			told := 0
-			all := failing(jobs.Every(2*time.Hour), func(_ context.Context, run jobs.Run) error {
-				if run.Trigger == 0 && run.Tick.After(c.begin.Add(7*day)) {
+			all := failing(jobs.Every(30*time.Minute), func(_ context.Context, run jobs.Run) error {
+				if run.Trigger == 0 && run.Tick.After(c.begin.Add(4*time.Hour)) {
 					return nil
 				}
 				return errNo
 			})
 			all = append(all, jobs.Job{
-				Name: "tell", Schedule: jobs.OnFailure().AtMost(10, day), Do: func(context.Context, jobs.Run) error { told++; return nil },
+				Name: "tell", Schedule: jobs.OnFailure().AtMost(10, 4*time.Hour), Do: func(context.Context, jobs.Run) error { told++; return nil },
 			})
 			r := c.start(all)
-			c.until(8*day + 13*time.Hour)
+			c.until(9*time.Hour + 10*time.Minute)
 			before := told
 			for i := range 3 {
 				for _, job := range all[:11] {
-					if _, err := c.Backfill(c.Context(), job.Name, jobs.Backfill{From: c.begin.Add(day), To: c.begin.Add(day + 6*time.Hour)}); err != nil {
+					if _, err := c.Backfill(c.Context(), job.Name, jobs.Backfill{From: c.begin.Add(time.Hour), To: c.begin.Add(time.Hour + 10*time.Minute)}); err != nil {
 						t.Fatal(err)
 					}
 				}
