@@ -258,7 +258,7 @@ func TestStatementOfThePool(t *testing.T) {
 		}
 		defer stmt.Close()
 		err = w.run(s.ctx(), s, func(tx *sql.Tx) error {
-			_, err := tx.Stmt(stmt).Exec(1, 1)
+			_, err := tx.Stmt(stmt).Exec(1, 1) //nolint:sqlclosecheck // tx closes it
 			return err
 		})
 		if strings.HasPrefix(w.name, "Do") {

@@ -124,7 +124,7 @@ func (p *Page) outage(err error) (o outage, is bool) {
 // known are the lines of a page about an outage.
 func (o outage) known(now time.Time) (known []pair) {
 	if o.Since != nil {
-		known = append(known, pair{"Not read since", exact(o.Since.Time.Truncate(time.Second)) + ", for " + took(now.Sub(o.Since.Time))})
+		known = append(known, pair{"Not read since", exact(o.Since.Truncate(time.Second)) + ", for " + took(now.Sub(o.Since.Time))})
 	}
 	if o.Role != nil {
 		does := map[election.Role]string{

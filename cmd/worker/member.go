@@ -96,7 +96,7 @@ func (m *member) run(ctx context.Context, migrate bool) error {
 		switch err := migrateAtStart(ctx, tables, m.log); {
 		case err != nil && ctx.Err() != nil: // it was stopped while it waited
 			stopped()
-			return nil
+			return nil //nolint:nilerr // it did not fail
 		case err != nil:
 			return m.config.Wrap("database", err)
 		}

@@ -32,7 +32,7 @@ func (u *unready) MigrateSteps(ctx context.Context, patience time.Duration, _ fu
 			return 0, errBusy
 		}
 		held(errBusy)
-		time.Sleep(time.Second)
+		time.Sleep(time.Second) //nolint:forbidigo // of a bubble
 	}
 	if len(u.errs) == 0 {
 		return 9, nil

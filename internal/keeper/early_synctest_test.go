@@ -154,8 +154,8 @@ func TestSuspicionEnds(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		e := early{met: true}
 		_, follower, c := e.follower(t, 15*time.Second)
-		for _, want := range []time.Duration{5, 10, 20, 40, 80, 160} {
-			if wait := follower.suspects(c); wait != want*time.Millisecond || !c.Suspects() {
+		for _, want := range []int{5, 10, 20, 40, 80, 160} {
+			if wait := follower.suspects(c); wait != time.Duration(want)*time.Millisecond || !c.Suspects() {
 				t.Errorf("waits for %v, suspects %v, want %v ms", wait, c.Suspects(), want)
 			}
 		}

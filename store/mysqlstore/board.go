@@ -79,7 +79,7 @@ func (b *board) wait(ctx context.Context, s *signal) error {
 func (b *board) try(ctx context.Context, s *signal) (got bool, err error) {
 	err = b.do(ctx, true, func(ctx context.Context, c *conn) error {
 		if s.closing.Err() != nil {
-			return nil
+			return nil //nolint:nilerr // its caller sees that
 		}
 		if s.has {
 			if got = time.Since(s.asked) < askEvery; got {

@@ -234,11 +234,11 @@ func (e *examination) crowd(ctx context.Context) (workers, groups int, err error
 	}
 	processes := map[string]bool{}
 	for group, isHeld := range held {
-		roster, err := e.replicas.roster(ctx, e.c, group)
+		roster, err := e.roster(ctx, e.c, group)
 		if err != nil {
 			return 0, 0, err
 		}
-		if err := e.replicas.see(ctx, e.c, group, &roster); err != nil {
+		if err := e.see(ctx, e.c, group, &roster); err != nil {
 			return 0, 0, err
 		}
 		if isHeld && roster.Leader != "" { // also by a release that does not tell of itself

@@ -182,7 +182,7 @@ func TestMigrationOfManyRuns(t *testing.T) {
 		dump, _ := reader(t, pool)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		rows, err := dump.QueryContext(ctx, "SELECT * FROM cronlease_run")
+		rows, err := dump.QueryContext(ctx, "SELECT * FROM cronlease_run") //nolint:rowserrcheck // the dump is cut off
 		if err != nil {
 			t.Fatal(err)
 		}

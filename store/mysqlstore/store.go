@@ -165,11 +165,11 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 		fences:   fences{conns: conns, sql: newFenceQueries(names), tables: names},
 		schema:   schema{conns: conns, sql: newSchemaQueries(names), tables: names},
 	}
-	s.leases.board = newBoard(&s.leases)
+	s.board = newBoard(&s.leases)
 	s.archive = archive{ledger: &s.ledger, sql: newArchiveQueries(names), counted: jobs.MaxCounted}
 	s.ledger.note, s.leases.noteResign = s.archive.note, s.archive.noteResign
 	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names), prefix: names.prefix}
-	s.requests.rows, s.leases.interrupt = &s.lockRows, s.lockRows.interrupt
+	s.rows, s.leases.interrupt = &s.lockRows, s.lockRows.interrupt
 	s.rester = newRest(&s.requests)
 	s.leases.wake, s.ledger.wake = s.requests.wake, s.requests.wake
 	return s

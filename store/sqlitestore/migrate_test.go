@@ -24,6 +24,7 @@ func ofLevel(t *testing.T, level int) *sqlitestore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
+	defer rows.Close()
 	var drops []string
 	for rows.Next() {
 		var drop string
@@ -33,7 +34,7 @@ func ofLevel(t *testing.T, level int) *sqlitestore.Store {
 		drops = append(drops, drop)
 	}
 	files, globErr := filepath.Glob("migrations/*.sql")
-	if err := errors.Join(rows.Close(), rows.Err(), globErr); err != nil || len(files) != sqlitestore.Newest {
+	if err := errors.Join(rows.Err(), globErr); err != nil || len(files) != sqlitestore.Newest {
 		t.Fatalf("%q: %v", files, err)
 	}
 	for _, drop := range drops {

@@ -115,10 +115,10 @@ func (w *wire) next() error {
 
 // isRedis reports whether a server that says nothing is one of Redis, which waits for the end of the line.
 func (w *wire) isRedis() bool {
-	if w.Conn.SetDeadline(time.Now().Add(redisWait)) != nil {
+	if w.SetDeadline(time.Now().Add(redisWait)) != nil {
 		return false
 	}
-	if _, err := w.Conn.Write(make([]byte, redisLine)); err != nil {
+	if _, err := w.Write(make([]byte, redisLine)); err != nil {
 		return false
 	}
 	answer := make([]byte, 4)
