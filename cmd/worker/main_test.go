@@ -128,11 +128,23 @@ func (w *worker) await(what string, is func(line map[string]any) bool) map[strin
 		select {
 		case <-more:
 		case <-w.ended:
-			w.t.Fatalf("ended without %s: %v", what, lines)
+			w.t.Fatalf("ended without %s:\n%s", what, story(lines))
 		case <-late:
-			w.t.Fatalf("no %s: %v", what, lines)
+			w.t.Fatalf("no %s:\n%s", what, story(lines))
 		}
 	}
+}
+
+// story is the log without the runs that succeeded, which are most of it.
+func story(lines []map[string]any) string {
+	var b strings.Builder
+	for _, line := range lines {
+		if line["msg"] != "run started" && line["msg"] != "run succeeded" {
+			fmt.Fprintln(&b, line)
+		}
+	}
+	fmt.Fprintln(&b, "the last of", len(lines), "lines:", lines[max(0, len(lines)-3):])
+	return b.String()
 }
 
 func (w *worker) awaitMessage(message string) map[string]any {

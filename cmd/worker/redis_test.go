@@ -46,7 +46,7 @@ func startRedis(t *testing.T, args ...string) (*redisserver.Server, *redis.Clien
 func configureRedis(t *testing.T, server *redisserver.Server, jobs string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "worker.yaml")
-	text := fmt.Sprintf("database: redis://app:${CANARY}@%s/2\ngroup: billing\nlease: {ttl: 2s}\njobs:\n%s", server.Addr(), jobs)
+	text := fmt.Sprintf("database: redis://app:${CANARY}@%s/2\ngroup: billing\nlease: {ttl: 6s}\njobs:\n%s", server.Addr(), jobs)
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
