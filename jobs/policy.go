@@ -31,6 +31,9 @@ var misfireNames = []string{"once", "skip", "all"}
 // String returns "once", "skip" or "all".
 func (m Misfire) String() string { return policyName(misfireNames, m) }
 
+// Each reports whether each missed tick gets a run of its own, as far as [CatchUp] lets it.
+func (m Misfire) Each() bool { return m == MisfireAll }
+
 // Misfires are all that there are, in the order of their values.
 func Misfires() []Misfire { return policies[Misfire](misfireNames) }
 
@@ -94,6 +97,13 @@ var overlapNames = []string{"forbid", "queue", "allow", "replace"}
 
 // String returns "forbid", "queue", "allow" or "replace".
 func (o Overlap) String() string { return policyName(overlapNames, o) }
+
+// Beside reports whether runs of a job go on side by side, as far as [Job].Limit lets them. Else there is one
+// at a time.
+func (o Overlap) Beside() bool { return o == OverlapAllow }
+
+// Replaces reports whether the newest tick ends the runs of earlier ones.
+func (o Overlap) Replaces() bool { return o == OverlapReplace }
 
 // Overlaps are all that there are, in the order of their values.
 func Overlaps() []Overlap { return policies[Overlap](overlapNames) }

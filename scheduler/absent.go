@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -107,16 +108,15 @@ func (d *declaring) skipAbsence(job *declared, known jobs.Known) (store.Claim, b
 	}
 	before := job.Job
 	before.Schedule = schedule
-	e := newEntry(d.holder.Group, declare(before, false))
-	e.known, e.anchor = known, known.ScheduleSince
-	e.known.ScheduleSince, e.known.Finished = d.clock.ours(known.ScheduleSince), d.clock.ours(known.Finished)
-	e.resolve()
-	first := e.next
-	due := dueTicks(e.schedule, first, d.now(), 1)
-	if len(due.ticks) == 0 {
+	p := plan.New(d.holder.Group, &before)
+	anchor := known.ScheduleSince
+	known.ScheduleSince, known.Finished = d.clock.ours(known.ScheduleSince), d.clock.ours(known.Finished)
+	p.Restore(known, anchor)
+	claims := p.Absence(d.now(), notDeclared)
+	if len(claims.Rows) == 0 {
 		return store.Claim{}, false
 	}
-	return e.skip(first, due.ticks[0], due.missed, notDeclared), true
+	return claims.Rows[0], true
 }
 
 // missing notes which jobs of the ledger this term does not have.
@@ -153,7 +153,7 @@ func (t *term) lookForGone() {
 func (t *term) denyGone(snapshot jobs.Snapshot) {
 	var gone []*declared
 	for _, e := range t.roll.order {
-		if known := snapshot.Jobs[e.job.Name]; !known.Gone.IsZero() && !e.removed && !e.changing {
+		if known := snapshot.Jobs[e.job.Name]; !known.Gone.IsZero() && !e.IsRemoved() && !e.IsChanging() {
 			gone = append(gone, e.job)
 		}
 	}

@@ -4,8 +4,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -14,15 +14,12 @@ import (
 // runs wait behind all others of their job, so that they hold up the schedule by one run
 // at most.
 
-// isHeld reports whether a run that waits belongs to a backfill, and has not begun.
-func isHeld(r jobs.Record) bool { return r.Attempt == 0 && triggers.IsBackfill(r.Trigger) }
-
 // hold keeps a run of a backfill until its time has come.
 func (t *term) hold(r *run, now time.Time) {
-	t.shift(r, held)
+	t.shift(r, plan.Held)
 	t.keepBackfill(r)
 	join := func() {
-		if r.phase == held && !r.entry.removed {
+		if r.Phase() == plan.Held && !r.entry.IsRemoved() {
 			r.entry.backlog = append(r.entry.backlog, r)
 			t.freed(r.entry)
 		}
@@ -37,16 +34,16 @@ func (t *term) hold(r *run, now time.Time) {
 }
 
 // admitHeld lets a run of a backfill into the room of its job that no other run waits
-// for: one at a time, whatever the job allows.
+// for.
 func (t *term) admitHeld(e *entry) {
-	for len(e.backlog) > 0 && e.waiting() == 0 && e.filling() == 0 && e.room() {
+	for len(e.backlog) > 0 && e.AdmitsHeld() {
 		r := e.backlog[0]
-		if r.phase == held && t.paused(r) {
+		if r.Phase() == plan.Held && t.paused(r) {
 			return
 		}
 		e.backlog = e.backlog[1:]
-		if r.phase == held { // it was not dropped
-			t.shift(r, ready)
+		if r.Phase() == plan.Held { // it was not dropped
+			t.shift(r, plan.Ready)
 			t.slots.ready = append(t.slots.ready, r)
 		}
 	}

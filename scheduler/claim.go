@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -9,55 +8,37 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.claiming || e.refused || e.counting > 0 || e.removed || e.changing || e.left != nil || e.next.IsZero() || e.next.After(now) || t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.Hold(now) != plan.Due || t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
 		return
 	}
-	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); ok && e.busy() > 0 {
-		return // counts from the end of what runs
-	}
-	if e.parted && e.busy() > e.filling() {
-		return // ticks after the pause would be skipped because of ticks before it
-	}
-	until, paused, ok := t.stretch(e, now)
-	if !ok {
+	claims := e.Claim(now, t.roll.pauses, t.slots.free(), e.hasRun)
+	if len(claims.Rows) == 0 {
 		return
 	}
-	claims := slices.DeleteFunc(e.plan(now, until, paused, t.slots.free()), func(c store.Claim) bool {
-		return e.runs[c.Key] != nil // it is in hand already
-	})
-	if len(claims) == 0 {
-		return
-	}
-	if c := &claims[0]; c.State == jobs.Skipped && c.Error == e.skipped.why && e.skipped.tick.Equal(e.recorded) {
-		c.Extends = e.skipped.tick
-	}
-	if claims[len(claims)-1].State == jobs.Skipped {
-		e.finished(now) // a fixed delay counts from here
-	} else if e.job.Overlap == jobs.OverlapReplace && claims[len(claims)-1].Delay == 0 {
+	if claims.Replaces {
 		t.replaceAll(e, nil)
 	}
-	e.parted = !paused && until.Before(now) && e.job.Misfire == jobs.MisfireOnce
-	e.claiming, e.asked = true, claims[0].Tick
-	for i := range claims {
-		c := &claims[i]
+	for i := range claims.Rows {
+		c := &claims.Rows[i]
 		if c.State == jobs.Skipped {
 			continue
 		}
 		r := t.take(e, jobs.Record{Key: c.Key})
 		if c.State == jobs.Running && t.slots.free() {
-			t.shift(r, running)
+			t.shift(r, plan.Running)
 		} else { // those before it took the slots
 			c.State = jobs.Waiting
-			t.shift(r, parking)
+			t.shift(r, plan.Parking)
 		}
 	}
-	for i := range claims {
-		claims[i].Then = t.notices.ofClaim(claims[i])
+	for i := range claims.Rows {
+		claims.Rows[i].Then = t.notices.ofClaim(claims.Rows[i])
 	}
 	t.wrote.claim(e, claims)
 }
@@ -74,33 +55,24 @@ func (t *term) replaceAll(e *entry, by *run) {
 
 // claimed takes in the answer to a claim: err says that there is none, and
 // that the term is over.
-func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, err error) {
-	e.claiming = false
+func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err error) {
 	refused := false
-	for i, c := range claims {
-		log := t.log.With(zap.String("job", e.job.Name), zap.Time("tick", c.Tick))
+	for i, c := range claims.Rows {
 		mine := err == nil && t.gained(e, c, result[i])
 		if err == nil {
 			t.answered(result[i].Record, c.Then, result[i].Mine)
-		}
-		switch {
-		case err != nil:
-		case result[i].Refused():
-			refused = true
-			e.noteRefused(c.Key)
-		default:
-			e.recorded = later(e.recorded, c.Tick)
-			t.memory.claimed(e.known.Since, result[i].Record, t.clock.own().Mono)
-			if !mine {
-				log.Info("a tick was claimed before", zap.String("by", result[i].Owner))
+			e.Answer(c, result[i], mine)
+			if result[i].Refused() {
+				refused = true
+			} else {
+				t.memory.claimed(e.Known().Since, result[i].Record, t.clock.own().Mono)
+				if !mine {
+					t.log.Info("a tick was claimed before", zap.String("job", e.job.Name), zap.Time("tick", c.Tick), zap.String("by", result[i].Owner))
+				}
 			}
 		}
-		e.skipped.tick, e.skipped.why = time.Time{}, ""
-		if mine && c.State == jobs.Skipped && len(c.Then) == 0 { // what was told of keeps its row
-			e.skipped.tick, e.skipped.why = c.Tick, c.Error
-		}
-		if i == 0 && mine && e.gap.ticks > 0 {
-			t.skips.add(e.job.Name, e.gap)
+		if i == 0 && mine && claims.Skips.Ticks > 0 {
+			t.skips.add(e.job.Name, claims.Skips)
 		}
 		if c.State == jobs.Skipped {
 			continue
@@ -115,15 +87,16 @@ func (t *term) claimed(e *entry, claims []store.Claim, result []store.Claimed, e
 		t.stream.Emit(event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed})
 		switch {
 		case r.record.State == jobs.Waiting:
-			t.enqueue(r, e.putOff(c.Tick, t.now()))
-		case e.tooLate(c.Tick, t.now()): // the answer was long in coming
-			t.close(r, jobs.Skipped, tooLate)
+			t.enqueue(r, e.PutOff(c.Tick, t.now()))
+		case e.IsTooLate(c.Tick, t.now()): // the answer was long in coming
+			t.close(r, jobs.Skipped, plan.TooLate)
 		default:
 			t.start(r)
 		}
 	}
+	e.Answered(refused)
 	if refused {
-		t.refused(e)
+		t.follower.soon()
 	}
 	t.freed(e)
 	t.claimDue(e, t.now()) // what became due meanwhile
@@ -138,9 +111,5 @@ func (t *term) gained(e *entry, c store.Claim, result store.Claimed) bool {
 	if own && !result.Mine && c.State == jobs.Skipped && e.runs[c.Key] == nil {
 		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
 	}
-	if result.Mine || own {
-		e.forgetRefused(c.Key)
-		return true
-	}
-	return false
+	return result.Mine || own
 }

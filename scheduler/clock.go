@@ -44,12 +44,12 @@ func (r *roll) setAlarms() (add, remove []*alarmed) {
 	for _, e := range r.order {
 		key := e.job.text
 		if _, ok := e.job.Schedule.(jobs.Relative); ok { // its ticks are its own
-			key += " of " + e.job.Name + " since " + e.known.ScheduleSince.String()
+			key += " of " + e.job.Name + " since " + e.Known().ScheduleSince.String()
 		}
 		a := r.alarms[key]
 		if a == nil {
 			if a = before[key]; a == nil {
-				a = &alarmed{schedule: e.schedule}
+				a = &alarmed{schedule: e.Schedule()}
 				add = append(add, a)
 			}
 			a.entries = nil

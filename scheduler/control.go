@@ -3,6 +3,7 @@ package scheduler
 import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // tellControl tells of the pauses and resumes that a snapshot shows for the first time.
@@ -22,7 +23,7 @@ func (t *term) tellControl(snapshot jobs.Snapshot) {
 	tell(t.roll.paused, snapshot.Paused, "")
 	for name, known := range snapshot.Jobs {
 		if e := t.roll.entries[name]; e != nil {
-			tell(e.known.Paused, known.Paused, name)
+			tell(e.Known().Paused, known.Paused, name)
 		}
 	}
 }
@@ -61,20 +62,19 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		return
 	}
 	t.tellControl(snapshot)
-	t.roll.paused, t.roll.pauses = snapshot.Paused, t.pausesOf(snapshot, "")
+	t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.ours)
 	for name, known := range snapshot.Jobs {
 		if e := t.roll.entries[name]; e != nil {
-			e.known.Paused, e.pauses, e.stamped = known.Paused, t.pausesOf(snapshot, name), snapshot.Pauses[name]
-			// The cursor moved on because a refused claim has arrived again,
-			// late. Its row is among the open ones: it is not claimed again.
-			if e.refused || !e.claiming && known.Cursor.After(e.known.Cursor) {
-				t.goOn(e, known)
+			e.Pause(known.Paused, plan.Pauses(snapshot.Pauses[name], snapshot.Now, t.clock.ours))
+			e.fails.stamped = snapshot.Pauses[name]
+			if e.Outdated(known.Cursor) {
+				e.GoOn(known.Cursor)
 			}
 		}
 	}
 	t.denyGone(snapshot)
 	for _, record := range snapshot.Open { // before any other run of their jobs
-		if e := t.roll.entries[record.Job]; e != nil && !e.removed && e.runs[record.Key] == nil {
+		if e := t.roll.entries[record.Job]; e != nil && e.IsLeft(t.foundAs(e, record)) {
 			t.leave(e, record)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -53,7 +54,7 @@ func (t *term) lost(snapshot jobs.Snapshot) error {
 	var ticks, runs int
 	for name, e := range t.roll.entries {
 		known := snapshot.Jobs[name]
-		if !e.known.Since.IsZero() && !known.Since.Equal(e.known.Since) || known.Cursor.Before(e.recorded) {
+		if !e.Known().Since.IsZero() && !known.Since.Equal(e.Known().Since) || known.Cursor.Before(e.Recorded()) {
 			ticks++
 		}
 		for key, r := range e.runs {
@@ -70,13 +71,7 @@ func (t *term) lost(snapshot jobs.Snapshot) error {
 
 // settled reports whether the ledger is known to have the run as its record says.
 func (r *run) settled() bool {
-	switch r.phase {
-	case held, waiting, ready:
-		return true
-	case running:
-		return r.attempt != nil
-	}
-	return false
+	return r.Phase().Pending() || r.Phase() == plan.Running && r.attempt != nil
 }
 
 // tellLost tells of ticks that this process has seen, and that another server lacks.

@@ -113,11 +113,12 @@ func (t *term) noteNext(now time.Time) {
 	var first time.Time
 	var job string
 	for _, e := range t.roll.order {
-		tick := e.next
-		if e.claiming {
-			tick = e.asked
-		} else if t.deferred(e, now) {
-			continue
+		tick, asked := e.Asked()
+		if !asked {
+			if e.IsDeferred(now, t.roll.pauses) {
+				continue
+			}
+			tick = e.Next()
 		}
 		if !tick.IsZero() && (first.IsZero() || tick.Before(first)) {
 			first, job = tick, e.job.Name
@@ -127,22 +128,6 @@ func (t *term) noteNext(now time.Time) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.tick, n.job, n.refused = first, job, t.wrote.claims.broken[job]
-}
-
-// deferred reports whether a job's ticks wait for what is no fault: see
-// claimDue.
-func (t *term) deferred(e *entry, now time.Time) bool {
-	if e.left != nil {
-		return true
-	}
-	if _, ok := jobs.Base(e.job.Schedule).(jobs.FixedDelaySchedule); (ok || e.parted) && e.busy() > 0 {
-		return true
-	}
-	if e.next.IsZero() || e.next.After(now) {
-		return false
-	}
-	_, _, ok := t.stretch(e, now)
-	return !ok
 }
 
 // late is how long the tick has been left in this term.

@@ -11,6 +11,7 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // here runs the jobs that run everywhere, on this replica.
@@ -153,14 +154,14 @@ func (h *here) loop(l, removed *local) {
 		if at.Before(known.Cursor) {
 			known.Cursor = at
 		}
-		e := entry{job: d, known: known, anchor: known.ScheduleSince}
-		e.resolve()
+		p := plan.New(h.s.group, &d.Job)
+		p.Restore(known, known.ScheduleSince)
 		wait := time.Minute
-		if !e.next.IsZero() {
-			wait = min(wait, e.next.Add(d.Delay(h.s.group, e.next)).Sub(at))
+		if !p.Next().IsZero() {
+			wait = min(wait, p.Next().Add(d.Delay(h.s.group, p.Next())).Sub(at))
 		}
 		if wait <= 0 {
-			h.attempts(l.starts, d, e.next)
+			h.attempts(l.starts, d, p.Next())
 			known.Cursor, known.Finished = now(), now()
 			continue
 		}
@@ -196,7 +197,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 		state, why := outcome(a.ctx, err)
 		s.running.remove(a)
 		end()
-		again = again && isFailure(state) && !jobs.IsPermanent(err)
+		again = again && plan.IsFailure(state) && !jobs.IsPermanent(err)
 		e := event.RunFinished{
 			Header: s.head(), Key: run.Key(), Attempt: run.Attempt, Everywhere: true, State: state, Err: err, Why: why, WillRetry: again,
 		}

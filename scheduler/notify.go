@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -75,7 +76,7 @@ func (n *notices) ofEnd(x end) []store.Follower {
 		is.Event = jobs.NoticeFailure
 	case x.recovers:
 		is.Event = jobs.NoticeRecovery
-	case to == jobs.Skipped && why == tooLate:
+	case to == jobs.Skipped && why == plan.TooLate:
 		is.Event, is.Missed = jobs.NoticeMissed, 1
 	default:
 		return nil
@@ -89,7 +90,7 @@ func (n *notices) ofClaim(c store.Claim) []store.Follower {
 		Event: jobs.NoticeMissed, Job: c.Job, Tick: c.Tick, State: c.State, Error: ledgerrows.CutError(c.Error), Owner: n.holder.Owner, Missed: c.Missed,
 	}
 	switch {
-	case c.State == jobs.Skipped && (c.Error == missed || c.Error == tooLate):
+	case c.State == jobs.Skipped && plan.IsMissed(c.Error):
 		is.Missed = 1 + c.Missed
 	case c.State == jobs.Skipped || c.Missed == 0:
 		return nil

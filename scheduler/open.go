@@ -63,7 +63,7 @@ func (t *term) open() error {
 	t.count(budgets)
 	for _, e := range t.roll.order {
 		t.know(e, snapshot)
-		t.newest = later(t.newest, e.known.Cursor) // none is so far ahead that it were passed over
+		t.newest = later(t.newest, e.Known().Cursor) // none is so far ahead that it were passed over
 	}
 	t.wrote.server = snapshot.Server
 	t.roll.setAlarms()
@@ -77,26 +77,17 @@ func (t *term) open() error {
 // know takes in what the ledger knows of a job. What this term has done itself since
 // that was read counts, too.
 func (t *term) know(e *entry, snapshot jobs.Snapshot) {
-	before := e.known
-	e.known = snapshot.Jobs[e.job.Name]
-	e.anchor = e.known.ScheduleSince
-	e.known.ScheduleSince = t.clock.ours(e.known.ScheduleSince)
-	e.recorded = later(e.recorded, e.known.Cursor)
-	e.known.Cursor = later(before.Cursor, e.known.Cursor)
-	e.known.Finished = later(before.Finished, t.clock.ours(e.known.Finished))
-	now := t.now()
-	if e.known.Finished.After(now) {
-		e.finished(now) // the database's clock is ahead, or was
-	}
-	if e.known.ScheduleSince.Sub(now) > t.clock.most {
+	isNew := e.Known().Since.IsZero()
+	known := snapshot.Jobs[e.job.Name]
+	anchor := known.ScheduleSince
+	known.ScheduleSince, known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
+	if e.Learn(known, anchor, t.now(), t.clock.most) {
 		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
-			zap.String("job", e.job.Name), zap.Time("since", e.known.ScheduleSince))
-		e.known.ScheduleSince = now
+			zap.String("job", e.job.Name), zap.Time("since", known.ScheduleSince))
 	}
-	e.resolve()
-	if before.Since.IsZero() { // it is new to this term
+	if isNew {
 		t.countFirst(e, snapshot.Pauses[e.job.Name])
-		t.rest(e, e.locked(snapshot.Now))
+		t.rest(e, e.Locked(snapshot.Now))
 	}
 }
 

@@ -15,21 +15,27 @@ import (
 // the next one. While they are counted, no tick of the job is claimed or started: see
 // [jobs.Job.PauseAfter].
 
+// failures is what a term knows of the failures of a job.
+type failures struct {
+	stamped []jobs.Pause // of the job, as the ledger has them
+	pausing bool         // because of a count
+}
+
 // countFirst holds a job back until its failures are counted, at the begin of the
 // term.
 func (t *term) countFirst(e *entry, pauses []jobs.Pause) {
-	if e.job.PauseAfter == 0 || e.known.Paused {
+	if e.job.PauseAfter == 0 || e.Known().Paused {
 		return
 	}
-	e.stamped = pauses
-	e.counting++
+	e.fails.stamped = pauses
+	e.Count()
 }
 
 // countAll counts those of the jobs that are held back.
 func (t *term) countAll(entries ...*entry) {
 	var count []func(*env)
 	for _, e := range entries {
-		if e.counting > 0 {
+		if e.IsCounting() {
 			count = append(count, countFailures(e))
 		}
 	}
@@ -43,15 +49,10 @@ func (t *term) countAll(entries ...*entry) {
 	})
 }
 
-// isFailure reports whether an outcome counts as one.
-func isFailure(state jobs.State) bool {
-	return state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
-}
-
 // countFailures returns what counts, beside the loop, and has the job paused if there
 // are too many.
 func countFailures(e *entry) func(*env) {
-	job, pauses := e.job, e.stamped
+	job, pauses := e.job, e.fails.stamped
 	return func(v *env) {
 		var n int
 		err := v.retry(v.ctx, "count the failures of a job", func(ctx context.Context) (err error) {
@@ -59,11 +60,11 @@ func countFailures(e *entry) func(*env) {
 			return err
 		})
 		v.do(func(t *term) {
-			if err != nil || job.PauseAfter == 0 || n < job.PauseAfter || e.known.Paused || e.pausing {
+			if err != nil || job.PauseAfter == 0 || n < job.PauseAfter || e.Known().Paused || e.fails.pausing {
 				t.counted(e)
 				return
 			}
-			e.pausing = true
+			e.fails.pausing = true
 			t.beside(func(v *env) { v.pauseFailing(e, job.Name, n) })
 		})
 	}
@@ -101,7 +102,10 @@ func (v *env) pauseFailing(e *entry, job string, failures int) {
 			zap.String("job", job), zap.Int("failures", failures))
 	}
 	v.do(func(t *term) {
-		e.pausing, e.known.Paused = false, e.known.Paused || err == nil
+		e.fails.pausing = false
+		if err == nil {
+			e.SetPaused()
+		}
 		t.counted(e)
 		t.follower.soon()
 	})
@@ -109,7 +113,7 @@ func (v *env) pauseFailing(e *entry, job string, failures int) {
 
 // counted lets the job go on, unless another count of it is under way.
 func (t *term) counted(e *entry) {
-	e.counting--
+	e.Counted()
 	t.freed(e)
 	t.claimDue(e, t.now())
 }

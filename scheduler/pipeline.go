@@ -1,9 +1,6 @@
 package scheduler
 
 import (
-	"time"
-
-	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -44,7 +41,7 @@ func (t *term) answered(of jobs.Record, followers []store.Follower, inserted boo
 func (t *term) followed(of jobs.Record, followers []store.Follower) {
 	for _, f := range followers {
 		e := t.roll.entries[f.Job]
-		if e == nil || e.removed {
+		if e == nil || e.IsRemoved() {
 			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
 			continue
 		}
@@ -62,25 +59,9 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 // lineUp puts a run of a job after another one at the end of the job's line, unless it
 // came in a pause or the line is full.
 func (t *term) lineUp(r *run) {
-	e := r.entry
-	switch {
-	case t.inPause(e, t.clock.ours(r.record.Claimed)):
-		t.close(r, jobs.Skipped, event.WhyPaused)
-	case e.line() >= e.job.CatchUp.Limit:
-		t.close(r, jobs.Skipped, "as many ticks as allowed wait already")
-	default:
+	if why := r.entry.Job.LineUp(t.clock.ours(r.record.Claimed), t.roll.pauses); why != "" {
+		t.close(r, jobs.Skipped, why)
+	} else {
 		t.enqueue(r, 0)
 	}
-}
-
-// inPause reports whether an instant falls into a pause of the job or the group.
-func (t *term) inPause(e *entry, at time.Time) bool {
-	for _, pauses := range [2][]jobs.Pause{e.pauses, t.roll.pauses} {
-		for _, p := range pauses {
-			if p.Covers(at) {
-				return true
-			}
-		}
-	}
-	return false
 }

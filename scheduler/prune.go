@@ -31,12 +31,29 @@ const keepBackfills = 15 * time.Minute
 func (t *term) keepBackfill(r *run) {
 	now := t.now()
 	age := max(0, t.clock.theirs(now).Sub(triggers.Requested(r.record.Trigger)))
-	r.entry.keepUntil = later(r.entry.keepUntil, time.Now().Add(keepBackfills-age))
+	r.entry.history.keep = later(r.entry.history.keep, time.Now().Add(keepBackfills-age))
 }
 
-// pruneSoon plans when the history of a job is pruned first.
-func (e *entry) pruneSoon(now time.Time) {
-	e.pruneAt, e.pruneAtRest = now.Add(keepBackfills+rand.N(pruneAtLeast-keepBackfills)), now.Add(keepBackfills+rand.N(pruneAtRest-keepBackfills))
+// history is when that of a job is pruned.
+type history struct {
+	ended  int       // runs that ended since the last time
+	at     time.Time // at the latest, if any has ended
+	atRest time.Time // and if none has
+	keep   time.Time // not earlier: see keepBackfill
+}
+
+// newHistory is one that is pruned soon.
+func newHistory(now time.Time) history {
+	soon := func(most time.Duration) time.Time { return now.Add(keepBackfills + rand.N(most-keepBackfills)) }
+	return history{at: soon(pruneAtLeast), atRest: soon(pruneAtRest)}
+}
+
+func (h *history) isDue(now time.Time) bool {
+	due := h.at
+	if h.ended == 0 {
+		due = h.atRest
+	}
+	return (h.ended >= pruneEvery || !now.Before(due)) && !now.Before(h.keep)
 }
 
 // janitor is what a term knows of the histories that it prunes, besides those of its jobs.
@@ -62,18 +79,14 @@ func (t *term) prune() {
 	for i := range all {
 		at := (j.last + 1 + i) % all // a busy job must not hold up the others
 		e := t.prunable(at)
-		due := e.pruneAt
-		if e.ended == 0 {
-			due = e.pruneAtRest
-		}
-		if e.ended < pruneEvery && now.Before(due) || now.Before(e.keepUntil) {
+		if !e.history.isDue(now) {
 			continue
 		}
 		if at >= len(t.roll.order) && !t.isStray(e) {
-			e.pruneAtRest = now.Add(pruneAtRest)
+			e.history.atRest = now.Add(pruneAtRest)
 			continue
 		}
-		e.ended, e.pruneAt, e.pruneAtRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
+		e.history.ended, e.history.at, e.history.atRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
 		j.last = at
 		v, job, keep := t.env, e.job.Name, e.keep()
 		t.pruneBeside(t.log.With(zap.String("job", job)), "cannot prune the history", func(ctx context.Context) (int, error) {
@@ -114,8 +127,8 @@ func (t *term) noteStrays(snapshot jobs.Snapshot) {
 
 func (t *term) addStray(name string, gone, now time.Time) {
 	e := newEntry(t.holder.Group, declare(jobs.Job{Name: name, Schedule: jobs.Manual()}, false))
-	e.known.Gone = gone
-	e.pruneSoon(now)
+	e.Restore(jobs.Known{Gone: gone}, time.Time{})
+	e.history = newHistory(now)
 	t.janitor.strays = append(t.janitor.strays, e)
 }
 
@@ -124,7 +137,7 @@ func (t *term) addStray(name string, gone, now time.Time) {
 func (t *term) isStray(e *entry) bool {
 	roster := t.janitor.roster.read()
 	return t.roll.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
-		t.now().Sub(t.clock.ours(e.known.Gone)) >= pruneAtRest
+		t.now().Sub(t.clock.ours(e.Known().Gone)) >= pruneAtRest
 }
 
 // pruneArchive deletes what is old of the audit and of the terms, within an hour of the

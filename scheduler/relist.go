@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // A term takes in changes of this replica's list of jobs one after the other, each in
@@ -39,22 +40,22 @@ func (t *term) relist() {
 	for _, d := range all {
 		wanted[d.Name] = true
 		switch e := t.roll.entries[d.Name]; {
-		case e == nil || e.removed:
+		case e == nil || e.IsRemoved():
 			tell = append(tell, d)
-		case e.changing: // the ledger may have been told, though there was no answer
+		case e.IsChanging(): // the ledger may have been told, though there was no answer
 			tell = append(tell, d)
 		case e.job == d:
 		case e.job.text == d.text:
-			e.job = d
+			e.redeclare(d)
 			t.freed(e)
 			t.claimDue(e, now)
 		default:
 			t.claimDue(e, now) // the schedule before rules up to now
-			if e.isLate(now) {
+			if e.Hold(now).MayPass() {
 				late = true
 				continue
 			}
-			e.changing = true
+			e.Change()
 			tell = append(tell, d)
 		}
 	}
@@ -64,7 +65,7 @@ func (t *term) relist() {
 			t.retire(e)
 			removed = append(removed, e.job.Name)
 		}
-		return e.removed
+		return e.IsRemoved()
 	})
 	t.knowFollowers()
 	for _, name := range removed {
@@ -100,13 +101,6 @@ func (t *term) relisted() {
 // lateFor is how long a changed schedule waits for the ticks of the one before.
 const lateFor = 20 * time.Millisecond
 
-// isLate reports whether a tick is due that cannot be claimed yet: another claim has no
-// answer, the ledger is about to be read, or a run of an earlier term may go on. Under
-// another schedule it would be lost.
-func (e *entry) isLate(now time.Time) bool {
-	return !e.next.IsZero() && !e.next.After(now) && (e.claiming || e.refused || e.left != nil)
-}
-
 // tellGone tells the ledger which jobs were removed, once: if that fails, the next
 // term does it.
 func (v *env) tellGone(names []string) {
@@ -124,9 +118,10 @@ func (t *term) relistAgain() { t.after(time.Second, t.relisted) }
 // retire removes a job from the term. What runs goes on, and what waits is left to
 // the next term that has the job, which may be this one.
 func (t *term) retire(e *entry) {
-	e.removed, e.left, e.blocked, e.backlog = true, nil, nil, nil
+	e.Remove()
+	e.blocked, e.backlog = nil, nil
 	for _, r := range e.runs {
-		if r.phase == held || r.phase == waiting || r.phase == ready {
+		if r.Phase().Pending() {
 			t.letGo(r)
 		}
 	}
@@ -136,13 +131,14 @@ func (t *term) retire(e *entry) {
 // letGo leaves a run that waits as it is in the ledger.
 func (t *term) letGo(r *run) {
 	t.tellDropped(r, jobs.Waiting, "")
-	t.shift(r, gone)
+	t.shift(r, plan.Gone)
 	delete(r.entry.runs, r.record.Key)
 }
 
 // retired forgets a job that was removed, once nothing of it is under way.
 func (t *term) retired(e *entry) {
-	if name := e.job.Name; e.removed && len(e.runs) == 0 && !e.claiming && t.roll.entries[name] == e {
+	_, asked := e.Asked()
+	if name := e.job.Name; e.IsRemoved() && len(e.runs) == 0 && !asked && t.roll.entries[name] == e {
 		delete(t.roll.entries, name)
 	}
 }
@@ -173,15 +169,15 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 			e = newEntry(t.holder.Group, d)
 			t.roll.entries[d.Name] = e
 			t.roll.order = append(t.roll.order, e)
-			e.pruneSoon(time.Now())
+			e.history = newHistory(time.Now())
 			t.know(e, snapshot)
 			t.countAll(e)
 			continue
 		}
-		if e.removed { // and something of it is still under way
+		if e.IsRemoved() { // and something of it is still under way
 			t.roll.order = append(t.roll.order, e)
 		}
-		e.job, e.removed, e.changing = d, false, false
+		e.list(d)
 		t.know(e, snapshot)
 	}
 	t.knowFollowers()

@@ -13,8 +13,8 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -46,28 +46,14 @@ import (
 // from when it was found in the ledger, until its outcome is written. Meanwhile the
 // ledger's record of it may be out of date, and only a cancel request in it counts.
 type run struct {
+	plan.Seat
 	entry   *entry
 	record  jobs.Record
-	phase   phase
 	attempt *attempt // the one in progress
 	before  jobs.Previous
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
 }
-
-// phase is how far a run has come. It decides what the run counts towards.
-type phase uint8
-
-const (
-	gone    phase = iota // not in hand
-	parking              // is to wait: the ledger is being told
-	held                 // belongs to a backfill, and waits for its turn: see backfill.go
-	waiting              // for its time, or for room in its job
-	ready                // has the room, and waits for a slot of this replica
-	running              // has a slot: an attempt is in progress, or the ledger is being told
-	closing              // is not started any more: the ledger is being told
-	phases
-)
 
 // attempt is an attempt in progress.
 type attempt struct {
@@ -82,71 +68,70 @@ type attempt struct {
 
 // found takes in a run that the ledger has as open, in a snapshot of that instant.
 func (t *term) found(e *entry, record jobs.Record, now time.Time) {
-	switch r := e.runs[record.Key]; {
-	case r != nil && record.CancelAsked:
-		t.tellCancel(r, record)
-		t.end(r, jobs.ErrCancelled)
-	case r != nil:
-	case e.removed: // and something else of it is under way: see retire
-	case t.leave(e, record):
-	case record.CancelAsked:
+	inHand := e.runs[record.Key]
+	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
+	case plan.End:
+		t.tellCancel(inHand, record)
+		t.end(inHand, jobs.ErrCancelled)
+	case plan.LeaveAlone:
+		t.leave(e, record)
+	case plan.Cancel:
 		t.tellCancel(nil, record)
 		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
-	case record.State == jobs.Waiting && record.Attempt == 0 && triggers.Follows(record.Trigger):
+	case plan.LineUp:
 		r := t.take(e, record)
 		t.tellTaken(r)
 		t.lineUp(r)
-	case record.State == jobs.Waiting && isHeld(record):
+	case plan.HoldBack:
 		t.hold(t.take(e, record), now)
-	case record.State == jobs.Waiting:
+	case plan.Start:
 		r := t.take(e, record)
 		if record.Attempt > 0 {
 			r.before = jobs.ParsePrevious(record.Error)
 		}
 		t.tellTaken(r)
-		t.enqueue(r, min(record.Due.Sub(now), e.longestWait(record.Attempt)))
-	case record.Token != t.holder.Token:
-		t.recover(t.take(e, record))
-	default:
+		t.enqueue(r, e.Wait(record, now))
+	case plan.RunAgain, plan.Interrupted:
+		t.recover(t.take(e, record), fate == plan.RunAgain)
+	case plan.Lapse:
+		t.close(t.take(e, record), jobs.Skipped, plan.TooLate)
+	case plan.Reclaim:
 		t.reclaim(t.take(e, record))
 	}
 }
 
-// recover decides what becomes of a run that an earlier term did not finish.
-func (t *term) recover(r *run) {
-	found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: r.entry.rerun(r.record.Attempt)}
-	if found.Again {
-		r.told = true
-		t.stream.Emit(found)
-		r.before = jobs.Previous{State: jobs.Interrupted, Error: "not finished by " + r.record.Owner}
-		t.enqueue(r, 0)
-		return
-	}
-	why := "not finished by " + r.record.Owner
-	if r.entry.job.Recover == jobs.RecoverRerun {
-		why += ", and interrupted too often to be run again"
-	}
-	found.Why = why
-	t.stream.Emit(found)
-	t.close(r, jobs.Interrupted, why)
+func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
+	f := plan.Found{Record: record, InHand: e.hasRun(record.Key), Ours: record.Token == t.holder.Token}
+	f.Stands = !f.Ours && record.State == jobs.Running && keeper.HeldOf(t.ctx).PreviousStands() > 0
+	return f
 }
 
-// reclaim deals with a run that is under this term's token and not in hand, as a
-// restored table may have it, or a claim that was refused and arrived late once
-// more. The run of such a claim never began, so it is run whatever [jobs.Recover]
-// says. What the ledger has said may be old: until it has taken the change, the
-// run counts for nothing.
+// recover deals with a run that was interrupted, and starts again or is closed. What a term of
+// before has not finished is told of.
+func (t *term) recover(r *run, again bool) {
+	ours := r.record.Token == t.holder.Token
+	why := r.entry.WhyInterrupted(r.record, ours)
+	if !ours {
+		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
+		if !again {
+			found.Why = why
+		}
+		t.stream.Emit(found)
+	}
+	if !again {
+		t.close(r, jobs.Interrupted, why)
+		return
+	}
+	r.told = true
+	r.before = jobs.Previous{State: jobs.Interrupted, Error: why}
+	t.enqueue(r, 0)
+}
+
+// reclaim starts a run that is under this term's token and not in hand. What the ledger has said
+// may be old: until it has taken the change, the run counts for nothing.
 func (t *term) reclaim(r *run) {
-	began := !r.entry.wasRefused(r.record.Key)
-	if !began && r.entry.tooLate(r.record.Tick, t.now()) {
-		t.close(r, jobs.Skipped, tooLate)
-		return
-	}
-	if began && !r.entry.rerun(r.record.Attempt) {
-		t.close(r, jobs.Interrupted, "not in hand of its holder")
-		return
-	}
-	t.shift(r, closing)
+	began := !r.entry.WasRefused(r.record.Key)
+	t.shift(r, plan.Closing)
 	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
 		if !done {
 			t.forget(r)
@@ -154,7 +139,7 @@ func (t *term) reclaim(r *run) {
 		}
 		r.record.State = jobs.Waiting
 		if began {
-			r.before = jobs.Previous{State: jobs.Interrupted, Error: "not in hand of its holder"}
+			r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
 		}
 		t.enqueue(r, 0)
 	})
@@ -163,9 +148,9 @@ func (t *term) reclaim(r *run) {
 // enqueue starts a run once its time has come, its job has room and this
 // replica has a slot.
 func (t *term) enqueue(r *run, wait time.Duration) {
-	t.shift(r, waiting)
+	t.shift(r, plan.Waiting)
 	join := func() {
-		if wait > 0 && r.entry.job.Overlap == jobs.OverlapReplace && r.record.Attempt == 0 && r.phase == waiting {
+		if wait > 0 && r.entry.job.Overlap.Replaces() && r.record.Attempt == 0 && r.Phase() == plan.Waiting {
 			t.replaceAll(r.entry, r) // what its tick left running meanwhile
 		}
 		r.entry.blocked = append(r.entry.blocked, r)
@@ -174,7 +159,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 	switch {
 	case r.stop != nil:
 		t.drop(r)
-	case r.entry.removed:
+	case r.entry.IsRemoved():
 		t.letGo(r)
 		t.retired(r.entry)
 	case wait > 0:
@@ -193,26 +178,26 @@ func (t *term) freed(e *entry) {
 	t.admit(e)
 	t.admitHeld(e)
 	t.launchReady()
-	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.busy() == 0 && !e.removed {
-		last := e.next
-		e.resolve()
-		if !e.next.IsZero() && !e.next.Equal(last) {
-			t.after(e.next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
+	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.Busy() == 0 && !e.IsRemoved() {
+		last := e.Next()
+		e.Resolve()
+		if next := e.Next(); !next.IsZero() && !next.Equal(last) {
+			t.after(next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 		}
 	}
 }
 
 // admit lets runs that wait into the room that their job has.
 func (t *term) admit(e *entry) {
-	for at := 0; at < len(e.blocked) && e.room(); {
+	for at := 0; at < len(e.blocked) && e.Admits(); {
 		r := e.blocked[at]
-		if r.phase == waiting && t.paused(r) {
+		if r.Phase() == plan.Waiting && t.paused(r) {
 			at++
 			continue
 		}
 		e.blocked = slices.Delete(e.blocked, at, at+1)
-		if r.phase == waiting { // it was not dropped
-			t.shift(r, ready)
+		if r.Phase() == plan.Waiting { // it was not dropped
+			t.shift(r, plan.Ready)
 			t.slots.ready = append(t.slots.ready, r)
 		}
 	}
@@ -224,12 +209,12 @@ func (t *term) launchReady() {
 		r := t.slots.ready[0]
 		t.slots.ready = t.slots.ready[1:]
 		switch {
-		case r.phase != ready:
-		case t.paused(r) && isHeld(r.record):
-			t.shift(r, held)
+		case r.Phase() != plan.Ready:
+		case t.paused(r) && plan.IsHeld(r.record):
+			t.shift(r, plan.Held)
 			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
 		case t.paused(r): // while it waited for a slot
-			t.shift(r, waiting)
+			t.shift(r, plan.Waiting)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
 		default:
 			t.launch(r)
@@ -248,11 +233,11 @@ func (s *slots) free() bool { return s.most == 0 || s.taken < s.most }
 
 // launch tells the ledger that a run starts, and starts it.
 func (t *term) launch(r *run) {
-	if r.record.Attempt == 0 && r.record.Trigger == 0 && r.entry.tooLate(r.record.Tick, t.now()) {
-		t.close(r, jobs.Skipped, tooLate)
+	if r.entry.HasLapsed(r.record, t.now()) {
+		t.close(r, jobs.Skipped, plan.TooLate)
 		return
 	}
-	t.shift(r, running)
+	t.shift(r, plan.Running)
 	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
 		if !done {
 			t.forget(r) // it is over, or another term has it
@@ -361,27 +346,18 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	e, a := r.entry, r.attempt
 	r.attempt = nil
 	t.registry.remove(a)
-	e.finished(t.now())
-	e.ended++
+	e.Finished(t.now())
+	e.history.ended++
 	m := move(r.record, state, why)
 	m.Output = a.output.Bytes()
-	switch state {
-	case jobs.Failed, jobs.TimedOut, jobs.Panicked:
-		if wait, again := e.job.Retry.After(a.Attempt); again && !jobs.IsPermanent(err) {
-			m.To, m.Delay = jobs.Waiting, wait
-		}
-	case jobs.Cancelled, jobs.Interrupted:
-		if r.stop == nil && e.rerun(a.Attempt) {
-			m.To = jobs.Waiting // for the next leader, if this term is over
-		}
-	}
+	m.To, m.Delay = e.After(plan.Ended{State: state, Attempt: a.Attempt, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
 	if m.To == jobs.Waiting {
 		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
 		m.Error = r.before.String()
 	}
-	counts := e.job.PauseAfter > 0 && isFailure(m.To)
+	counts := e.job.PauseAfter > 0 && plan.IsFailure(m.To)
 	if counts {
-		e.counting++
+		e.Count()
 	}
 	took := time.Since(a.started)
 	r.told = m.To == jobs.Waiting
@@ -389,9 +365,9 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 		Header: t.head(), Key: r.record.Key, Attempt: a.Attempt, State: state, Err: err, Why: why, WillRetry: m.To == jobs.Waiting, RetryIn: m.Delay,
 	})
 	if m.To == jobs.Waiting {
-		t.shift(r, parking)
+		t.shift(r, plan.Parking)
 	} else {
-		t.shift(r, closing)
+		t.shift(r, plan.Closing)
 	}
 	t.record(r, m, took, func(done bool) {
 		switch {
@@ -416,9 +392,9 @@ func (t *term) rest(e *entry, wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
-	e.resting++
+	e.Rest()
 	t.after(wait, func() {
-		e.resting--
+		e.Rested()
 		t.freed(e)
 		t.claimDue(e, t.now()) // what was not claimed meanwhile
 	})
@@ -431,7 +407,7 @@ func (t *term) end(r *run, why error) {
 	switch {
 	case r.attempt != nil:
 		r.attempt.cancel(why)
-	case r.phase == held || r.phase == waiting || r.phase == ready:
+	case r.Phase().Pending():
 		t.drop(r)
 	}
 }
@@ -447,11 +423,11 @@ func (t *term) drop(r *run) {
 
 // close writes what becomes of a run that is not started.
 func (t *term) close(r *run, to jobs.State, why string) {
-	t.shift(r, closing)
+	t.shift(r, plan.Closing)
 	t.tellDropped(r, to, why)
 	t.record(r, move(r.record, to, why), 0, func(done bool) {
-		if done && why == tooLate {
-			t.skips.add(r.record.Job, gap{r.record.Tick, r.record.Tick, 1, why})
+		if done && why == plan.TooLate {
+			t.skips.add(r.record.Job, plan.Gap{From: r.record.Tick, To: r.record.Tick, Ticks: 1, Why: why})
 		}
 		t.forget(r)
 	})
@@ -469,21 +445,15 @@ func (t *term) take(e *entry, record jobs.Record) *run {
 	return r
 }
 
-// shift moves a run to another phase: the only place that counts.
-func (t *term) shift(r *run, to phase) {
-	r.entry.count[r.phase]--
-	r.entry.count[to]++
-	if triggers.IsBackfill(r.record.Trigger) {
-		r.entry.backfilled[r.phase]--
-		r.entry.backfilled[to]++
-	}
-	if r.phase == running {
+// shift moves a run to another phase.
+func (t *term) shift(r *run, to plan.Phase) {
+	if r.Phase() == plan.Running {
 		t.slots.taken--
 	}
-	if to == running {
+	if to == plan.Running {
 		t.slots.taken++
 	}
-	r.phase = to
+	r.entry.Shift(&r.Seat, r.record, to)
 }
 
 // tellDropped tells that a run is in hand no more, if observers think that it is.
@@ -497,7 +467,7 @@ func (t *term) tellDropped(r *run, to jobs.State, why string) {
 // forget drops a run, and lets go on what waited for it.
 func (t *term) forget(r *run) {
 	t.tellDropped(r, jobs.Waiting, "")
-	t.shift(r, gone)
+	t.shift(r, plan.Gone)
 	delete(r.entry.runs, r.record.Key)
 	t.freed(r.entry)
 	t.retired(r.entry)

@@ -12,8 +12,11 @@ import (
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
+
+var noon = time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
 
 // bareTerm is a term without a loop: what it writes stays in wrote.
 func bareTerm(declared ...jobs.Job) *term {
@@ -59,10 +62,10 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 			t.written(true)
 		},
 		"dropped while it waits for room": func(t *term, r *run) {
-			r.entry.resting = 1
+			r.entry.Rest()
 			t.enqueue(r, 0)
 			t.end(r, jobs.ErrCancelled)
-			r.entry.resting = 0
+			r.entry.Rested()
 			t.freed(r.entry)
 			t.written(true)
 		},
@@ -81,20 +84,19 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 			t.written(true)
 		},
 		"another term has the claim": func(t *term, r *run) {
-			t.shift(r, running)
-			t.claimed(r.entry, []store.Claim{{Key: r.record.Key, State: jobs.Running}}, []store.Claimed{{}}, nil)
+			t.shift(r, plan.Running)
+			t.claimed(r.entry, plan.Claims{Rows: []store.Claim{{Key: r.record.Key, State: jobs.Running}}}, []store.Claimed{{}}, nil)
 		},
 		"the claim has no answer": func(t *term, r *run) {
-			t.shift(r, parking)
-			t.claimed(r.entry, []store.Claim{{Key: r.record.Key, State: jobs.Waiting}}, nil, errTermOver)
+			t.shift(r, plan.Parking)
+			t.claimed(r.entry, plan.Claims{Rows: []store.Claim{{Key: r.record.Key, State: jobs.Waiting}}}, nil, errTermOver)
 		},
 	} {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
 		e := term.roll.entries["job"]
 		way(term, term.take(e, manualRun(1)))
-		e.count[gone] = 0
-		if len(e.runs) > 0 || e.count != [phases]int{} || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.fresh) > 0 {
-			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.count, term.slots.taken, len(term.wrote.moves.fresh))
+		if len(e.runs) > 0 || e.Room != (plan.Room{}) || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.fresh) > 0 {
+			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.Room, term.slots.taken, len(term.wrote.moves.fresh))
 		}
 	}
 }
@@ -117,8 +119,8 @@ func TestStaleSnapshot(t *testing.T) {
 	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].moves[0].To != jobs.Interrupted || moves[1].moves[0].Attempt != 1 {
 		t.Errorf("a run of this term that is not in hand: %+v", moves)
 	}
-	if e := term.roll.entries["job"]; e.busy() != 1 {
-		t.Errorf("a run that is being closed keeps room: %v", e.count)
+	if e := term.roll.entries["job"]; e.Busy() != 1 {
+		t.Errorf("a run that is being closed keeps room: %v", e.Room)
 	}
 	term.stage = stopped
 	ended.Owner, ended.Token = "another", 6
@@ -149,15 +151,15 @@ func TestPruneGoesRound(t *testing.T) {
 	term.db, term.timing.AttemptTimeout = memdb.New(), time.Minute
 	for i := range 7 {
 		for _, e := range term.roll.order {
-			e.ended, e.pruneAt, e.pruneAtRest = pruneEvery, time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+			e.history = history{ended: pruneEvery, at: time.Now().Add(time.Hour), atRest: time.Now().Add(time.Hour)}
 		}
 		term.prune()
 		term.prune()
-		if want := (i + 1) % 3; term.janitor.last != want || term.roll.order[want].ended != 0 {
+		if want := (i + 1) % 3; term.janitor.last != want || term.roll.order[want].history.ended != 0 {
 			t.Errorf("turn %d: pruned %d", i, term.janitor.last)
 		}
 		for _, e := range term.roll.order {
-			e.ended = 0
+			e.history.ended = 0
 		}
 		(<-term.events)(term)
 		term.helpers.Wait()
@@ -176,7 +178,7 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := term.take(term.roll.entries["a"], jobs.Record{Key: jobs.Key{Job: "a", Tick: noon}, State: jobs.Waiting})
-	term.shift(r, ready)
+	term.shift(r, plan.Ready)
 	term.slots.ready = append(term.slots.ready, r)
 	term.relist()
 	close(term.closed)

@@ -6,17 +6,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // skipsEvery is how long a job has to skip nothing until it has ceased to.
 const skipsEvery = time.Minute
-
-// gap are ticks of a job that are skipped together, because of one reason.
-type gap struct {
-	from, to time.Time // the first and the last of them
-	ticks    int       // from maxCounted on, at least so many
-	why      string
-}
 
 // skips logs the ticks that a term skips. Thousands of jobs that take longer than
 // their schedules allow would each write a line for every tick. So a job has a line
@@ -35,38 +29,38 @@ type skipping struct{ job, why string }
 
 // skipped are the ticks that were not logged yet, if any.
 type skipped struct {
-	gap
+	plan.Gap
 	lately bool // in this minute
 }
 
 // add notes that ticks of a job are skipped.
-func (s *skips) add(job string, g gap) {
+func (s *skips) add(job string, g plan.Gap) {
 	if s.began.IsZero() {
 		s.began = time.Now()
 	}
-	o := s.open[skipping{job, g.why}]
+	o := s.open[skipping{job, g.Why}]
 	if o == nil {
-		s.open[skipping{job, g.why}] = &skipped{lately: true}
+		s.open[skipping{job, g.Why}] = &skipped{lately: true}
 		s.tell(job, g, true)
 		return
 	}
 	s.tell(job, g, false)
-	if o.ticks == 0 {
-		o.gap = g
+	if o.Ticks == 0 {
+		o.Gap = g
 	} else {
-		o.to, o.ticks = g.to, o.ticks+g.ticks
+		o.To, o.Ticks = g.To, o.Ticks+g.Ticks
 	}
 	o.lately = true
 }
 
-func (s *skips) tell(job string, g gap, first bool) {
+func (s *skips) tell(job string, g plan.Gap, first bool) {
 	s.stream.Emit(event.TicksSkipped{
-		Header: s.head(), Job: job, From: g.from, To: g.to, Ticks: g.ticks, Why: g.why, Missed: g.why == missed || g.why == tooLate, First: first,
+		Header: s.head(), Job: job, From: g.From, To: g.To, Ticks: g.Ticks, Why: g.Why, Missed: plan.IsMissed(g.Why), First: first,
 	})
 }
 
-func (g gap) fields(job string) []zap.Field {
-	return []zap.Field{zap.String("job", job), zap.String("why", g.why), zap.Int("ticks", g.ticks), zap.Time("from", g.from), zap.Time("to", g.to)}
+func (o *skipped) fields(job string) []zap.Field {
+	return []zap.Field{zap.String("job", job), zap.String("why", o.Why), zap.Int("ticks", o.Ticks), zap.Time("from", o.From), zap.Time("to", o.To)}
 }
 
 // sweep looks once a minute for jobs that have ceased to skip.
@@ -95,7 +89,7 @@ func (s *skips) finish() {
 }
 
 func (s *skips) end(of skipping, o *skipped) {
-	if o.ticks > 0 {
+	if o.Ticks > 0 {
 		s.log.Warn("further ticks skipped", o.fields(of.job)...)
 	}
 	delete(s.open, of)

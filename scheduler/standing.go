@@ -77,7 +77,7 @@ func (o *outcomes) add(x end) *standing {
 	e := x.run.entry
 	s := o.of[e.job.Name]
 	if s == nil {
-		s = &standing{stands: e.known.Failing}
+		s = &standing{stands: e.Known().Failing}
 		o.of[e.job.Name] = s
 	}
 	s.ends = append(s.ends, x)

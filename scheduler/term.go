@@ -10,6 +10,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // term is one term of this replica. Its loop owns everything in it, but for its env and the
@@ -88,7 +89,7 @@ func (t *term) loop(clock *clock) {
 	t.waker = clock
 	now := time.Now()
 	for _, e := range t.roll.order {
-		e.pruneSoon(now)
+		e.history = newHistory(now)
 	}
 	t.helpers.Go(t.follower.heed)
 	t.helpers.Go(t.follower.run)
@@ -171,7 +172,7 @@ func (t *term) wake(a *alarmed) {
 	var early time.Duration
 	for _, e := range a.entries {
 		t.claimDue(e, now)
-		if wait := e.next.Sub(now); !e.next.IsZero() && wait > 0 && (early == 0 || wait < early) {
+		if wait := e.Next().Sub(now); !e.Next().IsZero() && wait > 0 && (early == 0 || wait < early) {
 			early = wait
 		}
 	}
@@ -192,7 +193,7 @@ func (t *term) sweep() {
 	}
 	if now.After(t.newest) {
 		t.newest = now
-	} else if t.newest.Sub(now) > onTime {
+	} else if t.newest.Sub(now) > plan.OnTime {
 		t.tellAhead(now)
 	}
 	for _, e := range t.roll.order {
@@ -208,9 +209,9 @@ func (t *term) sweep() {
 func (t *term) tellAhead(now time.Time) {
 	n, until := 0, t.waits
 	for _, e := range t.roll.order {
-		if e.known.Cursor.Sub(now) > onTime {
+		if e.Known().Cursor.Sub(now) > plan.OnTime {
 			n++
-			until = later(until, e.known.Cursor)
+			until = later(until, e.Known().Cursor)
 		}
 	}
 	if until.After(t.waits) {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -56,7 +57,7 @@ type write struct {
 	lone int // how often it failed alone
 
 	entry  *entry
-	claims []store.Claim
+	claims plan.Claims
 
 	moves []store.Move
 	first int // the place of the first of them, if they are part of a write that was cut
@@ -72,7 +73,7 @@ type follow struct {
 	aside func(x write)
 }
 
-func (x write) rows() int { return len(x.claims) + len(x.moves) }
+func (x write) rows() int { return len(x.claims.Rows) + len(x.moves) }
 
 // cut is a write of several moves in at most four parts.
 func (x write) cut() (parts []write) {
@@ -151,7 +152,7 @@ func newClaimID() (id store.ClaimID) {
 	return id
 }
 
-func (w *writer) claim(e *entry, claims []store.Claim) {
+func (w *writer) claim(e *entry, claims plan.Claims) {
 	w.claims.add(write{job: e.job.Name, entry: e, claims: claims})
 }
 
@@ -308,7 +309,7 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(*term), err error) {
 	var all []store.Claim
 	for _, c := range part {
-		all = append(all, c.claims...)
+		all = append(all, c.claims.Rows...)
 	}
 	var result []store.Claimed
 	err = v.stream.Timed(v.head(), "claim", len(all), func() (err error) {
@@ -317,7 +318,7 @@ func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, 
 	})
 	return func(t *term) {
 		for _, c := range part {
-			n := len(c.claims)
+			n := len(c.claims.Rows)
 			t.claimed(c.entry, c.claims, result[:n], nil)
 			result = result[n:]
 		}

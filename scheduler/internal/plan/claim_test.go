@@ -1,4 +1,4 @@
-package scheduler
+package plan
 
 import (
 	"fmt"
@@ -15,25 +15,20 @@ import (
 // crowd says what there is of a job already.
 type crowd struct{ parking, waiting, ready, running, resting int }
 
-// inLine has so many ticks wait in line, right before noon.
-func (e *entry) inLine(n int) {
-	for i := range n {
-		key := jobs.Key{Job: "job", Tick: noon.Add(time.Duration(i-n) * time.Second)}
-		e.runs[key] = &run{entry: e, record: jobs.Record{Key: key}, phase: waiting}
-		e.count[waiting]++
-	}
-}
+// inLine has so many ticks wait in line.
+func (j *Job) inLine(n int) { j.count[tick][Waiting] += n }
 
-func planned(job jobs.Job, c crowd) *entry {
+func planned(job jobs.Job, c crowd) *Job {
 	job.Name = "job"
 	if job.Schedule == nil {
 		job.Schedule = jobs.Every(time.Minute)
 	}
-	e := newEntry("g", declare(job, false))
-	e.known = jobs.Known{ScheduleSince: noon}
-	e.count[parking], e.count[waiting], e.count[ready], e.count[running], e.resting = c.parking, c.waiting, c.ready, c.running, c.resting
-	e.resolve()
-	return e
+	job = job.Complete()
+	j := New("g", &job)
+	j.count[other] = [phases]int{Parking: c.parking, Waiting: c.waiting, Ready: c.ready, Running: c.running}
+	j.rests = c.resting
+	j.Restore(jobs.Known{ScheduleSince: noon}, noon)
+	return &j
 }
 
 // claimsText is claims in short: the tick, in minutes after noon, and the state.
@@ -86,12 +81,12 @@ func TestPlan(t *testing.T) {
 		{name: "one is due", after: time.Minute, want: "1 running"},
 		{name: "no slot", after: time.Minute, noSlot: true, want: "1 waiting"},
 		{name: "once", after: 5 * time.Minute, want: "5 running +4"},
-		{name: "skip, on time", job: jobs.Job{Misfire: jobs.MisfireSkip}, after: 5*time.Minute + onTime, want: "5 running +4"},
-		{name: "skip, late", job: jobs.Job{Misfire: jobs.MisfireSkip}, after: 5*time.Minute + onTime + 1, want: "5 skipped +4 (missed)"},
+		{name: "skip, on time", job: jobs.Job{Misfire: jobs.MisfireSkip}, after: 5*time.Minute + OnTime, want: "5 running +4"},
+		{name: "skip, late", job: jobs.Job{Misfire: jobs.MisfireSkip}, after: 5*time.Minute + OnTime + 1, want: "5 skipped +4 (missed)"},
 		{name: "all", job: all, after: 3 * time.Minute, want: "1 running, 2 waiting, 3 waiting"},
 		{name: "all, limited", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 2 }), after: 4 * time.Minute, want: "3 running +2, 4 waiting"},
 		{name: "all, one due, busy", job: all, crowd: crowd{running: 1}, after: time.Minute, want: "1 waiting"},
-		{name: "all, one missed, busy", job: all, crowd: crowd{running: 1}, after: time.Minute + onTime + 1, want: "1 waiting"},
+		{name: "all, one missed, busy", job: all, crowd: crowd{running: 1}, after: time.Minute + OnTime + 1, want: "1 waiting"},
 		{name: "all, busy", job: all, crowd: crowd{running: 1}, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
 		{name: "all, queue, busy", job: allOverlap(jobs.OverlapQueue, 0), crowd: crowd{waiting: 1}, after: 2 * time.Minute, want: "1 waiting, 2 waiting"},
 		{name: "all, allowed", job: allOverlap(jobs.OverlapAllow, 0), after: 3 * time.Minute, want: "1 running, 2 running, 3 running"},
@@ -142,46 +137,16 @@ func TestPlan(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			e := planned(test.job, test.crowd)
-			e.inLine(test.line)
+			j := planned(test.job, test.crowd)
+			j.inLine(test.line)
 			now := noon.Add(test.after)
-			if got := claimsText(e.plan(now, now, test.paused, !test.noSlot)); got != test.want {
+			if got := claimsText(j.plan(now, now, test.paused, !test.noSlot).Rows); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
-			if !e.next.After(now) {
-				t.Errorf("next is %v", e.next)
+			if !j.next.After(now) {
+				t.Errorf("next is %v", j.next)
 			}
 		})
-	}
-}
-
-// The line has ticks that wait for their first start, not retries and manual runs.
-func TestLine(t *testing.T) {
-	t.Parallel()
-	key := func(minute int, trigger uint64) jobs.Key {
-		return jobs.Key{Job: "job", Tick: noon.Add(time.Duration(minute) * time.Minute), Trigger: trigger}
-	}
-	e := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{})
-	for _, test := range []struct {
-		what    string
-		key     jobs.Key
-		phase   phase
-		attempt int
-		want    int // of the line, with this one
-	}{
-		{"waits", key(1, 0), waiting, 0, 1},
-		{"is being parked", key(2, 0), parking, 0, 2},
-		{"is ready", key(3, 0), ready, 0, 3},
-		{"runs", key(4, 0), running, 0, 3},
-		{"is being closed", key(0, 0), closing, 0, 3},
-		{"was tried before", key(-1, 0), waiting, 1, 3},
-		{"was asked for by hand", key(1, 1), waiting, 0, 3},
-	} {
-		e.runs[test.key] = &run{entry: e, record: jobs.Record{Key: test.key, Attempt: test.attempt}, phase: test.phase}
-		e.count[test.phase]++
-		if got := e.line(); got != test.want {
-			t.Errorf("with one that %s: %d in line, want %d", test.what, got, test.want)
-		}
 	}
 }
 
@@ -192,17 +157,17 @@ func TestPlanProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := jobs.Job{
 			Schedule: jobs.Every(time.Duration(rapid.IntRange(1, 600).Draw(t, "every")) * time.Second),
-			Misfire:  rapid.SampledFrom([]jobs.Misfire{jobs.MisfireOnce, jobs.MisfireSkip, jobs.MisfireAll}).Draw(t, "misfire"),
+			Misfire:  rapid.SampledFrom(jobs.Misfires()).Draw(t, "misfire"),
 			CatchUp:  jobs.CatchUp{Limit: rapid.IntRange(0, 20).Draw(t, "limit"), Deadline: time.Duration(rapid.IntRange(0, 7200).Draw(t, "deadline")) * time.Second},
-			Overlap:  rapid.SampledFrom([]jobs.Overlap{jobs.OverlapForbid, jobs.OverlapQueue, jobs.OverlapAllow, jobs.OverlapReplace}).Draw(t, "overlap"),
+			Overlap:  rapid.SampledFrom(jobs.Overlaps()).Draw(t, "overlap"),
 			Limit:    rapid.IntRange(0, 3).Draw(t, "allowed"),
 		}
 		count := rapid.IntRange(0, 2)
-		e := planned(job, crowd{count.Draw(t, "parking"), count.Draw(t, "waiting"), count.Draw(t, "ready"), count.Draw(t, "running"), count.Draw(t, "resting")})
-		e.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
-		tick := e.next
+		j := planned(job, crowd{count.Draw(t, "parking"), count.Draw(t, "waiting"), count.Draw(t, "ready"), count.Draw(t, "running"), count.Draw(t, "resting")})
+		j.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
+		tick := j.next
 		now := noon.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "gap")) * time.Second)
-		claims := e.plan(now, now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot"))
+		claims := j.plan(now, now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot")).Rows
 		for _, c := range claims {
 			for range c.Missed {
 				tick = job.Schedule.Next(tick)
@@ -215,11 +180,11 @@ func TestPlanProperty(t *testing.T) {
 			}
 			tick = job.Schedule.Next(tick)
 		}
-		if !tick.Equal(e.next) || !tick.After(now) {
-			t.Fatalf("next is %v, want %v", e.next, tick)
+		if !tick.Equal(j.next) || !tick.After(now) {
+			t.Fatalf("next is %v, want %v", j.next, tick)
 		}
-		if len(claims) > 0 && !e.known.Cursor.Equal(claims[len(claims)-1].Tick) {
-			t.Fatalf("cursor %v", e.known.Cursor)
+		if len(claims) > 0 && !j.known.Cursor.Equal(claims[len(claims)-1].Tick) {
+			t.Fatalf("cursor %v", j.known.Cursor)
 		}
 	})
 }

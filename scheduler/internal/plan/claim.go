@@ -1,0 +1,193 @@
+package plan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// Claims are what becomes of the ticks of a job that are due: the ledger is to take them together.
+type Claims struct {
+	Rows     []store.Claim // in the order of their ticks
+	Skips    Gap           // what the first row says is skipped, if anything
+	Replaces bool          // the newest of them ends the runs of the job
+}
+
+// Gap are ticks of a job that are skipped together, because of one reason.
+type Gap struct {
+	From, To time.Time // the first and the last of them
+	Ticks    int       // from maxCounted on, at least so many
+	Why      string
+}
+
+// skipped is the newest row of the job, if this term has claimed it as skipped: the next ticks that are
+// skipped for the same reason extend it.
+type skipped struct {
+	tick time.Time
+	why  string
+}
+
+// Claim returns what becomes of the ticks that are due at an instant, from the next one on; no rows: nothing, or
+// [Job.Hold] holds it back. group are the pauses of the group, and slot says that this replica may start a run.
+// Keys that are in hand are left out. The answer to the claims goes to [Job.Answer] and [Job.Answered].
+func (j *Job) Claim(now time.Time, group []jobs.Pause, slot bool, inHand func(jobs.Key) bool) (c Claims) {
+	if j.Hold(now) != Due {
+		return c
+	}
+	until, paused, ok := j.stretch(now, group)
+	if !ok {
+		return c
+	}
+	c = j.plan(now, until, paused, slot)
+	c.Rows = slices.DeleteFunc(c.Rows, func(row store.Claim) bool { return inHand(row.Key) })
+	if len(c.Rows) == 0 {
+		return c
+	}
+	if first := &c.Rows[0]; first.State == jobs.Skipped && first.Error == j.skipped.why && j.skipped.tick.Equal(j.recorded) {
+		first.Extends = j.skipped.tick
+	}
+	if last := c.Rows[len(c.Rows)-1]; last.State == jobs.Skipped {
+		j.Finished(now) // a fixed delay counts from here
+	} else {
+		c.Replaces = j.job.Overlap.Replaces() && last.Delay == 0
+	}
+	j.parted = !paused && until.Before(now) && misfires[j.job.Misfire].parts
+	j.claiming, j.asked = asked, c.Rows[0].Tick
+	return c
+}
+
+// Answer takes in what stands for a row of the claims. mine says that the term has it.
+func (j *Job) Answer(row store.Claim, is store.Claimed, mine bool) {
+	if mine {
+		j.forgetRefused(row.Key)
+	}
+	if is.Refused() {
+		j.noteRefused(row.Key)
+	} else {
+		j.recorded = later(j.recorded, row.Tick)
+	}
+	j.skipped = skipped{}
+	if mine && row.State == jobs.Skipped && len(row.Then) == 0 { // what was told of keeps its row
+		j.skipped = skipped{row.Tick, row.Error}
+	}
+}
+
+// Answered ends the claims: refused says that the ledger has refused one of them.
+func (j *Job) Answered(anyRefused bool) {
+	j.claiming = free
+	if anyRefused {
+		j.claiming = refused
+		j.known.Cursor = j.recorded
+		j.Resolve()
+	}
+}
+
+// plan decides what becomes of the ticks that are due up to an instant, which is not later than now: all up to
+// the newest one, which it moves next on from. paused says that they fall into a pause.
+func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
+	limit, line, each := 1, 0, j.job.Misfire.Each()
+	if each {
+		line = j.line()
+		limit = max(1, j.job.CatchUp.Limit-line)
+	}
+	d := dueTicks(j.schedule, j.next, until, limit)
+	if len(d.ticks) == 0 {
+		return Claims{}
+	}
+	first := j.next
+	newest, earlier := d.ticks[len(d.ticks)-1], d.missed+len(d.ticks)-1
+	j.next, j.known.Cursor = d.next, newest
+
+	grace := misfires[j.job.Misfire].grace
+	switch {
+	case paused:
+		return j.Skip(first, newest, earlier, event.WhyPaused)
+	case j.IsTooLate(newest, now):
+		return j.Skip(first, newest, earlier, TooLate)
+	case grace > 0 && now.Sub(newest) > grace:
+		return j.Skip(first, newest, earlier, Missed)
+	case line > 0 && line >= j.job.CatchUp.Limit:
+		return j.Skip(first, newest, earlier, lineFull)
+	case each:
+		return j.each(first, d, now, slot, line > 0)
+	}
+	row := j.start(newest, now, slot)
+	row.Missed = earlier
+	c := Claims{Rows: []store.Claim{row}}
+	if row.State == jobs.Skipped {
+		c.Skips = Gap{first, newest, earlier + 1, row.Error}
+	}
+	return c
+}
+
+// each claims every tick that is not too late. What cannot start yet waits: for what runs, behind the others
+// of its gap, or at the end of the line.
+func (j *Job) each(first time.Time, d due, now time.Time, slot, behind bool) (c Claims) {
+	late := 0
+	for j.IsTooLate(d.ticks[late], now) { // the last one is not
+		late++
+	}
+	if late > 0 {
+		c = j.Skip(first, d.ticks[late-1], d.missed+late-1, TooLate)
+	} else if d.missed > 0 {
+		c.Skips = Gap{first, d.last, d.missed, "more ticks are due than may wait"}
+	}
+	for i, tick := range d.ticks[late:] {
+		row := j.start(tick, now, slot)
+		if row.State == jobs.Skipped || behind || i > 0 && !j.isRoomBeside(i) {
+			row.State, row.Error, row.Delay = jobs.Waiting, "", j.PutOff(tick, now)
+		}
+		if i == 0 && late == 0 {
+			row.Missed = d.missed
+		}
+		c.Rows = append(c.Rows, row)
+	}
+	return c
+}
+
+// isRoomBeside reports whether another run may start beside n that are about to.
+func (j *Job) isRoomBeside(n int) bool { return j.job.Overlap.Beside() && j.Busy() < j.most()-n }
+
+// start claims a tick by the job's overlap policy. Runs of backfills cause no tick to be skipped: it waits for
+// them.
+func (j *Job) start(at, now time.Time, slot bool) store.Claim {
+	row := store.Claim{Key: jobs.Key{Job: j.job.Name, Tick: at}, State: jobs.Running, Delay: j.PutOff(at, now)}
+	policy, most := overlaps[j.job.Overlap], j.most()
+	busy := j.Busy() - j.filling()
+	skip := ""
+	switch {
+	case policy.full != "" && busy >= most:
+		if skip = policy.full; busy-j.rests < most {
+			skip = "LockAtLeastFor is not over since an earlier run began"
+		}
+	case policy.queued != "" && j.sum(tick, Parking, Waiting, Ready)+j.sum(other, Parking, Waiting, Ready) > 0:
+		skip = policy.queued
+	}
+	switch {
+	case skip != "":
+		row.State, row.Error, row.Delay = jobs.Skipped, skip, 0
+	case j.Busy() >= most, !slot, row.Delay > 0:
+		row.State = jobs.Waiting
+	}
+	return row
+}
+
+// Skip claims a tick as skipped, for all since the first one of its gap.
+func (j *Job) Skip(first, at time.Time, earlier int, why string) Claims {
+	return Claims{
+		Rows:  []store.Claim{{Key: jobs.Key{Job: j.job.Name, Tick: at}, State: jobs.Skipped, Missed: earlier, Error: why}},
+		Skips: Gap{first, at, earlier + 1, why},
+	}
+}
+
+// Absence returns the claim of the ticks that the job has had by now as skipped, for one reason.
+func (j *Job) Absence(now time.Time, why string) Claims {
+	d := dueTicks(j.schedule, j.next, now, 1)
+	if len(d.ticks) == 0 {
+		return Claims{}
+	}
+	return j.Skip(j.next, d.ticks[0], d.missed, why)
+}

@@ -1,0 +1,144 @@
+package plan
+
+import (
+	"time"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Found is a run that the ledger has as open, and what is known of it.
+type Found struct {
+	Record jobs.Record
+	InHand bool
+	Ours   bool // it is under this term's token
+	Stands bool // a run of an earlier term may still go on
+}
+
+// Fate is what becomes of a run that the ledger has as open.
+type Fate uint8
+
+const (
+	KeepOn      Fate = iota // nothing: it is in hand, or it is the next leader's
+	End                     // it is in hand, and ends: its end was asked for
+	LeaveAlone              // an earlier term may still be doing it
+	Cancel                  // it is closed: its end was asked for
+	LineUp                  // it follows another run, and stands in line
+	HoldBack                // it belongs to a backfill, and waits for its turn
+	Start                   // it starts once its time has come
+	RunAgain                // it was interrupted, and starts with its next attempt
+	Interrupted             // it was interrupted, and is closed
+	Reclaim                 // it is under this term's token and not in hand, and starts
+	Lapse                   // the same, and it is too late to start
+)
+
+// Fate decides what becomes of a run that the ledger has as open. A run under this term's token that is not
+// in hand is one that a restored table has, or a claim that was refused and arrived late once more. The run of
+// such a claim never began, so it is run whatever [jobs.Recover] says.
+func (j *Job) Fate(f Found, now time.Time) Fate {
+	r := f.Record
+	first := r.Attempt == 0
+	switch {
+	case f.InHand && r.CancelAsked:
+		return End
+	case f.InHand, j.listing == removed: // and something else of it is under way
+		return KeepOn
+	case j.IsLeft(f):
+		return LeaveAlone
+	case r.CancelAsked:
+		return Cancel
+	case r.State == jobs.Waiting && first && triggers.Follows(r.Trigger):
+		return LineUp
+	case r.State == jobs.Waiting && IsHeld(r):
+		return HoldBack
+	case r.State == jobs.Waiting:
+		return Start
+	case !f.Ours && j.reruns(r.Attempt):
+		return RunAgain
+	case !f.Ours:
+		return Interrupted
+	case j.WasRefused(r.Key) && j.IsTooLate(r.Tick, now):
+		return Lapse
+	case j.WasRefused(r.Key), j.reruns(r.Attempt):
+		return Reclaim
+	}
+	return Interrupted
+}
+
+// IsLeft reports whether a run is left alone: an earlier term may still be doing it. A term whose lease was
+// taken before its time was up can start no run any more, but one that goes on is only cancelled when its process
+// learns of that, or by the trust deadline at the latest. Until then its job starts nothing, and its row stays
+// open: if this term ends meanwhile, the next one has to leave it alone, too.
+func (j *Job) IsLeft(f Found) bool {
+	return f.Stands && !f.Ours && !f.InHand && j.listing != removed && f.Record.State == jobs.Running
+}
+
+// IsHeld reports whether a run that waits belongs to a backfill, and has not begun.
+func IsHeld(r jobs.Record) bool { return r.Attempt == 0 && triggers.IsBackfill(r.Trigger) }
+
+// WhyInterrupted is why a run is closed that was interrupted.
+func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
+	switch {
+	case ours:
+		return "not in hand of its holder"
+	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Attempt):
+		return "not finished by " + r.Owner + ", and interrupted too often to be run again"
+	}
+	return "not finished by " + r.Owner
+}
+
+// LineUp says why a run that follows another one is skipped in place of standing in line; empty: it is not. claimed
+// is when the ledger inserted it.
+func (j *Job) LineUp(claimed time.Time, group []jobs.Pause) (skip string) {
+	switch {
+	case j.IsInPause(claimed, group):
+		return event.WhyPaused
+	case j.IsLineFull():
+		return lineFull
+	}
+	return ""
+}
+
+// Wait is how long a run that waits may have to wait at most, of what its Due says: by the database's clock
+// alone it would be as much longer as that clock was set back meanwhile.
+func (j *Job) Wait(r jobs.Record, now time.Time) time.Duration {
+	longest := j.job.Jitter // for room alone without one
+	if r.Attempt > 0 {
+		longest = j.job.Retry.Longest(r.Attempt) // zero for one that was handed on by a clean stop
+	}
+	return min(r.Due.Sub(now), longest)
+}
+
+// HasLapsed reports whether a run is too late to start: a tick that has not begun.
+func (j *Job) HasLapsed(r jobs.Record, now time.Time) bool {
+	return r.Attempt == 0 && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
+}
+
+// Ended is how an attempt at a run ended.
+type Ended struct {
+	State     jobs.State
+	Attempt   int
+	Permanent bool // by what its error says
+	Asked     bool // its end was asked for, or a newer tick has replaced it
+}
+
+// After is what follows an attempt: the run's state, Waiting before another attempt, after so long.
+func (j *Job) After(e Ended) (to jobs.State, delay time.Duration) {
+	switch {
+	case IsFailure(e.State):
+		if wait, again := j.job.Retry.After(e.Attempt); again && !e.Permanent {
+			return jobs.Waiting, wait
+		}
+	case e.State == jobs.Cancelled || e.State == jobs.Interrupted:
+		if !e.Asked && j.reruns(e.Attempt) {
+			return jobs.Waiting, 0 // for the next leader, if this term is over
+		}
+	}
+	return e.State, 0
+}
+
+// IsFailure reports whether an outcome counts as a failure of its job.
+func IsFailure(state jobs.State) bool {
+	return state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
+}

@@ -1,0 +1,123 @@
+package plan
+
+import (
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Phase is how far a run in hand has come. It decides what the run counts towards.
+type Phase uint8
+
+// The phases of a run: scheduler/run.go has the table of what leads from one to the next.
+const (
+	Gone    Phase = iota // not in hand
+	Parking              // is to wait: the ledger is being told
+	Held                 // belongs to a backfill, and waits for its turn
+	Waiting              // for its time, or for room in its job
+	Ready                // has the room, and waits for a slot of this replica
+	Running              // has a slot: an attempt is in progress, or the ledger is being told
+	Closing              // is not started any more: the ledger is being told
+	phases
+)
+
+// Pending reports whether a run of that phase has not started, and is in no write: it can be dropped at once.
+func (p Phase) Pending() bool { return p == Held || p == Waiting || p == Ready }
+
+// kind is what a run counts as.
+type kind uint8
+
+const (
+	other    kind = iota // a retry, or one that was asked for by hand
+	tick                 // a tick, or what follows a run, before its first start
+	backfill             // of a backfill
+	kinds
+)
+
+func kindOf(r jobs.Record) kind {
+	switch {
+	case triggers.IsBackfill(r.Trigger):
+		return backfill
+	case r.Attempt == 0 && (r.Trigger == 0 || triggers.Follows(r.Trigger)):
+		return tick
+	}
+	return other
+}
+
+// Seat is the place of a run among those of its job.
+type Seat struct {
+	phase Phase
+	kind  kind
+}
+
+// Phase is how far the run has come.
+func (s *Seat) Phase() Phase { return s.phase }
+
+// Room is how many runs of a job are in hand, in each phase.
+type Room struct {
+	count [kinds][phases]int
+	rests int
+}
+
+// Shift moves a run on: the only place that counts.
+func (r *Room) Shift(s *Seat, record jobs.Record, to Phase) {
+	if s.phase != Gone {
+		r.count[s.kind][s.phase]--
+	}
+	s.phase, s.kind = to, kindOf(record)
+	if to != Gone {
+		r.count[s.kind][to]++
+	}
+}
+
+// Rest keeps the job occupied, although nothing of it runs, until Rested.
+func (r *Room) Rest() { r.rests++ }
+
+// Rested ends a Rest.
+func (r *Room) Rested() { r.rests-- }
+
+func (r *Room) sum(k kind, of ...Phase) (n int) {
+	for _, p := range of {
+		n += r.count[k][p]
+	}
+	return n
+}
+
+func (r *Room) all(of ...Phase) int {
+	return r.sum(other, of...) + r.sum(tick, of...) + r.sum(backfill, of...)
+}
+
+// waiting is how many runs are to start and do not run yet.
+func (r *Room) waiting() int { return r.all(Parking, Waiting, Ready) }
+
+// occupied is how many runs take up room of the job.
+func (r *Room) occupied() int { return r.all(Ready, Running) + r.rests }
+
+// Busy is how many runs a tick that is due now finds, those that wait and those that rest included.
+func (r *Room) Busy() int { return r.all(Parking, Waiting, Ready, Running) + r.rests }
+
+// filling is how many of these belong to backfills.
+func (r *Room) filling() int { return r.sum(backfill, Parking, Waiting, Ready, Running) }
+
+// Admits reports whether the job lets another run start.
+func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
+
+// AdmitsHeld reports whether the job lets a run of a backfill start: one at a time, whatever the job allows,
+// and in room that no other run waits for.
+func (j *Job) AdmitsHeld() bool { return j.waiting() == 0 && j.filling() == 0 && j.Admits() }
+
+// IsLineFull reports whether as many ticks wait in line as may.
+func (j *Job) IsLineFull() bool { return j.line() >= j.job.CatchUp.Limit }
+
+// line is how many ticks wait in line for their first start.
+func (j *Job) line() int {
+	if !j.lines() {
+		return 0
+	}
+	return j.sum(tick, Parking, Waiting, Ready)
+}
+
+// HoldsBack reports whether a run has to wait for the end of a pause: a tick that was to start as soon as there
+// is room. Retries and runs that were asked for by hand go on.
+func (j *Job) HoldsBack(r jobs.Record, group bool) bool {
+	return (group || j.known.Paused || j.counts > 0) && r.Attempt == 0 && (r.Trigger == 0 || r.Trigger >= triggers.First)
+}
