@@ -109,7 +109,7 @@ func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
 		return j.Skip(first, newest, earlier, TooLate)
 	case grace > 0 && now.Sub(newest) > grace:
 		return j.Skip(first, newest, earlier, Missed)
-	case line > 0 && line >= j.job.CatchUp.Limit:
+	case each && line >= j.job.CatchUp.Limit:
 		return j.Skip(first, newest, earlier, lineFull)
 	case each:
 		return j.each(first, d, now, slot, line > 0)

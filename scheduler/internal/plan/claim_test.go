@@ -188,3 +188,209 @@ func TestPlanProperty(t *testing.T) {
 		}
 	})
 }
+
+// The next ticks that are skipped for the same reason extend the row, if it is this term's and the newest.
+func TestExtends(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		change func(j *Job, c *Claims)
+		want   time.Time
+	}{
+		{"the same reason", func(*Job, *Claims) {}, at(1)},
+		{"it told of something", func(_ *Job, c *Claims) { c.Rows[0].Then = make([]store.Follower, 1) }, time.Time{}},
+		{"another reason", func(_ *Job, c *Claims) { c.Rows[0].Error = "another" }, time.Time{}},
+		{"another term has it", func(j *Job, c *Claims) {
+			j.Answer(c.Rows[0], store.Claimed{Record: jobs.Record{Key: c.Rows[0].Key, State: jobs.Skipped}}, false)
+			c.Rows = nil
+		}, time.Time{}},
+	} {
+		j := planned(jobs.Job{}, crowd{running: 1})
+		c := j.claim(at(1))
+		test.change(j, &c)
+		j.answer(c, true)
+		if got := j.claim(at(2)).Rows; len(got) != 1 || !got[0].Extends.Equal(test.want) {
+			t.Errorf("%s: %+v", test.name, got)
+		}
+	}
+	j := planned(jobs.Job{}, crowd{running: 1})
+	j.answer(j.claim(at(1)), true)
+	j.GoOn(at(2)) // the ledger has a later one
+	if got := j.claim(at(3)).Rows; !got[0].Extends.IsZero() {
+		t.Errorf("behind a later tick: %+v", got)
+	}
+	j = planned(jobs.Job{}, crowd{running: 1})
+	j.answer(j.claim(at(1)), true)
+	j.count = [kinds][phases]int{}
+	j.answer(j.claim(at(2)), true)
+	j.Rest()
+	if got := j.claim(at(3)).Rows; got[0].State != jobs.Skipped || !got[0].Extends.IsZero() {
+		t.Errorf("behind a tick that ran: %+v", got)
+	}
+}
+
+// Keys that are in hand are not claimed again, and then nothing is under way.
+func TestClaimOfWhatIsInHand(t *testing.T) {
+	t.Parallel()
+	j := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{})
+	c := j.Claim(at(2), nil, true, func(k jobs.Key) bool { return k.Tick.Equal(at(1)) })
+	if got := claimsText(c.Rows); got != "2 waiting" {
+		t.Errorf("claims %s", got)
+	}
+	j.answer(c, true)
+	if c := j.Claim(at(3), nil, true, func(jobs.Key) bool { return true }); len(c.Rows) > 0 {
+		t.Errorf("claims %v", c)
+	}
+	if _, asked := j.Asked(); asked || !j.Next().Equal(at(4)) {
+		t.Errorf("asked %v, next %v", asked, j.Next())
+	}
+}
+
+// The newest tick ends what runs, once it starts.
+func TestReplaces(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		job  jobs.Job
+		now  time.Time
+		want bool
+	}{
+		{jobs.Job{Overlap: jobs.OverlapReplace}, at(1), true},
+		{jobs.Job{Overlap: jobs.OverlapQueue}, at(1), false},
+		{jobs.Job{Overlap: jobs.OverlapReplace, Misfire: jobs.MisfireSkip}, at(1).Add(10 * time.Second), false},
+		{jobs.Job{Overlap: jobs.OverlapReplace, Jitter: 30 * time.Second}, at(1), false},
+	} {
+		if got := planned(test.job, crowd{running: 1}).claim(test.now); got.Replaces != test.want || len(got.Rows) != 1 {
+			t.Errorf("%+v: %+v", test.job, got)
+		}
+	}
+}
+
+// A tick that is skipped counts as an end, from which a fixed delay counts; one that starts does not.
+func TestSkippedTickFinishes(t *testing.T) {
+	t.Parallel()
+	j := planned(jobs.Job{}, crowd{running: 1})
+	if j.claim(at(1)); !j.Known().Finished.Equal(at(1)) {
+		t.Errorf("finished %v", j.Known().Finished)
+	}
+	j = planned(jobs.Job{}, crowd{})
+	if j.claim(at(1)); !j.Known().Finished.IsZero() {
+		t.Errorf("finished %v", j.Known().Finished)
+	}
+}
+
+// What the first row stands for is told with it.
+func TestSkips(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name  string
+		job   jobs.Job
+		crowd crowd
+		now   time.Time
+		want  Gap
+	}{
+		{"one starts for all", jobs.Job{}, crowd{}, at(3), Gap{}},
+		{"one is skipped for all", jobs.Job{}, crowd{running: 1}, at(3), Gap{at(1), at(3), 3, overlaps[jobs.OverlapForbid].full}},
+		{"missed", jobs.Job{Misfire: jobs.MisfireSkip}, crowd{}, at(3).Add(time.Minute - 1), Gap{at(1), at(3), 3, Missed}},
+		{"each starts", jobs.Job{Misfire: jobs.MisfireAll}, crowd{}, at(3), Gap{}},
+		{"more than may wait", jobs.Job{Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 2}}, crowd{}, at(5), Gap{at(1), at(3), 3, "more ticks are due than may wait"}},
+		{"each, some too late", jobs.Job{Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Deadline: time.Minute}}, crowd{}, at(5), Gap{at(1), at(3), 3, TooLate}},
+	} {
+		if got := planned(test.job, test.crowd).claim(test.now).Skips; got != test.want {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
+	}
+	if !IsMissed(Missed) || !IsMissed(TooLate) || IsMissed(overlaps[jobs.OverlapForbid].full) {
+		t.Error("missed is what no replica could run")
+	}
+}
+
+// Ticks before and after a pause that one run would stand for have one run each, one after the other.
+func TestPartedByAPause(t *testing.T) {
+	t.Parallel()
+	pause := []jobs.Pause{{Began: at(2).Add(1), Ended: at(3).Add(1)}}
+	for misfire, want := range map[jobs.Misfire]bool{jobs.MisfireOnce: true, jobs.MisfireSkip: false, jobs.MisfireAll: false} {
+		j := planned(jobs.Job{Misfire: misfire}, crowd{})
+		c := j.Claim(at(5), pause, true, nothingInHand)
+		if last := c.Rows[len(c.Rows)-1].Tick; !last.Equal(at(2)) || j.parted != want {
+			t.Errorf("%v: up to %v, parted %v", misfire, last, j.parted)
+		}
+		j.answer(c, true)
+		seats(j, aTick, Running)
+		if got := j.Hold(at(5)); (got == Busy) != want {
+			t.Errorf("%v: behind the pause, beside a run: %v", misfire, got)
+		}
+		j.Room = Room{}
+		seats(j, aBackfill, Running)
+		if got := j.Hold(at(5)); got != Due {
+			t.Errorf("%v: behind the pause, beside a backfill: %v", misfire, got)
+		}
+		c = j.Claim(at(5), pause, true, nothingInHand)
+		if got := claimsText(c.Rows); got != "3 skipped (paused)" || j.parted {
+			t.Errorf("%v: in the pause: %s, parted %v", misfire, got, j.parted)
+		}
+		j.answer(c, true)
+		if c = j.Claim(at(5), pause, true, nothingInHand); !c.Rows[len(c.Rows)-1].Tick.Equal(at(5)) || j.parted {
+			t.Errorf("%v: after the pause: %s, parted %v", misfire, claimsText(c.Rows), j.parted)
+		}
+	}
+}
+
+func TestAbsence(t *testing.T) {
+	t.Parallel()
+	j := planned(jobs.Job{}, crowd{})
+	if c := j.Absence(at(1).Add(-1), "away"); len(c.Rows) > 0 {
+		t.Errorf("before the first tick: %v", c)
+	}
+	if c := j.Absence(at(4), "away"); claimsText(c.Rows) != "4 skipped +3 (away)" || c.Skips != (Gap{at(1), at(4), 4, "away"}) {
+		t.Errorf("%+v", c)
+	}
+}
+
+// Jitter puts a run off, and its deadline with it.
+func TestJitter(t *testing.T) {
+	t.Parallel()
+	job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute), Jitter: 30 * time.Second, CatchUp: jobs.CatchUp{Deadline: time.Second}}
+	delay := job.Delay("g", at(1))
+	if delay < time.Second || delay > 29*time.Second {
+		t.Fatalf("choose another tick: %v", delay)
+	}
+	j := planned(job, crowd{})
+	if got := j.PutOff(at(1), at(1).Add(time.Second)); got != (delay - time.Second).Truncate(time.Microsecond) {
+		t.Errorf("put off by %v", got)
+	}
+	if got := j.PutOff(at(1), at(2)); got != 0 {
+		t.Errorf("a minute later, put off by %v", got)
+	}
+	if j.IsTooLate(at(1), at(1).Add(delay+time.Second)) || !j.IsTooLate(at(1), at(1).Add(delay+time.Second+1)) {
+		t.Error("the deadline is not counted from the jitter's end")
+	}
+	if c := j.claim(at(1)); c.Rows[0].State != jobs.Waiting || c.Rows[0].Delay != delay.Truncate(time.Microsecond) {
+		t.Errorf("claims %+v", c.Rows)
+	}
+	job.CatchUp.Deadline, job.Misfire = 0, jobs.MisfireAll
+	if c := planned(job, crowd{running: 1}).claim(at(1)); c.Rows[0].State != jobs.Waiting || c.Rows[0].Delay != delay.Truncate(time.Microsecond) {
+		t.Errorf("in line, claims %+v", c.Rows)
+	}
+	job.Misfire = jobs.MisfireOnce
+	if c := planned(job, crowd{running: 1}).claim(at(1)); c.Rows[0].State != jobs.Skipped || c.Rows[0].Delay != 0 {
+		t.Errorf("skipped, claims %+v", c.Rows)
+	}
+	job.Jitter = 0
+	if got := planned(job, crowd{}).PutOff(at(5), at(1)); got != 0 {
+		t.Errorf("without jitter, put off by %v", got)
+	}
+}
+
+// Runs of a backfill cause no tick to be skipped.
+func TestTickBesideABackfill(t *testing.T) {
+	t.Parallel()
+	for _, overlap := range jobs.Overlaps() {
+		for _, p := range []Phase{Waiting, Running} {
+			j := planned(jobs.Job{Overlap: overlap, Limit: map[jobs.Overlap]int{jobs.OverlapAllow: 1}[overlap]}, crowd{})
+			seats(j, aBackfill, p)
+			if c := j.claim(at(1)); c.Rows[0].State != jobs.Waiting {
+				t.Errorf("%v, beside a backfill in phase %d: %+v", overlap, p, c.Rows)
+			}
+		}
+	}
+}

@@ -23,9 +23,6 @@ type due struct {
 // them, at most limit.
 func dueTicks(s jobs.Schedule, next, now time.Time, limit int) due {
 	d := due{next: next}
-	if next.IsZero() || next.After(now) {
-		return d
-	}
 	for counted := 0; !d.next.IsZero() && !d.next.After(now); counted++ {
 		if counted == maxCounted {
 			backward, ok := s.(jobs.Backward)
@@ -59,13 +56,9 @@ func jump(s jobs.Schedule, backward jobs.Backward, d due, now time.Time, limit i
 		newest.missed -= more
 		tick = time.Time{}
 	}
-	switch {
-	case !tick.Before(d.next):
+	newest.last = counted[len(counted)-1]
+	if !tick.Before(d.next) {
 		newest.last = tick
-	case len(counted) > 0:
-		newest.last = counted[len(counted)-1]
-	default:
-		newest.last = d.last
 	}
 	return newest
 }

@@ -30,7 +30,7 @@ func (j *Job) answer(c Claims, takes bool) {
 // Each state holds the job back by itself, and letting go of it lets the job go on.
 func TestHold(t *testing.T) {
 	t.Parallel()
-	delayed := jobs.Job{Schedule: jobs.EveryAfter(time.Minute)}
+	delayed := jobs.Job{Schedule: jobs.FixedDelay(time.Minute).InitialDelay(time.Minute)}
 	for _, test := range []struct {
 		name  string
 		job   jobs.Job
@@ -109,7 +109,7 @@ func TestListing(t *testing.T) {
 func TestClaiming(t *testing.T) {
 	t.Parallel()
 	j := planned(jobs.Job{}, crowd{})
-	if _, asked := j.Asked(); asked || j.Outdated(noon) {
+	if _, asked := j.Asked(); asked || j.Outdated(time.Time{}) {
 		t.Error("a claim is under way before the first one")
 	}
 	c := j.claim(at(3))
@@ -203,8 +203,8 @@ func TestIsDeferred(t *testing.T) {
 		{name: "due", now: at(1)},
 		{name: "not due", now: at(0), group: open},
 		{name: "left", left: true, now: at(0), want: true},
-		{name: "a fixed delay, busy", job: jobs.Job{Schedule: jobs.EveryAfter(time.Minute)}, crowd: crowd{running: 1}, now: at(1), want: true},
-		{name: "a fixed delay", job: jobs.Job{Schedule: jobs.EveryAfter(time.Minute)}, now: at(1)},
+		{name: "a fixed delay, busy", job: jobs.Job{Schedule: jobs.FixedDelay(time.Minute)}, crowd: crowd{running: 1}, now: at(1), want: true},
+		{name: "a fixed delay", job: jobs.Job{Schedule: jobs.FixedDelay(time.Minute)}, now: at(1)},
 		{name: "busy", crowd: crowd{running: 1}, now: at(1)},
 		{name: "behind a pause, busy", parts: true, crowd: crowd{running: 1}, now: at(1), want: true},
 		{name: "behind a pause", parts: true, now: at(1)},
@@ -261,9 +261,9 @@ func TestRelativeSchedules(t *testing.T) {
 		known    jobs.Known
 		want     time.Time
 	}{
-		{jobs.EveryAfter(time.Minute), jobs.Known{ScheduleSince: noon}, jobs.EveryAfter(time.Minute).From(jobs.Known{ScheduleSince: noon}).Next(noon.Add(-1))},
-		{jobs.EveryAfter(time.Minute), jobs.Known{ScheduleSince: noon, Cursor: at(1), Finished: at(3)}, at(4)},
-		{jobs.EveryFrom(time.Minute), jobs.Known{ScheduleSince: noon.Add(time.Second)}, noon.Add(time.Second)},
+		{jobs.FixedDelay(time.Minute), jobs.Known{ScheduleSince: noon}, jobs.FixedDelay(time.Minute).From(jobs.Known{ScheduleSince: noon}).Next(noon.Add(-1))},
+		{jobs.FixedDelay(time.Minute), jobs.Known{ScheduleSince: noon, Cursor: at(1), Finished: at(3)}, at(4)},
+		{jobs.FixedRate(time.Minute), jobs.Known{ScheduleSince: noon.Add(time.Second)}, noon.Add(time.Second)},
 	} {
 		j := planned(jobs.Job{Schedule: test.schedule}, crowd{})
 		j.Restore(test.known, test.known.ScheduleSince)
