@@ -13,8 +13,6 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-const notDeclared = "not declared"
-
 // absence is how long no term has had a job, by the ledger. Its newest tick tells of
 // leaders that leave Gone alone, and had it since.
 func absence(known jobs.Known, now time.Time) time.Duration {
@@ -70,12 +68,12 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 		}
 		switch {
 		case r.State == jobs.Waiting && r.Attempt == 0 && r.Trigger == 0:
-			moves = append(moves, move(r, jobs.Skipped, notDeclared))
+			moves = append(moves, move(r, jobs.Skipped, plan.NotDeclared))
 		case r.State == jobs.Waiting:
-			moves = append(moves, move(r, jobs.Cancelled, notDeclared))
+			moves = append(moves, move(r, jobs.Cancelled, plan.NotDeclared))
 		case keeper.HeldOf(d.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
-			m := move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+notDeclared)
-			m.Verdict = ofJob(store.JobFails, r)
+			m := move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+plan.NotDeclared)
+			m.Verdict = plan.VerdictOf(store.JobFails, r)
 			moves = append(moves, m)
 		}
 	}
@@ -112,7 +110,7 @@ func (d *declaring) skipAbsence(job *declared, known jobs.Known) (store.Claim, b
 	anchor := known.ScheduleSince
 	known.ScheduleSince, known.Finished = d.clock.ours(known.ScheduleSince), d.clock.ours(known.Finished)
 	p.Restore(known, anchor)
-	claims := p.Absence(d.now(), notDeclared)
+	claims := p.Absence(d.now(), plan.NotDeclared)
 	if len(claims.Rows) == 0 {
 		return store.Claim{}, false
 	}

@@ -1,12 +1,9 @@
 package scheduler
 
 import (
-	"errors"
 	"time"
 
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
-	"github.com/cronlease/cronlease/store"
 )
 
 // A backfill is one run at a time in the ledger, however many ticks it has: the move
@@ -47,25 +44,4 @@ func (t *term) admitHeld(e *entry) {
 			t.slots.ready = append(t.slots.ready, r)
 		}
 	}
-}
-
-// then are the runs that follow a run that comes to that state, after so long: those of
-// jobs after its job, if it has succeeded, the notices of its end, and the next one of its
-// backfill, unless that was cancelled with it.
-func (t *term) then(x end) (all []store.Follower) {
-	r, to := x.run, x.move.To
-	if !to.Over() {
-		return nil
-	}
-	if to == jobs.Succeeded {
-		all = t.followers(r.record.Key)
-	}
-	all = append(all, t.notices.ofEnd(x)...)
-	next, every, ok := r.record.NextOfBackfill()
-	if ok && !errors.Is(r.stop, jobs.ErrCancelled) && !r.record.CancelAsked {
-		k := r.record.Key
-		k.Tick = next
-		all = append(all, store.Follower{Key: k, Delay: max(0, every-x.took), Backfill: r.record.Backfill})
-	}
-	return all
 }

@@ -38,7 +38,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		}
 	}
 	for i := range claims.Rows {
-		claims.Rows[i].Then = t.notices.ofClaim(claims.Rows[i])
+		claims.Rows[i].Then = t.leftOut(t.followers.OfClaim(claims.Rows[i], time.Now()))
 	}
 	t.wrote.claim(e, claims)
 }

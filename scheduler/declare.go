@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -50,9 +51,9 @@ func (v *env) tell(changed relisted) error {
 		was, err = v.passOver(ctx, changed, was)
 	}
 	if err == nil {
-		var budgets map[string]*budget
-		budgets, err = v.readBudgets(ctx, changed, was)
-		v.do(func(t *term) { t.count(budgets) })
+		var sent map[string][]plan.Told
+		sent, err = v.readNotices(ctx, changed, was)
+		v.do(func(t *term) { t.count(sent) })
 	}
 	if errors.Is(err, store.ErrReplaced) {
 		v.replaced(err)

@@ -56,11 +56,11 @@ func (t *term) open() error {
 	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
 		return err
 	}
-	budgets, err := t.readBudgets(until, all, snapshot)
+	sent, err := t.readNotices(until, all, snapshot)
 	if err != nil {
 		return err
 	}
-	t.count(budgets)
+	t.count(sent)
 	for _, e := range t.roll.order {
 		t.know(e, snapshot)
 		t.newest = later(t.newest, e.Known().Cursor) // none is so far ahead that it were passed over

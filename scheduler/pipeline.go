@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -10,28 +9,20 @@ import (
 // the ledger inserts them in the same transaction. The term takes them up when the move
 // has its answer. If that never comes, a later term finds them in the ledger, waiting.
 
-// followers are the runs that follow a run that succeeds.
-func (t *term) followers(k jobs.Key) (all []store.Follower) {
-	for _, name := range t.roll.children[k.Job] {
-		all = append(all, store.Follower{Key: jobs.Key{Job: name, Tick: k.Tick, Trigger: triggers.After(k.Job, k.Trigger, t.holder.Token)}})
-	}
-	return all
-}
-
 // knowFollowers takes in the jobs that there are, as far as they follow others.
 func (t *term) knowFollowers() {
-	t.notices.know(t.roll.order)
-	t.roll.children = map[string][]string{}
-	for _, e := range t.roll.order {
-		if after, ok := e.job.Schedule.(jobs.AfterSchedule); ok {
-			t.roll.children[after.Job()] = append(t.roll.children[after.Job()], e.job.Name)
+	t.followers.Know(func(yield func(*jobs.Job) bool) {
+		for _, e := range t.roll.order {
+			if !yield(&e.job.Job) {
+				return
+			}
 		}
-	}
+	})
 }
 
 // answered takes in what has become of followers: whether the ledger has inserted them.
 func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
-	t.notices.answered(followers, inserted)
+	t.followers.Answered(followers, inserted)
 	if inserted {
 		t.followed(of, followers)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -88,7 +89,7 @@ func (t *term) prune() {
 		}
 		e.history.ended, e.history.at, e.history.atRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
 		j.last = at
-		v, job, keep := t.env, e.job.Name, e.keep()
+		v, job, keep := t.env, e.job.Name, plan.Keep(&e.job.Job)
 		t.pruneBeside(t.log.With(zap.String("job", job)), "cannot prune the history", func(ctx context.Context) (int, error) {
 			return v.db.Prune(ctx, v.holder.Group, job, keep, 0)
 		})

@@ -70,7 +70,7 @@ type attempt struct {
 func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 	inHand := e.runs[record.Key]
 	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
-	case plan.End:
+	case plan.Stop:
 		t.tellCancel(inHand, record)
 		t.end(inHand, jobs.ErrCancelled)
 	case plan.LeaveAlone:
@@ -279,7 +279,7 @@ func (t *term) start(r *run) {
 	}
 	_, again := job.Retry.After(record.Attempt)
 	a.LastAttempt = !again
-	if _, is := r.entry.notify(); is && !record.HasArgs {
+	if r.entry.isNotifier() && !record.HasArgs {
 		a.Args = testNotice(a.Run)
 	}
 	a.output = tail.New(jobs.MaxOutput)

@@ -27,7 +27,7 @@ func bareTerm(declared ...jobs.Job) *term {
 		},
 		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
-	t.notices.env, t.janitor.roster = t.env, &roster{}
+	t.followers, t.janitor.roster = plan.NewFollowers(t.holder), &roster{}
 	t.wrote = newWriter(t)
 	for _, job := range declared {
 		e := newEntry("g", declare(job, false))
@@ -171,7 +171,6 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 	t.Parallel()
 	a := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), CatchUp: jobs.CatchUp{Deadline: time.Second}, Do: func(context.Context, jobs.Run) error { return nil }}
 	term := bareTerm(a, jobs.Job{Name: "tell", Schedule: jobs.OnMissed("a")})
-	term.notices.budgets, term.notices.untold = map[string]*budget{}, map[jobs.Key]func(){}
 	term.knowFollowers()
 	term.roll.list, term.roll.toldGone = newList(), map[string]bool{}
 	if err := term.roll.list.add([]jobs.Job{a}); err != nil {
@@ -186,7 +185,7 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 	if moves := term.wrote.moves.fresh; len(moves) != 1 || len(moves[0].moves[0].Then) != 1 {
 		t.Errorf("during the change, %+v is written", moves)
 	}
-	if to := term.notices.notifiers(jobs.NoticeMissed, "a"); len(to) > 0 {
-		t.Errorf("after the change, %q is told", to[0].job.Name)
+	if to, _ := term.followers.OfClaim(store.Claim{Key: r.record.Key, State: jobs.Skipped, Error: plan.Missed}, time.Now()); len(to) > 0 {
+		t.Errorf("after the change, %q is told", to[0].Job)
 	}
 }

@@ -1,11 +1,9 @@
 package scheduler
 
 import (
-	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/triggers"
-	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -31,40 +29,20 @@ type standing struct {
 type end struct {
 	run      *run
 	move     store.Move
-	says     store.Verdict // of the run; that of the move is of the job
-	recovers bool          // it is the job's recovery
-	number   int           // in the order of the ends of its job
-	aside    bool          // its row is set aside
+	recovers bool // it is the job's recovery
+	number   int  // in the order of the ends of its job
+	aside    bool // its row is set aside
 	took     time.Duration
 	done     func(bool)
 }
 
+// planned is the end as what is planned by it.
+func (x *end) planned() plan.End {
+	return plan.End{Record: x.run.record, To: x.move.To, Why: x.move.Error, Took: x.took, Stop: x.run.stop, Recovers: x.recovers}
+}
+
 // endsAtOnce is how many ends of a job's runs go together, in one statement unless it fails.
 const endsAtOnce = 100
-
-// verdictOf is what the end of a run says. asked says that its end was asked for, or that a
-// newer tick has replaced it.
-func verdictOf(state jobs.State, why string, asked bool) store.Verdict {
-	switch state {
-	case jobs.Succeeded:
-		return store.JobWorks
-	case jobs.Failed, jobs.TimedOut, jobs.Panicked, jobs.Interrupted:
-		return store.JobFails
-	case jobs.Cancelled: // by the end of its term, unless there was another reason
-		if !asked && why != notDeclared && !strings.Contains(why, jobs.ErrReplacedByTick.Error()) {
-			return store.JobFails
-		}
-	}
-	return store.NoVerdict
-}
-
-// ofJob is what the verdict of a run says of its job: that of a backfill's run, nothing.
-func ofJob(v store.Verdict, r jobs.Record) store.Verdict {
-	if triggers.IsBackfill(r.Trigger) {
-		return store.NoVerdict
-	}
-	return v
-}
 
 // outcomes are the standings of the jobs of which runs have ended.
 type outcomes struct {
@@ -118,10 +96,9 @@ func (s *standing) send(part []end, moves []store.Move) {
 // record writes the move of a run, and with an end what follows it. done gets the answer.
 func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool)) {
 	x := end{run: r, move: m, took: took, done: done}
-	x.says = verdictOf(m.To, m.Error, r.stop != nil || r.record.CancelAsked)
-	x.move.Verdict = ofJob(x.says, r.record)
+	x.move.Verdict = x.planned().Verdict()
 	if x.move.Verdict == store.NoVerdict {
-		x.move.Then = t.then(x)
+		x.move.Then = t.then(&x)
 		t.wrote.move(x.move, func(moved bool) {
 			t.answered(r.record, x.move.Then, moved)
 			done(moved)
@@ -131,6 +108,11 @@ func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool))
 	if s := t.outcomes.add(x); s.waits == 0 {
 		t.writeEnds(s)
 	}
+}
+
+// then are the runs that follow the end of a run.
+func (t *term) then(x *end) []store.Follower {
+	return t.leftOut(t.followers.OfEnd(x.planned(), x.run.entry.isNotifier(), time.Now()))
 }
 
 // writeEnds writes the ends of a job that wait.
@@ -146,7 +128,7 @@ func (t *term) writeEnds(s *standing) {
 	var moves []store.Move
 	for i := range part {
 		x := &part[i]
-		x.move.Then = t.then(*x)
+		x.move.Then = t.then(x)
 		moves = append(moves, x.move)
 	}
 	t.wrote.together(write{job: moves[0].Job, moves: moves, follow: follow{

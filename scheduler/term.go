@@ -26,23 +26,22 @@ type term struct {
 	waits    time.Time     // until when jobs start nothing, as was told: see tellAhead
 	stage    stage
 
-	roll     roll
-	slots    slots
-	wrote    *writer
-	outcomes outcomes
-	notices  notices
-	skips    skips
-	janitor  janitor
-	waker    *clock
+	roll      roll
+	slots     slots
+	wrote     *writer
+	outcomes  outcomes
+	followers plan.Followers
+	skips     skips
+	janitor   janitor
+	waker     *clock
 }
 
 // roll is the jobs of a term, and what it knows of them together.
 type roll struct {
-	list      *list               // of this replica, which may change
-	relisting bool                // a change of the list is being taken in
-	entries   map[string]*entry   // also jobs that were removed, until nothing of them is under way
-	order     []*entry            // without those
-	children  map[string][]string // the jobs that follow a job
+	list      *list             // of this replica, which may change
+	relisting bool              // a change of the list is being taken in
+	entries   map[string]*entry // also jobs that were removed, until nothing of them is under way
+	order     []*entry          // without those
 	alarms    map[string]*alarmed
 	toldGone  map[string]bool // jobs that the ledger was told are gone
 	regained  bool            // it may say so of jobs of this term: see regain
@@ -54,16 +53,16 @@ type roll struct {
 func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	v := newEnv(ctx, held, s)
 	t := &term{
-		env:      v,
-		follower: newFollower(v),
-		skips:    skips{env: v, open: map[skipping]*skipped{}},
-		janitor:  janitor{roster: s.roster},
-		notices:  notices{env: v, budgets: map[string]*budget{}, untold: map[jobs.Key]func(){}},
-		roll:     roll{list: s.list, entries: map[string]*entry{}, toldGone: map[string]bool{}},
-		outcomes: outcomes{of: map[string]*standing{}},
-		timers:   map[*time.Timer]struct{}{},
-		slots:    slots{most: s.most},
-		every:    s.sweep,
+		env:       v,
+		follower:  newFollower(v),
+		followers: plan.NewFollowers(v.holder),
+		skips:     skips{env: v, open: map[skipping]*skipped{}},
+		janitor:   janitor{roster: s.roster},
+		roll:      roll{list: s.list, entries: map[string]*entry{}, toldGone: map[string]bool{}},
+		outcomes:  outcomes{of: map[string]*standing{}},
+		timers:    map[*time.Timer]struct{}{},
+		slots:     slots{most: s.most},
+		every:     s.sweep,
 	}
 	t.wrote = newWriter(t)
 	for _, job := range t.roll.list.jobs() {

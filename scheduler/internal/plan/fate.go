@@ -21,7 +21,7 @@ type Fate uint8
 
 const (
 	KeepOn      Fate = iota // nothing: it is in hand, or it is the next leader's
-	End                     // it is in hand, and ends: its end was asked for
+	Stop                    // it is in hand, and ends: its end was asked for
 	LeaveAlone              // an earlier term may still be doing it
 	Cancel                  // it is closed: its end was asked for
 	LineUp                  // it follows another run, and stands in line
@@ -41,7 +41,7 @@ func (j *Job) Fate(f Found, now time.Time) Fate {
 	first := r.Attempt == 0
 	switch {
 	case f.InHand && r.CancelAsked:
-		return End
+		return Stop
 	case f.InHand, j.listing == removed: // and something else of it is under way
 		return KeepOn
 	case j.IsLeft(f):

@@ -36,8 +36,8 @@ func TestFate(t *testing.T) {
 		want  Fate
 	}{
 		{"in hand", jobs.Job{}, nil, Found{Record: running, InHand: true, Ours: true}, KeepOn},
-		{"in hand, and its end was asked for", jobs.Job{}, nil, Found{Record: cancelled(running), InHand: true, Ours: true}, End},
-		{"in hand of a job that was removed, and its end was asked for", jobs.Job{}, (*Job).Remove, Found{Record: cancelled(running), InHand: true, Ours: true}, End},
+		{"in hand, and its end was asked for", jobs.Job{}, nil, Found{Record: cancelled(running), InHand: true, Ours: true}, Stop},
+		{"in hand of a job that was removed, and its end was asked for", jobs.Job{}, (*Job).Remove, Found{Record: cancelled(running), InHand: true, Ours: true}, Stop},
 		{"of a job that was removed", jobs.Job{}, (*Job).Remove, Found{Record: waiting}, KeepOn},
 		{"of a job that was removed, may go on", jobs.Job{}, (*Job).Remove, Found{Record: running, Stands: true}, KeepOn},
 		{"may go on elsewhere", rerun, nil, Found{Record: running, Stands: true}, LeaveAlone},

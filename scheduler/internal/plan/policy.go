@@ -57,6 +57,8 @@ func (j *Job) lines() bool {
 const (
 	Missed  = "missed"
 	TooLate = "too late to start"
+	// NotDeclared is why ticks are skipped, and runs closed, that no replica had the job of.
+	NotDeclared = "not declared"
 )
 
 // IsMissed reports whether that is why a tick was skipped that was due when no replica could run it.

@@ -1,0 +1,49 @@
+package plan
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// End is a run that comes to an end, or to its next attempt.
+type End struct {
+	Record   jobs.Record
+	To       jobs.State
+	Why      string
+	Took     time.Duration // of the last attempt
+	Stop     error         // why it was to end, if it was
+	Recovers bool          // it is its job's recovery
+}
+
+// IsAsked reports whether its end was asked for, or a newer tick has replaced it.
+func (e End) IsAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
+
+// Says is what the end says of the run.
+func (e End) Says() store.Verdict {
+	switch e.To {
+	case jobs.Succeeded:
+		return store.JobWorks
+	case jobs.Failed, jobs.TimedOut, jobs.Panicked, jobs.Interrupted:
+		return store.JobFails
+	case jobs.Cancelled: // by the end of its term, unless there was another reason
+		if !e.IsAsked() && e.Why != NotDeclared && !strings.Contains(e.Why, jobs.ErrReplacedByTick.Error()) {
+			return store.JobFails
+		}
+	}
+	return store.NoVerdict
+}
+
+// Verdict is what the end says of its job: that of a backfill's run, nothing.
+func (e End) Verdict() store.Verdict { return VerdictOf(e.Says(), e.Record) }
+
+// VerdictOf is what the verdict of a run says of its job.
+func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {
+	if triggers.IsBackfill(r.Trigger) {
+		return store.NoVerdict
+	}
+	return v
+}
