@@ -78,7 +78,7 @@ func (s *Scheduler) Health() Health {
 	if h.State.Role != election.Leading {
 		return h
 	}
-	if err := s.memory.restored(); err != nil && leader == nil {
+	if err := s.memory.Restored(); err != nil && leader == nil {
 		h.Leader = errors.Join(h.Leader, err)
 	}
 	var refused error
@@ -127,7 +127,7 @@ func (t *term) noteNext(now time.Time) {
 	n := t.next
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tick, n.job, n.refused = first, job, t.wrote.claims.broken[job]
+	n.tick, n.job, n.refused = first, job, t.wrote.claims.Refused(job)
 }
 
 // late is how long the tick has been left in this term.

@@ -38,9 +38,7 @@ func bareTerm(declared ...jobs.Job) *term {
 
 // written answers the moves that are to be written, and returns what they were.
 func (t *term) written(done bool) (moves []jobs.State) {
-	batch := t.wrote.moves.fresh
-	t.wrote.moves.fresh = nil
-	for _, w := range batch {
+	for _, w := range t.wrote.moves.TakeFresh() {
 		moves = append(moves, w.moves[0].To)
 		w.done(w, []bool{done})
 	}
@@ -95,8 +93,8 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
 		e := term.roll.entries["job"]
 		way(term, term.take(e, manualRun(1)))
-		if len(e.runs) > 0 || e.Room != (plan.Room{}) || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.fresh) > 0 {
-			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.Room, term.slots.taken, len(term.wrote.moves.fresh))
+		if len(e.runs) > 0 || e.Room != (plan.Room{}) || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.Fresh()) > 0 {
+			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.Room, term.slots.taken, len(term.wrote.moves.Fresh()))
 		}
 	}
 }
@@ -108,7 +106,7 @@ func TestStaleSnapshot(t *testing.T) {
 	snapshot := jobs.Snapshot{Open: []jobs.Record{manualRun(1)}}
 	term.apply(snapshot)
 	term.apply(snapshot)
-	if moves := term.wrote.moves.fresh; len(moves) != 1 || moves[0].moves[0].To != jobs.Running {
+	if moves := term.wrote.moves.Fresh(); len(moves) != 1 || moves[0].moves[0].To != jobs.Running {
 		t.Fatalf("%+v", moves)
 	}
 	ended := manualRun(2)
@@ -116,7 +114,7 @@ func TestStaleSnapshot(t *testing.T) {
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
 	// It may also be one that is not in hand. It is closed, if it is still as the
 	// snapshot has it, and keeps no room until the ledger has answered.
-	if moves := term.wrote.moves.fresh; len(moves) != 2 || moves[1].moves[0].To != jobs.Interrupted || moves[1].moves[0].Attempt != 1 {
+	if moves := term.wrote.moves.Fresh(); len(moves) != 2 || moves[1].moves[0].To != jobs.Interrupted || moves[1].moves[0].Attempt != 1 {
 		t.Errorf("a run of this term that is not in hand: %+v", moves)
 	}
 	if e := term.roll.entries["job"]; e.Busy() != 1 {
@@ -125,7 +123,7 @@ func TestStaleSnapshot(t *testing.T) {
 	term.stage = stopped
 	ended.Owner, ended.Token = "another", 6
 	term.apply(jobs.Snapshot{Open: []jobs.Record{ended}})
-	if moves := term.wrote.moves.fresh; len(moves) != 2 {
+	if moves := term.wrote.moves.Fresh(); len(moves) != 2 {
 		t.Errorf("after the term: %+v", moves)
 	}
 }
@@ -182,7 +180,7 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 	term.relist()
 	close(term.closed)
 	term.helpers.Wait()
-	if moves := term.wrote.moves.fresh; len(moves) != 1 || len(moves[0].moves[0].Then) != 1 {
+	if moves := term.wrote.moves.Fresh(); len(moves) != 1 || len(moves[0].moves[0].Then) != 1 {
 		t.Errorf("during the change, %+v is written", moves)
 	}
 	if to, _ := term.followers.OfClaim(store.Claim{Key: r.record.Key, State: jobs.Skipped, Error: plan.Missed}, time.Now()); len(to) > 0 {

@@ -1,0 +1,301 @@
+// Package outbox decides which writes of a term go into its next statement, and what becomes of those of a
+// statement that failed. It sends nothing and reads no clock.
+//
+// One row that the database refuses, or that another transaction keeps locked, fails the whole statement. So
+// the writes of a statement that failed are sent again, a quarter at a time, until the row is alone. If it fails alone
+// twice while others succeed, it is set aside: it is tried again by itself, beside the others. While nothing
+// succeeds, as in an outage, nothing is set aside. No write is dropped but by its sender.
+//
+// Writes that were added together and failed are sent one part at a time, never side by side. Their order may
+// change: a part that failed comes behind the others.
+package outbox
+
+import (
+	"crypto/rand"
+	"slices"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+)
+
+const (
+	// AsideEvery is how often a write that was set aside is tried again.
+	AsideEvery = time.Second
+	// notReadyFor is how long it is not the fault of a row that the database says it is not ready, though it
+	// takes others: a server at the limit of its memory refuses some statements and takes others.
+	notReadyFor = 10 * time.Second
+)
+
+// Write is what one job wants written.
+type Write[W any] interface {
+	Name() string // of the job
+	Rows() int
+	Cut() []W // the write in parts; nil: it has one row
+}
+
+// Outbox has the writes of one kind. Its user owns it: no method is called concurrently.
+type Outbox[W Write[W]] struct {
+	rows   int         // of a statement, at most
+	fresh  []W         // not sent yet
+	failed []*Batch[W] // to be sent again
+	again  bool        // the turn of failed, and not of fresh
+	aside  []*Batch[W] // of one write each
+	apart  bool        // one of these is under way
+
+	sending int // statements under way, without those of what is set aside
+	wait    *backoff.ExponentialBackOff
+	next    time.Time        // nothing is sent earlier, except what is set aside
+	worked  time.Time        // when a statement last succeeded
+	refused map[string]error // why a job's write was set aside
+}
+
+// New returns an outbox for statements of at most so many rows, that waits so after those that fail.
+func New[W Write[W]](rows int, wait *backoff.ExponentialBackOff) *Outbox[W] {
+	return &Outbox[W]{rows: rows, wait: wait, refused: map[string]error{}}
+}
+
+// Batch is a statement, which is repeated in parts after it has failed.
+type Batch[W Write[W]] struct {
+	ID    ID  // of all its statements
+	Part  []W // what is sent now
+	rest  []item[W]
+	lone  []int     // how often each of Part failed alone
+	size  int       // how many writes the next statement takes at most
+	since time.Time // when it began to fail; zero: it has not
+	err   error     // of the last statement
+	aside bool
+	next  time.Time // if aside: it is not sent earlier
+}
+
+// ID tells one batch from all others.
+type ID [16]byte
+
+type item[W any] struct {
+	write W
+	lone  int
+}
+
+func newBatch[W Write[W]](writes ...W) *Batch[W] {
+	b := &Batch[W]{size: len(writes)}
+	_, _ = rand.Read(b.ID[:]) // never fails
+	for _, w := range writes {
+		b.rest = append(b.rest, item[W]{write: w})
+	}
+	return b
+}
+
+// IsAside reports whether it has a write that was set aside.
+func (b *Batch[W]) IsAside() bool { return b.aside }
+
+// cut makes the first writes the part that is sent.
+func (b *Batch[W]) cut() *Batch[W] {
+	n := min(b.size, len(b.rest))
+	b.Part, b.lone = nil, nil
+	for _, x := range b.rest[:n] {
+		b.Part, b.lone = append(b.Part, x.write), append(b.lone, x.lone)
+	}
+	b.rest = b.rest[n:]
+	return b
+}
+
+// Add takes in a write. That of a job of which one is set aside goes there at once.
+func (o *Outbox[W]) Add(w W) {
+	if o.refused[w.Name()] == nil {
+		o.fresh = append(o.fresh, w)
+		return
+	}
+	b := newBatch(w)
+	b.aside = true
+	o.aside = append(o.aside, b)
+}
+
+// Fresh are the writes that were never sent.
+func (o *Outbox[W]) Fresh() []W { return o.fresh }
+
+// TakeFresh takes out the writes that were never sent.
+func (o *Outbox[W]) TakeFresh() []W {
+	fresh := o.fresh
+	o.fresh = nil
+	return fresh
+}
+
+// Next returns what is to be sent now, with at most so many statements under way; nil: nothing. New writes and
+// those that failed take turns.
+func (o *Outbox[W]) Next(now time.Time, most int) *Batch[W] {
+	if o.sending >= most || o.next.After(now) || len(o.fresh)+len(o.failed) == 0 {
+		return nil
+	}
+	o.sending++
+	if len(o.failed) == 0 || len(o.fresh) > 0 && !o.again {
+		o.again = true
+		n, rows := 0, 0
+		for n < len(o.fresh) && (n == 0 || rows+o.fresh[n].Rows() <= o.rows) {
+			rows += o.fresh[n].Rows()
+			n++
+		}
+		b := newBatch(o.fresh[:n]...)
+		o.fresh = o.fresh[n:]
+		return b.cut()
+	}
+	b := o.failed[0]
+	o.again, o.failed = false, o.failed[1:]
+	return b.cut()
+}
+
+// NextAside returns a write that was set aside and is to be tried now; nil: none, or one is under way. all says
+// that none waits any longer.
+func (o *Outbox[W]) NextAside(now time.Time, all bool) *Batch[W] {
+	at := slices.IndexFunc(o.aside, func(b *Batch[W]) bool { return all || !b.next.After(now) })
+	if at < 0 || o.apart {
+		return nil
+	}
+	b := o.aside[at]
+	o.aside = slices.Delete(o.aside, at, at+1)
+	o.apart = true
+	return b.cut()
+}
+
+// answered notes that a statement is under way no more.
+func (o *Outbox[W]) answered(b *Batch[W]) {
+	if b.aside {
+		o.apart = false
+	} else {
+		o.sending--
+	}
+}
+
+// queue has what is left of a batch sent again.
+func (o *Outbox[W]) queue(b *Batch[W]) {
+	if len(b.rest) > 0 {
+		o.failed = append(o.failed, b)
+	}
+}
+
+// Succeeded takes in that a statement succeeded. mended says that the database takes the rows of the job again.
+func (o *Outbox[W]) Succeeded(b *Batch[W], now time.Time) (mended bool) {
+	o.answered(b)
+	if b.aside {
+		job := b.Part[0].Name()
+		if mended = o.refused[job] != nil && !o.hasAside(job); mended {
+			delete(o.refused, job)
+		}
+		return mended
+	}
+	b.size *= 2
+	o.worked, o.next = now, time.Time{}
+	o.wait.Reset()
+	o.queue(b)
+	return false
+}
+
+func (o *Outbox[W]) hasAside(job string) bool {
+	return slices.ContainsFunc(o.aside, func(b *Batch[W]) bool { return b.rest[0].write.Name() == job })
+}
+
+// Dropped takes in that a statement is not repeated: what becomes of its writes is its sender's.
+func (o *Outbox[W]) Dropped(b *Batch[W]) {
+	o.answered(b)
+	o.queue(b)
+}
+
+// Failure is why a statement failed, as far as that says which writes are to blame.
+type Failure struct {
+	Err       error
+	NotReady  bool // the database says that it is not ready
+	Blameless bool // no write is to blame, whatever succeeds meanwhile
+}
+
+// Trouble is what a failure of a statement leads to.
+type Trouble[W any] struct {
+	Outage bool          // nothing succeeds: the database is to blame
+	Wait   time.Duration // after which Next, or NextAside, has something again; zero: at once
+	Aside  []W           // what was set aside, maybe again
+	New    bool          // and was not before
+}
+
+// Failed takes in that a statement failed, and has its writes sent again: a quarter at a time, behind those of
+// their batch that were not in it.
+func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble[W]) {
+	o.answered(b)
+	alone := len(b.Part) == 1
+	if b.since.IsZero() {
+		b.since = now
+	}
+	b.err = f.Err
+	part := make([]item[W], 0, len(b.Part))
+	for i, w := range b.Part {
+		part = append(part, item[W]{w, b.lone[i]})
+	}
+	if parts := b.Part[0].Cut(); alone && len(parts) > 0 { // one of its rows may be to blame
+		alone, part = false, part[:0]
+		for _, w := range parts {
+			part = append(part, item[W]{write: w})
+		}
+	}
+	switch {
+	case b.aside && alone:
+		return o.putAside(b, part[0], now)
+	case b.aside:
+		for i, x := range part { // at once, in their order
+			o.aside = slices.Insert(o.aside, i, &Batch[W]{ID: b.ID, rest: []item[W]{x}, size: 1, since: b.since, err: f.Err, aside: true})
+		}
+		return t
+	}
+	others := o.worked.After(b.since) && !f.Blameless && !(f.NotReady && now.Sub(b.since) < notReadyFor)
+	if !others {
+		t.Outage, t.Wait = !f.Blameless, o.wait.NextBackOff()
+		o.next = now.Add(t.Wait)
+	}
+	if alone && !f.Blameless {
+		part[0].lone++
+		if part[0].lone > 1 && others {
+			t = o.putAside(&Batch[W]{ID: b.ID, since: b.since, err: f.Err}, part[0], now)
+			t.New, part = true, nil
+		}
+	}
+	b.rest, b.size = append(slices.Clip(b.rest), part...), max(1, len(part)/4)
+	o.queue(b)
+	return t
+}
+
+// putAside keeps a write that failed alone for later.
+func (o *Outbox[W]) putAside(b *Batch[W], x item[W], now time.Time) Trouble[W] {
+	b.rest, b.size, b.aside, b.next = []item[W]{x}, 1, true, now.Add(AsideEvery)
+	o.refused[x.write.Name()] = b.err
+	o.aside = append(o.aside, b)
+	return Trouble[W]{Wait: AsideEvery, Aside: []W{x.write}}
+}
+
+// Hurry has what has failed sent again at once.
+func (o *Outbox[W]) Hurry() {
+	o.next = time.Time{}
+	o.wait.Reset()
+	for _, b := range o.aside {
+		b.next = time.Time{}
+	}
+}
+
+// GiveUp takes out what has failed, with why it last did.
+func (o *Outbox[W]) GiveUp(tell func(writes []W, err error)) {
+	all := slices.Concat(o.failed, o.aside)
+	o.failed, o.aside = nil, nil
+	for _, b := range all {
+		var writes []W
+		for _, x := range b.rest {
+			writes = append(writes, x.write)
+		}
+		tell(writes, b.err)
+	}
+}
+
+// Refused is why a write of the job was set aside; nil: none is.
+func (o *Outbox[W]) Refused(job string) error { return o.refused[job] }
+
+// IsSending reports whether a statement is under way, besides those of what is set aside.
+func (o *Outbox[W]) IsSending() bool { return o.sending > 0 }
+
+// IsSettled reports whether nothing is left to write but what is set aside.
+func (o *Outbox[W]) IsSettled() bool { return len(o.fresh)+len(o.failed)+o.sending == 0 }
+
+// IsIdle reports whether nothing is left to write.
+func (o *Outbox[W]) IsIdle() bool { return o.IsSettled() && len(o.aside) == 0 && !o.apart }

@@ -1,0 +1,442 @@
+package outbox
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cenkalti/backoff/v4"
+	"pgregory.net/rapid"
+)
+
+var noon = time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
+
+var errRefused = errors.New("refused")
+
+// rows is a write of a job, by the numbers of its rows.
+type rows struct {
+	job     string
+	numbers []int
+}
+
+func (r rows) Name() string { return r.job }
+func (r rows) Rows() int    { return len(r.numbers) }
+
+func (r rows) Cut() (parts []rows) {
+	if len(r.numbers) == 1 {
+		return nil
+	}
+	for part := range slices.Chunk(r.numbers, (len(r.numbers)+3)/4) {
+		parts = append(parts, rows{r.job, part})
+	}
+	return parts
+}
+
+// of are writes of jobs with these names, of one row each.
+func of(names string) (all []rows) {
+	for _, name := range strings.Fields(names) {
+		all = append(all, rows{name, []int{1}})
+	}
+	return all
+}
+
+func text(part []rows) string {
+	var names []string
+	for _, w := range part {
+		names = append(names, w.job)
+	}
+	return strings.Join(names, " ")
+}
+
+// steady waits a tenth of a second after each failure.
+func steady() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(100*time.Millisecond), backoff.WithMultiplier(1), backoff.WithRandomizationFactor(0), backoff.WithMaxElapsedTime(0))
+}
+
+// box is an outbox with a clock.
+type box struct {
+	*Outbox[rows]
+	t   *testing.T
+	now time.Time
+}
+
+func newBox(t *testing.T, most int, writes ...rows) *box {
+	t.Helper()
+	b := &box{New[rows](most, steady()), t, noon}
+	for _, w := range writes {
+		b.Add(w)
+	}
+	return b
+}
+
+// want takes the next statement, which has to be of those jobs.
+func (b *box) want(names string) *Batch[rows] {
+	b.t.Helper()
+	batch := b.Next(b.now, 1)
+	if batch == nil {
+		b.t.Fatalf("nothing is sent, want %s", names)
+	}
+	if got := text(batch.Part); got != names {
+		b.t.Fatalf("sends %q, want %q", got, names)
+	}
+	return batch
+}
+
+func (b *box) nothing() {
+	b.t.Helper()
+	if batch := b.Next(b.now, 1); batch != nil {
+		b.t.Fatalf("sends %q", text(batch.Part))
+	}
+}
+
+func (b *box) works(batch *Batch[rows]) bool {
+	b.now = b.now.Add(time.Millisecond)
+	return b.Succeeded(batch, b.now)
+}
+
+func (b *box) fails(batch *Batch[rows]) Trouble[rows] {
+	b.now = b.now.Add(time.Millisecond)
+	return b.Failed(batch, Failure{Err: errRefused}, b.now)
+}
+
+// A statement has as many rows as may be, and one write at least.
+func TestStatementsAreCut(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 3, append(of("a b c d"), rows{"e", []int{1, 2, 3, 4}}, rows{"f", []int{1}})...)
+	if len(b.Fresh()) != 6 || b.IsIdle() || b.IsSettled() || b.IsSending() {
+		t.Errorf("%d are new", len(b.Fresh()))
+	}
+	for _, names := range []string{"a b c", "d", "e", "f"} {
+		batch := b.want(names)
+		if !b.IsSending() || b.IsSettled() {
+			t.Errorf("%s: while it is sent, nothing is", names)
+		}
+		b.works(batch)
+	}
+	b.nothing()
+	if !b.IsIdle() || b.IsSending() {
+		t.Error("something is left")
+	}
+	b.Add(of("g")[0])
+	if fresh := b.TakeFresh(); text(fresh) != "g" || !b.IsIdle() {
+		t.Errorf("%v", fresh)
+	}
+}
+
+// No more statements are under way than may be, and new writes and those that failed take turns.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 1, of("a b")...)
+	first := b.want("a")
+	b.nothing()
+	b.fails(first)
+	b.nothing() // it waits
+	b.now = b.now.Add(time.Second)
+	b.works(b.want("a"))
+	second := b.want("b")
+	b.fails(second)
+	b.Add(of("c")[0])
+	b.Add(of("d")[0])
+	b.now = b.now.Add(time.Second)
+	for _, name := range []string{"b", "c"} {
+		b.works(b.want(name))
+	}
+	b.works(b.want("d"))
+}
+
+func TestTurnsOfFailures(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 1, of("a b c d")...)
+	one, two := b.Next(b.now, 2), b.Next(b.now, 2)
+	if text(one.Part) != "a" || text(two.Part) != "b" || b.Next(b.now, 2) != nil {
+		t.Fatal("two are under way")
+	}
+	b.fails(one)
+	b.fails(two)
+	b.now = b.now.Add(time.Second)
+	for _, name := range []string{"a", "c", "b", "d"} {
+		b.works(b.want(name))
+	}
+}
+
+// The one row that is refused is found, set aside, and keeps nothing else.
+func TestRefusedRow(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 8, of("a b c d e f g h")...)
+	trouble := b.fails(b.want("a b c d e f g h"))
+	if !trouble.Outage || trouble.Wait != 100*time.Millisecond || len(trouble.Aside) > 0 {
+		t.Errorf("%+v", trouble)
+	}
+	b.now = b.now.Add(trouble.Wait - 1)
+	b.nothing()
+	b.now = b.now.Add(1)
+	b.works(b.want("a b"))
+	if trouble = b.fails(b.want("c d e f")); trouble.Outage || trouble.Wait > 0 {
+		t.Errorf("since others succeed: %+v", trouble)
+	}
+	b.works(b.want("g"))
+	b.works(b.want("h c"))
+	if trouble = b.fails(b.want("d e f")); trouble.Outage || len(trouble.Aside) > 0 {
+		t.Errorf("%+v", trouble)
+	}
+	trouble = b.fails(b.want("d"))
+	if trouble.Outage || trouble.Wait > 0 || len(trouble.Aside) > 0 {
+		t.Errorf("alone, once: %+v", trouble)
+	}
+	b.works(b.want("e"))
+	b.works(b.want("f d")) // the database takes it now
+	if !b.IsIdle() {
+		t.Error("something is left")
+	}
+
+	b.Add(of("d")[0])
+	b.Add(of("e")[0])
+	b.fails(b.want("d e"))
+	b.now = b.now.Add(time.Second)
+	b.fails(b.want("d"))
+	b.now = b.now.Add(time.Second)
+	b.works(b.want("e"))
+	trouble = b.fails(b.want("d"))
+	if !trouble.New || text(trouble.Aside) != "d" || trouble.Wait != AsideEvery || trouble.Outage {
+		t.Errorf("alone, twice, while others succeed: %+v", trouble)
+	}
+	if !b.IsSettled() || b.IsIdle() || !errors.Is(b.Refused("d"), errRefused) || b.Refused("e") != nil {
+		t.Error("it is not set aside")
+	}
+	b.nothing()
+	if b.NextAside(b.now.Add(AsideEvery-1), false) != nil {
+		t.Error("it is tried too soon")
+	}
+	b.Add(of("d")[0]) // behind it, at once
+	at := b.NextAside(b.now, false)
+	if at == nil || text(at.Part) != "d" || b.NextAside(b.now, true) != nil || b.IsIdle() {
+		t.Fatal("one is tried at a time")
+	}
+	if trouble = b.fails(at); trouble.New || text(trouble.Aside) != "d" || trouble.Wait != AsideEvery {
+		t.Errorf("again: %+v", trouble)
+	}
+	if at = b.NextAside(b.now, true); b.works(at) {
+		t.Error("one of two works, and the job is mended")
+	}
+	b.Hurry()
+	if at = b.NextAside(b.now, false); at == nil || !b.works(at) || b.Refused("d") != nil || !b.IsIdle() {
+		t.Error("it is not mended")
+	}
+	b.Add(of("d")[0])
+	b.works(b.want("d"))
+}
+
+// While nothing succeeds, nothing is set aside, and each failure waits.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 4, of("a b c d")...)
+	b.works(b.want("a b c d"))
+	for _, w := range of("a b c d") {
+		b.Add(w)
+	}
+	for range 20 {
+		batch := b.Next(b.now, 1)
+		if batch == nil {
+			t.Fatal("nothing is sent")
+		}
+		if trouble := b.fails(batch); !trouble.Outage || trouble.Wait == 0 || len(trouble.Aside) > 0 {
+			t.Fatalf("%s: %+v", text(batch.Part), trouble)
+		}
+		b.nothing()
+		b.now = b.now.Add(time.Second)
+	}
+	for !b.IsIdle() {
+		b.works(b.Next(b.now, 1))
+	}
+}
+
+// A server that is not ready refuses some statements and takes others: for a while, no row is to blame.
+func TestNotReady(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 1, of("a b")...)
+	notReady := Failure{Err: errRefused, NotReady: true}
+	first := b.want("a")
+	b.Failed(first, notReady, b.now)
+	for second := range 9 {
+		b.now = noon.Add(time.Duration(second+1) * time.Second)
+		b.Add(of("b")[0])
+		batch := b.Next(b.now, 1)
+		for text(batch.Part) != "a" {
+			b.Succeeded(batch, b.now)
+			batch = b.Next(b.now, 1)
+		}
+		if trouble := b.Failed(batch, notReady, b.now); !trouble.Outage || len(trouble.Aside) > 0 {
+			t.Fatalf("after %d s: %+v", second+1, trouble)
+		}
+	}
+	b.now = noon.Add(notReadyFor)
+	b.Succeeded(b.Next(b.now, 1), b.now)
+	if trouble := b.Failed(b.want("a"), notReady, b.now); !trouble.New {
+		t.Errorf("after a while: %+v", trouble)
+	}
+}
+
+// What another server answers is no write's fault, and no outage.
+func TestBlameless(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 1, of("a b")...)
+	blameless := Failure{Err: errRefused, Blameless: true}
+	first := b.want("a")
+	for range 5 {
+		trouble := b.Failed(first, blameless, b.now)
+		if trouble.Outage || trouble.Wait == 0 || len(trouble.Aside) > 0 {
+			t.Fatalf("%+v", trouble)
+		}
+		b.Hurry()
+		b.now = b.now.Add(time.Millisecond)
+		first = b.Next(b.now, 1)
+		if text(first.Part) == "b" {
+			b.works(first)
+			first = b.Next(b.now, 1)
+		}
+	}
+	if trouble := b.fails(first); len(trouble.Aside) > 0 {
+		t.Errorf("its first failure: %+v", trouble)
+	}
+}
+
+// A write of several rows is cut, until the row that is refused is alone, and its parts are sent one at a time.
+func TestWriteOfSeveralRows(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 10, rows{"a", []int{1, 2, 3, 4, 5}})
+	b.fails(b.want("a"))
+	b.now = b.now.Add(time.Second)
+	first := b.want("a")
+	if !slices.Equal(first.Part[0].numbers, []int{1, 2}) || b.Next(b.now, 9) != nil {
+		t.Fatalf("%v", first.Part)
+	}
+	b.works(first)
+	both := b.want("a a")
+	if trouble := b.fails(both); trouble.Outage {
+		t.Errorf("%+v", trouble)
+	}
+	second := b.want("a")
+	if !slices.Equal(second.Part[0].numbers, []int{3, 4}) {
+		t.Fatalf("%v", second.Part)
+	}
+	b.fails(second)
+	seen := map[int]bool{}
+	for !b.IsSettled() {
+		batch := b.Next(b.now, 1)
+		if slices.ContainsFunc(batch.Part, func(r rows) bool { return slices.Contains(r.numbers, 4) }) {
+			if trouble := b.fails(batch); trouble.New && !slices.Equal(trouble.Aside[0].numbers, []int{4}) {
+				t.Fatalf("%+v", trouble)
+			}
+			continue
+		}
+		for _, r := range batch.Part {
+			for _, n := range r.numbers {
+				seen[n] = true
+			}
+		}
+		b.works(batch)
+	}
+	if !seen[3] || !seen[5] || seen[4] || b.Refused("a") == nil {
+		t.Errorf("sent: %v", seen)
+	}
+
+	b.Add(rows{"a", []int{6, 7}}) // behind it
+	if batch := b.NextAside(b.now, false); !slices.Equal(batch.Part[0].numbers, []int{6, 7}) {
+		t.Fatalf("%v", batch.Part)
+	} else if trouble := b.fails(batch); len(trouble.Aside) > 0 || trouble.Wait > 0 {
+		t.Fatalf("%+v", trouble)
+	}
+	for _, want := range []int{6, 7} {
+		batch := b.NextAside(b.now, false)
+		if !slices.Equal(batch.Part[0].numbers, []int{want}) {
+			t.Fatalf("%v, want %d", batch.Part, want)
+		}
+		b.works(batch)
+	}
+}
+
+// What is given up is told with why it failed, and what is dropped is not sent again.
+func TestGiveUp(t *testing.T) {
+	t.Parallel()
+	b := newBox(t, 4, of("a b c d")...)
+	batch := b.want("a b c d")
+	b.fails(batch)
+	b.now = b.now.Add(time.Second)
+	b.Dropped(b.want("a"))
+	b.fails(b.want("b"))
+	b.now = b.now.Add(time.Second)
+	b.works(b.want("c"))
+	b.works(b.want("d b"))
+	if !b.IsIdle() {
+		t.Fatal("something is left")
+	}
+	b.Add(of("e")[0])
+	b.fails(b.want("e"))
+	b.GiveUp(func(writes []rows, err error) {
+		if text(writes) != "e" || !errors.Is(err, errRefused) {
+			t.Errorf("%v: %v", writes, err)
+		}
+	})
+	if !b.IsIdle() {
+		t.Error("something is left")
+	}
+}
+
+// Whatever the database refuses, all else is written once, and in the end every row is written that it takes.
+func TestOutboxProperty(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		bad := map[int]bool{}
+		o := New[rows](rapid.IntRange(1, 20).Draw(t, "rows"), steady())
+		n, written := 0, map[int]int{}
+		for job := range rapid.IntRange(1, 30).Draw(t, "jobs") {
+			w := rows{job: string(rune('A' + job))}
+			for range rapid.SampledFrom([]int{1, 1, 1, 2, 7}).Draw(t, "size") {
+				n++
+				w.numbers = append(w.numbers, n)
+				bad[n] = rapid.IntRange(0, 9).Draw(t, "bad") == 0
+			}
+			o.Add(w)
+		}
+		now, statements := noon, 0
+		for round := range 20 * (n + 10) {
+			mended := round > 10*(n+10) // then it takes all
+			var under []*Batch[rows]
+			for b := o.Next(now, 2); b != nil; b = o.Next(now, 2) {
+				under = append(under, b)
+			}
+			if b := o.NextAside(now, false); b != nil {
+				under = append(under, b)
+			}
+			statements += len(under)
+			for _, b := range under {
+				now = now.Add(time.Millisecond)
+				refuses := false
+				for _, w := range b.Part {
+					refuses = refuses || !mended && slices.ContainsFunc(w.numbers, func(n int) bool { return bad[n] })
+				}
+				if refuses {
+					o.Failed(b, Failure{Err: errRefused}, now)
+					continue
+				}
+				o.Succeeded(b, now)
+				for _, w := range b.Part {
+					for _, n := range w.numbers {
+						written[n]++
+					}
+				}
+			}
+			now = now.Add(50 * time.Millisecond)
+		}
+		for i := 1; i <= n; i++ {
+			if written[i] != 1 {
+				t.Fatalf("row %d is written %d times", i, written[i])
+			}
+		}
+		if !o.IsIdle() || len(o.refused) > 0 {
+			t.Fatalf("%+v", o)
+		}
+	})
+}
