@@ -16,6 +16,7 @@ import (
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/memory"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -30,7 +31,7 @@ type env struct {
 	holder   store.Holder
 	db       store.Jobs
 	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
-	memory   *memory
+	memory   *memory.Memory
 	log      *zap.Logger
 	trouble  *keeper.Tasks
 	stream   *stream.Stream

@@ -76,7 +76,7 @@ func (r *run) settled() bool {
 
 // tellLost tells of ticks that this process has seen, and that another server lacks.
 func (s *Scheduler) tellLost(snapshot jobs.Snapshot) {
-	e := s.memory.behind(snapshot)
+	e := s.memory.Behind(snapshot)
 	if e.Jobs == 0 {
 		return
 	}

@@ -159,7 +159,7 @@ func (f *follower) news(pulse *pulse, beat *heard, asked bool, limit time.Durati
 		if err := f.clock.observe(beat.skew); err != nil {
 			return snapshot, false, err
 		}
-		same := f.memory.alive(beat.Server, beat.at, beat.Now)
+		same := f.memory.Alive(beat.Server, beat.at, beat.Now)
 		if !beat.Asked && same && !asked {
 			return snapshot, false, nil
 		}

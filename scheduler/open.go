@@ -39,7 +39,7 @@ func (t *term) open() error {
 		if err = t.db.Declare(ctx, t.holder, differing); err != nil {
 			return err
 		}
-		t.memory.opened(t.holder.Token, t.clock.own().Mono)
+		t.memory.Opened(t.holder.Token, t.clock.own().Mono)
 		if len(differing) > 0 || stale {
 			if snapshot, err = t.reload(ctx, false); err != nil {
 				return err

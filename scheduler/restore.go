@@ -33,8 +33,8 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
-		lacks = s.memory.lacks(snapshot, sent)
-		if lacks == "" && (deep || !s.memory.isOf(snapshot.Server)) {
+		lacks = s.memory.Lacks(snapshot, sent)
+		if lacks == "" && (deep || !s.memory.IsOf(snapshot.Server)) {
 			if lacks, err = s.hole(ctx, snapshot, sent); err != nil {
 				return snapshot, err
 			}
@@ -53,7 +53,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 		}
 	}
 	s.tellLost(snapshot)
-	s.memory.learn(snapshot, mono())
+	s.memory.Learn(snapshot, mono())
 	return snapshot, nil
 }
 
@@ -73,7 +73,7 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 	for _, job := range s.list.jobs() {
 		names = append(names, job.Name)
 	}
-	for job, marks := range s.memory.witnesses(names, snapshot, sent) {
+	for job, marks := range s.memory.Witnesses(names, snapshot, sent) {
 		records, err := s.db.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
 		if err != nil {
 			return "", err
@@ -82,10 +82,10 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 			// Pruning deletes the oldest rows first. So a tick that was pruned leaves
 			// no run behind that had ended before it.
 			older := slices.ContainsFunc(records, func(r jobs.Record) bool {
-				return r.Trigger == 0 && r.State.Over() && r.Tick.Before(mark.tick) && !r.Finished.After(mark.tick)
+				return r.Trigger == 0 && r.State.Over() && r.Tick.Before(mark.Tick) && !r.Finished.After(mark.Tick)
 			})
-			if older && !mark.isAmong(records) {
-				return fmt.Sprintf("it had tick %v of job %q, and has only others", mark.tick, job), nil
+			if older && !mark.IsAmong(records) {
+				return fmt.Sprintf("it had tick %v of job %q, and has only others", mark.Tick, job), nil
 			}
 		}
 	}
@@ -97,16 +97,16 @@ func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.
 // replica leads, and may be repeated.
 func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks string) error {
 	log := s.log.With(zap.String("lacks", lacks))
-	if s.memory.answered(snapshot) {
+	if s.memory.IsAnswered(snapshot) {
 		log.Warn("the ledger has gone back, and the group was resumed since: this replica goes on")
-		s.memory.forget(nil)
+		s.memory.Forget(nil)
 		return nil
 	}
 	ctx = acting(ctx, s.Owner())
 	if err := s.db.Pause(ctx, s.group, ""); err != nil {
 		return fmt.Errorf("pause the group: %w", err)
 	}
-	cancelled, last := 0, s.memory.last()
+	cancelled, last := 0, s.memory.Last()
 	for _, r := range snapshot.Open {
 		if r.Token > last {
 			continue // by a term after the restore
@@ -119,7 +119,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 	log.Error("the ledger has gone back, as after a backup was restored: the group is paused, and its open runs are cancelled, "+
 		"so that nothing runs a second time. To go on: worker resume (the misfire policies decide about ticks since then, which may run again), "+
 		"or worker resume --skip-missed (they are recorded as skipped)", zap.Int("cancelled", cancelled))
-	s.memory.forget(fmt.Errorf("%w: %s", ErrRestored, lacks))
+	s.memory.Forget(fmt.Errorf("%w: %s", ErrRestored, lacks))
 	return nil
 }
 
@@ -151,7 +151,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 		case state.Role == election.Leading, time.Now().After(until):
 			lost = false // the term that began has read the ledger
 			continue
-		case !lost && state.Token <= s.memory.last():
+		case !lost && state.Token <= s.memory.Last():
 			continue
 		}
 		soon, cancel := context.WithTimeout(ctx, limit)
@@ -160,7 +160,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 		switch {
 		case err != nil:
 			limit = min(2*limit, openMost/2) // a large ledger takes its time
-		case state.Token <= s.memory.last():
+		case state.Token <= s.memory.Last():
 			lost = false
 			continue
 		default:

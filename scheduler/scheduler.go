@@ -21,6 +21,7 @@ import (
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/memory"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -39,7 +40,7 @@ type Scheduler struct {
 	drain    time.Duration
 	running  registry
 	here     *here
-	memory   *memory
+	memory   *memory.Memory
 	states   signal              // the election's state has changed
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
 	roster   *roster
@@ -193,7 +194,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		events.Emit(e)
 	}, e.Timing().Drift
 	s.here = newHere(s)
-	s.memory = newMemory(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind)
+	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind == WorkerClock)
 	return s, nil
 }
 
@@ -348,7 +349,7 @@ func (s *Scheduler) working(ctx context.Context) (bool, error) {
 // looked is the election's gate: it takes in what a look at the lease shows.
 func (s *Scheduler) looked(skew lease.Skew) error {
 	own := s.clock.own()
-	s.memory.look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
+	s.memory.Look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
 	return errors.Join(s.clock.observe(skew), s.provider.lacking())
 }
 

@@ -1,0 +1,97 @@
+package memory
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+)
+
+// Mark is a tick and when it was known to be in the ledger, by this machine's
+// monotonic clock. row is when its row was claimed, by the database's, as the answer to
+// a claim tells. The row keeps that instant until it is pruned, even where it moves on to
+// later ticks ([store.Claim.Extends]). A reading tells the newest tick alone: then row is
+// zero, and all that the tick shows is that the newest one is not earlier.
+type Mark struct {
+	Tick time.Time
+	at   time.Time
+	row  time.Time
+}
+
+// IsAmong reports whether the row is among the records of its job.
+func (k Mark) IsAmong(records []jobs.Record) bool {
+	return slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Claimed.Equal(k.row) })
+}
+
+// trail is ticks of a job that were in the ledger.
+type trail struct {
+	since  time.Time // [jobs.Known.Since]: a job that was made again has another one
+	newest Mark
+	// far are a bound and a TTL apart. So one of the first two was there a bound before the last contact, even
+	// if a leader claims ticks on another server until its next heartbeat notices.
+	far spaced
+	// near are a TTL apart: a leader that claims ticks in restored tables, until a heartbeat tells it of that, does
+	// so for less than a TTL. So one of these was claimed before.
+	near spaced
+}
+
+func newTrail(since time.Time, far, near time.Duration) trail {
+	return trail{since: since, far: spaced{apart: far, most: 3}, near: spaced{apart: near, most: 2}}
+}
+
+// add takes in the newest tick, and reports whether it is later than the one before.
+func (r *trail) add(next Mark) bool {
+	if !next.Tick.After(r.newest.Tick) {
+		return false
+	}
+	r.newest = next
+	r.far.add(next)
+	r.near.add(next)
+	return true
+}
+
+// keep forgets all but the marks that are to be kept, and reports whether there are any.
+func (r *trail) keep(keeps func(Mark) bool) bool {
+	r.far.keep(keeps)
+	r.near.keep(keeps)
+	if !keeps(r.newest) {
+		if len(r.far.marks) == 0 {
+			return false
+		}
+		r.newest = r.far.marks[len(r.far.marks)-1]
+	}
+	return true
+}
+
+// all are the marks, in no order, some of them twice.
+func (r *trail) all() iter.Seq[Mark] {
+	return func(yield func(Mark) bool) {
+		for _, marks := range [][]Mark{r.far.marks, r.near.marks, {r.newest}} {
+			for _, k := range marks {
+				if !yield(k) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// spaced are the newest marks that are at least so far apart, oldest first.
+type spaced struct {
+	apart time.Duration
+	most  int
+	marks []Mark
+}
+
+func (s *spaced) add(next Mark) {
+	if n := len(s.marks); n > 0 && next.at.Sub(s.marks[n-1].at) < s.apart {
+		return
+	}
+	s.marks = append(s.marks, next)
+	s.marks = slices.Delete(s.marks, 0, max(0, len(s.marks)-s.most))
+}
+
+func (s *spaced) keep(keeps func(Mark) bool) {
+	s.marks = slices.DeleteFunc(s.marks, func(k Mark) bool { return !keeps(k) })
+}
