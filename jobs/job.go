@@ -160,11 +160,11 @@ func (j Job) Validate() error {
 	fault(int(j.Overlap) >= len(overlapNames), "Overlap %d: not known", j.Overlap)
 	if _, ok := j.Schedule.(AfterSchedule); ok {
 		fault(j.Jitter > 0, "Jitter %v: a job after another one starts when that has ended", j.Jitter)
-		fault(j.Overlap == OverlapReplace, "overlap replace: a job after another one runs for each of its ticks, and replaces none")
+		fault(j.Overlap.Replaces(), "overlap replace: a job after another one runs for each of its ticks, and replaces none")
 	}
 	if _, ok := j.Schedule.(NotifySchedule); ok {
 		fault(j.Jitter > 0, "Jitter %v: a job that tells of other jobs starts when there is something to tell", j.Jitter)
-		fault(j.Overlap == OverlapReplace, "overlap replace: a job that tells of other jobs runs for each notice, and replaces none")
+		fault(j.Overlap.Replaces(), "overlap replace: a job that tells of other jobs runs for each notice, and replaces none")
 	}
 	fault(j.CatchUp.Limit < 0 || j.CatchUp.Limit > maxCatchUp, "CatchUp.Limit %d: must be from 0 to %d", j.CatchUp.Limit, maxCatchUp)
 	fault(j.CatchUp.Deadline < 0, "CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)

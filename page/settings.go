@@ -80,7 +80,7 @@ func (v *viewer) settings(name string) []pair {
 		return all
 	}
 	misfire := job.Misfire.String()
-	if job.Misfire == jobs.MisfireAll {
+	if job.Misfire.Each() {
 		misfire += ", up to " + count(job.CatchUp.Limit) + " at a time"
 	}
 	if job.CatchUp.Deadline > 0 {

@@ -6,7 +6,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/event"
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
@@ -40,17 +39,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	for i := range claims.Rows {
 		claims.Rows[i].Then = t.leftOut(t.followers.OfClaim(claims.Rows[i], time.Now()))
 	}
-	t.wrote.claim(e, claims)
-}
-
-// replaceAll ends the runs of a job but for the one that takes their place, for which
-// nil stands before it is in hand.
-func (t *term) replaceAll(e *entry, by *run) {
-	for _, r := range e.runs {
-		if r != by && !triggers.IsBackfill(r.record.Trigger) {
-			t.end(r, jobs.ErrReplacedByTick)
-		}
-	}
+	t.wrote.claim(e.job.Name, claims, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) })
 }
 
 // claimed takes in the answer to a claim: err says that there is none, and

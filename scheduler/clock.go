@@ -82,6 +82,23 @@ func startClock(v *env, alarms map[string]*alarmed) (*clock, error) {
 	return c, nil
 }
 
+// wake claims what is due of the jobs of an alarm. An alarm that is a hair early, by the
+// wall clock that ticks are measured with, is put off until the tick.
+func (t *term) wake(a *alarmed) {
+	now := t.now()
+	var early time.Duration
+	for _, e := range a.entries {
+		t.claimDue(e, now)
+		if wait := e.Next().Sub(now); !e.Next().IsZero() && wait > 0 && (early == 0 || wait < early) {
+			early = wait
+		}
+	}
+	const hair = 100 * time.Millisecond
+	if early > 0 && early < hair {
+		t.after(early, func() { t.wake(a) })
+	}
+}
+
 // change sets alarms and removes others. It may wait for alarms that are being
 // delivered, and these for the loop, so the loop must not call it.
 func (c *clock) change(add, remove []*alarmed) error {

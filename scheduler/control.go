@@ -28,23 +28,6 @@ func (t *term) tellControl(snapshot jobs.Snapshot) {
 	}
 }
 
-// tellCancel tells of the request to end a run, once; r is nil where it is not in hand.
-func (t *term) tellCancel(r *run, record jobs.Record) {
-	if r == nil || r.stop == nil {
-		t.stream.Emit(event.Control{Header: t.head(), Action: event.CancelAsked, Key: record.Key})
-	}
-}
-
-// tellTaken tells of a run that waits, and that the term takes up.
-func (t *term) tellTaken(r *run) {
-	record := r.record
-	if record.Owner == "" {
-		t.stream.Emit(event.Control{Header: t.head(), Action: event.Triggered, Key: record.Key})
-	}
-	r.told = true
-	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
-}
-
 // apply takes in a snapshot of the ledger: at the start of the term, and after
 // each pause, resume, trigger or cancel request. The snapshot may be out of date,
 // both for runs that are in hand and for others. For the others, the ledger then

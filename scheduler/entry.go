@@ -7,6 +7,19 @@ import (
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
+// roll is the jobs of a term, and what it knows of them together.
+type roll struct {
+	list      *list             // of this replica, which may change
+	relisting bool              // a change of the list is being taken in
+	entries   map[string]*entry // also jobs that were removed, until nothing of them is under way
+	order     []*entry          // without those
+	alarms    map[string]*alarmed
+	toldGone  map[string]bool // jobs that the ledger was told are gone
+	regained  bool            // it may say so of jobs of this term: see regain
+	paused    bool            // the group is
+	pauses    []jobs.Pause    // of the group
+}
+
 // entry is a job in a term: what is planned of it, and its runs in hand. The term's loop owns it.
 type entry struct {
 	plan.Job
@@ -41,4 +54,15 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
+}
+
+// knowFollowers takes in the jobs that there are, as far as they follow others.
+func (t *term) knowFollowers() {
+	t.followers.Know(func(yield func(*jobs.Job) bool) {
+		for _, e := range t.roll.order {
+			if !yield(&e.job.Job) {
+				return
+			}
+		}
+	})
 }

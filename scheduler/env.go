@@ -129,3 +129,8 @@ func (v *env) retryLonger(ctx context.Context, what string, most time.Duration, 
 		}
 	}
 }
+
+// head is the header of an event.
+func (s *Scheduler) head() event.Header {
+	return event.Header{At: time.Now(), Group: s.group, Owner: s.election.Owner()}
+}

@@ -54,8 +54,9 @@ func (s *Scheduler) Health() Health {
 	if s.election == nil {
 		return Health{Health: election.Health{Stuck: errNotMade}}
 	}
-	over := s.over.Load()
-	h := Health{Health: s.election.Health(), Started: s.started.Load()}
+	run := s.run.Load()
+	over := run == hasRun
+	h := Health{Health: s.election.Health(), Started: run != notRun}
 	if h.Started && !h.Running && !over {
 		h.Stuck = nil // Run waits for its provider, or for runs after the campaign, and bounds both
 	}
@@ -106,28 +107,6 @@ type nextTick struct {
 	tick    time.Time // zero: none
 	job     string
 	refused error // why the database does not take its row
-}
-
-// noteNext notes the first tick of the jobs, after a sweep.
-func (t *term) noteNext(now time.Time) {
-	var first time.Time
-	var job string
-	for _, e := range t.roll.order {
-		tick, asked := e.Asked()
-		if !asked {
-			if e.IsDeferred(now, t.roll.pauses) {
-				continue
-			}
-			tick = e.Next()
-		}
-		if !tick.IsZero() && (first.IsZero() || tick.Before(first)) {
-			first, job = tick, e.job.Name
-		}
-	}
-	n := t.next
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.tick, n.job, n.refused = first, job, t.wrote.claims.Refused(job)
 }
 
 // late is how long the tick has been left in this term.

@@ -123,14 +123,3 @@ func (v *env) sentLately(ctx context.Context, notifier string, per time.Duration
 	slices.SortFunc(sent, func(a, b plan.Told) int { return a.At.Compare(b.At) })
 	return sent, nil
 }
-
-// testNotice is what a notifier is told that was triggered without arguments.
-func testNotice(run jobs.Run) json.RawMessage {
-	n := jobs.Notice{
-		Event: jobs.NoticeTest, Group: run.Group, Job: run.Job, Tick: run.Tick, Trigger: run.Trigger, Kind: triggers.KindOf(run.Trigger),
-		Attempt: run.Attempt, Owner: run.Owner,
-	}
-	n.Text = n.Describe()
-	args, _ := json.Marshal(n) // never fails
-	return args
-}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"go.uber.org/zap"
-
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -72,23 +70,6 @@ func (t *term) open() error {
 	t.settle(snapshot.Open)
 	t.apply(snapshot)
 	return nil
-}
-
-// know takes in what the ledger knows of a job. What this term has done itself since
-// that was read counts, too.
-func (t *term) know(e *entry, snapshot jobs.Snapshot) {
-	isNew := e.Known().Since.IsZero()
-	known := snapshot.Jobs[e.job.Name]
-	anchor := known.ScheduleSince
-	known.ScheduleSince, known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
-	if e.Learn(known, anchor, t.now(), t.clock.most) {
-		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
-			zap.String("job", e.job.Name), zap.Time("since", known.ScheduleSince))
-	}
-	if isNew {
-		t.countFirst(e, snapshot.Pauses[e.job.Name])
-		t.rest(e, e.Locked(snapshot.Now))
-	}
 }
 
 // openMost is how long a term tries to open the ledger. Then it steps down: a

@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // A term takes in changes of this replica's list of jobs one after the other, each in
@@ -128,21 +127,6 @@ func (t *term) retire(e *entry) {
 	t.retired(e)
 }
 
-// letGo leaves a run that waits as it is in the ledger.
-func (t *term) letGo(r *run) {
-	t.tellDropped(r, jobs.Waiting, "")
-	t.shift(r, plan.Gone)
-	delete(r.entry.runs, r.record.Key)
-}
-
-// retired forgets a job that was removed, once nothing of it is under way.
-func (t *term) retired(e *entry) {
-	_, asked := e.Asked()
-	if name := e.job.Name; e.IsRemoved() && len(e.runs) == 0 && !asked && t.roll.entries[name] == e {
-		delete(t.roll.entries, name)
-	}
-}
-
 // has reports whether a snapshot shows the ledger as it is after it was told.
 func (c relisted) has(s jobs.Snapshot) bool {
 	for _, d := range c {
@@ -194,4 +178,21 @@ func (t *term) realarm() {
 		}
 		v.do((*term).relisted)
 	})
+}
+
+// know takes in what the ledger knows of a job. What this term has done itself since
+// that was read counts, too.
+func (t *term) know(e *entry, snapshot jobs.Snapshot) {
+	isNew := e.Known().Since.IsZero()
+	known := snapshot.Jobs[e.job.Name]
+	anchor := known.ScheduleSince
+	known.ScheduleSince, known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
+	if e.Learn(known, anchor, t.now(), t.clock.most) {
+		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
+			zap.String("job", e.job.Name), zap.Time("since", known.ScheduleSince))
+	}
+	if isNew {
+		t.countFirst(e, snapshot.Pauses[e.job.Name])
+		t.rest(e, e.Locked(snapshot.Now))
+	}
 }

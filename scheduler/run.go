@@ -3,16 +3,15 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/event"
-	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
@@ -53,96 +52,6 @@ type run struct {
 	before  jobs.Previous
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
-}
-
-// attempt is an attempt in progress.
-type attempt struct {
-	jobs.Run
-	ctx     context.Context
-	cancel  context.CancelCauseFunc
-	started time.Time
-	ends    []func(event.RunFinished) // of what is around it
-	ended   chan event.RunFinished    // capacity 1
-	output  *tail.Tail                // what it prints; nil where no ledger keeps it
-}
-
-// found takes in a run that the ledger has as open, in a snapshot of that instant.
-func (t *term) found(e *entry, record jobs.Record, now time.Time) {
-	inHand := e.runs[record.Key]
-	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
-	case plan.Stop:
-		t.tellCancel(inHand, record)
-		t.end(inHand, jobs.ErrCancelled)
-	case plan.LeaveAlone:
-		t.leave(e, record)
-	case plan.Cancel:
-		t.tellCancel(nil, record)
-		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
-	case plan.LineUp:
-		r := t.take(e, record)
-		t.tellTaken(r)
-		t.lineUp(r)
-	case plan.HoldBack:
-		t.hold(t.take(e, record), now)
-	case plan.Start:
-		r := t.take(e, record)
-		if record.Attempt > 0 {
-			r.before = jobs.ParsePrevious(record.Error)
-		}
-		t.tellTaken(r)
-		t.enqueue(r, e.Wait(record, now))
-	case plan.RunAgain, plan.Interrupted:
-		t.recover(t.take(e, record), fate == plan.RunAgain)
-	case plan.Lapse:
-		t.close(t.take(e, record), jobs.Skipped, plan.TooLate)
-	case plan.Reclaim:
-		t.reclaim(t.take(e, record))
-	}
-}
-
-func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
-	f := plan.Found{Record: record, InHand: e.hasRun(record.Key), Ours: record.Token == t.holder.Token}
-	f.Stands = !f.Ours && record.State == jobs.Running && keeper.HeldOf(t.ctx).PreviousStands() > 0
-	return f
-}
-
-// recover deals with a run that was interrupted, and starts again or is closed. What a term of
-// before has not finished is told of.
-func (t *term) recover(r *run, again bool) {
-	ours := r.record.Token == t.holder.Token
-	why := r.entry.WhyInterrupted(r.record, ours)
-	if !ours {
-		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
-		if !again {
-			found.Why = why
-		}
-		t.stream.Emit(found)
-	}
-	if !again {
-		t.close(r, jobs.Interrupted, why)
-		return
-	}
-	r.told = true
-	r.before = jobs.Previous{State: jobs.Interrupted, Error: why}
-	t.enqueue(r, 0)
-}
-
-// reclaim starts a run that is under this term's token and not in hand. What the ledger has said
-// may be old: until it has taken the change, the run counts for nothing.
-func (t *term) reclaim(r *run) {
-	began := !r.entry.WasRefused(r.record.Key)
-	t.shift(r, plan.Closing)
-	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
-		if !done {
-			t.forget(r)
-			return
-		}
-		r.record.State = jobs.Waiting
-		if began {
-			r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
-		}
-		t.enqueue(r, 0)
-	})
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -202,6 +111,25 @@ func (t *term) admit(e *entry) {
 		}
 	}
 }
+
+// admitHeld lets a run of a backfill into the room of its job that no other run waits
+// for.
+func (t *term) admitHeld(e *entry) {
+	for len(e.backlog) > 0 && e.AdmitsHeld() {
+		r := e.backlog[0]
+		if r.Phase() == plan.Held && t.paused(r) {
+			return
+		}
+		e.backlog = e.backlog[1:]
+		if r.Phase() == plan.Held { // it was not dropped
+			t.shift(r, plan.Ready)
+			t.slots.ready = append(t.slots.ready, r)
+		}
+	}
+}
+
+// paused reports whether a run has to wait for the end of a pause.
+func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.paused) }
 
 // launchReady launches runs of all jobs into the slots that this replica has.
 func (t *term) launchReady() {
@@ -289,25 +217,16 @@ func (t *term) start(r *run) {
 	v := t.env
 	v.registry.ends.Go(func() {
 		defer end()
-		v.attempt(r, a, job.Job, record.HasArgs, started)
+		v.attempt(a, job.Job, record.HasArgs, started, func(t *term, how ending) {
+			r.attempt = nil
+			t.registry.remove(a)
+			if how.begun {
+				t.finish(r, a, how)
+			} else {
+				t.unbegun(r)
+			}
+		})
 	})
-}
-
-// attempt carries out an attempt at a run, beside the loop.
-func (v *env) attempt(r *run, a *attempt, job jobs.Job, hasArgs bool, started event.RunStarted) {
-	var err error
-	if hasArgs {
-		if err = v.readArgs(a); err != nil && v.ctx.Err() != nil {
-			v.do(func(t *term) { t.unbegun(r) })
-			return
-		}
-	}
-	if err == nil {
-		err = a.call(job, v.registry.around, started)
-	}
-	state, why := outcome(a.ctx, err)
-	v.do(func(t *term) { t.finish(r, state, why, err) })
-	a.tellEnd(v.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, State: state, Err: err, Why: why}, v.log)
 }
 
 // runLog is the log with what names a run.
@@ -315,37 +234,9 @@ func (v *env) runLog(r *run) *zap.Logger {
 	return v.log.With(zap.String("job", r.record.Job), zap.Time("tick", r.record.Tick), zap.Int("attempt", r.record.Attempt))
 }
 
-// outcome is the state that an attempt ended in, and why: for a context that has
-// ended, the cause comes first.
-func outcome(ctx context.Context, err error) (state jobs.State, why string) {
-	if err == nil {
-		return jobs.Succeeded, ""
-	}
-	cause := context.Cause(ctx)
-	why = err.Error()
-	if cause != nil && !errors.Is(err, cause) {
-		why = fmt.Sprintf("%v: %v", cause, err)
-	}
-	var panicked *jobs.PanicError
-	switch {
-	case errors.As(err, &panicked):
-		return jobs.Panicked, why
-	case cause == nil && errors.Is(err, keeper.ErrCutShort):
-		return jobs.Interrupted, why
-	case cause == nil:
-		return jobs.Failed, why
-	case errors.Is(cause, jobs.ErrTimeout):
-		return jobs.TimedOut, why
-	default:
-		return jobs.Cancelled, why
-	}
-}
-
 // finish records how an attempt ended, and what follows.
-func (t *term) finish(r *run, state jobs.State, why string, err error) {
-	e, a := r.entry, r.attempt
-	r.attempt = nil
-	t.registry.remove(a)
+func (t *term) finish(r *run, a *attempt, how ending) {
+	e, state, why, err := r.entry, how.state, how.why, how.err
 	e.Finished(t.now())
 	e.history.ended++
 	m := move(r.record, state, why)
@@ -387,6 +278,17 @@ func (t *term) finish(r *run, state jobs.State, why string, err error) {
 	t.freed(e)
 }
 
+// unbegun leaves a run to the next leader whose attempt did not begin before the term
+// was over.
+func (t *term) unbegun(r *run) {
+	if r.stop != nil {
+		t.drop(r)
+		return
+	}
+	t.runLog(r).Info("not started: the term ended while its arguments were read; it is left to the next", zap.Error(context.Cause(t.ctx)))
+	t.close(r, jobs.Waiting, "")
+}
+
 // rest keeps a job occupied for so long, if at all, although nothing of it runs.
 func (t *term) rest(e *entry, wait time.Duration) {
 	if wait <= 0 {
@@ -398,6 +300,16 @@ func (t *term) rest(e *entry, wait time.Duration) {
 		t.freed(e)
 		t.claimDue(e, t.now()) // what was not claimed meanwhile
 	})
+}
+
+// replaceAll ends the runs of a job but for the one that takes their place, for which
+// nil stands before it is in hand.
+func (t *term) replaceAll(e *entry, by *run) {
+	for _, r := range e.runs {
+		if r != by && !triggers.IsBackfill(r.record.Trigger) {
+			t.end(r, jobs.ErrReplacedByTick)
+		}
+	}
 }
 
 // end ends a run early. If a write of the run is under way, it ends as soon as the
@@ -471,4 +383,19 @@ func (t *term) forget(r *run) {
 	delete(r.entry.runs, r.record.Key)
 	t.freed(r.entry)
 	t.retired(r.entry)
+}
+
+// letGo leaves a run that waits as it is in the ledger.
+func (t *term) letGo(r *run) {
+	t.tellDropped(r, jobs.Waiting, "")
+	t.shift(r, plan.Gone)
+	delete(r.entry.runs, r.record.Key)
+}
+
+// retired forgets a job that was removed, once nothing of it is under way.
+func (t *term) retired(e *entry) {
+	_, asked := e.Asked()
+	if name := e.job.Name; e.IsRemoved() && len(e.runs) == 0 && !asked && t.roll.entries[name] == e {
+		delete(t.roll.entries, name)
+	}
 }

@@ -48,10 +48,15 @@ type Scheduler struct {
 	notes    *termNotes
 
 	list     *list
-	provider *provider // nil for none
-	started  atomic.Bool
-	over     atomic.Bool // Run has returned
+	provider *provider     // nil for none
+	run      atomic.Uint32 // how far Run has come: notRun, inRun or hasRun
 }
+
+const (
+	notRun uint32 = iota
+	inRun
+	hasRun
+)
 
 // An Option changes a default of [New].
 type Option func(*settings.Scheduler)
@@ -257,7 +262,7 @@ func (s *Scheduler) warnNeverDue(job jobs.Job) {
 // checked warns of jobs that were taken while this replica runs. Run warns of those
 // that there are before it.
 func (s *Scheduler) checked(err error, taken []jobs.Job) error {
-	if err == nil && s.started.Load() {
+	if err == nil && s.run.Load() != notRun {
 		for _, job := range taken {
 			s.warnNeverDue(job)
 		}
@@ -282,13 +287,13 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	if s.election == nil {
 		return errNotMade
 	}
-	if s.started.Swap(true) {
+	if !s.run.CompareAndSwap(notRun, inRun) {
 		return errors.New("scheduler: Run was already called")
 	}
 	for _, job := range s.list.jobs() {
 		s.warnNeverDue(job.Job)
 	}
-	defer s.over.Store(true)
+	defer s.run.Store(hasRun)
 	defer s.events.Flush(stream.FlushFor) // what ends after the campaign has events, too
 	out, stop := context.WithCancel(ctx)
 	var wait sync.WaitGroup
@@ -389,11 +394,6 @@ func (s *Scheduler) Owner() string {
 		return ""
 	}
 	return s.election.Owner()
-}
-
-// head is the header of an event.
-func (s *Scheduler) head() event.Header {
-	return event.Header{At: time.Now(), Group: s.group, Owner: s.election.Owner()}
 }
 
 // Jobs gives access to the group's jobs through the database, on any replica:

@@ -50,7 +50,7 @@ type lane struct {
 	what string
 	// call sends a statement. The loop calls answer once it has succeeded, and
 	// fail for writes that are not repeated any more.
-	call func(v *env, ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(*term), err error)
+	call func(v *env, ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error)
 	fail func(part []write, err error)
 }
 
@@ -59,8 +59,8 @@ type lane struct {
 type write struct {
 	job string
 
-	entry  *entry
-	claims plan.Claims
+	claims   plan.Claims
+	answered func(result []store.Claimed, err error) // of the claims
 
 	moves []store.Move
 	first int // the place of the first of them, if they are part of a write that was cut
@@ -109,8 +109,9 @@ func newClaimID() (id store.ClaimID) {
 	return id
 }
 
-func (w *writer) claim(e *entry, claims plan.Claims) {
-	w.claims.Add(write{job: e.job.Name, entry: e, claims: claims})
+// claim calls answered with what stands for the claims, or with why the term is over.
+func (w *writer) claim(job string, claims plan.Claims, answered func([]store.Claimed, error)) {
+	w.claims.Add(write{job: job, claims: claims, answered: answered})
 }
 
 // move calls done with whether the row was moved.
@@ -200,7 +201,7 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 
 // sendClaims claims ticks. An unclear answer is asked again under the same id,
 // until it is clear or the term is over.
-func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(*term), err error) {
+func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error) {
 	var all []store.Claim
 	for _, c := range part {
 		all = append(all, c.claims.Rows...)
@@ -210,16 +211,16 @@ func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, 
 		result, err = v.db.Claim(ctx, h, id, all)
 		return err
 	})
-	return func(t *term) {
+	return func() {
 		for _, c := range part {
 			n := len(c.claims.Rows)
-			t.claimed(c.entry, c.claims, result[:n], nil)
+			c.answered(result[:n], nil)
 			result = result[n:]
 		}
 	}, err
 }
 
-func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, part []write) (answer func(*term), err error) {
+func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, part []write) (answer func(), err error) {
 	var all []store.Move
 	for _, m := range part {
 		all = append(all, m.moves...)
@@ -229,7 +230,7 @@ func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, pa
 		done, err = v.db.Move(ctx, h, all)
 		return err
 	})
-	return func(*term) {
+	return func() {
 		for _, m := range part {
 			n := len(m.moves)
 			m.done(m, done[:n:n])
@@ -239,13 +240,13 @@ func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, pa
 }
 
 // sent takes in the result of a statement.
-func (w *writer) sent(l *lane, b *outbox.Batch[write], answer func(*term), err error) {
+func (w *writer) sent(l *lane, b *outbox.Batch[write], answer func(), err error) {
 	part := b.Part
 	lastTry := b.IsAside() && w.t.stage == stopped && len(part[0].moves) <= 1
 	switch {
 	case err == nil:
 		w.succeeded(l, b)
-		answer(w.t)
+		answer()
 	case errors.Is(err, store.ErrReplaced):
 		w.t.trouble.Worked(l.what)
 		w.t.replaced(err)
@@ -303,7 +304,7 @@ func (w *writer) last(l *lane, err error) error {
 
 func (w *writer) failClaims(part []write, err error) {
 	for _, c := range part {
-		w.t.claimed(c.entry, c.claims, nil, err)
+		c.answered(nil, err)
 	}
 }
 

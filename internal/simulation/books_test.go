@@ -213,10 +213,10 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 		w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
 	}
 	j := b.declared[c.Job]
-	if c.Missed > 0 && c.State != jobs.Skipped && j.Misfire == jobs.MisfireAll && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
+	if c.Missed > 0 && c.State != jobs.Skipped && j.Misfire.Each() && len(b.open(c.Job))+batch[c.Job] < j.CatchUp.Limit {
 		w.failf("%s: %v stands for %d missed ticks, which are to be run", c.Job, c.Tick, c.Missed)
 	}
-	if w.peace && j.Overlap == jobs.OverlapForbid && j.Misfire != jobs.MisfireAll && c.State != jobs.Skipped {
+	if w.peace && j.Overlap == jobs.OverlapForbid && !j.Misfire.Each() && c.State != jobs.Skipped {
 		for x := range w.works {
 			if x.Job == c.Job && x.Token == h.Token && time.Since(x.began) > 0 {
 				w.failf("%s: %v is claimed as %v while %v runs, which forbids it", c.Job, c.Tick, c.State, x.Key())

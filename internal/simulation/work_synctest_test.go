@@ -124,7 +124,7 @@ func (w *world) begins(x *work) {
 	if ofReplica > slots {
 		w.failf("%d runs on a replica", ofReplica)
 	}
-	if ofJob > 1 && (x.job.Overlap != jobs.OverlapAllow || x.job.Limit > 0 && ofJob > x.job.Limit) {
+	if ofJob > 1 && (!x.job.Overlap.Beside() || x.job.Limit > 0 && ofJob > x.job.Limit) {
 		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, x.job.Overlap)
 	}
 }

@@ -259,6 +259,7 @@ func (m *Memory) Last() uint64 {
 	return m.token
 }
 
+// Restored says that the ledger has gone back, until the group is seen resumed; nil: it has not.
 func (m *Memory) Restored() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

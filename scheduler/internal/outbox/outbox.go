@@ -241,7 +241,7 @@ func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble[W])
 		}
 		return t
 	}
-	others := o.worked.After(b.since) && !f.Blameless && !(f.NotReady && now.Sub(b.since) < notReadyFor)
+	others := o.worked.After(b.since) && !f.Blameless && (!f.NotReady || now.Sub(b.since) >= notReadyFor)
 	if !others {
 		t.Outage, t.Wait = !f.Blameless, o.wait.NextBackOff()
 		o.next = now.Add(t.Wait)

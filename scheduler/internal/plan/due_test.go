@@ -83,7 +83,6 @@ func TestDueTicksAreBounded(t *testing.T) {
 		{jobs.Cron("0,1,2,30 */7 9-10 1,28 * *"), maxCounted / 2, 10 * maxCounted},
 	} {
 		asked := 0
-		start := time.Now()
 		got := dueTicks(counted{test.schedule, &asked}, test.schedule.Next(noon), noon.Add(100*year), test.limit)
 		if asked > test.most {
 			t.Errorf("%v, limit %d: asked %d times, want at most %d", test.schedule, test.limit, asked, test.most)
@@ -91,7 +90,7 @@ func TestDueTicksAreBounded(t *testing.T) {
 		if len(got.ticks) != test.limit || got.missed < maxCounted {
 			t.Errorf("%v, limit %d: %d ticks, missed %d", test.schedule, test.limit, len(got.ticks), got.missed)
 		}
-		t.Logf("%v, limit %d: asked %d times in %v", test.schedule, test.limit, asked, time.Since(start))
+		t.Logf("%v, limit %d: asked %d times", test.schedule, test.limit, asked)
 	}
 }
 

@@ -19,6 +19,7 @@ type Found struct {
 // Fate is what becomes of a run that the ledger has as open.
 type Fate uint8
 
+// The fates: package scheduler carries them out, in found.go.
 const (
 	KeepOn      Fate = iota // nothing: it is in hand, or it is the next leader's
 	Stop                    // it is in hand, and ends: its end was asked for

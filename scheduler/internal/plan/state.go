@@ -76,6 +76,7 @@ func (j *Job) Outdated(cursor time.Time) bool {
 // Hold is why a job claims nothing.
 type Hold uint8
 
+// The holds, in the order in which [Job.Hold] looks for them.
 const (
 	Due      Hold = iota // nothing: it has ticks to claim
 	Removed              // it is not in the list

@@ -322,11 +322,11 @@ func checkTogether(found map[string]value, f *jobFile) {
 		return
 	}
 	for key, why := range notReplacing {
-		if _, is := found[key]; is && f.job.Overlap == jobs.OverlapReplace {
+		if _, is := found[key]; is && f.job.Overlap.Replaces() {
 			found["overlap"].report("overlap replace: %s: expected forbid, queue or allow", why)
 		}
 	}
-	if at, ok := found["max_runs"]; ok && f.job.Overlap != jobs.OverlapAllow {
+	if at, ok := found["max_runs"]; ok && !f.job.Overlap.Beside() {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
 	if at, ok := found["lock_at_most_for"]; ok {

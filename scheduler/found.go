@@ -1,0 +1,213 @@
+package scheduler
+
+import (
+	"slices"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/store"
+)
+
+// found takes in a run that the ledger has as open, in a snapshot of that instant.
+func (t *term) found(e *entry, record jobs.Record, now time.Time) {
+	inHand := e.runs[record.Key]
+	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
+	case plan.Stop:
+		t.tellCancel(inHand, record)
+		t.end(inHand, jobs.ErrCancelled)
+	case plan.LeaveAlone:
+		t.leave(e, record)
+	case plan.Cancel:
+		t.tellCancel(nil, record)
+		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
+	case plan.LineUp:
+		r := t.take(e, record)
+		t.tellTaken(r)
+		t.lineUp(r)
+	case plan.HoldBack:
+		t.hold(t.take(e, record), now)
+	case plan.Start:
+		r := t.take(e, record)
+		if record.Attempt > 0 {
+			r.before = jobs.ParsePrevious(record.Error)
+		}
+		t.tellTaken(r)
+		t.enqueue(r, e.Wait(record, now))
+	case plan.RunAgain, plan.Interrupted:
+		t.recover(t.take(e, record), fate == plan.RunAgain)
+	case plan.Lapse:
+		t.close(t.take(e, record), jobs.Skipped, plan.TooLate)
+	case plan.Reclaim:
+		t.reclaim(t.take(e, record))
+	}
+}
+
+func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
+	f := plan.Found{Record: record, InHand: e.hasRun(record.Key), Ours: record.Token == t.holder.Token}
+	f.Stands = !f.Ours && record.State == jobs.Running && keeper.HeldOf(t.ctx).PreviousStands() > 0
+	return f
+}
+
+// recover deals with a run that was interrupted, and starts again or is closed. What a term of
+// before has not finished is told of.
+func (t *term) recover(r *run, again bool) {
+	ours := r.record.Token == t.holder.Token
+	why := r.entry.WhyInterrupted(r.record, ours)
+	if !ours {
+		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
+		if !again {
+			found.Why = why
+		}
+		t.stream.Emit(found)
+	}
+	if !again {
+		t.close(r, jobs.Interrupted, why)
+		return
+	}
+	r.told = true
+	r.before = jobs.Previous{State: jobs.Interrupted, Error: why}
+	t.enqueue(r, 0)
+}
+
+// reclaim starts a run that is under this term's token and not in hand. What the ledger has said
+// may be old: until it has taken the change, the run counts for nothing.
+func (t *term) reclaim(r *run) {
+	began := !r.entry.WasRefused(r.record.Key)
+	t.shift(r, plan.Closing)
+	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
+		if !done {
+			t.forget(r)
+			return
+		}
+		r.record.State = jobs.Waiting
+		if began {
+			r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
+		}
+		t.enqueue(r, 0)
+	})
+}
+
+// tellCancel tells of the request to end a run, once; r is nil where it is not in hand.
+func (t *term) tellCancel(r *run, record jobs.Record) {
+	if r == nil || r.stop == nil {
+		t.stream.Emit(event.Control{Header: t.head(), Action: event.CancelAsked, Key: record.Key})
+	}
+}
+
+// tellTaken tells of a run that waits, and that the term takes up.
+func (t *term) tellTaken(r *run) {
+	record := r.record
+	if record.Owner == "" {
+		t.stream.Emit(event.Control{Header: t.head(), Action: event.Triggered, Key: record.Key})
+	}
+	r.told = true
+	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
+}
+
+// A job after another one gets its runs by the moves that record the other's success:
+// the ledger inserts them in the same transaction. The term takes them up when the move
+// has its answer. If that never comes, a later term finds them in the ledger, waiting.
+
+// answered takes in what has become of followers: whether the ledger has inserted them.
+func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
+	t.followers.Answered(followers, inserted)
+	if inserted {
+		t.followed(of, followers)
+	}
+}
+
+// followed takes up what the ledger has inserted with a move of a run.
+func (t *term) followed(of jobs.Record, followers []store.Follower) {
+	for _, f := range followers {
+		e := t.roll.entries[f.Job]
+		if e == nil || e.IsRemoved() {
+			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
+			continue
+		}
+		if e.runs[f.Key] != nil || t.stage == stopped {
+			continue
+		}
+		now := t.now()
+		t.found(e, jobs.Record{
+			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
+			Claimed: t.clock.theirs(now), Due: now.Add(f.Delay),
+		}, now)
+	}
+}
+
+// lineUp puts a run of a job after another one at the end of the job's line, unless it
+// came in a pause or the line is full.
+func (t *term) lineUp(r *run) {
+	if why := r.entry.LineUp(t.clock.ours(r.record.Claimed), t.roll.pauses); why != "" {
+		t.close(r, jobs.Skipped, why)
+	} else {
+		t.enqueue(r, 0)
+	}
+}
+
+// A backfill is one run at a time in the ledger, however many ticks it has: the move
+// that brings a run of it to its end inserts the next one, in the same transaction. Its
+// runs wait behind all others of their job, so that they hold up the schedule by one run
+// at most.
+
+// hold keeps a run of a backfill until its time has come.
+func (t *term) hold(r *run, now time.Time) {
+	t.shift(r, plan.Held)
+	t.keepBackfill(r)
+	join := func() {
+		if r.Phase() == plan.Held && !r.entry.IsRemoved() {
+			r.entry.backlog = append(r.entry.backlog, r)
+			t.freed(r.entry)
+		}
+	}
+	// Not by the database's clock alone, which may have been set back.
+	_, every, _ := r.record.NextOfBackfill()
+	if wait := min(r.record.Due.Sub(now), every); wait > 0 {
+		t.after(wait, join)
+	} else {
+		join()
+	}
+}
+
+// leave leaves a run alone that an earlier term may still be doing, whose lease was taken before
+// its time was up ([keeper.Candidate.Suspect]).
+func (t *term) leave(e *entry, record jobs.Record) {
+	if !e.LeaveAlone(record) {
+		return
+	}
+	stands := keeper.HeldOf(t.ctx).PreviousStands()
+	t.log.Warn("a run of an earlier term may still go on: its job waits for it",
+		zap.String("job", record.Job), zap.Time("tick", record.Tick), zap.String("by", record.Owner), zap.Duration("for", stands))
+	t.after(stands, func() { t.takeUp(e) })
+}
+
+// takeUp deals with the runs that were left alone, once none of them goes on.
+func (t *term) takeUp(e *entry) {
+	if t.stage >= draining || e.IsRemoved() {
+		return // they are the next leader's
+	}
+	if stands := keeper.HeldOf(t.ctx).PreviousStands(); stands > 0 {
+		t.after(stands, func() { t.takeUp(e) })
+		return
+	}
+	left, later := e.TakeUp(), e.blocked
+	e.blocked = nil
+	for _, record := range left {
+		t.found(e, record, time.Time{})
+	}
+	e.blocked = append(e.blocked, later...)
+	t.freed(e)
+	t.claimDue(e, t.now())
+}
+
+// settle lets the lease be released if no run of an earlier term is open.
+func (t *term) settle(open []jobs.Record) {
+	if !slices.ContainsFunc(open, func(r jobs.Record) bool { return r.State == jobs.Running && r.Token != t.holder.Token }) {
+		keeper.HeldOf(t.ctx).Settle()
+	}
+}
