@@ -222,7 +222,12 @@ func TestSavepointsOfTheCaller(t *testing.T) {
 func TestContextEndsWithACall(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	d := &oldDriver{after: map[string]func(){"CALL a()": cancel}}
+	d := &oldDriver{answer: func(text string) error {
+		if text == "CALL a()" {
+			cancel()
+		}
+		return nil
+	}}
 	db := sql.OpenDB(fence.Guard(newDriver{d}))
 	defer db.Close()
 	tx, err := db.BeginTx(t.Context(), nil)

@@ -14,9 +14,9 @@ import (
 // oldDriver is a driver of the first days: it has nothing that is optional, and
 // writes down what is sent.
 type oldDriver struct {
-	sent  []string
-	fail  map[string]error // of a statement; "row" is of the second row
-	after map[string]func()
+	sent   []string
+	fail   map[string]error // of a statement; "row" is of the second row
+	answer func(text string) error
 }
 
 func (d *oldDriver) Connect(context.Context) (driver.Conn, error) { return (*oldConn)(d), nil }
@@ -25,8 +25,8 @@ func (d *oldDriver) Open(string) (driver.Conn, error)             { return (*old
 
 func (d *oldDriver) send(text string) error {
 	d.sent = append(d.sent, text)
-	if then := d.after[text]; then != nil {
-		then()
+	if d.answer != nil {
+		return d.answer(text)
 	}
 	return d.fail[text]
 }

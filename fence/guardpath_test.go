@@ -124,7 +124,7 @@ func (c *newConn) QueryContext(_ context.Context, text string, _ []driver.NamedV
 }
 func (c *newConn) CheckNamedValue(*driver.NamedValue) error { return nil }
 func (c *newConn) Ping(context.Context) error               { return c.d.send("ping") }
-func (c *newConn) ResetSession(context.Context) error       { return nil }
+func (c *newConn) ResetSession(context.Context) error       { return c.d.fail["reset"] }
 func (c *newConn) IsValid() bool                            { return true }
 
 func (s *newStmt) ExecContext(context.Context, []driver.NamedValue) (driver.Result, error) {
