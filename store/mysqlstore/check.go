@@ -2,6 +2,7 @@ package mysqlstore
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -19,8 +20,54 @@ import (
 // account too few connections, a refused login, and tables, grants or a database
 // that are missing match [lease.ErrNotReady] too. Where connections are few,
 // Check lowers the limits of the store's own pools. If none of several hosts takes
-// writes, the error matches neither, because that may be over soon.
-func (s *Store) Check(ctx context.Context) error {
+// writes, the error matches neither, because that may be over soon. Calls at the same
+// time, as of many groups that start, share one answer.
+func (s *Store) Check(ctx context.Context) error { return s.checks.share(ctx, s.check) }
+
+// checks is what goes on for the first of several calls of [Store.Check].
+type checks struct {
+	mu  sync.Mutex
+	now *answer // nil: nothing goes on
+}
+
+// answer is there once done is closed.
+type answer struct {
+	done chan struct{}
+	err  error
+	mine bool // the context of the first call has ended, which is no answer for others
+}
+
+// share calls f, or waits for a call that goes on. Its answer is that of f with ctx alone
+// when ctx ends first.
+func (c *checks) share(ctx context.Context, f func(context.Context) error) error {
+	for ctx.Err() == nil {
+		c.mu.Lock()
+		a := c.now
+		if a == nil {
+			a = &answer{done: make(chan struct{})}
+			c.now = a
+			c.mu.Unlock()
+			a.err = f(ctx)
+			a.mine = ctx.Err() != nil
+			c.mu.Lock()
+			c.now = nil
+			c.mu.Unlock()
+			close(a.done)
+			return a.err
+		}
+		c.mu.Unlock()
+		select {
+		case <-a.done:
+			if !a.mine {
+				return a.err
+			}
+		case <-ctx.Done():
+		}
+	}
+	return f(ctx)
+}
+
+func (s *Store) check(ctx context.Context) error {
 	if err := s.conns.CheckSize(); err != nil {
 		return err
 	}

@@ -19,6 +19,9 @@ var (
 	Newest   = len(steps)
 )
 
+// Share returns a function that shares the calls of another one as [Store.Check] does.
+func Share() func(context.Context, func(context.Context) error) error { return new(checks).share }
+
 // Statements are those of a migration.
 func Statements(migration, prefix string) []string { return statements(migration, tables{prefix}) }
 

@@ -159,3 +159,46 @@ func TestSessionsOfManyGroups(t *testing.T) {
 		stays("the other process leads", 2*time.Second)
 	})
 }
+
+// Groups that ask at the same time whether the database is fit share the answer.
+func TestChecksOfManyGroups(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		server := dbtest.Private(t, db.Kind)
+		db = dbtest.FreshOn(t, server.Kind(), server.DSN(""))
+		s := migrated(t, db.DSN)
+		admin := db.Open(t)
+		statements := func(groups int) (n int) {
+			n = questions(t, admin)
+			var asking sync.WaitGroup
+			for range groups {
+				asking.Go(func() {
+					if err := s.Check(soon(t)); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			asking.Wait()
+			return questions(t, admin) - n
+		}
+		statements(1) // opens connections
+		began := time.Now()
+		one := statements(1)
+		took := time.Since(began)
+		began = time.Now()
+		many := statements(manyGroups)
+		t.Logf("%d statements in %v of one group, %d in %v of %d", one, took, many, time.Since(began), manyGroups)
+		if most := 3 * one; many > most { // some may have asked late
+			t.Errorf("%d groups ask %d statements, one %d", manyGroups, many, one)
+		}
+	})
+}
+
+// questions are how many statements a server was sent.
+func questions(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	if err := db.QueryRowContext(soon(t), "SHOW GLOBAL STATUS LIKE 'Questions'").Scan(new(string), &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -50,6 +50,7 @@ type Store struct {
 	fences
 	schema
 
+	checks checks
 	closed sync.Once
 }
 
