@@ -55,9 +55,15 @@ func Do(ctx context.Context, db *sql.DB, fn func(tx *sql.Tx) error, options ...O
 
 // once runs the transaction on one connection of the pool.
 func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (begun bool, err error) {
+	waits := usedUp(db)
 	conn, err := db.Conn(ctx)
 	if err != nil {
-		return false, f.explain(ctx, fmt.Errorf("connect: %w", err))
+		err = f.explain(ctx, fmt.Errorf("connect: %w", err))
+		if ctx.Err() != nil && (waits || usedUp(db)) {
+			err = fmt.Errorf("%w: it waited for a connection, and others had all of the pool (%d): raise pool_size of the database's URL or DSN, or SetMaxOpenConns, or let less run at once",
+				err, db.Stats().MaxOpenConnections)
+		}
+		return false, err
 	}
 	defer conn.Close()
 	raw := conn.Raw(func(c any) error {
@@ -77,6 +83,12 @@ func (f *fence) once(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) (b
 		err = f.explain(ctx, raw)
 	}
 	return begun, err
+}
+
+// usedUp reports whether the pool has a limit, and no connection left.
+func usedUp(db *sql.DB) bool {
+	s := db.Stats()
+	return s.MaxOpenConnections > 0 && s.InUse >= s.MaxOpenConnections
 }
 
 // transaction runs the transaction on a connection, and reports whether the

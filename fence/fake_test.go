@@ -267,3 +267,46 @@ func TestNextHolder(t *testing.T) {
 		})
 	}
 }
+
+// A transaction that gets no connection before its context ends says whether the pool had none left.
+func TestWaitForAConnection(t *testing.T) {
+	t.Parallel()
+	for name, most := range map[string]int{"the pool is used up": 1, "the pool has more": 2, "the pool has no limit": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				d := slowDriver{newDriver{&oldDriver{}}}
+				db := sql.OpenDB(d)
+				defer db.Close()
+				db.SetMaxOpenConns(most)
+				other, err := db.Conn(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
+				ended := errors.New("ended")
+				ctx, cancel := context.WithTimeoutCause((&fakeStore{check: held}).under(t.Context()), slowly/2, ended)
+				defer cancel()
+				err = fence.Do(ctx, db, func(*sql.Tx) error { return nil })
+				waited, all := strings.Contains(err.Error(), ": it waited for a connection, "), strings.Contains(err.Error(), "all of the pool (1): raise pool_size")
+				if usedUp := most == 1; !errors.Is(err, ended) || !errors.Is(err, context.DeadlineExceeded) || waited != usedUp || all != usedUp {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// slowDriver takes long to connect.
+type slowDriver struct{ newDriver }
+
+const slowly = time.Second
+
+func (d slowDriver) Connect(ctx context.Context) (driver.Conn, error) {
+	select {
+	case <-time.After(slowly):
+		return d.newDriver.Connect(ctx)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
