@@ -102,7 +102,7 @@ include: jobs.d/*.yaml
 	rewrite(t, path, "name: goes, every: 1x, zone: Mars, exec: [echo, goes]", "name: goes, every: 1s, http: {url: {file: /no/url}, headers: {X-Token: {file: /no/token}}}")
 	rewrite(t, included, "name: mo re", "name: more")
 	code, out = reloadWith(t, path)
-	for _, want := range []string{"variable TOKEN: ", "url: ", "header X-Token: ", path + ":5:"} {
+	for _, want := range []string{"variable TOKEN: ", "http.url: ", "http.headers: X-Token: ", path + ":5:"} {
 		if code != 1 || !strings.Contains(out, want) {
 			t.Errorf("exit code %d: %s\nwant %s", code, out, want)
 		}

@@ -143,27 +143,22 @@ func checkMachine(c *config.Config) error {
 		if entry.Limits != (execjob.Limits{}) {
 			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))
 		}
-		bad = append(bad, wrapAll(entry, "env", execjob.CheckEnv(entry.Env)))
+		for _, err := range execjob.CheckEnv(entry.Env) {
+			bad = append(bad, entry.Wrap("env", err))
+		}
 		if entry.HTTP != nil {
-			bad = append(bad, wrapAll(entry, "http", entry.HTTP.Check()))
+			for _, err := range entry.HTTP.Check() {
+				var of *httpjob.SettingError
+				if errors.As(err, &of) {
+					err = entry.Wrap("http."+of.Setting, of.Err)
+				}
+				bad = append(bad, err)
+			}
 		}
 	}
 	key, err := c.Listen.CheckFiles()
 	bad = append(bad, c.Wrap("listen."+key, err))
 	return errors.Join(bad...)
-}
-
-// wrapAll places each of the errors that err joins.
-func wrapAll(entry config.Job, key string, err error) error {
-	joined, ok := err.(interface{ Unwrap() []error })
-	if !ok {
-		return entry.Wrap(key, err)
-	}
-	var all []error
-	for _, err := range joined.Unwrap() {
-		all = append(all, entry.Wrap(key, err))
-	}
-	return errors.Join(all...)
 }
 
 // parts are what the jobs of a worker work with.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -136,5 +137,40 @@ func TestLocal(t *testing.T) {
 	}
 	if r := command(t, "runs", "--config", path, "--local"); r.err != nil || r.stdout != "no runs\n" {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// Each file of a request that is not as it has to be is named by its setting, with its place.
+func TestFilesOfRequests(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, []byte("none\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	path := configure(t, fmt.Sprintf(`  - name: a
+    every: 1m
+    http:
+      url: {file: /none/url}
+      headers:
+        x-a: {file: /none/header}
+      body: {file: /none/body}
+      ca: /none/ca
+      cert: /none/cert
+      key: /none/key
+  - {name: b, every: 1m, http: {url: "https://x/", ca: %[1]s, cert: %[1]s, key: %[1]s}}
+`, file))
+	r := command(t, "run", "--config", path)
+	for _, want := range []string{
+		":8:12: jobs[0].http.url: open /none/url: no such file",
+		":10:9: jobs[0].http.headers: x-a: open /none/header: no such file",
+		":11:13: jobs[0].http.body: open /none/body: no such file",
+		":12:11: jobs[0].http.ca: open /none/ca: no such file",
+		":13:13: jobs[0].http.cert: open /none/cert: no such file",
+		":15:56: jobs[1].http.ca: " + file + ": expected certificates in PEM",
+		": jobs[1].http.cert: " + file + " and " + file + ": expected a certificate and its key in PEM",
+	} {
+		if r.err == nil || !strings.Contains(r.err.Error(), want) {
+			t.Errorf("got %v\nwant %s", r.err, want)
+		}
 	}
 }

@@ -19,7 +19,7 @@ func New([]string, Options) func(context.Context, jobs.Run) error {
 }
 
 // CheckEnv does nothing.
-func CheckEnv([]Variable) error { return nil }
+func CheckEnv([]Variable) []error { return nil }
 
 // Guard fails.
 func Guard() error { return errUnix }

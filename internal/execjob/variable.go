@@ -3,20 +3,19 @@
 package execjob
 
 import (
-	"errors"
 	"fmt"
 
 	"github.com/cronlease/cronlease/internal/plainfile"
 )
 
 // CheckEnv says what is wrong with the files of variables, as they are now.
-func CheckEnv(variables []Variable) error {
-	var wrong []error
+func CheckEnv(variables []Variable) (wrong []error) {
 	for _, v := range variables {
-		_, err := values([]Variable{v})
-		wrong = append(wrong, err)
+		if _, err := values([]Variable{v}); err != nil {
+			wrong = append(wrong, err)
+		}
 	}
-	return errors.Join(wrong...)
+	return wrong
 }
 
 // values are the variables as a program gets them.

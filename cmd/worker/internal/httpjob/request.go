@@ -129,19 +129,35 @@ func goodPort(port string) bool {
 	return err == nil && n > 0
 }
 
-// Check says what is wrong with the files of the request, as they are now.
-func (r Request) Check() error {
-	parts := []Request{{URLFile: r.URLFile}, {BodyFile: r.BodyFile}}
+// SettingError is of a file that a setting of the request names.
+type SettingError struct {
+	Setting string // as in the configuration, such as "ca"
+	Err     error
+}
+
+func (e *SettingError) Error() string { return e.Setting + ": " + e.Err.Error() }
+
+// Unwrap returns Err.
+func (e *SettingError) Unwrap() error { return e.Err }
+
+// Check says what is wrong with the files of the request, as they are now: a
+// [SettingError] for each.
+func (r Request) Check() []error {
+	parts := []Request{{URLFile: r.URLFile}, {BodyFile: r.BodyFile}, {TLS: TLS{CA: r.TLS.CA}}, {TLS: TLS{Cert: r.TLS.Cert, Key: r.TLS.Key}}}
 	for _, h := range r.Headers {
 		parts = append(parts, Request{Headers: []Header{h}})
 	}
 	var wrong []error
 	for _, part := range parts {
 		_, err := part.ready()
-		wrong = append(wrong, err)
+		if err == nil {
+			_, err = (&connections{files: part.TLS}).client()
+		}
+		if err != nil {
+			wrong = append(wrong, err)
+		}
 	}
-	_, err := (&connections{files: r.TLS}).client()
-	return errors.Join(append(wrong, err)...)
+	return wrong
 }
 
 // ready returns the request with what its files hold now.
@@ -155,7 +171,7 @@ func (r Request) ready() (Request, error) {
 			}
 		}
 		if err != nil {
-			return r, fmt.Errorf("url: %w", err)
+			return r, &SettingError{"url", err}
 		}
 		u, _ := url.Parse(text) // it was checked
 		password, _ := u.User.Password()
@@ -167,10 +183,10 @@ func (r Request) ready() (Request, error) {
 		}
 		value, err := plainfile.Text(h.File, plainfile.MostText)
 		if err != nil {
-			return r, fmt.Errorf("header %s: %w", h.Name, err)
+			return r, &SettingError{"headers", fmt.Errorf("%s: %w", h.Name, err)}
 		}
 		if err := CheckHeaderValue(value); err != nil {
-			return r, fmt.Errorf("header %s: %s: %w", h.Name, h.File, err)
+			return r, &SettingError{"headers", fmt.Errorf("%s: %s: %w", h.Name, h.File, err)}
 		}
 		r.Headers[i].Value = h.Prefix + value
 		r.Secrets = append(r.Secrets, value)
@@ -178,7 +194,7 @@ func (r Request) ready() (Request, error) {
 	if r.BodyFile != "" {
 		data, err := plainfile.Text(r.BodyFile, maxBody)
 		if err != nil {
-			return r, fmt.Errorf("body: %w", err)
+			return r, &SettingError{"body", err}
 		}
 		r.Body = data
 	}

@@ -93,14 +93,14 @@ func TestBadFiles(t *testing.T) {
 		request httpjob.Request
 		want    string
 	}{
-		"no header":    {httpjob.Request{Headers: []httpjob.Header{{Name: "X-A", File: none}}}, "not sent: header X-A: open " + none},
-		"lines":        {httpjob.Request{Headers: []httpjob.Header{{Name: "X-A", File: bad}}}, "not sent: header X-A: " + bad + ": has a line break"},
+		"no header":    {httpjob.Request{Headers: []httpjob.Header{{Name: "X-A", File: none}}}, "not sent: headers: X-A: open " + none},
+		"lines":        {httpjob.Request{Headers: []httpjob.Header{{Name: "X-A", File: bad}}}, "not sent: headers: X-A: " + bad + ": has a line break"},
 		"large header": {httpjob.Request{Headers: []httpjob.Header{{Name: "X-A", File: large}}}, large + ": expected at most 65536 bytes"},
 		"no body":      {httpjob.Request{BodyFile: none}, "not sent: body: open " + none},
 		"large body":   {httpjob.Request{BodyFile: large}, large + ": expected at most 1048576 bytes"},
 		"folder":       {httpjob.Request{BodyFile: folder}, "expected a regular file, not a directory"},
-		"no CA":        {httpjob.Request{TLS: httpjob.TLS{CA: none}}, "not sent: open " + none},
-		"bad CA":       {httpjob.Request{TLS: httpjob.TLS{CA: bad}}, "not sent: " + bad + ": expected certificates in PEM"},
+		"no CA":        {httpjob.Request{TLS: httpjob.TLS{CA: none}}, "not sent: ca: open " + none},
+		"bad CA":       {httpjob.Request{TLS: httpjob.TLS{CA: bad}}, "not sent: ca: " + bad + ": expected certificates in PEM"},
 		"bad cert":     {httpjob.Request{TLS: httpjob.TLS{Cert: bad, Key: bad}}, bad + " and " + bad + ": expected a certificate and its key in PEM"},
 	} {
 		test.request.Method, test.request.URL = "POST", server.URL
@@ -378,7 +378,7 @@ func TestFilesAreSwapped(t *testing.T) {
 		if version == "..2" {
 			swap(version, "/hook-4712?key=key-4712", "token-4712")
 		}
-		if err := secret.Check(); err != nil {
+		if err := errors.Join(secret.Check()...); err != nil {
 			t.Error(err)
 		}
 		var bad *httpjob.StatusError
@@ -388,7 +388,7 @@ func TestFilesAreSwapped(t *testing.T) {
 		}
 	}
 	write(t, filepath.Join(mount, "..2", "url"), "ftp://user:pass-4713@host/\n")
-	for _, err := range []error{job(t.Context(), run), secret.Check()} {
+	for _, err := range []error{job(t.Context(), run), errors.Join(secret.Check()...)} {
 		if err == nil || !strings.Contains(err.Error(), "url: "+filepath.Join(data, "url")+": expected an absolute URL") || strings.Contains(err.Error(), "4713") {
 			t.Error(err)
 		}
@@ -397,8 +397,8 @@ func TestFilesAreSwapped(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret.BodyFile, secret.TLS.CA = "/no/body", "/no/ca"
-	err := secret.Check()
-	for _, want := range []string{"url: ", "header Authorization: ", "body: ", "/no/ca"} {
+	err := errors.Join(secret.Check()...)
+	for _, want := range []string{"url: ", "headers: Authorization: ", "body: ", "ca: open /no/ca: "} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)
 		}

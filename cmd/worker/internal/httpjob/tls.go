@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -36,12 +37,12 @@ func (c *connections) client() (*http.Client, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var read [][]byte
-	for _, file := range []string{c.files.CA, c.files.Cert, c.files.Key} {
+	for _, file := range []struct{ setting, path string }{{"ca", c.files.CA}, {"cert", c.files.Cert}, {"key", c.files.Key}} {
 		var data []byte
-		if file != "" {
+		if file.path != "" {
 			var err error
-			if data, err = plainfile.Read(file, maxPEM); err != nil {
-				return nil, err
+			if data, err = plainfile.Read(file.path, maxPEM); err != nil {
+				return nil, &SettingError{file.setting, err}
 			}
 		}
 		read = append(read, data)
@@ -74,13 +75,13 @@ func (t TLS) config(ca, cert, key []byte) (*tls.Config, error) {
 	if t.CA != "" {
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(ca) {
-			return nil, fmt.Errorf("%s: expected certificates in PEM", t.CA)
+			return nil, &SettingError{"ca", errors.New(t.CA + ": expected certificates in PEM")}
 		}
 	}
 	if t.Cert != "" {
 		pair, err := tls.X509KeyPair(cert, key)
 		if err != nil { // which shows nothing of the key
-			return nil, fmt.Errorf("%s and %s: expected a certificate and its key in PEM: %w", t.Cert, t.Key, err)
+			return nil, &SettingError{"cert", fmt.Errorf("%s and %s: expected a certificate and its key in PEM: %w", t.Cert, t.Key, err)}
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
