@@ -59,7 +59,6 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		{"server", e.server},
 		{"proxy", e.proxy},
 		{"tables", e.tablesThere},
-		{commitsCheck, e.stalled},
 		{"locked", e.locked},
 		{"grants", e.accountGrants},
 		{"locks", e.locks},
@@ -67,7 +66,7 @@ func (s *Store) Examine(ctx context.Context, ttl time.Duration) []store.Finding 
 		{"durability", e.durability},
 		{"replication", e.replication},
 		{"connections", e.connections},
-		{commitsCheck, e.commits},
+		{commitsCheck, e.commits}, // stalled may have said it already
 		{"indexes", e.indexes},
 		{"growth", e.growth},
 	}
@@ -368,7 +367,7 @@ func (e *examination) tablesThere(ctx context.Context) (string, error) {
 // another transaction has locked them.
 func (e *examination) locked(ctx context.Context) (string, error) {
 	const cure = "find the session and end it (KILL ID), unless its State is a commit, or waits for a semi-sync ACK or for free space: SHOW FULL PROCESSLIST for LOCK TABLES, ALTER TABLE and backups, SELECT trx_mysql_thread_id, trx_started FROM information_schema.innodb_trx ORDER BY trx_started for transactions"
-	if e.hasProblem(commitsCheck) {
+	if e.stalled(ctx) {
 		e.say(store.Unknown, "not looked at: commits hang", "")
 		return "", nil
 	}

@@ -284,30 +284,31 @@ func (e *examination) groupsInUse(ctx context.Context) (held map[string]bool, er
 const commitsCheck = "commits"
 
 // stalled finds a commit or a write that waits for a replica or for room on the disk: what else
-// has to wait then, waits for that.
-func (e *examination) stalled(ctx context.Context) (string, error) {
-	if stall := e.c.Stall(ctx); stall != nil {
-		e.problem(stall.Cure(), "%v", stall)
+// has to wait then, waits for that. It is said of commits, once, whichever check asks.
+func (e *examination) stalled(ctx context.Context) bool {
+	if e.hasProblem(commitsCheck) {
+		return true
 	}
-	return "", nil
+	stall := e.c.Stall(ctx)
+	if stall == nil {
+		return false
+	}
+	check := e.check
+	e.check = commitsCheck
+	e.problem(stall.Cure(), "%v", stall)
+	e.check = check
+	return true
 }
 
 // afterHang is the finding that a statement without an answer is.
 func (e *examination) afterHang(ctx context.Context, err error) {
 	ctx, cancel := context.WithTimeout(ctx, examineLimit)
 	defer cancel()
-	check := e.check
-	e.check = commitsCheck
-	if !e.hasProblem(commitsCheck) {
-		_, _ = e.stalled(ctx) // it has no error
-	}
-	hangs := e.hasProblem(commitsCheck)
-	e.check = check
-	switch {
-	case hangs && check == commitsCheck:
+	switch hangs := e.stalled(ctx); {
+	case hangs && e.check == commitsCheck:
 	case hangs:
 		e.say(store.Unknown, "not looked at: commits hang", "")
-	case check == commitsCheck:
+	case e.check == commitsCheck:
 		e.problem("look at the server's log and disk, and at SHOW FULL PROCESSLIST for what commits wait for", "a commit gets no answer: %v", err)
 	default:
 		e.fail(err)
