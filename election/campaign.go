@@ -272,10 +272,10 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	c.helpers.Go(func() { c.endByWish(ctx, held, leaving) })
 
 	returned := make(chan error, 1)
-	c.setAlive(true)
+	c.work(workBegins)
 	go func() {
 		err := c.run(keeper.WithHeld(lease.WithHold(held.Context(), held.Hold()), held), term)
-		c.setAlive(false)
+		c.work(workEnds)
 		returned <- err
 	}()
 	if !c.heeds {

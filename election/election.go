@@ -70,9 +70,7 @@ type Election struct {
 	leave     func(context.Context, error)        // the same
 
 	mu      sync.Mutex
-	running bool
-	stopped bool // Run has returned because its context had ended
-	alive   bool // the leading function has not returned
+	phase   phase
 	state   State
 	leaving bool          // it drains, and its term has not ended: see settings.Election.Leave
 	changed chan struct{} // closed and replaced when state changes
@@ -116,7 +114,7 @@ func WithEvents(f func(event.Event)) Option {
 // The error names the option that does not fit.
 func New(leases store.Leases, group string, options ...Option) (*Election, error) {
 	e := &Election{
-		group: group, store: leases,
+		group: group, store: leases, phase: idle,
 		events:  newMailbox(),
 		resign:  make(chan struct{}, 1),
 		changed: make(chan struct{}),
@@ -240,16 +238,16 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 func (e *Election) begin() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.running {
+	if e.phase.runs() {
 		return fmt.Errorf("election: the campaign for %q is already running", e.group)
 	}
-	if e.alive {
+	if e.phase == lingering {
 		return ErrStillLeading
 	}
 	if err := e.candidate.Begin(); err != nil {
 		return fmt.Errorf("election: a campaign for %q runs on this keeper: %w", e.group, err)
 	}
-	e.running = true
+	e.step(runBegins)
 	e.began = time.Now()
 	e.due = e.began
 	e.sight = sight{since: e.began}
@@ -261,9 +259,10 @@ func (e *Election) begin() error {
 func (e *Election) finish(ctx context.Context) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.running, e.stopped = false, ctx.Err() != nil
-	if !e.alive {
-		e.candidate.End()
+	if ctx.Err() != nil {
+		e.step(runStops)
+	} else {
+		e.step(runFails)
 	}
 	e.state = State{}
 	close(e.changed)
@@ -276,14 +275,11 @@ func (e *Election) setBarred(err error) {
 	e.barred = err
 }
 
-// setAlive notes whether the leading function runs.
-func (e *Election) setAlive(alive bool) {
+// work notes that the leading function begins or has returned.
+func (e *Election) work(s step) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.alive = alive
-	if !alive && !e.running { // Run has not waited for it
-		e.candidate.End()
-	}
+	e.step(s)
 }
 
 // Resign makes this replica step down: its term ends with the cause

@@ -47,7 +47,7 @@ func (e *Election) Health() Health {
 	h := Health{Database: e.database()}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	h.Running, h.State, h.Stuck = e.running, e.state, e.stuck()
+	h.Running, h.State, h.Stuck = e.phase.runs(), e.state, e.stuck()
 	if h.Database == nil && e.barred != nil {
 		h.Database = fmt.Errorf("election: this replica does not campaign for %q: %w", e.group, e.barred)
 	}
@@ -74,11 +74,11 @@ func (e *Election) database() error {
 func (e *Election) stuck() error {
 	late, beat := time.Since(e.due), e.beatsLate()
 	switch {
-	case !e.running && e.stopped && !e.alive:
+	case e.phase == stopped:
 		return nil
-	case !e.running:
+	case !e.phase.runs():
 		return fmt.Errorf("election: the campaign for %q does not run", e.group)
-	case e.state.Role == Draining && e.alive && late > e.stopsWithin():
+	case e.state.Role == Draining && e.phase == working && late > e.stopsWithin():
 		return fmt.Errorf("election: the work of term %d in %q has not stopped, %v after its context ended: this replica does not campaign", e.state.Token, e.group, late.Round(time.Second))
 	case beat > 0:
 		return fmt.Errorf("election: heartbeats in %q are stuck for %v", e.group, beat.Round(time.Second))
@@ -108,7 +108,7 @@ type sight struct {
 func (e *Election) leader() (age time.Duration, err error) {
 	const takeover = 2 * time.Second // a second is promised
 	switch s := e.sight; {
-	case !e.running:
+	case !e.phase.runs():
 		return 0, fmt.Errorf("%w in %q that this replica knows of: its campaign does not run", ErrLeaderless, e.group)
 	case e.state.Role == Leading, e.leaving:
 		return e.keeper.HeartbeatAge(e.group), nil

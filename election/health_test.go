@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -138,10 +139,35 @@ func TestHealthOfACampaignThatHasStopped(t *testing.T) {
 		if h := r.Health(); h.Stuck != nil || h.Running || !errors.Is(h.Leader, election.ErrLeaderless) {
 			t.Errorf("after a stop: %+v", h)
 		}
+		release := make(chan struct{})
+		r.lead = func(context.Context) error { <-release; return nil }
 		r.start()
 		<-r.terms
 		if h := r.Health(); h.Err() != nil {
 			t.Errorf("begun again: %+v", h)
+		}
+		r.stop()
+		if err := <-r.done; !errors.Is(err, election.ErrStillLeading) {
+			t.Fatal(err)
+		}
+		if h := r.Health(); h.Stuck == nil || h.Running {
+			t.Errorf("while the work of a stopped one goes on: %+v", h)
+		}
+		close(release)
+		synctest.Wait()
+		if h := r.Health(); h.Stuck != nil || h.Running {
+			t.Errorf("after its end: %+v", h)
+		}
+
+		failed, err := election.New(&checked{link: newLink(memdb.New()), answers: []error{lease.ErrSetup}}, "g")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := failed.Run(t.Context(), func(context.Context, election.Term) error { return nil }); !errors.Is(err, lease.ErrSetup) {
+			t.Fatal(err)
+		}
+		if h := failed.Health(); h.Stuck == nil || h.Running {
+			t.Errorf("after a failure: %+v", h)
 		}
 	})
 }
