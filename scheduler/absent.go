@@ -13,21 +13,10 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// absence is how long no term has had a job, by the ledger. Its newest tick tells of
-// leaders that leave Gone alone, and had it since.
-func absence(known jobs.Known, now time.Time) time.Duration {
-	if known.Gone.IsZero() {
-		return 0
-	}
-	return now.Sub(later(known.Gone, known.Cursor))
-}
-
-func longAbsent(known jobs.Known, now time.Time) bool { return absence(known, now) > jobs.LongAbsence }
-
 // anyBack reports whether a job of the term comes back after a long absence.
 func (r *roll) anyBack(snapshot jobs.Snapshot) bool {
 	for name, known := range snapshot.Jobs {
-		if r.entries[name] != nil && longAbsent(known, snapshot.Now) {
+		if r.entries[name] != nil && plan.LongAbsent(known, snapshot.Now) {
 			return true
 		}
 	}
@@ -47,12 +36,12 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 	var names []string
 	for _, job := range all {
 		known := was.Jobs[job.Name]
-		if !longAbsent(known, was.Now) {
+		if !plan.LongAbsent(known, was.Now) {
 			continue
 		}
 		returned[job.Name], names = known, append(names, job.Name)
 		d.back[job.Name] = true
-		if claim, ok := d.skipAbsence(job, known); ok {
+		if claim, ok := plan.Absence(job.Job, known, d.now(), d.clock.both()); ok {
 			claims = append(claims, claim)
 			ticks += 1 + claim.Missed
 		}
@@ -61,19 +50,17 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 		return nil
 	}
 	var moves []store.Move
+	stands := keeper.HeldOf(d.ctx).PreviousStands() > 0 // see leave
 	for _, r := range was.Open {
 		known, ok := returned[r.Job]
-		if !ok || !r.Claimed.Before(known.Gone) {
-			continue // it was asked for when another replica had the job
+		if !ok {
+			continue
 		}
-		switch {
-		case r.State == jobs.Waiting && r.Attempt == 0 && r.Trigger == 0:
-			moves = append(moves, move(r, jobs.Skipped, plan.NotDeclared))
-		case r.State == jobs.Waiting:
-			moves = append(moves, move(r, jobs.Cancelled, plan.NotDeclared))
-		case keeper.HeldOf(d.ctx).PreviousStands() == 0: // otherwise it may go on: see leave
-			m := move(r, jobs.Interrupted, "not finished by "+r.Owner+", and then "+plan.NotDeclared)
-			m.Verdict = plan.VerdictOf(store.JobFails, r)
+		if to, why, closed := plan.Leftover(r, known, stands); closed {
+			m := move(r, to, why)
+			if to == jobs.Interrupted {
+				m.Verdict = plan.VerdictOf(store.JobFails, r)
+			}
 			moves = append(moves, m)
 		}
 	}
@@ -92,29 +79,6 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 	d.log.Info("jobs come back after a long absence, and start from now", zap.Int("count", len(names)), listed("jobs", names),
 		zap.Int("ticks_skipped", ticks), zap.Int("runs_closed", len(moves)))
 	return nil
-}
-
-// skipAbsence is the claim of the ticks that a job has had by now, by the schedule that it
-// had, as skipped.
-func (d *declaring) skipAbsence(job *declared, known jobs.Known) (store.Claim, bool) {
-	schedule, ok := jobs.ParseSchedule(known.Schedule)
-	if !ok {
-		if job.text != known.Schedule {
-			return store.Claim{}, false
-		}
-		schedule = job.Schedule
-	}
-	before := job.Job
-	before.Schedule = schedule
-	p := plan.New(d.holder.Group, &before)
-	anchor := known.ScheduleSince
-	known.ScheduleSince, known.Finished = d.clock.ours(known.ScheduleSince), d.clock.ours(known.Finished)
-	p.Restore(known, anchor)
-	claims := p.Absence(d.now(), plan.NotDeclared)
-	if len(claims.Rows) == 0 {
-		return store.Claim{}, false
-	}
-	return claims.Rows[0], true
 }
 
 // missing notes which jobs of the ledger this term does not have.

@@ -141,69 +141,14 @@ func (v *env) gapFrom(was jobs.Snapshot) time.Time {
 // changed schedule is in force from, unless the one before has ticks left.
 func (d *declaring) differing(all []*declared, was jobs.Snapshot, from time.Time) (differing []store.Declared) {
 	for _, job := range all {
-		as := store.Declared{Name: job.Name, Schedule: job.text, From: from}
-		known, ok := was.Jobs[as.Name]
-		switch {
-		case longAbsent(known, was.Now) && d.isStale(was):
+		known, ok := was.Jobs[job.Name]
+		if plan.LongAbsent(known, was.Now) && d.isStale(was) {
 			continue // see open
-		case d.back[as.Name]:
-			as.From = time.Time{} // from now on
-		case ok && known.Schedule != as.Schedule:
-			as.From = d.notPast(known, from, was.Now)
-		case known.ScheduleSince.After(was.Now) && !known.Cursor.IsZero() && isTick(job.Schedule, known):
-			// The database's clock was set back. The ledger does not tell any more
-			// when the schedule began, but it had begun by its newest tick.
-			as.From = d.clock.theirs(known.Cursor)
 		}
-		if !ok || known.Schedule != as.Schedule || !known.Gone.IsZero() || known.ScheduleSince.After(was.Now) {
+		one := plan.Declaration{Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: from}, Back: d.back[job.Name]}
+		if as, differs := one.Differs(known, ok, was.Now, d.clock.both()); differs {
 			differing = append(differing, as)
 		}
 	}
 	return differing
-}
-
-// isTick reports whether a job's newest tick is one of the schedule: after a change
-// it may be one of the schedule before.
-func isTick(s jobs.Schedule, known jobs.Known) bool {
-	if r, ok := s.(jobs.Relative); ok {
-		s = r.From(known)
-	}
-	return s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
-}
-
-// notPast is the instant from which a schedule that replaces the known one is in
-// force: from, or right before the first tick of the known schedule that was due by
-// then and has no row. There are such ticks when the last leader could not claim,
-// drained, or died as soon as it had declared its jobs, or when the job was paused.
-// What the ledger has of the future was stamped before the database's clock was set
-// back, and does not count.
-func (v *env) notPast(known jobs.Known, from, now time.Time) time.Time {
-	old, ok := jobs.ParseSchedule(known.Schedule)
-	if !ok || from.IsZero() {
-		return from
-	}
-	if from.After(now) {
-		from = now
-	}
-	after := known.Cursor
-	if !known.ScheduleSince.After(now) {
-		after = later(after, v.clock.ours(known.ScheduleSince))
-	}
-	if after.IsZero() {
-		return from
-	}
-	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
-		return from // its next tick is not known while a run goes on
-	}
-	if relative, ok := old.(jobs.Relative); ok {
-		old = relative.From(known)
-		if known.Cursor.Before(after) {
-			after = after.Add(-1) // its first tick may be the very instant
-		}
-	}
-	first := old.Next(after)
-	if early := v.clock.ours(from).Sub(first); !first.IsZero() && early >= 0 {
-		return from.Add(-early - time.Microsecond)
-	}
-	return from
 }

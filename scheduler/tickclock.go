@@ -9,6 +9,7 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // Clock says which clock decides what is due.
@@ -178,3 +179,6 @@ func (c *tickClock) ours(at time.Time) time.Time {
 func (c *tickClock) theirs(at time.Time) time.Time {
 	return at.Add(at.Sub(c.ours(at)))
 }
+
+// both are ours and theirs, for what plans.
+func (c *tickClock) both() plan.Clocks { return plan.Clocks{Ours: c.ours, Theirs: c.theirs} }

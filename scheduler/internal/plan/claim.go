@@ -182,12 +182,3 @@ func (j *Job) Skip(first, at time.Time, earlier int, why string) Claims {
 		Skips: Gap{first, at, earlier + 1, why},
 	}
 }
-
-// Absence returns the claim of the ticks that the job has had by now as skipped, for one reason.
-func (j *Job) Absence(now time.Time, why string) Claims {
-	d := dueTicks(j.schedule, j.next, now, 1)
-	if len(d.ticks) == 0 {
-		return Claims{}
-	}
-	return j.Skip(j.next, d.ticks[0], d.missed, why)
-}

@@ -335,17 +335,6 @@ func TestPartedByAPause(t *testing.T) {
 	}
 }
 
-func TestAbsence(t *testing.T) {
-	t.Parallel()
-	j := planned(jobs.Job{}, crowd{})
-	if c := j.Absence(at(1).Add(-1), "away"); len(c.Rows) > 0 {
-		t.Errorf("before the first tick: %v", c)
-	}
-	if c := j.Absence(at(4), "away"); claimsText(c.Rows) != "4 skipped +3 (away)" || c.Skips != (Gap{at(1), at(4), 4, "away"}) {
-		t.Errorf("%+v", c)
-	}
-}
-
 // Jitter puts a run off, and its deadline with it.
 func TestJitter(t *testing.T) {
 	t.Parallel()
