@@ -263,3 +263,43 @@ func TestRefusedRowSaysNothingLate(t *testing.T) {
 		})
 	}
 }
+
+// A row that the database does not take keeps no slot of the replica: neither the claim of a tick nor the start of
+// a run that waited.
+func TestRefusedRowKeepsNoSlot(t *testing.T) {
+	for _, op := range []string{"Claim", "Move"} {
+		t.Run(op, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				runs, most := 0, 0
+				work := func(_ context.Context, run jobs.Run) error {
+					runs++
+					most = max(most, runs)
+					time.Sleep(20 * time.Second)
+					runs--
+					return nil
+				}
+				every := func(name string) jobs.Job {
+					return jobs.Job{Name: name, Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, Do: work}
+				}
+				r := c.start([]jobs.Job{every("a"), every("refused-b"), every("c")}, scheduler.WithMaxRuns(1), scheduler.WithDrain(time.Hour))
+				r.link.set(func(l *link) { l.refused, l.refusedOps = "refused-", op })
+				c.until(3*time.Minute + 55*time.Second)
+				for _, job := range []string{"a", "c"} {
+					c.wantRows(job, "1m succeeded", "2m succeeded", "3m succeeded")
+				}
+				r.link.set(func(l *link) { l.refused = "" })
+				c.until(6*time.Minute + 10*time.Second)
+				if n := len(c.runs("refused-b")); n == 0 || most > 1 {
+					t.Errorf("the refused job ran %d times, and %d at a time", n, most)
+				}
+				r.link.set(func(l *link) { l.refused = "refused-" })
+				c.until(9*time.Minute + 59*time.Second)
+				began := time.Now()
+				r.stop()
+				if took := time.Since(began); took > 25*time.Second {
+					t.Errorf("stopped after %v", took)
+				}
+			})
+		})
+	}
+}

@@ -39,7 +39,18 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	for i := range claims.Rows {
 		claims.Rows[i].Then = t.leftOut(t.followers.OfClaim(claims.Rows[i], time.Now()))
 	}
-	t.wrote.claim(e.job.Name, claims, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) })
+	t.wrote.claim(e.job.Name, claims, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) }, func() { t.standAside(e, claims) })
+}
+
+// standAside gives the slots back that claims have which were set aside. They are claimed as waiting from then on.
+func (t *term) standAside(e *entry, claims plan.Claims) {
+	for i := range claims.Rows {
+		if c := &claims.Rows[i]; c.State == jobs.Running {
+			c.State = jobs.Waiting
+			t.shift(e.runs[c.Key], plan.Parking)
+		}
+	}
+	t.launchReady()
 }
 
 // claimed takes in the answer to a claim: err says that there is none, and
@@ -80,7 +91,7 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		case e.IsTooLate(c.Tick, t.now()): // the answer was long in coming
 			t.close(r, jobs.Skipped, plan.TooLate)
 		default:
-			t.start(r)
+			t.startIn(r)
 		}
 	}
 	e.Answered(refused)

@@ -38,8 +38,8 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	}
 	if t.stage >= draining { // what is not in hand is the next leader's
 		for _, record := range snapshot.Open {
-			if e := t.roll.entries[record.Job]; e != nil && record.CancelAsked && e.runs[record.Key] != nil {
-				t.end(e.runs[record.Key], jobs.ErrCancelled)
+			if e := t.roll.entries[record.Job]; e != nil && record.CancelAsked && e.hasRun(record.Key) {
+				t.found(e, record, snapshot.Now)
 			}
 		}
 		return

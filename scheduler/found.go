@@ -77,19 +77,10 @@ func (t *term) recover(r *run, again bool) {
 // reclaim starts a run that is under this term's token and not in hand. What the ledger has said
 // may be old: until it has taken the change, the run counts for nothing.
 func (t *term) reclaim(r *run) {
-	began := !r.entry.WasRefused(r.record.Key)
-	t.shift(r, plan.Closing)
-	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
-		if !done {
-			t.forget(r)
-			return
-		}
-		r.record.State = jobs.Waiting
-		if began {
-			r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
-		}
-		t.enqueue(r, 0)
-	})
+	if !r.entry.WasRefused(r.record.Key) {
+		r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
+	}
+	t.putBack(r)
 }
 
 // tellCancel tells of the request to end a run, once; r is nil where it is not in hand.

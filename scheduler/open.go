@@ -51,7 +51,7 @@ func (t *term) open() error {
 	if err != nil {
 		return err
 	}
-	if snapshot, err = t.passOver(t.ctx, all, snapshot); err != nil {
+	if snapshot, err = t.passOver(until, all, snapshot); err != nil {
 		return err
 	}
 	sent, err := t.readNotices(until, all, snapshot)

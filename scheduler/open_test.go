@@ -8,6 +8,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A ledger so large that reading it takes longer than a statement may, and than
@@ -39,6 +40,28 @@ func TestLedgerThatCannotBeOpened(t *testing.T) {
 		if state := r.State(); state.Role != election.Leading {
 			t.Fatalf("%+v", state)
 		}
+		c.start(declared)
+		c.until(5 * time.Minute)
+		runs := c.runs("job")
+		if len(runs) == 0 || runs[0].Owner == r.Owner() {
+			t.Errorf("ran %+v", runs)
+		}
+	})
+}
+
+// The same where a part of it fails that comes late: ticks of the future, claimed under a wrong clock, cannot be passed
+// over.
+func TestTicksThatCannotBePassedOver(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}}
+		first := c.start(declared)
+		c.until(time.Second)
+		far := jobs.Key{Job: "job", Tick: time.Now().UTC().Add(24 * time.Hour).Truncate(time.Minute)}
+		if _, err := c.store.Claim(t.Context(), c.holder(first), store.ClaimID{1}, []store.Claim{{Key: far, State: jobs.Skipped, Error: "by a wrong clock"}}); err != nil {
+			t.Fatal(err)
+		}
+		first.stop()
+		r := c.startOn(func(l *link) { l.fail["PassOver"] = 1 << 30 }, declared)
 		c.start(declared)
 		c.until(5 * time.Minute)
 		runs := c.runs("job")

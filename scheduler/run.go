@@ -174,8 +174,38 @@ func (t *term) launch(r *run) {
 		r.record.State = jobs.Running
 		r.record.Attempt++
 		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
-		t.start(r)
+		t.startIn(r)
+	}, func() {
+		t.shift(r, plan.Parking) // it keeps no slot meanwhile
+		t.launchReady()
 	})
+}
+
+// startIn starts a run that the ledger says is ours in the slot that it has. One that gave it back, since its row was
+// set aside, needs another one, and waits for that.
+func (t *term) startIn(r *run) {
+	switch {
+	case r.Phase() == plan.Running:
+		t.start(r)
+	case t.slots.free():
+		t.shift(r, plan.Running)
+		t.start(r)
+	default:
+		t.putBack(r)
+	}
+}
+
+// putBack has a run of ours wait that the ledger has as running, and nothing has begun.
+func (t *term) putBack(r *run) {
+	t.shift(r, plan.Closing)
+	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
+		if !done {
+			t.forget(r)
+			return
+		}
+		r.record.State = jobs.Waiting
+		t.enqueue(r, 0)
+	}, nil)
 }
 
 // start starts an attempt of a run that the ledger says is ours.

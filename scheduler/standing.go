@@ -77,7 +77,7 @@ func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool))
 		t.wrote.move(x.move, func(moved bool) {
 			t.answered(r.record, x.move.Then, moved)
 			done(moved)
-		})
+		}, nil)
 		return
 	}
 	if s := t.outcomes.add(x); s.MayWrite() {

@@ -71,7 +71,7 @@ type write struct {
 type follow struct {
 	done func(x write, moved []bool) // moved is nil if it is not known
 	// These may be nil. send comes before each statement, and may change the moves. aside
-	// comes when a move was set aside, maybe again. Its done comes later.
+	// comes when the write was set aside, maybe again. Its answer comes later.
 	send  func(x write)
 	aside func(x write)
 }
@@ -109,16 +109,19 @@ func newClaimID() (id store.ClaimID) {
 	return id
 }
 
-// claim calls answered with what stands for the claims, or with why the term is over.
-func (w *writer) claim(job string, claims plan.Claims, answered func([]store.Claimed, error)) {
-	w.claims.Add(write{job: job, claims: claims, answered: answered})
+// claim calls answered with what stands for the claims, or with why the term is over, and aside when they are set
+// aside, maybe again.
+func (w *writer) claim(job string, claims plan.Claims, answered func([]store.Claimed, error), aside func()) {
+	w.claims.Add(write{job: job, claims: claims, answered: answered, follow: follow{aside: func(write) { aside() }}})
 }
 
-// move calls done with whether the row was moved.
-func (w *writer) move(m store.Move, done func(bool)) {
-	w.together(write{
-		job: m.Job, moves: []store.Move{m}, follow: follow{done: func(_ write, moved []bool) { done(moved != nil && moved[0]) }},
-	})
+// move calls done with whether the row was moved, and aside, unless it is nil, when it is set aside, maybe again.
+func (w *writer) move(m store.Move, done func(bool), aside func()) {
+	x := write{job: m.Job, moves: []store.Move{m}, follow: follow{done: func(_ write, moved []bool) { done(moved != nil && moved[0]) }}}
+	if aside != nil {
+		x.aside = func(write) { aside() }
+	}
+	w.together(x)
 }
 
 // together writes moves of one job in one statement, unless that fails.

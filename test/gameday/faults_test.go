@@ -193,6 +193,20 @@ func oftenFaults() []fault {
 			},
 		},
 		{
+			name: "password-expired", what: "The account's password expires, and its connections are ended; then it is set again", lasts: brief,
+			want: want{alerts: []string{"CronleaseNoLeader", "CronleaseDatabase"}, notReady: 3, status: []int{1}, doctor: []string{"connection"}, exit: 5, page: "The database refuses this replica's login"},
+			do: func(s *scene) func() {
+				alter := func(to string) {
+					for _, account := range accounts {
+						s.exec("ALTER USER " + account + "@'%' " + to)
+					}
+				}
+				alter("PASSWORD EXPIRE")
+				s.killConnections()
+				return func() { alter("IDENTIFIED BY 'first'") }
+			},
+		},
+		{
 			name: "slow-network", what: "Each round trip to the database takes half a second", lasts: brief,
 			// A doctor takes some 40 s then, and what it has begun before does not count.
 			want: want{within: 2 * time.Minute, doctor: []string{"connection"}, exit: 5},
