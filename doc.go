@@ -10,7 +10,7 @@
 //
 //   - scheduler: runs jobs on the leader; its example is a whole program
 //   - jobs: jobs, schedules, policies, and the history
-//   - store/mysqlstore, store/sqlitestore, store/memstore: where the rows are kept
+//   - store/mysqlstore, store/sqlitestore, store/redisstore, store/zkstore, store/memstore: where the rows are kept
 //   - fence: transactions that a replaced leader cannot commit
 //   - election: one leader, without jobs
 //   - locks: mutexes and read/write locks across processes

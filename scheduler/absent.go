@@ -50,7 +50,7 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 		return nil
 	}
 	var moves []store.Move
-	stands := keeper.HeldOf(d.ctx).PreviousStands() > 0 // see leave
+	stands := keeper.HeldOf(d.ctx).PreviousStands() > 0 // see term.leave
 	for _, r := range was.Open {
 		known, ok := returned[r.Job]
 		if !ok {
@@ -107,7 +107,7 @@ func (t *term) regain(name string) {
 }
 
 func (t *term) lookForGone() {
-	t.follower.soon()
+	t.reader.soon()
 	t.after(jobs.LongAbsence/2, t.lookForGone)
 }
 

@@ -13,7 +13,7 @@ import (
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.Hold(now) != plan.Due || t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if e.Hold(now) != plan.Due || !t.mayStart() {
 		return
 	}
 	claims := e.Claim(now, t.roll.pauses, t.slots.free(), e.hasRun)
@@ -96,7 +96,7 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 	}
 	e.Answered(refused)
 	if refused {
-		t.follower.soon()
+		t.reader.soon()
 	}
 	t.freed(e)
 	t.claimDue(e, t.now()) // what became due meanwhile

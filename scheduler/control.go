@@ -28,8 +28,8 @@ func (t *term) tellControl(snapshot jobs.Snapshot) {
 	}
 }
 
-// apply takes in a snapshot of the ledger: at the start of the term, and after
-// each pause, resume, trigger or cancel request. The snapshot may be out of date,
+// apply takes in a snapshot of the ledger: at the start of the term, and whenever
+// it was read since: after a request, a refused claim, a changed list or a failover. The snapshot may be out of date,
 // both for runs that are in hand and for others. For the others, the ledger then
 // refuses the writes that follow.
 func (t *term) apply(snapshot jobs.Snapshot) {

@@ -106,15 +106,6 @@ func (d *drain) wanted() bool {
 	}
 }
 
-// stage is how far a term has come.
-type stage uint8
-
-const (
-	leading  stage = iota
-	draining       // nothing new is claimed or started
-	stopped        // and its context has ended
-)
-
 // beginDrain has the term start nothing new, and wait for what runs.
 func (t *term) beginDrain() {
 	t.stage = draining

@@ -35,12 +35,6 @@ func newEntry(group string, job *declared) *entry {
 	return &entry{Job: plan.New(group, &job.Job), job: job, runs: map[jobs.Key]*run{}}
 }
 
-// redeclare replaces the declaration by one with the same schedule.
-func (e *entry) redeclare(job *declared) {
-	e.job = job
-	e.Redeclare(&job.Job)
-}
-
 // list puts the job into the term's list, with a declaration that the ledger has.
 func (e *entry) list(job *declared) {
 	e.job = job

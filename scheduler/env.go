@@ -21,8 +21,8 @@ import (
 )
 
 // env is what a term has from its beginning to its end: none of its fields changes, and what
-// they point to may be used by any goroutine. What runs beside the term's loop gets an env
-// and not the term, so that it cannot touch what the loop owns. Its result reaches the loop
+// they point to may be used by any goroutine, unless it says whose it is. What runs beside the term's loop gets an env
+// and not the term, and must not touch what the loop owns. Its result reaches the loop
 // as a function of the term: see do.
 type env struct {
 	ctx      context.Context // ends with the term
@@ -42,7 +42,7 @@ type env struct {
 	beats    *beats
 	drain    *drain
 	registry *registry // of the scheduler
-	events   chan func(*term)
+	inbox    chan func(*term)
 	closed   chan struct{} // closed when the loop has ended
 }
 
@@ -54,18 +54,18 @@ func newEnv(ctx context.Context, held election.Term, s *Scheduler) *env {
 		log:     s.log.With(zap.Uint64("token", held.Token())),
 		trouble: keeper.HeldOf(ctx).Trouble().Tasks(),
 		stream:  s.events, timing: s.election.Timing(), clock: s.clock, registry: &s.running,
-		dog:    newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
-		next:   &nextTick{began: time.Now()},
-		beats:  &beats{newest: make(chan heard, 1)},
-		drain:  newDrain(),
-		events: make(chan func(*term)), closed: make(chan struct{}),
+		dog:   newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		next:  &nextTick{began: time.Now()},
+		beats: &beats{newest: make(chan heard, 1)},
+		drain: newDrain(),
+		inbox: make(chan func(*term)), closed: make(chan struct{}),
 	}
 }
 
 // do makes the loop call f, unless the loop has ended.
 func (v *env) do(f func(*term)) {
 	select {
-	case v.events <- f:
+	case v.inbox <- f:
 	case <-v.closed:
 	}
 }
@@ -133,4 +133,9 @@ func (v *env) retryLonger(ctx context.Context, what string, most time.Duration, 
 // head is the header of an event.
 func (s *Scheduler) head() event.Header {
 	return event.Header{At: time.Now(), Group: s.group, Owner: s.election.Owner()}
+}
+
+// acting is a context for what a scheduler asks for by itself.
+func acting(ctx context.Context, owner string) context.Context {
+	return jobs.WithActor(ctx, jobs.Actor{Name: owner, Via: jobs.ViaScheduler})
 }

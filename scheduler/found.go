@@ -13,8 +13,8 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// found takes in a run that the ledger has as open, in a snapshot of that instant.
-func (t *term) found(e *entry, record jobs.Record, now time.Time) {
+// found takes in a run that the ledger has as open. shown is the instant of that, by the database's clock: what waits, waits from then on.
+func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 	inHand := e.runs[record.Key]
 	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
 	case plan.Stop:
@@ -30,14 +30,14 @@ func (t *term) found(e *entry, record jobs.Record, now time.Time) {
 		t.tellTaken(r)
 		t.lineUp(r)
 	case plan.HoldBack:
-		t.hold(t.take(e, record), now)
+		t.hold(t.take(e, record), shown)
 	case plan.Start:
 		r := t.take(e, record)
 		if record.Attempt > 0 {
 			r.before = jobs.ParsePrevious(record.Error)
 		}
 		t.tellTaken(r)
-		t.enqueue(r, e.Wait(record, now))
+		t.enqueue(r, e.Wait(record, shown))
 	case plan.RunAgain, plan.Interrupted:
 		t.recover(t.take(e, record), fate == plan.RunAgain)
 	case plan.Lapse:
@@ -100,7 +100,7 @@ func (t *term) tellTaken(r *run) {
 	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
 }
 
-// A job after another one gets its runs by the moves that record the other's success:
+// What follows a run or a claim is inserted by the ledger with it. A job after another one gets its runs by the moves that record the other's success:
 // the ledger inserts them in the same transaction. The term takes them up when the move
 // has its answer. If that never comes, a later term finds them in the ledger, waiting.
 
@@ -112,12 +112,12 @@ func (t *term) answered(of jobs.Record, followers []store.Follower, inserted boo
 	}
 }
 
-// followed takes up what the ledger has inserted with a move of a run.
+// followed takes up what the ledger has inserted with a move of a run, or with a claim.
 func (t *term) followed(of jobs.Record, followers []store.Follower) {
 	for _, f := range followers {
 		e := t.roll.entries[f.Job]
 		if e == nil || e.IsRemoved() {
-			t.follower.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
+			t.reader.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
 			continue
 		}
 		if e.runs[f.Key] != nil || t.stage == stopped {
@@ -189,7 +189,7 @@ func (t *term) takeUp(e *entry) {
 	left, later := e.TakeUp(), e.blocked
 	e.blocked = nil
 	for _, record := range left {
-		t.found(e, record, time.Time{})
+		t.found(e, record, time.Time{}) // none of them waits
 	}
 	e.blocked = append(e.blocked, later...)
 	t.freed(e)

@@ -103,10 +103,10 @@ func (s *Scheduler) Check() error { return s.Health().Err() }
 type nextTick struct {
 	began time.Time // the term
 
-	mu      sync.Mutex
-	tick    time.Time // zero: none
-	job     string
-	refused error // why the database does not take its row
+	mu       sync.Mutex
+	tick     time.Time // zero: none
+	job      string
+	rejected error // why the database does not take its row
 }
 
 // late is how long the tick has been left in this term.
@@ -121,5 +121,5 @@ func (n *nextTick) late(now time.Time) (time.Duration, string, error) {
 	if late < sweeps {
 		return 0, "", nil
 	}
-	return late, n.job, n.refused
+	return late, n.job, n.rejected
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"sync"
 
+	"go.uber.org/zap"
+
+	"github.com/cronlease/cronlease/internal/names"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -301,4 +304,9 @@ func check(given []jobs.Job, may func(jobs.Job) error) error {
 
 func declaredTwice(name string) error {
 	return fmt.Errorf("scheduler: job %.150q is declared twice", name)
+}
+
+// listed is a list of names for a line of the log.
+func listed(key string, list []string) zap.Field {
+	return zap.Strings(key, names.First(list, namesMost))
 }

@@ -16,7 +16,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 	v := newEnv(ctx, held, s)
 	t := &term{
 		env:       v,
-		follower:  newFollower(v),
+		reader:    newReader(v),
 		followers: plan.NewFollowers(v.holder),
 		skips:     skips{env: v, open: map[skipping]*skipped{}},
 		janitor:   janitor{roster: s.roster},
@@ -37,7 +37,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 }
 
 // loop runs the term, until it has ended and nothing of it runs any more.
-func (t *term) loop(clock *clock) {
+func (t *term) loop(a *alarms) {
 	defer t.helpers.Wait()
 	defer close(t.closed)
 	defer t.stopTimers()
@@ -47,13 +47,13 @@ func (t *term) loop(clock *clock) {
 	defer sweep.Stop()
 	ended, asked := t.ctx.Done(), t.drain.asked
 	t.drain.looping.Store(true)
-	t.waker = clock
+	t.alarms = a
 	now := time.Now()
 	for _, e := range t.roll.order {
 		e.history = newHistory(now)
 	}
-	t.helpers.Go(t.follower.heed)
-	t.helpers.Go(t.follower.run)
+	t.helpers.Go(t.reader.heed)
+	t.helpers.Go(t.reader.run)
 	t.countAll(t.roll.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {
@@ -70,7 +70,7 @@ func (t *term) loop(clock *clock) {
 			t.checkDrain()
 		}
 		select {
-		case f := <-t.events:
+		case f := <-t.inbox:
 			f(t)
 		case <-sweep.C:
 			t.sweep()
@@ -80,16 +80,17 @@ func (t *term) loop(clock *clock) {
 			asked = nil
 		case <-ended:
 			ended = nil
-			t.stop(clock)
+			t.stop()
 		}
 	}
 }
 
 // stop ends the term's ticks: nothing new is claimed or started.
-func (t *term) stop(clock *clock) {
+func (t *term) stop() {
 	t.stage = stopped
 	t.wrote.stop()
-	t.beside(func(*env) { clock.stop() }) // it waits for alarms, which wait for this loop
+	a := t.alarms
+	t.beside(func(*env) { a.stop() }) // it waits for alarms, which wait for this loop
 	t.after(t.timing.Grace, t.nameLate)
 }
 
@@ -146,7 +147,7 @@ func (t *term) noteNext(now time.Time) {
 	n := t.next
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.tick, n.job, n.refused = first, job, t.wrote.claims.Refused(job)
+	n.tick, n.job, n.rejected = first, job, t.wrote.claims.Rejected(job)
 }
 
 // tellAhead says once that ticks later than now have run already, so that their jobs start none for a while: the

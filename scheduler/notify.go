@@ -74,8 +74,8 @@ func (v *env) tellOf(runs []jobs.Key) map[jobs.Key]jobs.Notice {
 }
 
 // readNotices reads how many notices each of the notifiers had lately, so that a limit holds
-// over a takeover. known is when a run of each last ended, and open what it has left: with
-// neither, there is nothing to read.
+// over a takeover. Of one whose last run ended before that, and that has none open, there is
+// nothing to read.
 func (v *env) readNotices(ctx context.Context, of []*declared, snapshot jobs.Snapshot) (map[string][]plan.Told, error) {
 	sent := map[string][]plan.Told{}
 	open := map[string]bool{}

@@ -10,7 +10,7 @@ import (
 
 // open declares the jobs to the ledger and takes in what it knows: where each
 // job's ticks go on, and what an earlier term has left. It tries until it
-// succeeds or the term ends.
+// succeeds, the term ends, or openMost has passed.
 func (t *term) open() error {
 	var snapshot jobs.Snapshot
 	var all []*declared

@@ -107,7 +107,7 @@ func (v *env) pauseFailing(e *entry, job string, failures int) {
 			e.SetPaused()
 		}
 		t.counted(e)
-		t.follower.soon()
+		t.reader.soon()
 	})
 }
 

@@ -16,9 +16,9 @@ import (
 //  1. relist, in the loop: removed jobs claim nothing any more, and jobs whose schedule
 //     has changed claim nothing until the change is made. All other changes are made.
 //  2. tell, beside the loop: the ledger is told of new jobs and changed schedules.
-//  3. the follower reads the ledger, as it does for every other change in it.
+//  3. the reader reads the ledger, as it does for every other change in it.
 //  4. takeIn, in the loop: new jobs and changed schedules begin.
-//  5. clock.change, beside the loop: alarms. Then relist looks for the next change.
+//  5. alarms.change, beside the loop: alarms. Then relist looks for the next change.
 //
 // A term that ends between any two of them leaves nothing undone: each replica has its
 // own list, and declares what is not yet as the ledger has it when its term begins.
@@ -45,7 +45,7 @@ func (t *term) relist() {
 			tell = append(tell, d)
 		case e.job == d:
 		case e.job.text == d.text:
-			e.redeclare(d)
+			e.list(d)
 			t.freed(e)
 			t.claimDue(e, now)
 		default:
@@ -73,7 +73,7 @@ func (t *term) relist() {
 		t.addStray(name, t.clock.theirs(now), time.Now())
 	}
 	t.roll.relisting = len(tell)+len(removed) > 0 || late
-	told := t.follower.relists
+	told := t.reader.relists
 	switch {
 	case len(tell)+len(removed) > 0:
 		t.beside(func(v *env) {
@@ -171,9 +171,9 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 // realarm brings the alarms in line with the jobs, and then ends the change.
 func (t *term) realarm() {
 	add, remove := t.roll.setAlarms()
-	waker := t.waker
+	a := t.alarms
 	t.beside(func(v *env) {
-		if err := waker.change(add, remove); err != nil {
+		if err := a.change(add, remove); err != nil {
 			v.log.Error("an alarm cannot be set: the ticks of its jobs are up to a second late", zap.Error(err))
 		}
 		v.do((*term).relisted)

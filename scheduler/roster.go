@@ -248,11 +248,6 @@ func (r *roster) recheck(ctx context.Context) {
 	r.log.Warn("the database has become unfit: it may lose leases and claims, and no worker would start on it", zap.Error(err))
 }
 
-// listed is a list of names for a line of the log.
-func listed(key string, list []string) zap.Field {
-	return zap.Strings(key, names.First(list, namesMost))
-}
-
 // versions are those of the live replicas.
 func versions(roster jobs.Roster) []string {
 	var all []string

@@ -19,24 +19,29 @@ import (
 
 // The life of a run: its phases, and the function that moves it from one to the
 // next. All of them run in the term's loop. What they write goes out through the
-// writer, and the answer comes back into the loop. The code is in this order, from
-// claim.go to the end of this file.
+// writer, and the answer comes back into the loop.
 //
 //	from          to        by           when
 //	a due tick    running   claimDue     it may start at once; the claim is under way
 //	              parking   claimDue     it has to wait; the claim is under way
 //	the ledger    waiting   found        an earlier term left it waiting, or it is run again
-//	              closing   found        its cancel was requested, or it is not run again
+//	              held      hold         it belongs to a backfill
+//	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
 //	parking       waiting   enqueue      the ledger has it as waiting
+//	              running   startIn      its row was set aside, and the ledger has it as running at last
+//	held          ready     admitHeld    nothing else of its job waits or runs
 //	waiting       ready     admit        its time has come, and its job has room
 //	ready         running   launch       this replica has a slot; the ledger is being told
-//	              waiting   launchReady  it was paused meanwhile
-//	running       running   start        the ledger has it as running: an attempt begins
+//	              waiting   launchReady  it was paused meanwhile; one of a backfill is held again
+//	running       waiting   enqueue      the ledger has a tick as waiting that was to start at once
+//	              parking   standAside,  its row is set aside: it keeps no slot
+//	                        launch
 //	              parking   finish       the attempt has ended, and another will follow
 //	              closing   finish       the attempt has ended, and it was the last
-//	no attempt    closing   close        it is skipped, cancelled, or left to the next leader
+//	any           closing   close        it has no attempt, and is skipped, cancelled, or left to the next leader
+//	              gone      letGo        its job was removed, and it waits
 //	closing       gone      forget       the ledger has it as over, or as another term's
-//	              waiting   enqueue      it was found under this term's token: see reclaim
+//	              waiting   putBack      it is ours, and starts later
 //
 // A claim or start that the ledger refuses ends in forget at once: the run is over,
 // or another term has it.
@@ -223,7 +228,7 @@ func (t *term) start(r *run) {
 	r.told = true
 	t.stream.Emit(started)
 	// The deadline itself, not only the context: see election.Term.Trusted.
-	if t.stage >= draining || t.ctx.Err() != nil || !t.held.Trusted() {
+	if !t.mayStart() {
 		t.runLog(r).Info("not started: the term is over, or ends; it is left to the next")
 		t.close(r, jobs.Waiting, "")
 		return

@@ -23,7 +23,7 @@ func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
 		env: &env{
 			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: &tickClock{own: clocks.Now},
-			stream: stream.New(zap.NewNop()), registry: &registry{}, events: make(chan func(*term)), closed: make(chan struct{}),
+			stream: stream.New(zap.NewNop()), registry: &registry{}, inbox: make(chan func(*term)), closed: make(chan struct{}),
 		},
 		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
@@ -159,7 +159,7 @@ func TestPruneGoesRound(t *testing.T) {
 		for _, e := range term.roll.order {
 			e.history.ended = 0
 		}
-		(<-term.events)(term)
+		(<-term.inbox)(term)
 		term.helpers.Wait()
 	}
 }

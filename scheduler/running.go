@@ -26,7 +26,7 @@ func (s *Scheduler) Running() []Running { return s.running.list() }
 // registry is the attempts in progress, for callers outside the loop.
 type registry struct {
 	around []settings.Around
-	ends   sync.WaitGroup // of attempts that something is around
+	ends   sync.WaitGroup // of all attempts: Run waits for them if something is around them
 
 	mu       sync.Mutex
 	attempts map[*attempt]struct{}

@@ -421,12 +421,12 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 		}
 		return err
 	}
-	clock, err := startClock(t.env, t.roll.alarms)
+	a, err := startAlarms(t.env, t.roll.alarms)
 	if err != nil {
 		close(t.closed)
 		return err
 	}
-	t.loop(clock)
+	t.loop(a)
 	if ctx.Err() == nil {
 		return context.Cause(t.ctx) // the lease is released, and the next term writes both rows
 	}

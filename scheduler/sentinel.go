@@ -226,7 +226,7 @@ func (w *sentinel) unread(err error) {
 // note keeps what was found, and logs that it has begun or come to an end. Of a leader, the lines about its tasks say more.
 func (w *sentinel) note(ledger, leader error) {
 	w.mu.Lock()
-	was := cmp.Or(w.ledger != nil, w.leader != nil)
+	was := w.ledger != nil || w.leader != nil
 	w.ledger, w.leader = ledger, leader
 	w.mu.Unlock()
 	is := ledger != nil || leader != nil

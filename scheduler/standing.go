@@ -8,7 +8,7 @@ import (
 )
 
 // standing is whether a job works, by the ends of its runs. The move that writes an end also
-// writes its verdict to the job, and inserts the notice if the job has recovered. So a term
+// writes its verdict to the job, and inserts the notices of it. So a term
 // that takes over finds in the ledger which recoveries have not been told. A job that is
 // removed from the term and added again keeps its standing. The term's loop owns it.
 type standing struct {

@@ -8,17 +8,17 @@ import (
 )
 
 // term is one term of this replica. Its loop owns everything in it, but for its env and the
-// follower, which never change: alarms, answers of the ledger and ends of runs reach it as
+// reader, which never change: alarms, answers of the ledger and ends of runs reach it as
 // functions that it calls one after the other.
 type term struct {
 	*env
-	helpers  sync.WaitGroup // what runs beside the loop
-	follower follower
-	timers   map[*time.Timer]struct{}
-	every    time.Duration // between two sweeps
-	newest   time.Time     // that the sweep has seen, or of a tick that was claimed
-	waits    time.Time     // until when jobs start nothing, as was told: see tellAhead
-	stage    stage
+	helpers sync.WaitGroup // what runs beside the loop
+	reader  reader
+	timers  map[*time.Timer]struct{}
+	every   time.Duration // between two sweeps
+	newest  time.Time     // that the sweep has seen, or of a tick that was claimed
+	waits   time.Time     // until when jobs start nothing, as was told: see tellAhead
+	stage   stage
 
 	roll      roll
 	slots     slots
@@ -27,8 +27,11 @@ type term struct {
 	followers plan.Followers
 	skips     skips
 	janitor   janitor
-	waker     *clock
+	alarms    *alarms
 }
+
+// mayStart reports whether the term may claim ticks and start runs: it is not about to end, and trusted now.
+func (t *term) mayStart() bool { return t.stage < draining && t.ctx.Err() == nil && t.held.Trusted() }
 
 // beside runs f beside the loop. It ends with the term's context, or soon after.
 func (t *term) beside(f func(*env)) { t.helpers.Go(func() { f(t.env) }) }
@@ -50,3 +53,17 @@ func (t *term) stopTimers() {
 		timer.Stop()
 	}
 }
+
+// stage is how far a term has come, once it is open.
+//
+//	from      to        by         when
+//	leading   draining  beginDrain this replica wants to leave, and lets its runs finish
+//	any       stopped   stop       the term's context has ended
+//	stopped   the end   loop       nothing runs, and no outcome waits to be written
+type stage uint8
+
+const (
+	leading  stage = iota // ticks are claimed, and runs start
+	draining              // nothing new is claimed or started
+	stopped               // and its context has ended
+)

@@ -9,7 +9,6 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
-	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -126,9 +125,4 @@ func (n *termNotes) finish() {
 	defer time.AfterFunc(noteLast, n.stop).Stop()
 	n.wait.Wait()
 	n.stop()
-}
-
-// acting is a context for what a scheduler asks for by itself.
-func acting(ctx context.Context, owner string) context.Context {
-	return jobs.WithActor(ctx, jobs.Actor{Name: owner, Via: jobs.ViaScheduler})
 }

@@ -202,8 +202,8 @@ func (w *writer) until() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, w.t.timing.AttemptTimeout)
 }
 
-// sendClaims claims ticks. An unclear answer is asked again under the same id,
-// until it is clear or the term is over.
+// sendClaims sends one statement that claims ticks. After an unclear answer the outbox repeats it, under
+// the same id.
 func (v *env) sendClaims(ctx context.Context, h store.Holder, id store.ClaimID, part []write) (answer func(), err error) {
 	var all []store.Claim
 	for _, c := range part {
@@ -280,7 +280,7 @@ func (w *writer) succeeded(l *lane, b *outbox.Batch[write]) {
 func (w *writer) failed(l *lane, b *outbox.Batch[write], err error) {
 	other := errors.Is(err, store.ErrOtherServer)
 	if other {
-		w.t.follower.soon() // which ends this: see failover.go
+		w.t.reader.soon() // which ends this: see failover.go
 	}
 	trouble := l.Failed(b, outbox.Failure{Err: err, NotReady: errors.Is(err, lease.ErrNotReady), Blameless: other}, time.Now())
 	if trouble.Wait > 0 {
@@ -289,14 +289,16 @@ func (w *writer) failed(l *lane, b *outbox.Batch[write], err error) {
 	if trouble.Outage {
 		w.t.trouble.Failed(l.what, err)
 	}
-	for _, x := range trouble.Aside {
-		if trouble.New {
-			w.t.log.Error("the database does not take a row of this job: it is tried alone every second, and all other jobs go on",
-				zap.String("task", l.what), zap.String("job", x.job), zap.Error(err))
-		}
-		if x.aside != nil {
-			x.aside(x)
-		}
+	if !trouble.Aside {
+		return
+	}
+	x := b.Part[0]
+	if trouble.New {
+		w.t.log.Error("the database does not take a row of this job: it is tried alone every second, and all other jobs go on",
+			zap.String("task", l.what), zap.String("job", x.job), zap.Error(err))
+	}
+	if x.aside != nil {
+		x.aside(x)
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package store is the contract between cronlease and a database, on one page: what
 // a store implements, and the rows that it exchanges. It is for the authors of
-// stores. To use cronlease, take a store that exists: mysqlstore, sqlitestore or
-// memstore.
+// stores. To use cronlease, take a store that exists: mysqlstore, sqlitestore,
+// redisstore, zkstore or memstore.
 //
 // # What to implement
 //

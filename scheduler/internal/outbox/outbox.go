@@ -1,7 +1,7 @@
 // Package outbox decides which writes of a term go into its next statement, and what becomes of those of a
-// statement that failed. It sends nothing and reads no clock.
+// statement that failed. It sends nothing, and is told the time.
 //
-// One row that the database refuses, or that another transaction keeps locked, fails the whole statement. So
+// One row that the database rejects, or that another transaction keeps locked, fails the whole statement. So
 // the writes of a statement that failed are sent again, a quarter at a time, until the row is alone. If it fails alone
 // twice while others succeed, it is set aside: it is tried again by itself, beside the others. While nothing
 // succeeds, as in an outage, nothing is set aside. No write is dropped but by its sender.
@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// AsideEvery is how often a write that was set aside is tried again.
-	AsideEvery = time.Second
+	// asideEvery is how long a write that was set aside waits at least until it is tried again.
+	asideEvery = time.Second
 	// notReadyFor is how long it is not the fault of a row that the database says it is not ready, though it
 	// takes others: a server at the limit of its memory refuses some statements and takes others.
 	notReadyFor = 10 * time.Second
@@ -42,19 +42,19 @@ type Outbox[W Write[W]] struct {
 	aside  []*Batch[W] // of one write each
 	apart  bool        // one of these is under way
 
-	sending int // statements under way, without those of what is set aside
-	wait    *backoff.ExponentialBackOff
-	next    time.Time        // nothing is sent earlier, except what is set aside
-	worked  time.Time        // when a statement last succeeded
-	refused map[string]error // why a job's write was set aside
+	sending  int // statements under way, without those of what is set aside
+	wait     *backoff.ExponentialBackOff
+	next     time.Time        // nothing is sent earlier, except what is set aside
+	worked   time.Time        // when a statement last succeeded
+	rejected map[string]error // why a job's write was set aside
 }
 
 // New returns an outbox for statements of at most so many rows, that waits so after those that fail.
 func New[W Write[W]](rows int, wait *backoff.ExponentialBackOff) *Outbox[W] {
-	return &Outbox[W]{rows: rows, wait: wait, refused: map[string]error{}}
+	return &Outbox[W]{rows: rows, wait: wait, rejected: map[string]error{}}
 }
 
-// Batch is a statement, which is repeated in parts after it has failed.
+// Batch is what one statement was to write. After a failure its parts go one by one.
 type Batch[W Write[W]] struct {
 	ID    ID  // of all its statements
 	Part  []W // what is sent now
@@ -100,7 +100,7 @@ func (b *Batch[W]) cut() *Batch[W] {
 
 // Add takes in a write. That of a job of which one is set aside goes there at once.
 func (o *Outbox[W]) Add(w W) {
-	if o.refused[w.Name()] == nil {
+	if o.rejected[w.Name()] == nil {
 		o.fresh = append(o.fresh, w)
 		return
 	}
@@ -176,8 +176,8 @@ func (o *Outbox[W]) Succeeded(b *Batch[W], now time.Time) (mended bool) {
 	o.answered(b)
 	if b.aside {
 		job := b.Part[0].Name()
-		if mended = o.refused[job] != nil && !o.hasAside(job); mended {
-			delete(o.refused, job)
+		if mended = o.rejected[job] != nil && !o.hasAside(job); mended {
+			delete(o.rejected, job)
 		}
 		return mended
 	}
@@ -206,16 +206,16 @@ type Failure struct {
 }
 
 // Trouble is what a failure of a statement leads to.
-type Trouble[W any] struct {
+type Trouble struct {
 	Outage bool          // nothing succeeds: the database is to blame
 	Wait   time.Duration // after which Next, or NextAside, has something again; zero: at once
-	Aside  []W           // what was set aside, maybe again
+	Aside  bool          // the one write of the statement is set aside, maybe again
 	New    bool          // and was not before
 }
 
 // Failed takes in that a statement failed, and has its writes sent again: a quarter at a time, behind those of
 // their batch that were not in it.
-func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble[W]) {
+func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble) {
 	o.answered(b)
 	alone := len(b.Part) == 1
 	if b.since.IsZero() {
@@ -259,11 +259,11 @@ func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble[W])
 }
 
 // putAside keeps a write that failed alone for later.
-func (o *Outbox[W]) putAside(b *Batch[W], x item[W], now time.Time) Trouble[W] {
-	b.rest, b.size, b.aside, b.next = []item[W]{x}, 1, true, now.Add(AsideEvery)
-	o.refused[x.write.Name()] = b.err
+func (o *Outbox[W]) putAside(b *Batch[W], x item[W], now time.Time) Trouble {
+	b.rest, b.size, b.aside, b.next = []item[W]{x}, 1, true, now.Add(asideEvery)
+	o.rejected[x.write.Name()] = b.err
 	o.aside = append(o.aside, b)
-	return Trouble[W]{Wait: AsideEvery, Aside: []W{x.write}}
+	return Trouble{Wait: asideEvery, Aside: true}
 }
 
 // Hurry has what has failed sent again at once.
@@ -288,8 +288,8 @@ func (o *Outbox[W]) GiveUp(tell func(writes []W, err error)) {
 	}
 }
 
-// Refused is why a write of the job was set aside; nil: none is.
-func (o *Outbox[W]) Refused(job string) error { return o.refused[job] }
+// Rejected is why a write of the job was set aside; nil: none is.
+func (o *Outbox[W]) Rejected(job string) error { return o.rejected[job] }
 
 // IsSending reports whether a statement is under way, besides those of what is set aside.
 func (o *Outbox[W]) IsSending() bool { return o.sending > 0 }

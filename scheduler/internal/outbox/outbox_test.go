@@ -13,7 +13,7 @@ import (
 
 var noon = time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
 
-var errRefused = errors.New("refused")
+var errRejected = errors.New("rejected")
 
 // rows is a write of a job, by the numbers of its rows.
 type rows struct {
@@ -96,9 +96,9 @@ func (b *box) works(batch *Batch[rows]) bool {
 	return b.Succeeded(batch, b.now)
 }
 
-func (b *box) fails(batch *Batch[rows]) Trouble[rows] {
+func (b *box) fails(batch *Batch[rows]) Trouble {
 	b.now = b.now.Add(time.Millisecond)
-	return b.Failed(batch, Failure{Err: errRefused}, b.now)
+	return b.Failed(batch, Failure{Err: errRejected}, b.now)
 }
 
 // A statement has as many rows as may be, and one write at least.
@@ -161,12 +161,12 @@ func TestTurnsOfFailures(t *testing.T) {
 	}
 }
 
-// The one row that is refused is found, set aside, and keeps nothing else.
+// The one row that is rejected is found, set aside, and keeps nothing else.
 func TestRefusedRow(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, 8, of("a b c d e f g h")...)
 	trouble := b.fails(b.want("a b c d e f g h"))
-	if !trouble.Outage || trouble.Wait != 100*time.Millisecond || len(trouble.Aside) > 0 {
+	if !trouble.Outage || trouble.Wait != 100*time.Millisecond || trouble.Aside {
 		t.Errorf("%+v", trouble)
 	}
 	b.now = b.now.Add(trouble.Wait - 1)
@@ -178,11 +178,11 @@ func TestRefusedRow(t *testing.T) {
 	}
 	b.works(b.want("g"))
 	b.works(b.want("h c"))
-	if trouble = b.fails(b.want("d e f")); trouble.Outage || len(trouble.Aside) > 0 {
+	if trouble = b.fails(b.want("d e f")); trouble.Outage || trouble.Aside {
 		t.Errorf("%+v", trouble)
 	}
 	trouble = b.fails(b.want("d"))
-	if trouble.Outage || trouble.Wait > 0 || len(trouble.Aside) > 0 {
+	if trouble.Outage || trouble.Wait > 0 || trouble.Aside {
 		t.Errorf("alone, once: %+v", trouble)
 	}
 	b.works(b.want("e"))
@@ -199,14 +199,14 @@ func TestRefusedRow(t *testing.T) {
 	b.now = b.now.Add(time.Second)
 	b.works(b.want("e"))
 	trouble = b.fails(b.want("d"))
-	if !trouble.New || text(trouble.Aside) != "d" || trouble.Wait != AsideEvery || trouble.Outage {
+	if !trouble.New || !trouble.Aside || trouble.Wait != asideEvery || trouble.Outage {
 		t.Errorf("alone, twice, while others succeed: %+v", trouble)
 	}
-	if !b.IsSettled() || b.IsIdle() || !errors.Is(b.Refused("d"), errRefused) || b.Refused("e") != nil {
+	if !b.IsSettled() || b.IsIdle() || !errors.Is(b.Rejected("d"), errRejected) || b.Rejected("e") != nil {
 		t.Error("it is not set aside")
 	}
 	b.nothing()
-	if b.NextAside(b.now.Add(AsideEvery-1), false) != nil {
+	if b.NextAside(b.now.Add(asideEvery-1), false) != nil {
 		t.Error("it is tried too soon")
 	}
 	b.Add(of("d")[0]) // behind it, at once
@@ -214,14 +214,14 @@ func TestRefusedRow(t *testing.T) {
 	if at == nil || text(at.Part) != "d" || b.NextAside(b.now, true) != nil || b.IsIdle() {
 		t.Fatal("one is tried at a time")
 	}
-	if trouble = b.fails(at); trouble.New || text(trouble.Aside) != "d" || trouble.Wait != AsideEvery {
+	if trouble = b.fails(at); trouble.New || !trouble.Aside || trouble.Wait != asideEvery {
 		t.Errorf("again: %+v", trouble)
 	}
 	if at = b.NextAside(b.now, true); b.works(at) {
 		t.Error("one of two works, and the job is mended")
 	}
 	b.Hurry()
-	if at = b.NextAside(b.now, false); at == nil || !b.works(at) || b.Refused("d") != nil || !b.IsIdle() {
+	if at = b.NextAside(b.now, false); at == nil || !b.works(at) || b.Rejected("d") != nil || !b.IsIdle() {
 		t.Error("it is not mended")
 	}
 	b.Add(of("d")[0])
@@ -241,7 +241,7 @@ func TestOutage(t *testing.T) {
 		if batch == nil {
 			t.Fatal("nothing is sent")
 		}
-		if trouble := b.fails(batch); !trouble.Outage || trouble.Wait == 0 || len(trouble.Aside) > 0 {
+		if trouble := b.fails(batch); !trouble.Outage || trouble.Wait == 0 || trouble.Aside {
 			t.Fatalf("%s: %+v", text(batch.Part), trouble)
 		}
 		b.nothing()
@@ -256,7 +256,7 @@ func TestOutage(t *testing.T) {
 func TestNotReady(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, 1, of("a b")...)
-	notReady := Failure{Err: errRefused, NotReady: true}
+	notReady := Failure{Err: errRejected, NotReady: true}
 	first := b.want("a")
 	b.Failed(first, notReady, b.now)
 	for second := range 9 {
@@ -267,7 +267,7 @@ func TestNotReady(t *testing.T) {
 			b.Succeeded(batch, b.now)
 			batch = b.Next(b.now, 1)
 		}
-		if trouble := b.Failed(batch, notReady, b.now); !trouble.Outage || len(trouble.Aside) > 0 {
+		if trouble := b.Failed(batch, notReady, b.now); !trouble.Outage || trouble.Aside {
 			t.Fatalf("after %d s: %+v", second+1, trouble)
 		}
 	}
@@ -282,11 +282,11 @@ func TestNotReady(t *testing.T) {
 func TestBlameless(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, 1, of("a b")...)
-	blameless := Failure{Err: errRefused, Blameless: true}
+	blameless := Failure{Err: errRejected, Blameless: true}
 	first := b.want("a")
 	for range 5 {
 		trouble := b.Failed(first, blameless, b.now)
-		if trouble.Outage || trouble.Wait == 0 || len(trouble.Aside) > 0 {
+		if trouble.Outage || trouble.Wait == 0 || trouble.Aside {
 			t.Fatalf("%+v", trouble)
 		}
 		b.Hurry()
@@ -297,12 +297,12 @@ func TestBlameless(t *testing.T) {
 			first = b.Next(b.now, 1)
 		}
 	}
-	if trouble := b.fails(first); len(trouble.Aside) > 0 {
+	if trouble := b.fails(first); trouble.Aside {
 		t.Errorf("its first failure: %+v", trouble)
 	}
 }
 
-// A write of several rows is cut, until the row that is refused is alone, and its parts are sent one at a time.
+// A write of several rows is cut, until the row that is rejected is alone, and its parts are sent one at a time.
 func TestWriteOfSeveralRows(t *testing.T) {
 	t.Parallel()
 	b := newBox(t, 10, rows{"a", []int{1, 2, 3, 4, 5}})
@@ -326,7 +326,7 @@ func TestWriteOfSeveralRows(t *testing.T) {
 	for !b.IsSettled() {
 		batch := b.Next(b.now, 1)
 		if slices.ContainsFunc(batch.Part, func(r rows) bool { return slices.Contains(r.numbers, 4) }) {
-			if trouble := b.fails(batch); trouble.New && !slices.Equal(trouble.Aside[0].numbers, []int{4}) {
+			if trouble := b.fails(batch); trouble.New && !slices.Equal(batch.Part[0].numbers, []int{4}) {
 				t.Fatalf("%+v", trouble)
 			}
 			continue
@@ -338,14 +338,14 @@ func TestWriteOfSeveralRows(t *testing.T) {
 		}
 		b.works(batch)
 	}
-	if !seen[3] || !seen[5] || seen[4] || b.Refused("a") == nil {
+	if !seen[3] || !seen[5] || seen[4] || b.Rejected("a") == nil {
 		t.Errorf("sent: %v", seen)
 	}
 
 	b.Add(rows{"a", []int{6, 7}}) // behind it
 	if batch := b.NextAside(b.now, false); !slices.Equal(batch.Part[0].numbers, []int{6, 7}) {
 		t.Fatalf("%v", batch.Part)
-	} else if trouble := b.fails(batch); len(trouble.Aside) > 0 || trouble.Wait > 0 {
+	} else if trouble := b.fails(batch); trouble.Aside || trouble.Wait > 0 {
 		t.Fatalf("%+v", trouble)
 	}
 	for _, want := range []int{6, 7} {
@@ -375,7 +375,7 @@ func TestGiveUp(t *testing.T) {
 	b.Add(of("e")[0])
 	b.fails(b.want("e"))
 	b.GiveUp(func(writes []rows, err error) {
-		if text(writes) != "e" || !errors.Is(err, errRefused) {
+		if text(writes) != "e" || !errors.Is(err, errRejected) {
 			t.Errorf("%v: %v", writes, err)
 		}
 	})
@@ -384,7 +384,7 @@ func TestGiveUp(t *testing.T) {
 	}
 }
 
-// Whatever the database refuses, all else is written once, and in the end every row is written that it takes.
+// Whatever the database rejects, all else is written once, and in the end every row is written that it takes.
 func TestOutboxProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -418,7 +418,7 @@ func TestOutboxProperty(t *testing.T) {
 					refuses = refuses || !mended && slices.ContainsFunc(w.numbers, func(n int) bool { return bad[n] })
 				}
 				if refuses {
-					o.Failed(b, Failure{Err: errRefused}, now)
+					o.Failed(b, Failure{Err: errRejected}, now)
 					continue
 				}
 				o.Succeeded(b, now)
@@ -435,7 +435,7 @@ func TestOutboxProperty(t *testing.T) {
 				t.Fatalf("row %d is written %d times", i, written[i])
 			}
 		}
-		if !o.IsIdle() || len(o.refused) > 0 {
+		if !o.IsIdle() || len(o.rejected) > 0 {
 			t.Fatalf("%+v", o)
 		}
 	})

@@ -75,7 +75,7 @@ func (j *Job) Answer(row store.Claim, is store.Claimed, mine bool) {
 	}
 }
 
-// Answered ends the claims: refused says that the ledger has refused one of them.
+// Answered ends the claims: anyRefused says that the ledger has refused one of them.
 func (j *Job) Answered(anyRefused bool) {
 	j.claiming = free
 	if anyRefused {
@@ -104,13 +104,13 @@ func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
 	grace := misfires[j.job.Misfire].grace
 	switch {
 	case paused:
-		return j.Skip(first, newest, earlier, event.WhyPaused)
+		return j.skip(first, newest, earlier, event.WhyPaused)
 	case j.IsTooLate(newest, now):
-		return j.Skip(first, newest, earlier, TooLate)
+		return j.skip(first, newest, earlier, TooLate)
 	case grace > 0 && now.Sub(newest) > grace:
-		return j.Skip(first, newest, earlier, Missed)
+		return j.skip(first, newest, earlier, Missed)
 	case each && line >= j.job.CatchUp.Limit:
-		return j.Skip(first, newest, earlier, lineFull)
+		return j.skip(first, newest, earlier, lineFull)
 	case each:
 		return j.each(first, d, now, slot, line > 0)
 	}
@@ -131,7 +131,7 @@ func (j *Job) each(first time.Time, d due, now time.Time, slot, behind bool) (c 
 		late++
 	}
 	if late > 0 {
-		c = j.Skip(first, d.ticks[late-1], d.missed+late-1, TooLate)
+		c = j.skip(first, d.ticks[late-1], d.missed+late-1, TooLate)
 	} else if d.missed > 0 {
 		c.Skips = Gap{first, d.last, d.missed, "more ticks are due than may wait"}
 	}
@@ -175,8 +175,8 @@ func (j *Job) start(at, now time.Time, slot bool) store.Claim {
 	return row
 }
 
-// Skip claims a tick as skipped, for all since the first one of its gap.
-func (j *Job) Skip(first, at time.Time, earlier int, why string) Claims {
+// skip claims a tick as skipped, for all since the first one of its gap.
+func (j *Job) skip(first, at time.Time, earlier int, why string) Claims {
 	return Claims{
 		Rows:  []store.Claim{{Key: jobs.Key{Job: j.job.Name, Tick: at}, State: jobs.Skipped, Missed: earlier, Error: why}},
 		Skips: Gap{first, at, earlier + 1, why},

@@ -108,7 +108,7 @@ func Absence(job jobs.Job, known jobs.Known, now time.Time, c Clocks) (row store
 	if len(d.ticks) == 0 {
 		return row, false
 	}
-	return j.Skip(j.next, d.ticks[0], d.missed, NotDeclared).Rows[0], true
+	return j.skip(j.next, d.ticks[0], d.missed, NotDeclared).Rows[0], true
 }
 
 // Leftover is what becomes of a run of a job that comes back: one from before its absence is closed. stands says

@@ -93,9 +93,9 @@ func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
 // is when the ledger inserted it.
 func (j *Job) LineUp(claimed time.Time, group []jobs.Pause) (skip string) {
 	switch {
-	case j.IsInPause(claimed, group):
+	case j.isInPause(claimed, group):
 		return event.WhyPaused
-	case j.IsLineFull():
+	case j.isLineFull():
 		return lineFull
 	}
 	return ""

@@ -116,7 +116,7 @@ func (f *Followers) noticesOfEnd(e End, now time.Time) ([]store.Follower, []Left
 		Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, State: e.To, Attempt: r.Attempt, Error: ledgerrows.CutError(e.Why), Owner: r.Owner,
 	}
 	switch {
-	case e.Says() == store.JobFails:
+	case e.says() == store.JobFails:
 		is.Event = jobs.NoticeFailure
 	case e.Recovers:
 		is.Event = jobs.NoticeRecovery

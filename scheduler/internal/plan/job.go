@@ -31,9 +31,6 @@ type Job struct {
 // New returns a job of which the ledger knows nothing yet.
 func New(group string, job *jobs.Job) Job { return Job{job: job, group: group, schedule: job.Schedule} }
 
-// Redeclare replaces the declaration by one with the same schedule.
-func (j *Job) Redeclare(job *jobs.Job) { j.job = job }
-
 // Known is what the ledger knows of the job, and what this term has done since.
 func (j *Job) Known() jobs.Known { return j.known }
 

@@ -10,7 +10,7 @@ type Order struct {
 	failing bool // by the ends that were sent, in their order
 	sent    int  // the number of the latest that was sent
 	written int  // and of the latest that is written
-	stands  bool // whether the job was failing after that one
+	failed  bool // the job was failing after that one
 	waits   int  // how many are being written, without those that are set aside
 	stuck   int  // how many are set aside
 }
@@ -24,7 +24,7 @@ type Place struct {
 }
 
 // NewOrder returns that of a job which was failing by its last end, or not.
-func NewOrder(failing bool) Order { return Order{stands: failing} }
+func NewOrder(failing bool) Order { return Order{failed: failing} }
 
 // MayWrite reports whether the next ends may be written.
 func (o *Order) MayWrite() bool { return o.waits == 0 }
@@ -32,7 +32,7 @@ func (o *Order) MayWrite() bool { return o.waits == 0 }
 // Send gives the ends with these verdicts their places. What was refused before says nothing.
 func (o *Order) Send(verdicts []store.Verdict) []Place {
 	if o.waits+o.stuck == 0 {
-		o.failing = o.stands
+		o.failing = o.failed
 	}
 	places := make([]Place, len(verdicts))
 	for i, v := range verdicts {
@@ -57,10 +57,10 @@ func (o *Order) SetAside(p *Place) {
 	}
 }
 
-// Written takes in the answer to an end. Without a clear answer, it counts as written.
+// Written takes in whether an end is written. One whose answer is not known counts as written.
 func (o *Order) Written(p Place, is bool) {
 	if is && o.Counts(p) {
-		o.written, o.stands = p.number, !p.works
+		o.written, o.failed = p.number, !p.works
 	}
 	if p.aside {
 		o.stuck--

@@ -31,7 +31,7 @@ func TestRecoveries(t *testing.T) {
 		}
 		o.Written(p, true)
 	}
-	if !o.MayWrite() || o.stands {
+	if !o.MayWrite() || o.failed {
 		t.Errorf("%+v", o)
 	}
 	if p := o.Send([]store.Verdict{works})[0]; p.Recovers {
@@ -71,11 +71,11 @@ func TestEndSetAside(t *testing.T) {
 		t.Errorf("%+v, %+v", second, o)
 	}
 	o.Written(second, true)
-	if o.Counts(first) || !o.Counts(second) || o.stands {
+	if o.Counts(first) || !o.Counts(second) || o.failed {
 		t.Errorf("%+v", o)
 	}
 	o.Written(first, true)
-	if o.stands || o.written != second.number || !o.MayWrite() || o.stuck != 0 {
+	if o.failed || o.written != second.number || !o.MayWrite() || o.stuck != 0 {
 		t.Errorf("%+v", o)
 	}
 	third := o.Send([]store.Verdict{works})[0]
@@ -89,7 +89,7 @@ func TestOrderProperty(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		o := NewOrder(rapid.Bool().Draw(t, "failing"))
-		ledger, newest := o.stands, 0 // what the ledger has of the job
+		ledger, newest := o.failed, 0 // what the ledger has of the job
 		var under, aside []Place
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			if len(under) == 0 && o.MayWrite() {
@@ -120,7 +120,7 @@ func TestOrderProperty(t *testing.T) {
 				write(aside[0])
 				aside = aside[1:]
 			}
-			if o.stands != ledger || o.written != newest || o.MayWrite() != (len(under) == 0) || o.stuck != len(aside) {
+			if o.failed != ledger || o.written != newest || o.MayWrite() != (len(under) == 0) || o.stuck != len(aside) {
 				t.Fatalf("%+v: the ledger has %v, of %d", o, ledger, newest)
 			}
 		}

@@ -57,8 +57,8 @@ func (j *Job) stretch(now time.Time, group []jobs.Pause) (until time.Time, pause
 	return before, false, !open
 }
 
-// IsInPause reports whether an instant falls into a pause of the job or the group.
-func (j *Job) IsInPause(at time.Time, group []jobs.Pause) bool {
+// isInPause reports whether an instant falls into a pause of the job or the group.
+func (j *Job) isInPause(at time.Time, group []jobs.Pause) bool {
 	for _, pauses := range [2][]jobs.Pause{j.pauses, group} {
 		for _, p := range pauses {
 			if p.Covers(at) {

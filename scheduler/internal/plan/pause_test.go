@@ -86,7 +86,7 @@ func TestIsInPause(t *testing.T) {
 	j.Pause(false, []jobs.Pause{{Began: at(1), Ended: at(2)}})
 	group := []jobs.Pause{{Began: at(3)}}
 	for minute, want := range map[int]bool{0: false, 1: true, 2: false, 3: true, 9: true} {
-		if j.IsInPause(at(minute), group) != want {
+		if j.isInPause(at(minute), group) != want {
 			t.Errorf("minute %d", minute)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 const OnTime = 5 * time.Second
 
 // misfires are what the policies for missed ticks differ in, besides [jobs.Misfire.Each]. A new policy has its
-// row here, and the default is a row of zeros.
+// row here; one without a row has zeros. What becomes of the ticks by these is in [Job.plan].
 var misfires = map[jobs.Misfire]struct {
 	grace time.Duration // the newest tick is skipped if it is later than that; zero: never
 	parts bool          // one tick stands for all of a gap, so that those before a pause and those after it have one each

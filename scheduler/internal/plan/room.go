@@ -105,8 +105,8 @@ func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 // and in room that no other run waits for.
 func (j *Job) AdmitsHeld() bool { return j.waiting() == 0 && j.filling() == 0 && j.Admits() }
 
-// IsLineFull reports whether as many ticks wait in line as may.
-func (j *Job) IsLineFull() bool { return j.line() >= j.job.CatchUp.Limit }
+// isLineFull reports whether as many ticks wait in line as may.
+func (j *Job) isLineFull() bool { return j.line() >= j.job.CatchUp.Limit }
 
 // line is how many ticks wait in line for their first start.
 func (j *Job) line() int {

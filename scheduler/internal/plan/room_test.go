@@ -116,7 +116,7 @@ func TestLine(t *testing.T) {
 	}
 	j := planned(jobs.Job{Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 2}}, crowd{})
 	for n := range 3 {
-		if j.IsLineFull() != (n >= 2) {
+		if j.isLineFull() != (n >= 2) {
 			t.Errorf("with %d in line", n)
 		}
 		j.inLine(1)

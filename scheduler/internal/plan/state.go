@@ -12,7 +12,7 @@ import (
 //
 //	from      to        by        when
 //	listed    changing  Change    its schedule has changed, and the ledger is being told
-//	any       removed   Remove    it is not in the list any more, and something of it is under way
+//	any       removed   Remove    it is not in the list any more
 //	any       listed    List      the ledger has its schedule
 type listing uint8
 
@@ -114,8 +114,8 @@ func (j *Job) Hold(now time.Time) Hold {
 	return Due
 }
 
-// MayPass reports whether what holds the job back passes by itself, soon. A tick that is due then is lost if
-// the schedule changes now.
+// MayPass reports whether what holds the job back passes by itself, soon. A tick that is due then would be lost if
+// the schedule changed now.
 func (h Hold) MayPass() bool { return h == Asked || h == Refused || h == Left }
 
 // IsDeferred reports whether the job's ticks wait for what is no fault.

@@ -99,10 +99,6 @@ func TestListing(t *testing.T) {
 	if j.job != &other {
 		t.Error("it has its former declaration")
 	}
-	again := other
-	if j.Redeclare(&again); j.job != &again {
-		t.Error("it is not declared anew")
-	}
 }
 
 // A claim has its answer before the next one, and after a refusal the ledger is read.

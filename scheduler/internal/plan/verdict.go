@@ -19,18 +19,18 @@ type End struct {
 	Recovers bool          // it is its job's recovery
 }
 
-// IsAsked reports whether its end was asked for, or a newer tick has replaced it.
-func (e End) IsAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
+// isAsked reports whether its end was asked for, or a newer tick has replaced it.
+func (e End) isAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
 
-// Says is what the end says of the run.
-func (e End) Says() store.Verdict {
+// says is what the end says of the run.
+func (e End) says() store.Verdict {
 	switch e.To {
 	case jobs.Succeeded:
 		return store.JobWorks
 	case jobs.Failed, jobs.TimedOut, jobs.Panicked, jobs.Interrupted:
 		return store.JobFails
 	case jobs.Cancelled: // by the end of its term, unless there was another reason
-		if !e.IsAsked() && e.Why != NotDeclared && !strings.Contains(e.Why, jobs.ErrReplacedByTick.Error()) {
+		if !e.isAsked() && e.Why != NotDeclared && !strings.Contains(e.Why, jobs.ErrReplacedByTick.Error()) {
 			return store.JobFails
 		}
 	}
@@ -38,7 +38,7 @@ func (e End) Says() store.Verdict {
 }
 
 // Verdict is what the end says of its job: that of a backfill's run, nothing.
-func (e End) Verdict() store.Verdict { return VerdictOf(e.Says(), e.Record) }
+func (e End) Verdict() store.Verdict { return VerdictOf(e.says(), e.Record) }
 
 // VerdictOf is what the verdict of a run says of its job.
 func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {

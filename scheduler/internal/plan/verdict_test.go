@@ -31,11 +31,11 @@ func TestVerdict(t *testing.T) {
 		{"cancelled for a newer tick", End{To: jobs.Cancelled, Why: fmt.Sprint(jobs.ErrReplacedByTick, ": ", failed)}, store.NoVerdict},
 		{"failed when its end was asked for", End{To: jobs.Failed, Stop: failed}, store.JobFails},
 	} {
-		if got := test.end.Says(); got != test.want || test.end.Verdict() != test.want {
+		if got := test.end.says(); got != test.want || test.end.Verdict() != test.want {
 			t.Errorf("%s: %v, of its job %v, want %v", test.name, got, test.end.Verdict(), test.want)
 		}
 		test.end.Record.Key = aBackfill.Key
-		if got := test.end.Verdict(); got != store.NoVerdict || test.end.Says() != test.want {
+		if got := test.end.Verdict(); got != store.NoVerdict || test.end.says() != test.want {
 			t.Errorf("%s, in a backfill: %v", test.name, got)
 		}
 	}

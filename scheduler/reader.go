@@ -3,32 +3,30 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
 
-// follower reads the ledger for a term, beside its loop, to which it hands what it has read.
-type follower struct {
+// reader reads the ledger for a term, beside its loop, to which it hands what it has read.
+type reader struct {
 	*env
 	look    signal           // asks it to read at once
-	asks    chan chan<- bool // the same for the request signal, which waits for whether there was a request
-	relists chan relisted    // capacity 1: the same for what the ledger was told of, which goes with the reading
+	asks    chan chan<- bool // a request to read; its sender gets whether anything was asked of the leader
+	relists chan relisted    // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
 }
 
-func newFollower(v *env) follower {
-	return follower{v, make(chan struct{}, 1), make(chan chan<- bool), make(chan relisted, 1)}
+func newReader(v *env) reader {
+	return reader{v, make(chan struct{}, 1), make(chan chan<- bool), make(chan relisted, 1)}
 }
 
 // run takes in what is asked of the leader, pause, resume, trigger or cancel, until
 // the term ends: when the request signal comes, and by what the heartbeats say. Without
 // these it looks by itself.
-func (f *follower) run() {
+func (f *reader) run() {
 	pulse := f.dog.begin("the look at the ledger")
 	defer pulse.end()
 	every := f.lookEvery()
@@ -96,13 +94,13 @@ func (f *follower) run() {
 }
 
 // soon has the ledger read, after what this term knows to be in it.
-func (f *follower) soon() {
+func (f *reader) soon() {
 	f.look.give()
 }
 
 // lookEvery is how long the term waits for heartbeats that look at the ledger, until it
 // looks by itself.
-func (f *follower) lookEvery() time.Duration {
+func (f *reader) lookEvery() time.Duration {
 	if _, ok := f.db.(store.Heartbeats); ok {
 		return f.timing.RenewEvery + f.timing.AttemptTimeout
 	}
@@ -110,12 +108,12 @@ func (f *follower) lookEvery() time.Duration {
 }
 
 // heed waits for the request signal.
-func (f *follower) heed() { keeper.HeldOf(f.ctx).Heed(f.ctx, f.beats.known.Load, f.request) }
+func (f *reader) heed() { keeper.HeldOf(f.ctx).Heed(f.ctx, f.beats.known.Load, f.request) }
 
 // request has the ledger read, since the request signal came, and reports whether there was
 // a request. Where that takes long, as with a large ledger, a stream of requests has it
 // done for a fifth of the time.
-func (f *follower) request() bool {
+func (f *reader) request() bool {
 	answer := make(chan bool, 1)
 	began := time.Now()
 	select {
@@ -137,7 +135,7 @@ func (f *follower) request() bool {
 // news reads the ledger if that was asked for, if it has changed, or if another server
 // has it now, within limit. Whether it has, the beat says; without one, a statement does.
 // Each statement may take nearly a TTL, so each begins with a beat of the pulse.
-func (f *follower) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
+func (f *reader) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
 	pulse.beat()
 	if beat == nil && !asked {
 		soon, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
@@ -169,49 +167,4 @@ func (f *follower) news(pulse *pulse, beat *heard, asked bool, limit time.Durati
 	defer cancel()
 	snapshot, err = f.load(ctx, false)
 	return snapshot, err == nil, err
-}
-
-// beats is what the heartbeats of a term and its follower tell each other.
-type beats struct {
-	newest     chan heard    // capacity 1: the newest heartbeat that looked at the ledger
-	known      atomic.Uint64 // the changes of the ledger, as it was read last
-	listening  atomic.Bool   // the follower runs
-	plainUntil time.Time     // heartbeats only renew until then. The keeper's goroutine owns it
-}
-
-// heard is what a heartbeat said of the ledger, or would say.
-type heard struct {
-	store.Beat
-	skew lease.Skew
-	at   time.Time // by the monotonic clock
-}
-
-// renew sends the heartbeats of this replica. That of an open term looks at the ledger
-// too. When that fails, a table of the ledger may be locked: the heartbeats then only
-// renew, for a while, and the term looks by statements of its own.
-func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
-	db, ok := s.db.(store.Heartbeats)
-	v := s.current.Load()
-	if !ok || v == nil || !v.beats.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != v.holder.Token || v.ctx.Err() != nil {
-		return s.db.Renew(ctx, r)
-	}
-	sent := s.clock.own()
-	if sent.Mono.Before(v.beats.plainUntil) {
-		return s.db.Renew(ctx, r)
-	}
-	beat, err := db.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], v.beats.known.Load())
-	if err != nil {
-		v.beats.plainUntil = sent.Mono.Add(4 * v.timing.TTL)
-		return 0, err
-	}
-	if !beat.Renewed {
-		return 0, nil
-	}
-	now := s.clock.own()
-	select {
-	case <-v.beats.newest: // out of date
-	default:
-	}
-	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
-	return 1, nil
 }

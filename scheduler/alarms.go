@@ -14,21 +14,21 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// clock is a term's gocron scheduler: an alarm clock that wakes the term when a
+// alarms is a term's gocron scheduler: an alarm clock that wakes the term when a
 // schedule may have a tick. The term itself decides what is due and may run, so
 // that a late, lost or repeated wake delays a tick by a sweep at most and never
 // loses one.
 //
 // Each term has a fresh one: a gocron scheduler that was stopped and started
 // again delivers stale ticks, and a job whose context ended never fires again.
-type clock struct {
+type alarms struct {
 	gocron gocron.Scheduler
 	log    *zap.Logger
 	ahead  func() time.Duration // how far the clock for ticks is ahead of gocron's
 	wake   func(*alarmed)
 }
 
-// alarmed are jobs that share an alarm. The clock owns the alarm, and the term's loop
+// alarmed are jobs that share an alarm. This owns the alarm, and the term's loop
 // the jobs.
 type alarmed struct {
 	alarm    gocron.Job
@@ -66,15 +66,15 @@ func (r *roll) setAlarms() (add, remove []*alarmed) {
 	return add, remove
 }
 
-// startClock builds a clock for the term's schedules and starts it.
-func startClock(v *env, alarms map[string]*alarmed) (*clock, error) {
+// startAlarms builds them for the term's schedules and starts it.
+func startAlarms(v *env, all map[string]*alarmed) (*alarms, error) {
 	s, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithStopTimeout(stopTimeout))
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: start gocron: %w", err)
 	}
-	c := &clock{gocron: s, log: v.log, ahead: steady(func() time.Duration { return time.Until(v.now()) })}
+	c := &alarms{gocron: s, log: v.log, ahead: steady(func() time.Duration { return time.Until(v.now()) })}
 	c.wake = func(a *alarmed) { v.do(func(t *term) { t.wake(a) }) }
-	if err := c.change(slices.Collect(maps.Values(alarms)), nil); err != nil {
+	if err := c.change(slices.Collect(maps.Values(all)), nil); err != nil {
 		c.stop()
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func (t *term) wake(a *alarmed) {
 
 // change sets alarms and removes others. It may wait for alarms that are being
 // delivered, and these for the loop, so the loop must not call it.
-func (c *clock) change(add, remove []*alarmed) error {
+func (c *alarms) change(add, remove []*alarmed) error {
 	var wrong error
 	for _, a := range add {
 		job, err := c.gocron.NewJob(
@@ -128,7 +128,7 @@ func (c *clock) change(add, remove []*alarmed) error {
 const stopTimeout = time.Second
 
 // stop ends the clock and waits for alarms that are being delivered.
-func (c *clock) stop() {
+func (c *alarms) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*stopTimeout)
 	defer cancel()
 	if err := c.gocron.ShutdownWithContext(ctx); err != nil {

@@ -1,0 +1,56 @@
+package scheduler
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
+
+// beats is what the heartbeats of a term and its reader tell each other.
+type beats struct {
+	newest     chan heard    // capacity 1: the newest heartbeat that looked at the ledger
+	known      atomic.Uint64 // the changes of the ledger, as it was read last
+	listening  atomic.Bool   // the reader runs
+	plainUntil time.Time     // heartbeats only renew until then. The keeper's goroutine owns it
+}
+
+// heard is what a heartbeat said of the ledger, or would say.
+type heard struct {
+	store.Beat
+	skew lease.Skew
+	at   time.Time // by the monotonic clock
+}
+
+// renew sends the heartbeats of this replica. That of an open term looks at the ledger
+// too. When that fails, a table of the ledger may be locked: the heartbeats then only
+// renew, for a while, and the term looks by statements of its own.
+func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
+	db, ok := s.db.(store.Heartbeats)
+	v := s.current.Load()
+	if !ok || v == nil || !v.beats.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != v.holder.Token || v.ctx.Err() != nil {
+		return s.db.Renew(ctx, r)
+	}
+	sent := s.clock.own()
+	if sent.Mono.Before(v.beats.plainUntil) {
+		return s.db.Renew(ctx, r)
+	}
+	beat, err := db.Beat(ctx, r.Owner, r.Heartbeat, r.Leases[0], v.beats.known.Load())
+	if err != nil {
+		v.beats.plainUntil = sent.Mono.Add(4 * v.timing.TTL)
+		return 0, err
+	}
+	if !beat.Renewed {
+		return 0, nil
+	}
+	now := s.clock.own()
+	select {
+	case <-v.beats.newest: // out of date
+	default:
+	}
+	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
+	return 1, nil
+}
