@@ -88,60 +88,62 @@ func (c *Candidate) look(ctx context.Context) (*Held, time.Duration, error) {
 		if err := c.read(ctx); err != nil {
 			return nil, 0, err
 		}
-		row, fence := c.watch.last.Lease, c.watch.last.Fence
-		wait := c.watch.takeableIn(c.keeper.now())
-		switch {
-		case row != nil && c.isLeftOver(*row):
-			// A late acquire of ours: its client gave up, the server did not.
-			if c.barred == nil {
-				if h, err := c.adopt(ctx, *row); h != nil || err != nil {
-					return h, 0, err
-				}
-			}
-			// Or a term that is over. If the row was rewound to it, do not
-			// release it yet: a newer holder may still trust the lost row.
-			at := c.keeper.now()
-			if wait := c.watch.quarantinedFor(at); wait > 0 {
-				return nil, c.until(wait), nil
-			}
-			// Or a term that was taken early: see [Held.Release].
-			if wait := c.taken.standing(at); wait > 0 {
-				return nil, c.until(wait), nil
-			}
-			// Logged once: while the server takes no writes, each look gets here.
-			if c.leftOver != row.Token {
-				c.leftOver = row.Token
-				c.keeper.log.Info("releasing a lease that this process took and does not keep", zap.String("group", c.group), zap.Uint64("token", row.Token))
-			}
-			if err := c.keeper.release(ctx, c.group, row.Token, nil); err != nil {
-				return nil, 0, err
-			}
-		case c.barred != nil:
-			return nil, c.keeper.timing.TTL/3 + c.jitter(), nil
-		case row == nil && fence == nil && wait > 0:
-			// This replica knows the group, but the row is gone. Watch the group
-			// as after a rewound row, before it starts afresh.
-			return nil, c.until(wait), nil
-		case row == nil || fence == nil:
-			if err := c.prepare(ctx); err != nil {
-				return nil, 0, err
-			}
-		case wait > 0:
-			if c.suspected == nil {
-				return nil, c.until(wait), nil
-			}
-			if wait, err := c.earlier(ctx, wait); err != nil || wait > 0 {
-				return nil, wait, err
-			}
-			fallthrough
-		default:
-			h, err := c.acquire(ctx)
-			if h != nil || err != nil {
-				return h, 0, err
-			}
+		if h, wait, err := c.act(ctx, c.finding()); h != nil || wait > 0 || err != nil {
+			return h, wait, err
 		}
 	}
 	return nil, c.jitter(), nil
+}
+
+// finding is what the last reading means now.
+func (c *Candidate) finding() finding {
+	row := c.watch.last.Lease
+	return finding{
+		lease: row != nil, fence: c.watch.last.Fence != nil,
+		takeable: c.watch.takeableIn(c.keeper.now()), leftOver: row != nil && c.isLeftOver(*row),
+		barred: c.barred != nil, suspected: c.suspected != nil,
+	}
+}
+
+// act does what follows from a reading. It returns the lease when it is ours now, how long to
+// wait before it is worth looking again, or neither: then another round is due.
+func (c *Candidate) act(ctx context.Context, f finding) (*Held, time.Duration, error) {
+	switch f.move() {
+	case stay:
+		return nil, c.until(f.takeable), nil
+	case refrain:
+		return nil, c.keeper.timing.TTL/3 + c.jitter(), nil
+	case settle:
+		return c.settle(ctx, *c.watch.last.Lease)
+	case prepare:
+		return nil, 0, c.prepare(ctx)
+	case hasten:
+		if wait, err := c.earlier(ctx, f.takeable); err != nil || wait > 0 {
+			return nil, wait, err
+		}
+	}
+	h, err := c.acquire(ctx)
+	return h, 0, err
+}
+
+// settle adopts or releases a term that [Candidate.isLeftOver] found.
+func (c *Candidate) settle(ctx context.Context, row store.Lease) (*Held, time.Duration, error) {
+	// A late acquire of ours: its client gave up, the server did not.
+	if c.barred == nil {
+		if h, err := c.adopt(ctx, row); h != nil || err != nil {
+			return h, 0, err
+		}
+	}
+	at := c.keeper.now()
+	if wait := releasableIn(c.watch.quarantinedFor(at), c.taken.standing(at)); wait > 0 {
+		return nil, c.until(wait), nil
+	}
+	// Logged once: while the server takes no writes, each look gets here.
+	if c.leftOver != row.Token {
+		c.leftOver = row.Token
+		c.keeper.log.Info("releasing a lease that this process took and does not keep", zap.String("group", c.group), zap.Uint64("token", row.Token))
+	}
+	return nil, 0, c.keeper.release(ctx, c.group, row.Token, nil)
 }
 
 // isLeftOver reports whether the row has a term that this process acquired but

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ctxerr"
+	"github.com/cronlease/cronlease/store"
 )
 
 // Early lets a candidate take a lease whose time is not up. It is for work of
@@ -66,18 +67,23 @@ func (c *Candidate) Suspects() bool {
 	return c.suspected != nil && c.suspected.open
 }
 
+// sees takes in a reading of the row, which nothing may be taken from for as long as it is
+// quarantined. The suspicion is open while the row shows the heartbeat that it began with.
+func (s *suspected) sees(row *store.Lease, quarantined time.Duration) {
+	known := row != nil && row.Owner != "" && quarantined <= 0
+	if known && s.token == 0 {
+		s.token, s.heartbeat = row.Token, row.Heartbeat
+	}
+	s.open = known && s.token == row.Token && s.heartbeat == row.Heartbeat
+}
+
 // earlier is how long it takes until the lease may be taken early, zero or less if
 // that is now, and the wait if it may not.
 func (c *Candidate) earlier(ctx context.Context, wait time.Duration) (time.Duration, error) {
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
 	s, row, at := c.suspected, c.watch.last.Lease, c.keeper.now()
-	known := row != nil && row.Owner != "" && c.watch.quarantinedFor(at) <= 0
-	if known && s.token == 0 {
-		s.token, s.heartbeat = row.Token, row.Heartbeat
-	}
-	s.open = known && s.token == row.Token && s.heartbeat == row.Heartbeat
-	if !s.open {
+	if s.sees(row, c.watch.quarantinedFor(at)); !s.open {
 		return c.until(wait), nil
 	}
 	// The signal can come a moment before the connection is seen to be gone.
