@@ -55,19 +55,19 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	r.ctx, r.cancel = context.WithCancelCause(context.WithoutCancel(ctx))
 
 	c.mu.Lock()
-	if c.rows.closing {
+	if c.rows.requests.isClosing() {
 		c.mu.Unlock()
 		return nil, nil, fmt.Errorf("locks: lock %q: %w", text, ErrClosed)
 	}
 	c.start()
 	asked := time.Now()
 	r.name = c.rows.name(text)
-	var batch []*name
-	if c.rows.submit(r) {
-		batch = c.schedule(ctx, r.name)
+	var own round
+	if c.rows.requests.submit(r) {
+		own = c.schedule(ctx, r.name)
 	}
 	c.mu.Unlock()
-	c.roundOf(ctx, batch)
+	c.roundOf(ctx, own)
 
 	select {
 	case <-r.decided:
@@ -85,12 +85,12 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	}
 	cause := context.Cause(ctx)
 	if r.open { // granted, but too late
-		c.rows.close(r)
+		c.rows.requests.close(r)
 		if cause == nil {
 			cause = fmt.Errorf("%w: it was no longer trusted when it was granted", ErrLost)
 		}
 	}
 	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.rows.why(r))
-	c.rows.withdraw(r, err)
+	c.rows.requests.withdraw(r, err)
 	return nil, nil, err
 }

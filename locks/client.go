@@ -180,13 +180,13 @@ func (c *Client) Close(ctx context.Context) error {
 	}
 	c.mu.Lock()
 	started := c.started
-	c.rows.shut()
+	c.rows.requests.shut()
 	c.mu.Unlock()
 	if !started {
 		c.stop()
 		return nil
 	}
-	poke(c.rows.sessions)
+	poke(c.rows.requests.sessions)
 	var err error
 	select {
 	case <-c.finished:
@@ -210,8 +210,8 @@ func (c *Client) stillHeld() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var names []string
-	for n := range c.rows.active {
-		if n.holds() {
+	for n := range c.rows.requests.locks() {
+		if n.has(held) {
 			names = append(names, n.text)
 		}
 	}

@@ -2,7 +2,6 @@ package locks
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,8 +17,6 @@ const (
 	// notifyEvery is how often a process notifies itself, until the notifier's Wait
 	// watches a lock that had no waiter yet when the Wait began.
 	notifyEvery = 20 * time.Millisecond
-	// idleMost is how many of the locks that were unlocked are reread.
-	idleMost = 256
 )
 
 // The tasks of a client that the log of an outage names; see keeper.Trouble.
@@ -37,7 +34,9 @@ func (c *Client) listen() {
 	look := time.NewTimer(c.timing.RenewEvery)
 	defer look.Stop()
 	for c.running.Err() == nil {
-		waiting, rows := c.waiting()
+		c.mu.Lock()
+		waiting, rows := c.rows.requests.waiting()
+		c.mu.Unlock()
 		if len(waiting) == 0 {
 			c.keeper.Trouble().Ended(readingWaited)
 			c.keeper.Trouble().Ended(checkingHolders)
@@ -69,26 +68,6 @@ func (c *Client) listen() {
 		default:
 		}
 	}
-}
-
-// waiting returns the locks that this process waits for, and for each the mark that
-// its row contains until the first of these waiters is granted the lock. The ones
-// behind it cannot be granted before it is. Without a session there are no places,
-// but the holders and waiters that will be ahead of them are watched nevertheless.
-func (c *Client) waiting() (names []*name, rows []store.LockWatch) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for n := range c.rows.active {
-		switch p := n.waits(); {
-		case n.busy: // the write in flight will show
-		case p != nil:
-			names = append(names, n)
-			rows = append(rows, store.LockWatch{Name: n.text, Mark: p.mark()})
-		case c.rows.session != nil && c.rows.session.over && slices.ContainsFunc(n.requests, func(r *request) bool { return r.state == wanted }):
-			names = append(names, n)
-		}
-	}
-	return names, rows
 }
 
 // checkAhead finds out whether the processes that this one's waiters are queued
@@ -151,13 +130,13 @@ func (c *Client) await(rows []store.LockWatch, limit time.Duration) {
 func (c *Client) retryOverdue(names []*name) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	now := c.rows.now()
+	now := c.rows.sight.now()
 	for _, n := range names {
-		if n.busy || !n.known {
+		if n.turn.isBusy() || !n.row.isKnown() {
 			continue
 		}
 		if p, _ := c.rows.plan(n, now); p != nil {
-			c.rows.touch(n)
+			c.rows.rounds.touch(n)
 		}
 	}
 }
@@ -169,21 +148,8 @@ func (c *Client) retryOverdue(names []*name) {
 // returns how long it is until the next check.
 func (c *Client) lookAround() time.Duration {
 	c.mu.Lock()
-	var names, idle []*name
-	for _, n := range c.rows.names {
-		switch {
-		case n.holds():
-			names = append(names, n)
-		case len(n.requests) == 0: // known or not: the write that was to repair it may have been refused
-			idle = append(idle, n)
-		}
-	}
-	if len(names) == 0 {
-		idle = slices.DeleteFunc(idle, func(n *name) bool { return time.Since(n.used) > 2*c.timing.RenewEvery })
-	}
-	slices.SortFunc(idle, func(a, b *name) int { return b.used.Compare(a.used) })
+	names := c.rows.reread(2 * c.timing.RenewEvery)
 	c.mu.Unlock()
-	names = append(names, idle[:min(len(idle), idleMost)]...)
 	if len(names) == 0 {
 		c.keeper.Trouble().Ended(readingHeld)
 		return c.timing.RenewEvery
@@ -208,9 +174,9 @@ func (c *Client) setAddress(address string) {
 		return
 	}
 	c.notifier.address = address
-	for n := range c.rows.active {
+	for n := range c.rows.requests.locks() {
 		if n.waits() != nil {
-			c.rows.touch(n)
+			c.rows.rounds.touch(n)
 		}
 	}
 }

@@ -81,16 +81,16 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	if cause == nil && !r.trusted() {
 		cause = fmt.Errorf("%w: its time had passed", ErrLost)
 	}
-	c.rows.close(r)
-	var batch []*name
+	c.rows.requests.close(r)
+	var own round
 	if r.state == held {
 		r.state = leaving
-		batch = c.schedule(ctx, r.name)
+		own = c.schedule(ctx, r.name)
 	}
 	r.cancel(ErrUnlocked)
 	c.mu.Unlock()
 	c.events.Emit(event.LockReleased{Header: c.head(r.Granted), Lock: l.Name(), Held: time.Since(r.began)})
-	c.roundOf(ctx, batch)
+	c.roundOf(ctx, own)
 	if err := c.awaitLeft(ctx, r); err != nil {
 		return fmt.Errorf("locks: unlock %q: not confirmed; retrying in the background: %w", l.Name(), err)
 	}

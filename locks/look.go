@@ -15,11 +15,11 @@ import (
 func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	c.mu.Lock()
 	if !writer {
-		names = slices.DeleteFunc(slices.Clone(names), func(n *name) bool { return n.busy })
+		names = slices.DeleteFunc(slices.Clone(names), func(n *name) bool { return n.turn.isBusy() })
 	}
-	texts, news := make([]string, len(names)), make([]uint64, len(names))
+	texts, editions := make([]string, len(names)), make([]uint64, len(names))
 	for i, n := range names {
-		texts[i], news[i] = n.text, n.news
+		texts[i], editions[i] = n.text, n.row.edition()
 	}
 	c.mu.Unlock()
 	if len(names) == 0 {
@@ -32,24 +32,8 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 		return fmt.Errorf("read %d locks: %w", len(names), ctxerr.With(ctx, err))
 	}
 	replied := time.Now()
-
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	rs := c.rows
-	rs.answeredBy(reading.Server)
-	rs.clock = clock{reading.Now, replied}
-	rs.floor = max(rs.floor, reading.Floor)
-	for i, n := range names {
-		row := reading.Rows[i]
-		if n.news != news[i] || n.busy && !writer || rs.names[n.text] != n {
-			continue
-		}
-		q, err := decode(n.text, row.Queue)
-		if err != nil {
-			rs.breakOff(n, err)
-			continue
-		}
-		rs.adopt(n, row.Version, q)
-	}
+	c.rows.read(names, editions, reading, replied, writer)
 	return nil
 }

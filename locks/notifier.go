@@ -94,7 +94,7 @@ func (w *notifier) misses(rs *rows) bool {
 	if w.watched == nil || w.address == "" {
 		return false
 	}
-	for n := range rs.active {
+	for n := range rs.requests.locks() {
 		if !w.watched[n.text] && n.waits() != nil {
 			return true
 		}

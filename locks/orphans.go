@@ -84,7 +84,7 @@ func (c *Client) cleanSome(ctx context.Context, names []string) error {
 	for name, q := range queues {
 		// The writer knows which places of its own process are wanted.
 		if slices.ContainsFunc(q.Processes, func(p process) bool { return over[p.sessionID()] || p.Group == c.rows.self.Group }) {
-			c.rows.touch(c.rows.name(name))
+			c.rows.rounds.touch(c.rows.name(name))
 		}
 	}
 	return nil

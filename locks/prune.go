@@ -28,12 +28,29 @@ const (
 	tidyEvery = time.Hour
 )
 
+// leftovers are the rows without holders and waiters that this process has written.
+type leftovers struct {
+	added  chan struct{} // capacity 1
+	newest time.Time     // when the last one was written
+}
+
+func (l *leftovers) add() {
+	l.newest = time.Now()
+	poke(l.added)
+}
+
+// remain reports whether some were not idle for long enough yet when they were pruned
+// last, which was just now. The database's clock may be a little slower than ours.
+func (l *leftovers) remain() bool {
+	return !l.newest.IsZero() && time.Since(l.newest) < pruneIdle+pruneIdle/10
+}
+
 // pruning deletes unused rows: every few seconds while this process leaves some,
 // and about once an hour those of other processes.
 func (c *Client) pruning() {
 	tidy := time.Now().Add(tidyEvery/2 + rand.N(tidyEvery))
 	for c.running.Err() == nil {
-		c.pause(c.rows.left, time.Until(tidy))
+		c.pause(c.rows.leftovers.added, time.Until(tidy))
 		for c.leavesRows() {
 			c.pause(nil, pruneEvery+rand.N(pruneEvery/5))
 			c.prune("rows of locks", c.pruneLocks)
@@ -48,13 +65,11 @@ func (c *Client) pruning() {
 	}
 }
 
-// leavesRows reports whether this process has left rows that were not idle for
-// long enough yet when it pruned last, which was just now. The database's clock
-// may be a little slower than its own.
+// leavesRows reports whether there are leftovers; see [leftovers.remain].
 func (c *Client) leavesRows() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.running.Err() == nil && !c.rows.emptied.IsZero() && time.Since(c.rows.emptied) < pruneIdle+pruneIdle/10
+	return c.running.Err() == nil && c.rows.leftovers.remain()
 }
 
 // prune deletes rows in batches until there are no more. An account without the

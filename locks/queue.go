@@ -155,7 +155,7 @@ func (q *queue) grant(token uint64, now int64) []place {
 }
 
 // find returns the place of that id, or nil.
-func (q *queue) find(id string) *place {
+func (q queue) find(id string) *place {
 	for i := range q.Places {
 		if q.Places[i].ID == id {
 			return &q.Places[i]
@@ -164,8 +164,13 @@ func (q *queue) find(id string) *place {
 	return nil
 }
 
+// has reports whether a session has a place.
+func (q queue) has(s sessionID) bool {
+	return slices.ContainsFunc(q.Processes, func(p process) bool { return p.sessionID() == s })
+}
+
 // free reports whether a new request would be granted at once.
-func (q *queue) free(read bool) bool {
+func (q queue) free(read bool) bool {
 	if !read {
 		return len(q.Places) == 0
 	}
@@ -194,7 +199,7 @@ func (q *queue) setAddress(of sessionID, address string) bool {
 
 // ahead are the processes with places ahead of that of an id, without duplicates;
 // all processes if there is no such place.
-func (q *queue) ahead(id string) []process {
+func (q queue) ahead(id string) []process {
 	var ahead []process
 	known := map[sessionID]bool{}
 	for _, p := range q.Places {

@@ -3,14 +3,19 @@ package locks
 import (
 	"context"
 	"fmt"
-	"slices"
+	"iter"
+	"maps"
 	"strconv"
+	"sync"
 	"time"
 
-	"go.uber.org/zap"
+	"github.com/cronlease/cronlease/store"
 )
 
-// state is that of a request.
+// state is that of a request:
+//
+//	wanted --give--> held --close--> leaving --forget--> out of the row
+//	wanted --giveUp, refuse--> leaving
 type state int
 
 const (
@@ -41,12 +46,47 @@ type request struct {
 	timer  *time.Timer // of the limit, nil when there is none
 }
 
+// isPlaced reports whether it has a place in a session that is not over.
+func (r *request) isPlaced() bool { return r.session != nil && !r.session.over }
+
+// decide answers a request, once.
+func (r *request) decide(err error) {
+	select {
+	case <-r.decided:
+	default:
+		r.err = err
+		close(r.decided)
+	}
+}
+
+// requests are the requests of this process, each with a place in the present session or
+// none yet. It moves them from state to state by what the rows show.
+//
+// A request holds its lock once a row has shown its place as granted, for as long as each
+// later row shows the same, and its session lasts: a process that grants the lock to
+// another place has removed this one first, which ends the one or the other. And a request is
+// forgotten only with its session, or when a row was seen without its place that no write
+// of ours can put back.
+type requests struct {
+	mu     *sync.Mutex // the client's, for timers
+	grace  time.Duration
+	self   process
+	rounds *rounds
+	sight  *sight
+
+	active   map[*name]bool // the locks that have requests
+	session  *session       // nil before the first one
+	sessions chan struct{}  // capacity 1: a session may be needed, or may end
+	number   uint64         // of requests that had a place
+	closing  bool
+}
+
 // submit adds a request, and reports whether its lock has to be scheduled: it has a place
 // to write.
-func (rs *rows) submit(r *request) bool {
-	r.name.requests = append(r.name.requests, r)
+func (rs *requests) submit(r *request) bool {
+	r.name.add(r)
 	rs.active[r.name] = true
-	if rs.session == nil || rs.session.over {
+	if !rs.inSession() {
 		poke(rs.sessions)
 		return false
 	}
@@ -55,20 +95,31 @@ func (rs *rows) submit(r *request) bool {
 }
 
 // enter gives the request its place in the present session. Its lock has to be scheduled.
-func (rs *rows) enter(r *request) {
+func (rs *requests) enter(r *request) {
 	rs.number++
 	r.session = rs.session
 	r.ID = rs.self.Group + "." + strconv.FormatUint(rs.number, 10)
-	r.Since = rs.now()
+	r.Since = rs.sight.now()
+}
+
+// inSession reports whether there is a session that is not over.
+func (rs *requests) inSession() bool { return rs.session != nil && !rs.session.over }
+
+// process is this one, in the present session.
+func (rs *requests) process() process {
+	self := rs.self
+	self.Token = rs.session.held.Token()
+	return self
 }
 
 // notice updates the requests from the row.
-func (rs *rows) notice(n *name) {
-	for _, r := range slices.Clone(n.requests) {
-		if r.session == nil || r.session.over {
+func (rs *requests) notice(n *name) {
+	q := n.row.shown()
+	for _, r := range n.all() {
+		if !r.isPlaced() {
 			continue
 		}
-		p := n.queue.find(r.ID)
+		p := q.find(r.ID)
 		switch r.state {
 		case wanted:
 			if p != nil && p.Granted > 0 {
@@ -79,7 +130,7 @@ func (rs *rows) notice(n *name) {
 				rs.lose(r, fmt.Errorf("%w: the row of lock %q was changed by another program", ErrLost, n.text))
 			}
 		case leaving:
-			if p == nil && !n.unsure {
+			if p == nil && !n.row.isUnsure() {
 				rs.forget(r)
 			}
 		}
@@ -87,7 +138,7 @@ func (rs *rows) notice(n *name) {
 }
 
 // give answers a request that was granted the lock.
-func (rs *rows) give(r *request, p place) {
+func (rs *requests) give(r *request, p place) {
 	r.place = p
 	r.state = held
 	r.open = true
@@ -101,57 +152,67 @@ func (rs *rows) give(r *request, p place) {
 
 // limit ends a lock whose limit has passed. Work that still runs gets the grace,
 // then the lock is released anyway. It is called by a timer, without mu.
-func (rs *rows) limit(r *request) {
+func (rs *requests) limit(r *request) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	if r.state != held {
 		return
 	}
 	r.cancel(fmt.Errorf("%w (%v)", ErrLimit, r.For))
-	r.timer = time.AfterFunc(rs.timing.Grace, func() {
+	r.timer = time.AfterFunc(rs.grace, func() {
 		rs.mu.Lock()
 		defer rs.mu.Unlock()
 		if r.state == held {
 			rs.close(r)
 			r.past = true
 			r.state = leaving
-			rs.touch(r.name)
+			rs.rounds.touch(r.name)
 		}
 	})
 }
 
 // lose ends a lock that is not ours any more.
-func (rs *rows) lose(r *request, cause error) {
+func (rs *requests) lose(r *request, cause error) {
 	r.cancel(cause)
 	r.state = leaving
 	rs.forget(r)
 }
 
-// breakOff suspends a lock whose row cannot be decoded, for a while.
-func (rs *rows) breakOff(n *name, err error) {
-	n.known = false
-	n.news++
-	for _, r := range slices.Clone(n.requests) {
+// breakOff ends the requests for a lock whose row cannot be decoded, but for those that
+// may wait until it can, and reports whether there are any.
+func (rs *requests) breakOff(n *name, err error) (left bool) {
+	for _, r := range n.all() {
 		switch {
 		case r.state == held:
 			rs.lose(r, fmt.Errorf("%w: %w", ErrLost, err))
 		case r.state == leaving, r.try:
-			r.decide(err)
-			r.state = leaving
-			rs.forget(r)
+			rs.refuse(r, err)
 		}
 	}
-	if len(n.requests) == 0 {
-		return
+	return !n.isIdle()
+}
+
+// refuse ends a request that has no place in the row.
+func (rs *requests) refuse(r *request, err error) {
+	r.decide(err)
+	r.state = leaving
+	rs.forget(r)
+}
+
+// turnAway ends requests that cannot be served.
+func (rs *requests) turnAway(busy []*request) {
+	for _, r := range busy {
+		if r.try {
+			rs.refuse(r, ErrBusy)
+		} else {
+			rs.refuse(r, ErrFull)
+		}
 	}
-	rs.log.Error("a lock cannot be granted", zap.String("lock", n.text), zap.Error(err))
-	n.broken = time.Now().Add(lookEvery)
-	rs.touchAfter(lookEvery, n)
 }
 
 // close is called once for each lock that was granted, when its holder has
 // stopped.
-func (rs *rows) close(r *request) {
+func (rs *requests) close(r *request) {
 	r.open = false
 	r.session.open--
 	if r.timer != nil {
@@ -163,32 +224,32 @@ func (rs *rows) close(r *request) {
 }
 
 // withdraw ends a request whose caller no longer waits.
-func (rs *rows) withdraw(r *request, err error) {
+func (rs *requests) withdraw(r *request, err error) {
 	switch r.state {
 	case wanted:
 		rs.giveUp(r, err)
 	case held:
 		r.state = leaving
-		rs.touch(r.name)
+		rs.rounds.touch(r.name)
 	}
 	r.cancel(err)
 }
 
 // giveUp ends a request with an error, and has its place removed from the row if
 // it may have one.
-func (rs *rows) giveUp(r *request, err error) {
-	r.decide(err)
-	r.state = leaving
-	if r.session == nil || r.session.over { // no place, or one that ends with the session
-		rs.forget(r)
+func (rs *requests) giveUp(r *request, err error) {
+	if !r.isPlaced() { // no place, or one that ends with the session
+		rs.refuse(r, err)
 		return
 	}
-	rs.touch(r.name)
+	r.decide(err)
+	r.state = leaving
+	rs.rounds.touch(r.name)
 }
 
-// failTries fails the TryLock requests for a lock when the database does not answer.
-func (rs *rows) failTries(n *name, err error) {
-	for _, r := range slices.Clone(n.requests) {
+// giveUpTries fails the TryLock requests for a lock when the database does not answer.
+func (rs *requests) giveUpTries(n *name, err error) {
+	for _, r := range n.all() {
 		if r.try && r.state == wanted {
 			rs.giveUp(r, err)
 		}
@@ -196,10 +257,10 @@ func (rs *rows) failTries(n *name, err error) {
 }
 
 // shut ends the requests that wait, and lets no more of them begin.
-func (rs *rows) shut() {
+func (rs *requests) shut() {
 	rs.closing = true
 	for n := range rs.active {
-		for _, r := range slices.Clone(n.requests) {
+		for _, r := range n.all() {
 			if r.state == wanted {
 				rs.giveUp(r, ErrClosed)
 			}
@@ -207,11 +268,14 @@ func (rs *rows) shut() {
 	}
 }
 
+func (rs *requests) isClosing() bool { return rs.closing }
+
+// locks are those that have requests.
+func (rs *requests) locks() iter.Seq[*name] { return maps.Keys(rs.active) }
+
 // forget drops a request that is out of the row.
-func (rs *rows) forget(r *request) {
-	r.name.requests = slices.DeleteFunc(r.name.requests, func(o *request) bool { return o == r })
-	r.name.used = time.Now()
-	if len(r.name.requests) == 0 {
+func (rs *requests) forget(r *request) {
+	if r.name.remove(r); r.name.isIdle() {
 		delete(rs.active, r.name)
 	}
 	close(r.left)
@@ -220,31 +284,75 @@ func (rs *rows) forget(r *request) {
 	}
 }
 
-// decide answers a request, once.
-func (r *request) decide(err error) {
-	select {
-	case <-r.decided:
-	default:
-		r.err = err
-		close(r.decided)
+// needs reports whether there are requests, and whether the client is closed and has
+// none left.
+func (rs *requests) needs() (session, done bool) {
+	return len(rs.active) > 0, rs.closing && len(rs.active) == 0
+}
+
+// begin gives every waiting request a place in the new session.
+func (rs *requests) begin(s *session) {
+	rs.session = s
+	for n := range rs.active {
+		for _, r := range n.all() {
+			if r.state == wanted {
+				rs.enter(r)
+				rs.rounds.touch(n)
+			}
+		}
 	}
 }
 
-// why describes what a request was waiting for.
-func (rs *rows) why(r *request) string {
-	switch {
-	case r.name.failure != nil:
-		return fmt.Sprintf(" (the database: %v)", r.name.failure)
-	case rs.failure != nil:
-		return fmt.Sprintf(" (the database: %v)", rs.failure)
-	case r.name.aside:
-		return " (another transaction keeps its row locked)"
-	}
-	for _, p := range r.name.queue.Places {
-		if p.Granted > 0 && p.ID != r.ID {
-			of := r.name.queue.Processes[p.Process]
-			return fmt.Sprintf(" (held by %s under token %d)", of.Owner, p.Granted)
+// end takes all locks of a session from their holders, and returns how many there were.
+// Waiting requests go on waiting, in the next session.
+func (rs *requests) end(s *session, cause error) (lost int) {
+	s.over = true
+	for n := range rs.active {
+		for _, r := range n.all() {
+			if r.session != s {
+				continue
+			}
+			switch r.state {
+			case held:
+				lost++
+				rs.lose(r, cause)
+			case leaving:
+				rs.forget(r)
+			case wanted:
+				r.session = nil
+			}
 		}
 	}
-	return ""
+	return lost
+}
+
+// touchAfter schedules locks after a while, those that have requests then.
+func (rs *requests) touchAfter(wait time.Duration, names ...*name) {
+	time.AfterFunc(wait, func() {
+		rs.mu.Lock()
+		defer rs.mu.Unlock()
+		for _, n := range names {
+			if !n.isIdle() {
+				rs.rounds.touch(n)
+			}
+		}
+	})
+}
+
+// waiting returns the locks that this process waits for, and for each the mark that
+// its row contains until the first of these waiters is granted the lock. The ones
+// behind it cannot be granted before it is. Without a session there are no places,
+// but the holders and waiters that will be ahead of them are watched nevertheless.
+func (rs *requests) waiting() (names []*name, rows []store.LockWatch) {
+	for n := range rs.active {
+		switch p := n.waits(); {
+		case n.turn.isBusy(): // the write in flight will show
+		case p != nil:
+			names = append(names, n)
+			rows = append(rows, store.LockWatch{Name: n.text, Mark: p.mark()})
+		case rs.session != nil && rs.session.over && n.has(wanted):
+			names = append(names, n)
+		}
+	}
+	return names, rows
 }

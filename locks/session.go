@@ -3,7 +3,6 @@ package locks
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -39,7 +38,7 @@ func (c *Client) keepSession() {
 		}
 		if !want {
 			c.keeper.Trouble().Ended(openingSession)
-			c.pause(c.rows.sessions, time.Hour)
+			c.pause(c.rows.requests.sessions, time.Hour)
 			continue
 		}
 		held, wait, err := candidate.Look(c.running)
@@ -60,21 +59,20 @@ func (c *Client) keepSession() {
 	}
 }
 
-// wantsSession reports whether there are requests, and whether the client is
-// closed and has none left.
+// wantsSession is [requests.needs].
 func (c *Client) wantsSession() (want, done bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.rows.active) > 0, c.rows.closing && len(c.rows.active) == 0
+	return c.rows.requests.needs()
 }
 
 // noSession notes that the database did not answer, and fails the TryLock requests.
 func (c *Client) noSession(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows.failure = err
-	for n := range c.rows.active {
-		c.rows.failTries(n, err)
+	c.rows.rounds.noted(err)
+	for n := range c.rows.requests.locks() {
+		c.rows.requests.giveUpTries(n, err)
 	}
 }
 
@@ -89,7 +87,7 @@ func (c *Client) keep(h *keeper.Held) {
 		select {
 		case <-s.ended:
 			alive = false
-		case <-c.rows.sessions:
+		case <-c.rows.requests.sessions:
 			if _, done := c.wantsSession(); done {
 				h.End(ErrClosed)
 			}
@@ -120,7 +118,7 @@ func (c *Client) expire() {
 		if done || left <= 0 {
 			return
 		}
-		c.pause(c.rows.sessions, left)
+		c.pause(c.rows.requests.sessions, left)
 	}
 }
 
@@ -128,16 +126,8 @@ func (c *Client) expire() {
 func (c *Client) begin(s *session) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows.session = s
-	c.rows.failure = nil
-	for n := range c.rows.active {
-		for _, r := range n.requests {
-			if r.state == wanted {
-				c.rows.enter(r)
-				c.rows.touch(n)
-			}
-		}
-	}
+	c.rows.rounds.noted(nil)
+	c.rows.requests.begin(s)
 	poke(c.listens)
 }
 
@@ -152,24 +142,8 @@ func (c *Client) end(s *session, cause error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.over = true
 	defer close(s.ended)
-	for n := range c.rows.active {
-		for _, r := range slices.Clone(n.requests) {
-			if r.session != s {
-				continue
-			}
-			switch r.state {
-			case held:
-				lost++
-				c.rows.lose(r, cause)
-			case leaving:
-				c.rows.forget(r)
-			case wanted:
-				r.session = nil
-			}
-		}
-	}
+	lost = c.rows.requests.end(s, cause)
 }
 
 // drain waits until every lock of the session was unlocked, for at most a TTL:
@@ -185,7 +159,7 @@ func (c *Client) drain(s *session) bool {
 			return true
 		}
 		select {
-		case <-c.rows.sessions:
+		case <-c.rows.requests.sessions:
 		case <-expired.C:
 			return false
 		case <-c.running.Done():
