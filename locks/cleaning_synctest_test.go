@@ -1,8 +1,10 @@
 package locks_test
 
 import (
+	"bytes"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronlease/cronlease/locks"
@@ -123,5 +125,32 @@ func TestCleaningOfManyRows(t *testing.T) {
 		if left, err := locks.List(t.Context(), w, "", many); err != nil || len(left) > 0 {
 			t.Errorf("%d locks of a dead process are held, %v", len(left), err)
 		}
+	})
+}
+
+// A place of the cleaning process itself that no caller has is removed, at once: there is no
+// session to observe.
+func TestCleaningOfOwnPlaces(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("kept")
+		left := bytes.ReplaceAll(w.row("kept").Queue, []byte(`.1"`), []byte(`.99"`))
+		w.change("stock", func(row store.LockRow) store.LockRow { row.Version, row.Queue = 7, left; return row })
+		if n := len(w.look("stock").Places); n != 1 {
+			t.Fatalf("%d places", n)
+		}
+		begin := time.Now()
+		if err := a.Clean(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if n, took := len(w.look("stock").Places), time.Since(begin); n > 0 || took > 0 {
+			t.Errorf("%d places are left after %v", n, took)
+		}
+		if !held.Trusted() || !w.has("kept", held.mark) {
+			t.Error("the lock was taken from its holder")
+		}
+		held.unlock(t)
 	})
 }

@@ -8,6 +8,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/locks"
 )
 
@@ -214,4 +219,29 @@ func TestCloseBeforeTheFirstSession(t *testing.T) {
 		}
 		is(t, waiting.err, locks.ErrClosed)
 	})
+}
+
+// A session whose release is not confirmed expires, and only that is told.
+func TestSessionThatIsLeft(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprint(fails), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				core, logs := observer.New(zapcore.InfoLevel)
+				a := w.rig(locks.WithLogger(zap.New(core)))
+				a.lock("stock").unlock(t)
+				want := 0
+				if fails {
+					want = 1
+					a.link.Only("Release", faulty.Fault{Err: faulty.ErrLost})
+				}
+				if err := a.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+				if n := logs.FilterMessage("the session is left to expire").Len(); n != want {
+					t.Errorf("%d lines, want %d: %v", n, want, logs.All())
+				}
+			})
+		})
+	}
 }

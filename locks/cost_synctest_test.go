@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,9 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/faulty"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 )
 
 func containsAll(text string, parts ...string) bool {
@@ -270,5 +274,34 @@ func TestNobodySpins(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// patient notes whether statements may wait for the rows of others.
+type patient struct {
+	*link
+	waits []bool
+}
+
+func (p *patient) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
+	p.waits = append(p.waits, writes[0].Wait)
+	return p.link.WriteLocks(ctx, server, writes)
+}
+
+// A statement with one row may wait for it, unless so long a wait would look like a database
+// that is away.
+func TestStatementsThatMayWait(t *testing.T) {
+	for timeout, want := range map[time.Duration]bool{timing.AttemptTimeout: true, 2 * time.Second: true, 2*time.Second - 1: false} {
+		t.Run(timeout.String(), func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				p := &patient{link: newLink(w.database)}
+				a := w.rigOn(p.link, p, locks.WithTiming(lease.Timing{AttemptTimeout: timeout}))
+				a.lock("stock").unlock(t)
+				if !slices.Equal(p.waits, []bool{want, want}) {
+					t.Errorf("they may wait: %v, want %v", p.waits, want)
+				}
+			})
+		})
 	}
 }

@@ -358,3 +358,43 @@ func TestCrashAndOutage(t *testing.T) {
 		}
 	})
 }
+
+// A place of a session whose name is none is one that nothing can remove, until its row is
+// repaired. Other locks are not concerned.
+func TestSessionWithoutAName(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		b := w.rig()
+		w.change("stock", func(row store.LockRow) store.LockRow {
+			row.Version = 7
+			row.Queue = []byte(`{"processes":[{"group":" ","token":1,"owner":"x","started":1,"ttl":15000000000}],"places":[{"id":" .1","granted":7,"since":1}]}`)
+			return row
+		})
+		next := b.waits("stock")
+		time.Sleep(2 * timing.TTL)
+		next.hasNot()
+		b.lock("other").unlock(t)
+		w.change("stock", func(row store.LockRow) store.LockRow { row.Version++; row.Queue = nil; return row })
+		next.within(2 * time.Second).unlock(t)
+	})
+}
+
+// A look at a holder's session that fails is repeated soon.
+func TestFailedLookAtAHolder(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock")
+		next := b.waits("stock")
+		b.link.Only("Read", faulty.Fault{Err: faulty.ErrLost})
+		time.Sleep(timing.TTL)
+		a.crash()
+		before := b.link.Count("Read")
+		time.Sleep(10 * time.Second)
+		if n := b.link.Count("Read") - before; n < 50 || n > 101 {
+			t.Errorf("%d looks in 10 s", n)
+		}
+		b.link.Heal()
+		next.within(afterCrash + aLook).unlock(t)
+	})
+}

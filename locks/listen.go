@@ -132,7 +132,7 @@ func (c *Client) retryOverdue(names []*name) {
 	defer c.mu.Unlock()
 	now := c.rows.sight.now()
 	for _, n := range names {
-		if n.turn.isBusy() || !n.row.isKnown() {
+		if n.turn.isBusy() {
 			continue
 		}
 		if p, _ := c.rows.plan(n, now); p != nil {

@@ -118,7 +118,7 @@ func (l *liveness) examine(ctx context.Context, o *observer) error {
 	}
 	row := readings[0].Lease
 	switch {
-	case row != nil && (row.Token > o.session.token || row.Token == o.session.token && row.Released):
+	case isOver(row, o.session):
 		o.over = true
 		return nil
 	case isMissing(row, o.session):
@@ -149,6 +149,11 @@ func (l *liveness) examine(ctx context.Context, o *observer) error {
 }
 
 var errMissing = errors.New("the rows of the session are missing")
+
+// isOver reports whether the row shows that the session was released or taken over.
+func isOver(row *store.Lease, s sessionID) bool {
+	return row != nil && (row.Token > s.token || row.Token == s.token && row.Released)
+}
 
 // isMissing reports whether the session's row was deleted, or restored to an
 // earlier state.

@@ -106,7 +106,7 @@ func TestGivenUpWhenGiven(t *testing.T) {
 		for range 50 {
 			held := a.lock("stock")
 			first, next := b.waits("stock"), c.waits("stock")
-			go first.stop(errors.New("enough"))
+			go first.stop(errEnough)
 			held.unlock(t)
 			if !first.is() {
 				t.Fatal("no answer")
@@ -114,6 +114,8 @@ func TestGivenUpWhenGiven(t *testing.T) {
 			if first.err == nil {
 				next.hasNot()
 				first.stay.unlock(t)
+			} else {
+				is(t, first.err, errEnough)
 			}
 			next.has().unlock(t)
 		}

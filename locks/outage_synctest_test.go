@@ -280,3 +280,27 @@ func TestAnOutageIsLoggedOnceAMinute(t *testing.T) {
 		next.within(hangs).unlock(t)
 	})
 }
+
+// A check of held locks that fails is repeated sooner than one that succeeds.
+func TestFailedCheckOfHeldLocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("stock")
+		time.Sleep(timing.RenewEvery / 10) // not at the instants of its checks
+		looks := func() int {
+			before := a.link.Count("ReadLocks")
+			time.Sleep(8 * timing.RenewEvery)
+			return a.link.Count("ReadLocks") - before
+		}
+		if n := looks(); n != 8 {
+			t.Errorf("%d checks in 8 intervals", n)
+		}
+		a.link.Only("ReadLocks", faulty.Fault{Err: faulty.ErrLost})
+		time.Sleep(timing.RenewEvery)
+		if n := looks(); n < 31 || n > 33 {
+			t.Errorf("%d checks in 8 intervals of an outage", n)
+		}
+		held.unlock(t)
+	})
+}
