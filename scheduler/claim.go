@@ -16,7 +16,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if e.Hold(now) != plan.Due || !t.mayStart() {
 		return
 	}
-	claims := e.Claim(now, t.roll.pauses, t.slots.free(), e.hasRun)
+	claims := e.Claim(now, t.roll.pauses, t.slots.left(), e.hasRun)
 	if len(claims.Rows) == 0 {
 		return
 	}
@@ -29,10 +29,9 @@ func (t *term) claimDue(e *entry, now time.Time) {
 			continue
 		}
 		r := t.take(e, jobs.Record{Key: c.Key})
-		if c.State == jobs.Running && t.slots.free() {
+		if c.State == jobs.Running {
 			t.shift(r, plan.Running)
-		} else { // those before it took the slots
-			c.State = jobs.Waiting
+		} else {
 			t.shift(r, plan.Parking)
 		}
 	}

@@ -33,7 +33,7 @@
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it
 //     reads: reader.go, control.go
 //   - the way of a tick: alarms.go, found.go (what the ledger has as open), pauseafter.go, claim.go,
-//     run.go, standing.go (its end), notify.go, failover.go, writer.go (its statements), attempt.go (the job itself)
+//     run.go, standing.go (its end), follow.go, notify.go, failover.go, writer.go (its statements), attempt.go (the job itself)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
-//     list.go, heartbeat.go, roster.go, sentinel.go, termnotes.go, tickclock.go, watchdog.go, signal.go
+//     heartbeat.go, roster.go, sentinel.go, list.go, termnotes.go, tickclock.go, watchdog.go, signal.go
 package scheduler

@@ -49,14 +49,3 @@ func later(a, b time.Time) time.Time {
 	}
 	return a
 }
-
-// knowFollowers takes in the jobs that there are, as far as they follow others.
-func (t *term) knowFollowers() {
-	t.followers.Know(func(yield func(*jobs.Job) bool) {
-		for _, e := range t.roll.order {
-			if !yield(&e.job.Job) {
-				return
-			}
-		}
-	})
-}

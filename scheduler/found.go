@@ -10,7 +10,6 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
-	"github.com/cronlease/cronlease/store"
 )
 
 // found takes in a run that the ledger has as open. shown is the instant of that, by the database's clock: what waits, waits from then on.
@@ -98,47 +97,6 @@ func (t *term) tellTaken(r *run) {
 	}
 	r.told = true
 	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
-}
-
-// What follows a run or a claim is inserted by the ledger with it. A job after another one gets its runs by the moves that record the other's success:
-// the ledger inserts them in the same transaction. The term takes them up when the move
-// has its answer. If that never comes, a later term finds them in the ledger, waiting.
-
-// answered takes in what has become of followers: whether the ledger has inserted them.
-func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
-	t.followers.Answered(followers, inserted)
-	if inserted {
-		t.followed(of, followers)
-	}
-}
-
-// followed takes up what the ledger has inserted with a move of a run, or with a claim.
-func (t *term) followed(of jobs.Record, followers []store.Follower) {
-	for _, f := range followers {
-		e := t.roll.entries[f.Job]
-		if e == nil || e.IsRemoved() {
-			t.reader.soon() // it is found by the term that has the job: maybe by this one, which takes it back just now
-			continue
-		}
-		if e.runs[f.Key] != nil || t.stage == stopped {
-			continue
-		}
-		now := t.now()
-		t.found(e, jobs.Record{
-			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
-			Claimed: t.clock.theirs(now), Due: now.Add(f.Delay),
-		}, now)
-	}
-}
-
-// lineUp puts a run of a job after another one at the end of the job's line, unless it
-// came in a pause or the line is full.
-func (t *term) lineUp(r *run) {
-	if why := r.entry.LineUp(t.clock.ours(r.record.Claimed), t.roll.pauses); why != "" {
-		t.close(r, jobs.Skipped, why)
-	} else {
-		t.enqueue(r, 0)
-	}
 }
 
 // A backfill is one run at a time in the ledger, however many ticks it has: the move

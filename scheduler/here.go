@@ -154,8 +154,7 @@ func (h *here) loop(l, removed *local) {
 		if at.Before(known.Cursor) {
 			known.Cursor = at
 		}
-		p := plan.New(h.s.group, &d.Job)
-		p.Restore(known, known.ScheduleSince)
+		p := plan.NewCursor(&d.Job, known, known.ScheduleSince)
 		wait := time.Minute
 		if !p.Next().IsZero() {
 			wait = min(wait, p.Next().Add(d.Delay(h.s.group, p.Next())).Sub(at))

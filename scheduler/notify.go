@@ -7,25 +7,15 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
-	"github.com/cronlease/cronlease/store"
 )
 
 // isNotifier reports whether a job tells of others.
 func (e *entry) isNotifier() bool {
 	_, is := e.job.Schedule.(jobs.NotifySchedule)
 	return is
-}
-
-// leftOut tells of the notices that limits leave out, and returns the runs that follow.
-func (t *term) leftOut(all []store.Follower, left []plan.LeftOut) []store.Follower {
-	for _, x := range left {
-		t.stream.Emit(event.NoticeLeftOut{Header: t.head(), Notifier: x.Notifier, Event: x.Event, Key: x.Key, Again: x.Again, First: x.First})
-	}
-	return all
 }
 
 // count takes in how many notices notifiers had lately, and begins to read what they tell: no takeover waits for that.

@@ -128,7 +128,7 @@ func (t *term) noteStrays(snapshot jobs.Snapshot) {
 
 func (t *term) addStray(name string, gone, now time.Time) {
 	e := newEntry(t.holder.Group, declare(jobs.Job{Name: name, Schedule: jobs.Manual()}, false))
-	e.Restore(jobs.Known{Gone: gone}, time.Time{})
+	e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Gone: gone}, time.Time{})
 	e.history = newHistory(now)
 	t.janitor.strays = append(t.janitor.strays, e)
 }

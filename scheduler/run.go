@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -162,7 +163,15 @@ type slots struct {
 	ready []*run // what waits for one, first come first served
 }
 
-func (s *slots) free() bool { return s.most == 0 || s.taken < s.most }
+// left is how many more runs may start.
+func (s *slots) left() int {
+	if s.most == 0 {
+		return math.MaxInt
+	}
+	return max(0, s.most-s.taken)
+}
+
+func (s *slots) free() bool { return s.left() > 0 }
 
 // launch tells the ledger that a run starts, and starts it.
 func (t *term) launch(r *run) {

@@ -31,9 +31,9 @@ type skipped struct {
 }
 
 // Claim returns what becomes of the ticks that are due at an instant, from the next one on; no rows: nothing, or
-// [Job.Hold] holds it back. group are the pauses of the group, and slot says that this replica may start a run.
+// [Job.Hold] holds it back. group are the pauses of the group, and slots is how many runs this replica may start.
 // Keys that are in hand are left out. The answer to the claims goes to [Job.Answer] and [Job.Answered].
-func (j *Job) Claim(now time.Time, group []jobs.Pause, slot bool, inHand func(jobs.Key) bool) (c Claims) {
+func (j *Job) Claim(now time.Time, group []jobs.Pause, slots int, inHand func(jobs.Key) bool) (c Claims) {
 	if j.Hold(now) != Due {
 		return c
 	}
@@ -41,8 +41,15 @@ func (j *Job) Claim(now time.Time, group []jobs.Pause, slot bool, inHand func(jo
 	if !ok {
 		return c
 	}
-	c = j.plan(now, until, paused, slot)
+	c = j.plan(now, until, paused)
 	c.Rows = slices.DeleteFunc(c.Rows, func(row store.Claim) bool { return inHand(row.Key) })
+	for i := range c.Rows {
+		if row := &c.Rows[i]; row.State == jobs.Running {
+			if slots--; slots < 0 {
+				row.State = jobs.Waiting
+			}
+		}
+	}
 	if len(c.Rows) == 0 {
 		return c
 	}
@@ -55,7 +62,7 @@ func (j *Job) Claim(now time.Time, group []jobs.Pause, slot bool, inHand func(jo
 		c.Replaces = j.job.Overlap.Replaces() && last.Delay == 0
 	}
 	j.parted = !paused && until.Before(now) && misfires[j.job.Misfire].parts
-	j.claiming, j.asked = asked, c.Rows[0].Tick
+	j.claiming, j.first = asked, c.Rows[0].Tick
 	return c
 }
 
@@ -87,7 +94,7 @@ func (j *Job) Answered(anyRefused bool) {
 
 // plan decides what becomes of the ticks that are due up to an instant, which is not later than now: all up to
 // the newest one, which it moves next on from. paused says that they fall into a pause.
-func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
+func (j *Job) plan(now, until time.Time, paused bool) Claims {
 	limit, line, each := 1, 0, j.job.Misfire.Each()
 	if each {
 		line = j.line()
@@ -104,17 +111,17 @@ func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
 	grace := misfires[j.job.Misfire].grace
 	switch {
 	case paused:
-		return j.skip(first, newest, earlier, event.WhyPaused)
+		return skip(j.job.Name, first, newest, earlier, event.WhyPaused)
 	case j.IsTooLate(newest, now):
-		return j.skip(first, newest, earlier, TooLate)
+		return skip(j.job.Name, first, newest, earlier, TooLate)
 	case grace > 0 && now.Sub(newest) > grace:
-		return j.skip(first, newest, earlier, Missed)
+		return skip(j.job.Name, first, newest, earlier, Missed)
 	case each && line >= j.job.CatchUp.Limit:
-		return j.skip(first, newest, earlier, lineFull)
+		return skip(j.job.Name, first, newest, earlier, lineFull)
 	case each:
-		return j.each(first, d, now, slot, line > 0)
+		return j.each(first, d, now, line > 0)
 	}
-	row := j.start(newest, now, slot)
+	row := j.start(newest, now)
 	row.Missed = earlier
 	c := Claims{Rows: []store.Claim{row}}
 	if row.State == jobs.Skipped {
@@ -125,18 +132,18 @@ func (j *Job) plan(now, until time.Time, paused, slot bool) Claims {
 
 // each claims every tick that is not too late. What cannot start yet waits: for what runs, behind the others
 // of its gap, or at the end of the line.
-func (j *Job) each(first time.Time, d due, now time.Time, slot, behind bool) (c Claims) {
+func (j *Job) each(first time.Time, d due, now time.Time, behind bool) (c Claims) {
 	late := 0
 	for j.IsTooLate(d.ticks[late], now) { // the last one is not
 		late++
 	}
 	if late > 0 {
-		c = j.skip(first, d.ticks[late-1], d.missed+late-1, TooLate)
+		c = skip(j.job.Name, first, d.ticks[late-1], d.missed+late-1, TooLate)
 	} else if d.missed > 0 {
 		c.Skips = Gap{first, d.last, d.missed, "more ticks are due than may wait"}
 	}
 	for i, tick := range d.ticks[late:] {
-		row := j.start(tick, now, slot)
+		row := j.start(tick, now)
 		if row.State == jobs.Skipped || behind || i > 0 && !j.isRoomBeside(i) {
 			row.State, row.Error, row.Delay = jobs.Waiting, "", j.PutOff(tick, now)
 		}
@@ -153,32 +160,32 @@ func (j *Job) isRoomBeside(n int) bool { return j.job.Overlap.Beside() && j.Busy
 
 // start claims a tick by the job's overlap policy. Runs of backfills cause no tick to be skipped: it waits for
 // them.
-func (j *Job) start(at, now time.Time, slot bool) store.Claim {
+func (j *Job) start(at, now time.Time) store.Claim {
 	row := store.Claim{Key: jobs.Key{Job: j.job.Name, Tick: at}, State: jobs.Running, Delay: j.PutOff(at, now)}
 	policy, most := overlaps[j.job.Overlap], j.most()
 	busy := j.Busy() - j.filling()
-	skip := ""
+	why := ""
 	switch {
 	case policy.full != "" && busy >= most:
-		if skip = policy.full; busy-j.rests < most {
-			skip = "LockAtLeastFor is not over since an earlier run began"
+		if why = policy.full; busy-j.rests < most {
+			why = "LockAtLeastFor is not over since an earlier run began"
 		}
 	case policy.queued != "" && j.sum(tick, Parking, Waiting, Ready)+j.sum(other, Parking, Waiting, Ready) > 0:
-		skip = policy.queued
+		why = policy.queued
 	}
 	switch {
-	case skip != "":
-		row.State, row.Error, row.Delay = jobs.Skipped, skip, 0
-	case j.Busy() >= most, !slot, row.Delay > 0:
+	case why != "":
+		row.State, row.Error, row.Delay = jobs.Skipped, why, 0
+	case j.Busy() >= most, row.Delay > 0:
 		row.State = jobs.Waiting
 	}
 	return row
 }
 
 // skip claims a tick as skipped, for all since the first one of its gap.
-func (j *Job) skip(first, at time.Time, earlier int, why string) Claims {
+func skip(job string, first, at time.Time, earlier int, why string) Claims {
 	return Claims{
-		Rows:  []store.Claim{{Key: jobs.Key{Job: j.job.Name, Tick: at}, State: jobs.Skipped, Missed: earlier, Error: why}},
+		Rows:  []store.Claim{{Key: jobs.Key{Job: job, Tick: at}, State: jobs.Skipped, Missed: earlier, Error: why}},
 		Skips: Gap{first, at, earlier + 1, why},
 	}
 }

@@ -27,8 +27,16 @@ func planned(job jobs.Job, c crowd) *Job {
 	j := New("g", &job)
 	j.count[other] = [phases]int{Parking: c.parking, Waiting: c.waiting, Ready: c.ready, Running: c.running}
 	j.rests = c.resting
-	j.Restore(jobs.Known{ScheduleSince: noon}, noon)
+	j.Cursor = NewCursor(&job, jobs.Known{ScheduleSince: noon}, noon)
 	return &j
+}
+
+// pausedSince is a pause of the group since noon, or none.
+func pausedSince(is bool) []jobs.Pause {
+	if !is {
+		return nil
+	}
+	return []jobs.Pause{{Began: noon}}
 }
 
 // claimsText is claims in short: the tick, in minutes after noon, and the state.
@@ -107,6 +115,7 @@ func TestPlan(t *testing.T) {
 		{name: "all, the line is full", job: in(all, func(j *jobs.Job) { j.CatchUp.Limit = 3 }), line: 3, after: 2 * time.Minute, want: "2 skipped +1" + lineFull},
 		{name: "all, the line is full, replace", job: in(allOverlap(jobs.OverlapReplace, 0), func(j *jobs.Job) { j.CatchUp.Limit = 1 }), line: 1, after: time.Minute, want: "1 waiting"},
 		{name: "all, too late behind a line", job: deadline(jobs.MisfireAll, 30*time.Second), line: 1, after: 2*time.Minute + time.Second, want: "1 skipped" + late + ", 2 waiting"},
+		{name: "three slots", job: allOverlap(jobs.OverlapAllow, 0), after: 4 * time.Minute, want: "1 running, 2 running, 3 running, 4 waiting"},
 		{name: "all, no slot", job: all, after: 2 * time.Minute, noSlot: true, want: "1 waiting, 2 waiting"},
 		{name: "deadline, once", job: deadline(jobs.MisfireOnce, 30*time.Second), after: 3*time.Minute + 31*time.Second, want: "3 skipped +2" + late},
 		{name: "deadline, on its instant", job: deadline(jobs.MisfireOnce, 30*time.Second), after: 3*time.Minute + 30*time.Second, want: "3 running +2"},
@@ -139,8 +148,11 @@ func TestPlan(t *testing.T) {
 			t.Parallel()
 			j := planned(test.job, test.crowd)
 			j.inLine(test.line)
-			now := noon.Add(test.after)
-			if got := claimsText(j.plan(now, now, test.paused, !test.noSlot).Rows); got != test.want {
+			now, slots := noon.Add(test.after), 3
+			if test.noSlot {
+				slots = 0
+			}
+			if got := claimsText(j.Claim(now, pausedSince(test.paused), slots, nothingInHand).Rows); got != test.want {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 			if !j.next.After(now) {
@@ -167,7 +179,8 @@ func TestPlanProperty(t *testing.T) {
 		j.inLine(rapid.OneOf(rapid.Just(0), rapid.IntRange(1, 25)).Draw(t, "line"))
 		tick := j.next
 		now := noon.Add(time.Duration(rapid.IntRange(0, 2*3600).Draw(t, "gap")) * time.Second)
-		claims := j.plan(now, now, rapid.Bool().Draw(t, "paused"), rapid.Bool().Draw(t, "slot")).Rows
+		slots := rapid.IntRange(0, 3).Draw(t, "slots")
+		claims := j.Claim(now, pausedSince(rapid.Bool().Draw(t, "paused")), slots, nothingInHand).Rows
 		for _, c := range claims {
 			for range c.Missed {
 				tick = job.Schedule.Next(tick)
@@ -178,7 +191,13 @@ func TestPlanProperty(t *testing.T) {
 			if started := c.State != jobs.Skipped; started == (c.Error != "") || started && job.CatchUp.Deadline > 0 && now.Sub(tick) > job.CatchUp.Deadline {
 				t.Fatalf("claims %s", claimsText(claims))
 			}
+			if c.State == jobs.Running {
+				slots--
+			}
 			tick = job.Schedule.Next(tick)
+		}
+		if slots < 0 {
+			t.Fatalf("claims %s in too few slots", claimsText(claims))
 		}
 		if !tick.Equal(j.next) || !tick.After(now) {
 			t.Fatalf("next is %v, want %v", j.next, tick)
@@ -233,12 +252,12 @@ func TestExtends(t *testing.T) {
 func TestClaimOfWhatIsInHand(t *testing.T) {
 	t.Parallel()
 	j := planned(jobs.Job{Misfire: jobs.MisfireAll}, crowd{})
-	c := j.Claim(at(2), nil, true, func(k jobs.Key) bool { return k.Tick.Equal(at(1)) })
+	c := j.Claim(at(2), nil, 9, func(k jobs.Key) bool { return k.Tick.Equal(at(1)) })
 	if got := claimsText(c.Rows); got != "2 waiting" {
 		t.Errorf("claims %s", got)
 	}
 	j.answer(c, true)
-	if c := j.Claim(at(3), nil, true, func(jobs.Key) bool { return true }); len(c.Rows) > 0 {
+	if c := j.Claim(at(3), nil, 9, func(jobs.Key) bool { return true }); len(c.Rows) > 0 {
 		t.Errorf("claims %v", c)
 	}
 	if _, asked := j.Asked(); asked || !j.Next().Equal(at(4)) {
@@ -310,7 +329,7 @@ func TestPartedByAPause(t *testing.T) {
 	pause := []jobs.Pause{{Began: at(2).Add(1), Ended: at(3).Add(1)}}
 	for misfire, want := range map[jobs.Misfire]bool{jobs.MisfireOnce: true, jobs.MisfireSkip: false, jobs.MisfireAll: false} {
 		j := planned(jobs.Job{Misfire: misfire}, crowd{})
-		c := j.Claim(at(5), pause, true, nothingInHand)
+		c := j.Claim(at(5), pause, 9, nothingInHand)
 		if last := c.Rows[len(c.Rows)-1].Tick; !last.Equal(at(2)) || j.parted != want {
 			t.Errorf("%v: up to %v, parted %v", misfire, last, j.parted)
 		}
@@ -324,12 +343,12 @@ func TestPartedByAPause(t *testing.T) {
 		if got := j.Hold(at(5)); got != Due {
 			t.Errorf("%v: behind the pause, beside a backfill: %v", misfire, got)
 		}
-		c = j.Claim(at(5), pause, true, nothingInHand)
+		c = j.Claim(at(5), pause, 9, nothingInHand)
 		if got := claimsText(c.Rows); got != "3 skipped (paused)" || j.parted {
 			t.Errorf("%v: in the pause: %s, parted %v", misfire, got, j.parted)
 		}
 		j.answer(c, true)
-		if c = j.Claim(at(5), pause, true, nothingInHand); !c.Rows[len(c.Rows)-1].Tick.Equal(at(5)) || j.parted {
+		if c = j.Claim(at(5), pause, 9, nothingInHand); !c.Rows[len(c.Rows)-1].Tick.Equal(at(5)) || j.parted {
 			t.Errorf("%v: after the pause: %s, parted %v", misfire, claimsText(c.Rows), j.parted)
 		}
 	}

@@ -102,13 +102,12 @@ func Absence(job jobs.Job, known jobs.Known, now time.Time, c Clocks) (row store
 	job.Schedule = schedule
 	anchor := known.ScheduleSince
 	known.ScheduleSince, known.Finished = c.Ours(known.ScheduleSince), c.Ours(known.Finished)
-	j := New("", &job)
-	j.Restore(known, anchor)
-	d := dueTicks(j.schedule, j.next, now, 1)
+	cursor := NewCursor(&job, known, anchor)
+	d := dueTicks(cursor.schedule, cursor.next, now, 1)
 	if len(d.ticks) == 0 {
 		return row, false
 	}
-	return j.skip(j.next, d.ticks[0], d.missed, NotDeclared).Rows[0], true
+	return skip(job.Name, cursor.next, d.ticks[0], d.missed, NotDeclared).Rows[0], true
 }
 
 // Leftover is what becomes of a run of a job that comes back: one from before its absence is closed. stands says

@@ -74,7 +74,7 @@ func TestStretch(t *testing.T) {
 		if !until.Equal(test.until) || paused != test.paused || ok != test.ok {
 			t.Errorf("%s: until %v, paused %v, ok %v", test.name, until, paused, ok)
 		}
-		if c := j.Claim(at(10), test.group, true, nothingInHand); (len(c.Rows) > 0) != test.ok {
+		if c := j.Claim(at(10), test.group, 9, nothingInHand); (len(c.Rows) > 0) != test.ok {
 			t.Errorf("%s: claims %v", test.name, c)
 		}
 	}

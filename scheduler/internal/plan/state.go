@@ -53,7 +53,7 @@ const (
 )
 
 // Asked is the first tick of the claims that have no answer; false: none is under way.
-func (j *Job) Asked() (time.Time, bool) { return j.asked, j.claiming == asked }
+func (j *Job) Asked() (time.Time, bool) { return j.first, j.claiming == asked }
 
 // GoOn claims again for a job whose claim was refused, or whose newest tick the ledger says is a later
 // one: see [Job.Outdated].
@@ -169,14 +169,14 @@ const refusedMost = 256
 // refusedMost of them: their runs never began.
 func (j *Job) noteRefused(key jobs.Key) {
 	j.forgetRefused(key)
-	j.refused = append(j.refused, key)
-	j.refused = j.refused[max(0, len(j.refused)-refusedMost):]
+	j.denied = append(j.denied, key)
+	j.denied = j.denied[max(0, len(j.denied)-refusedMost):]
 }
 
 func (j *Job) forgetRefused(key jobs.Key) {
-	j.refused = slices.DeleteFunc(j.refused, func(k jobs.Key) bool { return k == key })
+	j.denied = slices.DeleteFunc(j.denied, func(k jobs.Key) bool { return k == key })
 }
 
 // WasRefused reports whether a run has not begun in this term: its claim was refused, and the term has not got
 // it since.
-func (j *Job) WasRefused(key jobs.Key) bool { return slices.Contains(j.refused, key) }
+func (j *Job) WasRefused(key jobs.Key) bool { return slices.Contains(j.denied, key) }

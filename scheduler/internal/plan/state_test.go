@@ -13,7 +13,7 @@ import (
 func nothingInHand(jobs.Key) bool { return false }
 
 // claim has the job claim what is due, and returns it.
-func (j *Job) claim(now time.Time) Claims { return j.Claim(now, nil, true, nothingInHand) }
+func (j *Job) claim(now time.Time) Claims { return j.Claim(now, nil, 9, nothingInHand) }
 
 // answer has the ledger take all of the claims, or refuse all.
 func (j *Job) answer(c Claims, takes bool) {
@@ -158,8 +158,8 @@ func TestRefusals(t *testing.T) {
 		j.noteRefused(key(n))
 		j.noteRefused(key(n))
 	}
-	if len(j.refused) != refusedMost || j.WasRefused(key(1)) || !j.WasRefused(key(2)) || !j.WasRefused(key(refusedMost+1)) {
-		t.Errorf("%d are remembered", len(j.refused))
+	if len(j.denied) != refusedMost || j.WasRefused(key(1)) || !j.WasRefused(key(2)) || !j.WasRefused(key(refusedMost+1)) {
+		t.Errorf("%d are remembered", len(j.denied))
 	}
 }
 
@@ -262,7 +262,7 @@ func TestRelativeSchedules(t *testing.T) {
 		{jobs.FixedRate(time.Minute), jobs.Known{ScheduleSince: noon.Add(time.Second)}, noon.Add(time.Second)},
 	} {
 		j := planned(jobs.Job{Schedule: test.schedule}, crowd{})
-		j.Restore(test.known, test.known.ScheduleSince)
+		j.Cursor = NewCursor(j.job, test.known, test.known.ScheduleSince)
 		if !j.Next().Equal(test.want) {
 			t.Errorf("%v, %+v: next %v, want %v", test.schedule, test.known, j.Next(), test.want)
 		}
