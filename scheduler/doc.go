@@ -17,8 +17,20 @@
 // time is up, and leaves alone what the old term may still run: package lease says why
 // that is safe, and [WithFullTTL] turns it off.
 //
-// Every start of a run reads the trust deadline from the clocks, because the
-// context of a process that was paused can look alive for a moment after it.
+// # Why it is safe
+//
+//   - Each tick becomes one row: package plan says why (its comment). A claim without an answer is repeated
+//     under the same id.
+//   - No tick is lost when another replica takes over: its term goes on from the newest tick that the ledger has,
+//     and what lies behind that goes through the misfire policy.
+//   - None is lost when the database fails over: claims and moves go only to the server whose ledger the term has
+//     read (failover.go). Another one is read first, and if it lacks something, the term ends.
+//   - None runs twice after tables were restored: package memory notices, and the group is paused (restore.go).
+//   - A replaced leader writes nothing: each claim and move has the term's token, which the store compares in the
+//     statement ([store.ErrReplaced]). Its runs' contexts have ended before another replica can hold the lease:
+//     package lease says why. Runs that an early takeover may meet are left alone until then (term.leave).
+//   - A paused process starts nothing: every start of a run reads the trust deadline from the clocks, because the
+//     context of a process that was paused can look alive for a moment after it.
 //
 // # Where to read
 //

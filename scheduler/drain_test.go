@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -361,5 +363,35 @@ func TestDrainWhileItClaims(t *testing.T) {
 				t.Errorf("%+v", r)
 			}
 		}
+	})
+}
+
+// A request to end a run is told of also while the replica drains.
+func TestCancelInADrainIsTold(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var mu sync.Mutex
+		asked := 0
+		slow := jobs.Job{Name: "slow", Schedule: jobs.Every(time.Minute), Do: func(ctx context.Context, _ jobs.Run) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}}
+		r := c.start([]jobs.Job{slow}, scheduler.WithDrain(time.Hour), scheduler.WithEvents(func(e event.Event) {
+			if is, ok := e.(event.Control); ok && is.Action == event.CancelAsked {
+				mu.Lock()
+				defer mu.Unlock()
+				asked++
+			}
+		}))
+		c.until(time.Minute + time.Second)
+		r.cancel()
+		c.until(time.Minute + 30*time.Second)
+		check(t, c.Cancel(t.Context(), c.records("slow")[0].Key))
+		c.until(2 * time.Minute)
+		mu.Lock()
+		defer mu.Unlock()
+		if asked != 1 {
+			t.Errorf("told %d times", asked)
+		}
+		c.wantRows("slow", "1m cancelled: "+jobs.ErrCancelled.Error())
 	})
 }

@@ -84,7 +84,8 @@ func (v *env) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pau
 	}
 }
 
-// pauseFailing pauses a job.
+// pauseFailing pauses a job. The pause has no token: a leader that was replaced just now may still write it, and the
+// count that it goes by is the ledger's, so the next leader would pause the job as well.
 func (v *env) pauseFailing(e *entry, job string, failures int) {
 	err := v.retry(v.ctx, "pause a job that fails", func(ctx context.Context) error {
 		if !v.held.Trusted() {

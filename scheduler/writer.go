@@ -27,7 +27,7 @@ const (
 	moveWait     = 200 * time.Millisecond
 )
 
-// writer writes to the ledger for a term: writes that arrive while statements are
+// writer writes to the ledger for a term, but for what [declaring.welcome] writes before jobs are declared: writes that arrive while statements are
 // under way go into the next one. The term's loop owns it and calls its methods; its
 // statements run beside the loop, and their answers come back through it. Its
 // methods are in the order in which a write passes them: added, sent, answered, or
