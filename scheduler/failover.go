@@ -16,11 +16,11 @@ import (
 // has all that the term knows to be in the ledger, the term goes on. Otherwise it ends, and the next one decides about what
 // is missing, as after any gap.
 
-// writing is the holder for a lane's statements. Outcomes of runs hide nothing: after the end of the term they are written
+// writing is the holder for a queue's statements. Outcomes of runs hide nothing: after the end of the term they are written
 // wherever their rows are.
-func (w *writer) writing(l *lane) store.Holder {
+func (w *writer) writing(q *queue) store.Holder {
 	h := w.t.holder
-	if l == w.claims || w.t.stage < stopped {
+	if q == w.claims || w.t.stage < stopped {
 		h.Server = w.server
 	}
 	return h

@@ -18,7 +18,7 @@ func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
 	case plan.Stop:
 		t.tellCancel(inHand, record)
-		t.end(inHand, jobs.ErrCancelled)
+		t.interrupt(inHand, jobs.ErrCancelled)
 	case plan.LeaveAlone:
 		t.leave(e, record)
 	case plan.Cancel:

@@ -285,7 +285,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	e.history.ended++
 	m := move(r.record, state, why)
 	m.Output = a.output.Bytes()
-	m.To, m.Delay = e.After(plan.Ended{State: state, Attempt: a.Attempt, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	m.To, m.Delay = e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
 	if m.To == jobs.Waiting {
 		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
 		m.Error = r.before.String()
@@ -351,14 +351,14 @@ func (t *term) rest(e *entry, wait time.Duration) {
 func (t *term) replaceAll(e *entry, by *run) {
 	for _, r := range e.runs {
 		if r != by && !triggers.IsBackfill(r.record.Trigger) {
-			t.end(r, jobs.ErrReplacedByTick)
+			t.interrupt(r, jobs.ErrReplacedByTick)
 		}
 	}
 }
 
-// end ends a run early. If a write of the run is under way, it ends as soon as the
+// interrupt ends a run early. If a write of the run is under way, it ends as soon as the
 // answer is clear.
-func (t *term) end(r *run, why error) {
+func (t *term) interrupt(r *run, why error) {
 	r.stop = why
 	switch {
 	case r.attempt != nil:

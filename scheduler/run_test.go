@@ -56,13 +56,13 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		"its start is refused": func(t *term, r *run) { t.enqueue(r, 0); t.written(false) },
 		"dropped while it waits for its time": func(t *term, r *run) {
 			t.enqueue(r, time.Hour)
-			t.end(r, jobs.ErrCancelled)
+			t.interrupt(r, jobs.ErrCancelled)
 			t.written(true)
 		},
 		"dropped while it waits for room": func(t *term, r *run) {
 			r.entry.Rest()
 			t.enqueue(r, 0)
-			t.end(r, jobs.ErrCancelled)
+			t.interrupt(r, jobs.ErrCancelled)
 			r.entry.Rested()
 			t.freed(r.entry)
 			t.written(true)
@@ -70,14 +70,14 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		"dropped while it waits for a slot": func(t *term, r *run) {
 			t.slots.most, t.slots.taken = 1, 1
 			t.enqueue(r, 0)
-			t.end(r, jobs.ErrCancelled)
+			t.interrupt(r, jobs.ErrCancelled)
 			t.slots.taken = 0
 			t.freed(r.entry)
 			t.written(true)
 		},
 		"dropped while its start is written": func(t *term, r *run) {
 			t.enqueue(r, 0)
-			t.end(r, jobs.ErrCancelled)
+			t.interrupt(r, jobs.ErrCancelled)
 			t.written(true)
 			t.written(true)
 		},

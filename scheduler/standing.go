@@ -13,12 +13,12 @@ import (
 // removed from the term and added again keeps its standing. The term's loop owns it.
 type standing struct {
 	plan.Order
-	ends []end // that wait to be written
+	ends []unwritten // that wait to be written
 }
 
-// end is the end of a run: the move that records it, and who gets its answer.
-type end struct {
-	plan.Place
+// unwritten is the end of a run: the move that records it, and who gets its answer.
+type unwritten struct {
+	plan.Rank
 	run  *run
 	move store.Move
 	took time.Duration
@@ -26,8 +26,8 @@ type end struct {
 }
 
 // planned is the end as what is planned by it.
-func (x *end) planned() plan.End {
-	return plan.End{Record: x.run.record, To: x.move.To, Why: x.move.Error, Took: x.took, Stop: x.run.stop, Recovers: x.Recovers}
+func (x *unwritten) planned() plan.RunEnd {
+	return plan.RunEnd{Record: x.run.record, To: x.move.To, Why: x.move.Error, Took: x.took, Stop: x.run.stop, Recovers: x.Recovers}
 }
 
 // endsAtOnce is how many ends of a job's runs go together, in one statement unless it fails.
@@ -40,7 +40,7 @@ type outcomes struct {
 }
 
 // add takes in an end that waits to be written.
-func (o *outcomes) add(x end) *standing {
+func (o *outcomes) add(x unwritten) *standing {
 	e := x.run.entry
 	s := o.of[e.job.Name]
 	if s == nil {
@@ -53,7 +53,7 @@ func (o *outcomes) add(x end) *standing {
 }
 
 // next takes out the ends of a job that are written next.
-func (o *outcomes) next(s *standing, most int) []end {
+func (o *outcomes) next(s *standing, most int) []unwritten {
 	n := min(len(s.ends), most)
 	part := s.ends[:n:n]
 	s.ends = s.ends[n:]
@@ -62,15 +62,15 @@ func (o *outcomes) next(s *standing, most int) []end {
 	for i, x := range part {
 		verdicts[i] = x.move.Verdict
 	}
-	for i, place := range s.Send(verdicts) {
-		part[i].Place = place
+	for i, rank := range s.Send(verdicts) {
+		part[i].Rank = rank
 	}
 	return part
 }
 
 // record writes the move of a run, and with an end what follows it. done gets the answer.
 func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool)) {
-	x := end{run: r, move: m, took: took, done: done}
+	x := unwritten{run: r, move: m, took: took, done: done}
 	x.move.Verdict = x.planned().Verdict()
 	if x.move.Verdict == store.NoVerdict {
 		x.move.Then = t.then(&x)
@@ -86,7 +86,7 @@ func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool))
 }
 
 // then are the runs that follow the end of a run.
-func (t *term) then(x *end) []store.Follower {
+func (t *term) then(x *unwritten) []store.Follower {
 	return t.leftOut(t.followers.OfEnd(x.planned(), x.run.entry.isNotifier(), time.Now()))
 }
 
@@ -110,23 +110,23 @@ func (t *term) writeEnds(s *standing) {
 		done: func(w write, moved []bool) { t.endsWritten(s, part[w.first:w.first+len(w.moves)], moved) },
 		send: func(w write) {
 			for i := range w.moves {
-				if !s.Counts(part[w.first+i].Place) {
+				if !s.Counts(part[w.first+i].Rank) {
 					w.moves[i].Verdict = store.NoVerdict
 				}
 			}
 		},
 		aside: func(w write) {
-			s.SetAside(&part[w.first].Place)
+			s.SetAside(&part[w.first].Rank)
 			t.writeEnds(s)
 		},
 	}})
 }
 
 // endsWritten takes in the answer to ends; moved is nil if it is not known.
-func (t *term) endsWritten(s *standing, part []end, moved []bool) {
+func (t *term) endsWritten(s *standing, part []unwritten, moved []bool) {
 	for i, x := range part {
 		is := moved != nil && moved[i]
-		s.Written(x.Place, is || moved == nil)
+		s.Written(x.Rank, is || moved == nil)
 		t.answered(x.run.record, x.move.Then, is)
 		x.done(is)
 	}

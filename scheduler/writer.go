@@ -35,7 +35,7 @@ const (
 type writer struct {
 	t *term
 
-	claims, moves *lane
+	claims, moves *queue
 	server        string    // whose ledger the term knows: see failover.go
 	moveSince     time.Time // when the first of the new moves came
 
@@ -44,8 +44,8 @@ type writer struct {
 	cut context.CancelFunc
 }
 
-// lane has the writes of one kind, claims or moves.
-type lane struct {
+// queue has the writes of one kind, claims or moves.
+type queue struct {
 	*outbox.Outbox[write]
 	what string
 	// call sends a statement. The loop calls answer once it has succeeded, and
@@ -98,8 +98,8 @@ func (x write) Cut() (parts []write) {
 
 func newWriter(t *term) *writer {
 	w := &writer{t: t}
-	w.claims = &lane{outbox.New[write](claimBatch, waits(t.timing)), "claim ticks", (*env).sendClaims, w.failClaims}
-	w.moves = &lane{outbox.New[write](moveBatch, waits(t.timing)), "record runs", (*env).sendMoves, w.failMoves}
+	w.claims = &queue{outbox.New[write](claimBatch, waits(t.timing)), "claim ticks", (*env).sendClaims, w.failClaims}
+	w.moves = &queue{outbox.New[write](moveBatch, waits(t.timing)), "record runs", (*env).sendMoves, w.failMoves}
 	w.ctx, w.cut = context.WithCancel(context.WithoutCancel(t.ctx))
 	return w
 }
@@ -154,41 +154,41 @@ func (w *writer) movesAtOnce() int {
 }
 
 // send sends what may be sent now, with at most so many statements under way.
-func (w *writer) send(l *lane, most int) {
+func (w *writer) send(q *queue, most int) {
 	if w.ctx.Err() != nil {
-		l.GiveUp(func(writes []write, err error) { l.fail(writes, w.last(l, err)) })
+		q.GiveUp(func(writes []write, err error) { q.fail(writes, w.last(q, err)) })
 	}
 	now := time.Now()
-	for b := l.Next(now, most); b != nil; b = l.Next(now, most) {
-		if l == w.moves {
+	for b := q.Next(now, most); b != nil; b = q.Next(now, most) {
+		if q == w.moves {
 			w.moveSince = now
 		}
-		w.sendPart(l, b)
+		w.sendPart(q, b)
 	}
-	if b := l.NextAside(now, w.t.stage == stopped); b != nil {
-		w.sendPart(l, b)
+	if b := q.NextAside(now, w.t.stage == stopped); b != nil {
+		w.sendPart(q, b)
 	}
 }
 
 // sendPart sends a statement, beside the loop.
-func (w *writer) sendPart(l *lane, b *outbox.Batch[write]) {
+func (w *writer) sendPart(q *queue, b *outbox.Batch[write]) {
 	for _, x := range b.Part {
 		if x.send != nil {
 			x.send(x)
 		}
 	}
-	v, part, id, h := w.t.env, b.Part, store.ClaimID(b.ID), w.writing(l)
+	v, part, id, h := w.t.env, b.Part, store.ClaimID(b.ID), w.writing(q)
 	ctx, cancel := w.until()
 	go func() {
-		pulse := v.dog.begin("a statement (" + l.what + ")")
-		answer, err := l.call(v, ctx, h, id, part)
+		pulse := v.dog.begin("a statement (" + q.what + ")")
+		answer, err := q.call(v, ctx, h, id, part)
 		cancel()
 		pulse.end()
 		v.do(func(t *term) {
 			if err == nil && h.Server != "" && h.Server != t.wrote.server {
 				err = store.ErrOtherServer // what that one has taken, the one that answers now may lack
 			}
-			w.sent(l, b, answer, err)
+			w.sent(q, b, answer, err)
 		})
 	}()
 }
@@ -243,51 +243,51 @@ func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, pa
 }
 
 // sent takes in the result of a statement.
-func (w *writer) sent(l *lane, b *outbox.Batch[write], answer func(), err error) {
+func (w *writer) sent(q *queue, b *outbox.Batch[write], answer func(), err error) {
 	part := b.Part
 	lastTry := b.IsAside() && w.t.stage == stopped && len(part[0].moves) <= 1
 	switch {
 	case err == nil:
-		w.succeeded(l, b)
+		w.succeeded(q, b)
 		answer()
 	case errors.Is(err, store.ErrReplaced):
-		w.t.trouble.Worked(l.what)
+		w.t.trouble.Worked(q.what)
 		w.t.replaced(err)
-		l.Dropped(b)
-		l.fail(part, err)
-	case errors.Is(err, store.ErrOtherServer) && l == w.claims && w.t.stage == stopped:
-		l.Dropped(b)
-		l.fail(part, err)
+		q.Dropped(b)
+		q.fail(part, err)
+	case errors.Is(err, store.ErrOtherServer) && q == w.claims && w.t.stage == stopped:
+		q.Dropped(b)
+		q.fail(part, err)
 	case w.ctx.Err() != nil, lastTry:
-		l.Dropped(b)
-		l.fail(part, w.last(l, err))
+		q.Dropped(b)
+		q.fail(part, w.last(q, err))
 	default:
-		w.failed(l, b, err)
+		w.failed(q, b, err)
 	}
 }
 
-func (w *writer) succeeded(l *lane, b *outbox.Batch[write]) {
+func (w *writer) succeeded(q *queue, b *outbox.Batch[write]) {
 	job := b.Part[0].job
-	if l.Succeeded(b, time.Now()) {
-		w.t.log.Info("the database takes the rows of this job again", zap.String("task", l.what), zap.String("job", job))
+	if q.Succeeded(b, time.Now()) {
+		w.t.log.Info("the database takes the rows of this job again", zap.String("task", q.what), zap.String("job", job))
 	}
 	if !b.IsAside() {
-		w.t.trouble.Worked(l.what)
+		w.t.trouble.Worked(q.what)
 	}
 }
 
 // failed has the writes of a statement sent again.
-func (w *writer) failed(l *lane, b *outbox.Batch[write], err error) {
+func (w *writer) failed(q *queue, b *outbox.Batch[write], err error) {
 	other := errors.Is(err, store.ErrOtherServer)
 	if other {
 		w.t.reader.soon() // which ends this: see failover.go
 	}
-	trouble := l.Failed(b, outbox.Failure{Err: err, NotReady: errors.Is(err, lease.ErrNotReady), Blameless: other}, time.Now())
+	trouble := q.Failed(b, outbox.Failure{Err: err, NotReady: errors.Is(err, lease.ErrNotReady), Blameless: other}, time.Now())
 	if trouble.Wait > 0 {
 		w.t.after(trouble.Wait, func() {}) // the loop flushes
 	}
 	if trouble.Outage {
-		w.t.trouble.Failed(l.what, err)
+		w.t.trouble.Failed(q.what, err)
 	}
 	if !trouble.Aside {
 		return
@@ -295,7 +295,7 @@ func (w *writer) failed(l *lane, b *outbox.Batch[write], err error) {
 	x := b.Part[0]
 	if trouble.New {
 		w.t.log.Error("the database does not take a row of this job: it is tried alone every second, and all other jobs go on",
-			zap.String("task", l.what), zap.String("job", x.job), zap.Error(err))
+			zap.String("task", q.what), zap.String("job", x.job), zap.Error(err))
 	}
 	if x.aside != nil {
 		x.aside(x)
@@ -303,8 +303,8 @@ func (w *writer) failed(l *lane, b *outbox.Batch[write], err error) {
 }
 
 // last is the error for writes that are not repeated any more.
-func (w *writer) last(l *lane, err error) error {
-	return fmt.Errorf("%s: %w", l.what, errors.Join(err, context.Cause(w.ctx)))
+func (w *writer) last(q *queue, err error) error {
+	return fmt.Errorf("%s: %w", q.what, errors.Join(err, context.Cause(w.ctx)))
 }
 
 func (w *writer) failClaims(part []write, err error) {

@@ -115,31 +115,3 @@ func (j *Job) Wait(r jobs.Record, now time.Time) time.Duration {
 func (j *Job) HasLapsed(r jobs.Record, now time.Time) bool {
 	return r.Attempt == 0 && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
 }
-
-// Ended is how an attempt at a run ended.
-type Ended struct {
-	State     jobs.State
-	Attempt   int
-	Permanent bool // by what its error says
-	Asked     bool // its end was asked for, or a newer tick has replaced it
-}
-
-// After is what follows an attempt: the run's state, Waiting before another attempt, after so long.
-func (j *Job) After(e Ended) (to jobs.State, delay time.Duration) {
-	switch {
-	case IsFailure(e.State):
-		if wait, again := j.job.Retry.After(e.Attempt); again && !e.Permanent {
-			return jobs.Waiting, wait
-		}
-	case e.State == jobs.Cancelled || e.State == jobs.Interrupted:
-		if !e.Asked && j.reruns(e.Attempt) {
-			return jobs.Waiting, 0 // for the next leader, if this term is over
-		}
-	}
-	return e.State, 0
-}
-
-// IsFailure reports whether an outcome counts as a failure of its job.
-func IsFailure(state jobs.State) bool {
-	return state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
-}

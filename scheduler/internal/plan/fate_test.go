@@ -154,37 +154,3 @@ func TestHasLapsed(t *testing.T) {
 		t.Error("without a deadline")
 	}
 }
-
-func TestAfter(t *testing.T) {
-	t.Parallel()
-	once := jobs.Job{}
-	retries := jobs.Job{Retry: jobs.Retry{Attempts: 2, Initial: time.Minute}}
-	reruns := jobs.Job{Recover: jobs.RecoverRerun}
-	for _, test := range []struct {
-		name  string
-		job   jobs.Job
-		ended Ended
-		want  jobs.State
-		waits bool
-	}{
-		{"succeeded", retries, Ended{State: jobs.Succeeded, Attempt: 1}, jobs.Succeeded, false},
-		{"failed", once, Ended{State: jobs.Failed, Attempt: 1}, jobs.Failed, false},
-		{"failed, and is retried", retries, Ended{State: jobs.Failed, Attempt: 1}, jobs.Waiting, true},
-		{"timed out, and is retried", retries, Ended{State: jobs.TimedOut, Attempt: 1}, jobs.Waiting, true},
-		{"panicked, and is retried", retries, Ended{State: jobs.Panicked, Attempt: 1}, jobs.Waiting, true},
-		{"failed for the last time", retries, Ended{State: jobs.Failed, Attempt: 2}, jobs.Failed, false},
-		{"failed for good", retries, Ended{State: jobs.Failed, Attempt: 1, Permanent: true}, jobs.Failed, false},
-		{"failed when its end was asked for", retries, Ended{State: jobs.Failed, Attempt: 1, Asked: true}, jobs.Waiting, true},
-		{"cancelled", once, Ended{State: jobs.Cancelled, Attempt: 1}, jobs.Cancelled, false},
-		{"cancelled by the end of the term", reruns, Ended{State: jobs.Cancelled, Attempt: 1}, jobs.Waiting, false},
-		{"cancelled by request", reruns, Ended{State: jobs.Cancelled, Attempt: 1, Asked: true}, jobs.Cancelled, false},
-		{"cut short", reruns, Ended{State: jobs.Interrupted, Attempt: 4}, jobs.Waiting, false},
-		{"cut short too often", reruns, Ended{State: jobs.Interrupted, Attempt: 5}, jobs.Interrupted, false},
-		{"succeeded, of a job that is run again", reruns, Ended{State: jobs.Succeeded, Attempt: 1}, jobs.Succeeded, false},
-	} {
-		to, delay := planned(test.job, crowd{}).After(test.ended)
-		if to != test.want || (delay > 0) != test.waits {
-			t.Errorf("%s: %v after %v", test.name, to, delay)
-		}
-	}
-}

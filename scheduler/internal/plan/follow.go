@@ -87,7 +87,7 @@ func (f *Followers) notifiers(of jobs.NoticeEvent, job string) []notifier {
 // OfEnd returns the runs that follow a run that comes to an end: those of jobs after its job, if it has
 // succeeded, the notices of its end, and the next one of its backfill, unless that was cancelled with it. isNotifier
 // says that its job tells of others: nothing tells of it.
-func (f *Followers) OfEnd(e End, isNotifier bool, now time.Time) (all []store.Follower, left []LeftOut) {
+func (f *Followers) OfEnd(e RunEnd, isNotifier bool, now time.Time) (all []store.Follower, left []LeftOut) {
 	if !e.To.Over() {
 		return nil, nil
 	}
@@ -110,7 +110,7 @@ func (f *Followers) OfEnd(e End, isNotifier bool, now time.Time) (all []store.Fo
 	return all, left
 }
 
-func (f *Followers) noticesOfEnd(e End, now time.Time) ([]store.Follower, []LeftOut) {
+func (f *Followers) noticesOfEnd(e RunEnd, now time.Time) ([]store.Follower, []LeftOut) {
 	r := e.Record
 	is := jobs.Notice{
 		Job: r.Job, Tick: r.Tick, Trigger: r.Trigger, State: e.To, Attempt: r.Attempt, Error: ledgerrows.CutError(e.Why), Owner: r.Owner,

@@ -58,21 +58,21 @@ func TestOfEnd(t *testing.T) {
 	r.Owner, r.Attempt = "other", 2
 	for _, test := range []struct {
 		name     string
-		end      End
+		end      RunEnd
 		notifier bool
 		want     []string
 		event    jobs.NoticeEvent
 		missed   int
 	}{
-		{name: "succeeded", end: End{To: jobs.Succeeded}, want: []string{"one", "two"}},
-		{name: "recovered", end: End{To: jobs.Succeeded, Recovers: true}, want: []string{"one", "two", "recovers"}, event: jobs.NoticeRecovery},
-		{name: "failed", end: End{To: jobs.Failed, Why: "why"}, want: []string{"any", "fails"}, event: jobs.NoticeFailure},
-		{name: "failed, of a notifier", end: End{To: jobs.Failed}, notifier: true},
-		{name: "succeeded, of a notifier", end: End{To: jobs.Succeeded, Recovers: true}, notifier: true, want: []string{"one", "two"}},
-		{name: "is tried again", end: End{To: jobs.Waiting, Why: "why"}},
-		{name: "too late", end: End{To: jobs.Skipped, Why: TooLate}, want: []string{"misses"}, event: jobs.NoticeMissed, missed: 1},
-		{name: "skipped", end: End{To: jobs.Skipped, Why: "why"}},
-		{name: "cancelled", end: End{To: jobs.Cancelled, Stop: errors.New("by request")}},
+		{name: "succeeded", end: RunEnd{To: jobs.Succeeded}, want: []string{"one", "two"}},
+		{name: "recovered", end: RunEnd{To: jobs.Succeeded, Recovers: true}, want: []string{"one", "two", "recovers"}, event: jobs.NoticeRecovery},
+		{name: "failed", end: RunEnd{To: jobs.Failed, Why: "why"}, want: []string{"any", "fails"}, event: jobs.NoticeFailure},
+		{name: "failed, of a notifier", end: RunEnd{To: jobs.Failed}, notifier: true},
+		{name: "succeeded, of a notifier", end: RunEnd{To: jobs.Succeeded, Recovers: true}, notifier: true, want: []string{"one", "two"}},
+		{name: "is tried again", end: RunEnd{To: jobs.Waiting, Why: "why"}},
+		{name: "too late", end: RunEnd{To: jobs.Skipped, Why: TooLate}, want: []string{"misses"}, event: jobs.NoticeMissed, missed: 1},
+		{name: "skipped", end: RunEnd{To: jobs.Skipped, Why: "why"}},
+		{name: "cancelled", end: RunEnd{To: jobs.Cancelled, Stop: errors.New("by request")}},
 	} {
 		test.end.Record = r
 		got, left := f.OfEnd(test.end, test.notifier, noon)
@@ -134,7 +134,7 @@ func TestKnowAnew(t *testing.T) {
 	f := following(map[string]jobs.Schedule{"one": jobs.After("job"), "fails": jobs.OnFailure()})
 	f.learn(map[string]jobs.Schedule{"two": jobs.After("job")})
 	for to, want := range map[jobs.State][]string{jobs.Succeeded: {"two"}, jobs.Failed: nil} {
-		if got, _ := f.OfEnd(End{Record: aTick, To: to}, false, noon); !slices.Equal(names(got), want) {
+		if got, _ := f.OfEnd(RunEnd{Record: aTick, To: to}, false, noon); !slices.Equal(names(got), want) {
 			t.Errorf("%v: %v", to, names(got))
 		}
 	}
@@ -153,17 +153,17 @@ func TestOfABackfill(t *testing.T) {
 	last.Tick, asked.CancelAsked = at(3), true
 	for _, test := range []struct {
 		name  string
-		end   End
+		end   RunEnd
 		next  time.Time
 		delay time.Duration
 	}{
-		{"succeeded", End{Record: r, To: jobs.Succeeded, Took: 4 * time.Second}, at(2), 6 * time.Second},
-		{"took long", End{Record: r, To: jobs.Failed, Took: time.Minute}, at(2), 0},
-		{"the last", End{Record: last, To: jobs.Succeeded}, time.Time{}, 0},
-		{"is tried again", End{Record: r, To: jobs.Waiting}, time.Time{}, 0},
-		{"cancelled", End{Record: r, To: jobs.Cancelled, Stop: fmt.Errorf("so: %w", jobs.ErrCancelled)}, time.Time{}, 0},
-		{"its end was asked for", End{Record: asked, To: jobs.Cancelled}, time.Time{}, 0},
-		{"ended for another reason", End{Record: r, To: jobs.Cancelled, Stop: jobs.ErrTimeout}, at(2), 10 * time.Second},
+		{"succeeded", RunEnd{Record: r, To: jobs.Succeeded, Took: 4 * time.Second}, at(2), 6 * time.Second},
+		{"took long", RunEnd{Record: r, To: jobs.Failed, Took: time.Minute}, at(2), 0},
+		{"the last", RunEnd{Record: last, To: jobs.Succeeded}, time.Time{}, 0},
+		{"is tried again", RunEnd{Record: r, To: jobs.Waiting}, time.Time{}, 0},
+		{"cancelled", RunEnd{Record: r, To: jobs.Cancelled, Stop: fmt.Errorf("so: %w", jobs.ErrCancelled)}, time.Time{}, 0},
+		{"its end was asked for", RunEnd{Record: asked, To: jobs.Cancelled}, time.Time{}, 0},
+		{"ended for another reason", RunEnd{Record: r, To: jobs.Cancelled, Stop: jobs.ErrTimeout}, at(2), 10 * time.Second},
 	} {
 		got, _ := f.OfEnd(test.end, false, noon)
 		if (len(got) == 1) != !test.next.IsZero() || len(got) > 1 {
@@ -184,7 +184,7 @@ func TestLimitOfNotices(t *testing.T) {
 	f := following(map[string]jobs.Schedule{"fails": jobs.OnFailure().AtMost(1, time.Hour)})
 	tell := func(job string, minute int) ([]store.Follower, []LeftOut) {
 		r := jobs.Record{Key: jobs.Key{Job: job, Tick: at(minute)}}
-		return f.OfEnd(End{Record: r, To: jobs.Failed}, false, at(minute))
+		return f.OfEnd(RunEnd{Record: r, To: jobs.Failed}, false, at(minute))
 	}
 	first, left := tell("a", 0)
 	if len(first) != 1 || len(left) > 0 {
@@ -227,12 +227,12 @@ func TestCountOfEarlierTerms(t *testing.T) {
 		t.Error("a notifier is counted once")
 	}
 	f.Recall("another", nil)
-	fails := End{Record: jobs.Record{Key: jobs.Key{Job: "a", Tick: at(2)}}, To: jobs.Failed}
+	fails := RunEnd{Record: jobs.Record{Key: jobs.Key{Job: "a", Tick: at(2)}}, To: jobs.Failed}
 	if got, left := f.OfEnd(fails, false, at(2)); len(got) > 0 || len(left) != 1 {
 		t.Errorf("%v, left out %v", got, left)
 	}
 	f.Recall("tell", map[jobs.Key]jobs.Notice{run(0): {Job: "b", Event: jobs.NoticeFailure}, run(1): {Job: "c", Event: jobs.NoticeFailure}})
-	recovers := End{Record: jobs.Record{Key: jobs.Key{Job: "b", Tick: at(2)}}, To: jobs.Succeeded, Recovers: true}
+	recovers := RunEnd{Record: jobs.Record{Key: jobs.Key{Job: "b", Tick: at(2)}}, To: jobs.Succeeded, Recovers: true}
 	if got, left := f.OfEnd(recovers, false, at(2)); len(got) != 1 || len(left) > 0 {
 		t.Errorf("a recovery from a failure that was told: %v, left out %v", got, left)
 	}

@@ -19,13 +19,13 @@ func TestRecoveries(t *testing.T) {
 	if !o.MayWrite() {
 		t.Error("nothing is under way")
 	}
-	places := o.Send([]store.Verdict{works, works, fails, fails, works})
+	ranks := o.Send([]store.Verdict{works, works, fails, fails, works})
 	for i, want := range []bool{true, false, false, false, true} {
-		if places[i].Recovers != want {
-			t.Errorf("end %d recovers: %v", i, places[i].Recovers)
+		if ranks[i].Recovers != want {
+			t.Errorf("end %d recovers: %v", i, ranks[i].Recovers)
 		}
 	}
-	for i, p := range places {
+	for i, p := range ranks {
 		if o.MayWrite() {
 			t.Errorf("before the answer to end %d", i)
 		}
@@ -90,7 +90,7 @@ func TestOrderProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := NewOrder(rapid.Bool().Draw(t, "failing"))
 		ledger, newest := o.failed, 0 // what the ledger has of the job
-		var under, aside []Place
+		var under, aside []Rank
 		for range rapid.IntRange(1, 30).Draw(t, "steps") {
 			if len(under) == 0 && o.MayWrite() {
 				var verdicts []store.Verdict
@@ -99,7 +99,7 @@ func TestOrderProperty(t *testing.T) {
 				}
 				under = o.Send(verdicts)
 			}
-			write := func(p Place) {
+			write := func(p Rank) {
 				moved := rapid.Bool().Draw(t, "moved")
 				if moved && o.Counts(p) {
 					ledger = !p.works

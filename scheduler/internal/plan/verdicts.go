@@ -15,8 +15,8 @@ type Order struct {
 	stuck   int  // how many are set aside
 }
 
-// Place is that of an end among those of its job.
-type Place struct {
+// Rank is that of an end among those of its job.
+type Rank struct {
 	number   int
 	aside    bool
 	works    bool // what the end says of its job
@@ -29,27 +29,27 @@ func NewOrder(failing bool) Order { return Order{failed: failing} }
 // MayWrite reports whether the next ends may be written.
 func (o *Order) MayWrite() bool { return o.waits == 0 }
 
-// Send gives the ends with these verdicts their places. What was refused before says nothing.
-func (o *Order) Send(verdicts []store.Verdict) []Place {
+// Send gives the ends with these verdicts their ranks. What was refused before says nothing.
+func (o *Order) Send(verdicts []store.Verdict) []Rank {
 	if o.waits+o.stuck == 0 {
 		o.failing = o.failed
 	}
-	places := make([]Place, len(verdicts))
+	ranks := make([]Rank, len(verdicts))
 	for i, v := range verdicts {
 		o.sent++
 		works := v == store.JobWorks
-		places[i] = Place{number: o.sent, works: works, Recovers: works && o.failing}
+		ranks[i] = Rank{number: o.sent, works: works, Recovers: works && o.failing}
 		o.failing = !works
 	}
 	o.waits += len(verdicts)
-	return places
+	return ranks
 }
 
 // Counts reports whether the verdict of an end is to be written: not once that of a later one is.
-func (o *Order) Counts(p Place) bool { return p.number >= o.written }
+func (o *Order) Counts(p Rank) bool { return p.number >= o.written }
 
 // SetAside notes that the row of an end is set aside, once.
-func (o *Order) SetAside(p *Place) {
+func (o *Order) SetAside(p *Rank) {
 	if !p.aside {
 		p.aside = true
 		o.stuck++
@@ -58,7 +58,7 @@ func (o *Order) SetAside(p *Place) {
 }
 
 // Written takes in whether an end is written. One whose answer is not known counts as written.
-func (o *Order) Written(p Place, is bool) {
+func (o *Order) Written(p Rank, is bool) {
 	if is && o.Counts(p) {
 		o.written, o.failed = p.number, !p.works
 	}

@@ -10,7 +10,7 @@ import (
 )
 
 // End is a run that comes to an end, or to its next attempt.
-type End struct {
+type RunEnd struct {
 	Record   jobs.Record
 	To       jobs.State
 	Why      string
@@ -20,10 +20,10 @@ type End struct {
 }
 
 // isAsked reports whether its end was asked for, or a newer tick has replaced it.
-func (e End) isAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
+func (e RunEnd) isAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
 
 // says is what the end says of the run.
-func (e End) says() store.Verdict {
+func (e RunEnd) says() store.Verdict {
 	switch e.To {
 	case jobs.Succeeded:
 		return store.JobWorks
@@ -38,7 +38,7 @@ func (e End) says() store.Verdict {
 }
 
 // Verdict is what the end says of its job: that of a backfill's run, nothing.
-func (e End) Verdict() store.Verdict { return VerdictOf(e.says(), e.Record) }
+func (e RunEnd) Verdict() store.Verdict { return VerdictOf(e.says(), e.Record) }
 
 // VerdictOf is what the verdict of a run says of its job.
 func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {
@@ -46,4 +46,32 @@ func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {
 		return store.NoVerdict
 	}
 	return v
+}
+
+// Ended is how an attempt at a run ended.
+type AttemptEnd struct {
+	State     jobs.State
+	Attempt   int
+	Permanent bool // by what its error says
+	Asked     bool // its end was asked for, or a newer tick has replaced it
+}
+
+// After is what follows an attempt: the run's state, Waiting before another attempt, after so long.
+func (j *Job) After(e AttemptEnd) (to jobs.State, delay time.Duration) {
+	switch {
+	case IsFailure(e.State):
+		if wait, again := j.job.Retry.After(e.Attempt); again && !e.Permanent {
+			return jobs.Waiting, wait
+		}
+	case e.State == jobs.Cancelled || e.State == jobs.Interrupted:
+		if !e.Asked && j.reruns(e.Attempt) {
+			return jobs.Waiting, 0 // for the next leader, if this term is over
+		}
+	}
+	return e.State, 0
+}
+
+// IsFailure reports whether an outcome counts as a failure of its job.
+func IsFailure(state jobs.State) bool {
+	return state == jobs.Failed || state == jobs.TimedOut || state == jobs.Panicked
 }
