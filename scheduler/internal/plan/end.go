@@ -9,7 +9,7 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// End is a run that comes to an end, or to its next attempt.
+// RunEnd is a run that comes to an end, or to its next attempt.
 type RunEnd struct {
 	Record   jobs.Record
 	To       jobs.State
@@ -48,7 +48,7 @@ func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {
 	return v
 }
 
-// Ended is how an attempt at a run ended.
+// AttemptEnd is how an attempt at a run ended.
 type AttemptEnd struct {
 	State     jobs.State
 	Attempt   int
