@@ -12,9 +12,10 @@ import (
 
 // fault is what happens to a group.
 type fault struct {
-	name  string // of the subtest, and of the job that Prometheus scrapes
-	what  string // in words
-	lasts time.Duration
+	name   string // of the subtest, and of the job that Prometheus scrapes
+	what   string // in words
+	lasts  time.Duration
+	before func(*scene) // has what it needs come about, before it begins; may be nil
 	// do injects it, and returns what ends it.
 	do func(*scene) (end func())
 

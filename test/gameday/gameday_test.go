@@ -106,6 +106,9 @@ func (s *scene) play(prometheus *promtest.Server, folder string) *result {
 	s.scrape(folder)
 	s.observe(prometheus)
 	s.settle(prometheus)
+	if s.fault.before != nil {
+		s.fault.before(s)
+	}
 	s.begin()
 	end := s.fault.do(s)
 	for time.Since(s.began) < s.fault.lasts && s.t.Context().Err() == nil {

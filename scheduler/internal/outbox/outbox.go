@@ -6,8 +6,7 @@
 // twice while others succeed, it is set aside: it is tried again by itself, beside the others. While nothing
 // succeeds, as in an outage, nothing is set aside. No write is dropped but by its sender.
 //
-// Writes that were added together and failed are sent one part at a time, never side by side. Their order may
-// change: a part that failed comes behind the others.
+// The parts of one write ([Write.Cut]) are sent one at a time, in their order, until one of them is set aside.
 package outbox
 
 import (
@@ -59,12 +58,18 @@ type Batch[W Write[W]] struct {
 	ID    ID  // of all its statements
 	Part  []W // what is sent now
 	rest  []item[W]
-	lone  []int     // how often each of Part failed alone
-	size  int       // how many writes the next statement takes at most
-	since time.Time // when it began to fail; zero: it has not
-	err   error     // of the last statement
-	aside bool
-	next  time.Time // if aside: it is not sent earlier
+	lone  []int // how often each of Part failed alone
+	size  int   // how many writes the next statement takes at most
+	most  int   // and any later one: no more than failed, once others succeed
+	since time.Time
+	err   error // of the last statement
+	// ordered says that these are parts of one write: they stay in their order, unless one is set aside.
+	ordered bool
+	// passed says that the second of them is sent ahead of the first, which has failed alone: if
+	// it succeeds, the first is to blame. Perhaps nothing else in the group would tell.
+	passed bool
+	aside  bool
+	next   time.Time // if aside: it is not sent earlier
 }
 
 // ID tells one batch from all others.
@@ -76,7 +81,7 @@ type item[W any] struct {
 }
 
 func newBatch[W Write[W]](writes ...W) *Batch[W] {
-	b := &Batch[W]{size: len(writes)}
+	b := &Batch[W]{size: len(writes), most: len(writes)}
 	_, _ = rand.Read(b.ID[:]) // never fails
 	for _, w := range writes {
 		b.rest = append(b.rest, item[W]{write: w})
@@ -181,7 +186,7 @@ func (o *Outbox[W]) Succeeded(b *Batch[W], now time.Time) (mended bool) {
 		}
 		return mended
 	}
-	b.size *= 2
+	b.size, b.passed = min(2*b.size, b.most), false
 	o.worked, o.next = now, time.Time{}
 	o.wait.Reset()
 	o.queue(b)
@@ -231,6 +236,10 @@ func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble) {
 		for _, w := range parts {
 			part = append(part, item[W]{write: w})
 		}
+		if !b.aside && !b.ordered {
+			o.queue(b)
+			b = &Batch[W]{ID: b.ID, since: now, err: f.Err, ordered: true}
+		}
 	}
 	switch {
 	case b.aside && alone:
@@ -242,9 +251,19 @@ func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble) {
 		return t
 	}
 	others := o.worked.After(b.since) && !f.Blameless && (!f.NotReady || now.Sub(b.since) >= notReadyFor)
-	if !others {
+	b.size, b.most = max(1, len(part)/4), max(b.most, len(b.rest)+len(part))
+	if others {
+		b.most = b.size // one of its rows is to blame, and there is nothing to wait for
+	} else {
 		t.Outage, t.Wait = !f.Blameless, o.wait.NextBackOff()
 		o.next = now.Add(t.Wait)
+	}
+	at := len(b.rest)
+	if b.ordered {
+		at = 0
+		if b.passed {
+			at, b.passed = 1, false
+		}
 	}
 	if alone && !f.Blameless {
 		part[0].lone++
@@ -253,7 +272,11 @@ func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble) {
 			t.New, part = true, nil
 		}
 	}
-	b.rest, b.size = append(slices.Clip(b.rest), part...), max(1, len(part)/4)
+	b.rest = slices.Insert(slices.Clip(b.rest), at, part...)
+	if b.ordered && at == 0 && len(part) == 1 && part[0].lone > 1 && len(b.rest) > 1 {
+		b.rest[0], b.rest[1] = b.rest[1], b.rest[0]
+		b.passed = true
+	}
 	o.queue(b)
 	return t
 }

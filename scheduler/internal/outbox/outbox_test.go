@@ -3,6 +3,7 @@ package outbox
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -176,17 +177,15 @@ func TestRefusedRow(t *testing.T) {
 	if trouble = b.fails(b.want("c d e f")); trouble.Outage || trouble.Wait > 0 {
 		t.Errorf("since others succeed: %+v", trouble)
 	}
-	b.works(b.want("g"))
-	b.works(b.want("h c"))
-	if trouble = b.fails(b.want("d e f")); trouble.Outage || trouble.Aside {
-		t.Errorf("%+v", trouble)
+	for _, name := range []string{"g", "h", "c"} { // no more go together
+		b.works(b.want(name))
 	}
-	trouble = b.fails(b.want("d"))
-	if trouble.Outage || trouble.Wait > 0 || trouble.Aside {
+	if trouble = b.fails(b.want("d")); trouble.Outage || trouble.Wait > 0 || trouble.Aside {
 		t.Errorf("alone, once: %+v", trouble)
 	}
-	b.works(b.want("e"))
-	b.works(b.want("f d")) // the database takes it now
+	for _, name := range []string{"e", "f", "d"} { // the database takes it now
+		b.works(b.want(name))
+	}
 	if !b.IsIdle() {
 		t.Error("something is left")
 	}
@@ -354,6 +353,94 @@ func TestWriteOfSeveralRows(t *testing.T) {
 			t.Fatalf("%v, want %d", batch.Part, want)
 		}
 		b.works(batch)
+	}
+}
+
+// A few rows that others keep locked hold up the others for a few statements, each of which takes long.
+func TestLockedRows(t *testing.T) {
+	t.Parallel()
+	for n, most := range map[int]int{500: 14, 100: 12, 20: 8} {
+		b := newBox(t, n)
+		locked := map[string]bool{}
+		for i := range n {
+			name := strconv.Itoa(i)
+			locked[name] = i%(n/5) == 7%(n/5)
+			b.Add(rows{name, []int{1}})
+		}
+		failed, written := 0, 0
+		for written < n-5 {
+			batch := b.Next(b.now, 1)
+			if batch == nil {
+				b.now = b.now.Add(time.Second)
+				continue
+			}
+			if slices.ContainsFunc(batch.Part, func(r rows) bool { return locked[r.job] }) {
+				failed++
+				b.fails(batch)
+				continue
+			}
+			written += len(batch.Part)
+			b.works(batch)
+		}
+		if failed > most {
+			t.Errorf("of %d rows, 5 are locked: %d statements failed until all others were written, want at most %d", n, failed, most)
+		}
+	}
+}
+
+// The parts of one write stay in their order, whatever fails, until one of them is to blame.
+func TestPartsStayInOrder(t *testing.T) {
+	t.Parallel()
+	for outage := range 9 {
+		b := newBox(t, 9, rows{"a", []int{1, 2, 3, 4, 5, 6, 7}})
+		var written []int
+		for tries := 0; !b.IsIdle(); tries++ {
+			batch := b.Next(b.now, 1)
+			if batch == nil {
+				b.now = b.now.Add(time.Second)
+				tries--
+				continue
+			}
+			if tries < outage {
+				b.fails(batch)
+				continue
+			}
+			for _, r := range batch.Part {
+				written = append(written, r.numbers...)
+			}
+			b.works(batch)
+		}
+		if outage < 4 && !slices.Equal(written, []int{1, 2, 3, 4, 5, 6, 7}) || len(written) != 7 {
+			t.Errorf("after %d failures: %v", outage, written)
+		}
+	}
+	// The first of two is refused, and nothing else is written that would tell.
+	b := newBox(t, 9, rows{"a", []int{1, 2}})
+	b.fails(b.want("a"))
+	for range 2 {
+		b.now = b.now.Add(time.Second)
+		if part := b.want("a"); part.Part[0].numbers[0] != 1 {
+			t.Fatalf("%v", part.Part)
+		} else if trouble := b.fails(part); trouble.Aside {
+			t.Fatal("nothing else succeeds")
+		}
+	}
+	b.now = b.now.Add(time.Second)
+	second := b.want("a")
+	if second.Part[0].numbers[0] != 2 {
+		t.Fatalf("%v", second.Part)
+	}
+	b.fails(second) // perhaps it is an outage
+	b.now = b.now.Add(time.Second)
+	first := b.want("a")
+	if first.Part[0].numbers[0] != 1 {
+		t.Fatalf("%v", first.Part)
+	}
+	b.fails(first)
+	b.now = b.now.Add(time.Second)
+	b.works(b.want("a"))
+	if trouble := b.fails(b.want("a")); !trouble.New {
+		t.Errorf("the second succeeds, and the first fails: %+v", trouble)
 	}
 }
 
