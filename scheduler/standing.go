@@ -1,8 +1,10 @@
 package scheduler
 
 import (
+	"errors"
 	"time"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
@@ -19,15 +21,17 @@ type standing struct {
 // unwritten is the end of a run: the move that records it, and who gets its answer.
 type unwritten struct {
 	plan.Rank
-	run  *run
-	move store.Move
-	took time.Duration
-	done func(bool)
+	run   *run
+	move  store.Move
+	took  time.Duration
+	asked bool // its end was asked for, when it came
+	done  func(bool)
 }
 
 // planned is the end as what is planned by it.
 func (x *unwritten) planned() plan.RunEnd {
-	return plan.RunEnd{Record: x.run.record, To: x.move.To, Why: x.move.Error, Took: x.took, Stop: x.run.stop, Recovers: x.Recovers}
+	return plan.RunEnd{Record: x.run.record, To: x.move.To, Why: x.move.Error, Took: x.took, Asked: x.asked,
+		Cancelled: errors.Is(x.run.stop, jobs.ErrCancelled) || x.run.record.CancelAsked, Recovers: x.Recovers}
 }
 
 // endsAtOnce is how many ends of a job's runs go together, in one statement unless it fails.
@@ -70,7 +74,7 @@ func (o *outcomes) next(s *standing, most int) []unwritten {
 
 // record writes the move of a run, and with an end what follows it. done gets the answer.
 func (t *term) record(r *run, m store.Move, took time.Duration, done func(bool)) {
-	x := unwritten{run: r, move: m, took: took, done: done}
+	x := unwritten{run: r, move: m, took: took, asked: r.stop != nil || r.record.CancelAsked, done: done}
 	x.move.Verdict = x.planned().Verdict()
 	if x.move.Verdict == store.NoVerdict {
 		x.move.Then = t.then(&x)

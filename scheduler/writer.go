@@ -159,8 +159,12 @@ func (w *writer) send(q *queue, most int) {
 		q.GiveUp(func(writes []write, err error) { q.fail(writes, w.last(q, err)) })
 	}
 	now := time.Now()
-	for b := q.Next(now, most); b != nil; b = q.Next(now, most) {
-		if q == w.moves {
+	for fresh := len(q.Fresh()); ; fresh = len(q.Fresh()) {
+		b := q.Next(now, most)
+		if b == nil {
+			break
+		}
+		if q == w.moves && len(q.Fresh()) < fresh {
 			w.moveSince = now
 		}
 		w.sendPart(q, b)

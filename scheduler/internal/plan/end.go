@@ -11,16 +11,14 @@ import (
 
 // RunEnd is a run that comes to an end, or to its next attempt.
 type RunEnd struct {
-	Record   jobs.Record
-	To       jobs.State
-	Why      string
-	Took     time.Duration // of the last attempt
-	Stop     error         // why it was to end, if it was
-	Recovers bool          // it is its job's recovery
+	Record    jobs.Record
+	To        jobs.State
+	Why       string
+	Took      time.Duration // of the last attempt
+	Asked     bool          // its end was asked for, or a newer tick had replaced it
+	Cancelled bool          // its cancel was asked for, and a backfill ends with it
+	Recovers  bool          // it is its job's recovery
 }
-
-// isAsked reports whether its end was asked for, or a newer tick has replaced it.
-func (e RunEnd) isAsked() bool { return e.Stop != nil || e.Record.CancelAsked }
 
 // says is what the end says of the run.
 func (e RunEnd) says() store.Verdict {
@@ -30,7 +28,7 @@ func (e RunEnd) says() store.Verdict {
 	case jobs.Failed, jobs.TimedOut, jobs.Panicked, jobs.Interrupted:
 		return store.JobFails
 	case jobs.Cancelled: // by the end of its term, unless there was another reason
-		if !e.isAsked() && e.Why != NotDeclared && !strings.Contains(e.Why, jobs.ErrReplacedByTick.Error()) {
+		if !e.Asked && e.Why != NotDeclared && !strings.Contains(e.Why, jobs.ErrReplacedByTick.Error()) {
 			return store.JobFails
 		}
 	}

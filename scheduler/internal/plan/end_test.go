@@ -26,11 +26,10 @@ func TestVerdict(t *testing.T) {
 		{"waits", RunEnd{To: jobs.Waiting}, store.NoVerdict},
 		{"skipped", RunEnd{To: jobs.Skipped, Why: TooLate}, store.NoVerdict},
 		{"cancelled by the end of its term", RunEnd{To: jobs.Cancelled, Why: "the lease was lost"}, store.JobFails},
-		{"cancelled by request", RunEnd{To: jobs.Cancelled, Record: jobs.Record{CancelAsked: true}}, store.NoVerdict},
-		{"cancelled by this term", RunEnd{To: jobs.Cancelled, Stop: failed}, store.NoVerdict},
+		{"cancelled by request", RunEnd{To: jobs.Cancelled, Asked: true}, store.NoVerdict},
 		{"cancelled since its job was away", RunEnd{To: jobs.Cancelled, Why: NotDeclared}, store.NoVerdict},
 		{"cancelled for a newer tick", RunEnd{To: jobs.Cancelled, Why: fmt.Sprint(jobs.ErrReplacedByTick, ": ", failed)}, store.NoVerdict},
-		{"failed when its end was asked for", RunEnd{To: jobs.Failed, Stop: failed}, store.JobFails},
+		{"failed when its end was asked for", RunEnd{To: jobs.Failed, Asked: true}, store.JobFails},
 	} {
 		if got := test.end.says(); got != test.want || test.end.Verdict() != test.want {
 			t.Errorf("%s: %v, of its job %v, want %v", test.name, got, test.end.Verdict(), test.want)

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"errors"
 	"iter"
 	"slices"
 	"time"
@@ -103,7 +102,7 @@ func (f *Followers) OfEnd(e RunEnd, isNotifier bool, now time.Time) (all []store
 		all = append(all, notices...)
 	}
 	next, every, ok := e.Record.NextOfBackfill()
-	if ok && !errors.Is(e.Stop, jobs.ErrCancelled) && !e.Record.CancelAsked {
+	if ok && !e.Cancelled {
 		k.Tick = next
 		all = append(all, store.Follower{Key: k, Delay: max(0, every-e.Took), Backfill: e.Record.Backfill})
 	}

@@ -2,7 +2,6 @@ package plan
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -72,7 +71,7 @@ func TestOfEnd(t *testing.T) {
 		{name: "is tried again", end: RunEnd{To: jobs.Waiting, Why: "why"}},
 		{name: "too late", end: RunEnd{To: jobs.Skipped, Why: TooLate}, want: []string{"misses"}, event: jobs.NoticeMissed, missed: 1},
 		{name: "skipped", end: RunEnd{To: jobs.Skipped, Why: "why"}},
-		{name: "cancelled", end: RunEnd{To: jobs.Cancelled, Stop: errors.New("by request")}},
+		{name: "cancelled", end: RunEnd{To: jobs.Cancelled, Asked: true}},
 	} {
 		test.end.Record = r
 		got, left := f.OfEnd(test.end, test.notifier, noon)
@@ -149,8 +148,8 @@ func TestOfABackfill(t *testing.T) {
 	if _, _, ok := r.NextOfBackfill(); !ok {
 		t.Fatalf("not of a backfill: %s", left)
 	}
-	last, asked := r, r
-	last.Tick, asked.CancelAsked = at(3), true
+	last := r
+	last.Tick = at(3)
 	for _, test := range []struct {
 		name  string
 		end   RunEnd
@@ -161,9 +160,8 @@ func TestOfABackfill(t *testing.T) {
 		{"took long", RunEnd{Record: r, To: jobs.Failed, Took: time.Minute}, at(2), 0},
 		{"the last", RunEnd{Record: last, To: jobs.Succeeded}, time.Time{}, 0},
 		{"is tried again", RunEnd{Record: r, To: jobs.Waiting}, time.Time{}, 0},
-		{"cancelled", RunEnd{Record: r, To: jobs.Cancelled, Stop: fmt.Errorf("so: %w", jobs.ErrCancelled)}, time.Time{}, 0},
-		{"its end was asked for", RunEnd{Record: asked, To: jobs.Cancelled}, time.Time{}, 0},
-		{"ended for another reason", RunEnd{Record: r, To: jobs.Cancelled, Stop: jobs.ErrTimeout}, at(2), 10 * time.Second},
+		{"cancelled", RunEnd{Record: r, To: jobs.Cancelled, Asked: true, Cancelled: true}, time.Time{}, 0},
+		{"ended for another reason", RunEnd{Record: r, To: jobs.Cancelled, Asked: true}, at(2), 10 * time.Second},
 	} {
 		got, _ := f.OfEnd(test.end, false, noon)
 		if (len(got) == 1) != !test.next.IsZero() || len(got) > 1 {
