@@ -438,9 +438,30 @@ func TestPartsStayInOrder(t *testing.T) {
 	}
 	b.fails(first)
 	b.now = b.now.Add(time.Second)
+	b.fails(b.want("a")) // the second once more
+	b.now = b.now.Add(time.Second)
+	if first = b.want("a"); first.Part[0].numbers[0] != 1 {
+		t.Fatalf("%v", first.Part)
+	}
+	b.fails(first)
+	b.now = b.now.Add(time.Second)
 	b.works(b.want("a"))
 	if trouble := b.fails(b.want("a")); !trouble.New {
 		t.Errorf("the second succeeds, and the first fails: %+v", trouble)
+	}
+
+	// The last part has no other to be passed by.
+	b = newBox(t, 9, rows{"a", []int{1, 2}})
+	b.fails(b.want("a"))
+	b.now = b.now.Add(time.Second)
+	b.works(b.want("a"))
+	for range 3 {
+		last := b.want("a")
+		if last.Part[0].numbers[0] != 2 {
+			t.Fatalf("%v", last.Part)
+		}
+		b.Failed(last, Failure{Err: errRejected, NotReady: true}, b.now)
+		b.now = b.now.Add(time.Second)
 	}
 }
 
