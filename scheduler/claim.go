@@ -46,10 +46,9 @@ func (t *term) standAside(e *entry, claims plan.Claims) {
 	for i := range claims.Rows {
 		if c := &claims.Rows[i]; c.State == jobs.Running {
 			c.State = jobs.Waiting
-			t.shift(e.runs[c.Key], plan.Parking)
+			t.giveBack(e.runs[c.Key])
 		}
 	}
-	t.launchReady()
 }
 
 // claimed takes in the answer to a claim: err says that there is none, and

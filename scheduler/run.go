@@ -189,10 +189,13 @@ func (t *term) launch(r *run) {
 		r.record.Attempt++
 		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
 		t.startIn(r)
-	}, func() {
-		t.shift(r, plan.Parking) // it keeps no slot meanwhile
-		t.launchReady()
-	})
+	}, func() { t.giveBack(r) })
+}
+
+// giveBack takes the slot of a run whose row was set aside, for others.
+func (t *term) giveBack(r *run) {
+	t.shift(r, plan.Parking)
+	t.freed(r.entry)
 }
 
 // startIn starts a run that the ledger says is ours in the slot that it has. One that gave it back, since its row was

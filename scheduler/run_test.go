@@ -187,3 +187,29 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 		t.Errorf("after the change, %q is told", to[0].Job)
 	}
 }
+
+// A row that is set aside while the replica drains starts nothing in the slot that it gives back.
+func TestSetAsideInADrainStartsNothing(t *testing.T) {
+	t.Parallel()
+	for _, claims := range []bool{true, false} {
+		job := func(name string) jobs.Job { return jobs.Job{Name: name, Schedule: jobs.Manual()} }
+		term := bareTerm(job("job"), job("other"))
+		term.slots.most = 1
+		e := term.roll.entries["job"]
+		r := term.take(e, manualRun(1))
+		term.enqueue(r, 0) // takes the slot
+		waits := manualRun(2)
+		waits.Job = "other"
+		term.enqueue(term.take(term.roll.entries["other"], waits), 0)
+		start := term.wrote.moves.TakeFresh()
+		term.stage = draining
+		if claims {
+			term.standAside(e, plan.Claims{Rows: []store.Claim{{Key: r.record.Key, State: jobs.Running}}})
+		} else {
+			start[0].aside(start[0])
+		}
+		if moves := term.wrote.moves.Fresh(); len(start) != 1 || len(moves) > 0 || term.slots.taken != 0 {
+			t.Errorf("claims %v: %d starts, then %+v is written, and %d slots are taken", claims, len(start), moves, term.slots.taken)
+		}
+	}
+}
