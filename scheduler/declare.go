@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/outbox"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
@@ -22,7 +23,7 @@ type declaring struct {
 }
 
 func newDeclaring(v *env) *declaring {
-	return &declaring{env: v, back: map[string]bool{}, id: newClaimID()}
+	return &declaring{env: v, back: map[string]bool{}, id: store.ClaimID(outbox.NewID())}
 }
 
 // tell tells the ledger of new jobs and changed schedules. These rule from now on, or

@@ -7,9 +7,9 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// What follows a run or a claim is inserted by the ledger with it. A job after another one gets its runs by the moves that record the other's success:
-// the ledger inserts them in the same transaction. The term takes them up when the move
-// has its answer. If that never comes, a later term finds them in the ledger, waiting.
+// The ledger inserts the runs that follow a move or a claim in the same transaction: those of jobs after another
+// one with the move that records its success, and notices with both. The term takes them up when the
+// statement has its answer. If that never comes, a later term finds them in the ledger, waiting.
 
 // knowFollowers takes in the jobs that there are, as far as they follow others.
 func (t *term) knowFollowers() {

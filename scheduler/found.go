@@ -12,7 +12,8 @@ import (
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
-// found takes in a run that the ledger has as open. shown is the instant of that, by the database's clock: what waits, waits from then on.
+// found takes in a run that the ledger has as open. shown is when it was read, by the database's clock:
+// a run that has to wait for its time waits from then on.
 func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 	inHand := e.runs[record.Key]
 	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {

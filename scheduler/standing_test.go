@@ -162,3 +162,70 @@ func TestNoRecoveryOfARunThatIsGone(t *testing.T) {
 		c.wantNotices("tell")
 	})
 }
+
+// A job that is removed and added again in a term, after it failed, recovers; and a backfill
+// is no outcome of a job.
+func TestRecoveryOfAJobThatIsAddedAgain(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		a := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour), Do: func(ctx context.Context, run jobs.Run) error {
+			if run.Trigger != 0 {
+				return errNo
+			}
+			return c.failing(2*time.Hour)(ctx, run)
+		}}
+		all := []jobs.Job{{Name: "tell", Schedule: jobs.OnFailure().OnRecovery()}, a}
+		r := c.start(all)
+		c.until(2*time.Hour + time.Minute)
+		if err := r.Remove("a"); err != nil {
+			t.Fatal(err)
+		}
+		c.until(2*time.Hour + 2*time.Minute)
+		if err := r.Add(r.doing(a)...); err != nil {
+			t.Fatal(err)
+		}
+		c.until(4 * time.Hour)
+		c.wantNotices("tell", "failure of a 2h", "recovery of a 3h")
+		if _, err := c.Backfill(c.Context(), "a", jobs.Backfill{From: c.begin.Add(3 * time.Hour), To: c.begin.Add(3*time.Hour + time.Minute)}); err != nil {
+			t.Fatal(err)
+		}
+		c.until(5*time.Hour + time.Minute)
+		r.kill()
+		c.start(all)
+		c.until(8 * time.Hour)
+		c.wantNotices("tell", "failure of a 2h", "failure of a 3h", "recovery of a 3h")
+	})
+}
+
+// After a takeover, the outcomes of hundreds of jobs wait for no reading of the history, also
+// where it has many failures.
+func TestStandingsNeedNoHistory(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{{Name: "tell", Schedule: jobs.OnRecovery()}}
+		for i := range 600 {
+			all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(time.Hour), Do: c.failing(time.Hour)})
+		}
+		first := c.start(all)
+		c.until(90 * time.Minute)
+		first.stop()
+		second := c.startOn(func(l *link) { l.delay["Runs"], l.delay["Newest"] = 50*time.Millisecond, 50*time.Millisecond }, all)
+		c.until(2*time.Hour + 2*time.Second)
+		if n := len(c.notices("tell")); n != 20 {
+			t.Errorf("%d notices", n)
+		}
+		succeeded := 0
+		for _, r := range c.ran {
+			if r.Tick.Equal(c.begin.Add(2 * time.Hour)) {
+				succeeded++
+			}
+		}
+		records, err := c.Runs(c.Context(), jobs.Filter{State: jobs.Succeeded, Limit: 1000})
+		if err != nil || len(records) < 600 || succeeded < 600 {
+			t.Errorf("2 s after the tick %d outcomes are there: %v", len(records), err)
+		}
+		second.link.set(func(l *link) {
+			if n := l.sent["Runs"] + l.sent["Newest"]; n > 0 {
+				t.Errorf("%d statements", n)
+			}
+		})
+	})
+}

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,11 +26,11 @@ const (
 	moveWait     = 200 * time.Millisecond
 )
 
-// writer writes to the ledger for a term, but for what [declaring.welcome] writes before jobs are declared: writes that arrive while statements are
-// under way go into the next one. The term's loop owns it and calls its methods; its
-// statements run beside the loop, and their answers come back through it. Its
-// methods are in the order in which a write passes them: added, sent, answered, or
-// repeated, as package outbox says.
+// writer writes to the ledger for a term, but for what [declaring.welcome] writes before jobs are
+// declared. Writes that arrive while statements are under way go into the next one. The term's loop owns the
+// writer and calls its methods; its statements run beside the loop, and their answers come back through the loop.
+// Its methods are in the order in which a write passes them: added, sent, answered, or repeated, as package
+// outbox says.
 type writer struct {
 	t *term
 
@@ -104,11 +103,6 @@ func newWriter(t *term) *writer {
 	return w
 }
 
-func newClaimID() (id store.ClaimID) {
-	_, _ = rand.Read(id[:]) // never fails
-	return id
-}
-
 // claim calls answered with what stands for the claims, or with why the term is over, and aside when they are set
 // aside, maybe again.
 func (w *writer) claim(job string, claims plan.Claims, answered func([]store.Claimed, error), aside func()) {
@@ -158,16 +152,12 @@ func (w *writer) send(q *queue, most int) {
 	if w.ctx.Err() != nil {
 		q.GiveUp(func(writes []write, err error) { q.fail(writes, w.last(q, err)) })
 	}
-	now := time.Now()
-	for fresh := len(q.Fresh()); ; fresh = len(q.Fresh()) {
-		b := q.Next(now, most)
-		if b == nil {
-			break
-		}
-		if q == w.moves && len(q.Fresh()) < fresh {
-			w.moveSince = now
-		}
+	now, fresh := time.Now(), len(q.Fresh())
+	for b := q.Next(now, most); b != nil; b = q.Next(now, most) {
 		w.sendPart(q, b)
+	}
+	if q == w.moves && len(q.Fresh()) < fresh {
+		w.moveSince = now
 	}
 	if b := q.NextAside(now, w.t.stage == stopped); b != nil {
 		w.sendPart(q, b)

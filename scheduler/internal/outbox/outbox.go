@@ -29,7 +29,7 @@ const (
 type Write[W any] interface {
 	Name() string // of the job
 	Rows() int
-	Cut() []W // the write in parts; nil: it has one row
+	Cut() []W // the write in parts; nil: it has one row, or its rows stay together
 }
 
 // Outbox has the writes of one kind. Its user owns it: no method is called concurrently.
@@ -75,14 +75,19 @@ type Batch[W Write[W]] struct {
 // ID tells one batch from all others.
 type ID [16]byte
 
+// NewID returns one that no batch has.
+func NewID() (id ID) {
+	_, _ = rand.Read(id[:]) // never fails
+	return id
+}
+
 type item[W any] struct {
 	write W
 	lone  int
 }
 
 func newBatch[W Write[W]](writes ...W) *Batch[W] {
-	b := &Batch[W]{size: len(writes), most: len(writes)}
-	_, _ = rand.Read(b.ID[:]) // never fails
+	b := &Batch[W]{ID: NewID(), size: len(writes), most: len(writes)}
 	for _, w := range writes {
 		b.rest = append(b.rest, item[W]{write: w})
 	}

@@ -1,8 +1,8 @@
 // Package plan decides what becomes of the ticks and runs of a job: which ticks are due, what a claim of them
 // says, which run may start, and what follows from how a run ended. It is the half of a scheduler that knows
 // schedules and policies. Its types are state of one goroutine; their methods do no I/O, wait for nothing and read no
-// clock. An instant, what the ledger has, and how runs ended go in; claims, and what to do with a run, come out. Package scheduler is the other
-// half: it writes the claims, and runs what may start.
+// clock. An instant, what the ledger has, and how runs ended go in; claims, and what to do with a run, come out.
+// Package scheduler is the other half: it writes the claims, and runs what may start.
 //
 // # Three clocks
 //
