@@ -29,16 +29,17 @@ import (
 //	              held      hold         it belongs to a backfill
 //	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
 //	parking       waiting   enqueue      the ledger has it as waiting
-//	              running   startIn      its row was set aside, and the ledger has it as running at last
 //	held          ready     admitHeld    nothing else of its job waits or runs
 //	waiting       ready     admit        its time has come, and its job has room
 //	ready         running   launch       this replica has a slot; the ledger is being told
 //	              waiting   launchReady  it was paused meanwhile; one of a backfill is held again
 //	running       waiting   enqueue      the ledger has a tick as waiting that was to start at once
-//	              parking   standAside,  its row is set aside: it keeps no slot
-//	                        launch
 //	              parking   finish       the attempt has ended, and another will follow
 //	              closing   finish       the attempt has ended, and it was the last
+//	              aside     giveBack     its row is set aside: it keeps its room, and no slot
+//	aside         running   startIn      the ledger has it as running at last, and a slot is free
+//	              waiting   enqueue      the ledger has a tick as waiting whose claim was set aside
+//	              closing   startIn      no slot is free: see putBack
 //	any           closing   close        it has no attempt, and is skipped, cancelled, or left to the next leader
 //	              gone      letGo        its job was removed, and it waits
 //	closing       gone      forget       the ledger has it as over, or as another term's
@@ -194,7 +195,7 @@ func (t *term) launch(r *run) {
 
 // giveBack takes the slot of a run whose row was set aside, for others.
 func (t *term) giveBack(r *run) {
-	t.shift(r, plan.Parking)
+	t.shift(r, plan.Aside)
 	t.freed(r.entry)
 }
 

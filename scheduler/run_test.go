@@ -213,3 +213,25 @@ func TestSetAsideInADrainStartsNothing(t *testing.T) {
 		}
 	}
 }
+
+// Whether a row that was set aside has been taken is not known until it has an answer: until then no other run of the job
+// may be in its place.
+func TestSetAsideKeepsItsRoom(t *testing.T) {
+	t.Parallel()
+	for _, claims := range []bool{true, false} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+		e := term.roll.entries["job"]
+		r := term.take(e, manualRun(1))
+		term.enqueue(r, 0)
+		term.enqueue(term.take(e, manualRun(2)), 0)
+		start := term.wrote.moves.TakeFresh()
+		if claims {
+			term.standAside(e, plan.Claims{Rows: []store.Claim{{Key: r.record.Key, State: jobs.Running}}})
+		} else {
+			start[0].aside(start[0])
+		}
+		if moves := term.wrote.moves.Fresh(); len(start) != 1 || len(moves) > 0 {
+			t.Errorf("claims %v: %d starts, then %+v is written", claims, len(start), moves)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package mysqlstore_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,9 +17,9 @@ func TestSharedCheck(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		share := mysqlstore.Share()
 		unfit := errors.New("unfit")
-		calls := 0
+		var calls atomic.Int32
 		f := func(ctx context.Context) error { // takes 3 s
-			calls++
+			calls.Add(1)
 			select {
 			case <-time.After(3 * time.Second):
 				return unfit
@@ -47,12 +48,12 @@ func TestSharedCheck(t *testing.T) {
 		for _, answered := range []<-chan struct{}{first, short, long, longer} {
 			<-answered
 		}
-		if calls != 3 { // short asks for what its context says
-			t.Errorf("%d calls", calls)
+		if n := calls.Load(); n != 3 { // short asks for what its context says
+			t.Errorf("%d calls", n)
 		}
 		<-ask(time.Minute, unfit, 3*time.Second)
-		if calls != 4 {
-			t.Errorf("%d calls after an answer", calls)
+		if n := calls.Load(); n != 4 {
+			t.Errorf("%d calls after an answer", n)
 		}
 	})
 }

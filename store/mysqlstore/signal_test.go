@@ -58,7 +58,9 @@ func isFree(t testing.TB, db dbtest.Database, group string) func() bool {
 func TestSignalGoesRoundInOrder(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
-		holder := open(t, db.DSN).HandoverSignal("billing")
+		s := migrated(t, db.DSN)
+		server := read(t, s, "billing").Server
+		holder := s.HandoverSignal("billing")
 		obtain(t, holder)
 		listening := listeners(t, db)
 		const waiters = 8
@@ -66,6 +68,10 @@ func TestSignalGoesRoundInOrder(t *testing.T) {
 		errs := make(chan error, waiters)
 		for i := range waiters {
 			b := open(t, db.DSN).HandoverSignal("billing")
+			// Without a term to show, its wait is repeated each second, at the end of the queue.
+			if err := b.(store.PresenceSignal).Announce(soon(t), uint64(i)+1, server); err != nil {
+				t.Fatal(err)
+			}
 			go func() {
 				err := b.Wait(soon(t))
 				order <- i

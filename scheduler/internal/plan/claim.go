@@ -170,7 +170,7 @@ func (j *Job) start(at, now time.Time) store.Claim {
 		if why = policy.full; busy-j.rests < most {
 			why = "LockAtLeastFor is not over since an earlier run began"
 		}
-	case policy.queued != "" && j.sum(tick, Parking, Waiting, Ready)+j.sum(other, Parking, Waiting, Ready) > 0:
+	case policy.queued != "" && j.toStart(tick)+j.toStart(other) > 0:
 		why = policy.queued
 	}
 	switch {

@@ -15,6 +15,7 @@ const (
 	Held                 // belongs to a backfill, and waits for its turn
 	Waiting              // for its time, or for room in its job
 	Ready                // has the room, and waits for a slot of this replica
+	Aside                // has the room and no slot: its row was set aside, and the ledger is being told again and again
 	Running              // has a slot: an attempt is in progress, or the ledger is being told
 	Closing              // is not started any more: the ledger is being told
 	phases
@@ -87,16 +88,18 @@ func (r *Room) all(of ...Phase) int {
 }
 
 // waiting is how many runs are to start and do not run yet.
-func (r *Room) waiting() int { return r.all(Parking, Waiting, Ready) }
+func (r *Room) waiting() int { return r.toStart(other) + r.toStart(tick) + r.toStart(backfill) }
+
+func (r *Room) toStart(k kind) int { return r.sum(k, Parking, Waiting, Ready, Aside) }
 
 // occupied is how many runs take up room of the job.
-func (r *Room) occupied() int { return r.all(Ready, Running) + r.rests }
+func (r *Room) occupied() int { return r.all(Ready, Aside, Running) + r.rests }
 
 // Busy is how many runs a tick that is due now finds, those that wait and those that rest included.
-func (r *Room) Busy() int { return r.all(Parking, Waiting, Ready, Running) + r.rests }
+func (r *Room) Busy() int { return r.waiting() + r.all(Running) + r.rests }
 
 // filling is how many of these belong to backfills.
-func (r *Room) filling() int { return r.sum(backfill, Parking, Waiting, Ready, Running) }
+func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Running) }
 
 // Admits reports whether the job lets another run start.
 func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
@@ -113,7 +116,7 @@ func (j *Job) line() int {
 	if !j.lines() {
 		return 0
 	}
-	return j.sum(tick, Parking, Waiting, Ready)
+	return j.toStart(tick)
 }
 
 // HoldsBack reports whether a run has to wait for the end of a pause: a tick that was to start as soon as there

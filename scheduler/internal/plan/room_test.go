@@ -64,6 +64,7 @@ func TestWhatRunsCountTowards(t *testing.T) {
 		Held:    {true, 0, 0, 0},
 		Waiting: {true, 1, 0, 1},
 		Ready:   {true, 1, 1, 1},
+		Aside:   {false, 1, 1, 1},
 		Running: {false, 0, 1, 1},
 		Closing: {false, 0, 0, 0},
 	} {
@@ -98,6 +99,7 @@ func TestLine(t *testing.T) {
 		{"waits", each, aTick, Waiting, 1},
 		{"is being parked", each, aTick, Parking, 1},
 		{"is ready", each, aTick, Ready, 1},
+		{"is set aside", each, aTick, Aside, 1},
 		{"runs", each, aTick, Running, 0},
 		{"is being closed", each, aTick, Closing, 0},
 		{"was tried before", each, aRetry, Waiting, 0},
