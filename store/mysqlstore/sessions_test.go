@@ -1,6 +1,7 @@
 package mysqlstore_test
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -113,13 +115,28 @@ type forgetful struct {
 	target string
 
 	mu    sync.Mutex
-	links map[net.Conn]net.Conn // the server's end of the client's
+	links map[net.Conn]*forgotten // by the client's end
 	kept  []net.Conn
+}
+
+// forgotten is the server's end of a connection, which will be forgotten once its login is over: a session whose
+// client never learned its number is not found again.
+type forgotten struct {
+	net.Conn
+	named atomic.Bool
+}
+
+// Write sends to the server.
+func (f *forgotten) Write(p []byte) (int, error) {
+	if bytes.Contains(p, []byte("@cronlease_session = ")) { // the client has its number
+		f.named.Store(true)
+	}
+	return f.Conn.Write(p)
 }
 
 func newForgetful(t *testing.T, target string) (f *forgetful, addr string) {
 	t.Helper()
-	f = &forgetful{t: t, target: target, links: map[net.Conn]net.Conn{}}
+	f = &forgetful{t: t, target: target, links: map[net.Conn]*forgotten{}}
 	listener, err := new(net.ListenConfig).Listen(soon(t), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +153,7 @@ func newForgetful(t *testing.T, target string) (f *forgetful, addr string) {
 	})
 	t.Cleanup(func() {
 		_ = listener.Close()
-		f.forget()
+		f.forget(true)
 		for _, server := range f.kept {
 			_ = server.Close()
 		}
@@ -146,11 +163,12 @@ func newForgetful(t *testing.T, target string) (f *forgetful, addr string) {
 }
 
 func (f *forgetful) serve(client net.Conn, all *sync.WaitGroup) {
-	server, err := new(net.Dialer).DialContext(context.Background(), "tcp", f.target)
+	conn, err := new(net.Dialer).DialContext(context.Background(), "tcp", f.target)
 	if err != nil {
 		f.t.Error(err)
 		return
 	}
+	server := &forgotten{Conn: conn}
 	f.mu.Lock()
 	f.links[client] = server
 	f.mu.Unlock()
@@ -169,11 +187,14 @@ func (f *forgetful) serve(client net.Conn, all *sync.WaitGroup) {
 	})
 }
 
-// forget forgets all connections.
-func (f *forgetful) forget() {
+// forget forgets all connections whose logins are over, or all.
+func (f *forgetful) forget(all bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for client, server := range f.links {
+		if !all && !server.named.Load() {
+			continue
+		}
 		f.kept = append(f.kept, server)
 		delete(f.links, client)
 		_ = client.Close()
@@ -200,7 +221,7 @@ func TestLostConnectionsDoNotAddSessions(t *testing.T) {
 				t.Fatal(err)
 			}
 			busy(t, s, token, 1, func() {})
-			network.forget()
+			network.forget(false)
 			began := time.Now()
 			beat := read(t, s, "billing").Lease.Heartbeat
 			if n := renew(t, s, "billing", "me", token, beat, beat+1); n != 1 {
