@@ -259,7 +259,7 @@ func (e *examination) judgeLink(trip time.Duration, user, cipher string) {
 	attempt := e.ttl / 5 // the default
 	if e.login > attempt {
 		e.problem("move the workers closer to the server, or give leases a longer TTL (docs/timing.md)",
-			"a login takes %v, and an attempt at a statement has %v with a TTL of %v: a worker that needs a new connection gets none, so that a leader may renew its lease and claim nothing",
+			"a login takes %v, and an attempt at a statement has %v with a TTL of %v: a worker that needs a new connection gets it after some attempts, and until then a leader may renew its lease and claim nothing",
 			short(e.login), short(attempt), e.ttl)
 	} else if e.login > max(time.Second, 10*trip) {
 		e.warn("skip_name_resolve = ON on the server, if its DNS is what takes so long",

@@ -16,8 +16,10 @@ import (
 	"github.com/cronlease/cronlease/internal/dbserver"
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 )
 
@@ -246,5 +248,51 @@ func TestWithPassword(t *testing.T) {
 		if _, err := mysqlstore.New(db.Open(t), both); err == nil {
 			t.Error("New with WithPassword: accepted")
 		}
+	})
+}
+
+// A login that takes longer than the statement that wants it is not thrown away: later statements
+// take the connection.
+func TestSlowLoginsAreKept(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		token := take(t, migrated(t, db.DSN), "billing", "me")
+		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
+		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+		proxy.Delay(100 * time.Millisecond)
+		const attempt = 600 * time.Millisecond // of a TTL of 3 s
+		h := store.Holder{Group: "billing", Owner: "me", Token: token}
+		works := map[string]func(context.Context) error{
+			"look": func(ctx context.Context) error { _, err := s.Read(ctx, "billing"); return err },
+			"heartbeat": func(ctx context.Context) error {
+				_, err := s.Renew(ctx, store.Renew{Owner: "me", Heartbeat: 1, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: 1}}})
+				return err
+			},
+			"claim": func(ctx context.Context) error {
+				key := jobs.Key{Job: "job", Tick: time.Now().UTC().Truncate(time.Microsecond)}
+				_, err := s.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: key, State: jobs.Running}})
+				return err
+			},
+		}
+		began := time.Now()
+		var all sync.WaitGroup
+		for name, work := range works {
+			all.Go(func() {
+				for try := 1; ; try++ {
+					ctx, cancel := context.WithTimeout(context.Background(), attempt)
+					err := work(ctx)
+					cancel()
+					if err == nil {
+						t.Logf("%s after %v, attempts: %d", name, time.Since(began), try)
+						return
+					}
+					if time.Since(began) > patience {
+						t.Errorf("%s: not within %v: %v", name, patience, err)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
 	})
 }

@@ -36,8 +36,9 @@ type Pool struct {
 	wrapper string         // the type of the caller's driver, if it is not the one that is known
 	logins  *logins        // of all connections, unless the DSN names several hosts
 
-	slots [lanes][]*slot
-	watch *watch
+	slots    [lanes][]*slot
+	watch    *watch
+	patience atomic.Int64 // of logins, in nanoseconds: see [login]
 
 	stopped context.Context // ends with Stop
 	stop    context.CancelFunc

@@ -14,6 +14,7 @@ type Series struct {
 	pool     *Pool
 	lockWait time.Duration
 	last     atomic.Pointer[session] // what the server may still have; nil: nothing
+	login    *login                  // that outlived the call that began it; nil: none
 }
 
 // NewSeries returns one of connections outside of the lanes.
@@ -21,29 +22,45 @@ func (p *Pool) NewSeries(lockWait time.Duration) *Series {
 	return &Series{pool: p, lockWait: lockWait}
 }
 
-// Open returns a new connection. It waits until the server is rid of the session before.
-func (s *Series) Open(ctx context.Context) (c *Conn, err error) {
-	if s.pool.Stopped() {
-		return nil, ErrClosed
-	}
-	if last := s.last.Load(); last != nil {
-		if c, err = s.pool.watch.await(ctx, last); err != nil {
-			return nil, err
+// Open returns a new connection. It waits until the server is rid of the session before. Where logins
+// were seen to take longer than callers wait, the login goes on when ctx ends, and a later call takes
+// its connection: one that finds it, or that has time left to use it.
+func (s *Series) Open(ctx context.Context) (*Conn, error) {
+	for {
+		if s.pool.Stopped() {
+			return nil, ErrClosed
 		}
-		s.last.Store(nil)
-	}
-	if c != nil {
-		if err = c.Exec(ctx, setLockWait.Render(seconds(s.lockWait), seconds(s.lockWait))); err != nil {
+		if last := s.last.Load(); last != nil {
+			if err := s.pool.watch.await(ctx, last); err != nil {
+				return nil, err
+			}
+			s.last.Store(nil)
+		}
+		own := s.login == nil
+		if own {
+			s.login = s.pool.beginLogin(ctx, s.lockWait)
+		}
+		c, err := s.login.await(ctx)
+		switch {
+		case c != nil && (own || c.Alive(ctx)):
+			s.login = nil
+			return c, nil
+		case c != nil:
+			s.login = nil
 			s.Drop(c)
+		case err != nil:
 			return nil, err
+		default:
+			left, err := s.login.left, s.login.err
+			s.login = nil
+			if left != nil {
+				s.leave(left)
+			}
+			if own { // else it met what was before this call
+				return nil, err
+			}
 		}
-		return c, nil
 	}
-	c, left, err := s.pool.open(ctx, s.lockWait)
-	if left != nil {
-		s.leave(left)
-	}
-	return c, err
 }
 
 // Drop closes a connection of the series.

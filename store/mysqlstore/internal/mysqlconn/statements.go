@@ -58,6 +58,4 @@ var (
 	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
 	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
 	/*M! , idle_transaction_timeout = 2, idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
-
-	setLockWait = sqltext.Parse(`SET innodb_lock_wait_timeout = ?, lock_wait_timeout = ?`)
 )

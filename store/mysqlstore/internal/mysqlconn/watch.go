@@ -22,24 +22,24 @@ const (
 	lookAgain = 5 * time.Millisecond
 	lookSlow  = 500 * time.Millisecond
 
-	// spareKept is how long a connection that was used for looks waits for a user.
+	// spareKept is how long a connection that was used for looks is kept for the next one.
 	spareKept = 10 * time.Second
 )
 
 // watch finds out which of the sessions that this process has left the server still has. It ends
 // those that wait for nothing but their client, or only read, and leaves those alone that
 // may write: to kill a session in its COMMIT can show others what a promotion loses. It has one
-// connection, which becomes that of the first caller whose session is gone.
+// connection of its own.
 type watch struct {
 	pool *Pool
 
 	mu      sync.Mutex              // guards what follows
 	left    map[*session]*lingering // with what each does, as far as it was seen
-	spare   *Conn                   // with which to look, and for the next caller
+	spare   *Conn                   // with which to look
 	looked  chan struct{}           // closed at the end of the look that is under way; nil: there is none
 	failed  error                   // of the last look
 	patient time.Duration           // how long the next look may take
-	looks   sync.WaitGroup
+	works   sync.WaitGroup
 	closed  bool
 }
 
@@ -56,19 +56,19 @@ func (w *watch) add(s *session) {
 	}
 }
 
-// await returns once the server is rid of the session, and may return a connection to it.
-func (w *watch) await(ctx context.Context, s *session) (*Conn, error) {
+// await returns once the server is rid of the session.
+func (w *watch) await(ctx context.Context, s *session) error {
 	again := retry.Forever(lookAgain, lookSlow)
 	for begun := false; !s.isGone(); {
 		looked, own, err := w.begin()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		begun = begun || own
 		select {
 		case <-looked:
 		case <-ctx.Done():
-			return nil, w.why(s, ctx.Err())
+			return w.why(s, ctx.Err())
 		}
 		if s.isGone() {
 			break
@@ -78,18 +78,13 @@ func (w *watch) await(ctx context.Context, s *session) (*Conn, error) {
 				begun = true
 				continue
 			}
-			return nil, err
+			return err
 		}
 		if retry.Sleep(ctx, again.NextBackOff()) != nil {
-			return nil, w.why(s, ctx.Err())
+			return w.why(s, ctx.Err())
 		}
 	}
-	c := w.takeSpare()
-	if c != nil && !c.Alive(ctx) {
-		w.discard(c)
-		c = nil
-	}
-	return c, nil
+	return nil
 }
 
 // why is the error of a caller that waits no longer.
@@ -117,7 +112,7 @@ func (w *watch) begin() (looked <-chan struct{}, own bool, err error) {
 		return nil, false, ErrClosed
 	case w.looked == nil:
 		w.looked, own = make(chan struct{}), true
-		w.looks.Go(w.look)
+		w.works.Go(w.look)
 	}
 	return w.looked, own, nil
 }
@@ -130,11 +125,9 @@ func (w *watch) look() {
 	w.mu.Unlock()
 	ctx, cancel := context.WithTimeoutCause(w.pool.stopped, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
-	c, reached, err := w.connect(ctx)
-	if err == nil {
-		if err = w.ask(ctx, c, all); err != nil {
-			w.discard(c)
-		}
+	c, reached, err := w.askOnce(ctx, all)
+	if err != nil && ctx.Err() == nil && IsConnectionError(err) { // a spare connection that was killed, maybe
+		c, reached, err = w.askOnce(ctx, all)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -152,6 +145,15 @@ func (w *watch) look() {
 	w.failed = err
 	close(w.looked)
 	w.looked = nil
+}
+
+func (w *watch) askOnce(ctx context.Context, all []*session) (c *Conn, reached bool, err error) {
+	if c, reached, err = w.connect(ctx); err == nil {
+		if err = w.ask(ctx, c, all); err != nil {
+			w.discard(c)
+		}
+	}
+	return c, reached, err
 }
 
 // connect returns the connection to look with. It may fail when the server was reached.
@@ -195,12 +197,22 @@ func (w *watch) discard(c *Conn) {
 	w.add(c.session)
 }
 
-// close ends the look that is under way, after the pool's stop.
+// work runs do, for which close waits, in a goroutine. It reports whether it does so: not after close.
+func (w *watch) work(do func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.closed {
+		w.works.Go(do)
+	}
+	return !w.closed
+}
+
+// close ends the work that is under way, after the pool's stop.
 func (w *watch) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
-	w.looks.Wait()
+	w.works.Wait()
 	if c := w.takeSpare(); c != nil {
 		c.Discard()
 	}
