@@ -44,8 +44,9 @@ type Backfilled struct {
 
 // Backfill runs each tick of a past span once, by the schedule that the ledger has, in
 // their order and one at a time. It moves no cursor: the ticks of the schedule go on,
-// and go first. One that is due while a run of the backfill goes on waits for that,
-// instead of being skipped as [Job.Overlap] may say, and under [OverlapAllow] runs beside it.
+// and go first once they are due, as a retry is after its wait. One that is due while a
+// run of the backfill goes on waits for that, instead of being skipped as [Job.Overlap] may
+// say, and under [OverlapAllow] runs beside it.
 // No run is replaced by a backfill's, nor the other way round.
 //
 // In the ledger it is one run at a time: that of its next tick, which is inserted with

@@ -317,3 +317,16 @@ func TestBackfillRequestedAgain(t *testing.T) {
 		}
 	})
 }
+
+// A retry that waits for its time holds up no backfill: of a job that fails again and again, one always waits.
+func TestBackfillBesideRetries(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Overlap: jobs.OverlapAllow, Retry: exact(2, 90*time.Minute), Do: failing(1000)}})
+		c.until(10*time.Hour + 5*time.Minute)
+		done := c.backfill("job", jobs.Backfill{From: c.begin.Add(2 * time.Hour), To: c.begin.Add(6 * time.Hour)})
+		c.until(17*time.Hour + 5*time.Minute)
+		if ticks, began := c.hours("job", done.ID); !slices.Equal(ticks, []int{2, 2, 3, 3, 4, 4, 5, 5}) {
+			t.Errorf("ran %v at %v; the ledger has\n%s", ticks, began, c.rows("job"))
+		}
+	})
+}

@@ -30,9 +30,10 @@ import (
 //	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
 //	parking       waiting   enqueue      the ledger has it as waiting
 //	held          ready     admitHeld    nothing else of its job waits or runs
-//	waiting       ready     admit        its time has come, and its job has room
+//	waiting       blocked   enqueue      its time has come
+//	blocked       ready     admit        its job has room
 //	ready         running   launch       this replica has a slot; the ledger is being told
-//	              waiting   launchReady  it was paused meanwhile; one of a backfill is held again
+//	              blocked   launchReady  it was paused meanwhile; one of a backfill is held again
 //	running       waiting   enqueue      the ledger has a tick as waiting that was to start at once
 //	              parking   finish       the attempt has ended, and another will follow
 //	              closing   finish       the attempt has ended, and it was the last
@@ -66,9 +67,13 @@ type run struct {
 func (t *term) enqueue(r *run, wait time.Duration) {
 	t.shift(r, plan.Waiting)
 	join := func() {
-		if wait > 0 && r.entry.job.Overlap.Replaces() && r.record.Attempt == 0 && r.Phase() == plan.Waiting {
+		if r.Phase() != plan.Waiting {
+			return // it was dropped meanwhile
+		}
+		if wait > 0 && r.entry.job.Overlap.Replaces() && r.record.Attempt == 0 {
 			t.replaceAll(r.entry, r) // what its tick left running meanwhile
 		}
+		t.shift(r, plan.Blocked)
 		r.entry.blocked = append(r.entry.blocked, r)
 		t.freed(r.entry)
 	}
@@ -107,12 +112,12 @@ func (t *term) freed(e *entry) {
 func (t *term) admit(e *entry) {
 	for at := 0; at < len(e.blocked) && e.Admits(); {
 		r := e.blocked[at]
-		if r.Phase() == plan.Waiting && t.paused(r) {
+		if r.Phase() == plan.Blocked && t.paused(r) {
 			at++
 			continue
 		}
 		e.blocked = slices.Delete(e.blocked, at, at+1)
-		if r.Phase() == plan.Waiting { // it was not dropped
+		if r.Phase() == plan.Blocked { // it was not dropped
 			t.shift(r, plan.Ready)
 			t.slots.ready = append(t.slots.ready, r)
 		}
@@ -149,7 +154,7 @@ func (t *term) launchReady() {
 			t.shift(r, plan.Held)
 			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
 		case t.paused(r): // while it waited for a slot
-			t.shift(r, plan.Waiting)
+			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
 		default:
 			t.launch(r)

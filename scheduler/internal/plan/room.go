@@ -13,7 +13,8 @@ const (
 	Gone    Phase = iota // not in hand
 	Parking              // is to wait: the ledger is being told
 	Held                 // belongs to a backfill, and waits for its turn
-	Waiting              // for its time, or for room in its job
+	Waiting              // for its time
+	Blocked              // waits for room in its job
 	Ready                // has the room, and waits for a slot of this replica
 	Aside                // has the room and no slot: its row was set aside, and the ledger is being told again and again
 	Running              // has a slot: an attempt is in progress, or the ledger is being told
@@ -22,7 +23,7 @@ const (
 )
 
 // Pending reports whether a run of that phase has not started, and is in no write: it can be dropped at once.
-func (p Phase) Pending() bool { return p == Held || p == Waiting || p == Ready }
+func (p Phase) Pending() bool { return p == Held || p == Waiting || p == Blocked || p == Ready }
 
 // kind is what a run counts as.
 type kind uint8
@@ -90,7 +91,7 @@ func (r *Room) all(of ...Phase) int {
 // waiting is how many runs are to start and do not run yet.
 func (r *Room) waiting() int { return r.toStart(other) + r.toStart(tick) + r.toStart(backfill) }
 
-func (r *Room) toStart(k kind) int { return r.sum(k, Parking, Waiting, Ready, Aside) }
+func (r *Room) toStart(k kind) int { return r.sum(k, Parking, Waiting, Blocked, Ready, Aside) }
 
 // occupied is how many runs take up room of the job.
 func (r *Room) occupied() int { return r.all(Ready, Aside, Running) + r.rests }
@@ -105,8 +106,10 @@ func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Runn
 func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 
 // AdmitsHeld reports whether the job lets a run of a backfill start: one at a time, whatever the job allows,
-// and in room that no other run waits for.
-func (j *Job) AdmitsHeld() bool { return j.waiting() == 0 && j.filling() == 0 && j.Admits() }
+// and in room that no other run waits for. One that waits for its time, as a retry does, is not due yet.
+func (j *Job) AdmitsHeld() bool {
+	return j.all(Parking, Blocked, Ready, Aside) == 0 && j.filling() == 0 && j.Admits()
+}
 
 // isLineFull reports whether as many ticks wait in line as may.
 func (j *Job) isLineFull() bool { return j.line() >= j.job.CatchUp.Limit }

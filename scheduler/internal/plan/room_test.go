@@ -63,6 +63,7 @@ func TestWhatRunsCountTowards(t *testing.T) {
 		Parking: {false, 1, 0, 1},
 		Held:    {true, 0, 0, 0},
 		Waiting: {true, 1, 0, 1},
+		Blocked: {true, 1, 0, 1},
 		Ready:   {true, 1, 1, 1},
 		Aside:   {false, 1, 1, 1},
 		Running: {false, 0, 1, 1},
@@ -98,6 +99,7 @@ func TestLine(t *testing.T) {
 	}{
 		{"waits", each, aTick, Waiting, 1},
 		{"is being parked", each, aTick, Parking, 1},
+		{"waits for room", each, aTick, Blocked, 1},
 		{"is ready", each, aTick, Ready, 1},
 		{"is set aside", each, aTick, Aside, 1},
 		{"runs", each, aTick, Running, 0},
@@ -147,12 +149,19 @@ func TestAdmits(t *testing.T) {
 		if got := j.Admits(); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
-		if got := j.AdmitsHeld(); got != (test.want && test.crowd.waiting+test.crowd.parking+test.crowd.ready == 0) {
+		if got := j.AdmitsHeld(); got != (test.want && test.crowd.parking+test.crowd.ready == 0) {
 			t.Errorf("%s: a run of a backfill: %v", test.name, got)
 		}
 		j.LeaveAlone(aTick)
 		if j.Admits() || j.AdmitsHeld() {
 			t.Errorf("%s: beside a run of an earlier term", test.name)
+		}
+	}
+	for p := Parking; p < phases; p++ {
+		j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
+		seats(j, aRetry, p)
+		if want := p == Held || p == Waiting || p == Running || p == Closing; j.AdmitsHeld() != want {
+			t.Errorf("beside one in phase %d, a run of a backfill: %v", p, !want)
 		}
 	}
 	j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
