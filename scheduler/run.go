@@ -70,7 +70,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 		if r.Phase() != plan.Waiting {
 			return // it was dropped meanwhile
 		}
-		if wait > 0 && r.entry.job.Overlap.Replaces() && r.record.Attempt == 0 {
+		if wait > 0 && r.entry.Displaces(r.record) {
 			t.replaceAll(r.entry, r) // what its tick left running meanwhile
 		}
 		t.shift(r, plan.Blocked)
@@ -99,12 +99,8 @@ func (t *term) freed(e *entry) {
 	t.admit(e)
 	t.admitHeld(e)
 	t.launchReady()
-	if _, ok := e.job.Schedule.(jobs.Relative); ok && e.Busy() == 0 && !e.IsRemoved() {
-		last := e.Next()
-		e.Resolve()
-		if next := e.Next(); !next.IsZero() && !next.Equal(last) {
-			t.after(next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
-		}
+	if next, changed := e.Recount(); changed {
+		t.after(next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 	}
 }
 
@@ -258,13 +254,13 @@ func (t *term) start(r *run) {
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
 		Previous: r.before,
 	}
-	_, again := job.Retry.After(record.Attempt)
-	a.LastAttempt = !again
+	bounds := r.entry.Bounds(record.Attempt)
+	a.LastAttempt = bounds.Last
 	if r.entry.isNotifier() && !record.HasArgs {
 		a.Args = testNotice(a.Run)
 	}
 	a.output = tail.New(jobs.MaxOutput)
-	end := a.bound(tail.With(t.ctx, a.output), job.Timeout)
+	end := a.bound(tail.With(t.ctx, a.output), bounds.Timeout)
 	r.attempt = a
 	t.registry.add(a)
 	v := t.env
@@ -292,18 +288,17 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	e, state, why, err := r.entry, how.state, how.why, how.err
 	e.Finished(t.now())
 	e.history.ended++
-	m := move(r.record, state, why)
-	m.Output = a.output.Bytes()
-	m.To, m.Delay = e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	took := time.Since(a.started)
+	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	m := move(r.record, next.To, why)
+	m.Output, m.Delay = a.output.Bytes(), next.Delay
 	if m.To == jobs.Waiting {
 		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
 		m.Error = r.before.String()
 	}
-	counts := e.job.PauseAfter > 0 && plan.IsFailure(m.To)
-	if counts {
+	if next.Counts {
 		e.Count()
 	}
-	took := time.Since(a.started)
 	r.told = m.To == jobs.Waiting
 	a.finish(t.stream, event.RunFinished{
 		Header: t.head(), Key: r.record.Key, Attempt: a.Attempt, State: state, Err: err, Why: why, WillRetry: m.To == jobs.Waiting, RetryIn: m.Delay,
@@ -323,11 +318,11 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over")
 		}
 		t.forget(r)
-		if counts {
+		if next.Counts {
 			t.beside(countFailures(e))
 		}
 	})
-	t.rest(e, e.job.LockAtLeastFor-time.Since(a.started))
+	t.rest(e, next.Rest)
 	t.freed(e)
 }
 

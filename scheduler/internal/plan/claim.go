@@ -88,7 +88,7 @@ func (j *Job) Answered(anyRefused bool) {
 	if anyRefused {
 		j.claiming = refused
 		j.known.Cursor = j.recorded
-		j.Resolve()
+		j.resolve()
 	}
 }
 

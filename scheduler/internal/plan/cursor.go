@@ -20,7 +20,7 @@ type Cursor struct {
 // are judged by, and anchor is its ScheduleSince as the ledger has it.
 func NewCursor(job *jobs.Job, known jobs.Known, anchor time.Time) Cursor {
 	c := Cursor{job: job, known: known, anchor: anchor}
-	c.Resolve()
+	c.resolve()
 	return c
 }
 
@@ -52,12 +52,12 @@ func (c *Cursor) Learn(known jobs.Known, anchor, now time.Time, most time.Durati
 	if wrong = known.ScheduleSince.Sub(now) > most; wrong {
 		c.known.ScheduleSince = now
 	}
-	c.Resolve()
+	c.resolve()
 	return wrong
 }
 
-// Resolve recomputes the schedule from what is known, and its next tick.
-func (c *Cursor) Resolve() {
+// resolve recomputes the schedule from what is known, and its next tick.
+func (c *Cursor) resolve() {
 	after := c.known.Cursor
 	if since := c.known.ScheduleSince; after.Before(since) {
 		after = since

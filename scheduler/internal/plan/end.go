@@ -46,27 +46,50 @@ func VerdictOf(v store.Verdict, r jobs.Record) store.Verdict {
 	return v
 }
 
+// Bounds are what the job's policies give an attempt.
+type Bounds struct {
+	Timeout time.Duration // 0: none
+	Last    bool          // no failure of it is followed by another attempt
+}
+
+// Bounds are those of an attempt at a run, the first of which is 1.
+func (j *Job) Bounds(attempt int) Bounds {
+	_, again := j.job.Retry.After(attempt)
+	return Bounds{j.job.Timeout, !again}
+}
+
 // AttemptEnd is how an attempt at a run ended.
 type AttemptEnd struct {
 	State     jobs.State
 	Attempt   int
+	Took      time.Duration
 	Permanent bool // by what its error says
 	Asked     bool // its end was asked for, or a newer tick has replaced it
 }
 
-// After is what follows an attempt: the run's state, Waiting before another attempt, after so long.
-func (j *Job) After(e AttemptEnd) (to jobs.State, delay time.Duration) {
+// Next is what follows an attempt.
+type Next struct {
+	To     jobs.State    // of the run: Waiting before another attempt,
+	Delay  time.Duration // which starts after so long
+	Counts bool          // the job's failures are counted
+	Rest   time.Duration // how long the job stays locked
+}
+
+// After is what follows an attempt.
+func (j *Job) After(e AttemptEnd) Next {
+	n := Next{To: e.State, Rest: max(0, j.job.LockAtLeastFor-e.Took)}
 	switch {
 	case IsFailure(e.State):
 		if wait, again := j.job.Retry.After(e.Attempt); again && !e.Permanent {
-			return jobs.Waiting, wait
+			n.To, n.Delay = jobs.Waiting, wait
 		}
 	case e.State == jobs.Cancelled || e.State == jobs.Interrupted:
 		if !e.Asked && j.reruns(e.Attempt) {
-			return jobs.Waiting, 0 // for the next leader, if this term is over
+			n.To = jobs.Waiting // for the next leader, if this term is over
 		}
 	}
-	return e.State, 0
+	n.Counts = j.job.PauseAfter > 0 && IsFailure(n.To)
+	return n
 }
 
 // IsFailure reports whether an outcome counts as a failure of its job.

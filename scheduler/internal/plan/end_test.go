@@ -68,9 +68,33 @@ func TestAfter(t *testing.T) {
 		{"cut short too often", reruns, AttemptEnd{State: jobs.Interrupted, Attempt: 5}, jobs.Interrupted, false},
 		{"succeeded, of a job that is run again", reruns, AttemptEnd{State: jobs.Succeeded, Attempt: 1}, jobs.Succeeded, false},
 	} {
-		to, delay := planned(test.job, crowd{}).After(test.ended)
-		if to != test.want || (delay > 0) != test.waits {
-			t.Errorf("%s: %v after %v", test.name, to, delay)
+		next := planned(test.job, crowd{}).After(test.ended)
+		if next.To != test.want || (next.Delay > 0) != test.waits || next.Counts || next.Rest != 0 {
+			t.Errorf("%s: %+v", test.name, next)
+		}
+		test.job.PauseAfter = 1
+		if next = planned(test.job, crowd{}).After(test.ended); next.Counts != IsFailure(test.want) {
+			t.Errorf("%s, of a job that is paused after a failure: %+v", test.name, next)
+		}
+	}
+}
+
+func TestRestAfterAnAttempt(t *testing.T) {
+	t.Parallel()
+	j := planned(jobs.Job{LockAtLeastFor: time.Minute}, crowd{})
+	for took, want := range map[time.Duration]time.Duration{0: time.Minute, 59 * time.Second: time.Second, time.Minute: 0, time.Hour: 0} {
+		if got := j.After(AttemptEnd{State: jobs.Succeeded, Attempt: 1, Took: took}).Rest; got != want {
+			t.Errorf("after %v, it rests for %v, want %v", took, got, want)
+		}
+	}
+}
+
+func TestBounds(t *testing.T) {
+	t.Parallel()
+	j := planned(jobs.Job{Timeout: time.Hour, Retry: jobs.Retry{Attempts: 3, Initial: time.Second}}, crowd{})
+	for attempt := 1; attempt <= 4; attempt++ {
+		if got, want := j.Bounds(attempt), (Bounds{time.Hour, attempt >= 3}); got != want {
+			t.Errorf("attempt %d: %+v, want %+v", attempt, got, want)
 		}
 	}
 }

@@ -63,7 +63,7 @@ func (j *Job) GoOn(cursor time.Time) {
 	}
 	j.recorded = later(j.recorded, cursor)
 	j.known.Cursor = j.recorded
-	j.Resolve()
+	j.resolve()
 }
 
 // Outdated reports whether the job goes on by what the ledger says now, whose newest tick is cursor. It has

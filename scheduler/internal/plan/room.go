@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"time"
+
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -110,6 +112,20 @@ func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 func (j *Job) AdmitsHeld() bool {
 	return j.all(Parking, Blocked, Ready, Aside) == 0 && j.filling() == 0 && j.Admits()
 }
+
+// Recount plans the next tick of a schedule that counts from the end of runs, once none runs. It returns the tick, if
+// there is one now and it is another one than before.
+func (j *Job) Recount() (next time.Time, changed bool) {
+	if _, relative := j.job.Schedule.(jobs.Relative); !relative || j.Busy() > 0 || j.IsRemoved() {
+		return time.Time{}, false
+	}
+	last := j.next
+	j.resolve()
+	return j.next, !j.next.IsZero() && !j.next.Equal(last)
+}
+
+// Displaces reports whether a run that waited for its time ends those that its tick left running.
+func (j *Job) Displaces(r jobs.Record) bool { return j.job.Overlap.Replaces() && r.Attempt == 0 }
 
 // isLineFull reports whether as many ticks wait in line as may.
 func (j *Job) isLineFull() bool { return j.line() >= j.job.CatchUp.Limit }

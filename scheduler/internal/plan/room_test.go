@@ -231,3 +231,41 @@ func TestHoldsBack(t *testing.T) {
 		}
 	}
 }
+
+// The next tick counts from the end of what ran, once nothing runs.
+func TestRecount(t *testing.T) {
+	t.Parallel()
+	delay := jobs.Job{Schedule: jobs.FixedDelay(time.Minute)}
+	for name, test := range map[string]struct {
+		job     jobs.Job
+		crowd   crowd
+		change  func(*Job)
+		changed bool
+	}{
+		"nothing runs any more":   {delay, crowd{}, func(j *Job) { j.Finished(at(7)) }, true},
+		"nothing has changed":     {delay, crowd{}, func(*Job) {}, false},
+		"one runs":                {delay, crowd{running: 1}, func(j *Job) { j.Finished(at(7)) }, false},
+		"the job is removed":      {delay, crowd{}, func(j *Job) { j.Finished(at(7)); j.Remove() }, false},
+		"the schedule is its own": {jobs.Job{}, crowd{}, func(j *Job) { j.known.Cursor = at(7) }, false},
+	} {
+		j := planned(test.job, test.crowd)
+		j.known.Cursor, j.known.Finished = at(1), at(2)
+		j.resolve()
+		test.change(j)
+		next, changed := j.Recount()
+		if changed != test.changed || changed && !next.Equal(at(8)) {
+			t.Errorf("%s: %v, %v", name, next, changed)
+		}
+	}
+}
+
+// A tick that waited for its time ends what older ones left running; a retry does not.
+func TestDisplaces(t *testing.T) {
+	t.Parallel()
+	for _, overlap := range jobs.Overlaps() {
+		j := planned(jobs.Job{Overlap: overlap}, crowd{})
+		if j.Displaces(aTick) != (overlap == jobs.OverlapReplace) || j.Displaces(aRetry) {
+			t.Errorf("%v: %v, and as a retry %v", overlap, j.Displaces(aTick), j.Displaces(aRetry))
+		}
+	}
+}
