@@ -287,7 +287,7 @@ func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left 
 			return c, nil, nil
 		}
 		c.Discard()
-		// Once its session is known, the next connection has to wait until the server is rid of that.
+		// Once its session is known, the next connection has to wait until the server is rid of that: see [Series].
 		if attempt == 3 || ctx.Err() != nil || c.session.id != 0 || !IsConnectionError(err) {
 			return nil, c.session, fmt.Errorf("set up connection: %w", err)
 		}

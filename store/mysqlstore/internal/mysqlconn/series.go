@@ -26,7 +26,7 @@ func (p *Pool) NewSeries(lockWait time.Duration) *Series {
 // were seen to take longer than callers wait, the login goes on when ctx ends, and a later call takes
 // its connection: one that finds it, or that has time left to use it.
 func (s *Series) Open(ctx context.Context) (*Conn, error) {
-	for {
+	for attempt := 0; ; attempt++ {
 		if s.pool.Stopped() {
 			return nil, ErrClosed
 		}
@@ -56,7 +56,10 @@ func (s *Series) Open(ctx context.Context) (*Conn, error) {
 			if left != nil {
 				s.leave(left)
 			}
-			if own { // else it met what was before this call
+			// One that this call did not begin met what was before it. One that was lost while it was set up is
+			// replaced once the server is rid of its session.
+			wasLost := left != nil && left.id != 0 && IsConnectionError(err)
+			if own && (!wasLost || attempt >= 3) || ctx.Err() != nil {
 				return nil, err
 			}
 		}
