@@ -63,7 +63,7 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 			if result[i].Refused() {
 				refused = true
 			} else {
-				t.memory.Claimed(e.Known().Since, result[i].Record, t.clock.own().Mono)
+				t.memory.Claimed(e.Known().Since, result[i].Record, t.clock.Own().Mono)
 				if !mine {
 					t.log.Info("a tick was claimed before", zap.String("job", e.job.Name), zap.Time("tick", c.Tick), zap.String("by", result[i].Owner))
 				}

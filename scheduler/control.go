@@ -45,10 +45,10 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		return
 	}
 	t.tellControl(snapshot)
-	t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.ours)
+	t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.Ours)
 	for name, known := range snapshot.Jobs {
 		if e := t.roll.entries[name]; e != nil {
-			e.Pause(known.Paused, plan.Pauses(snapshot.Pauses[name], snapshot.Now, t.clock.ours))
+			e.Pause(known.Paused, plan.Pauses(snapshot.Pauses[name], snapshot.Now, t.clock.Ours))
 			e.fails.stamped = snapshot.Pauses[name]
 			if e.Outdated(known.Cursor) {
 				e.GoOn(known.Cursor)

@@ -92,7 +92,7 @@ func (v *env) passOver(ctx context.Context, all []*declared, snapshot jobs.Snaps
 	now, passed := v.now(), false
 	for _, job := range all {
 		cursor := snapshot.Jobs[job.Name].Cursor
-		if cursor.Sub(now) <= v.clock.most {
+		if cursor.Sub(now) <= v.clock.Most {
 			continue
 		}
 		n := 0
@@ -147,7 +147,7 @@ func (d *declaring) differing(all []*declared, was jobs.Snapshot, from time.Time
 			continue // see open
 		}
 		one := plan.Declaration{Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: from}, Back: d.back[job.Name]}
-		if as, differs := one.Differs(known, ok, was.Now, d.clock.both()); differs {
+		if as, differs := one.Differs(known, ok, was.Now, d.clock.Both()); differs {
 			differing = append(differing, as)
 		}
 	}

@@ -37,15 +37,15 @@
 // Package plan (internal/plan) decides what becomes of ticks and runs, and says why each tick becomes one
 // row; outbox decides what a statement has, and memory whether the ledger has gone back. The files here carry
 // that out. Read term.go, env.go and loop.go first, and then the way of a tick: alarms.go, claim.go, run.go,
-// attempt.go, standing.go, writer.go.
+// attempt.go, standing.go, writer.go. Packages tickclock, watchdog, roster and termnotes stand alone.
 //
 // In this order, what a file uses stands in a later one, but for a few things:
 //
-//   - a replica: scheduler.go, provider.go, here.go, restore.go, health.go
+//   - a replica: scheduler.go, clock.go, provider.go, here.go, restore.go, health.go
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it
 //     reads: reader.go, control.go
 //   - the way of a tick: alarms.go, found.go (what the ledger has as open), pauseafter.go, claim.go,
 //     run.go, standing.go (its end), follow.go, notify.go, failover.go, writer.go (its statements), attempt.go (the job itself)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
-//     heartbeat.go, roster.go, sentinel.go, list.go, termnotes.go, tickclock.go, watchdog.go, signal.go
+//     heartbeat.go, sentinel.go, list.go, signal.go
 package scheduler

@@ -28,17 +28,6 @@ import (
 // others can wait a group of their own.
 func WithDrain(d time.Duration) Option { return func(s *settings.Scheduler) { s.Drain = d } }
 
-// EndDrain ends the drain of this replica ([WithDrain]) or, before one, keeps its
-// present term from having one. It reports whether there was anything to do.
-func (s *Scheduler) EndDrain() bool {
-	if s.drain == 0 {
-		return false
-	}
-	v := s.current.Load()
-	ended := v != nil && v.ctx.Err() == nil && v.drain.end()
-	return s.here.endDrain() || ended
-}
-
 // leave is called when this replica wants to end its term, and returns when the term
 // may end. The loop may be blocked in the log meanwhile.
 func (s *Scheduler) leave(ctx context.Context, why error) {

@@ -17,6 +17,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler/internal/memory"
+	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
+	"github.com/cronlease/cronlease/scheduler/internal/watchdog"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -36,8 +38,8 @@ type env struct {
 	trouble  *keeper.Tasks
 	stream   *stream.Stream
 	timing   lease.Timing
-	clock    *tickClock
-	dog      *watchdog
+	clock    *tickclock.Clock
+	dog      *watchdog.Watchdog
 	next     *nextTick
 	beats    *beats
 	drain    *drain
@@ -54,7 +56,7 @@ func newEnv(ctx context.Context, held election.Term, s *Scheduler) *env {
 		log:     s.log.With(zap.Uint64("token", held.Token())),
 		trouble: keeper.HeldOf(ctx).Trouble().Tasks(),
 		stream:  s.events, timing: s.election.Timing(), clock: s.clock, registry: &s.running,
-		dog:   newWatchdog(s.election.Timing().TTL, func() time.Time { return s.clock.own().Mono }),
+		dog:   watchdog.New(s.election.Timing().TTL, func() time.Time { return s.clock.Own().Mono }),
 		next:  &nextTick{began: time.Now()},
 		beats: &beats{newest: make(chan heard, 1)},
 		drain: newDrain(),
@@ -71,7 +73,7 @@ func (v *env) do(f func(*term)) {
 }
 
 // now is the present by the clock that ticks are judged by.
-func (v *env) now() time.Time { return v.clock.now() }
+func (v *env) now() time.Time { return v.clock.Now() }
 
 // head is the header of an event.
 func (v *env) head() event.Header {
@@ -104,11 +106,11 @@ func (v *env) retry(ctx context.Context, what string, f func(context.Context) er
 func (v *env) retryLonger(ctx context.Context, what string, most time.Duration, f func(context.Context) error) error {
 	timing := v.timing
 	wait := waits(timing)
-	pulse := v.dog.begin("a statement (" + what + ")")
-	defer pulse.end()
+	pulse := v.dog.Begin("a statement (" + what + ")")
+	defer pulse.End()
 	limit := timing.AttemptTimeout
 	for {
-		pulse.beatFor(limit - timing.AttemptTimeout)
+		pulse.BeatFor(limit - timing.AttemptTimeout)
 		attempt, cancel := context.WithTimeout(ctx, limit)
 		err := f(attempt)
 		if attempt.Err() != nil {
@@ -123,7 +125,7 @@ func (v *env) retryLonger(ctx context.Context, what string, most time.Duration, 
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
 		}
 		v.trouble.Failed(what, err)
-		pulse.beat() // the attempt may have taken nearly a TTL
+		pulse.Beat() // the attempt may have taken nearly a TTL
 		if retry.Sleep(ctx, wait.NextBackOff()) != nil {
 			return fmt.Errorf("%s: %w", what, errors.Join(err, context.Cause(ctx)))
 		}

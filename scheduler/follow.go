@@ -44,7 +44,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 		now := t.now()
 		t.found(e, jobs.Record{
 			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
-			Claimed: t.clock.theirs(now), Due: now.Add(f.Delay),
+			Claimed: t.clock.Theirs(now), Due: now.Add(f.Delay),
 		}, now)
 	}
 }
@@ -52,7 +52,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 // lineUp puts a run of a job after another one at the end of the job's line, unless it
 // came in a pause or the line is full.
 func (t *term) lineUp(r *run) {
-	if why := r.entry.LineUp(t.clock.ours(r.record.Claimed), t.roll.pauses); why != "" {
+	if why := r.entry.LineUp(t.clock.Ours(r.record.Claimed), t.roll.pauses); why != "" {
 		t.close(r, jobs.Skipped, why)
 	} else {
 		t.enqueue(r, 0)

@@ -61,10 +61,10 @@ func (s *Scheduler) Health() Health {
 		h.Stuck = nil // Run waits for its provider, or for runs after the campaign, and bounds both
 	}
 	h.Skew, _ = s.Skew()
-	h.Differences = s.roster.read().Differences()
+	h.Differences = s.roster.Read().Differences()
 	ledger, leader := s.sentinel.says(h.State.Role)
 	if h.Database == nil {
-		h.Database = cmp.Or(ledger, s.roster.refusal())
+		h.Database = cmp.Or(ledger, s.roster.Refusal())
 	}
 	if h.Started && !over {
 		h.Leader = errors.Join(h.Leader, leader)
@@ -73,7 +73,7 @@ func (s *Scheduler) Health() Health {
 	if v == nil {
 		return h
 	}
-	if err := v.dog.stuck(); err != nil {
+	if err := v.dog.Stuck(); err != nil {
 		h.Stuck = errors.Join(h.Stuck, err)
 	}
 	if h.State.Role != election.Leading {

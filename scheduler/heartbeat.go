@@ -34,7 +34,7 @@ func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
 	if !ok || v == nil || !v.beats.listening.Load() || len(r.Leases) != 1 || r.Leases[0].Token != v.holder.Token || v.ctx.Err() != nil {
 		return s.db.Renew(ctx, r)
 	}
-	sent := s.clock.own()
+	sent := s.clock.Own()
 	if sent.Mono.Before(v.beats.plainUntil) {
 		return s.db.Renew(ctx, r)
 	}
@@ -46,7 +46,7 @@ func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
 	if !beat.Renewed {
 		return 0, nil
 	}
-	now := s.clock.own()
+	now := s.clock.Own()
 	select {
 	case <-v.beats.newest: // out of date
 	default:

@@ -144,7 +144,7 @@ func (h *here) loop(l, removed *local) {
 	if l.starts.Err() != nil {
 		return
 	}
-	now := func() time.Time { return h.s.clock.own().Wall.UTC().Truncate(time.Microsecond) }
+	now := func() time.Time { return h.s.clock.Own().Wall.UTC().Truncate(time.Microsecond) }
 	known := jobs.Known{}
 	for {
 		d, at := l.declared.Load(), now()
@@ -188,7 +188,7 @@ func (h *here) attempts(starts context.Context, d *declared, tick time.Time) {
 		end := a.bound(h.runs, d.Timeout)
 		started := event.RunStarted{Header: s.head(), Key: run.Key(), Attempt: run.Attempt, Everywhere: true}
 		if run.Attempt == 1 {
-			started.Late = max(0, s.clock.own().Wall.Sub(tick))
+			started.Late = max(0, s.clock.Own().Wall.Sub(tick))
 		}
 		s.events.Emit(started)
 		s.running.add(a)

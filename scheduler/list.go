@@ -308,5 +308,5 @@ func declaredTwice(name string) error {
 
 // listed is a list of names for a line of the log.
 func listed(key string, list []string) zap.Field {
-	return zap.Strings(key, names.First(list, namesMost))
+	return zap.Strings(key, names.First(list, names.Most))
 }

@@ -41,8 +41,8 @@ func (t *term) loop(a *alarms) {
 	defer t.helpers.Wait()
 	defer close(t.closed)
 	defer t.stopTimers()
-	pulse := t.dog.begin("the loop of the term")
-	defer pulse.end()
+	pulse := t.dog.Begin("the loop of the term")
+	defer pulse.End()
 	sweep := time.NewTicker(t.every)
 	defer sweep.Stop()
 	ended, asked := t.ctx.Done(), t.drain.asked
@@ -57,7 +57,7 @@ func (t *term) loop(a *alarms) {
 	t.countAll(t.roll.order...)
 	t.sweep() // for ticks that became due while no replica led
 	for {
-		pulse.beat()
+		pulse.Beat()
 		if t.stage < draining && t.drain.wanted() {
 			t.beginDrain()
 		}
@@ -110,7 +110,7 @@ func (t *term) nameLate() {
 // alarm that was lost.
 func (t *term) sweep() {
 	now := t.now()
-	if now.Before(t.newest.Add(-t.clock.most)) && t.ctx.Err() == nil {
+	if now.Before(t.newest.Add(-t.clock.Most)) && t.ctx.Err() == nil {
 		t.log.Warn("the clock that ticks are judged by was set back: the term ends, and the next one goes on from what the clock says now",
 			zap.Time("was", t.newest), zap.Time("is", now))
 		t.cut(errSetBack)

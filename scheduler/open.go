@@ -37,7 +37,7 @@ func (t *term) open() error {
 		if err = t.db.Declare(ctx, t.holder, differing); err != nil {
 			return err
 		}
-		t.memory.Opened(t.holder.Token, t.clock.own().Mono)
+		t.memory.Opened(t.holder.Token, t.clock.Own().Mono)
 		if len(differing) > 0 || stale {
 			if snapshot, err = t.reload(ctx, false); err != nil {
 				return err

@@ -12,6 +12,7 @@ import (
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/scheduler/internal/roster"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -31,7 +32,7 @@ const keepBackfills = 15 * time.Minute
 // keepBackfill puts off pruning for a backfill that has a run in hand.
 func (t *term) keepBackfill(r *run) {
 	now := t.now()
-	age := max(0, t.clock.theirs(now).Sub(triggers.Requested(r.record.Trigger)))
+	age := max(0, t.clock.Theirs(now).Sub(triggers.Requested(r.record.Trigger)))
 	r.entry.history.keep = later(r.entry.history.keep, time.Now().Add(keepBackfills-age))
 }
 
@@ -59,7 +60,7 @@ func (h *history) isDue(now time.Time) bool {
 
 // janitor is what a term knows of the histories that it prunes, besides those of its jobs.
 type janitor struct {
-	roster    *roster
+	roster    *roster.Roster
 	busy      bool
 	last      int       // the job that was pruned last
 	strays    []*entry  // jobs that this term does not have
@@ -136,9 +137,9 @@ func (t *term) addStray(name string, gone, now time.Time) {
 // isStray reports whether a job is to be pruned as the default History says: no
 // replica has it, and it has been gone for a day.
 func (t *term) isStray(e *entry) bool {
-	roster := t.janitor.roster.read()
+	roster := t.janitor.roster.Read()
 	return t.roll.entries[e.job.Name] == nil && roster.LeaderTold() && len(roster.With(e.job.Name)) == 0 &&
-		t.now().Sub(t.clock.ours(e.Known().Gone)) >= pruneAtRest
+		t.now().Sub(t.clock.Ours(e.Known().Gone)) >= pruneAtRest
 }
 
 // pruneArchive deletes what is old of the audit and of the terms, within an hour of the

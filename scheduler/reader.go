@@ -8,6 +8,7 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/watchdog"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -27,8 +28,8 @@ func newReader(v *env) reader {
 // the term ends: when the request signal comes, and by what the heartbeats say. Without
 // these it looks by itself.
 func (f *reader) run() {
-	pulse := f.dog.begin("the look at the ledger")
-	defer pulse.end()
+	pulse := f.dog.Begin("the look at the ledger")
+	defer pulse.End()
 	every := f.lookEvery()
 	f.beats.listening.Store(true)
 	timer := time.NewTimer(every)
@@ -37,7 +38,7 @@ func (f *reader) run() {
 	var list relisted
 	limit := f.timing.AttemptTimeout
 	for {
-		pulse.beat()
+		pulse.Beat()
 		timer.Reset(every)
 		var beat *heard
 		var answer chan<- bool
@@ -135,12 +136,12 @@ func (f *reader) request() bool {
 // news reads the ledger if that was asked for, if it has changed, or if another server
 // has it now, within limit. Whether it has, the beat says; without one, a statement does.
 // Each statement may take nearly a TTL, so each begins with a beat of the pulse.
-func (f *reader) news(pulse *pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
-	pulse.beat()
+func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
+	pulse.Beat()
 	if beat == nil && !asked {
 		soon, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
 		defer cancel()
-		sent := f.clock.own()
+		sent := f.clock.Own()
 		var present store.Changes
 		err := f.stream.Timed(f.head(), "changes", 0, func() (err error) {
 			present, err = f.db.Changes(soon, f.holder.Group)
@@ -149,12 +150,12 @@ func (f *reader) news(pulse *pulse, beat *heard, asked bool, limit time.Duration
 		if err != nil {
 			return snapshot, false, err
 		}
-		now := f.clock.own()
+		now := f.clock.Own()
 		beat = &heard{store.Beat{Asked: present.Number != f.beats.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
 	}
 	if beat != nil {
 		keeper.HeldOf(f.ctx).Answered(beat.Server)
-		if err := f.clock.observe(beat.skew); err != nil {
+		if err := f.clock.Observe(beat.skew); err != nil {
 			return snapshot, false, err
 		}
 		same := f.memory.Alive(beat.Server, beat.at, beat.Now)
@@ -162,7 +163,7 @@ func (f *reader) news(pulse *pulse, beat *heard, asked bool, limit time.Duration
 			return snapshot, false, nil
 		}
 	}
-	pulse.beatFor(limit - f.timing.AttemptTimeout)
+	pulse.BeatFor(limit - f.timing.AttemptTimeout)
 	ctx, cancel := context.WithTimeout(f.ctx, limit)
 	defer cancel()
 	snapshot, err = f.load(ctx, false)

@@ -70,7 +70,7 @@ func (t *term) relist() {
 	for _, name := range removed {
 		t.roll.toldGone[name] = true
 		t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
-		t.addStray(name, t.clock.theirs(now), time.Now())
+		t.addStray(name, t.clock.Theirs(now), time.Now())
 	}
 	t.roll.relisting = len(tell)+len(removed) > 0 || late
 	told := t.reader.relists
@@ -186,8 +186,8 @@ func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 	isNew := e.Known().Since.IsZero()
 	known := snapshot.Jobs[e.job.Name]
 	anchor := known.ScheduleSince
-	known.ScheduleSince, known.Finished = t.clock.ours(known.ScheduleSince), t.clock.ours(known.Finished)
-	if e.Learn(known, anchor, t.now(), t.clock.most) {
+	known.ScheduleSince, known.Finished = t.clock.Ours(known.ScheduleSince), t.clock.Ours(known.Finished)
+	if e.Learn(known, anchor, t.now(), t.clock.Most) {
 		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
 			zap.String("job", e.job.Name), zap.Time("since", known.ScheduleSince))
 	}

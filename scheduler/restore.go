@@ -24,7 +24,7 @@ var ErrRestored = errors.New("scheduler: the ledger has gone back: was it restor
 // the history of a few jobs. Another server than before is always searched, since
 // some of what was there is forgotten with that.
 func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) {
-	mono := func() time.Time { return s.clock.own().Mono }
+	mono := func() time.Time { return s.clock.Own().Mono }
 	var snapshot jobs.Snapshot
 	var lacks string
 	for range 2 { // one reading may lack a row that is there
@@ -172,6 +172,6 @@ func (s *Scheduler) lookout(ctx context.Context) {
 
 // changed tells the lookout of another state.
 func (s *Scheduler) changed(election.State) {
-	s.roster.poke.give()
+	s.roster.Poke()
 	s.states.give()
 }

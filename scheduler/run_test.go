@@ -13,6 +13,8 @@ import (
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/scheduler/internal/roster"
+	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -22,12 +24,12 @@ var noon = time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
 		env: &env{
-			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: &tickClock{own: clocks.Now},
+			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: tickclock.New(tickclock.Config{Own: clocks.Now}),
 			stream: stream.New(zap.NewNop()), registry: &registry{}, inbox: make(chan func(*term)), closed: make(chan struct{}),
 		},
 		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
-	t.followers, t.janitor.roster = plan.NewFollowers(t.holder), &roster{}
+	t.followers, t.janitor.roster = plan.NewFollowers(t.holder), roster.New(roster.Config{})
 	t.wrote = newWriter(t)
 	for _, job := range declared {
 		e := newEntry("g", declare(job, false))

@@ -22,6 +22,9 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler/internal/memory"
+	"github.com/cronlease/cronlease/scheduler/internal/roster"
+	"github.com/cronlease/cronlease/scheduler/internal/termnotes"
+	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -34,7 +37,7 @@ type Scheduler struct {
 	log      *zap.Logger
 	events   *stream.Stream
 	election *election.Election
-	clock    *tickClock
+	clock    *tickclock.Clock
 	most     int
 	sweep    time.Duration
 	drain    time.Duration
@@ -43,9 +46,9 @@ type Scheduler struct {
 	memory   *memory.Memory
 	states   signal              // the election's state has changed
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
-	roster   *roster
+	roster   *roster.Roster
 	sentinel *sentinel
-	notes    *termNotes
+	notes    *termnotes.Notes
 
 	list     *list
 	provider *provider     // nil for none
@@ -167,7 +170,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	}
 	events := set.Election.Keeper.Events
 	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
-		clock: &tickClock{own: set.Election.Keeper.Clock, kind: Clock(set.Clock), most: set.MaxSkew}}
+		clock: tickclock.New(tickclock.Config{Own: set.Election.Keeper.Clock, ByWorker: Clock(set.Clock) == WorkerClock, Most: set.MaxSkew})}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave
 	if !set.FullTTL {
@@ -182,24 +185,24 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	if set.Provided {
 		s.provider = &provider{ask: set.Provider, list: s.list, log: s.log, turn: make(chan struct{}, 1)}
 	}
-	s.roster = &roster{
-		group: group, owner: e.Owner(), version: set.Version, jobs: s.schedules, log: s.log,
-		timeout: e.Timing().AttemptTimeout, poke: make(chan struct{}, 1),
+	told := roster.Config{
+		Group: group, Owner: e.Owner(), Version: set.Version, Jobs: s.schedules, Log: s.log, Timeout: e.Timing().AttemptTimeout,
 	}
-	s.roster.db, _ = db.(store.Replicas)
-	s.sentinel = newSentinel(s)
+	told.DB, _ = db.(store.Replicas)
 	if checker, ok := db.(store.Checker); ok {
-		s.roster.check = checker.Check
+		told.Check = checker.Check
 	}
-	s.notes = newTermNotes(s.log, e.Timing().AttemptTimeout)
-	s.notes.db, _ = db.(store.Archive)
-	s.list.observe = s.roster.poke.give
-	s.clock.emit, s.clock.drift = func(e event.ClockSkew) {
+	s.roster = roster.New(told)
+	s.sentinel = newSentinel(s)
+	archive, _ := db.(store.Archive)
+	s.notes = termnotes.New(archive, s.log, e.Timing().AttemptTimeout)
+	s.list.observe = s.roster.Poke
+	s.clock.Emit, s.clock.Drift = func(e event.ClockSkew) {
 		e.Header = s.head()
 		events.Emit(e)
 	}, e.Timing().Drift
 	s.here = newHere(s)
-	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.kind == WorkerClock)
+	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.ByWorker)
 	return s, nil
 }
 
@@ -254,7 +257,7 @@ func (s *Scheduler) Set(all ...jobs.Job) error {
 // warnNeverDue says so if a job's schedule has no further tick: an expression such as
 // "0 0 30 2 *" is more likely a mistake.
 func (s *Scheduler) warnNeverDue(job jobs.Job) {
-	if jobs.NeverDue(job.Schedule, s.clock.now()) {
+	if jobs.NeverDue(job.Schedule, s.clock.Now()) {
 		s.log.Warn("a schedule is never due: the job only runs when it is triggered", zap.String("job", job.Name), zap.Stringer("schedule", job.Schedule))
 	}
 }
@@ -302,10 +305,10 @@ func (s *Scheduler) Run(ctx context.Context) error {
 		wait.Go(func() { s.provider.first(out) })
 	}
 	wait.Go(func() { s.lookout(out) })
-	wait.Go(func() { s.roster.run(out) })
+	wait.Go(func() { s.roster.Run(out) })
 	wait.Go(func() { s.sentinel.run(out) })
 	defer wait.Wait()
-	defer s.notes.finish() // beside the end of the others
+	defer s.notes.Finish() // beside the end of the others
 	defer stop()
 	here := make(chan error, 1)
 	go func() { here <- s.here.run(ctx) }()
@@ -353,9 +356,9 @@ func (s *Scheduler) working(ctx context.Context) (bool, error) {
 
 // looked is the election's gate: it takes in what a look at the lease shows.
 func (s *Scheduler) looked(skew lease.Skew) error {
-	own := s.clock.own()
+	own := s.clock.Own()
 	s.memory.Look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
-	return errors.Join(s.clock.observe(skew), s.provider.lacking())
+	return errors.Join(s.clock.Observe(skew), s.provider.lacking())
 }
 
 // Resign makes this replica step down, as [election.Election.Resign] does, after its
@@ -382,7 +385,18 @@ func (s *Scheduler) Skew() (lease.Skew, bool) {
 	if s.clock == nil {
 		return lease.Skew{}, false
 	}
-	return s.clock.last()
+	return s.clock.Last()
+}
+
+// EndDrain ends the drain of this replica ([WithDrain]) or, before one, keeps its
+// present term from having one. It reports whether there was anything to do.
+func (s *Scheduler) EndDrain() bool {
+	if s.drain == 0 {
+		return false
+	}
+	v := s.current.Load()
+	ended := v != nil && v.ctx.Err() == nil && v.drain.end()
+	return s.here.endDrain() || ended
 }
 
 // Group is the name that the replicas contend for.
@@ -407,13 +421,13 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 		s.provider.soon(ctx, s.election.Timing().AttemptTimeout)
 	}
 	t := newTerm(ctx, held, s)
-	ended := s.notes.begin(ctx, t.holder)
+	ended := s.notes.Begin(ctx, t.holder)
 	defer func() { ended(cmp.Or(err, context.Cause(t.ctx))) }()
 	s.current.Store(t.env)
 	defer s.current.Store(nil)
 	defer t.trouble.End()
 	defer t.cut(nil)
-	go t.dog.watch(t.ctx, held)
+	go t.dog.Watch(t.ctx, held)
 	if err := t.open(); err != nil || ctx.Err() != nil {
 		close(t.closed) // for what open has put off
 		if ctx.Err() != nil {

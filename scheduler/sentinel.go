@@ -129,7 +129,7 @@ func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[st
 		return w.pausedBy(ctx, snapshot)
 	}
 	state := w.s.election.State()
-	if state.Role != election.Following || state.Owner == "" || w.s.clock.kind == WorkerClock { // whose ticks are due by the leader's clock alone
+	if state.Role != election.Following || state.Owner == "" || w.s.clock.ByWorker { // whose ticks are due by the leader's clock alone
 		return nil, nil
 	}
 	of := overdue.Config{Declared: led, Rest: w.rest, Parse: jobs.ParseSchedule}
@@ -167,7 +167,7 @@ func (w *sentinel) pausedBy(ctx context.Context, snapshot jobs.Snapshot) (leader
 
 // led are the jobs of this replica that the leader has too, as far as replicas tell.
 func (w *sentinel) led() map[string]jobs.Schedule {
-	roster := w.s.roster.read()
+	roster := w.s.roster.Read()
 	leader, told := roster.Find(w.s.election.State().Owner)
 	all := map[string]jobs.Schedule{}
 	for _, d := range w.s.list.jobs() {
@@ -195,7 +195,7 @@ func (w *sentinel) dueNext(led map[string]jobs.Schedule) (names []string) {
 		at   time.Time
 	}
 	var all []due
-	now := w.s.clock.now()
+	now := w.s.clock.Now()
 	for name, schedule := range led {
 		if len(all) == sentinelOf {
 			break

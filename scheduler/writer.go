@@ -174,10 +174,10 @@ func (w *writer) sendPart(q *queue, b *outbox.Batch[write]) {
 	v, part, id, h := w.t.env, b.Part, store.ClaimID(b.ID), w.writing(q)
 	ctx, cancel := w.until()
 	go func() {
-		pulse := v.dog.begin("a statement (" + q.what + ")")
+		pulse := v.dog.Begin("a statement (" + q.what + ")")
 		answer, err := q.call(v, ctx, h, id, part)
 		cancel()
-		pulse.end()
+		pulse.End()
 		v.do(func(t *term) {
 			if err == nil && h.Server != "" && h.Server != t.wrote.server {
 				err = store.ErrOtherServer // what that one has taken, the one that answers now may lack

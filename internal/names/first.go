@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// Most is how many names a line of the log has at most.
+const Most = 10
+
 // First returns the first names of a list, most at most, and in the place of the others
 // how many there are. It leaves the list as it is.
 func First(all []string, most int) []string {

@@ -1,4 +1,4 @@
-package scheduler
+package tickclock_test
 
 import (
 	"testing"
@@ -7,6 +7,7 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
 )
 
 // What the clocks do is told when it is first known, also when they agree, and then when it changes.
@@ -23,15 +24,15 @@ func TestClocksAreToldOfFromTheFirstTimeOn(t *testing.T) {
 		{[]time.Duration{time.Hour, time.Hour, 0}, "disagree first;agree;"},
 	} {
 		got := ""
-		c := &tickClock{own: func() clocks.Instant { return own }, most: time.Minute, emit: func(e event.ClockSkew) {
+		c := tickclock.New(tickclock.Config{Own: func() clocks.Instant { return own }, Most: time.Minute, Emit: func(e event.ClockSkew) {
 			got += string(e.Now)
 			if e.First {
 				got += " first"
 			}
 			got += ";"
-		}}
+		}})
 		for _, ahead := range test.ahead {
-			_ = c.observe(lease.Skew{Ahead: ahead, Bound: time.Millisecond}) // an error while they disagree
+			_ = c.Observe(lease.Skew{Ahead: ahead, Bound: time.Millisecond}) // an error while they disagree
 		}
 		if got != test.want {
 			t.Errorf("%v: %s want %s", test.ahead, got, test.want)
@@ -46,14 +47,14 @@ func TestSlowStatementAndQuickOne(t *testing.T) {
 	const ahead = 400 * time.Millisecond // of the database's clock
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	own := clocks.Instant{Mono: begin, Wall: begin}
-	c := &tickClock{own: func() clocks.Instant { return own }, most: time.Minute, emit: func(event.ClockSkew) {}}
+	c := tickclock.New(tickclock.Config{Own: func() clocks.Instant { return own }, Most: time.Minute, Emit: func(event.ClockSkew) {}})
 	observe := func(wait, measured, bound time.Duration) {
 		own.Mono, own.Wall = own.Mono.Add(wait), own.Wall.Add(wait)
-		if err := c.observe(lease.Skew{Ahead: measured, Bound: bound}); err != nil {
+		if err := c.Observe(lease.Skew{Ahead: measured, Bound: bound}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	wrong := func() time.Duration { return c.now().Sub(own.Wall.Add(ahead)) }
+	wrong := func() time.Duration { return c.Now().Sub(own.Wall.Add(ahead)) }
 
 	observe(0, ahead, 500*time.Millisecond) // takes a second, and cannot tell the clocks apart
 	const half = 2300 * time.Millisecond

@@ -1,4 +1,5 @@
-package scheduler
+// Package termnotes writes down the terms of a replica.
+package termnotes
 
 import (
 	"context"
@@ -20,9 +21,9 @@ const (
 	noteMost = 10 * time.Minute
 )
 
-// termNotes write down the terms of this replica, for people ([jobs.Group.Terms]), beside
+// Notes write down the terms of this replica, for people ([jobs.Group.Terms]), beside
 // everything else: nothing waits for them but the end of Run, for a moment.
-type termNotes struct {
+type Notes struct {
 	db      store.Archive // nil where the store has none
 	log     *zap.Logger
 	timeout time.Duration // of a statement
@@ -33,8 +34,9 @@ type termNotes struct {
 	stop    context.CancelFunc
 }
 
-func newTermNotes(log *zap.Logger, timeout time.Duration) *termNotes {
-	n := &termNotes{log: log, timeout: timeout, over: make(chan struct{})}
+// New returns notes in db, nil for none, each of whose statements ends after timeout.
+func New(db store.Archive, log *zap.Logger, timeout time.Duration) *Notes {
+	n := &Notes{db: db, log: log, timeout: timeout, over: make(chan struct{})}
 	n.writing, n.stop = context.WithCancel(context.Background())
 	return n
 }
@@ -45,9 +47,9 @@ type ended struct {
 	why error
 }
 
-// begin notes that a term has begun. The caller calls end when nothing of it runs any more,
+// Begin notes that a term has begun. The caller calls end when nothing of it runs any more,
 // with the reason why it ended.
-func (n *termNotes) begin(ctx context.Context, h store.Holder) (end func(why error)) {
+func (n *Notes) Begin(ctx context.Context, h store.Holder) (end func(why error)) {
 	if n.db == nil {
 		return func(error) {}
 	}
@@ -104,13 +106,13 @@ func (n *termNotes) begin(ctx context.Context, h store.Holder) (end func(why err
 	}
 }
 
-func (n *termNotes) write(note store.TermNote) error {
+func (n *Notes) write(note store.TermNote) error {
 	ctx, cancel := context.WithTimeout(n.writing, n.timeout)
 	defer cancel()
 	return n.db.NoteTerm(ctx, note)
 }
 
-func (n *termNotes) isOver() bool {
+func (n *Notes) isOver() bool {
 	select {
 	case <-n.over:
 		return true
@@ -119,8 +121,8 @@ func (n *termNotes) isOver() bool {
 	}
 }
 
-// finish waits for the last notes, for a moment at most.
-func (n *termNotes) finish() {
+// Finish waits for the last notes, for a moment at most.
+func (n *Notes) Finish() {
 	close(n.over)
 	defer time.AfterFunc(noteLast, n.stop).Stop()
 	n.wait.Wait()

@@ -1,4 +1,5 @@
-package scheduler
+// Package roster tells the replicas of a group of one another.
+package roster
 
 import (
 	"context"
@@ -31,22 +32,26 @@ const (
 	troubleAfter = 2 * time.Minute
 	// deniedEvery is how often a replica tries that may not tell.
 	deniedEvery = 10 * time.Second
-	// namesMost is how many names a line of the log has at most.
-	namesMost = 10
 )
 
-// roster tells the others which jobs this replica has, and compares with theirs. It
-// decides nothing: without it, this replica leads and fires as with it.
-type roster struct {
-	db      store.Replicas              // nil where the store has none
-	check   func(context.Context) error // of the database; nil: the store has none
-	group   string
-	owner   string
-	version string
-	jobs    func() map[string]jobs.ScheduleHash
-	log     *zap.Logger
-	timeout time.Duration // of a statement
-	poke    signal        // to tell and look soon: the jobs have changed, or the leader has
+// Config is what a roster tells, and where.
+type Config struct {
+	DB      store.Replicas              // nil where the store has none
+	Check   func(context.Context) error // of the database; nil: the store has none
+	Group   string
+	Owner   string
+	Version string
+	Jobs    func() map[string]jobs.ScheduleHash
+	Log     *zap.Logger
+	Timeout time.Duration // of a statement
+}
+
+// Roster tells the others which jobs this replica has, and compares with theirs. It
+// decides nothing: without it, this replica leads and fires as with it. The methods but Run are
+// safe for concurrent use.
+type Roster struct {
+	Config
+	poke chan struct{} // of capacity 1: to tell and look soon
 
 	list  uint64 // that was told last
 	told  map[string]jobs.ScheduleHash
@@ -62,16 +67,27 @@ type roster struct {
 	denied error // the database does not let this replica tell, now
 }
 
-// read is what was read last.
-func (r *roster) read() jobs.Roster {
+// New returns a roster that has told nothing yet.
+func New(c Config) *Roster { return &Roster{Config: c, poke: make(chan struct{}, 1)} }
+
+// Poke has the roster told and read soon: the jobs have changed, or the leader has.
+func (r *Roster) Poke() {
+	select {
+	case r.poke <- struct{}{}:
+	default: // it is to be soon already
+	}
+}
+
+// Read is what was read last.
+func (r *Roster) Read() jobs.Roster {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.last
 }
 
-// run tells until ctx ends, and then takes this replica off the list.
-func (r *roster) run(ctx context.Context) {
-	if r.db == nil {
+// Run tells until ctx ends, and then takes this replica off the list.
+func (r *Roster) Run(ctx context.Context) {
+	if r.DB == nil {
 		return
 	}
 	defer r.leave(context.WithoutCancel(ctx))
@@ -100,22 +116,22 @@ func (r *roster) run(ctx context.Context) {
 }
 
 // tell tells of this replica, and reads what the others have told.
-func (r *roster) tell(ctx context.Context) error {
-	now := r.jobs()
+func (r *Roster) tell(ctx context.Context) error {
+	now := r.Jobs()
 	if r.list == 0 || !sameJobs(now, r.told) {
 		r.list, r.told = max(r.list+1, jobs.FirstList), now
 		if err := r.enlist(ctx); err != nil {
 			r.told = nil // another try has another number
 			return err
 		}
-	} else if err := r.bounded(ctx, func(ctx context.Context) error { return r.db.Refresh(ctx, r.group, r.owner) }); err != nil {
+	} else if err := r.bounded(ctx, func(ctx context.Context) error { return r.DB.Refresh(ctx, r.Group, r.Owner) }); err != nil {
 		return err
 	}
 	roster, err := r.look(ctx)
 	if err != nil {
 		return err
 	}
-	if own, ok := roster.Find(r.owner); !ok || own.List != r.list {
+	if own, ok := roster.Find(r.Owner); !ok || own.List != r.list {
 		// The row was deleted, as after a restore.
 		if err := r.enlist(ctx); err != nil {
 			return err
@@ -125,12 +141,12 @@ func (r *roster) tell(ctx context.Context) error {
 		}
 	}
 	r.compare(roster)
-	if roster.Leader == r.owner {
+	if roster.Leader == r.Owner {
 		r.recheck(ctx)
 	}
 	for _, x := range roster.Replicas {
 		if idle := roster.Now.Sub(x.Seen); idle > struckAfter {
-			if err := r.bounded(ctx, func(ctx context.Context) error { return r.db.Strike(ctx, r.group, x.Owner, struckAfter) }); err != nil {
+			if err := r.bounded(ctx, func(ctx context.Context) error { return r.DB.Strike(ctx, r.Group, x.Owner, struckAfter) }); err != nil {
 				return err
 			}
 		}
@@ -150,15 +166,15 @@ func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
 	return true
 }
 
-func (r *roster) enlist(ctx context.Context) error {
+func (r *Roster) enlist(ctx context.Context) error {
 	return r.bounded(ctx, func(ctx context.Context) error {
-		return r.db.Enlist(ctx, r.group, jobs.Replica{Owner: r.owner, Version: r.version, List: r.list, Jobs: r.told})
+		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told})
 	})
 }
 
-func (r *roster) look(ctx context.Context) (roster jobs.Roster, err error) {
+func (r *Roster) look(ctx context.Context) (roster jobs.Roster, err error) {
 	err = r.bounded(ctx, func(ctx context.Context) error {
-		roster, err = r.db.Roster(ctx, r.group, r.read())
+		roster, err = r.DB.Roster(ctx, r.Group, r.Read())
 		return err
 	})
 	if err == nil {
@@ -169,34 +185,34 @@ func (r *roster) look(ctx context.Context) (roster jobs.Roster, err error) {
 	return roster, err
 }
 
-func (r *roster) bounded(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, r.timeout)
+func (r *Roster) bounded(ctx context.Context, do func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	return do(ctx)
 }
 
 // leave takes this replica off the list, if it ever was on it. Otherwise it only stops
 // to count after a while.
-func (r *roster) leave(ctx context.Context) {
-	if r.read().Now.IsZero() {
+func (r *Roster) leave(ctx context.Context) {
+	if r.Read().Now.IsZero() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(r.timeout, 2*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, min(r.Timeout, 2*time.Second))
 	defer cancel()
-	_ = r.db.Strike(ctx, r.group, r.owner, 0)
+	_ = r.DB.Strike(ctx, r.Group, r.Owner, 0)
 }
 
 // compare says in what this replica and the leader differ, once for each difference.
-func (r *roster) compare(roster jobs.Roster) {
+func (r *Roster) compare(roster jobs.Roster) {
 	if roster.Leader == "" || !roster.LeaderTold() {
 		return // what the log has stands until a leader is known
 	}
-	leads := roster.Leader == r.owner
+	leads := roster.Leader == r.Owner
 	var d jobs.Differences
 	if leads {
 		d = roster.Differences()
 	} else {
-		d = roster.DifferencesOf(r.owner)
+		d = roster.DifferencesOf(r.Owner)
 	}
 	text := strings.Join(d.NotLed, ",") + "/" + strings.Join(d.Rescheduled, ",")
 	if !d.Any() {
@@ -210,27 +226,27 @@ func (r *roster) compare(roster jobs.Roster) {
 	}
 	r.said = text
 	if text == "" {
-		r.log.Info("the leader has the jobs of this replica, and under the same schedules")
+		r.Log.Info("the leader has the jobs of this replica, and under the same schedules")
 		return
 	}
-	fields := []zap.Field{zap.String("leader", roster.Leader), zap.Int("not_led", len(d.NotLed)), listed("jobs", d.NotLed),
-		zap.Int("other_schedules", len(d.Rescheduled)), listed("rescheduled", d.Rescheduled), zap.Strings("versions", versions(roster))}
+	fields := []zap.Field{zap.String("leader", roster.Leader), zap.Int("not_led", len(d.NotLed)), zap.Strings("jobs", names.First(d.NotLed, names.Most)),
+		zap.Int("other_schedules", len(d.Rescheduled)), zap.Strings("rescheduled", names.First(d.Rescheduled, names.Most)), zap.Strings("versions", versions(roster))}
 	if leads {
-		r.log.Warn("replicas have jobs that this leader does not have, or under other schedules: what the leader has counts, "+
+		r.Log.Warn("replicas have jobs that this leader does not have, or under other schedules: what the leader has counts, "+
 			"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
 		return
 	}
-	r.log.Warn("the leader does not have some of this replica's jobs, or has them under other schedules: what the leader has counts, "+
+	r.Log.Warn("the leader does not have some of this replica's jobs, or has them under other schedules: what the leader has counts, "+
 		"and the rest does not run while it leads. During a deployment that passes; otherwise, do two services share the group?", fields...)
 }
 
 // recheck asks again what each replica asks when it starts: settings of the database may change while the group is at work, and nothing else
 // may fail by that. What passes by itself, and what cannot be found out, is not said: whatever is done with the database says so.
-func (r *roster) recheck(ctx context.Context) {
-	if r.check == nil {
+func (r *Roster) recheck(ctx context.Context) {
+	if r.Check == nil {
 		return
 	}
-	err := r.bounded(ctx, r.check)
+	err := r.bounded(ctx, r.Check)
 	if err != nil && !keeper.Ends(err) {
 		return
 	}
@@ -242,10 +258,10 @@ func (r *roster) recheck(ctx context.Context) {
 		return
 	}
 	if r.unfit = text; err == nil {
-		r.log.Info("the database is fit again")
+		r.Log.Info("the database is fit again")
 		return
 	}
-	r.log.Warn("the database has become unfit: it may lose leases and claims, and no worker would start on it", zap.Error(err))
+	r.Log.Warn("the database has become unfit: it may lose leases and claims, and no worker would start on it", zap.Error(err))
 }
 
 // versions are those of the live replicas.
@@ -257,32 +273,32 @@ func versions(roster jobs.Roster) []string {
 		}
 	}
 	slices.Sort(all)
-	return names.First(slices.Compact(all), namesMost)
+	return names.First(slices.Compact(all), names.Most)
 }
 
-// refusal says that this replica may not write, although the database answers: it could not lead.
-func (r *roster) refusal() error {
+// Refusal says that this replica may not write, although the database answers: it could not lead.
+func (r *Roster) Refusal() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.denied
 }
 
 // refused notes why the database does not let this replica tell, from the second time on.
-func (r *roster) refused(err error) {
+func (r *Roster) refused(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.denied = err
 }
 
-func (r *roster) worked() {
+func (r *Roster) worked() {
 	r.refused(nil)
 	if r.fails.said {
-		r.log.Info("this replica tells the others again which jobs it has")
+		r.Log.Info("this replica tells the others again which jobs it has")
 	}
 	r.fails.since, r.fails.said = time.Time{}, false
 }
 
-func (r *roster) failed(err error) {
+func (r *Roster) failed(err error) {
 	now := time.Now()
 	if r.fails.since.IsZero() {
 		r.fails.since = now
@@ -291,6 +307,6 @@ func (r *roster) failed(err error) {
 	}
 	if !r.fails.said && now.Sub(r.fails.since) >= troubleAfter && !errors.Is(err, context.Canceled) {
 		r.fails.said = true
-		r.log.Warn("this replica cannot tell the others which jobs it has: it tries again, and goes on without", zap.Error(err))
+		r.Log.Warn("this replica cannot tell the others which jobs it has: it tries again, and goes on without", zap.Error(err))
 	}
 }

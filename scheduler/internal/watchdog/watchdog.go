@@ -1,4 +1,5 @@
-package scheduler
+// Package watchdog ends a term of which a part stands still.
+package watchdog
 
 import (
 	"context"
@@ -9,61 +10,63 @@ import (
 	"github.com/cronlease/cronlease/election"
 )
 
-// watchdog ends a term when one of its activities has made no progress for a TTL:
+// Watchdog ends a term when one of its activities has made no progress for a TTL:
 // its loop, the look at the ledger or a statement. A replica that keeps the lease
 // and runs nothing keeps all others out. Whatever the reason, a blocked log or a
 // fault in this package, another replica can lead then.
-type watchdog struct {
+type Watchdog struct {
 	ttl time.Duration
 	now func() time.Time // by the monotonic clock of the machine
 
 	mu     sync.Mutex
-	pulses map[*pulse]struct{}
+	pulses map[*Pulse]struct{}
 }
 
-// pulse is one activity that must make progress.
-type pulse struct {
-	dog  *watchdog
+// Pulse is one activity that must make progress.
+type Pulse struct {
+	dog  *Watchdog
 	what string
 	at   time.Time // when it last did; of dog.mu
 }
 
-func newWatchdog(ttl time.Duration, now func() time.Time) *watchdog {
-	return &watchdog{ttl: ttl, now: now, pulses: map[*pulse]struct{}{}}
+// New returns a watchdog that waits for ttl, by the monotonic clock now. Its methods are safe for concurrent use.
+func New(ttl time.Duration, now func() time.Time) *Watchdog {
+	return &Watchdog{ttl: ttl, now: now, pulses: map[*Pulse]struct{}{}}
 }
 
-// begin watches an activity, until its pulse ends.
-func (w *watchdog) begin(what string) *pulse {
+// Begin watches an activity, until its pulse ends.
+func (w *Watchdog) Begin(what string) *Pulse {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	p := &pulse{dog: w, what: what, at: w.now()}
+	p := &Pulse{dog: w, what: what, at: w.now()}
 	w.pulses[p] = struct{}{}
 	return p
 }
 
-// beat says that the activity makes progress.
-func (p *pulse) beat() {
+// Beat says that the activity makes progress.
+func (p *Pulse) Beat() {
 	p.dog.mu.Lock()
 	defer p.dog.mu.Unlock()
 	p.at = p.dog.now()
 }
 
-// beatFor says that the activity makes progress, and that its next step may take
+// BeatFor says that the activity makes progress, and that its next step may take
 // so long: the activity bounds that itself.
-func (p *pulse) beatFor(d time.Duration) {
+func (p *Pulse) BeatFor(d time.Duration) {
 	p.dog.mu.Lock()
 	defer p.dog.mu.Unlock()
 	p.at = p.dog.now().Add(d)
 }
 
-func (p *pulse) end() {
+// End ends the activity.
+func (p *Pulse) End() {
 	p.dog.mu.Lock()
 	defer p.dog.mu.Unlock()
 	delete(p.dog.pulses, p)
 }
 
-// stuck names what has stood still for a TTL; nil when nothing has.
-func (w *watchdog) stuck() error {
+// Stuck names what has stood still for a TTL; nil when nothing has.
+func (w *Watchdog) Stuck() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := w.now()
@@ -75,15 +78,15 @@ func (w *watchdog) stuck() error {
 	return nil
 }
 
-// watch ends the term once something has stood still for a TTL. A process that was
+// Watch ends the term once something has stood still for a TTL. A process that was
 // paused as a whole finds its trust over, and the term has ended as lost.
-func (w *watchdog) watch(ctx context.Context, held election.Term) {
+func (w *Watchdog) Watch(ctx context.Context, held election.Term) {
 	tick := time.NewTicker(w.ttl / 8)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
-			if err := w.stuck(); err != nil && held.Trusted() {
+			if err := w.Stuck(); err != nil && held.Trusted() {
 				held.End(err)
 				return
 			}
