@@ -37,6 +37,7 @@ func setUp(ctx context.Context, conn *sql.Conn, session *session, lockWait time.
 		if _, err := conn.ExecContext(ctx, statement); err != nil {
 			return Server{}, err
 		}
+		hearingOf(ctx).note() // for a pool of the caller
 		if i > 0 {
 			continue
 		}

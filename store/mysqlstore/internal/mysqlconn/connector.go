@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql/driver"
 	"fmt"
-	"sync/atomic"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -48,13 +47,17 @@ func (c *connector) Connect(ctx context.Context) (conn driver.Conn, err error) {
 				return err
 			}
 		}
+		h := hearingOf(ctx)
+		if h.silence > 0 && config.Net == "tcp" {
+			config.DialFunc = h.dial(config.DialFunc)
+		}
 		one, err := mysql.NewConnector(config)
 		if err != nil {
 			return err
 		}
 		conn, err = one.Connect(ctx)
-		if reached, ok := ctx.Value(reachedKey{}).(*atomic.Bool); ok && err != nil && !isUnreached(err) && !IsServerError(err) {
-			reached.Store(true)
+		if err != nil && !isUnreached(err) && !IsServerError(err) {
+			h.reached.Store(true)
 		}
 		return err
 	})

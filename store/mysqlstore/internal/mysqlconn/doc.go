@@ -39,8 +39,8 @@
 // wait for nothing or read, and none that may write. Of the lanes with several
 // connections, the last one that is not held up is kept for what reads.
 //
-// Each call ends after 30 s, with its context, and with the pool. In a network where logins take longer
-// than calls have, a login outlives its call, and a later call takes the connection. A login that was
+// Each call ends after 30 s, with its context, and with the pool. A login that takes longer than its call has
+// goes on while the server keeps answering, and a later call takes the connection. A login that was
 // refused is not repeated for a while by any connection of the pool, because
 // servers lock accounts after a few.
 //

@@ -159,9 +159,11 @@ func (c *hostConnector) Connect(ctx context.Context) (driver.Conn, error) {
 // most the DSN's timeout: a host that swallows everything must not use up the
 // time of the others.
 func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, error) {
-	limit := c.share(ctx, left)
-	limited, cancel := context.WithTimeout(ctx, limit)
+	limit, h := c.share(ctx, left), hearingOf(ctx)
+	timed, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	limited, end := h.bound(timed, left)
+	defer end()
 	conn, err := c.each[host].Connect(limited)
 	if err == nil {
 		if err = askWritable(limited, conn); err == nil {
@@ -170,6 +172,9 @@ func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, e
 		_ = conn.Close() // the error says more
 	}
 	if limited.Err() != nil && ctx.Err() == nil {
+		if silence := h.share(left); timed.Err() == nil && silence > 0 {
+			limit = silence
+		}
 		err = fmt.Errorf("no answer within %v", limit.Round(time.Millisecond))
 	}
 	return nil, err

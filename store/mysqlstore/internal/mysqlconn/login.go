@@ -7,18 +7,15 @@ import (
 )
 
 const (
-	// loginPatience is the longest that a login may outlive the call that began it. It bounds how long a
-	// server that takes connections and says nothing holds up the change to another one.
-	loginPatience = 10 * time.Second
-	// loginKept is how long its connection then waits for a call.
+	// loginKept is how long a connection waits for a call whose login has outlived the one that began it.
 	loginKept = 10 * time.Second
+	// leastSilence is what any login may wait for an answer: a call may have had no time left when it began.
+	leastSilence = 500 * time.Millisecond
 )
 
-// login makes one connection. It has as long as the call that began it, or longer where logins need it:
-// after one that the server did not answer in time, the next one has twice that time, and after one that
-// worked, at least twice what that took. So a network in which each login takes longer than an
-// attempt at a statement costs some attempts, and on a fast one the pool turns to another host within
-// the attempt.
+// login makes one connection. It goes on for as long as the server keeps answering, and ends when it is silent for
+// as long as the call had that began it. So where each login takes longer than an attempt at a statement, it costs some
+// attempts, and a server that stands still is left within one.
 type login struct {
 	pool   *Pool
 	made   chan *Conn    // gives the connection to one receiver
@@ -29,12 +26,12 @@ type login struct {
 
 // beginLogin begins a login on behalf of a call with this context.
 func (p *Pool) beginLogin(ctx context.Context, lockWait time.Duration) *login {
-	limit := AnswerLimit
+	silence := AnswerLimit
 	if end, ok := ctx.Deadline(); ok {
-		limit = max(time.Until(end), time.Duration(p.patience.Load()))
+		silence = max(time.Until(end), leastSilence)
 	}
 	l := &login{pool: p, made: make(chan *Conn), failed: make(chan struct{}), err: ErrClosed}
-	if !p.watch.work(func() { l.run(limit, lockWait) }) {
+	if !p.watch.work(func() { l.run(silence, lockWait) }) {
 		close(l.failed)
 	}
 	return l
@@ -50,8 +47,8 @@ func (l *login) await(ctx context.Context) (*Conn, error) {
 	}
 	inTime, cancel := ctx, context.CancelFunc(func() {})
 	if end, ok := ctx.Deadline(); ok {
-		// A login is some ten round trips, and a statement at most two: patience is at least twice a login.
-		inTime, cancel = context.WithDeadline(ctx, end.Add(-time.Duration(l.pool.patience.Load())/8))
+		// A login is some ten round trips, and a statement at most two.
+		inTime, cancel = context.WithDeadline(ctx, end.Add(-time.Duration(l.pool.login.Load())/5))
 	}
 	defer cancel()
 	select {
@@ -65,21 +62,23 @@ func (l *login) await(ctx context.Context) (*Conn, error) {
 	}
 }
 
-func (l *login) run(limit, lockWait time.Duration) {
+func (l *login) run(silence, lockWait time.Duration) {
 	p := l.pool
 	defer close(l.failed)
-	ctx, cancel := context.WithTimeout(p.stopped, limit)
+	limited, cancel := context.WithTimeout(p.stopped, AnswerLimit)
 	defer cancel()
+	ctx, end := listen(limited, silence)
+	defer end()
 	began := time.Now()
 	c, left, err := p.open(ctx, lockWait)
 	if err != nil {
-		if left != nil && ctx.Err() != nil && !p.Stopped() {
-			p.patience.Store(int64(min(2*limit, loginPatience)))
+		if ctx.Err() != nil {
+			err = fmt.Errorf("connect: %w", context.Cause(ctx))
 		}
 		l.left, l.err = left, err
 		return
 	}
-	p.patience.Store(int64(min(2*time.Since(began), loginPatience)))
+	p.login.Store(int64(time.Since(began)))
 	select {
 	case l.made <- c:
 		return

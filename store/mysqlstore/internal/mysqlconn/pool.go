@@ -36,9 +36,9 @@ type Pool struct {
 	wrapper string         // the type of the caller's driver, if it is not the one that is known
 	logins  *logins        // of all connections, unless the DSN names several hosts
 
-	slots    [lanes][]*slot
-	watch    *watch
-	patience atomic.Int64 // of logins, in nanoseconds: see [login]
+	slots [lanes][]*slot
+	watch *watch
+	login atomic.Int64 // how long the last login took, as a [time.Duration]
 
 	stopped context.Context // ends with Stop
 	stop    context.CancelFunc
@@ -268,13 +268,14 @@ func (p *Pool) Open(ctx context.Context, lockWait time.Duration) (*Conn, error) 
 
 // open is Open. When it fails it may leave a session on the server.
 func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left *session, err error) {
+	h := hearingOf(ctx)
+	ctx = context.WithValue(ctx, hearingKey{}, h)
 	// The pool may have idle connections that are dead, and if its DSN says
 	// checkConnLiveness=false, it does not notice.
 	for attempt := 0; ; attempt++ {
-		var reached atomic.Bool
-		conn, err := p.connect(context.WithValue(ctx, reachedKey{}, &reached))
+		conn, err := p.connect(ctx)
 		if err != nil {
-			if reached.Load() {
+			if h.reached.Load() {
 				left = newSession()
 			}
 			return nil, left, fmt.Errorf("connect: %w", err)
@@ -293,10 +294,6 @@ func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left 
 		}
 	}
 }
-
-// reachedKey is that of what [connector.Connect] sets when a server may have a session of a
-// connection that failed.
-type reachedKey struct{}
 
 // connect takes a connection out of the pool. Those of a DSN hold connects back
 // themselves after a refused login, for all that use them.

@@ -22,9 +22,9 @@ func (p *Pool) NewSeries(lockWait time.Duration) *Series {
 	return &Series{pool: p, lockWait: lockWait}
 }
 
-// Open returns a new connection. It waits until the server is rid of the session before. Where logins
-// were seen to take longer than callers wait, the login goes on when ctx ends, and a later call takes
-// its connection: one that finds it, or that has time left to use it.
+// Open returns a new connection. It waits until the server is rid of the session before. A login that the server
+// keeps answering goes on when ctx ends, and a later call takes its connection: one that finds it, or that has time
+// left to use it.
 func (s *Series) Open(ctx context.Context) (*Conn, error) {
 	for attempt := 0; ; attempt++ {
 		if s.pool.Stopped() {

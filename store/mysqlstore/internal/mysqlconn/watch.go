@@ -38,7 +38,7 @@ type watch struct {
 	spare   *Conn                   // with which to look
 	looked  chan struct{}           // closed at the end of the look that is under way; nil: there is none
 	failed  error                   // of the last look
-	patient time.Duration           // how long the next look may take
+	patient time.Duration           // how long the server may be silent in the next look
 	works   sync.WaitGroup
 	closed  bool
 }
@@ -123,7 +123,7 @@ func (w *watch) look() {
 	w.mu.Lock()
 	limit, all := w.patient, slices.Collect(maps.Keys(w.left))
 	w.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(w.pool.stopped, limit, fmt.Errorf("no answer within %v", limit))
+	ctx, cancel := listen(w.pool.stopped, limit)
 	defer cancel()
 	c, reached, err := w.askOnce(ctx, all)
 	if err != nil && ctx.Err() == nil && IsConnectionError(err) { // a spare connection that was killed, maybe
