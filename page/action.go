@@ -34,8 +34,10 @@ type action struct {
 	needs needs
 	// grave: it cannot be undone.
 	grave bool
-	// fields: there are some to fill in, and to mend.
-	fields bool
+	// fields are those that may be filled in, beside what it is about.
+	fields []string
+	// mends: the form is shown again when something is wrong with them.
+	mends bool
 	// do returns which of the texts in done says what was done.
 	do func(ctx context.Context, p *Page, f *form) (done string, err error)
 }
@@ -54,15 +56,15 @@ const (
 var actions = func() map[string]action {
 	all := map[string]action{}
 	for _, a := range []action{
-		{"trigger", "Run now", "Run now", "The leader starts a run of the job beside its schedule, also while the job is paused.", needsJob, false, true, doTrigger},
-		{"again", "Run again", "Run again", "The leader starts a run of the job beside its schedule, with the arguments of this one if it had any.", needsRun, false, false, doAgain},
-		{"pause", "Pause", "Pause", "Ticks from now on are skipped until it is resumed. Runs that go on are not stopped.", mayHaveJob, false, false, doPause},
-		{"resume", "Resume", "Resume", "Its ticks are run again. Those of the paused time are not made up for.", mayHaveJob, false, false, doResume},
-		{"cancel", "Cancel the run", "Cancel the run", "The run is asked to stop. One that waits does not start. One of a backfill ends the backfill.", needsRun, true, false, doCancel},
-		{"cancel-backfills", "End backfills", "End backfills", "The run that each backfill of the job has is cancelled, and no other follows.", needsJob, true, false, doCancelBackfills},
-		{"backfill", "Backfill", "Run these ticks", "Each tick of the job's schedule in the span is run once, in order and one at a time.", needsJob, false, true, doBackfill},
-		{"forget", "Forget the job", "Forget the job", "A job that no replica has is deleted, with its history.", needsJob, true, false, doForget},
-		{"resign", "Hand over", "Hand over", "The leader ends its runs, or cancels them after its drain, and steps down. Another replica takes over.", needsNothing, true, false, doResign},
+		{"trigger", "Run now", "Run now", "The leader starts a run of the job beside its schedule, also while the job is paused.", needsJob, false, []string{"args"}, true, doTrigger},
+		{"again", "Run again", "Run again", "The leader starts a run of the job beside its schedule, with the arguments of this one if it had any.", needsRun, false, nil, false, doAgain},
+		{"pause", "Pause", "Pause", "Ticks from now on are skipped until it is resumed. Runs that go on are not stopped.", mayHaveJob, false, nil, false, doPause},
+		{"resume", "Resume", "Resume", "Its ticks are run again. Those of the paused time are not made up for.", mayHaveJob, false, []string{"skip_missed"}, false, doResume},
+		{"cancel", "Cancel the run", "Cancel the run", "The run is asked to stop. One that waits does not start. One of a backfill ends the backfill.", needsRun, true, nil, false, doCancel},
+		{"cancel-backfills", "End backfills", "End backfills", "The run that each backfill of the job has is cancelled, and no other follows.", needsJob, true, nil, false, doCancelBackfills},
+		{"backfill", "Backfill", "Run these ticks", "Each tick of the job's schedule in the span is run once, in order and one at a time.", needsJob, false, []string{"from", "to", "every", "args", "id"}, true, doBackfill},
+		{"forget", "Forget the job", "Forget the job", "A job that no replica has is deleted, with its history.", needsJob, true, nil, false, doForget},
+		{"resign", "Hand over", "Hand over", "The leader ends its runs, or cancels them after its drain, and steps down. Another replica takes over.", needsNothing, true, nil, false, doResign},
 	} {
 		all[a.name] = a
 	}
@@ -113,6 +115,32 @@ func formOf(a action, values url.Values) (form, error) {
 	return f, nil
 }
 
+// members are the names that a request may have.
+func (a action) members() []string {
+	all := append([]string{"action", "once"}, a.fields...)
+	switch a.needs {
+	case needsJob, mayHaveJob:
+		all = append(all, "job")
+	case needsRun:
+		all = append(all, "job", "tick", "trigger")
+	case needsNothing:
+	}
+	return all
+}
+
+// check refuses what the action would not heed: a name that is written wrongly would make it about the whole group.
+func (a action) check(values url.Values) error {
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if known := a.members(); !slices.Contains(known, name) {
+			return fmt.Errorf("%w: %.100q: %s has %s alone", errUnfit, name, a.name, strings.Join(known, ", "))
+		}
+	}
+	if a.needs == mayHaveJob && values.Has("job") && values.Get("job") == "" {
+		return fmt.Errorf("%w: job is empty: leave it out for the whole group", errUnfit)
+	}
+	return nil
+}
+
 // fieldsOf reads the fields of an action: those of a form, or the members of a JSON object.
 func fieldsOf(r *http.Request) (url.Values, error) {
 	const want = "expected a form (application/x-www-form-urlencoded) or an object (application/json)"
@@ -154,14 +182,15 @@ func fieldsOfJSON(body io.Reader) (url.Values, error) {
 	for name, raw := range members {
 		var text string
 		switch {
-		case string(raw) == "null":
+		case string(raw) == "null", string(raw) == "false": // nothing, or a box that is not checked
+			fields.Set(name, "")
 		case name == "args":
 			fields.Set(name, string(raw))
 		case json.Unmarshal(raw, &text) == nil:
 			fields.Set(name, text)
 		case raw[0] == '{' || raw[0] == '[':
 			return nil, fmt.Errorf("%w: %.100q: expected a text or a number", errUnfit, name)
-		case string(raw) != "false": // a box that is not checked
+		default:
 			fields.Set(name, string(raw))
 		}
 	}
@@ -247,6 +276,9 @@ func (p *Page) do(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	f, err := formOf(a, fields)
+	if err == nil {
+		err = a.check(fields)
+	}
 	if err != nil {
 		p.answer(w, r, f, "", err)
 		return
@@ -263,7 +295,7 @@ func (p *Page) do(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		p.once.giveBack(number)
 		log.Info("an action failed", zap.Error(err))
-		if a.fields && !wantsJSON(r) {
+		if a.mends && !wantsJSON(r) {
 			p.render(w, r, statusOf(err), p.asking(a, f, inWords(err), time.Time{}))
 			return
 		}

@@ -194,7 +194,7 @@ func TestActionsOfPrograms(t *testing.T) {
 			t.Errorf("the run: %v", run)
 		}
 	}
-	said(b.sendText("/do", `{"action": "resume", "job": null, "skip_missed": true}`, object))
+	said(b.sendText("/do", `{"action": "resume", "skip_missed": true}`, object))
 	for _, c := range []struct {
 		body, kind string
 		status     int
@@ -206,6 +206,14 @@ func TestActionsOfPrograms(t *testing.T) {
 		{`{} {}`, "application/json", 400, "nothing behind it"},
 		{`{}`, "application/json; charset=utf-8", 400, "expected one of again, backfill"},
 		{`{"action": {"a": 1}}`, "application/json", 400, `"action": expected a text`},
+		{`{"action": "pause", "job": null}`, "application/json", 400, "leave it out for the whole group"},
+		{`{"action": "pause", "job": ""}`, "application/json", 400, "leave it out for the whole group"},
+		{`{"action": "pause", "Job": "report"}`, "application/json", 400, `"Job": pause has action, once, job alone`},
+		{`action=pause&jbo=report`, "application/x-www-form-urlencoded", 400, `"jbo": pause has`},
+		{`action=resume&job=`, "application/x-www-form-urlencoded", 400, "leave it out for the whole group"},
+		{`{"action": "resume", "skip-missed": true}`, "application/json", 400, `"skip-missed": resume has`},
+		{`{"action": "resume", "skip-missed": false}`, "application/json", 400, `"skip-missed": resume has`},
+		{`{"action": "resign", "job": "report"}`, "application/json", 400, `"job": resign has`},
 		{`{"action": "trigger", "job": "report"}`, "application/x-www-form-urlencoded", 400, "the body is JSON"},
 		{`{"action": "trigger", "job": "report"}`, "text/plain", 400, `Content-Type "text/plain": expected a form`},
 		{`{"action": "` + strings.Repeat("a", 400_000) + `"}`, "application/json", 413, "too large"},

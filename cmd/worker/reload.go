@@ -38,6 +38,7 @@ Any process may say that it is a worker, so those of other users are not asked.`
 		RunE: func(command *cobra.Command, _ []string) error { return reloadWorkers(command, path, as) },
 	}
 	command.Flags().StringVar(&path, "config", defaultConfig, "configuration file, by the path that the workers were started with")
+	command.Flags().StringVar(&as, "user", "", "the `user` of the workers, by name or number, if it is another one than root and you")
 	return command
 }
 

@@ -138,7 +138,7 @@ func checkMachine(c *config.Config) error {
 	var bad []error
 	for _, entry := range c.Jobs {
 		if entry.User != "" {
-			bad = append(bad, entry.Wrap("user", execjob.CheckUser()))
+			bad = append(bad, entry.Wrap("user", execjob.CheckUser(entry.User)))
 		}
 		if entry.Limits != (execjob.Limits{}) {
 			bad = append(bad, entry.Wrap("limits", execjob.CheckLimits()))

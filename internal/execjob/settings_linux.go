@@ -14,41 +14,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckUser says why this process could not run programs as another user, and stop
-// them.
-func CheckUser() error {
+// CheckUser says why programs cannot run as a user, or cannot be stopped then.
+func CheckUser(name string) error {
+	_, _, err := lookUp(name)
+	return err
+}
+
+// lookUp returns a user, and the numbers that its programs run under.
+func lookUp(name string) (*user.User, *syscall.Credential, error) {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var have [2]unix.CapUserData
 	if err := unix.Capget(&header, &have[0]); err != nil {
-		return fmt.Errorf("read the capabilities: %w", err)
+		return nil, nil, fmt.Errorf("read the capabilities: %w", err)
 	}
 	// Without CAP_KILL nothing could stop them.
 	for _, capability := range []int{unix.CAP_SETUID, unix.CAP_SETGID, unix.CAP_KILL} {
 		if have[0].Effective&(1<<capability) == 0 {
-			return errors.New("a worker needs root for it, or the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL")
+			return nil, nil, errors.New("a worker needs root for it, or the capabilities CAP_SETUID, CAP_SETGID and CAP_KILL")
 		}
-	}
-	return nil
-}
-
-// CheckLimits returns nil: Linux has them.
-func CheckLimits() error { return nil }
-
-// become has the program run as the user, in the groups that it has, and sets the
-// variables that are about it.
-func become(name string, attributes *syscall.SysProcAttr) error {
-	if err := CheckUser(); err != nil {
-		return err
 	}
 	name, group, hasGroup := strings.Cut(name, ":")
 	u, err := user.Lookup(name)
 	if err != nil {
 		if _, bad := strconv.ParseUint(name, 10, 32); bad != nil {
-			return err
+			return nil, nil, err
 		}
 		if u, err = user.LookupId(name); err != nil {
 			if !hasGroup {
-				return fmt.Errorf("%w: expected a group behind it, as in %s:100", err, name)
+				return nil, nil, fmt.Errorf("%w: expected a group behind it, as in %s:100", err, name)
 			}
 			u = &user.User{Uid: name, Gid: group, HomeDir: "/", Username: name} // in no other groups
 		}
@@ -59,13 +52,12 @@ func become(name string, attributes *syscall.SysProcAttr) error {
 		if g, err := user.LookupGroup(group); err == nil {
 			ids[1] = g.Gid
 		} else if _, bad := strconv.ParseUint(group, 10, 32); bad != nil {
-			return err
+			return nil, nil, err
 		}
-	}
-	if !hasGroup {
+	} else {
 		others, err := u.GroupIds()
 		if err != nil {
-			return fmt.Errorf("read its groups: %w", err)
+			return nil, nil, fmt.Errorf("read its groups: %w", err)
 		}
 		ids = append(ids, others...)
 	}
@@ -73,14 +65,27 @@ func become(name string, attributes *syscall.SysProcAttr) error {
 	for i, id := range ids {
 		n, err := strconv.ParseUint(id, 10, 32)
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 		numbers[i] = uint32(n)
 	}
-	attributes.Credential = &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}
+	return u, &syscall.Credential{Uid: numbers[0], Gid: numbers[1], Groups: numbers[2:]}, nil
+}
+
+// CheckLimits returns nil: Linux has them.
+func CheckLimits() error { return nil }
+
+// become has the program run as the user, in the groups that it has, and sets the
+// variables that are about it.
+func become(name string, attributes *syscall.SysProcAttr) error {
+	u, credential, err := lookUp(name)
+	if err != nil {
+		return err
+	}
+	attributes.Credential = credential
 	for _, output := range []*os.File{os.Stdout, os.Stderr} {
 		// Otherwise the program could not open /dev/stdout.
-		if err := output.Chown(int(numbers[0]), int(numbers[1])); err != nil && !errors.Is(err, syscall.EPERM) {
+		if err := output.Chown(int(credential.Uid), int(credential.Gid)); err != nil && !errors.Is(err, syscall.EPERM) {
 			return fmt.Errorf("hand over its output: %w", err)
 		}
 	}

@@ -89,7 +89,7 @@ func TestStopUnderLimits(t *testing.T) {
 
 func TestUser(t *testing.T) {
 	t.Parallel()
-	if err := execjob.CheckUser(); err != nil {
+	if err := execjob.CheckUser("nobody"); err != nil {
 		_, started := output(t, execjob.Settings{User: "nobody"}, "true")
 		if started == nil || !strings.Contains(started.Error(), "CAP_SETUID, CAP_SETGID and CAP_KILL") {
 			t.Errorf("without privileges: %v", started)
@@ -118,6 +118,9 @@ func TestUser(t *testing.T) {
 		if _, err := output(t, execjob.Settings{User: user}, "sh"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %s", user, err, want)
 		}
+		if err := execjob.CheckUser(user); err == nil || !strings.HasSuffix(want, err.Error()) { // as a worker finds at its start
+			t.Errorf("%s: checked as %v, want %s", user, err, want)
+		}
 	}
 	folder := t.TempDir() // which only this user can enter
 	if err := os.Chmod(folder, 0o700); err != nil {
@@ -138,7 +141,7 @@ func sorted(lines string) string {
 // What runs as another user, and its children, are stopped and killed too.
 func TestStopOfAnotherUser(t *testing.T) {
 	t.Parallel()
-	if err := execjob.CheckUser(); err != nil {
+	if err := execjob.CheckUser("nobody"); err != nil {
 		t.Skip(err)
 	}
 	// The other user has to get there, which TMPDIR may not allow.

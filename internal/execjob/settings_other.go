@@ -7,7 +7,7 @@ import "errors"
 var errLinux = errors.New("needs Linux")
 
 // CheckUser fails.
-func CheckUser() error { return errLinux }
+func CheckUser(string) error { return errLinux }
 
 // CheckLimits fails.
 func CheckLimits() error { return errLinux }

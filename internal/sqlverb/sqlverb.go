@@ -133,7 +133,8 @@ func of(w []string) (Effect, string) {
 		case first == "DROP":
 		case kind == "SEQUENCE": // of MariaDB, which commits although it is temporary
 			effect, told = Commits, "CREATE TEMPORARY SEQUENCE"
-		case slices.Contains(all, "LIKE"), slices.Contains(all, "SEQUENCE"): // may make such a sequence
+		case slices.Contains(all, "LIKE"), slices.Contains(all, "SEQUENCE"), // may make such a sequence
+			slices.Contains(all, "START"): // MySQL refuses the option START TRANSACTION after it has committed
 			effect, told = Opaque, "CREATE TEMPORARY "+kind
 		}
 	case "ALTER", "BACKUP", "CACHE", "CHANGE", "CHECK", "FLUSH", "GRANT", "IMPORT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET",

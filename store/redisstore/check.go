@@ -54,7 +54,7 @@ func (s *Store) mayListen(ctx context.Context) error {
 	listening := s.client.Subscribe(ctx, s.key("notify", "nothing"))
 	_, err := listening.ReceiveTimeout(ctx, subscribeLimit)
 	if err = errors.Join(err, listening.Close()); err != nil {
-		return fmt.Errorf("redisstore: check server: subscribe: %w", explain(err))
+		return fmt.Errorf("redisstore: check server: subscribe: %w", s.explain(err))
 	}
 	return nil
 }
@@ -98,11 +98,12 @@ var refusals = []struct {
 	{"TRYAGAIN", lease.ErrNotReady, "wait until the cluster has moved the slot"},
 }
 
-// explain says of such an error what it means.
-func explain(err error) error {
+// explain says of such an error what it means. Its text has no password, although a server may repeat what it was sent.
+func (s *Store) explain(err error) error {
 	if err == nil {
 		return nil
 	}
+	err = s.hidden(err)
 	if errors.Is(err, redis.Nil) { // see [isNil]
 		return &refusal.Error{Is: lease.ErrNotReady, Answer: errors.New("the sentinels know no primary of that name"), Cure: "check the name after their addresses"}
 	}
@@ -117,6 +118,34 @@ func explain(err error) error {
 	}
 	return err
 }
+
+// hidden takes out of an error what a server has repeated of a login.
+func (s *Store) hidden(err error) error {
+	text, args, ok := strings.Cut(err.Error(), ", with args beginning with")
+	if ok { // a command that the server does not know, such as AUTH
+		text += strings.TrimLeft(args[strings.LastIndexByte(args, '\'')+1:], " ")
+	}
+	if s.target != nil {
+		for _, secret := range []string{s.target.secret(), s.target.sentinelPass} {
+			if secret != "" {
+				text = strings.ReplaceAll(text, secret, "(hidden)")
+			}
+		}
+	}
+	if text == err.Error() {
+		return err
+	}
+	return hiddenError{text, err}
+}
+
+// hiddenError is an error whose text has no secrets.
+type hiddenError struct {
+	text string
+	err  error
+}
+
+func (e hiddenError) Error() string { return e.text }
+func (e hiddenError) Unwrap() error { return e.err }
 
 // saying reports whether an error has the code. Those of a script have text around it on some versions.
 func saying(err error, code string) bool {

@@ -38,8 +38,8 @@ var (
 // fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed until the transaction,
 // unless it is of the keys in watch: when one of these changes meanwhile, and when waiters come to a lock that is held, Do begins anew
 // and calls fn again, until ctx ends. fn keeps neither tx nor queue, and does not call their methods Exec, Discard, Watch and Unwatch. Nor does it
-// change the connection (Select, Auth, Hello, Client, Reset), which goes back to the store's: on another database the store would find its
-// lease gone. In queue, these are refused. An error of fn is returned, and nothing is stored.
+// change the connection (Select, Auth, Hello, Client, Reset, Subscribe), which goes back to the store's: on another database the store would find its
+// lease gone. In queue, all of these are refused, also as raw commands. An error of fn is returned, and nothing is stored.
 //
 // Errors of Do itself match [ErrFenced], [ErrUnknown], [ErrHalf] or [ErrNoHold], or are the server's refusal. Only after ErrUnknown and ErrHalf
 // something may be stored. Do waits for no one, and keeps no one waiting: a takeover in between lets EXEC fail.
@@ -128,13 +128,17 @@ func (t *transaction) run(ctx context.Context) func(*redis.Tx) error {
 	}
 }
 
-// changing are the commands that change the connection they are sent on.
-var changing = []string{"auth", "client", "hello", "reset", "select"}
+// changing are the commands that change the connection they are sent on, or the transaction that they are in.
+var changing = []string{
+	"auth", "client", "hello", "reset", "select", "quit", "monitor", "sync", "psync", "readonly", "readwrite", "asking",
+	"subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe",
+	"multi", "exec", "discard", "watch", "unwatch",
+}
 
 func checkQueued(commands []redis.Cmder) error {
 	for _, c := range commands {
 		if slices.Contains(changing, strings.ToLower(c.Name())) {
-			return fmt.Errorf("redisstore: fenced transaction: %s changes the connection, which is the store's: use a client of your own", strings.ToUpper(c.Name()))
+			return fmt.Errorf("redisstore: fenced transaction: %s changes the connection or its transaction, which are the store's: use a client of your own", strings.ToUpper(c.Name()))
 		}
 	}
 	return nil

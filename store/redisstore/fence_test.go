@@ -237,6 +237,11 @@ func TestDoKeepsTheConnection(t *testing.T) {
 	for name, change := range map[string]func(redis.Pipeliner){
 		"SELECT": func(queue redis.Pipeliner) { queue.Select(ctx, 1) },
 		"CLIENT": func(queue redis.Pipeliner) { queue.Do(ctx, "Client", "id") },
+		// After these, what follows would be stored without the transaction.
+		"DISCARD":   func(queue redis.Pipeliner) { queue.Do(ctx, "DISCARD") },
+		"EXEC":      func(queue redis.Pipeliner) { queue.Do(ctx, "EXEC") },
+		"MULTI":     func(queue redis.Pipeliner) { queue.Do(ctx, "MULTI") },
+		"SUBSCRIBE": func(queue redis.Pipeliner) { queue.Do(ctx, "SUBSCRIBE", "news") },
 	} {
 		err := b.Do(ctx, func(tx *redis.Tx, queue redis.Pipeliner) error {
 			change(queue)

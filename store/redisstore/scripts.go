@@ -59,7 +59,7 @@ func (s *Store) failed(ctx context.Context, doing string, err error) error {
 			}
 		}
 	}
-	return fmt.Errorf("redisstore: %s: %w", doing, explain(err))
+	return fmt.Errorf("redisstore: %s: %w", doing, s.explain(err))
 }
 
 // fields reads an answer of a script: an array, of whose values the first failure is kept.

@@ -69,6 +69,7 @@ type target struct {
 	poolSize       int
 	name           string // of the store; empty: the default
 
+	sent      atomic.Pointer[string]         // the password of the last login
 	handshake atomic.Pointer[handshakeError] // the last one, unless it came about
 }
 
@@ -276,14 +277,22 @@ func (t *target) client() redis.UniversalClient {
 
 // credentials are those of the next connection: a file is read each time, so that it may be replaced at any time.
 func (t *target) credentials(context.Context) (user, password string, err error) {
-	if t.passwordFile == "" {
-		return t.user, t.password, nil
+	password = t.password
+	if t.passwordFile != "" {
+		if password, err = plainfile.Password(t.passwordFile); err != nil {
+			return "", "", fmt.Errorf("read the password: %w", err)
+		}
 	}
-	password, err = plainfile.Password(t.passwordFile)
-	if err != nil {
-		return "", "", fmt.Errorf("read the password: %w", err)
-	}
+	t.sent.Store(&password)
 	return t.user, password, nil
+}
+
+// secret is the password of the last login; empty: there was none.
+func (t *target) secret() string {
+	if sent := t.sent.Load(); sent != nil {
+		return *sent
+	}
+	return ""
 }
 
 // dial connects. The files of TLS are read each time too.

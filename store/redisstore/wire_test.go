@@ -1,8 +1,12 @@
 package redisstore_test
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -56,4 +60,66 @@ func TestEndedConnection(t *testing.T) {
 	if err == nil || ctx.Err() != nil || strings.Contains(err.Error(), "TLS") {
 		t.Errorf("the answer was lost: %v", err)
 	}
+}
+
+// A server may repeat what it was sent: one that does not know a command does, and so may one that is not Redis.
+func TestAnswerRepeatsThePassword(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []string{
+		"ERR unknown command 'auth', with args beginning with: 'app' 'canary17' ",
+		"ERR unknown command `auth`, with args beginning with: `app`, `canary17`, ",
+		"ERR you said auth app canary17",
+	} {
+		addr := answering(t, answer)
+		for _, url := range []string{"redis://app:canary17@" + addr, "redis+sentinel://" + addr + "/primary?sentinel_user=app&sentinel_password=canary17"} {
+			s, err := redisstore.Open(url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+			_, err = s.Read(ctx, "g")
+			if err == nil || strings.Contains(err.Error(), "canary17") {
+				t.Errorf("Read: %v", err)
+			}
+			for _, f := range s.Examine(ctx, 0) {
+				if strings.Contains(f.Text+f.Cure, "canary17") {
+					t.Errorf("%+v", f)
+				}
+			}
+			cancel()
+			_ = s.Close()
+		}
+	}
+}
+
+// answering is the address of a server that answers every command with an error.
+func answering(t *testing.T, answer string) (addr string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all sync.WaitGroup
+	all.Go(func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			all.Go(func() {
+				defer conn.Close()
+				lines := bufio.NewScanner(conn)
+				for lines.Scan() {
+					if strings.HasPrefix(lines.Text(), "*") { // the beginning of a command
+						_, _ = io.WriteString(conn, "-"+answer+"\r\n")
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = listener.Close()
+		all.Wait()
+	})
+	return listener.Addr().String()
 }

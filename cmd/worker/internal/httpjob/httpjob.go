@@ -143,7 +143,7 @@ func (c *Client) Job(r Request) func(context.Context, jobs.Run) error {
 		case err != nil && ctx.Err() != nil:
 			return fail("no answer yet: %w", context.Cause(ctx))
 		case err != nil:
-			return fail("%w", hideURL(err))
+			return fail("%w", what.hidden(err))
 		}
 		defer response.Body.Close()
 		defer time.AfterFunc(drainFor, stop).Stop()
@@ -215,6 +215,25 @@ func (r Request) excerpt(body string) string {
 	body = r.hide(body)
 	return strings.TrimSpace(strings.ToValidUTF8(body[:min(len(body), maxExcerpt)], ""))
 }
+
+// hidden takes the address, and what a server has said of the secrets, out of the client's error: net/http repeats
+// what it cannot read of an answer.
+func (r Request) hidden(err error) error {
+	err = hideURL(err)
+	if text := r.hide(err.Error()); text != err.Error() {
+		return hiddenError{text, err}
+	}
+	return err
+}
+
+// hiddenError is an error whose text has no secrets.
+type hiddenError struct {
+	text string
+	err  error
+}
+
+func (e hiddenError) Error() string { return e.text }
+func (e hiddenError) Unwrap() error { return e.err }
 
 // hideURL takes the address, which may hold credentials, out of the client's
 // errors.

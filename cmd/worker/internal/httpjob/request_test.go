@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -402,5 +403,43 @@ func TestFilesAreSwapped(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\nwant %s", err, want)
 		}
+	}
+}
+
+// What the client cannot read of an answer, it repeats.
+func TestMalformedAnswerRepeatsSecrets(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	token := write(t, filepath.Join(dir, "token"), "canary-token\n")
+	for _, answer := range []string{
+		"HTTP/1.1 /hook/canary-path?k=canary-query x\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: Bearer canary-token\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: canary-token\r\n\r\n",
+		"HTTP/1.1 200 OK\r\ncanary-token\r\n\r\n",
+		"HTTP/1.1 302 Found\r\nLocation: http://[canary-token\r\n\r\n",
+		"canary-token\r\n\r\n",
+	} {
+		listener, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		answered := make(chan struct{})
+		go func() {
+			defer close(answered)
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			defer conn.Close()
+			_, _ = conn.Read(make([]byte, 4096))
+			_, _ = io.WriteString(conn, answer)
+		}()
+		address := write(t, filepath.Join(dir, "url"), "http://"+listener.Addr().String()+"/hook/canary-path?k=canary-query\n")
+		err = call(t, httpjob.Request{Method: "GET", URLFile: address, Headers: []httpjob.Header{{Name: "Authorization", File: token, Prefix: "Bearer "}}})
+		if err == nil || strings.Contains(err.Error(), "canary") || !strings.Contains(err.Error(), "(hidden)") {
+			t.Errorf("%q: %v", answer, err)
+		}
+		_ = listener.Close()
+		<-answered
 	}
 }
