@@ -46,7 +46,8 @@ type Backfilled struct {
 // their order and one at a time. It moves no cursor: the ticks of the schedule go on,
 // and go first once they are due, as a retry is after its wait. One that is due while a
 // run of the backfill goes on waits for that, instead of being skipped as [Job.Overlap] may
-// say, and under [OverlapAllow] runs beside it.
+// say, and under [OverlapAllow] runs beside it. Ticks that are due while that one waits meet
+// it as Overlap says.
 // No run is replaced by a backfill's, nor the other way round.
 //
 // In the ledger it is one run at a time: that of its next tick, which is inserted with

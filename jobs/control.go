@@ -37,7 +37,9 @@ type Control interface {
 	// ticks before it that were not run yet go through the misfire policy after
 	// Resume. A claim that begins once Pause has returned does not run. One that
 	// was under way when the pause was committed may still become a run, later by
-	// at most what the database lets a statement wait for a lock (mysqlstore: 5 s).
+	// at most what the database lets a statement wait for a lock (mysqlstore: 5 s);
+	// a run that the ledger has already, and whose leader has not had the answer,
+	// begins when it has.
 	// A tick that was claimed to wait is held back from when the leader has
 	// noticed. Runs that go on, retries and manual runs are not stopped.
 	//

@@ -34,7 +34,9 @@
 //  5. A leader is back within TTL + 1 s of a crash if another replica was
 //     watching (otherwise within TTL + 1 s of the next replica's start), at once
 //     after a clean stop, and within TTL + 1 s of the database coming back,
-//     however long it was away. A scheduler is back sooner after the death of
+//     however long it was away. Connections to a database that was away may stay
+//     dead when it is back, as behind an address that has moved: with mysqlstore
+//     that can take up to the DSN's timeout (10 s) longer. A scheduler is back sooner after the death of
 //     its leader's process: see "Taking over early". A login that the server has refused is retried
 //     later than that, so that retries do not lock the account:
 //     docs/database.md has the bound.

@@ -303,3 +303,18 @@ func TestRefusedRowKeepsNoSlot(t *testing.T) {
 		})
 	}
 }
+
+// The deadline of a tick that waited holds until it starts, also if the answer to its start is long in coming.
+func TestDeadlineOfAStartWithoutAnAnswer(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{
+			{Name: "a", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapQueue, CatchUp: jobs.CatchUp{Deadline: 20 * time.Second}, Do: sleep(70 * time.Second)},
+		})
+		c.until(2*time.Minute + 5*time.Second) // the first run ends at 2m10s, and the tick of 2m waits
+		r.link.set(func(l *link) { l.fail["Move"] = 1e9 })
+		c.until(2*time.Minute + 30*time.Second)
+		r.link.set(func(l *link) { l.fail["Move"] = 0 })
+		c.until(2*time.Minute + 50*time.Second)
+		c.wantRows("a", "1m succeeded", "2m skipped: too late to start")
+	})
+}

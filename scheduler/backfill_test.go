@@ -330,3 +330,22 @@ func TestBackfillBesideRetries(t *testing.T) {
 		}
 	})
 }
+
+// A tick that is due while a run of a backfill has the job locked waits for it: it is not skipped.
+func TestBackfillAndLockAtLeastFor(t *testing.T) {
+	for _, overlap := range jobs.Overlaps() {
+		t.Run(overlap.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: overlap, LockAtLeastFor: 45 * time.Second, Do: sleep(time.Second)}})
+				c.until(10*time.Minute + 50*time.Second)
+				c.backfill("job", jobs.Backfill{From: c.begin.Add(2 * time.Minute), To: c.begin.Add(3 * time.Minute)})
+				c.until(11*time.Minute + 50*time.Second)
+				for _, r := range c.records("job") {
+					if r.State != jobs.Succeeded {
+						t.Errorf("the tick of %v is %v: %s", r.Tick.Sub(c.begin), r.State, r.Error)
+					}
+				}
+			})
+		})
+	}
+}

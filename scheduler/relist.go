@@ -193,6 +193,6 @@ func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 	}
 	if isNew {
 		t.countFirst(e, snapshot.Pauses[e.job.Name])
-		t.rest(e, e.Locked(snapshot.Now))
+		t.rest(e, jobs.Record{}, e.Locked(snapshot.Now))
 	}
 }

@@ -187,9 +187,14 @@ func (t *term) launch(r *run) {
 			t.forget(r) // it is over, or another term has it
 			return
 		}
+		late := r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
 		r.record.State = jobs.Running
 		r.record.Attempt++
 		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
+		if late {
+			t.close(r, jobs.Skipped, plan.TooLate)
+			return
+		}
 		t.startIn(r)
 	}, func() { t.giveBack(r) })
 }
@@ -322,7 +327,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 			t.beside(countFailures(e))
 		}
 	})
-	t.rest(e, next.Rest)
+	t.rest(e, r.record, next.Rest)
 	t.freed(e)
 }
 
@@ -337,14 +342,15 @@ func (t *term) unbegun(r *run) {
 	t.close(r, jobs.Waiting, "")
 }
 
-// rest keeps a job occupied for so long, if at all, although nothing of it runs.
-func (t *term) rest(e *entry, wait time.Duration) {
+// rest keeps the job of a run occupied for so long, if at all, although nothing of it runs.
+func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 	if wait <= 0 {
 		return
 	}
-	e.Rest()
+	var seat plan.Seat
+	e.Shift(&seat, of, plan.Resting)
 	t.after(wait, func() {
-		e.Rested()
+		e.Shift(&seat, of, plan.Gone)
 		t.freed(e)
 		t.claimDue(e, t.now()) // what was not claimed meanwhile
 	})

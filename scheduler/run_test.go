@@ -62,10 +62,11 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 			t.written(true)
 		},
 		"dropped while it waits for room": func(t *term, r *run) {
-			r.entry.Rest()
+			var rest plan.Seat
+			r.entry.Shift(&rest, r.record, plan.Resting)
 			t.enqueue(r, 0)
 			t.interrupt(r, jobs.ErrCancelled)
-			r.entry.Rested()
+			r.entry.Shift(&rest, r.record, plan.Gone)
 			t.freed(r.entry)
 			t.written(true)
 		},

@@ -167,7 +167,7 @@ func (j *Job) start(at, now time.Time) store.Claim {
 	why := ""
 	switch {
 	case policy.full != "" && busy >= most:
-		if why = policy.full; busy-j.rests < most {
+		if why = policy.full; busy-j.sum(other, Resting)-j.sum(tick, Resting) < most {
 			why = "LockAtLeastFor is not over since an earlier run began"
 		}
 	case policy.queued != "" && j.toStart(tick)+j.toStart(other) > 0:

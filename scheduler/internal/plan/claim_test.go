@@ -25,8 +25,7 @@ func planned(job jobs.Job, c crowd) *Job {
 	}
 	job = job.Complete()
 	j := New("g", &job)
-	j.count[other] = [phases]int{Parking: c.parking, Waiting: c.waiting, Ready: c.ready, Running: c.running}
-	j.rests = c.resting
+	j.count[other] = [phases]int{Parking: c.parking, Waiting: c.waiting, Ready: c.ready, Running: c.running, Resting: c.resting}
 	j.Cursor = NewCursor(&job, jobs.Known{ScheduleSince: noon}, noon)
 	return &j
 }
@@ -242,7 +241,7 @@ func TestExtends(t *testing.T) {
 	j.answer(j.claim(at(1)), true)
 	j.count = [kinds][phases]int{}
 	j.answer(j.claim(at(2)), true)
-	j.Rest()
+	seats(j, byHand, Resting)
 	if got := j.claim(at(3)).Rows; got[0].State != jobs.Skipped || !got[0].Extends.IsZero() {
 		t.Errorf("behind a tick that ran: %+v", got)
 	}

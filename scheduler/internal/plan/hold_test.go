@@ -45,8 +45,8 @@ func TestHold(t *testing.T) {
 		{"left", jobs.Job{}, func(j *Job) { j.LeaveAlone(aTick) }, func(j *Job) { j.TakeUp() }, Left, true},
 		{"counting", jobs.Job{}, (*Job).Count, (*Job).Counted, Counting, false},
 		{"two counts", jobs.Job{}, func(j *Job) { j.Count(); j.Count() }, func(j *Job) { j.Counted(); j.Counted() }, Counting, false},
-		{"a fixed delay, busy", delayed, (*Job).Rest, (*Job).Rested, Busy, false},
-		{"busy", jobs.Job{Overlap: jobs.OverlapAllow}, (*Job).Rest, (*Job).Rested, Due, false},
+		{"a fixed delay, busy", delayed, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Busy, false},
+		{"busy", jobs.Job{Overlap: jobs.OverlapAllow}, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Due, false},
 	} {
 		j := planned(test.job, crowd{})
 		if got := j.Hold(at(1).Add(-1)); got != NotDue || got.MayPass() {

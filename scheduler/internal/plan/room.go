@@ -20,6 +20,7 @@ const (
 	Ready                // has the room, and waits for a slot of this replica
 	Aside                // has the room and no slot: its row was set aside, and the ledger is being told again and again
 	Running              // has a slot: an attempt is in progress, or the ledger is being told
+	Resting              // has ended, and its job is locked for a while
 	Closing              // is not started any more: the ledger is being told
 	phases
 )
@@ -59,7 +60,6 @@ func (s *Seat) Phase() Phase { return s.phase }
 // Room is how many runs of a job are in hand, in each phase.
 type Room struct {
 	count [kinds][phases]int
-	rests int
 }
 
 // Shift moves a run on: the only place that counts.
@@ -72,12 +72,6 @@ func (r *Room) Shift(s *Seat, record jobs.Record, to Phase) {
 		r.count[s.kind][to]++
 	}
 }
-
-// Rest keeps the job occupied, although nothing of it runs, until Rested.
-func (r *Room) Rest() { r.rests++ }
-
-// Rested ends a Rest.
-func (r *Room) Rested() { r.rests-- }
 
 func (r *Room) sum(k kind, of ...Phase) (n int) {
 	for _, p := range of {
@@ -96,13 +90,13 @@ func (r *Room) waiting() int { return r.toStart(other) + r.toStart(tick) + r.toS
 func (r *Room) toStart(k kind) int { return r.sum(k, Parking, Waiting, Blocked, Ready, Aside) }
 
 // occupied is how many runs take up room of the job.
-func (r *Room) occupied() int { return r.all(Ready, Aside, Running) + r.rests }
+func (r *Room) occupied() int { return r.all(Ready, Aside, Running, Resting) }
 
 // Busy is how many runs a tick that is due now finds, those that wait and those that rest included.
-func (r *Room) Busy() int { return r.waiting() + r.all(Running) + r.rests }
+func (r *Room) Busy() int { return r.waiting() + r.all(Running, Resting) }
 
 // filling is how many of these belong to backfills.
-func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Running) }
+func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Running, Resting) }
 
 // Admits reports whether the job lets another run start.
 func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
@@ -110,7 +104,7 @@ func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 // AdmitsHeld reports whether the job lets a run of a backfill start: one at a time, whatever the job allows,
 // and in room that no other run waits for. One that waits for its time, as a retry does, is not due yet.
 func (j *Job) AdmitsHeld() bool {
-	return j.all(Parking, Blocked, Ready, Aside) == 0 && j.filling() == 0 && j.Admits()
+	return j.all(Parking, Blocked, Ready, Aside) == 0 && j.toStart(backfill)+j.sum(backfill, Running) == 0 && j.Admits()
 }
 
 // Recount plans the next tick of a schedule that counts from the end of runs, once none runs. It returns the tick, if

@@ -67,6 +67,7 @@ func TestWhatRunsCountTowards(t *testing.T) {
 		Ready:   {true, 1, 1, 1},
 		Aside:   {false, 1, 1, 1},
 		Running: {false, 0, 1, 1},
+		Resting: {false, 0, 1, 1},
 		Closing: {false, 0, 0, 0},
 	} {
 		for _, record := range []jobs.Record{aTick, byHand, aBackfill} {
@@ -160,11 +161,15 @@ func TestAdmits(t *testing.T) {
 	for p := Parking; p < phases; p++ {
 		j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
 		seats(j, aRetry, p)
-		if want := p == Held || p == Waiting || p == Running || p == Closing; j.AdmitsHeld() != want {
+		if want := p == Held || p == Waiting || p == Running || p == Resting || p == Closing; j.AdmitsHeld() != want {
 			t.Errorf("beside one in phase %d, a run of a backfill: %v", p, !want)
 		}
 	}
 	j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
+	seats(j, aBackfill, Resting)
+	if !j.AdmitsHeld() {
+		t.Error("a backfill waits for the rest of its last run, although there is room")
+	}
 	seats(j, aBackfill, Running)
 	if j.AdmitsHeld() || !j.Admits() {
 		t.Error("of a backfill, one runs at a time, and others beside it")
@@ -175,11 +180,12 @@ func TestAdmits(t *testing.T) {
 func TestRest(t *testing.T) {
 	t.Parallel()
 	j := planned(jobs.Job{LockAtLeastFor: time.Minute}, crowd{})
-	j.Rest()
+	var rest Seat
+	j.Shift(&rest, byHand, Resting)
 	if j.Admits() || j.Busy() != 1 {
 		t.Errorf("while it rests: %+v", j.Room)
 	}
-	j.Rested()
+	j.Shift(&rest, byHand, Gone)
 	if !j.Admits() || j.Busy() != 0 {
 		t.Errorf("after its rest: %+v", j.Room)
 	}

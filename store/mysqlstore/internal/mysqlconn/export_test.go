@@ -39,3 +39,13 @@ func NewLogins() Logins { return Logins{newLogins()} }
 func (l Logins) Connect(ctx context.Context, password string, dial func() error) error {
 	return l.connect(ctx, func(context.Context) (string, error) { return password, nil }, func(context.Context, string) error { return dial() })
 }
+
+// Nameless has the pool find a session whose login had no answer, made from that port. It returns the lock that the
+// session would have got.
+func (p *Pool) Nameless(ctx context.Context, port string) (lock string, find func() error) {
+	s := newSession(port)
+	return s.lock(), func() error {
+		p.watch.add(s)
+		return p.watch.await(ctx, s)
+	}
+}

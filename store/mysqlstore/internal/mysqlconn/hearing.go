@@ -17,6 +17,8 @@ type hearing struct {
 	began   time.Time
 	last    atomic.Int64 // when something was heard, as a [time.Duration] since began
 	reached atomic.Bool  // the server may have a session of a login that failed
+
+	port atomic.Pointer[string] // of this side, of the last connection
 }
 
 type hearingKey struct{}
@@ -33,6 +35,14 @@ func hearingOf(ctx context.Context) *hearing {
 		return h
 	}
 	return &hearing{began: time.Now()}
+}
+
+// session returns what the server may have of the connection.
+func (h *hearing) session() *session {
+	if port := h.port.Load(); port != nil {
+		return newSession(*port)
+	}
+	return newSession("")
 }
 
 // note notes that something was heard.
@@ -93,6 +103,9 @@ func (h *hearing) dial(dial func(ctx context.Context, network, addr string) (net
 			return conn, err
 		}
 		h.note()
+		if _, port, err := net.SplitHostPort(conn.LocalAddr().String()); err == nil {
+			h.port.Store(&port)
+		}
 		return &heard{conn, raw, h}, nil
 	}
 }

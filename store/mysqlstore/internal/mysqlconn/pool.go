@@ -270,17 +270,17 @@ func (p *Pool) Open(ctx context.Context, lockWait time.Duration) (*Conn, error) 
 func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left *session, err error) {
 	h := hearingOf(ctx)
 	ctx = context.WithValue(ctx, hearingKey{}, h)
-	// The pool may have idle connections that are dead, and if its DSN says
+	// A pool of the caller may have idle connections that are dead, and if its DSN says
 	// checkConnLiveness=false, it does not notice.
 	for attempt := 0; ; attempt++ {
 		conn, err := p.connect(ctx)
 		if err != nil {
 			if h.reached.Load() {
-				left = newSession()
+				left = h.session()
 			}
 			return nil, left, fmt.Errorf("connect: %w", err)
 		}
-		c := &Conn{Number: numbers.Add(1), conn: conn, asked: time.Now(), session: newSession()}
+		c := &Conn{Number: numbers.Add(1), conn: conn, asked: time.Now(), session: h.session()}
 		if err = p.checkWrapper(ctx, conn); err == nil {
 			c.Server, err = setUp(ctx, conn, c.session, lockWait)
 		}
@@ -288,8 +288,8 @@ func (p *Pool) open(ctx context.Context, lockWait time.Duration) (c *Conn, left 
 			return c, nil, nil
 		}
 		c.Discard()
-		// Once its session is known, the next connection has to wait until the server is rid of that: see [Series].
-		if attempt == 3 || ctx.Err() != nil || c.session.id != 0 || !IsConnectionError(err) {
+		// The next connection has to wait until the server is rid of this one's session: see [Series].
+		if attempt == 3 || ctx.Err() != nil || p.owned || c.session.id != 0 || !IsConnectionError(err) {
 			return nil, c.session, fmt.Errorf("set up connection: %w", err)
 		}
 	}

@@ -2,9 +2,11 @@ package mysqlconn_test
 
 import (
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"io"
+	"net"
 	"slices"
 	"testing"
 
@@ -68,6 +70,59 @@ func TestDo(t *testing.T) {
 		pool.Stop()
 		if all, err := numbers(mysqlconn.Read, nil); !errors.Is(err, mysqlconn.ErrClosed) || len(all) > 0 {
 			t.Errorf("after Stop: done on %d, %v", all, err)
+		}
+	})
+}
+
+// A session whose login had no answer has no number that the client knows. It is found by its lock, or by the port of
+// its client.
+func TestNamelessSessionIsEnded(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		target, err := mysqlconn.ParseDSN(db.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pool, err := target.Open(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer pool.Close()
+		for _, by := range []string{"lock", "port", "nothing"} {
+			var port string
+			config := db.Config(t)
+			config.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+				if err == nil {
+					_, port, err = net.SplitHostPort(conn.LocalAddr().String())
+				}
+				return conn, err
+			}
+			connector, err := mysql.NewConnector(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			left := sql.OpenDB(connector)
+			conn, err := left.Conn(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if by != "port" {
+				port = ""
+			}
+			lock, find := pool.Nameless(t.Context(), port)
+			if by == "lock" {
+				if _, err := conn.ExecContext(t.Context(), "DO GET_LOCK(?, 0)", lock); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := find(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.ExecContext(t.Context(), "DO 1"); (err != nil) != (by != "nothing") {
+				t.Errorf("by %s: the session left behind says %v", by, err)
+			}
+			_, _ = conn.Close(), left.Close()
 		}
 	})
 }

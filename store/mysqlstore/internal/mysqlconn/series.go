@@ -58,7 +58,7 @@ func (s *Series) Open(ctx context.Context) (*Conn, error) {
 			}
 			// One that this call did not begin met what was before it. One that was lost while it was set up is
 			// replaced once the server is rid of its session.
-			wasLost := left != nil && left.id != 0 && IsConnectionError(err)
+			wasLost := left != nil && IsConnectionError(err)
 			if own && (!wasLost || attempt >= 3) || ctx.Err() != nil {
 				return nil, err
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -17,21 +18,32 @@ import (
 // have to confirm a commit, or when the network has swallowed the end.
 type session struct {
 	mark string // a random name
+	port string // the client's, as it sees it; empty: not known
 	// What follows is written before the connection is used, and is zero for one whose login, or
 	// setting up, had no answer.
 	id     int64
 	locked bool   // it has the user-level lock of its mark
 	server string // its identity
 
-	gone chan struct{} // closed once the server is known to be rid of it
+	left time.Time     // when the process has left it
+	gone chan struct{} // closed once the server is known to be rid of it, or nothing waits for that
 	runs atomic.Bool   // when the server was last asked, it was busy with a statement that may write
 }
 
-func newSession() *session { return &session{mark: rand.Text(), gone: make(chan struct{})} }
+func newSession(port string) *session {
+	return &session{mark: rand.Text(), port: port, gone: make(chan struct{})}
+}
 
 // lock is the user-level lock that the session has, and no other one ever: what a proxy has
 // made of it since, for another client, does not have it.
 func (s *session) lock() string { return "cronlease:session:" + strings.ToLower(s.mark) }
+
+// release lets what waits for the session's end go on. It is called with the watch's mutex.
+func (s *session) release() {
+	if !s.isGone() {
+		close(s.gone)
+	}
+}
 
 func (s *session) isGone() bool {
 	select {
@@ -52,6 +64,14 @@ SELECT id, user, command, COALESCE(time, 0), COALESCE(state, ''), LEFT(COALESCE(
 FROM information_schema.processlist WHERE id IN (?)`)
 	usesLock    = sqltext.Parse(`IS_USED_LOCK(?)`)
 	killSession = sqltext.Parse(`KILL IS_USED_LOCK(?)`)
+
+	// idleFrom is an idle session of this account from the client's port ?, if the server sees this connection's
+	// own port as the client does: no proxy and no address translation is in between.
+	idleFrom = sqltext.Parse(`
+SELECT s.id FROM information_schema.processlist AS own JOIN information_schema.processlist AS s
+ON s.host = CONCAT(LEFT(own.host, LENGTH(own.host) - LENGTH(?)), ?) AND s.user = own.user AND s.command = 'Sleep' AND s.id <> own.id
+WHERE own.id = CONNECTION_ID() AND own.host LIKE CONCAT('%:', ?)`)
+	killID = sqltext.Parse(`KILL ?`)
 )
 
 // identify reads the session's id, and gives it its lock where the server has such locks.
@@ -63,6 +83,31 @@ func (s *session) identify(ctx context.Context, conn *sql.Conn) error {
 	}
 	s.locked = locked.Int64 == 1
 	return err
+}
+
+// endNameless ends a session whose client has never learned its number, and which so has never done anything: by the
+// lock that it may have got, or by the port of its client.
+func (c *Conn) endNameless(ctx context.Context, s *session) error {
+	if err := c.Exec(ctx, killSession.Render(s.lock())); err == nil {
+		return nil
+	} else if !IsServerError(err) {
+		return err
+	}
+	if s.port == "" || c.session.port == "" {
+		return nil
+	}
+	var id int64
+	switch err := c.QueryRow(ctx, idleFrom.Render(c.session.port, s.port, c.session.port)).Scan(&id); {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil
+	case err != nil && !IsServerError(err):
+		return err
+	case err == nil:
+		if err = c.Exec(ctx, killID.Render(id)); err != nil && !IsServerError(err) {
+			return err
+		}
+	}
+	return nil
 }
 
 // lingering is what a session does that this process has left, and the error of what has to

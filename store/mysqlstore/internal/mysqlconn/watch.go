@@ -24,6 +24,11 @@ const (
 
 	// spareKept is how long a connection that was used for looks is kept for the next one.
 	spareKept = 10 * time.Second
+
+	// namelessFor is how long a session is looked for whose login had no answer: the server may have been at it when
+	// the client left. namelessAgain is when it is looked for again although nothing asks for a look.
+	namelessFor   = 2 * time.Second
+	namelessAgain = 3 * time.Second
 )
 
 // watch finds out which of the sessions that this process has left the server still has. It ends
@@ -39,6 +44,7 @@ type watch struct {
 	looked  chan struct{}           // closed at the end of the look that is under way; nil: there is none
 	failed  error                   // of the last look
 	patient time.Duration           // how long the server may be silent in the next look
+	again   *time.Timer             // to look for nameless sessions; nil: none
 	works   sync.WaitGroup
 	closed  bool
 }
@@ -51,8 +57,18 @@ func newWatch(p *Pool) *watch {
 func (w *watch) add(s *session) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.closed {
-		w.left[s] = nil
+	if w.closed {
+		return
+	}
+	s.left = time.Now()
+	w.left[s] = nil
+	if s.id == 0 && w.again == nil {
+		w.again = time.AfterFunc(namelessAgain, func() {
+			w.mu.Lock()
+			w.again = nil
+			w.mu.Unlock()
+			_, _, _ = w.begin() // closed: there is nothing to look for any more
+		})
 	}
 }
 
@@ -211,6 +227,9 @@ func (w *watch) work(do func()) bool {
 func (w *watch) close() {
 	w.mu.Lock()
 	w.closed = true
+	if w.again != nil {
+		w.again.Stop()
+	}
 	w.mu.Unlock()
 	w.works.Wait()
 	if c := w.takeSpare(); c != nil {
@@ -220,14 +239,20 @@ func (w *watch) close() {
 
 // ask asks the connection's server for sessions that were left before this connection was
 // opened. Those of another server, or of one that was restarted, are not its. A login without an
-// answer counts until another one gets one.
+// answer counts until another one gets one, which ends its session if that can be found.
 func (w *watch) ask(ctx context.Context, c *Conn, all []*session) error {
 	var here []*session
 	for _, s := range all {
-		if s.id == 0 || s.server != "" && s.server != c.session.server {
+		switch {
+		case s.server != "" && s.server != c.session.server:
 			w.end(s)
-		} else {
+		case s.id != 0:
 			here = append(here, s)
+		default:
+			if err := c.endNameless(ctx, s); err != nil {
+				return err
+			}
+			w.endNameless(s)
 		}
 	}
 	if len(here) == 0 {
@@ -276,6 +301,16 @@ func (w *watch) end(s *session) {
 	defer w.mu.Unlock()
 	if _, ok := w.left[s]; ok {
 		delete(w.left, s)
-		close(s.gone)
+		s.release()
+	}
+}
+
+// endNameless lets nothing wait for a session whose login had no answer, and looks for it a while longer.
+func (w *watch) endNameless(s *session) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.release()
+	if time.Since(s.left) > namelessFor {
+		delete(w.left, s)
 	}
 }
