@@ -127,3 +127,22 @@ func TestRestartedIsNotGone(t *testing.T) {
 		gone("other/one/3/d", "worker/one/2/b", "worker/two/1/c")
 	})
 }
+
+// One that dies beside others of its host, which were started a moment after it, is gone: they were there with it.
+func TestKilledBesideOthersOfItsHost(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second)}}
+		first := c.start(declared)
+		for range 2 {
+			c.until(time.Since(c.begin) + time.Second)
+			c.start(declared)
+		}
+		c.until(30 * time.Second)
+		first.kill()
+		c.until(time.Minute)
+		roster, err := c.Roster(c.Context())
+		if gone := roster.Gone(); err != nil || len(gone) != 1 || gone[0].Owner != first.Owner() {
+			c.Errorf("gone are %v (%v)", gone, err)
+		}
+	})
+}

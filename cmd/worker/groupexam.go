@@ -80,6 +80,10 @@ func (e *groupExam) replicas() {
 	for _, r := range states {
 		versions[r.Version] = true
 	}
+	find := "look at their machines and their logs"
+	if len(e.unfit) > 0 { // a worker that cannot write is not seen
+		find = "that of " + strings.Join(e.unfit, ", ")
+	}
 	switch {
 	case len(states) == 0 && e.skewed:
 		e.say(store.Unknown, "no worker has told of itself in the last 10 minutes by the database's clock, which differs from this machine's", "that of "+clockCheck)
@@ -92,12 +96,14 @@ func (e *groupExam) replicas() {
 		e.say(store.Problem, "no worker can be seen"+e.gone(), "look at their machines and their logs; where the other checks say that the database takes no writes, mend that first: workers cannot show themselves without")
 	case len(states) == 0:
 		e.say(store.Problem, "there are no workers", "start some (worker run)")
+	case len(states) == 1 && e.gone() != "":
+		e.sayf(store.Warning, find, "there is one worker (%s): nobody takes over when it fails%s", versionsOf(states), e.gone())
 	case len(states) == 1:
-		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails%s", versionsOf(states), e.gone())
+		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails", versionsOf(states))
 	case len(versions) > 1:
 		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s%s", versionsOf(states), e.gone())
 	case e.gone() != "":
-		e.sayf(store.Warning, "look at their machines and their logs", "%d workers: %s%s", len(states), versionsOf(states), e.gone())
+		e.sayf(store.Warning, find, "%d workers: %s%s", len(states), versionsOf(states), e.gone())
 	case slices.ContainsFunc(e.roster.Standby(), func(r jobs.Replica) bool { return r.Presence == jobs.PresenceUnknown }):
 		e.sayf(store.Good, "", "%d workers have told of themselves in the last 10 minutes, and this database does not see which of them have died since: %s", len(states), versionsOf(states))
 	default:

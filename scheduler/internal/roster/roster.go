@@ -25,6 +25,9 @@ const (
 	// others. It takes two statements, which is less than one in 100 s, and a replica
 	// counts for three times as long. The leader asks as often whether the database is still fit.
 	tellEvery = 210 * time.Second
+	// tellFirst is after what time it does so again at first; the times then double. One that was started
+	// after it was seen last may be taken for it, started again: see [jobs.Roster.Gone].
+	tellFirst = 10 * time.Second
 	// struckAfter is how long a replica that does not tell any more is kept.
 	struckAfter = 3 * jobs.ReplicaLife
 	// troubleAfter is how long that may fail before the log says so: when the database is
@@ -92,8 +95,8 @@ func (r *Roster) Run(ctx context.Context) {
 	}
 	defer r.leave(context.WithoutCancel(ctx))
 	wait := retry.Forever(time.Second, tellEvery)
-	for {
-		next := tellEvery
+	for began := time.Now(); ; {
+		next := min(max(tellFirst, time.Since(began)), tellEvery)
 		if err := r.tell(ctx); err == nil {
 			r.worked()
 			wait.Reset()
