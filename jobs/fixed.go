@@ -29,10 +29,12 @@ type FixedRateSchedule struct{ every, initial time.Duration }
 
 // FixedRate has a tick when the job is first known, and then at each multiple of
 // the duration after that instant, which the ledger keeps: the phase is the same
-// on every replica, and over restarts and takeovers.
+// on every replica, and over restarts and takeovers. The duration is a whole number
+// of milliseconds, and at least 1 s.
 func FixedRate(d time.Duration) FixedRateSchedule { return FixedRateSchedule{every: d} }
 
-// InitialDelay returns the schedule with its first tick so much later.
+// InitialDelay returns the schedule with its first tick so much later: whole
+// milliseconds, not negative.
 func (s FixedRateSchedule) InitialDelay(d time.Duration) FixedRateSchedule {
 	s.initial = d
 	return s
@@ -102,10 +104,12 @@ func (s anchored) String() string { return s.text }
 type FixedDelaySchedule struct{ delay, initial time.Duration }
 
 // FixedDelay has a tick when the job is first known, and then one so long after
-// each run has come to its end, also when another replica leads by then.
+// each run has come to its end, also when another replica leads by then. The
+// duration is a whole number of milliseconds, and at least 1 s.
 func FixedDelay(d time.Duration) FixedDelaySchedule { return FixedDelaySchedule{delay: d} }
 
-// InitialDelay returns the schedule with its first tick so much later.
+// InitialDelay returns the schedule with its first tick so much later: whole
+// milliseconds, not negative.
 func (s FixedDelaySchedule) InitialDelay(d time.Duration) FixedDelaySchedule {
 	s.initial = d
 	return s

@@ -36,7 +36,7 @@ func (g Group) Pause(ctx context.Context, job string) error {
 	return g.explain(ctx, job, g.ledger.Pause(ctx, g.name, job))
 }
 
-// Resume is the end of Pause.
+// Resume is the end of Pause. Its errors are those of Pause.
 func (g Group) Resume(ctx context.Context, job string) error {
 	if g.ledger == nil {
 		return errNoLedger
@@ -58,7 +58,8 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. The leader starts it as soon as it notices, once; also when the job is paused.
 // If no replica has the job, the error matches [ErrNotDeclared]. If only replicas have it
-// that do not lead, the run waits until one of them does.
+// that do not lead, the run waits until one of them does. Other errors match [ErrNoJob], and
+// [ErrManyOpen] if too many of its runs wait or go on.
 func (g Group) Trigger(ctx context.Context, job string) (Key, error) {
 	return g.TriggerWith(ctx, job, nil)
 }

@@ -31,8 +31,8 @@ type Job struct {
 	// PauseAfter pauses the job when so many of its runs in a row have failed, timed
 	// out or panicked, with no attempt left; manual runs count. Runs that were
 	// skipped, cancelled or interrupted do not count. The count starts over with a
-	// run that succeeds, and when the job is resumed. Zero: never. The history has
-	// to keep as many runs.
+	// run that succeeds, and when the job is resumed. Zero: never; at most 1000. The
+	// history has to keep as many runs.
 	PauseAfter int
 	// Timeout limits one attempt: its context then ends with the cause
 	// [ErrTimeout]. Zero means no limit but the term's.
@@ -60,8 +60,8 @@ type Job struct {
 	// has. It does not prevent double runs; the claim does. Zero: no longer than
 	// the run.
 	LockAtLeastFor time.Duration
-	// History says which runs the ledger keeps. Zero: 10,000 of them, for
-	// 30 days. In MySQL one takes about 400 bytes, and so 5,000 frequent jobs 20 GB.
+	// History says which runs the ledger keeps. Where both of its fields are zero:
+	// 10,000 runs, or those of 30 days if that is less. In MySQL one takes about 400 bytes, and so 5,000 frequent jobs 20 GB.
 	History History
 	// Everywhere has each replica run the job by itself, leader or not: without the
 	// lease and without the ledger, by its own clock. It is for what is local to a

@@ -44,7 +44,7 @@ func ParseMisfire(name string) (Misfire, error) { return parsePolicy[Misfire](mi
 type CatchUp struct {
 	// Limit is how many ticks of a job wait at a time under [MisfireAll]. Of a
 	// longer gap the newest ticks are run; what is due while so many wait is
-	// skipped. Zero: 1000.
+	// skipped. Zero: 1000; at most 10,000.
 	Limit int
 	// Deadline is how late a tick may start. Zero: any time. A tick whose
 	// deadline has passed is skipped.
