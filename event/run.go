@@ -13,7 +13,7 @@ type RunClaimed struct {
 	jobs.Key
 	// Waiting: it waits for its time, for an earlier run, or for a slot.
 	Waiting bool
-	// Missed is how many earlier ticks this run stands for (jobs.MisfireOnce).
+	// Missed is how many earlier ticks this run stands for, under any misfire policy.
 	Missed int
 }
 

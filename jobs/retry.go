@@ -17,7 +17,7 @@ type Retry struct {
 	// Initial is the wait before the second attempt. Zero: 1 s. It doubles
 	// with each further one.
 	Initial time.Duration
-	// Max bounds the wait. Zero: 5 min.
+	// Max bounds the wait. Zero: 5 min, or Initial if that is longer.
 	Max time.Duration
 	// Jitter spreads each wait by so much of it, up and down, from 0 to 1.
 	// Zero: 0.2.

@@ -28,7 +28,7 @@ type alarms struct {
 	wake   func(*alarmed)
 }
 
-// alarmed are jobs that share an alarm. This owns the alarm, and the term's loop
+// alarmed are jobs that share an alarm. The goroutine in change owns the alarm, and the term's loop
 // the jobs.
 type alarmed struct {
 	alarm    gocron.Job
@@ -66,7 +66,7 @@ func (r *roll) setAlarms() (add, remove []*alarmed) {
 	return add, remove
 }
 
-// startAlarms builds them for the term's schedules and starts it.
+// startAlarms makes a gocron scheduler, sets an alarm for each schedule and starts it.
 func startAlarms(v *env, all map[string]*alarmed) (*alarms, error) {
 	s, err := gocron.NewScheduler(gocron.WithLocation(time.UTC), gocron.WithStopTimeout(stopTimeout))
 	if err != nil {
@@ -127,7 +127,7 @@ func (c *alarms) change(add, remove []*alarmed) error {
 // runs and wait for none.
 const stopTimeout = time.Second
 
-// stop ends the clock and waits for alarms that are being delivered.
+// stop ends the gocron scheduler and waits for alarms that are being delivered.
 func (c *alarms) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*stopTimeout)
 	defer cancel()

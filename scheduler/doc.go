@@ -1,8 +1,8 @@
 // Package scheduler fires the jobs of a group on the one replica that holds the
 // group's lease. No gocron type is in its API.
 //
-// A term begins: a fresh gocron scheduler is built for its schedules and
-// started, as an alarm clock. An alarm, or a sweep each second, makes the term
+// A term begins: it reads the ledger and declares its jobs; then a fresh gocron scheduler is built
+// for its schedules and started, as an alarm clock. An alarm, or a sweep each second, makes the term
 // look at which ticks are due; a run's context is derived from the term's. A term
 // ends: the contexts of its runs are cancelled with the cause, the gocron
 // scheduler is shut down, the runs are awaited, and only then is the lease
@@ -26,7 +26,7 @@
 //   - None is lost when the database fails over: claims and moves go only to the server whose ledger the term has
 //     read (failover.go). Another one is read first, and if it lacks something, the term ends.
 //   - None runs twice after tables were restored: package memory notices, and the group is paused (restore.go).
-//   - A replaced leader writes nothing: each claim and move has the term's token, which the store compares in the
+//   - A replaced leader claims and moves nothing: each claim and move has the term's token, which the store compares in the
 //     statement ([store.ErrReplaced]). Its runs' contexts have ended before another replica can hold the lease:
 //     package lease says why. Runs that an early takeover may meet are left alone until then (term.leave).
 //   - A paused process starts nothing: every start of a run reads the trust deadline from the clocks, because the
@@ -39,7 +39,8 @@
 // that out. Read term.go, env.go and loop.go first, and then the way of a tick: alarms.go, claim.go, run.go,
 // attempt.go, standing.go, writer.go. Packages tickclock, watchdog, roster and termnotes stand alone.
 //
-// In this order, what a file uses stands in a later one, but for a few things:
+// In this order, from the outside in, what a file uses stands in a later one, but for a few calls back, such as
+// from the end of a run to what may be claimed then:
 //
 //   - a replica: scheduler.go, clock.go, provider.go, here.go, restore.go, health.go
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it

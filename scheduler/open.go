@@ -25,8 +25,8 @@ func (t *term) open() error {
 		if snapshot, err = t.load(ctx, true); err != nil {
 			return err
 		}
-		// Whether a job was absent, a server that lacks the last writes may not know. It
-		// shows that it has them once it has a declaration of this term.
+		// A server that lacks the last writes may not know that a job was absent. Once it has a
+		// declaration of this term, it has the writes before it too.
 		stale := t.isStale(snapshot)
 		if !stale {
 			if err = d.welcome(ctx, all, snapshot); err != nil {

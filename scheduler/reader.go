@@ -134,7 +134,7 @@ func (f *reader) request() bool {
 }
 
 // news reads the ledger if that was asked for, if it has changed, or if another server
-// has it now, within limit. Whether it has, the beat says; without one, a statement does.
+// has it now, within limit. A beat tells whether it has changed; without one, Changes does.
 // Each statement may take nearly a TTL, so each begins with a beat of the pulse.
 func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
 	pulse.Beat()

@@ -29,6 +29,8 @@ import (
 //	              held      hold         it belongs to a backfill
 //	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
 //	parking       waiting   enqueue      the ledger has it as waiting
+//	              running   startIn      the ledger has it as running: a copy of its claim that was refused, and came late
+//	              gone      forget       another term has it
 //	held          ready     admitHeld    nothing else of its job waits or runs
 //	waiting       blocked   enqueue      its time has come
 //	blocked       ready     admit        its job has room
@@ -46,8 +48,9 @@ import (
 //	closing       gone      forget       the ledger has it as over, or as another term's
 //	              waiting   putBack      it is ours, and starts later
 //
-// A claim or start that the ledger refuses ends in forget at once: the run is over,
-// or another term has it.
+// A claim, start or retry that the ledger refuses ends in forget at once: the run is over,
+// or another term has it. The phase resting is no run's: a seat that rest takes for the time that a job
+// stays locked after one.
 
 // run is a run of the ledger that the term tracks ("in hand"): from its claim, or
 // from when it was found in the ledger, until its outcome is written. Meanwhile the
@@ -356,8 +359,7 @@ func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 	})
 }
 
-// replaceAll ends the runs of a job but for the one that takes their place, for which
-// nil stands before it is in hand.
+// replaceAll ends the runs of a job, in whose place comes by; nil: that one is not in hand yet.
 func (t *term) replaceAll(e *entry, by *run) {
 	for _, r := range e.runs {
 		if r != by && !triggers.IsBackfill(r.record.Trigger) {

@@ -429,7 +429,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	defer t.cut(nil)
 	go t.dog.Watch(t.ctx, held)
 	if err := t.open(); err != nil || ctx.Err() != nil {
-		close(t.closed) // for what open has put off
+		t.abandon()
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -437,12 +437,12 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	}
 	a, err := startAlarms(t.env, t.roll.alarms)
 	if err != nil {
-		close(t.closed)
+		t.abandon()
 		return err
 	}
 	t.loop(a)
 	if ctx.Err() == nil {
-		return context.Cause(t.ctx) // the lease is released, and the next term writes both rows
+		return context.Cause(t.ctx) // the lease is released, and the next term writes the lease row and the fence row
 	}
 	return nil
 }

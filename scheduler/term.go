@@ -9,7 +9,16 @@ import (
 
 // term is one term of this replica. Its loop owns everything in it, but for its env and the
 // reader, which never change: alarms, answers of the ledger and ends of runs reach it as
-// functions that it calls one after the other.
+// functions that it calls one after the other. Until the loop begins, the goroutine that opens the
+// term owns it.
+//
+//	goroutine                 ends                             the loop waits for it by
+//	the loop (loop)           with the term, runs and writes
+//	the reader (run, heed)    with the term's context          helpers
+//	a helper (beside)         with the term's context          helpers
+//	a statement (sendPart)    with its answer, or its timeout  wrote.idle
+//	an attempt (start)        when the job returns             slots.taken
+//	alarms (gocron)           when they are stopped            a helper
 type term struct {
 	*env
 	helpers sync.WaitGroup // what runs beside the loop
@@ -28,6 +37,13 @@ type term struct {
 	skips     skips
 	janitor   janitor
 	alarms    *alarms
+}
+
+// abandon ends a term whose loop has not begun, and what runs beside it.
+func (t *term) abandon() {
+	t.cut(nil)
+	close(t.closed) // for what open has put off
+	t.helpers.Wait()
 }
 
 // mayStart reports whether the term may claim ticks and start runs: it is not about to end, and trusted now.

@@ -2,8 +2,8 @@
 // it has gone back: its tables were restored, or a failover lost commits.
 //
 // What counts as gone back: the same server process lacks anything at all of what was there before a reading was
-// sent, since nothing but a restore takes that away. Another server may lack what a failover lost, and that counts
-// only from a bound on, before the last contact with the server that showed it. For that the memory has, of each
+// sent, since nothing but a restore takes that away. Another server may lack what a failover lost: that counts
+// only if it was there at least the bound before the last contact with the server that showed it. For that the memory has, of each
 // job, the newest tick and a few earlier ones, far enough apart (see trail).
 package memory
 
@@ -88,7 +88,7 @@ func (m *Memory) Claimed(since time.Time, row jobs.Record, at time.Time) {
 	m.remember(row.Job, since, Mark{row.Tick, at, row.Claimed})
 }
 
-// remember is called with mu held, as what follows.
+// remember is called with mu held.
 func (m *Memory) remember(job string, since time.Time, next Mark) {
 	if m.blind || next.Tick.IsZero() {
 		return

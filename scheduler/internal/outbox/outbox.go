@@ -60,7 +60,7 @@ type Batch[W Write[W]] struct {
 	rest  []item[W]
 	lone  []int // how often each of Part failed alone
 	size  int   // how many writes the next statement takes at most
-	most  int   // and any later one: no more than failed, once others succeed
+	most  int   // the bound that size doubles up to; size, once others succeed
 	since time.Time
 	err   error // of the last statement
 	// ordered says that these are parts of one write: they stay in their order, unless one is set aside.
@@ -223,8 +223,8 @@ type Trouble struct {
 	New    bool          // and was not before
 }
 
-// Failed takes in that a statement failed, and has its writes sent again: a quarter at a time, behind those of
-// their batch that were not in it.
+// Failed takes in that a statement failed, and has its writes sent again: a quarter at a time, behind the rest of
+// their batch; parts of one write stay in front.
 func (o *Outbox[W]) Failed(b *Batch[W], f Failure, now time.Time) (t Trouble) {
 	o.answered(b)
 	alone := len(b.Part) == 1

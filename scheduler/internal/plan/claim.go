@@ -30,8 +30,8 @@ type skipped struct {
 	why  string
 }
 
-// Claim returns what becomes of the ticks that are due at an instant, from the next one on; no rows: nothing, or
-// [Job.Hold] holds it back. group are the pauses of the group, and slots is how many runs this replica may start.
+// Claim returns what becomes of the ticks that are due at an instant, from the next one on; no rows: nothing is due,
+// [Job.Hold] or a pause holds it back, or all of it is in hand. group are the pauses of the group, and slots is how many runs this replica may start.
 // Keys that are in hand are left out. The answer to the claims goes to [Job.Answer] and [Job.Answered].
 func (j *Job) Claim(now time.Time, group []jobs.Pause, slots int, inHand func(jobs.Key) bool) (c Claims) {
 	if j.Hold(now) != Due {
@@ -92,8 +92,8 @@ func (j *Job) Answered(anyRefused bool) {
 	}
 }
 
-// plan decides what becomes of the ticks that are due up to an instant, which is not later than now: all up to
-// the newest one, which it moves next on from. paused says that they fall into a pause.
+// plan decides about every tick that is due up to an instant, which is not later than now, and moves next behind
+// them. paused says that they fall into a pause.
 func (j *Job) plan(now, until time.Time, paused bool) Claims {
 	limit, line, each := 1, 0, j.job.Misfire.Each()
 	if each {

@@ -15,8 +15,8 @@
 //
 // [Job.Claim] is the only thing that passes over ticks which have no row: it moves the next tick on to the first
 // that is not due, and all ticks in between are in the claims that it returns, in their order, as a claim of
-// their own or in the count of one (Missed); or they are in hand already, as a claim whose answer was lost. Until
-// these have their answer, [Job.Hold] lets nothing else be claimed. [Job.Learn], [Job.GoOn] and [Job.Resolve]
+// their own or in the count of one (Missed); or their rows are in the ledger and in hand already: a copy of a
+// refused claim came late. While claims have no answer, [Job.Hold] is [Asked]. [Job.Learn] and [Job.GoOn]
 // compute the next tick anew from the newest one that the ledger has: after a refusal, that puts it back to the
 // first that the ledger lacks, and [Job.Hold] keeps it there until the ledger has been read. So no tick is left
 // out, and the ledger's key keeps any from becoming two rows.

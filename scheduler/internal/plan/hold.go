@@ -66,14 +66,14 @@ func (j *Job) GoOn(cursor time.Time) {
 	j.resolve()
 }
 
-// Outdated reports whether the job goes on by what the ledger says now, whose newest tick is cursor. It has
-// moved on by itself if a claim that was refused has arrived once more, late: its row is among the open ones,
-// and it is not claimed again.
+// Outdated reports whether the job goes on by what the ledger says now, whose newest tick is cursor. The ledger
+// moves on without the term when a copy of a refused claim comes late: that row is found among the open ones,
+// and its tick is not claimed again.
 func (j *Job) Outdated(cursor time.Time) bool {
 	return j.claiming == refused || j.claiming == free && cursor.After(j.known.Cursor)
 }
 
-// Hold is why a job claims nothing.
+// Hold is why a job claims nothing. A pause is none of these: see [Job.stretch].
 type Hold uint8
 
 // The holds, in the order in which [Job.Hold] looks for them.
@@ -106,22 +106,26 @@ func (j *Job) Hold(now time.Time) Hold {
 		return Left
 	case j.counts > 0:
 		return Counting
-	case j.isFixedDelay() && j.Busy() > 0: // it counts from the end of what runs
-		return Busy
-	case j.parted && j.Busy() > j.filling(): // ticks after the pause would be skipped because of ticks before it
+	case j.waitsForRuns():
 		return Busy
 	}
 	return Due
 }
 
-// MayPass reports whether what holds the job back passes by itself, soon. A tick that is due then would be lost if
-// the schedule changed now.
+// waitsForRuns reports whether the next tick depends on what runs.
+func (j *Job) waitsForRuns() bool {
+	return j.isFixedDelay() && j.Busy() > 0 || // it counts from the end of that
+		j.parted && j.Busy() > j.filling() // ticks after the pause would be skipped because of ticks before it
+}
+
+// MayPass reports whether what holds the job back passes by itself, soon. If the
+// schedule changed before that, ticks that are due by now would be lost.
 func (h Hold) MayPass() bool { return h == Asked || h == Refused || h == Left }
 
 // IsDeferred reports whether the job's ticks wait for what is no fault.
 func (j *Job) IsDeferred(now time.Time, group []jobs.Pause) bool {
 	switch {
-	case j.left != nil, (j.isFixedDelay() || j.parted) && j.Busy() > 0:
+	case j.left != nil, j.waitsForRuns():
 		return true
 	case j.next.IsZero() || j.next.After(now):
 		return false

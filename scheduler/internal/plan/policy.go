@@ -12,13 +12,14 @@ import (
 const OnTime = 5 * time.Second
 
 // misfires are what the policies for missed ticks differ in, besides [jobs.Misfire.Each]. A new policy has its
-// row here; one without a row has zeros. What becomes of the ticks by these is in [Job.plan].
+// row here. What becomes of the ticks by these is in [Job.plan].
 var misfires = map[jobs.Misfire]struct {
 	grace time.Duration // the newest tick is skipped if it is later than that; zero: never
 	parts bool          // one tick stands for all of a gap, so that those before a pause and those after it have one each
 }{
 	jobs.MisfireOnce: {parts: true},
 	jobs.MisfireSkip: {grace: OnTime},
+	jobs.MisfireAll:  {},
 }
 
 // overlaps are what the policies for ticks that find an earlier run differ in, besides [jobs.Overlap.Beside]
@@ -30,6 +31,8 @@ var overlaps = map[jobs.Overlap]struct {
 	jobs.OverlapForbid: {full: "an earlier run has not finished"},
 	jobs.OverlapQueue:  {queued: "an earlier tick waits already"},
 	jobs.OverlapAllow:  {full: "as many runs as allowed have not finished"},
+	// No tick waits for room, since it ends what has that.
+	jobs.OverlapReplace: {},
 }
 
 // most is how many runs of the job may go on at a time.
@@ -57,7 +60,7 @@ func (j *Job) lines() bool {
 const (
 	Missed  = "missed"
 	TooLate = "too late to start"
-	// NotDeclared is why ticks are skipped, and runs closed, that no replica had the job of.
+	// NotDeclared is why ticks and runs of a job that no replica had are skipped or closed.
 	NotDeclared = "not declared"
 )
 

@@ -28,11 +28,11 @@ const (
 // Pending reports whether a run of that phase has not started, and is in no write: it can be dropped at once.
 func (p Phase) Pending() bool { return p == Held || p == Waiting || p == Blocked || p == Ready }
 
-// kind is what a run counts as.
+// kind is what a run counts as, by its record at its last Shift.
 type kind uint8
 
 const (
-	other    kind = iota // a retry, or one that was asked for by hand
+	other    kind = iota // a retry, or one that was asked for by hand, or has run
 	tick                 // a tick, or what follows a run, before its first start
 	backfill             // of a backfill
 	kinds

@@ -29,7 +29,8 @@ func NewOrder(failing bool) Order { return Order{failed: failing} }
 // MayWrite reports whether the next ends may be written.
 func (o *Order) MayWrite() bool { return o.waits == 0 }
 
-// Send gives the ends with these verdicts their ranks. What was refused before says nothing.
+// Send gives the ends with these verdicts their ranks. Where none is under way,
+// they go on from the last one that was written: ends that were refused do not count.
 func (o *Order) Send(verdicts []store.Verdict) []Rank {
 	if o.waits+o.stuck == 0 {
 		o.failing = o.failed
