@@ -1,101 +1,167 @@
 package memdb
 
 import (
-	"encoding/json"
+	"cmp"
+	"maps"
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 )
 
-// Group is what a database has of one group, as a plain value. A store whose database knows no more than nodes keeps it there: it carries out
-// a call on a database that has the group alone ([Of]), looks what has become of it ([Store.Group]), and writes the difference.
+// Group is the rows of a group's ledger in memory. A store whose database knows no more than nodes keeps what it has read of them in one.
 type Group struct {
-	Lease   *store.Lease
-	Fence   *store.Fence
-	Changes uint64 // as [store.Changes] has it
-	Paused  bool
-	Opened  jobs.Opened
-	Jobs    map[string]jobs.Known
-	Pauses  map[string][]jobs.Pause // by job; the group's own under ""
-	Runs    map[string][]Run        // by job, in the order of their keys
-	Audit   []jobs.AuditEntry       // the oldest first
-	Audits  uint64                  // how many there ever were
-	Terms   []jobs.Term             // by token
+	ledger.Group
+	Jobs  map[string]ledger.Job
+	Runs  map[string][]*Run // by job, in the order of their keys
+	Audit []jobs.AuditEntry // the oldest first
+	Terms []jobs.Term       // by token
 }
 
-// Run is a run of a group.
+// Run is a run in a group. [Group.Take] does not change it, but puts another one in its place.
 type Run struct {
-	jobs.Record
-	ID       store.ClaimID
-	Args     json.RawMessage
-	Attempts []jobs.Attempt
-	// Number is the caller's. It stays with the run, also when its key changes, and is zero in a new one.
-	Number uint64
+	ledger.Run
+	Attempts []jobs.Attempt // as store.Archive says, but for the last one
 }
 
-// stillness is a clock that stands, and the identity of a server.
-type stillness struct {
-	now    time.Time
-	server string
+// NewGroup returns a group without rows.
+func NewGroup() *Group {
+	return &Group{Jobs: map[string]ledger.Job{}, Runs: map[string][]*Run{}}
 }
 
-// Of returns a database that has one group, at one instant on one server. It changes nothing of g.
-func Of(group string, g Group, now time.Time, server string) *Store {
-	s := New()
-	s.still = &stillness{now, server}
-	if g.Lease != nil {
-		s.leases[group] = *g.Lease
+// clone copies what is changed in place.
+func (g *Group) clone() *Group {
+	c := *g
+	c.Jobs, c.Runs, c.Audit, c.Terms = maps.Clone(g.Jobs), map[string][]*Run{}, slices.Clone(g.Audit), slices.Clone(g.Terms)
+	for job, runs := range g.Runs {
+		c.Runs[job] = slices.Clone(runs)
 	}
-	if g.Fence != nil {
-		s.fences[group] = *g.Fence
+	return &c
+}
+
+// CompareRuns is the order of the runs of a job.
+func CompareRuns(a, b *Run) int { return ledgerrows.CompareKeys(a.Key, b.Key) }
+
+// find returns where the run of the key is, or belongs.
+func (g *Group) find(key jobs.Key) (int, bool) {
+	return slices.BinarySearchFunc(g.Runs[key.Job], key, func(r *Run, k jobs.Key) int { return ledgerrows.CompareKeys(r.Key, k) })
+}
+
+// Find returns the run of a key, nil when there is none.
+func (g *Group) Find(key jobs.Key) *Run {
+	if i, ok := g.find(key); ok {
+		return g.Runs[key.Job][i]
 	}
-	l := s.ledger(group)
-	l.changes, l.paused, l.opened = g.Changes, g.Paused, g.Opened
-	for name, known := range g.Jobs {
-		l.jobs[name] = &known
-	}
-	for name, pauses := range g.Pauses {
-		l.pauses[name] = slices.Clone(pauses)
-	}
-	for name, of := range g.Runs {
-		runs, pointers := make([]run, len(of)), make([]*run, len(of))
-		for i, r := range of {
-			runs[i] = run{Record: r.Record, id: r.ID, args: r.Args, attempts: slices.Clone(r.Attempts), number: r.Number}
-			pointers[i] = &runs[i]
+	return nil
+}
+
+// newest is the job's newest scheduled tick; zero when there is none.
+func (g *Group) newest(job string) time.Time {
+	for _, r := range slices.Backward(g.Runs[job]) {
+		if r.Trigger == 0 {
+			return r.Tick
 		}
-		l.runs[name] = pointers
 	}
-	l.archive = archive{audit: slices.Clip(g.Audit), audits: g.Audits, terms: slices.Clone(g.Terms)}
-	return s
+	return time.Time{}
 }
 
-// Group returns what the database has of a group. The database must not be used any more.
-func (s *Store) Group(group string) Group {
-	l := s.ledger(group)
-	g := Group{
-		Changes: l.changes, Paused: l.paused, Opened: l.opened, Jobs: map[string]jobs.Known{}, Pauses: l.pauses, Runs: map[string][]Run{},
-		Audit: l.audit, Audits: l.audits, Terms: l.terms,
-	}
-	if lease, ok := s.leases[group]; ok {
-		g.Lease = &lease
-	}
-	if fence, ok := s.fences[group]; ok {
-		g.Fence = &fence
-	}
-	for name, known := range l.jobs {
-		g.Jobs[name] = *known
-	}
-	for name, runs := range l.runs {
-		of := make([]Run, len(runs))
-		for i, r := range runs {
-			of[i] = Run{Record: r.Record, ID: r.id, Args: r.args, Attempts: r.attempts, Number: r.number}
+// Page returns a page with what is needed, but for the fence.
+func (g *Group) Page(need ledger.Need, now time.Time, server string) *ledger.Tx {
+	tx := ledger.NewTx(now, server)
+	tx.Group = g.Group
+	for _, name := range need.Jobs {
+		if known, ok := g.Jobs[name]; ok {
+			tx.Jobs[name] = known
 		}
-		g.Runs[name] = of
+		if at := g.newest(name); !at.IsZero() {
+			tx.Newest[name] = at
+		}
 	}
-	return g
+	for _, key := range need.Runs {
+		if r := g.Find(key); r != nil {
+			tx.Runs[key] = r.Run
+		}
+	}
+	at := cmp.Or(need.At, now)
+	for _, r := range g.Runs[need.Requests] {
+		if !r.State.Over() {
+			tx.Open++
+		}
+		if r.Tick.Equal(at) {
+			tx.Runs[r.Key] = r.Run
+		}
+	}
+	for _, r := range g.Runs[need.Later] {
+		if need.After.IsZero() || r.Tick.After(need.After) {
+			tx.Later = append(tx.Later, r.Run)
+		}
+	}
+	if need.Term != 0 {
+		for _, t := range g.Terms {
+			if t.Token == need.Term || t.Token < need.Term && t.Ended.IsZero() {
+				tx.Terms[t.Token] = t
+			}
+		}
+	}
+	tx.OldestEntries, tx.Entries = g.Audit[:min(need.Oldest, len(g.Audit))], len(g.Audit)
+	tx.OldestTerms, tx.TermsInAll = g.Terms[:min(need.Oldest, len(g.Terms))], len(g.Terms)
+	return tx
 }
 
-// CompareKeys is the order of the runs of a job.
-func CompareKeys(a, b jobs.Key) int { return compare(a, b) }
+// Take writes what was put.
+func (g *Group) Take(tx *ledger.Tx) {
+	g.Group = tx.Group
+	for _, name := range slices.Concat(tx.PutJobs(), tx.Judged()) {
+		g.Jobs[name] = tx.Jobs[name]
+	}
+	for _, r := range tx.Rekeyed {
+		attempts := g.Find(r.Was).Attempts
+		g.remove(r.Was)
+		g.put(&Run{r.Run, attempts})
+	}
+	for _, key := range tx.PutRuns() {
+		r := &Run{Run: tx.Runs[key]}
+		if was := g.Find(key); was != nil {
+			r.Attempts = was.Attempts
+		}
+		g.put(r)
+	}
+	for _, a := range tx.Attempts {
+		r := g.Find(a.Key)
+		g.put(&Run{r.Run, ledger.Keep(r.Attempts, a.Attempt)})
+	}
+	for _, r := range tx.Deleted {
+		g.remove(r.Key)
+	}
+	if tx.Forgotten != "" {
+		delete(g.Jobs, tx.Forgotten)
+		delete(g.Runs, tx.Forgotten)
+	}
+	g.Audit = append(g.Audit[tx.DroppedEntries:], tx.NewEntries...)
+	g.Terms = g.Terms[tx.DroppedTerms:]
+	for _, token := range tx.PutTerms() {
+		i, ok := slices.BinarySearchFunc(g.Terms, token, func(t jobs.Term, token uint64) int { return cmp.Compare(t.Token, token) })
+		if !ok {
+			g.Terms = slices.Insert(g.Terms, i, jobs.Term{})
+		}
+		g.Terms[i] = tx.Terms[token]
+	}
+}
+
+// put inserts a run, or replaces that of its key.
+func (g *Group) put(r *Run) {
+	i, ok := g.find(r.Key)
+	if ok {
+		g.Runs[r.Job][i] = r
+		return
+	}
+	g.Runs[r.Job] = slices.Insert(g.Runs[r.Job], i, r)
+}
+
+func (g *Group) remove(key jobs.Key) {
+	if i, ok := g.find(key); ok {
+		g.Runs[key.Job] = slices.Delete(g.Runs[key.Job], i, i+1)
+	}
+}

@@ -137,9 +137,6 @@ func (s *Store) UpdateLock(name string, change func(store.LockRow) store.LockRow
 }
 
 func (s *Store) identity() string {
-	if s.still != nil {
-		return s.still.server
-	}
 	return fmt.Sprint("memory/", s.server)
 }
 

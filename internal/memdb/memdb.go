@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -22,10 +24,13 @@ var (
 // Store is a database in memory. It is safe for concurrent use. Replicas in one
 // process share a Store.
 type Store struct {
+	rules
+	Reads
+
 	mu      sync.Mutex
 	leases  map[string]store.Lease
 	fences  map[string]store.Fence
-	ledgers map[string]*ledger
+	groups  map[string]*Group        // their ledgers
 	signals map[string]chan struct{} // of capacity 1; full while a signal has it
 	present map[term]*signal
 	locks   map[string]lockRow
@@ -33,7 +38,6 @@ type Store struct {
 	lockFloor uint64
 	offset    time.Duration // of the database's clock
 	server    int
-	still     *stillness // nil: the clock goes
 
 	notifiers map[string]*notifier // by address
 	numbered  int                  // how many there ever were
@@ -45,10 +49,10 @@ type Store struct {
 
 // New returns an empty store.
 func New() *Store {
-	return &Store{
+	s := &Store{
 		leases:  map[string]store.Lease{},
 		fences:  map[string]store.Fence{},
-		ledgers: map[string]*ledger{},
+		groups:  map[string]*Group{},
 		signals: map[string]chan struct{}{},
 		present: map[term]*signal{},
 		locks:   map[string]lockRow{},
@@ -57,6 +61,8 @@ func New() *Store {
 		asked:     map[string]chan struct{}{},
 		replicas:  map[string]map[string]jobs.Replica{},
 	}
+	s.rules, s.Reads = ledger.New("memstore", rows{s}), NewReads(s.view)
+	return s
 }
 
 // StepClock steps the database's clock, as an operator or NTP may.
@@ -89,7 +95,7 @@ func (s *Store) FailBack() {
 func (s *Store) Update(group string, change func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := s.read(group, s.now())
+	r := s.reading(group, s.now())
 	l, f := change(r.Lease, r.Fence)
 	delete(s.leases, group)
 	delete(s.fences, group)
@@ -107,22 +113,19 @@ func (s *Store) Update(group string, change func(l *store.Lease, f *store.Fence)
 func (s *Store) Backup() (restore func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	leases, fences, ledgers := maps.Clone(s.leases), maps.Clone(s.fences), cloneLedgers(s.ledgers)
+	leases, fences, groups := maps.Clone(s.leases), maps.Clone(s.fences), cloneGroups(s.groups)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.leases, s.fences, s.ledgers = maps.Clone(leases), maps.Clone(fences), cloneLedgers(ledgers)
+		s.leases, s.fences, s.groups = maps.Clone(leases), maps.Clone(fences), cloneGroups(groups)
 	}
 }
 
 func (s *Store) now() time.Time {
-	if s.still != nil {
-		return s.still.now
-	}
 	return time.Now().Add(s.offset).UTC().Round(time.Microsecond)
 }
 
-func (s *Store) read(group string, now time.Time) store.Reading {
+func (s *Store) reading(group string, now time.Time) store.Reading {
 	r := store.Reading{Group: group, Now: now, Server: s.identity(), Session: uint64(s.server)}
 	if l, ok := s.leases[group]; ok {
 		r.Lease = &l
@@ -142,7 +145,7 @@ func (s *Store) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 	defer s.mu.Unlock()
 	readings, now := make([]store.Reading, len(groups)), s.now()
 	for i, group := range groups {
-		readings[i] = s.read(group, now)
+		readings[i] = s.reading(group, now)
 	}
 	return readings, nil
 }
@@ -258,7 +261,9 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 	case l.ResignAsked:
 		result = jobs.Unchanged
 	}
-	s.note(ctx, group, result, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
+	tx := s.page(group, ledger.Need{})
+	tx.Note(ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token)), result)
+	s.group(group).Take(tx)
 	if result == jobs.Refused {
 		return store.ErrChanged
 	}

@@ -22,7 +22,7 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	if s.renew(store.Renew{Owner: owner, Heartbeat: heartbeat, Leases: []store.Renewal{r}}) == 0 {
 		return store.Beat{}, nil
 	}
-	return store.Beat{Renewed: true, Asked: s.ledger(r.Group).changes != known, Now: s.now(), Server: s.identity()}, nil
+	return store.Beat{Renewed: true, Asked: s.group(r.Group).Changes != known, Now: s.now(), Server: s.identity()}, nil
 }
 
 // ask wakes who waits for requests in the group. It is called with mu held.
@@ -69,7 +69,7 @@ func (r *requestSignal) next(known *uint64) <-chan struct{} {
 	s := r.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.leases[r.group]; l.Token == r.token && l.ResignAsked || known != nil && s.ledger(r.group).changes != *known {
+	if l := s.leases[r.group]; l.Token == r.token && l.ResignAsked || known != nil && s.group(r.group).Changes != *known {
 		return nil
 	}
 	asked, ok := s.asked[r.group]

@@ -33,7 +33,7 @@
 //
 // A store keeps the ledgers in memory that it works on, but for what runs have printed. Each call begins with a transaction which proves that
 // nothing has changed, and gives the instant of the call; otherwise it reads the parts that have. Then it is carried out in memory, and the
-// difference is written. Where another client has changed the ledger in between, this is done again. So calls are exactly as fast as two
+// parts that it has changed are written. Where another client has changed the ledger in between, this is done again. So calls are exactly as fast as two
 // transactions where one leader writes, and slow where many clients write to one ledger at a time.
 //
 // A call that only reads does not insist on that proof: when others have come before it twice, it takes the instant of a transaction, and what the node

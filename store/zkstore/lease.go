@@ -1,13 +1,16 @@
 package zkstore
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -319,25 +322,25 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 
 // AskResign implements [store.Leases]. The entry of the audit is a transaction of its own, right after.
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
-	was := &store.Lease{Token: token}
+	result := jobs.Done
 	err := s.change(ctx, "ask the holder to resign", group, "asked", func(l *store.Lease) (bool, error) {
 		if l.Released || l.Token != token {
 			return false, store.ErrChanged
 		}
-		was.ResignAsked = l.ResignAsked
+		if result = jobs.Done; l.ResignAsked {
+			result = jobs.Unchanged
+		}
 		l.ResignAsked = true
-		return !was.ResignAsked, nil
+		return result == jobs.Done, nil
 	})
 	switch {
 	case errors.Is(err, store.ErrChanged):
-		was = nil
+		result = jobs.Refused
 	case err != nil:
 		return err
 	}
-	of := about("note a request to resign", group)
-	of.lease = was
-	_, err = on(ctx, s, of, doing(func(db *memdb.Store) error { return db.AskResign(ctx, group, token) }))
-	return err
+	entry := ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
+	return cmp.Or(ledger.Note(ctx, ledgerRows{s}, group, entry, result), err)
 }
 
 // change changes a lease row, if that is to be done, and does not renew it. It wakes who watches the group's node of that kind.

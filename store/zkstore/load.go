@@ -10,7 +10,7 @@ import (
 )
 
 // load reads a ledger: the group's node, and the parts whose revisions are not known.
-func (s *Store) load(ctx context.Context, group string, l *ledger) error {
+func (s *Store) load(ctx context.Context, group string, l *mirror) error {
 	terms, err := s.children(ctx, s.path("fences", group))
 	if err != nil {
 		return err
@@ -75,7 +75,7 @@ func (s *Store) contents(ctx context.Context, group string, of []ref) ([]node, e
 }
 
 // argsOf are the large arguments that are known, by the number of the run. Those of a run never change.
-func argsOf(l *ledger) map[uint64]json.RawMessage {
+func argsOf(l *mirror) map[uint64]json.RawMessage {
 	known := map[uint64]json.RawMessage{}
 	for number := range l.refs {
 		if l.refs[number].args != 0 {
@@ -92,12 +92,11 @@ func argsOf(l *ledger) map[uint64]json.RawMessage {
 	return known
 }
 
-func (s *Store) loadArgs(ctx context.Context, group string, l *ledger, known map[uint64]json.RawMessage) error {
+func (s *Store) loadArgs(ctx context.Context, group string, l *mirror, known map[uint64]json.RawMessage) error {
 	var wanted []ref
 	var of []*memdb.Run
 	for _, runs := range l.group.Runs {
-		for i := range runs {
-			r := &runs[i]
+		for _, r := range runs {
 			rev := l.refs[r.Number].args
 			if rev == 0 {
 				continue
@@ -122,16 +121,12 @@ func (s *Store) loadArgs(ctx context.Context, group string, l *ledger, known map
 }
 
 // loadAttempts reads the attempts at some runs. Those of others are not kept in memory: they have what runs have printed.
-func (s *Store) loadAttempts(ctx context.Context, group string, l *ledger, keys []jobs.Key) error {
+func (s *Store) loadAttempts(ctx context.Context, group string, l *mirror, keys []jobs.Key) error {
 	var wanted []ref
 	var of []*memdb.Run
 	for _, k := range keys {
-		runs := l.group.Runs[k.Job]
-		i, ok := slices.BinarySearchFunc(runs, k, func(r memdb.Run, k jobs.Key) int { return memdb.CompareKeys(r.Key, k) })
-		if !ok {
-			continue
-		}
-		if r := &runs[i]; l.refs[r.Number].attempts != 0 && r.Attempts == nil && !slices.Contains(of, r) {
+		r := l.group.Find(k)
+		if r != nil && l.refs[r.Number].attempts != 0 && r.Attempts == nil && !slices.Contains(of, r) {
 			wanted, of = append(wanted, ref{attemptsPart, r.Number, l.refs[r.Number].attempts}), append(of, r)
 		}
 	}

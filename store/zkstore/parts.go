@@ -13,6 +13,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -147,12 +148,9 @@ func unpack(n node, value any) error {
 type refs struct{ args, attempts uint64 }
 
 // groupOf puts a group together.
-func groupOf(h head, parts map[part]*content) (memdb.Group, map[uint64]refs) {
-	g := memdb.Group{
-		Changes: h.Changes, Paused: h.Paused, Opened: h.Opened, Audits: h.Audits, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
-	}
-	of := map[uint64]refs{}
-	g.Runs = map[string][]memdb.Run{}
+func groupOf(h head, parts map[part]*content) (*memdb.Group, map[uint64]refs) {
+	g, of := memdb.NewGroup(), map[uint64]refs{}
+	g.Changes, g.Paused, g.Opened, g.Group.Audits, g.Group.Runs = h.Changes, h.Paused, h.Opened, h.Audits, h.Runs
 	count := map[string]int{}
 	for _, c := range parts {
 		for i := range c.Runs {
@@ -160,12 +158,12 @@ func groupOf(h head, parts map[part]*content) (memdb.Group, map[uint64]refs) {
 		}
 	}
 	for job, n := range count {
-		g.Runs[job] = make([]memdb.Run, 0, n)
+		g.Runs[job] = make([]*memdb.Run, 0, n)
 	}
 	for _, p := range sortedParts(parts) {
 		c := parts[p]
 		for _, row := range c.Runs {
-			r := memdb.Run{Record: row.Record, ID: row.ID, Number: row.Number}
+			r := &memdb.Run{Run: ledger.Run{Record: row.Record, ID: row.ID, Number: row.Number}}
 			if row.HasArgs {
 				r.Args = append(json.RawMessage{}, row.Args...)
 			}
@@ -175,189 +173,130 @@ func groupOf(h head, parts map[part]*content) (memdb.Group, map[uint64]refs) {
 			}
 		}
 		for _, row := range c.Jobs {
-			if row.Known != nil {
-				g.Jobs[row.Name] = *row.Known
-			}
-			if row.Pauses != nil {
-				g.Pauses[row.Name] = row.Pauses
+			if row.Name == "" {
+				g.Pauses = row.Pauses
+			} else if row.Known != nil {
+				g.Jobs[row.Name] = ledger.Job{Known: *row.Known, Pauses: row.Pauses}
 			}
 		}
 		g.Audit = append(g.Audit, c.Audit...)
 		g.Terms = append(g.Terms, c.Terms...)
 	}
 	for _, runs := range g.Runs {
-		byKey := func(a, b memdb.Run) int { return memdb.CompareKeys(a.Key, b.Key) }
-		if !slices.IsSortedFunc(runs, byKey) { // numbers grow with ticks, but for runs beside the schedule
-			slices.SortFunc(runs, byKey)
+		if !slices.IsSortedFunc(runs, memdb.CompareRuns) { // numbers grow with ticks, but for runs beside the schedule
+			slices.SortFunc(runs, memdb.CompareRuns)
 		}
 	}
 	slices.SortFunc(g.Terms, func(a, b jobs.Term) int { return cmp.Compare(a.Token, b.Token) })
 	return g, of
 }
 
-// difference is what a change does to a ledger.
-type difference struct {
-	group    memdb.Group
-	head     head
-	parts    map[part]*content     // those that change; without content where one goes
-	runs     map[uint64]*memdb.Run // those that change; nil where one goes
-	jobs     map[string]bool       // those that change, or whose pauses do
-	attempts []memdb.Run           // whose attempts change
-	args     []memdb.Run           // that are new, with large arguments
-	gone     []uint64              // numbers of runs
+// change is what becomes of the parts of a ledger.
+type change struct {
+	was      map[part]*content
+	parts    map[part]*content          // those that change; without content where one goes
+	args     map[uint64]json.RawMessage // large ones, of new runs
+	attempts map[uint64][]jobs.Attempt  // those that change, by run
+	gone     []uint64                   // numbers of runs
 }
 
-func (d *difference) touch(p part) { d.parts[p] = &content{} }
-
-func (d *difference) none(was head) bool {
-	return len(d.parts) == 0 && d.head.Changes == was.Changes && d.head.Paused == was.Paused && d.head.Opened == was.Opened && d.head.Audits == was.Audits
+// changeOf finds out what is to be written of a ledger.
+func changeOf(l *mirror, tx *ledger.Tx) *change {
+	c := &change{was: l.parts, parts: map[part]*content{}, args: map[uint64]json.RawMessage{}, attempts: map[uint64][]jobs.Attempt{}}
+	for _, key := range tx.PutRuns() {
+		r := tx.Runs[key]
+		c.putRun(r)
+		if len(r.Args) > inlineArgs && l.group.Find(key) == nil {
+			c.args[r.Number] = r.Args
+		}
+	}
+	for _, r := range tx.Rekeyed {
+		c.putRun(r.Run)
+	}
+	for _, a := range tx.Attempts {
+		r := l.group.Find(a.Key)
+		kept, ok := c.attempts[r.Number]
+		if !ok {
+			kept = r.Attempts
+		}
+		c.attempts[r.Number] = ledger.Keep(kept, a.Attempt)
+	}
+	for _, r := range tx.Deleted {
+		c.deleteRun(r.Number)
+	}
+	if tx.Forgotten != "" {
+		c.putJob(tx.Forgotten, nil, nil)
+		for _, r := range l.group.Runs[tx.Forgotten] {
+			c.deleteRun(r.Number)
+		}
+	}
+	for _, name := range slices.Concat(tx.PutJobs(), tx.Judged()) {
+		known := tx.Jobs[name]
+		c.putJob(name, &known.Known, known.Pauses)
+	}
+	if !slices.Equal(tx.Group.Pauses, l.group.Pauses) {
+		c.putJob("", nil, tx.Group.Pauses)
+	}
+	for _, e := range tx.OldestEntries[:tx.DroppedEntries] {
+		p := c.part(partOfEntry(e.ID))
+		p.Audit = slices.DeleteFunc(p.Audit, func(of jobs.AuditEntry) bool { return of.ID == e.ID })
+	}
+	for _, e := range tx.NewEntries {
+		p := c.part(partOfEntry(e.ID))
+		p.Audit = append(p.Audit, e)
+	}
+	for _, t := range tx.OldestTerms[:tx.DroppedTerms] {
+		c.deleteTerm(t.Token)
+	}
+	for _, token := range tx.PutTerms() {
+		p := c.deleteTerm(token)
+		p.Terms = append(p.Terms, tx.Terms[token])
+	}
+	return c
 }
 
-// differenceOf compares two states of a group, or of some of its jobs, whose parts are as given. It numbers new runs.
-func differenceOf(h head, parts map[part]*content, was, is memdb.Group) *difference {
-	d := &difference{group: is, head: h, parts: map[part]*content{}, runs: map[uint64]*memdb.Run{}, jobs: map[string]bool{}}
-	d.head.Changes, d.head.Paused, d.head.Opened, d.head.Audits = is.Changes, is.Paused, is.Opened, is.Audits
-	for name, runs := range is.Runs {
-		d.compareRuns(was.Runs[name], runs)
-	}
-	for name, runs := range was.Runs {
-		if _, ok := is.Runs[name]; !ok {
-			d.compareRuns(runs, nil)
+// part is the content that a part gets.
+func (c *change) part(p part) *content {
+	if c.parts[p] == nil {
+		c.parts[p] = &content{}
+		if was := c.was[p]; was != nil {
+			c.parts[p] = &content{Runs: slices.Clone(was.Runs), Jobs: slices.Clone(was.Jobs), Audit: slices.Clone(was.Audit), Terms: slices.Clone(was.Terms)}
 		}
 	}
-	for _, g := range []memdb.Group{was, is} {
-		for name := range g.Jobs {
-			d.compareJob(was, is, name)
-		}
-		for name := range g.Pauses {
-			d.compareJob(was, is, name)
-		}
-	}
-	d.compareArchive(was, is)
-	d.fill(parts)
-	return d
+	return c.parts[p]
 }
 
-// compareRuns compares the runs of a job.
-func (d *difference) compareRuns(was, is []memdb.Run) {
-	before := make(map[uint64]*memdb.Run, len(was))
-	for i := range was {
-		before[was[i].Number] = &was[i]
+func (c *change) putRun(r ledger.Run) {
+	row := runRow{Number: r.Number, Record: r.Record, ID: r.ID, HasArgs: r.Args != nil}
+	if len(r.Args) <= inlineArgs {
+		row.Args = r.Args
 	}
-	for i := range is {
-		r := &is[i]
-		old := before[r.Number]
-		delete(before, r.Number)
-		switch {
-		case r.Number == 0:
-			d.head.Runs++
-			r.Number = d.head.Runs
-			d.runs[r.Number] = r
-			d.touch(partOfRun(r.Number))
-			if len(r.Args) > inlineArgs {
-				d.args = append(d.args, *r)
-			}
-		case r.Record != old.Record || r.ID != old.ID:
-			d.runs[r.Number] = r
-			d.touch(partOfRun(r.Number))
-			if !sameAttempts(r.Attempts, old.Attempts) {
-				d.attempts = append(d.attempts, *r)
-			}
-		}
-	}
-	for number := range before {
-		d.runs[number] = nil
-		d.touch(partOfRun(number))
-		d.gone = append(d.gone, number)
-	}
+	p := c.withoutRun(r.Number)
+	p.Runs = append(p.Runs, row)
 }
 
-func (d *difference) compareJob(was, is memdb.Group, name string) {
-	old, knew := was.Jobs[name]
-	known, knows := is.Jobs[name]
-	if old != known || knew != knows || !slices.Equal(was.Pauses[name], is.Pauses[name]) {
-		d.jobs[name] = true
-		d.touch(partOfJob(name))
-	}
+func (c *change) deleteRun(number uint64) {
+	c.withoutRun(number)
+	c.gone = append(c.gone, number)
 }
 
-func sameAttempts(a, b []jobs.Attempt) bool {
-	return slices.EqualFunc(a, b, func(a, b jobs.Attempt) bool {
-		return a.Number == b.Number && a.State == b.State && a.Finished.Equal(b.Finished) && a.Error == b.Error && bytes.Equal(a.Output, b.Output)
-	})
+func (c *change) withoutRun(number uint64) *content {
+	p := c.part(partOfRun(number))
+	p.Runs = slices.DeleteFunc(p.Runs, func(row runRow) bool { return row.Number == number })
+	return p
 }
 
-// compareArchive compares audits, which grow at their end and shrink at their beginning, and terms.
-func (d *difference) compareArchive(was, is memdb.Group) {
-	for _, lists := range [][2][]jobs.AuditEntry{{was.Audit, is.Audit}, {is.Audit, was.Audit}} {
-		lacks, has := lists[0], lists[1]
-		for _, e := range has {
-			if len(lacks) == 0 || e.ID < lacks[0].ID || e.ID > lacks[len(lacks)-1].ID {
-				d.touch(partOfEntry(e.ID))
-			}
-		}
-	}
-	before := make(map[uint64]jobs.Term, len(was.Terms))
-	for _, t := range was.Terms {
-		before[t.Token] = t
-	}
-	for _, t := range is.Terms {
-		if old, ok := before[t.Token]; !ok || old != t {
-			d.touch(partOfTerm(t.Token))
-		}
-		delete(before, t.Token)
-	}
-	for token := range before {
-		d.touch(partOfTerm(token))
+// putJob writes a job, or the pauses of the group, or deletes what there is of one.
+func (c *change) putJob(name string, known *jobs.Known, pauses []jobs.Pause) {
+	p := c.part(partOfJob(name))
+	p.Jobs = slices.DeleteFunc(p.Jobs, func(row jobRow) bool { return row.Name == name })
+	if known != nil || len(pauses) > 0 {
+		p.Jobs = append(p.Jobs, jobRow{name, known, pauses})
 	}
 }
 
-// fill gives the parts that change their content, but for the revisions that runs name.
-func (d *difference) fill(was map[part]*content) {
-	for p, c := range d.parts {
-		old := was[p]
-		if old == nil {
-			old = &content{}
-		}
-		for _, row := range old.Runs {
-			if _, changed := d.runs[row.Number]; !changed {
-				c.Runs = append(c.Runs, row)
-			}
-		}
-		for _, row := range old.Jobs {
-			if !d.jobs[row.Name] {
-				c.Jobs = append(c.Jobs, row)
-			}
-		}
-	}
-	for number, r := range d.runs {
-		if r == nil {
-			continue
-		}
-		row := runRow{Number: number, Record: r.Record, ID: r.ID, HasArgs: r.Args != nil}
-		if len(r.Args) <= inlineArgs {
-			row.Args = r.Args
-		}
-		c := d.parts[partOfRun(number)]
-		c.Runs = append(c.Runs, row)
-	}
-	for name := range d.jobs {
-		row := jobRow{Name: name, Pauses: d.group.Pauses[name]}
-		if known, ok := d.group.Jobs[name]; ok {
-			row.Known = &known
-		}
-		if c := d.parts[partOfJob(name)]; row.Known != nil || len(row.Pauses) > 0 {
-			c.Jobs = append(c.Jobs, row)
-		}
-	}
-	for _, e := range d.group.Audit {
-		if c := d.parts[partOfEntry(e.ID)]; c != nil {
-			c.Audit = append(c.Audit, e)
-		}
-	}
-	for _, t := range d.group.Terms {
-		if c := d.parts[partOfTerm(t.Token)]; c != nil {
-			c.Terms = append(c.Terms, t)
-		}
-	}
+func (c *change) deleteTerm(token uint64) *content {
+	p := c.part(partOfTerm(token))
+	p.Terms = slices.DeleteFunc(p.Terms, func(t jobs.Term) bool { return t.Token == token })
+	return p
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/cronlease/cronlease/internal/joblist"
-	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -231,23 +230,4 @@ func (s *Store) roster(ctx context.Context, group string) (jobs.Roster, map[stri
 		roster.Replicas = append(roster.Replicas, jobs.Replica{Owner: owner, Version: row.Version, Since: s.clock(&created), Seen: s.clock(seen.stat), List: row.List})
 	}
 	return roster, rows, nil
-}
-
-// Gone implements [store.Replicas].
-func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error {
-	if len(names) == 0 {
-		return ctx.Err()
-	}
-	_, err := on(ctx, s, about("note that jobs are gone", h.Group), doing(func(db *memdb.Store) error { return db.Gone(ctx, h, names) }))
-	return err
-}
-
-// GoneSince implements [jobs.Registry].
-func (s *Store) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
-	return on(ctx, s, reading("read whether the job is gone", group), func(db *memdb.Store) (time.Time, error) { return db.GoneSince(ctx, group, job) })
-}
-
-// Forget implements [jobs.Registry].
-func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (bool, error) {
-	return on(ctx, s, about("forget the job", group), func(db *memdb.Store) (bool, error) { return db.Forget(ctx, group, job, gone) })
 }

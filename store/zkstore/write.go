@@ -3,15 +3,17 @@ package zkstore
 import (
 	"context"
 	"errors"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/cronlease/cronlease/internal/ledger"
 )
 
-// write is a difference as operations.
+// write is a change as operations.
 type write struct {
 	creates, deletes []any
 	refs             map[uint64]refs
@@ -19,15 +21,10 @@ type write struct {
 	head             head
 }
 
-// writeOf writes the parts of a difference under a revision.
-func (s *Store) writeOf(group string, l *ledger, d *difference, rev uint64) (*write, error) {
-	w := &write{refs: map[uint64]refs{}, parts: map[part]*content{}, head: d.head}
-	for number, r := range l.refs {
-		w.refs[number] = r
-	}
-	for p, c := range l.parts {
-		w.parts[p] = c
-	}
+// writeOf writes the parts of a change under a revision.
+func (s *Store) writeOf(group string, l *mirror, d *change, is ledger.Group, rev uint64) (*write, error) {
+	w := &write{refs: maps.Clone(l.refs), parts: maps.Clone(l.parts)}
+	w.head = head{Rev: rev, Changes: is.Changes, Paused: is.Paused, Opened: is.Opened, Audits: is.Audits, Runs: is.Runs}
 	create := func(r ref, value any) error {
 		data, err := pack(value)
 		if err == nil && len(data) > maxTransaction-1000 {
@@ -41,17 +38,17 @@ func (s *Store) writeOf(group string, l *ledger, d *difference, rev uint64) (*wr
 			w.deletes = append(w.deletes, &zk.DeleteRequest{Path: s.path("ledgers", group, r.String()), Version: -1})
 		}
 	}
-	for _, r := range d.args {
-		w.refs[r.Number] = refs{args: rev}
-		if err := create(ref{argsPart, r.Number, rev}, []byte(r.Args)); err != nil {
+	for _, number := range slices.Sorted(maps.Keys(d.args)) {
+		w.refs[number] = refs{args: rev}
+		if err := create(ref{argsPart, number, rev}, []byte(d.args[number])); err != nil {
 			return nil, err
 		}
 	}
-	for _, r := range d.attempts {
-		was := w.refs[r.Number]
-		remove(ref{attemptsPart, r.Number, was.attempts})
-		w.refs[r.Number] = refs{was.args, rev}
-		if err := create(ref{attemptsPart, r.Number, rev}, r.Attempts); err != nil {
+	for _, number := range slices.Sorted(maps.Keys(d.attempts)) {
+		was := w.refs[number]
+		remove(ref{attemptsPart, number, was.attempts})
+		w.refs[number] = refs{was.args, rev}
+		if err := create(ref{attemptsPart, number, rev}, d.attempts[number]); err != nil {
 			return nil, err
 		}
 	}
@@ -80,21 +77,21 @@ func (s *Store) writeOf(group string, l *ledger, d *difference, rev uint64) (*wr
 			return nil, err
 		}
 	}
-	w.head.Rev, w.head.Parts = rev, nil
 	for _, p := range sortedParts(w.parts) {
 		w.head.Parts = append(w.head.Parts, ref{p.kind, p.number, w.parts[p].rev})
 	}
 	return w, nil
 }
 
-// commit writes a difference, if there is any and the ledger is as it was.
-func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, d *difference) error {
-	if d.none(l.head) {
+// commit writes what was put, if there is anything and the ledger is as it was.
+func (s *Store) commit(ctx context.Context, group string, l *mirror, held bool, tx *ledger.Tx) error {
+	d, is := changeOf(l, tx), tx.Group
+	if len(d.parts) == 0 && is.Changes == l.head.Changes && is.Paused == l.head.Paused && is.Opened == l.head.Opened {
 		return nil
 	}
 	// Revisions are of the clock too, so that they do not begin anew after a ledger was lost.
-	rev := max(l.head.Rev+1, uint64(now.UnixMicro()))
-	w, err := s.writeOf(of.group, l, d, rev)
+	rev := max(l.head.Rev+1, uint64(tx.Now.UnixMicro()))
+	w, err := s.writeOf(group, l, d, is, rev)
 	if err != nil {
 		return err
 	}
@@ -102,7 +99,7 @@ func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, 
 	large := size > maxTransaction/2
 	if large {
 		// Parts that were written for a change which did not come about may be left of the next revision.
-		if w, err = s.writeOf(of.group, l, d, rev+rand.Uint64N(1_000_000)); err != nil {
+		if w, err = s.writeOf(group, l, d, is, rev+rand.Uint64N(1_000_000)); err != nil {
 			return err
 		}
 		if err := s.prepare(ctx, l, w); err != nil {
@@ -125,7 +122,7 @@ func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, 
 	stale := l.stale
 	if !large {
 		deletes := w.deletes
-		if of.often {
+		if held {
 			stale = slices.Concat(stale, deletes)
 			end := max(0, len(stale)-keepStale)
 			deletes, stale = stale[:end], slices.Clone(stale[end:])
@@ -144,12 +141,12 @@ func (s *Store) commit(ctx context.Context, of scope, l *ledger, now time.Time, 
 		s.sweepUp(ctx, w.deletes)
 	}
 	l.stale = stale
-	l.take(of, d, w)
+	l.take(tx, w)
 	return nil
 }
 
 // take makes what was written what is known.
-func (l *ledger) take(of scope, d *difference, w *write) {
+func (l *mirror) take(tx *ledger.Tx, w *write) {
 	if l.asked.stat == nil && w.head.Changes != l.head.Changes {
 		l.asked.stat = &zk.Stat{}
 	}
@@ -159,30 +156,16 @@ func (l *ledger) take(of scope, d *difference, w *write) {
 	}
 	l.node.stat = &zk.Stat{Version: version}
 	l.head, l.parts, l.refs = w.head, w.parts, w.refs
-	g := d.group
-	for _, runs := range g.Runs {
-		for i := range runs {
-			if runs[i].State.Over() {
-				runs[i].Attempts = nil
-			}
+	l.group.Take(tx)
+	for _, a := range tx.Attempts {
+		if r := l.group.Find(a.Key); r.State.Over() {
+			r.Attempts = nil
 		}
-	}
-	if of.jobs == nil {
-		l.group = g
-		l.group.Lease, l.group.Fence = nil, nil
-		return
-	}
-	l.group.Changes, l.group.Paused, l.group.Opened, l.group.Audits = g.Changes, g.Paused, g.Opened, g.Audits
-	for name := range of.jobs {
-		if known, ok := g.Jobs[name]; ok {
-			l.group.Jobs[name] = known
-		}
-		l.group.Runs[name] = g.Runs[name]
 	}
 }
 
 // prepare creates the parts of a change that is too large for one transaction. Nothing shows them yet.
-func (s *Store) prepare(ctx context.Context, l *ledger, w *write) error {
+func (s *Store) prepare(ctx context.Context, l *mirror, w *write) error {
 	if l.node.stat == nil {
 		if _, _, err := s.settle(ctx, anyServer, s.put(l.node, nil)); err != nil && !errors.Is(err, errConflict) {
 			return err

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/internal/memdb"
 )
 
 // DefaultRoot is the node below which a store keeps its own, unless its URL names another one.
@@ -24,6 +27,9 @@ var ErrClosed = errors.New("the store is closed")
 
 // Store keeps leases, ledgers and locks in ZooKeeper. It is safe for concurrent use.
 type Store struct {
+	rules
+	reads
+
 	root string
 	acl  []zk.ACL
 	link *link
@@ -99,6 +105,7 @@ func Open(address string, options ...Option) (*Store, error) {
 	s := &Store{root: t.root, acl: o.acl, clock: instant}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.link = newLink(t, o)
+	s.rules, s.reads = ledger.New("zkstore", ledgerRows{s}), memdb.NewReads(s.view)
 	return s, nil
 }
 
