@@ -30,6 +30,7 @@ func newDriver() *sqlite.Driver {
 type connector struct {
 	store  *Store
 	create bool // the file when it is not there
+	own    bool // connections run what this package runs, and nothing else
 }
 
 // Driver implements [driver.Connector].
@@ -50,7 +51,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, err
 		}
 	}
-	dc, err := sqliteDriver.Open(s.uri(c.create))
+	dc, err := sqliteDriver.Open(s.uri(c.create, c.own))
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,11 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, errors.Join(err, one.Close())
 	}
-	return &conn{sqliteConn: one, path: s.path, opened: s.opened(after)}, nil
+	made := &conn{sqliteConn: one, path: s.path, opened: s.opened(after)}
+	if c.own {
+		made.prepared = map[string]statement{}
+	}
+	return made, nil
 }
 
 // createPrivate creates the file, empty, which SQLite takes for a new database,
@@ -94,10 +99,16 @@ var settings = []string{
 
 // uri is the path as SQLite wants it, with special characters escaped. While a
 // connection is opened, no context ends a wait for a lock, so the wait is short.
-func (s *Store) uri(create bool) string {
+//
+// Own transactions that write have the lock for that from their beginning, so that nothing comes in between what they
+// read and what they write.
+func (s *Store) uri(create, own bool) string {
 	mode := "rw"
 	if create {
 		mode = "rwc"
+	}
+	if own {
+		mode += "&_txlock=immediate"
 	}
 	u := url.URL{Scheme: "file", Path: filepath.ToSlash(s.path), RawQuery: "mode=" + mode + "&_pragma=busy_timeout(2000)&_error_rc=1"}
 	return u.String()
@@ -130,6 +141,66 @@ type conn struct {
 	sqliteConn
 	opened
 	path string
+	// prepared are the statements that were run, by their texts, of which there are a few dozen: to prepare one takes
+	// longer than to run it. None is run again before its rows are closed. Nil: statements are not kept.
+	prepared map[string]statement
+}
+
+// statement is what the driver's statements are.
+type statement interface {
+	driver.Stmt
+	driver.StmtExecContext
+	driver.StmtQueryContext
+}
+
+// ExecContext implements [driver.ExecerContext].
+func (c *conn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	if c.prepared == nil {
+		return c.sqliteConn.ExecContext(ctx, query, args)
+	}
+	s, err := c.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.ExecContext(ctx, args)
+}
+
+// QueryContext implements [driver.QueryerContext].
+func (c *conn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if c.prepared == nil {
+		return c.sqliteConn.QueryContext(ctx, query, args)
+	}
+	s, err := c.statement(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	return s.QueryContext(ctx, args)
+}
+
+// statement prepares a statement, once.
+func (c *conn) statement(ctx context.Context, query string) (statement, error) {
+	if s, ok := c.prepared[query]; ok {
+		return s, nil
+	}
+	ds, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	s, ok := ds.(statement)
+	if !ok {
+		return nil, errors.Join(fmt.Errorf("the driver's statement is a %T, without what is needed", ds), ds.Close())
+	}
+	c.prepared[query] = s
+	return s, nil
+}
+
+// Close implements [driver.Conn].
+func (c *conn) Close() error {
+	var errs []error
+	for _, s := range c.prepared {
+		errs = append(errs, s.Close())
+	}
+	return errors.Join(append(errs, c.sqliteConn.Close())...)
 }
 
 // ResetSession implements [driver.SessionResetter].

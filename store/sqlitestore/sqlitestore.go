@@ -118,7 +118,7 @@ func open(path, clock string) (*Store, error) {
 	}
 	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.own = sql.OpenDB(&connector{store: s})
+	s.own = sql.OpenDB(&connector{store: s, own: true})
 	s.own.SetMaxIdleConns(4)
 	s.pool = sql.OpenDB(&connector{store: s})
 	return s, nil

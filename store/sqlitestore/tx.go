@@ -6,8 +6,7 @@ import (
 	"errors"
 )
 
-// inTx runs f as one transaction, which an error undoes. Its first statement has to
-// write, so that nothing comes in between.
+// inTx runs f as one transaction, which an error undoes. No other write comes in between.
 func inTx(ctx context.Context, c *sql.Conn, f func(tx *sql.Tx) error) error {
 	return transact(ctx, c, nil, f)
 }
