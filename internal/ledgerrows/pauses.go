@@ -1,6 +1,7 @@
 package ledgerrows
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -27,6 +28,25 @@ func ParsePauses(text string, paused bool) []jobs.Pause {
 		pauses = append(pauses, jobs.Pause{})
 	}
 	return pauses
+}
+
+// FormatPauses writes a list of pauses as [ParsePauses] reads it.
+func FormatPauses(pauses []jobs.Pause) string {
+	var text strings.Builder
+	for _, p := range pauses {
+		fmt.Fprintf(&text, "%017d-", pauseMicros(p.Began))
+		if !p.Ended.IsZero() {
+			fmt.Fprintf(&text, "%017d,", pauseMicros(p.Ended))
+		}
+	}
+	return text.String()
+}
+
+func pauseMicros(at time.Time) int64 {
+	if at.IsZero() {
+		return 0
+	}
+	return at.UnixMicro()
 }
 
 func pauseInstant(text string) time.Time {

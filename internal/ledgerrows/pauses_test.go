@@ -35,6 +35,9 @@ func TestParsePauses(t *testing.T) {
 		if got := ledgerrows.ParsePauses(test.text, test.paused); !slices.Equal(got, test.want) {
 			t.Errorf("%q, paused %t: %v, want %v", test.text, test.paused, got, test.want)
 		}
+		if again := ledgerrows.ParsePauses(ledgerrows.FormatPauses(test.want), test.paused); !slices.Equal(again, test.want) {
+			t.Errorf("%v is written and read as %v", test.want, again)
+		}
 	}
 	if len(one) != ledgerrows.PausesWidth {
 		t.Errorf("a pause has %d bytes, not %d", len(one), ledgerrows.PausesWidth)

@@ -32,7 +32,7 @@ type View struct {
 
 // Load implements [jobs.Control].
 func (r Reads) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
-	return r.load(ctx, group, "load the ledger", func(string) bool { return true })
+	return r.load(ctx, group, "load the ledger", func(v *View) []string { return slices.Collect(maps.Keys(v.Jobs)) })
 }
 
 // LoadOf implements [jobs.Archive].
@@ -40,38 +40,23 @@ func (r Reads) LoadOf(ctx context.Context, group string, names []string) (jobs.S
 	if err := jobs.CheckNames(names); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	return r.load(ctx, group, "load jobs", func(name string) bool { return slices.Contains(names, name) })
+	return r.load(ctx, group, "load jobs", func(*View) []string { return names })
 }
 
-// load loads those jobs whose names has is true for.
-func (r Reads) load(ctx context.Context, group, doing string, has func(name string) bool) (snapshot jobs.Snapshot, err error) {
+func (r Reads) load(ctx context.Context, group, doing string, names func(*View) []string) (snapshot jobs.Snapshot, err error) {
 	err = r.view(ctx, group, doing, nil, func(v *View) error {
-		snapshot = jobs.Snapshot{
-			Now: v.Now, Server: v.Server, Changes: v.Changes, Paused: v.Paused, Opened: v.Opened,
-			Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{},
-		}
-		if len(v.Pauses) > 0 {
-			snapshot.Pauses[""] = slices.Clone(v.Pauses)
-		}
-		for name, known := range v.Jobs {
-			if !has(name) {
-				continue
-			}
-			if len(known.Pauses) > 0 {
-				snapshot.Pauses[name] = slices.Clone(known.Pauses)
-			}
-			known.Cursor = v.newest(name)
-			snapshot.Jobs[name] = known.Known
-		}
-		for _, name := range slices.Sorted(maps.Keys(v.Runs)) {
-			for _, run := range v.Runs[name] {
+		var open []jobs.Record
+		for _, runs := range v.Runs {
+			for _, run := range runs {
 				if !run.State.Over() {
-					snapshot.Open = append(snapshot.Open, run.Record)
+					open = append(open, run.Record)
 				}
 			}
 		}
-		slices.SortStableFunc(snapshot.Open, func(a, b jobs.Record) int { return a.Tick.Compare(b.Tick) })
-		ledgerrows.CountStarts(snapshot)
+		slices.SortFunc(open, func(a, b jobs.Record) int {
+			return cmp.Or(a.Tick.Compare(b.Tick), ledgerrows.CompareKeys(a.Key, b.Key))
+		})
+		snapshot = v.Page(ledger.Need{Jobs: names(v)}, v.Now, v.Server).Snapshot(open)
 		return nil
 	})
 	return snapshot, err

@@ -4,27 +4,25 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"math"
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 )
 
-// record writes an entry of the audit.
-func (s *Store) record(ctx context.Context, tx *sql.Tx, group string, e jobs.AuditEntry) error {
+// entryRow are the parameters of an entry of the audit, but for its group.
+func entryRow(e jobs.AuditEntry) []any {
 	var tick any // NULL
 	if !e.Tick.IsZero() {
 		tick = e.Tick.UnixMicro()
 	}
-	_, err := tx.ExecContext(ctx, s.archive.note, group, e.Name, string(e.Via), string(e.Action), e.Job, tick, int64(e.Trigger), e.Note, string(e.Result))
-	return err
+	return []any{e.Name, string(e.Via), string(e.Action), e.Job, tick, int64(e.Trigger), e.Note, string(e.Result)}
 }
 
 // Audit implements [jobs.Archive].
@@ -71,38 +69,12 @@ func each(ctx context.Context, q querier, query string, args []any, f func(*sql.
 	return rows.Err()
 }
 
-// NoteTerm implements [store.Archive].
-func (s *Store) NoteTerm(ctx context.Context, note store.TermNote) error {
-	return s.write(ctx, "note the term", func(ctx context.Context, c *sql.Conn) error {
-		return inTx(ctx, c, func(tx *sql.Tx) error {
-			token := number(note.Token)
-			if _, err := tx.ExecContext(ctx, s.archive.beginTerm, note.Group, token, note.Owner, note.Began.Microseconds(), note.Early); err != nil {
-				return err
-			}
-			if note.Over {
-				if _, err := tx.ExecContext(ctx, s.archive.endTerm, note.Group, token, note.Ended.Microseconds(), ledgerrows.CutWhy(note.Why)); err != nil {
-					return err
-				}
-			}
-			if note.Before.IsZero() {
-				return nil
-			}
-			_, err := tx.ExecContext(ctx, s.archive.endBefore, note.Group, token, note.Before.UnixMicro(), store.WhyUntold)
-			return err
-		})
-	})
-}
-
 // Terms implements [jobs.Archive].
 func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
 	since, last := window(filter.Since, filter.Until)
 	var all []jobs.Term
 	err := s.query(ctx, "read the terms", s.archive.terms, []any{group, last, since, cmp.Or(max(filter.Limit, 0), defaultLimit)}, func(rows *sql.Rows) error {
-		var t jobs.Term
-		var began int64
-		var ended sql.NullInt64
-		err := rows.Scan((*sqlscan.Uint)(&t.Token), &t.Owner, &began, &ended, &t.Early, &t.Why)
-		t.Began, t.Ended = instant(began), instantOrZero(ended)
+		t, err := scanTerm(rows)
 		all = append(all, t)
 		return err
 	})
@@ -110,6 +82,14 @@ func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter)
 		return nil, err
 	}
 	return all, nil
+}
+
+func scanTerm(rows *sql.Rows) (t jobs.Term, err error) {
+	var began int64
+	var ended sql.NullInt64
+	err = rows.Scan((*sqlscan.Uint)(&t.Token), &t.Owner, &began, &ended, &t.Early, &t.Why)
+	t.Began, t.Ended = instant(began), instantOrZero(ended)
+	return t, err
 }
 
 // window is the first and the last microsecond of a time whose end does not belong to it.
@@ -121,62 +101,17 @@ func window(since, until time.Time) (first, last int64) {
 	return first, last
 }
 
-// PruneArchive implements [store.Archive].
-func (s *Store) PruneArchive(ctx context.Context, group string, batch int) (int, error) {
-	batch = cmp.Or(max(batch, 0), defaultBatch)
-	age := store.KeepArchive.Microseconds()
-	audits, err := s.writeRow(ctx, "prune the audit", s.archive.pruneAudit, group, store.MaxAudit, age, batch)
-	if err != nil {
-		return 0, err
-	}
-	terms, err := s.writeRow(ctx, "prune the terms", s.archive.pruneTerms, group, store.MaxTerms, age, batch)
-	return int(audits + terms), err
-}
-
-// keepAttempts writes the attempts that moves end.
-func (s *Store) keepAttempts(ctx context.Context, tx *sql.Tx, h store.Holder, moves []store.Move) error {
-	var kept [][11]any
-	for _, m := range moves {
-		a, ok := store.AttemptOf(m)
-		if !ok {
-			continue
-		}
-		kept = append(kept, [11]any{
-			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, number(m.Token),
-			int(a.State), a.State != jobs.Interrupted, errorText(a.Error), hex.EncodeToString(a.Output),
-		})
-	}
-	if len(kept) == 0 {
-		return nil
-	}
-	list, err := json.Marshal(kept)
-	if err != nil {
-		return err
-	}
-	if _, err := tx.ExecContext(ctx, s.archive.keep, string(list), h.Group, h.Owner, number(h.Token)); err != nil {
-		return err
-	}
-	for _, m := range moves {
-		if a, ok := store.AttemptOf(m); ok && a.Number > jobs.MaxAttempts {
-			if _, err := tx.ExecContext(ctx, s.archive.drop, h.Group, m.Job, m.Tick.UnixMicro(), m.Trigger, a.Number-jobs.MaxAttempts); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
 // Attempts implements [jobs.Archive].
 func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
-	if ledgerrows.CheckKey("sqlitestore", key) != nil || checkTrigger(key) != nil {
-		return nil, noRun(group, key) // the table cannot have it
+	if !ledger.CanBe(key) {
+		return nil, ledger.NoRun(group, key) // the table cannot have it
 	}
 	args := []any{group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)}
 	var kept []jobs.Attempt
 	var record *jobs.Record
 	err := s.do(ctx, "read the attempts", func(ctx context.Context, c *sql.Conn, _ opened) error {
 		return inReadTx(ctx, c, func(tx *sql.Tx) error {
-			if err := eachRun(ctx, tx, s.archive.run, args, func(r run) { record = &r.Record }); err != nil {
+			if err := eachRun(ctx, tx, s.archive.run, args, func(r ledger.Run) { record = &r.Record }); err != nil {
 				return err
 			}
 			return each(ctx, tx, s.archive.attempts, args, func(rows *sql.Rows) error {
@@ -197,7 +132,7 @@ func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]job
 	case err != nil:
 		return nil, err
 	case record == nil:
-		return nil, noRun(group, key)
+		return nil, ledger.NoRun(group, key)
 	}
 	return ledgerrows.Attempts(*record, kept), nil
 }
@@ -226,7 +161,7 @@ func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.
 	if err := jobs.CheckNames(names); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	list, err := json.Marshal(names)
+	list, err := json.Marshal(append([]string{}, names...)) // nil is no list in JSON
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}

@@ -29,9 +29,9 @@ func (s *Store) Renewal() string { return s.sql.renew }
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
-		"declare": s.runs.declare, "current": s.runs.current, "group": s.runs.group, "opened": s.runs.opened, "jobs": s.runs.jobs, "open runs": s.runs.openRuns,
-		"claim": s.runs.claim, "move": s.runs.move, "pass over": s.runs.passOver, "rewind": s.runs.rewind, "read runs": s.runs.readRuns, "pause job": s.runs.pauseJob,
-		"trigger": s.runs.trigger, "follow": s.runs.follow, "args": s.runs.args, "cancel": s.runs.cancel, "prune": s.runs.prune,
+		"group": s.runs.group, "jobs": s.runs.jobs, "jobs of": s.runs.jobsOf, "open runs": s.runs.openRuns, "count open": s.runs.countOpen,
+		"read runs": s.runs.readRuns, "runs at": s.runs.runsAt, "runs later": s.runs.runsLater, "args": s.runs.args,
+		"rekey": s.runs.rekey, "rewind": s.runs.rewind, "set paused": s.runs.setPaused, "prune": s.runs.prune,
 		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,
 	}
 }

@@ -4,12 +4,8 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
-	"math"
-	"time"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 )
 
 const (
@@ -51,38 +47,6 @@ func (s *Store) Runs(ctx context.Context, group string, filter jobs.Filter) ([]j
 	return all, nil
 }
 
-// PassOver implements [store.Ledger]. It is one transaction.
-func (s *Store) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (passed int, err error) {
-	err = s.write(ctx, "pass over ticks", func(ctx context.Context, c *sql.Conn) error {
-		return inTx(ctx, c, func(tx *sql.Tx) error {
-			// The first statement writes, so that no takeover comes in between.
-			n, err := changed(ctx, tx, s.runs.passOver, number(h.Token), h.Group, job, after.UnixMicro())
-			if err != nil {
-				return err
-			}
-			current := false
-			if err := tx.QueryRowContext(ctx, s.runs.current, h.Group, h.Owner, number(h.Token)).Scan(&current); err != nil {
-				return err
-			}
-			if !current {
-				return store.ErrReplaced
-			}
-			const noTick int64 = math.MinInt64
-			for _, statement := range []string{s.runs.rewind, s.runs.forget} {
-				if _, err := tx.ExecContext(ctx, statement, h.Group, job, noTick); err != nil {
-					return err
-				}
-			}
-			passed = int(n)
-			return nil
-		})
-	})
-	if errors.Is(err, store.ErrReplaced) {
-		return 0, store.ErrReplaced
-	}
-	return passed, err
-}
-
 // Prune implements [store.Ledger]. At most 500 rows are one statement, which
 // looks at the 10,000 oldest runs of the job.
 func (s *Store) Prune(ctx context.Context, group, job string, history jobs.History, batch int) (int, error) {
@@ -91,14 +55,10 @@ func (s *Store) Prune(ctx context.Context, group, job string, history jobs.Histo
 	}
 	age, deleted := history.For.Microseconds(), 0
 	for deleted < batch && (history.Keep > 0 || age > 0) {
-		n, most := 0, min(defaultBatch, batch-deleted)
-		err := s.write(ctx, "prune", func(ctx context.Context, c *sql.Conn) error {
-			rows, err := exec(ctx, c, s.runs.prune, group, job, history.Keep, age, most, pruneLook)
-			n = int(rows)
-			return err
-		})
-		deleted += n
-		if err != nil || n < most {
+		most := min(defaultBatch, batch-deleted)
+		n, err := s.writeRow(ctx, "prune", s.runs.prune, group, job, history.Keep, age, most, pruneLook)
+		deleted += int(n)
+		if err != nil || int(n) < most {
 			return deleted, err
 		}
 	}

@@ -170,7 +170,8 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 			default:
 				entry.Result = jobs.Refused
 			}
-			return s.record(ctx, tx, group, entry)
+			_, err = tx.ExecContext(ctx, s.archive.note, append([]any{group}, entryRow(entry)...)...)
+			return err
 		})
 	})
 	if err == nil && !is {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -300,5 +301,56 @@ func TestLedgerBesideWriter(t *testing.T) {
 		if err := <-waited; err != nil {
 			t.Errorf("a claim after the writer: %v", err)
 		}
+	}
+}
+
+// Triggers of the tables count requests, too, for programs of earlier releases. Each is one change all the same.
+func TestARequestIsOneChange(t *testing.T) {
+	t.Parallel()
+	s := open(t, migrated(t))
+	h := leader(t, s)
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+		t.Fatal(err)
+	}
+	var key jobs.Key
+	was := uint64(0)
+	for i, ask := range []func() error{
+		func() error { return s.Pause(soon(t), h.Group, "job") },
+		func() error { return s.Resume(soon(t), h.Group, "job") },
+		func() error { return s.Pause(soon(t), h.Group, "") },
+		func() (err error) { key, err = s.Trigger(soon(t), h.Group, "job", jobs.Request{}); return err },
+		func() error { return s.Cancel(soon(t), h.Group, key) },
+	} {
+		if err := ask(); err != nil {
+			t.Fatal(err)
+		}
+		is, err := s.Changes(soon(t), h.Group)
+		if err != nil || is.Number != was+1 {
+			t.Errorf("request %d: number %d after %d, error %v", i, is.Number, was, err)
+		}
+		was = is.Number
+	}
+}
+
+// A trigger of the tables writes verdicts to the job: in the order of the moves, and not of the runs.
+func TestVerdictsInTheOrderOfMoves(t *testing.T) {
+	t.Parallel()
+	s := open(t, migrated(t))
+	h := leader(t, s)
+	if err := s.Declare(soon(t), h, []store.Declared{{Name: "job", Schedule: "daily"}}); err != nil {
+		t.Fatal(err)
+	}
+	var moves []store.Move
+	for i, verdict := range []store.Verdict{store.JobFails, store.JobWorks} {
+		key := jobs.Key{Job: "job", Tick: tick(i)}
+		claim(t, s, h, byte(i), store.Claim{Key: key, State: jobs.Running})
+		moves = append(moves, store.Move{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Failed, Verdict: verdict})
+	}
+	slices.Reverse(moves)
+	if done, err := s.Move(soon(t), h, moves); err != nil || !done[0] || !done[1] {
+		t.Fatalf("moved %v, error %v", done, err)
+	}
+	if snapshot, err := s.Load(soon(t), h.Group); err != nil || !snapshot.Jobs["job"].Failing {
+		t.Errorf("loaded %+v, error %v, want a failing job", snapshot.Jobs, err)
 	}
 }

@@ -21,28 +21,22 @@ func TestLedgerPlans(t *testing.T) {
 		byState = "SEARCH cronlease_run USING INDEX cronlease_run_by_state (grp=? AND state=?"
 		ofJob   = "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=?"
 		ofTick  = "USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY" // the runs of one tick
-		fence   = "SEARCH f USING PRIMARY KEY (name=?)"
 	)
 	want := map[string][]string{
-		"declare":   {fence},
-		"current":   {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
-		"group":     {"SEARCH g USING PRIMARY KEY (name=?)", "SCAN cronlease_schema"},
-		"opened":    {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
-		"jobs":      {"SEARCH j USING PRIMARY KEY (grp=? AND name>?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
-		"open runs": {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
-		"claim": {
-			fence, "SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)",
-			"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)", "SEARCH cronlease_group USING PRIMARY KEY (name=?)",
+		"group": {
+			"SCAN schema", "SEARCH g USING PRIMARY KEY (name=?)", "SEARCH f USING PRIMARY KEY (name=?)", "SEARCH o USING PRIMARY KEY (grp=? AND name=?)",
 		},
-		"move":            {fence, "SEARCH r USING PRIMARY KEY (grp=? AND job=? AND tick=? AND trigger_id=?)"},
+		"jobs":            {"SEARCH j USING PRIMARY KEY (grp=? AND name>?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
+		"jobs of":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
+		"open runs":       {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
+		"count open":      {strings.Replace(byState, "USING", "USING COVERING", 1) + ")"},
 		"read runs":       {byKey},
-		"pass over":       {"SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=? AND tick>?)"},
+		"runs at":         {ofJob + " AND tick=?)"},
+		"runs later":      {ofJob + " AND tick>?)"},
+		"rekey":           {byKey},
 		"rewind":          {"SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)", "SEARCH cronlease_run USING PRIMARY KEY (grp=? AND job=?)"},
-		"pause job":       {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
-		"trigger":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", strings.Replace(byState, "USING", "USING COVERING", 1) + ")", ofJob + " AND tick=? AND trigger_id<?)"},
-		"follow":          {"SEARCH r USING PRIMARY KEY (grp=? AND job=? AND tick=? AND trigger_id=?)"},
+		"set paused":      {"SEARCH cronlease_job USING PRIMARY KEY (grp=? AND name=?)"},
 		"args":            {byKey},
-		"cancel":          {byKey},
 		"prune":           {byKey, ofJob + ")", "SEARCH cronlease_cursor USING PRIMARY KEY (grp=? AND job=?)", ofJob + ")"},
 		"newest":          {},
 		"newest of job":   {ofJob + " AND tick>? AND tick<?)"},

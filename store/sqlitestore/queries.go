@@ -5,7 +5,8 @@ import "strings"
 // clock is SQLite's clock in microseconds. SQLite's own functions stop at
 // milliseconds, too coarse for tokens that are to be those of their instant, so
 // this one is registered with the driver. It reads the same clock of the same
-// host, while the statement runs: no instant is ever a parameter.
+// host, while the statement runs. No instant is a parameter that the database has not
+// told: a transaction of the ledger reads the clock once it has the lock to write.
 const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.

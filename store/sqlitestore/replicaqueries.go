@@ -2,11 +2,10 @@ package sqlitestore
 
 import "strings"
 
-// replicaQueries are the statements about replicas and jobs that are gone; see
-// [queries].
+// replicaQueries are the statements about replicas; see [queries].
 type replicaQueries struct {
 	enlist, refresh, strike, roster, lists string
-	gone, since, forget                    string
+	since                                  string
 }
 
 func newReplicaQueries(clock string) replicaQueries {
@@ -26,13 +25,6 @@ SELECT {now}, coalesce(iif(l.released, '', l.owner), ''), r.owner, r.part, r.par
 FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1 LEFT JOIN cronlease_replica AS r ON r.grp = ?1`),
 		lists: `SELECT part, parts, list, jobs FROM cronlease_replica WHERE grp = ?1 AND owner = ?2`,
 
-		// ?1 is a JSON array of names.
-		gone: text.Replace(`
-UPDATE cronlease_job SET gone_at = {now}
-WHERE grp = ?2 AND name > '' AND name IN (SELECT value FROM json_each(?1)) AND gone_at IS NULL
-  AND EXISTS (SELECT 1 FROM cronlease_fence WHERE name = ?2 AND owner = ?3 AND token = ?4)`),
 		since: `SELECT coalesce(max(gone_at), 0) FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > ''`,
-		// The trigger deletes the runs.
-		forget: `DELETE FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > '' AND gone_at = ?3`,
 	}
 }

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"slices"
 	"time"
@@ -109,32 +108,6 @@ func (s *Store) readList(ctx context.Context, c *sql.Conn, group string, r jobs.
 	return parts.Jobs(), rows.Err()
 }
 
-// Gone implements [store.Replicas].
-func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	current := false
-	err := s.write(ctx, "note that jobs are gone", func(ctx context.Context, c *sql.Conn) error {
-		for chunk := range slices.Chunk(names, ledgerBatch) {
-			list, err := json.Marshal(chunk)
-			if err != nil {
-				return err
-			}
-			if _, err := exec(ctx, c, s.replica.gone, string(list), h.Group, h.Owner, number(h.Token)); err != nil {
-				return err
-			}
-		}
-		var err error
-		current, err = s.current(ctx, c, h)
-		return err
-	})
-	if err == nil && !current {
-		return store.ErrReplaced
-	}
-	return err
-}
-
 // GoneSince implements [jobs.Registry].
 func (s *Store) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
 	err = s.do(ctx, "read whether the job is gone", func(ctx context.Context, c *sql.Conn, _ opened) error {
@@ -156,27 +129,5 @@ func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (
 	); err != nil {
 		return false, err
 	}
-	entry, forgotten := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, ""), false
-	err := s.write(ctx, "forget the job", func(ctx context.Context, c *sql.Conn) error {
-		return inTx(ctx, c, func(tx *sql.Tx) error {
-			n, err := changed(ctx, tx, s.replica.forget, group, job, micros(gone))
-			if err != nil {
-				return err
-			}
-			entry.Result = jobs.Refused
-			if forgotten = n > 0; forgotten {
-				entry.Result = jobs.Done
-			}
-			return s.record(ctx, tx, group, entry)
-		})
-	})
-	return err == nil && forgotten, err
-}
-
-// micros is an instant as the tables have it, or NULL, which equals nothing.
-func micros(at time.Time) any {
-	if at.IsZero() {
-		return nil
-	}
-	return at.UnixMicro()
+	return s.rules.Forget(ctx, group, job, gone)
 }

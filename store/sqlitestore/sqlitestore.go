@@ -33,10 +33,10 @@
 //
 // # Waiting
 //
-// One process writes at a time, for as long as one statement takes (30 to 60 ms
+// One process writes at a time, for as long as one transaction takes (30 to 60 ms
 // for 500 rows of the ledger, which is the most), and others wait until their
 // context ends. Reads do not wait. A process that is
-// stopped (SIGSTOP) in the middle of a statement keeps the others from writing
+// stopped (SIGSTOP) in the middle of a transaction keeps the others from writing
 // until it goes on or is killed: meanwhile no process can renew or take a lease.
 // The same goes for a transaction of [Store.DB] from its first write to its end.
 package sqlitestore
@@ -53,6 +53,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -71,6 +72,8 @@ var errClosed = errors.New("sqlitestore: closed")
 
 // Store is a lease store and a ledger in an SQLite file. It is safe for concurrent use.
 type Store struct {
+	rules
+
 	path    string
 	sql     queries
 	runs    ledgerQueries
@@ -118,6 +121,7 @@ func open(path, clock string) (*Store, error) {
 	}
 	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1)}
 	s.closing, s.close = context.WithCancel(context.Background())
+	s.rules = ledger.New("sqlitestore", rows{s})
 	s.own = sql.OpenDB(&connector{store: s, own: true})
 	s.own.SetMaxIdleConns(4)
 	s.pool = sql.OpenDB(&connector{store: s})
@@ -145,7 +149,7 @@ func (s *Store) do(ctx context.Context, action string, f func(ctx context.Contex
 		return errClosed
 	}
 	err := s.try(ctx, f)
-	if err == nil || errors.Is(err, store.ErrChanged) || errors.Is(err, store.ErrOtherServer) {
+	if err == nil || errors.Is(err, store.ErrChanged) {
 		return err
 	}
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, cause) {
