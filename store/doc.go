@@ -18,7 +18,7 @@
 //     attempts and output.
 //
 // Every method is held to its comment by the conformance suites of package storetest. Read the
-// shortest store as an example; it cannot be imported:
+// shortest store as an example; neither it nor the rules of its ledger, in internal/ledger, can be imported:
 // https://github.com/cronlease/cronlease/tree/main/internal/memdb
 //
 // # What holds for all of it

@@ -30,14 +30,14 @@ func CheckClaim(pkg string, c store.Claim) error {
 	case c.Missed < 0:
 		return fmt.Errorf("%s: claim of job %q: missed %d: must not be negative", pkg, c.Job, c.Missed)
 	}
-	if err := CheckFollowers(pkg+": claim", c.Key, c.Then); err != nil {
+	if err := checkFollowers(pkg+": claim", c.Key, c.Then); err != nil {
 		return err
 	}
 	return CheckKey(pkg, c.Key)
 }
 
-// CheckFollowers reports what no ledger inserts with a run.
-func CheckFollowers(what string, of jobs.Key, then []store.Follower) error {
+// checkFollowers reports what no ledger inserts with a run.
+func checkFollowers(what string, of jobs.Key, then []store.Follower) error {
 	for _, f := range then {
 		of := fmt.Sprintf("%s of job %q: its follower of job %q", what, of.Job, f.Job)
 		if f.Trigger == 0 {
@@ -72,7 +72,7 @@ func CheckMove(pkg string, m store.Move) error {
 	case m.Attempt < 0:
 		return fmt.Errorf("%s: move of job %q: attempt %d: must not be negative", pkg, m.Job, m.Attempt)
 	}
-	if err := CheckFollowers(pkg+": move", m.Key, m.Then); err != nil {
+	if err := checkFollowers(pkg+": move", m.Key, m.Then); err != nil {
 		return err
 	}
 	return CheckKey(pkg, m.Key)
