@@ -64,21 +64,21 @@ func NewTx(now time.Time, server string) *Tx {
 }
 
 // PutJobs are the names of jobs that were put, in their order.
-func (tx *Tx) PutJobs() []string { return slices.Sorted(maps.Keys(tx.put.jobs)) }
+func (tx *Tx) PutJobs() []string { return slices.Sorted(maps.Keys(tx.jobs)) }
 
 // Judged are the names of jobs of which the end of a run was written: Started, Finished and Failing. Those runs were put, too.
-func (tx *Tx) Judged() []string { return slices.Sorted(maps.Keys(tx.put.judged)) }
+func (tx *Tx) Judged() []string { return slices.Sorted(maps.Keys(tx.judged)) }
 
 // PutRuns are the keys of runs that were put, in the order in which that was last done.
 func (tx *Tx) PutRuns() []jobs.Key {
-	return slices.SortedFunc(maps.Keys(tx.put.runs), func(a, b jobs.Key) int { return cmp.Compare(tx.put.runs[a], tx.put.runs[b]) })
+	return slices.SortedFunc(maps.Keys(tx.runs), func(a, b jobs.Key) int { return cmp.Compare(tx.runs[a], tx.runs[b]) })
 }
 
 // PutTerms are the tokens of terms that were put.
-func (tx *Tx) PutTerms() []uint64 { return slices.Sorted(maps.Keys(tx.put.terms)) }
+func (tx *Tx) PutTerms() []uint64 { return slices.Sorted(maps.Keys(tx.terms)) }
 
 func (tx *Tx) putJob(name string, j Job) {
-	tx.Jobs[name], tx.put.jobs[name] = j, true
+	tx.Jobs[name], tx.jobs[name] = j, true
 }
 
 // putRun inserts or changes a run.
@@ -88,7 +88,7 @@ func (tx *Tx) putRun(r Run) {
 		r.Number = tx.Group.Runs
 	}
 	tx.places++
-	tx.Runs[r.Key], tx.put.runs[r.Key] = r, tx.places
+	tx.Runs[r.Key], tx.runs[r.Key] = r, tx.places
 }
 
 // rekey gives a run that was not put another key.
@@ -99,7 +99,7 @@ func (tx *Tx) rekey(was jobs.Key, r Run) {
 }
 
 func (tx *Tx) putTerm(t jobs.Term) {
-	tx.Terms[t.Token], tx.put.terms[t.Token] = t, true
+	tx.Terms[t.Token], tx.terms[t.Token] = t, true
 }
 
 // Note records what became of an action.

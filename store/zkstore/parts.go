@@ -150,7 +150,7 @@ type refs struct{ args, attempts uint64 }
 // groupOf puts a group together.
 func groupOf(h head, parts map[part]*content) (*memdb.Group, map[uint64]refs) {
 	g, of := memdb.NewGroup(), map[uint64]refs{}
-	g.Changes, g.Paused, g.Opened, g.Group.Audits, g.Group.Runs = h.Changes, h.Paused, h.Opened, h.Audits, h.Runs
+	g.Group = ledger.Group{Changes: h.Changes, Paused: h.Paused, Opened: h.Opened, Audits: h.Audits, Runs: h.Runs}
 	count := map[string]int{}
 	for _, c := range parts {
 		for i := range c.Runs {
