@@ -37,7 +37,7 @@ func TestLeaderAtRest(t *testing.T) {
 			switch n -= before[op]; {
 			case op == "Renew":
 				beats = n
-			case n <= 17 && (op == "Refresh" || op == "Roster"), n <= 12 && op == "LoadOf":
+			case n <= 18 && (op == "Refresh" || op == "Roster"), n <= 12 && op == "LoadOf":
 			case n <= 1 && op == "PruneArchive":
 			case n > 0 && op != "Prune":
 				t.Errorf("%d times %s", n, op)

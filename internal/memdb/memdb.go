@@ -107,6 +107,22 @@ func (s *Store) Update(group string, change func(l *store.Lease, f *store.Fence)
 	}
 }
 
+// Rename gives a job of a group any other name behind the replicas' backs: others may write to a database.
+func (s *Store) Rename(group, from, to string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.group(group)
+	if known, ok := g.Jobs[from]; ok {
+		g.Jobs[to] = known
+		delete(g.Jobs, from)
+	}
+	for _, r := range g.Runs[from] {
+		r.Job = to
+		g.Runs[to] = append(g.Runs[to], r)
+	}
+	delete(g.Runs, from)
+}
+
 // Backup copies the rows of all groups, leases and ledgers, and returns a function
 // that puts the copy back, as often as it is called: a restored backup, or a
 // failover to a server that lacks the last writes. Locks are left as they are.

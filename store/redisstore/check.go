@@ -121,7 +121,7 @@ func (s *Store) explain(err error) error {
 
 // hidden takes out of an error what a server has repeated of a login.
 func (s *Store) hidden(err error) error {
-	text, args, ok := strings.Cut(err.Error(), ", with args beginning with")
+	text, args, ok := strings.Cut(err.Error(), " with args beginning with")
 	if ok { // a command that the server does not know, such as AUTH
 		text += strings.TrimLeft(args[strings.LastIndexByte(args, '\'')+1:], " ")
 	}

@@ -1,6 +1,7 @@
 package page_test
 
 import (
+	"fmt"
 	"net/url"
 	"strconv"
 	"testing"
@@ -46,20 +47,23 @@ func TestHostileTexts(t *testing.T) {
 	ok(db.NoteTerm(ctx, store.TermNote{Holder: h, Began: time.Minute}))
 	name := evil[1]
 	var declared []store.Declared
-	for _, text := range evil[:6] {
-		declared = append(declared, store.Declared{Name: text, Schedule: text, From: now.Add(-time.Hour)})
+	plain := func(i int) string { return fmt.Sprint("job-", i) }
+	for i, text := range evil[:6] {
+		declared = append(declared, store.Declared{Name: plain(i), Schedule: text, From: now.Add(-time.Hour)})
 	}
 	ok(db.Declare(ctx, h, declared))
-	key := jobs.Key{Job: name, Tick: now.Add(-time.Minute)}
+	key := jobs.Key{Job: plain(1), Tick: now.Add(-time.Minute)}
 	id := store.ClaimID{1}
-	if _, err := db.Claim(ctx, h, id, []store.Claim{{Key: key, State: jobs.Running}}); err != nil {
-		t.Skipf("no ledger takes such a name: %v", err)
-	}
-	_, err := db.Move(ctx, h, []store.Move{{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Panicked, Error: evil[6], Output: []byte(evil[6])}})
+	_, err := db.Claim(ctx, h, id, []store.Claim{{Key: key, State: jobs.Running}})
+	ok(err)
+	_, err = db.Move(ctx, h, []store.Move{{Key: key, From: jobs.Running, Attempt: 1, Owner: h.Owner, Token: h.Token, To: jobs.Panicked, Error: evil[6], Output: []byte(evil[6])}})
 	ok(err)
 	of := jobs.NewGroup(db, groupName)
-	ok(of.Pause(ctx, name))
+	ok(of.Pause(ctx, plain(1)))
 	_ = of.Pause(ctx, evil[3]) // recorded either way
+	for i, text := range evil[:6] {
+		db.Rename(groupName, plain(i), text)
+	}
 
 	base := served(t, db, groupName)
 	run := url.Values{"job": {name}, "tick": {key.Tick.Format(time.RFC3339Nano)}, "trigger": {"0"}}
