@@ -12,7 +12,7 @@ import (
 func NextTicks(s Schedule, known Known, after time.Time, n int) []time.Time {
 	if relative, ok := s.(Relative); ok {
 		s = relative.From(known)
-		if known.Cursor.IsZero() {
+		if known.Cursor.Before(known.ScheduleSince) {
 			known.ScheduleSince = known.ScheduleSince.Add(-1) // the first tick may be the very instant
 		}
 	}

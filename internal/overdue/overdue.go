@@ -136,7 +136,7 @@ func NextTick(schedule jobs.Schedule, known jobs.Known, now time.Time, busy bool
 	}
 	if relative, ok := schedule.(jobs.Relative); ok {
 		schedule = relative.From(known)
-		if known.Cursor.IsZero() {
+		if known.Cursor.Before(after) {
 			after = after.Add(-1) // its first tick is the very instant
 		}
 	}
