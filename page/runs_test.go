@@ -205,6 +205,8 @@ func TestEverywhere(t *testing.T) {
 	if text := b.text("/"); !strings.Contains(text, "cache everywhere · every 10 minutes") || !strings.Contains(text, "sweep everywhere · ") || !strings.Contains(text, "and 2 everywhere") {
 		t.Errorf("the overview: %s", text)
 	}
+	// A tick may be due at this very moment.
+	b.wait("the next tick", func() bool { return strings.Contains(b.text("/job?name=cache"), "Next in ") })
 	text := b.text("/job?name=cache")
 	for _, want := range []string{"Each replica runs this job by itself", "Its runs are not recorded", "Next in ", "fill the cache", "Timeout 1 min"} {
 		if !strings.Contains(text, want) {
