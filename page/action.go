@@ -130,8 +130,9 @@ func (a action) members() []string {
 
 // check refuses what the action would not heed: a name that is written wrongly would make it about the whole group.
 func (a action) check(values url.Values) error {
+	known := a.members()
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if known := a.members(); !slices.Contains(known, name) {
+		if !slices.Contains(known, name) {
 			return fmt.Errorf("%w: %.100q: %s has %s alone", errUnfit, name, a.name, strings.Join(known, ", "))
 		}
 	}
@@ -182,10 +183,12 @@ func fieldsOfJSON(body io.Reader) (url.Values, error) {
 	for name, raw := range members {
 		var text string
 		switch {
-		case string(raw) == "null", string(raw) == "false": // nothing, or a box that is not checked
+		case string(raw) == "null":
 			fields.Set(name, "")
 		case name == "args":
 			fields.Set(name, string(raw))
+		case string(raw) == "false": // a box that is not checked
+			fields.Set(name, "")
 		case json.Unmarshal(raw, &text) == nil:
 			fields.Set(name, text)
 		case raw[0] == '{' || raw[0] == '[':

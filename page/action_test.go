@@ -182,7 +182,8 @@ func TestActionsOfPrograms(t *testing.T) {
 	}
 	first := said(b.send(http.MethodPost, "/do", form("trigger", "report"), asJSON))
 	second := said(b.sendText("/do", `{"action": "trigger", "job": "report", "args": {"mode": "repair"}}`, object))
-	for i, said := range []map[string]string{first, second} {
+	third := said(b.sendText("/do", `{"action": "trigger", "job": "report", "args": false}`, object))
+	for i, said := range []map[string]string{first, second, third} {
 		path, ok := strings.CutPrefix(said["run"], "/admin/cron/api/run?")
 		if !ok || !strings.HasPrefix(said["see"], "run?") {
 			t.Fatalf("said %v", said)
@@ -190,7 +191,7 @@ func TestActionsOfPrograms(t *testing.T) {
 		b.wait("the end of the run", func() bool { return read[map[string]any](b, "/api/run?"+path)["state"] == "succeeded" })
 		run := read[map[string]any](b, "/api/run?"+path)
 		attempts, _ := run["attempts"].([]any)
-		if run["job"] != "report" || run["kind"] != "trigger" || run["has_args"] != (i == 1) || len(attempts) != 1 || attempts[0].(map[string]any)["output"] != "printed" {
+		if run["job"] != "report" || run["kind"] != "trigger" || run["has_args"] != (i > 0) || len(attempts) != 1 || attempts[0].(map[string]any)["output"] != "printed" {
 			t.Errorf("the run: %v", run)
 		}
 	}

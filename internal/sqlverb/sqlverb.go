@@ -134,7 +134,7 @@ func of(w []string) (Effect, string) {
 		case kind == "SEQUENCE": // of MariaDB, which commits although it is temporary
 			effect, told = Commits, "CREATE TEMPORARY SEQUENCE"
 		case slices.Contains(all, "LIKE"), slices.Contains(all, "SEQUENCE"), // may make such a sequence
-			slices.Contains(all, "START"): // MySQL refuses the option START TRANSACTION after it has committed
+			follows(all, "START", "TRANSACTION"): // MySQL refuses this option after it has committed
 			effect, told = Opaque, "CREATE TEMPORARY "+kind
 		}
 	case "ALTER", "BACKUP", "CACHE", "CHANGE", "CHECK", "FLUSH", "GRANT", "IMPORT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET",
@@ -157,6 +157,16 @@ func of(w []string) (Effect, string) {
 		return None, ""
 	}
 	return effect, strings.TrimSpace(told)
+}
+
+// follows reports whether one word follows another.
+func follows(w []string, first, second string) bool {
+	for i := 1; i < len(w); i++ {
+		if w[i-1] == first && w[i] == second {
+			return true
+		}
+	}
+	return false
 }
 
 // ofSet returns the effect of SET, given all of its words. It has any number of

@@ -34,6 +34,7 @@ func TestOf(t *testing.T) {
 		"CREATE TEMPORARY TABLE a LIKE b":                    {sqlverb.Opaque, "CREATE TEMPORARY TABLE"},
 		"CREATE TEMPORARY TABLE a (b INT) SEQUENCE = 1":      {sqlverb.Opaque, "CREATE TEMPORARY TABLE"},
 		"CREATE TEMPORARY TABLE a (b INT) START TRANSACTION": {sqlverb.Opaque, "CREATE TEMPORARY TABLE"},
+		"CREATE TEMPORARY TABLE a (start INT, stop INT)":     {sqlverb.None, ""},
 		"DROP TEMPORARY SEQUENCE a":                          {sqlverb.None, ""},
 		"LOAD DATA INFILE 'a'":                               {sqlverb.None, ""},
 		"ANALYZE SELECT 1":                                   {sqlverb.None, ""},
