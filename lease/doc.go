@@ -34,12 +34,12 @@
 //  5. A leader is back within TTL + 1 s of a crash if another replica was
 //     watching (otherwise within TTL + 1 s of the next replica's start), at once
 //     after a clean stop, and within TTL + 1 s of the database coming back,
-//     however long it was away. Connections to a database that was away may stay
-//     dead when it is back, as behind an address that has moved: with mysqlstore
-//     that can take up to the DSN's timeout (10 s) longer. A scheduler is back sooner after the death of
-//     its leader's process: see "Taking over early". A login that the server has refused is retried
-//     later than that, so that retries do not lock the account:
-//     docs/database.md has the bound.
+//     however long it was away. Connections that were opened while the database was away may stay
+//     dead when it is back, as behind an address that has moved: with mysqlstore a leader
+//     may then be back up to the DSN's timeout (10 s) later. A scheduler is back sooner
+//     after the death of its leader's process: see "Taking over early". A login that the
+//     server has refused is retried later than that, so that retries do not lock the
+//     account: docs/database.md has the bound.
 //
 // The numbers are those of the project's list; 2 and 6 are about claims and
 // ticks, and rest on the token, as 3 does.

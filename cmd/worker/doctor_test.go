@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -344,5 +345,31 @@ func TestDiagnosisIsOneLineEach(t *testing.T) {
 	}
 	if got := out.String(); strings.Count(got, "\n") != 2 || strings.ContainsAny(got, "\x1b\u202e") {
 		t.Errorf("%q", got)
+	}
+}
+
+// Workers that cannot write are not seen: then the cure is that of what keeps them from it, and another worker would be
+// none.
+func TestDoctorOfWorkersThatCannotWrite(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	replica := func(owner string, presence jobs.Presence) jobs.Replica {
+		return jobs.Replica{Owner: owner, Since: now.Add(-time.Hour), Seen: now, Presence: presence}
+	}
+	for live, want := range map[int]string{1: "there is one worker", 2: "2 workers"} {
+		for _, unfit := range [][]string{nil, {"locked"}} {
+			e := groupExam{unfit: unfit, roster: jobs.Roster{Now: now, Replicas: []jobs.Replica{replica("worker/one/9/gone", jobs.Absent)}}}
+			for i := range live {
+				e.roster.Replicas = append(e.roster.Replicas, replica(fmt.Sprint("worker/two/", i, "/live"), jobs.Present))
+			}
+			e.replicas()
+			cure := "look at their machines and their logs"
+			if unfit != nil {
+				cure = "that of locked"
+			}
+			if f := e.found[0]; f.Check != "replicas" || f.Grade != store.Warning || f.Cure != cure || !strings.HasPrefix(f.Text, want) || !strings.Contains(f.Text, "worker/one/9/gone") {
+				t.Errorf("%d live workers, unfit %v: %+v", live, unfit, f)
+			}
+		}
 	}
 }

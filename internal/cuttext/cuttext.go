@@ -1,4 +1,4 @@
-// Package cuttext bounds texts that go into tables.
+// Package cuttext bounds texts that go into tables, and changes those of errors.
 package cuttext
 
 import (
@@ -18,3 +18,19 @@ func UTF8(text string, most int) string {
 	}
 	return text[:most]
 }
+
+// Error returns an error of that text which wraps err, or err itself where that is its text.
+func Error(err error, text string) error {
+	if text == err.Error() {
+		return err
+	}
+	return &other{text, err}
+}
+
+type other struct {
+	text string
+	err  error
+}
+
+func (o *other) Error() string { return o.text }
+func (o *other) Unwrap() error { return o.err }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronlease/cronlease/internal/cuttext"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/internal/refusal"
@@ -121,10 +122,11 @@ func (s *Store) explain(err error) error {
 
 // hidden takes out of an error what a server has repeated of a login.
 func (s *Store) hidden(err error) error {
-	text, args, ok := strings.Cut(err.Error(), " with args beginning with")
-	if ok { // a command that the server does not know, such as AUTH
-		text += strings.TrimLeft(args[strings.LastIndexByte(args, '\'')+1:], " ")
+	lines := strings.Split(err.Error(), "\n") // one for each sentinel
+	for i, line := range lines {
+		lines[i], _, _ = strings.Cut(line, " with args beginning with") // of a command that the server does not know, such as AUTH
 	}
+	text := strings.Join(lines, "\n")
 	if s.target != nil {
 		for _, secret := range []string{s.target.secret(), s.target.sentinelPass} {
 			if secret != "" {
@@ -132,20 +134,8 @@ func (s *Store) hidden(err error) error {
 			}
 		}
 	}
-	if text == err.Error() {
-		return err
-	}
-	return hiddenError{text, err}
+	return cuttext.Error(err, text)
 }
-
-// hiddenError is an error whose text has no secrets.
-type hiddenError struct {
-	text string
-	err  error
-}
-
-func (e hiddenError) Error() string { return e.text }
-func (e hiddenError) Unwrap() error { return e.err }
 
 // saying reports whether an error has the code. Those of a script have text around it on some versions.
 func saying(err error, code string) bool {

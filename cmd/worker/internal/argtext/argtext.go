@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
+
+	"github.com/cronlease/cronlease/internal/cuttext"
 )
 
 // minHidden is how long a text is at least that is hidden. Anything shorter would make
@@ -58,16 +60,5 @@ func Hide(err error, args json.RawMessage) error {
 			}
 		}
 	}
-	if text == err.Error() {
-		return err
-	}
-	return &hidden{text, err}
+	return cuttext.Error(err, text)
 }
-
-type hidden struct {
-	text string
-	err  error
-}
-
-func (h *hidden) Error() string { return h.text }
-func (h *hidden) Unwrap() error { return h.err }

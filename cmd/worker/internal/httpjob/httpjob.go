@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/propagation"
 
 	"github.com/cronlease/cronlease/cmd/worker/internal/argtext"
+	"github.com/cronlease/cronlease/internal/cuttext"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -220,20 +221,8 @@ func (r Request) excerpt(body string) string {
 // what it cannot read of an answer.
 func (r Request) hidden(err error) error {
 	err = hideURL(err)
-	if text := r.hide(err.Error()); text != err.Error() {
-		return hiddenError{text, err}
-	}
-	return err
+	return cuttext.Error(err, r.hide(err.Error()))
 }
-
-// hiddenError is an error whose text has no secrets.
-type hiddenError struct {
-	text string
-	err  error
-}
-
-func (e hiddenError) Error() string { return e.text }
-func (e hiddenError) Unwrap() error { return e.err }
 
 // hideURL takes the address, which may hold credentials, out of the client's
 // errors.
