@@ -64,8 +64,10 @@ func TestTorture(t *testing.T) {
 				}
 			}
 			total.print(t)
+			// A round ends while the second or third chance of a fault is still to come.
+			const chances = 3
 			for name, n := range total.count {
-				if total.bit[name] == 0 {
+				if total.bit[name] == 0 && n >= chances {
 					t.Errorf("%q happened %d times and had no effect: it proves nothing", name, n)
 				}
 			}
