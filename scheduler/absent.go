@@ -119,7 +119,7 @@ func (t *term) denyGone(snapshot jobs.Snapshot) {
 			gone = append(gone, e.job)
 		}
 	}
-	if len(gone) == 0 || t.roll.relisting || t.stage >= draining {
+	if len(gone) == 0 || t.roll.relisting || t.stage.ends() {
 		return
 	}
 	t.roll.relisting = true // and no change of the list meanwhile

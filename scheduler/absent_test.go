@@ -153,8 +153,15 @@ func TestJobIsRemovedAndAddedAgain(t *testing.T) {
 }
 
 // What waited when a job went away is closed when it comes back after a day; what was
-// asked for meanwhile, when a follower had the job, runs.
+// asked for meanwhile, when a follower had the job, runs. A statement that fails meanwhile is sent again.
 func TestRunsOfAJobThatComesBack(t *testing.T) {
+	for _, fails := range []string{"none", "Move", "Claim", "Declare", "Gone"} {
+		t.Run(fails+" fails", func(t *testing.T) { testRunsOfAJobThatComesBack(t, fails) })
+	}
+}
+
+func testRunsOfAJobThatComesBack(t *testing.T, failing string) {
+	t.Helper()
 	inBubble(t, func(c *cluster) {
 		with := tenMinutely("b")
 		with[0].Retry = jobs.Retry{Attempts: 3, Initial: 24 * time.Hour, Max: 24 * time.Hour}
@@ -171,7 +178,7 @@ func TestRunsOfAJobThatComesBack(t *testing.T) {
 		second := c.start(nil)
 		first.stop()
 		c.until(5 * time.Hour)
-		third := c.start(with)
+		third := c.startOn(func(l *link) { l.fail[failing] = 1 }, with)
 		key, err := c.Trigger(c.Context(), "b")
 		if err != nil {
 			c.Fatal(err)
@@ -179,11 +186,34 @@ func TestRunsOfAJobThatComesBack(t *testing.T) {
 		fails = false
 		c.until(6 * time.Hour)
 		second.stop()
-		c.until(6*time.Hour + time.Second)
+		c.until(6*time.Hour + 5*time.Second)
 		if third != c.leader() {
 			c.Fatal("the replica with b does not lead")
 		}
 		c.wantRows("b", "10m cancelled: not declared", fmt.Sprintf("%s succeeded", short(key.Tick.Sub(c.begin))), "6h skipped, missed 34: not declared")
+	})
+}
+
+// A run that its replica's death has cut off is closed when its job comes back after a day, and counts as a failure.
+func TestInterruptedRunOfAJobThatComesBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		with := tenMinutely("b")
+		with[0].Do = lasting(time.Hour)
+		first := c.start(with)
+		c.until(11 * time.Minute)
+		first.kill()
+		second := c.start(nil)
+		c.until(5 * time.Hour)
+		if c.known("b").Failing {
+			t.Error("the job fails, before anybody has dealt with its run")
+		}
+		c.start(with)
+		second.stop()
+		c.until(5*time.Hour + 5*time.Second)
+		c.wantRows("b", "10m interrupted: not finished by "+first.Owner()+", and then not declared", "5h skipped, missed 28: not declared")
+		if !c.known("b").Failing {
+			t.Error("the job does not fail, although its last run was interrupted")
+		}
 	})
 }
 
@@ -363,7 +393,8 @@ func TestRosterThatFails(t *testing.T) {
 func TestLateGone(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		daily := func() []jobs.Job { return []jobs.Job{{Name: "daily", Schedule: jobs.Cron("0 0 2 * * *")}} }
-		first := c.start(daily())
+		logs, log := observed()
+		first := c.start(daily(), log)
 		c.until(3 * time.Hour)
 		check(t, first.Remove("daily"))
 		c.until(3*time.Hour + time.Minute)
@@ -373,11 +404,17 @@ func TestLateGone(t *testing.T) {
 		}
 		for _, late := range []time.Duration{time.Second, time.Hour, 5 * time.Hour} {
 			c.until(3*time.Hour + time.Minute + late)
+			if late == time.Hour {
+				first.link.set(func(l *link) { l.fail["Declare"] = 1 })
+			}
 			gone()
 			c.until(3*time.Hour + 32*time.Minute + late)
 			if at := c.known("daily").Gone; !at.IsZero() {
 				t.Errorf("%v late: the leader has the job, and it is gone since %v", late, at)
 			}
+		}
+		if n := logs.FilterMessageSnippet("does not take that back yet").Len(); n != 1 {
+			t.Errorf("%d lines say that the ledger does not take it back, want one, of the statement that failed", n)
 		}
 		c.until(26*time.Hour - 10*time.Second)
 		first.stop()

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // alarms is a term's gocron scheduler: an alarm clock that wakes the term when a
@@ -86,15 +87,12 @@ func startAlarms(v *env, all map[string]*alarmed) (*alarms, error) {
 // wall clock that ticks are measured with, is put off until the tick.
 func (t *term) wake(a *alarmed) {
 	now := t.now()
-	var early time.Duration
+	var next []time.Time
 	for _, e := range a.entries {
 		t.claimDue(e, now)
-		if wait := e.Next().Sub(now); !e.Next().IsZero() && wait > 0 && (early == 0 || wait < early) {
-			early = wait
-		}
+		next = append(next, e.Next())
 	}
-	const hair = 100 * time.Millisecond
-	if early > 0 && early < hair {
+	if early, ok := plan.Early(now, next); ok {
 		t.after(early, func() { t.wake(a) })
 	}
 }

@@ -105,7 +105,7 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 // finds the run open under the term's own token: then an earlier claim, which was
 // refused while the job was paused, has arrived late once more.
 func (t *term) gained(e *entry, c store.Claim, result store.Claimed) bool {
-	own := result.Owner == t.holder.Owner && result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
+	own := result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
 	if own && !result.Mine && c.State == jobs.Skipped && e.runs[c.Key] == nil {
 		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
 	}

@@ -36,7 +36,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	if t.stage == stopped {
 		return
 	}
-	if t.stage >= draining { // what is not in hand is the next leader's
+	if t.stage.ends() { // what is not in hand is the next leader's
 		for _, record := range snapshot.Open {
 			if e := t.roll.entries[record.Job]; e != nil && record.CancelAsked && e.hasRun(record.Key) {
 				t.found(e, record, snapshot.Now)

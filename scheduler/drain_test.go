@@ -101,7 +101,8 @@ func TestNothingToDrain(t *testing.T) {
 	for name, options := range map[string][]scheduler.Option{"with": {scheduler.WithDrain(drain)}, "without": nil} {
 		t.Run(name+" a drain", func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
-				leader, follower := c.start(slowAndQuick(), options...), c.start(slowAndQuick(), options...)
+				core, logs := observer.New(zap.InfoLevel)
+				leader, follower := c.start(slowAndQuick(), append(options, scheduler.WithLogger(zap.New(core)))...), c.start(slowAndQuick(), options...)
 				c.until(time.Hour + 30*time.Second)
 				began := time.Now()
 				follower.stop()
@@ -113,6 +114,9 @@ func TestNothingToDrain(t *testing.T) {
 				leader.stop()
 				if took := time.Since(began); took > time.Second {
 					t.Errorf("it left after %v", took)
+				}
+				if n := logs.FilterMessageSnippet("leaving").Len(); n != 0 {
+					t.Errorf("%d lines tell of runs that nothing waits for", n)
 				}
 			})
 		})
@@ -322,7 +326,11 @@ func TestDrainIsLogged(t *testing.T) {
 		core, lines := observer.New(zap.InfoLevel)
 		r := c.start(slowAndQuick(), scheduler.WithDrain(drain), scheduler.WithLogger(zap.New(core)))
 		c.until(time.Hour + 30*time.Second)
+		r.link.set(func(l *link) { l.fail["AskResign"] = 1 })
 		r.stop()
+		if n := r.link.sent["AskResign"]; n != 2 {
+			t.Errorf("it marked the lease %d times, want once more after a failure", n)
+		}
 		var got []string
 		for _, line := range lines.All() {
 			if fields := line.ContextMap(); strings.HasPrefix(line.Message, "leaving") || strings.HasPrefix(line.Message, "left") {

@@ -237,6 +237,7 @@ func TestObserverOfEventsBlocks(t *testing.T) {
 // is over.
 func TestWithRunContext(t *testing.T) {
 	inBubble(t, func(c *cluster) {
+		logs, log := observed()
 		type key struct{}
 		var mu sync.Mutex
 		var ended []string
@@ -264,7 +265,7 @@ func TestWithRunContext(t *testing.T) {
 			{Name: "job", Schedule: jobs.Every(time.Minute), Retry: exact(2, time.Second), Do: do},
 			{Name: "long", Schedule: jobs.Every(time.Minute), Do: do},
 			{Name: "here", Schedule: jobs.Every(time.Minute), Everywhere: true, Retry: exact(2, time.Second), Do: do},
-		}, around)
+		}, around, log)
 		c.until(time.Minute + 10*time.Second)
 		r.stop()
 		mu.Lock()
@@ -273,6 +274,9 @@ func TestWithRunContext(t *testing.T) {
 		want := []string{"here 1 failed", "here 2 succeeded", "job 1 failed", "job 2 succeeded", "long 1 cancelled"}
 		if !slices.Equal(ended, want) {
 			t.Errorf("ended %q, want %q", ended, want)
+		}
+		if lines := logs.FilterMessageSnippet("panicked at its end").Len(); lines != 0 {
+			t.Errorf("%d lines of panics", lines)
 		}
 	})
 }

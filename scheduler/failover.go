@@ -20,7 +20,7 @@ import (
 // wherever their rows are.
 func (w *writer) writing(q *queue) store.Holder {
 	h := w.t.holder
-	if q == w.claims || w.t.stage < stopped {
+	if q == w.claims || w.t.stage != stopped {
 		h.Server = w.server
 	}
 	return h

@@ -192,3 +192,54 @@ func TestFailoverLosesRunsInHand(t *testing.T) {
 		}
 	})
 }
+
+// So is the start of a run that goes on: where it is lost, its job would start it again. One that is under way is not known
+// to be there, and is sent again.
+func TestFailoverLosesAStart(t *testing.T) {
+	for _, under := range []bool{false, true} {
+		t.Run(fmt.Sprintf("under way: %t", under), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Retry: jobs.Retry{Attempts: 2, Initial: 10 * time.Second, Jitter: 0.01}}
+				job.Do = func(ctx context.Context, run jobs.Run) error {
+					if run.Attempt == 1 {
+						return errWork
+					}
+					return lasting(time.Minute)(ctx, run)
+				}
+				r := c.start([]jobs.Job{job})
+				token := c.holder(r).Token
+				c.until(time.Hour + 5*time.Second)
+				restore := c.store.Backup()
+				if under {
+					r.link.set(func(l *link) { l.delay["Move"] = 4 * time.Second })
+				}
+				c.until(time.Hour + 12*time.Second) // the second attempt has started, or the answer to its start is to come
+				c.failOver(restore)
+				r.link.set(func(l *link) { l.delay["Move"] = 0 })
+				_, err := c.Trigger(c.Context(), "job") // the leader reads the ledger
+				check(t, err)
+				c.until(time.Hour + 10*time.Minute)
+				if goesOn := c.holder(r).Token == token; goesOn != under {
+					t.Errorf("the term goes on: %t, want %t", goesOn, under)
+				}
+				if r := c.records("job")[0]; r.State != jobs.Succeeded {
+					t.Errorf("the tick is %+v", r)
+				}
+			})
+		})
+	}
+}
+
+// An outcome that is under way when the leader stops is written wherever the run's row is then.
+func TestFailoverWhileItStops(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(time.Minute)}
+		r := c.start([]jobs.Job{job})
+		c.until(time.Hour + 30*time.Second)
+		r.link.set(func(l *link) { l.hold["Move"] = time.Second })
+		c.until(time.Hour + time.Minute + 500*time.Millisecond) // the outcome is on its way
+		c.store.Restart()
+		r.stop()
+		c.wantRows("job", "1h succeeded")
+	})
+}

@@ -138,7 +138,7 @@ func (t *term) leave(e *entry, record jobs.Record) {
 
 // takeUp deals with the runs that were left alone, once none of them goes on.
 func (t *term) takeUp(e *entry) {
-	if t.stage >= draining || e.IsRemoved() {
+	if t.stage.ends() || e.IsRemoved() {
 		return // they are the next leader's
 	}
 	if stands := keeper.HeldOf(t.ctx).PreviousStands(); stands > 0 {

@@ -100,9 +100,17 @@ func TestEverywhereChanges(t *testing.T) {
 			t.Error("it does not run once it was added")
 		}
 		check(t, r.Replace(job(5*time.Second)))
+		c.until(2*time.Minute + 33*time.Second)
+		if now.Load() != 0 {
+			t.Error("it runs before its next tick")
+		}
+		c.until(2*time.Minute + 36*time.Second)
+		if now.Load() != 1 {
+			t.Error("the new schedule does not count")
+		}
 		check(t, r.Remove("job"))
 		check(t, r.Add(job(5*time.Second)))
-		c.until(2*time.Minute + 40*time.Second)
+		c.until(3*time.Minute + 10*time.Second)
 		if now.Load() != 1 || most.Load() != 1 {
 			t.Errorf("%d at a time, now %d", most.Load(), now.Load())
 		}

@@ -120,6 +120,16 @@ func (l *link) send(ctx context.Context, op string, run func(context.Context) er
 	return f.Send(ctx, run)
 }
 
+// AskResign is a statement of the replica's, too.
+func (l *link) AskResign(ctx context.Context, group string, token uint64) error {
+	return l.send(ctx, "AskResign", func(ctx context.Context) error { return l.Leases.AskResign(ctx, group, token) })
+}
+
+// Pause is a statement of a replica that finds the ledger gone back.
+func (l *link) Pause(ctx context.Context, group, job string) error {
+	return l.send(ctx, "Pause", func(ctx context.Context) error { return l.Store.Pause(ctx, group, job) })
+}
+
 // Load is the ledger's, or a stale reading.
 func (l *link) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
 	l.mu.Lock()

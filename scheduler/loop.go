@@ -58,7 +58,7 @@ func (t *term) loop(a *alarms) {
 	t.sweep() // for ticks that became due while no replica led
 	for {
 		pulse.Beat()
-		if t.stage < draining && t.drain.wanted() {
+		if !t.stage.ends() && t.drain.wanted() {
 			t.beginDrain()
 		}
 		t.wrote.flush()
@@ -66,7 +66,7 @@ func (t *term) loop(a *alarms) {
 			t.skips.finish()
 			return
 		}
-		if t.stage >= draining {
+		if t.stage.ends() {
 			t.checkDrain()
 		}
 		select {

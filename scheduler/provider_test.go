@@ -96,6 +96,10 @@ func TestProvider(t *testing.T) {
 		c.wantRows("b", "1m succeeded", "2m succeeded", "2m30s succeeded")
 		c.wantRows("c", "3m succeeded")
 		c.wantRows("own", "1m succeeded", "2m succeeded", "3m succeeded")
+		if err := r.Set(idle(jobs.Job{Name: "after", Schedule: jobs.After("own")})); err == nil || !strings.Contains(err.Error(), `"own"`) {
+			t.Errorf("a job follows one that is not there any more: %v", err)
+		}
+		check(t, r.Set(idle(jobs.Job{Name: "after", Schedule: jobs.After("c")})))
 		if n := log.FilterMessage("the list of jobs stays as it was").Len(); n != 2 { // for each thing that was wrong
 			t.Errorf("%d lines", n)
 		}

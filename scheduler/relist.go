@@ -28,7 +28,7 @@ type relisted []*declared
 
 // relist begins to take in what has changed in the list of jobs since it last did.
 func (t *term) relist() {
-	if t.roll.relisting || t.stage >= draining {
+	if t.roll.relisting || t.stage.ends() {
 		return
 	}
 	all := t.roll.list.jobs()
@@ -139,7 +139,7 @@ func (c relisted) has(s jobs.Snapshot) bool {
 
 // takeIn begins with what the ledger was told of.
 func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
-	if t.stage >= draining {
+	if t.stage.ends() {
 		return
 	}
 	if !changed.has(snapshot) {

@@ -293,3 +293,34 @@ func TestRewoundLeaseIsNoRestore(t *testing.T) {
 		c.wantNoneTwice("all")
 	})
 }
+
+// The group stays paused when the pause, or the reading after it, fails at first; and once it is resumed, nothing pauses it again.
+func TestRestoredWhileStatementsFail(t *testing.T) {
+	for _, fails := range []string{"Pause", "Load"} {
+		t.Run(fails, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				first := c.start(everyTick())
+				c.until(10*time.Minute + time.Second)
+				restore := c.store.Backup()
+				c.until(20*time.Minute + 30*time.Second)
+				first.kill()
+				restore()
+				c.until(21 * time.Minute)
+				second := c.start(everyTick())
+				c.until(25 * time.Minute)
+				c.wantPaused(false) // it never saw the ticks that are gone
+				c.until(30*time.Minute + 30*time.Second)
+				restore()
+				second.link.set(func(l *link) { l.fail[fails] = 2 })
+				c.until(35 * time.Minute)
+				c.wantPaused(true)
+				check(t, c.Resume(c.Context(), ""))
+				c.until(40*time.Minute + time.Second)
+				c.wantPaused(false)
+				if lines := c.lines("all"); lines[len(lines)-1] != "40m succeeded" {
+					t.Errorf("the last row is %s", lines[len(lines)-1])
+				}
+			})
+		})
+	}
+}

@@ -96,7 +96,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 // freed lets runs that waited for room or for a slot go on, first come first
 // served, and plans the next tick of a schedule that counts from the end of runs.
 func (t *term) freed(e *entry) {
-	if t.stage >= draining {
+	if t.stage.ends() {
 		return // it is the next leader's
 	}
 	t.admit(e)
@@ -322,7 +322,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 			r.record.State, r.record.Owner, r.record.Token = jobs.Waiting, t.holder.Owner, t.holder.Token
 			t.enqueue(r, m.Delay)
 			return
-		case !done && t.stage < stopped:
+		case !done && t.stage != stopped:
 			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over")
 		}
 		t.forget(r)

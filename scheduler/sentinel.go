@@ -37,8 +37,6 @@ const (
 type sentinel struct {
 	s     *Scheduler
 	group jobs.Group
-	pause time.Time // the beginning of the pause whose actor is known
-	by    jobs.AuditEntry
 
 	failing time.Time // since when readings fail; zero: they do not
 
@@ -126,7 +124,7 @@ func (w *sentinel) patience() time.Duration {
 // judge judges a reading.
 func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[string]jobs.Schedule) (leader, err error) {
 	if snapshot.Paused {
-		return w.pausedBy(ctx, snapshot)
+		return w.pausedBy(ctx)
 	}
 	state := w.s.election.State()
 	if state.Role != election.Following || state.Owner == "" || w.s.clock.ByWorker { // whose ticks are due by the leader's clock alone
@@ -147,22 +145,12 @@ func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[st
 }
 
 // pausedBy returns an error if a scheduler has paused the group, which it does when the ledger has gone back.
-func (w *sentinel) pausedBy(ctx context.Context, snapshot jobs.Snapshot) (leader, err error) {
-	var began time.Time
-	if all := snapshot.Pauses[""]; len(all) > 0 {
-		began = all[len(all)-1].Began
+func (w *sentinel) pausedBy(ctx context.Context) (leader, err error) {
+	by, err := w.group.PausedBy(ctx)
+	if err != nil || by.Via != jobs.ViaScheduler {
+		return nil, err
 	}
-	if began.IsZero() || !began.Equal(w.pause) {
-		by, err := w.group.PausedBy(ctx)
-		if err != nil {
-			return nil, err
-		}
-		w.pause, w.by = began, by
-	}
-	if w.by.Via != jobs.ViaScheduler {
-		return nil, nil
-	}
-	return fmt.Errorf("%w: the group is paused since %s, by %s", ErrRestored, w.by.At.Format(time.RFC3339), w.by.Name), nil
+	return fmt.Errorf("%w: the group is paused since %s, by %s", ErrRestored, by.At.Format(time.RFC3339), by.Name), nil
 }
 
 // led are the jobs of this replica that the leader has too, as far as replicas tell.

@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 const year = 365 * 24 * time.Hour
@@ -273,6 +274,9 @@ func TestClockOptions(t *testing.T) {
 		if _, err := scheduler.New(newLink(nil), "g", option); err == nil || err.Error() != "scheduler: "+name {
 			t.Errorf("error %v, want %s", err, name)
 		}
+	}
+	if _, err := scheduler.New(newLink(nil), "g", scheduler.WithMaxSkew(time.Second), scheduler.WithVersion(strings.Repeat("v", store.MaxName))); err != nil {
+		t.Errorf("the least skew, and the longest version: %v", err)
 	}
 }
 

@@ -47,7 +47,7 @@ func (t *term) abandon() {
 }
 
 // mayStart reports whether the term may claim ticks and start runs: it is not about to end, and trusted now.
-func (t *term) mayStart() bool { return t.stage < draining && t.ctx.Err() == nil && t.held.Trusted() }
+func (t *term) mayStart() bool { return !t.stage.ends() && t.ctx.Err() == nil && t.held.Trusted() }
 
 // beside runs f beside the loop. It ends with the term's context, or soon after.
 func (t *term) beside(f func(*env)) { t.helpers.Go(func() { f(t.env) }) }
@@ -83,3 +83,6 @@ const (
 	draining              // nothing new is claimed or started
 	stopped               // and its context has ended
 )
+
+// ends reports whether nothing new is claimed or started any more: that is the next leader's.
+func (s stage) ends() bool { return s >= draining }

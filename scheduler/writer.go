@@ -128,7 +128,7 @@ func (w *writer) together(x write) {
 
 // flush sends the gathered writes, as far as the limit of statements allows.
 func (w *writer) flush() {
-	if w.t.stage >= draining {
+	if w.t.stage.ends() {
 		w.failClaims(w.claims.TakeFresh(), errTermOver)
 	}
 	w.send(w.claims, claimsAtOnce)

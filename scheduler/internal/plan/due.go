@@ -107,3 +107,17 @@ func (s *searched) Prev(before time.Time) time.Time {
 		}
 	}
 }
+
+// hair is how early an alarm may come: by the wall clock, with which ticks are measured, and not by the alarm's.
+const hair = 100 * time.Millisecond
+
+// Early is by how much an alarm of these next ticks has come too early; false: by more than a hair, so that it was not for them.
+func Early(now time.Time, next []time.Time) (time.Duration, bool) {
+	early := hair
+	for _, tick := range next {
+		if wait := tick.Sub(now); wait > 0 {
+			early = min(early, wait)
+		}
+	}
+	return early, early < hair
+}

@@ -140,3 +140,31 @@ func TestDueTicksProperty(t *testing.T) {
 		}
 	})
 }
+
+func TestEarly(t *testing.T) {
+	t.Parallel()
+	in := func(wait ...time.Duration) (ticks []time.Time) {
+		for _, w := range wait {
+			ticks = append(ticks, noon.Add(w))
+		}
+		return ticks
+	}
+	for _, test := range []struct {
+		next  []time.Time
+		early time.Duration // 0: it is not
+	}{
+		{nil, 0},
+		{[]time.Time{{}}, 0}, // a schedule without another tick
+		{in(0), 0},
+		{in(-time.Nanosecond), 0},
+		{in(time.Nanosecond), time.Nanosecond},
+		{in(hair - 1), hair - 1},
+		{in(hair), 0},
+		{in(time.Hour), 0},
+		{in(time.Hour, 3*time.Millisecond, -time.Second, 2*time.Millisecond, 0), 2 * time.Millisecond},
+	} {
+		if early, ok := Early(noon, test.next); ok != (test.early > 0) || ok && early != test.early {
+			t.Errorf("%v: %v, %t, want %v", test.next, early, ok, test.early)
+		}
+	}
+}
