@@ -93,12 +93,6 @@ func (s *Store) Prepare(ctx context.Context, group string, ttl time.Duration) er
 
 // Acquire implements [store.Leases].
 func (s *Store) Acquire(ctx context.Context, a store.Acquire) (uint64, error) {
-	return s.acquire(ctx, a, false)
-}
-
-// acquire also takes a lease that was renewed since it was read, if it has to be
-// released.
-func (s *Store) acquire(ctx context.Context, a store.Acquire, released bool) (uint64, error) {
 	if err := store.CheckName("owner", a.Owner); err != nil {
 		return 0, err
 	}
@@ -106,7 +100,7 @@ func (s *Store) acquire(ctx context.Context, a store.Acquire, released bool) (ui
 		return 0, store.ErrChanged
 	}
 	answer, err := s.run(ctx, "acquire", acquireScript, a.Read.Group, a.Read.Server, a.Read.Lease.Token, a.Read.Lease.Heartbeat, a.Read.Fence.Token,
-		a.Owner, a.Heartbeat, a.TTL.Microseconds(), a.Floor, flag(released))
+		a.Owner, a.Heartbeat, a.TTL.Microseconds(), a.Floor)
 	if err != nil {
 		return 0, err
 	}

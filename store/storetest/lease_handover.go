@@ -73,7 +73,7 @@ var handoverCases = []leaseCase{
 	}},
 
 	{"handover/Take compares all that it needs", func(e *leaseEnv) {
-		s, next := e.exclusiveSignals()
+		s, next := e.signals()
 		d := e.direct(next)
 		defer e.close(d)
 		held := e.take(s, group, alice)

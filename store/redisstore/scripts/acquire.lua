@@ -1,13 +1,8 @@
 -- Takes a lease. ARGV: group, server, token and heartbeat of the lease as they were read, token of the fence, owner, heartbeat,
--- TTL, floor, and 1 if the lease has to be released, at that heartbeat or a later one.
+-- TTL and floor.
 local lease, fence = key('lease', ARGV[1]), key('fence', ARGV[1])
-local row, fenced = redis.call('HMGET', lease, 'token', 'heartbeat', 'released'), redis.call('HGET', fence, 'token')
-if row[1] ~= ARGV[3] or fenced ~= ARGV[5] or server() ~= ARGV[2] then return false end
-if ARGV[10] == '1' then
-  if row[3] ~= '1' or less(row[2], ARGV[4]) then return false end
-elseif row[2] ~= ARGV[4] then
-  return false
-end
+local row, fenced = redis.call('HMGET', lease, 'token', 'heartbeat'), redis.call('HGET', fence, 'token')
+if row[1] ~= ARGV[3] or row[2] ~= ARGV[4] or fenced ~= ARGV[5] or server() ~= ARGV[2] then return false end
 local present = now()
 local token = largest(inc(row[1]), inc(fenced), inc(ARGV[9]), present)
 redis.call('HSET', fence, 'owner', ARGV[6], 'token', token)
