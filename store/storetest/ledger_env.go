@@ -43,7 +43,7 @@ func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 type ledgerCase = testCase[*ledgerEnv]
 
 var ledgerSuite = suite[*ledgerEnv]{
-	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, verdictCases, pauseCases, triggerCases, argsCases, followCases, claimThenCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases),
+	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, verdictCases, pauseCases, triggerCases, argsCases, followCases, claimThenCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases, historyCases),
 	on:    newLedgerEnv,
 }
 
