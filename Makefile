@@ -132,6 +132,10 @@ bench: databases ## run the benchmarks of PACKAGES on both databases
 performance: databases ## run the benchmarks of docs/performance.md for ten minutes, and write it; KILLS=n leaders are killed on each server
 	@$(withdb) -- env KILLS=$(KILLS) scripts/performance
 
+.PHONY: flaws
+flaws: databases ## leave out each condition and each write of STORE's statements in turn (mysqlstore, redisstore): a case of the suites has to fail; FLAWS=ledger.claim for some
+	@$(withdb) -- $(GO) test ./store/$(or $(STORE),mysqlstore) -count 1 -timeout 0 -run '^TestFlaws$$' -v -args -flaws '$(or $(FLAWS),.)'
+
 .PHONY: cover
 cover: databases ## test PACKAGES of the library and print how much of each function the tests reach (all: cover.out)
 	@$(withdb) -- $(GO) test -timeout 20m -coverprofile=cover.out -coverpkg=./... $(TESTFLAGS) $(PACKAGES)

@@ -64,14 +64,17 @@ func open(t testing.TB, addr, name string) *redisstore.Store {
 	return s
 }
 
-func harness(t testing.TB) storetest.Harness {
+func harness(t testing.TB) storetest.Harness { return harnessWith(t, flaw{}) }
+
+func harnessWith(t testing.TB, f flaw) storetest.Harness {
 	name := fmt.Sprintf("{test%d}", names.Add(1))
 	client := redis.NewClient(&redis.Options{Addr: shared.Addr()})
 	t.Cleanup(func() { client.Close() })
 	return storetest.Harness{
-		Open:       func(t testing.TB) store.Leases { return openStepped(t, shared.Addr(), name) },
+		Open:       func(t testing.TB) store.Leases { return openFlawed(t, shared.Addr(), name, f) },
 		Update:     func(t testing.TB, group string, change storetest.Change) { update(t, client, name, group, change) },
 		StepClock:  func(t testing.TB, by time.Duration) { stepClock(t, client, name, by) },
+		Restart:    func(t testing.TB) { restart(t, client, name) },
 		SignalsAll: true,
 	}
 }
