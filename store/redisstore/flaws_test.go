@@ -87,8 +87,9 @@ func about(script string) []string {
 var (
 	luaToken = regexp.MustCompile(`--[^\n]*|'[^']*'|[A-Za-z_][A-Za-z0-9_.]*|[0-9]+|==|~=|<=|>=|\.\.|\n|[ \t]+|.`)
 	// luaWrite is a command of a line of its own.
-	luaWrite = regexp.MustCompile(`(?m)^ *redis\.call\('(HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|SREM|RPUSH|LPOP|LTRIM|DEL|RENAME|PUBLISH|INCR|SET)'[^\n]*\)$`)
-	luaEnd   = map[string]bool{"and": true, "or": true, "not": true, "if": true, "elseif": true, "while": true, "then": true, "do": true, "return": true, "=": true, ",": true, "\n": true, "end": true}
+	luaWrite   = regexp.MustCompile(`(?m)^ *redis\.call\('(HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|SREM|RPUSH|LPOP|LTRIM|DEL|RENAME|PUBLISH|INCR|SET)'[^\n]*\)$`)
+	luaLiteral = regexp.MustCompile(`^('[^']*'|[0-9]*)$`) // of a default: x or ''
+	luaEnd     = map[string]bool{"and": true, "or": true, "not": true, "if": true, "elseif": true, "while": true, "then": true, "do": true, "return": true, "=": true, ",": true, "\n": true, "end": true}
 )
 
 // flawsOf are the flaws of a script.
@@ -128,7 +129,7 @@ func flawsOf(script, text string) (all []flaw) {
 		}
 		to := scan(from, +1)
 		operand := strings.TrimSpace(strings.Join(tokens[from:to], ""))
-		if seen[from] || operand == "" {
+		if seen[from] || luaLiteral.MatchString(operand) {
 			continue
 		}
 		seen[from] = true
