@@ -209,3 +209,24 @@ func (c *cluster) wantOnce(job string, schedule jobs.Schedule, until time.Durati
 		}
 	}
 }
+
+// One line tells of all outcomes that could not be written, however many statements were to write them.
+func TestUnwrittenOutcomesAreOneLine(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		var declared []jobs.Job
+		for n := range 6 {
+			declared = append(declared, jobs.Job{Name: fmt.Sprint("job", n), Schedule: jobs.Every(time.Hour), Do: lasting(time.Duration(n+1) * 700 * time.Millisecond)})
+		}
+		r := c.start(declared, log)
+		c.until(time.Hour + 100*time.Millisecond)
+		r.link.set(func(l *link) { l.hold["Move"] = time.Hour })
+		c.until(time.Hour + 10*time.Second)
+		r.link.set(func(l *link) { l.cut = true })
+		c.until(time.Hour + 5*time.Minute)
+		lines := logs.FilterMessageSnippet("outcomes could not be written").All()
+		if len(lines) != 1 || lines[0].ContextMap()["runs"] != int64(6) {
+			t.Errorf("want one line of 6 runs: %v", lines)
+		}
+	})
+}

@@ -64,6 +64,7 @@ func (t *term) loop(a *alarms) {
 		t.wrote.flush()
 		if t.stage == stopped && t.slots.taken == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
 			t.skips.finish()
+			t.wrote.tellUnwritten()
 			return
 		}
 		if t.stage.ends() {

@@ -38,6 +38,9 @@ type writer struct {
 	server        string    // whose ledger the term knows: see failover.go
 	moveSince     time.Time // when the first of the new moves came
 
+	unwritten int   // runs whose outcomes could not be written, and of which nothing is said yet
+	why       error // the last of them could not
+
 	// ctx outlives the term: the outcomes of its runs are still written.
 	ctx context.Context
 	cut context.CancelFunc
@@ -313,11 +316,22 @@ func (w *writer) failMoves(part []write, err error) {
 		runs += len(m.moves)
 	}
 	if !errors.Is(err, store.ErrReplaced) {
-		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(err), zap.Int("runs", runs))
+		if w.unwritten == 0 {
+			w.t.after(time.Second, w.tellUnwritten) // one line of all statements that end together
+		}
+		w.unwritten, w.why = w.unwritten+runs, err
 	}
 	for _, m := range part {
 		m.done(m, nil)
 	}
+}
+
+// tellUnwritten tells of outcomes that could not be written.
+func (w *writer) tellUnwritten() {
+	if w.unwritten > 0 {
+		w.t.log.Warn("outcomes could not be written: the next leader finds these runs interrupted", zap.Error(w.why), zap.Int("runs", w.unwritten))
+	}
+	w.unwritten = 0
 }
 
 // hurry has what has failed sent again at once.
