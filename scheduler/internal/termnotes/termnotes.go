@@ -59,26 +59,22 @@ func (n *Notes) Begin(ctx context.Context, h store.Holder) (end func(why error))
 	n.wait.Go(func() {
 		wait := retry.Forever(time.Second, time.Minute)
 		var at time.Time // of the end
-		for told := false; ; {
+		for {
 			note.Began = time.Since(began)
 			if note.Over {
 				note.Ended = time.Since(at)
 			}
-			var err error
-			if !told {
-				err = n.write(note)
-				told = err == nil
-			}
-			if told && note.Over {
+			err := n.write(note)
+			if err == nil && note.Over {
 				return
 			}
 			if note.Over && (n.isOver() || time.Since(at) > noteMost) {
 				n.log.Debug("the end of a term is not written down", zap.Uint64("token", h.Token), zap.Error(err))
 				return
 			}
-			var again <-chan time.Time
+			var again <-chan time.Time // not once it is told
 			timer := time.NewTimer(wait.NextBackOff())
-			if !told {
+			if err != nil {
 				again = timer.C
 			}
 			over := n.over
@@ -89,8 +85,7 @@ func (n *Notes) Begin(ctx context.Context, h store.Holder) (end func(why error))
 			case <-again:
 			case <-over:
 			case end := <-ends:
-				told, at = false, end.at
-				note.Over = true
+				at, note.Over = end.at, true
 				if end.why != nil {
 					note.Why = end.why.Error()
 				}
