@@ -2,12 +2,14 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -180,5 +182,28 @@ func TestTermEndsWithTheLease(t *testing.T) {
 		if lost.Ended.Sub(c.begin) < 90*time.Second || lost.Ended.After(terms[0].Began) || !strings.Contains(lost.Why, "not renewed") {
 			t.Errorf("a term ended %v because of %q, and the next one began %v: want it to end with its lease", lost.Ended, lost.Why, terms[0].Began)
 		}
+	})
+}
+
+// Run returns a TTL after it was stopped, and a moment, also when a run ignores its context: nothing waits for the end of that term.
+func TestRunDoesNotWaitForATermThatGoesOn(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		s, err := scheduler.New(newLink(c.store), "g")
+		check(t, err)
+		stubborn := sleep(time.Hour)
+		check(t, s.Add(jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute), Do: func(_ context.Context, run jobs.Run) error {
+			return stubborn(context.Background(), run)
+		}}))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		c.until(90 * time.Second)
+		cancel()
+		before := time.Now()
+		err = <-ended
+		if took := time.Since(before); !errors.Is(err, election.ErrStillLeading) || took > 20*time.Second {
+			t.Errorf("Run took %v to end: %v", took, err)
+		}
+		time.Sleep(2 * time.Hour) // until the run has returned
 	})
 }

@@ -79,11 +79,14 @@ func (n *Notes) Begin(ctx context.Context, h store.Holder) (end func(why error))
 			}
 			over := n.over
 			if !note.Over {
-				over = nil // the term ends first
+				over = nil // the term ends soon
 			}
 			select {
 			case <-again:
 			case <-over:
+			case <-n.writing.Done(): // the term goes on after Run
+				timer.Stop()
+				return
 			case end := <-ends:
 				at, note.Over = end.at, true
 				if end.why != nil {
@@ -116,7 +119,7 @@ func (n *Notes) isOver() bool {
 	}
 }
 
-// Finish waits for the last notes, for a moment at most.
+// Finish waits for the last notes, for a moment at most. A term that has not ended by then tells nothing of its end.
 func (n *Notes) Finish() {
 	close(n.over)
 	defer time.AfterFunc(noteLast, n.stop).Stop()

@@ -331,6 +331,26 @@ func TestFinishBeforeTheEnd(t *testing.T) {
 	})
 }
 
+// A term that goes on after Run, as one does whose run ignores its context, holds up no Finish. Its end may come later.
+func TestFinishDoesNotWaitForATermThatGoesOn(t *testing.T) {
+	for name, prepare := range map[string]func(*archive){"told": works, "not told": cut} {
+		t.Run(name, func(t *testing.T) {
+			in(t, timeout, prepare, func(s *scene) {
+				s.archive.sent() // the beginning
+				s.finishes(noteLast)
+				before := s.archive.sent()
+				s.archive.line.Heal()
+				s.end(errWhy)
+				time.Sleep(time.Hour)
+				if n := s.archive.sent() - before; n != 0 {
+					s.Errorf("told %d times after Finish", n)
+				}
+				s.givesUp(false)
+			})
+		})
+	}
+}
+
 // A term that lost its lease has ended then, however long its work went on.
 func TestTermEndsWithItsLease(t *testing.T) {
 	in(t, timeout, works, func(s *scene) {
