@@ -53,12 +53,7 @@ func (c steppedClock) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// openStepped opens a store whose clock stepClock steps.
-func openStepped(t testing.TB, addr, name string) *redisstore.Store {
-	t.Helper()
-	return openFlawed(t, addr, name, flaw{})
-}
-
+// openFlawed opens a store whose clock stepClock steps, whose server restart starts anew, and that has a flaw.
 func openFlawed(t testing.TB, addr, name string, f flaw) *redisstore.Store {
 	t.Helper()
 	client := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, MaxRetries: -1})

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -172,6 +173,7 @@ func kindOf(err error) string {
 func (s *side) mark(h *history) {
 	pause := func() {
 		for begin := time.Now(); time.Since(begin) < 5*time.Microsecond; {
+			runtime.Gosched()
 		}
 	}
 	pause()
@@ -517,9 +519,9 @@ func (h *history) move() historyCall {
 	return historyCall{fmt.Sprintf("Move of term %d %+v", of.term, list), func(s *side) (any, error) {
 		var moves []store.Move
 		for _, one := range list {
-			one.Move.Key = one.key(s)
+			one.Key = one.key(s)
 			if one.term >= 0 {
-				one.Move.Token = s.tokens[one.term]
+				one.Token = s.tokens[one.term]
 			}
 			moves = append(moves, one.Move)
 		}
