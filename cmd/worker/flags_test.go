@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -52,5 +54,21 @@ func TestFlagsOfTheDocuments(t *testing.T) {
 	}
 	if seen < 40 {
 		t.Errorf("%d flags are named", seen)
+	}
+}
+
+// The document names each key that worker status prints with --json.
+func TestKeysOfStatusAreDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/worker.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []reflect.Type{reflect.TypeFor[status](), reflect.TypeFor[overdueTicks](), reflect.TypeFor[replicaStatus]()} {
+		for i := range of.NumField() {
+			if key := of.Field(i).Tag.Get("json"); key != "" && !strings.Contains(string(text), "`"+key+"`") {
+				t.Errorf("docs/worker.md does not name the key %s of %v", key, of)
+			}
+		}
 	}
 }
