@@ -140,8 +140,8 @@ func of(w []string) (Effect, string) {
 	case "ALTER", "BACKUP", "CACHE", "CHANGE", "CHECK", "FLUSH", "GRANT", "IMPORT", "INSTALL", "LOCK", "OPTIMIZE", "RENAME", "REPAIR", "RESET",
 		"REVOKE", "STOP", "TRUNCATE", "UNINSTALL", "UNLOCK":
 		effect = Commits
-	case "ANALYZE": // MariaDB also has ANALYZE SELECT
-		if second == "TABLE" || second == "LOCAL" || second == "NO_WRITE_TO_BINLOG" {
+	case "ANALYZE": // of tables, but for MariaDB's ANALYZE SELECT and the like
+		if !slices.Contains([]string{"FORMAT", "DELETE", "INSERT", "REPLACE", "SELECT", "UPDATE", "WITH"}, second) {
 			effect = Commits
 		}
 	case "LOAD":
