@@ -20,9 +20,6 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if len(claims.Rows) == 0 {
 		return
 	}
-	if claims.Replaces {
-		t.replaceAll(e, nil)
-	}
 	for i := range claims.Rows {
 		c := &claims.Rows[i]
 		if c.State == jobs.Skipped {
@@ -83,11 +80,15 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		r.record = result[i].Record
 		r.told = true
 		t.stream.Emit(event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed})
+		why := e.LateAnswer(c.Tick, t.clock.Ours(r.record.Claimed), t.now())
+		if claims.Replaces && i == len(claims.Rows)-1 && why == "" {
+			t.replaceAll(e, claims.Has)
+		}
 		switch {
+		case why != "":
+			t.close(r, jobs.Skipped, why)
 		case r.record.State == jobs.Waiting:
 			t.enqueue(r, e.PutOff(c.Tick, t.now()))
-		case e.IsTooLate(c.Tick, t.now()): // the answer was long in coming
-			t.close(r, jobs.Skipped, plan.TooLate)
 		default:
 			t.startIn(r)
 		}

@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -58,5 +59,54 @@ func TestRefusedClaimArrivesLate(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// handedOver is a tick of 1h whose claim is answered as its leader leaves: it has not begun there. The next leader comes after then.
+func (c *cluster) handedOver(job jobs.Job, after time.Duration, between func()) {
+	c.Helper()
+	r := c.start([]jobs.Job{job})
+	c.until(59 * time.Minute)
+	r.link.set(func(l *link) { l.delay["Claim"] = 2 * time.Second })
+	c.until(time.Hour + time.Second)
+	r.stop()
+	between()
+	c.until(time.Hour + after)
+	c.start([]jobs.Job{job})
+	c.until(time.Hour + 40*time.Minute)
+}
+
+// A tick that was handed on before it began has not begun for its start deadline, for a pause, and for the attempts that it may have.
+func TestHandedOverBeforeItBegan(t *testing.T) {
+	job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour)}
+	for name, test := range map[string]func(*cluster){
+		"start deadline": func(c *cluster) {
+			late := job
+			late.CatchUp.Deadline = time.Minute
+			c.handedOver(late, 30*time.Minute, func() {})
+			c.wantBegan("a")
+			c.wantRows("a", "1h skipped: too late to start")
+		},
+		"pause": func(c *cluster) {
+			c.handedOver(job, 30*time.Minute, func() { check(c.T, c.Pause(c.Context(), "a")) })
+			c.wantBegan("a")
+			check(c.T, c.Resume(c.Context(), "a"))
+			c.until(time.Hour + 41*time.Minute)
+			c.wantBegan("a", time.Hour+40*time.Minute)
+		},
+		"attempts": func(c *cluster) {
+			twice := job
+			twice.Retry, twice.Do = jobs.Retry{Attempts: 2, Initial: time.Second}, failing(100)
+			c.handedOver(twice, 5*time.Second, func() {})
+			var last []bool
+			for _, run := range c.runs("a") {
+				last = append(last, run.LastAttempt)
+			}
+			if !slices.Equal(last, []bool{false, true}) {
+				c.Errorf("the attempts are the last one: %v", last)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) { inBubble(t, test) })
 	}
 }

@@ -2,11 +2,14 @@ package scheduler_test
 
 import (
 	"context"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -236,6 +239,30 @@ func TestPauseWithinAGap(t *testing.T) {
 				c.start(job)
 				c.until(75 * time.Minute)
 				c.wantRows("a", want[misfire]...)
+			})
+		})
+	}
+}
+
+// A tick is late by when the ledger took its claim: one that was sent for longer than the policy allows is skipped.
+func TestMisfireSkipInAnOutage(t *testing.T) {
+	for away, want := range map[time.Duration]string{3 * time.Second: "1h succeeded", 9 * time.Second: "1h skipped: missed", 26 * time.Second: "1h skipped: missed"} {
+		t.Run(away.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				skip := jobs.Job{Name: "skip", Schedule: jobs.Every(time.Hour), Misfire: jobs.MisfireSkip}
+				var missed int
+				r := c.start([]jobs.Job{skip}, scheduler.WithTiming(lease.Timing{TTL: time.Minute}), scheduler.WithEvents(func(e event.Event) {
+					if e, ok := e.(event.TicksSkipped); ok {
+						missed += e.Ticks
+					}
+				}))
+				c.until(time.Hour - time.Second)
+				r.link.set(func(l *link) { l.away = time.Now().Add(away) })
+				c.until(time.Hour + 2*time.Minute)
+				c.wantRows("skip", want)
+				if told := missed == 1; told != strings.Contains(want, "skipped") {
+					t.Errorf("%d ticks were told as skipped", missed)
+				}
 			})
 		})
 	}

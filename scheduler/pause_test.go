@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"crypto/rand"
+	"math"
 	"testing"
 	"time"
 
@@ -172,7 +173,7 @@ func TestOwnRunThatIsNotInHand(t *testing.T) {
 		want    string
 	}{
 		"skip":  {jobs.RecoverSkip, "10s interrupted: not in hand of its holder"},
-		"rerun": {jobs.RecoverRerun, "10s succeeded, attempt 2"},
+		"rerun": {jobs.RecoverRerun, "10s waiting"}, // until the end of the pause: it has not begun
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
@@ -186,7 +187,27 @@ func TestOwnRunThatIsNotInHand(t *testing.T) {
 				check(t, c.Pause(t.Context(), "job")) // has the leader read the ledger
 				c.until(time.Minute)
 				c.wantRows("job", test.want)
+				if test.recover == jobs.RecoverRerun {
+					check(t, c.Resume(t.Context(), "job"))
+					c.until(2 * time.Minute)
+					c.wantRows("job", "10s succeeded, attempt 2")
+				}
 			})
 		})
 	}
+}
+
+// A tick that a pause refuses ends no run that it would replace.
+func TestReplaceRefusedByAPause(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapReplace, Do: lasting(50 * time.Minute)}
+		r := c.start([]jobs.Job{job})
+		c.until(2*time.Minute - 500*time.Millisecond)
+		r.link.set(func(l *link) { l.fail["Load"] = math.MaxInt }) // it has not read of the pause yet
+		check(t, c.Pause(c.Context(), "a"))
+		c.until(2*time.Minute + 5*time.Second)
+		r.link.set(func(l *link) { l.fail["Load"] = 0 })
+		c.until(2*time.Minute + 20*time.Second)
+		c.wantRows("a", "1m running", "2m skipped: paused")
+	})
 }

@@ -14,7 +14,8 @@ import (
 // these steps:
 //
 //  1. relist, in the loop: removed jobs claim nothing any more, and jobs whose schedule
-//     has changed claim nothing until the change is made. All other changes are made.
+//     has changed claim nothing until the change is made. All other changes are made. That
+//     much is done at once, also while an earlier change is being taken in.
 //  2. tell, beside the loop: the ledger is told of new jobs and changed schedules.
 //  3. the reader reads the ledger, as it does for every other change in it.
 //  4. takeIn, in the loop: new jobs and changed schedules begin.
@@ -28,7 +29,7 @@ type relisted []*declared
 
 // relist begins to take in what has changed in the list of jobs since it last did.
 func (t *term) relist() {
-	if t.roll.relisting || t.stage.ends() {
+	if t.stage.ends() {
 		return
 	}
 	all := t.roll.list.jobs()
@@ -58,20 +59,19 @@ func (t *term) relist() {
 			tell = append(tell, d)
 		}
 	}
-	var removed []string
 	t.roll.order = slices.DeleteFunc(t.roll.order, func(e *entry) bool {
 		if !wanted[e.job.Name] {
 			t.retire(e)
-			removed = append(removed, e.job.Name)
+			t.leaveOut(e.job.Name)
 		}
 		return e.IsRemoved()
 	})
 	t.knowFollowers()
-	for _, name := range removed {
-		t.roll.toldGone[name] = true
-		t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
-		t.addStray(name, t.clock.Theirs(now), time.Now())
+	if t.roll.relisting {
+		return // relisted looks again
 	}
+	removed := t.roll.removed
+	t.roll.removed = nil
 	t.roll.relisting = len(tell)+len(removed) > 0 || late
 	told := t.reader.relists
 	switch {
@@ -89,6 +89,14 @@ func (t *term) relist() {
 	case late:
 		t.after(lateFor, t.relisted)
 	}
+}
+
+// leaveOut notes that a job is not in the list any more.
+func (t *term) leaveOut(name string) {
+	t.roll.removed = append(t.roll.removed, name)
+	t.roll.toldGone[name] = true
+	t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
+	t.addStray(name, t.clock.Theirs(t.now()), time.Now())
 }
 
 // relisted ends a change, and looks for the next one.
@@ -146,7 +154,20 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		t.relistAgain()
 		return
 	}
+	now := map[string]*declared{}
+	for _, d := range t.roll.list.jobs() {
+		now[d.Name] = d
+	}
 	for _, d := range changed {
+		switch is := now[d.Name]; {
+		case is == nil:
+			t.leaveOut(d.Name)
+			continue
+		case is.text != d.text:
+			continue // the schedule has changed again: relist tells of it
+		default:
+			d = is
+		}
 		t.regain(d.Name)
 		e := t.roll.entries[d.Name]
 		if e == nil {

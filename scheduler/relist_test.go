@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -540,5 +541,69 @@ func TestReplaceInAClaim(t *testing.T) {
 		leader.link.set(func(l *link) { l.delay["Claim"] = 0 })
 		c.until(3 * time.Minute)
 		c.wantRows("job", "2s succeeded", "1m succeeded", "1m2s succeeded", "1m30s succeeded", "2m30s succeeded")
+	})
+}
+
+// A removed job starts nothing, and a replaced one starts what it is now, also while the ledger does not take another change.
+func TestRemovedBesideAChange(t *testing.T) {
+	for _, how := range []string{"removed", "replaced", "replaced by another schedule"} {
+		t.Run(how, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				var old int
+				changed := false
+				before := jobs.Job{Name: "a", Schedule: jobs.Every(time.Second), Do: func(context.Context, jobs.Run) error {
+					if changed {
+						old++
+					}
+					return nil
+				}}
+				r := c.start([]jobs.Job{before})
+				c.until(time.Minute - time.Second/2)
+				r.link.set(func(l *link) { l.fail["Declare"] = math.MaxInt }) // as while an open transaction keeps the table locked
+				check(t, r.Add(r.doing(jobs.Job{Name: "b", Schedule: jobs.Every(time.Hour)})...))
+				c.until(time.Minute + time.Second/2)
+				now := jobs.Job{Name: "a", Schedule: jobs.Every(time.Second)}
+				switch how {
+				case "removed":
+					check(t, r.Remove("a"))
+				case "replaced":
+					check(t, r.Replace(r.doing(now)...))
+				default:
+					now.Schedule = jobs.Every(2 * time.Second)
+					check(t, r.Replace(r.doing(now)...))
+				}
+				changed = true
+				c.until(5 * time.Minute)
+				if old > 0 {
+					t.Errorf("%d runs of before began after the change", old)
+				}
+				r.link.set(func(l *link) { l.fail["Declare"] = 0 })
+				c.until(6*time.Minute + time.Second/2)
+				rows := c.records("a")
+				if goesOn := rows[len(rows)-1].Tick.Equal(c.begin.Add(6 * time.Minute)); goesOn == (how == "removed") || old > 0 {
+					t.Errorf("afterwards it goes on: %t", goesOn)
+				}
+				if gone := !c.known("a").Gone.IsZero(); gone != (how == "removed") {
+					t.Errorf("the ledger has it as gone: %t", gone)
+				}
+			})
+		})
+	}
+}
+
+// A job that is removed before the ledger has answered that it is there never runs.
+func TestRemovedBeforeTheLedgerAnswers(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "a", Schedule: jobs.Every(time.Hour)}})
+		c.until(time.Minute)
+		r.link.set(func(l *link) { l.delay["Declare"] = 2500 * time.Millisecond })
+		check(t, r.Add(r.doing(jobs.Job{Name: "b", Schedule: jobs.Every(time.Second)})...))
+		c.until(time.Minute + time.Second)
+		check(t, r.Remove("b"))
+		c.until(2 * time.Minute)
+		c.wantBegan("b")
+		if c.known("b").Gone.IsZero() {
+			t.Error("the ledger has not heard that it is gone")
+		}
 	})
 }

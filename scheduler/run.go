@@ -61,6 +61,7 @@ type run struct {
 	record  jobs.Record
 	attempt *attempt // the one in progress
 	before  jobs.Previous
+	unbegun int   // attempts that are counted and did not begin: see plan.Unbegun
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
 }
@@ -74,7 +75,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 			return // it was dropped meanwhile
 		}
 		if wait > 0 && r.entry.Displaces(r.record) {
-			t.replaceAll(r.entry, r) // what its tick left running meanwhile
+			t.replaceAll(r.entry, func(key jobs.Key) bool { return key == r.record.Key }) // what its tick left running meanwhile
 		}
 		t.shift(r, plan.Blocked)
 		r.entry.blocked = append(r.entry.blocked, r)
@@ -185,6 +186,7 @@ func (t *term) launch(r *run) {
 		return
 	}
 	t.shift(r, plan.Running)
+	r.unbegun = max(r.unbegun, plan.Unbegun(r.record))
 	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
 		if !done {
 			t.forget(r) // it is over, or another term has it
@@ -262,7 +264,7 @@ func (t *term) start(r *run) {
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
 		Previous: r.before,
 	}
-	bounds := r.entry.Bounds(record.Attempt)
+	bounds := r.entry.Bounds(record.Attempt - r.unbegun)
 	a.LastAttempt = bounds.Last
 	if r.entry.isNotifier() && !record.HasArgs {
 		a.Args = testNotice(a.Run)
@@ -297,7 +299,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	e.Finished(t.now())
 	e.history.ended++
 	took := time.Since(a.started)
-	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt - r.unbegun, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
 	m := move(r.record, next.To, why)
 	m.Output, m.Delay = a.output.Bytes(), next.Delay
 	if m.To == jobs.Waiting {
@@ -319,7 +321,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	t.record(r, m, took, func(done bool) {
 		switch {
 		case done && m.To == jobs.Waiting:
-			r.record.State, r.record.Owner, r.record.Token = jobs.Waiting, t.holder.Owner, t.holder.Token
+			r.record.State, r.record.Owner, r.record.Token, r.record.Error = jobs.Waiting, t.holder.Owner, t.holder.Token, m.Error
 			t.enqueue(r, m.Delay)
 			return
 		case !done && t.stage != stopped:
@@ -359,10 +361,10 @@ func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 	})
 }
 
-// replaceAll ends the runs of a job, in whose place comes by; nil: that one is not in hand yet.
-func (t *term) replaceAll(e *entry, by *run) {
-	for _, r := range e.runs {
-		if r != by && !triggers.IsBackfill(r.record.Trigger) {
+// replaceAll ends the runs of a job, but for those that come in their place.
+func (t *term) replaceAll(e *entry, by func(jobs.Key) bool) {
+	for key, r := range e.runs {
+		if !by(key) && !triggers.IsBackfill(r.record.Trigger) {
 			t.interrupt(r, jobs.ErrReplacedByTick)
 		}
 	}
@@ -394,7 +396,7 @@ func (t *term) close(r *run, to jobs.State, why string) {
 	t.shift(r, plan.Closing)
 	t.tellDropped(r, to, why)
 	t.record(r, move(r.record, to, why), 0, func(done bool) {
-		if done && why == plan.TooLate {
+		if done && plan.IsMissed(why) {
 			t.skips.add(r.record.Job, plan.Gap{From: r.record.Tick, To: r.record.Tick, Ticks: 1, Why: why})
 		}
 		t.forget(r)

@@ -16,6 +16,11 @@ type Claims struct {
 	Replaces bool          // the newest of them ends the runs of the job
 }
 
+// Has reports whether a row has that key.
+func (c Claims) Has(key jobs.Key) bool {
+	return slices.ContainsFunc(c.Rows, func(row store.Claim) bool { return row.Key == key })
+}
+
 // Gap are ticks of a job that are skipped together, because of one reason.
 type Gap struct {
 	From, To time.Time // the first and the last of them
@@ -108,13 +113,12 @@ func (j *Job) plan(now, until time.Time, paused bool) Claims {
 	newest, earlier := d.ticks[len(d.ticks)-1], d.missed+len(d.ticks)-1
 	j.next, j.known.Cursor = d.next, newest
 
-	grace := misfires[j.job.Misfire].grace
 	switch {
 	case paused:
 		return skip(j.job.Name, first, newest, earlier, event.WhyPaused)
 	case j.IsTooLate(newest, now):
 		return skip(j.job.Name, first, newest, earlier, TooLate)
-	case grace > 0 && now.Sub(newest) > grace:
+	case j.isClaimedLate(newest, now):
 		return skip(j.job.Name, first, newest, earlier, Missed)
 	case each && line >= j.job.CatchUp.Limit:
 		return skip(j.job.Name, first, newest, earlier, lineFull)

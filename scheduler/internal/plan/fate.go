@@ -76,7 +76,21 @@ func (j *Job) IsLeft(f Found) bool {
 }
 
 // IsHeld reports whether a run that waits belongs to a backfill, and has not begun.
-func IsHeld(r jobs.Record) bool { return r.Attempt == 0 && triggers.IsBackfill(r.Trigger) }
+func IsHeld(r jobs.Record) bool { return !hasBegun(r) && triggers.IsBackfill(r.Trigger) }
+
+// hasBegun reports whether an attempt at a run has begun. The first may be counted and have not: its leader has left the run to the
+// next one before, and the row tells of no earlier attempt ([jobs.ParsePrevious]).
+func hasBegun(r jobs.Record) bool {
+	return r.Attempt > 1 || r.Attempt == 1 && (r.State != jobs.Waiting || r.Error != "")
+}
+
+// Unbegun is how many attempts at a run are counted, of one that has not begun.
+func Unbegun(r jobs.Record) int {
+	if hasBegun(r) {
+		return 0
+	}
+	return r.Attempt
+}
 
 // WhyInterrupted is why a run is closed that was interrupted.
 func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
@@ -113,5 +127,5 @@ func (j *Job) Wait(r jobs.Record, now time.Time) time.Duration {
 
 // HasLapsed reports whether a run is too late to start: a tick that has not begun.
 func (j *Job) HasLapsed(r jobs.Record, now time.Time) bool {
-	return r.Attempt == 0 && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
+	return !hasBegun(r) && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
 }

@@ -49,7 +49,7 @@ func TestFate(t *testing.T) {
 		{"is a notice", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, aNotice)}, LineUp},
 		{"follows another, and was tried", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, tried(aFollower, 1))}, Start},
 		{"of a backfill", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, aBackfill)}, HoldBack},
-		{"of a backfill, and was tried", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, tried(aBackfill, 1))}, Start},
+		{"of a backfill, and was tried", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, tried(aBackfill, 2))}, Start},
 		{"by hand", jobs.Job{}, nil, Found{Record: in(jobs.Waiting, byHand)}, Start},
 		{"waits", jobs.Job{}, nil, Found{Record: waiting, Ours: true}, Start},
 		{"was interrupted", jobs.Job{}, nil, Found{Record: running}, Interrupted},
@@ -152,5 +152,50 @@ func TestHasLapsed(t *testing.T) {
 	}
 	if planned(jobs.Job{}, crowd{}).HasLapsed(aTick, at(1000)) {
 		t.Error("without a deadline")
+	}
+}
+
+// The first attempt may be counted and not have begun: its leader has handed the run on before.
+func TestUnbegun(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		r    jobs.Record
+		want int
+		held bool // a run of a backfill would be held
+	}{
+		{jobs.Record{State: jobs.Waiting}, 0, true},
+		{jobs.Record{State: jobs.Waiting, Attempt: 1}, 1, true},
+		{jobs.Record{State: jobs.Waiting, Attempt: 1, Error: "failed: no"}, 0, false},
+		{jobs.Record{State: jobs.Running, Attempt: 1}, 0, false},
+		{jobs.Record{State: jobs.Waiting, Attempt: 2}, 0, false},
+	} {
+		if got := Unbegun(test.r); got != test.want {
+			t.Errorf("%+v: %d, want %d", test.r, got, test.want)
+		}
+		test.r.Trigger = aBackfill.Trigger
+		if held := IsHeld(test.r); held != test.held {
+			t.Errorf("%+v: is held: %t", test.r, held)
+		}
+	}
+}
+
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	skip, deadline, plain := jobs.Job{Misfire: jobs.MisfireSkip}, jobs.Job{CatchUp: jobs.CatchUp{Deadline: time.Minute}}, jobs.Job{}
+	for _, test := range []struct {
+		job              *jobs.Job
+		claimed, answers time.Duration // after the tick
+		want             string
+	}{
+		{&skip, OnTime, time.Hour, ""},
+		{&skip, OnTime + 1, time.Hour, Missed},
+		{&deadline, time.Hour, time.Minute, ""},
+		{&deadline, 0, time.Minute + 1, TooLate},
+		{&plain, time.Hour, time.Hour, ""},
+	} {
+		j := New("g", test.job)
+		if got := j.LateAnswer(noon, noon.Add(test.claimed), noon.Add(test.answers)); got != test.want {
+			t.Errorf("%+v: %q", test, got)
+		}
 	}
 }

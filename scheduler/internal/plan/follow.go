@@ -119,7 +119,7 @@ func (f *Followers) noticesOfEnd(e RunEnd, now time.Time) ([]store.Follower, []L
 		is.Event = jobs.NoticeFailure
 	case e.Recovers:
 		is.Event = jobs.NoticeRecovery
-	case e.To == jobs.Skipped && e.Why == TooLate:
+	case e.To == jobs.Skipped && IsMissed(e.Why):
 		is.Event, is.Missed = jobs.NoticeMissed, 1
 	default:
 		return nil, nil

@@ -78,6 +78,24 @@ func (j *Job) IsTooLate(tick, now time.Time) bool {
 	return now.Sub(tick)-j.job.Delay(j.group, tick) > j.job.CatchUp.Deadline
 }
 
+// LateAnswer says why a tick that the ledger has given to the term is not to start, since it was claimed then, and the answer has come
+// now; empty: it is to start. A claim may be sent for a while until the ledger takes it.
+func (j *Job) LateAnswer(tick, claimed, now time.Time) string {
+	switch {
+	case j.isClaimedLate(tick, claimed):
+		return Missed
+	case j.IsTooLate(tick, now):
+		return TooLate
+	}
+	return ""
+}
+
+// isClaimedLate reports whether a tick is claimed too late for the job's misfire policy.
+func (j *Job) isClaimedLate(tick, claimed time.Time) bool {
+	grace := misfires[j.job.Misfire].grace
+	return grace > 0 && claimed.Sub(tick) > grace
+}
+
 // PutOff is how long the start of a tick's run is still put off by the job's jitter.
 func (j *Job) PutOff(tick, now time.Time) time.Duration {
 	if j.job.Jitter == 0 {

@@ -135,5 +135,5 @@ func (j *Job) line() int {
 // HoldsBack reports whether a run has to wait for the end of a pause: a tick that was to start as soon as there
 // is room. Retries and runs that were asked for by hand go on.
 func (j *Job) HoldsBack(r jobs.Record, group bool) bool {
-	return (group || j.known.Paused || j.counts > 0) && r.Attempt == 0 && (r.Trigger == 0 || r.Trigger >= triggers.First)
+	return (group || j.known.Paused || j.counts > 0) && !hasBegun(r) && (r.Trigger == 0 || r.Trigger >= triggers.First)
 }
