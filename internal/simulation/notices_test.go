@@ -43,16 +43,18 @@ func toldEnd(m store.Move) (want []jobs.NoticeEvent) {
 			want = append(want, jobs.NoticeFailure)
 		}
 	case jobs.Skipped:
-		if m.Error == "too late to start" {
+		if isMissed(m.Error) {
 			want = append(want, jobs.NoticeMissed)
 		}
 	}
 	return want
 }
 
+func isMissed(why string) bool { return why == "missed" || why == "too late to start" }
+
 // toldMissed are those of a claim.
 func toldMissed(c store.Claim) (want []jobs.NoticeEvent) {
-	if c.Error == "missed" || c.Error == "too late to start" || c.State != jobs.Skipped && c.Missed > 0 {
+	if isMissed(c.Error) || c.State != jobs.Skipped && c.Missed > 0 {
 		want = append(want, jobs.NoticeMissed)
 	}
 	return want
