@@ -75,19 +75,20 @@ func (c *Client) request(ctx context.Context, text string, o options) (l *Lock, 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	switch {
-	case r.err != nil:
+	if r.err != nil {
 		return nil, c.rows.ahead(r.name, ""), fmt.Errorf("locks: lock %q: %w", text, r.err)
-	case r.open && r.trusted() && ctx.Err() == nil:
-		l.ctx = l.attach(r.ctx)
-		c.events.Emit(event.LockGranted{Header: c.head(r.Granted), Lock: text, Waited: time.Since(asked)})
-		return l, nil, nil
 	}
 	cause := context.Cause(ctx)
-	if r.open { // granted, but too late
+	if r.open {
+		ended := r.ended()
+		if cause == nil && ended == nil {
+			l.ctx = l.attach(r.ctx)
+			c.events.Emit(event.LockGranted{Header: c.head(r.Granted), Lock: text, Waited: time.Since(asked)})
+			return l, nil, nil
+		}
 		c.rows.requests.close(r)
 		if cause == nil {
-			cause = fmt.Errorf("%w: it was no longer trusted when it was granted", ErrLost)
+			cause = fmt.Errorf("it was no longer trusted when it was granted: %w", ended)
 		}
 	}
 	err = fmt.Errorf("locks: lock %q: %w%s", text, cause, c.rows.why(r))

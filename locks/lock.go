@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -44,13 +45,30 @@ func (l *Lock) Context() context.Context { return l.ctx }
 func (l *Lock) Trusted() bool {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
-	return l.request.trusted() && l.ctx.Err() == nil
+	return l.ended() == nil
 }
 
-// trusted is called with mu held.
-func (r *request) trusted() bool {
-	return r.state == held && r.ctx.Err() == nil && r.session.held.Trusted() &&
-		(r.For == 0 || time.Since(r.began) < r.For)
+// ended returns why the lock can no longer be relied on, or nil. It is called with mu held.
+func (l *Lock) ended() error {
+	if cause := context.Cause(l.ctx); cause != nil {
+		return cause
+	}
+	return l.request.ended()
+}
+
+// ended returns why a lock that was granted can no longer be relied on, or nil. It reads the
+// clocks, so that it may know of an end before the context does, whose cause it then gives. It
+// is called with mu held.
+func (r *request) ended() error {
+	switch session := r.session.held; {
+	case r.ctx.Err() != nil:
+		return context.Cause(r.ctx)
+	case !session.Trusted(): // which has ended the session's context
+		return context.Cause(session.Context())
+	case r.For > 0 && time.Since(r.began) >= r.For:
+		return fmt.Errorf("%w (%v)", ErrLimit, r.For)
+	}
+	return nil
 }
 
 // Unlock releases the lock and passes it to the next waiter. Call it once all
@@ -77,17 +95,14 @@ func (l *Lock) Unlock(ctx context.Context) error {
 		}
 		return fmt.Errorf("locks: unlock %q: %w", l.Name(), ErrUnlocked)
 	}
-	cause := context.Cause(r.ctx) // nil if the lock was not lost
-	if cause == nil && !r.trusted() {
-		cause = fmt.Errorf("%w: its time had passed", ErrLost)
-	}
+	cause := r.ended() // nil if the lock was not lost
 	c.rows.requests.close(r)
 	var own round
 	if r.state == held {
 		r.state = leaving
 		own = c.schedule(ctx, r.name)
 	}
-	r.cancel(ErrUnlocked)
+	r.cancel(cmp.Or(cause, ErrUnlocked))
 	c.mu.Unlock()
 	c.events.Emit(event.LockReleased{Header: c.head(r.Granted), Lock: l.Name(), Held: time.Since(r.began)})
 	c.roundOf(ctx, own)

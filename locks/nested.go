@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -14,8 +15,8 @@ func (l *Lock) unlockNested() error {
 		return fmt.Errorf("locks: unlock %q: %w", l.Name(), ErrUnlocked)
 	}
 	l.done = true
-	cause := context.Cause(l.ctx)
-	l.cancel(ErrUnlocked)
+	cause := l.ended()
+	l.cancel(cmp.Or(cause, ErrUnlocked))
 	if l.until != nil {
 		l.until.Stop()
 	}
@@ -55,13 +56,14 @@ func holding(ctx context.Context, c *Client, text string) *Lock {
 func (l *Lock) nest(ctx context.Context, o options) (*Lock, error) {
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
+	ended := l.request.ended()
 	switch {
 	case !o.reentrant:
 		return nil, fmt.Errorf("locks: lock %q: %w: use its Lock, or Reentrant()", l.Name(), ErrNested)
 	case l.request.Read && !o.read:
 		return nil, fmt.Errorf("locks: lock %q: %w, for reading: it cannot become a writer's", l.Name(), ErrNested)
-	case !l.request.trusted():
-		return nil, fmt.Errorf("locks: lock %q: %w", l.Name(), context.Cause(l.request.ctx))
+	case ended != nil:
+		return nil, fmt.Errorf("locks: lock %q: %w", l.Name(), ended)
 	}
 	inner := &Lock{client: l.client, request: l.request}
 	var cancel context.CancelCauseFunc

@@ -202,3 +202,48 @@ func TestNestedLockFor(t *testing.T) {
 		held.unlock(t)
 	})
 }
+
+// The context of a lock can look alive for a moment after the lock has ended. Whoever asks then
+// is told why, by the reason that its context ends with too.
+func TestNestedAtTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		limit  time.Duration
+		reason error
+	}{
+		"limit": {time.Second, locks.ErrLimit},
+		"lost":  {time.Hour, locks.ErrLost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.rig()
+				m := a.Mutex("stock", locks.Reentrant())
+				for range 100 { // whose timer comes first at the moment of the end is chance
+					held, err := m.LockFor(t.Context(), test.limit)
+					if err != nil {
+						t.Fatal(err)
+					}
+					inner, err := m.Lock(held.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					if errors.Is(test.reason, locks.ErrLost) {
+						a.link.Cut()
+					}
+					for held.Trusted() {
+						time.Sleep(50 * time.Millisecond)
+					}
+					is(t, second(m.Lock(held.Context())), test.reason)
+					is(t, inner.Unlock(t.Context()), test.reason)
+					a.link.Heal()
+					is(t, held.Unlock(t.Context()), test.reason)
+					is(t, context.Cause(held.Context()), test.reason)
+					if t.Failed() {
+						return
+					}
+					time.Sleep(time.Minute)
+				}
+			})
+		})
+	}
+}
