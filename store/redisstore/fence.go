@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,9 +38,11 @@ var (
 //
 // fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed until the transaction,
 // unless it is of the keys in watch: when one of these changes meanwhile, and when waiters come to a lock that is held, Do begins anew
-// and calls fn again, until ctx ends. fn keeps neither tx nor queue, and does not call their methods Exec, Discard, Watch and Unwatch. Nor does it
-// change the connection (Select, Auth, Hello, Client, Reset, Subscribe), which goes back to the store's: on another database the store would find its
-// lease gone. In queue, all of these are refused, also as raw commands. An error of fn is returned, and nothing is stored.
+// and calls fn again, until ctx ends. fn keeps neither tx nor queue. It does not end the WATCH that fences: it makes no transaction of its own (TxPipelined, TxPipeline,
+// MULTI and EXEC), and does not call Exec and Discard of queue, nor Unwatch. Nor does it change the connection (Select, Auth, Hello, Client, Reset,
+// Subscribe), which goes back to the store's, or swap its database (SWAPDB): on another database the store would find its lease gone. All of these
+// are refused, in queue and on tx, also as raw commands and in pipelines, and nothing is stored, even if fn returns nil. On tx, only Client is
+// not, and Watch, which adds keys. An error of fn is returned, and nothing is stored.
 //
 // Errors of Do itself match [ErrFenced], [ErrUnknown], [ErrHalf] or [ErrNoHold], or are the server's refusal. Only after ErrUnknown and ErrHalf
 // something may be stored. Do waits for no one, and keeps no one waiting: a takeover in between lets EXEC fail.
@@ -114,8 +117,8 @@ func (t *transaction) run(ctx context.Context) func(*redis.Tx) error {
 		queue := tx.TxPipeline()
 		// It cannot fail by itself, so that it tells whether the server has executed the transaction.
 		first := queue.Exists(ctx, t.store.holdKey(t.holds[0]))
-		if t.err = t.fn(tx, queue); t.err == nil {
-			t.err = checkQueued(queue.Cmds())
+		if t.err = t.call(tx, queue); t.err == nil {
+			t.err = checkQueued(queue.Cmds(), first)
 		}
 		if t.err == nil {
 			t.err = fencing.Ended(ctx, "redisstore", t.holds, ErrFenced)
@@ -128,17 +131,91 @@ func (t *transaction) run(ctx context.Context) func(*redis.Tx) error {
 	}
 }
 
-// changing are the commands that change the connection they are sent on, or the transaction that they are in.
-var changing = []string{
-	"auth", "client", "hello", "reset", "select", "quit", "monitor", "sync", "psync", "readonly", "readwrite", "asking",
-	"subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe",
-	"multi", "exec", "discard", "watch", "unwatch",
+// call calls fn.
+func (t *transaction) call(tx *redis.Tx, queue redis.Pipeliner) error {
+	g := &guard{on: true}
+	tx.AddHook(g)
+	defer func() { g.on = false }() // also when fn panics: the UNWATCH that follows is the client's
+	if err := t.fn(tx, queue); err != nil {
+		return err
+	}
+	return g.refused
 }
 
-func checkQueued(commands []redis.Cmder) error {
+// guard is a hook that refuses what must not be sent on the connection while fn runs.
+type guard struct {
+	on      bool
+	refused error // the first time
+}
+
+func (g *guard) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (g *guard) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, command redis.Cmder) error {
+		if err := g.check(command); err != nil {
+			return err
+		}
+		return next(ctx, command)
+	}
+}
+
+// ProcessPipelineHook also gets the transactions of a pipeline, with their MULTI and EXEC.
+func (g *guard) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, commands []redis.Cmder) error {
+		if err := g.check(commands...); err != nil {
+			for _, c := range commands {
+				c.SetErr(err)
+			}
+			return err
+		}
+		return next(ctx, commands)
+	}
+}
+
+func (g *guard) check(commands ...redis.Cmder) error {
+	if !g.on {
+		return nil
+	}
 	for _, c := range commands {
-		if slices.Contains(changing, strings.ToLower(c.Name())) {
-			return fmt.Errorf("redisstore: fenced transaction: %s changes the connection or its transaction, which are the store's: use a client of your own", strings.ToUpper(c.Name()))
+		if name := strings.ToLower(c.Name()); name == "client" || name == "watch" {
+			continue // what asks, as ClientID does, and what adds keys
+		}
+		if err := refuse(c); err != nil {
+			g.refused = cmp.Or(g.refused, err)
+			return err
+		}
+	}
+	return nil
+}
+
+// changing are the commands that change the connection they are sent on, or its database.
+var changing = []string{
+	"auth", "client", "hello", "reset", "select", "swapdb", "quit", "monitor", "sync", "psync", "readonly", "readwrite", "asking",
+	"subscribe", "psubscribe", "ssubscribe", "unsubscribe", "punsubscribe", "sunsubscribe",
+}
+
+// refuse returns an error for a command that changes the connection or the transaction.
+func refuse(c redis.Cmder) error {
+	const text = "redisstore: fenced transaction: %s changes the connection or its transaction, which are the store's: %s"
+	switch name := strings.ToLower(c.Name()); {
+	case name == "multi":
+		return fmt.Errorf(text, "MULTI", "write through queue, which Do sends, and call neither TxPipelined and TxPipeline nor queue.Exec")
+	case slices.Contains([]string{"exec", "discard", "watch", "unwatch"}, name):
+		return fmt.Errorf(text, strings.ToUpper(name), "write through queue, which Do sends, and return an error to store nothing")
+	case slices.Contains(changing, name):
+		return fmt.Errorf(text, strings.ToUpper(name), "use a client of your own")
+	}
+	return nil
+}
+
+// checkQueued checks what fn has left of the queue, which begins with first.
+func checkQueued(commands []redis.Cmder, first redis.Cmder) error {
+	if len(commands) == 0 || commands[0] != first {
+		return errors.New("redisstore: fenced transaction: Discard has emptied the queue, of which the first command is the store's: return an error to store nothing")
+	}
+	for _, c := range commands {
+		if err := refuse(c); err != nil {
+			return err
 		}
 	}
 	return nil

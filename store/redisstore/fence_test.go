@@ -256,3 +256,101 @@ func TestDoKeepsTheConnection(t *testing.T) {
 		t.Errorf("the lease afterwards: %v, %v", rs, err)
 	}
 }
+
+// After any of these, EXEC would not look at the fence any more, or be sent on a changed connection: they are refused, and nothing is stored,
+// even if the function does not look at their errors.
+func TestDoKeepsItsWatch(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	b := newBench(t, server.Addr())
+	ctx := b.Context()
+	seen := func(p redis.Pipeliner) error { return p.Incr(ctx, b.name+":seen").Err() }
+	raw := func(args ...any) func(*redis.Tx, redis.Pipeliner) error {
+		return func(tx *redis.Tx, _ redis.Pipeliner) error { return tx.Process(ctx, redis.NewCmd(ctx, args...)) }
+	}
+	for name, test := range map[string]struct {
+		do   func(tx *redis.Tx, queue redis.Pipeliner) error
+		says string
+	}{
+		"TxPipelined": {func(tx *redis.Tx, _ redis.Pipeliner) error { _, err := tx.TxPipelined(ctx, seen); return err }, "TxPipelined"},
+		"Exec of a TxPipeline": {func(tx *redis.Tx, _ redis.Pipeliner) error {
+			p := tx.TxPipeline()
+			n := p.Incr(ctx, b.name+":seen")
+			if _, err := p.Exec(ctx); n.Err() == nil {
+				t.Errorf("a command of a transaction that was refused (%v) looks executed", err)
+			}
+			return n.Err()
+		}, "write through queue"},
+		"a pipeline": {func(tx *redis.Tx, _ redis.Pipeliner) error {
+			p := tx.Pipeline()
+			p.Do(ctx, "Multi")
+			p.Do(ctx, "Exec")
+			_, err := p.Exec(ctx)
+			return err
+		}, "MULTI"},
+		"the queue's Exec":      {func(_ *redis.Tx, queue redis.Pipeliner) error { _, err := queue.Exec(ctx); return err }, "queue.Exec"},
+		"the queue's Pipelined": {func(_ *redis.Tx, queue redis.Pipeliner) error { _, err := queue.TxPipelined(ctx, seen); return err }, "MULTI"},
+		"Unwatch":               {func(tx *redis.Tx, _ redis.Pipeliner) error { return tx.Unwatch(ctx).Err() }, "UNWATCH"},
+		"Select":                {func(tx *redis.Tx, _ redis.Pipeliner) error { return tx.Select(ctx, 1).Err() }, "SELECT"},
+		"raw":                   {raw("discard"), "DISCARD"},
+		"raw SWAPDB":            {raw("SwapDB", 0, 1), "SWAPDB"},
+		"SWAPDB in a pipeline": {func(tx *redis.Tx, _ redis.Pipeliner) error {
+			p := tx.Pipeline()
+			p.SwapDB(ctx, 0, 1)
+			_, err := p.Exec(ctx)
+			return err
+		}, "SWAPDB"},
+	} {
+		for _, ignored := range []bool{false, true} {
+			old := b.term()
+			err := b.Do(old, func(tx *redis.Tx, queue redis.Pipeliner) error {
+				err := test.do(tx, queue)
+				if err == nil {
+					t.Errorf("%s: no error", name)
+				}
+				b.take("bob")
+				if ignored {
+					err = nil
+				}
+				return errors.Join(err, b.add(tx, queue))
+			})
+			if err == nil || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), " changes the connection") {
+				t.Errorf("%s, ignored %t: %v", name, ignored, err)
+			}
+		}
+	}
+	for says, change := range map[string]func(redis.Pipeliner){
+		"Discard":                       func(queue redis.Pipeliner) { queue.Discard() },
+		"SWAPDB changes the connection": func(queue redis.Pipeliner) { queue.Do(ctx, []byte("SWAPDB"), 0, 1) },
+	} {
+		err := b.Do(b.term(), func(tx *redis.Tx, queue redis.Pipeliner) error {
+			change(queue)
+			return b.add(tx, queue)
+		})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: %v", says, err)
+		}
+	}
+	b.stored(0)
+	if n := b.client.Exists(ctx, b.name+":seen").Val(); n != 0 {
+		t.Error("a transaction that was refused is stored")
+	}
+	// A connection that comes back after a panic has no WATCH left, which would let the next transaction fail.
+	func() {
+		defer func() { _ = recover() }()
+		_ = b.Do(b.term(), func(*redis.Tx, redis.Pipeliner) error { panic("a fault of the function") })
+	}()
+	b.take("bob")
+	calls := 0
+	// Reading in one go, and further keys to watch, are not refused.
+	b.ok(b.Do(b.term(), func(tx *redis.Tx, queue redis.Pipeliner) error {
+		calls++
+		b.ok(tx.Watch(ctx, b.name+":other").Err())
+		_, err := tx.Pipelined(ctx, func(p redis.Pipeliner) error { p.Exists(ctx, b.name+":seen"); return nil })
+		return errors.Join(err, b.add(tx, queue))
+	}))
+	if calls != 1 {
+		t.Errorf("%d calls after a panic", calls)
+	}
+	b.stored(1)
+}
