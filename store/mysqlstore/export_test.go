@@ -60,7 +60,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	}
 	var movable, followers sqltext.Values
 	for _, m := range moves {
-		movable = append(movable, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
+		movable = append(movable, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(m.To)})
 		followers = append(followers, sqltext.Row{"next", m.Tick.UnixMicro(), 1, 0, "", "", m.Job, m.Tick.UnixMicro(), m.Trigger})
 	}
 	var attempts, dropped sqltext.Values

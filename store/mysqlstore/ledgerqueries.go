@@ -200,14 +200,15 @@ WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 		// what it was, that of one of the runs and v.started, since a row is
 		// written once even if it is joined to several: v.verdict is the same in
 		// all rows of a job. What waits under the holder already is not made to
-		// wait again.
+		// wait again. A move that finishes nothing has no job, and the group's own row
+		// is none: the rows that are changed are counted.
 		move: sql(`
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
 	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started, verdict) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished
+LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished AND v.finished > _binary''
 SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error,
 	r.attempt = v.attempt + (v.to_state = 1),
 	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
@@ -223,10 +224,11 @@ WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.to
 SELECT r.job, r.tick, r.trigger_id
 FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
-	WITH v (job, tick, trigger_id, state, attempt, owner, token) AS (VALUES ?) SELECT * FROM v
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)
 FOR UPDATE`),
 		// It comes after the move, in its transaction. Without IGNORE, which would hide
 		// that the table refuses a row.

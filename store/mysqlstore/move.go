@@ -158,7 +158,7 @@ func (l *ledger) moveAndFollow(ctx context.Context, c *conn, h store.Holder, mov
 			continue
 		}
 		beside[ledgerrows.Plain(m.Key)] = b
-		of = append(of, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token})
+		of = append(of, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(m.To)})
 	}
 	if len(attempts)+len(of) == 0 {
 		return l.guarded(ctx, c, h, statement)

@@ -13,6 +13,26 @@ var outcomes = []jobs.State{
 }
 
 var moveCases = []ledgerCase{
+	{"move/one that is refused, between others", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		ends, starts := e.waiting(s, h, key(report, 1)), e.waiting(s, h, key("undeclared", 1))
+		refused := to(jobs.Running, ends)
+		refused.Key = key(cleanup, 9)
+		moved := e.move(s, h, to(jobs.Skipped, ends), refused, to(jobs.Running, starts))
+		e.equal(fmt.Sprint(moved), "[true false true]", "moves to an end, of a run that there is not, and to a start")
+	}},
+
+	{"move/one that changes nothing brings no followers", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.waiting(s, h, key(report, 1))
+		m := to(jobs.Waiting, r)
+		m.Then = []store.Follower{{Key: jobs.Key{Job: cleanup, Tick: tick(1), Trigger: 1 << 53}}}
+		e.equal(e.move(s, h, m)[0], true, "a run that waits under the holder is moved to wait")
+		e.absent(group, m.Then[0].Key, "after a move that changed nothing")
+	}},
+
 	{"move/a run comes to its end", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
