@@ -44,7 +44,7 @@ var historyCases = []ledgerCase{
 				if e.h.quick > 0 {
 					out = e.TB // it ends the case at once, where rapid would look for a shorter history
 				}
-				playHistory(e.ctx(), t, out, s, fmt.Sprintf("history%d", histories))
+				playHistory(e.ctx(), t, out, e.h.AnyServer, s, fmt.Sprintf("history%d", histories))
 				failed = false
 			})
 		}
@@ -64,6 +64,10 @@ type side struct {
 	changes uint64
 	manual  map[int]jobs.Key  // the runs that were asked for
 	chosen  map[jobs.Key]bool // the store has chosen their Trigger
+
+	// Both nil where the store of the test has none.
+	archive  store.Archive
+	replicas store.Replicas
 }
 
 // historyCall is one call, which may be carried out late, or again.
@@ -78,6 +82,7 @@ type historyCall struct {
 type history struct {
 	rapid.TB
 	random       *rapid.T
+	anyServer    bool // see [Harness.AnyServer]
 	store, model *side
 	calls        []historyCall
 	owners       []string // of the terms
@@ -89,13 +94,21 @@ var (
 	historyOwners = []string{alice, bob}
 )
 
-func playHistory(ctx context.Context, t *rapid.T, out rapid.TB, s store.Jobs, group string) {
-	h := &history{TB: out, random: t, owners: []string{alice}}
+func playHistory(ctx context.Context, t *rapid.T, out rapid.TB, anyServer bool, s store.Jobs, group string) {
+	h := &history{TB: out, anyServer: anyServer, random: t, owners: []string{alice}}
 	begin := func(name string, s store.Jobs) *side {
 		return &side{Jobs: s, ctx: ctx, name: name, group: group, tokens: []uint64{1}, manual: map[int]jobs.Key{}, chosen: map[jobs.Key]bool{}}
 	}
 	h.store, h.model = begin("the store", s), begin("the one ledger", memdb.New())
+	_, archives := s.(store.Archive)
+	_, registers := s.(store.Replicas)
 	for _, s := range []*side{h.store, h.model} {
+		if archives {
+			s.archive, _ = s.Jobs.(store.Archive)
+		}
+		if registers {
+			s.replicas, _ = s.Jobs.(store.Replicas)
+		}
 		rs, err := s.Read(ctx, group)
 		if err != nil {
 			h.Fatalf("%v", err)
@@ -246,6 +259,9 @@ func (s *side) relabel(v reflect.Value) reflect.Value {
 	case reflect.Map:
 		c := reflect.MakeMap(v.Type())
 		for key, value := range v.Seq2() {
+			if value.Kind() == reflect.Slice && value.Len() == 0 {
+				continue // as if there were none
+			}
 			c.SetMapIndex(s.relabel(key), s.relabel(value))
 		}
 		return c
@@ -273,6 +289,14 @@ func (h *history) compareRows() {
 	}
 }
 
+// inOrder are open runs, of which those of one tick have no order of their own.
+func inOrder(open []jobs.Record) []jobs.Record {
+	slices.SortFunc(open, func(a, b jobs.Record) int {
+		return cmp.Or(a.Tick.Compare(b.Tick), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
+	})
+	return open
+}
+
 // rows is what a store shows of the group, each thing a line.
 func (s *side) rows(h *history) []string {
 	var lines []string
@@ -284,39 +308,38 @@ func (s *side) rows(h *history) []string {
 	}
 	snapshot, err := s.Load(s.ctx, s.group)
 	snapshot.Server, snapshot.Changes, snapshot.Now = "", 0, time.Time{}
-	open := snapshot.Open
+	open := inOrder(snapshot.Open)
 	snapshot.Open = nil
 	add("Load", snapshot, err)
 	add("open runs", open, nil)
 	runs, err := s.Runs(s.ctx, s.group, jobs.Filter{Limit: all})
 	add("how many runs", len(runs), err)
-	archive, archives := s.Jobs.(store.Archive)
 	for _, r := range runs {
 		add("run", r, nil)
 		args, err := s.Args(s.ctx, s.group, r.Key)
 		add("its arguments", string(args), err)
-		if archives {
-			attempts, err := archive.Attempts(s.ctx, s.group, r.Key)
+		if s.archive != nil {
+			attempts, err := s.archive.Attempts(s.ctx, s.group, r.Key)
 			add("its attempts", attempts, err)
 		}
 	}
-	if !archives {
+	if s.archive == nil {
 		return lines
 	}
-	entries, err := archive.Audit(s.ctx, s.group, jobs.AuditFilter{Limit: all})
+	entries, err := s.archive.Audit(s.ctx, s.group, jobs.AuditFilter{Limit: all})
 	for i := range entries {
 		entries[i].ID = 0
 	}
 	add("audit", entries, err)
-	terms, err := archive.Terms(s.ctx, s.group, jobs.TermFilter{Limit: all})
+	terms, err := s.archive.Terms(s.ctx, s.group, jobs.TermFilter{Limit: all})
 	add("terms", terms, err)
-	names, err := archive.Names(s.ctx, s.group)
+	names, err := s.archive.Names(s.ctx, s.group)
 	add("names", names, err)
-	some, err := archive.LoadOf(s.ctx, s.group, []string{report, "unknown"})
-	some.Server, some.Changes, some.Now = "", 0, time.Time{}
+	some, err := s.archive.LoadOf(s.ctx, s.group, []string{report, "unknown"})
+	some.Server, some.Changes, some.Now, some.Open = "", 0, time.Time{}, inOrder(some.Open)
 	add("LoadOf", some, err)
 	for _, over := range []bool{false, true} {
-		newest, err := archive.Newest(s.ctx, s.group, jobs.Newest{Jobs: historyJobs, Over: over, Limit: 2, Since: tick(1)})
+		newest, err := s.archive.Newest(s.ctx, s.group, jobs.Newest{Jobs: historyJobs, Over: over, Limit: 2, Since: tick(1)})
 		add("newest runs", newest, err)
 	}
 	return lines
@@ -381,7 +404,11 @@ func (h *history) holder() historyHolder {
 }
 
 func (h *history) server() string {
-	return rapid.SampledFrom([]string{"any", "any", "any", "own", "other"}).Draw(h.random, "server")
+	servers := []string{"any", "any", "any", "own", "other"}
+	if h.anyServer {
+		servers = servers[:4]
+	}
+	return rapid.SampledFrom(servers).Draw(h.random, "server")
 }
 
 func (h *history) takeOver(owner string) historyCall {
@@ -587,8 +614,8 @@ func (h *history) prune() historyCall {
 func (h *history) gone() historyCall {
 	of, names := h.holder(), historyJobs[rapid.IntRange(0, 2).Draw(h.random, "first"):]
 	return historyCall{fmt.Sprintf("Gone of term %d %v", of.term, names), func(s *side) (any, error) {
-		if registry, ok := s.Jobs.(store.Replicas); ok {
-			return nil, registry.Gone(s.ctx, of.on(s), names)
+		if s.replicas != nil {
+			return nil, s.replicas.Gone(s.ctx, of.on(s), names)
 		}
 		return nil, nil
 	}, false}
@@ -597,18 +624,17 @@ func (h *history) gone() historyCall {
 func (h *history) forget() historyCall {
 	job, wrong := h.job(), h.some()
 	return historyCall{"Forget of " + job, func(s *side) (any, error) {
-		registry, ok := s.Jobs.(jobs.Registry)
-		if !ok {
+		if s.replicas == nil {
 			return nil, nil
 		}
-		gone, err := registry.GoneSince(s.ctx, s.group, job)
+		gone, err := s.replicas.GoneSince(s.ctx, s.group, job)
 		if err != nil {
 			return nil, err
 		}
 		if wrong {
 			gone = gone.Add(time.Hour)
 		}
-		done, err := registry.Forget(s.ctx, s.group, job, gone)
+		done, err := s.replicas.Forget(s.ctx, s.group, job, gone)
 		return done, err
 	}, false}
 }
@@ -622,15 +648,14 @@ func (h *history) note() historyCall {
 	}
 	of, prunes := h.holder(), h.some()
 	return historyCall{fmt.Sprintf("NoteTerm of term %d %+v, prunes: %t", of.term, note, prunes), func(s *side) (any, error) {
-		archive, ok := s.Jobs.(store.Archive)
-		if !ok {
+		if s.archive == nil {
 			return nil, nil
 		}
 		if prunes {
-			n, err := archive.PruneArchive(s.ctx, s.group, 0)
+			n, err := s.archive.PruneArchive(s.ctx, s.group, 0)
 			return n, err
 		}
 		note.Holder = of.on(s)
-		return nil, archive.NoteTerm(s.ctx, note)
+		return nil, s.archive.NoteTerm(s.ctx, note)
 	}, true}
 }
