@@ -203,7 +203,7 @@ func TestNestedLockFor(t *testing.T) {
 	})
 }
 
-// The context of a lock can look alive for a moment after the lock has ended. Whoever asks then
+// The context of a lock can look alive for a moment after the lock has ended. A caller that asks then
 // is told why, by the reason that its context ends with too.
 func TestNestedAtTheEnd(t *testing.T) {
 	for name, test := range map[string]struct {
