@@ -401,3 +401,11 @@ func TestTickBesideABackfill(t *testing.T) {
 		}
 	}
 }
+
+func TestClaimsHave(t *testing.T) {
+	t.Parallel()
+	c := Claims{Rows: []store.Claim{{Key: jobs.Key{Job: "a", Tick: noon}}}}
+	if !c.Has(jobs.Key{Job: "a", Tick: noon}) || c.Has(jobs.Key{Job: "a", Tick: noon, Trigger: 1}) || (Claims{}).Has(jobs.Key{}) {
+		t.Errorf("%+v has other keys than its rows", c)
+	}
+}
