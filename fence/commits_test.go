@@ -37,11 +37,7 @@ func TestWhatCommitsIsKnown(t *testing.T) {
 			if _, err := tx.ExecContext(soon(t), "INSERT INTO effect (id, token) VALUES (?, 1)", 1000+i); err != nil {
 				t.Fatal(err)
 			}
-			if rows, err := tx.QueryContext(soon(t), text); err == nil {
-				for rows.Next() {
-				}
-				_ = rows.Close()
-			}
+			_, _ = tx.ExecContext(soon(t), text) // which some refuse
 			_ = tx.Rollback()
 			var stored int
 			if err := s.db.QueryRowContext(soon(t), "SELECT COUNT(*) FROM effect WHERE id = ?", 1000+i).Scan(&stored); err != nil && err != sql.ErrNoRows {

@@ -132,17 +132,21 @@ func TestWhatIsSaid(t *testing.T) {
 		"by the worker's clock":           {true, []step{{most + 1, "differ first"}, {most + 1, ""}, {0, "agree"}}},
 		"by the worker's clock, at first": {true, []step{{0, "agree first"}, {most + 1, "differ"}}},
 	} {
-		for _, sign := range []time.Duration{1, -1} {
+		for _, behind := range []bool{false, true} {
 			m := newMachine(test.byWorker, 0)
 			for i, step := range test.steps {
 				const bound = 10 * time.Millisecond
 				m.said = ""
-				err := m.Observe(lease.Skew{Ahead: sign * (step.sure + bound), Bound: bound})
+				ahead := step.sure + bound
+				if behind {
+					ahead = -ahead
+				}
+				err := m.Observe(lease.Skew{Ahead: ahead, Bound: bound})
 				if m.said != step.want {
-					t.Errorf("%s: step %d by %v says %q, want %q", name, i+1, sign*step.sure, m.said, step.want)
+					t.Errorf("%s: step %d by %v says %q, want %q", name, i+1, ahead, m.said, step.want)
 				}
 				if wrong := !test.byWorker && step.sure > most; errors.Is(err, tickclock.ErrSkew) != wrong || (err != nil) != wrong {
-					t.Errorf("%s: step %d by %v: %v", name, i+1, sign*step.sure, err)
+					t.Errorf("%s: step %d by %v: %v", name, i+1, ahead, err)
 				}
 			}
 		}
