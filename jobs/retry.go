@@ -12,7 +12,9 @@ import (
 // Retry says how often a run that failed, panicked or timed out is tried again.
 // The waiting is in the ledger, so that it survives a takeover.
 type Retry struct {
-	// Attempts is how many there are in all. Zero and one: no retry.
+	// Attempts is how many there are in all. Zero and one: no retry. A start that was recorded
+	// and did not begin, since its leader ended, does not count, unless the leader after that ends
+	// between two attempts.
 	Attempts int
 	// Initial is the wait before the second attempt. Zero: 1 s. It doubles
 	// with each further one.

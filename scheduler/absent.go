@@ -90,7 +90,7 @@ func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
 		}
 	}
 	for _, name := range names {
-		t.roll.toldGone[name] = true
+		t.roll.gone[name] = true
 	}
 	return t.gone(ctx, names)
 }
@@ -99,7 +99,7 @@ func (t *term) missing(ctx context.Context, snapshot jobs.Snapshot) error {
 // gone, that statement may be carried out late, after the job was declared. So the term
 // looks soon, and as long as it lasts often enough that no absence seems long.
 func (t *term) regain(name string) {
-	if t.roll.regained || !t.roll.toldGone[name] {
+	if _, gone := t.roll.gone[name]; t.roll.regained || !gone {
 		return
 	}
 	t.roll.regained = true

@@ -14,8 +14,7 @@ type roll struct {
 	entries   map[string]*entry // also jobs that were removed, until nothing of them is under way
 	order     []*entry          // without those
 	alarms    map[string]*alarmed
-	removed   []string        // jobs of which the ledger is to be told that they are gone
-	toldGone  map[string]bool // jobs of which it was told so
+	gone      map[string]bool // jobs that the term does not have; true: the ledger was told so, or is being told
 	regained  bool            // it may say so of jobs of this term: see regain
 	paused    bool            // the group is
 	pauses    []jobs.Pause    // of the group

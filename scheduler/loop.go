@@ -20,7 +20,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		followers: plan.NewFollowers(v.holder),
 		skips:     skips{env: v, open: map[skipping]*skipped{}},
 		janitor:   janitor{roster: s.roster},
-		roll:      roll{list: s.list, entries: map[string]*entry{}, toldGone: map[string]bool{}},
+		roll:      roll{list: s.list, entries: map[string]*entry{}, gone: map[string]bool{}},
 		outcomes:  outcomes{of: map[string]*standing{}},
 		timers:    map[*time.Timer]struct{}{},
 		slots:     slots{most: s.most},

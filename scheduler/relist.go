@@ -70,8 +70,7 @@ func (t *term) relist() {
 	if t.roll.relisting {
 		return // relisted looks again
 	}
-	removed := t.roll.removed
-	t.roll.removed = nil
+	removed := t.roll.toTell()
 	t.roll.relisting = len(tell)+len(removed) > 0 || late
 	told := t.reader.relists
 	switch {
@@ -93,10 +92,21 @@ func (t *term) relist() {
 
 // leaveOut notes that a job is not in the list any more.
 func (t *term) leaveOut(name string) {
-	t.roll.removed = append(t.roll.removed, name)
-	t.roll.toldGone[name] = true
+	t.roll.gone[name] = false
 	t.janitor.strays = slices.DeleteFunc(t.janitor.strays, func(e *entry) bool { return e.job.Name == name })
 	t.addStray(name, t.clock.Theirs(t.now()), time.Now())
+}
+
+// toTell takes the jobs of which the ledger was not told that they are gone.
+func (r *roll) toTell() (names []string) {
+	for name, told := range r.gone {
+		if !told {
+			r.gone[name] = true
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // relisted ends a change, and looks for the next one.

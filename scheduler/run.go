@@ -61,7 +61,7 @@ type run struct {
 	record  jobs.Record
 	attempt *attempt // the one in progress
 	before  jobs.Previous
-	unbegun int   // attempts that are counted and did not begin: see plan.Unbegun
+	unbegun int   // see plan.Unbegun
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
 }

@@ -39,7 +39,7 @@ type writer struct {
 	moveSince     time.Time // when the first of the new moves came
 
 	unwritten int   // runs whose outcomes could not be written, and of which nothing is said yet
-	why       error // the last of them could not
+	why       error // why the last of these could not
 
 	// ctx outlives the term: the outcomes of its runs are still written.
 	ctx context.Context

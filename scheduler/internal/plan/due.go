@@ -108,10 +108,10 @@ func (s *searched) Prev(before time.Time) time.Time {
 	}
 }
 
-// hair is how early an alarm may come: by the wall clock, with which ticks are measured, and not by the alarm's.
+// hair is how early an alarm may come. Ticks are measured by the wall clock, and alarms by another one.
 const hair = 100 * time.Millisecond
 
-// Early is by how much an alarm of these next ticks has come too early; false: by more than a hair, so that it was not for them.
+// Early returns by how much an alarm came before the first of these ticks that is still to come; false: none comes within a hair.
 func Early(now time.Time, next []time.Time) (time.Duration, bool) {
 	early := hair
 	for _, tick := range next {

@@ -78,13 +78,13 @@ func (j *Job) IsLeft(f Found) bool {
 // IsHeld reports whether a run that waits belongs to a backfill, and has not begun.
 func IsHeld(r jobs.Record) bool { return !hasBegun(r) && triggers.IsBackfill(r.Trigger) }
 
-// hasBegun reports whether an attempt at a run has begun. The first may be counted and have not: its leader has left the run to the
-// next one before, and the row tells of no earlier attempt ([jobs.ParsePrevious]).
+// hasBegun reports whether an attempt at a run has begun. The record of a start counts the attempt. A leader that ends before the
+// attempt begins leaves the run waiting with that count, and with no text of how an attempt has ended ([jobs.ParsePrevious]).
 func hasBegun(r jobs.Record) bool {
 	return r.Attempt > 1 || r.Attempt == 1 && (r.State != jobs.Waiting || r.Error != "")
 }
 
-// Unbegun is how many attempts at a run are counted, of one that has not begun.
+// Unbegun is how many attempts at a run are counted although none has begun.
 func Unbegun(r jobs.Record) int {
 	if hasBegun(r) {
 		return 0

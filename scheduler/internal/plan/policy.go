@@ -78,8 +78,8 @@ func (j *Job) IsTooLate(tick, now time.Time) bool {
 	return now.Sub(tick)-j.job.Delay(j.group, tick) > j.job.CatchUp.Deadline
 }
 
-// LateAnswer says why a tick that the ledger has given to the term is not to start, since it was claimed then, and the answer has come
-// now; empty: it is to start. A claim may be sent for a while until the ledger takes it.
+// LateAnswer says why a tick that the ledger has given to the term does not start: the ledger took the claim too late, or its answer
+// came too late. Empty: it starts. A claim may be repeated for a while until the ledger takes it.
 func (j *Job) LateAnswer(tick, claimed, now time.Time) string {
 	switch {
 	case j.isClaimedLate(tick, claimed):
