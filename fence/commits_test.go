@@ -7,9 +7,8 @@ import (
 	"github.com/cronlease/cronlease/internal/sqlverb"
 )
 
-// partOfIt are statements that sqlverb takes for a part of their transaction, or cannot judge, and that come close to one which commits.
-// Some servers refuse some of them.
-var partOfIt = []string{
+// nearMisses are statements that come close to one that commits. Some servers refuse some of them.
+var nearMisses = []string{
 	"DROP TEMPORARY TABLE IF EXISTS nosuch", "DROP TEMPORARY TABLES IF EXISTS nosuch", "DROP TEMPORARY SEQUENCE IF EXISTS nosuch", "CREATE TEMPORARY TABLE x1 (a INT)",
 	"CREATE OR REPLACE TEMPORARY TABLE x1 (a INT)", "CREATE TEMPORARY TABLE IF NOT EXISTS x2 AS SELECT 1 AS b", "CREATE TEMPORARY TABLE x3 (a INT) ENGINE=MyISAM",
 	"CREATE TEMPORARY TABLE x4 (a INT) ENGINE=Aria", "CREATE TEMPORARY TABLE x5 (a INT) PARTITION BY HASH(a)", "CREATE TEMPORARY TABLE x6 (start INT)", "CREATE TEMPORARY VIEW v AS SELECT 1",
@@ -21,12 +20,12 @@ var partOfIt = []string{
 	"SELECT 1 INTO @y", "REPLACE INTO near VALUES (1)", "LOAD DATA INFILE '/nosuch' INTO TABLE near", "LOAD XML INFILE '/nosuch' INTO TABLE near",
 }
 
-// A statement that a server commits before is known to do so: a guard would let it pass otherwise.
+// sqlverb knows each statement before which a server commits: a guard would let it pass otherwise.
 func TestWhatCommitsIsKnown(t *testing.T) {
 	t.Parallel()
 	eachServer(t, func(t *testing.T, s *scene) {
 		s.exec("CREATE TABLE near (a INT)")
-		for i, text := range partOfIt {
+		for i, text := range nearMisses {
 			if effect, _ := sqlverb.Of(text); effect == sqlverb.Commits || effect == sqlverb.Controls {
 				continue
 			}

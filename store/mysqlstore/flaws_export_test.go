@@ -85,15 +85,37 @@ func (s *Store) Break(f Flaw) { *statementsOf(s)[f.Statement] = sqltext.Parse(f.
 
 var token = regexp.MustCompile("`[^`]*`|'[^']*'|[A-Za-z_][A-Za-z0-9_.]*|[0-9]+|<<|<=>|<=|>=|<>|[=<>]|\\s+|.")
 
-var endOfAssignment = map[string]bool{",": true, ")": true, "WHERE": true, "ON": true, "ORDER": true, "LIMIT": true}
+// Where the operand of a comparison ends, and the value of an assignment.
+var (
+	endOfOperand = map[string]bool{"AND": true, "OR": true, "NOT": true, "WHERE": true, "ON": true, "WHEN": true, "THEN": true, "ELSE": true, "END": true, ",": true, "SET": true, "SELECT": true, "(": true, ")": true,
+		"LEFT": true, "STRAIGHT_JOIN": true, "ORDER": true, "GROUP": true, "LIMIT": true, "LOCK": true, "FOR": true, "UPDATE": true, "UNION": true, "KEY": true, "FROM": true, "AS": true, "HAVING": true, "DUPLICATE": true}
+	endOfAssignment = map[string]bool{",": true, ")": true, "WHERE": true, "ON": true, "ORDER": true, "LIMIT": true}
+)
+
+// edge is the first place from at on, in steps, outside of parentheses, that ends what is there.
+func edge(tokens []string, at, step int, ends map[string]bool) int {
+	opens, closes := "(", ")"
+	if step < 0 {
+		opens, closes = closes, opens
+	}
+	for depth := 0; at >= 0 && at < len(tokens); at += step {
+		switch tok := tokens[at]; {
+		case tok == opens:
+			depth++
+		case tok == closes && depth > 0:
+			depth--
+		case depth == 0 && ends[tok]:
+			return at
+		}
+	}
+	return at
+}
 
 // flawsOf are the flaws of a statement.
 func flawsOf(name, statement string) []Flaw {
 	tokens := token.FindAllString(statement, -1)
 	var flaws []Flaw
 	clause := []string{""} // of each open parenthesis
-	end := map[string]bool{"AND": true, "OR": true, "NOT": true, "WHERE": true, "ON": true, "WHEN": true, "THEN": true, "ELSE": true, "END": true, ",": true, "SET": true, "SELECT": true, "(": true, ")": true,
-		"LEFT": true, "STRAIGHT_JOIN": true, "ORDER": true, "GROUP": true, "LIMIT": true, "LOCK": true, "FOR": true, "UPDATE": true, "UNION": true, "KEY": true, "FROM": true, "AS": true, "HAVING": true, "DUPLICATE": true}
 	for i, tok := range tokens {
 		switch tok {
 		case "(":
@@ -110,25 +132,9 @@ func flawsOf(name, statement string) []Flaw {
 			continue
 		}
 		assigns := clause[len(clause)-1] == "SET" || clause[len(clause)-1] == "UPDATE"
-		from, to := i, i+1
-		for depth := 0; from > 0; from-- {
-			before := tokens[from-1]
-			if before == ")" {
-				depth++
-			} else if before == "(" && depth > 0 {
-				depth--
-			} else if depth == 0 && end[before] {
-				break
-			}
-		}
-		for depth := 0; to < len(tokens); to++ {
-			if tokens[to] == "(" {
-				depth++
-			} else if tokens[to] == ")" && depth > 0 {
-				depth--
-			} else if depth == 0 && (assigns && endOfAssignment[tokens[to]] || !assigns && end[tokens[to]]) {
-				break
-			}
+		from, to := edge(tokens, i-1, -1, endOfOperand)+1, edge(tokens, i+1, +1, endOfOperand)
+		if assigns {
+			to = edge(tokens, i+1, +1, endOfAssignment)
 		}
 		left, right := strings.Join(tokens[from:i], ""), strings.Join(tokens[i+1:to], "")
 		if strings.TrimSpace(left) == "" {

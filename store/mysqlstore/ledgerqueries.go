@@ -113,6 +113,9 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// Both by the primary key: the newest tick is the end of a range, as above.
 		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
 		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
+		// What waits under the holder already is not made to wait again.
+		"{moves}", `r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`,
 		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
 		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
 	}
@@ -199,9 +202,8 @@ WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 		// finish is of the same statement, and its latest start the latest of
 		// what it was, that of one of the runs and v.started, since a row is
 		// written once even if it is joined to several: v.verdict is the same in
-		// all rows of a job. What waits under the holder already is not made to
-		// wait again. A move that finishes nothing has no job, and the group's own row
-		// is none: the rows that are changed are counted.
+		// all rows of a job. v.finished is empty where a move ends nothing, and so is the name
+		// of the group's own row: it must not be joined, since the rows that change are counted.
 		move: sql(`
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
@@ -216,8 +218,7 @@ SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.erro
 	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
 	j.finished_at = UTC_TIMESTAMP(6), j.failing = IF(v.verdict = 0, j.failing, v.verdict = 2),
 	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
-WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
-	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`),
+WHERE {moves}`),
 
 		// Which of the rows the move will change, locked until the transaction ends.
 		movable: sql(`
@@ -227,8 +228,7 @@ STRAIGHT_JOIN (
 	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-WHERE r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
-	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)
+WHERE {moves}
 FOR UPDATE`),
 		// It comes after the move, in its transaction. Without IGNORE, which would hide
 		// that the table refuses a row.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -129,6 +131,29 @@ func TestMoveComparesAll(t *testing.T) {
 		}
 		if done, err := s.Move(soon(t), holder(t, s, "billing", "me"), []store.Move{m}); err != nil || done[0] {
 			t.Errorf("by a later term: %v, %v", done, err)
+		}
+	})
+}
+
+// Moves that are all done are one statement, whether they end runs or not: their rows are not read back.
+func TestMovesAreOneStatement(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		proxy := dbtest.NewProxy(t, db.Config(t).Addr)
+		s := open(t, with(t, db, func(c *mysql.Config) { c.Addr = proxy.Addr() }))
+		h := holder(t, s, "billing", "me")
+		if err := s.Declare(soon(t), h, []store.Declared{{Name: "a", Schedule: "every 1m"}}); err != nil {
+			t.Fatal(err)
+		}
+		claimed := claim(t, s, h, running("a", 1)[0], store.Claim{Key: running("a", 2)[0].Key, State: jobs.Waiting})
+		back := proxy.DropRequest("SELECT 0, r.job")
+		move(t, s, h, to(claimed[1], jobs.Running))
+		move(t, s, h, to(claimed[0], jobs.Succeeded))
+		select {
+		case <-back:
+			t.Error("the rows were read back")
+		default:
 		}
 	})
 }

@@ -12,8 +12,8 @@ import (
 )
 
 // Finds runs the cases of all suites on a store with a flaw, until one fails, and returns its name and what it says.
-// Empty: none has failed. Cases whose name begins with one of about come first. So a store shows that the suites miss
-// none of its conditions: it is run without each of them in turn.
+// Empty: none has failed. Cases whose name begins with one of about come first. A store calls it without each of its
+// conditions in turn, to show that the suites miss none.
 func Finds(t testing.TB, open func(t testing.TB) Harness, about ...string) string {
 	t.Helper()
 	type named struct {

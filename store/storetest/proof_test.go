@@ -18,7 +18,7 @@ type proof[E any] struct {
 	harness func(flaw string) Harness
 }
 
-// On a busy machine a case may stop looking too soon: it gets some tries, of which one that finds its flaw needs one.
+// On a busy machine a case may stop looking too soon: it gets several tries.
 const tries = 6
 
 func (p proof[E]) eachFlawFailsACase(t *testing.T) {

@@ -1,0 +1,343 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+var (
+	historyJobs   = []string{report, cleanup, "unknown"}
+	historyOwners = []string{alice, bob}
+)
+
+// historyCall is one call, which may be carried out late, or again.
+type historyCall struct {
+	text string
+	do   func(*side) (any, error)
+	// changes compares whether the number of [store.Ledger.Changes] has changed.
+	changes bool
+}
+
+// draw draws a call.
+func (h *history) draw() historyCall {
+	calls := []func() historyCall{
+		h.claim, h.claim, h.claim, h.claim, h.move, h.move, h.move, h.move, h.trigger, h.trigger, h.request, h.request, h.cancel,
+		func() historyCall { return h.takeOver(h.owner()) },
+		func() historyCall { return h.declare(h.holder(), h.declared()) },
+		h.passOver, h.prune, h.gone, h.forget, h.note,
+	}
+	return rapid.SampledFrom(calls).Draw(h.random, "call")()
+}
+
+func (h *history) owner() string { return rapid.SampledFrom(historyOwners).Draw(h.random, "owner") }
+func (h *history) job() string   { return rapid.SampledFrom(historyJobs).Draw(h.random, "job") }
+func (h *history) tick() int     { return rapid.IntRange(0, 6).Draw(h.random, "tick") }
+func (h *history) some() bool    { return rapid.IntRange(0, 3).Draw(h.random, "some") == 0 }
+
+func (h *history) delay() time.Duration {
+	return time.Duration(rapid.IntRange(0, 2).Draw(h.random, "hours")) * time.Hour
+}
+
+func (h *history) text() string {
+	return rapid.SampledFrom([]string{"", "paused", "late"}).Draw(h.random, "text")
+}
+
+func (h *history) args() json.RawMessage {
+	return rapid.SampledFrom([]json.RawMessage{nil, nil, json.RawMessage(`{}`), json.RawMessage(`{"a": 1}`)}).Draw(h.random, "args")
+}
+
+func (h *history) backfill() string {
+	return rapid.SampledFrom([]string{"", "", `{"until":"2027"}`}).Draw(h.random, "backfill")
+}
+
+// historyHolder is the holder of a term, by its number: each store has tokens of its own.
+type historyHolder struct {
+	term  int
+	owner string
+}
+
+func (h historyHolder) on(s *side) store.Holder {
+	return store.Holder{Group: s.group, Owner: h.owner, Token: s.tokens[h.term]}
+}
+
+// at is the holder with a server: none, the one that answers, or another one.
+func (h historyHolder) at(s *side, which string) store.Holder {
+	of := h.on(s)
+	of.Server = map[string]string{"own": s.server, "other": "another server"}[which]
+	return of
+}
+
+// holder is mostly that of the term.
+func (h *history) holder() historyHolder {
+	term := len(h.owners) - 1
+	if h.some() {
+		term = rapid.IntRange(0, term).Draw(h.random, "term")
+	}
+	return historyHolder{term, h.owners[term]}
+}
+
+func (h *history) server() string {
+	servers := []string{"any", "any", "any", "own", "other"}
+	if h.anyServer {
+		servers = servers[:4]
+	}
+	return rapid.SampledFrom(servers).Draw(h.random, "server")
+}
+
+func (h *history) takeOver(owner string) historyCall {
+	return historyCall{"a term of " + owner, func(s *side) (any, error) {
+		taken, err := takeOver(s.ctx, s, s.group, owner)
+		if s.tokens = append(s.tokens, taken.Token); s == h.model {
+			h.owners = append(h.owners, owner)
+		}
+		return taken, err
+	}, true}
+}
+
+func (h *history) declare(of historyHolder, declared []store.Declared) historyCall {
+	return historyCall{fmt.Sprintf("Declare of term %d %+v", of.term, declared), func(s *side) (any, error) {
+		return nil, s.Declare(s.ctx, of.on(s), declared)
+	}, true}
+}
+
+func (h *history) declared() []store.Declared {
+	var declared []store.Declared
+	for _, job := range historyJobs[:2] {
+		if !h.some() {
+			declared = append(declared, store.Declared{
+				Name: job, Schedule: rapid.SampledFrom([]string{"every 1m", "every 2m"}).Draw(h.random, "schedule"),
+				From: rapid.SampledFrom([]time.Time{{}, tick(0), tick(3), tick(50 * 365 * 24 * 60)}).Draw(h.random, "from"),
+			})
+		}
+	}
+	return declared
+}
+
+// followers have keys of their own, of which some were there before.
+func (h *history) followers(n int) []store.Follower {
+	var then []store.Follower
+	for i := range rapid.SampledFrom([]int{0, 0, 0, 1, 2}).Draw(h.random, "followers") {
+		then = append(then, store.Follower{
+			Key:   jobs.Key{Job: h.job(), Tick: tick(h.tick()), Trigger: 1<<53 + uint64(10*n+i)},
+			Delay: h.delay(), Backfill: h.backfill(), Args: h.args(),
+		})
+	}
+	return then
+}
+
+func (h *history) claim() historyCall {
+	var id store.ClaimID
+	copy(id[:], fmt.Sprint("id", len(h.calls)))
+	var claims []store.Claim
+	for n := range rapid.IntRange(1, 3).Draw(h.random, "claims") {
+		c := store.Claim{
+			Key: key(h.job(), h.tick()), Delay: h.delay(), Error: h.text(), Missed: rapid.IntRange(0, 2).Draw(h.random, "missed"),
+			State: rapid.SampledFrom([]jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped, jobs.Skipped}).Draw(h.random, "state"),
+		}
+		switch {
+		case h.some():
+			c.Trigger = 1<<52 + uint64(h.tick())
+		case h.some():
+			c.Extends = tick(h.tick())
+		}
+		if c.Then = h.followers(n); c.Then != nil {
+			for i := range c.Then {
+				c.Then[i].Args = nil // a claim has none
+			}
+		}
+		if !slices.ContainsFunc(claims, func(other store.Claim) bool { return other.Key == c.Key }) {
+			claims = append(claims, c)
+		}
+	}
+	of, server := h.holder(), h.server()
+	return historyCall{fmt.Sprintf("Claim %s of term %d %+v", id[:4], of.term, claims), func(s *side) (any, error) {
+		claimed, err := s.Claim(s.ctx, of.at(s, server), id, claims)
+		return claimed, err
+	}, true}
+}
+
+// run is a run that there is, as it is, or another one; and its key on each side.
+func (h *history) run() (jobs.Record, func(*side) jobs.Key) {
+	runs, err := h.model.Runs(h.model.ctx, h.model.group, jobs.Filter{Limit: all})
+	if err != nil {
+		h.Fatalf("%v", err)
+	}
+	var r jobs.Record
+	if len(runs) == 0 || h.some() {
+		r.Key = key(h.job(), h.tick())
+	} else {
+		r = rapid.SampledFrom(runs).Draw(h.random, "run")
+	}
+	for n, k := range h.model.manual {
+		if k == r.Key {
+			return r, func(s *side) jobs.Key { return cmp.Or(s.manual[n], key(report, 99)) }
+		}
+	}
+	if !r.Tick.Equal(tick(int(r.Tick.Sub(tick(0)) / time.Minute))) {
+		r.Key = key(report, 98) // one that was asked for again: it has another instant on each side
+	}
+	if term := slices.Index(h.model.tokens, r.Trigger); term > 0 { // PassOver gave it that
+		return r, func(s *side) jobs.Key { return jobs.Key{Job: r.Job, Tick: r.Tick, Trigger: s.tokens[term]} }
+	}
+	return r, func(*side) jobs.Key { return r.Key }
+}
+
+func (h *history) move() historyCall {
+	type one struct {
+		store.Move
+		term int // whose token it expects
+		key  func(*side) jobs.Key
+	}
+	var list []one
+	states := []jobs.State{jobs.Running, jobs.Waiting, jobs.Succeeded, jobs.Failed, jobs.Skipped, jobs.Cancelled, jobs.Interrupted}
+	for n := range rapid.IntRange(1, 3).Draw(h.random, "moves") {
+		r, of := h.run()
+		m, term := to(rapid.SampledFrom(states).Draw(h.random, "to"), r), -1
+		if r.Token != 0 {
+			term = slices.Index(h.model.tokens, r.Token)
+		}
+		m.Delay, m.Error, m.Then = h.delay(), h.text(), h.followers(n)
+		m.Verdict = rapid.SampledFrom([]store.Verdict{store.NoVerdict, store.JobWorks, store.JobFails}).Draw(h.random, "verdict")
+		m.Output = rapid.SampledFrom([][]byte{nil, nil, []byte("done")}).Draw(h.random, "output")
+		if r.State == 0 || r.State.Over() || h.some() {
+			m.From = rapid.SampledFrom(states[:2]).Draw(h.random, "from")
+		}
+		switch rapid.IntRange(1, 12).Draw(h.random, "expects") {
+		case 1:
+			m.Attempt++
+		case 2:
+			m.Owner = h.owner()
+		case 3:
+			term = rapid.IntRange(0, len(h.owners)-1).Draw(h.random, "expected term")
+		}
+		m.Token = 0
+		if !slices.ContainsFunc(list, func(other one) bool { return other.Key == m.Key }) {
+			list = append(list, one{m, term, of})
+		}
+	}
+	of, server := h.holder(), h.server()
+	return historyCall{fmt.Sprintf("Move of term %d %+v", of.term, list), func(s *side) (any, error) {
+		var moves []store.Move
+		for _, one := range list {
+			one.Key = one.key(s)
+			if one.term >= 0 {
+				one.Token = s.tokens[one.term]
+			}
+			moves = append(moves, one.Move)
+		}
+		moved, err := s.Move(s.ctx, of.at(s, server), moves)
+		return moved, err
+	}, false}
+}
+
+func (h *history) trigger() historyCall {
+	job, n := h.job(), h.asked
+	h.asked++
+	r := jobs.Request{Args: h.args(), Backfill: h.backfill(), Note: h.text()}
+	if !h.some() { // then it has a number as well: runs of one tick are in the order of their numbers
+		r.Tick, r.Trigger = tick(h.tick()), 1+uint64(h.tick())
+	}
+	return historyCall{fmt.Sprintf("Trigger of %s %+v", job, r), func(s *side) (any, error) {
+		k, err := s.Trigger(s.ctx, s.group, job, r)
+		if err == nil {
+			s.manual[n] = k
+			s.chosen[k] = r.Trigger == 0
+		}
+		return k, err
+	}, true}
+}
+
+func (h *history) request() historyCall {
+	job := rapid.SampledFrom(append([]string{""}, historyJobs...)).Draw(h.random, "job or all")
+	action := rapid.SampledFrom([]jobs.Action{jobs.ActionPause, jobs.ActionResume, jobs.ActionSkipping}).Draw(h.random, "action")
+	return historyCall{fmt.Sprintf("%s of %q", action, job), func(s *side) (any, error) {
+		return nil, map[jobs.Action]func(context.Context, string, string) error{
+			jobs.ActionPause: s.Pause, jobs.ActionResume: s.Resume, jobs.ActionSkipping: s.ResumeSkipping,
+		}[action](s.ctx, s.group, job)
+	}, true}
+}
+
+func (h *history) cancel() historyCall {
+	r, of := h.run()
+	return historyCall{fmt.Sprintf("Cancel of %v", r.Key), func(s *side) (any, error) {
+		return nil, s.Cancel(s.ctx, s.group, of(s))
+	}, true}
+}
+
+func (h *history) passOver() historyCall {
+	of, job, after := h.holder(), h.job(), tick(h.tick())
+	return historyCall{fmt.Sprintf("PassOver of term %d %s after %v", of.term, job, after), func(s *side) (any, error) {
+		n, err := s.PassOver(s.ctx, of.on(s), job, after)
+		return n, err
+	}, true}
+}
+
+func (h *history) prune() historyCall {
+	job, batch := h.job(), rapid.IntRange(0, 2).Draw(h.random, "batch")
+	keep := jobs.History{
+		Keep: rapid.IntRange(0, 3).Draw(h.random, "keep"),
+		For:  rapid.SampledFrom([]time.Duration{0, time.Microsecond, time.Hour}).Draw(h.random, "for"),
+	}
+	return historyCall{fmt.Sprintf("Prune of %s %+v, %d at a time", job, keep, batch), func(s *side) (any, error) {
+		n, err := s.Prune(s.ctx, s.group, job, keep, batch)
+		return n, err
+	}, true}
+}
+
+func (h *history) gone() historyCall {
+	of, names := h.holder(), historyJobs[rapid.IntRange(0, 2).Draw(h.random, "first"):]
+	return historyCall{fmt.Sprintf("Gone of term %d %v", of.term, names), func(s *side) (any, error) {
+		if s.replicas != nil {
+			return nil, s.replicas.Gone(s.ctx, of.on(s), names)
+		}
+		return nil, nil
+	}, false}
+}
+
+func (h *history) forget() historyCall {
+	job, wrong := h.job(), h.some()
+	return historyCall{"Forget of " + job, func(s *side) (any, error) {
+		if s.replicas == nil {
+			return nil, nil
+		}
+		gone, err := s.replicas.GoneSince(s.ctx, s.group, job)
+		if err != nil {
+			return nil, err
+		}
+		if wrong {
+			gone = gone.Add(time.Hour)
+		}
+		done, err := s.replicas.Forget(s.ctx, s.group, job, gone)
+		return done, err
+	}, false}
+}
+
+func (h *history) note() historyCall {
+	ago := []time.Duration{0, time.Hour, 500 * 24 * time.Hour}
+	note := store.TermNote{
+		Over: h.some(), Early: h.some(), Why: h.text(),
+		Began: rapid.SampledFrom(ago).Draw(h.random, "began"), Ended: rapid.SampledFrom(ago).Draw(h.random, "ended"),
+		Before: rapid.SampledFrom([]time.Time{{}, tick(0)}).Draw(h.random, "before"),
+	}
+	of, prunes := h.holder(), h.some()
+	return historyCall{fmt.Sprintf("NoteTerm of term %d %+v, prunes: %t", of.term, note, prunes), func(s *side) (any, error) {
+		if s.archive == nil {
+			return nil, nil
+		}
+		if prunes {
+			n, err := s.archive.PruneArchive(s.ctx, s.group, 0)
+			return n, err
+		}
+		note.Holder = of.on(s)
+		return nil, s.archive.NoteTerm(s.ctx, note)
+	}, true}
+}
