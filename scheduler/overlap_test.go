@@ -1,7 +1,10 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -155,5 +158,32 @@ func TestReplaceOfWhatHasNotStarted(t *testing.T) {
 		if runs := c.runs("job"); len(runs) != 1 {
 			t.Errorf("ran %+v", runs)
 		}
+	})
+}
+
+// A tick whose claim is answered when the term is over replaces nothing: the term has ended the run before, which has failed.
+func TestReplaceAfterTheTerm(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		deaf := jobs.Job{Name: "a", Schedule: jobs.Cron("11 * * * * *"), Overlap: jobs.OverlapReplace, Do: func(ctx context.Context, run jobs.Run) error {
+			if run.Tick.Sub(c.begin) < time.Minute {
+				<-time.After(65 * time.Second)
+				return errWork
+			}
+			return lasting(10*time.Second)(ctx, run)
+		}}
+		r := c.start([]jobs.Job{deaf})
+		c.until(time.Minute)
+		// The last heartbeat counts until 12.85 s later: the claim of 1m11s is sent before, and answered after.
+		r.link.set(func(l *link) {
+			l.fail["Renew"], l.fail["Beat"], l.delay["Claim"] = math.MaxInt, math.MaxInt, 2500*time.Millisecond
+		})
+		c.until(time.Minute + 17*time.Second)
+		if rows := c.lines("a"); len(rows) == 0 || !strings.HasPrefix(rows[0], "11s cancelled: lease: lost") {
+			t.Errorf("the run before: %q", rows)
+		}
+		if !c.known("a").Failing {
+			t.Error("the run that the term has ended counts as replaced, and not as failed")
+		}
+		r.link.set(func(l *link) { clear(l.fail) })
 	})
 }
