@@ -185,7 +185,9 @@ func (s *Server) position(ctx context.Context) (position, error) {
 	if at := parsePosition(savedState, string(saved)); at.known() {
 		return at, nil
 	}
-	cmd := exec.CommandContext(ctx, s.program.path, slices.Concat(s.options(), s.wsrepOptions(), s.args, []string{"--wsrep-recover"})...)
+	// It only reads its data. With its port it would fail when another process has taken that while the node was down.
+	cmd := exec.CommandContext(ctx, s.program.path,
+		slices.Concat(s.options(), s.wsrepOptions(), s.args, []string{"--wsrep-recover", "--skip-networking"})...)
 	cmd.Env = s.env()
 	var out tail
 	cmd.Stdout, cmd.Stderr = &out, &out

@@ -9,11 +9,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -282,16 +283,36 @@ func (s *Server) env() []string {
 	return env
 }
 
-var (
-	portOrder = sync.OnceValue(func() []int { return rand.Perm(lastPort - firstPort) })
-	portsUsed atomic.Uint64
-)
+// ports are those of [RandomPort], in the order in which this process hands them out.
+var ports = struct {
+	mu    sync.Mutex // guards all below
+	order []int
+	next  int
+	held  map[int]net.PacketConn // what tells other processes
+}{order: rand.Perm(lastPort - firstPort), held: map[int]net.PacketConn{}}
 
-// RandomPort returns a port that probably is free, now and after its user has left it for a while: a process gets none
-// twice before it has had all. It is safe for concurrent use.
+// RandomPort returns a port that probably is free, and stays so after its user has left it for a while: this process
+// gets none twice before it has had all and, on Linux, no other one gets it from here while this one lives. It is safe
+// for concurrent use.
 func RandomPort() int {
-	order := portOrder()
-	return firstPort + order[(portsUsed.Add(1)-1)%uint64(len(order))]
+	ports.mu.Lock()
+	defer ports.mu.Unlock()
+	for {
+		port := firstPort + ports.order[ports.next]
+		ports.next = (ports.next + 1) % len(ports.order)
+		if ports.held[port] != nil || runtime.GOOS != "linux" {
+			return port
+		}
+		// A name in the abstract namespace of sockets is no file, and ends with its process.
+		held, err := net.ListenPacket("unixgram", "@cronlease-port-"+strconv.Itoa(port))
+		if errors.Is(err, syscall.EADDRINUSE) {
+			continue // another process has it
+		}
+		if err == nil {
+			ports.held[port] = held
+		}
+		return port
+	}
 }
 
 // ready returns once the server answers and, as a node of a cluster, has caught up. The end of the process ends it too.

@@ -8,7 +8,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -26,7 +29,14 @@ const patience = 2 * time.Minute
 // parentVariable makes the test program the process that TestServerDiesWithItsParent kills. It holds the kind of server.
 const parentVariable = "CRONLEASE_DBSERVER_PARENT"
 
+// portsVariable makes the test program another process that asks for ports.
+const portsVariable = "CRONLEASE_DBSERVER_PORTS"
+
 func TestMain(m *testing.M) {
+	if os.Getenv(portsVariable) != "" {
+		fmt.Print(somePorts())
+		return
+	}
 	if kind := os.Getenv(parentVariable); kind != "" {
 		parentProcess(kind)
 		return
@@ -356,15 +366,35 @@ func parentProcess(kind string) {
 	_ = server.Close()
 }
 
-// Ports that were handed out before anybody listens there are not handed out again.
+// Ports that were handed out before anybody listens there are not handed out again, not even to another process.
 func TestRandomPort(t *testing.T) {
 	t.Parallel()
-	seen := map[int]bool{}
-	for range 1000 {
-		port := dbserver.RandomPort()
-		if port < 20000 || port >= 32000 || seen[port] {
-			t.Fatalf("port %d: seen %v", port, seen[port])
+	seen := map[string]bool{}
+	look := func(ports string) {
+		for port := range strings.FieldsSeq(ports) {
+			if number, err := strconv.Atoi(port); err != nil || number < 20000 || number >= 32000 || seen[port] {
+				t.Errorf("port %s: seen %v", port, seen[port])
+			}
+			seen[port] = true
 		}
-		seen[port] = true
 	}
+	look(somePorts())
+	if runtime.GOOS == "linux" {
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), portsVariable+"=1")
+		ports, err := cmd.Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		look(string(ports))
+	}
+}
+
+// somePorts returns so many that two processes that do not know of each other would have some in common.
+func somePorts() string {
+	var b strings.Builder
+	for range 500 {
+		fmt.Fprintln(&b, dbserver.RandomPort())
+	}
+	return b.String()
 }
