@@ -97,7 +97,9 @@
 // showed it. After the database's identity has changed, a replica takes nothing
 // for one TTL, since the holder's last writes may be missing there; the same
 // goes for a row that is behind what this replica has seen, or behind its fence.
-// That TTL is the longest of the row's, this replica's, and the newest term's.
+// That TTL is the longest of the row's, this replica's, and the newest term's. It
+// cannot know of a longer one, if the failover lost the acquire of a term that it has
+// not seen: where a failover may lose commits, all replicas need the same TTL.
 //
 // A replica that a hand-over signal has woken does not read first, where the store
 // can do without ([store.DirectHandover]): its acquire compares that the row is

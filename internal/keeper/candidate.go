@@ -138,6 +138,8 @@ func (c *Candidate) settle(ctx context.Context, row store.Lease) (*Held, time.Du
 	if wait := releasableIn(c.watch.quarantinedFor(at), c.taken.standing(at)); wait > 0 {
 		return nil, c.until(wait), nil
 	}
+	// The release may arrive after the next look, whatever comes of it here: what it was sent for is adopted no more.
+	delete(c.unanswered, row.Heartbeat)
 	// Logged once: while the server takes no writes, each look gets here.
 	if c.leftOver != row.Token {
 		c.leftOver = row.Token

@@ -1,6 +1,7 @@
 package keeper_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/lease"
 )
 
 // A server that is only read shows a lost term's row for as long as that lasts:
@@ -39,5 +41,31 @@ func TestLeftOverIsToldOnce(t *testing.T) {
 		}
 		r.link.Heal()
 		lookUntilHeld(t, r, c)
+	})
+}
+
+// A term that this process has begun to release is not adopted, even if what kept it from that is over: the release may
+// still arrive, and free the lease for another replica.
+func TestReleasedIsNotAdopted(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		r := newRig(t, memdb.New())
+		c := r.candidate("g")
+		var shut error
+		c.Gate(func(lease.Skew) error { return shut })
+		r.link.Once("Acquire", faulty.Fault{Err: faulty.ErrLost, Applied: true})
+		if _, _, err := c.Look(t.Context()); err == nil {
+			t.Fatal("the acquire was answered")
+		}
+		released := r.row("g").Token
+		shut = errors.New("the clocks disagree")
+		late := faulty.Fault{Err: faulty.ErrLost, Late: 2 * time.Second}
+		r.link.Once("Release", late, late, late) // it is tried again
+		if _, _, err := c.Look(t.Context()); err == nil {
+			t.Fatal("the release was answered")
+		}
+		shut = nil
+		if h := lookUntilHeld(t, r, c); h.Token() == released {
+			t.Errorf("term %d was adopted", released)
+		}
 	})
 }
