@@ -106,3 +106,9 @@ func Future(s *Store) { s.seen.Add(1 << 30) }
 func SASLAnswer(user, password, uri, challenge, cnonce string) (response, confirmation string, err error) {
 	return (&saslUser{user, password}).answer(uri, challenge, cnonce)
 }
+
+// CarryOut carries out a transaction that compares nothing.
+func (s *Store) CarryOut(ctx context.Context, ops ...any) error {
+	_, err := s.carryOut(ctx, nil, ops)
+	return err
+}

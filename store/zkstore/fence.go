@@ -107,15 +107,18 @@ func (s *Store) carryOut(ctx context.Context, checks, ops []any) (again bool, er
 	if sizeOf(all) > maxTransaction {
 		return false, errTooLarge
 	}
-	var sent atomic.Bool
+	// Whoever comes first decides: it is sent, or given up and never sent.
+	var decided atomic.Bool
 	answers, err := call(ctx, s.link, func(client *zk.Conn) ([]zk.MultiResponse, error) {
-		sent.Store(true)
+		if decided.Swap(true) {
+			return nil, context.Cause(ctx)
+		}
 		return client.Multi(all...)
 	})
 	switch {
 	case err == nil:
 		return false, nil
-	case !sent.Load() || errors.Is(err, zk.ErrNoServer):
+	case !decided.Swap(true) || errors.Is(err, zk.ErrNoServer):
 		return false, err
 	}
 	for i, a := range answers {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -325,6 +326,45 @@ func TestDoWithoutAnAnswer(t *testing.T) {
 }
 
 // A lock that has passed on fences too, and one for which others have begun to wait does not.
+// endsAfterALook is a context that ends when it has been looked at.
+type endsAfterALook struct {
+	context.Context
+	looked atomic.Bool
+}
+
+func (c *endsAfterALook) Err() error {
+	if c.looked.Swap(true) {
+		return context.Canceled
+	}
+	return nil
+}
+
+func (*endsAfterALook) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+// The context ends when the transaction is about to be sent: an error that is not ErrUnknown says that it never is.
+func TestDoThatEndsBeforeItIsSent(t *testing.T) {
+	t.Parallel()
+	f := newFenced(t, shared.Addr())
+	never := map[string]bool{}
+	for i := range 300 {
+		name := fmt.Sprint("node", i)
+		err := f.Store.CarryOut(&endsAfterALook{Context: t.Context()}, &zk.CreateRequest{Path: f.root + "/" + name, Acl: zk.WorldACL(zk.PermAll)})
+		never[name] = err != nil && !errors.Is(err, zkstore.ErrUnknown)
+	}
+	f.ok(f.Store.Close()) // it waits for what is under way
+	nodes, _, err := f.client.Children(f.root)
+	f.ok(err)
+	for _, name := range nodes {
+		if never[name] {
+			t.Errorf("%s is there", name)
+		}
+	}
+}
+
 func TestDoUnderALock(t *testing.T) {
 	t.Parallel()
 	f := newFenced(t, shared.Addr())
