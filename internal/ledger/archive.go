@@ -29,7 +29,7 @@ func (l Ledger) NoteTerm(ctx context.Context, note store.TermNote) error {
 			tx.putTerm(t)
 		}
 		for token, t := range tx.Terms {
-			if token < note.Token && t.Ended.IsZero() && !note.Before.IsZero() {
+			if token < note.Token && !note.Before.IsZero() { // whose end is not known: see [Need.Term]
 				end(&t, note.Before, store.WhyUntold)
 				tx.putTerm(t)
 			}

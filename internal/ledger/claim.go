@@ -114,7 +114,7 @@ func (tx *Tx) extend(h store.Holder, id store.ClaimID, c store.Claim) (Run, bool
 	}
 	was := extended(c)
 	r, ok := tx.Runs[was]
-	if !ok || r.State != jobs.Skipped || r.Owner != h.Owner || r.Token != h.Token || r.Error != ledgerrows.CutError(c.Error) {
+	if !ok || r.State != jobs.Skipped || r.Token != h.Token || r.Error != ledgerrows.CutError(c.Error) {
 		return Run{}, false
 	}
 	r.Tick, r.ID, r.Finished = ledgerrows.Plain(c.Key).Tick, id, tx.Now

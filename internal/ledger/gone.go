@@ -44,7 +44,6 @@ func (l Ledger) Forget(ctx context.Context, group, job string, gone time.Time) (
 			return
 		}
 		tx.Note(entry, jobs.Done)
-		delete(tx.Jobs, job)
 		tx.Forgotten = job
 	})
 	return err == nil && forgotten, err

@@ -128,7 +128,7 @@ func (s *signals) lose(t testing.TB) {
 
 func TestLedgerConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Ledger(t, func(t testing.TB) storetest.Harness {
+	storetest.Rows(t, func(t testing.TB) storetest.Harness {
 		path, stepClock := withSteppedClock(t)
 		return storetest.Harness{
 			Open:      func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },

@@ -21,8 +21,8 @@ func Finds(t testing.TB, open func(t testing.TB) Harness, about ...string) strin
 		run  func(t testing.TB, h Harness) string
 	}
 	var all []named
-	for _, c := range slices.Concat(ledgerSuite.cases, archiveSuite.cases) {
-		all = append(all, named{c.name, func(t testing.TB, h Harness) string { return failure(t, ledgerSuite, c, h) }})
+	for _, c := range slices.Concat(rowSuite.cases, ruleSuite.cases) {
+		all = append(all, named{c.name, func(t testing.TB, h Harness) string { return failure(t, rowSuite, c, h) }})
 	}
 	for _, c := range leaseSuite.cases {
 		all = append(all, named{c.name, func(t testing.TB, h Harness) string { return failure(t, leaseSuite, c, h) }})

@@ -10,17 +10,6 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// archiveSuite is for [store.Archive].
-var archiveSuite = suite[*ledgerEnv]{cases: archiveCases(), on: newLedgerEnv}
-
-func archiveCases() []ledgerCase {
-	var all []ledgerCase
-	for _, cases := range [][]ledgerCase{auditCases, termCases, attemptCases, loadOfCases, newestCases, countCases, archivePruneCases} {
-		all = append(all, cases...)
-	}
-	return all
-}
-
 type archiveStore interface {
 	store.Leases
 	store.Archive

@@ -119,7 +119,10 @@ var argsCases = []ledgerCase{
 		e.request(s, ask)
 		ask.Tick = tick(-100_000_000) // before 1970
 		e.equal(e.request(s, ask).Tick, ask.Tick, "a tick of long ago")
-		e.equal(e.request(s, jobs.Request{Tick: tick(2)}).Tick, tick(2), "a tick without a number")
+		first, second := e.request(s, jobs.Request{Tick: tick(2)}), e.request(s, jobs.Request{Tick: tick(2)})
+		e.equal([2]time.Time{first.Tick, second.Tick}, [2]time.Time{tick(2), tick(2)}, "ticks without a number")
+		e.equal(first.Key == second.Key, false, "two requests of a tick, without a number, are one run")
+		e.equal(e.request(s, jobs.Request{Tick: tick(1)}).Trigger < 1<<52, true, "the number is below those that the scheduler gives")
 		e.unchanged(beside, "the run of the schedule's tick")
 		e.equal(e.known(group, report).Cursor, tick(1), "Cursor")
 		_, err := s.Trigger(e.ctx(), group, "unknown", ask)
@@ -230,39 +233,6 @@ var followCases = []ledgerCase{
 		e.moved(s, h, m)
 		e.record(group, after(r).Key)
 		e.absent(group, m.Then[1].Key, "the next of a backfill that was cancelled")
-	}},
-
-	{"follow/many", func(e *ledgerEnv) {
-		s := e.open()
-		h := e.begin(s)
-		claimed := e.claim(s, h, newID(), many(450, jobs.Running)...)
-		var moves []store.Move
-		for i, c := range claimed {
-			m := to(jobs.Succeeded, c.Record)
-			if i%3 > 0 {
-				m.Then = []store.Follower{after(c.Record)}
-				m.Then[0].Job += c.Job
-			}
-			if i%7 == 3 {
-				m.Attempt++
-			}
-			moves = append(moves, m)
-		}
-		for range 2 {
-			moved := e.move(s, h, moves...)
-			for i, is := range moved {
-				e.equal(is, i%7 != 3, fmt.Sprint("Move of run ", i))
-			}
-			there := map[jobs.Key]bool{}
-			for _, r := range e.runs(group, jobs.Filter{Limit: all}) {
-				there[r.Key] = true
-			}
-			for i, m := range moves {
-				for _, f := range m.Then {
-					e.equal(there[f.Key], i%7 != 3, fmt.Sprint("there is a follower of run ", i))
-				}
-			}
-		}
 	}},
 
 	{"follow/under a trigger", func(e *ledgerEnv) {

@@ -140,20 +140,6 @@ var attemptCases = []ledgerCase{
 		e.attempts(s, late.Key, attempt(1, jobs.Running, h, "", nil))
 	}},
 
-	{"attempts/the last hundred", func(e *ledgerEnv) {
-		s := e.openArchive()
-		h := e.begin(s)
-		r := e.running(s, h, key(report, 1))
-		for n := 1; n <= jobs.MaxAttempts+2; n++ {
-			r = e.moved(s, h, to(jobs.Running, e.moved(s, h, fails(r, "", nil))))
-		}
-		got, err := s.Attempts(e.ctx(), group, r.Key)
-		e.ok(err, "Attempts")
-		if n := len(got); n != jobs.MaxAttempts+1 || got[0].Number != 3 || got[n-1].Number != jobs.MaxAttempts+3 {
-			e.Fatalf("Attempts of %d: %d, from number %d", jobs.MaxAttempts+3, n, got[0].Number)
-		}
-	}},
-
 	{"attempts/none of a run that was never started", func(e *ledgerEnv) {
 		s := e.openArchive()
 		h := e.begin(s)

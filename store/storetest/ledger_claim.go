@@ -87,29 +87,6 @@ var claimCases = []ledgerCase{
 		e.equal(e.count(group), 0, "runs")
 	}},
 
-	{"claim/a thousand in one call", func(e *ledgerEnv) {
-		s := e.open()
-		h, id := e.begin(s), newID()
-		claims := many(1000, jobs.Running, jobs.Waiting, jobs.Skipped)
-		first := e.claim(s, h, id, claims...)
-		for i, c := range first {
-			if !c.Mine || c.State != claims[i].State || c.Missed != claims[i].Missed {
-				e.Fatalf("claim %d of %v in state %v, missed %d: mine %t, %s", i, claims[i].Key, claims[i].State, claims[i].Missed, c.Mine, showRecord(c.Record))
-			}
-		}
-		e.equal(e.count(group), len(claims), "runs")
-		stored := map[jobs.Key]jobs.Record{}
-		for _, r := range e.runs(group, jobs.Filter{Limit: all}) {
-			stored[r.Key] = r
-		}
-		again, others := e.claim(s, h, id, claims...), e.claim(s, h, newID(), claims...)
-		for i, c := range first {
-			e.same(stored[c.Key], c.Record, "read back")
-			e.equal(again[i], c, "the same call again")
-			e.equal(others[i], store.Claimed{Record: c.Record}, "another call")
-		}
-	}},
-
 	{"claim/the same call again", func(e *ledgerEnv) {
 		s := e.open()
 		h, id := e.begin(s), newID()

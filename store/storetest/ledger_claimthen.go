@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -127,38 +126,6 @@ var claimThenCases = []ledgerCase{
 		e.mine(s, h, c)
 		e.unchanged(there, "a row that was there")
 		e.record(group, c.Then[1].Key)
-	}},
-
-	{"follow/many claims", func(e *ledgerEnv) {
-		s := e.open()
-		h := e.begin(s)
-		claims := many(650, jobs.Running, jobs.Waiting, jobs.Skipped)
-		for i := range claims {
-			if i%7 == 3 { // there before, and not the job's newest tick
-				claims[i].Trigger = 1
-				e.mine(s, h, claims[i])
-			}
-			if i%3 > 0 {
-				f := told(claims[i].Key)
-				f.Job += claims[i].Job
-				f.Args = json.RawMessage(`"` + strings.Repeat("é", 400) + fmt.Sprint(i) + `"`)
-				claims[i].Then = []store.Follower{f}
-			}
-		}
-		id := newID()
-		for range 2 {
-			e.claim(s, h, id, claims...)
-			runs := map[jobs.Key]bool{}
-			for _, r := range e.runs(group, jobs.Filter{Limit: all}) {
-				runs[r.Key] = true
-			}
-			for i, c := range claims {
-				for _, f := range c.Then {
-					e.equal(runs[f.Key], i%7 != 3, fmt.Sprint("there is a follower of claim ", i))
-				}
-			}
-		}
-		e.hasArgs(claims[1].Then[0].Key, string(claims[1].Then[0].Args), "of a run that follows one of many")
 	}},
 
 	{"follow/a claim, under a trigger and with arguments", func(e *ledgerEnv) {

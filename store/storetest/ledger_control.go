@@ -42,23 +42,6 @@ var pauseCases = []ledgerCase{
 		}
 	}},
 
-	{"control/the server that answers", func(e *ledgerEnv) {
-		if e.h.ManyServers {
-			e.Skip("left out: Harness.ManyServers")
-		}
-		s := e.open()
-		e.begin(s)
-		readings, err := s.Read(e.ctx(), group)
-		e.ok(err, "Read")
-		server := readings[0].Server
-		changes, err := s.Changes(e.ctx(), group)
-		e.ok(err, "Changes")
-		e.equal(changes.Server, server, "Server of Changes, beside that of the lease")
-		snapshot, err := s.Load(e.ctx(), group)
-		e.ok(err, "Load")
-		e.equal(snapshot.Server, server, "Server of Load, beside that of the lease")
-	}},
-
 	{"pause/when", func(e *ledgerEnv) {
 		s := e.open()
 		e.begin(s)
@@ -250,40 +233,6 @@ var triggerCases = []ledgerCase{
 			e.is(err, jobs.ErrNoJob, "Trigger of "+name)
 		}
 		e.equal(e.count(group), 0, "runs")
-	}},
-
-	{"trigger/up to the most that are open", func(e *ledgerEnv) {
-		s := e.open()
-		elsewhere := e.take(s, otherOne, alice)
-		e.declareJobs(s, elsewhere, report)
-		e.waiting(s, elsewhere, key(report, 1))
-		h := e.begin(s)
-		e.waiting(s, h, key(cleanup, 1))
-		e.skipped(s, h, key(report, 1))
-		e.moved(s, h, to(jobs.Failed, e.running(s, h, key(report, 2))))
-		claims := make([]store.Claim, jobs.MaxOpen-1)
-		for i := range claims {
-			claims[i] = store.Claim{Key: key(report, 3+i), State: []jobs.State{jobs.Running, jobs.Waiting}[i%2]}
-		}
-		claimed := e.claim(s, h, newID(), claims...)
-		ask := jobs.Request{Tick: tick(1), Trigger: 7}
-		for range 2 { // the second is the same request again
-			_, err := s.Trigger(e.ctx(), group, report, ask)
-			e.ok(err, "Trigger of the last that a job may have")
-		}
-		was := e.changes(group)
-		for _, one := range []jobs.Request{{}, {Tick: tick(1)}, {Tick: tick(1), Trigger: 8}} {
-			_, err := s.Trigger(e.ctx(), group, report, one)
-			e.is(err, jobs.ErrManyOpen, "Trigger of one more")
-		}
-		e.equal(len(e.load(group).Open), jobs.MaxOpen+1, "open runs after a refusal")
-		e.equal(e.changes(group), was, "Changes after a refusal")
-		if archive, ok := s.(archiveStore); ok {
-			e.audit(archive, group, jobs.AuditFilter{Limit: 1}, entry(jobs.Actor{Via: jobs.ViaAPI}, jobs.ActionTrigger, jobs.Key{Job: report}, "", jobs.Refused))
-		}
-		e.trigger(s, cleanup)
-		e.move(s, h, to(jobs.Succeeded, claimed[0].Record))
-		e.trigger(s, report)
 	}},
 
 	{"trigger/only this group", func(e *ledgerEnv) {

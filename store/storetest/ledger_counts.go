@@ -271,13 +271,14 @@ var archivePruneCases = []ledgerCase{
 		e.noteTerm(s, store.TermNote{Holder: holder(1, alice), Began: 2 * year, Over: true, Ended: 3 * year / 2})
 		e.noteTerm(s, store.TermNote{Holder: holder(2, alice), Began: 3 * year / 2})
 		e.noteTerm(s, store.TermNote{Holder: holder(3, alice), Began: 3 * year / 2, Over: true, Ended: year})
+		e.noteTerm(s, store.TermNote{Holder: holder(4, alice), Began: time.Hour})
 		e.noteTerm(s, store.TermNote{Holder: store.Holder{Group: otherOne, Owner: alice, Token: 1}, Began: 2 * year})
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause")
 		prune(1, 1)
-		e.terms(s, jobs.TermFilter{}, 3, 2)
+		e.terms(s, jobs.TermFilter{}, 4, 3, 2)
 		prune(0, 1)
 		prune(0, 0)
-		e.terms(s, jobs.TermFilter{}, 3)
+		e.terms(s, jobs.TermFilter{}, 4, 3)
 		api := jobs.Actor{Via: jobs.ViaAPI}
 		e.audit(s, group, jobs.AuditFilter{}, entry(api, jobs.ActionPause, jobs.Key{}, "", jobs.Done))
 		others, err := s.Terms(e.ctx(), otherOne, jobs.TermFilter{})
@@ -288,7 +289,7 @@ var archivePruneCases = []ledgerCase{
 		}
 		e.h.StepClock(e.TB, 401*24*time.Hour)
 		e.ok(s.Resume(e.ctx(), group, ""), "Resume")
-		prune(0, 2)
+		prune(0, 3)
 		e.terms(s, jobs.TermFilter{})
 		e.audit(s, group, jobs.AuditFilter{}, entry(api, jobs.ActionResume, jobs.Key{}, "", jobs.Done))
 	}},

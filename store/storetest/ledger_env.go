@@ -32,20 +32,36 @@ func newID() (id store.ClaimID) {
 	return id
 }
 
-// Ledger tests a store against the contract of [store.Ledger]. It calls open once for each case, and cases
-// run in parallel.
+// Ledger tests a store against the contract of [store.Ledger] and, if it has these, [store.Archive] and
+// [store.Replicas]. It calls open once for each case, and cases run in parallel.
 func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 	t.Helper()
-	ledgerSuite.run(t, open)
-	archiveSuite.run(t, open)
+	Rows(t, open)
+	ruleSuite.run(t, open)
+}
+
+// Rows is Ledger for a store that only keeps the rows of a ledger, and has the one that all such stores share decide
+// (internal/ledger): without the cases that are about its rules alone. That the store reads and writes every part of a
+// row, random histories show.
+func Rows(t *testing.T, open func(t testing.TB) Harness) {
+	t.Helper()
+	rowSuite.run(t, open)
 }
 
 type ledgerCase = testCase[*ledgerEnv]
 
-var ledgerSuite = suite[*ledgerEnv]{
-	cases: slices.Concat(declareCases, passOverCases, loadCases, claimCases, extendCases, moveCases, verdictCases, pauseCases, triggerCases, argsCases, followCases, claimThenCases, cancelCases, changesCases, requestCases, replicaCases, runsCases, ledgerPruneCases, valueCases, fenceCases, ledgerConcurrencyCases, historyCases),
-	on:    newLedgerEnv,
-}
+var (
+	rowSuite = suite[*ledgerEnv]{
+		cases: slices.Concat(loadCases, sizeCases, argsCases, changesCases, requestCases, replicaCases, runsCases, valueCases, fenceCases, ledgerConcurrencyCases,
+			historyCases, auditCases, termCases, loadOfCases, newestCases, countCases),
+		on: newLedgerEnv,
+	}
+	ruleSuite = suite[*ledgerEnv]{
+		cases: slices.Concat(declareCases, passOverCases, claimCases, extendCases, moveCases, verdictCases, pauseCases, triggerCases, followCases, claimThenCases,
+			cancelCases, ledgerPruneCases, attemptCases, archivePruneCases),
+		on: newLedgerEnv,
+	}
+)
 
 func newLedgerEnv(e *env) *ledgerEnv {
 	e.Helper()

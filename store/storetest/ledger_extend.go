@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"strings"
-
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -108,33 +106,5 @@ var extendCases = []ledgerCase{
 		other := e.take(s, otherOne, bob)
 		e.declareJobs(s, other, report)
 		e.inserted(s, other, skips(report, 4, 3, 0), e.record(group, key(report, 3)), "a row of another group")
-	}},
-
-	{"extend/many in one call", func(e *ledgerEnv) {
-		s := e.open()
-		h, id := e.begin(s), newID()
-		long := strings.Repeat("é", store.MaxError)
-		e.claim(s, h, newID(), store.Claim{Key: key(report, 1), State: jobs.Skipped, Error: long}, store.Claim{Key: key(cleanup, 1), State: jobs.Skipped, Error: busy})
-		claims := []store.Claim{
-			skips(cleanup, 2, 1, 0), {Key: key(report, 3), State: jobs.Running}, skips(report, 2, 1, 5),
-			{Key: key("third", 1), State: jobs.Skipped, Error: busy, Extends: tick(0)},
-		}
-		claims[2].Error = long
-		first := e.claim(s, h, id, claims...)
-		for i, c := range first {
-			e.equal(c.Mine, true, "Mine of a claim of many")
-			e.equal(c.Missed, []int{1, 0, 6, 0}[i], "Missed of a claim of many")
-			e.unchanged(c.Record, "read back")
-		}
-		e.equal(e.count(group), 4, "runs")
-		e.ok(s.Pause(e.ctx(), group, cleanup), "Pause")
-		for i, c := range e.claim(s, h, id, claims[1:]...) {
-			e.equal(c, first[i+1], "a part of the same call again")
-		}
-		e.equal(e.mine(s, h, skips(cleanup, 3, 2, 0)).Missed, 2, "Missed of a paused job's row")
-		e.equal(e.count(group), 4, "runs")
-		if k := e.known(group, cleanup); !k.Finished.IsZero() {
-			e.Errorf("the job's Finished is %v after claims as skipped", k.Finished)
-		}
 	}},
 }

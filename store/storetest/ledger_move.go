@@ -279,47 +279,6 @@ var moveCases = []ledgerCase{
 		}
 	}},
 
-	{"move/many in one call", func(e *ledgerEnv) {
-		s := e.open()
-		h := e.begin(s)
-		claimed := e.claim(s, h, newID(), many(500, jobs.Running, jobs.Waiting)...)
-		moves := make([]store.Move, len(claimed))
-		for i, c := range claimed {
-			moves[i] = to(jobs.Succeeded, c.Record)
-			if c.State == jobs.Waiting {
-				moves[i].To = jobs.Running
-			}
-			moves[i].Error = fmt.Sprint("error ", i)
-			if i%7 == 3 {
-				moves[i].Attempt++
-			}
-		}
-		moves = append(moves, store.Move{Key: key(report, 9999), From: jobs.Running, Attempt: 1, Owner: alice, Token: h.Token, To: jobs.Failed})
-		check := func(moved []bool, what string) {
-			e.Helper()
-			for i, is := range moved {
-				if want := i%7 != 3 && i < len(claimed); is != want {
-					e.Fatalf("%s: move %d of %v: %t, want %t", what, i, moves[i].Key, is, want)
-				}
-			}
-		}
-		check(e.move(s, h, moves...), "many moves")
-		stored := map[jobs.Key]jobs.Record{}
-		for _, r := range e.runs(group, jobs.Filter{Limit: all}) {
-			stored[r.Key] = r
-		}
-		for i, c := range claimed {
-			r := stored[c.Key]
-			if i%7 == 3 {
-				e.same(r, c.Record, "a run that the call did not expect")
-			} else {
-				e.equal(r.State, moves[i].To, "State")
-				e.equal(r.Error, moves[i].Error, "Error")
-			}
-		}
-		check(e.move(s, h, moves...), "the same moves again")
-	}},
-
 	{"move/none", func(e *ledgerEnv) {
 		s := e.open()
 		e.move(s, e.begin(s))

@@ -114,20 +114,6 @@ var ledgerPruneCases = []ledgerCase{
 		e.left(report, "all batches", 8, 9)
 	}},
 
-	{"prune/batches of 500", func(e *ledgerEnv) {
-		s := e.open()
-		h := e.begin(s)
-		claims := make([]store.Claim, 700)
-		for i := range claims {
-			claims[i] = store.Claim{Key: key(report, i), State: jobs.Skipped}
-		}
-		e.claim(s, h, newID(), claims...)
-		e.equal(e.prune(s, report, jobs.History{Keep: 1}, 0), 500, "deleted in the first batch")
-		e.equal(e.prune(s, report, jobs.History{Keep: 1}, 0), 199, "deleted in the second batch")
-		e.equal(e.prune(s, report, jobs.History{Keep: 1}, 0), 0, "deleted in the third batch")
-		e.left(report, "all batches", 699)
-	}},
-
 	{"prune/never what is not over", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)

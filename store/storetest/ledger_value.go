@@ -222,24 +222,40 @@ var valueCases = []ledgerCase{
 		was := e.load(group)
 		ctx, cancel := context.WithCancel(e.Context())
 		cancel()
-		for what, call := range map[string]func() error{
+		calls := map[string]func() error{
 			"Declare": func() error { return s.Declare(ctx, h, []store.Declared{{Name: "new", Schedule: "every 1m"}}) },
 			"Load":    func() error { _, err := s.Load(ctx, group); return err },
 			"Claim": func() error {
 				_, err := s.Claim(ctx, h, newID(), []store.Claim{{Key: key(report, 10), State: jobs.Running}})
 				return err
 			},
-			"Move":     func() error { _, err := s.Move(ctx, h, []store.Move{to(jobs.Succeeded, r)}); return err },
-			"Changes":  func() error { _, err := s.Changes(ctx, group); return err },
-			"PassOver": func() error { _, err := s.PassOver(ctx, h, report, tick(0)); return err },
-			"Prune":    func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
-			"Pause":    func() error { return s.Pause(ctx, group, report) },
-			"Resume":   func() error { return s.Resume(ctx, group, report) },
-			"Trigger":  func() error { _, err := s.Trigger(ctx, group, report, jobs.Request{}); return err },
-			"Args":     func() error { _, err := s.Args(ctx, group, r.Key); return err },
-			"Cancel":   func() error { return s.Cancel(ctx, group, r.Key) },
-			"Runs":     func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
-		} {
+			"Move":           func() error { _, err := s.Move(ctx, h, []store.Move{to(jobs.Succeeded, r)}); return err },
+			"Changes":        func() error { _, err := s.Changes(ctx, group); return err },
+			"PassOver":       func() error { _, err := s.PassOver(ctx, h, report, tick(0)); return err },
+			"Prune":          func() error { _, err := s.Prune(ctx, group, report, jobs.History{Keep: 1}, 0); return err },
+			"Pause":          func() error { return s.Pause(ctx, group, report) },
+			"Resume":         func() error { return s.Resume(ctx, group, report) },
+			"Trigger":        func() error { _, err := s.Trigger(ctx, group, report, jobs.Request{}); return err },
+			"Args":           func() error { _, err := s.Args(ctx, group, r.Key); return err },
+			"Cancel":         func() error { return s.Cancel(ctx, group, r.Key) },
+			"Runs":           func() error { _, err := s.Runs(ctx, group, jobs.Filter{}); return err },
+			"ResumeSkipping": func() error { return s.ResumeSkipping(ctx, group, report) },
+		}
+		if a, ok := s.(store.Archive); ok {
+			calls["NoteTerm"] = func() error { return a.NoteTerm(ctx, store.TermNote{Holder: h}) }
+			calls["PruneArchive"] = func() error { _, err := a.PruneArchive(ctx, group, 0); return err }
+			calls["Attempts"] = func() error { _, err := a.Attempts(ctx, group, r.Key); return err }
+			calls["Audit"] = func() error { _, err := a.Audit(ctx, group, jobs.AuditFilter{}); return err }
+			calls["Terms"] = func() error { _, err := a.Terms(ctx, group, jobs.TermFilter{}); return err }
+		}
+		if a, ok := s.(store.Replicas); ok {
+			calls["Gone"] = func() error { return a.Gone(ctx, h, []string{report}) }
+			calls["Forget"] = func() error { _, err := a.Forget(ctx, group, report, tick(0)); return err }
+			calls["GoneSince"] = func() error { _, err := a.GoneSince(ctx, group, report); return err }
+			calls["Enlist"] = func() error { return a.Enlist(ctx, group, jobs.Replica{Owner: bob}) }
+			calls["Roster"] = func() error { _, err := a.Roster(ctx, group, jobs.Roster{}); return err }
+		}
+		for what, call := range calls {
 			err := call()
 			if err == nil || errors.Is(err, store.ErrReplaced) || errors.Is(err, jobs.ErrNoJob) || errors.Is(err, jobs.ErrNoRun) {
 				e.Errorf("%s with an ended context: error %v, want one that is no answer", what, err)

@@ -171,25 +171,4 @@ var verdictCases = []ledgerCase{
 			}
 		}
 	}},
-
-	{"verdict/the last of many", func(e *ledgerEnv) {
-		s := e.open()
-		h := e.begin(s)
-		claimed := e.claim(s, h, newID(), many(500, jobs.Running)...)
-		slices.SortFunc(claimed, func(a, b store.Claimed) int { return b.Tick.Compare(a.Tick) })
-		var moves []store.Move
-		last := map[string]int{}
-		for i, c := range claimed {
-			moves = append(moves, saying(store.JobFails, c.Record))
-			if c.Job == report {
-				moves[i].To, moves[i].Verdict = jobs.Succeeded, store.JobWorks
-			}
-			last[c.Job] = i
-		}
-		moves[last[report]].Verdict = store.JobFails
-		moves[last[cleanup]].Verdict = store.JobWorks
-		e.move(s, h, moves...)
-		e.failing(report, true, "whose last run has failed")
-		e.failing(cleanup, false, "whose last run has succeeded")
-	}},
 }

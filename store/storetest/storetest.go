@@ -1,6 +1,6 @@
 // Package storetest tests stores against the contract of package store. Every store of this module passes it, and a store of
 // another module runs it in its own tests. There are three suites, for what a store implements: [Leases] first, since terms
-// and sessions are leases, then [Ledger] and [Locks].
+// and sessions are leases, then [Ledger] (or [Rows]) and [Locks].
 //
 //	func TestLeases(t *testing.T) { storetest.Leases(t, harness) }
 //	func TestLedger(t *testing.T) { storetest.Ledger(t, harness) }
@@ -39,8 +39,8 @@
 //
 // The case "harness" of [Leases] says when Update does not do its part.
 //
-// The suites are themselves tested: for each condition and each effect of each statement there is a store without it, and a
-// case that this store fails.
+// The suites are tested by mutation: docs/checks.md says how. A store without one of its conditions, or without one of its
+// writes, fails a case.
 package storetest
 
 import (

@@ -97,5 +97,5 @@ func TestLocks(t *testing.T) {
 
 func TestLedger(t *testing.T) {
 	t.Parallel()
-	storetest.Ledger(t, harness)
+	storetest.Rows(t, harness)
 }
