@@ -438,26 +438,37 @@ inline settle(i) {
 #define adoptable(i) (heartbeat > 0 && heartbeat <= NUMBERS && sent(i, heartbeat) < trust(i) && token > lastToken[i])
 #endif
 
-/* look: what Candidate.Look does with its reading. */
-inline look(i) {
+/* adoptsNoMore: the acquire of that number is not adopted any more. */
+inline adoptsNoMore(i, n) {
+	if
+	:: n > 0 && n <= NUMBERS -> sent(i, n) = NONE
+	:: else
+	fi
+}
+
+/* look: what Candidate.Look does with its reading. What that shows of the clocks may keep it from taking anything. */
+inline look(i, barred) {
 	observe(i);
 	printf("replica %d: reads token %d, heartbeat %d, released %d; age %d, quarantine %d\n", i, (lease -> token : 0), (lease -> heartbeat : 0), released, age[i], quarantine[i]);
 	looking[i] = false; between[i] = 0; looked[i] = true;
 	slot();
 	if
-	:: lease && owner == self[i] && !released && adoptable(i) ->
+	:: lease && owner == self[i] && !released && adoptable(i) && !barred ->
 #if defined(ADOPT_FROM_NOW) || defined(ADOPT_BY_NAME)
 		sent(i, heartbeat) = 0;
 #endif
 		rt = token; rb = heartbeat;
 		printf("replica %d: adopts token %d\n", i, rt); mark(1);
 		hold(i, rt, rb)
-	:: lease && owner == self[i] && !released && !adoptable(i) ->
+	:: lease && owner == self[i] && !released && (barred || !adoptable(i)) ->
 		if
 #ifdef OWN_ROW_AT_ONCE
 		:: releases > 0 ->
 #else
 		:: releases > 0 && quarantine[i] == 0 ->
+#endif
+#ifndef ADOPT_RELEASED
+			adoptsNoMore(i, heartbeat);
 #endif
 			mark(2); releases--; send(i, release); mToken[k] = token; mServer[k] = server
 		:: else
@@ -475,7 +486,7 @@ inline look(i) {
 		fi
 	:: !(lease && owner == self[i] && !released) && lease && fence ->
 		if
-		:: takeable(i) && acquires > 0 && number[i] < NUMBERS ->
+		:: takeable(i) && !barred && acquires > 0 && number[i] < NUMBERS ->
 			printf("replica %d: sends an acquire\n", i);
 			if
 			:: released -> mark(4)
@@ -830,9 +841,12 @@ proctype Replica(bit i) {
 	/* Candidate */
 #ifdef AGES
 	:: d_step { awake(i) && campaigns(i) && !idle(i) && !looking[i] -> printf("replica %d: asks for the rows\n", i); looking[i] = true; between[i] = replied[i] }
-	:: d_step { awake(i) && looking[i] && up -> look(i) }
+	:: d_step { awake(i) && looking[i] && up -> look(i, false) }
 #else
-	:: d_step { awake(i) && campaigns(i) && !idle(i) -> look(i) }
+	:: d_step { awake(i) && campaigns(i) && !idle(i) -> look(i, false) }
+#ifdef BARS
+	:: d_step { awake(i) && campaigns(i) && !idle(i) -> look(i, true) }
+#endif
 #endif
 #ifdef TAKES
 	:: d_step { awake(i) && campaigns(i) && !looking[i] && mayTake(i) -> take(i) }
