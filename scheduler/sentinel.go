@@ -188,7 +188,11 @@ func (w *sentinel) dueNext(led map[string]jobs.Schedule) (names []string) {
 		if len(all) == sentinelOf {
 			break
 		}
-		if at := jobs.Base(schedule).Next(now); !at.IsZero() {
+		schedule = jobs.Base(schedule)
+		if s, ok := schedule.(jobs.Relative); ok { // which has no ticks of its own: it is due by then, unless it runs
+			schedule = s.From(jobs.Known{ScheduleSince: now, Cursor: now})
+		}
+		if at := schedule.Next(now); !at.IsZero() {
 			all = append(all, due{name, at})
 		}
 	}

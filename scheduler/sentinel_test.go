@@ -3,7 +3,11 @@ package scheduler_test
 import (
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
@@ -38,8 +42,10 @@ func (c *cluster) isUnwell(r *replica, want error, within time.Duration) {
 // While the leader claims nothing, no replica is well, and each is well again soon afterwards.
 func TestFollowersSeeThatNothingIsClaimed(t *testing.T) {
 	for name, declared := range map[string][]jobs.Job{
-		"a few": {{Name: "often", Schedule: jobs.Every(5 * time.Second)}, {Name: "monthly", Schedule: jobs.Cron("0 0 1 * *")}},
-		"rare":  {{Name: "rare", Schedule: jobs.Every(10 * time.Minute)}},
+		"a few":       {{Name: "often", Schedule: jobs.Every(5 * time.Second)}, {Name: "monthly", Schedule: jobs.Cron("0 0 1 * *")}},
+		"rare":        {{Name: "rare", Schedule: jobs.Every(10 * time.Minute)}},
+		"fixed rate":  {{Name: "rate", Schedule: jobs.FixedRate(10 * time.Second)}},
+		"fixed delay": {{Name: "delay", Schedule: jobs.FixedDelay(10 * time.Second)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
@@ -72,9 +78,19 @@ func TestFollowersSeeThatNothingIsClaimed(t *testing.T) {
 // A ledger that cannot be read keeps a follower from being ready, although the lease is there.
 func TestFollowersSeeThatTheLedgerIsGone(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		leader, follower := c.start(everyTick()), c.start(everyTick())
+		core, logs := observer.New(zap.InfoLevel)
+		leader, follower := c.start(everyTick()), c.start(everyTick(), scheduler.WithLogger(zap.New(core)))
 		c.until(10 * time.Minute)
 		follower.link.set(func(l *link) { l.fail = map[string]int{"LoadOf": 1e9} })
+		before := follower.link.count("LoadOf")
+		for follower.link.count("LoadOf") == before {
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(ttl - 200*time.Millisecond)
+		c.isUnwell(follower, nil, 0)
+		time.Sleep(200 * time.Millisecond)
+		synctest.Wait()
+		c.isUnwell(follower, errAway, 0)
 		c.until(12 * time.Minute)
 		c.isUnwell(follower, errAway, 0)
 		if h := follower.Health(); h.Database == nil || h.Stuck != nil || leader.Health().Err() != nil {
@@ -82,6 +98,25 @@ func TestFollowersSeeThatTheLedgerIsGone(t *testing.T) {
 		}
 		follower.link.set(func(l *link) { l.fail = map[string]int{} })
 		c.isUnwell(follower, nil, soonOver)
+		c.until(20 * time.Minute)
+		for _, says := range []string{"does not do its work", "does its work again"} {
+			if n := logs.FilterMessageSnippet(says).Len(); n != 1 {
+				t.Errorf("%d lines say that the group %s", n, says)
+			}
+		}
+	})
+}
+
+// A job that stays locked for a while after it has started is not late meanwhile.
+func TestFollowersOfALockedJob(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := append(tenMinutely("other"), jobs.Job{Name: "delay", Schedule: jobs.FixedDelay(10 * time.Second), LockAtLeastFor: 5 * time.Minute})
+		c.start(declared)
+		follower := c.start(declared)
+		for i := range 60 {
+			c.until(time.Duration(i) * 15 * time.Second)
+			c.isUnwell(follower, nil, 0)
+		}
 	})
 }
 

@@ -74,14 +74,18 @@ func Find(snapshot jobs.Snapshot, l election.Leadership, c Config) (t Ticks) {
 		if busy[name] && endsPause(snapshot, name, tick) {
 			continue // ticks after a pause wait for those before it
 		}
-		rest, sure := time.Duration(0), true
+		sure := true
 		if _, delay := jobs.Base(s).(jobs.FixedDelaySchedule); delay {
+			var rest time.Duration
 			if sure = c.Rest != nil; sure {
 				rest, sure = c.Rest(name)
 			}
+			if end := known.Started.Add(rest); sure && end.After(tick) {
+				tick = end // which is when it is due
+			}
 		}
 		switch {
-		case sure && snapshot.Now.Before(known.Started.Add(rest)):
+		case snapshot.Now.Sub(tick) < Sweeps:
 			continue
 		case c.Declared == nil && (!sure || opened.IsZero() || known.Cursor.Before(opened) && known.Since.Before(opened)):
 			t.Unknown++
