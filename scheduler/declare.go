@@ -43,10 +43,7 @@ func (v *env) tell(changed relisted) error {
 		if err := d.welcome(ctx, changed, was); err != nil {
 			return err
 		}
-		if differing := d.differing(changed, was, was.Now); len(differing) > 0 {
-			return v.db.Declare(ctx, v.holder, differing)
-		}
-		return nil
+		return v.db.Declare(ctx, v.holder, d.differing(changed, was, was.Now))
 	})
 	if err == nil {
 		was, err = v.passOver(ctx, changed, was)

@@ -73,14 +73,12 @@ func (s *Scheduler) Health() Health {
 	if v == nil {
 		return h
 	}
-	if err := v.dog.Stuck(); err != nil {
-		h.Stuck = errors.Join(h.Stuck, err)
-	}
+	h.Stuck = errors.Join(h.Stuck, v.dog.Stuck())
 	if h.State.Role != election.Leading {
 		return h
 	}
-	if err := s.memory.Restored(); err != nil && leader == nil {
-		h.Leader = errors.Join(h.Leader, err)
+	if leader == nil { // else the sentinel has said it
+		h.Leader = errors.Join(h.Leader, s.memory.Restored())
 	}
 	var refused error
 	h.Late, h.LateJob, refused = v.next.late(v.now())

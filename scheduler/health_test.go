@@ -26,6 +26,16 @@ func TestHealthOfALeaderThatClaimsNothing(t *testing.T) {
 			t.Errorf("%+v", h)
 		}
 		r.link.set(func(l *link) { l.fail = map[string]int{"Claim": 1e9} })
+		for _, late := range []time.Duration{2*time.Second - 1, 2 * time.Second, ttl, ttl + 1} {
+			c.until(time.Minute + late)
+			want := late
+			if late < 2*time.Second {
+				want = 0
+			}
+			if h := r.Health(); h.Late != want || errors.Is(h.Leader, scheduler.ErrNotFiring) != (late > ttl) {
+				t.Errorf("after %v: %v late, and %v", late, h.Late, h.Leader)
+			}
+		}
 		c.until(90 * time.Second)
 		h := r.Health()
 		if h.State.Role != election.Leading || !errors.Is(h.Leader, scheduler.ErrNotFiring) || h.LateJob != "minute" || h.Late < 29*time.Second || h.Late > 31*time.Second {

@@ -2,8 +2,8 @@ package scheduler_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -55,8 +55,9 @@ func TestRestoredUnderTheLeader(t *testing.T) {
 				c.until(25*time.Minute + 30*time.Second)
 				c.wantNoneTwice("all")
 				c.wantPaused(true)
-				if r.State().Role != election.Leading || !errors.Is(r.Health().Leader, scheduler.ErrRestored) {
-					t.Errorf("%+v, %v", r.State(), r.Health().Leader)
+				said := fmt.Sprint(r.Health().Leader)
+				if r.State().Role != election.Leading || strings.Count(said, scheduler.ErrRestored.Error()) != 1 {
+					t.Errorf("%+v, and its health says %s", r.State(), said)
 				}
 				resume := c.Resume
 				if skipping {
@@ -171,24 +172,32 @@ func TestRestoredTwice(t *testing.T) {
 // The leader dies with the restore, and its successor has never led: it knows
 // from the term that it saw as a follower.
 func TestRestoredUnderAFollower(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		first := c.start(everyTick())
-		c.until(5*time.Minute + time.Second)
-		restore := c.store.Backup()
-		first.stop()
-		second := c.start(everyTick())
-		c.until(6 * time.Minute)
-		third := c.start(everyTick())
-		c.until(20*time.Minute + 30*time.Second)
-		second.kill()
-		restore()
-		c.until(25 * time.Minute)
-		if third.State().Role != election.Leading {
-			t.Fatalf("%+v", third.State())
-		}
-		c.wantPaused(true)
-		c.wantNoneTwice("all")
-	})
+	for name, slow := range map[string]struct{ second, third map[string]time.Duration }{
+		"soon read":              {},
+		"a large ledger":         {third: map[string]time.Duration{"Load": 10 * time.Second}},
+		"a term that opens late": {second: map[string]time.Duration{"Declare": 2 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				first := c.start(everyTick())
+				c.until(5*time.Minute + time.Second)
+				restore := c.store.Backup()
+				first.stop()
+				second := c.startOn(func(l *link) { maps.Copy(l.hold, slow.second) }, everyTick())
+				third := c.startOn(func(l *link) { maps.Copy(l.hold, slow.third) }, everyTick())
+				c.until(20*time.Minute + 30*time.Second)
+				second.kill()
+				restore()
+				third.link.set(func(l *link) { clear(l.hold) })
+				c.until(25 * time.Minute)
+				if third.State().Role != election.Leading {
+					t.Fatalf("%+v", third.State())
+				}
+				c.wantPaused(true)
+				c.wantNoneTwice("all")
+			})
+		})
+	}
 }
 
 // Two replicas notice the restore: the second does not undo the operator's decision.
@@ -296,7 +305,7 @@ func TestRewoundLeaseIsNoRestore(t *testing.T) {
 
 // The group stays paused when the pause, or the reading after it, fails at first; and once it is resumed, nothing pauses it again.
 func TestRestoredWhileStatementsFail(t *testing.T) {
-	for _, fails := range []string{"Pause", "Load"} {
+	for _, fails := range []string{"Pause", "Load", "Load after the pause"} {
 		t.Run(fails, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
 				first := c.start(everyTick())
@@ -311,7 +320,17 @@ func TestRestoredWhileStatementsFail(t *testing.T) {
 				c.wantPaused(false) // it never saw the ticks that are gone
 				c.until(30*time.Minute + 30*time.Second)
 				restore()
-				second.link.set(func(l *link) { l.fail[fails] = 2 })
+				second.link.set(func(l *link) { l.fail[fails], l.hold["Pause"] = 2, time.Second })
+				if fails == "Load after the pause" {
+					for second.link.count("Pause") == 0 {
+						time.Sleep(100 * time.Millisecond)
+					}
+					second.link.set(func(l *link) { l.fail["Load"] = 1 })
+				}
+				c.until(31 * time.Minute)
+				c.wantPaused(true)
+				restore()
+				c.store.Restart()
 				c.until(35 * time.Minute)
 				c.wantPaused(true)
 				check(t, c.Resume(c.Context(), ""))
