@@ -2,15 +2,19 @@ package scheduler
 
 import (
 	"context"
+	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/stream"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/scheduler/internal/roster"
@@ -65,6 +69,15 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 			var rest plan.Seat
 			r.entry.Shift(&rest, r.record, plan.Resting)
 			t.enqueue(r, 0)
+			t.interrupt(r, jobs.ErrCancelled)
+			r.entry.Shift(&rest, r.record, plan.Gone)
+			t.freed(r.entry)
+			t.written(true)
+		},
+		"dropped in the backlog": func(t *term, r *run) {
+			var rest plan.Seat
+			r.entry.Shift(&rest, r.record, plan.Resting)
+			t.hold(r, noon)
 			t.interrupt(r, jobs.ErrCancelled)
 			r.entry.Shift(&rest, r.record, plan.Gone)
 			t.freed(r.entry)
@@ -164,6 +177,217 @@ func TestPruneGoesRound(t *testing.T) {
 		}
 		(<-term.inbox)(term)
 		term.helpers.Wait()
+	}
+}
+
+// While the group is paused, a run of a backfill takes no room, though it waits for a slot; and one that is dropped does not
+// stand in the way of the next.
+func TestBackfillInAPauseTakesNoRoom(t *testing.T) {
+	t.Parallel()
+	term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+	e := term.roll.entries["job"]
+	term.roll.paused, term.slots.most, term.slots.taken = true, 1, 1
+	r := term.take(e, manualRun(triggers.Backfill(noon)))
+	term.hold(r, noon)
+	if r.Phase() != plan.Held || len(e.backlog) != 1 {
+		t.Errorf("it is in phase %v, and %d wait", r.Phase(), len(e.backlog))
+	}
+	term.interrupt(r, jobs.ErrCancelled)
+	term.written(true)
+	if len(e.backlog) > 0 {
+		t.Error("it waits although it was dropped")
+	}
+}
+
+// The ends of one job's runs go together, a hundred at a time, but all of them in the one statement that is left to them after the term.
+func TestManyEndsGoTogether(t *testing.T) {
+	t.Parallel()
+	for over, want := range map[bool]int{false: endsAtOnce, true: 249} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+		for n := range uint64(250) {
+			r := term.take(term.roll.entries["job"], manualRun(n+1))
+			term.record(r, move(r.record, jobs.Failed, "no"), 0, func(bool) {})
+		}
+		first := term.wrote.moves.TakeFresh()
+		if over {
+			term.wrote.cut()
+		}
+		first[0].done(first[0], []bool{true})
+		if writes := term.wrote.moves.Fresh(); len(first) != 1 || len(first[0].moves) != 1 || len(writes) != 1 || len(writes[0].moves) != want {
+			t.Errorf("over %t: first %d writes, then %d, the first of %d ends", over, len(first), len(writes), len(writes[0].moves))
+		}
+	}
+}
+
+// A history is pruned each hour and after many runs, and once a day where none ends; but not beside a young backfill.
+func TestWhenAHistoryIsPruned(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		ended       int
+		after, keep time.Duration
+		due         bool
+	}{
+		{0, 23 * time.Hour, 0, false},
+		{0, 24 * time.Hour, 0, true},
+		{1, time.Hour - 1, 0, false},
+		{1, time.Hour, 0, true},
+		{pruneEvery - 1, time.Minute, 0, false},
+		{pruneEvery, time.Minute, 0, true},
+		{pruneEvery, 2 * time.Hour, 3 * time.Hour, false},
+	} {
+		h := history{ended: test.ended, at: noon.Add(pruneAtLeast), atRest: noon.Add(pruneAtRest), keep: noon.Add(test.keep)}
+		if due := h.isDue(noon.Add(test.after)); due != test.due {
+			t.Errorf("%+v: due %t", test, due)
+		}
+	}
+}
+
+// A history is pruned batch by batch until nothing is left to delete. What fails is told, but not at the end of the term.
+func TestPruneInBatches(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		deleted []int // by each batch; negative: it fails
+		ended   bool
+		lines   int
+	}{
+		"all":              {[]int{500, 500, 20, 0}, false, 0},
+		"fails":            {[]int{500, -1}, false, 1},
+		"the term is over": {[]int{500, -1}, true, 0},
+	} {
+		term, batches := bareTerm(), 0
+		ctx, cancel := context.WithCancel(t.Context())
+		term.ctx, term.timing.AttemptTimeout = ctx, time.Minute
+		term.janitor.archiveAt = time.Now().Add(time.Hour)
+		core, logs := observer.New(zap.WarnLevel)
+		term.pruneBeside(zap.New(core), "cannot prune", func(context.Context) (int, error) {
+			n := test.deleted[batches]
+			if batches++; n < 0 {
+				return 0, errors.New("no")
+			}
+			return n, nil
+		})
+		answer := <-term.inbox
+		if test.ended {
+			cancel()
+		}
+		answer(term)
+		cancel()
+		if batches != len(test.deleted) || logs.Len() != test.lines || term.janitor.busy {
+			t.Errorf("%s: %d batches, %d lines, goes on %t", name, batches, logs.Len(), term.janitor.busy)
+		}
+	}
+}
+
+// A tick that is claimed as skipped may have been claimed before, by a claim of this term that came late: then it is
+// closed. One that the term has in hand comes to an end of its own, and those of other terms are theirs.
+func TestSkippedTickThatCameLate(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		claim  jobs.State
+		stands store.Claimed
+		inHand bool
+		gained bool
+		closed int
+	}{
+		"claimed":                 {jobs.Skipped, store.Claimed{Record: jobs.Record{State: jobs.Skipped, Token: 7}, Mine: true}, false, true, 0},
+		"refused":                 {jobs.Skipped, store.Claimed{}, false, false, 0},
+		"skipped, and came late":  {jobs.Skipped, store.Claimed{Record: jobs.Record{State: jobs.Running, Token: 7}}, false, true, 1},
+		"started, and came late":  {jobs.Running, store.Claimed{Record: jobs.Record{State: jobs.Running, Token: 7}}, false, true, 0},
+		"in hand":                 {jobs.Skipped, store.Claimed{Record: jobs.Record{State: jobs.Running, Token: 7}}, true, true, 0},
+		"over":                    {jobs.Skipped, store.Claimed{Record: jobs.Record{State: jobs.Succeeded, Token: 7}}, false, false, 0},
+		"claimed by another term": {jobs.Skipped, store.Claimed{Record: jobs.Record{State: jobs.Running, Token: 6}}, false, false, 0},
+	} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+		e := term.roll.entries["job"]
+		test.stands.Key = jobs.Key{Job: "job", Tick: noon}
+		if test.inHand {
+			term.shift(term.take(e, test.stands.Record), plan.Running)
+		}
+		gained := term.gained(e, store.Claim{Key: test.stands.Key, State: test.claim, Error: plan.Missed}, test.stands)
+		closed := term.wrote.moves.Fresh()
+		if gained != test.gained || len(closed) != test.closed || test.closed > 0 && (closed[0].moves[0].To != jobs.Skipped || closed[0].moves[0].Error != plan.Missed) {
+			t.Errorf("%s: gained %t, and writes %+v", name, gained, closed)
+		}
+	}
+}
+
+// What follows a run is taken up as soon as the ledger has it. That of a job which this term does not have any more is
+// looked for: the job may be on its way back.
+func TestFollowersAreTakenUp(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change        func(*term)
+		taken, looked int
+	}{
+		"there":   {func(*term) {}, 1, 0},
+		"removed": {func(t *term) { t.roll.entries["next"].Remove() }, 0, 1},
+		"gone":    {func(t *term) { delete(t.roll.entries, "next") }, 0, 1},
+		"stopped": {func(t *term) { t.stage = stopped }, 0, 0},
+	} {
+		term := bareTerm(jobs.Job{Name: "next", Schedule: jobs.After("job")})
+		term.reader = newReader(term.env)
+		e := term.roll.entries["next"]
+		test.change(term)
+		term.followed(manualRun(1), []store.Follower{{Key: jobs.Key{Job: "next", Tick: noon, Trigger: 5}}})
+		if len(e.runs) != test.taken || len(term.reader.look) != test.looked {
+			t.Errorf("%s: %d runs are taken up, %d looks", name, len(e.runs), len(term.reader.look))
+		}
+	}
+}
+
+// One line tells that ticks have run which are still to come.
+func TestTicksAheadAreTold(t *testing.T) {
+	t.Parallel()
+	for ahead, lines := range map[time.Duration]int{0: 0, plan.OnTime: 0, plan.OnTime + 1: 1, time.Hour: 1} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute)})
+		core, logs := observer.New(zap.WarnLevel)
+		term.log = zap.New(core)
+		e := term.roll.entries["job"]
+		e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Cursor: noon.Add(ahead)}, time.Time{})
+		term.tellAhead(noon)
+		term.tellAhead(noon)
+		if logs.Len() != lines {
+			t.Errorf("%v ahead: %d lines, want %d", ahead, logs.Len(), lines)
+		}
+	}
+}
+
+// A job that was removed is forgotten once nothing of it is under way, unless another one has its name by then.
+func TestARemovedJobIsForgotten(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		change func(*term, *entry)
+		left   int
+	}{
+		"removed":       {func(_ *term, e *entry) { e.Remove() }, 0},
+		"still there":   {func(*term, *entry) {}, 1},
+		"a run goes on": {func(t *term, e *entry) { t.take(e, manualRun(1)); e.Remove() }, 1},
+		"another one":   {func(t *term, e *entry) { e.Remove(); t.roll.entries["job"] = newEntry("g", e.job) }, 1},
+	} {
+		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
+		e := term.roll.entries["job"]
+		test.change(term, e)
+		term.retired(e)
+		if len(term.roll.entries) != test.left {
+			t.Errorf("%s: %d jobs are left, want %d", name, len(term.roll.entries), test.left)
+		}
+	}
+}
+
+// A job that leaves the list again and again is noted once among those whose history is left to prune, beside the others.
+func TestRemovedJobsAreNotedOnce(t *testing.T) {
+	t.Parallel()
+	term := bareTerm()
+	term.roll.gone = map[string]bool{}
+	for _, name := range []string{"a", "b", "a", "c", "b"} {
+		term.leaveOut(name)
+	}
+	var noted []string
+	for _, e := range term.janitor.strays {
+		noted = append(noted, e.job.Name)
+	}
+	if slices.Sort(noted); !slices.Equal(noted, []string{"a", "b", "c"}) {
+		t.Errorf("noted are %q", noted)
 	}
 }
 
