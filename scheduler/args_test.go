@@ -124,3 +124,20 @@ func TestArgsOfARowThatIsGone(t *testing.T) {
 		}
 	})
 }
+
+// Nor has one begun whose process was paused while they were read: it begins in the next term.
+func TestArgsReadBeforeAPause(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Manual()}})
+		c.until(time.Minute)
+		token := c.holder(r).Token
+		r.link.set(func(l *link) { l.hold["Args"] = 500 * time.Millisecond })
+		key := c.triggerWith("job", 1)
+		time.Sleep(250 * time.Millisecond)
+		r.link.set(wrongClock(time.Minute)) // as after a sleep of the machine, in which its monotonic clock stands still
+		c.until(3 * time.Minute)
+		if runs, row := c.runs("job"), c.records("job")[0]; len(runs) != 1 || runs[0].Token == token || row.Key != key || row.State != jobs.Succeeded {
+			t.Errorf("under a term after %d, %v ran, and the ledger has\n%s", token, runs, c.rows("job"))
+		}
+	})
+}

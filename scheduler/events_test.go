@@ -83,8 +83,32 @@ func TestEventsOfRuns(t *testing.T) {
 				t.Errorf("a heartbeat of %+v", e.Header)
 			}
 		}
+		if dropped := events[event.RunDropped](&w); len(dropped) > 0 {
+			t.Errorf("a run that has started and ended is dropped: %+v", dropped)
+		}
 		if len(events[event.Leading](&w)) != 1 || len(events[event.Heartbeat](&w)) == 0 || len(events[event.Statement](&w)) == 0 {
 			t.Errorf("no term, heartbeat or statement in %v", w.all)
+		}
+	})
+}
+
+// A tick tells how late it begins. A run by hand is due when its turn comes.
+func TestEventsTellHowLateARunIs(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var w witness
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute)}}, w.option())
+		c.until(59 * time.Second)
+		r.link.set(func(l *link) { l.hold["Claim"], l.hold["Move"] = 2*time.Second, 2*time.Second })
+		c.until(70 * time.Second)
+		_, err := c.Trigger(c.Context(), "job")
+		check(t, err)
+		c.until(80 * time.Second)
+		var late []time.Duration
+		for _, e := range events[event.RunStarted](&w) {
+			late = append(late, e.Late)
+		}
+		if !slices.Equal(late, []time.Duration{2 * time.Second, 0}) {
+			t.Errorf("the tick and the trigger began %v late", late)
 		}
 	})
 }
@@ -279,6 +303,26 @@ func TestWithRunContext(t *testing.T) {
 			t.Errorf("%d lines of panics", lines)
 		}
 	})
+}
+
+// Run waits for what is around its runs, for a second at most.
+func TestRunWaitsForWhatIsAroundItsRuns(t *testing.T) {
+	for takes, most := range map[time.Duration]time.Duration{500 * time.Millisecond: 500 * time.Millisecond, time.Minute: time.Second} {
+		t.Run(takes.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: lasting(time.Hour)}},
+					scheduler.WithRunContext(func(ctx context.Context, _ event.RunStarted) (context.Context, func(event.RunFinished)) {
+						return ctx, func(event.RunFinished) { time.Sleep(takes) }
+					}))
+				c.until(90 * time.Second)
+				r.stop()
+				if took := time.Since(c.begin) - 90*time.Second; took != most {
+					t.Errorf("Run returned after %v, want %v", took, most)
+				}
+				c.until(3 * time.Minute)
+			})
+		})
+	}
 }
 
 // A panic before the run fails the attempt, and one after it is only logged.

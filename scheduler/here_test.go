@@ -3,11 +3,14 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -77,6 +80,23 @@ func TestEverywhereAttempts(t *testing.T) {
 	})
 }
 
+// The first attempt at a tick tells how late it is, and those that follow do not.
+func TestEverywhereTellsHowLateItIs(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var w witness
+		job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute), Everywhere: true, Jitter: 30 * time.Second, Retry: exact(2, time.Second), Do: failing(2)}
+		c.start([]jobs.Job{job}, w.option())
+		c.until(90*time.Second - time.Millisecond)
+		var late []time.Duration
+		for _, e := range events[event.RunStarted](&w) {
+			late = append(late, e.Late)
+		}
+		if want := []time.Duration{job.Delay("g", c.begin.Add(time.Minute)), 0}; !slices.Equal(late, want) {
+			t.Errorf("the attempts began %v late, want %v", late, want)
+		}
+	})
+}
+
 // It changes while the scheduler runs, and still does not overlap itself.
 func TestEverywhereChanges(t *testing.T) {
 	inBubble(t, func(c *cluster) {
@@ -118,6 +138,13 @@ func TestEverywhereChanges(t *testing.T) {
 		c.until(5 * time.Minute)
 		if now.Load() != 0 {
 			t.Error("it runs after it was removed")
+		}
+		check(t, r.Add(job(time.Hour)))
+		c.until(5*time.Minute + 10*time.Second)
+		check(t, r.Replace(job(5*time.Second)))
+		c.until(5*time.Minute + 16*time.Second)
+		if now.Load() != 1 {
+			t.Error("a job that has long to wait does not take its new schedule")
 		}
 	})
 }
@@ -168,6 +195,30 @@ func TestEverywhereRemovedTwice(t *testing.T) {
 		c.until(time.Minute)
 		if most.Load() != 1 {
 			t.Errorf("%d at a time", most.Load())
+		}
+	})
+}
+
+// On a database that turns out to be unfit Run returns, and ends what runs everywhere with what it returns.
+func TestUnfitDatabaseEndsWhatRunsEverywhere(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		s, err := scheduler.New(checked{newLink(c.store), func() error {
+			if time.Since(c.begin) < 90*time.Second {
+				return fmt.Errorf("%w: read_only is on", lease.ErrNotReady)
+			}
+			return fmt.Errorf("%w: autocommit is off", lease.ErrSetup)
+		}}, "g")
+		check(t, err)
+		var cause error
+		check(t, s.Add(jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute), Everywhere: true, Do: func(ctx context.Context, _ jobs.Run) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			return cause
+		}}))
+		ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
+		defer cancel()
+		if err := s.Run(ctx); !errors.Is(err, lease.ErrSetup) || !errors.Is(cause, lease.ErrSetup) || time.Since(c.begin) > 3*time.Minute {
+			t.Errorf("after %v Run returns %v, and what runs ends with %v", time.Since(c.begin), err, cause)
 		}
 	})
 }

@@ -63,6 +63,7 @@ func TestPreviousAttempt(t *testing.T) {
 					{Name: "job", Schedule: jobs.At(c.begin.Add(time.Minute)), Retry: exact(3, 5*time.Minute), Do: work},
 					{Name: "slow", Schedule: jobs.At(c.begin.Add(time.Minute)), Retry: exact(2, 5*time.Minute), Timeout: time.Second, Do: sleep(time.Hour)},
 					{Name: "one", Schedule: jobs.At(c.begin.Add(time.Minute)), Do: sleep(0)},
+					{Name: "by-hand", Schedule: jobs.Manual(), Do: sleep(0)},
 				}
 				next := func() {
 					if takeover {
@@ -72,6 +73,8 @@ func TestPreviousAttempt(t *testing.T) {
 					}
 				}
 				c.start(declared)
+				_, err := c.Trigger(c.Context(), "by-hand")
+				check(t, err)
 				c.until(2 * time.Minute)
 				next()
 				c.until(8 * time.Minute)
@@ -80,6 +83,7 @@ func TestPreviousAttempt(t *testing.T) {
 				c.wantTold("job", "1", "2, failed: jobs: timeout: it says: no luck", "3 last, panicked: jobs: panic: boom")
 				c.wantTold("slow", "1", "2 last, timed out: jobs: timeout: context deadline exceeded")
 				c.wantTold("one", "1 last")
+				c.wantTold("by-hand", "1 last")
 			})
 		})
 	}

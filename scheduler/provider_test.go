@@ -67,7 +67,7 @@ func TestProvider(t *testing.T) {
 		bad := idle(cronJob("b", "0 0 25 * * *"))
 		bad.Limit = -1
 		p.set(func(p *source) { p.given = []jobs.Job{bad, idle(cronJob("own", "0 * * * * *"))} })
-		for range 3 {
+		for range 4 {
 			err := r.Reload(c.Context())
 			for _, want := range []string{`"b": cron: hours "25"`, `"b": overlap: Limit`, `"own" is declared twice`} {
 				if err == nil || !strings.Contains(err.Error(), want) {
@@ -87,6 +87,12 @@ func TestProvider(t *testing.T) {
 		check(t, r.Reload(c.Context()))
 		if err := r.Replace(idle(cronJob("b", "0 * * * * *"))); err == nil {
 			t.Error("a provided job is replaced")
+		}
+		if _, ok := r.Job("a"); ok {
+			t.Error("it still has a job that the provider gives no more")
+		}
+		if job, ok := r.Job("b"); !ok || job.Name != "b" {
+			t.Errorf("it has %+v, and not the job of the provider", job)
 		}
 		if err := r.Remove("b"); err == nil || !strings.Contains(err.Error(), "comes from the provider") {
 			t.Error(err)

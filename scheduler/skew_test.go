@@ -2,8 +2,10 @@ package scheduler_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"go.uber.org/zap"
@@ -90,11 +92,15 @@ func TestDatabaseAYearAhead(t *testing.T) {
 // ticks of the meantime are missed and not lost.
 func TestDatabaseStepsAwayFromALeader(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		r := c.start(hourly())
+		logs, log := observed()
+		r := c.start(hourly(), log)
 		c.until(90 * time.Minute)
 		c.store.StepClock(year)
 		c.until(150 * time.Minute)
 		c.wantRows("hourly", "1h succeeded")
+		if lines := logs.FilterMessage("the leading function failed").All(); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].ContextMap()["error"]), scheduler.ErrSkew.Error()) {
+			t.Errorf("these lines say why the term has ended: %v", lines)
+		}
 		if role := r.State().Role; role != election.Following {
 			t.Errorf("%v with a database a year ahead", role)
 		}
@@ -150,6 +156,39 @@ func TestClaimedByAFastReplica(t *testing.T) {
 			t.Errorf("%d ticks passed over, %d run after the first, want 1 and 50:\n%s", manual, scheduled, c.rows("hourly"))
 		}
 	})
+}
+
+// The same whether the job is there from the begin of the term or comes later; but for a tick that is no further ahead than
+// the clocks may differ.
+func TestClaimedALittleAhead(t *testing.T) {
+	for ahead, passed := range map[time.Duration]int{scheduler.DefaultMaxSkew: 0, scheduler.DefaultMaxSkew + time.Second: 1} {
+		for _, later := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v, later: %t", ahead, later), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					fast := c.startOn(wrongClock(ahead), hourly(), byWorker)
+					c.until(time.Hour - ahead)
+					fast.stop()
+					logs, log := observed()
+					var declared []jobs.Job
+					if !later {
+						declared = hourly()
+					}
+					r := c.start(declared, log)
+					if later {
+						check(t, r.Add(r.doing(hourly()...)...))
+						synctest.Wait()
+					}
+					if n := logs.FilterMessageSnippet("passed over").Len(); n != passed {
+						t.Errorf("%d lines say that ticks are passed over, want %d", n, passed)
+					}
+					c.until(2*time.Hour + time.Second)
+					if n := len(c.runs("hourly")); n != 2+passed {
+						t.Errorf("%d runs, want %d", n, 2+passed)
+					}
+				})
+			})
+		}
+	}
 }
 
 // A leader whose clock is set back starts a new term, which passes over what was
@@ -270,13 +309,22 @@ func TestClockOptions(t *testing.T) {
 		"WithMaxSkew(1ms): must be at least 1s": scheduler.WithMaxSkew(time.Millisecond),
 		"WithMaxSkew(-1s): must be at least 1s": scheduler.WithMaxSkew(-time.Second),
 		"WithClock(7): not known":               scheduler.WithClock(7),
+		"WithVersion(\"vvv":                     scheduler.WithVersion(strings.Repeat("v", store.MaxName+1)),
 	} {
-		if _, err := scheduler.New(newLink(nil), "g", option); err == nil || err.Error() != "scheduler: "+name {
+		if _, err := scheduler.New(newLink(nil), "g", option); err == nil || !strings.HasPrefix(err.Error(), "scheduler: "+name) {
 			t.Errorf("error %v, want %s", err, name)
 		}
 	}
 	if _, err := scheduler.New(newLink(nil), "g", scheduler.WithMaxSkew(time.Second), scheduler.WithVersion(strings.Repeat("v", store.MaxName))); err != nil {
 		t.Errorf("the least skew, and the longest version: %v", err)
+	}
+	for _, clock := range []scheduler.Clock{scheduler.DatabaseClock, scheduler.WorkerClock} {
+		if parsed, err := scheduler.ParseClock(clock.String()); err != nil || parsed != clock {
+			t.Errorf("%v is parsed as %v (%v)", clock, parsed, err)
+		}
+	}
+	if _, err := scheduler.ParseClock("sundial"); err == nil {
+		t.Error("an unknown clock is parsed")
 	}
 }
 

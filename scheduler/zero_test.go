@@ -40,6 +40,9 @@ func TestZeroScheduler(t *testing.T) {
 			t.Errorf("%s: no error", what)
 		}
 	}
+	if _, ok := s.Job("job"); ok || s.Everywhere() != nil {
+		t.Error("a zero Scheduler has a job")
+	}
 	if _, ok := s.Skew(); ok || s.State() != (election.State{}) || s.Owner() != "" || len(s.Running()) != 0 {
 		t.Error("a zero Scheduler knows something")
 	}
