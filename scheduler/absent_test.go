@@ -217,6 +217,24 @@ func TestInterruptedRunOfAJobThatComesBack(t *testing.T) {
 	})
 }
 
+// For a job that comes back and has left nothing behind, no further statement is sent.
+func TestJobComesBackToNothing(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		with := []jobs.Job{{Name: "b", Schedule: jobs.Manual()}}
+		first := c.start(with)
+		c.until(25 * time.Minute)
+		second := c.start(nil)
+		first.stop()
+		c.until(5 * time.Hour)
+		third := c.start(with)
+		second.stop()
+		c.until(5*time.Hour + 5*time.Second)
+		if n := third.link.count("Move") + third.link.count("Claim"); n > 0 || !c.known("b").Gone.IsZero() || third != c.leader() {
+			t.Errorf("%d statements, and b is gone since %v", n, c.known("b").Gone)
+		}
+	})
+}
+
 // The history of a job that no replica has is pruned as the default says, but not
 // while a replica has it.
 func TestHistoryOfRemovedJobsIsPruned(t *testing.T) {

@@ -230,16 +230,19 @@ func TestFailoverLosesAStart(t *testing.T) {
 	}
 }
 
-// An outcome that is under way when the leader stops is written wherever the run's row is then.
+// An outcome that is under way when the leader stops, or comes later, is written wherever the run's row is then.
 func TestFailoverWhileItStops(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(time.Minute)}
-		r := c.start([]jobs.Job{job})
+		r := c.start([]jobs.Job{
+			{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(time.Minute)},
+			{Name: "long", Schedule: jobs.Every(time.Hour), Do: lasting(time.Hour)},
+		})
 		c.until(time.Hour + 30*time.Second)
 		r.link.set(func(l *link) { l.hold["Move"] = time.Second })
 		c.until(time.Hour + time.Minute + 500*time.Millisecond) // the outcome is on its way
 		c.store.Restart()
 		r.stop()
 		c.wantRows("job", "1h succeeded")
+		c.wantRows("long", "1h cancelled: election: stopped: *")
 	})
 }

@@ -230,3 +230,55 @@ func TestUnwrittenOutcomesAreOneLine(t *testing.T) {
 		}
 	})
 }
+
+// It does not wait for a run that ignores its end.
+func TestUnwrittenOutcomeIsTold(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		free := make(chan struct{})
+		defer close(free)
+		r := c.start([]jobs.Job{
+			{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(time.Second)},
+			{Name: "deaf", Schedule: jobs.Every(time.Hour), Do: deaf(free)},
+		}, log)
+		c.until(time.Hour + 100*time.Millisecond)
+		r.link.set(func(l *link) { l.cut = true })
+		c.until(time.Hour + 5*time.Minute)
+		if n := logs.FilterMessageSnippet("outcomes could not be written").Len(); n != 1 {
+			t.Errorf("%d lines, want one", n)
+		}
+	})
+}
+
+// An outcome that the ledger refuses is said: another replica has the run.
+func TestRefusedOutcomeIsTold(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Do: lasting(10 * time.Second)}}, log)
+		c.until(65 * time.Second)
+		r.link.set(func(l *link) { l.gone = jobs.Key{Job: "job", Tick: c.begin.Add(time.Minute).UTC()} })
+		c.until(150 * time.Second)
+		if n := logs.FilterMessageSnippet("refused the run's outcome").Len(); n != 1 {
+			t.Errorf("%d lines, want one", n)
+		}
+	})
+}
+
+// The outcomes of runs wait while ticks are being claimed, so that starts go first, but not for long.
+func TestStartsGoFirst(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		const ends = 15 * time.Second
+		declared := []jobs.Job{{Name: "job", Schedule: jobs.At(c.begin.Add(10 * time.Second)), Do: lasting(ends - 10*time.Second)}}
+		for i := range 40 { // as long as these come, a claim is under way
+			at := c.begin.Add(ends - time.Second + time.Duration(i)*100*time.Millisecond)
+			declared = append(declared, jobs.Job{Name: fmt.Sprint("other-", i), Schedule: jobs.At(at), Do: lasting(time.Hour)})
+		}
+		r := c.start(declared)
+		c.until(11 * time.Second)
+		r.link.set(func(l *link) { l.delay["Claim"] = 250 * time.Millisecond })
+		c.until(ends + 150*time.Millisecond)
+		c.wantRows("job", "10s running")
+		c.until(ends + 350*time.Millisecond)
+		c.wantRows("job", "10s succeeded")
+	})
+}

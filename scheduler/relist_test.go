@@ -7,6 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -604,6 +605,72 @@ func TestRemovedBeforeTheLedgerAnswers(t *testing.T) {
 		c.wantBegan("b")
 		if c.known("b").Gone.IsZero() {
 			t.Error("the ledger has not heard that it is gone")
+		}
+	})
+}
+
+// asked is a schedule that counts how often it is asked for a tick.
+type asked struct {
+	jobs.Schedule
+	times *atomic.Int64
+}
+
+func (s asked) Next(after time.Time) time.Time {
+	s.times.Add(1)
+	return s.Schedule.Next(after)
+}
+
+// Once a job is removed, nothing wakes up for its ticks any more.
+func TestARemovedJobHasNoAlarm(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var times atomic.Int64
+		r := c.start(append(tenMinutely("other"), jobs.Job{Name: "job", Schedule: asked{jobs.Every(time.Minute), &times}}))
+		c.until(10*time.Minute + time.Second)
+		check(t, r.Remove("job"))
+		c.until(11*time.Minute + time.Second)
+		before := times.Load()
+		c.until(2 * time.Hour)
+		if more := times.Load() - before; before == 0 || more > 0 {
+			t.Errorf("the schedule was asked %d times, and %d times after the removal", before, more)
+		}
+	})
+}
+
+// A replica whose jobs change, and which stops, has nothing to warn of.
+func TestChangesAreNoReasonToWarn(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		r := c.start(tenMinutely("a", "b"), log)
+		c.until(15 * time.Minute)
+		check(t, r.Remove("b"))
+		check(t, r.Add(r.doing(tenMinutely("c")...)...))
+		check(t, r.Replace(r.doing(cronJob("a", "0 * * * * *"))...))
+		c.until(25 * time.Minute)
+		r.stop()
+		if lines := logs.All(); len(lines) > 0 {
+			t.Errorf("it says %v", lines)
+		}
+	})
+}
+
+// A removal that the ledger is not told of is said, and the next term tells of it.
+func TestRemovalThatIsNotTold(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		logs, log := observed()
+		r := c.start(tenMinutely("a", "b", "c"), log)
+		c.until(15 * time.Minute)
+		r.link.set(func(l *link) { l.fail["Gone"] = 1 })
+		check(t, r.Remove("b"))
+		c.until(16 * time.Minute)
+		check(t, r.Remove("c"))
+		c.until(17 * time.Minute)
+		if n := logs.FilterMessageSnippet("is not told which jobs were removed").Len(); n != 1 || !c.known("b").Gone.IsZero() || c.known("c").Gone.IsZero() {
+			t.Errorf("%d lines, and b is gone since %v, c since %v", n, c.known("b").Gone, c.known("c").Gone)
+		}
+		check(t, r.Resign(c.Context()))
+		c.until(20 * time.Minute)
+		if c.known("b").Gone.IsZero() {
+			t.Error("the next term does not tell that b is gone")
 		}
 	})
 }

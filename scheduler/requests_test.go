@@ -255,3 +255,35 @@ func (l *link) Beat(ctx context.Context, owner string, heartbeat uint64, r store
 	}
 	return l.Ledger.Beat(ctx, owner, heartbeat, r, known)
 }
+
+// plain is a store that can do what each store can, and no more.
+type plain struct{ store.Jobs }
+
+// A leader whose store has neither request signals nor heartbeats that look at the ledger finds requests by itself within a
+// second or so, and reads the ledger only when it has changed.
+func TestRequestsOnAPlainStore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		way := newLink(c.store)
+		s, err := scheduler.New(plain{way}, "g")
+		check(t, err)
+		ran := 0
+		check(t, s.Add(jobs.Job{Name: "job", Schedule: jobs.Manual(), Do: func(context.Context, jobs.Run) error { ran++; return nil }}))
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx) }()
+		c.until(time.Minute)
+		before := way.count("Load")
+		c.until(2 * time.Minute)
+		if n := way.count("Load") - before; n > 0 {
+			t.Errorf("%d readings at rest", n)
+		}
+		_, err = c.Trigger(c.Context(), "job")
+		check(t, err)
+		c.until(2*time.Minute + 1500*time.Millisecond)
+		if ran != 1 {
+			t.Errorf("it ran %d times", ran)
+		}
+		cancel()
+		check(t, <-ended)
+	})
+}

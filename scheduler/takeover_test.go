@@ -301,6 +301,30 @@ func TestTakeoverWithStaleReadings(t *testing.T) {
 	})
 }
 
+// Nor does it think that a job was here all the time which comes back after a long absence.
+func TestTakeoverWithAStaleReadingOfAnAbsentJob(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		with := tenMinutely("b")
+		with[0].Misfire, with[0].CatchUp = jobs.MisfireAll, jobs.CatchUp{Limit: 100}
+		first := c.start(with)
+		c.until(25 * time.Minute)
+		first.stop()
+		second := c.start(nil)
+		third := c.start(with)
+		c.until(5*time.Hour + 2*time.Minute)
+		old, err := c.store.Load(c.Context(), "g")
+		check(t, err)
+		old.Server = "a read replica"
+		third.link.set(func(l *link) { l.stale = []jobs.Snapshot{old} })
+		second.mute()
+		if c.leaderAfter(second) != third {
+			t.Fatal("another replica leads")
+		}
+		c.until(5*time.Hour + 11*time.Minute)
+		c.wantRows("b", "10m succeeded", "20m succeeded", "5h skipped, missed 27: not declared", "5h10m succeeded")
+	})
+}
+
 // A lease that was taken early is not released while a run of a job that this release
 // does not have may go on: the next replica may have the job.
 func TestTakenOverRunOfUnknownJob(t *testing.T) {

@@ -207,3 +207,19 @@ func TestRunDoesNotWaitForATermThatGoesOn(t *testing.T) {
 		time.Sleep(2 * time.Hour) // until the run has returned
 	})
 }
+
+// A term that cannot open the ledger makes room for another replica after two minutes, and says why.
+func TestTermThatDoesNotOpen(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.startOn(func(l *link) { l.fail["Declare"] = 1e9 }, tenMinutely("a"))
+		second := c.start(tenMinutely("a"))
+		c.until(3 * time.Minute)
+		terms := c.terms()
+		if c.leader() != second || len(terms) < 2 {
+			t.Fatalf("%+v", terms)
+		}
+		if first := terms[len(terms)-1]; !strings.Contains(first.Why, "could not be opened within 2m0s") {
+			t.Errorf("%+v", first)
+		}
+	})
+}
