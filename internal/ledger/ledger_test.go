@@ -66,6 +66,12 @@ func TestRefusedValues(t *testing.T) {
 	h := store.Holder{Group: "g", Owner: "o", Token: 1}
 	key := func(job string, trigger uint64) jobs.Key { return jobs.Key{Job: job, Tick: noon, Trigger: trigger} }
 	const large = math.MaxInt64 + 1
+	check := func(what string, call func(ledger.Ledger) error) {
+		t.Helper()
+		if err := call(ledger.New("test", nil)); err == nil || !strings.Contains(err.Error(), what) {
+			t.Errorf("error %v, want one that says %s", err, what)
+		}
+	}
 	for what, call := range map[string]func(ledger.Ledger) error{
 		`job "a b"`: func(l ledger.Ledger) error {
 			return l.Declare(ctx, h, []store.Declared{{Name: "a b", Schedule: "every 1m"}})
@@ -91,9 +97,30 @@ func TestRefusedValues(t *testing.T) {
 		},
 		`group "a b"`: func(l ledger.Ledger) error { return l.Pause(ctx, "a b", "") },
 		"no such run": func(l ledger.Ledger) error { return l.Cancel(ctx, "g", key("a", large)) },
+		"backfill of job \"a\": its text has 20001 bytes: at most 20000": func(l ledger.Ledger) error {
+			_, err := l.Trigger(ctx, "g", "a", jobs.Request{Backfill: strings.Repeat("x", 20_001)})
+			return err
+		},
+		"must be of whole microseconds": func(l ledger.Ledger) error {
+			_, err := l.Trigger(ctx, "g", "a", jobs.Request{Tick: noon.Add(1)})
+			return err
+		},
 	} {
-		if err := call(ledger.New("test", nil)); err == nil || !strings.Contains(err.Error(), what) {
-			t.Errorf("error %v, want one that says %s", err, what)
-		}
+		check(what, call)
+	}
+	for what, change := range map[string]func(*store.Move){
+		"from state failed":     func(m *store.Move) { m.From = jobs.Failed },
+		"to state State(0)":     func(m *store.Move) { m.To = 0 },
+		"to state State(10)":    func(m *store.Move) { m.To = jobs.Interrupted + 1 },
+		"verdict 3: there":      func(m *store.Move) { m.Verdict = store.JobFails + 1 },
+		"attempt -1: must not":  func(m *store.Move) { m.Attempt = -1 },
+		"of whole microseconds": func(m *store.Move) { m.Tick = m.Tick.Add(1) },
+	} {
+		check(what, func(l ledger.Ledger) error {
+			m := store.Move{Key: key("a", 0), From: jobs.Waiting, To: jobs.Running}
+			change(&m)
+			_, err := l.Move(ctx, h, []store.Move{m})
+			return err
+		})
 	}
 }
