@@ -17,7 +17,7 @@ func (l Ledger) checkTriggers(k jobs.Key, then []store.Follower) error {
 			return err
 		}
 	}
-	if k.Trigger > math.MaxInt64 {
+	if k.Trigger > math.MaxInt64 && !l.bytes {
 		return fmt.Errorf("%s: job %q: trigger %d: at most %d", l.pkg, k.Job, k.Trigger, int64(math.MaxInt64))
 	}
 	return nil
@@ -31,6 +31,7 @@ func NoRun(group string, k jobs.Key) error {
 	return fmt.Errorf("%w: tick %s of job %q in group %q", jobs.ErrNoRun, k.Tick.UTC().Format(time.RFC3339Nano), k.Job, group)
 }
 
-func noJob(group, job string) error {
+// NoJob is the error about a job that does not exist.
+func NoJob(group, job string) error {
 	return fmt.Errorf("%w: %q in group %q", jobs.ErrNoJob, job, group)
 }

@@ -54,7 +54,7 @@ func (l Ledger) setPaused(ctx context.Context, group, job string, action jobs.Ac
 		case job == "":
 			paused, pauses = &tx.Group.Paused, &tx.Group.Pauses
 		case !ok:
-			return jobs.Refused, noJob(group, job)
+			return jobs.Refused, NoJob(group, job)
 		}
 		if *paused == (action == jobs.ActionPause) {
 			return jobs.Unchanged, nil
@@ -97,7 +97,7 @@ func (l Ledger) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 	need := Need{Doing: "trigger", Jobs: []string{job}, Requests: job, At: r.Tick}
 	err = l.act(ctx, group, need, entry, func(tx *Tx, entry *jobs.AuditEntry) (jobs.Result, error) {
 		if _, ok := tx.Jobs[job]; !ok {
-			return jobs.Refused, noJob(group, job)
+			return jobs.Refused, NoJob(group, job)
 		}
 		if key = asked; key.Tick.IsZero() {
 			key.Tick = tx.Now
@@ -132,7 +132,7 @@ func (l Ledger) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 
 // Cancel implements [jobs.Control].
 func (l Ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
-	if !CanBe(key) {
+	if ledgerrows.CheckKey("", key) != nil || l.checkTriggers(key, nil) != nil {
 		return cmp.Or(ctx.Err(), NoRun(group, key))
 	}
 	key = ledgerrows.Plain(key)

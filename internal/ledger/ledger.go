@@ -14,12 +14,19 @@ import (
 
 // Ledger has those methods of [store.Ledger], [store.Replicas] and [store.Archive] that write, on rows.
 type Ledger struct {
-	pkg  string // names the store in errors
-	rows Rows
+	pkg   string // names the store in errors
+	rows  Rows
+	bytes bool
 }
 
 // New returns the ledger of a package that has such rows.
-func New(pkg string, rows Rows) Ledger { return Ledger{pkg, rows} }
+func New(pkg string, rows Rows) Ledger { return Ledger{pkg: pkg, rows: rows} }
+
+// OfBytes returns the ledger of a database that keeps all texts and all numbers as they are.
+func (l Ledger) OfBytes() Ledger {
+	l.bytes = true
+	return l
+}
 
 // Rows is a database of rows.
 type Rows interface {

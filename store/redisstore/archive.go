@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -21,14 +22,8 @@ var _ store.Archive = (*Store)(nil)
 //go:embed scripts/audit.lua
 var auditSource string
 
-//go:embed scripts/noteterm.lua
-var noteTermSource string
-
 //go:embed scripts/terms.lua
 var termsSource string
-
-//go:embed scripts/prunearchive.lua
-var pruneArchiveSource string
 
 //go:embed scripts/attempts.lua
 var attemptsSource string
@@ -37,12 +32,10 @@ var attemptsSource string
 var statesSource string
 
 var (
-	auditScript        = newLedgerScript(auditSource)
-	noteTermScript     = newLedgerScript(noteTermSource)
-	termsScript        = newLedgerScript(termsSource)
-	pruneArchiveScript = newLedgerScript(pruneArchiveSource)
-	attemptsScript     = newLedgerScript(attemptsSource)
-	statesScript       = newLedgerScript(statesSource)
+	auditScript    = newLedgerScript(auditSource)
+	termsScript    = newLedgerScript(termsSource)
+	attemptsScript = newLedgerScript(attemptsSource)
+	statesScript   = newLedgerScript(statesSource)
 )
 
 // Audit implements [jobs.Archive]. It looks at all entries for those of a job, some hundred in each script.
@@ -54,111 +47,55 @@ func (s *Store) Audit(ctx context.Context, group string, filter jobs.AuditFilter
 		if err != nil {
 			return nil, err
 		}
-		rows := f.nested()
-		for len(rows.values) > 0 && rows.err == nil {
-			row := rows.nested()
-			e := jobs.AuditEntry{
-				ID: row.number(), At: row.instant(), Actor: jobs.Actor{Name: row.text(), Via: jobs.Via(row.text())}, Action: jobs.Action(row.text()),
-				Key: jobs.Key{Job: row.text(), Tick: row.optionalInstant(), Trigger: row.number()}, Note: row.text(), Result: jobs.Result(row.text()),
-			}
-			rows.keep(row)
-			all = append(all, e)
-		}
-		f.keep(rows)
+		all = append(all, rowsOf(f, entryColumns)...)
 		if before = f.number(); before == 0 || f.err != nil {
 			return all, f.err
 		}
 	}
 }
 
-// NoteTerm implements [store.Archive].
-func (s *Store) NoteTerm(ctx context.Context, note store.TermNote) error {
-	_, err := s.run(ctx, "note the term", noteTermScript, note.Group, triggerText(note.Token), note.Owner, note.Began.Microseconds(), flag(note.Early),
-		flag(note.Over), note.Ended.Microseconds(), ledgerrows.CutWhy(note.Why), plainInstant(note.Before), store.WhyUntold)
-	return err
-}
-
 // Terms implements [jobs.Archive].
 func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter) ([]jobs.Term, error) {
-	limit, below := cmp.Or(max(filter.Limit, 0), defaultLimit), ""
-	var since, until string
-	if !filter.Since.IsZero() {
-		since = plainInstant(upwards(filter.Since))
-	}
-	if !filter.Until.IsZero() {
-		until = plainInstant(upwards(filter.Until))
-	}
+	limit, below := cmp.Or(max(filter.Limit, 0), defaultLimit), "+"
 	var all []jobs.Term
 	for {
-		f, err := s.fieldsOf(ctx, "read the terms", termsScript, group, below, since, until, limit-len(all), lookMost)
+		answer, err := s.run(ctx, "read the terms", termsScript, group, below, lookMost)
 		if err != nil {
 			return nil, err
 		}
-		rows := f.nested()
-		for len(rows.values) > 0 && rows.err == nil {
-			row := rows.nested()
-			t := jobs.Term{Token: row.number(), Owner: row.text(), Began: row.optionalInstant(), Ended: row.optionalInstant(), Why: row.text(), Early: row.flag()}
-			rows.keep(row)
-			all = append(all, t)
+		f := &fields{doing: "read the terms", values: []any{answer}}
+		terms := rowsOf(f, termColumns)
+		for _, t := range terms {
+			if (filter.Until.IsZero() || t.Began.Before(filter.Until)) && (t.Ended.IsZero() || !t.Ended.Before(filter.Since)) && len(all) < limit {
+				all = append(all, t)
+			}
 		}
-		f.keep(rows)
-		if below = f.text(); below == "" || f.err != nil {
+		if len(terms) < lookMost || len(all) == limit || f.err != nil {
 			return all, f.err
 		}
+		below = "(" + triggerText(terms[len(terms)-1].Token)
 	}
-}
-
-// PruneArchive implements [store.Archive].
-func (s *Store) PruneArchive(ctx context.Context, group string, batch int) (int, error) {
-	if batch <= 0 {
-		batch = defaultBatch
-	}
-	deleted := 0
-	for _, what := range []struct {
-		name string
-		most int
-	}{{"audit", store.MaxAudit}, {"terms", store.MaxTerms}} {
-		n, err := s.inParts(batch, func(limit int) (int, error) {
-			return s.count(ctx, "prune the archive", pruneArchiveScript, group, what.name, what.most, store.KeepArchive.Microseconds(), limit)
-		})
-		if deleted += n; err != nil {
-			return deleted, err
-		}
-	}
-	return deleted, nil
 }
 
 // Attempts implements [jobs.Archive].
 func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
 	if checkKey(key) != nil {
-		return nil, noRun(group, key) // no run has it
+		return nil, ledger.NoRun(group, key) // no run has it
 	}
 	answer, err := s.run(ctx, "read the attempts", attemptsScript, append([]any{group}, keyArgs(key)...)...)
 	switch {
 	case err != nil:
 		return nil, err
 	case answer == nil:
-		return nil, noRun(group, key)
+		return nil, ledger.NoRun(group, key)
 	}
 	f := &fields{doing: "read the attempts"}
 	f.values = f.array(answer)
-	record, rows := f.run().Record, f.nested()
-	var kept []jobs.Attempt
-	for len(rows.values) > 0 && rows.err == nil {
-		row := rows.nested()
-		a := jobs.Attempt{
-			Number: int(row.number()), State: jobs.State(row.number()), Owner: row.text(), Token: row.number(), Started: row.optionalInstant(),
-			Finished: row.optionalInstant(), Error: row.text(),
-		}
-		if output := row.text(); output != "" {
-			a.Output = []byte(output)
-		}
-		rows.keep(row)
-		kept = append(kept, a)
-	}
-	f.keep(rows)
+	var r ledger.Run
+	f.row(runColumns(&r))
+	kept := rowsOf(f, attemptColumns)
 	slices.SortFunc(kept, func(a, b jobs.Attempt) int { return cmp.Compare(a.Number, b.Number) })
-	return ledgerrows.Attempts(record, kept), f.err
+	return ledgerrows.Attempts(r.Record, kept), f.err
 }
 
 // Names implements [jobs.Archive]. It reads the jobs as they are, since a script would have to copy them.
@@ -172,7 +109,7 @@ func (s *Store) Names(ctx context.Context, group string) (jobs.Names, error) {
 	names, f := jobs.Names{All: slices.Sorted(maps.Keys(all))}, &fields{doing: "read the names"}
 	for _, text := range all {
 		f.values = []any{text}
-		if known, _ := f.job(); known.Paused {
+		if f.job().Paused {
 			names.Paused++
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"slices"
 
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/store"
 )
@@ -99,8 +100,9 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			all[i].Key = ledgerrows.Plain(claims[i].Key)
 			continue
 		}
-		r := f.run()
-		all[i] = store.Claimed{Mine: r.claim == string(id[:]), Record: r.Record}
+		var r ledger.Run
+		f.row(runColumns(&r))
+		all[i] = store.Claimed{Mine: r.ID == id, Record: r.Record}
 	}
 	return f.err
 }

@@ -56,14 +56,6 @@ func tickText(at time.Time) string {
 
 func triggerText(trigger uint64) string { return fmt.Sprintf("%020d", trigger) }
 
-// plainInstant is empty for the zero time.
-func plainInstant(at time.Time) string {
-	if at.IsZero() {
-		return ""
-	}
-	return strconv.FormatInt(at.UnixMicro(), 10)
-}
-
 // upwards is the first whole microsecond that is not before an instant.
 func upwards(at time.Time) time.Time { return at.Add(time.Microsecond - 1).Truncate(time.Microsecond) }
 
@@ -86,35 +78,3 @@ func (f *fields) entryTick(entry string) time.Time {
 
 // keyArgs is a run's key as scripts take it.
 func keyArgs(k jobs.Key) []any { return []any{k.Job, tickText(k.Tick), triggerText(k.Trigger)} }
-
-// run is a record with the claim that wrote it.
-type run struct {
-	jobs.Record
-	claim string
-}
-
-// run reads a row, as the scripts' function of that name answers it.
-func (f *fields) run() run {
-	row := f.nested()
-	r := run{Record: jobs.Record{
-		State: jobs.State(row.number()), Owner: row.optional(), Token: row.optionalNumber(), Attempt: int(row.optionalNumber()),
-		Claimed: row.optionalInstant(), Started: row.optionalInstant(), Finished: row.optionalInstant(), Due: row.optionalInstant(),
-		Missed: int(row.optionalNumber()), Error: row.optional(), CancelAsked: row.optional() == "1", Backfill: row.optional(),
-	}}
-	r.claim, r.HasArgs = row.optional(), row.number() == 1
-	r.Job = row.text()
-	r.Tick = row.entryTick(row.text())
-	r.Trigger = row.number()
-	f.keep(row)
-	return r
-}
-
-func (f *fields) records() []jobs.Record {
-	rows := f.nested()
-	var all []jobs.Record
-	for len(rows.values) > 0 && rows.err == nil {
-		all = append(all, rows.run().Record)
-	}
-	f.keep(rows)
-	return all
-}

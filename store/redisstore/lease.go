@@ -134,7 +134,7 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 // AskResign implements [store.Leases].
 func (s *Store) AskResign(ctx context.Context, group string, token uint64) error {
 	entry := ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
-	return s.changed(ctx, "ask the holder to resign", resignScript, append([]any{group, token}, actorArgs(entry)...)...)
+	return s.changed(ctx, "ask the holder to resign", resignScript, append([]any{group, token}, written("", entryColumns(&entry))...)...)
 }
 
 // changed runs a script that counts the row that it changed.

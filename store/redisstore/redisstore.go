@@ -8,6 +8,8 @@ import (
 	"sync"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/cronlease/cronlease/internal/ledger"
 )
 
 // DefaultName is the name of a store: what all its keys begin with. Its braces keep them in
@@ -19,6 +21,7 @@ var ErrClosed = errors.New("the store is closed")
 
 // Store keeps leases and locks in Redis or Valkey. It is safe for concurrent use.
 type Store struct {
+	rules
 	client redis.UniversalClient
 	own    bool    // the client is the store's
 	target *target // nil: the client is the caller's
@@ -110,6 +113,7 @@ func newStore(client redis.UniversalClient, options []Option) (*Store, error) {
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.topics = newTopics(client)
+	s.rules = ledger.New("redisstore", rows{s}).OfBytes()
 	return s, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/joblist"
+	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -32,25 +33,13 @@ var seenSource string
 //go:embed scripts/list.lua
 var listSource string
 
-//go:embed scripts/gone.lua
-var goneSource string
-
-//go:embed scripts/gonesince.lua
-var goneSinceSource string
-
-//go:embed scripts/forget.lua
-var forgetSource string
-
 var (
-	enlistScript    = newLedgerScript(enlistSource)
-	refreshScript   = newScript(refreshSource)
-	strikeScript    = newScript(strikeSource)
-	rosterScript    = newScript(rosterSource)
-	seenScript      = newLedgerScript(seenSource)
-	listScript      = newScript(listSource)
-	goneScript      = newLedgerScript(goneSource)
-	goneSinceScript = newLedgerScript(goneSinceSource)
-	forgetScript    = newLedgerScript(forgetSource)
+	enlistScript  = newLedgerScript(enlistSource)
+	refreshScript = newScript(refreshSource)
+	strikeScript  = newScript(strikeSource)
+	rosterScript  = newScript(rosterSource)
+	seenScript    = newLedgerScript(seenSource)
+	listScript    = newScript(listSource)
 )
 
 // Enlist implements [store.Replicas].
@@ -152,25 +141,10 @@ func (s *Store) readList(ctx context.Context, group string, r jobs.Replica) (map
 	return parts.Jobs(), nil
 }
 
-// Gone implements [store.Replicas]. Many jobs are several scripts: one that finds the holder replaced leaves what is noted already, which the
-// jobs that the next term declares lose again.
-func (s *Store) Gone(ctx context.Context, h store.Holder, names []string) error {
-	for part := range slices.Chunk(names, lookMost) {
-		if err := s.asHolder(ctx, "note that jobs are gone", goneScript, append(holderArgs(h), texts(part)...)...); err != nil {
-			return err
-		}
-	}
-	return ctx.Err()
-}
-
 // GoneSince implements [jobs.Registry].
-func (s *Store) GoneSince(ctx context.Context, group, job string) (time.Time, error) {
-	answer, err := s.run(ctx, "read whether the job is gone", goneSinceScript, group, job)
-	if err != nil {
-		return time.Time{}, err
-	}
-	f := &fields{doing: "read whether the job is gone", values: []any{answer}}
-	return f.optionalInstant(), f.err
+func (s *Store) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
+	err = rows{s}.Do(ctx, group, ledger.Need{Doing: "read whether the job is gone", Jobs: []string{job}}, func(tx *ledger.Tx) { gone = tx.Jobs[job].Gone })
+	return gone, err
 }
 
 // Forget implements [jobs.Registry]. Runs that are over go first, in batches.
@@ -184,7 +158,5 @@ func (s *Store) Forget(ctx context.Context, group, job string, gone time.Time) (
 	); err != nil {
 		return false, err
 	}
-	entry := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, "")
-	n, err := s.count(ctx, "forget the job", forgetScript, append([]any{group, job, plainInstant(gone), entry.Job}, actorArgs(entry)...)...)
-	return n == 1, err
+	return s.rules.Forget(ctx, group, job, gone)
 }

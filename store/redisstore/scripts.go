@@ -136,34 +136,11 @@ func (f *fields) number() uint64 {
 
 // optional is a text that may be absent; empty then.
 func (f *fields) optional() string {
-	if len(f.values) > 0 && f.values[0] == nil {
+	if f.absent() {
 		f.next()
 		return ""
 	}
 	return f.text()
-}
-
-// optionalNumber is 0 where it is absent.
-func (f *fields) optionalNumber() uint64 {
-	if f.absent() {
-		f.next()
-		return 0
-	}
-	return f.number()
-}
-
-// optionalInstant is the zero time where it is absent, empty, or 0.
-func (f *fields) optionalInstant() time.Time { return f.parsedInstant(f.optional()) }
-
-func (f *fields) parsedInstant(text string) time.Time {
-	if text == "" || text == "0" {
-		return time.Time{}
-	}
-	micros, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		f.fail(text, "an instant")
-	}
-	return time.UnixMicro(micros).UTC()
 }
 
 func (f *fields) flag() bool { return f.text() == "1" }

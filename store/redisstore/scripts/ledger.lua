@@ -116,29 +116,45 @@ local function follow(group, owner, token, all, present, args, cancelled)
   end
 end
 
--- A job is a text in a hash, so that one command reads all of them.
-local function job(group, name)
-  local text = redis.call('HGET', key('jobs', group), name)
-  if not text then return false end
-  local j = {}
-  j.since, j.from, j.paused, j.started, j.finished, j.gone, j.pauses, j.schedule =
-    string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S*) (.*)$')
+-- A job is a text in a hash, so that one command reads all of them: its fields, with spaces between them. Only the last one may have spaces itself.
+local JOB = {'since', 'from', 'paused', 'started', 'finished', 'gone', 'pauses', 'schedule'}
+
+local function jobOf(text)
+  local j, values = {}, {string.match(text, '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S*) (.*)$')}
+  for i, field in ipairs(JOB) do j[field] = values[i] end
   return j
 end
 
-local function keep(group, name, j)
-  redis.call('HSET', key('jobs', group), name,
-    table.concat({j.since, j.from, j.paused, j.started, j.finished, j.gone, j.pauses, j.schedule}, ' '))
+local function textOf(j)
+  local values = {}
+  for i, field in ipairs(JOB) do values[i] = j[field] end
+  return table.concat(values, ' ')
 end
 
--- who takes the actor of an action.
-local function who() return {name = take(), via = take(), action = take(), note = take()} end
+local function job(group, name)
+  local text = redis.call('HGET', key('jobs', group), name)
+  return text and jobOf(text)
+end
 
--- note records an action: about the run or the job of r, whose tick is that of the request in plain microseconds.
-local function note(group, result, by, r)
-  local id = redis.call('HINCRBY', key('ledger', group), 'audits', 1)
-  redis.call('RPUSH', key('audit', group),
-    cmsgpack.pack({string.format('%.0f', id), now(), by.name, by.via, by.action, r.job, r.at, r.trigger, by.note, result}))
+local function keep(group, name, j) redis.call('HSET', key('jobs', group), name, textOf(j)) end
+
+-- The fields of a group's own row, but for the numbers of requests and of entries.
+local GROUP = {'paused', 'pauses', 'opened_token', 'opened_at'}
+
+-- An entry of the audit is a list, in which scripts know these places.
+local ID, AT, JOBNAME, TICK, TRIGGER, RESULT = 1, 2, 6, 7, 8, 10
+
+-- takeEntry takes an entry, as far as it is known.
+local function takeEntry()
+  local entry = {}
+  for i = 1, RESULT do entry[i] = take() end
+  return entry
+end
+
+-- note records what became of an action.
+local function note(group, entry, result)
+  entry[ID], entry[AT], entry[RESULT] = string.format('%.0f', redis.call('HINCRBY', key('ledger', group), 'audits', 1)), now(), result
+  redis.call('RPUSH', key('audit', group), cmsgpack.pack(entry))
 end
 
 -- asked counts a request, and wakes the leader.

@@ -24,5 +24,4 @@ for _, state in ipairs({RUNNING, WAITING}) do
     if r then open[#open + 1] = r end
   end
 end
-return {now(), server(), redis.call('HMGET', key('ledger', group), 'changes', 'paused', 'opened_token', 'opened_at', 'pauses'), jobs, cursors, failing,
-  open}
+return {now(), server(), redis.call('HMGET', key('ledger', group), 'changes', unpack(GROUP)), jobs, cursors, failing, open}

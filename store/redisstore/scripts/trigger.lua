@@ -1,11 +1,11 @@
--- Asks for a run. ARGV: group, job, its name in the audit, tick and trigger, each '' to choose one, the tick in plain microseconds, '1' if there are arguments, the
--- arguments, backfill, most open runs of a job, actor. Returns the result, or 'full', tick and trigger.
-local group, r, has, args, backfill = take(), {job = take(), called = take(), tick = take(), trigger = take(), at = take()}, take(), take(), take()
-local most, by = tonumber(take()), who()
+-- Asks for a run. ARGV: group, job, tick and trigger, each '' to choose one, the tick in plain microseconds, '1' if there are arguments, the
+-- arguments, backfill, most open runs of a job, and the entry of the audit. Returns the result, or 'full', tick and trigger.
+local group, r, has, args, backfill = take(), {job = take(), tick = take(), trigger = take(), at = take()}, take(), take(), take()
+local most, entry = tonumber(take()), takeEntry()
 sound(group, {[r.job] = true})
 local present = now()
 if not job(group, r.job) then
-  note(group, 'refused', by, {job = r.called, at = '', trigger = '0'})
+  note(group, entry, 'refused')
   return {'refused', '', ''}
 end
 if r.tick == '' then r.tick, r.at = '1' .. string.rep('0', 18 - #present) .. present, present end
@@ -17,7 +17,8 @@ if r.trigger == '' then
   until redis.call('EXISTS', key('run', named(group, r))) == 0
 end
 if redis.call('EXISTS', key('run', named(group, r))) == 1 then
-  note(group, 'unchanged', by, r)
+  entry[TICK], entry[TRIGGER] = r.at, r.trigger
+  note(group, entry, 'unchanged')
   return {'unchanged', r.tick, r.trigger}
 end
 -- They are counted only if all of the group are so many.
@@ -32,10 +33,11 @@ if open >= most then
   end
 end
 if open >= most then
-  note(group, 'refused', by, {job = r.called, at = '', trigger = '0'})
+  note(group, entry, 'refused')
   return {'full', '', ''}
 end
-note(group, 'done', by, r)
+entry[TICK], entry[TRIGGER] = r.at, r.trigger
+note(group, entry, 'done')
 local fields = {'claimed', present, 'due', present}
 if has == '1' then
   fields[#fields + 1], fields[#fields + 2] = 'args', args
