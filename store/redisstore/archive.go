@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"maps"
 	"slices"
 	"strconv"
@@ -19,23 +18,11 @@ import (
 
 var _ store.Archive = (*Store)(nil)
 
-//go:embed scripts/audit.lua
-var auditSource string
-
-//go:embed scripts/terms.lua
-var termsSource string
-
-//go:embed scripts/attempts.lua
-var attemptsSource string
-
-//go:embed scripts/states.lua
-var statesSource string
-
 var (
-	auditScript    = newLedgerScript(auditSource)
-	termsScript    = newLedgerScript(termsSource)
-	attemptsScript = newLedgerScript(attemptsSource)
-	statesScript   = newLedgerScript(statesSource)
+	auditScript    = newLedgerScript("audit")
+	termsScript    = newLedgerScript("terms")
+	attemptsScript = newLedgerScript("attempts")
+	statesScript   = newLedgerScript("states")
 )
 
 // Audit implements [jobs.Archive]. It looks at all entries for those of a job, some hundred in each script.

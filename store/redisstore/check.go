@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"strconv"
@@ -19,10 +18,7 @@ import (
 
 var _ store.Checker = (*Store)(nil)
 
-//go:embed scripts/info.lua
-var infoSource string
-
-var infoScript = newScript(infoSource)
+var infoScript = newScript("info")
 
 // Check implements [store.Checker]. It changes nothing, and needs no rights beyond those of the other methods. It refuses a server that
 // evicts keys which never expire, or that is older than 5.0, with an error that matches [lease.ErrSetup]; and one that takes no writes, as

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledger"
@@ -10,15 +9,9 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-//go:embed scripts/claim.lua
-var claimSource string
-
-//go:embed scripts/move.lua
-var moveSource string
-
 var (
-	claimScript = newLedgerScript(claimSource)
-	moveScript  = newLedgerScript(moveSource)
+	claimScript = newLedgerScript("claim")
+	moveScript  = newLedgerScript("move")
 )
 
 // Claim implements [store.Ledger]. Up to 200 rows are one script; more are several, each of which applies as a whole or not at all. A
@@ -112,7 +105,7 @@ func followerArgs(then []store.Follower) []any {
 	args := []any{len(then)}
 	for _, f := range then {
 		args = append(args, keyArgs(f.Key)...)
-		args = append(args, f.Delay.Microseconds(), f.Backfill, flag(f.Args != nil), []byte(f.Args))
+		args = append(args, f.Delay.Microseconds(), f.Backfill, []byte(f.Args))
 	}
 	return args
 }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 
@@ -12,15 +11,9 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-//go:embed scripts/trigger.lua
-var triggerSource string
-
-//go:embed scripts/args.lua
-var argsSource string
-
 var (
-	triggerScript = newLedgerScript(triggerSource)
-	argsScript    = newLedgerScript(argsSource)
+	triggerScript = newLedgerScript("trigger")
+	argsScript    = newLedgerScript("args")
 )
 
 // Trigger implements [jobs.Control].
@@ -43,7 +36,7 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 		trigger = triggerText(r.Trigger)
 	}
 	entry := ledgerrows.Entry(ctx, ledgerrows.ActionOf(r), jobs.Key{Job: job}, r.Note)
-	args := []any{group, job, tick, trigger, key.Tick.UnixMicro(), flag(r.Args != nil), []byte(r.Args), r.Backfill, jobs.MaxOpen}
+	args := []any{group, job, tick, trigger, key.Tick.UnixMicro(), []byte(r.Args), r.Backfill, jobs.MaxOpen}
 	f, err := s.fieldsOf(ctx, "trigger", triggerScript, append(args, written("", entryColumns(&entry))...)...)
 	if err != nil {
 		return jobs.Key{}, err

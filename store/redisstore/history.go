@@ -3,26 +3,16 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
-//go:embed scripts/passover.lua
-var passOverSource string
-
-//go:embed scripts/prune.lua
-var pruneSource string
-
-//go:embed scripts/runs.lua
-var runsSource string
-
 var (
-	passOverScript = newLedgerScript(passOverSource)
-	pruneScript    = newLedgerScript(pruneSource)
-	runsScript     = newLedgerScript(runsSource)
+	passOverScript = newLedgerScript("passover")
+	pruneScript    = newLedgerScript("prune")
+	runsScript     = newLedgerScript("runs")
 )
 
 const (

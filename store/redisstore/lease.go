@@ -3,7 +3,6 @@ package redisstore
 import (
 	"context"
 	"crypto/sha256"
-	_ "embed"
 	"encoding/binary"
 	"fmt"
 	"time"
@@ -15,31 +14,13 @@ import (
 
 var _ store.Leases = (*Store)(nil)
 
-//go:embed scripts/read.lua
-var readSource string
-
-//go:embed scripts/prepare.lua
-var prepareSource string
-
-//go:embed scripts/acquire.lua
-var acquireSource string
-
-//go:embed scripts/renew.lua
-var renewSource string
-
-//go:embed scripts/release.lua
-var releaseSource string
-
-//go:embed scripts/resign.lua
-var resignSource string
-
 var (
-	readScript    = newScript(readSource)
-	prepareScript = newScript(prepareSource)
-	acquireScript = newScript(acquireSource)
-	renewScript   = newScript(renewSource)
-	releaseScript = newScript(releaseSource)
-	resignScript  = newLedgerScript(resignSource)
+	readScript    = newScript("read")
+	prepareScript = newScript("prepare")
+	acquireScript = newScript("acquire")
+	renewScript   = newScript("renew")
+	releaseScript = newScript("release")
+	resignScript  = newLedgerScript("resign")
 )
 
 // Read implements [store.Leases].

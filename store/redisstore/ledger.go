@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	_ "embed"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledger"
@@ -14,15 +13,9 @@ import (
 
 var _ store.Jobs = (*Store)(nil)
 
-//go:embed scripts/load.lua
-var loadSource string
-
-//go:embed scripts/changes.lua
-var changesSource string
-
 var (
-	loadScript    = newLedgerScript(loadSource)
-	changesScript = newScript(changesSource)
+	loadScript    = newLedgerScript("load")
+	changesScript = newScript("changes")
 )
 
 // rowsMost is how many rows one script writes: nothing else runs on the server meanwhile.

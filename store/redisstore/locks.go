@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"strconv"
 	"strings"
@@ -15,33 +14,15 @@ import (
 
 var _ store.Locks = (*Store)(nil)
 
-//go:embed scripts/locks.lua
-var locksPrelude string
-
-//go:embed scripts/readlocks.lua
-var readLocksSource string
-
-//go:embed scripts/writelocks.lua
-var writeLocksSource string
-
-//go:embed scripts/heldlocks.lua
-var heldLocksSource string
-
-//go:embed scripts/prunelocks.lua
-var pruneLocksSource string
-
-//go:embed scripts/prunesessions.lua
-var pruneSessionsSource string
-
 var (
-	readLocksScript     = newLocksScript(readLocksSource)
-	writeLocksScript    = newLocksScript(writeLocksSource)
-	heldLocksScript     = newLocksScript(heldLocksSource)
-	pruneLocksScript    = newLocksScript(pruneLocksSource)
-	pruneSessionsScript = newScript(pruneSessionsSource)
+	readLocksScript     = newLocksScript("readlocks")
+	writeLocksScript    = newLocksScript("writelocks")
+	heldLocksScript     = newLocksScript("heldlocks")
+	pruneLocksScript    = newLocksScript("prunelocks")
+	pruneSessionsScript = newScript("prunesessions")
 )
 
-func newLocksScript(source string) script { return newScript(locksPrelude + "\n" + source) }
+func newLocksScript(file string) script { return newScript("locks", file) }
 
 // lookMost is how many rows one script looks at: nothing else runs on the server meanwhile.
 const lookMost = 500

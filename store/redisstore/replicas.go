@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"slices"
 	"time"
 
@@ -15,31 +14,13 @@ import (
 
 var _ store.Replicas = (*Store)(nil)
 
-//go:embed scripts/enlist.lua
-var enlistSource string
-
-//go:embed scripts/refresh.lua
-var refreshSource string
-
-//go:embed scripts/strike.lua
-var strikeSource string
-
-//go:embed scripts/roster.lua
-var rosterSource string
-
-//go:embed scripts/seen.lua
-var seenSource string
-
-//go:embed scripts/list.lua
-var listSource string
-
 var (
-	enlistScript  = newLedgerScript(enlistSource)
-	refreshScript = newScript(refreshSource)
-	strikeScript  = newScript(strikeSource)
-	rosterScript  = newScript(rosterSource)
-	seenScript    = newLedgerScript(seenSource)
-	listScript    = newScript(listSource)
+	enlistScript  = newLedgerScript("enlist")
+	refreshScript = newScript("refresh")
+	strikeScript  = newScript("strike")
+	rosterScript  = newScript("roster")
+	seenScript    = newLedgerScript("seen")
+	listScript    = newScript("list")
 )
 
 // Enlist implements [store.Replicas].

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 
 	"github.com/cronlease/cronlease/store"
@@ -14,15 +13,9 @@ var (
 	_ store.RequestSignals = (*Store)(nil)
 )
 
-//go:embed scripts/beat.lua
-var beatSource string
-
-//go:embed scripts/requests.lua
-var requestsSource string
-
 var (
-	beatScript     = newScript(beatSource)
-	requestsScript = newScript(requestsSource)
+	beatScript     = newScript("beat")
+	requestsScript = newScript("requests")
 )
 
 // Beat implements [store.Heartbeats].

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"slices"
 
 	"github.com/cronlease/cronlease/internal/ledger"
@@ -10,10 +9,7 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-//go:embed scripts/rows.lua
-var rowsSource string
-
-var rowsScript = newLedgerScript(rowsSource)
+var rowsScript = newLedgerScript("rows")
 
 // rules are the methods that write to a ledger. Those that are hot, and those that look at many runs, the store has itself: each of them is a
 // script that has the rules again. Claim and Move are journeys that runs wait for. So is Trigger, which a backfill calls for each tick, and which

@@ -220,7 +220,7 @@ func TestRowsThatChangeInBetween(t *testing.T) {
 		"two prune the archive": func(b *bench, o *operator) {
 			ctx := b.Context()
 			b.ok(b.Resume(ctx, "group", ""))
-			b.ok(b.NoteTerm(ctx, store.TermNote{Holder: store.Holder{Group: "group", Owner: "alice", Token: 1}, Over: true}))
+			b.ok(b.NoteTerm(ctx, store.TermNote{Holder: store.Holder{Group: "group", Owner: "alice", Token: 1}}))
 			stepClock(b, b.client, b.name, 2*store.KeepArchive)
 			later := openFlawed(b, b.client.Options().Addr, b.name, flaw{})
 			b.ok(later.Resume(ctx, "group", ""))
@@ -238,6 +238,9 @@ func TestRowsThatChangeInBetween(t *testing.T) {
 			b.ok(err)
 			if b.audited(jobs.Unchanged); n != 0 || len(terms) != 1 {
 				b.Errorf("%d were pruned then, and %d terms are left", n, len(terms))
+			}
+			if kept, going := b.client.HLen(ctx, b.name+":term:group").Val(), b.client.ZCard(ctx, b.name+":going:group").Val(); kept != 1 || going != 0 {
+				b.Errorf("%d terms take memory, %d of them as if they went on", kept, going)
 			}
 		},
 	} {

@@ -2,28 +2,37 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-//go:embed scripts/prelude.lua
-var prelude string
-
-//go:embed scripts/ledger.lua
-var ledgerPrelude string
+//go:embed scripts/*.lua
+var sources embed.FS
 
 // script is one operation of the store: the server runs it alone and as a whole. It declares two keys that are never there. While a cluster moves
 // a slot, some of its keys are on either server, and a script would take those of the other one for missing. Of keys that are missing, each
 // server says in that time that it has none (ASK), or not both (TRYAGAIN): so no script runs until all of them have moved.
 type script struct{ *redis.Script }
 
-func newScript(source string) script { return script{redis.NewScript(prelude + "\n" + source)} }
+// newScript returns the script of some files.
+func newScript(files ...string) script {
+	var text strings.Builder
+	for _, file := range append([]string{"prelude"}, files...) {
+		source, err := sources.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		text.Write(append(source, '\n'))
+	}
+	return script{redis.NewScript(text.String())}
+}
 
-func newLedgerScript(source string) script { return newScript(ledgerPrelude + "\n" + source) }
+func newLedgerScript(file string) script { return newScript("ledger", file) }
 
 // run runs a script, whose answer it returns. A script that answers with false has none:
 // nil.

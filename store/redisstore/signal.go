@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	_ "embed"
 	"fmt"
 	"sync"
 	"time"
@@ -16,10 +15,7 @@ var (
 	_ store.PresenceSignal  = (*signal)(nil)
 )
 
-//go:embed scripts/present.lua
-var presentSource string
-
-var presentScript = newScript(presentSource)
+var presentScript = newScript("present")
 
 // A waiting signal asks now and then whether the leader is at the other end of its connection, since the server tells nobody when a connection
 // ends: each presentPart of the lease's TTL, which is a second by default, and no more often than presentLeast.

@@ -47,21 +47,17 @@ end
 local answers = {}
 for i, c in ipairs(claims) do
   if redis.call('EXISTS', key('run', named(group, c))) == 0 and not refused(c) and not extended(c) then
-    local fields = {'owner', owner, 'token', token, 'claimed', present, 'claim', id}
-    if c.missed ~= '0' then
-      fields[#fields + 1], fields[#fields + 2] = 'missed', c.missed
-    end
-    if c.error ~= '' then
-      fields[#fields + 1], fields[#fields + 2] = 'error', c.error
-    end
+    local fields = {owner = owner, token = token, claimed = present, claim = id, missed = c.missed, error = c.error}
+    if c.missed == '0' then fields.missed = '' end
     if c.state == RUNNING then
-      insert(group, c, c.state, 'attempt', '1', 'started', present, unpack(fields))
+      fields.attempt, fields.started = '1', present
     elseif c.state == WAITING then
-      insert(group, c, c.state, 'due', plus(present, c.delay), unpack(fields))
+      fields.due = plus(present, c.delay)
     else
-      insert(group, c, c.state, 'finished', present, unpack(fields))
+      fields.finished = present
     end
-    follow(group, owner, token, c.followers, present, false, false)
+    insert(group, c, c.state, fields)
+    follow(group, owner, token, c.followers, present, '', false)
   end
   answers[i] = row(group, c)
 end

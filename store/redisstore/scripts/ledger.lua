@@ -58,9 +58,13 @@ local function sound(group, jobs)
   for job in pairs(jobs) do redis.call('ZCARD', key('runs', group .. ' ' .. job)) end
 end
 
--- insert writes a run that is not there, with these fields. The ticks of a job's schedule are inserted in their order.
-local function insert(group, r, state, ...)
-  redis.call('HSET', key('run', named(group, r)), 'state', state, ...)
+-- insert writes a run that is not there, with those of these fields that are not ''. The ticks of a job's schedule are inserted in their order.
+local function insert(group, r, state, fields)
+  local values = {'state', state}
+  for field, value in pairs(fields) do
+    if value ~= '' then values[#values + 1], values[#values + 2] = field, value end
+  end
+  redis.call('HSET', key('run', named(group, r)), unpack(values))
   redis.call('ZADD', key('runs', group .. ' ' .. r.job), 0, ofJob(r))
   redis.call('ZADD', key('all', group), 0, ofGroup(r))
   redis.call('ZADD', key('in', group .. ' ' .. state), 0, ofGroup(r))
@@ -92,26 +96,19 @@ end
 local function followers(jobs)
   local all = {}
   for i = 1, tonumber(take()) do
-    all[i] = {job = take(), tick = take(), trigger = take(), delay = take(), backfill = take(), own = take(), args = take()}
+    all[i] = {job = take(), tick = take(), trigger = take(), delay = take(), backfill = take(), args = take()}
     jobs[all[i].job] = true
   end
   return all
 end
 
--- follow inserts runs that follow one with these arguments, whose end may have been asked for.
+-- follow inserts runs that follow one with these arguments, or '', whose end may have been asked for.
 local function follow(group, owner, token, all, present, args, cancelled)
   for _, f in ipairs(all) do
     if redis.call('EXISTS', key('run', named(group, f))) == 0 and not (cancelled and f.backfill ~= '') then
-      local fields = {'owner', owner, 'token', token, 'claimed', present, 'due', plus(present, f.delay)}
-      if f.backfill ~= '' then
-        fields[#fields + 1], fields[#fields + 2] = 'backfill', f.backfill
-      end
-      local its = args
-      if f.own == '1' then its = f.args end
-      if its then
-        fields[#fields + 1], fields[#fields + 2] = 'args', its
-      end
-      insert(group, f, WAITING, unpack(fields))
+      local its = f.args
+      if its == '' then its = args end
+      insert(group, f, WAITING, {owner = owner, token = token, claimed = present, due = plus(present, f.delay), backfill = f.backfill, args = its})
     end
   end
 end

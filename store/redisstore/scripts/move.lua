@@ -63,7 +63,7 @@ for i, m in ipairs(moves) do
     end
     redis.call('ZREM', key('in', group .. ' ' .. m.from), ofGroup(m))
     redis.call('ZADD', key('in', group .. ' ' .. m.to), 0, ofGroup(m))
-    follow(group, owner, token, m.followers, present, r[7], r[6] == '1')
+    follow(group, owner, token, m.followers, present, r[7] or '', r[6] == '1')
     done[i] = 1
   end
 end

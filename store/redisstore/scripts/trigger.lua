@@ -1,6 +1,6 @@
--- Asks for a run. ARGV: group, job, tick and trigger, each '' to choose one, the tick in plain microseconds, '1' if there are arguments, the
--- arguments, backfill, most open runs of a job, and the entry of the audit. Returns the result, or 'full', tick and trigger.
-local group, r, has, args, backfill = take(), {job = take(), tick = take(), trigger = take(), at = take()}, take(), take(), take()
+-- Asks for a run. ARGV: group, job, tick and trigger, each '' to choose one, the tick in plain microseconds,
+-- arguments or '', backfill, most open runs of a job, and the entry of the audit. Returns the result, or 'full', tick and trigger.
+local group, r, args, backfill = take(), {job = take(), tick = take(), trigger = take(), at = take()}, take(), take()
 local most, entry = tonumber(take()), takeEntry()
 sound(group, {[r.job] = true})
 local present = now()
@@ -38,13 +38,6 @@ if open >= most then
 end
 entry[TICK], entry[TRIGGER] = r.at, r.trigger
 note(group, entry, 'done')
-local fields = {'claimed', present, 'due', present}
-if has == '1' then
-  fields[#fields + 1], fields[#fields + 2] = 'args', args
-end
-if backfill ~= '' then
-  fields[#fields + 1], fields[#fields + 2] = 'backfill', backfill
-end
-insert(group, r, WAITING, unpack(fields))
+insert(group, r, WAITING, {claimed = present, due = present, args = args, backfill = backfill})
 asked(group)
 return {'done', r.tick, r.trigger}
