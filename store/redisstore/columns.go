@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,10 +24,12 @@ type pauses struct {
 	paused *bool
 }
 
-func runColumns(r *ledger.Run) []any {
+func runColumns(r *ledger.Run) []any { return recordColumns(&r.Record, &r.ID) }
+
+func recordColumns(r *jobs.Record, id *store.ClaimID) []any {
 	return []any{
 		(*uint8)(&r.State), &r.Owner, &r.Token, &r.Attempt, &r.Claimed, &r.Started, &r.Finished, &r.Due, &r.Missed, &r.Error, &r.CancelAsked, &r.Backfill,
-		&r.ID, &r.HasArgs, &r.Job, tick{&r.Tick}, &r.Trigger,
+		id, &r.HasArgs, &r.Job, tick{&r.Tick}, &r.Trigger,
 	}
 }
 
@@ -135,8 +138,8 @@ func (f *fields) row(columns []any) {
 
 // rowsOf reads an array of rows, without those that are absent.
 func rowsOf[T any](f *fields, columns func(*T) []any) []T {
-	var all []T
 	of := f.nested()
+	all := slices.Grow([]T(nil), len(of.values))
 	for len(of.values) > 0 && of.err == nil {
 		if of.absent() {
 			of.next()
@@ -151,11 +154,7 @@ func rowsOf[T any](f *fields, columns func(*T) []any) []T {
 }
 
 func (f *fields) records() []jobs.Record {
-	var all []jobs.Record
-	for _, r := range rowsOf(f, runColumns) {
-		all = append(all, r.Record)
-	}
-	return all
+	return rowsOf(f, func(r *jobs.Record) []any { return recordColumns(r, new(store.ClaimID)) })
 }
 
 // job reads a job, which is a text with a space after each column but the last.
