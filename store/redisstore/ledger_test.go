@@ -198,6 +198,35 @@ func TestTicksThatNoKeyHolds(t *testing.T) {
 		}
 	}
 	b.same(was, b.dump(), "what is refused")
+	r := b.run(jobs.Key{Job: "report", Tick: time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), Trigger: 1})
+	k := r.Key
+	k.Tick = k.Tick.Add(-time.Hour)
+	if err := b.Cancel(ctx, "group", k); !errors.Is(err, jobs.ErrNoRun) || loaded(b).Open[0].CancelAsked {
+		t.Errorf("Cancel of %v: %v, of %v: %t", k.Tick, err, r.Tick, loaded(b).Open[0].CancelAsked)
+	}
+}
+
+// Before its first term, the fence of a group has no owner, and the token 0.
+func TestNobodyHolds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, shared.Addr())
+	ctx := t.Context()
+	for _, h := range []store.Holder{{Group: "group"}, {Group: "group", Owner: "alice"}, {Group: "group", Token: 1}} {
+		b.ok(b.client.HSet(ctx, b.name+":fence:group", "owner", h.Owner, "token", h.Token).Err())
+		was := b.dump()
+		for what, err := range map[string]error{
+			"Declare":  b.Declare(ctx, h, []store.Declared{{Name: "new"}}),
+			"Gone":     b.Gone(ctx, h, []string{"report"}),
+			"Claim":    errOf(b.Claim(ctx, h, store.ClaimID{1}, []store.Claim{{Key: at(1), State: jobs.Running}})),
+			"Move":     errOf(b.Move(ctx, h, []store.Move{{Key: at(1), From: jobs.Running, To: jobs.Failed}})),
+			"PassOver": errOf(b.PassOver(ctx, h, "report", at(0).Tick)),
+		} {
+			if !errors.Is(err, store.ErrReplaced) {
+				t.Errorf("%s by %+v: %v", what, h, err)
+			}
+		}
+		b.same(was, b.dump(), fmt.Sprintf("what is refused to %+v", h))
+	}
 }
 
 // hostile are texts that a script, a key or an answer may take for something else.

@@ -67,7 +67,7 @@ func (f *fields) page(need ledger.Need) *ledger.Tx {
 	tx.Entries, tx.TermsInAll = int(f.number()), int(f.number())
 	all := f.nested()
 	var fence store.Fence
-	if all.row([]any{&fence.Owner, &fence.Token}); fence.Owner != "" {
+	if all.row([]any{&fence.Owner, &fence.Token}); fence.Owner != "" && fence.Token != 0 {
 		tx.Fence = &fence
 	}
 	all.row(groupColumns(&tx.Group))
