@@ -123,17 +123,6 @@ func (s *Store) PruneLocks(ctx context.Context, idle time.Duration, limit int) (
 	}
 }
 
-// inParts calls do with parts of a limit until one finds less than it may.
-func (s *Store) inParts(limit int, do func(most int) (int, error)) (int, error) {
-	for found := 0; ; {
-		most := min(limit-found, lookMost)
-		n, err := do(most)
-		if found += n; err != nil || n < most || found >= limit {
-			return found, err
-		}
-	}
-}
-
 // PruneSessions implements [store.Locks].
 func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error) {
 	found, after := 0, "["+prefix
