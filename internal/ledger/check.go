@@ -17,7 +17,7 @@ func (l Ledger) checkTriggers(k jobs.Key, then []store.Follower) error {
 			return err
 		}
 	}
-	if k.Trigger > math.MaxInt64 && !l.bytes {
+	if k.Trigger > math.MaxInt64 {
 		return fmt.Errorf("%s: job %q: trigger %d: at most %d", l.pkg, k.Job, k.Trigger, int64(math.MaxInt64))
 	}
 	return nil

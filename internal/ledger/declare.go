@@ -18,7 +18,7 @@ func (l Ledger) Declare(ctx context.Context, h store.Holder, declared []store.De
 		if err := store.CheckName("job", d.Name); err != nil {
 			return err
 		}
-		if !l.bytes && !utf8.ValidString(d.Schedule) {
+		if !utf8.ValidString(d.Schedule) {
 			return fmt.Errorf("%s: job %q: its schedule %q: not UTF-8", l.pkg, d.Name, d.Schedule)
 		}
 	}

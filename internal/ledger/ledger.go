@@ -14,19 +14,12 @@ import (
 
 // Ledger has those methods of [store.Ledger], [store.Replicas] and [store.Archive] that write, on rows.
 type Ledger struct {
-	pkg   string // names the store in errors
-	rows  Rows
-	bytes bool
+	pkg  string // names the store in errors
+	rows Rows
 }
 
 // New returns the ledger of a package that has such rows.
-func New(pkg string, rows Rows) Ledger { return Ledger{pkg: pkg, rows: rows} }
-
-// OfBytes returns the ledger of a database that keeps all texts and all numbers as they are.
-func (l Ledger) OfBytes() Ledger {
-	l.bytes = true
-	return l
-}
+func New(pkg string, rows Rows) Ledger { return Ledger{pkg, rows} }
 
 // Rows is a database of rows.
 type Rows interface {

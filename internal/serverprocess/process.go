@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/dbserver"
@@ -195,5 +196,11 @@ func (p *Process) signal(send func(*os.Process) error) error {
 func (p *Process) Close() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return errors.Join(p.kill(), os.RemoveAll(p.place.Folder))
+	err := errors.Join(p.kill(), os.RemoveAll(p.place.Folder))
+	// A child that dumps the data of Redis goes on for a moment, and may have written a file in between.
+	for try := 0; errors.Is(err, syscall.ENOTEMPTY) && try < 100; try++ {
+		<-time.After(10 * time.Millisecond)
+		err = os.RemoveAll(p.place.Folder)
+	}
+	return err
 }

@@ -266,7 +266,8 @@ func TestHostileTexts(t *testing.T) {
 		if _, err := b.Runs(ctx, text, jobs.Filter{Job: text, Behind: jobs.Key{Job: text, Tick: at(1).Tick}}); err != nil {
 			t.Errorf("Runs of %.40q: %v", text, err)
 		}
-		b.ok(b.Declare(ctx, b.h, []store.Declared{{Name: "report", Schedule: text}}))
+		schedule := strings.ToValidUTF8(text, "?")
+		b.ok(b.Declare(ctx, b.h, []store.Declared{{Name: "report", Schedule: schedule}}))
 		r := b.run(at(n))
 		m := moveOf(r, jobs.Waiting)
 		m.Error, m.Output = text, []byte(text)
@@ -277,7 +278,7 @@ func TestHostileTexts(t *testing.T) {
 				got = r
 			}
 		}
-		if got.Error != text || loaded(b).Jobs["report"].Schedule != text {
+		if got.Error != text || loaded(b).Jobs["report"].Schedule != schedule {
 			t.Errorf("%.40q is kept as %.40q, as a schedule as %.40q", text, got.Error, loaded(b).Jobs["report"].Schedule)
 		}
 		attempts, err := b.Attempts(ctx, "group", at(n))

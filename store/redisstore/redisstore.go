@@ -113,7 +113,7 @@ func newStore(client redis.UniversalClient, options []Option) (*Store, error) {
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.topics = newTopics(client)
-	s.rules = ledger.New("redisstore", rows{s}).OfBytes()
+	s.rules = ledger.New("redisstore", rows{s})
 	return s, nil
 }
 
