@@ -28,7 +28,7 @@ func (l Ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 		return all, ctx.Err()
 	}
 	for part := range slices.Chunk(order, batch) {
-		need := Need{Doing: "claim", Held: true}
+		need := Need{Doing: "claim", By: h, Held: true}
 		for _, i := range part {
 			c := claims[i]
 			need.Jobs = append(need.Jobs, c.Job)

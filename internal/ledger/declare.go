@@ -25,7 +25,7 @@ func (l Ledger) Declare(ctx context.Context, h store.Holder, declared []store.De
 	for {
 		part := declared[:min(batch, len(declared))]
 		declared = declared[len(part):]
-		need := Need{Doing: "declare jobs"}
+		need := Need{Doing: "declare jobs", By: h}
 		for _, d := range part {
 			need.Jobs = append(need.Jobs, d.Name)
 		}

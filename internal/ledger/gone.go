@@ -15,7 +15,7 @@ import (
 func (l Ledger) Gone(ctx context.Context, h store.Holder, names []string) error {
 	for part := range slices.Chunk(names, batch) {
 		var answer error
-		err := l.rows.Do(ctx, h.Group, Need{Doing: "note that jobs are gone", Jobs: part}, func(tx *Tx) {
+		err := l.rows.Do(ctx, h.Group, Need{Doing: "note that jobs are gone", By: h, Jobs: part}, func(tx *Tx) {
 			if answer = nil; !tx.current(h) {
 				answer = store.ErrReplaced
 				return

@@ -12,7 +12,7 @@ import (
 // PassOver implements [store.Ledger].
 func (l Ledger) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (passed int, err error) {
 	var answer error
-	err = l.rows.Do(ctx, h.Group, Need{Doing: "pass over ticks", Later: job, After: after}, func(tx *Tx) {
+	err = l.rows.Do(ctx, h.Group, Need{Doing: "pass over ticks", By: h, Later: job, After: after}, func(tx *Tx) {
 		passed, answer = 0, nil
 		if !tx.current(h) {
 			answer = store.ErrReplaced

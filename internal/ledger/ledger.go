@@ -33,6 +33,8 @@ type Rows interface {
 type Need struct {
 	// Doing names the call in errors.
 	Doing string
+	// By is the term that does so, whose fence is compared; zero: none is.
+	By store.Holder
 	// Held: a leader does so all the time.
 	Held bool
 	// Jobs are those whose rows and newest scheduled ticks are needed.

@@ -24,7 +24,7 @@ func (l Ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	var all []bool
 	replaced := false
 	for part := range slices.Chunk(moves, batch) {
-		need := Need{Doing: "move runs", Held: true}
+		need := Need{Doing: "move runs", By: h, Held: true}
 		for _, m := range part {
 			need.Jobs = append(need.Jobs, m.Job)
 			need.Runs = append(need.Runs, ledgerrows.Plain(m.Key))

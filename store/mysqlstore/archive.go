@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -12,10 +11,10 @@ import (
 	"strings"
 	"time"
 
+	rule "github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
@@ -56,13 +55,7 @@ func (a *archive) Audit(ctx context.Context, group string, filter jobs.AuditFilt
 	if filter.Job != "" {
 		query = a.sql.auditOfJob.Render(group, filter.Job, before, limit)
 	}
-	return readAll(ctx, a, "read the audit", query, func(rows *sql.Rows) (e jobs.AuditEntry, err error) {
-		var at int64
-		var tick sql.NullInt64
-		err = rows.Scan(&e.ID, &at, &e.Name, &e.Via, &e.Action, &e.Job, &tick, &e.Trigger, &e.Note, &e.Result)
-		e.At, e.Tick = time.UnixMicro(at).UTC(), instant(tick)
-		return e, err
-	})
+	return readAll(ctx, a, "read the audit", query, entryFields.row)
 }
 
 // readAll runs a query and returns its rows.
@@ -72,20 +65,6 @@ func readAll[T any](ctx context.Context, a *archive, op, query string, scan func
 		return err
 	})
 	return all, err
-}
-
-// NoteTerm implements [store.Archive].
-func (a *archive) NoteTerm(ctx context.Context, note store.TermNote) error {
-	statements := []string{a.sql.beginTerm.Render(note.Group, note.Token, note.Owner, delayMicros(note.Began), note.Early)}
-	if note.Over {
-		statements = append(statements, a.sql.endTerm.Render(delayMicros(note.Ended), ledgerrows.CutWhy(note.Why), note.Group, note.Token))
-	}
-	if !note.Before.IsZero() {
-		statements = append(statements, a.sql.endBefore.Render(note.Before.UnixMicro(), store.WhyUntold, note.Group, note.Token))
-	}
-	return a.ledger.do(ctx, mysqlconn.Unfenced, "note the term", func(ctx context.Context, c *conn) error {
-		return c.ExecAll(ctx, statements...)
-	})
 }
 
 // Terms implements [jobs.Archive].
@@ -100,85 +79,20 @@ func (a *archive) Terms(ctx context.Context, group string, filter jobs.TermFilte
 	hasUntil, until := bound(filter.Until)
 	hasSince, since := bound(filter.Since)
 	query := a.sql.terms.Render(group, hasUntil, until, hasSince, since, limit)
-	return readAll(ctx, a, "read the terms", query, func(rows *sql.Rows) (t jobs.Term, err error) {
-		var began, ended sql.NullInt64
-		err = rows.Scan(&t.Token, &t.Owner, &began, &ended, (*sqlscan.Bool)(&t.Early), &t.Why)
-		t.Began, t.Ended = instant(began), instant(ended)
-		return t, err
-	})
-}
-
-// PruneArchive implements [store.Archive]. Like [Store.Prune] it looks without locks and
-// deletes by key.
-func (a *archive) PruneArchive(ctx context.Context, group string, batch int) (int, error) {
-	if batch <= 0 {
-		batch = defaultBatch
-	}
-	age := store.KeepArchive.Microseconds()
-	deleted := 0
-	err := a.ledger.do(ctx, mysqlconn.Unfenced, "prune the archive", func(ctx context.Context, c *conn) error {
-		for _, q := range []struct {
-			old, extra string
-			prune      sqltext.Query
-		}{
-			{a.sql.oldAudit.Render(age, group, batch), a.sql.extraAudit.Render(group, store.MaxAudit), a.sql.pruneAudit},
-			{a.sql.oldTerms.Render(age, group, batch), a.sql.extraTerms.Render(group, store.MaxTerms), a.sql.pruneTerms},
-		} {
-			last, err := prunableTo(ctx, c, q.old, q.extra)
-			if err != nil {
-				return err
-			}
-			if last == 0 {
-				continue
-			}
-			n, err := c.Changed(ctx, q.prune.Render(group, last))
-			deleted += n
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return deleted, err
-}
-
-// prunableTo returns the last of the oldest keys that need not be kept; zero: none. The
-// keys begin with 1.
-func prunableTo(ctx context.Context, c *conn, old, extra string) (last uint64, err error) {
-	var most uint64 // this one and those before it are too many
-	if err := c.QueryRow(ctx, extra).Scan(&most); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return 0, err
-	}
-	type row struct {
-		key uint64
-		old bool
-	}
-	oldest, err := rowsOf(ctx, c, old, func(rows *sql.Rows) (r row, err error) {
-		err = rows.Scan(&r.key, (*sqlscan.Bool)(&r.old))
-		return r, err
-	})
-	for _, r := range oldest {
-		if !r.old && r.key > most {
-			break
-		}
-		last = r.key
-	}
-	return last, err
+	return readAll(ctx, a, "read the terms", query, termFields.row)
 }
 
 // Attempts implements [jobs.Archive].
 func (a *archive) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
 	if ledgerrows.CheckKey("mysqlstore", key) != nil {
-		return nil, noRun(group, key) // the table cannot have it
+		return nil, rule.NoRun(group, key) // the table cannot have it
 	}
 	query := a.sql.attempts.Render(group, key.Job, key.Tick.UnixMicro(), key.Trigger)
-	var record jobs.Record
-	kept, err := readAll(ctx, a, "read the attempts", query, func(rows *sql.Rows) (at jobs.Attempt, err error) {
-		var started, finished sql.NullInt64
-		var output []byte
-		record, _, err = scanRun(rows, (*sqlscan.Count)(&at.Number), &at.State, &at.Owner, &at.Token, &started, &finished, &at.Error, &output)
-		if at.Started, at.Finished = instant(started), instant(finished); len(output) > 0 {
-			at.Output = output
+	var of rule.Run
+	kept, err := readAll(ctx, a, "read the attempts", query, func(rows *sql.Rows) (jobs.Attempt, error) {
+		at, _, err := attemptFields.scanOuter(rows, runFields.into(&of)...)
+		if len(at.Output) == 0 {
+			at.Output = nil
 		}
 		return at, err
 	})
@@ -186,10 +100,10 @@ func (a *archive) Attempts(ctx context.Context, group string, key jobs.Key) ([]j
 	case err != nil:
 		return nil, err
 	case len(kept) == 0:
-		return nil, noRun(group, key)
+		return nil, rule.NoRun(group, key)
 	}
 	kept = slices.DeleteFunc(kept, func(at jobs.Attempt) bool { return at.Number == 0 }) // the run has none
-	return ledgerrows.Attempts(record, kept), nil
+	return ledgerrows.Attempts(of.Record, kept), nil
 }
 
 // Names implements [jobs.Archive].
@@ -243,9 +157,9 @@ func (a *archive) Newest(ctx context.Context, group string, of jobs.Newest) (map
 	since, last := window(of.Since, of.Until)
 	all, err := union(ctx, a, "read the newest runs", distinctNames(of.Jobs), func(job string) string {
 		return a.sql.newestOf.Render(group, job, since, last, above, max(1, of.Limit))
-	}, func(rows *sql.Rows) (r jobs.Record, err error) {
-		r, _, err = scanRun(rows)
-		return r, err
+	}, func(rows *sql.Rows) (jobs.Record, error) {
+		one, err := runFields.row(rows)
+		return one.Record, err
 	})
 	if err != nil {
 		return nil, err
@@ -412,29 +326,4 @@ func (q counting) count(ctx context.Context, from map[string]int64) ([]jobs.Coun
 	}, q.scan)
 	sortCounts(list)
 	return list, err
-}
-
-// checkGrants is called by [Store.Check].
-func (a *archive) checkGrants(ctx context.Context, c *conn) error {
-	read := func(query string) error {
-		rows, err := c.Query(ctx, query)
-		if err != nil {
-			return err
-		}
-		defer rows.Close()
-		return rows.Err()
-	}
-	for _, query := range []string{a.sql.audit.Render("", 0, 0), a.sql.terms.Render("", false, 0, false, 0, 0), a.sql.attempts.Render("", "", 0, 0)} {
-		if err := read(query); err != nil {
-			return err
-		}
-	}
-	return c.ExecAll(ctx,
-		a.sql.probeNote.Render(),
-		a.sql.pruneAudit.Render("", 0),
-		a.sql.probeTerm.Render(),
-		a.sql.endTerm.Render(0, "", "", 0),
-		a.sql.pruneTerms.Render("", 0),
-		a.sql.probeAttempts.Render(),
-	)
 }

@@ -6,82 +6,44 @@ import (
 
 // archiveQueries are the statements about what people look at later.
 type archiveQueries struct {
-	note       sqltext.Query
-	audit      sqltext.Query
-	auditOfJob sqltext.Query
-	oldAudit   sqltext.Query
-	extraAudit sqltext.Query
-	pruneAudit sqltext.Query
-
-	beginTerm  sqltext.Query
-	endTerm    sqltext.Query
-	endBefore  sqltext.Query
-	terms      sqltext.Query
-	oldTerms   sqltext.Query
-	extraTerms sqltext.Query
-	pruneTerms sqltext.Query
-
-	attempts      sqltext.Query
-	names         sqltext.Query
-	ofNames       sqltext.Query
-	newestOf      sqltext.Query
-	cutOf         sqltext.Query
-	cutIn         sqltext.Query
-	countOf       sqltext.Query
-	countFew      sqltext.Query
-	countIn       sqltext.Query
-	probeNote     sqltext.Query
-	probeTerm     sqltext.Query
-	probeAttempts sqltext.Query
+	note, audit, auditOfJob                  sqltext.Query
+	lockTerms, insertTerm, endTerm, terms    sqltext.Query
+	oldestEntries, oldestTerms, inAll        sqltext.Query
+	pruneAudit, pruneTerms                   sqltext.Query
+	attempts, names, ofNames, newestOf       sqltext.Query
+	cutOf, cutIn, countOf, countFew, countIn sqltext.Query
 }
 
 func newArchiveQueries(t tables) *archiveQueries {
-	sql := func(statement string) sqltext.Query {
-		return t.query(statement, "{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
-	}
+	sql := func(statement string) sqltext.Query { return t.query(statement) }
 	return &archiveQueries{
 		// The tick is a number or NULL.
 		note: sql(`
-INSERT INTO {audit} (grp, at, actor, via, action, job, tick, trigger_id, note, result)
-VALUES (?, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?, ?)`),
+INSERT INTO {audit} ({audit columns}) VALUES (?, DEFAULT, UTC_TIMESTAMP(6), ?, ?, ?, ?, ?, ?, ?, ?)`),
 		audit: sql(`
-SELECT id, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', at), actor, via, action, job, tick, trigger_id, note, result
-FROM {audit} FORCE INDEX (by_group) WHERE grp = ? AND id < ? ORDER BY id DESC LIMIT ?`),
+SELECT {audit fields} FROM {audit} e FORCE INDEX (by_group) WHERE grp = ? AND id < ? ORDER BY id DESC LIMIT ?`),
 		auditOfJob: sql(`
-SELECT id, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', at), actor, via, action, job, tick, trigger_id, note, result
-FROM {audit} FORCE INDEX (by_job) WHERE grp = ? AND job = ? AND id < ? ORDER BY id DESC LIMIT ?`),
-		// Pruning looks at the oldest ones, and at the first that is too many.
-		oldAudit: sql(`
-SELECT id, at < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND FROM {audit} FORCE INDEX (by_group)
-WHERE grp = ? ORDER BY id LIMIT ?`),
-		extraAudit: sql(`SELECT id FROM {audit} FORCE INDEX (by_group) WHERE grp = ? ORDER BY id DESC LIMIT 1 OFFSET ?`),
+SELECT {audit fields} FROM {audit} e FORCE INDEX (by_job) WHERE grp = ? AND job = ? AND id < ? ORDER BY id DESC LIMIT ?`),
 		pruneAudit: sql(`DELETE FROM {audit} WHERE grp = ? AND id <= ?`),
+		pruneTerms: sql(`DELETE FROM {term} WHERE grp = ? AND token <= ?`),
 
-		beginTerm: sql(`
-INSERT INTO {term} (grp, token, owner, began_at, ended_at, early, why)
-VALUES (?, ?, ?, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND, NULL, ?, _binary'')
-ON DUPLICATE KEY UPDATE grp = {term}.grp`),
-		endTerm: sql(`
-UPDATE {term} SET ended_at = GREATEST(began_at, UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND), why = ? WHERE grp = ? AND token = ?`),
-		endBefore: sql(`
-UPDATE {term} SET ended_at = GREATEST(began_at, {epoch} + INTERVAL ? MICROSECOND), why = ?
-WHERE grp = ? AND token < ? AND ended_at IS NULL`),
+		lockTerms: sql(`
+SELECT {term fields} FROM {term} t WHERE grp = ? AND (token = ? OR token < ? AND ended_at IS NULL) FOR UPDATE`),
+		insertTerm: sql(`
+INSERT INTO {term} ({term columns}) VALUES (?, ?, ?, {epoch} + INTERVAL ? MICROSECOND, NULL, ?, _binary'')`),
+		endTerm: sql(`UPDATE {term} SET ended_at = {epoch} + INTERVAL ? MICROSECOND, why = ? WHERE grp = ? AND token = ?`),
 		terms: sql(`
-SELECT token, owner, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', began_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', ended_at), early, why
-FROM {term} WHERE grp = ? AND (? = 0 OR began_at < {epoch} + INTERVAL ? MICROSECOND)
+SELECT {term fields} FROM {term} t WHERE grp = ? AND (? = 0 OR began_at < {epoch} + INTERVAL ? MICROSECOND)
 	AND (? = 0 OR ended_at IS NULL OR ended_at >= {epoch} + INTERVAL ? MICROSECOND)
 ORDER BY token DESC LIMIT ?`),
-		oldTerms: sql(`
-SELECT token, COALESCE(ended_at, began_at) < UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND FROM {term}
-WHERE grp = ? ORDER BY token LIMIT ?`),
-		extraTerms: sql(`SELECT token FROM {term} WHERE grp = ? ORDER BY token DESC LIMIT 1 OFFSET ?`),
-		pruneTerms: sql(`DELETE FROM {term} WHERE grp = ? AND token <= ?`),
+		oldestEntries: sql(`SELECT {audit fields} FROM {audit} e FORCE INDEX (by_group) WHERE grp = ? ORDER BY id LIMIT ?`),
+		oldestTerms:   sql(`SELECT {term fields} FROM {term} t WHERE grp = ? ORDER BY token LIMIT ?`),
+		inAll: sql(`
+SELECT (SELECT COUNT(*) FROM {audit} FORCE INDEX (by_group) WHERE grp = ?), (SELECT COUNT(*) FROM {term} WHERE grp = ?)`),
 
 		// There is a row where the run has no attempts.
 		attempts: sql(`
-SELECT COALESCE(a.attempt, 0), COALESCE(a.state, 0), COALESCE(a.owner, _binary''), COALESCE(a.token, 0),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', a.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', a.finished_at),
-	COALESCE(a.error, _binary''), COALESCE(a.output, _binary''), ` + runColumns + `
+SELECT a.attempt IS NOT NULL, {run fields}, {attempt fields}
 FROM {run} r LEFT JOIN {attempt} a ON a.grp = r.grp AND a.job = r.job AND a.tick = r.tick AND a.trigger_id = r.trigger_id
 	AND a.claimed_at = r.claimed_at
 WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ?
@@ -93,7 +55,7 @@ ORDER BY a.attempt`),
 
 		// Those of one job, which are joined by UNION ALL.
 		newestOf: sql(`
-(SELECT ` + runColumns + ` FROM {run} r FORCE INDEX (PRIMARY)
+(SELECT {run fields} FROM {run} r FORCE INDEX (PRIMARY)
 WHERE r.grp = ? AND r.job = ? AND r.tick >= ? AND r.tick <= ? AND r.state > ? ORDER BY r.tick DESC, r.trigger_id DESC LIMIT ?)`),
 		cutOf: sql(`
 (SELECT job, tick FROM {run} FORCE INDEX (PRIMARY)
@@ -112,17 +74,5 @@ GROUP BY job, bucket, state`),
 		countIn: sql(`
 (SELECT _binary'', (tick - ?) DIV ? AS bucket, state, COUNT(*) FROM {run} FORCE INDEX (by_state)
 WHERE grp = ? AND state = ? AND tick >= ? AND tick <= ? GROUP BY bucket, state)`),
-
-		// What Check asks for.
-		probeNote: sql(`
-INSERT INTO {audit} (grp, at, actor, via, action, job, tick, trigger_id, note, result)
-SELECT _binary'', UTC_TIMESTAMP(6), _binary'', _binary'', _binary'', _binary'', 0, 0, _binary'', _binary'' FROM DUAL WHERE FALSE`),
-		probeTerm: sql(`
-INSERT INTO {term} (grp, token, owner, began_at, ended_at, early, why)
-SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6), NULL, 0, _binary'' FROM DUAL WHERE FALSE`),
-		probeAttempts: sql(`
-INSERT INTO {attempt} (grp, job, tick, trigger_id, attempt, claimed_at, state, owner, token, started_at, finished_at, error, output)
-SELECT _binary'', _binary'', 0, 0, 0, UTC_TIMESTAMP(6), 0, _binary'', 0, NULL, NULL, _binary'', _binary'' FROM DUAL WHERE FALSE
-ON DUPLICATE KEY UPDATE attempt = {attempt}.attempt`),
 	}
 }

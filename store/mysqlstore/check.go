@@ -3,12 +3,8 @@ package mysqlstore
 import (
 	"context"
 	"sync"
-	"time"
 
-	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
-	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
 // Check implements [store.Checker]. It changes nothing and needs no privileges
@@ -103,52 +99,17 @@ func (s *Store) check(ctx context.Context) error {
 // checkGrants runs statements on a group that cannot exist, whose name is
 // empty: the server checks tables, columns, grants and read_only first.
 func (s *Store) checkGrants(ctx context.Context, c *conn) error {
-	for _, check := range []func(context.Context, *conn) error{s.leases.checkGrants, s.ledger.checkGrants, s.replicas.checkGrants, s.archive.checkGrants, s.schema.checkGrants} {
-		if err := check(ctx, c); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (l *leases) checkGrants(ctx context.Context, c *conn) error {
-	if _, _, err := readRows(ctx, c, l.sql.read.Render("", "")); err != nil {
+	if _, _, err := readRows(ctx, c, s.leases.sql.read.Render("", "")); err != nil {
 		return err
 	}
 	const none = uint64(0)
-	return c.ExecAll(ctx,
-		l.sql.insertDeleted.Render(none, "", ""),
-		l.sql.insertFence.Render("", ""),
-		l.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
-	)
-}
-
-func (l *ledger) checkGrants(ctx context.Context, c *conn) error {
-	var (
-		none store.Holder
-		key  = jobs.Key{Job: "none", Tick: time.Unix(0, 0)}
-	)
-	err := c.ExecAll(ctx,
-		l.declareStatement(none, []store.Declared{{}}),
-		l.claimStatement(none, store.ClaimID{}, []store.Claim{{Key: key}}),
-		l.moveStatement(none, []store.Move{{Key: key}}, nil),
-		l.sql.pauseJob.Render("", ""),
-		l.sql.trigger.Render(0, 0, "", "", "", ""),
-		l.sql.cancel.Render("", "", 0, 0),
-		l.sql.pruneAttempts.Render(sqltext.Values{{0, 0, 0, 0}}, "", ""),
-	)
-	if err != nil {
-		return err
+	all := []string{
+		s.leases.sql.insertDeleted.Render(none, "", ""),
+		s.leases.sql.insertFence.Render("", ""),
+		s.leases.sql.acquire.Render("", none, "", none, none, none, "", none, none, none),
 	}
-	_, err = l.load(ctx, c, "")
-	return err
-}
-
-func (s *schema) checkGrants(ctx context.Context, c *conn) error {
-	for _, probe := range s.sql.probes {
-		if err := c.Exec(ctx, probe.Render()); err != nil {
-			return err
-		}
+	for _, probe := range s.schema.sql.probes {
+		all = append(all, probe.Render())
 	}
-	return nil
+	return c.ExecAll(ctx, all...)
 }

@@ -106,7 +106,7 @@ func (l *ledger) claim(ctx context.Context, c *conn, h store.Holder, id store.Cl
 			r, ok := f.runs[keys[i]]
 			switch {
 			case ok:
-				claimed[at] = store.Claimed{Mine: r.id == id, Record: r.Record}
+				claimed[at] = store.Claimed{Mine: r.ID == id, Record: r.Record}
 			case f.replaced:
 				return nil, store.ErrReplaced
 			case refused[keys[i]]:
@@ -164,7 +164,7 @@ func (l *ledger) extend(ctx context.Context, c *conn, h store.Holder, id store.C
 		}
 	}
 	for i, c := range claims {
-		if r, ok := f.runs[ledgerrows.Plain(c.Key)]; ok && r.id == id {
+		if r, ok := f.runs[ledgerrows.Plain(c.Key)]; ok && r.ID == id {
 			claimed[i] = store.Claimed{Mine: true, Record: r.Record}
 		} else {
 			missing = append(missing, i)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -144,6 +145,34 @@ func TestControl(t *testing.T) {
 		}
 		if now := changes(t, s, "other"); now != elsewhere {
 			t.Errorf("the other group's changes: %d after %d", now, elsewhere)
+		}
+	})
+}
+
+// Of several who pause a group at once that has no row yet, one does so, and the others find it paused.
+func TestFirstPauseOfAGroup(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		for range 10 {
+			group := uniqueName("group")
+			var all sync.WaitGroup
+			for range 4 {
+				all.Go(func() {
+					if err := s.Pause(soon(t), group, ""); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			all.Wait()
+			entries, err := s.Audit(soon(t), group, jobs.AuditFilter{})
+			results := map[jobs.Result]int{}
+			for _, e := range entries {
+				results[e.Result]++
+			}
+			if now := load(t, s, group); err != nil || results[jobs.Done] != 1 || results[jobs.Unchanged] != 3 || now.Changes != 1 || len(now.Pauses[""]) != 1 {
+				t.Errorf("%v, and %d changes: %v", results, now.Changes, err)
+			}
 		}
 	})
 }

@@ -70,6 +70,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	}
 	k := claims[0].Key
 	first, last := int64(0), k.Tick.UnixMicro()
+	rekeyed := sqltext.Values{{k.Job, last, 0, h.Token}, {k.Job, last + 1, 0, h.Token}}
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
@@ -81,8 +82,12 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"runs":          s.runsQuery(h.Group, jobs.Filter{}),
 		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
 		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
-		"pause":         s.ledger.sql.pauseJob.Render(h.Group, k.Job),
-		"resume":        s.ledger.sql.resumeJob.Render(h.Group, k.Job),
+		"lock run":      s.ledger.sql.lockRun.Render(h.Group, k.Job, last, 0),
+		"lock later":    s.ledger.sql.lockLater.Render(h.Group, k.Job, last),
+		"lock jobs":     s.ledger.sql.lockJobs.Render(sqltext.Values{{""}, {k.Job}}, h.Group),
+		"put run":       s.ledger.sql.putRun.Render(true, h.Group, k.Job, last, 0),
+		"update jobs":   s.ledger.sql.updateJobs.Render(jobValues([]jobRow{{}, {name: k.Job}}), h.Group),
+		"rekey":         s.ledger.sql.rekey.Render(rekeyed, h.Group),
 		"refused":       s.ledger.sql.refused.Render(refused, h.Group),
 		"trigger":       s.ledger.sql.trigger.Render(1, 1, "", "", h.Group, k.Job),
 		"trigger once":  s.ledger.sql.triggerOnce.Render(1, 1, "", "", h.Group, k.Job),
@@ -91,7 +96,6 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"movable":       s.ledger.sql.movable.Render(h.Group, h.Owner, h.Token, movable, h.Group),
 		"follow":        s.ledger.sql.follow.Render(followers, h.Group),
 		"follow claim":  s.ledger.sql.followClaim.Render(followers, h.Group, "id", last),
-		"cancel":        s.ledger.sql.cancel.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"bounds":        s.ledger.sql.bounds.Render(h.Group, k.Job),
 		"kept from":     s.ledger.sql.keptFrom.Render(h.Group, k.Job, 10),
 		"prunable":      s.ledger.sql.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),
@@ -102,7 +106,11 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"drop attempts":  s.ledger.sql.dropAttempts.Render(dropped, h.Group),
 		"prune attempts": s.ledger.sql.pruneAttempts.Render(sqltext.Values{{last, 0, 1, first}, {last + 1, 0, 1, first}}, h.Group, k.Job),
 		"orphans":        s.ledger.sql.orphans.Render(h.Group, k.Job, last, 500),
-		"pass attempts":  s.ledger.sql.passOverAttempts.Render(h.Token, h.Token, h.Group, k.Job, last),
+		"rekey attempts": s.ledger.sql.rekeyAttempts.Render(rekeyed, h.Group),
+		"forget":         s.ledger.sql.forget.Render(h.Group, k.Job),
+		"oldest entries": s.archive.sql.oldestEntries.Render(h.Group, 500),
+		"oldest terms":   s.archive.sql.oldestTerms.Render(h.Group, 500),
+		"lock terms":     s.archive.sql.lockTerms.Render(h.Group, h.Token, h.Token),
 		"audit":          s.archive.sql.audit.Render(h.Group, 1000, 100),
 		"audit of job":   s.archive.sql.auditOfJob.Render(h.Group, k.Job, 1000, 100),
 		"terms":          s.archive.sql.terms.Render(h.Group, true, last, true, first, 100),

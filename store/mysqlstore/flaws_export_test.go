@@ -37,13 +37,17 @@ var about = []struct{ statements, topics string }{
 	{`^replica`, "replicas"},
 	{`^archive\.(count|cut)`, "counts"},
 	{`^archive\.newest`, "newest"},
-	{`Term`, "terms"},
-	{`^archive\.(.*Audit|note)`, "audit,archive prune"},
+	{`Term`, "terms,archive prune"},
+	{`^archive\.(.*Audit|note|oldest|inAll)`, "audit,archive prune"},
 	{`(?i)attempt`, "attempts,prune"},
 	{`^ledger\.(newest|runs)`, "runs"},
 	{`^ledger\.(bounds|keptFrom|prun|orphans)`, "prune"},
 	{`^ledger\.changes`, "changes"},
-	{`^ledger\.(pause|resume)`, "pause"},
+	{`^ledger\.(lockJobs|updateJobs|insertJobs)`, "pause,declare,replicas"},
+	{`^ledger\.(lockRun|putRun)`, "cancel"},
+	{`^ledger\.(lockLater|rekey)`, "pass over,attempts"},
+	{`^ledger\.forget`, "replicas,attempts"},
+	{`^ledger\.(lockFence|writeFence)`, "pass over,declare"},
 }
 
 // About are the topics of the suites that are about the statement.

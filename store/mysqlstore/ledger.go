@@ -1,16 +1,13 @@
 package mysqlstore
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
-	"strconv"
 	"time"
 
+	rule "github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
-	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -22,16 +19,14 @@ const (
 	claimChunk = 500
 	moveChunk  = 200
 
-	// lastMicro is the last second that a DATETIME can have, in microseconds
-	// since 1970.
-	lastMicro int64 = 253402300799_000000
-
 	// maxSchedule is what the table holds of a schedule's text, in bytes.
 	maxSchedule = 16000
 )
 
-// ledger is the runs, and what is known of each job.
+// ledger is the runs, and what is known of each job. What its methods do not do, the rules do.
 type ledger struct {
+	rules
+
 	conns *mysqlconn.Pool
 	sql   *ledgerQueries
 	table string // of runs, quoted
@@ -61,62 +56,12 @@ func (l *ledger) doAs(ctx context.Context, h store.Holder, op string, do func(co
 
 // Declare implements [store.Ledger].
 func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
-	rows := make([]store.Declared, 0, len(declared))
 	for _, d := range declared {
-		if err := store.CheckName("job", d.Name); err != nil {
-			return err
-		}
 		if len(d.Schedule) > maxSchedule {
 			return fmt.Errorf("mysqlstore: job %q: its schedule's text has %d bytes: at most %d", d.Name, len(d.Schedule), maxSchedule)
 		}
-		rows = append(rows, d)
 	}
-	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
-	// The group's own row, without a name, says that all others are declared:
-	// it is in the last statement, where it comes first.
-	group := store.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
-	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
-	if len(chunks) == 0 {
-		chunks = [][]store.Declared{nil}
-	}
-	for i, chunk := range chunks {
-		if i == len(chunks)-1 {
-			chunk = slices.Insert(chunk, 0, group)
-		}
-		statement := l.declareStatement(h, chunk)
-		err := l.do(ctx, mysqlconn.Write, "declare jobs", func(ctx context.Context, c *conn) error {
-			done, err := l.guarded(ctx, c, h, statement)
-			if err != nil || done.Rows > 0 {
-				return err
-			}
-			return l.checkHolder(ctx, c, h) // all was there already, or the term is over
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkHolder answers for a statement that changed nothing.
-func (l *ledger) checkHolder(ctx context.Context, c *conn, h store.Holder) error {
-	n, err := c.Count(ctx, l.sql.hasFence.Render(h.Group, h.Owner, h.Token))
-	if err == nil && n == 0 {
-		return store.ErrReplaced
-	}
-	return err
-}
-
-func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) string {
-	rows := make(sqltext.Values, len(declared))
-	for i, d := range declared {
-		from := lastMicro // later than any present
-		if !d.From.IsZero() {
-			from = d.From.UnixMicro()
-		}
-		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
-	}
-	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token)
+	return l.rules.Declare(ctx, h, declared)
 }
 
 // Load implements [jobs.Control].
@@ -138,62 +83,36 @@ func (l *ledger) load(ctx context.Context, c *conn, group string) (jobs.Snapshot
 // by the next look at them.
 func (l *ledger) loadWith(ctx context.Context, c *conn, group, query string) (jobs.Snapshot, error) {
 	snapshot := jobs.Snapshot{Server: c.Server.Identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
-	var (
-		now           int64
-		pauses, token string
-		opened        sql.NullInt64
-	)
-	err := c.QueryRow(ctx, l.sql.summary.Render(group, group, group)).Scan(&now, &snapshot.Changes, (*sqlscan.Bool)(&snapshot.Paused), &pauses, &token, &opened)
+	own, err := rowsOf(ctx, c, l.sql.summary.Render(group, group, group), func(rows *sql.Rows) (jobRow, error) {
+		j, _, err := jobFields.scanOuter(rows, (*at)(&snapshot.Now), &snapshot.Changes)
+		return j, err
+	})
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
-	// Before its first term, and after one of a release that did not know of
-	// this, the group's row has no token.
-	if n, err := strconv.ParseUint(token, 10, 64); err == nil {
-		snapshot.Opened = jobs.Opened{Token: n, At: instant(opened)}
-	}
-	snapshot.Now = time.UnixMicro(now).UTC()
-	addPauses(snapshot, "", pauses, snapshot.Paused)
-	if err := l.loadJobs(ctx, c, query, snapshot); err != nil {
+	snapshot.Paused, snapshot.Opened = own[0].Paused, own[0].opened()
+	all, err := rowsOf(ctx, c, query, func(rows *sql.Rows) (jobRow, error) {
+		var cursor at
+		j, err := jobFields.scan(rows, &cursor)
+		j.Cursor = time.Time(cursor)
+		return j, err
+	})
+	if err != nil {
 		return jobs.Snapshot{}, err
+	}
+	for _, j := range append(all, own...) {
+		if j.name != "" {
+			snapshot.Jobs[j.name] = j.Known
+		}
+		if len(j.Pauses) > 0 {
+			snapshot.Pauses[j.name] = j.Pauses
+		}
 	}
 	if snapshot.Open, err = records(ctx, c, l.sql.openRuns.Render(group)); err != nil {
 		return jobs.Snapshot{}, err
 	}
 	ledgerrows.CountStarts(snapshot)
 	return snapshot, nil
-}
-
-func addPauses(to jobs.Snapshot, job, pauses string, paused bool) {
-	if all := ledgerrows.ParsePauses(pauses, paused); len(all) > 0 {
-		to.Pauses[job] = all
-	}
-}
-
-func (l *ledger) loadJobs(ctx context.Context, c *conn, query string, into jobs.Snapshot) error {
-	rows, err := c.Query(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var (
-			name, pauses              string
-			k                         jobs.Known
-			since, ruling             sql.NullInt64
-			started, finished, cursor sql.NullInt64
-			gone                      sql.NullInt64
-		)
-		if err := rows.Scan(&name, &k.Schedule, &since, &ruling, (*sqlscan.Bool)(&k.Paused), &pauses, &started, &finished, &gone, (*sqlscan.Bool)(&k.Failing), &cursor); err != nil {
-			return err
-		}
-		k.Since, k.ScheduleSince = instant(since), instant(ruling)
-		k.Started, k.Finished, k.Cursor = instant(started), instant(finished), instant(cursor)
-		k.Gone = instant(gone)
-		into.Jobs[name] = k
-		addPauses(into, name, pauses, k.Paused)
-	}
-	return rows.Err()
 }
 
 // Changes implements [store.Ledger].
@@ -214,37 +133,15 @@ func (l *ledger) Changes(ctx context.Context, group string) (store.Changes, erro
 // records runs a query of runs.
 func records(ctx context.Context, c *conn, query string) ([]jobs.Record, error) {
 	return rowsOf(ctx, c, query, func(rows *sql.Rows) (jobs.Record, error) {
-		r, _, err := scanRun(rows)
-		return r, err
+		r, err := runFields.row(rows)
+		return r.Record, err
 	})
-}
-
-// scanRun reads what comes before, if anything, and the columns of a run.
-func scanRun(rows *sql.Rows, before ...any) (jobs.Record, store.ClaimID, error) {
-	var (
-		r                               jobs.Record
-		id                              []byte
-		tick                            int64
-		claimed, started, finished, due sql.NullInt64
-	)
-	err := rows.Scan(append(before, &r.Job, &tick, &r.Trigger, &id, &r.State, &r.Owner, &r.Token, (*sqlscan.Count)(&r.Attempt),
-		&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, (*sqlscan.Bool)(&r.CancelAsked), (*sqlscan.Bool)(&r.HasArgs), &r.Backfill)...)
-	r.Tick = time.UnixMicro(tick).UTC()
-	r.Claimed, r.Started, r.Finished, r.Due = instant(claimed), instant(started), instant(finished), instant(due)
-	var claim store.ClaimID
-	copy(claim[:], id)
-	return r, claim, err
 }
 
 // found is what readRuns answers.
 type found struct {
-	runs     map[jobs.Key]foundRun
+	runs     map[jobs.Key]rule.Run
 	replaced bool // the fence row names another term
-}
-
-type foundRun struct {
-	jobs.Record
-	id store.ClaimID
 }
 
 // readRuns reads the runs of the keys that are there, and whether h is still the
@@ -259,17 +156,16 @@ func (l *ledger) readRuns(ctx context.Context, c *conn, h store.Holder, keys []j
 		return found{}, err
 	}
 	defer rows.Close()
-	f := found{runs: make(map[jobs.Key]foundRun, len(keys)), replaced: true}
+	f := found{runs: make(map[jobs.Key]rule.Run, len(keys)), replaced: true}
 	for rows.Next() {
-		var isFence bool
-		r, id, err := scanRun(rows, &isFence)
-		switch {
-		case err != nil:
+		var fence store.Fence
+		r, there, err := runFields.scanOuter(rows, &fence.Owner, &fence.Token)
+		if err != nil {
 			return found{}, err
-		case isFence:
-			f.replaced = r.Owner != h.Owner || r.Token != h.Token
-		default:
-			f.runs[r.Key] = foundRun{r, id}
+		}
+		f.replaced = fence.Token == 0 || fence.Owner != h.Owner || fence.Token != h.Token // 0: there is none
+		if there {
+			f.runs[r.Key] = r
 		}
 	}
 	return f, rows.Err()

@@ -2,10 +2,8 @@ package mysqlstore
 
 import (
 	"strconv"
-	"strings"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -16,59 +14,24 @@ import (
 //
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
-	declare     sqltext.Query
-	hasFence    sqltext.Query
-	writeFence  sqltext.Query
-	summary     sqltext.Query
-	jobs        sqltext.Query
-	openRuns    sqltext.Query
-	changes     sqltext.Query
-	claim       sqltext.Query
-	extend      sqltext.Query
-	refused     sqltext.Query
-	move        sqltext.Query
-	movable     sqltext.Query
-	follow      sqltext.Query
-	followClaim sqltext.Query
-	passOver    sqltext.Query
-	readRuns    sqltext.Query
-	pauseJob    sqltext.Query
-	pauseGroup  sqltext.Query
-	resumeJob   sqltext.Query
-	resumeGroup sqltext.Query
+	summary, jobs, openRuns, changes              sqltext.Query
+	claim, extend, refused, readRuns              sqltext.Query
+	move, movable, keepAttempts, dropAttempts     sqltext.Query
+	follow, followClaim                           sqltext.Query
+	trigger, triggerOnce, isRun, isJob, countOpen sqltext.Query
+	args, newestRuns, newestOfJob, newestIn       sqltext.Query
+	bounds, keptFrom, prunable, prune             sqltext.Query
+	orphans, pruneAttempts                        sqltext.Query
 
-	resumeJobSkipping   sqltext.Query
-	resumeGroupSkipping sqltext.Query
-	isJob               sqltext.Query
-	trigger             sqltext.Query
-	triggerOnce         sqltext.Query
-	args                sqltext.Query
-	cancel              sqltext.Query
-	isOpen, countOpen   sqltext.Query
-	isRun               sqltext.Query
-	isPaused            sqltext.Query
-	newestRuns          sqltext.Query
-	newestOfJob         sqltext.Query
-	newestIn            sqltext.Query
-	bounds              sqltext.Query
-	keptFrom            sqltext.Query
-	prunable            sqltext.Query
-	prune               sqltext.Query
-	orphans             sqltext.Query
-	passOverAttempts    sqltext.Query
-	pruneAttempts       sqltext.Query
-	keepAttempts        sqltext.Query
-	dropAttempts        sqltext.Query
+	// What the rules read and write.
+	writeFence, lockFence                          sqltext.Query
+	lockRun, lockLater, lockJobs                   sqltext.Query
+	putRun, rekey, rekeyAttempts                   sqltext.Query
+	insertJobs, updateJobs, forget, forgetAttempts sqltext.Query
 }
 
 const (
 	micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
-
-	// runColumns are what scanRun reads.
-	runColumns = `r.job, r.tick, r.trigger_id, r.claim_id, r.state, r.owner, r.token, r.attempt,
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.claimed_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.started_at),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.finished_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', r.due_at),
-	r.missed, r.error, r.cancel_asked, r.args IS NOT NULL, COALESCE(r.backfill, _binary'')`
 
 	// changesOf is the group's counter mixed with the keys of the manual runs
 	// that no term has taken up: so a trigger is one INSERT and nothing else.
@@ -78,38 +41,24 @@ const (
 
 	// The first ? is an expression.
 	trigger = `
-INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
+INSERT INTO {run} ({run columns})
 SELECT j.grp, j.name, ?, ?, _binary'', 2, _binary'', 0, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary'')
 FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`
 
 	// What follows a run that the transaction has changed.
 	follow = `
-INSERT INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked, args, backfill)
+INSERT INTO {run} ({run columns})
 WITH v (job, tick, trigger_id, delay, backfill, args, of_job, of_tick, of_trigger) AS (VALUES ?)
 SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0,
 	COALESCE(NULLIF(v.args, _binary''), r.args), NULLIF(v.backfill, _binary'')
 FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)`
-
-	resumeJob = `
-UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
-SET j.paused = 0, j.pauses = {ended}, g.changes = g.changes + 1
-WHERE j.grp = ? AND j.name = ? AND j.paused = 1`
-	resumeGroup = `
-UPDATE {job} j SET j.changes = j.changes + 1, j.pauses = {ended}, j.paused = 0
-WHERE j.grp = ? AND j.name = _binary'' AND j.paused = 1`
 )
 
 func newLedgerQueries(t tables) *ledgerQueries {
 	parts := []string{
-		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
-		"{now17}", "LPAD(" + micros + ", 17, '0')",
-		"{ended}", "RIGHT(CONCAT(j.pauses, IF(LENGTH(j.pauses) % 36 = 0, '00000000000000000-', ''), LPAD(" + micros + ", 17, '0'), ','), 36 * " + strconv.Itoa(store.MaxPauses) + ")",
-		// The same with a beginning that is not known.
-		"{skipped}", "RIGHT(CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), '00000000000000000-', LPAD(" + micros + ", 17, '0'), ','), 36 * " + strconv.Itoa(store.MaxPauses) + ")",
+		"{jobs}", "WITH v (name, schedule, since, schedule_since, paused, changes, pauses, gone) AS (VALUES ?)",
 		// Both by the primary key: the newest tick is the end of a range, as above.
 		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
 		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
@@ -121,48 +70,19 @@ func newLedgerQueries(t tables) *ledgerQueries {
 	}
 	sql := func(statement string) sqltext.Query { return t.query(statement, parts...) }
 	return &ledgerQueries{
-		// The clause waits for a takeover that is under way: without it, READ
-		// COMMITTED reads the fence row from before. The assignments are made
-		// in their order. In the group's own row, which has no name, the
-		// schedule is the token of the term that declared last, and
-		// schedule_since is when it did so first.
-		declare: sql(`
-INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
-WITH v (name, schedule, since) AS (VALUES ?)
-SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
-FROM {fence} f STRAIGHT_JOIN v
-WHERE f.name = ? AND f.owner = ? AND f.token = ?
-LOCK IN SHARE MODE
-ON DUPLICATE KEY UPDATE
-	schedule_since = LEAST(UTC_TIMESTAMP(6), CASE
-		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
-		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
-		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
-	schedule = v.schedule, gone_at = NULL`),
-
-		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
-
-		// Where a lock is not enough; see [ledger.guarded].
-		writeFence: sql(`UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
-
 		summary: sql(`
-SELECT ` + micros + `, ` + changesOf + `,
-	COALESCE(g.paused, 0), COALESCE(g.pauses, _binary''), COALESCE(g.schedule, _binary''), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', g.schedule_since)
-FROM (SELECT 1) one LEFT JOIN {job} g ON g.grp = ? AND g.name = _binary''`),
+SELECT j.name IS NOT NULL, ` + micros + `, ` + changesOf + `, {job fields}
+FROM (SELECT 1) one LEFT JOIN {job} j ON j.grp = ? AND j.name = _binary''`),
 		changes: sql(`SELECT ` + micros + `, ` + changesOf),
 
 		// The cursor is the end of a range of the key. MySQL sorts the range
 		// unless the whole key is named.
 		jobs: sql(`
-SELECT j.name, j.schedule, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.since),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.schedule_since), j.paused, j.pauses,
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.started_at), TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.finished_at),
-	TIMESTAMPDIFF(MICROSECOND, '1970-01-01', j.gone_at), j.failing,
-	(SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
-	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1)
+SELECT (SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = j.grp AND r.job = j.name AND r.trigger_id = 0
+	ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), {job fields}
 FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
 		openRuns: sql(`
-SELECT ` + runColumns + ` FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
+SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
 ORDER BY r.tick, r.job, r.trigger_id`),
 
 		// IGNORE leaves rows alone that are there already. It would also hide
@@ -171,13 +91,12 @@ ORDER BY r.tick, r.job, r.trigger_id`),
 		// not locked by the clause: they read what was committed when the fence
 		// row was locked, and hold up no pause and no outcome.
 		claim: sql(`
-INSERT IGNORE INTO {run} (grp, job, tick, trigger_id, claim_id, state, owner, token, attempt,
-	claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked)
+INSERT IGNORE INTO {run} ({run columns})
 WITH v (job, tick, trigger_id, state, delay, missed, error) AS (VALUES ?)
 SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.state = 1,
 	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
-	v.missed, v.error, 0
+	v.missed, v.error, 0, NULL, NULL
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
 LOCK IN SHARE MODE`),
@@ -243,9 +162,9 @@ ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 
 		// What the move will end, before it does: as movable, whose rows it keeps locked.
 		keepAttempts: sql(`
-INSERT INTO {attempt} (grp, job, tick, trigger_id, attempt, claimed_at, state, owner, token, started_at, finished_at, error, output)
+INSERT INTO {attempt} ({attempt columns})
 WITH v (job, tick, trigger_id, from_state, attempt, owner, token, state, finished, error, output) AS (VALUES ?)
-SELECT r.grp, r.job, r.tick, r.trigger_id, v.attempt, r.claimed_at, v.state, r.owner, r.token, r.started_at,
+SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.state, r.owner, r.token, r.started_at,
 	IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), v.error, v.output
 FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN v
@@ -259,66 +178,27 @@ DELETE a FROM (WITH v (job, tick, trigger_id, attempt) AS (VALUES ?) SELECT * FR
 STRAIGHT_JOIN {attempt} a ON a.grp = ? AND a.job = v.job AND a.tick = v.tick AND a.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 	AND a.attempt <= v.attempt`),
 
-		// The fence row is locked before any run. Both ? at the end are the
-		// holder's token: no other run has it for a trigger, and the holder's
-		// own runs stay where they are.
-		passOver: sql(`
-UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
-STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = ? AND r.tick > ? AND r.trigger_id = 0
-SET r.trigger_id = ? WHERE r.token <> ?`),
-		// The attempts go with their runs.
-		passOverAttempts: sql(`
-UPDATE {attempt} a FORCE INDEX (PRIMARY)
-STRAIGHT_JOIN {run} r ON r.grp = a.grp AND r.job = a.job AND r.tick = a.tick AND r.trigger_id = ? AND r.claimed_at = a.claimed_at
-SET a.trigger_id = ? WHERE a.grp = ? AND a.job = ? AND a.tick > ? AND a.trigger_id = 0`),
-
 		// One statement, so that all rows are of one instant: when the fence
 		// row has a later token, a run that is absent stays absent.
 		readRuns: sql(`
 WITH v (job, tick, trigger_id) AS (VALUES ?)
-SELECT 0, ` + runColumns + ` FROM v
-STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-UNION ALL
-SELECT 1, _binary'', 0, 0, _binary'', 0, owner, token, 0, 0, NULL, NULL, NULL, 0, _binary'', 0, 0, _binary'' FROM {fence} WHERE name = ?`),
+SELECT r.grp IS NOT NULL, COALESCE(f.owner, _binary''), COALESCE(f.token, 0), {run fields} FROM v
+LEFT JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+LEFT JOIN {fence} f ON f.name = ?`),
 
-		// A list of pauses is as [ledgerrows.ParsePauses] says. No expression of the two
-		// updates of two tables reads what another one assigns; those of one table
-		// are assigned in their order.
-		pauseJob: sql(`
-UPDATE {job} j LEFT JOIN {job} g ON g.grp = j.grp AND g.name = _binary''
-SET j.paused = 1, j.pauses = CONCAT(LEFT(j.pauses, LENGTH(j.pauses) - LENGTH(j.pauses) % 36), {now17}, '-'), g.changes = g.changes + 1
-WHERE j.grp = ? AND j.name = ? AND j.paused = 0`),
-		resumeJob:           sql(resumeJob),
-		resumeJobSkipping:   sql(strings.Replace(resumeJob, "{ended}", "{skipped}", 1)),
-		resumeGroup:         sql(resumeGroup),
-		resumeGroupSkipping: sql(strings.Replace(resumeGroup, "{ended}", "{skipped}", 1)),
-		isPaused:            sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = _binary'' AND paused = 1`),
-		isJob:               sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`),
-		pauseGroup: sql(`
-INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, pauses, changes)
-VALUES (?, _binary'', _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 1, CONCAT({now17}, '-'), 1)
-ON DUPLICATE KEY UPDATE changes = changes + (paused = 0),
-	pauses = IF(paused, pauses, CONCAT(LEFT(pauses, LENGTH(pauses) - LENGTH(pauses) % 36), {now17}, '-')), paused = 1`),
-
+		isJob:       sql(`SELECT COUNT(*) FROM {job} WHERE grp = ? AND name = ?`),
 		trigger:     sql(trigger),
 		triggerOnce: sql(trigger + ` ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 		args:        sql(`SELECT args FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
 
 		isRun: sql(`SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
-		cancel: sql(`
-UPDATE {run} r LEFT JOIN {job} g ON g.grp = r.grp AND g.name = _binary''
-SET r.cancel_asked = 1, g.changes = g.changes + 1
-WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? AND r.state IN (1, 2) AND r.cancel_asked = 0`),
-		isOpen: sql(`
-SELECT COUNT(*) FROM {run} WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state IN (1, 2)`),
-
 		countOpen: sql(`
 SELECT COUNT(*) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state IN (1, 2) AND job = ?`),
 
 		// The keys are found in an index alone, and only the rows that are
 		// asked for are read. The ? is one newestOfJob, or some newestIn.
 		newestRuns: sql(`
-SELECT ` + runColumns + ` FROM (? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?) k
+SELECT {run fields} FROM (? ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?) k
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = k.job AND r.tick = k.tick AND r.trigger_id = k.trigger_id
 ORDER BY r.tick DESC, r.job DESC, r.trigger_id DESC`),
 		newestOfJob: sql(`
@@ -361,5 +241,43 @@ DELETE a FROM (WITH v (tick, trigger_id, attempt, claimed) AS (VALUES ?) SELECT 
 STRAIGHT_JOIN {attempt} a ON a.grp = ? AND a.job = ? AND a.tick = v.tick AND a.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 	AND a.attempt = CAST(v.attempt AS UNSIGNED)
 WHERE a.claimed_at = {epoch} + INTERVAL v.claimed MICROSECOND`),
+
+		// Where a lock is not enough; see [ledger.guarded].
+		writeFence: sql(`UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
+		lockFence:  sql(`SELECT owner, token FROM {fence} WHERE name = ? LOCK IN SHARE MODE`),
+		lockRun:    sql(`SELECT {run fields} FROM {run} r WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? FOR UPDATE`),
+		lockLater: sql(`
+SELECT {run fields} FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = ? AND r.job = ? AND r.tick > ?
+ORDER BY r.tick, r.trigger_id FOR UPDATE`),
+		// There is a row where there is no job, with the clock.
+		lockJobs: sql(`
+WITH v (name) AS (VALUES ?)
+SELECT j.name IS NOT NULL, ` + micros + `, {job fields} FROM v
+LEFT JOIN {job} j FORCE INDEX (PRIMARY) ON j.grp = ? AND j.name = v.name FOR UPDATE`),
+
+		putRun: sql(`UPDATE {run} SET cancel_asked = ? WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
+		rekey: sql(`
+UPDATE (WITH v (job, tick, trigger_id, becomes) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+SET r.trigger_id = v.becomes`),
+		// It comes before rekey: the attempts go with their runs.
+		rekeyAttempts: sql(`
+UPDATE (WITH v (job, tick, trigger_id, becomes) AS (VALUES ?) SELECT * FROM v) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+STRAIGHT_JOIN {attempt} a ON a.grp = r.grp AND a.job = r.job AND a.tick = r.tick AND a.trigger_id = r.trigger_id AND a.claimed_at = r.claimed_at
+SET a.trigger_id = v.becomes`),
+		insertJobs: sql(`
+INSERT INTO {job} ({job columns})
+{jobs}
+SELECT ?, v.name, v.schedule, {epoch} + INTERVAL v.since MICROSECOND, {epoch} + INTERVAL v.schedule_since MICROSECOND,
+	v.paused, v.changes, NULL, NULL, v.pauses, NULL, 0 FROM v`),
+		updateJobs: sql(`
+UPDATE ({jobs} SELECT * FROM v) v
+STRAIGHT_JOIN {job} j ON j.grp = ? AND j.name = v.name
+SET j.schedule = v.schedule, j.schedule_since = {epoch} + INTERVAL v.schedule_since MICROSECOND,
+	j.paused = v.paused, j.changes = v.changes, j.pauses = v.pauses, j.gone_at = {epoch} + INTERVAL NULLIF(v.gone, 0) MICROSECOND`),
+		forget: sql(`
+DELETE j, r FROM {job} j LEFT JOIN {run} r ON r.grp = j.grp AND r.job = j.name WHERE j.grp = ? AND j.name = ?`),
+		forgetAttempts: sql(`DELETE FROM {attempt} WHERE grp = ? AND job = ?`),
 	}
 }

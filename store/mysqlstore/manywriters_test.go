@@ -90,7 +90,7 @@ func TestLockedArchiveHoldsUpNoClaim(t *testing.T) {
 		exec(t, tx, "UPDATE cronlease_term SET early = 1 - early")
 		noted := make(chan error, 1)
 		go func() { noted <- note() }()
-		eventually(t, "the note waits", waits(t, db, "INSERT INTO %cronlease_term"))
+		eventually(t, "the note waits", waits(t, db, "SELECT %cronlease_term"))
 		claim(t, s, h, running("a", 1)...)
 		if len(noted) > 0 {
 			t.Error("the claim waited for the note of the term")

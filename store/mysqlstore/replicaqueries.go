@@ -10,17 +10,11 @@ type replicaQueries struct {
 	roster  sqltext.Query
 	lists   sqltext.Query
 	present sqltext.Query
-	gone    sqltext.Query
 	since   sqltext.Query
-	forget  sqltext.Query
-
-	forgetAttempts sqltext.Query
 }
 
 func newReplicaQueries(t tables) *replicaQueries {
-	sql := func(statement string) sqltext.Query {
-		return t.query(statement, "{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'")
-	}
+	sql := func(statement string) sqltext.Query { return t.query(statement) }
 	return &replicaQueries{
 		enlist: sql(`
 INSERT INTO {replica} (grp, owner, part, parts, list, version, since, seen_at, jobs)
@@ -41,17 +35,6 @@ FROM (SELECT ? name) g LEFT JOIN {lease} l ON l.name = g.name LEFT JOIN {replica
 WITH v (place, name) AS (VALUES ?)
 SELECT v.place, IS_USED_LOCK(v.name) IS NOT NULL, COALESCE(IF(l.released, _binary'', l.owner), _binary'') FROM v LEFT JOIN {lease} l ON l.name = ?`),
 
-		// The fence row is locked before any job.
-		gone: sql(`
-UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
-STRAIGHT_JOIN (WITH v (name) AS (VALUES ?) SELECT * FROM v) v
-STRAIGHT_JOIN {job} j ON j.grp = ? AND j.name = v.name
-SET j.gone_at = UTC_TIMESTAMP(6) WHERE j.gone_at IS NULL AND j.name > _binary''`),
 		since: sql(`SELECT COALESCE(MAX(TIMESTAMPDIFF(MICROSECOND, {epoch}, gone_at)), 0) FROM {job} WHERE grp = ? AND name = ? AND name > _binary''`),
-		// One statement, so that a term which declares the job finds all of it or nothing.
-		forget: sql(`
-DELETE j, r FROM {job} j LEFT JOIN {run} r ON r.grp = j.grp AND r.job = j.name
-WHERE j.grp = ? AND j.name = ? AND j.gone_at = {epoch} + INTERVAL ? MICROSECOND`),
-		forgetAttempts: sql(`DELETE FROM {attempt} WHERE grp = ? AND job = ?`),
 	}
 }

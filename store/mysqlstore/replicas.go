@@ -154,29 +154,6 @@ func (s *replicas) list(ctx context.Context, c *conn, group string, r jobs.Repli
 	return parts.Jobs(), rows.Err()
 }
 
-// Gone implements [store.Replicas].
-func (s *replicas) Gone(ctx context.Context, h store.Holder, names []string) error {
-	names = slices.Clone(names)
-	slices.Sort(names)
-	for chunk := range slices.Chunk(names, claimChunk) {
-		rows := make(sqltext.Values, len(chunk))
-		for i, name := range chunk {
-			rows[i] = sqltext.Row{name}
-		}
-		err := s.ledger.do(ctx, mysqlconn.Write, "note that jobs are gone", func(ctx context.Context, c *conn) error {
-			done, err := s.ledger.guarded(ctx, c, h, s.sql.gone.Render(h.Group, h.Owner, h.Token, rows, h.Group))
-			if err != nil || done.Rows > 0 {
-				return err
-			}
-			return s.ledger.checkHolder(ctx, c, h)
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // GoneSince implements [jobs.Registry].
 func (s *replicas) GoneSince(ctx context.Context, group, job string) (gone time.Time, err error) {
 	err = s.ledger.do(ctx, mysqlconn.Read, "read whether the job is gone", func(ctx context.Context, c *conn) error {
@@ -197,36 +174,5 @@ func (s *replicas) Forget(ctx context.Context, group, job string, gone time.Time
 	); err != nil {
 		return false, err
 	}
-	entry, deleted := ledgerrows.Entry(ctx, jobs.ActionForget, jobs.Key{Job: job}, ""), 0
-	err := s.ledger.do(ctx, mysqlconn.Write, "forget the job", func(ctx context.Context, c *conn) error {
-		_, err := together(ctx, c, func() (done mysqlconn.Change, err error) {
-			entry.Result, deleted = jobs.Refused, 0
-			if !gone.IsZero() {
-				if deleted, err = c.Changed(ctx, s.sql.forget.Render(group, job, gone.UnixMicro())); err != nil {
-					return done, err
-				}
-			}
-			if deleted > 0 {
-				entry.Result = jobs.Done
-				if err := c.Exec(ctx, s.sql.forgetAttempts.Render(group, job)); err != nil {
-					return done, err
-				}
-			}
-			return done, c.Exec(ctx, s.ledger.note(group, entry))
-		})
-		return err
-	})
-	return deleted > 0, err
-}
-
-// checkGrants is called by [Store.Check].
-func (s *replicas) checkGrants(ctx context.Context, c *conn) error {
-	if _, err := s.roster(ctx, c, ""); err != nil {
-		return err
-	}
-	return c.ExecAll(ctx,
-		s.sql.refresh.Render("", ""),
-		s.sql.strike.Render("", "", 0),
-		s.sql.forget.Render("", "", 0),
-	)
+	return s.ledger.Forget(ctx, group, job, gone)
 }

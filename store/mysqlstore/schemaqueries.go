@@ -67,19 +67,7 @@ CREATE TABLE IF NOT EXISTS {schema} (
 		setLevel: sql(`UPDATE {schema} SET level = GREATEST(level, ?) ORDER BY version DESC LIMIT 1`),
 		insertVersion: sql(`
 INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE version = {schema}.version`),
-		// What the rest of Check does not ask for: what pruning and locks need.
-		probes: []sqltext.Query{
-			sql(`DELETE FROM {lease} WHERE FALSE`),
-			sql(`DELETE FROM {fence} WHERE FALSE`),
-			sql(`DELETE FROM {run} WHERE FALSE`),
-			sql(`DELETE FROM {job} WHERE FALSE`),
-			sql(`DELETE FROM {lock} WHERE FALSE`),
-			sql(`SELECT jobs FROM {replica} WHERE FALSE`),
-			sql(`INSERT INTO {replica} (grp, owner, part, parts, list, version, since, seen_at, jobs) SELECT _binary'', _binary'', 0, 0, 0, _binary'', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), _binary'' FROM DUAL WHERE FALSE`),
-			sql(`SELECT queue FROM {lock} WHERE FALSE`),
-			sql(`UPDATE {lock} SET version = 0 WHERE FALSE`),
-			sql(`INSERT INTO {lock} (name, version, queue, written_at) SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE`),
-		},
+		probes: probesOf(t),
 
 		where:       sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port)`),
 		whereLocked: sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`),
@@ -126,4 +114,23 @@ FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name LI
 SELECT COUNT(*) FROM (SELECT r.tick FROM {lease} l STRAIGHT_JOIN {run} r FORCE INDEX (by_state)
 	ON r.grp = l.name AND r.state IN (3, 4, 5, 6, 7, 8, 9) AND r.tick >= ? LIMIT ?) d`),
 	}
+}
+
+// probesOf are statements that do nothing and need the privileges of docs/database.md, but for those that the probes of leases need.
+func probesOf(t tables) (probes []sqltext.Query) {
+	ask := func(statements ...string) {
+		for _, statement := range statements {
+			probes = append(probes, t.query(statement))
+		}
+	}
+	ask(`DELETE FROM {lease} WHERE FALSE`, `DELETE FROM {fence} WHERE FALSE`)
+	ask(`SELECT queue FROM {lock} WHERE FALSE`, `UPDATE {lock} SET version = 0 WHERE FALSE`, `DELETE FROM {lock} WHERE FALSE`,
+		`INSERT INTO {lock} (name, version, queue, written_at) SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE`)
+	for _, table := range []string{"{run}", "{job}", "{replica}", "{term}", "{attempt}", "{audit}"} {
+		ask("SELECT * FROM "+table+" WHERE FALSE", "INSERT INTO "+table+" SELECT * FROM "+table+" WHERE FALSE", "DELETE FROM "+table+" WHERE FALSE")
+		if table != "{audit}" { // whose rows do not change
+			ask("UPDATE " + table + " SET grp = grp WHERE FALSE")
+		}
+	}
+	return probes
 }

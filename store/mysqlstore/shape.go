@@ -30,11 +30,11 @@ var shapes = map[string]shape{
 		map[string]string{"PRIMARY": "name"},
 	},
 	"run": {
-		"grp job tick trigger_id claim_id state owner token attempt claimed_at started_at finished_at due_at missed error cancel_asked args backfill",
+		"grp " + runFields.names(" "),
 		map[string]string{"PRIMARY": "grp job tick trigger_id", "by_state": "grp state tick job trigger_id"},
 	},
 	"job": {
-		"grp name schedule since schedule_since paused changes started_at finished_at pauses gone_at failing",
+		"grp " + jobFields.names(" "),
 		map[string]string{"PRIMARY": "grp name"},
 	},
 	"lock": {
@@ -46,15 +46,15 @@ var shapes = map[string]shape{
 		map[string]string{"PRIMARY": "grp owner part"},
 	},
 	"audit": {
-		"id grp at actor via action job tick trigger_id note result",
+		"grp " + entryFields.names(" "),
 		map[string]string{"PRIMARY": "id", "by_group": "grp id", "by_job": "grp job id"},
 	},
 	"term": {
-		"grp token owner began_at ended_at early why",
+		"grp " + termFields.names(" "),
 		map[string]string{"PRIMARY": "grp token"},
 	},
 	"attempt": {
-		"grp job tick trigger_id attempt claimed_at state owner token started_at finished_at error output",
+		"grp job tick trigger_id claimed_at " + attemptFields.names(" "),
 		map[string]string{"PRIMARY": "grp job tick trigger_id attempt"},
 	},
 	"schema": {

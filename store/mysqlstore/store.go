@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	rule "github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
@@ -172,6 +173,7 @@ func newStore(conns *mysqlconn.Pool, prefix string) *Store {
 	s.replicas = replicas{ledger: &s.ledger, sql: newReplicaQueries(names), prefix: names.prefix}
 	s.rows, s.leases.interrupt = &s.lockRows, s.lockRows.interrupt
 	s.rester = newRest(&s.requests)
+	s.rules = rule.New("mysqlstore", ledgerRows{s})
 	s.leases.wake, s.ledger.wake = s.requests.wake, s.requests.wake
 	return s
 }
