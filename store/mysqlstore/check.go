@@ -111,5 +111,9 @@ func (s *Store) checkGrants(ctx context.Context, c *conn) error {
 	for _, probe := range s.schema.sql.probes {
 		all = append(all, probe.Render())
 	}
-	return c.ExecAll(ctx, all...)
+	if err := c.ExecAll(ctx, all...); err != nil {
+		return err
+	}
+	_, err := s.load(ctx, c, "") // by keys that have to be there
+	return err
 }

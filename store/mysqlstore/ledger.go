@@ -23,7 +23,7 @@ const (
 	maxSchedule = 16000
 )
 
-// ledger is the runs, and what is known of each job. What its methods do not do, the rules do.
+// ledger is the runs, and what is known of each job. What is not by hand here, the rules do.
 type ledger struct {
 	rules
 

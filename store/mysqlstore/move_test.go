@@ -147,7 +147,7 @@ func TestMovesAreOneStatement(t *testing.T) {
 			t.Fatal(err)
 		}
 		claimed := claim(t, s, h, running("a", 1)[0], store.Claim{Key: running("a", 2)[0].Key, State: jobs.Waiting})
-		back := proxy.DropRequest("SELECT 0, r.job")
+		back := proxy.DropRequest("SELECT r.grp IS NOT NULL")
 		move(t, s, h, to(claimed[1], jobs.Running))
 		move(t, s, h, to(claimed[0], jobs.Succeeded))
 		select {

@@ -19,8 +19,8 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// rules are the methods that write to a ledger. Those of [ledger] and [replicas] hide theirs: what is hot, and what one
-// statement does where these would read thousands of rows first.
+// rules are the methods that write to a ledger. Some are hidden by those that are by hand: Claim and Move, which are hot;
+// Trigger, whose latency is promised; and Prune, for which these would read all runs of a job.
 type rules = rule.Ledger
 
 // ledgerRows are the rows of the ledger for those rules that are not hidden.

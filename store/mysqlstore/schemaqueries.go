@@ -126,7 +126,7 @@ func probesOf(t tables) (probes []sqltext.Query) {
 	ask(`DELETE FROM {lease} WHERE FALSE`, `DELETE FROM {fence} WHERE FALSE`)
 	ask(`SELECT queue FROM {lock} WHERE FALSE`, `UPDATE {lock} SET version = 0 WHERE FALSE`, `DELETE FROM {lock} WHERE FALSE`,
 		`INSERT INTO {lock} (name, version, queue, written_at) SELECT _binary'', 0, _binary'', UTC_TIMESTAMP(6) FROM DUAL WHERE FALSE`)
-	for _, table := range []string{"{run}", "{job}", "{replica}", "{term}", "{attempt}", "{audit}"} {
+	for _, table := range []string{"{job}", "{run}", "{replica}", "{term}", "{attempt}", "{audit}"} {
 		ask("SELECT * FROM "+table+" WHERE FALSE", "INSERT INTO "+table+" SELECT * FROM "+table+" WHERE FALSE", "DELETE FROM "+table+" WHERE FALSE")
 		if table != "{audit}" { // whose rows do not change
 			ask("UPDATE " + table + " SET grp = grp WHERE FALSE")
