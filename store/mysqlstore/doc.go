@@ -84,7 +84,7 @@
 // Claims go in batches of up to 500 and other steps
 // of up to 200 rows, each of which applies as a whole or not at all; longer lists
 // are several batches, and a call that failed half-way goes on when it is repeated.
-// What operators ask (but for triggers), declarations and notes of terms are
+// What operators ask (but for triggers) and notes of terms are
 // transactions that lock the rows which may change, and then change them. A process
 // that stands still in one keeps these rows for 2 s at most.
 //

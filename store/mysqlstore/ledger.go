@@ -1,9 +1,12 @@
 package mysqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	rule "github.com/cronlease/cronlease/internal/ledger"
@@ -18,6 +21,10 @@ const (
 	// One statement takes so many rows; more in one would not be faster.
 	claimChunk = 500
 	moveChunk  = 200
+
+	// lastMicro is the last second that a DATETIME can have, in microseconds
+	// since 1970.
+	lastMicro int64 = 253402300799_000000
 
 	// maxSchedule is what the table holds of a schedule's text, in bytes.
 	maxSchedule = 16000
@@ -56,12 +63,62 @@ func (l *ledger) doAs(ctx context.Context, h store.Holder, op string, do func(co
 
 // Declare implements [store.Ledger].
 func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
+	rows := make([]store.Declared, 0, len(declared))
 	for _, d := range declared {
+		if err := store.CheckName("job", d.Name); err != nil {
+			return err
+		}
 		if len(d.Schedule) > maxSchedule {
 			return fmt.Errorf("mysqlstore: job %q: its schedule's text has %d bytes: at most %d", d.Name, len(d.Schedule), maxSchedule)
 		}
+		rows = append(rows, d)
 	}
-	return l.rules.Declare(ctx, h, declared)
+	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
+	// The group's own row, without a name, says that all others are declared:
+	// it is in the last statement, where it comes first.
+	group := store.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
+	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
+	if len(chunks) == 0 {
+		chunks = [][]store.Declared{nil}
+	}
+	for i, chunk := range chunks {
+		if i == len(chunks)-1 {
+			chunk = slices.Insert(chunk, 0, group)
+		}
+		statement := l.declareStatement(h, chunk)
+		err := l.do(ctx, mysqlconn.Write, "declare jobs", func(ctx context.Context, c *conn) error {
+			done, err := l.guarded(ctx, c, h, statement)
+			if err != nil || done.Rows > 0 {
+				return err
+			}
+			return l.checkHolder(ctx, c, h) // all was there already, or the term is over
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkHolder answers for a statement that changed nothing.
+func (l *ledger) checkHolder(ctx context.Context, c *conn, h store.Holder) error {
+	n, err := c.Count(ctx, l.sql.hasFence.Render(h.Group, h.Owner, h.Token))
+	if err == nil && n == 0 {
+		return store.ErrReplaced
+	}
+	return err
+}
+
+func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) string {
+	rows := make(sqltext.Values, len(declared))
+	for i, d := range declared {
+		from := lastMicro // later than any present
+		if !d.From.IsZero() {
+			from = d.From.UnixMicro()
+		}
+		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
+	}
+	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token)
 }
 
 // Load implements [jobs.Control].

@@ -14,6 +14,7 @@ import (
 //
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
+	declare, hasFence                             sqltext.Query
 	summary, jobs, openRuns, changes              sqltext.Query
 	claim, extend, refused, readRuns              sqltext.Query
 	move, movable, keepAttempts, dropAttempts     sqltext.Query
@@ -37,7 +38,7 @@ const (
 	// that no term has taken up: so a trigger is one INSERT and nothing else.
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
-	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
+	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id ^ (CRC32(job) << 32)) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
 
 	// The first ? is an expression.
 	trigger = `
@@ -70,6 +71,27 @@ func newLedgerQueries(t tables) *ledgerQueries {
 	}
 	sql := func(statement string) sqltext.Query { return t.query(statement, parts...) }
 	return &ledgerQueries{
+		// The clause waits for a takeover that is under way: without it, READ
+		// COMMITTED reads the fence row from before. The assignments are made
+		// in their order. In the group's own row, which has no name, the
+		// schedule is the token of the term that declared last, and
+		// schedule_since is when it did so first.
+		declare: sql(`
+INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
+WITH v (name, schedule, since) AS (VALUES ?)
+SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
+FROM {fence} f STRAIGHT_JOIN v
+WHERE f.name = ? AND f.owner = ? AND f.token = ?
+LOCK IN SHARE MODE
+ON DUPLICATE KEY UPDATE
+	schedule_since = LEAST(UTC_TIMESTAMP(6), CASE
+		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
+		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
+		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
+	schedule = v.schedule, gone_at = NULL`),
+
+		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
+
 		summary: sql(`
 SELECT j.name IS NOT NULL, ` + micros + `, ` + changesOf + `, {job fields}
 FROM (SELECT 1) one LEFT JOIN {job} j ON j.grp = ? AND j.name = _binary''`),

@@ -20,7 +20,7 @@ import (
 )
 
 // rules are the methods that write to a ledger. Some are hidden by those that are by hand: Claim and Move, which are hot;
-// Trigger, whose latency is promised; and Prune, for which these would read all runs of a job.
+// Declare and Trigger, for which a new leader and a user wait; and Prune, for which these would read all runs of a job.
 type rules = rule.Ledger
 
 // ledgerRows are the rows of the ledger for those rules that are not hidden.

@@ -375,6 +375,17 @@ var changesCases = []ledgerCase{
 		}
 	}},
 
+	{"changes/with requests of two jobs that have one tick and number", func(e *ledgerEnv) {
+		s := e.open()
+		e.begin(s)
+		was := e.changes(group)
+		for _, job := range []string{report, cleanup} {
+			_, err := s.Trigger(e.ctx(), group, job, jobs.Request{Tick: tick(3), Trigger: 7})
+			e.ok(err, "Trigger")
+		}
+		e.equal(e.changes(group) != was, true, "Changes is another number after both")
+	}},
+
 	{"changes/once with a run whose end is asked for twice", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
