@@ -128,7 +128,8 @@
 // the clock does. The same rule makes statements harmless that run after their
 // row is gone. A late update expects a version that no row has or will ever have
 // again. A late insert has a version below one that its client has used up since
-// (see above), so once that row is gone the floor is too high for it.
+// (see above; a client goes above all versions that it has sent, answered or not), so
+// once that row is gone the floor is too high for it.
 //
 // A process that finds a row missing that it has seen before checks the floor to
 // learn whether pruning can have deleted the row. If not, something else deleted

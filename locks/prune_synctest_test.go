@@ -285,6 +285,46 @@ func TestLateStatementAfterPruning(t *testing.T) {
 	}
 }
 
+// Nor does the insert of a row, if the database's clock was set back before the row was used and
+// deleted: its version is above all that came after it.
+func TestLateInsertAfterAStepBack(t *testing.T) {
+	for _, what := range []string{"a lock", "a try that was turned away"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				a.lock("other").unlock(t) // it has its session
+				a.link.Once("WriteLocks", faulty.Fault{Late: time.Minute})
+				if what == "a lock" {
+					first := a.waits("stock")
+					w.StepClock(-time.Hour)
+					first.within(hangs).unlock(t)
+				} else {
+					a.link.Once("WriteLocks", faulty.Fault{Before: func() { // its next one comes second
+						w.change("stock", func(r store.LockRow) store.LockRow { r.Version++; return r })
+					}})
+					tried := make(chan error)
+					go func() { tried <- second(a.Mutex("stock").TryLock(t.Context())) }()
+					synctest.Wait()
+					w.StepClock(-time.Hour)
+					held := b.lock("stock")
+					is(t, <-tried, locks.ErrBusy)
+					held.unlock(t)
+				}
+				time.Sleep(2 * idle)
+				if w.row("stock").Version > 0 {
+					t.Fatal("not deleted")
+				}
+				time.Sleep(time.Minute)
+				if row := w.row("stock"); row.Queue != nil {
+					t.Errorf("the place of a request that is over: %s", row.Queue)
+				}
+				b.waits("stock").within(time.Second).unlock(t)
+			})
+		})
+	}
+}
+
 // A missing row that cannot have been pruned was deleted by another program: its
 // lock is not granted for a TTL, because its holder may not know yet.
 func TestDeletedAndNotPruned(t *testing.T) {

@@ -202,10 +202,14 @@ func (rs *requests) refuse(r *request, err error) {
 // turnAway ends requests that cannot be served.
 func (rs *requests) turnAway(busy []*request) {
 	for _, r := range busy {
+		err := ErrFull
 		if r.try {
-			rs.refuse(r, ErrBusy)
+			err = ErrBusy
+		}
+		if r.name.row.isUnsure() {
+			rs.giveUp(r, err) // its place may still come
 		} else {
-			rs.refuse(r, ErrFull)
+			rs.refuse(r, err)
 		}
 	}
 }

@@ -16,8 +16,9 @@ import (
 //   - A version that went back shows that a holder may trust a place that is gone:
 //     the lock is not granted before barred. A missing row shows that too, unless
 //     pruning can have deleted it.
-//   - A new version exceeds all that were ever seen (floor), so it is none that a late
-//     write may expect, even if the row was deleted or restored.
+//   - A new version exceeds all that were ever seen or sent (floor), so it is none that a
+//     late write may expect or bring, even if the row was deleted or restored, or the
+//     database's clock was set back.
 type row struct {
 	state   knowledge
 	news    uint64 // counts the updates
@@ -25,7 +26,7 @@ type row struct {
 	queue   queue
 	seen    time.Time // when it was last read or written
 	// highest is the newest version seen since the row was last found to be
-	// rewound, and floor the newest ever.
+	// rewound, and floor the newest ever seen or sent.
 	highest, floor uint64
 	// contended: other processes were seen to write it, so it is read before it is
 	// written, which costs less than a failed comparison.
@@ -73,6 +74,9 @@ func (r *row) next() uint64 { return max(r.version, r.floor) + 1 }
 func (r *row) write(name string, version uint64, q queue) store.LockWrite {
 	return store.LockWrite{Name: name, Expect: r.version, Version: version, Queue: q.encode()}
 }
+
+// sent notes that a write is about to be sent: whatever comes of it, its version is used up.
+func (r *row) sent(w store.LockWrite) { r.floor = max(r.floor, w.Version) }
 
 // edition differs after each update.
 func (r *row) edition() uint64 { return r.news }

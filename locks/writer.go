@@ -183,9 +183,12 @@ func (c *Client) mayWait(r round) bool {
 // writeRows carries out the plans.
 func (c *Client) writeRows(ctx context.Context, plans []plan) error {
 	writes := make([]store.LockWrite, len(plans))
+	c.mu.Lock()
 	for i, p := range plans {
+		p.name.row.sent(p.write)
 		writes[i] = p.write
 	}
+	c.mu.Unlock()
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
 	// The plans of one call are based on one server's rows. If another server answers
