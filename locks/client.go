@@ -46,7 +46,8 @@ type Client struct {
 
 	listens  chan struct{} // capacity 1: there may be something to wait for
 	finished chan struct{} // closed when no session is kept any more, since Close
-	orderly  bool          // and no request was left; set before that
+	orderly  bool          // and no request was left, nor one in doubt; set before that
+	doubtful time.Time     // until then, a session that was left may keep locks that were given back
 
 	liveness   *liveness
 	notifier   *notifier
@@ -173,7 +174,8 @@ func (c *Client) start() {
 // Close ends the client: waiters get [ErrClosed], and Close waits until ctx ends
 // for the holders to unlock. Then it releases the session, or, if locks are still
 // held, leaves it to expire and returns an error. So does then each other Close, at
-// the same time or later.
+// the same time or later. It also returns an error if the database has not confirmed
+// that all locks are given back, nor the release, as in an outage: they expire.
 func (c *Client) Close(ctx context.Context) error {
 	if err := c.check(); err != nil {
 		return err

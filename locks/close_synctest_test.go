@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -195,6 +196,99 @@ func TestCloseWithoutDatabase(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Unlock and Close return nil only for what the database has confirmed, also when the session's
+// trust ends first. Nothing was lost: the work had stopped.
+func TestUnlockWithoutDatabase(t *testing.T) {
+	for name, breakLink := range outages {
+		for _, closes := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, closes %v", name, closes), func(t *testing.T) {
+				bubble(t, func(t *testing.T) {
+					w := newWorld(t)
+					a, b := w.rig(), w.rig()
+					a.leaves = true
+					l, err := a.Mutex("stock").Lock(t.Context())
+					if err != nil {
+						t.Fatal(err)
+					}
+					next := b.waits("stock")
+					time.Sleep(3 * time.Second)
+					breakLink(a.link)
+					begin, unlocked := time.Now(), make(chan error, 1)
+					go func() { unlocked <- l.Unlock(t.Context()) }()
+					if closes {
+						synctest.Wait()
+						if a.Close(t.Context()) == nil {
+							t.Error("Close returned nil")
+						}
+					}
+					if err := <-unlocked; err == nil || errors.Is(err, locks.ErrLost) || !strings.Contains(err.Error(), "not confirmed") {
+						t.Errorf("Unlock returned %v", err)
+					}
+					if took := time.Since(begin); took > 2*timing.TTL {
+						t.Errorf("returned after %v", took)
+					}
+					next.within(afterCrash + aLook).unlock(t)
+				})
+			})
+		}
+	}
+}
+
+// A Close that comes soon after says so too; not one after the session must have expired, or with a
+// database that answers.
+func TestCloseAfterAnUnlockInDoubt(t *testing.T) {
+	for what, test := range map[string]struct {
+		after time.Duration
+		heals bool
+		want  bool
+	}{
+		"soon": {0, false, false}, "late": {timing.TTL + 1, false, true}, "with the database": {timing.TTL / 2, true, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a := w.rig()
+				held := a.lock("stock")
+				a.link.Cut()
+				if err := held.Unlock(t.Context()); err == nil {
+					t.Error("confirmed without a database")
+				}
+				if test.heals {
+					a.link.Heal()
+					a.lock("other").unlock(t)
+				}
+				time.Sleep(test.after)
+				a.leaves = !test.want
+				if err := a.Close(t.Context()); (err == nil) != test.want {
+					t.Errorf("Close returned %v", err)
+				}
+			})
+		})
+	}
+}
+
+// The release of the session confirms an unlock that could not be written.
+func TestUnlockByTheReleaseOfTheSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		b.lock("other").unlock(t)
+		held := a.lock("stock")
+		a.link.Always(func(op string) (f faulty.Fault) {
+			if op == "WriteLocks" || op == "Renew" {
+				f.Err = faulty.ErrLost
+			}
+			return f
+		})
+		held.unlock(t)
+		l, err := b.Mutex("stock").TryLock(t.Context())
+		if err != nil {
+			t.Fatalf("unlocked, but not free: %v", err)
+		}
+		w.enter(l, false, timing.Grace).unlock(t)
+	})
 }
 
 // A caller that waits before the first session, without a database, gets the error

@@ -170,3 +170,22 @@ func TestNeverUnlocked(t *testing.T) {
 		})
 	})
 }
+
+// The error of an unlock that is not confirmed tells of the limit too.
+func TestUnlockAfterTheLimitWithoutDatabase(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		l, err := a.Mutex("stock").LockFor(t.Context(), time.Minute)
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-l.Context().Done()
+		a.link.Cut()
+		ctx, cancel := context.WithTimeout(t.Context(), timing.Grace/2)
+		defer cancel()
+		err = l.Unlock(ctx)
+		is(t, err, locks.ErrLimit)
+		is(t, err, context.DeadlineExceeded)
+	})
+}

@@ -3,6 +3,7 @@ package locks
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -75,7 +76,9 @@ func (r *request) ended() error {
 // work under the lock has stopped. A nested lock is released with the outer one.
 // Unlock returns nil once the database has confirmed the release. If ctx ends or a
 // TTL passes before that, for example because another transaction has locked the
-// row, the error says so and the client retries in the background. For a lock
+// row, the error says so and the client retries in the background. The error also says
+// so if the session ends and its release is not confirmed either, as in an outage: the
+// lock then expires. For a lock
 // that was lost, the error matches [ErrLost] or [ErrLimit]: another holder may
 // have had it meanwhile. Only the first call has an effect; later ones return
 // [ErrUnlocked].
@@ -106,35 +109,41 @@ func (l *Lock) Unlock(ctx context.Context) error {
 	c.mu.Unlock()
 	c.events.Emit(event.LockReleased{Header: c.head(r.Granted), Lock: l.Name(), Held: time.Since(r.began)})
 	c.roundOf(ctx, own)
-	if err := c.awaitLeft(ctx, r); err != nil {
-		return fmt.Errorf("locks: unlock %q: not confirmed; retrying in the background: %w", l.Name(), err)
-	}
-	if cause != nil {
+	if errors.Is(cause, ErrLost) { // its place is gone, or ends with its session
 		return fmt.Errorf("locks: unlock %q: others may have had it: %w", l.Name(), cause)
+	}
+	switch doubt := c.awaitLeft(ctx, r); {
+	case cause != nil && doubt != nil:
+		return fmt.Errorf("locks: unlock %q: others may have had it: %w; %w", l.Name(), cause, doubt)
+	case cause != nil:
+		return fmt.Errorf("locks: unlock %q: others may have had it: %w", l.Name(), cause)
+	case doubt != nil:
+		return fmt.Errorf("locks: unlock %q: %w", l.Name(), doubt)
 	}
 	return nil
 }
 
 // awaitLeft waits until a request is out of its row, for at most a TTL.
 func (c *Client) awaitLeft(ctx context.Context, r *request) error {
-	if r.isOut() {
-		return nil
-	}
-	ctx, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, c.unanswered)
+	limited, cancel := context.WithTimeoutCause(ctx, c.timing.TTL, c.unanswered)
 	defer cancel()
-	select {
-	case <-r.left:
-		return nil
-	case <-ctx.Done():
+	if !r.isForgotten() {
+		select {
+		case <-r.left:
+		case <-limited.Done():
+		}
 	}
-	if r.isOut() {
-		return nil
+	switch {
+	case !r.isForgotten():
+		return fmt.Errorf("not confirmed; retrying in the background: %w", context.Cause(limited))
+	case r.doubt != nil:
+		return fmt.Errorf("not confirmed: %w", r.doubt)
 	}
-	return context.Cause(ctx)
+	return nil
 }
 
-// isOut reports whether it is known to be out of its row.
-func (r *request) isOut() bool {
+// isForgotten reports whether it is out of its row, or in doubt.
+func (r *request) isForgotten() bool {
 	select {
 	case <-r.left:
 		return true

@@ -35,7 +35,8 @@ type request struct {
 	session *session      // that its place belongs to; nil before it has one
 	decided chan struct{} // closed when it has the lock, or err
 	err     error
-	left    chan struct{} // closed when it is out of the row
+	left    chan struct{} // closed when it is forgotten
+	doubt   error         // set before that: why the database has not confirmed that it is out of the row
 
 	// Once it has the lock:
 	began  time.Time
@@ -64,9 +65,10 @@ func (r *request) decide(err error) {
 //
 // A request holds its lock once a row has shown its place as granted, for as long as each
 // later row shows the same, and its session lasts: a process that grants the lock to
-// another place has removed this one first, which ends the one or the other. And a request is
-// forgotten only with its session, or when a row was seen without its place that no write
-// of ours can put back.
+// another place has removed this one first, which ends the one or the other. And a request that
+// leaves is forgotten only when the database has confirmed that it is out: a row was seen without
+// its place that no write of ours can put back, or its session was released. Where neither
+// can be had, it is forgotten with the reason.
 type requests struct {
 	mu     *sync.Mutex // the client's, for timers
 	grace  time.Duration
@@ -131,7 +133,7 @@ func (rs *requests) notice(n *name) {
 			}
 		case leaving:
 			if p == nil && !n.row.isUnsure() {
-				rs.forget(r)
+				rs.forget(r, nil)
 			}
 		}
 	}
@@ -175,7 +177,7 @@ func (rs *requests) limit(r *request) {
 func (rs *requests) lose(r *request, cause error) {
 	r.cancel(cause)
 	r.state = leaving
-	rs.forget(r)
+	rs.forget(r, nil) // its holder is told by the cause
 }
 
 // breakOff ends the requests for a lock whose row cannot be decoded, but for those that
@@ -186,7 +188,9 @@ func (rs *requests) breakOff(n *name, err error) (left bool) {
 		case r.state == held:
 			rs.lose(r, fmt.Errorf("%w: %w", ErrLost, err))
 		case r.state == leaving, r.try:
-			rs.refuse(r, err)
+			r.decide(err)
+			r.state = leaving
+			rs.forget(r, err)
 		}
 	}
 	return !n.isIdle()
@@ -196,7 +200,7 @@ func (rs *requests) breakOff(n *name, err error) (left bool) {
 func (rs *requests) refuse(r *request, err error) {
 	r.decide(err)
 	r.state = leaving
-	rs.forget(r)
+	rs.forget(r, nil)
 }
 
 // turnAway ends requests that cannot be served.
@@ -277,10 +281,13 @@ func (rs *requests) isClosing() bool { return rs.closing }
 // locks are those that have requests.
 func (rs *requests) locks() iter.Seq[*name] { return maps.Keys(rs.active) }
 
-// forget drops a request that is out of the row.
-func (rs *requests) forget(r *request) {
+// forget drops a request that is out of the row, or may be in it: doubt says why.
+func (rs *requests) forget(r *request, doubt error) {
 	if r.name.remove(r); r.name.isIdle() {
 		delete(rs.active, r.name)
+	}
+	if r.doubt = doubt; doubt != nil && r.session != nil {
+		r.session.doubtful = true
 	}
 	close(r.left)
 	if rs.closing {
@@ -308,7 +315,7 @@ func (rs *requests) begin(s *session) {
 }
 
 // end takes all locks of a session from their holders, and returns how many there were.
-// Waiting requests go on waiting, in the next session.
+// Waiting requests go on waiting, in the next session; those that leave, until finish.
 func (rs *requests) end(s *session, cause error) (lost int) {
 	s.over = true
 	for n := range rs.active {
@@ -320,14 +327,24 @@ func (rs *requests) end(s *session, cause error) (lost int) {
 			case held:
 				lost++
 				rs.lose(r, cause)
-			case leaving:
-				rs.forget(r)
 			case wanted:
 				r.session = nil
 			}
 		}
 	}
 	return lost
+}
+
+// finish drops the requests that leave a session which has ended. Without doubt it was
+// released, and its places with it.
+func (rs *requests) finish(s *session, doubt error) {
+	for n := range rs.active {
+		for _, r := range n.all() {
+			if r.session == s {
+				rs.forget(r, doubt)
+			}
+		}
+	}
 }
 
 // touchAfter schedules locks after a while, those that have requests then.

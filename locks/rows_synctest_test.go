@@ -2,6 +2,7 @@ package locks_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -367,6 +368,23 @@ func TestMalformedRow(t *testing.T) {
 		held.unlock(t)
 		w.change("broken", func(row store.LockRow) store.LockRow { row.Version, row.Queue = 8, nil; return row })
 		waiting.within(2 * time.Second).unlock(t)
+	})
+}
+
+// An unlock whose row cannot be read is not confirmed.
+func TestUnlockOfAMalformedRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held := a.lock("stock")
+		a.link.Once("WriteLocks", faulty.Fault{Before: func() {
+			w.change("stock", func(r store.LockRow) store.LockRow { r.Version++; r.Queue = []byte("{"); return r })
+		}})
+		if err := held.Unlock(t.Context()); err == nil || !strings.Contains(err.Error(), "not confirmed") || errors.Is(err, locks.ErrLost) {
+			t.Errorf("Unlock returned %v", err)
+		}
+		w.change("stock", func(r store.LockRow) store.LockRow { r.Version++; r.Queue = nil; return r })
+		a.waits("stock").within(2 * time.Second).unlock(t)
 	})
 }
 

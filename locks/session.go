@@ -3,6 +3,7 @@ package locks
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"go.uber.org/zap"
@@ -19,6 +20,8 @@ type session struct {
 	over  bool          // its context has ended
 	ended chan struct{} // closed when it is over
 	open  int           // locks that were granted under it and whose holders have not stopped
+	// doubtful: the database has not confirmed that all requests which left are out of their rows.
+	doubtful bool
 }
 
 // keepSession opens the session when it is first needed, and again after it was
@@ -33,7 +36,7 @@ func (c *Client) keepSession() {
 	for c.running.Err() == nil {
 		want, done := c.wantsSession()
 		if done {
-			c.orderly = true
+			c.orderly = time.Now().After(c.doubtful)
 			return
 		}
 		if !want {
@@ -47,6 +50,7 @@ func (c *Client) keepSession() {
 		case held != nil:
 			c.keeper.Trouble().Worked(openingSession)
 			failed.Reset()
+			c.doubtful = time.Time{} // the one before is over
 			c.keep(held)
 		case err != nil && c.running.Err() == nil:
 			wait = failed.NextBackOff()
@@ -95,14 +99,30 @@ func (c *Client) keep(h *keeper.Held) {
 	}
 	if !c.drain(s) || c.running.Err() != nil {
 		h.Abandon()
+		c.finish(s, errLeftToExpire)
 		if c.running.Err() == nil {
 			c.log.Error("locks that were lost have not been unlocked: their session is left to expire")
 			c.expire()
 		}
 		return
 	}
-	if err := h.Release(c.running); err != nil {
+	err := h.Release(c.running)
+	if err != nil {
 		c.log.Warn("the session is left to expire", zap.Error(err))
+		err = fmt.Errorf("%w: %w", errLeftToExpire, err)
+	}
+	c.finish(s, err)
+}
+
+var errLeftToExpire = errors.New("the session has ended, and is left to expire")
+
+// finish ends what is left of a session: it was released, unless there is a doubt.
+func (c *Client) finish(s *session, doubt error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.rows.requests.finish(s, doubt)
+	if doubt != nil && s.doubtful {
+		c.doubtful = time.Now().Add(c.timing.TTL)
 	}
 }
 
