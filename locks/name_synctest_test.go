@@ -250,24 +250,49 @@ func TestWaiting(t *testing.T) {
 	is("between two sessions", 1)
 }
 
-// Names that are not used any more are kept, but not more than a certain number.
+// Names that are not used any more are kept, but not more than a certain number, unless what was seen of
+// their rows still matters.
 func TestNamesThatAreKept(t *testing.T) {
 	t.Parallel()
-	rs := newTestRows()
-	for i := range namesMost - 1 {
-		rs.name(fmt.Sprint(i))
-	}
-	use := func(text string) {
-		rs.rounds.touch(rs.name(text))
-		r, _ := rs.rounds.take(false)
-		rs.roundEnded(r, time.Now())
-	}
-	use("last")
-	rs.name("one more")
-	use("too many")
-	if rs.names["last"] == nil || rs.names["too many"] != nil || len(rs.names) != namesMost+1 {
-		t.Errorf("%d names, the last is kept: %v, another one: %v", len(rs.names), rs.names["last"] != nil, rs.names["too many"] != nil)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		rs := newTestRows()
+		show := func(text string, versions ...uint64) {
+			for _, version := range versions {
+				rs.name(text).row.read(version, oneHolder(), 0, time.Minute)
+			}
+		}
+		show("back", 2, 1)
+		show("old", 1)
+		time.Sleep(pruneIdle*9/10 - 1)
+		show("seen", 1)
+		requested(rs.name("requested"), "a", wanted)
+		is := func(when string, want ...string) {
+			t.Helper()
+			for i := len(rs.names); i < rs.room; i++ {
+				rs.name(fmt.Sprint(when, i))
+			}
+			if len(rs.names) < namesMost {
+				t.Errorf("%s: only %d names are kept", when, len(rs.names))
+			}
+			time.Sleep(1)
+			rs.name(when)
+			for _, text := range []string{"back", "old", "requested", "seen"} {
+				if got := rs.names[text] != nil; got != slices.Contains(want, text) {
+					t.Errorf("%s: %q is kept: %v", when, text, got)
+				}
+			}
+			if len(rs.names) != len(want)+1 {
+				t.Errorf("%s: %d names are kept", when, len(rs.names))
+			}
+		}
+		is("after 9 s", "back", "requested", "seen")
+		show("old", 1)
+		is("seen again", "back", "old", "requested", "seen")
+		time.Sleep(pruneIdle * 9 / 10)
+		is("after 18 s", "back", "requested")
+		time.Sleep(time.Minute)
+		is("after a minute", "requested")
+	})
 }
 
 // The rows that are looked at without a waiter, and until when.

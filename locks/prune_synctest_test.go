@@ -3,6 +3,7 @@ package locks_test
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -323,6 +324,30 @@ func TestLateInsertAfterAStepBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that has used more locks than it caches still knows what it has just seen: a row that is
+// deleted by hand a second later bars the lock.
+func TestDeletedRowAndManyNames(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.link.Cut() // so that this costs no more than the names
+		var all sync.WaitGroup
+		for i := range 4200 {
+			all.Go(func() { is(t, second(a.Mutex(fmt.Sprint("order/", i)).TryLock(t.Context())), faulty.ErrLost) })
+		}
+		all.Wait()
+		a.link.Heal()
+		held := b.lock("stock")
+		is(t, second(a.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
+		time.Sleep(time.Second)
+		w.change("stock", func(store.LockRow) store.LockRow { return store.LockRow{} })
+		is(t, second(a.Mutex("stock").TryLock(t.Context())), locks.ErrBusy)
+		<-held.ended
+		is(t, held.Unlock(t.Context()), locks.ErrLost)
+		a.waits("stock").within(timing.TTL + time.Second).unlock(t)
+	})
 }
 
 // A missing row that cannot have been pruned was deleted by another program: its

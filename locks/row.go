@@ -65,6 +65,10 @@ func (r *row) isUnsure() bool { return r.unsure }
 // isSuspended reports whether the row could not be decoded or was rewound, a short while ago.
 func (r *row) isSuspended() bool { return time.Now().Before(r.broken) || r.isBarred() }
 
+// isForgettable reports whether nothing that was seen of the row decides any more whether the lock may
+// be granted: it is not barred, and pruning may have deleted it since.
+func (r *row) isForgettable() bool { return !r.isSuspended() && r.mayBeIdle() }
+
 func (r *row) suspend(wait time.Duration) { r.broken = time.Now().Add(wait) }
 
 // next is the least version that the next write may give the row.

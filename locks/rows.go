@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// namesMost is how many locks' rows are cached without a request for them.
+	// namesMost is how many locks' rows are cached at most without a request for them and
+	// without need.
 	namesMost = 4096
 	// idleMost is how many of the locks that were unlocked are reread.
 	idleMost = 256
@@ -34,6 +35,7 @@ type rows struct {
 	requests  *requests
 	leftovers *leftovers
 	names     map[string]*name
+	room      int // how many names there may be before some are dropped
 }
 
 func newRows(mu *sync.Mutex, log *zap.Logger, timing lease.Timing, notifier *notifier, self process) *rows {
@@ -47,6 +49,7 @@ func newRows(mu *sync.Mutex, log *zap.Logger, timing lease.Timing, notifier *not
 		},
 		leftovers: &leftovers{added: make(chan struct{}, 1)},
 		names:     map[string]*name{},
+		room:      namesMost,
 	}
 }
 
@@ -54,6 +57,9 @@ func newRows(mu *sync.Mutex, log *zap.Logger, timing lease.Timing, notifier *not
 func (rs *rows) name(text string) *name {
 	n := rs.names[text]
 	if n == nil {
+		if len(rs.names) >= rs.room {
+			rs.drop(0)
+		}
 		n = &name{text: text}
 		rs.names[text] = n
 	}
@@ -156,11 +162,7 @@ func (rs *rows) roundEnded(r round, began time.Time) {
 			}
 		}
 		switch {
-		case n.isIdle():
-			if len(rs.names) > namesMost && !n.turn.isDue() {
-				delete(rs.names, n.text)
-			}
-		case n.row.isSuspended():
+		case n.isIdle(), n.row.isSuspended():
 		case !n.row.isKnown() || n.turn.isAside() || n.isPending():
 			rs.rounds.touch(n)
 		}
@@ -222,12 +224,19 @@ func (rs *rows) reread(within time.Duration) []*name {
 
 // tidy drops what was not used for a while.
 func (rs *rows) tidy() {
+	rs.drop(tidyEvery)
+	rs.sight.tidy()
+}
+
+// drop drops the locks that were not used for so long, but for those whose rows still matter.
+// These can be more than namesMost, so that the next drop is due when their number has doubled.
+func (rs *rows) drop(unused time.Duration) {
 	for text, n := range rs.names {
-		if n.isIdle() && !n.turn.isBusy() && !n.turn.isDue() && time.Since(n.usedAt()) > tidyEvery {
+		if n.isIdle() && !n.turn.isBusy() && !n.turn.isDue() && n.row.isForgettable() && time.Since(n.usedAt()) > unused {
 			delete(rs.names, text)
 		}
 	}
-	rs.sight.tidy()
+	rs.room = max(namesMost, 2*len(rs.names))
 }
 
 // read takes in a reading of locks, but for those that were updated meanwhile, or
