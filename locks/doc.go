@@ -66,13 +66,16 @@
 //
 // After a different server has answered, and for a row whose version went back,
 // the client grants no lock for a TTL: a holder may still trust a write that is
-// missing there. The client rereads the rows of held locks, and of locks unlocked
-// in the last moments, at the interval of heartbeats. A held lock whose row no
-// longer says so is lost, and an unlock that a failover lost is repeated.
+// missing there. The client rereads the rows of held locks at the interval of
+// heartbeats. A held lock whose row no longer says so is lost. An unlock can be lost
+// until a heartbeat has come after it: a failover that loses both ends the session, and
+// all its places. So the client rereads the row of each lock that it has unlocked until
+// one reading has come after such a heartbeat. An unlock that a failover lost is repeated.
 //
 // # What it costs
 //
-// A lock and its unlock are one write each. Up to three statements are in flight,
+// A lock and its unlock are one write each. A TTL or so later, the row is read once more,
+// with up to 255 others. Up to three statements are in flight,
 // and requests made meanwhile are batched, up to 256 locks in one statement: the
 // next one begins when one was answered, when the newest has taken a few
 // milliseconds, or when there are rows for a full one. So a database with slow

@@ -2,6 +2,7 @@ package locks
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -142,19 +143,23 @@ func (c *Client) retryOverdue(names []*name) {
 }
 
 // lookAround checks that the rows of held locks still say so, and that the rows of
-// recently unlocked ones still show the unlock: another program can restore or
-// delete rows, and a failover can lose an unlock. (An unlock that is older than the
-// session's last heartbeat but one cannot be lost without that heartbeat.) It
+// unlocked ones still show the unlock: another program can restore or
+// delete rows, and a failover can lose an unlock, see [row.prove]. It
 // returns how long it is until the next check.
 func (c *Client) lookAround() time.Duration {
 	c.mu.Lock()
-	names := c.rows.reread(2 * c.timing.RenewEvery)
+	names := c.rows.reread()
 	c.mu.Unlock()
 	if len(names) == 0 {
 		c.keeper.Trouble().Ended(readingHeld)
 		return c.timing.RenewEvery
 	}
-	err := c.look(c.running, names, false)
+	var err error
+	for some := range slices.Chunk(names, batchMost) {
+		if err = c.look(c.running, some, false); err != nil {
+			break
+		}
+	}
 	if err == nil {
 		c.keeper.Trouble().Worked(readingHeld)
 	}

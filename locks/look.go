@@ -27,6 +27,7 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	}
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
+	sent := time.Now()
 	reading, err := c.store.ReadLocks(ctx, texts...)
 	if err != nil {
 		return fmt.Errorf("read %d locks: %w", len(names), ctxerr.With(ctx, err))
@@ -34,6 +35,6 @@ func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
 	replied := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.rows.read(names, editions, reading, replied, writer)
+	c.rows.read(names, editions, reading, sent, replied, writer)
 	return nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
@@ -300,20 +301,74 @@ func TestReread(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rs := newTestRows()
-		rs.sight.read(store.LockReading{}, time.Now())
-		rs.leftovers.add()
 		is := func(when, want string) {
 			t.Helper()
 			var got []string
-			for _, n := range rs.reread(time.Minute) {
+			for _, n := range rs.reread() {
 				got = append(got, n.text)
 			}
 			if strings.Join(got, " ") != want {
 				t.Errorf("%s: %q, want %q", when, got, want)
 			}
 		}
+		write := func(n *name) { n.row.written(store.LockWrite{Version: n.row.next()}, queue{}) }
+		read := func(n *name, sent time.Time, q queue) {
+			reading := store.LockReading{Rows: []store.LockRow{{Version: n.row.next(), Queue: q.encode()}}}
+			rs.read([]*name{n}, []uint64{n.row.edition()}, reading, sent, time.Now(), false)
+		}
 		rs.name("idle")
-		requested(rs.name("waits"), "a", wanted)
+		write(requested(rs.name("waits"), "a", wanted).name)
+		n := rs.name("written")
+		write(n)
+		first := time.Now()
+		is("written", "written")
+		time.Sleep(rs.trust - 1)
+		read(n, time.Now(), queue{})
+		write(rs.name("later"))
+		is("read early", "later written")
+		time.Sleep(1)
+		for i := range idleMost + 1 {
+			write(rs.name(fmt.Sprint("new/", i)))
+		}
+		if all := rs.reread(); len(all) != 1+idleMost || all[0] != n {
+			t.Errorf("of many that were written, the %d at first, beginning with %q", len(all), all[0].text)
+		}
+		read(n, first.Add(rs.trust-1), queue{})
+		if all := rs.reread(); all[0] != n {
+			t.Error("a reading that was sent too early counts")
+		}
+		rs.requests.session = &session{held: &keeper.Held{}}
+		read(n, time.Now(), queue{[]process{{Group: mine.Group}}, []place{given(0, "x", 3)}})
+		if all := rs.reread(); all[0] != n {
+			t.Error("a reading counts that shows a lost unlock")
+		}
+		read(n, time.Now(), queue{})
+		time.Sleep(rs.trust)
+		if all := rs.reread(); len(all) != 1+idleMost+1 || slices.Contains(all, n) {
+			t.Errorf("%d are reread, among them one that is proven: %v", len(all), slices.Contains(all, n))
+		}
+		for text, n := range rs.names {
+			if strings.HasPrefix(text, "new/") || text == "later" {
+				read(n, time.Now(), queue{})
+			}
+		}
+		is("all are proven", "")
+		time.Sleep(1)
+		rs.name("idle")
+		requested(rs.name("held"), "b", held)
+		if all := rs.reread(); len(all) != 1+idleMost || all[0].text != "held" || all[1].text != "idle" {
+			t.Errorf("beside a held one: %d", len(all))
+		}
+	})
+}
+
+// How long rows are pruned after the last one was left, and how long the database's clock is not read again.
+func TestForHowLong(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rs := newTestRows()
+		rs.sight.read(store.LockReading{}, time.Now())
+		rs.leftovers.add()
 		time.Sleep(pruneIdle + pruneIdle/10)
 		if rs.leftovers.remain() {
 			t.Error("rows that must be gone are pruned again")
@@ -322,14 +377,9 @@ func TestReread(t *testing.T) {
 		if rs.sight.isStale() {
 			t.Error("the database's clock is read again too early")
 		}
-		rs.name("later")
-		is("used within a minute", "later idle")
 		time.Sleep(time.Nanosecond)
 		if !rs.sight.isStale() {
 			t.Error("the database's clock is not read again")
 		}
-		is("not any more", "later")
-		requested(rs.name("held"), "b", held)
-		is("beside a held one", "held later idle")
 	})
 }

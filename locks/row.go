@@ -34,6 +34,9 @@ type row struct {
 	// unsure: a write of ours was not answered and may still be carried out,
 	// until another one succeeds.
 	unsure bool
+	// wrote is when this process last wrote it; zero once no failover can take that back, see
+	// prove.
+	wrote  time.Time
 	barred time.Time // the lock is not granted before this instant: it was rewound
 	broken time.Time // it could not be decoded, and is read again after this instant
 }
@@ -65,9 +68,27 @@ func (r *row) isUnsure() bool { return r.unsure }
 // isSuspended reports whether the row could not be decoded or was rewound, a short while ago.
 func (r *row) isSuspended() bool { return time.Now().Before(r.broken) || r.isBarred() }
 
-// isForgettable reports whether nothing that was seen of the row decides any more whether the lock may
-// be granted: it is not barred, and pruning may have deleted it since.
-func (r *row) isForgettable() bool { return !r.isSuspended() && r.mayBeIdle() }
+// prove takes in that a reading which was sent then shows nothing that our writes took out. A failover
+// takes back the newest writes. A session that is trusted has sent a heartbeat within the trust before
+// the reading, and if that was after our last write, the write cannot be taken back any more without
+// it; and without its heartbeat the session ends, with all its places.
+func (r *row) prove(sent time.Time, trust time.Duration) {
+	if sent.Sub(r.wrote) >= trust {
+		r.wrote = time.Time{}
+	}
+}
+
+func (r *row) isProven() bool { return r.wrote.IsZero() }
+
+// mayBeProven reports whether a reading can prove our last write by now.
+func (r *row) mayBeProven(trust time.Duration) bool {
+	return !r.isProven() && time.Since(r.wrote) >= trust
+}
+
+// isForgettable reports whether nothing that is known of the row matters any more: our last write stays,
+// and what was seen does not decide whether the lock may be granted, because it is not barred, and pruning
+// may have deleted the row since.
+func (r *row) isForgettable() bool { return r.isProven() && !r.isSuspended() && r.mayBeIdle() }
 
 func (r *row) suspend(wait time.Duration) { r.broken = time.Now().Add(wait) }
 
@@ -119,7 +140,7 @@ func (r *row) read(version uint64, q queue, floor uint64, ttl time.Duration) (ba
 
 // written takes in a write that was carried out.
 func (r *row) written(w store.LockWrite, q queue) {
-	r.unsure = false
+	r.unsure, r.wrote = false, time.Now()
 	r.highest = w.Version
 	r.see(w.Version, q)
 }

@@ -16,7 +16,7 @@ const (
 	// namesMost is how many locks' rows are cached at most without a request for them and
 	// without need.
 	namesMost = 4096
-	// idleMost is how many of the locks that were unlocked are reread.
+	// idleMost is how many of the locks that were unlocked are reread early, or without need.
 	idleMost = 256
 )
 
@@ -35,7 +35,8 @@ type rows struct {
 	requests  *requests
 	leftovers *leftovers
 	names     map[string]*name
-	room      int // how many names there may be before some are dropped
+	room      int           // how many names there may be before some are dropped
+	trust     time.Duration // of a session, after its last heartbeat
 }
 
 func newRows(mu *sync.Mutex, log *zap.Logger, timing lease.Timing, notifier *notifier, self process) *rows {
@@ -50,6 +51,7 @@ func newRows(mu *sync.Mutex, log *zap.Logger, timing lease.Timing, notifier *not
 		leftovers: &leftovers{added: make(chan struct{}, 1)},
 		names:     map[string]*name{},
 		room:      namesMost,
+		trust:     timing.Trust(),
 	}
 }
 
@@ -117,9 +119,14 @@ func (rs *rows) adopt(n *name, version uint64, q queue) {
 		rs.rounds.setAside(n)
 	}
 	rs.requests.notice(n)
-	if !n.turn.isBusy() && !n.row.isSuspended() && (n.isPending() || rs.requests.inSession() && n.hasOrphan(rs.requests.process().sessionID())) {
+	if !n.turn.isBusy() && !n.row.isSuspended() && (n.isPending() || rs.hasOrphan(n)) {
 		rs.rounds.touch(n)
 	}
+}
+
+// hasOrphan is [name.hasOrphan] of the present session, if there is one.
+func (rs *rows) hasOrphan(n *name) bool {
+	return rs.requests.inSession() && n.hasOrphan(rs.requests.process().sessionID())
 }
 
 // breakOff suspends a lock whose row cannot be decoded, for a while.
@@ -203,23 +210,27 @@ func (rs *rows) releaseDead(p process) {
 }
 
 // reread returns the locks whose rows have to be looked at although this process waits for
-// none of them: those that it holds, and those that it unlocked lately. Without held ones,
-// these are the locks that were used within the time.
-func (rs *rows) reread(within time.Duration) []*name {
-	var names, idle []*name
+// none of them: those that it holds, then those whose last write can be proven by now. Of the
+// others, it returns those that were used last: of all while it holds some, because another program
+// may restore rows, and of those that were written.
+func (rs *rows) reread() []*name {
+	var holds, proves, idle []*name
 	for _, n := range rs.names {
 		switch {
 		case n.has(held):
-			names = append(names, n)
-		case n.isIdle(): // known or not: the write that was to repair it may have been refused
+			holds = append(holds, n)
+		case !n.isIdle():
+		case n.row.mayBeProven(rs.trust):
+			proves = append(proves, n)
+		default: // known or not: the write that was to repair it may have been refused
 			idle = append(idle, n)
 		}
 	}
-	if len(names) == 0 {
-		idle = slices.DeleteFunc(idle, func(n *name) bool { return time.Since(n.usedAt()) > within })
+	if len(holds) == 0 {
+		idle = slices.DeleteFunc(idle, func(n *name) bool { return n.row.isProven() })
 	}
 	slices.SortFunc(idle, func(a, b *name) int { return b.usedAt().Compare(a.usedAt()) })
-	return append(names, idle[:min(len(idle), idleMost)]...)
+	return slices.Concat(holds, proves, idle[:min(len(idle), idleMost)])
 }
 
 // tidy drops what was not used for a while.
@@ -239,9 +250,9 @@ func (rs *rows) drop(unused time.Duration) {
 	rs.room = max(namesMost, 2*len(rs.names))
 }
 
-// read takes in a reading of locks, but for those that were updated meanwhile, or
+// read takes in a reading of locks that was sent and answered then, but for those that were updated meanwhile, or
 // forgotten: the requests of that name may be another's by now.
-func (rs *rows) read(names []*name, editions []uint64, reading store.LockReading, replied time.Time, writer bool) {
+func (rs *rows) read(names []*name, editions []uint64, reading store.LockReading, sent, replied time.Time, writer bool) {
 	rs.answeredBy(reading.Server)
 	rs.sight.read(reading, replied)
 	for i, n := range names {
@@ -255,5 +266,8 @@ func (rs *rows) read(names []*name, editions []uint64, reading store.LockReading
 			continue
 		}
 		rs.adopt(n, row.Version, q)
+		if !rs.hasOrphan(n) {
+			n.row.prove(sent, rs.trust)
+		}
 	}
 }

@@ -3,7 +3,9 @@ package locks_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -302,6 +304,90 @@ func TestLostUnlock(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A process that holds no other lock repeats it too, though nobody asks for the lock meanwhile, the row can
+// not be read when it might be, and the first repetition is lost as well.
+func TestLostUnlockOfAnIdleProcess(t *testing.T) {
+	for _, what := range []string{"failover", "outage", "again"} {
+		t.Run(what, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				w.resurrected["stock"] = true
+				a, b := w.rig(), w.rig()
+				b.lock("other").unlock(t)
+				held := a.lock("stock")
+				lost := w.row("stock")
+				lose := func() {
+					w.change("stock", func(store.LockRow) store.LockRow { return lost })
+					w.Restart()
+				}
+				held.unlock(t)
+				lose()
+				if what == "outage" {
+					a.link.Only("ReadLocks", faulty.Fault{Err: faulty.ErrLost})
+					time.Sleep(time.Minute)
+					a.link.Heal()
+				}
+				soon := 2*timing.TTL + 2*timing.RenewEvery
+				for begin := time.Now(); w.look("stock").Places != nil; time.Sleep(time.Second) {
+					if time.Since(begin) > soon {
+						t.Fatal("the lock is held by nobody")
+					}
+				}
+				if what == "again" {
+					lose()
+				}
+				time.Sleep(soon)
+				b.waits("stock").within(timing.TTL + 2*time.Second).unlock(t)
+				before := a.link.Count("ReadLocks")
+				time.Sleep(time.Minute)
+				if n := a.link.Count("ReadLocks") - before; n > 0 {
+					t.Errorf("%d more readings", n)
+				}
+			})
+		})
+	}
+}
+
+// However many a failover loses, each is repeated.
+func TestManyLostUnlocks(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		var all sync.WaitGroup
+		rows := make([]store.LockRow, 2*256+1)
+		kept := a.lock("kept")
+		for i := range rows {
+			all.Go(func() {
+				l, err := a.Mutex(fmt.Sprint("order/", i)).Lock(t.Context())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				time.Sleep(time.Second + time.Duration(i)*time.Millisecond)
+				rows[i] = w.row(l.Name())
+				is(t, l.Unlock(t.Context()), nil)
+			})
+		}
+		all.Wait()
+		for _, row := range rows {
+			w.resurrected[row.Name] = true
+			w.change(row.Name, func(store.LockRow) store.LockRow { return row })
+		}
+		w.Restart()
+		time.Sleep(3 * timing.TTL)
+		left := 0
+		for _, row := range rows {
+			if w.row(row.Name).Queue != nil {
+				left++
+			}
+		}
+		if left > 0 {
+			t.Errorf("%d locks are held by nobody", left)
+		}
+		kept.unlock(t)
+	})
 }
 
 // The row is deleted just before the process checks the locks that it holds: its
