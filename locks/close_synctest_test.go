@@ -291,6 +291,25 @@ func TestUnlockByTheReleaseOfTheSession(t *testing.T) {
 	})
 }
 
+// So does the answer to its write, also after the session's end, while other work of it has not stopped.
+func TestUnlockAnsweredAfterItsSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a := w.rig()
+		held, other := a.lock("stock"), a.lock("other")
+		time.Sleep(3*timing.RenewEvery - 100*time.Millisecond)
+		w.Update(w.look("stock").Processes[0].Group, deleteRows)
+		a.link.Only("WriteLocks", faulty.Fault{Reply: time.Second})
+		begin := time.Now()
+		held.unlock(t)
+		if took := time.Since(begin); other.Context().Err() == nil || took > 2*time.Second {
+			t.Errorf("confirmed after %v; the session has ended: %v", took, other.Context().Err() != nil)
+		}
+		a.link.Heal()
+		is(t, other.Unlock(t.Context()), locks.ErrLost)
+	})
+}
+
 // A caller that waits before the first session, without a database, gets the error
 // too.
 func TestCloseBeforeTheFirstSession(t *testing.T) {

@@ -75,15 +75,15 @@
 // # What it costs
 //
 // A lock and its unlock are one write each. A TTL or so later, the row is read once more,
-// with up to 255 others. Up to three statements are in flight,
-// and requests made meanwhile are batched, up to 256 locks in one statement: the
-// next one begins when one was answered, when the newest has taken a few
-// milliseconds, or when there are rows for a full one. So a database with slow
-// commits executes several at a time, and one that is short of processor time few
-// large ones. While the database answers within a millisecond, a caller that is alone
-// sends its statement itself, which saves two switches between goroutines. After 50 ms
-// the client's own goroutines take over. So long may a caller whose context is
-// cancelled be held up where the store cannot interrupt a statement, as in Redis.
+// with up to 255 others; until then the client keeps the name in memory. Up to three
+// statements are in flight, and requests made meanwhile are batched, up to 256 locks in
+// one statement: the next one begins when one was answered, when the newest has taken a
+// few milliseconds, or when there are rows for a full one. So a database with slow
+// commits executes several at a time, and one that is short of processor time few large
+// ones. While the database answers within a millisecond, a caller that is alone sends its
+// statement itself, which saves two switches between goroutines. After 50 ms the client's
+// own goroutines take over. So long may a caller whose context is cancelled be held up
+// where the store cannot interrupt a statement, as in Redis.
 //
 // A statement does not wait for rows that another transaction has locked: such a row,
 // or one that cannot be written for a reason of its own, is written separately from

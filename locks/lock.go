@@ -76,12 +76,11 @@ func (r *request) ended() error {
 // work under the lock has stopped. A nested lock is released with the outer one.
 // Unlock returns nil once the database has confirmed the release. If ctx ends or a
 // TTL passes before that, for example because another transaction has locked the
-// row, the error says so and the client retries in the background. The error also says
-// so if the session ends and its release is not confirmed either, as in an outage: the
-// lock then expires. For a lock
-// that was lost, the error matches [ErrLost] or [ErrLimit]: another holder may
-// have had it meanwhile. Only the first call has an effect; later ones return
-// [ErrUnlocked].
+// row, the error says so and the client retries in the background. It also says so if
+// the session ends before that and is not released either, as in an outage: the lock
+// then expires. For a lock that was lost, the error matches [ErrLost] or [ErrLimit]:
+// another holder may have had it meanwhile. Only the first call has an effect; later
+// ones return [ErrUnlocked].
 func (l *Lock) Unlock(ctx context.Context) error {
 	c, r := l.client, l.request
 	c.mu.Lock()

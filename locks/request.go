@@ -118,7 +118,7 @@ func (rs *requests) process() process {
 func (rs *requests) notice(n *name) {
 	q := n.row.shown()
 	for _, r := range n.all() {
-		if !r.isPlaced() {
+		if !r.isPlaced() && r.state != leaving {
 			continue
 		}
 		p := q.find(r.ID)

@@ -250,8 +250,8 @@ func (rs *rows) drop(unused time.Duration) {
 	rs.room = max(namesMost, 2*len(rs.names))
 }
 
-// read takes in a reading of locks that was sent and answered then, but for those that were updated meanwhile, or
-// forgotten: the requests of that name may be another's by now.
+// read takes in a reading of locks that was sent and answered then, but for those that were
+// updated meanwhile, or forgotten: the requests of that name may be another's by now.
 func (rs *rows) read(names []*name, editions []uint64, reading store.LockReading, sent, replied time.Time, writer bool) {
 	rs.answeredBy(reading.Server)
 	rs.sight.read(reading, replied)
