@@ -53,7 +53,21 @@ bool wants;           /* one is under way */
 
 /* ---- takeover: the acquire ---- */
 
-inline lockFence() { atomic { sharers == 0 && !exclusive -> exclusive = true; leaseWaits = false } }
+#ifdef RUN_ROW
+bool startWaits[3], takeUpWaits; /* these wait for the run's row, and share a fence row meanwhile */
+byte rowSharers;
+#define waitsForClient(w) (w && rowSharers > 0)
+#else
+#define takeUpWaits false
+#define waitsForClient(w) false
+#endif
+
+inline lockFence() {
+	atomic {
+		guarantee(5, !waitsForClient(takeUpWaits)); /* behind a stopped client */
+		sharers == 0 && !exclusive -> exclusive = true; leaseWaits = false
+	}
+}
 
 /* The lease row is free, or held by a process that waits for nothing. */
 inline lockLease() { atomic { !leaseLocked && leaseSharers == 0 -> leaseLocked = true } }
@@ -325,9 +339,203 @@ proctype Heartbeat() {
 }
 #endif
 
+/* ---- runs that are spread over members: the run's row, which fenced transactions compare ---- */
+
+#ifdef RUN_ROW
+/*
+ * The design of what is to come; no code follows it yet. A member's session is a lease with a fence row, which a burial moves. What starts, finishes or takes up
+ * a run is one statement, which locks the run's row for that long. A fenced transaction shares that lock until its client says COMMIT, or the server ends it.
+ */
+#define WAITING 3
+#define STARTS 3
+byte rowState = RUNNING, rowMember = 1, rowSession = 1, rowAttempt = 1, rowToken = 1, rowNumber;
+byte sessionToken[3] = 1, sessionSharers[3];
+
+/* each start that there was, and what its transactions compare */
+byte starts = 1, startMember[STARTS + 1] = 1, startSession[STARTS + 1] = 1, startAttempt[STARTS + 1] = 1, startToken[STARTS + 1] = 1;
+
+inline write(to) { rowState = to; rowNumber++ }
+
+#define rowFree (rowSharers == 0)
+/* Statements leave a locked row to their next repetition. */
+#ifdef WAIT_FOR_ROW
+#define rowSkipped false
+#define waiting true
+#else
+#define rowSkipped (!rowFree)
+#define waiting false
+#endif
+
+/* The leader assigns the run to member 1 or 2. That it compares the leader's fence is in MOVES. */
+proctype Assign() {
+end:	do
+	:: atomic { rowState == WAITING && rowMember == 0 && rowFree && starts < STARTS ->
+		if
+		:: rowMember = 1
+		:: rowMember = 2
+		fi;
+		rowSession = sessionToken[rowMember]; write(WAITING) }
+	od
+}
+
+#ifdef START_WITHOUT_LOCK
+#define share(m) skip
+#define unshare(m) skip
+#else
+#define share(m) sessionSharers[m]++
+#define unshare(m) sessionSharers[m]--
+#endif
+
+proctype Start(byte m) {
+	byte s, number;
+	bool ok;
+end:	do
+	:: atomic { rowState == WAITING && rowMember == m && rowSession == sessionToken[m] && starts < STARTS ->
+		s = rowSession; number = rowNumber };
+		atomic { share(m); ok = sessionToken[m] == s; startWaits[m] = waiting };
+		if
+		:: atomic { rowFree -> startWaits[m] = false;
+			if
+			:: ok && rowState == WAITING && rowNumber == number ->
+				guarantee(2, sessionToken[m] == s); /* it starts under a session that is not over */
+				rowAttempt++; write(RUNNING);
+				rowToken = starts + 1; /* above all that came before, also those that were lost */
+				starts++;
+				startMember[starts] = m; startSession[starts] = s; startAttempt[starts] = rowAttempt; startToken[starts] = rowToken
+			:: else
+			fi;
+			unshare(m) }
+		:: atomic { rowSkipped -> startWaits[m] = false; unshare(m) }
+		fi;
+		s = 0; number = 0; ok = false
+	od
+}
+
+#define underWay(k) (rowState == RUNNING && rowMember == startMember[k] && rowSession == startSession[k] && rowAttempt == startAttempt[k])
+
+/* Finish is sent once the job has returned. What it has left in its connection may still commit. */
+proctype Finish(byte k) {
+	byte to;
+end:	starts >= k;
+	if
+	:: to = FINISHED
+	:: to = WAITING
+	fi;
+end1:	do
+	:: atomic { rowFree && underWay(k) ->
+		rowMember = (to == WAITING -> 0 : rowMember); write(to); break }
+	:: atomic { rowFree && !underWay(k) -> break }
+	:: atomic { rowSkipped -> skip }
+	od
+}
+
+/* The session is over: it is buried, and then its run is taken up. The leader is that of token 1. */
+proctype Bury(byte m) {
+	byte s, number;
+	bool ok;
+	s = sessionToken[m];
+	wants = true;
+	atomic {
+		/* what shares the fence row is quick: it waits for no client */
+		guarantee(5, !waitsForClient(startWaits[m]));
+		sessionSharers[m] == 0 -> sessionToken[m]++ };
+	do
+	:: atomic { rowState == RUNNING && rowMember == m && rowSession == s -> number = rowNumber };
+		atomic { !exclusive -> sharers++; ok = current(1, 1); takeUpWaits = waiting };
+		if
+		:: atomic { rowFree -> takeUpWaits = false; sharers--;
+			if
+			:: ok && rowState == RUNNING && rowNumber == number ->
+				guarantee(2, holds(1, 1));
+				rowMember = 0; write(WAITING)
+			:: else
+			fi };
+			break
+		:: atomic { rowSkipped -> takeUpWaits = false; sharers-- }
+		fi
+	:: atomic { !(rowState == RUNNING && rowMember == m && rowSession == s) -> break }
+	od;
+	wants = false
+}
+
+#ifdef REWINDS
+/* A failover loses the newest start. Connections end with the server; contexts go on until they find out. */
+proctype Rewind() {
+end:	atomic { rowState == RUNNING && rowFree && starts < STARTS ->
+		rowAttempt--; rowMember = 0; write(WAITING) }
+}
+#endif
+
+#ifdef NO_RUN_STATE
+#define isRunning true
+#else
+#define isRunning (rowState == RUNNING)
+#endif
+#ifdef NO_RUN_ATTEMPT
+#define sameAttempt(k) true
+#else
+#define sameAttempt(k) (rowAttempt == startAttempt[k])
+#endif
+#ifdef NO_RUN_TOKEN
+#define sameToken(k) true
+#else
+#define sameToken(k) (rowToken == startToken[k])
+#endif
+#ifdef RUN_BY_FENCE
+#define accepted(k) (sessionToken[startMember[k]] == startSession[k])
+#else
+#define accepted(k) (isRunning && rowMember == startMember[k] && rowSession == startSession[k] && sameAttempt(k) && sameToken(k))
+#endif
+
+inline unlockRow(k) {
+#ifdef RUN_PLAIN_READ
+	skip
+#elif defined(RUN_BY_FENCE)
+	sessionSharers[startMember[k]]--
+#else
+	rowSharers--
+#endif
+}
+
+/* A fenced transaction of start k: the work; then, at its end, the check. */
+proctype RunTransaction(byte k) {
+	bool ok;
+end:	starts >= k;
+	atomic {
+#ifdef RUN_PLAIN_READ
+		ok = accepted(k)
+#elif defined(RUN_BY_FENCE)
+		sessionSharers[startMember[k]]++; ok = accepted(k)
+#else
+		rowSharers++; ok = accepted(k)
+#endif
+	};
+	if
+	:: atomic { ok ->
+		guarantee(3, rowState == RUNNING && starts == k); /* at the COMMIT */
+		unlockRow(k) }
+	:: true -> /* the client is stopped before it can say COMMIT, or ROLLBACK */
+#ifdef NO_WAIT_TIMEOUT
+end0:		false
+#else
+		unlockRow(k)
+#endif
+	:: atomic { !ok -> unlockRow(k) }
+	fi
+}
+#endif
+
 init {
 	atomic {
 		run Takeover();
+#ifdef RUN_ROW
+		startMember[0] = 0;
+		run Assign(); run Start(1); run Start(2); run Finish(1); run Finish(2); run Bury(1);
+		run RunTransaction(1); run RunTransaction(2);
+#ifdef REWINDS
+		run Rewind();
+#endif
+#endif
 #ifdef CLAIMS
 		/* two callers of the first term, and one of each that may come after it */
 		run Call(1, 1, 1); run Claim(1, 1, 1, 0); run Claim(1, 1, 1, 1);
