@@ -640,10 +640,17 @@ proctype Server(byte i) {
 #endif
 #define mayTakeUp(r) (ready && state[r] == RUNNING && isDead(r) && looks(with[r]))
 
+/* It may take back what has not started, at any moment, but not for no reason again and again. */
+#ifdef RESTLESS
+#define mayMove(r) (faults || with[r] != NOBODY)
+#else
+#define mayMove(r) faults
+#endif
+
 proctype Leader(byte r) {
 	do
 	/* takes back, which uses up the row's number even if it was assigned to nobody */
-	:: d_step { ready && state[r] == WAITING && faults -> printf("the leader takes run %d back\n", r); runAssign(r, NOBODY, false, false, true, true, with[r]) }
+	:: d_step { ready && state[r] == WAITING && mayMove(r) -> printf("the leader takes run %d back\n", r); runAssign(r, NOBODY, false, false, true, true, with[r]) }
 	:: d_step { room && ready && state[r] == WAITING && with[r] != NOBODY -> printf("the leader takes run %d back\n", r); giveUp(ASSIGN, r, NOBODY, 0, false, false) }
 	/* takes up */
 	:: d_step { mayTakeUp(r) -> printf("the leader ends run %d, of member %d\n", r, with[r]); runTakeUp(r, true, true, OVER) }
