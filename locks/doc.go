@@ -66,7 +66,8 @@
 //
 // After a different server has answered, and for a row whose version went back,
 // the client grants no lock for a TTL: a holder may still trust a write that is
-// missing there. The client rereads the rows of held locks at the interval of
+// missing there. Where failovers can lose writes, all processes need the same TTL: a
+// client cannot know a longer one of a session that it has not met. It rereads the rows of held locks at the interval of
 // heartbeats. A held lock whose row no longer says so is lost. An unlock can be lost
 // until a heartbeat has come after it: a failover that loses both ends the session, and
 // all its places. So the client rereads the row of each lock that it has unlocked until
