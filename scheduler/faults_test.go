@@ -236,7 +236,6 @@ func TestUnwrittenOutcomeIsTold(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		logs, log := observed()
 		free := make(chan struct{})
-		defer close(free)
 		r := c.start([]jobs.Job{
 			{Name: "job", Schedule: jobs.Every(time.Hour), Do: lasting(time.Second)},
 			{Name: "deaf", Schedule: jobs.Every(time.Hour), Do: deaf(free)},
@@ -247,6 +246,8 @@ func TestUnwrittenOutcomeIsTold(t *testing.T) {
 		if n := logs.FilterMessageSnippet("outcomes could not be written").Len(); n != 1 {
 			t.Errorf("%d lines, want one", n)
 		}
+		close(free)
+		c.until(time.Hour + 6*time.Minute)
 	})
 }
 

@@ -107,7 +107,7 @@ func (s *Store) carryOut(ctx context.Context, checks, ops []any) (again bool, er
 	if sizeOf(all) > maxTransaction {
 		return false, errTooLarge
 	}
-	// Whoever comes first decides: it is sent, or given up and never sent.
+	// It is either sent, or given up and never sent.
 	var decided atomic.Bool
 	answers, err := call(ctx, s.link, func(client *zk.Conn) ([]zk.MultiResponse, error) {
 		if decided.Swap(true) {
