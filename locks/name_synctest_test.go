@@ -275,7 +275,7 @@ func TestNamesThatAreKept(t *testing.T) {
 			if len(rs.names) < namesMost {
 				t.Errorf("%s: only %d names are kept", when, len(rs.names))
 			}
-			time.Sleep(1)
+			time.Sleep(time.Nanosecond)
 			rs.name(when)
 			for _, text := range []string{"back", "old", "requested", "seen"} {
 				if got := rs.names[text] != nil; got != slices.Contains(want, text) {
@@ -326,7 +326,7 @@ func TestReread(t *testing.T) {
 		read(n, time.Now(), queue{})
 		write(rs.name("later"))
 		is("read early", "later written")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		for i := range idleMost + 1 {
 			write(rs.name(fmt.Sprint("new/", i)))
 		}
@@ -353,7 +353,7 @@ func TestReread(t *testing.T) {
 			}
 		}
 		is("all are proven", "")
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		rs.name("idle")
 		requested(rs.name("held"), "b", held)
 		if all := rs.reread(); len(all) != 1+idleMost || all[0].text != "held" || all[1].text != "idle" {

@@ -47,10 +47,11 @@ func TestAlarmsAreSteady(t *testing.T) {
 	t.Parallel()
 	var measured time.Duration
 	ahead := steady(func() time.Duration { return measured })
-	for _, test := range [][2]time.Duration{{0, 0}, {50, 0}, {-50, 0}, {51, 51}, {1, 51}, {0, 0}, {-300, -300}, {-260, -300}, {1000, 1000}} {
-		measured = test[0] * time.Millisecond
-		if got := ahead(); got != test[1]*time.Millisecond {
-			t.Errorf("%v ahead: %v, want %v", measured, got, test[1]*time.Millisecond)
+	for _, test := range [][2]int{{0, 0}, {50, 0}, {-50, 0}, {51, 51}, {1, 51}, {0, 0}, {-300, -300}, {-260, -300}, {1000, 1000}} {
+		want := time.Duration(test[1]) * time.Millisecond
+		measured = time.Duration(test[0]) * time.Millisecond
+		if got := ahead(); got != want {
+			t.Errorf("%v ahead: %v, want %v", measured, got, want)
 		}
 	}
 }

@@ -254,27 +254,30 @@ func TestPruneInBatches(t *testing.T) {
 		"fails":            {[]int{500, -1}, false, 1},
 		"the term is over": {[]int{500, -1}, true, 0},
 	} {
-		term, batches := bareTerm(), 0
-		ctx, cancel := context.WithCancel(t.Context())
-		term.ctx, term.timing.AttemptTimeout = ctx, time.Minute
-		term.janitor.archiveAt = time.Now().Add(time.Hour)
-		core, logs := observer.New(zap.WarnLevel)
-		term.pruneBeside(zap.New(core), "cannot prune", func(context.Context) (int, error) {
-			n := test.deleted[batches]
-			if batches++; n < 0 {
-				return 0, errors.New("no")
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			term, batches := bareTerm(), 0
+			ctx, cancel := context.WithCancel(t.Context())
+			term.ctx, term.timing.AttemptTimeout = ctx, time.Minute
+			term.janitor.archiveAt = time.Now().Add(time.Hour)
+			core, logs := observer.New(zap.WarnLevel)
+			term.pruneBeside(zap.New(core), "cannot prune", func(context.Context) (int, error) {
+				n := test.deleted[batches]
+				if batches++; n < 0 {
+					return 0, errors.New("no")
+				}
+				return n, nil
+			})
+			answer := <-term.inbox
+			if test.ended {
+				cancel()
 			}
-			return n, nil
-		})
-		answer := <-term.inbox
-		if test.ended {
+			answer(term)
 			cancel()
-		}
-		answer(term)
-		cancel()
-		if batches != len(test.deleted) || logs.Len() != test.lines || term.janitor.busy {
-			t.Errorf("%s: %d batches, %d lines, goes on %t", name, batches, logs.Len(), term.janitor.busy)
-		}
+			if batches != len(test.deleted) || logs.Len() != test.lines || term.janitor.busy {
+				t.Errorf("%d batches, %d lines, goes on %t", batches, logs.Len(), term.janitor.busy)
+			}
+		})
 	}
 }
 

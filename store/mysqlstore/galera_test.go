@@ -134,7 +134,7 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 		"declare": {
 			lock: "INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused, changes)" +
 				" VALUES (?, 'a', '', UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0)",
-			statement: "WITH v (name)",
+			statement: "INSERT INTO `cronlease_job`",
 			write: func(ctx context.Context) (bool, error) {
 				return true, g.old.Declare(ctx, h, []store.Declared{{Name: "a", Schedule: "x"}})
 			},

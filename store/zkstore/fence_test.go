@@ -352,10 +352,10 @@ func TestDoThatEndsBeforeItIsSent(t *testing.T) {
 	never := map[string]bool{}
 	for i := range 300 {
 		name := fmt.Sprint("node", i)
-		err := f.Store.CarryOut(&endsAfterALook{Context: t.Context()}, &zk.CreateRequest{Path: f.root + "/" + name, Acl: zk.WorldACL(zk.PermAll)})
+		err := f.CarryOut(&endsAfterALook{Context: t.Context()}, &zk.CreateRequest{Path: f.root + "/" + name, Acl: zk.WorldACL(zk.PermAll)})
 		never[name] = err != nil && !errors.Is(err, zkstore.ErrUnknown)
 	}
-	f.ok(f.Store.Close()) // it waits for what is under way
+	f.ok(f.Close()) // it waits for what is under way
 	nodes, _, err := f.client.Children(f.root)
 	f.ok(err)
 	for _, name := range nodes {
