@@ -120,6 +120,27 @@ func TestFollowersOfALockedJob(t *testing.T) {
 	})
 }
 
+// A leader counts a fixed delay from when it decided to skip a tick, late, as after a pause: followers cannot know that
+// instant, and do not blame it.
+func TestFollowersOfASkippedDelay(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := append(tenMinutely("other"), jobs.Job{Name: "delay", Schedule: jobs.FixedDelay(time.Hour)})
+		leader := c.start(declared)
+		c.until(50 * time.Minute)
+		check(t, c.Pause(t.Context(), "delay"))
+		leader.stop()
+		c.until(110 * time.Minute)
+		c.start(declared)
+		follower := c.start(declared)
+		c.until(112 * time.Minute)
+		check(t, c.ResumeSkipping(t.Context(), "delay"))
+		for at := 113 * time.Minute; at < 4*time.Hour; at += 30 * time.Second {
+			c.until(at)
+			c.isUnwell(follower, nil, 0)
+		}
+	})
+}
+
 // A group that has paused itself is unwell on each replica, also on those that did not notice why, and whichever leads.
 // One that a person has paused is well.
 func TestEachReplicaSeesThatTheGroupPausedItself(t *testing.T) {

@@ -77,7 +77,9 @@ func Find(snapshot jobs.Snapshot, l election.Leadership, c Config) (t Ticks) {
 		sure := true
 		if _, delay := jobs.Base(s).(jobs.FixedDelaySchedule); delay {
 			var rest time.Duration
-			if sure = c.Rest != nil; sure {
+			// The leader counts from when it decided to skip a tick, which the ledger does not tell.
+			skipped := known.Finished.Before(known.Cursor)
+			if sure = c.Rest != nil && !skipped; sure {
 				rest, sure = c.Rest(name)
 			}
 			if end := known.Started.Add(rest); sure && end.After(tick) {
@@ -85,7 +87,7 @@ func Find(snapshot jobs.Snapshot, l election.Leadership, c Config) (t Ticks) {
 			}
 		}
 		switch {
-		case snapshot.Now.Sub(tick) < Sweeps:
+		case snapshot.Now.Sub(tick) < Sweeps, !sure && c.Declared != nil:
 			continue
 		case c.Declared == nil && (!sure || opened.IsZero() || known.Cursor.Before(opened) && known.Since.Before(opened)):
 			t.Unknown++
