@@ -70,7 +70,6 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	}
 	k := claims[0].Key
 	first, last := int64(0), k.Tick.UnixMicro()
-	rekeyed := sqltext.Values{{k.Job, last, 0, h.Token}, {k.Job, last + 1, 0, h.Token}}
 	return map[string]string{
 		"claim":         s.claimStatement(h, store.ClaimID{1}, claims),
 		"move":          s.moveStatement(h, moves, nil),
@@ -83,11 +82,9 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"runs of job":   s.runsQuery(h.Group, jobs.Filter{Job: k.Job}),
 		"runs of state": s.runsQuery(h.Group, jobs.Filter{State: jobs.Failed}),
 		"lock run":      s.ledger.sql.lockRun.Render(h.Group, k.Job, last, 0),
-		"lock later":    s.ledger.sql.lockLater.Render(h.Group, k.Job, last),
 		"lock jobs":     s.ledger.sql.lockJobs.Render(sqltext.Values{{""}, {k.Job}}, h.Group),
 		"put run":       s.ledger.sql.putRun.Render(true, h.Group, k.Job, last, 0),
 		"update jobs":   s.ledger.sql.updateJobs.Render(jobValues([]jobRow{{}, {name: k.Job}}), h.Group),
-		"rekey":         s.ledger.sql.rekey.Render(rekeyed, h.Group),
 		"refused":       s.ledger.sql.refused.Render(refused, h.Group),
 		"trigger":       s.ledger.sql.trigger.Render(1, 1, "", "", h.Group, k.Job),
 		"trigger once":  s.ledger.sql.triggerOnce.Render(1, 1, "", "", h.Group, k.Job),
@@ -106,7 +103,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"drop attempts":  s.ledger.sql.dropAttempts.Render(dropped, h.Group),
 		"prune attempts": s.ledger.sql.pruneAttempts.Render(sqltext.Values{{last, 0, 1, first}, {last + 1, 0, 1, first}}, h.Group, k.Job),
 		"orphans":        s.ledger.sql.orphans.Render(h.Group, k.Job, last, 500),
-		"rekey attempts": s.ledger.sql.rekeyAttempts.Render(rekeyed, h.Group),
+		"pass attempts":  s.ledger.sql.passOverAttempts.Render(h.Token, h.Token, h.Group, k.Job, last),
 		"forget":         s.ledger.sql.forget.Render(h.Group, k.Job),
 		"oldest entries": s.archive.sql.oldestEntries.Render(h.Group, 500),
 		"oldest terms":   s.archive.sql.oldestTerms.Render(h.Group, 500),

@@ -45,7 +45,7 @@ var about = []struct{ statements, topics string }{
 	{`^ledger\.changes`, "changes"},
 	{`^ledger\.(lockJobs|updateJobs|insertJobs)`, "pause,declare,replicas"},
 	{`^ledger\.(lockRun|putRun)`, "cancel"},
-	{`^ledger\.(lockLater|rekey)`, "pass over,attempts"},
+	{`^ledger\.passOver`, "pass over,attempts"},
 	{`^ledger\.forget`, "replicas,attempts"},
 	{`^ledger\.(lockFence|writeFence)`, "pass over,declare"},
 }

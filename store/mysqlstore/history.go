@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
@@ -62,6 +64,27 @@ func (l *ledger) runsQuery(group string, filter jobs.Filter) string {
 		}
 	}
 	return l.sql.newestRuns.Render(sqltext.Raw(strings.Join(keys, "\nUNION ALL\n")), limit, group)
+}
+
+// PassOver implements [store.Ledger]. It is one transaction.
+func (l *ledger) PassOver(ctx context.Context, h store.Holder, job string, after time.Time) (int, error) {
+	tick, passed := after.UnixMicro(), 0
+	runs := l.sql.passOver.Render(h.Group, h.Owner, h.Token, h.Group, job, tick, h.Token, h.Token)
+	attempts := l.sql.passOverAttempts.Render(h.Token, h.Token, h.Group, job, tick)
+	err := l.do(ctx, mysqlconn.Write, "pass over ticks", func(ctx context.Context, c *conn) error {
+		done, err := l.transaction(ctx, c, h, func() (mysqlconn.Change, error) {
+			done, err := c.Change(ctx, runs)
+			if err == nil && done.Rows > 0 {
+				err = c.Exec(ctx, attempts)
+			}
+			return done, err
+		})
+		if passed = done.Rows; err != nil || passed > 0 {
+			return err
+		}
+		return l.checkHolder(ctx, c, h)
+	})
+	return passed, err
 }
 
 // Prune implements [store.Ledger]. It counts a run's time from its end, and needs

@@ -14,20 +14,19 @@ import (
 //
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
-	declare, hasFence                             sqltext.Query
-	summary, jobs, openRuns, changes              sqltext.Query
-	claim, extend, refused, readRuns              sqltext.Query
-	move, movable, keepAttempts, dropAttempts     sqltext.Query
-	follow, followClaim                           sqltext.Query
-	trigger, triggerOnce, isRun, isJob, countOpen sqltext.Query
-	args, newestRuns, newestOfJob, newestIn       sqltext.Query
-	bounds, keptFrom, prunable, prune             sqltext.Query
-	orphans, pruneAttempts                        sqltext.Query
+	declare, hasFence                               sqltext.Query
+	summary, jobs, openRuns, changes                sqltext.Query
+	claim, extend, refused, readRuns                sqltext.Query
+	move, movable, keepAttempts, dropAttempts       sqltext.Query
+	follow, followClaim, passOver, passOverAttempts sqltext.Query
+	trigger, triggerOnce, isRun, isJob, countOpen   sqltext.Query
+	args, newestRuns, newestOfJob, newestIn         sqltext.Query
+	bounds, keptFrom, prunable, prune               sqltext.Query
+	orphans, pruneAttempts                          sqltext.Query
 
 	// What the rules read and write.
 	writeFence, lockFence                          sqltext.Query
-	lockRun, lockLater, lockJobs                   sqltext.Query
-	putRun, rekey, rekeyAttempts                   sqltext.Query
+	lockRun, lockJobs, putRun                      sqltext.Query
 	insertJobs, updateJobs, forget, forgetAttempts sqltext.Query
 }
 
@@ -264,13 +263,23 @@ STRAIGHT_JOIN {attempt} a ON a.grp = ? AND a.job = ? AND a.tick = v.tick AND a.t
 	AND a.attempt = CAST(v.attempt AS UNSIGNED)
 WHERE a.claimed_at = {epoch} + INTERVAL v.claimed MICROSECOND`),
 
+		// The fence row is locked before any run. Both ? at the end are the
+		// holder's token: no other run has it for a trigger, and the holder's
+		// own runs stay where they are.
+		passOver: sql(`
+UPDATE (SELECT f.name FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = ? AND r.tick > ? AND r.trigger_id = 0
+SET r.trigger_id = ? WHERE r.token <> ?`),
+		// The attempts go with their runs.
+		passOverAttempts: sql(`
+UPDATE {attempt} a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN {run} r ON r.grp = a.grp AND r.job = a.job AND r.tick = a.tick AND r.trigger_id = ? AND r.claimed_at = a.claimed_at
+SET a.trigger_id = ? WHERE a.grp = ? AND a.job = ? AND a.tick > ? AND a.trigger_id = 0`),
+
 		// Where a lock is not enough; see [ledger.guarded].
 		writeFence: sql(`UPDATE {fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
 		lockFence:  sql(`SELECT owner, token FROM {fence} WHERE name = ? LOCK IN SHARE MODE`),
 		lockRun:    sql(`SELECT {run fields} FROM {run} r WHERE r.grp = ? AND r.job = ? AND r.tick = ? AND r.trigger_id = ? FOR UPDATE`),
-		lockLater: sql(`
-SELECT {run fields} FROM {run} r FORCE INDEX (PRIMARY) WHERE r.grp = ? AND r.job = ? AND r.tick > ?
-ORDER BY r.tick, r.trigger_id FOR UPDATE`),
 		// There is a row where there is no job, with the clock.
 		lockJobs: sql(`
 WITH v (name) AS (VALUES ?)
@@ -278,16 +287,6 @@ SELECT j.name IS NOT NULL, ` + micros + `, {job fields} FROM v
 LEFT JOIN {job} j FORCE INDEX (PRIMARY) ON j.grp = ? AND j.name = v.name FOR UPDATE`),
 
 		putRun: sql(`UPDATE {run} SET cancel_asked = ? WHERE grp = ? AND job = ? AND tick = ? AND trigger_id = ?`),
-		rekey: sql(`
-UPDATE (WITH v (job, tick, trigger_id, becomes) AS (VALUES ?) SELECT * FROM v) v
-STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-SET r.trigger_id = v.becomes`),
-		// It comes before rekey: the attempts go with their runs.
-		rekeyAttempts: sql(`
-UPDATE (WITH v (job, tick, trigger_id, becomes) AS (VALUES ?) SELECT * FROM v) v
-STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-STRAIGHT_JOIN {attempt} a ON a.grp = r.grp AND a.job = r.job AND a.tick = r.tick AND a.trigger_id = r.trigger_id AND a.claimed_at = r.claimed_at
-SET a.trigger_id = v.becomes`),
 		insertJobs: sql(`
 INSERT INTO {job} ({job columns})
 {jobs}

@@ -20,7 +20,8 @@ import (
 )
 
 // rules are the methods that write to a ledger. Some are hidden by those that are by hand: Claim and Move, which are hot;
-// Declare and Trigger, for which a new leader and a user wait; and Prune, for which these would read all runs of a job.
+// Declare and Trigger, for which a new leader and a user wait; PassOver and Prune, for which these would read all runs of a
+// job.
 type rules = rule.Ledger
 
 // ledgerRows are the rows of the ledger for those rules that are not hidden.
@@ -82,12 +83,6 @@ func (r ledgerRows) read(ctx context.Context, c *conn, group string, need rule.N
 		}
 		for _, run := range runs {
 			p.Runs[run.Key] = run
-		}
-	}
-	var err error
-	if need.Later != "" {
-		if p.Later, err = rowsOf(ctx, c, r.ledger.sql.lockLater.Render(group, need.Later, need.After.UnixMicro()), runFields.row); err != nil {
-			return nil, err
 		}
 	}
 	if need.Term != 0 {
@@ -173,13 +168,6 @@ func (r ledgerRows) readJobs(ctx context.Context, c *conn, p *page, names []stri
 // put writes what those rules put that are not hidden: no new runs, say, and no attempts.
 func (r ledgerRows) put(ctx context.Context, c *conn, p *page) error {
 	var all []string
-	var rekeyed sqltext.Values
-	for _, run := range p.Rekeyed {
-		rekeyed = append(rekeyed, sqltext.Row{run.Was.Job, run.Was.Tick.UnixMicro(), run.Was.Trigger, run.Trigger})
-	}
-	if len(rekeyed) > 0 {
-		all = append(all, r.ledger.sql.rekeyAttempts.Render(rekeyed, p.group), r.ledger.sql.rekey.Render(rekeyed, p.group))
-	}
 	for _, k := range p.PutRuns() {
 		all = append(all, r.ledger.sql.putRun.Render(p.Runs[k].CancelAsked, p.group, k.Job, k.Tick.UnixMicro(), k.Trigger))
 	}
