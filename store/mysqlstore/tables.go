@@ -11,31 +11,32 @@ import (
 // 8.0 and MariaDB 10.6.
 type tables struct{ prefix string }
 
-// named are the tables that statements name as {lease} and so on.
-var named = []string{"lease", "fence", "run", "job", "lock", "schema", "replica", "audit", "term", "attempt"}
-
-// common are parts of many statements: "columns" are those that a row is inserted with, "fields" what a query reads of it.
-var common = []string{
-	"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
-	"{run columns}", "grp, " + runFields.names(", "), "{run fields}", runFields.list("r"),
-	"{job columns}", "grp, " + jobFields.names(", "), "{job fields}", jobFields.list("j"),
-	"{audit columns}", "grp, " + entryFields.names(", "), "{audit fields}", entryFields.list("e"),
-	"{term columns}", "grp, " + termFields.names(", "), "{term fields}", termFields.list("t"),
-	"{attempt columns}", "grp, job, tick, trigger_id, claimed_at, " + attemptFields.names(", "), "{attempt fields}", attemptFields.list("a"),
-}
+// common are parts of many statements: tables, "columns" that a row is inserted with, and "fields" that a query reads of it.
+var common = func() *strings.Replacer {
+	parts := []string{
+		"{epoch}", "TIMESTAMP'1970-01-01 00:00:00.000000'",
+		"{run columns}", "grp, " + runFields.names(", "), "{run fields}", runFields.list("r"),
+		"{job columns}", "grp, " + jobFields.names(", "), "{job fields}", jobFields.list("j"),
+		"{audit columns}", "grp, " + entryFields.names(", "), "{audit fields}", entryFields.list("e"),
+		"{term columns}", "grp, " + termFields.names(", "), "{term fields}", termFields.list("t"),
+		"{attempt columns}", "grp, job, tick, trigger_id, claimed_at, " + attemptFields.names(", "), "{attempt fields}", attemptFields.list("a"),
+	}
+	for _, table := range []string{"lease", "fence", "run", "job", "lock", "schema", "replica", "audit", "term", "attempt"} {
+		parts = append(parts, "{"+table+"}", tables{"{prefix}"}.quoted(table))
+	}
+	return strings.NewReplacer(parts...)
+}()
 
 // quoted is a table's name as statements have it.
 func (t tables) quoted(table string) string { return "`" + t.prefix + table + "`" }
 
 // replace puts the tables' names, and other parts by their names, into a statement.
-// A part may itself name tables.
+// A part may itself have common parts.
 func (t tables) replace(statement string, parts ...string) string {
-	parts = append(parts, common...)
-	names := []string{"{prefix}", t.prefix}
-	for _, table := range named {
-		names = append(names, "{"+table+"}", t.quoted(table))
+	if len(parts) > 0 {
+		statement = strings.NewReplacer(parts...).Replace(statement)
 	}
-	return strings.NewReplacer(names...).Replace(strings.NewReplacer(parts...).Replace(statement))
+	return strings.ReplaceAll(common.Replace(statement), "{prefix}", t.prefix)
 }
 
 // query reads a statement in which tables, and other parts, have names in braces.
