@@ -133,7 +133,7 @@ performance: databases ## run the benchmarks of docs/performance.md for ten minu
 	@$(withdb) -- env KILLS=$(KILLS) scripts/performance
 
 .PHONY: flaws
-flaws: databases ## leave out each condition and each write of STORE's statements in turn (mysqlstore, redisstore): a case of the suites has to fail; FLAWS=ledger.claim for some
+flaws: databases ## leave out each condition and each write of STORE's statements in turn (mysqlstore, sqlitestore, redisstore): a case of the suites has to fail; FLAWS=ledger.claim for some
 	@$(withdb) -- $(GO) test ./store/$(or $(STORE),mysqlstore) -count 1 -timeout 0 -run '^TestFlaws$$' -v -args -flaws '$(or $(FLAWS),.)'
 
 .PHONY: cover

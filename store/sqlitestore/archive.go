@@ -238,7 +238,7 @@ func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilte
 			return nil
 		}
 		for _, job := range filter.Jobs {
-			if err := one(job, s.archive.cutOf, s.archive.countOf, []any{job}, jobs.MaxCounted/len(filter.Jobs)); err != nil {
+			if err := one(job, s.archive.cutOf, s.archive.countOf, []any{job}, s.counted/len(filter.Jobs)); err != nil {
 				return err
 			}
 		}
@@ -249,7 +249,7 @@ func (s *Store) Counts(ctx context.Context, group string, filter jobs.CountFilte
 		for state := jobs.Running; state <= jobs.Interrupted; state++ {
 			states = append(states, int(state))
 		}
-		return one("", s.archive.cutAll, s.archive.countAll, states, jobs.MaxCounted)
+		return one("", s.archive.cutAll, s.archive.countAll, states, s.counted)
 	})
 	if err != nil {
 		return jobs.Counts{}, err

@@ -35,7 +35,7 @@ INSERT INTO cronlease_term (grp, token, owner, began_at, ended_at, early, why) V
 ON CONFLICT (grp, token) DO UPDATE SET ended_at = excluded.ended_at, why = excluded.why`,
 		openTerms: `
 SELECT token, owner, began_at, ended_at, early, why FROM cronlease_term
-WHERE grp = ?1 AND token <= ?2 AND (token = ?2 OR ended_at IS NULL)`,
+WHERE grp = ?1 AND (token = ?2 OR ended_at IS NULL)`,
 		terms: `
 SELECT token, owner, began_at, ended_at, early, why FROM cronlease_term
 WHERE grp = ?1 AND began_at <= ?2 AND (ended_at IS NULL OR ended_at >= ?3)
@@ -45,11 +45,8 @@ SELECT token, owner, began_at, ended_at, early, why FROM cronlease_term WHERE gr
 		dropTerm: `DELETE FROM cronlease_term WHERE grp = ?1 AND token = ?2`,
 
 		keep: `
-INSERT INTO cronlease_attempt (grp, job, tick, trigger_id, attempt, state, owner, token, started_at, finished_at, error, output)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-ON CONFLICT (grp, job, tick, trigger_id, attempt) DO UPDATE SET state = excluded.state, owner = excluded.owner,
-  token = excluded.token, started_at = excluded.started_at, finished_at = excluded.finished_at,
-  error = excluded.error, output = excluded.output`,
+INSERT OR REPLACE INTO cronlease_attempt (grp, job, tick, trigger_id, attempt, state, owner, token, started_at, finished_at, error, output)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)`,
 		drop: `DELETE FROM cronlease_attempt WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND attempt <= ?5`,
 		run:  text.Replace(`SELECT {shown} FROM cronlease_run WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4`),
 		attempts: `

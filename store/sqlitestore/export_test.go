@@ -3,8 +3,15 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"unsafe"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlflaws"
 )
 
 // SteppedClock is the clock plus what the table stepped says, for tests that
@@ -26,6 +33,79 @@ func Lose(b store.HandoverSignal) error { return b.(*signal).shown.hide() }
 // Renewal is the statement of Renew.
 func (s *Store) Renewal() string { return s.sql.renew }
 
+// Flaw is a flaw of one of the store's statements.
+type Flaw struct {
+	Statement string // such as lock.insert
+	sqlflaws.Flaw
+}
+
+func (f Flaw) String() string { return fmt.Sprintf("%s: %s", f.Statement, f.What) }
+
+// about are the topics of the suites that are about some statements.
+var about = []struct{ statements, topics string }{
+	{`^lease\.acquire`, "acquire,handover,signal,concurrency"},
+	{`^lease\.(prepare|copyFence)`, "prepare"},
+	{`^lease\.release`, "release,handover"},
+	{`^lease\.(renew|beat)`, "renew,requests"},
+	{`^lease\.requests`, "requests,changes"},
+	{`^lease\.(ask|isAsked)`, "resign"},
+	{`^lease\.awaited`, "handover,signal"},
+	{`^lease\.checkFence`, "fence"},
+	{`^lease`, "read"},
+	{`^lock\.(idle|held|raise|prune)`, "prune"},
+	{`^lock\.moved`, "notifier"},
+	{`^lock`, "write,read,concurrency"},
+	{`^replica`, "replicas"},
+	{`^archive\.(cut|count)`, "counts"},
+	{`^archive\.newest`, "newest"},
+	{`Term`, "terms,archive prune"},
+	{`^archive\.(audit|note|had|oldest|dropEntry)`, "audit,archive prune"},
+	{`^archive`, "attempts,runs"},
+	{`^ledger\.newest`, "runs"},
+	{`^ledger\.prune`, "prune"},
+	{`^ledger\.(countOpen|runsAt)`, "trigger"},
+	{`^ledger\.(group|jobs|put|set)`, "declare,pause,load,replicas"},
+	{`^ledger\.(rekey|rewind|dropCursor|runsLater)`, "pass over,extend"},
+	{`^ledger\.forget`, "replicas"},
+}
+
+// About are the topics of the suites that are about the statement.
+func (f Flaw) About() []string {
+	for _, a := range about {
+		if regexp.MustCompile(a.statements).MatchString(f.Statement) {
+			return append(strings.Split(a.topics, ","), "histories")
+		}
+	}
+	return []string{"histories", "claim", "move", "load"}
+}
+
+// Flaws are all there are, in the order of their statements.
+func Flaws() []Flaw {
+	statements := (&Store{sql: newQueries(SteppedClock), runs: newLedgerQueries(SteppedClock), locking: newLockQueries(SteppedClock), replica: newReplicaQueries(SteppedClock), archive: newArchiveQueries(SteppedClock)}).statements()
+	var all []Flaw
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		for _, f := range sqlflaws.Of(*statements[name]) {
+			all = append(all, Flaw{name, f})
+		}
+	}
+	return all
+}
+
+// Break puts a flaw into the statements of a store.
+func (s *Store) Break(f Flaw) { *s.statements()[f.Statement] = f.Text }
+
+// statements are those of a store, by their fields.
+func (s *Store) statements() map[string]*string {
+	all := map[string]*string{}
+	for topic, queries := range map[string]any{"lease": &s.sql, "ledger": &s.runs, "lock": &s.locking, "replica": &s.replica, "archive": &s.archive} {
+		v := reflect.ValueOf(queries).Elem()
+		for i := range v.NumField() {
+			all[topic+"."+v.Type().Field(i).Name] = (*string)(unsafe.Pointer(v.Field(i).UnsafeAddr()))
+		}
+	}
+	return all
+}
+
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
@@ -43,6 +123,9 @@ func (s *Store) LockStatements() map[string]string {
 		"prune locks": s.locking.pruneLocks, "prune leases": s.locking.pruneLeases, "prune fences": s.locking.pruneFences,
 	}
 }
+
+// CountAtMost has Counts count n runs, instead of [jobs.MaxCounted].
+func (s *Store) CountAtMost(n int) { s.counted = n }
 
 // InUse is how many connections the package's own statements have.
 func (s *Store) InUse() int { return s.own.Stats().InUse }

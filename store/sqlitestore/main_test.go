@@ -81,19 +81,30 @@ func run(t testing.TB, db *sql.DB, statement string, args ...any) {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Leases(t, func(t testing.TB) storetest.Harness {
-		path, stepClock := withSteppedClock(t)
-		db := open(t, path).DB()
-		var used signals
-		return storetest.Harness{
-			Open:       func(t testing.TB) store.Leases { return remembering{openWithSteppedClock(t, path), &used} },
-			Update:     func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
-			StepClock:  stepClock,
-			Restart:    func(t testing.TB) { replace(t, path) },
-			LoseSignal: func(t testing.TB, _ string) { used.lose(t) },
-			SignalsAll: true,
-		}
-	})
+	storetest.Leases(t, func(t testing.TB) storetest.Harness { return harness(t, nil) })
+}
+
+// harness is a new file. Where flaw is given, all its stores have it.
+func harness(t testing.TB, flaw *sqlitestore.Flaw) storetest.Harness {
+	t.Helper()
+	path, stepClock := withSteppedClock(t)
+	db := open(t, path).DB()
+	var used signals
+	return storetest.Harness{
+		Open: func(t testing.TB) store.Leases {
+			s := openWithSteppedClock(t, path)
+			if flaw != nil {
+				s.Break(*flaw)
+			}
+			return remembering{s, &used}
+		},
+		Update:     func(t testing.TB, group string, change storetest.Change) { update(t, db, group, change) },
+		StepClock:  stepClock,
+		Restart:    func(t testing.TB) { replace(t, path) },
+		LoseSignal: func(t testing.TB, _ string) { used.lose(t) },
+		SignalsAll: true,
+		Patience:   5 * time.Minute, // the driver is slow with -race
+	}
 }
 
 // remembering is a store whose signals can be lost.
@@ -128,14 +139,12 @@ func (s *signals) lose(t testing.TB) {
 
 func TestLedgerConformance(t *testing.T) {
 	t.Parallel()
-	storetest.Rows(t, func(t testing.TB) storetest.Harness {
-		path, stepClock := withSteppedClock(t)
-		return storetest.Harness{
-			Open:      func(t testing.TB) store.Leases { return openWithSteppedClock(t, path) },
-			StepClock: stepClock,
-			Patience:  5 * time.Minute, // the driver is slow with -race
-		}
-	})
+	storetest.Rows(t, func(t testing.TB) storetest.Harness { return harness(t, nil) })
+}
+
+func TestLocksConformance(t *testing.T) {
+	t.Parallel()
+	storetest.Locks(t, func(t testing.TB) storetest.Harness { return harness(t, nil) })
 }
 
 // withSteppedClock is migrated, with what steps the clock of all its stores.

@@ -69,7 +69,8 @@ SELECT coalesce((SELECT changes FROM cronlease_group WHERE name = ?1), 0),
 
 		release:   `UPDATE cronlease_lease SET released = 1 WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 		askResign: `UPDATE cronlease_lease SET resign_asked = 1 WHERE name = ?1 AND token = ?2 AND released = 0 AND resign_asked = 0`,
-		isAsked:   `SELECT count(*) FROM cronlease_lease WHERE name = ?1 AND token = ?2 AND released = 0 AND resign_asked = 1`,
+		// After askResign.
+		isAsked: `SELECT count(*) FROM cronlease_lease WHERE name = ?1 AND token = ?2 AND released = 0`,
 
 		// The check of a fenced transaction, on the caller's connection. A write,
 		// since a snapshot that the transaction reads may be older than a takeover.

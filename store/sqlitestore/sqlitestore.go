@@ -54,6 +54,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -88,6 +89,8 @@ type Store struct {
 	closing context.Context // ends with Close
 	close   context.CancelFunc
 
+	counted int // how many runs Counts counts for sure
+
 	mu   sync.Mutex
 	last opened
 }
@@ -119,7 +122,7 @@ func open(path, clock string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlitestore: path %q: %w", path, err)
 	}
-	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1)}
+	s := &Store{path: name, sql: newQueries(clock), runs: newLedgerQueries(clock), locking: newLockQueries(clock), replica: newReplicaQueries(clock), archive: newArchiveQueries(clock), writing: make(chan struct{}, 1), counted: jobs.MaxCounted}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.rules = ledger.New("sqlitestore", rows{s})
 	s.own = sql.OpenDB(&connector{store: s, own: true})

@@ -103,9 +103,14 @@ var prepareCases = []leaseCase{
 	{"prepare/a deleted fence row is copied from the lease", func(e *leaseEnv) {
 		s := e.open()
 		held := e.take(s, group, alice)
+		e.take(s, otherOne, alice)
+		e.deleteFence(otherOne)
 		e.deleteFence(group)
 		e.ok(s.Prepare(e.ctx(), group, time.Minute), "Prepare")
 		e.unchanged(held, "Prepare with the fence row deleted")
+		if other := e.read(s, otherOne); other.Fence != nil {
+			e.Errorf("Prepare made the fence row of another group: %s", showLease(other.Fence))
+		}
 	}},
 
 	{"prepare/a late one never makes a released row beside a fence", func(e *leaseEnv) {
@@ -129,6 +134,35 @@ var prepareCases = []leaseCase{
 }
 
 var acquireCases = []leaseCase{
+	{"acquire/beside a group with equal rows", func(e *leaseEnv) {
+		s := e.open()
+		e.take(s, otherOne, alice)
+		e.prepare(s, group)
+		equal := func() store.Reading { // to those of the other group
+			of := e.row(s, otherOne)
+			e.set(group, of.Lease, of.Fence)
+			return e.row(s, group)
+		}
+		r, other := equal(), e.row(s, otherOne)
+		e.ok(s.AskResign(e.ctx(), group, r.Lease.Token), "AskResign")
+		e.unchanged(other, "AskResign of a group with equal rows")
+		r = equal()
+		e.equal(e.renew(s, alice, 2, leaseRenewal(r)), 1, "leases renewed")
+		e.unchanged(other, "Renew of a group with equal rows")
+		r = equal()
+		e.ok(s.Release(e.ctx(), group, alice, r.Lease.Token), "Release")
+		e.unchanged(other, "Release of a group with equal rows")
+		equal()
+		a := e.request(s, group, bob)
+		e.update(group, func(_ *store.Lease, f *store.Fence) { f.Token++ })
+		_, err := s.Acquire(e.ctx(), a)
+		e.refused(err, "Acquire where another group has the fence that was read")
+		equal()
+		_, err = s.Acquire(e.ctx(), a)
+		e.ok(err, "Acquire")
+		e.unchanged(other, "Acquire of a group with equal rows")
+	}},
+
 	{"acquire/writes both rows", func(e *leaseEnv) {
 		s := e.open()
 		e.prepare(s, group)
@@ -262,6 +296,11 @@ var acquireCases = []leaseCase{
 			_, err = s.Acquire(e.ctx(), a)
 			e.refused(err, "Acquire by a reading without rows: "+what)
 			e.unchanged(r, "Acquire by a reading without rows: "+what)
+			e.prepare(s, group)
+			r = e.row(s, group)
+			_, err = s.Acquire(e.ctx(), a)
+			e.refused(err, "Acquire by a reading from before the rows were made: "+what)
+			e.unchanged(r, "Acquire by a reading from before the rows were made: "+what)
 			e.set(group, nil, nil)
 		}
 	}},

@@ -120,6 +120,10 @@ var resignCases = []leaseCase{
 		r = e.row(s, group)
 		e.refused(s.AskResign(e.ctx(), group, r.Lease.Token), "AskResign of a released lease")
 		e.unchanged(r, "AskResign of a released lease")
+		r = e.take(s, group, bob)
+		e.ok(s.AskResign(e.ctx(), group, r.Lease.Token), "AskResign")
+		e.ok(s.Release(e.ctx(), group, bob, r.Lease.Token), "Release")
+		e.refused(s.AskResign(e.ctx(), group, r.Lease.Token), "AskResign of a lease that was released as asked")
 	}},
 
 	{"resign/a deleted row", func(e *leaseEnv) {

@@ -273,6 +273,7 @@ var archivePruneCases = []ledgerCase{
 		e.noteTerm(s, store.TermNote{Holder: holder(3, alice), Began: 3 * year / 2, Over: true, Ended: year})
 		e.noteTerm(s, store.TermNote{Holder: holder(4, alice), Began: time.Hour})
 		e.noteTerm(s, store.TermNote{Holder: store.Holder{Group: otherOne, Owner: alice, Token: 1}, Began: 2 * year})
+		e.ok(s.Pause(e.ctx(), otherOne, ""), "Pause of another group")
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause")
 		prune(1, 1)
 		e.terms(s, jobs.TermFilter{}, 4, 3, 2)

@@ -160,6 +160,19 @@ func (s *side) rows(h *history) []string {
 	add("open runs", open, nil)
 	runs, err := s.Runs(s.ctx, s.group, jobs.Filter{Limit: all})
 	add("how many runs", len(runs), err)
+	for _, filter := range []jobs.Filter{
+		{Job: report}, {Job: cleanup, State: jobs.Skipped}, {State: jobs.Waiting}, {Since: tick(2), Until: tick(4)},
+		{Job: report, Since: tick(1), Until: tick(5)}, {State: jobs.Running, Since: tick(2), Until: tick(6)},
+	} {
+		for filter.Limit = 3; ; { // page by page
+			page, err := s.Runs(s.ctx, s.group, filter)
+			add("some runs", page, err)
+			if len(page) < filter.Limit {
+				break
+			}
+			filter.Behind = page[len(page)-1].Key
+		}
+	}
 	for _, r := range runs {
 		add("run", r, nil)
 		args, err := s.Args(s.ctx, s.group, r.Key)
@@ -172,11 +185,18 @@ func (s *side) rows(h *history) []string {
 	if s.archive == nil {
 		return lines
 	}
-	entries, err := s.archive.Audit(s.ctx, s.group, jobs.AuditFilter{Limit: all})
-	for i := range entries {
-		entries[i].ID = 0
+	for _, filter := range []jobs.AuditFilter{{Limit: all}, {Limit: 5}, {Job: report, Limit: 3}} {
+		for {
+			entries, err := s.archive.Audit(s.ctx, s.group, filter)
+			for i := range entries {
+				filter.Before, entries[i].ID = entries[i].ID, 0
+			}
+			add("audit", entries, err)
+			if len(entries) < filter.Limit {
+				break
+			}
+		}
 	}
-	add("audit", entries, err)
 	terms, err := s.archive.Terms(s.ctx, s.group, jobs.TermFilter{Limit: all})
 	add("terms", terms, err)
 	names, err := s.archive.Names(s.ctx, s.group)

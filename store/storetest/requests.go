@@ -77,6 +77,7 @@ var requestCases = []ledgerCase{
 
 	{"requests/Beat tells of each request", func(e *ledgerEnv) {
 		s, _, beat := e.beats()
+		e.ok(s.Pause(e.ctx(), "another", ""), "Pause of another group")
 		heartbeat := uint64(1)
 		for _, r := range e.requests(s) {
 			known := e.changes(group)
@@ -101,6 +102,7 @@ var requestCases = []ledgerCase{
 
 	{"requests/the signal comes with each request", func(e *ledgerEnv) {
 		s, h, _ := e.beats()
+		e.ok(s.Pause(e.ctx(), "another", ""), "Pause of another group")
 		signal := e.requestSignal(s, h.Token)
 		other := e.open()
 		for _, r := range e.requests(other) {
