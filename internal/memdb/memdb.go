@@ -235,8 +235,8 @@ func (s *Store) Renew(ctx context.Context, r store.Renew) (int, error) {
 func (s *Store) renew(r store.Renew) int {
 	renewed := 0
 	for _, want := range r.Leases {
-		l, ok := s.leases[want.Group]
-		if !ok || l.Released || l.Owner == "" || l.Owner != r.Owner || l.Token != want.Token || l.Heartbeat != want.Heartbeat || l.ResignAsked != want.ResignAsked {
+		l := s.leases[want.Group]
+		if l.Released || l.Owner == "" || l.Owner != r.Owner || l.Token != want.Token || l.Heartbeat != want.Heartbeat || l.ResignAsked != want.ResignAsked {
 			continue
 		}
 		l.Heartbeat, l.RenewedAt = r.Heartbeat, s.now()

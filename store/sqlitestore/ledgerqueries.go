@@ -107,7 +107,7 @@ ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, schedule_sin
 INSERT INTO cronlease_group (name, changes, paused, pauses) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (name) DO UPDATE SET changes = excluded.changes, paused = excluded.paused, pauses = excluded.pauses`,
 		// The trigger deletes the runs.
-		forget: `DELETE FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > ''`,
+		forget: `DELETE FROM cronlease_job WHERE grp = ?1 AND name = ?2`,
 
 		// The newest of each state, merged.
 		newest:        strings.Join(states, "\nUNION ALL") + byAge,

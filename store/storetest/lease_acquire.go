@@ -285,15 +285,19 @@ var acquireCases = []leaseCase{
 			"fence": func(l *store.Lease, _ *store.Fence) (*store.Lease, *store.Fence) { return l, nil },
 			"both":  func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return nil, nil },
 		} {
+			e.prepare(s, group)
+			first := e.request(s, group, alice)
 			e.take(s, group, alice)
 			a := e.request(s, group, bob)
 			e.h.Update(e.TB, group, remove)
 			r := e.read(s, group)
-			_, err := s.Acquire(e.ctx(), a)
-			e.refused(err, "Acquire with rows deleted since the reading: "+what)
-			e.unchanged(r, "Acquire with rows deleted since the reading: "+what)
+			for _, a := range []store.Acquire{first, a} {
+				_, err := s.Acquire(e.ctx(), a)
+				e.refused(err, "Acquire with rows deleted since the reading: "+what)
+				e.unchanged(r, "Acquire with rows deleted since the reading: "+what)
+			}
 			a.Read = r
-			_, err = s.Acquire(e.ctx(), a)
+			_, err := s.Acquire(e.ctx(), a)
 			e.refused(err, "Acquire by a reading without rows: "+what)
 			e.unchanged(r, "Acquire by a reading without rows: "+what)
 			e.prepare(s, group)

@@ -161,7 +161,7 @@ func (s *side) rows(h *history) []string {
 	runs, err := s.Runs(s.ctx, s.group, jobs.Filter{Limit: all})
 	add("how many runs", len(runs), err)
 	for _, filter := range []jobs.Filter{
-		{Job: report}, {Job: cleanup, State: jobs.Skipped}, {State: jobs.Waiting}, {Since: tick(2), Until: tick(4)},
+		{}, {Job: report}, {Job: cleanup, State: jobs.Skipped}, {State: jobs.Waiting}, {Since: tick(2), Until: tick(4)},
 		{Job: report, Since: tick(1), Until: tick(5)}, {State: jobs.Running, Since: tick(2), Until: tick(6)},
 	} {
 		for filter.Limit = 3; ; { // page by page

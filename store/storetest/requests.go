@@ -150,6 +150,11 @@ var requestCases = []ledgerCase{
 		h := e.take(s, group, bob)
 		before := e.waitForRequest(earlier, new(e.changes(group)))
 		e.stillWaitsForRequest(before)
+		if e.h.Update != nil {
+			like := *e.lease() // another group has a term of the same number
+			like.ResignAsked = true
+			e.h.Update(e.TB, otherOne, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return &like, nil })
+		}
 		later := e.waitForRequest(e.requestSignal(s, h.Token), new(e.changes(group)))
 		e.stillWaitsForRequest(later)
 		e.ok(e.open().AskResign(e.ctx(), group, h.Token), "AskResign")
