@@ -499,7 +499,14 @@ var runsCases = []ledgerCase{
 				}
 			}
 		}
-		e.claim(s, h, newID(), claims...)
+		for _, h := range []store.Holder{h, e.take(s, otherOne, bob)} {
+			e.claim(s, h, newID(), claims...)
+			var moves []store.Move // to each state
+			for n, r := range e.runs(h.Group, jobs.Filter{State: jobs.Running, Limit: all}) {
+				moves = append(moves, to(append(outcomes, jobs.Waiting, jobs.Running)[n%(len(outcomes)+2)], r))
+			}
+			e.move(s, h, moves...)
+		}
 		every := e.runs(group, jobs.Filter{Limit: all})
 		e.equal(len(every), len(claims), "runs")
 		falls := func(a, b jobs.Record) int {
