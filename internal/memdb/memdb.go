@@ -253,8 +253,8 @@ func (s *Store) Release(ctx context.Context, group, owner string, token uint64) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l, ok := s.leases[group]
-	if !ok || owner == "" || l.Owner != owner || l.Token != token {
+	l := s.leases[group]
+	if owner == "" || l.Owner != owner || l.Token != token {
 		return store.ErrChanged
 	}
 	l.Released = true
