@@ -130,7 +130,9 @@ var resignCases = []leaseCase{
 		s := e.open()
 		r := e.take(s, group, alice)
 		e.deleteLease(group)
-		e.refused(s.AskResign(e.ctx(), group, r.Lease.Token), "AskResign")
+		for _, token := range []uint64{r.Lease.Token, 0} {
+			e.refused(s.AskResign(e.ctx(), group, token), "AskResign")
+		}
 		if now := e.read(s, group); now.Lease != nil {
 			e.Errorf("AskResign of a deleted row made %s", showLease(now.Lease))
 		}
