@@ -56,7 +56,7 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 		return done, nil
 	}
 	for i, w := range writes {
-		if row, ok := s.locks[w.Name]; ok == (w.Expect > 0) && row.version == w.Expect && (ok || w.Version > s.lockFloor) {
+		if row, ok := s.locks[w.Name]; row.version == w.Expect && (ok || w.Version > s.lockFloor) {
 			s.locks[w.Name] = lockRow{w.Version, slices.Clone(w.Queue), s.now()}
 			done[i] = true
 		}

@@ -34,6 +34,16 @@ func (e *ledgerEnv) over(s store.Jobs, h store.Holder, job string, n int) {
 	}
 }
 
+// besides fills groups before and behind the case's with fewer and more runs of the same jobs.
+func (e *ledgerEnv) besides(s store.Jobs) {
+	e.Helper()
+	for name, n := range map[string]int{"a" + group: 2, "z" + group: 30} {
+		h := e.take(s, name, alice)
+		e.over(s, h, report, n)
+		e.over(s, h, cleanup, n)
+	}
+}
+
 // left says which ticks of a job are there.
 func (e *ledgerEnv) left(job, what string, want ...int) {
 	e.Helper()
@@ -51,6 +61,7 @@ var ledgerPruneCases = []ledgerCase{
 	{"prune/so many are kept", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
+		e.besides(s)
 		e.over(s, h, report, 10)
 		e.over(s, h, cleanup, 3)
 		e.equal(e.prune(s, report, jobs.History{Keep: 10}, 0), 0, "deleted, to keep all")
@@ -66,6 +77,7 @@ var ledgerPruneCases = []ledgerCase{
 	{"prune/for so long they are kept", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
+		e.besides(s)
 		e.over(s, h, report, 5)
 		e.over(s, h, cleanup, 2)
 		e.later()
@@ -136,6 +148,7 @@ var ledgerPruneCases = []ledgerCase{
 	{"prune/never the newest scheduled tick", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
+		e.besides(s)
 		e.over(s, h, report, 3)
 		for n := range 4 {
 			r := e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(10 + n), Trigger: 1}, State: jobs.Running})
