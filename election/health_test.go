@@ -55,6 +55,36 @@ func TestHealthInAnOutage(t *testing.T) {
 	})
 }
 
+// However long an outage was that has cost a leader its lease: once its database answers again, its health says so with the
+// next look.
+func TestHealthSoonAfterAnOutage(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		for outage := 15 * time.Second; outage < 30*time.Second; outage += 250 * time.Millisecond {
+			leader := prepare(t, store)
+			leader.lead = func(ctx context.Context) error {
+				<-ctx.Done()
+				time.Sleep(time.Second) // so that a heartbeat is under way when the lease is given up
+				return nil
+			}
+			leader.start()
+			<-leader.terms
+			follower := prepare(t, store).start()
+			leader.Hang()
+			time.Sleep(outage)
+			leader.Heal()
+			time.Sleep(leader.Timing().AttemptTimeout + time.Second) // for what is under way
+			if h := leader.Health(); h.Database != nil {
+				t.Errorf("after an outage of %v: %v", outage, h.Database)
+			}
+			for _, r := range []*replica{follower, leader} {
+				r.stop()
+				<-r.done
+			}
+		}
+	})
+}
+
 // A term that ends while the database hangs takes its grace, and attempts at what is left to
 // write. None of that is a reason to restart the process.
 func TestHealthWhileATermEnds(t *testing.T) {

@@ -328,6 +328,7 @@ func (h *Held) deadline() {
 func (h *Held) drop() {
 	h.dropped = true
 	delete(h.keeper.held, h)
+	h.keeper.rest()
 }
 
 // confirm takes in that the row has the number. What was sent earlier and is

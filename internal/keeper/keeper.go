@@ -173,7 +173,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 		if asked {
 			k.trouble.Worked("heartbeat")
-		} else {
+		} else { // others may have said that none was sent
 			k.trouble.Ended("heartbeat")
 		}
 		failed.Reset()
@@ -245,6 +245,15 @@ func (k *Keeper) retryIn(wait time.Duration) {
 	due := k.now().mono.Add(wait)
 	for h := range k.held {
 		h.due = due
+	}
+	k.rest()
+}
+
+// rest notes that there are no heartbeats to send any more: that the last ones have failed says nothing of the database
+// from now on. It is called with mu held.
+func (k *Keeper) rest() {
+	if len(k.held) == 0 {
+		k.trouble.Ended("heartbeat")
 	}
 }
 
