@@ -3,7 +3,7 @@ package memdb
 import (
 	"context"
 
-	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // Conflict lets each call of the ledger be carried out twice, the first time on a page that is thrown away: as on a database where others

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // Group is the rows of a group's ledger in memory. A store whose database knows no more than nodes keeps what it has read of them in one.

@@ -3,9 +3,9 @@ package memdb
 import (
 	"context"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 var (

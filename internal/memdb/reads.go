@@ -8,9 +8,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // Reads has those methods of [store.Ledger], [store.Archive] and [store.Replicas] that only read, on groups in memory.

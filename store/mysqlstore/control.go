@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"time"
 
-	rule "github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
+	rule "github.com/cronlease/cronlease/store/ledger"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	rule "github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
+	rule "github.com/cronlease/cronlease/store/ledger"
 )
 
 // fields are the columns of a table beside its group, each named here alone: the lists of statements are made from them,

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 var (

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // Columns are those of a row in the order in which scripts have them: pointers to what they are in Go, for reading and for writing.

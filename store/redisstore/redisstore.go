@@ -9,7 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // DefaultName is the name of a store: what all its keys begin with. Its braces keep them in

@@ -6,10 +6,10 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/internal/joblist"
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 var _ store.Replicas = (*Store)(nil)

@@ -10,10 +10,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // entryRow are the parameters of an entry of the audit, but for its group.

@@ -9,11 +9,11 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // write runs f as do does, one at a time. Connections that wait for SQLite's lock

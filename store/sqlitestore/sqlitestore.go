@@ -53,9 +53,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 var (

@@ -13,10 +13,10 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // A ledger is parts. Each is a node below the group's, and is never changed: what changes is written to a node of another revision, and the

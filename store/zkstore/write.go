@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/cronlease/cronlease/internal/ledger"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // write is a change as operations.

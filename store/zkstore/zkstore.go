@@ -12,8 +12,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/cronlease/cronlease/internal/ledger"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // DefaultRoot is the node below which a store keeps its own, unless its URL names another one.
