@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -21,6 +22,9 @@ func CheckKey(pkg string, k jobs.Key) error {
 	}
 	return nil
 }
+
+// CanBe reports whether a ledger may have a run of that key.
+func CanBe(k jobs.Key) bool { return CheckKey("", k) == nil && k.Trigger <= math.MaxInt64 }
 
 // CheckClaim reports a claim that no ledger takes.
 func CheckClaim(pkg string, c store.Claim) error {
@@ -92,12 +96,6 @@ func CheckRequest(pkg, job string, r jobs.Request) error {
 		return fmt.Errorf("%s: job %q: tick %v: must be of whole microseconds", pkg, job, r.Tick)
 	}
 	return nil
-}
-
-// ManyOpen is the answer to a request for a run of a job that has too many.
-func ManyOpen(group, job string) error {
-	return fmt.Errorf("%w: %.80q in group %.80q has %d that wait or go on, which is the most: try again when some have ended, or cancel some",
-		jobs.ErrManyOpen, job, group, jobs.MaxOpen)
 }
 
 // Refuses reports whether an error is the answer that what was asked for is refused.

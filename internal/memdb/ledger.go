@@ -2,6 +2,8 @@ package memdb
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -13,8 +15,11 @@ var (
 	_ store.Replicas = (*Store)(nil)
 )
 
-// rules are the methods that write to a ledger.
-type rules = ledger.Ledger
+// rules are the methods that write to a ledger, and reads those that only read.
+type (
+	rules = ledger.Ledger
+	reads = ledger.Reads
+)
 
 // rows are those of a store.
 type rows struct{ *Store }
@@ -46,38 +51,39 @@ func (s *Store) page(group string, need ledger.Need) *ledger.Tx {
 }
 
 // group returns the group's ledger; called with mu held.
-func (s *Store) group(group string) *Group {
+func (s *Store) group(group string) *ledger.Content {
 	g, ok := s.groups[group]
 	if !ok {
-		g = NewGroup()
+		g = ledger.NewContent()
 		s.groups[group] = g
 	}
 	return g
 }
 
-func cloneGroups(groups map[string]*Group) map[string]*Group {
-	clones := make(map[string]*Group, len(groups))
+func cloneGroups(groups map[string]*ledger.Content) map[string]*ledger.Content {
+	clones := make(map[string]*ledger.Content, len(groups))
 	for name, g := range groups {
-		clones[name] = g.clone()
+		clones[name] = clone(g)
 	}
 	return clones
 }
 
-// view is the store's [Viewer].
-func (s *Store) view(ctx context.Context, group, _ string, _ []jobs.Key, f func(*View) error) error {
+// clone copies what is changed in place.
+func clone(g *ledger.Content) *ledger.Content {
+	c := *g
+	c.Jobs, c.Runs, c.Audit, c.Terms = maps.Clone(g.Jobs), map[string][]*ledger.KeptRun{}, slices.Clone(g.Audit), slices.Clone(g.Terms)
+	for job, runs := range g.Runs {
+		c.Runs[job] = slices.Clone(runs)
+	}
+	return &c
+}
+
+// view is the store's [ledger.Viewer].
+func (s *Store) view(ctx context.Context, group, _ string, _ []jobs.Key, f func(*ledger.View) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f(&View{s.group(group), s.now(), s.identity()})
-}
-
-// Changes implements [store.Ledger].
-func (s *Store) Changes(ctx context.Context, group string) (changes store.Changes, err error) {
-	err = s.view(ctx, group, "", nil, func(v *View) error {
-		changes = store.Changes{Number: v.Changes, Now: v.Now, Server: v.Server}
-		return nil
-	})
-	return changes, err
+	return f(&ledger.View{Content: s.group(group), Now: s.now(), Server: s.identity()})
 }

@@ -4,12 +4,10 @@ package memdb
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/ledger"
@@ -25,13 +23,13 @@ var (
 // process share a Store.
 type Store struct {
 	rules
-	Reads
+	reads
 
 	mu      sync.Mutex
 	leases  map[string]store.Lease
 	fences  map[string]store.Fence
-	groups  map[string]*Group        // their ledgers
-	signals map[string]chan struct{} // of capacity 1; full while a signal has it
+	groups  map[string]*ledger.Content // their ledgers
+	signals map[string]chan struct{}   // of capacity 1; full while a signal has it
 	present map[term]*signal
 	locks   map[string]lockRow
 	// lockFloor is the highest version of all lock rows that were pruned.
@@ -52,7 +50,7 @@ func New() *Store {
 	s := &Store{
 		leases:  map[string]store.Lease{},
 		fences:  map[string]store.Fence{},
-		groups:  map[string]*Group{},
+		groups:  map[string]*ledger.Content{},
 		signals: map[string]chan struct{}{},
 		present: map[term]*signal{},
 		locks:   map[string]lockRow{},
@@ -61,7 +59,7 @@ func New() *Store {
 		asked:     map[string]chan struct{}{},
 		replicas:  map[string]map[string]jobs.Replica{},
 	}
-	s.rules, s.Reads = ledger.New("memstore", rows{s}), NewReads(s.view)
+	s.rules, s.reads = ledger.New("memstore", rows{s}), ledger.NewReads(s.view)
 	return s
 }
 
@@ -278,7 +276,7 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 		result = jobs.Unchanged
 	}
 	tx := s.page(group, ledger.Need{})
-	tx.Note(ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token)), result)
+	tx.NoteResign(ctx, token, result)
 	s.group(group).Take(tx)
 	if result == jobs.Refused {
 		return store.ErrChanged

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -9,9 +10,10 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// Note records an action that is none on the ledger.
-func Note(ctx context.Context, rows Rows, group string, entry jobs.AuditEntry, result jobs.Result) error {
-	return rows.Do(ctx, group, Need{Doing: "note an action"}, func(tx *Tx) { tx.Note(entry, result) })
+// NoteResign records that the holder of a term was asked to resign, and what became of that: what [store.Leases].AskResign
+// leaves in the audit. The result is [jobs.Done], [jobs.Unchanged], or [jobs.Refused] if that term is over. The actor is of the context.
+func (tx *Tx) NoteResign(ctx context.Context, token uint64, result jobs.Result) {
+	tx.note(ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token)), result)
 }
 
 // NoteTerm implements [store.Archive].

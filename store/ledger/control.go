@@ -21,7 +21,7 @@ func (l Ledger) act(ctx context.Context, group string, need Need, entry jobs.Aud
 		of := entry
 		var result jobs.Result
 		result, answer = do(tx, &of)
-		tx.Note(of, result)
+		tx.note(of, result)
 	})
 	return cmp.Or(err, answer)
 }
@@ -54,7 +54,7 @@ func (l Ledger) setPaused(ctx context.Context, group, job string, action jobs.Ac
 		case job == "":
 			paused, pauses = &tx.Group.Paused, &tx.Group.Pauses
 		case !ok:
-			return jobs.Refused, NoJob(group, job)
+			return jobs.Refused, ledgerrows.NoJob(group, job)
 		}
 		if *paused == (action == jobs.ActionPause) {
 			return jobs.Unchanged, nil
@@ -97,7 +97,7 @@ func (l Ledger) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 	need := Need{Doing: "trigger", Jobs: []string{job}, Requests: job, At: r.Tick}
 	err = l.act(ctx, group, need, entry, func(tx *Tx, entry *jobs.AuditEntry) (jobs.Result, error) {
 		if _, ok := tx.Jobs[job]; !ok {
-			return jobs.Refused, NoJob(group, job)
+			return jobs.Refused, ledgerrows.NoJob(group, job)
 		}
 		if key = asked; key.Tick.IsZero() {
 			key.Tick = tx.Now
@@ -133,7 +133,7 @@ func (l Ledger) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 // Cancel implements [jobs.Control].
 func (l Ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
 	if ledgerrows.CheckKey("", key) != nil || l.checkTriggers(key, nil) != nil {
-		return cmp.Or(ctx.Err(), NoRun(group, key))
+		return cmp.Or(ctx.Err(), ledgerrows.NoRun(group, key))
 	}
 	key = ledgerrows.Plain(key)
 	entry := ledgerrows.Entry(ctx, jobs.ActionCancel, key, "")
@@ -141,7 +141,7 @@ func (l Ledger) Cancel(ctx context.Context, group string, key jobs.Key) error {
 		r, ok := tx.Runs[key]
 		switch {
 		case !ok || r.State.Over():
-			return jobs.Refused, NoRun(group, key)
+			return jobs.Refused, ledgerrows.NoRun(group, key)
 		case r.CancelAsked:
 			return jobs.Unchanged, nil
 		}

@@ -40,10 +40,10 @@ func (l Ledger) Forget(ctx context.Context, group, job string, gone time.Time) (
 	err = l.rows.Do(ctx, group, Need{Doing: "forget the job", Jobs: []string{job}}, func(tx *Tx) {
 		known := tx.Jobs[job]
 		if forgotten = !known.Gone.IsZero() && known.Gone.Equal(gone); !forgotten {
-			tx.Note(entry, jobs.Refused)
+			tx.note(entry, jobs.Refused)
 			return
 		}
-		tx.Note(entry, jobs.Done)
+		tx.note(entry, jobs.Done)
 		tx.Forgotten = job
 	})
 	return err == nil && forgotten, err

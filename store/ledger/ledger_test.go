@@ -27,7 +27,7 @@ func TestRules(t *testing.T) {
 }
 
 // rows are those of one group, at noon.
-type rows struct{ *memdb.Group }
+type rows struct{ *ledger.Content }
 
 var noon = time.Date(2026, 5, 6, 12, 0, 0, 0, time.UTC)
 
@@ -41,7 +41,7 @@ func (r rows) Do(_ context.Context, _ string, need ledger.Need, f func(*ledger.T
 // Of what is not old, so many are kept: more than the suite would ask a server to write.
 func TestPruneArchiveByNumber(t *testing.T) {
 	t.Parallel()
-	g := rows{memdb.NewGroup()}
+	g := rows{ledger.NewContent()}
 	for id := range uint64(store.MaxAudit + 2) {
 		g.Audit = append(g.Audit, jobs.AuditEntry{ID: id, At: noon})
 	}

@@ -100,7 +100,7 @@ func (tx *Tx) judge(r Run) {
 	if r.Started.After(known.Started) {
 		known.Started = r.Started
 	}
-	tx.Jobs[r.Job], tx.judged[r.Job] = known, true
+	tx.Jobs[r.Job], tx.put.judged[r.Job] = known, true
 }
 
 // leave keeps the attempt that a move ends, before the run is changed.

@@ -7,7 +7,8 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// Snapshot is what a page shows of a group and of some jobs, together with the group's runs that are not over.
+// Snapshot is what a page shows of a group and of the jobs on it, together with the group's runs that are not over, which
+// the store has read in the order of their ticks: the answer to Load and LoadOf.
 func (tx *Tx) Snapshot(open []jobs.Record) jobs.Snapshot {
 	s := jobs.Snapshot{
 		Now: tx.Now, Server: tx.Server, Changes: tx.Group.Changes, Paused: tx.Group.Paused, Opened: tx.Group.Opened,

@@ -10,14 +10,15 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// Tx is a page of a group's rows in a transaction. The row store fills it with what is needed; the rules read from it
-// what they have put, too, and it remembers that.
+// Tx is a page of a group's rows in a transaction. The store fills it with what is needed ([Need]); the rules read from it
+// what they have put, too. Then the store writes what was put: Group where it is another one, what PutJobs and Judged name,
+// Rekeyed, what PutRuns names, in that order, Attempts, what is to be deleted, NewEntries, and what PutTerms names. One
+// goroutine uses it. Make one with [NewTx]: the zero value has no maps.
 type Tx struct {
-	Now    time.Time
-	Server string
+	Now    time.Time    // by the database's clock, in UTC and of whole microseconds
+	Server string       // as in [store.Reading]
 	Fence  *store.Fence // nil: there is none
-	// Group is the group's own row. It is written where it has become another one.
-	Group  Group
+	Group  Group        // the group's own row
 	Jobs   map[string]Job
 	Newest map[string]time.Time // the newest scheduled ticks, of jobs that have any
 	Runs   map[jobs.Key]Run
@@ -29,27 +30,29 @@ type Tx struct {
 	OldestTerms         []jobs.Term
 	Entries, TermsInAll int
 
-	put
+	// The rules fill the rest.
+
+	Rekeyed    []Rekeyed
+	Attempts   []Attempt // to keep, as [Keep] does, with runs that are there by then
+	Deleted    []Run     // with their attempts
+	Forgotten  string    // a job that is deleted with all its runs; empty: none
+	NewEntries []jobs.AuditEntry
+	// DroppedEntries and DroppedTerms are how many of OldestEntries and OldestTerms are deleted.
+	DroppedEntries, DroppedTerms int
+
+	put put
 }
 
-// put is what the rules have put and deleted.
+// put is which rows the rules have put.
 type put struct {
 	jobs   map[string]bool
 	judged map[string]bool
 	runs   map[jobs.Key]int // in which place
 	places int
 	terms  map[uint64]bool
-
-	Rekeyed    []Rekeyed
-	Attempts   []Attempt // to keep, as [Keep] does
-	NewEntries []jobs.AuditEntry
-	Deleted    []Run
-	Forgotten  string // a job that is deleted with all its runs; empty: none
-	// DroppedEntries and DroppedTerms are how many of the oldest are deleted.
-	DroppedEntries, DroppedTerms int
 }
 
-// Rekeyed is a run that gets another key, and keeps its state and its attempts.
+// Rekeyed is a run that gets another key, ID, Finished and Missed, and keeps the rest, and its attempts.
 type Rekeyed struct {
 	Was jobs.Key
 	Run
@@ -63,32 +66,32 @@ func NewTx(now time.Time, server string) *Tx {
 	}
 }
 
-// PutJobs are the names of jobs that were put, in their order.
-func (tx *Tx) PutJobs() []string { return slices.Sorted(maps.Keys(tx.jobs)) }
+// PutJobs are the names of jobs that were put, in their order. Their rows are in Jobs.
+func (tx *Tx) PutJobs() []string { return slices.Sorted(maps.Keys(tx.put.jobs)) }
 
 // Judged are the names of jobs of which the end of a run was written: Started, Finished and Failing. Those runs were put, too.
-func (tx *Tx) Judged() []string { return slices.Sorted(maps.Keys(tx.judged)) }
+func (tx *Tx) Judged() []string { return slices.Sorted(maps.Keys(tx.put.judged)) }
 
-// PutRuns are the keys of runs that were put, in the order in which that was last done.
+// PutRuns are the keys of runs that were put, in the order in which that was last done. Their rows are in Runs.
 func (tx *Tx) PutRuns() []jobs.Key {
-	return slices.SortedFunc(maps.Keys(tx.runs), func(a, b jobs.Key) int { return cmp.Compare(tx.runs[a], tx.runs[b]) })
+	return slices.SortedFunc(maps.Keys(tx.put.runs), func(a, b jobs.Key) int { return cmp.Compare(tx.put.runs[a], tx.put.runs[b]) })
 }
 
-// PutTerms are the tokens of terms that were put.
-func (tx *Tx) PutTerms() []uint64 { return slices.Sorted(maps.Keys(tx.terms)) }
+// PutTerms are the tokens of terms that were put, in their order. Their rows are in Terms.
+func (tx *Tx) PutTerms() []uint64 { return slices.Sorted(maps.Keys(tx.put.terms)) }
 
 func (tx *Tx) putJob(name string, j Job) {
-	tx.Jobs[name], tx.jobs[name] = j, true
+	tx.Jobs[name], tx.put.jobs[name] = j, true
 }
 
 // putRun inserts or changes a run.
 func (tx *Tx) putRun(r Run) {
 	if r.Number == 0 {
-		tx.Group.Runs++
-		r.Number = tx.Group.Runs
+		tx.Group.LastRun++
+		r.Number = tx.Group.LastRun
 	}
-	tx.places++
-	tx.Runs[r.Key], tx.runs[r.Key] = r, tx.places
+	tx.put.places++
+	tx.Runs[r.Key], tx.put.runs[r.Key] = r, tx.put.places
 }
 
 // rekey gives a run that was not put another key.
@@ -99,12 +102,20 @@ func (tx *Tx) rekey(was jobs.Key, r Run) {
 }
 
 func (tx *Tx) putTerm(t jobs.Term) {
-	tx.Terms[t.Token], tx.terms[t.Token] = t, true
+	tx.Terms[t.Token], tx.put.terms[t.Token] = t, true
 }
 
-// Note records what became of an action.
-func (tx *Tx) Note(entry jobs.AuditEntry, result jobs.Result) {
-	tx.Group.Audits++
-	entry.ID, entry.At, entry.Result = tx.Group.Audits, tx.Now, result
+// note records what became of an action.
+func (tx *Tx) note(entry jobs.AuditEntry, result jobs.Result) {
+	tx.Group.LastEntry++
+	entry.ID, entry.At, entry.Result = tx.Group.LastEntry, tx.Now, result
 	tx.NewEntries = append(tx.NewEntries, entry)
 }
+
+// current reports whether h is the group's holder. One that was replaced never is it again.
+func (tx *Tx) current(h store.Holder) bool {
+	return tx.Fence != nil && tx.Fence.Owner == h.Owner && tx.Fence.Token == h.Token
+}
+
+// elsewhere reports whether h's server is another one than that which answers.
+func (tx *Tx) elsewhere(h store.Holder) bool { return h.Server != "" && h.Server != tx.Server }

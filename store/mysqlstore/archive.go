@@ -85,7 +85,7 @@ func (a *archive) Terms(ctx context.Context, group string, filter jobs.TermFilte
 // Attempts implements [jobs.Archive].
 func (a *archive) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
 	if ledgerrows.CheckKey("mysqlstore", key) != nil {
-		return nil, rule.NoRun(group, key) // the table cannot have it
+		return nil, ledgerrows.NoRun(group, key) // the table cannot have it
 	}
 	query := a.sql.attempts.Render(group, key.Job, key.Tick.UnixMicro(), key.Trigger)
 	var of rule.Run
@@ -100,7 +100,7 @@ func (a *archive) Attempts(ctx context.Context, group string, key jobs.Key) ([]j
 	case err != nil:
 		return nil, err
 	case len(kept) == 0:
-		return nil, rule.NoRun(group, key)
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	kept = slices.DeleteFunc(kept, func(at jobs.Attempt) bool { return at.Number == 0 }) // the run has none
 	return ledgerrows.Attempts(of.Record, kept), nil

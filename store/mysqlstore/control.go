@@ -13,7 +13,6 @@ import (
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
-	rule "github.com/cronlease/cronlease/store/ledger"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
@@ -100,7 +99,7 @@ func (l *ledger) Trigger(ctx context.Context, group, job string, r jobs.Request)
 // Args implements [jobs.Control].
 func (l *ledger) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
 	if ledgerrows.CheckKey("mysqlstore", key) != nil {
-		return nil, rule.NoRun(group, key) // the table cannot have it
+		return nil, ledgerrows.NoRun(group, key) // the table cannot have it
 	}
 	var args []byte
 	found := false
@@ -115,7 +114,7 @@ func (l *ledger) Args(ctx context.Context, group string, key jobs.Key) (json.Raw
 	case err != nil:
 		return nil, err
 	case !found:
-		return nil, rule.NoRun(group, key)
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	return args, nil
 }

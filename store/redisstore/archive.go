@@ -67,14 +67,14 @@ func (s *Store) Terms(ctx context.Context, group string, filter jobs.TermFilter)
 // Attempts implements [jobs.Archive].
 func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
 	if checkKey(key) != nil {
-		return nil, ledger.NoRun(group, key) // no run has it
+		return nil, ledgerrows.NoRun(group, key) // no run has it
 	}
 	answer, err := s.run(ctx, "read the attempts", attemptsScript, append([]any{group}, keyArgs(key)...)...)
 	switch {
 	case err != nil:
 		return nil, err
 	case answer == nil:
-		return nil, ledger.NoRun(group, key)
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	f := &fields{doing: "read the attempts"}
 	f.values = f.array(answer)

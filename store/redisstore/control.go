@@ -8,7 +8,6 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
-	"github.com/cronlease/cronlease/store/ledger"
 )
 
 var (
@@ -44,7 +43,7 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 	switch result := f.text(); {
 	case f.err != nil:
 	case result == string(jobs.Refused):
-		return jobs.Key{}, ledger.NoJob(group, job)
+		return jobs.Key{}, ledgerrows.NoJob(group, job)
 	case result == "full":
 		return jobs.Key{}, ledgerrows.ManyOpen(group, job)
 	}
@@ -56,14 +55,14 @@ func (s *Store) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 // Args implements [jobs.Control].
 func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (json.RawMessage, error) {
 	if checkKey(key) != nil {
-		return nil, ledger.NoRun(group, key) // no run has it
+		return nil, ledgerrows.NoRun(group, key) // no run has it
 	}
 	f, err := s.fieldsOf(ctx, "read arguments", argsScript, append([]any{group}, keyArgs(key)...)...)
 	if err != nil {
 		return nil, err
 	}
 	if f.absent() {
-		return nil, ledger.NoRun(group, key)
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	f.next()
 	if f.absent() {

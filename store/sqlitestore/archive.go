@@ -103,8 +103,8 @@ func window(since, until time.Time) (first, last int64) {
 
 // Attempts implements [jobs.Archive].
 func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]jobs.Attempt, error) {
-	if !ledger.CanBe(key) {
-		return nil, ledger.NoRun(group, key) // the table cannot have it
+	if !ledgerrows.CanBe(key) {
+		return nil, ledgerrows.NoRun(group, key) // the table cannot have it
 	}
 	args := []any{group, key.Job, key.Tick.UnixMicro(), int64(key.Trigger)}
 	var kept []jobs.Attempt
@@ -132,7 +132,7 @@ func (s *Store) Attempts(ctx context.Context, group string, key jobs.Key) ([]job
 	case err != nil:
 		return nil, err
 	case record == nil:
-		return nil, ledger.NoRun(group, key)
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	return ledgerrows.Attempts(*record, kept), nil
 }

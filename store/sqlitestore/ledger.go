@@ -164,13 +164,13 @@ func records(ctx context.Context, q querier, query string, args ...any) ([]jobs.
 
 // Args implements [jobs.Control].
 func (s *Store) Args(ctx context.Context, group string, key jobs.Key) (args json.RawMessage, err error) {
-	if !ledger.CanBe(key) {
-		return nil, ledger.NoRun(group, key)
+	if !ledgerrows.CanBe(key) {
+		return nil, ledgerrows.NoRun(group, key)
 	}
 	err = s.do(ctx, "read arguments", func(ctx context.Context, c *sql.Conn, _ opened) error {
 		args, err = s.readArgs(ctx, c, group, key)
 		if errors.Is(err, sql.ErrNoRows) {
-			return ledger.NoRun(group, key)
+			return ledgerrows.NoRun(group, key)
 		}
 		return err
 	})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/ledger"
@@ -339,8 +338,8 @@ func (s *Store) AskResign(ctx context.Context, group string, token uint64) error
 	case err != nil:
 		return err
 	}
-	entry := ledgerrows.Entry(ctx, jobs.ActionResign, jobs.Key{}, fmt.Sprintf("token %d", token))
-	return cmp.Or(ledger.Note(ctx, ledgerRows{s}, group, entry, result), err)
+	note := func(tx *ledger.Tx) { tx.NoteResign(ctx, token, result) }
+	return cmp.Or(ledgerRows{s}.Do(ctx, group, ledger.Need{Doing: "note an action"}, note), err)
 }
 
 // change changes a lease row, if that is to be done, and does not renew it. It wakes who watches the group's node of that kind.

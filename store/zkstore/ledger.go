@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/ledger"
@@ -29,7 +28,7 @@ type mirror struct {
 	asked   node
 	head    head
 	parts   map[part]*content
-	group   *memdb.Group
+	group   *ledger.Content
 	refs    map[uint64]refs
 	stale   []any // deletes of the parts that this client has replaced last
 }
@@ -51,7 +50,7 @@ func (l *ledgers) of(group string) *mirror {
 	}
 	known := l.byGroup[group]
 	if known == nil {
-		known = &mirror{turn: make(chan struct{}, 1), parts: map[part]*content{}, group: memdb.NewGroup()}
+		known = &mirror{turn: make(chan struct{}, 1), parts: map[part]*content{}, group: ledger.NewContent()}
 		l.byGroup[group] = known
 	}
 	return known
@@ -60,7 +59,7 @@ func (l *ledgers) of(group string) *mirror {
 // rules are the methods that write to a ledger, and reads those that only read.
 type (
 	rules = ledger.Ledger
-	reads = memdb.Reads
+	reads = ledger.Reads
 )
 
 // ledgerRows are the rows of a store's ledgers.
@@ -88,13 +87,13 @@ func (s ledgerRows) Do(ctx context.Context, group string, need ledger.Need, f fu
 	})
 }
 
-// view shows a ledger: see [memdb.Viewer].
-func (s *Store) view(ctx context.Context, group, doing string, attempts []jobs.Key, f func(*memdb.View) error) (answer error) {
+// view shows a ledger: see [ledger.Viewer].
+func (s *Store) view(ctx context.Context, group, doing string, attempts []jobs.Key, f func(*ledger.View) error) (answer error) {
 	err := s.on(ctx, group, doing, true, func(l *mirror, st stamp) error {
 		if err := s.loadAttempts(ctx, group, l, attempts); err != nil {
 			return err
 		}
-		answer = f(&memdb.View{Group: l.group, Now: st.now, Server: st.server})
+		answer = f(&ledger.View{Content: l.group, Now: st.now, Server: st.server})
 		return nil
 	})
 	return cmp.Or(err, answer)

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // load reads a ledger: the group's node, and the parts whose revisions are not known.
@@ -94,7 +94,7 @@ func argsOf(l *mirror) map[uint64]json.RawMessage {
 
 func (s *Store) loadArgs(ctx context.Context, group string, l *mirror, known map[uint64]json.RawMessage) error {
 	var wanted []ref
-	var of []*memdb.Run
+	var of []*ledger.KeptRun
 	for _, runs := range l.group.Runs {
 		for _, r := range runs {
 			rev := l.refs[r.Number].args
@@ -123,7 +123,7 @@ func (s *Store) loadArgs(ctx context.Context, group string, l *mirror, known map
 // loadAttempts reads the attempts at some runs. Those of others are not kept in memory: they have what runs have printed.
 func (s *Store) loadAttempts(ctx context.Context, group string, l *mirror, keys []jobs.Key) error {
 	var wanted []ref
-	var of []*memdb.Run
+	var of []*ledger.KeptRun
 	for _, k := range keys {
 		r := l.group.Find(k)
 		if r != nil && l.refs[r.Number].attempts != 0 && r.Attempts == nil && !slices.Contains(of, r) {

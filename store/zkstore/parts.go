@@ -13,7 +13,6 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/ledger"
@@ -148,9 +147,9 @@ func unpack(n node, value any) error {
 type refs struct{ args, attempts uint64 }
 
 // groupOf puts a group together.
-func groupOf(h head, parts map[part]*content) (*memdb.Group, map[uint64]refs) {
-	g, of := memdb.NewGroup(), map[uint64]refs{}
-	g.Group = ledger.Group{Changes: h.Changes, Paused: h.Paused, Opened: h.Opened, Audits: h.Audits, Runs: h.Runs}
+func groupOf(h head, parts map[part]*content) (*ledger.Content, map[uint64]refs) {
+	g, of := ledger.NewContent(), map[uint64]refs{}
+	g.Group = ledger.Group{Changes: h.Changes, Paused: h.Paused, Opened: h.Opened, LastEntry: h.Audits, LastRun: h.Runs}
 	count := map[string]int{}
 	for _, c := range parts {
 		for i := range c.Runs {
@@ -158,12 +157,12 @@ func groupOf(h head, parts map[part]*content) (*memdb.Group, map[uint64]refs) {
 		}
 	}
 	for job, n := range count {
-		g.Runs[job] = make([]*memdb.Run, 0, n)
+		g.Runs[job] = make([]*ledger.KeptRun, 0, n)
 	}
 	for _, p := range sortedParts(parts) {
 		c := parts[p]
 		for _, row := range c.Runs {
-			r := &memdb.Run{Run: ledger.Run{Record: row.Record, ID: row.ID, Number: row.Number}}
+			r := &ledger.KeptRun{Run: ledger.Run{Record: row.Record, ID: row.ID, Number: row.Number}}
 			if row.HasArgs {
 				r.Args = append(json.RawMessage{}, row.Args...)
 			}
@@ -182,12 +181,7 @@ func groupOf(h head, parts map[part]*content) (*memdb.Group, map[uint64]refs) {
 		g.Audit = append(g.Audit, c.Audit...)
 		g.Terms = append(g.Terms, c.Terms...)
 	}
-	for _, runs := range g.Runs {
-		if !slices.IsSortedFunc(runs, memdb.CompareRuns) { // numbers grow with ticks, but for runs beside the schedule
-			slices.SortFunc(runs, memdb.CompareRuns)
-		}
-	}
-	slices.SortFunc(g.Terms, func(a, b jobs.Term) int { return cmp.Compare(a.Token, b.Token) })
+	g.Sort()
 	return g, of
 }
 

@@ -24,7 +24,7 @@ type write struct {
 // writeOf writes the parts of a change under a revision.
 func (s *Store) writeOf(group string, l *mirror, d *change, is ledger.Group, rev uint64) (*write, error) {
 	w := &write{refs: maps.Clone(l.refs), parts: maps.Clone(l.parts)}
-	w.head = head{Rev: rev, Changes: is.Changes, Paused: is.Paused, Opened: is.Opened, Audits: is.Audits, Runs: is.Runs}
+	w.head = head{Rev: rev, Changes: is.Changes, Paused: is.Paused, Opened: is.Opened, Audits: is.LastEntry, Runs: is.LastRun}
 	create := func(r ref, value any) error {
 		data, err := pack(value)
 		if err == nil && len(data) > maxTransaction-1000 {

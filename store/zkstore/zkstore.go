@@ -12,7 +12,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
@@ -105,7 +104,7 @@ func Open(address string, options ...Option) (*Store, error) {
 	s := &Store{root: t.root, acl: o.acl, clock: instant}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.link = newLink(t, o)
-	s.rules, s.reads = ledger.New("zkstore", ledgerRows{s}), memdb.NewReads(s.view)
+	s.rules, s.reads = ledger.New("zkstore", ledgerRows{s}), ledger.NewReads(s.view)
 	return s, nil
 }
 

@@ -1,4 +1,4 @@
-package memdb
+package ledger
 
 import (
 	"cmp"
@@ -10,14 +10,17 @@ import (
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/store/ledger"
+	"github.com/cronlease/cronlease/store"
 )
 
-// Reads has those methods of [store.Ledger], [store.Archive] and [store.Replicas] that only read, on groups in memory.
+// Reads has those methods of [store.Ledger], [store.Archive] and [store.Replicas] that only read, on the contents of
+// groups. It is safe for concurrent use where its [Viewer] is. The zero value is of no use: see [NewReads].
 type Reads struct{ view Viewer }
 
-// Viewer calls f once with a group, which f leaves as it is. It returns f's error, or why it did not call it. The keys are of runs whose
-// attempts are needed. Doing names the call in errors.
+// Viewer shows a group: it calls f once with its content as it is at one instant, later than every write that has
+// returned. It returns f's error, or why it did not call it, such as that the context has ended. f leaves the content as
+// it is, and keeps nothing of it. The attempts that f sees are those at the runs of these keys; others may be missing. Doing names the call
+// in errors.
 type Viewer func(ctx context.Context, group, doing string, attempts []jobs.Key, f func(*View) error) error
 
 // NewReads returns the reads of a store that shows its groups like this.
@@ -25,9 +28,18 @@ func NewReads(view Viewer) Reads { return Reads{view} }
 
 // View is a group at an instant, as a server shows it.
 type View struct {
-	*Group
-	Now    time.Time
-	Server string
+	*Content
+	Now    time.Time // by the database's clock
+	Server string    // as in [store.Reading]
+}
+
+// Changes implements [store.Ledger].
+func (r Reads) Changes(ctx context.Context, group string) (changes store.Changes, err error) {
+	err = r.view(ctx, group, "look for requests", nil, func(v *View) error {
+		changes = store.Changes{Number: v.Changes, Now: v.Now, Server: v.Server}
+		return nil
+	})
+	return changes, err
 }
 
 // Load implements [jobs.Control].
@@ -56,7 +68,7 @@ func (r Reads) load(ctx context.Context, group, doing string, names func(*View) 
 		slices.SortFunc(open, func(a, b jobs.Record) int {
 			return cmp.Or(a.Tick.Compare(b.Tick), ledgerrows.CompareKeys(a.Key, b.Key))
 		})
-		snapshot = v.Page(ledger.Need{Jobs: names(v)}, v.Now, v.Server).Snapshot(open)
+		snapshot = v.Page(Need{Jobs: names(v)}, v.Now, v.Server).Snapshot(open)
 		return nil
 	})
 	return snapshot, err
@@ -67,7 +79,7 @@ func (r Reads) Args(ctx context.Context, group string, key jobs.Key) (args json.
 	err = r.view(ctx, group, "read arguments", nil, func(v *View) error {
 		run := v.Find(key)
 		if run == nil {
-			return ledger.NoRun(group, key)
+			return ledgerrows.NoRun(group, key)
 		}
 		args = slices.Clone(run.Args)
 		return nil
@@ -143,7 +155,7 @@ func (r Reads) Attempts(ctx context.Context, group string, key jobs.Key) (attemp
 	err = r.view(ctx, group, "read attempts", []jobs.Key{key}, func(v *View) error {
 		run := v.Find(key)
 		if run == nil {
-			return ledger.NoRun(group, key)
+			return ledgerrows.NoRun(group, key)
 		}
 		kept := slices.Clone(run.Attempts)
 		for i := range kept {
@@ -209,14 +221,14 @@ func (r Reads) Counts(ctx context.Context, group string, filter jobs.CountFilter
 	err = r.view(ctx, group, "count runs", nil, func(v *View) error {
 		counts = jobs.Counts{Cut: map[string]time.Time{}}
 		if len(filter.Jobs) == 0 {
-			var all []*Run
+			var all []*KeptRun
 			for _, runs := range v.Runs {
 				all = append(all, runs...)
 			}
-			count(&counts, "", all, filter, func(r *Run) jobs.State { return r.State }, jobs.MaxCounted)
+			count(&counts, "", all, filter, func(r *KeptRun) jobs.State { return r.State }, jobs.MaxCounted)
 		}
 		for _, job := range filter.Jobs {
-			count(&counts, job, v.Runs[job], filter, func(*Run) jobs.State { return 0 }, jobs.MaxCounted/len(filter.Jobs))
+			count(&counts, job, v.Runs[job], filter, func(*KeptRun) jobs.State { return 0 }, jobs.MaxCounted/len(filter.Jobs))
 		}
 		slices.SortFunc(counts.List, func(a, b jobs.Count) int {
 			return cmp.Or(cmp.Compare(a.Job, b.Job), a.From.Compare(b.From), cmp.Compare(a.State, b.State))
@@ -227,9 +239,9 @@ func (r Reads) Counts(ctx context.Context, group string, filter jobs.CountFilter
 }
 
 // count counts the runs of a job: of each kind the newest, up to most.
-func count(into *jobs.Counts, job string, runs []*Run, filter jobs.CountFilter, kind func(*Run) jobs.State, most int) {
-	runs = slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return !within(r.Tick, filter.Since, filter.Until) })
-	slices.SortFunc(runs, func(a, b *Run) int { return b.Tick.Compare(a.Tick) })
+func count(into *jobs.Counts, job string, runs []*KeptRun, filter jobs.CountFilter, kind func(*KeptRun) jobs.State, most int) {
+	runs = slices.DeleteFunc(slices.Clone(runs), func(r *KeptRun) bool { return !within(r.Tick, filter.Since, filter.Until) })
+	slices.SortFunc(runs, func(a, b *KeptRun) int { return b.Tick.Compare(a.Tick) })
 	of, since := map[jobs.State]int{}, filter.Since
 	for _, r := range runs {
 		if of[kind(r)]++; of[kind(r)] == most+1 {
