@@ -17,7 +17,8 @@
 //   - event: what happens in a process, as typed values; metrics and tracing make
 //     Prometheus metrics and OpenTelemetry spans of it
 //   - gocronlease: an elector and a locker for a gocron scheduler that you have
-//   - store: the contract of a store, for those who write another one
+//   - store: the contract of a store, which is internal and may change with each release
+//   - store/ledger: the rules of the ledger, for those who write a store of their own
 //   - lease: the protocol under all of them, and why it is safe
 //   - store/storetest: that contract as tests
 //   - cmd/worker: all of it as a program, for jobs that are commands, HTTP calls

@@ -1,7 +1,22 @@
 // Package store is the contract between cronlease and a database, on one page: what
-// a store implements, and the rows that it exchanges. It is for the authors of
-// stores. To use cronlease, take a store that exists: mysqlstore, sqlitestore,
-// redisstore, zkstore or memstore.
+// a store implements, and the rows that it exchanges. To use cronlease, take a store
+// that exists: mysqlstore, sqlitestore, redisstore, zkstore or memstore.
+//
+// This contract is internal, although other modules can import it: it is for the
+// stores of this module, and may change with each release, without notice in the
+// versioning. Pin a release if you write a store of your own. When you take a newer
+// one, the section "store" of the changelog and the suites of package storetest say
+// what your store has to do.
+//
+// # A store of your own
+//
+//   - Implement [Leases], with your database's transactions or by comparing versions.
+//   - Implement Rows of package store/ledger, which has the rules of the ledger: load the
+//     rows of a group, and store them. Embed the Ledger and the Reads of that package:
+//     they are the rest of [Jobs] and [Archive].
+//   - Run storetest.Leases and storetest.Rows on it, and leave out what is optional.
+//
+// examples/ownstore is such a store, on the files of a folder. Start from it.
 //
 // # What to implement
 //
@@ -17,9 +32,7 @@
 //     forgotten. Without [Archive] nobody can look up who did what, earlier terms,
 //     attempts and output.
 //
-// Every method is held to its comment by the conformance suites of package storetest. Read the
-// shortest store as an example; neither it nor the rules of its ledger, in internal/ledger, can be imported:
-// https://github.com/cronlease/cronlease/tree/main/internal/memdb
+// Every method is held to its comment by the conformance suites of package storetest.
 //
 // # What holds for all of it
 //

@@ -41,7 +41,7 @@ func Ledger(t *testing.T, open func(t testing.TB) Harness) {
 }
 
 // Rows is Ledger for a store that only keeps the rows of a ledger, and has the one that all such stores share decide
-// (internal/ledger): without the cases that are about its rules alone. That the store reads and writes every part of a
+// (store/ledger): without the cases that are about its rules alone. That the store reads and writes every part of a
 // row, random histories show.
 func Rows(t *testing.T, open func(t testing.TB) Harness) {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// historyCases compare a store with the one ledger (internal/ledger), in memory: random calls, some of them late or
+// historyCases compare a store with the one ledger (store/ledger), in memory: random calls, some of them late or
 // repeated, get the same answers from both and leave the same rows behind. The other cases say what is right; this one
 // finds the meetings of two rules that nobody has thought of.
 var historyCases = []ledgerCase{

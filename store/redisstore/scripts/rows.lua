@@ -1,4 +1,4 @@
--- Rows for the rules of the ledger that are in Go (internal/ledger): reads those that a call needs, and writes what the rules have put if the rows that
+-- Rows for the rules of the ledger that are in Go (store/ledger): reads those that a call needs, and writes what the rules have put if the rows that
 -- were read are still the same. ARGV: group; what they were, or '' to read; how many jobs, and their names; how many runs, and their keys; the token
 -- of a term in 20 digits, or ''; from which to which of the oldest entries and terms; and what is put, each with the name of its function below.
 -- Returns 1 if that is written. Otherwise what the rows are, the clock, the server, how many entries and terms there are, and the rows.
