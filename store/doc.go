@@ -1,12 +1,12 @@
 // Package store is the contract between cronlease and a database, on one page: what
-// a store implements, and the rows that it exchanges. To use cronlease, take a store
-// that exists: mysqlstore, sqlitestore, redisstore, zkstore or memstore.
+// a store implements, and the rows that it exchanges. The contract is internal,
+// although other modules can import it: it is for the stores of this module, and may
+// change with each release, without notice in the versioning. Pin a release if you
+// write a store of your own. When you take a newer one, the section "store" of the
+// changelog and the suites of package storetest say what your store has to do.
 //
-// This contract is internal, although other modules can import it: it is for the
-// stores of this module, and may change with each release, without notice in the
-// versioning. Pin a release if you write a store of your own. When you take a newer
-// one, the section "store" of the changelog and the suites of package storetest say
-// what your store has to do.
+// To use cronlease, take a store that exists: mysqlstore, sqlitestore, redisstore,
+// zkstore or memstore.
 //
 // # A store of your own
 //
