@@ -17,15 +17,18 @@ var flaws = flag.String("flaws", "", "a regular expression: each condition and a
 
 // unnoticed are flaws that no case of the suites can notice, by the beginning of their text.
 var unnoticed = map[string]string{
-	"archive.cut":                            "see TestCountsOfTooManyRuns: the suites have no 20,000 runs",
-	"archive.dropEntry: grp = ?1 is true":    "a number of an entry is of one group",
-	"archive.had":                            "see TestPruneArchiveByNumber: the suites have no 100,000 entries",
-	"lease.awaited: l.name IS NULL is false": "it wakes a waiter, who would look a little later",
-	"lease.checkFence":                       "see the tests of package fence",
-	"ledger.dropCursor: grp = ?1 is true":    "no other cursor has that tick",
-	"ledger.dropCursor: job = ?2 is true":    "no other cursor has that tick",
-	"ledger.group: o.name = '' is true":      "the job without a name is the first one",
-	"lock.check":                             "see the tests of package fence",
+	"archive.cut":                                         "see TestCountsOfTooManyRuns: the suites have no 20,000 runs",
+	"archive.dropEntry: grp = ?1 is true":                 "a number of an entry is of one group",
+	"archive.had":                                         "see TestPruneArchiveByNumber: the suites have no 100,000 entries",
+	"lease.awaited: l.name IS NULL is false":              "it wakes a waiter, who would look a little later",
+	"lease.checkFence":                                    "see the tests of package fence",
+	"ledger.dropCursor: grp = ?1 is true":                 "no other cursor has that tick",
+	"ledger.dropCursor: job = ?2 is true":                 "no other cursor has that tick",
+	"ledger.group: o.name = '' is true":                   "the job without a name is the first one",
+	"ledger.readRuns: trigger_id = k.value ->> 2 is true": "more is read than is needed",
+	"ledger.runsAt: job = ?2 is true":                     "more is read than is needed",
+	"ledger.runsAt: tick = ?3 is true":                    "more is read than is needed",
+	"lock.check":                                          "see the tests of package fence",
 }
 
 // whyUnnoticed is empty for a flaw that a case has to notice.

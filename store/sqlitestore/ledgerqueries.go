@@ -102,7 +102,7 @@ WHERE grp = ?1 AND job = ?2`,
 INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused, gone_at) VALUES (?1, ?2, ?3, ?4, ?5, 0, ?6)
 ON CONFLICT (grp, name) DO UPDATE SET schedule = excluded.schedule, schedule_since = excluded.schedule_since, gone_at = excluded.gone_at`,
 		// By itself, since a trigger counts each write of this column as a change.
-		setPaused: `UPDATE cronlease_job SET paused = ?3, pauses = ?4 WHERE grp = ?1 AND name = ?2 AND paused <> ?3`,
+		setPaused: `UPDATE cronlease_job SET paused = ?3, pauses = ?4 WHERE grp = ?1 AND name = ?2`,
 		putGroup: `
 INSERT INTO cronlease_group (name, changes, paused, pauses) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (name) DO UPDATE SET changes = excluded.changes, paused = excluded.paused, pauses = excluded.pauses`,

@@ -59,17 +59,17 @@ ON CONFLICT (name) DO UPDATE SET version = max(version, excluded.version)`),
 DELETE FROM cronlease_lock
 WHERE (name, version) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1))`,
 
-		// Names are ASCII.
+		// Names are ASCII: what is between ?1 and the last character behind it begins with it.
 		pruneLeases: now.Replace(`
 DELETE FROM cronlease_lease WHERE name IN (
   SELECT name FROM cronlease_lease
-  WHERE name >= ?1 AND name < ?1 || char(127) AND substr(name, 1, length(?1)) = ?1
+  WHERE name >= ?1 AND name < ?1 || char(127)
     AND renewed_at < {now} - iif(released, ?2, ?3)
   LIMIT ?4)`),
 		// After the leases.
 		pruneFences: `
 DELETE FROM cronlease_fence
-WHERE name >= ?1 AND name < ?1 || char(127) AND substr(name, 1, length(?1)) = ?1
+WHERE name >= ?1 AND name < ?1 || char(127)
   AND NOT EXISTS (SELECT 1 FROM cronlease_lease WHERE cronlease_lease.name = cronlease_fence.name)`,
 	}
 }

@@ -25,6 +25,6 @@ SELECT {now}, coalesce(iif(l.released, '', l.owner), ''), r.owner, r.part, r.par
 FROM (SELECT 1) LEFT JOIN cronlease_lease AS l ON l.name = ?1 LEFT JOIN cronlease_replica AS r ON r.grp = ?1`),
 		lists: `SELECT part, parts, list, jobs FROM cronlease_replica WHERE grp = ?1 AND owner = ?2`,
 
-		since: `SELECT coalesce(max(gone_at), 0) FROM cronlease_job WHERE grp = ?1 AND name = ?2 AND name > ''`,
+		since: `SELECT coalesce(max(gone_at), 0) FROM cronlease_job WHERE grp = ?1 AND name = ?2`,
 	}
 }

@@ -104,6 +104,10 @@ var argsCases = []ledgerCase{
 			Key: jobs.Key{Job: report, Tick: tick(1), Trigger: ask.Trigger}, State: jobs.Waiting, Claimed: r.Claimed, Due: r.Due, HasArgs: true, Backfill: ask.Backfill,
 		}, "a run of a past tick")
 		e.equal(e.changes(group) != was, true, "Changes is another number")
+		e.declareJobs(s, e.take(s, otherOne, bob), report)
+		_, err := s.Trigger(e.ctx(), otherOne, report, jobs.Request{Tick: ask.Tick, Trigger: ask.Trigger})
+		e.ok(err, "Trigger of the same key in another group")
+		e.equal(e.record(otherOne, r.Key).HasArgs, false, "arguments in another group")
 		for range 2 {
 			e.later()
 			was = e.changes(group)
@@ -125,7 +129,7 @@ var argsCases = []ledgerCase{
 		e.equal(e.request(s, jobs.Request{Tick: tick(1)}).Trigger < 1<<52, true, "the number is below those that the scheduler gives")
 		e.unchanged(beside, "the run of the schedule's tick")
 		e.equal(e.known(group, report).Cursor, tick(1), "Cursor")
-		_, err := s.Trigger(e.ctx(), group, "unknown", ask)
+		_, err = s.Trigger(e.ctx(), group, "unknown", ask)
 		e.is(err, jobs.ErrNoJob, "Trigger of a tick of an unknown job")
 	}},
 }

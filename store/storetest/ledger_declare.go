@@ -190,6 +190,7 @@ var passOverCases = []ledgerCase{
 		other := e.running(s, h, key(cleanup, 9))
 		elsewhere := e.take(s, otherOne, alice)
 		e.declareJobs(s, elsewhere, report)
+		e.running(s, elsewhere, key(report, 5))
 		e.running(s, elsewhere, key(report, 9))
 		pass := func(job string, after time.Time, want int) {
 			e.Helper()
@@ -208,6 +209,7 @@ var passOverCases = []ledgerCase{
 		e.unchanged(other, "of another job")
 		e.equal(e.known(group, cleanup).Cursor, tick(9), "cursor of the other job")
 		e.equal(e.known(otherOne, report).Cursor, tick(9), "cursor of the job in another group")
+		e.record(otherOne, over.Key) // which is still there
 		for _, r := range []jobs.Record{over, open} {
 			e.absent(group, r.Key, "after it was passed over")
 			r.Trigger = h.Token

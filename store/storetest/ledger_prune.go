@@ -115,6 +115,7 @@ var ledgerPruneCases = []ledgerCase{
 	{"prune/the oldest first, a batch at a time", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
+		e.besides(s)
 		e.over(s, h, report, 10)
 		e.equal(e.prune(s, report, jobs.History{Keep: 2}, 3), 3, "deleted in a batch of 3")
 		e.left(report, "a batch of 3", 3, 4, 5, 6, 7, 8, 9)

@@ -56,6 +56,11 @@ var replicaCases = []ledgerCase{
 		if len(r.Replicas) > 0 || r.Leader != "" {
 			e.Errorf("Roster of another group: %v, leader %q", owners(r), r.Leader)
 		}
+		same := jobs.Replica{Owner: alice, List: 1, Jobs: map[string]jobs.ScheduleHash{cleanup: jobs.HashSchedule("every 1h")}}
+		e.ok(s.Enlist(e.ctx(), otherOne, same), "Enlist in another group")
+		if got := e.rosterOf(s, 1).Replicas[0].Jobs; len(got) != 1 || got[cleanup] == same.Jobs[cleanup] {
+			e.Errorf("Roster has jobs that the replica has in another group: %v", got)
+		}
 		e.ok(s.Strike(e.ctx(), otherOne, alice, 0), "Strike")
 		e.ok(s.Strike(e.ctx(), group, bob, 0), "Strike")
 		if got := owners(e.roster(s)); len(got) != 1 {

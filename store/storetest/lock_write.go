@@ -26,6 +26,9 @@ var writeCases = []lockCase{
 		e.put(s, write(one, 0, 7, "first"))
 		e.is(one, 7, "first", "a new row")
 		e.is(two, 0, "", "another lock")
+		e.equal(e.read(s, one).Floor, uint64(0), "the floor, before anything was pruned")
+		e.put(s, write(two, 0, 5, "another"))
+		e.is(two, 5, "another", "a new row with a lower version than that of another lock")
 	}},
 
 	{"write/one that waits", func(e *lockEnv) {
