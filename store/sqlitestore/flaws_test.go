@@ -49,16 +49,23 @@ func TestFlaws(t *testing.T) {
 		wanted := regexp.MustCompile(*flaws)
 		all = slices.DeleteFunc(all, func(f sqlitestore.Flaw) bool { return !wanted.MatchString(f.Statement) })
 	} else {
-		all = rounds.Pick(t, slices.DeleteFunc(all, func(f sqlitestore.Flaw) bool { return whyUnnoticed(f) != "" }), 20)
+		all = rounds.Pick(t, slices.DeleteFunc(all, func(f sqlitestore.Flaw) bool { return whyUnnoticed(f) != "" }), 10)
 	}
 	for _, flaw := range all {
 		t.Run(flaw.String(), func(t *testing.T) {
-			found := storetest.Finds(t, func(t testing.TB) storetest.Harness {
-				h := harness(t, &flaw)
-				h.Patience = 30 * time.Second
-				return h
-			}, flaw.About()...)
-			switch why := whyUnnoticed(flaw); {
+			why, tries := whyUnnoticed(flaw), 3 // some are found by random histories alone
+			if why != "" {
+				tries = 1
+			}
+			var found string
+			for ; tries > 0 && found == ""; tries-- {
+				found = storetest.Finds(t, func(t testing.TB) storetest.Harness {
+					h := harness(t, &flaw)
+					h.Patience = 30 * time.Second
+					return h
+				}, flaw.About()...)
+			}
+			switch {
 			case found == "" && why == "":
 				t.Error("no case fails")
 			case found == "":
