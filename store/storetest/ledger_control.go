@@ -249,6 +249,7 @@ var cancelCases = []ledgerCase{
 	{"cancel/a run that is not over", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)
+		elsewhere := e.running(s, e.take(s, otherOne, alice), key(report, 0))
 		for n, r := range []jobs.Record{e.running(s, h, key(report, 0)), e.waiting(s, h, key(report, 1)), e.record(group, e.trigger(s, report))} {
 			beside := e.running(s, h, key(report, 10+n))
 			for range 2 {
@@ -258,6 +259,7 @@ var cancelCases = []ledgerCase{
 			}
 			e.unchanged(beside, "after Cancel of another")
 		}
+		e.same(e.record(otherOne, elsewhere.Key), elsewhere, "of the same key in another group")
 	}},
 
 	{"cancel/a run that is over", func(e *ledgerEnv) {

@@ -203,10 +203,13 @@ var sizeCases = []ledgerCase{
 		h := e.begin(s)
 		elsewhere, long := e.take(s, otherOne, alice), key(report, 3)
 		others := []jobs.Key{key(report, 2), key(cleanup, 3), {Job: long.Job, Tick: long.Tick, Trigger: 1 << 52}}
-		for _, k := range others {
-			e.moved(s, h, fails(e.running(s, h, k), "other", nil))
+		twice := func(h store.Holder, k jobs.Key) {
+			e.moved(s, h, to(jobs.Running, e.moved(s, h, fails(e.running(s, h, k), "other", nil))))
 		}
-		e.moved(s, elsewhere, fails(e.running(s, elsewhere, long), "other", nil))
+		for _, k := range others {
+			twice(h, k)
+		}
+		twice(elsewhere, long)
 		r := e.running(s, h, long)
 		for n := 1; n <= jobs.MaxAttempts+2; n++ {
 			r = e.moved(s, h, to(jobs.Running, e.moved(s, h, fails(r, "", nil))))
@@ -217,11 +220,11 @@ var sizeCases = []ledgerCase{
 			e.Fatalf("Attempts of %d: %d, from number %d", jobs.MaxAttempts+3, n, got[0].Number)
 		}
 		for _, k := range others {
-			e.attempts(s, k, attempt(1, jobs.TimedOut, h, "other", nil))
+			e.attempts(s, k, attempt(1, jobs.TimedOut, h, "other", nil), attempt(2, jobs.Running, h, "", nil))
 		}
 		got, err = s.Attempts(e.ctx(), otherOne, long)
 		e.ok(err, "Attempts in another group")
-		e.equal(len(got), 1, "attempts at the run of another group")
+		e.equal(len(got), 2, "attempts at the run of another group")
 	}},
 
 	{"trigger/up to the most that are open", func(e *ledgerEnv) {
