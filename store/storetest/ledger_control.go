@@ -251,13 +251,14 @@ var cancelCases = []ledgerCase{
 		h := e.begin(s)
 		elsewhere := e.running(s, e.take(s, otherOne, alice), key(report, 0))
 		for n, r := range []jobs.Record{e.running(s, h, key(report, 0)), e.waiting(s, h, key(report, 1)), e.record(group, e.trigger(s, report))} {
-			beside := e.running(s, h, key(report, 10+n))
+			beside, namesake := e.running(s, h, key(report, 10+n)), e.running(s, h, key(cleanup, n))
 			for range 2 {
 				e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
 				r.CancelAsked = true
 				e.unchanged(r, "after Cancel")
 			}
 			e.unchanged(beside, "after Cancel of another")
+			e.unchanged(namesake, "after Cancel of another job's run of that tick")
 		}
 		e.same(e.record(otherOne, elsewhere.Key), elsewhere, "of the same key in another group")
 	}},
