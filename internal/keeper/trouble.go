@@ -92,10 +92,7 @@ func (t *Trouble) Tasks() *Tasks { return &Tasks{trouble: t} }
 
 // Tasks are those of a term among the tasks of a [Trouble]. They are safe for
 // concurrent use.
-type Tasks struct {
-	trouble *Trouble
-	over    bool // guarded by trouble.mu
-}
+type Tasks struct{ trouble *Trouble }
 
 // Failed is [Trouble.Failed] of a task of the term.
 func (t *Tasks) Failed(name string, err error) { t.trouble.failed(task{t, name}, err) }
@@ -107,7 +104,6 @@ func (t *Tasks) Worked(name string) { t.trouble.worked(task{t, name}) }
 func (t *Tasks) End() {
 	t.trouble.mu.Lock()
 	defer t.trouble.mu.Unlock()
-	t.over = true // whatever is still under way
 	for k, f := range t.trouble.failing {
 		if k.of == t {
 			t.trouble.failing[k] = failure{f.at, true}
@@ -154,7 +150,7 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 		t.since, t.spoke, t.failures, t.quiet = now, now, 0, true
 		clear(t.logged)
 	}
-	t.failing[k] = failure{now, k.of != nil && k.of.over}
+	t.failing[k] = failure{at: now}
 	t.failures++
 	t.newest, t.last = now, err
 	if now.Sub(t.spoke) >= troubleEvery {
