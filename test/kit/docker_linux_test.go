@@ -48,7 +48,7 @@ func TestImage(t *testing.T) {
 	}
 	const configuration = "database: sqlite:/data/lease.db\ngroup: g\njobs:\n  - {name: a, cron: \"0 30 2 * * *\", zone: Europe/Berlin, sql: [\"SELECT 1\"]}\n"
 	for _, err := range []error{
-		os.Chmod(folder, 0o755), os.WriteFile(filepath.Join(folder, "worker"), copied, 0o755),
+		os.Chmod(folder, 0o755), writeProgram(filepath.Join(folder, "worker"), copied),
 		os.MkdirAll(filepath.Join(folder, "etc/cronlease"), 0o755), os.WriteFile(filepath.Join(folder, "etc/cronlease/worker.yaml"), []byte(configuration), 0o644),
 		os.Mkdir(filepath.Join(folder, "data"), 0o777), os.Chmod(filepath.Join(folder, "data"), 0o777),
 	} {
@@ -81,4 +81,12 @@ func TestImage(t *testing.T) {
 			t.Errorf("worker %s: %v\n%s", c.args, err, out)
 		}
 	}
+}
+
+// writeProgram writes a program that can be started at once: no child of this process that is just being started has the
+// file open, which the system would refuse as busy.
+func writeProgram(path string, program []byte) error {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	return os.WriteFile(path, program, 0o755)
 }
