@@ -77,6 +77,8 @@ func (r *recorder) Logf(string, ...any) {}
 func (r *recorder) Error(args ...any)   { r.Errorf("%s", fmt.Sprint(args...)) }
 func (r *recorder) Fatal(args ...any)   { r.Fatalf("%s", fmt.Sprint(args...)) }
 func (r *recorder) Skip(...any)         { runtime.Goexit() }
+func (r *recorder) Fail()               { r.Errorf("it fails") }
+func (r *recorder) FailNow()            { r.Fatalf("it fails") }
 func (r *recorder) Failed() bool        { return r.why() != "" }
 
 // Cleanup is for the end of the case. Cases call it from one goroutine.
