@@ -40,7 +40,8 @@ func harness(t testing.TB) storetest.Harness {
 		return s
 	}
 	return storetest.Harness{
-		Open: func(t testing.TB) store.Leases { return open(t) },
+		Patience: 5 * time.Minute, // each write waits for the disk
+		Open:     func(t testing.TB) store.Leases { return open(t) },
 		// Update changes the rows of a group, as an operator or a restored backup may.
 		Update: func(t testing.TB, group string, change storetest.Change) {
 			err := open(t).change(t.Context(), "update", func(all leases, _ time.Time) (bool, error) {
