@@ -1,11 +1,7 @@
 package mysqlstore
 
 import (
-	"fmt"
-	"maps"
 	"reflect"
-	"regexp"
-	"slices"
 	"strings"
 	"unsafe"
 
@@ -13,16 +9,8 @@ import (
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
-// Flaw is a flaw of one of the store's statements.
-type Flaw struct {
-	Statement string // such as ledger.claim
-	sqlflaws.Flaw
-}
-
-func (f Flaw) String() string { return fmt.Sprintf("%s: %s", f.Statement, f.What) }
-
 // about are the topics of the suites that are about some statements.
-var about = []struct{ statements, topics string }{
+var about = []sqlflaws.Topics{
 	{`^lease\.(acquire|takeReleased|handOver)`, "acquire,handover,signal,concurrency"},
 	{`^lease\.insert`, "prepare"},
 	{`^lease\.release|isReleased`, "release,handover"},
@@ -50,16 +38,6 @@ var about = []struct{ statements, topics string }{
 	{`^ledger\.(lockFence|writeFence)`, "pass over,declare"},
 }
 
-// About are the topics of the suites that are about the statement.
-func (f Flaw) About() []string {
-	for _, a := range about {
-		if regexp.MustCompile(a.statements).MatchString(f.Statement) {
-			return append(strings.Split(a.topics, ","), "histories")
-		}
-	}
-	return []string{"histories", "claim", "move", "load"}
-}
-
 // statementsOf are the statements of a store, by their fields.
 func statementsOf(s *Store) map[string]*sqltext.Query {
 	all := map[string]*sqltext.Query{}
@@ -75,16 +53,13 @@ func statementsOf(s *Store) map[string]*sqltext.Query {
 }
 
 // Flaws are all there are, in the order of their statements.
-func Flaws() []Flaw {
-	statements := statementsOf(newStore(nil, "cronlease_"))
-	var all []Flaw
-	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		for _, f := range sqlflaws.Of(statements[name].String()) {
-			all = append(all, Flaw{name, f})
-		}
+func Flaws() []sqlflaws.Flaw {
+	texts := map[string]string{}
+	for name, statement := range statementsOf(newStore(nil, "cronlease_")) {
+		texts[name] = statement.String()
 	}
-	return all
+	return sqlflaws.Of(texts, about)
 }
 
 // Break puts a flaw into the statements of a store.
-func (s *Store) Break(f Flaw) { *statementsOf(s)[f.Statement] = sqltext.Parse(f.Text) }
+func (s *Store) Break(f sqlflaws.Flaw) { *statementsOf(s)[f.Statement] = sqltext.Parse(f.Text) }

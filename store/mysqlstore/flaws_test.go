@@ -39,7 +39,7 @@ func TestFlaws(t *testing.T) {
 					Update:   func(t testing.TB, group string, change storetest.Change) { update(t, pool, group, change) },
 					Patience: 30 * time.Second,
 				}
-			}, flaw.About()...)
+			}, flaw.About...)
 			if found == "" {
 				t.Errorf("no case fails where %s", flaw)
 			} else {

@@ -3,11 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
-	"regexp"
-	"slices"
-	"strings"
 	"unsafe"
 
 	"github.com/cronlease/cronlease/store"
@@ -33,16 +29,8 @@ func Lose(b store.HandoverSignal) error { return b.(*signal).shown.hide() }
 // Renewal is the statement of Renew.
 func (s *Store) Renewal() string { return s.sql.renew }
 
-// Flaw is a flaw of one of the store's statements.
-type Flaw struct {
-	Statement string // such as lock.insert
-	sqlflaws.Flaw
-}
-
-func (f Flaw) String() string { return fmt.Sprintf("%s: %s", f.Statement, f.What) }
-
 // about are the topics of the suites that are about some statements.
-var about = []struct{ statements, topics string }{
+var about = []sqlflaws.Topics{
 	{`^lease\.acquire`, "acquire,handover,signal,concurrency"},
 	{`^lease\.(prepare|copyFence)`, "prepare"},
 	{`^lease\.release`, "release,handover"},
@@ -69,30 +57,18 @@ var about = []struct{ statements, topics string }{
 	{`^ledger\.forget`, "replicas"},
 }
 
-// About are the topics of the suites that are about the statement.
-func (f Flaw) About() []string {
-	for _, a := range about {
-		if regexp.MustCompile(a.statements).MatchString(f.Statement) {
-			return append(strings.Split(a.topics, ","), "histories")
-		}
-	}
-	return []string{"histories", "claim", "move", "load"}
-}
-
 // Flaws are all there are, in the order of their statements.
-func Flaws() []Flaw {
-	statements := (&Store{sql: newQueries(SteppedClock), runs: newLedgerQueries(SteppedClock), locking: newLockQueries(SteppedClock), replica: newReplicaQueries(SteppedClock), archive: newArchiveQueries(SteppedClock)}).statements()
-	var all []Flaw
-	for _, name := range slices.Sorted(maps.Keys(statements)) {
-		for _, f := range sqlflaws.Of(*statements[name]) {
-			all = append(all, Flaw{name, f})
-		}
+func Flaws() []sqlflaws.Flaw {
+	s := &Store{sql: newQueries(SteppedClock), runs: newLedgerQueries(SteppedClock), locking: newLockQueries(SteppedClock), replica: newReplicaQueries(SteppedClock), archive: newArchiveQueries(SteppedClock)}
+	texts := map[string]string{}
+	for name, statement := range s.statements() {
+		texts[name] = *statement
 	}
-	return all
+	return sqlflaws.Of(texts, about)
 }
 
 // Break puts a flaw into the statements of a store.
-func (s *Store) Break(f Flaw) { *s.statements()[f.Statement] = f.Text }
+func (s *Store) Break(f sqlflaws.Flaw) { *s.statements()[f.Statement] = f.Text }
 
 // statements are those of a store, by their fields.
 func (s *Store) statements() map[string]*string {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/internal/sqlflaws"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 	"github.com/cronlease/cronlease/store/storetest"
 )
@@ -85,7 +86,7 @@ func TestConformance(t *testing.T) {
 }
 
 // harness is a new file. Where flaw is given, all its stores have it.
-func harness(t testing.TB, flaw *sqlitestore.Flaw) storetest.Harness {
+func harness(t testing.TB, flaw *sqlflaws.Flaw) storetest.Harness {
 	t.Helper()
 	path, stepClock := withSteppedClock(t)
 	db := open(t, path).DB()

@@ -93,7 +93,7 @@ type Harness struct {
 	Patience time.Duration
 
 	// quick, unless it is zero, makes cases that look for rare meetings look for
-	// that part of the time, for this package's tests.
+	// that part of the time, for [Finds].
 	quick int
 }
 
@@ -110,7 +110,7 @@ type suite[E any] struct {
 }
 
 // testCase is one clause of the contract. Cases take a testing.TB and no
-// *testing.T, so that their failure can be observed by this package's tests.
+// *testing.T, so that their failure can be observed by [Finds].
 type testCase[E any] struct {
 	name string
 	run  func(e E)

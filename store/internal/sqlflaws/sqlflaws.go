@@ -3,14 +3,44 @@
 package sqlflaws
 
 import (
+	"maps"
 	"regexp"
+	"slices"
 	"strings"
 )
 
-// Flaw is a statement in which one condition always or never holds, or which lacks one assignment.
+// Flaw is a statement of a store in which one condition always or never holds, or which lacks one assignment.
 type Flaw struct {
-	What string // such as: grp = ?1 is true
-	Text string // of the statement
+	Statement string // such as ledger.claim
+	What      string // such as: grp = ?1 is true
+	Text      string // of the statement
+	// About are the topics of the suites that are about the statement.
+	About []string
+}
+
+func (f Flaw) String() string { return f.Statement + ": " + f.What }
+
+// Topics are a regular expression for the names of statements, and the topics of the suites that are about them, with commas.
+type Topics [2]string
+
+// Of returns the flaws of statements, which are given by their names, in the order of these. The first topics that match a
+// name are its own; where none do, it is about claims and moves.
+func Of(statements map[string]string, topics []Topics) []Flaw {
+	var all []Flaw
+	for _, name := range slices.Sorted(maps.Keys(statements)) {
+		about := []string{"histories", "claim", "move", "load"}
+		for _, t := range topics {
+			if regexp.MustCompile(t[0]).MatchString(name) {
+				about = append(strings.Split(t[1], ","), "histories")
+				break
+			}
+		}
+		for _, f := range flawsOf(statements[name]) {
+			f.Statement, f.About = name, about
+			all = append(all, f)
+		}
+	}
+	return all
 }
 
 var token = regexp.MustCompile("`[^`]*`|'[^']*'|[A-Za-z_][A-Za-z0-9_.]*|[0-9]+|<<|->>?|<=>|<=|>=|<>|[=<>]|\\s+|.")
@@ -45,8 +75,8 @@ func edge(tokens []string, at, step int, ends map[string]bool) int {
 	return at
 }
 
-// Of returns the flaws of a statement.
-func Of(statement string) []Flaw {
+// flawsOf returns the flaws of a statement.
+func flawsOf(statement string) []Flaw {
 	tokens := token.FindAllString(hint.ReplaceAllString(statement, ""), -1)
 	var flaws []Flaw
 	clause := []string{""} // of each open parenthesis
@@ -81,7 +111,10 @@ func Of(statement string) []Flaw {
 			continue // it only takes a lock
 		}
 		add := func(what, instead string) {
-			flaws = append(flaws, Flaw{left + " " + tok + " " + right + what, strings.Join(tokens[:from], "") + " " + instead + " " + strings.Join(tokens[to:], "")})
+			flaws = append(flaws, Flaw{
+				What: left + " " + tok + " " + right + what,
+				Text: strings.Join(tokens[:from], "") + " " + instead + " " + strings.Join(tokens[to:], ""),
+			})
 		}
 		if assigns {
 			add(" is left out", left+" = CASE WHEN TRUE THEN "+left+" ELSE "+right+" END")
