@@ -238,7 +238,7 @@ func (k *Keeper) untilBeat() time.Duration {
 	return max(0, wait)
 }
 
-// retryIn plans the next beat after one that failed.
+// retryIn plans the next beat after one that failed, if there still is a lease to renew.
 func (k *Keeper) retryIn(wait time.Duration) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,6 +1,7 @@
 // Package ledger has the rules of the ledger for the authors of stores: what a claim, a move, a follower, a verdict, a
 // pause, a trigger, a backfill, a cancel request, a prune, a pass-over, a forgotten job and a term's note may change. They
-// are written once, over rows in memory, and a store has no rule of its own.
+// are written once, over rows in memory. Only what is hot has them a second time, in the SQL of mysqlstore and the scripts
+// of redisstore, and so has the pruning of sqlitestore.
 //
 // Like package store it is internal: it is for the stores of this module, and may change with each release, without
 // notice in the versioning. Pin a release if you write a store of your own.
