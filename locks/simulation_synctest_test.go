@@ -93,16 +93,17 @@ type simulation struct {
 	end    context.CancelFunc
 	group  sync.WaitGroup // the workers
 
-	// restarted: a process that loses its session after that waits a TTL for the
-	// next, however long ago it was.
-	restarted bool
-	odd       bool // a round had an event for which TTL + 2 s is not promised
-	direction int  // of the last step of the clock
-	stepped   time.Time
-	noStart   time.Time         // until then no process starts, see changeRow
-	changed   map[string]uint64 // the versions that rows had before they were changed, see changeRow
-	orders    []string          // names that are not used for long
-	ends      []func()          // end what keeps rows from being written
+	// lateSession: the server was restarted, or a session's row was deleted. However
+	// long ago that was, a process that has lost its session waits a TTL for the next
+	// one, and counts from when it needs one.
+	lateSession bool
+	odd         bool // a round had an event for which TTL + 2 s is not promised
+	direction   int  // of the last step of the clock
+	stepped     time.Time
+	noStart     time.Time         // until then no process starts, see changeRow
+	changed     map[string]uint64 // the versions that rows had before they were changed, see changeRow
+	orders      []string          // names that are not used for long
+	ends        []func()          // end what keeps rows from being written
 
 	mu      sync.Mutex // guards what workers share
 	calm    bool       // no new requests, and holders stop at once
@@ -345,7 +346,7 @@ func (s *simulation) heal() {
 	time.Sleep(max(s.isLate(), 0) + hangs)
 	s.setCalm(true)
 	bound := timing.TTL + 2*time.Second
-	if s.odd || s.restarted {
+	if s.odd || s.lateSession {
 		bound = 3 * timing.TTL
 	}
 	bound += s.longest()
@@ -488,7 +489,7 @@ func (s *simulation) do(event string, r *simRig) bool {
 		r.stop()
 		s.start()
 	case "restarted":
-		s.restarted = true
+		s.lateSession = true
 		s.w.Restart()
 	case "stepped":
 		direction := 1 - 2*s.rng.IntN(2)
@@ -499,7 +500,7 @@ func (s *simulation) do(event string, r *simRig) bool {
 		s.direction, s.stepped = direction, time.Now()
 		s.w.StepClock(time.Duration(direction) * s.span(time.Hour))
 	case "session deleted":
-		s.odd = true
+		s.lateSession = true
 		for _, p := range s.w.look(s.names[0]).Processes {
 			s.w.Update(p.Group, deleteRows)
 			return true
