@@ -63,8 +63,8 @@ type Control interface {
 	// Args reads the arguments of a run; nil: it has none. [ErrNoRun]: there is no run
 	// under the key, also none that is over.
 	Args(ctx context.Context, group string, key Key) (json.RawMessage, error)
-	// Cancel asks for the end of a run that is not over. Asking twice is asking
-	// once. [ErrNoRun]: there is none under the key.
+	// Cancel asks for the end of a run that is not over, and keeps one that waits from
+	// starting. Asking twice is asking once. [ErrNoRun]: there is none under the key.
 	Cancel(ctx context.Context, group string, key Key) error
 	// Load reads every job of the group with its cursor, and every run that is not
 	// over: what a term that begins has to know, too.

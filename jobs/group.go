@@ -92,7 +92,8 @@ func (g Group) Args(ctx context.Context, key Key) (json.RawMessage, error) {
 }
 
 // Cancel asks for the end of a run that is not over: its context ends with
-// [ErrCancelled] as soon as the leader notices.
+// [ErrCancelled] as soon as the leader notices. Once Cancel has returned nil, no further
+// attempt at the run starts.
 func (g Group) Cancel(ctx context.Context, key Key) error {
 	if g.ledger == nil {
 		return errNoLedger

@@ -187,6 +187,37 @@ func TestCancelWhileTheLedgerIsTold(t *testing.T) {
 	})
 }
 
+// A cancel request that has returned keeps a run that waits from starting, before the leader knows of the
+// request, and while the ledger is being told of the start.
+func TestCancelBeforeAStart(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{
+			{Name: "retried", Schedule: jobs.At(c.begin.Add(time.Minute)), Retry: exact(3, 5*time.Second), Do: failing(9)},
+			{Name: "told", Schedule: jobs.At(c.begin.Add(2 * time.Minute)), Retry: exact(3, 5*time.Second), Do: failing(9)},
+		})
+		cancel := func(job string, tick time.Duration) {
+			t.Helper()
+			check(t, c.Cancel(t.Context(), jobs.Key{Job: job, Tick: c.begin.Add(tick)}))
+		}
+		c.until(time.Minute + time.Second)
+		r.link.set(func(l *link) { l.lose["Load"] = 1000 })
+		cancel("retried", time.Minute)
+		c.until(time.Minute + 10*time.Second)
+		c.wantRows("retried", "1m waiting: "+jobs.Previous{State: jobs.Failed, Error: "no luck"}.String())
+		r.link.set(func(l *link) { l.lose["Load"] = 0 })
+		c.until(time.Minute + 20*time.Second)
+		c.wantRows("retried", "1m cancelled: jobs: cancelled on request")
+		c.wantBegan("retried", time.Minute)
+		c.until(2*time.Minute + 4*time.Second)
+		r.link.set(func(l *link) { l.hold["Move"] = 2 * time.Second })
+		c.until(2*time.Minute + 6*time.Second)
+		cancel("told", 2*time.Minute)
+		c.until(2*time.Minute + 20*time.Second)
+		c.wantRows("told", "2m cancelled: jobs: cancelled on request")
+		c.wantBegan("told", 2*time.Minute)
+	})
+}
+
 // Runs of a job that this release does not have are left to the other one.
 func TestAnotherReleasesJobIsLeftAlone(t *testing.T) {
 	inBubble(t, func(c *cluster) {

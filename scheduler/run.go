@@ -48,9 +48,9 @@ import (
 //	closing       gone      forget       the ledger has it as over, or as another term's
 //	              waiting   putBack      it is ours, and starts later
 //
-// A claim, start or retry that the ledger refuses ends in forget at once: the run is over,
-// or another term has it. The phase resting is no run's: a seat that rest takes for the time that a job
-// stays locked after one.
+// A claim or retry that the ledger refuses ends in forget at once: the run is over,
+// or another term has it. So does a start, unless the end of the run was asked for, see startRefused.
+// The phase resting is no run's: a seat that rest takes for the time that a job stays locked after one.
 
 // run is a run of the ledger that the term tracks ("in hand"): from its claim, or
 // from when it was found in the ledger, until its outcome is written. Meanwhile the
@@ -189,7 +189,7 @@ func (t *term) launch(r *run) {
 	r.unbegun = max(r.unbegun, plan.Unbegun(r.record))
 	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
 		if !done {
-			t.forget(r) // it is over, or another term has it
+			t.startRefused(r)
 			return
 		}
 		late := r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
@@ -202,6 +202,17 @@ func (t *term) launch(r *run) {
 		}
 		t.startIn(r)
 	}, func() { t.giveBack(r) })
+}
+
+// startRefused deals with a run whose start the ledger refused: its end was asked for, it is over, or another
+// term has it.
+func (t *term) startRefused(r *run) {
+	if r.stop != nil {
+		t.drop(r)
+		return
+	}
+	t.forget(r)
+	t.reader.soon() // a run whose end was asked for is closed when it is found
 }
 
 // giveBack takes the slot of a run whose row was set aside, for others.

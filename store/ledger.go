@@ -93,7 +93,9 @@ type Ledger interface {
 	// h already stays as it is when it is moved to wait. A row whose state is
 	// final is not moved. Followers are inserted by the call that changes the row, in the
 	// same transaction, and not by a repetition, which may come after a follower was run
-	// and pruned; a row that is there under a follower's key stays as it is. One that belongs to
+	// and pruned; a row that is there under a follower's key stays as it is. A row whose end was
+	// asked for is not moved to Running, so that a cancel request which has returned stops the
+	// next attempt. A follower that belongs to
 	// a backfill is not inserted if the end of the moved run was asked for. A follower
 	// has a trigger, and the ledger need not know its job. It is one statement; a store may split a
 	// call of hundreds of rows into several, each atomic by itself, in the order of the moves. After h was
@@ -209,8 +211,8 @@ type Move struct {
 	Owner   string
 	Token   uint64
 	// What it becomes. To Running counts an attempt; to Waiting makes it due
-	// after Delay. CancelAsked stays as it is: a cancel request that came in
-	// between is found by the next look at [Ledger.Changes].
+	// after Delay. CancelAsked stays as it is: of a row that is not moved to Running, a cancel
+	// request that came in between is found by the next look at [Ledger.Changes].
 	To    jobs.State
 	Delay time.Duration
 	Error string

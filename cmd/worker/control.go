@@ -276,9 +276,9 @@ func newCancel() *cobra.Command {
 		Use:   "cancel JOB",
 		Short: "Cancel a run of a job",
 		Long: `Cancel a run of a job: the newest that is not over or, with --tick, that of the
-tick. It is asked to stop at once. Once the leader knows of that, within milliseconds or
-with its next heartbeat, one that has not started is not started any more, and one that
-waits for another attempt gets none. With --backfill, all backfills of the job end:
+tick. Once the command has returned, a run that waits does not start any more, and one
+that waits for another attempt gets none. One that has started is stopped when the leader
+learns of the request, within milliseconds or with its next heartbeat. With --backfill, all backfills of the job end:
 the run that each has is cancelled, and no other follows.`,
 		Example: `  worker cancel nightly-report
   worker cancel nightly-report --backfill

@@ -70,6 +70,8 @@ func (tx *Tx) move(h store.Holder, m store.Move) bool {
 		return true // by an earlier repetition
 	case !tx.current(h) || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token:
 		return false
+	case m.To == jobs.Running && r.CancelAsked:
+		return false
 	}
 	tx.leave(r, m)
 	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, ledgerrows.CutError(m.Error)

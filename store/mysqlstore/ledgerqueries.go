@@ -62,9 +62,9 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// Both by the primary key: the newest tick is the end of a range, as above.
 		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
 		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
-		// What waits under the holder already is not made to wait again.
+		// What waits under the holder already is not made to wait again, and no run starts whose end was asked for.
 		"{moves}", `r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
-	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token)`,
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
 		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
 		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
 	}
@@ -184,15 +184,15 @@ ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 		// What the move will end, before it does: as movable, whose rows it keeps locked.
 		keepAttempts: sql(`
 INSERT INTO {attempt} ({attempt columns})
-WITH v (job, tick, trigger_id, from_state, attempt, owner, token, state, finished, error, output) AS (VALUES ?)
-SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.state, r.owner, r.token, r.started_at,
+WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, became, finished, error, output) AS (VALUES ?)
+SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.became, r.owner, r.token, r.started_at,
 	IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), v.error, v.output
 FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-WHERE r.state = v.from_state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
+WHERE {moves}
 FOR UPDATE
-ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.state, owner = r.owner, token = r.token, started_at = r.started_at,
+ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.became, owner = r.owner, token = r.token, started_at = r.started_at,
 	finished_at = IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), error = v.error, output = v.output`),
 		dropAttempts: sql(`
 DELETE a FROM (WITH v (job, tick, trigger_id, attempt) AS (VALUES ?) SELECT * FROM v) v

@@ -293,23 +293,47 @@ var cancelCases = []ledgerCase{
 		e.equal(e.count(group), 1, "runs")
 	}},
 
-	{"cancel/is not lost by a start", func(e *ledgerEnv) {
+	{"cancel/refuses a start", func(e *ledgerEnv) {
 		s := e.open()
+		h := e.begin(s)
+		first, waits := e.running(s, h, key(report, 1)), e.waiting(s, h, key(report, 2))
+		e.ok(s.Cancel(e.ctx(), group, first.Key), "Cancel")
+		again := e.moved(s, h, to(jobs.Waiting, first))
+		e.equal(again.CancelAsked, true, "CancelAsked of a run that waits for its next attempt")
+		e.refused(s, h, to(jobs.Running, again), "the next attempt")
+		e.ok(s.Cancel(e.ctx(), group, waits.Key), "Cancel")
+		e.refused(s, h, to(jobs.Running, e.record(group, waits.Key)), "the first attempt")
+		beside := e.waiting(s, h, key(report, 3))
+		e.equal(fmt.Sprint(e.move(s, h, to(jobs.Running, e.record(group, waits.Key)), to(jobs.Running, beside))), "[false true]", "beside the start of another run")
+		h = e.take(s, group, bob)
+		e.refused(s, h, to(jobs.Running, e.record(group, waits.Key)), "the first attempt, by the next leader")
+		for _, r := range []jobs.Record{again, waits} {
+			r = e.moved(s, h, to(jobs.Cancelled, e.record(group, r.Key)))
+			e.equal(r.CancelAsked, true, "CancelAsked of a run that was cancelled")
+		}
+	}},
+
+	{"cancel/refuses the attempt after an interruption", func(e *ledgerEnv) {
+		s := e.openArchive()
 		h := e.begin(s)
 		r := e.running(s, h, key(report, 1))
 		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
-		r = e.moved(s, h, to(jobs.Waiting, r))
-		e.equal(r.CancelAsked, true, "CancelAsked of a run that waits for its next attempt")
-		r = e.moved(s, h, to(jobs.Running, r))
-		e.equal(r.CancelAsked, true, "CancelAsked of the next attempt")
-		again := to(jobs.Running, r)
-		again.From, again.Attempt = jobs.Waiting, 1
+		before := h
+		h = e.take(s, group, bob)
+		e.refused(s, h, to(jobs.Running, e.record(group, r.Key)), "the next attempt")
+		e.attempts(s, r.Key, attempt(1, jobs.Running, before, "", nil))
+		e.moved(s, h, to(jobs.Cancelled, e.record(group, r.Key)))
+	}},
+
+	{"cancel/and the same start again", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		waits := e.waiting(s, h, key(report, 1))
+		r := e.moved(s, h, to(jobs.Running, waits))
 		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
-		e.equal(e.move(s, h, again)[0], true, "the same start again")
+		e.equal(e.move(s, h, to(jobs.Running, waits))[0], true, "the same start again")
 		r.CancelAsked = true
 		e.unchanged(r, "after the same start again")
-		r = e.moved(s, h, to(jobs.Cancelled, r))
-		e.equal(r.CancelAsked, true, "CancelAsked of a run that was cancelled")
 	}},
 }
 

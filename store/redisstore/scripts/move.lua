@@ -40,6 +40,8 @@ for i, m in ipairs(moves) do
     -- There is none.
   elseif r[1] == m.to and attempt == counted and r[3] == owner and r[4] == token then
     done[i] = 1 -- by an earlier repetition
+  elseif m.to == RUNNING and r[6] == '1' then
+    -- Its end was asked for.
   elseif mine and not over(r[1]) and r[1] == m.from and attempt == m.attempt and (r[3] or '') == m.owner and (r[4] or '0') == m.token then
     if m.leaves == '1' then leave(m, r[5], present) end
     redis.call('HSET', at, 'state', m.to, 'attempt', counted, 'owner', owner, 'token', token, 'error', m.error)
