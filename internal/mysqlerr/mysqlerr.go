@@ -17,6 +17,7 @@ const (
 	AccessDenied           = 1045 // a wrong password, among others
 	UnknownDatabase        = 1049
 	ServerShutdown         = 1053
+	NodeNotReady           = 1047 // of Galera: no majority, or it is joining
 	UnknownColumn          = 1054
 	DuplicateColumn        = 1060
 	DuplicateKeyName       = 1061

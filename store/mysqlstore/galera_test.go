@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/mysqlstore"
 	"github.com/cronlease/cronlease/store/storetest"
@@ -42,6 +44,7 @@ func TestGaleraOneBehind(t *testing.T) {
 		{"refuses what was overtaken", refusesWhatWasOvertaken},
 		{"readings wait", readingsWait},
 		{"takeover from one who stands still", takeoverFromOneWhoStandsStill},
+		{"a node that left", func(t *testing.T, g *galera) { leavesWhoLeft(t, g, nodes[2]) }},
 	} {
 		t.Run(one.name, func(t *testing.T) { one.test(t, newGalera(t, nodes)) })
 	}
@@ -281,6 +284,54 @@ func takeoverFromOneWhoStandsStill(t *testing.T, g *galera) {
 	proxy := dbtest.NewProxy(t, g.dbs[0].Config(t).Addr)
 	s := open(t, with(t, g.dbs[0], func(c *mysql.Config) { c.Addr = proxy.Addr() }))
 	standStill(t, g.dbs[0], g.old, s, proxy)
+}
+
+// A node that has no majority answers, and is not read-only. It is neither taken from a list of hosts nor kept. It comes
+// last, since the node does not come back.
+func leavesWhoLeft(t *testing.T, g *galera, left *dbserver.Server) {
+	t.Helper()
+	name := g.dbs[0].Config(t).DBName
+	list := with(t, dbtest.Database{Kind: g.dbs[0].Kind, DSN: left.DSN(name)}, func(c *mysql.Config) { c.Addr += "," + g.dbs[1].Config(t).Addr })
+	s := open(t, list)
+	token := take(t, s, "billing", "me")
+	if n := renew(t, s, "billing", "me", token, 1, 1); n != 1 {
+		t.Fatalf("%d leases renewed on the first node", n)
+	}
+	on := func(s *mysqlstore.Store) string {
+		var port string
+		if err := s.DB().QueryRowContext(soon(t), "SELECT @@port").Scan(&port); err != nil {
+			t.Error(err)
+		}
+		return port
+	}
+	first := on(s)
+	alone := dbtest.Database{Kind: g.dbs[0].Kind, DSN: left.DSN("")}.Open(t)
+	exec(t, alone, "SET GLOBAL wsrep_cluster_address = 'gcomm://127.0.0.1:9?pc.wait_prim=no'")
+	ready := func() (ready string) {
+		var variable string
+		if err := alone.QueryRowContext(soon(t), "SHOW STATUS LIKE 'wsrep_ready'").Scan(&variable, &ready); err != nil {
+			t.Error(err)
+		}
+		return ready
+	}
+	eventually(t, "the node is alone", func() bool { return ready() == "OFF" })
+	eventually(t, "the lease is renewed on another node", func() bool {
+		n, err := s.Renew(soon(t), store.Renew{Owner: "me", Heartbeat: 2, Leases: []store.Renewal{{Group: "billing", Token: token, Heartbeat: 1}}})
+		return err == nil && n == 1
+	})
+	if on(s) == first {
+		t.Error("the pool is still on the node that left")
+	}
+	if err := s.Check(soon(t)); err != nil {
+		t.Error(err)
+	}
+	if on(open(t, list)) == first {
+		t.Error("a new store takes the node that left")
+	}
+	_, err := open(t, left.DSN(name)).Read(soon(t), "billing")
+	if err == nil || !errors.Is(err, lease.ErrNotReady) || !strings.Contains(err.Error(), "wsrep_ready") {
+		t.Errorf("the node by itself: %v", err)
+	}
 }
 
 // The conformance suites pass on one node of a cluster. All but signals and locks also

@@ -115,7 +115,7 @@ func (c *Conn) writable(ctx context.Context) bool {
 		return true
 	}
 	var settings string
-	if err := c.conn.QueryRowContext(ctx, readOnlySettings).Scan(&settings); err != nil || settings != "" {
+	if err := c.conn.QueryRowContext(ctx, whyUnfit).Scan(&settings); err != nil || settings != "" {
 		return false
 	}
 	c.asked = now

@@ -16,8 +16,11 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// errReadOnly is of a pool with several hosts, which then looks for another.
-var errReadOnly = errors.New("the server takes no writes")
+// Of a pool with several hosts, which then looks for another one.
+var (
+	errReadOnly = errors.New("the server takes no writes")
+	errNotReady = errors.New("the node has no majority of its cluster, or is joining it (wsrep_ready)")
+)
 
 // grants is the cure when an account lacks some.
 const grants = "grant SELECT, INSERT, UPDATE and DELETE on the tables (docs/database.md, Grants); Migrate (worker migrate) needs CREATE, ALTER and INDEX too"
@@ -87,14 +90,27 @@ func isLimit(err error) bool {
 	return false
 }
 
-// isReadOnly reports whether the server refused a statement, of which it did
-// nothing, because it takes no writes.
-func isReadOnly(err error) bool {
+// unfit is what settings say that keep a server from writing, as whyUnfit names them.
+func unfit(settings string) error {
+	switch settings {
+	case "":
+		return nil
+	case "wsrep_ready":
+		return errNotReady
+	}
+	return fmt.Errorf("%w (%s)", errReadOnly, settings)
+}
+
+// unfitOf returns errReadOnly or errNotReady if that is why the server refused a statement, of which it did
+// nothing, and otherwise nil.
+func unfitOf(err error) error {
 	switch mysqlerr.Number(err) {
 	case mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode:
-		return true
+		return errReadOnly
+	case mysqlerr.NodeNotReady:
+		return errNotReady
 	}
-	return false
+	return nil
 }
 
 // IsConnectionError reports whether err is of the connection and not of a
@@ -103,7 +119,7 @@ func IsConnectionError(err error) bool {
 	var network net.Error
 	switch {
 	case errors.Is(err, driver.ErrBadConn), errors.Is(err, mysql.ErrInvalidConn), errors.Is(err, sql.ErrConnDone),
-		errors.Is(err, errReadOnly), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
+		errors.Is(err, errReadOnly), errors.Is(err, errNotReady), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &network):
 		return true
 	}
 	switch mysqlerr.Number(err) {
@@ -119,9 +135,9 @@ func (p *Pool) Explain(err error) error {
 	switch {
 	case errors.Is(err, lease.ErrSetup):
 		return err
-	case p.several && isReadOnly(err):
+	case p.several && unfitOf(err) != nil:
 		// No fault of the setup: its primary is changing.
-		return fmt.Errorf("%w: %w", errReadOnly, err)
+		return fmt.Errorf("%w: %w", unfitOf(err), err)
 	}
 	if isDenied(err) {
 		return fmt.Errorf("%w: %w: correct the password or its file, unlock the account, or let this host in", lease.ErrDenied, err)
@@ -138,6 +154,8 @@ func (p *Pool) Explain(err error) error {
 		cure = grants
 	case mysqlerr.OptionPrevents, mysqlerr.ReadOnlyTransaction, mysqlerr.ReadOnlyMode:
 		cure = "the server takes no writes (read_only): use the primary, or SET GLOBAL read_only = OFF"
+	case mysqlerr.NodeNotReady:
+		cure = "it has no majority of its cluster, or is joining it (wsrep_ready): use another node meanwhile"
 	case mysqlerr.StatementFormat:
 		kind = lease.ErrSetup
 		cure = "set binlog_format to ROW or MIXED"

@@ -1,6 +1,7 @@
 package mysqlconn
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -166,7 +167,7 @@ func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, e
 	defer end()
 	conn, err := c.each[host].Connect(limited)
 	if err == nil {
-		if err = askWritable(limited, conn); err == nil {
+		if err = askFit(limited, conn); err == nil {
 			return conn, nil
 		}
 		_ = conn.Close() // the error says more
@@ -180,14 +181,14 @@ func (c *hostConnector) try(ctx context.Context, host, left int) (driver.Conn, e
 	return nil, err
 }
 
-// askWritable returns an error that names the setting that keeps the server from
+// askFit returns an error that names the setting that keeps the server from
 // writing, if there is one.
-func askWritable(ctx context.Context, conn driver.Conn) error {
-	settings, err := ask(ctx, conn, readOnlySettings)
+func askFit(ctx context.Context, conn driver.Conn) error {
+	settings, err := ask(ctx, conn, whyUnfit)
 	if err != nil {
-		return err
+		return cmp.Or(unfitOf(err), err)
 	}
-	return readOnlyError(settings)
+	return unfit(settings)
 }
 
 // ask returns the answer to a query for one text.
@@ -246,16 +247,9 @@ func (c *hostConnector) host(ctx context.Context, i, left int) Host {
 	}
 	defer conn.Close()
 	if h.Server, h.Err = ask(limited, conn, serverName); h.Err == nil {
-		h.Err = askWritable(limited, conn)
+		h.Err = askFit(limited, conn)
 	}
 	return h
-}
-
-func readOnlyError(settings string) error {
-	if settings == "" {
-		return nil
-	}
-	return fmt.Errorf("%w (%s)", errReadOnly, settings)
 }
 
 // share is how long one host may take, of so many that are left to try.

@@ -153,7 +153,7 @@ func (p *Pool) Do(ctx context.Context, lane Lane, access Access, op string, do f
 			return c.explainWait(limited, err)
 		}
 		l.drop()
-		again := errors.Is(err, driver.ErrBadConn) || access == Read && IsConnectionError(err) || p.several && isReadOnly(err)
+		again := errors.Is(err, driver.ErrBadConn) || access == Read && IsConnectionError(err) || p.several && unfitOf(err) != nil
 		if fresh || !again || attempt > 0 || limited.Err() != nil {
 			return err
 		}

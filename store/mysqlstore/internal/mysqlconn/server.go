@@ -198,7 +198,7 @@ func (p *Pool) CheckServer(ctx context.Context, c *Conn) error {
 	}
 	if err := now.Check(); err != nil {
 		if p.several && now.readOnly() != "" {
-			return readOnlyError(now.readOnly()) // there is another host to ask
+			return unfit(now.readOnly()) // there is another host to ask
 		}
 		return err
 	}

@@ -39,12 +39,16 @@ const (
 	// servers of one machine its name.
 	serverName = `SELECT CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port, @@global.datadir)`
 
-	// readOnlySettings names the settings that keep the server from writing, and
+	// whyUnfit names the settings that keep the server from writing, and
 	// is empty when none does. super_read_only is never on without read_only,
-	// which has more values than ON in MariaDB 12.
-	readOnlySettings = `SELECT CONCAT_WS(' and ',
+	// which has more values than ON in MariaDB 12. A node of Galera that has no
+	// majority answers this, and refuses each statement that uses a table; one of Percona
+	// refuses this, too. Some MariaDB servers have no variable wsrep_on to name.
+	whyUnfit = `SELECT CONCAT_WS(' and ',
 	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
-	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only'))`
+	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only')
+	/*M! , (SELECT 'wsrep_ready' FROM information_schema.global_variables v JOIN information_schema.global_status s
+		WHERE v.variable_name = 'WSREP_ON' AND v.variable_value = 'ON' AND s.variable_name = 'WSREP_READY' AND s.variable_value <> 'ON') */)`
 )
 
 var (
