@@ -47,6 +47,7 @@ type adversary struct {
 	lacks  map[*replica]map[string]bool // the jobs that a replica was deprived of
 	killed map[string]time.Duration     // by owner
 	fills  []backfill
+	asked  map[jobs.Key]int   // how many attempts a run had when its cancel request had returned
 	lost   []event.WritesLost // which no scheduler may say: this database loses nothing
 	log    []string
 }
@@ -67,7 +68,7 @@ type backfill struct {
 }
 
 func newAdversary(c *cluster, seed uint64) *adversary {
-	a := &adversary{cluster: c, random: rand.New(rand.NewPCG(seed, 0)), lacks: map[*replica]map[string]bool{}, killed: map[string]time.Duration{}}
+	a := &adversary{cluster: c, random: rand.New(rand.NewPCG(seed, 0)), lacks: map[*replica]map[string]bool{}, killed: map[string]time.Duration{}, asked: map[jobs.Key]int{}}
 	for i := range 7 {
 		a.jobs = append(a.jobs, a.victim(fmt.Sprint("job-", i)))
 	}
@@ -299,14 +300,24 @@ func (a *adversary) cancelBackfills(_ *replica, v *victim) {
 	}
 }
 
-func (a *adversary) cancelRun(_ *replica, v *victim) {
-	all := a.records(v.Name)
-	if len(all) == 0 {
+// cancelRun asks for the end of a run that is not over. Half of the time, the replica is slow to learn of that.
+func (a *adversary) cancelRun(r *replica, v *victim) {
+	open := slices.DeleteFunc(a.records(v.Name), func(r jobs.Record) bool { return r.State.Over() })
+	if len(open) == 0 {
 		return
 	}
-	key := all[len(all)-1].Key
+	key := drawn(a, open).Key
+	if a.one(2) {
+		r.link.set(func(l *link) { l.hold["Load"] = 5 * time.Second })
+		defer r.link.set(func(l *link) { clear(l.hold) })
+		defer time.Sleep(a.span(10 * time.Second))
+	}
 	err := a.Cancel(a.Context(), key)
 	a.note("cancel %v: %v", key, err)
+	if err == nil {
+		now := a.records(v.Name)
+		a.asked[key] = now[slices.IndexFunc(now, func(r jobs.Record) bool { return r.Key == key })].Attempt
+	}
 	for i := range a.fills {
 		a.fills[i].cancelled = a.fills[i].cancelled || a.fills[i].ID == key.Trigger
 	}

@@ -90,7 +90,8 @@ func (a *adversary) checkOpen(v victim, snapshot jobs.Snapshot, records []jobs.R
 	}
 }
 
-// checkRuns: no attempt begins twice, none too often, and none while another one goes on that may not.
+// checkRuns: no attempt begins twice, none too often, none after a cancel request has returned, and none while another one
+// goes on that may not.
 func (a *adversary) checkRuns(v victim) {
 	type attempt struct {
 		jobs.Key
@@ -107,6 +108,9 @@ func (a *adversary) checkRuns(v victim) {
 		began[this] = true
 		if attempts[r.Key()]++; v.Recover == jobs.RecoverSkip && attempts[r.Key()] > max(1, v.Retry.Attempts) {
 			a.Errorf("%s: one attempt too many: %+v", v.Name, r)
+		}
+		if n, asked := a.asked[r.Key()]; asked && r.Attempt > n {
+			a.Errorf("%s: it began after its cancel request had returned: %+v", v.Name, r)
 		}
 		if r.Trigger == 0 && r.Args != nil {
 			a.Errorf("%s: a tick with arguments: %+v", v.Name, r)
