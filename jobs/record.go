@@ -32,6 +32,15 @@ type Record struct {
 	// Backfill is what the backfill that the run belongs to has to do after it, as the
 	// scheduler writes it; empty for all other runs.
 	Backfill string
+	Details
+}
+
+// Details are what the ledger keeps of a run and compares nowhere: stores keep them as one text.
+// So a field that is added here needs no change of any store.
+type Details struct {
+	// Unbegun counts those of [Record].Attempt that ended before they began, with the term of
+	// their leader. No limit of attempts counts them.
+	Unbegun int `json:"unbegun,omitempty"`
 }
 
 // Opened is the last term that declared its jobs.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -76,7 +77,35 @@ func (c *cluster) handedOver(job jobs.Job, after time.Duration, between func()) 
 	c.until(time.Hour + 40*time.Minute)
 }
 
-// A tick that was handed on before it began has not begun for its start deadline, for a pause, and for the attempts that it may have.
+// handedOn is handedOver, and the next leader leaves too, while the ledger's answer to its start of the run is under way.
+func (c *cluster) handedOn(job jobs.Job) {
+	c.Helper()
+	r := c.start([]jobs.Job{job})
+	c.until(59 * time.Minute)
+	r.link.set(func(l *link) { l.delay["Claim"] = 2 * time.Second })
+	c.until(time.Hour + time.Second)
+	next := c.start([]jobs.Job{job})
+	next.link.set(func(l *link) { l.delay["Move"] = 2 * time.Second })
+	r.stop()
+	synctest.Wait()
+	next.stop()
+	c.start([]jobs.Job{job})
+	c.until(time.Hour + 40*time.Minute)
+}
+
+// lastOf compares which of the attempts at the job knew that none follows.
+func lastOf(c *cluster, want ...bool) {
+	c.Helper()
+	var last []bool
+	for _, run := range c.runs("a") {
+		last = append(last, run.LastAttempt)
+	}
+	if !slices.Equal(last, want) {
+		c.Errorf("the attempts are the last one: %v, want %v", last, want)
+	}
+}
+
+// A tick that was handed on before it began, once or twice, has not begun for its start deadline, for a pause, and for the attempts that it may have.
 func TestHandedOverBeforeItBegan(t *testing.T) {
 	job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour)}
 	for name, test := range map[string]func(*cluster){
@@ -98,13 +127,14 @@ func TestHandedOverBeforeItBegan(t *testing.T) {
 			twice := job
 			twice.Retry, twice.Do = jobs.Retry{Attempts: 2, Initial: time.Second}, failing(100)
 			c.handedOver(twice, 5*time.Second, func() {})
-			var last []bool
-			for _, run := range c.runs("a") {
-				last = append(last, run.LastAttempt)
-			}
-			if !slices.Equal(last, []bool{false, true}) {
-				c.Errorf("the attempts are the last one: %v", last)
-			}
+			lastOf(c, false, true)
+		},
+		"attempts, twice": func(c *cluster) {
+			twice := job
+			twice.Retry, twice.Do = jobs.Retry{Attempts: 2, Initial: time.Second}, failing(100)
+			c.handedOn(twice)
+			lastOf(c, false, true)
+			c.wantRows("a", "1h failed, attempt 4: no luck")
 		},
 	} {
 		t.Run(name, func(t *testing.T) { inBubble(t, test) })

@@ -61,7 +61,6 @@ type run struct {
 	record  jobs.Record
 	attempt *attempt // the one in progress
 	before  jobs.Previous
-	unbegun int   // see plan.Unbegun
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
 }
@@ -186,7 +185,6 @@ func (t *term) launch(r *run) {
 		return
 	}
 	t.shift(r, plan.Running)
-	r.unbegun = max(r.unbegun, plan.Unbegun(r.record))
 	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
 		if !done {
 			t.startRefused(r)
@@ -231,6 +229,7 @@ func (t *term) startIn(r *run) {
 		t.shift(r, plan.Running)
 		t.start(r)
 	default:
+		r.record.Unbegun++
 		t.putBack(r)
 	}
 }
@@ -265,7 +264,7 @@ func (t *term) start(r *run) {
 	// The deadline itself, not only the context: see election.Term.Trusted.
 	if !t.mayStart() {
 		t.runLog(r).Info("not started: the term is over, or ends; it is left to the next")
-		t.close(r, jobs.Waiting, "")
+		t.handOn(r)
 		return
 	}
 	job, record := r.entry.job, r.record
@@ -275,7 +274,7 @@ func (t *term) start(r *run) {
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
 		Previous: r.before,
 	}
-	bounds := r.entry.Bounds(record.Attempt - r.unbegun)
+	bounds := r.entry.Bounds(record.Attempt - record.Unbegun)
 	a.LastAttempt = bounds.Last
 	if r.entry.isNotifier() && !record.HasArgs {
 		a.Args = testNotice(a.Run)
@@ -310,7 +309,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	e.Finished(t.now())
 	e.history.ended++
 	took := time.Since(a.started)
-	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt - r.unbegun, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
+	next := e.After(plan.AttemptEnd{State: state, Attempt: a.Attempt - r.record.Unbegun, Took: took, Permanent: jobs.IsPermanent(err), Asked: r.stop != nil})
 	m := move(r.record, next.To, why)
 	m.Output, m.Delay = a.output.Bytes(), next.Delay
 	if m.To == jobs.Waiting {
@@ -355,6 +354,12 @@ func (t *term) unbegun(r *run) {
 		return
 	}
 	t.runLog(r).Info("not started: the term ended while its arguments were read; it is left to the next", zap.Error(context.Cause(t.ctx)))
+	t.handOn(r)
+}
+
+// handOn leaves a run to the next leader whose attempt is counted and has not begun.
+func (t *term) handOn(r *run) {
+	r.record.Unbegun++
 	t.close(r, jobs.Waiting, "")
 }
 
@@ -416,7 +421,7 @@ func (t *term) close(r *run, to jobs.State, why string) {
 
 // move is the change of a run from what its record says.
 func move(r jobs.Record, to jobs.State, why string) store.Move {
-	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: to, Error: why}
+	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: to, Error: why, Details: r.Details}
 }
 
 // take takes a run in hand that is not yet.

@@ -225,6 +225,8 @@ type Move struct {
 	// Then are runs that follow: the move that changes the row inserts them with it, or
 	// neither is done. See [Ledger.Move].
 	Then []Follower
+	// What the row's Details become, whatever they were.
+	jobs.Details
 }
 
 // Verdict is what the end of a run says of its job: whether the job works.

@@ -333,7 +333,7 @@ func TestStatusForms(t *testing.T) {
 	if r := command(t, "status", "--config", path); exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "migrate") {
 		t.Errorf("without tables: %+v", r)
 	}
-	for _, want := range []string{"0001_lease\n0002_ledger\n0003_locks\n0004_lock_idle\n0005_pauses\n0006_replicas\n0007_args\n0008_archive\n0009_failing\nup to date, level 9\n", "up to date, level 9\n"} {
+	for _, want := range []string{"0001_lease\n0002_ledger\n0003_locks\n0004_lock_idle\n0005_pauses\n0006_replicas\n0007_args\n0008_archive\n0009_failing\n0010_details\nup to date, level 10\n", "up to date, level 10\n"} {
 		if r := command(t, "migrate", "--config", path); r.err != nil || r.stdout != want {
 			t.Errorf("migrate: %+v, want %q", r, want)
 		}

@@ -35,7 +35,7 @@ func (u *unready) MigrateSteps(ctx context.Context, patience time.Duration, _ fu
 		time.Sleep(time.Second) //nolint:forbidigo // of a bubble
 	}
 	if len(u.errs) == 0 {
-		return 9, nil
+		return 10, nil
 	}
 	err := u.errs[0]
 	u.errs = u.errs[1:]
@@ -88,7 +88,7 @@ func TestMigrationTellsWhatIsInTheWay(t *testing.T) {
 			err = migrate(command, &unready{busy: busy}, wait)
 			return o.String(), e.String(), err
 		}
-		if out, stderr, err := run(150, 0); err != nil || out != "up to date, level 9\n" || strings.Count(stderr, "waiting: ") != 3 || !strings.Contains(stderr, "session 7") {
+		if out, stderr, err := run(150, 0); err != nil || out != "up to date, level 10\n" || strings.Count(stderr, "waiting: ") != 3 || !strings.Contains(stderr, "session 7") {
 			t.Errorf("printed %q and %q: %v", out, stderr, err)
 		}
 		if out, _, err := run(150, 10*time.Second); !errors.Is(err, errBusy) || out != "" {

@@ -8,6 +8,9 @@ package sqlscan
 import (
 	"database/sql"
 	"math"
+
+	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // Bool scans a number: every one but 0 is true.
@@ -31,6 +34,17 @@ func (c *Count) Scan(value any) error {
 	var n Uint
 	err := n.Scan(value)
 	*c = Count(min(n, math.MaxInt32))
+	return err
+}
+
+// Details scans the details of a run: text as [ledgerrows.ParseDetails] reads it, or NULL.
+type Details jobs.Details
+
+// Scan implements [sql.Scanner].
+func (d *Details) Scan(value any) error {
+	var text sql.Null[string]
+	err := text.Scan(value)
+	*d = Details(ledgerrows.ParseDetails(text.V))
 	return err
 }
 

@@ -75,6 +75,7 @@ func (tx *Tx) move(h store.Holder, m store.Move) bool {
 	}
 	tx.leave(r, m)
 	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, ledgerrows.CutError(m.Error)
+	r.Details = m.Details
 	switch m.To {
 	case jobs.Running:
 		r.Started = tx.Now

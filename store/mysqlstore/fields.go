@@ -47,6 +47,7 @@ var runFields = fields[rule.Run]{
 	{"cancel_asked", asIs, func(r *rule.Run) any { return (*sqlscan.Bool)(&r.CancelAsked) }},
 	{"args", "%s IS NOT NULL", func(r *rule.Run) any { return (*sqlscan.Bool)(&r.HasArgs) }},
 	{"backfill", "COALESCE(%s, _binary'')", func(r *rule.Run) any { return &r.Backfill }},
+	{"details", asIs, func(r *rule.Run) any { return (*sqlscan.Details)(&r.Details) }},
 }
 
 // jobRow is a job's row, or the group's own, which has no name: its changes count what people ask for, its schedule is the

@@ -43,7 +43,7 @@ const (
 	trigger = `
 INSERT INTO {run} ({run columns})
 SELECT j.grp, j.name, ?, ?, _binary'', 2, _binary'', 0, 0,
-	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary'')
+	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary''), NULL
 FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`
 
 	// What follows a run that the transaction has changed.
@@ -52,7 +52,7 @@ INSERT INTO {run} ({run columns})
 WITH v (job, tick, trigger_id, delay, backfill, args, of_job, of_tick, of_trigger) AS (VALUES ?)
 SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0,
-	COALESCE(NULLIF(v.args, _binary''), r.args), NULLIF(v.backfill, _binary'')
+	COALESCE(NULLIF(v.args, _binary''), r.args), NULLIF(v.backfill, _binary''), NULL
 FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)`
 )
 
@@ -117,7 +117,7 @@ WITH v (job, tick, trigger_id, state, delay, missed, error) AS (VALUES ?)
 SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.state = 1,
 	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
-	v.missed, v.error, 0, NULL, NULL
+	v.missed, v.error, 0, NULL, NULL, NULL
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
 LOCK IN SHARE MODE`),
@@ -147,11 +147,11 @@ WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 		move: sql(`
 UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN (
-	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, finished, started, verdict) AS (VALUES ?) SELECT * FROM v
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, details, finished, started, verdict) AS (VALUES ?) SELECT * FROM v
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished AND v.finished > _binary''
-SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error,
+SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error, r.details = NULLIF(v.details, _binary''),
 	r.attempt = v.attempt + (v.to_state = 1),
 	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
 	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),

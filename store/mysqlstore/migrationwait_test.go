@@ -259,7 +259,7 @@ func TestMigrationNamesTheHolder(t *testing.T) {
 			if server.Kind() == dbserver.MySQL {
 				last = `, with "SELECT` // MariaDB does not keep statements unless told
 			}
-			names(id, "cronlease_job", last)
+			names(id, "cronlease_run", last)
 			exec(t, c, "ROLLBACK")
 			exec(t, c, "FLUSH TABLES WITH READ LOCK")
 			names(id, "cronlease_schema", "")

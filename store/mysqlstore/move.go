@@ -139,7 +139,7 @@ func (l *ledger) moveStatement(h store.Holder, moves []store.Move, several map[s
 		}
 		rows[i] = sqltext.Row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
-			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), finished, start, int(verdict),
+			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), ledgerrows.FormatDetails(m.Details), finished, start, int(verdict),
 		}
 	}
 	return l.sql.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)

@@ -158,6 +158,6 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 func moveArgs(m store.Move) []any {
 	a, leaves := store.AttemptOf(m)
 	args := append(keyArgs(m.Key), int(m.From), m.Attempt, m.Owner, m.Token, int(m.To), m.Delay.Microseconds(), ledgerrows.CutError(m.Error),
-		int(m.Verdict), flag(leaves), int(a.State), ledgerrows.CutError(a.Error), a.Output)
+		ledgerrows.FormatDetails(m.Details), int(m.Verdict), flag(leaves), int(a.State), ledgerrows.CutError(a.Error), a.Output)
 	return append(args, followerArgs(m.Then)...)
 }

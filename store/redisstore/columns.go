@@ -29,7 +29,7 @@ func runColumns(r *ledger.Run) []any { return recordColumns(&r.Record, &r.ID) }
 func recordColumns(r *jobs.Record, id *store.ClaimID) []any {
 	return []any{
 		(*uint8)(&r.State), &r.Owner, &r.Token, &r.Attempt, &r.Claimed, &r.Started, &r.Finished, &r.Due, &r.Missed, &r.Error, &r.CancelAsked, &r.Backfill,
-		id, &r.HasArgs, &r.Job, tick{&r.Tick}, &r.Trigger,
+		&r.Details, id, &r.HasArgs, &r.Job, tick{&r.Tick}, &r.Trigger,
 	}
 }
 
@@ -65,6 +65,8 @@ func (f *fields) read(columns []any) {
 			if text := f.optional(); text != "" {
 				*to = []byte(text)
 			}
+		case *jobs.Details:
+			*to = ledgerrows.ParseDetails(f.optional())
 		case *store.ClaimID:
 			copy(to[:], f.optional())
 		case *bool:

@@ -147,7 +147,7 @@ func eachRun(ctx context.Context, q querier, statement string, args []any, f fun
 			started, finished, due sql.NullInt64
 		)
 		err := rows.Scan(&r.Job, &tick, (*sqlscan.Uint)(&r.Trigger), &claim, &r.State, &r.Owner, (*sqlscan.Uint)(&r.Token), (*sqlscan.Count)(&r.Attempt),
-			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked, &r.HasArgs, &r.Backfill)
+			&claimed, &started, &finished, &due, (*sqlscan.Count)(&r.Missed), &r.Error, &r.CancelAsked, &r.HasArgs, &r.Backfill, (*sqlscan.Details)(&r.Details))
 		copy(r.ID[:], claim)
 		r.Tick, r.Claimed = instant(tick), instant(claimed)
 		r.Started, r.Finished, r.Due = instantOrZero(started), instantOrZero(finished), instantOrZero(due)

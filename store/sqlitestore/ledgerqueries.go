@@ -27,7 +27,7 @@ const (
   claimed_at, started_at, finished_at, due_at, missed, error, cancel_asked`
 
 	// shownColumns are what eachRun reads.
-	shownColumns = runColumns + `, args IS NOT NULL, coalesce(backfill, '')`
+	shownColumns = runColumns + `, args IS NOT NULL, coalesce(backfill, ''), details`
 )
 
 func newLedgerQueries(clock string) ledgerQueries {
@@ -81,11 +81,12 @@ WHERE grp = ?2 AND job = k.value ->> 0 AND tick = k.value ->> 1 AND trigger_id =
 		// What never changes in a run is not written again. Triggers raise the cursor, and
 		// write to the job of a run that ends.
 		putRun: text.Replace(`
-INSERT INTO cronlease_run (grp, {columns}, verdict, args, backfill)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19)
+INSERT INTO cronlease_run (grp, {columns}, verdict, args, backfill, details)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20)
 ON CONFLICT (grp, job, tick, trigger_id) DO UPDATE SET state = excluded.state, owner = excluded.owner,
   token = excluded.token, attempt = excluded.attempt, started_at = excluded.started_at, finished_at = excluded.finished_at,
-  due_at = excluded.due_at, error = excluded.error, cancel_asked = excluded.cancel_asked, verdict = excluded.verdict`),
+  due_at = excluded.due_at, error = excluded.error, cancel_asked = excluded.cancel_asked, verdict = excluded.verdict,
+  details = excluded.details`),
 		rekey: `
 UPDATE cronlease_run SET tick = ?5, trigger_id = ?6, claim_id = ?7, finished_at = ?8, missed = ?9
 WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4`,

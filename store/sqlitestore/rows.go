@@ -210,7 +210,7 @@ func runRow(r ledger.Run) []any {
 	if r.ID == (store.ClaimID{}) {
 		id = []byte{} // as all rows that no claim has written
 	}
-	var verdict, args, backfill any // NULL
+	var verdict, args, backfill, details any // NULL
 	if r.Verdict != store.NoVerdict {
 		verdict = int(r.Verdict)
 	}
@@ -220,9 +220,12 @@ func runRow(r ledger.Run) []any {
 	if r.Backfill != "" {
 		backfill = r.Backfill
 	}
+	if text := ledgerrows.FormatDetails(r.Details); text != "" {
+		details = text
+	}
 	return []any{
 		key(r.Key), id, int(r.State), r.Owner, number(r.Token), r.Attempt, r.Claimed.UnixMicro(), micros(r.Started), micros(r.Finished), micros(r.Due),
-		r.Missed, r.Error, r.CancelAsked, verdict, args, backfill,
+		r.Missed, r.Error, r.CancelAsked, verdict, args, backfill, details,
 	}
 }
 

@@ -346,8 +346,8 @@ func showRecord(r jobs.Record) string {
 		}
 		return t.Format("2006-01-02T15:04:05.999999999Z07:00 MST")
 	}
-	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t args %t backfill %.60q claimed %s started %s finished %s due %s",
-		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked, r.HasArgs, r.Backfill,
+	return fmt.Sprintf("%s %s/%d %v owner %q token %d attempt %d missed %d error %.60q cancel %t args %t backfill %.60q details %+v claimed %s started %s finished %s due %s",
+		r.Job, at(r.Tick), r.Trigger, r.State, r.Owner, r.Token, r.Attempt, r.Missed, r.Error, r.CancelAsked, r.HasArgs, r.Backfill, r.Details,
 		at(r.Claimed), at(r.Started), at(r.Finished), at(r.Due))
 }
 

@@ -207,6 +207,7 @@ func (h *history) move() historyCall {
 		}
 		m.Delay, m.Error, m.Then = h.delay(), h.text(), h.followers(n)
 		m.Verdict = rapid.SampledFrom([]store.Verdict{store.NoVerdict, store.JobWorks, store.JobFails}).Draw(h.random, "verdict")
+		m.Unbegun = rapid.IntRange(0, 2).Draw(h.random, "unbegun")
 		m.Output = rapid.SampledFrom([][]byte{nil, nil, []byte("done")}).Draw(h.random, "output")
 		if r.State == 0 || r.State.Over() || h.some() {
 			m.From = rapid.SampledFrom(states[:2]).Draw(h.random, "from")

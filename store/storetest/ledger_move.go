@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -31,6 +32,34 @@ var moveCases = []ledgerCase{
 		m.Then = []store.Follower{{Key: jobs.Key{Job: cleanup, Tick: tick(1), Trigger: 1 << 53}}}
 		e.equal(e.move(s, h, m)[0], true, "a run that waits under the holder is moved to wait")
 		e.absent(group, m.Then[0].Key, "after a move that changed nothing")
+	}},
+
+	{"move/the details become those of the move", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		e.equal(r.Details, jobs.Details{}, "the details of a new run")
+		for _, d := range []jobs.Details{{Unbegun: 1}, {Unbegun: 7}, {}, {Unbegun: 2}} {
+			for _, state := range []jobs.State{jobs.Waiting, jobs.Running} {
+				m := to(state, r)
+				m.Details = d
+				if state == jobs.Running {
+					m.Then = []store.Follower{{Key: jobs.Key{Job: cleanup, Tick: tick(d.Unbegun), Trigger: 1 << 53}}}
+				}
+				r = e.moved(s, h, m)
+				e.equal(r.Details, d, "the details of a run that was moved to "+state.String())
+				open := e.load(group).Open
+				e.same(open[slices.IndexFunc(open, func(o jobs.Record) bool { return o.Key == r.Key })], r, "in Load")
+			}
+			e.equal(e.record(group, jobs.Key{Job: cleanup, Tick: tick(d.Unbegun), Trigger: 1 << 53}).Details, jobs.Details{}, "the details of a follower")
+		}
+		e.ok(s.Cancel(e.ctx(), group, r.Key), "Cancel")
+		r.CancelAsked = true
+		e.unchanged(r, "after a cancel request")
+		end := to(jobs.Cancelled, r)
+		end.Details = r.Details
+		r = e.moved(s, h, end)
+		e.equal(r.Details, jobs.Details{Unbegun: 2}, "the details of a run that is over")
 	}},
 
 	{"move/a run comes to its end", func(e *ledgerEnv) {

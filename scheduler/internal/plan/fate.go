@@ -55,13 +55,13 @@ func (j *Job) Fate(f Found, now time.Time) Fate {
 		return HoldBack
 	case r.State == jobs.Waiting:
 		return Start
-	case !f.Ours && j.reruns(r.Attempt):
+	case !f.Ours && j.reruns(r.Attempt-r.Unbegun):
 		return RunAgain
 	case !f.Ours:
 		return Interrupted
 	case j.WasRefused(r.Key) && j.IsTooLate(r.Tick, now):
 		return Lapse
-	case j.WasRefused(r.Key), j.reruns(r.Attempt):
+	case j.WasRefused(r.Key), j.reruns(r.Attempt - r.Unbegun):
 		return Reclaim
 	}
 	return Interrupted
@@ -78,26 +78,15 @@ func (j *Job) IsLeft(f Found) bool {
 // IsHeld reports whether a run that waits belongs to a backfill, and has not begun.
 func IsHeld(r jobs.Record) bool { return !hasBegun(r) && triggers.IsBackfill(r.Trigger) }
 
-// hasBegun reports whether an attempt at a run has begun. The record of a start counts the attempt. A leader that ends before the
-// attempt begins leaves the run waiting with that count, and with no text of how an attempt has ended ([jobs.ParsePrevious]).
-func hasBegun(r jobs.Record) bool {
-	return r.Attempt > 1 || r.Attempt == 1 && (r.State != jobs.Waiting || r.Error != "")
-}
-
-// Unbegun is how many attempts at a run are counted although none has begun.
-func Unbegun(r jobs.Record) int {
-	if hasBegun(r) {
-		return 0
-	}
-	return r.Attempt
-}
+// hasBegun reports whether an attempt at a run has begun, as far as its record knows: that of a start counts the attempt.
+func hasBegun(r jobs.Record) bool { return r.Attempt > r.Unbegun }
 
 // WhyInterrupted is why a run is closed that was interrupted.
 func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
 	switch {
 	case ours:
 		return "not in hand of its holder"
-	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Attempt):
+	case j.job.Recover == jobs.RecoverRerun && !j.reruns(r.Attempt-r.Unbegun):
 		return "not finished by " + r.Owner + ", and interrupted too often to be run again"
 	}
 	return "not finished by " + r.Owner

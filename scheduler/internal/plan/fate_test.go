@@ -23,6 +23,11 @@ func tried(r jobs.Record, attempt int) jobs.Record {
 	return r
 }
 
+func unbegun(r jobs.Record, n int) jobs.Record {
+	r.Unbegun = n
+	return r
+}
+
 func TestFate(t *testing.T) {
 	t.Parallel()
 	rerun := jobs.Job{Recover: jobs.RecoverRerun}
@@ -55,6 +60,7 @@ func TestFate(t *testing.T) {
 		{"was interrupted", jobs.Job{}, nil, Found{Record: running}, Interrupted},
 		{"was interrupted, and runs again", rerun, nil, Found{Record: in(jobs.Running, tried(aTick, 4))}, RunAgain},
 		{"was interrupted too often", rerun, nil, Found{Record: in(jobs.Running, tried(aTick, 5))}, Interrupted},
+		{"was interrupted too often, but for attempts that had not begun", rerun, nil, Found{Record: unbegun(in(jobs.Running, tried(aTick, 6)), 2)}, RunAgain},
 		{"was interrupted, and has more attempts", patient, nil, Found{Record: in(jobs.Running, tried(aTick, 7))}, RunAgain},
 		{"was interrupted, and has no more attempts", patient, nil, Found{Record: in(jobs.Running, tried(aTick, 8))}, Interrupted},
 		{"ours, from a restored table", jobs.Job{}, nil, Found{Record: running, Ours: true}, Interrupted},
@@ -155,23 +161,20 @@ func TestHasLapsed(t *testing.T) {
 	}
 }
 
-// The first attempt may be counted and not have begun: its leader has handed the run on before.
+// Attempts may be counted and not have begun: their leaders have handed the run on before.
 func TestUnbegun(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		r    jobs.Record
-		want int
 		held bool // a run of a backfill would be held
 	}{
-		{jobs.Record{State: jobs.Waiting}, 0, true},
-		{jobs.Record{State: jobs.Waiting, Attempt: 1}, 1, true},
-		{jobs.Record{State: jobs.Waiting, Attempt: 1, Error: "failed: no"}, 0, false},
-		{jobs.Record{State: jobs.Running, Attempt: 1}, 0, false},
-		{jobs.Record{State: jobs.Waiting, Attempt: 2}, 0, false},
+		{jobs.Record{State: jobs.Waiting}, true},
+		{jobs.Record{State: jobs.Waiting, Attempt: 1, Details: jobs.Details{Unbegun: 1}}, true},
+		{jobs.Record{State: jobs.Waiting, Attempt: 1}, false},
+		{jobs.Record{State: jobs.Running, Attempt: 1}, false},
+		{jobs.Record{State: jobs.Waiting, Attempt: 2, Details: jobs.Details{Unbegun: 1}}, false},
+		{jobs.Record{State: jobs.Waiting, Attempt: 2, Details: jobs.Details{Unbegun: 2}}, true},
 	} {
-		if got := Unbegun(test.r); got != test.want {
-			t.Errorf("%+v: %d, want %d", test.r, got, test.want)
-		}
 		test.r.Trigger = aBackfill.Trigger
 		if held := IsHeld(test.r); held != test.held {
 			t.Errorf("%+v: is held: %t", test.r, held)

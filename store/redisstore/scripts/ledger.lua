@@ -40,9 +40,9 @@ end
 local function row(group, r)
   local at = key('run', named(group, r))
   local fields = redis.call('HMGET', at, 'state', 'owner', 'token', 'attempt', 'claimed', 'started', 'finished', 'due', 'missed', 'error',
-    'cancel', 'backfill', 'claim')
+    'cancel', 'backfill', 'details', 'claim')
   if not fields[1] then return false end
-  fields[14], fields[15], fields[16], fields[17] = redis.call('HEXISTS', at, 'args'), r.job, r.tick, r.trigger
+  fields[15], fields[16], fields[17], fields[18] = redis.call('HEXISTS', at, 'args'), r.job, r.tick, r.trigger
   return fields
 end
 

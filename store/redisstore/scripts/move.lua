@@ -1,12 +1,12 @@
 -- Changes the state of runs. ARGV: group, owner, token, server, how many, and of each its job, tick, trigger, the state, attempt, owner and token that
--- it has to have, the state that it gets, delay, error, what its end says of the job ('1': it works, '2': it fails), '1' if it leaves an attempt, the state, error and output of that, and what follows it.
+-- it has to have, the state that it gets, delay, error, details, what its end says of the job ('1': it works, '2': it fails), '1' if it leaves an attempt, the state, error and output of that, and what follows it.
 -- Returns whether the term has not been replaced, and for each whether it is as wanted now; '' on a server that is not the one named.
 local group, owner, token, on = take(), take(), take(), take()
 if on ~= '' and on ~= server() then return '' end
 local moves, jobs = {}, {}
 for i = 1, tonumber(take()) do
   local m = {job = take(), tick = take(), trigger = take(), from = take(), attempt = take(), owner = take(), token = take(), to = take(),
-    delay = take(), error = take(), verdict = take(), leaves = take(), state = take(), why = take(), output = take()}
+    delay = take(), error = take(), details = take(), verdict = take(), leaves = take(), state = take(), why = take(), output = take()}
   jobs[m.job] = true
   m.followers = followers(jobs)
   redis.call('HGET', key('run', named(group, m)), 'state')
@@ -44,7 +44,7 @@ for i, m in ipairs(moves) do
     -- Its end was asked for.
   elseif mine and not over(r[1]) and r[1] == m.from and attempt == m.attempt and (r[3] or '') == m.owner and (r[4] or '0') == m.token then
     if m.leaves == '1' then leave(m, r[5], present) end
-    redis.call('HSET', at, 'state', m.to, 'attempt', counted, 'owner', owner, 'token', token, 'error', m.error)
+    redis.call('HSET', at, 'state', m.to, 'attempt', counted, 'owner', owner, 'token', token, 'error', m.error, 'details', m.details)
     if m.to == RUNNING then
       redis.call('HSET', at, 'started', present)
     elseif m.to == WAITING then
