@@ -31,23 +31,25 @@ const (
 // the others.
 func (c *Client) write(aside bool) {
 	failed := retry.Forever(5*time.Millisecond, min(c.timing.TTL/5, time.Second))
-	poked, trouble := c.rows.rounds.writes, c.keeper.Trouble().Tasks()
+	poked, trouble := c.rows.rounds.writes, c.keeper.Trouble()
 	if aside {
 		// A row that is locked or broken says nothing about the database.
-		poked, trouble = c.rows.rounds.asides, keeper.NewTrouble(c.events, "", "").Tasks()
+		poked, trouble = c.rows.rounds.asides, keeper.NewTrouble(c.events, "", "")
 	}
+	tasks := trouble.Tasks()
 	for c.running.Err() == nil {
 		c.mu.Lock()
 		r, wait := c.rows.rounds.take(aside)
 		c.mu.Unlock()
 		if len(r.names) == 0 {
-			trouble.End()
+			tasks.End()
+			tasks = trouble.Tasks()
 			c.pause(poked, wait)
 			continue
 		}
 		written, err := c.round(c.running, r)
 		if err == nil {
-			trouble.Worked(writingLocks)
+			tasks.Worked(writingLocks)
 			failed.Reset()
 			if aside {
 				c.pause(nil, asideEvery)
@@ -58,7 +60,7 @@ func (c *Client) write(aside bool) {
 		c.rows.roundFailed(r, err, written)
 		c.mu.Unlock()
 		if c.running.Err() == nil {
-			trouble.Failed(writingLocks, err)
+			tasks.Failed(writingLocks, err)
 		}
 		c.pause(nil, failed.NextBackOff())
 	}

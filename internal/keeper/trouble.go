@@ -92,7 +92,10 @@ func (t *Trouble) Tasks() *Tasks { return &Tasks{trouble: t} }
 
 // Tasks are those of a term among the tasks of a [Trouble]. They are safe for
 // concurrent use.
-type Tasks struct{ trouble *Trouble }
+type Tasks struct {
+	trouble *Trouble
+	over    bool // guarded by trouble.mu
+}
 
 // Failed is [Trouble.Failed] of a task of the term.
 func (t *Tasks) Failed(name string, err error) { t.trouble.failed(task{t, name}, err) }
@@ -100,10 +103,11 @@ func (t *Tasks) Failed(name string, err error) { t.trouble.failed(task{t, name},
 // Worked is [Trouble.Worked] of a task of the term.
 func (t *Tasks) Worked(name string) { t.trouble.worked(task{t, name}) }
 
-// End is [Trouble.Ended] of all tasks of the term.
+// End is [Trouble.Ended] of all tasks of the term, also of those that fail after it.
 func (t *Tasks) End() {
 	t.trouble.mu.Lock()
 	defer t.trouble.mu.Unlock()
+	t.over = true
 	for k, f := range t.trouble.failing {
 		if k.of == t {
 			t.trouble.failing[k] = failure{f.at, true}
@@ -150,7 +154,7 @@ func (t *Trouble) note(k task, err error) (away event.DatabaseAway, first bool, 
 		t.since, t.spoke, t.failures, t.quiet = now, now, 0, true
 		clear(t.logged)
 	}
-	t.failing[k] = failure{at: now}
+	t.failing[k] = failure{now, k.of != nil && k.of.over}
 	t.failures++
 	t.newest, t.last = now, err
 	if now.Sub(t.spoke) >= troubleEvery {

@@ -191,6 +191,13 @@ func TestTroubleEndsAfterTheTerm(t *testing.T) {
 		check("the other term works", time.Second)
 
 		term.Failed("claim", away)
+		check("a statement of the term fails after its end")
+		time.Sleep(time.Second)
+		trouble.Worked("look")
+		check("the database is back, though nothing more is heard of that", time.Second)
+
+		term = trouble.Tasks()
+		term.Failed("claim", away)
 		time.Sleep(time.Second)
 		term.Failed("claim", away)
 		time.Sleep(3 * time.Minute)
