@@ -65,7 +65,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 	}
 	var attempts, dropped sqltext.Values
 	for _, m := range moves {
-		attempts = append(attempts, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(m.To), 4, true, "why", "output"})
+		attempts = append(attempts, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, m.Attempt, m.Owner, m.Token, int(m.To), 4, true, "why", "output"})
 		dropped = append(dropped, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, 1})
 	}
 	k := claims[0].Key

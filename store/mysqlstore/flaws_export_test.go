@@ -27,7 +27,7 @@ var about = []sqlflaws.Topics{
 	{`^archive\.newest`, "newest"},
 	{`Term`, "terms,archive prune"},
 	{`^archive\.(.*Audit|note|oldest|inAll)`, "audit,archive prune"},
-	{`(?i)attempt`, "attempts,prune"},
+	{`(?i)attempt`, "attempts,prune,cancel"},
 	{`^ledger\.(newest|runs)`, "runs"},
 	{`^ledger\.(bounds|keptFrom|prun|orphans)`, "prune"},
 	{`^ledger\.changes`, "changes"},

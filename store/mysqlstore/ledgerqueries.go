@@ -184,15 +184,15 @@ ON DUPLICATE KEY UPDATE grp = {run}.grp`),
 		// What the move will end, before it does: as movable, whose rows it keeps locked.
 		keepAttempts: sql(`
 INSERT INTO {attempt} ({attempt columns})
-WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, became, finished, error, output) AS (VALUES ?)
-SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.became, r.owner, r.token, r.started_at,
+WITH v (job, tick, trigger_id, attempt, owner, token, to_state, state, finished, error, output) AS (VALUES ?)
+SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.state, r.owner, r.token, r.started_at,
 	IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), v.error, v.output
 FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-WHERE {moves}
+WHERE r.state = 1 AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token AND (v.to_state <> 1 OR r.cancel_asked = 0)
 FOR UPDATE
-ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.became, owner = r.owner, token = r.token, started_at = r.started_at,
+ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.state, owner = r.owner, token = r.token, started_at = r.started_at,
 	finished_at = IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), error = v.error, output = v.output`),
 		dropAttempts: sql(`
 DELETE a FROM (WITH v (job, tick, trigger_id, attempt) AS (VALUES ?) SELECT * FROM v) v

@@ -206,7 +206,7 @@ func besideOf(m store.Move) (b beside) {
 	b.followers = followers(m.Key, m.Then)
 	if a, kept := store.AttemptOf(m); kept {
 		b.attempt = sqltext.Values{{
-			m.Job, tick, m.Trigger, int(m.From), a.Number, m.Owner, m.Token, int(m.To), int(a.State), a.State != jobs.Interrupted, ledgerrows.CutError(a.Error), string(a.Output),
+			m.Job, tick, m.Trigger, a.Number, m.Owner, m.Token, int(m.To), int(a.State), a.State != jobs.Interrupted, ledgerrows.CutError(a.Error), string(a.Output),
 		}}
 		if a.Number > jobs.MaxAttempts {
 			b.dropped = sqltext.Values{{m.Job, tick, m.Trigger, a.Number - jobs.MaxAttempts}}

@@ -140,6 +140,21 @@ var attemptCases = []ledgerCase{
 		e.attempts(s, late.Key, attempt(1, jobs.Running, h, "", nil))
 	}},
 
+	{"attempts/none of a move by another holder", func(e *ledgerEnv) {
+		s := e.openArchive()
+		h := e.begin(s)
+		r := e.running(s, h, key(report, 1))
+		holders := replaced(h)
+		other := e.take(s, otherOne, alice)
+		other.Group = group
+		holders["the owner's term in another group"] = other
+		for what, not := range holders {
+			_, err := s.Move(e.ctx(), not, []store.Move{fails(r, "late", []byte("late"))})
+			e.is(err, store.ErrReplaced, "Move by "+what)
+			e.attempts(s, r.Key, attempt(1, jobs.Running, h, "", nil))
+		}
+	}},
+
 	{"attempts/none of a run that was never started", func(e *ledgerEnv) {
 		s := e.openArchive()
 		h := e.begin(s)

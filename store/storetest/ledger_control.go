@@ -300,7 +300,10 @@ var cancelCases = []ledgerCase{
 		e.ok(s.Cancel(e.ctx(), group, first.Key), "Cancel")
 		again := e.moved(s, h, to(jobs.Waiting, first))
 		e.equal(again.CancelAsked, true, "CancelAsked of a run that waits for its next attempt")
-		e.refused(s, h, to(jobs.Running, again), "the next attempt")
+		start := to(jobs.Running, again)
+		start.Then = []store.Follower{{Key: jobs.Key{Job: cleanup, Tick: tick(1), Trigger: 1 << 53}}}
+		e.refused(s, h, start, "the next attempt")
+		e.absent(group, start.Then[0].Key, "what follows a start that is refused")
 		e.ok(s.Cancel(e.ctx(), group, waits.Key), "Cancel")
 		e.refused(s, h, to(jobs.Running, e.record(group, waits.Key)), "the first attempt")
 		beside := e.waiting(s, h, key(report, 3))
