@@ -2,10 +2,13 @@ package scheduler_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
 )
 
 // Ticks of a paused time are recorded as skipped, also those that were due while
@@ -216,6 +219,43 @@ func TestCancelBeforeAStart(t *testing.T) {
 		c.wantRows("told", "2m cancelled: jobs: cancelled on request")
 		c.wantBegan("told", 2*time.Minute)
 	})
+}
+
+// A run that waits for its time and is to replace an earlier one does not, if its end was asked for; and observers are told
+// that it was cancelled, also if the leader did not know when it tried to start it.
+func TestCancelOfAReplacement(t *testing.T) {
+	for name, slow := range map[string]time.Duration{"known": 0, "not yet known": 2 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				var dropped []event.RunDropped
+				jitter := 20 * time.Second
+				r := c.start([]jobs.Job{
+					{Name: "job", Schedule: jobs.Every(time.Minute), Jitter: jitter, Overlap: jobs.OverlapReplace, Do: sleep(100 * time.Second)},
+					{Name: "retried", Schedule: jobs.At(c.begin.Add(10 * time.Minute)), Retry: exact(3, 5*time.Second), Do: failing(9)},
+				}, scheduler.WithEvents(func(e event.Event) {
+					if e, ok := e.(event.RunDropped); ok {
+						dropped = append(dropped, e)
+					}
+				}))
+				c.until(2*time.Minute + time.Millisecond)
+				record := c.records("job")[1]
+				c.until(record.Due.Sub(c.begin) - 500*time.Millisecond)
+				r.link.set(func(l *link) { l.hold["Load"] = slow })
+				check(t, c.Cancel(t.Context(), record.Key))
+				c.until(2*time.Minute + jitter + 10*time.Second)
+				c.wantRows("job", "1m running", "2m cancelled: jobs: cancelled on request")
+				r.link.set(func(l *link) { l.hold["Load"] = 0 })
+				c.until(10*time.Minute + 4*time.Second)
+				r.link.set(func(l *link) { l.hold["Load"] = slow })
+				dropped = nil
+				check(t, c.Cancel(t.Context(), jobs.Key{Job: "retried", Tick: c.begin.Add(10 * time.Minute)}))
+				c.until(10*time.Minute + 20*time.Second)
+				if i := slices.IndexFunc(dropped, func(e event.RunDropped) bool { return e.Key.Job == "retried" }); i < 0 || dropped[i].State != jobs.Cancelled {
+					t.Errorf("told: %+v", dropped)
+				}
+			})
+		})
+	}
 }
 
 // Runs of a job that this release does not have are left to the other one.

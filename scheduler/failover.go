@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/keeper"
@@ -26,47 +27,88 @@ func (w *writer) writing(q *queue) store.Holder {
 	return h
 }
 
-// met takes in which server has shown the ledger, and reports whether the term goes on.
-func (t *term) met(snapshot jobs.Snapshot) bool {
+// On a cluster whose nodes all take writes, none lacks what another one has committed: there the store takes claims and
+// moves on each of them. One that was answered while the ledger was being read on another node is not lost. So what a ledger
+// lacks counts when a second reading lacks it, which was sent after that was known to be there.
+
+// doubt is what another server's ledger lacked of what the term knew to be in it.
+type doubt struct {
+	since time.Time
+	ticks map[string]time.Time     // by job, the newest that was recorded; zero: the job was made anew
+	runs  map[jobs.Key]jobs.Record // in hand
+}
+
+// met takes in which server has shown the ledger, by a reading that was sent at an instant or later, and reports whether
+// the term takes the reading in.
+func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 	if snapshot.Server == t.wrote.server || t.stage == stopped {
+		t.doubt = doubt{}
 		return true
 	}
 	keeper.HeldOf(t.ctx).Answered(snapshot.Server)
-	if err := t.lost(snapshot); err != nil {
-		t.cut(fmt.Errorf("%w: another server answers, as after a failover, and %w", election.ErrLost, err))
+	if snapshot.Opened.Token < t.holder.Token {
+		t.elsewhere(fmt.Errorf("has term %d as its last", snapshot.Opened.Token))
 		return false
 	}
+	lacks, before := t.lacking(snapshot), t.doubt
+	if before.since.IsZero() || sent.Before(before.since) {
+		if t.doubt = lacks; len(lacks.ticks)+len(lacks.runs) > 0 {
+			t.reader.soon()
+			return false
+		}
+	} else if ticks, runs := lacks.still(before, snapshot); ticks+runs > 0 {
+		t.elsewhere(fmt.Errorf("lacks the newest ticks of %d jobs, and %d of the runs in hand", ticks, runs))
+		return false
+	}
+	t.doubt = doubt{}
 	t.wrote.server = snapshot.Server
 	t.wrote.hurry()
 	return true
 }
 
-// lost says what a ledger lacks of what this term knows to be in it; nil: nothing. What is under way is not known to
+// elsewhere ends the term because of what the ledger on another server lacks.
+func (t *term) elsewhere(lacks error) {
+	t.cut(fmt.Errorf("%w: another server answers, as after a failover, and %w", election.ErrLost, lacks))
+}
+
+// lacking is what a ledger lacks of what this term knows to be in it. What is under way is not known to
 // be there: it is sent again.
-func (t *term) lost(snapshot jobs.Snapshot) error {
-	if snapshot.Opened.Token < t.holder.Token {
-		return fmt.Errorf("has term %d as its last", snapshot.Opened.Token)
-	}
+func (t *term) lacking(snapshot jobs.Snapshot) doubt {
 	open := make(map[jobs.Key]jobs.Record, len(snapshot.Open))
 	for _, r := range snapshot.Open {
 		open[r.Key] = r
 	}
-	var ticks, runs int
+	lacks := doubt{time.Now(), map[string]time.Time{}, map[jobs.Key]jobs.Record{}}
 	for name, e := range t.roll.entries {
 		known := snapshot.Jobs[name]
-		if !e.Known().Since.IsZero() && !known.Since.Equal(e.Known().Since) || known.Cursor.Before(e.Recorded()) {
-			ticks++
+		switch {
+		case !e.Known().Since.IsZero() && !known.Since.Equal(e.Known().Since):
+			lacks.ticks[name] = time.Time{}
+		case known.Cursor.Before(e.Recorded()):
+			lacks.ticks[name] = e.Recorded()
 		}
 		for key, r := range e.runs {
 			if is := open[key]; r.settled() && (is.State != r.record.State || is.Attempt != r.record.Attempt || is.Owner != r.record.Owner || is.Token != r.record.Token) {
-				runs++
+				lacks.runs[key] = r.record
 			}
 		}
 	}
-	if ticks+runs == 0 {
-		return nil
+	return lacks
+}
+
+// still counts what a reading lacks that was in doubt before it was sent.
+func (d doubt) still(before doubt, snapshot jobs.Snapshot) (ticks, runs int) {
+	for name := range d.ticks {
+		if tick, is := before.ticks[name]; is && (tick.IsZero() || snapshot.Jobs[name].Cursor.Before(tick)) {
+			ticks++
+		}
 	}
-	return fmt.Errorf("lacks the newest ticks of %d jobs, and %d of the runs in hand", ticks, runs)
+	for key, r := range d.runs {
+		if was, is := before.runs[key]; is && was == r {
+			runs++
+		}
+	}
+	return ticks, runs
 }
 
 // settled reports whether the ledger is known to have the run as its record says.
@@ -75,8 +117,8 @@ func (r *run) settled() bool {
 }
 
 // tellLost tells of ticks that this process has seen, and that another server lacks.
-func (s *Scheduler) tellLost(snapshot jobs.Snapshot) {
-	e := s.memory.Behind(snapshot)
+func (s *Scheduler) tellLost(snapshot jobs.Snapshot, sent time.Time) {
+	e := s.memory.Behind(snapshot, sent)
 	if e.Jobs == 0 {
 		return
 	}

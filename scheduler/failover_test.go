@@ -162,6 +162,45 @@ func TestFailoverLosesNothing(t *testing.T) {
 	}
 }
 
+// Nor does a cluster whose nodes all take writes: the claims that are answered while its ledger is read on another node are
+// there.
+func TestLedgerReadOnOtherNodes(t *testing.T) {
+	for _, slow := range []time.Duration{0, 300 * time.Millisecond, 1300 * time.Millisecond} {
+		t.Run(slow.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				var lost []event.WritesLost
+				all := append(lossy(2*time.Second), followed()...)
+				for i := range 20 {
+					all = append(all, jobs.Job{Name: fmt.Sprint("each-", i), Schedule: jobs.Every(time.Second)})
+				}
+				r := c.start(all, scheduler.WithEvents(func(e event.Event) {
+					if e, ok := e.(event.WritesLost); ok {
+						lost = append(lost, e)
+					}
+				}))
+				token := c.holder(r).Token
+				r.link.set(func(l *link) {
+					l.nodes = 3
+					l.delay["Load"], l.delay["Claim"] = slow, slow/3
+				})
+				for i := range 60 {
+					c.until(time.Duration(i+1) * 1700 * time.Millisecond)
+					check(t, c.Pause(t.Context(), "each-0"))
+					check(t, c.Resume(t.Context(), "each-0"))
+				}
+				c.until(3 * time.Minute)
+				if now := c.holder(r).Token; now != token {
+					t.Errorf("the term has ended: %v", r.State().Cause)
+				}
+				if len(lost) > 0 {
+					t.Errorf("said to be lost: %+v", lost)
+				}
+				c.wantEach("each-1", time.Second, 3*time.Minute-2*time.Second)
+			})
+		})
+	}
+}
+
 // A run that waits for a retry and a manual one are rows that a failover can lose, too.
 func TestFailoverLosesRunsInHand(t *testing.T) {
 	inBubble(t, func(c *cluster) {

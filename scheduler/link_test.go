@@ -47,6 +47,9 @@ type link struct {
 
 	stale []jobs.Snapshot // what the next Loads answer
 
+	// nodes is of how many the database is: each Load is on the next one, and claims and moves are taken on all.
+	nodes int
+
 	// late takes a claim that then never gets an answer.
 	late func(store.Holder, store.ClaimID, []store.Claim) bool
 
@@ -199,13 +202,33 @@ func (r refusing) refuses(op, job string) bool {
 	return strings.HasPrefix(job, r.link.refused) && r.link.refused != "" && r.link.refusedOps == op
 }
 
+// onAnyNode is the holder as a node of a cluster takes it.
+func (r refusing) onAnyNode(h store.Holder) store.Holder {
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	if r.link.nodes > 0 {
+		h.Server = ""
+	}
+	return h
+}
+
+func (r refusing) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	s, err := r.Store.Load(ctx, group)
+	r.link.mu.Lock()
+	defer r.link.mu.Unlock()
+	if r.link.nodes > 0 {
+		s.Server += fmt.Sprint(" node ", r.link.sent["Load"]%r.link.nodes)
+	}
+	return s, err
+}
+
 func (r refusing) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
 	for _, c := range claims {
 		if r.refuses("Claim", c.Job) {
 			return nil, errRefused
 		}
 	}
-	return r.Store.Claim(ctx, h, id, claims)
+	return r.Store.Claim(ctx, r.onAnyNode(h), id, claims)
 }
 
 func (r refusing) Move(ctx context.Context, h store.Holder, moves []store.Move) ([]bool, error) {
@@ -221,5 +244,5 @@ func (r refusing) Move(ctx context.Context, h store.Holder, moves []store.Move) 
 			moves[i].Trigger++
 		}
 	}
-	return r.Store.Move(ctx, h, moves)
+	return r.Store.Move(ctx, r.onAnyNode(h), moves)
 }

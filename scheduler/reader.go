@@ -15,13 +15,13 @@ import (
 // reader reads the ledger for a term, beside its loop, to which it hands what it has read.
 type reader struct {
 	*env
-	look    signal           // asks it to read at once
-	asks    chan chan<- bool // a request to read; its sender gets whether anything was asked of the leader
-	relists chan relisted    // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
+	look    signal        // asks it to read at once
+	asks    asks          // asks it to read at once, and tells whether anything was asked of the leader
+	relists chan relisted // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
 }
 
 func newReader(v *env) reader {
-	return reader{v, make(chan struct{}, 1), make(chan chan<- bool), make(chan relisted, 1)}
+	return reader{v, make(chan struct{}, 1), make(asks), make(chan relisted, 1)}
 }
 
 // run takes in what is asked of the leader, pause, resume, trigger or cancel, until
@@ -55,6 +55,7 @@ func (f *reader) run() {
 		case <-f.ctx.Done():
 			return
 		}
+		sent := time.Now()
 		snapshot, changed, err := f.news(pulse, beat, asked, limit)
 		if f.ctx.Err() != nil {
 			return
@@ -79,7 +80,10 @@ func (f *reader) run() {
 			relisted := list
 			list = nil
 			f.do(func(t *term) {
-				if !t.met(snapshot) {
+				if !t.met(snapshot, sent) {
+					if relisted != nil {
+						t.reader.relists <- relisted // nothing else is in it while the list changes
+					}
 					return
 				}
 				if relisted != nil {
@@ -115,19 +119,8 @@ func (f *reader) heed() { keeper.HeldOf(f.ctx).Heed(f.ctx, f.beats.known.Load, f
 // a request. Where that takes long, as with a large ledger, a stream of requests has it
 // done for a fifth of the time.
 func (f *reader) request() bool {
-	answer := make(chan bool, 1)
 	began := time.Now()
-	select {
-	case f.asks <- answer:
-	case <-f.ctx.Done():
-		return false
-	}
-	var fruit bool
-	select {
-	case fruit = <-answer:
-	case <-f.ctx.Done():
-		return false
-	}
+	fruit := f.asks.ask(f.ctx)
 	const long = 20 * time.Millisecond
 	_ = retry.Sleep(f.ctx, min(4*max(0, time.Since(began)-long), time.Second))
 	return fruit

@@ -27,8 +27,9 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 	mono := func() time.Time { return s.clock.Own().Mono }
 	var snapshot jobs.Snapshot
 	var lacks string
-	for range 2 { // one reading may lack a row that is there
-		sent := mono()
+	var sent time.Time
+	for range 2 { // one reading may lack a row that is there, or that was written since it was sent
+		sent = mono()
 		var err error
 		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
@@ -39,7 +40,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 				return snapshot, err
 			}
 		}
-		if lacks == "" {
+		if lacks == "" && s.memory.Behind(snapshot, mono()).Jobs == 0 {
 			break
 		}
 	}
@@ -48,11 +49,12 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 			return snapshot, err
 		}
 		var err error
+		sent = mono()
 		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
 	}
-	s.tellLost(snapshot)
+	s.tellLost(snapshot, sent)
 	s.memory.Learn(snapshot, mono())
 	return snapshot, nil
 }

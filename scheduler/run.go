@@ -31,6 +31,7 @@ import (
 //	parking       waiting   enqueue      the ledger has it as waiting
 //	              running   startIn      the ledger has it as running: a copy of its claim that was refused, and came late
 //	              gone      forget       another term has it
+//	              closing   startRefused its start was refused: its end was asked for
 //	held          ready     admitHeld    nothing else of its job waits or runs
 //	waiting       blocked   enqueue      its time has come
 //	blocked       ready     admit        its job has room
@@ -39,6 +40,7 @@ import (
 //	running       waiting   enqueue      the ledger has a tick as waiting that was to start at once
 //	              parking   finish       the attempt has ended, and another will follow
 //	              closing   finish       the attempt has ended, and it was the last
+//	              parking   startRefused the ledger has refused the start, and is looked at
 //	              aside     giveBack     its row is set aside: it keeps its room, and no slot
 //	aside         running   startIn      the ledger has it as running at last, and a slot is free
 //	              waiting   enqueue      the ledger has a tick as waiting whose claim was set aside
@@ -69,11 +71,12 @@ type run struct {
 // replica has a slot.
 func (t *term) enqueue(r *run, wait time.Duration) {
 	t.shift(r, plan.Waiting)
+	displaces := wait > 0 && r.entry.Displaces(r.record)
 	join := func() {
 		if r.Phase() != plan.Waiting {
 			return // it was dropped meanwhile
 		}
-		if wait > 0 && r.entry.Displaces(r.record) {
+		if displaces {
 			t.replaceAll(r.entry, func(key jobs.Key) bool { return key == r.record.Key }) // what its tick left running meanwhile
 		}
 		t.shift(r, plan.Blocked)
@@ -86,6 +89,9 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 	case r.entry.IsRemoved():
 		t.letGo(r)
 		t.retired(r.entry)
+	case displaces:
+		// What it replaces is to go on if its end was asked for.
+		t.after(wait, func() { t.afterLook(join) })
 	case wait > 0:
 		t.after(wait, join)
 	default:
@@ -202,15 +208,22 @@ func (t *term) launch(r *run) {
 	}, func() { t.giveBack(r) })
 }
 
-// startRefused deals with a run whose start the ledger refused: its end was asked for, it is over, or another
-// term has it.
+// startRefused deals with a run whose start the ledger refused: its end was asked for, which a look at the ledger
+// tells, or it is over, or another term has it.
 func (t *term) startRefused(r *run) {
 	if r.stop != nil {
 		t.drop(r)
 		return
 	}
-	t.forget(r)
-	t.reader.soon() // a run whose end was asked for is closed when it is found
+	t.shift(r, plan.Parking)
+	t.freed(r.entry)
+	t.afterLook(func() {
+		if r.stop != nil {
+			t.drop(r)
+		} else {
+			t.forget(r)
+		}
+	})
 }
 
 // giveBack takes the slot of a run whose row was set aside, for others.

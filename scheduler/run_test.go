@@ -34,7 +34,7 @@ func bareTerm(declared ...jobs.Job) *term {
 		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},
 	}
 	t.followers, t.janitor.roster = plan.NewFollowers(t.holder), roster.New(roster.Config{})
-	t.wrote = newWriter(t)
+	t.wrote, t.reader = newWriter(t), newReader(t.env)
 	for _, job := range declared {
 		e := newEntry("g", declare(job, false))
 		t.roll.entries[job.Name], t.roll.order = e, append(t.roll.order, e)
@@ -51,6 +51,12 @@ func (t *term) written(done bool) (moves []jobs.State) {
 	return moves
 }
 
+// looked ends a look at the ledger that waits to begin.
+func (t *term) looked() {
+	(<-t.reader.asks) <- false
+	(<-t.inbox)(t)
+}
+
 func manualRun(n uint64) jobs.Record {
 	return jobs.Record{Key: jobs.Key{Job: "job", Tick: noon, Trigger: n}, State: jobs.Waiting}
 }
@@ -59,7 +65,14 @@ func manualRun(n uint64) jobs.Record {
 func TestNothingIsLeftOfARun(t *testing.T) {
 	t.Parallel()
 	for name, way := range map[string]func(t *term, r *run){
-		"its start is refused": func(t *term, r *run) { t.enqueue(r, 0); t.written(false) },
+		"its start is refused": func(t *term, r *run) { t.enqueue(r, 0); t.written(false); t.looked() },
+		"its start is refused, since its end was asked for": func(t *term, r *run) {
+			t.enqueue(r, 0)
+			t.written(false)
+			t.interrupt(r, jobs.ErrCancelled)
+			t.looked()
+			t.written(true)
+		},
 		"dropped while it waits for its time": func(t *term, r *run) {
 			t.enqueue(r, time.Hour)
 			t.interrupt(r, jobs.ErrCancelled)
@@ -328,7 +341,6 @@ func TestFollowersAreTakenUp(t *testing.T) {
 		"stopped": {func(t *term) { t.stage = stopped }, 0, 0},
 	} {
 		term := bareTerm(jobs.Job{Name: "next", Schedule: jobs.After("job")})
-		term.reader = newReader(term.env)
 		e := term.roll.entries["next"]
 		test.change(term)
 		term.followed(manualRun(1), []store.Follower{{Key: jobs.Key{Job: "next", Tick: noon, Trigger: 5}}})

@@ -37,6 +37,7 @@ type term struct {
 	skips     skips
 	janitor   janitor
 	alarms    *alarms
+	doubt     doubt
 }
 
 // abandon ends a term whose loop has not begun, and what runs beside it.
@@ -62,6 +63,15 @@ func (t *term) after(wait time.Duration, f func()) {
 		})
 	})
 	t.timers[timer] = struct{}{}
+}
+
+// afterLook makes the loop call f once it has taken in what the ledger has from now on, or could not read it.
+func (t *term) afterLook(f func()) {
+	asks := t.reader.asks
+	t.beside(func(v *env) {
+		asks.ask(v.ctx)
+		v.do(func(*term) { f() })
+	})
 }
 
 func (t *term) stopTimers() {

@@ -291,6 +291,8 @@ func (e *examination) judgeHosts(list []mysqlconn.Host) string {
 			parts = append(parts, h.Addr+" takes writes")
 		case h.ReadOnly():
 			parts = append(parts, h.Addr+" is read-only")
+		case h.NotReady():
+			e.warn("look in its log for why it has left the cluster: it comes back by itself once it reaches the others", "%s cannot be used: %v", h.Addr, h.Err)
 		default:
 			e.warn("start it, or let this machine reach it: without it a failover has nowhere to go", "%s cannot be used: %v", h.Addr, h.Err)
 		}

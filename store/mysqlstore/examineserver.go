@@ -93,7 +93,7 @@ func (e *examination) galera() string {
 		e.problem("look at the node's log, and at its connections to the others", "the node is no part of the cluster's majority (wsrep_cluster_status %s, wsrep_ready %s)", state, e.status["wsrep_ready"])
 	}
 	if e.status["wsrep_cluster_size"] == "2" {
-		e.warn("add a third node or an arbitrator (garbd)", "the cluster has two nodes: when one fails, the other one stops too")
+		e.warn("start the third node, or add one, or an arbitrator (garbd)", "the cluster has two nodes: when one fails, the other one stops too")
 	}
 	return fmt.Sprintf("a node of Galera, nodes: %s", e.status["wsrep_cluster_size"])
 }

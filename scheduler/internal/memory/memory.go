@@ -178,9 +178,9 @@ func (m *Memory) Lacks(s jobs.Snapshot, sent time.Time) string {
 	return ""
 }
 
-// Behind is what another server lacks of the newest ticks, after [Memory.Lacks] has said
-// that it is accepted.
-func (m *Memory) Behind(s jobs.Snapshot) (lost event.WritesLost) {
+// Behind is what another server lacks of the newest ticks that were there before an instant, after
+// [Memory.Lacks] has said that it is accepted.
+func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLost) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s.Server == m.server {
@@ -189,8 +189,16 @@ func (m *Memory) Behind(s jobs.Snapshot) (lost event.WritesLost) {
 	for _, name := range slices.Sorted(maps.Keys(m.jobs)) {
 		r := m.jobs[name]
 		known, ok := s.Jobs[name]
-		had := r.newest.Tick
-		if !ok || !known.Since.Equal(r.since) || !known.Cursor.Before(had) || had.After(s.Now) {
+		if !ok || !known.Since.Equal(r.since) {
+			continue
+		}
+		var had time.Time
+		for k := range r.all() {
+			if k.at.Before(before) && !k.Tick.After(s.Now) && k.Tick.After(had) {
+				had = k.Tick
+			}
+		}
+		if !known.Cursor.Before(had) {
 			continue
 		}
 		if lost.Jobs++; lost.Jobs == 1 {

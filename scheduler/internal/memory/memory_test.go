@@ -203,13 +203,16 @@ func TestBehind(t *testing.T) {
 		{"a job less", ledger("b", 4, 3), event.WritesLost{}},
 		{"of the future", func() jobs.Snapshot { s := other(2, 1); s.Now = at(2).Add(-1); return s }(), event.WritesLost{}},
 	} {
-		if got := m.Behind(test.s); fmt.Sprint(got) != fmt.Sprint(test.want) {
+		if got := m.Behind(test.s, at(4)); fmt.Sprint(got) != fmt.Sprint(test.want) {
 			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
 		}
 	}
+	if got := m.Behind(other(2, 1), at(3)); got.Jobs > 0 {
+		t.Errorf("of what was not there before: %+v", got)
+	}
 	again := other(2, 2)
 	again.Jobs["job"] = jobs.Known{Since: at(3), Cursor: at(2)}
-	if got := m.Behind(again); got.Jobs > 0 {
+	if got := m.Behind(again, at(4)); got.Jobs > 0 {
 		t.Errorf("a job that was made again: %+v", got)
 	}
 }

@@ -114,8 +114,11 @@ func (c *Conn) writable(ctx context.Context) bool {
 	if now.Sub(c.asked) < writableFor {
 		return true
 	}
-	var settings string
-	if err := c.conn.QueryRowContext(ctx, whyUnfit).Scan(&settings); err != nil || settings != "" {
+	query, settings := readOnlySettings, ""
+	if c.Server.IsGalera() {
+		query = whyUnfit
+	}
+	if err := c.conn.QueryRowContext(ctx, query).Scan(&settings); err != nil || settings != "" {
 		return false
 	}
 	c.asked = now

@@ -223,6 +223,9 @@ type Host struct {
 // ReadOnly reports whether the server answers and takes no writes, as a replica does.
 func (h Host) ReadOnly() bool { return errors.Is(h.Err, errReadOnly) }
 
+// NotReady reports whether the server answers, and is a node of Galera that has no majority of its cluster, or is joining it.
+func (h Host) NotReady() bool { return errors.Is(h.Err, errNotReady) }
+
 // Hosts asks each server of the list, one after the other; none where the pool knows only
 // one address.
 func (p *Pool) Hosts(ctx context.Context) []Host {

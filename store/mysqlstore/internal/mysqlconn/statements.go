@@ -3,6 +3,10 @@ package mysqlconn
 import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 
 const (
+	readOnly = `SELECT CONCAT_WS(' and ',
+	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
+	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only')`
+
 	// setNames comes first: some character sets leave no other statement as it
 	// was meant.
 	setNames = `SET NAMES utf8mb4`
@@ -39,14 +43,15 @@ const (
 	// servers of one machine its name.
 	serverName = `SELECT CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port, @@global.datadir)`
 
-	// whyUnfit names the settings that keep the server from writing, and
+	// readOnlySettings names the settings that keep the server from writing, and
 	// is empty when none does. super_read_only is never on without read_only,
-	// which has more values than ON in MariaDB 12. A node of Galera that has no
+	// which has more values than ON in MariaDB 12.
+	readOnlySettings = readOnly + `)`
+
+	// whyUnfit is readOnlySettings for a server that may be a node of Galera. One that has no
 	// majority answers this, and refuses each statement that uses a table; one of Percona
 	// refuses this, too. Some MariaDB servers have no variable wsrep_on to name.
-	whyUnfit = `SELECT CONCAT_WS(' and ',
-	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
-	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only')
+	whyUnfit = readOnly + `
 	/*M! , (SELECT 'wsrep_ready' FROM information_schema.global_variables v JOIN information_schema.global_status s
 		WHERE v.variable_name = 'WSREP_ON' AND v.variable_value = 'ON' AND s.variable_name = 'WSREP_READY' AND s.variable_value <> 'ON') */)`
 )
