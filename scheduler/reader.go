@@ -41,12 +41,12 @@ func (f *reader) run() {
 		pulse.Beat()
 		timer.Reset(every)
 		var beat *heard
-		var answer chan<- bool
+		var answers []chan<- bool
 		select {
 		case b := <-f.beats.newest:
 			beat = &b
-		case answer = <-f.asks:
-			asked = true
+		case answer := <-f.asks:
+			answers, asked = append(f.asks.waiting(), answer), true
 		case <-f.look:
 			asked = true
 		case list = <-f.relists:
@@ -92,7 +92,7 @@ func (f *reader) run() {
 				t.apply(snapshot)
 			})
 		}
-		if answer != nil {
+		for _, answer := range answers {
 			answer <- fruit
 		}
 	}

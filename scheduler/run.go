@@ -77,7 +77,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 			return // it was dropped meanwhile
 		}
 		if displaces {
-			t.replaceAll(r.entry, func(key jobs.Key) bool { return key == r.record.Key }) // what its tick left running meanwhile
+			t.replaceAll(r.entry, r.isBy) // what its tick left running meanwhile
 		}
 		t.shift(r, plan.Blocked)
 		r.entry.blocked = append(r.entry.blocked, r)
@@ -90,8 +90,13 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 		t.letGo(r)
 		t.retired(r.entry)
 	case displaces:
-		// What it replaces is to go on if its end was asked for.
-		t.after(wait, func() { t.afterLook(join) })
+		t.after(wait, func() {
+			if len(replaced(r.entry, r.isBy)) > 0 {
+				t.afterLook(join) // its end may have been asked for: then they go on
+			} else {
+				join()
+			}
+		})
 	case wait > 0:
 		t.after(wait, join)
 	default:
@@ -392,12 +397,22 @@ func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 
 // replaceAll ends the runs of a job, but for those that come in their place.
 func (t *term) replaceAll(e *entry, by func(jobs.Key) bool) {
-	for key, r := range e.runs {
-		if !by(key) && !triggers.IsBackfill(r.record.Trigger) {
-			t.interrupt(r, jobs.ErrReplacedByTick)
-		}
+	for _, r := range replaced(e, by) {
+		t.interrupt(r, jobs.ErrReplacedByTick)
 	}
 }
+
+// replaced are the runs of a job that others replace.
+func replaced(e *entry, by func(jobs.Key) bool) (all []*run) {
+	for key, r := range e.runs {
+		if !by(key) && !triggers.IsBackfill(r.record.Trigger) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+func (r *run) isBy(key jobs.Key) bool { return key == r.record.Key }
 
 // interrupt ends a run early. If a write of the run is under way, it ends as soon as the
 // answer is clear.

@@ -29,3 +29,15 @@ func (a asks) ask(ctx context.Context) (answer bool) {
 	}
 	return answer
 }
+
+// waiting takes what is asked just now, by any number of goroutines.
+func (a asks) waiting() (all []chan<- bool) {
+	for {
+		select {
+		case one := <-a:
+			all = append(all, one)
+		default:
+			return all
+		}
+	}
+}
