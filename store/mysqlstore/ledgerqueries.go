@@ -189,7 +189,7 @@ SELECT r.grp, r.job, r.tick, r.trigger_id, r.claimed_at, v.attempt, v.state, r.o
 	IF(v.finished = 1, UTC_TIMESTAMP(6), NULL), v.error, v.output
 FROM (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
 STRAIGHT_JOIN v
-STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+STRAIGHT_JOIN {run} r FORCE INDEX (PRIMARY) ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE r.state = 1 AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token AND (v.to_state <> 1 OR r.cancel_asked = 0)
 FOR UPDATE
 ON DUPLICATE KEY UPDATE claimed_at = r.claimed_at, state = v.state, owner = r.owner, token = r.token, started_at = r.started_at,
