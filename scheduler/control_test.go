@@ -250,7 +250,7 @@ func TestCancelOfAReplacement(t *testing.T) {
 				dropped = nil
 				check(t, c.Cancel(t.Context(), jobs.Key{Job: "retried", Tick: c.begin.Add(10 * time.Minute)}))
 				c.until(10*time.Minute + 20*time.Second)
-				if i := slices.IndexFunc(dropped, func(e event.RunDropped) bool { return e.Key.Job == "retried" }); i < 0 || dropped[i].State != jobs.Cancelled {
+				if i := slices.IndexFunc(dropped, func(e event.RunDropped) bool { return e.Job == "retried" }); i < 0 || dropped[i].State != jobs.Cancelled {
 					t.Errorf("told: %+v", dropped)
 				}
 			})
