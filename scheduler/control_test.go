@@ -258,6 +258,20 @@ func TestCancelOfAReplacement(t *testing.T) {
 	}
 }
 
+// A tick that waits for its time, and for a look at the ledger, replaces no later one.
+func TestLateReplacement(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Jitter: time.Minute, Overlap: jobs.OverlapReplace, Do: sleep(time.Hour)}})
+		r.link.set(func(l *link) { l.hold["Load"] = 2500 * time.Millisecond })
+		c.until(2 * time.Hour)
+		for _, record := range c.records("job") {
+			if record.State == jobs.Skipped {
+				t.Errorf("%v: %s", record.Tick.Sub(c.begin), record.Error)
+			}
+		}
+	})
+}
+
 // Runs of a job that this release does not have are left to the other one.
 func TestAnotherReleasesJobIsLeftAlone(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -162,6 +162,47 @@ func TestFailoverLosesNothing(t *testing.T) {
 	}
 }
 
+// A run whose end and whose next start a failover has lost, and one whose start it has lost and whose end was not written yet,
+// are decided again in the same term.
+func TestFailoverLosesWhatWasWritten(t *testing.T) {
+	for name, test := range map[string]struct {
+		lost  time.Duration // into the run, the last that the failover keeps
+		away  time.Duration
+		until time.Duration
+		want  string
+	}{
+		"the end of an attempt, while the next one starts":    {9500 * time.Millisecond, 11 * time.Second, 14 * time.Second, "1h interrupted: not in hand of its holder"},
+		"the start of an attempt, which ends before it tells": {11 * time.Second, 13 * time.Second, 16 * time.Second, "1h succeeded, attempt 2"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Retry: exact(3, 2*time.Second)}
+				job.Do = func(_ context.Context, run jobs.Run) error {
+					if run.Attempt > 1 {
+						time.Sleep(3 * time.Second)
+						return nil
+					}
+					time.Sleep(10 * time.Second)
+					return fmt.Errorf("attempt %d", run.Attempt)
+				}
+				r := c.start([]jobs.Job{job})
+				token := c.holder(r).Token
+				c.until(time.Hour + test.lost)
+				restore := c.store.Backup()
+				c.until(time.Hour + test.away)
+				r.link.set(func(l *link) { l.away = c.begin.Add(time.Hour + test.until + time.Second) })
+				c.until(time.Hour + test.until)
+				c.failOver(restore)
+				c.until(time.Hour + time.Minute)
+				if c.holder(r).Token != token {
+					t.Errorf("the term has ended: %v", r.State().Cause)
+				}
+				c.wantRows("job", test.want)
+			})
+		})
+	}
+}
+
 // Nor does a cluster whose nodes all take writes: the claims that are answered while its ledger is read on another node are
 // there.
 func TestLedgerReadOnOtherNodes(t *testing.T) {

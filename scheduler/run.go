@@ -227,6 +227,7 @@ func (t *term) startRefused(r *run) {
 			t.drop(r)
 		} else {
 			t.forget(r)
+			t.reader.soon() // a row that a failover has put back is found then
 		}
 	})
 }
@@ -353,7 +354,8 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 			t.enqueue(r, m.Delay)
 			return
 		case !done && t.stage != stopped:
-			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over")
+			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over, or a failover has lost its start")
+			t.reader.soon() // a row that a failover has put back is found then
 		}
 		t.forget(r)
 		if next.Counts {
@@ -412,7 +414,8 @@ func replaced(e *entry, by func(jobs.Key) bool) (all []*run) {
 	return all
 }
 
-func (r *run) isBy(key jobs.Key) bool { return key == r.record.Key }
+// isBy reports whether the key is the run's, or a later tick's, which replaces it in turn.
+func (r *run) isBy(key jobs.Key) bool { return key == r.record.Key || key.Tick.After(r.record.Tick) }
 
 // interrupt ends a run early. If a write of the run is under way, it ends as soon as the
 // answer is clear.

@@ -128,8 +128,12 @@ func folderFor(t *testing.T, user *syscall.Credential) string {
 	return folder
 }
 
+// copyFile copies a program that can be started at once: no child that is just being started has it open, which the system
+// would refuse as busy.
 func copyFile(t *testing.T, from, to string, mode os.FileMode) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	in, err := os.Open(from)
 	if err != nil {
 		t.Fatal(err)
