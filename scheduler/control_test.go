@@ -272,6 +272,20 @@ func TestLateReplacement(t *testing.T) {
 	})
 }
 
+// It replaces a run that was triggered after its tick.
+func TestReplacementOfATriggeredRun(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Jitter: time.Minute, Overlap: jobs.OverlapReplace, Do: sleep(30 * time.Minute)}})
+		c.until(time.Hour + time.Millisecond)
+		_, err := c.Trigger(t.Context(), "job")
+		check(t, err)
+		c.until(time.Hour + 2*time.Minute)
+		if runs := c.runs("job"); len(runs) != 2 || runs[0].Trigger == 0 || !errors.Is(runs[0].cause, jobs.ErrReplacedByTick) {
+			t.Errorf("ran: %+v", runs)
+		}
+	})
+}
+
 // Runs of a job that this release does not have are left to the other one.
 func TestAnotherReleasesJobIsLeftAlone(t *testing.T) {
 	inBubble(t, func(c *cluster) {

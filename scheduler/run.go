@@ -89,16 +89,14 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 	case r.entry.IsRemoved():
 		t.letGo(r)
 		t.retired(r.entry)
-	case displaces:
+	case wait > 0:
 		t.after(wait, func() {
-			if len(replaced(r.entry, r.isBy)) > 0 {
+			if displaces && len(replaced(r.entry, r.isBy)) > 0 {
 				t.afterLook(join) // its end may have been asked for: then they go on
 			} else {
 				join()
 			}
 		})
-	case wait > 0:
-		t.after(wait, join)
 	default:
 		join()
 	}
@@ -414,8 +412,10 @@ func replaced(e *entry, by func(jobs.Key) bool) (all []*run) {
 	return all
 }
 
-// isBy reports whether the key is the run's, or a later tick's, which replaces it in turn.
-func (r *run) isBy(key jobs.Key) bool { return key == r.record.Key || key.Tick.After(r.record.Tick) }
+// isBy reports whether the key is the run's, or a later tick's, which replaces it in turn. A run that was triggered is no tick.
+func (r *run) isBy(key jobs.Key) bool {
+	return key == r.record.Key || key.Trigger == 0 && key.Tick.After(r.record.Tick)
+}
 
 // interrupt ends a run early. If a write of the run is under way, it ends as soon as the
 // answer is clear.

@@ -278,8 +278,8 @@ func newCancel() *cobra.Command {
 		Long: `Cancel a run of a job: the newest that is not over or, with --tick, that of the
 tick. Once the command has returned, a run that waits does not start any more, and one
 that waits for another attempt gets none. One that has started is stopped when the leader
-learns of the request, within milliseconds or with its next heartbeat. With --backfill, all backfills of the job end:
-the run that each has is cancelled, and no other follows.`,
+learns of the request, within milliseconds or with its next heartbeat. With --backfill,
+all backfills of the job end: the run that each has is cancelled, and no other follows.`,
 		Example: `  worker cancel nightly-report
   worker cancel nightly-report --backfill
   worker cancel nightly-report --tick 2027-01-01T02:00:00Z`,

@@ -15,9 +15,9 @@ const (
 	TooManyConnections     = 1040
 	AccessDeniedToDatabase = 1044
 	AccessDenied           = 1045 // a wrong password, among others
+	NodeNotReady           = 1047 // of Galera: no majority, or it is joining
 	UnknownDatabase        = 1049
 	ServerShutdown         = 1053
-	NodeNotReady           = 1047 // of Galera: no majority, or it is joining
 	UnknownColumn          = 1054
 	DuplicateColumn        = 1060
 	DuplicateKeyName       = 1061

@@ -3,10 +3,6 @@ package mysqlconn
 import "github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 
 const (
-	readOnly = `SELECT CONCAT_WS(' and ',
-	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
-	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only')`
-
 	// setNames comes first: some character sets leave no other statement as it
 	// was meant.
 	setNames = `SET NAMES utf8mb4`
@@ -42,6 +38,11 @@ const (
 	// serverName tells one server from another. Copies of a machine may share an id, and
 	// servers of one machine its name.
 	serverName = `SELECT CONCAT_WS('/', @@global.server_id, @@global.hostname, @@global.port, @@global.datadir)`
+
+	// readOnly is what the next two have in common.
+	readOnly = `SELECT CONCAT_WS(' and ',
+	IF(CAST(@@global.read_only AS CHAR) IN ('0', 'OFF'), NULL, 'read_only'),
+	IF(CAST(@@global.innodb_read_only AS CHAR) IN ('0', 'OFF'), NULL, 'innodb_read_only')`
 
 	// readOnlySettings names the settings that keep the server from writing, and
 	// is empty when none does. super_read_only is never on without read_only,
