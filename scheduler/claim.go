@@ -81,9 +81,6 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		r.told = true
 		t.stream.Emit(event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed})
 		why := e.LateAnswer(c.Tick, t.clock.Ours(r.record.Claimed), t.now())
-		if claims.Replaces && i == len(claims.Rows)-1 && why == "" && t.mayStart() {
-			t.replaceAll(e, claims.Has)
-		}
 		switch {
 		case why != "":
 			t.close(r, jobs.Skipped, why)

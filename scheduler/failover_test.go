@@ -112,6 +112,44 @@ func TestFailoverHidesNoTick(t *testing.T) {
 	}
 }
 
+// The ticks of a job that was added in the moments that a failover loses, up to when it is added anew, do not run: that is told.
+func TestFailoverLosesAJobThatWasAdded(t *testing.T) {
+	for _, beats := range []bool{false, true} {
+		for _, knows := range []int{1, 2} { // replicas that have the job when the next term begins
+			t.Run(fmt.Sprintf("heartbeats lost %v, %d replicas", beats, knows), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					old := jobs.Job{Name: "old", Schedule: jobs.Every(24 * time.Hour)}
+					added := jobs.Job{Name: "added", Schedule: jobs.At(c.begin.Add(2 * time.Hour)), Misfire: jobs.MisfireAll}
+					var lost []event.WritesLost
+					events := scheduler.WithEvents(func(e event.Event) {
+						if e, ok := e.(event.WritesLost); ok {
+							lost = append(lost, e)
+						}
+					})
+					replicas := []*replica{c.start([]jobs.Job{old}, events), c.start([]jobs.Job{old}, events)}
+					c.until(2*time.Hour - 1500*time.Millisecond)
+					restore := c.store.Backup()
+					c.until(2*time.Hour - time.Second)
+					for _, r := range replicas[:knows] {
+						check(c.T, r.Add(r.doing(added)...))
+					}
+					c.until(2*time.Hour - 500*time.Millisecond)
+					if beats {
+						restore()
+						c.store.Restart()
+					} else {
+						c.failOver(restore)
+					}
+					c.until(3 * time.Hour)
+					if ran := len(c.runs("added")); ran != 1 && (len(lost) != 1 || lost[0].Added != 1 || lost[0].Job != "added") || ran == 1 && len(lost) > 0 {
+						t.Errorf("ran %d times, told %+v", ran, lost)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A claim whose answer comes from the server of before, after another one has taken its place,
 // is claimed again there.
 func TestFailoverLosesClaimUnderWay(t *testing.T) {

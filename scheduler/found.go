@@ -77,10 +77,9 @@ func (t *term) recover(r *run, again bool) {
 // reclaim starts a run that is under this term's token and not in hand. What the ledger has said
 // may be old: until it has taken the change, the run counts for nothing.
 func (t *term) reclaim(r *run) {
-	if r.record.Attempt == 1 { // by a claim that arrived late
-		r.record.Unbegun = 1
-	}
-	if !r.entry.WasRefused(r.record.Key) {
+	if r.entry.WasRefused(r.record.Key) { // its claim has arrived late
+		r.record.Unbegun = r.record.Attempt
+	} else {
 		r.before = jobs.Previous{State: jobs.Interrupted, Error: r.entry.WhyInterrupted(r.record, true)}
 	}
 	t.putBack(r)

@@ -161,6 +161,61 @@ func TestReplaceOfWhatHasNotStarted(t *testing.T) {
 	})
 }
 
+// A tick replaces the runs before it whenever it starts, and not before: also where its claim was answered after its planned
+// start, another replica took it over, or a pause or a drain holds it back.
+func TestReplaceAtTheStart(t *testing.T) {
+	job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Jitter: 20 * time.Minute, Recover: jobs.RecoverRerun, Overlap: jobs.OverlapReplace, Do: sleep(2 * time.Hour)}
+	replaced := "1h cancelled: " + jobs.ErrReplacedByTick.Error() + ": context canceled"
+	for name, test := range map[string]struct {
+		meanwhile func(c *cluster, r *replica)
+		want      []string // at 2h45m
+	}{
+		"slow claim": {func(c *cluster, r *replica) {
+			short := job
+			short.Jitter = 100 * time.Millisecond
+			check(c.T, r.Replace(r.doing(short)...))
+			r.link.set(func(l *link) { l.delay["Claim"] = 300 * time.Millisecond })
+		}, []string{replaced, "2h running"}},
+		"taken over": {func(c *cluster, r *replica) {
+			c.until(2*time.Hour + 10*time.Second)
+			r.kill()
+			c.until(2*time.Hour + 25*time.Minute)
+			c.start([]jobs.Job{job})
+		}, []string{"1h cancelled, attempt 2: " + jobs.ErrReplacedByTick.Error(), "2h running"}},
+		"paused": {func(c *cluster, _ *replica) {
+			c.until(2*time.Hour + 10*time.Second)
+			check(c.T, c.Pause(c.Context(), "job"))
+			c.until(2*time.Hour + 25*time.Minute)
+			c.wantRows("job", "1h running", "2h waiting")
+			check(c.T, c.Resume(c.Context(), "job"))
+		}, []string{replaced, "2h running"}},
+		"paused until it is too late": {func(c *cluster, r *replica) {
+			short := job
+			short.CatchUp.Deadline = 30 * time.Minute
+			check(c.T, r.Replace(r.doing(short)...))
+			c.until(2*time.Hour + 10*time.Second)
+			check(c.T, c.Pause(c.Context(), "job"))
+			c.until(2*time.Hour + 55*time.Minute)
+			check(c.T, c.Resume(c.Context(), "job"))
+			c.until(2*time.Hour + 59*time.Minute)
+		}, []string{"1h running", "2h waiting"}},
+		"drained": {func(c *cluster, r *replica) {
+			c.until(2*time.Hour + 10*time.Second)
+			r.cancel()
+		}, []string{"1h running", "2h waiting"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				r := c.start([]jobs.Job{job}, scheduler.WithDrain(time.Hour))
+				c.until(2*time.Hour - time.Second)
+				test.meanwhile(c, r)
+				c.until(max(time.Since(c.begin), 2*time.Hour+45*time.Minute))
+				c.wantRows("job", test.want...)
+			})
+		})
+	}
+}
+
 // A tick whose claim is answered when the term is over replaces nothing: the term has ended the run before, which has failed.
 func TestReplaceAfterTheTerm(t *testing.T) {
 	inBubble(t, func(c *cluster) {

@@ -71,13 +71,9 @@ type run struct {
 // replica has a slot.
 func (t *term) enqueue(r *run, wait time.Duration) {
 	t.shift(r, plan.Waiting)
-	displaces := wait > 0 && r.entry.Displaces(r.record)
 	join := func() {
 		if r.Phase() != plan.Waiting {
 			return // it was dropped meanwhile
-		}
-		if displaces {
-			t.replaceAll(r.entry, r.isBy) // what its tick left running meanwhile
 		}
 		t.shift(r, plan.Blocked)
 		r.entry.blocked = append(r.entry.blocked, r)
@@ -91,7 +87,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 		t.retired(r.entry)
 	case wait > 0:
 		t.after(wait, func() {
-			if displaces && len(replaced(r.entry, r.isBy)) > 0 {
+			if len(t.replacedBy(r, nil)) > 0 {
 				t.afterLook(join) // its end may have been asked for: then they go on
 			} else {
 				join()
@@ -118,6 +114,7 @@ func (t *term) freed(e *entry) {
 
 // admit lets runs that wait into the room that their job has.
 func (t *term) admit(e *entry) {
+	t.replace(e)
 	for at := 0; at < len(e.blocked) && e.Admits(); {
 		r := e.blocked[at]
 		if r.Phase() == plan.Blocked && t.paused(r) {
@@ -395,26 +392,37 @@ func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 	})
 }
 
-// replaceAll ends the runs of a job, but for those that come in their place.
-func (t *term) replaceAll(e *entry, by func(jobs.Key) bool) {
-	for _, r := range replaced(e, by) {
-		t.interrupt(r, jobs.ErrReplacedByTick)
-	}
-}
-
-// replaced are the runs of a job that others replace.
-func replaced(e *entry, by func(jobs.Key) bool) (all []*run) {
-	for key, r := range e.runs {
-		if !by(key) && !triggers.IsBackfill(r.record.Trigger) {
-			all = append(all, r)
+// replace ends the runs of a job in whose place the newest of its ticks starts that only waits for room.
+func (t *term) replace(e *entry) {
+	at := -1
+	for i, r := range e.blocked {
+		if r.Phase() == plan.Blocked && e.Displaces(r.record, t.now()) && !t.paused(r) && (at < 0 || r.record.Tick.After(e.blocked[at].record.Tick)) {
+			at = i
 		}
 	}
-	return all
+	if at < 0 || !t.mayStart() {
+		return
+	}
+	for _, earlier := range t.replacedBy(e.blocked[at], e.blocked[at+1:]) {
+		t.interrupt(earlier, jobs.ErrReplacedByTick)
+	}
 }
 
-// isBy reports whether the key is the run's, or a later tick's, which replaces it in turn. A run that was triggered is no tick.
-func (r *run) isBy(key jobs.Key) bool {
-	return key == r.record.Key || key.Trigger == 0 && key.Tick.After(r.record.Tick)
+// replacedBy are the runs that end when a run starts: those of earlier ticks, and those that were triggered, but not
+// behind it. Runs that one claim made up for a gap with follow each other.
+func (t *term) replacedBy(r *run, behind []*run) (earlier []*run) {
+	if !r.entry.Displaces(r.record, t.now()) {
+		return nil
+	}
+	for key, other := range r.entry.runs {
+		switch {
+		case other == r, other.stop != nil, triggers.IsBackfill(key.Trigger), slices.Contains(behind, other):
+		case key.Trigger == 0 && (key.Tick.After(r.record.Tick) || other.record.Claimed.Equal(r.record.Claimed)):
+		default:
+			earlier = append(earlier, other)
+		}
+	}
+	return earlier
 }
 
 // interrupt ends a run early. If a write of the run is under way, it ends as soon as the
@@ -432,7 +440,7 @@ func (t *term) interrupt(r *run, why error) {
 // drop closes a run that was to end before it started.
 func (t *term) drop(r *run) {
 	to := jobs.Cancelled
-	if errors.Is(r.stop, jobs.ErrReplacedByTick) && r.record.Attempt == 0 {
+	if errors.Is(r.stop, jobs.ErrReplacedByTick) && !plan.HasBegun(r.record) {
 		to = jobs.Skipped
 	}
 	t.close(r, to, r.stop.Error())

@@ -50,6 +50,9 @@ func line(e event.Event) (zapcore.Level, string) {
 			return zap.InfoLevel, "the database's clock and this machine's agree again"
 		}
 	case event.WritesLost:
+		if e.Added == e.Jobs {
+			return zap.WarnLevel, "another server answers, which lacks jobs that were added, as after a failover: they are added anew, and their ticks before that do not run"
+		}
 		return zap.WarnLevel, "another server answers, which lacks the newest ticks of jobs, as after a failover: the misfire policies decide about these ticks again, and they may run twice"
 	case event.RunStarted:
 		return zap.InfoLevel, "run started"
@@ -130,7 +133,7 @@ func fields(e event.Event) []zap.Field {
 		}
 		return all
 	case event.WritesLost:
-		return []zap.Field{zap.Int("jobs", e.Jobs), zap.String("job", e.Job), zap.Time("had", e.Had), zap.Time("has", e.Has)}
+		return []zap.Field{zap.Int("jobs", e.Jobs), zap.Int("added", e.Added), zap.String("job", e.Job), zap.Time("had", e.Had), zap.Time("has", e.Has)}
 	case event.LocksLost:
 		return []zap.Field{zap.Error(e.Cause), zap.Int("locks", e.Locks)}
 	case event.RunStarted:

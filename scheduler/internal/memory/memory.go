@@ -29,10 +29,12 @@ type Memory struct {
 	token   uint64     // [jobs.Opened]
 	tokenAt time.Time
 	jobs    map[string]trail
-	contact time.Time // when the ledger was last known to be as remembered
-	looked  time.Time // when the lease was last looked at
-	shown   time.Time // by the database's clock, at the last reading
-	gone    error     // matches ErrRestored until the group is seen resumed
+	ledger  map[string]jobs.Known // of the last reading
+	read    time.Time             // when that was answered
+	contact time.Time             // when the ledger was last known to be as remembered
+	looked  time.Time             // when the lease was last looked at
+	shown   time.Time             // by the database's clock, at the last reading
+	gone    error                 // matches ErrRestored until the group is seen resumed
 }
 
 // ahead is how far in the future a tick may be, by the database's clock, and
@@ -119,6 +121,7 @@ func (m *Memory) Learn(s jobs.Snapshot, at time.Time) {
 	for name, known := range s.Jobs {
 		m.remember(name, known.Since, Mark{Tick: known.Cursor, at: at})
 	}
+	m.ledger, m.read = s.Jobs, at
 	m.contact, m.shown = at, s.Now
 	m.dropFuture(s.Now)
 	if !s.Paused {
@@ -178,7 +181,7 @@ func (m *Memory) Lacks(s jobs.Snapshot, sent time.Time) string {
 	return ""
 }
 
-// Behind is what another server lacks of the newest ticks that were there before an instant, after
+// Behind is what another server lacks of the jobs and the newest ticks that were there before an instant, after
 // [Memory.Lacks] has said that it is accepted.
 func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLost) {
 	m.mu.Lock()
@@ -186,26 +189,43 @@ func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLos
 	if s.Server == m.server {
 		return lost
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.jobs)) {
-		r := m.jobs[name]
-		known, ok := s.Jobs[name]
-		if !ok || !known.Since.Equal(r.since) {
-			continue
-		}
-		var had time.Time
-		for k := range r.all() {
-			if k.at.Before(before) && !k.Tick.After(s.Now) && k.Tick.After(had) {
-				had = k.Tick
+	for _, name := range slices.Sorted(maps.Keys(m.ledger)) {
+		had, has := m.ledger[name].Since, s.Jobs[name]
+		added := m.isAddedLost(name, has, before)
+		if !added {
+			if had = m.newest(name, has, s.Now, before); !has.Cursor.Before(had) {
+				continue
 			}
-		}
-		if !known.Cursor.Before(had) {
-			continue
+		} else {
+			lost.Added++
 		}
 		if lost.Jobs++; lost.Jobs == 1 {
-			lost.Job, lost.Had, lost.Has = name, had, known.Cursor
+			lost.Job, lost.Had, lost.Has = name, had, has.Cursor
 		}
 	}
 	return lost
+}
+
+// isAddedLost reports whether a job is not there as it was declared, and was so shortly before the last contact that a
+// failover may have lost that. One that was forgotten, and declared again, has another beginning too, but not so soon.
+func (m *Memory) isAddedLost(name string, is jobs.Known, before time.Time) bool {
+	since := m.ledger[name].Since
+	age := m.shown.Sub(since) + m.contact.Sub(m.read)
+	return m.read.Before(before) && !is.Since.Equal(since) && age < m.bound
+}
+
+// newest is the newest tick of a job that was there before an instant; zero: none.
+func (m *Memory) newest(name string, is jobs.Known, now, before time.Time) (newest time.Time) {
+	r := m.jobs[name]
+	if !is.Since.Equal(r.since) {
+		return newest
+	}
+	for k := range r.all() {
+		if k.at.Before(before) && !k.Tick.After(now) && k.Tick.After(newest) {
+			newest = k.Tick
+		}
+	}
+	return newest
 }
 
 // counts reports whether it matters that what was there then is not any more.

@@ -200,7 +200,7 @@ func TestBehind(t *testing.T) {
 		{"one", other(2, 2), event.WritesLost{Jobs: 1, Job: "job", Had: at(3), Has: at(2)}},
 		{"two", other(2, 1), event.WritesLost{Jobs: 2, Job: "a job", Had: at(2), Has: at(1)}},
 		{"the same server", func() jobs.Snapshot { s := other(2, 1); s.Server = "a"; return s }(), event.WritesLost{}},
-		{"a job less", ledger("b", 4, 3), event.WritesLost{}},
+		{"a job less", ledger("b", 4, 3), event.WritesLost{Jobs: 1, Added: 1, Job: "a job", Had: noon}},
 		{"of the future", func() jobs.Snapshot { s := other(2, 1); s.Now = at(2).Add(-1); return s }(), event.WritesLost{}},
 	} {
 		if got := m.Behind(test.s, at(4)); fmt.Sprint(got) != fmt.Sprint(test.want) {
@@ -210,10 +210,37 @@ func TestBehind(t *testing.T) {
 	if got := m.Behind(other(2, 1), at(3)); got.Jobs > 0 {
 		t.Errorf("of what was not there before: %+v", got)
 	}
-	again := other(2, 2)
-	again.Jobs["job"] = jobs.Known{Since: at(3), Cursor: at(2)}
-	if got := m.Behind(again, at(4)); got.Jobs > 0 {
-		t.Errorf("a job that was made again: %+v", got)
+}
+
+// A job that a server lacks, or has with another beginning, was lost if it had been added within a bound before the last contact.
+func TestBehindAdded(t *testing.T) {
+	t.Parallel()
+	again := ledger("b", 30, 0)
+	again.Jobs["job"] = jobs.Known{Since: at(29), Cursor: at(30)}
+	none := ledger("b", 30, 0)
+	none.Jobs = nil
+	for _, test := range []struct {
+		name    string
+		minute  int // of the last reading
+		contact int // of an answer since
+		s       jobs.Snapshot
+		sent    time.Time
+		want    event.WritesLost
+	}{
+		{"it is not there", 2, 3, none, at(30), event.WritesLost{Jobs: 1, Added: 1, Job: "job", Had: noon}},
+		{"it was made again", 2, 3, again, at(30), event.WritesLost{Jobs: 1, Added: 1, Job: "job", Had: noon, Has: at(30)}},
+		{"it was made again on the same server", 2, 3, func() jobs.Snapshot { s := again; s.Server = "a"; return s }(), at(30), event.WritesLost{}},
+		{"added long before the reading", 10, 10, none, at(30), event.WritesLost{}},
+		{"added long before the contact", 2, 10, none, at(30), event.WritesLost{}},
+		{"added a moment less long", 9, 9, none, at(30), event.WritesLost{Jobs: 1, Added: 1, Job: "job", Had: noon}},
+		{"it was read only then", 2, 3, none, at(2), event.WritesLost{}},
+		{"it is there", 2, 3, ledger("b", 30, 2), at(30), event.WritesLost{}},
+	} {
+		m := seen(test.minute)
+		m.Alive("a", at(test.contact), at(test.contact))
+		if got := m.Behind(test.s, test.sent); fmt.Sprint(got) != fmt.Sprint(test.want) {
+			t.Errorf("%s: %+v, want %+v", test.name, got, test.want)
+		}
 	}
 }
 

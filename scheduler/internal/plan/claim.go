@@ -11,14 +11,8 @@ import (
 
 // Claims are what becomes of the ticks of a job that are due: the ledger is to take them together.
 type Claims struct {
-	Rows     []store.Claim // in the order of their ticks
-	Skips    Gap           // what the first row says is skipped, if anything
-	Replaces bool          // the newest of them ends the runs of the job
-}
-
-// Has reports whether a row has that key.
-func (c Claims) Has(key jobs.Key) bool {
-	return slices.ContainsFunc(c.Rows, func(row store.Claim) bool { return row.Key == key })
+	Rows  []store.Claim // in the order of their ticks
+	Skips Gap           // what the first row says is skipped, if anything
 }
 
 // Gap are ticks of a job that are skipped together, because of one reason.
@@ -63,8 +57,6 @@ func (j *Job) Claim(now time.Time, group []jobs.Pause, slots int, inHand func(jo
 	}
 	if last := c.Rows[len(c.Rows)-1]; last.State == jobs.Skipped {
 		j.Finished(now) // a fixed delay counts from here
-	} else {
-		c.Replaces = j.job.Overlap.Replaces() && last.Delay == 0
 	}
 	j.parted = !paused && until.Before(now) && misfires[j.job.Misfire].parts
 	j.claiming, j.first = asked, c.Rows[0].Tick

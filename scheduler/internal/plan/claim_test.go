@@ -264,25 +264,6 @@ func TestClaimOfWhatIsInHand(t *testing.T) {
 	}
 }
 
-// The newest tick ends what runs, once it starts.
-func TestReplaces(t *testing.T) {
-	t.Parallel()
-	for _, test := range []struct {
-		job  jobs.Job
-		now  time.Time
-		want bool
-	}{
-		{jobs.Job{Overlap: jobs.OverlapReplace}, at(1), true},
-		{jobs.Job{Overlap: jobs.OverlapQueue}, at(1), false},
-		{jobs.Job{Overlap: jobs.OverlapReplace, Misfire: jobs.MisfireSkip}, at(1).Add(10 * time.Second), false},
-		{jobs.Job{Overlap: jobs.OverlapReplace, Jitter: 30 * time.Second}, at(1), false},
-	} {
-		if got := planned(test.job, crowd{running: 1}).claim(test.now); got.Replaces != test.want || len(got.Rows) != 1 {
-			t.Errorf("%+v: %+v", test.job, got)
-		}
-	}
-}
-
 // A tick that is skipped counts as an end, from which a fixed delay counts; one that starts does not.
 func TestSkippedTickFinishes(t *testing.T) {
 	t.Parallel()
@@ -399,13 +380,5 @@ func TestTickBesideABackfill(t *testing.T) {
 				t.Errorf("%v, beside a backfill in phase %d: %+v", overlap, p, c.Rows)
 			}
 		}
-	}
-}
-
-func TestClaimsHave(t *testing.T) {
-	t.Parallel()
-	c := Claims{Rows: []store.Claim{{Key: jobs.Key{Job: "a", Tick: noon}}}}
-	if !c.Has(jobs.Key{Job: "a", Tick: noon}) || c.Has(jobs.Key{Job: "a", Tick: noon, Trigger: 1}) || (Claims{}).Has(jobs.Key{}) {
-		t.Errorf("%+v has other keys than its rows", c)
 	}
 }

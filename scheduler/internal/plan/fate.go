@@ -76,10 +76,10 @@ func (j *Job) IsLeft(f Found) bool {
 }
 
 // IsHeld reports whether a run that waits belongs to a backfill, and has not begun.
-func IsHeld(r jobs.Record) bool { return !hasBegun(r) && triggers.IsBackfill(r.Trigger) }
+func IsHeld(r jobs.Record) bool { return !HasBegun(r) && triggers.IsBackfill(r.Trigger) }
 
-// hasBegun reports whether an attempt at a run has begun, as far as its record knows: that of a start counts the attempt.
-func hasBegun(r jobs.Record) bool { return r.Attempt > r.Unbegun }
+// HasBegun reports whether an attempt at a run has begun, as far as its record knows: that of a start counts the attempt.
+func HasBegun(r jobs.Record) bool { return r.Attempt > r.Unbegun }
 
 // WhyInterrupted is why a run is closed that was interrupted.
 func (j *Job) WhyInterrupted(r jobs.Record, ours bool) string {
@@ -108,13 +108,13 @@ func (j *Job) LineUp(claimed time.Time, group []jobs.Pause) (skip string) {
 // alone it would be as much longer as that clock was set back meanwhile.
 func (j *Job) Wait(r jobs.Record, now time.Time) time.Duration {
 	longest := j.job.Jitter // for room alone without one
-	if r.Attempt > 0 {
-		longest = j.job.Retry.Longest(r.Attempt) // zero for one that was handed on by a clean stop
+	if HasBegun(r) {
+		longest = j.job.Retry.Longest(r.Attempt - r.Unbegun) // zero for one that was handed on by a clean stop
 	}
 	return min(r.Due.Sub(now), longest)
 }
 
 // HasLapsed reports whether a run is too late to start: a tick that has not begun.
 func (j *Job) HasLapsed(r jobs.Record, now time.Time) bool {
-	return !hasBegun(r) && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
+	return !HasBegun(r) && r.Trigger == 0 && j.IsTooLate(r.Tick, now)
 }

@@ -118,8 +118,11 @@ func (j *Job) Recount() (next time.Time, changed bool) {
 	return j.next, !j.next.IsZero() && !j.next.Equal(last)
 }
 
-// Displaces reports whether a run that waited for its time ends those that its tick left running.
-func (j *Job) Displaces(r jobs.Record) bool { return j.job.Overlap.Replaces() && r.Attempt == 0 }
+// Displaces reports whether a run ends the earlier ones of its job when it starts: a tick that has not begun, and is
+// not too late.
+func (j *Job) Displaces(r jobs.Record, now time.Time) bool {
+	return j.job.Overlap.Replaces() && r.Trigger == 0 && !HasBegun(r) && !j.IsTooLate(r.Tick, now)
+}
 
 // isLineFull reports whether as many ticks wait in line as may.
 func (j *Job) isLineFull() bool { return j.line() >= j.job.CatchUp.Limit }
@@ -135,5 +138,5 @@ func (j *Job) line() int {
 // HoldsBack reports whether a run has to wait for the end of a pause: a tick that was to start as soon as there
 // is room. Retries and runs that were asked for by hand go on.
 func (j *Job) HoldsBack(r jobs.Record, group bool) bool {
-	return (group || j.known.Paused || j.counts > 0) && !hasBegun(r) && (r.Trigger == 0 || r.Trigger >= triggers.First)
+	return (group || j.known.Paused || j.counts > 0) && !HasBegun(r) && (r.Trigger == 0 || r.Trigger >= triggers.First)
 }

@@ -265,13 +265,15 @@ func TestRecount(t *testing.T) {
 	}
 }
 
-// A tick that waited for its time ends what older ones left running; a retry does not.
+// A tick that has not begun ends earlier runs; a retry, and a run that was triggered, do not.
 func TestDisplaces(t *testing.T) {
 	t.Parallel()
+	unbegun := aRetry
+	unbegun.Unbegun = unbegun.Attempt
 	for _, overlap := range jobs.Overlaps() {
-		j := planned(jobs.Job{Overlap: overlap}, crowd{})
-		if j.Displaces(aTick) != (overlap == jobs.OverlapReplace) || j.Displaces(aRetry) {
-			t.Errorf("%v: %v, and as a retry %v", overlap, j.Displaces(aTick), j.Displaces(aRetry))
+		j, replaces := planned(jobs.Job{Overlap: overlap, CatchUp: jobs.CatchUp{Deadline: time.Minute}}, crowd{}), overlap == jobs.OverlapReplace
+		if j.Displaces(aTick, at(1)) != replaces || j.Displaces(aTick, at(3)) || j.Displaces(unbegun, at(1)) != replaces || j.Displaces(aRetry, at(1)) || j.Displaces(jobs.Record{Key: jobs.Key{Trigger: 1}}, at(1)) {
+			t.Errorf("%v: a tick %v, one that was handed on %v, a retry %v", overlap, j.Displaces(aTick, at(1)), j.Displaces(unbegun, at(1)), j.Displaces(aRetry, at(1)))
 		}
 	}
 }
