@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -214,6 +215,21 @@ func TestReplaceAtTheStart(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A tick that replaces one which waits for a slot takes its place among the runs of other jobs: else a busy replica would never run the job.
+func TestReplaceKeepsThePlace(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{{Name: "job", Schedule: jobs.Every(5 * time.Second), Overlap: jobs.OverlapReplace, Do: sleep(100 * time.Millisecond)}}
+		for i := range 5 {
+			all = append(all, jobs.Job{Name: fmt.Sprint("other-", i), Schedule: jobs.FixedRate(15 * time.Second), Overlap: jobs.OverlapQueue, Do: sleep(4 * time.Second)})
+		}
+		c.start(all, scheduler.WithMaxRuns(1))
+		c.until(time.Hour)
+		if job, other := len(c.runs("job")), len(c.runs("other-0")); job < other/2 {
+			t.Errorf("ran %d times, another job %d times", job, other)
+		}
+	})
 }
 
 // A tick whose claim is answered when the term is over replaces nothing: the term has ended the run before, which has failed.

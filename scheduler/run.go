@@ -12,7 +12,6 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
-	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
@@ -124,7 +123,7 @@ func (t *term) admit(e *entry) {
 		e.blocked = slices.Delete(e.blocked, at, at+1)
 		if r.Phase() == plan.Blocked { // it was not dropped
 			t.shift(r, plan.Ready)
-			t.slots.ready = append(t.slots.ready, r)
+			t.slots.lineUp(r)
 		}
 	}
 }
@@ -140,7 +139,7 @@ func (t *term) admitHeld(e *entry) {
 		e.backlog = e.backlog[1:]
 		if r.Phase() == plan.Held { // it was not dropped
 			t.shift(r, plan.Ready)
-			t.slots.ready = append(t.slots.ready, r)
+			t.slots.lineUp(r)
 		}
 	}
 }
@@ -183,6 +182,17 @@ func (s *slots) left() int {
 }
 
 func (s *slots) free() bool { return s.left() > 0 }
+
+// lineUp has a run wait for a slot: in the place of one of its job that was ended while it waited, or at the end. A job whose
+// ticks replace each other would never come to the front else.
+func (s *slots) lineUp(r *run) {
+	at := slices.IndexFunc(s.ready, func(other *run) bool { return other.entry == r.entry && other.Phase() != plan.Ready })
+	if at >= 0 {
+		s.ready[at] = r
+	} else {
+		s.ready = append(s.ready, r)
+	}
+}
 
 // launch tells the ledger that a run starts, and starts it.
 func (t *term) launch(r *run) {
@@ -408,17 +418,13 @@ func (t *term) replace(e *entry) {
 	}
 }
 
-// replacedBy are the runs that end when a run starts: those of earlier ticks, and those that were triggered, but not
-// behind it. Runs that one claim made up for a gap with follow each other.
+// replacedBy are the runs that end when a run starts. Those behind it do not.
 func (t *term) replacedBy(r *run, behind []*run) (earlier []*run) {
 	if !r.entry.Displaces(r.record, t.now()) {
 		return nil
 	}
-	for key, other := range r.entry.runs {
-		switch {
-		case other == r, other.stop != nil, triggers.IsBackfill(key.Trigger), slices.Contains(behind, other):
-		case key.Trigger == 0 && (key.Tick.After(r.record.Tick) || other.record.Claimed.Equal(r.record.Claimed)):
-		default:
+	for _, other := range r.entry.runs {
+		if other != r && other.stop == nil && !slices.Contains(behind, other) && plan.IsReplaced(other.record, t.clock.Ours(other.record.Claimed), r.record.Tick) {
 			earlier = append(earlier, other)
 		}
 	}

@@ -124,6 +124,16 @@ func (j *Job) Displaces(r jobs.Record, now time.Time) bool {
 	return j.job.Overlap.Replaces() && r.Trigger == 0 && !HasBegun(r) && !j.IsTooLate(r.Tick, now)
 }
 
+// IsReplaced reports whether a run is one of those that end when a later tick of their job starts. claimed is when the ledger
+// inserted it, by the clock that ticks are judged by. A run that was claimed only after the later tick was due makes up for
+// the same gap: the two follow each other.
+func IsReplaced(r jobs.Record, claimed, by time.Time) bool {
+	if r.Trigger != 0 {
+		return !triggers.IsBackfill(r.Trigger)
+	}
+	return r.Tick.Before(by) && claimed.Before(by)
+}
+
 // isLineFull reports whether as many ticks wait in line as may.
 func (j *Job) isLineFull() bool { return j.line() >= j.job.CatchUp.Limit }
 

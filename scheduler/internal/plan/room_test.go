@@ -277,3 +277,27 @@ func TestDisplaces(t *testing.T) {
 		}
 	}
 }
+
+// A tick replaces what was there when it was due.
+func TestIsReplaced(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name    string
+		r       jobs.Record
+		claimed time.Time
+		want    bool
+	}{
+		{"an earlier tick", aTick, at(1), true},
+		{"an earlier tick that is tried again", aRetry, at(1), true},
+		{"one that was claimed together with it, or later", aTick, at(2), false},
+		{"a later tick", jobs.Record{Key: jobs.Key{Tick: at(3)}}, at(1), false},
+		{"the tick itself", jobs.Record{Key: jobs.Key{Tick: at(2)}}, at(1), false},
+		{"a run by hand", byHand, at(9), true},
+		{"a run of a backfill", aBackfill, at(1), false},
+		{"one whose claim has no answer", jobs.Record{Key: jobs.Key{Tick: at(1)}}, time.Time{}, true},
+	} {
+		if got := IsReplaced(test.r, test.claimed, at(2)); got != test.want {
+			t.Errorf("%s: %v", test.name, got)
+		}
+	}
+}
