@@ -112,6 +112,30 @@ func TestFailoverHidesNoTick(t *testing.T) {
 	}
 }
 
+// A tick whose end a failover lost does not run again after a later one that replaces it.
+func TestFailoverOfAReplacedTick(t *testing.T) {
+	for _, before := range []time.Duration{0, 100 * time.Millisecond, 2 * time.Second} {
+		for _, slow := range []time.Duration{0, 2 * time.Millisecond} {
+			t.Run(fmt.Sprint(before, slow), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					r := c.start([]jobs.Job{{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapReplace, Recover: jobs.RecoverRerun, Do: sleep(20 * time.Second)}})
+					r.link.set(func(l *link) { l.delay["Claim"], l.delay["Move"], l.delay["Load"] = slow, slow, slow })
+					c.until(10*time.Minute + 19*time.Second)
+					restore := c.store.Backup() // its end is not there yet
+					c.until(11*time.Minute - before - time.Millisecond)
+					c.failOver(restore)
+					c.until(12*time.Minute - time.Second)
+					lines := c.lines("job")
+					want := []string{"10m cancelled: " + jobs.ErrReplacedByTick.Error(), "11m succeeded"}
+					if last := lines[len(lines)-2:]; !slices.Equal(last, want) {
+						t.Errorf("the ledger has %q, want %q", last, want)
+					}
+				})
+			})
+		}
+	}
+}
+
 // The ticks of a job that was added in the moments that a failover loses, up to when it is added anew, do not run: that is told.
 func TestFailoverLosesAJobThatWasAdded(t *testing.T) {
 	for _, beats := range []bool{false, true} {

@@ -26,7 +26,8 @@ import (
 //	              parking   claimDue     it has to wait; the claim is under way
 //	the ledger    waiting   found        an earlier term left it waiting, or it is run again
 //	              held      hold         it belongs to a backfill
-//	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
+//	              parking   reclaim      it is ours, and starts anew
+//	              closing   found        its cancel was requested, or it is not run again
 //	parking       waiting   enqueue      the ledger has it as waiting
 //	              running   startIn      the ledger has it as running: a copy of its claim that was refused, and came late
 //	              gone      forget       another term has it
@@ -43,11 +44,10 @@ import (
 //	              aside     giveBack     its row is set aside: it keeps its room, and no slot
 //	aside         running   startIn      the ledger has it as running at last, and a slot is free
 //	              waiting   enqueue      the ledger has a tick as waiting whose claim was set aside
-//	              closing   startIn      no slot is free: see putBack
+//	              parking   startIn      no slot is free: see putBack
 //	any           closing   close        it has no attempt, and is skipped, cancelled, or left to the next leader
 //	              gone      letGo        its job was removed, and it waits
 //	closing       gone      forget       the ledger has it as over, or as another term's
-//	              waiting   putBack      it is ours, and starts later
 //
 // A claim or retry that the ledger refuses ends in forget at once: the run is over,
 // or another term has it. So does a start, unless the end of the run was asked for, see startRefused.
@@ -73,6 +73,10 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 	join := func() {
 		if r.Phase() != plan.Waiting {
 			return // it was dropped meanwhile
+		}
+		if t.isOvertaken(r) {
+			t.interrupt(r, jobs.ErrReplacedByTick)
+			return
 		}
 		t.shift(r, plan.Blocked)
 		r.entry.blocked = append(r.entry.blocked, r)
@@ -260,7 +264,7 @@ func (t *term) startIn(r *run) {
 
 // putBack has a run of ours wait that the ledger has as running, and nothing has begun.
 func (t *term) putBack(r *run) {
-	t.shift(r, plan.Closing)
+	t.shift(r, plan.Parking)
 	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
 		if !done {
 			t.forget(r)
@@ -418,17 +422,36 @@ func (t *term) replace(e *entry) {
 	}
 }
 
-// replacedBy are the runs that end when a run starts. Those behind it do not.
+// replacedBy are the runs that end when a run starts. Those that were triggered, and stand in line behind it, do not.
 func (t *term) replacedBy(r *run, behind []*run) (earlier []*run) {
 	if !r.entry.Displaces(r.record, t.now()) {
 		return nil
 	}
 	for _, other := range r.entry.runs {
-		if other != r && other.stop == nil && !slices.Contains(behind, other) && plan.IsReplaced(other.record, t.clock.Ours(other.record.Claimed), r.record.Tick) {
+		isBehind := other.record.Trigger != 0 && slices.Contains(behind, other)
+		if other != r && other.stop == nil && !isBehind && t.isReplaced(other, r) {
 			earlier = append(earlier, other)
 		}
 	}
 	return earlier
+}
+
+// isOvertaken reports whether a tick has started before one that it replaces was known to wait: a failover had lost the
+// end of that.
+func (t *term) isOvertaken(tick *run) bool {
+	if !tick.entry.job.Overlap.Replaces() || tick.record.Trigger != 0 {
+		return false
+	}
+	for _, by := range tick.entry.runs {
+		if by.record.Trigger == 0 && by.Phase().HasRoom() && t.isReplaced(tick, by) {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *term) isReplaced(r, by *run) bool {
+	return plan.IsReplaced(r.record, t.clock.Ours(r.record.Claimed), by.record.Tick)
 }
 
 // interrupt ends a run early. If a write of the run is under way, it ends as soon as the

@@ -28,6 +28,9 @@ const (
 // Pending reports whether a run of that phase has not started, and is in no write: it can be dropped at once.
 func (p Phase) Pending() bool { return p == Held || p == Waiting || p == Blocked || p == Ready }
 
+// HasRoom reports whether a run of that phase has the room of its job: it has started, or is about to.
+func (p Phase) HasRoom() bool { return p == Ready || p == Aside || p == Running }
+
 // kind is what a run counts as, by its record at its last Shift.
 type kind uint8
 
