@@ -232,6 +232,30 @@ func TestReplaceKeepsThePlace(t *testing.T) {
 	})
 }
 
+// What a reading says of a run that has ended since counts for nothing: no tick is skipped because of it.
+func TestOldReadingSkipsNoTick(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start([]jobs.Job{
+			{Name: "job", Schedule: jobs.Every(time.Second), Recover: jobs.RecoverRerun, Do: sleep(950 * time.Millisecond)},
+			{Name: "other", Schedule: jobs.Manual(), Do: sleep(0)},
+		})
+		r.link.set(func(l *link) {
+			l.delay["Load"] = 50 * time.Millisecond
+			l.hold["Move"], l.delay["Move"] = 5*time.Millisecond, 5*time.Millisecond
+		})
+		for second := range 20 {
+			c.until(time.Duration(second)*time.Second + 945*time.Millisecond)
+			_, err := c.Trigger(c.Context(), "other") // has the leader read the ledger
+			check(t, err)
+		}
+		for _, line := range c.lines("job") {
+			if strings.Contains(line, "skipped") {
+				t.Error(line)
+			}
+		}
+	})
+}
+
 // A tick whose claim is answered when the term is over replaces nothing: the term has ended the run before, which has failed.
 func TestReplaceAfterTheTerm(t *testing.T) {
 	inBubble(t, func(c *cluster) {

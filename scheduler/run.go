@@ -26,8 +26,7 @@ import (
 //	              parking   claimDue     it has to wait; the claim is under way
 //	the ledger    waiting   found        an earlier term left it waiting, or it is run again
 //	              held      hold         it belongs to a backfill
-//	              parking   reclaim      it is ours, and starts anew
-//	              closing   found        its cancel was requested, or it is not run again
+//	              closing   found        its cancel was requested, it is not run again, or it is started anew: see reclaim
 //	parking       waiting   enqueue      the ledger has it as waiting
 //	              running   startIn      the ledger has it as running: a copy of its claim that was refused, and came late
 //	              gone      forget       another term has it
@@ -44,10 +43,11 @@ import (
 //	              aside     giveBack     its row is set aside: it keeps its room, and no slot
 //	aside         running   startIn      the ledger has it as running at last, and a slot is free
 //	              waiting   enqueue      the ledger has a tick as waiting whose claim was set aside
-//	              parking   startIn      no slot is free: see putBack
+//	              closing   startIn      no slot is free: see putBack
 //	any           closing   close        it has no attempt, and is skipped, cancelled, or left to the next leader
 //	              gone      letGo        its job was removed, and it waits
 //	closing       gone      forget       the ledger has it as over, or as another term's
+//	              waiting   putBack      it is ours, and starts later
 //
 // A claim or retry that the ledger refuses ends in forget at once: the run is over,
 // or another term has it. So does a start, unless the end of the run was asked for, see startRefused.
@@ -264,7 +264,7 @@ func (t *term) startIn(r *run) {
 
 // putBack has a run of ours wait that the ledger has as running, and nothing has begun.
 func (t *term) putBack(r *run) {
-	t.shift(r, plan.Parking)
+	t.shift(r, plan.Closing)
 	t.wrote.move(move(r.record, jobs.Waiting, ""), func(done bool) {
 		if !done {
 			t.forget(r)
