@@ -91,7 +91,7 @@ const (
 	// OverlapReplace cancels the running one, with the cause [ErrReplacedByTick],
 	// and runs the new one once that has stopped. A new one that waits for its planned start ([Job].Jitter), or for the
 	// end of a pause, cancels nothing before that. One that needs a slot of its replica (scheduler.WithMaxRuns) takes its
-	// turn among the runs of all jobs.
+	// turn among the runs of all jobs. Ticks that make up for one gap follow each other.
 	OverlapReplace
 )
 
