@@ -279,3 +279,34 @@ func TestStatementOfThePool(t *testing.T) {
 		s.wantStored(1)
 	})
 }
+
+// A statement of a guard's transaction may be over only when its rows are closed, which the end of the transaction does: that it had
+// committed before is said then.
+func TestRowsOfAStatementThatCommits(t *testing.T) {
+	for name, end := range map[string]func(ctx context.Context, tx *sql.Tx) error{
+		"fence.Commit": func(ctx context.Context, tx *sql.Tx) error { return fence.Commit(ctx, tx) },
+		"tx.Commit":    func(_ context.Context, tx *sql.Tx) error { return tx.Commit() },
+		"tx.Rollback":  func(_ context.Context, tx *sql.Tx) error { return tx.Rollback() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				s.exec("CREATE PROCEDURE commits() BEGIN COMMIT; SELECT 1; END")
+				tx, err := s.guarded().BeginTx(s.ctx(), nil)
+				if err := errors.Join(err, s.insert(tx, 1)); err != nil {
+					t.Fatal(err)
+				}
+				rows, err := tx.QueryContext(s.ctx(), "CALL commits()")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer rows.Close()
+				for rows.Next() { // the status of the CALL is one more result, so that this does not close them
+				}
+				if err := end(s.ctx(), tx); s.stored() != 1 || !errors.Is(err, fence.ErrUnfenced) {
+					t.Errorf("%d stored: %v", s.stored(), err)
+				}
+			})
+		})
+	}
+}

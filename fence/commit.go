@@ -28,6 +28,8 @@ import (
 // back what followed, or when the connection is lost by then: nothing is stored then
 // only if no statement has ended the transaction.
 //
+// Close the rows of tx before: with rows open, the connection is busy, which Commit takes for a broken transaction, and rolls back.
+//
 // Commit is not for the transaction of [Do], which it rolls back.
 //
 // After an error the session may keep a wait_timeout of the length of
@@ -43,7 +45,9 @@ func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 	}
 	over := ended(ctx, f.holds)
 	if err := f.open(ctx, tx); err != nil {
-		_ = tx.Rollback()
+		if gone := tx.Rollback(); errors.Is(gone, ErrUnfenced) { // of a guard
+			err = gone
+		}
 		return f.explainOpen(ctx, err, over)
 	}
 	if over != nil {

@@ -312,14 +312,19 @@ func (t *guardTx) Commit() error {
 	return err
 }
 
-// Rollback implements [driver.Tx].
+// Rollback implements [driver.Tx]. A statement that had ended the transaction may be noticed as late as when its rows are closed,
+// which database/sql does before it calls this.
 func (t *guardTx) Rollback() error {
 	t.g.mu.Lock()
 	defer t.g.mu.Unlock()
 	if t.g.left {
 		return errLeft
 	}
-	return t.rollback()
+	err := t.rollback()
+	if errors.Is(t.g.broken, ErrUnfenced) { // it could not undo all
+		return t.g.broken
+	}
+	return err
 }
 
 func (t *guardTx) rollback() error {
