@@ -303,6 +303,9 @@ func TestRowsOfAStatementThatCommits(t *testing.T) {
 				defer rows.Close()
 				for rows.Next() { // the status of the CALL is one more result, so that this does not close them
 				}
+				if err := rows.Err(); err != nil {
+					t.Error(err)
+				}
 				if err := end(s.ctx(), tx); s.stored() != 1 || !errors.Is(err, fence.ErrUnfenced) {
 					t.Errorf("%d stored: %v", s.stored(), err)
 				}
