@@ -47,11 +47,11 @@ type DatabaseBack struct {
 // scheduler that remembers some of these.
 type WritesLost struct {
 	Header
-	// Jobs is how many jobs are missing, or their newest ticks. Of the first of these, Job is the name, Had
-	// the newest tick that this process has seen, or when a missing job was added, and Has the newest tick that is
+	// Jobs is how many jobs lack their newest ticks, or are missing themselves. Of the first of these, Job is the name, Had
+	// the newest tick that this process has seen, or when the missing job was added, and Has the newest tick that is
 	// there; zero: none.
 	Jobs int
-	// Added is how many of them are missing themselves: they were added in the lost moments. The next leader adds them
+	// Added is how many of them are missing: they were added in the lost moments. The next leader adds them
 	// anew, and does not know of their ticks before that.
 	Added    int
 	Job      string

@@ -28,7 +28,7 @@ import (
 // back what followed, or when the connection is lost by then: nothing is stored then
 // only if no statement has ended the transaction.
 //
-// Close the rows of tx before: with rows open, the connection is busy, which Commit takes for a broken transaction, and rolls back.
+// Close the rows of tx first. With open rows its connection is busy: Commit takes that for a broken transaction, and rolls it back.
 //
 // Commit is not for the transaction of [Do], which it rolls back.
 //

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -221,6 +222,14 @@ func (g *guard) isOver() bool {
 	return !ok || code != sqliteError
 }
 
+// unfenced is what has ended the transaction without its check; nil: nothing has.
+func (g *guard) unfenced() error {
+	if errors.Is(g.broken, ErrUnfenced) {
+		return g.broken
+	}
+	return nil
+}
+
 // leave gives the connection back: whatever still wants to use it is refused.
 func (g *guard) leave() {
 	g.mu.Lock()
@@ -297,10 +306,7 @@ func (t *guardTx) Commit() error {
 	}
 	if err != nil {
 		_ = t.rollback() // why counts, and that may say more now
-		if errors.Is(g.broken, ErrUnfenced) {
-			err = g.broken
-		}
-		return err
+		return cmp.Or(g.unfenced(), err)
 	}
 	g.in, g.sent = false, true
 	if g.commit != nil {
@@ -321,10 +327,7 @@ func (t *guardTx) Rollback() error {
 		return errLeft
 	}
 	err := t.rollback()
-	if errors.Is(t.g.broken, ErrUnfenced) { // it could not undo all
-		return t.g.broken
-	}
-	return err
+	return cmp.Or(t.g.unfenced(), err) // it could not undo all
 }
 
 func (t *guardTx) rollback() error {

@@ -150,10 +150,7 @@ func (g *guard) settle() error {
 	if g.in {
 		_ = (&guardTx{g, g.tx}).rollback()
 	}
-	if errors.Is(g.broken, ErrUnfenced) {
-		return g.broken
-	}
-	return nil
+	return g.unfenced()
 }
 
 // look is called before a statement. What it returns is called with the

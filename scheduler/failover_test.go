@@ -28,6 +28,15 @@ func (c *cluster) failOver(restore func()) {
 	c.store.Update("g", func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return &row, &fence })
 }
 
+// noteLost keeps what a replica says to be lost.
+func noteLost(lost *[]event.WritesLost) scheduler.Option {
+	return scheduler.WithEvents(func(e event.Event) {
+		if e, ok := e.(event.WritesLost); ok {
+			*lost = append(*lost, e)
+		}
+	})
+}
+
 // wantEach fails unless each tick of a job has a row, from the first up to an instant.
 func (c *cluster) wantEach(job string, every, until time.Duration) {
 	c.Helper()
@@ -76,11 +85,7 @@ func TestFailoverHidesNoTick(t *testing.T) {
 				inBubble(t, func(c *cluster) {
 					const every = 2 * time.Second
 					var lost []event.WritesLost
-					c.start(lossy(every), scheduler.WithEvents(func(e event.Event) {
-						if e, ok := e.(event.WritesLost); ok {
-							lost = append(lost, e)
-						}
-					}))
+					c.start(lossy(every), noteLost(&lost))
 					c.start(lossy(every))
 					c.until(time.Minute + 1800*time.Millisecond)
 					restore := c.store.Backup()
@@ -145,11 +150,7 @@ func TestFailoverLosesAJobThatWasAdded(t *testing.T) {
 					old := jobs.Job{Name: "old", Schedule: jobs.Every(24 * time.Hour)}
 					added := jobs.Job{Name: "added", Schedule: jobs.At(c.begin.Add(2 * time.Hour)), Misfire: jobs.MisfireAll}
 					var lost []event.WritesLost
-					events := scheduler.WithEvents(func(e event.Event) {
-						if e, ok := e.(event.WritesLost); ok {
-							lost = append(lost, e)
-						}
-					})
+					events := noteLost(&lost)
 					replicas := []*replica{c.start([]jobs.Job{old}, events), c.start([]jobs.Job{old}, events)}
 					c.until(2*time.Hour - 1500*time.Millisecond)
 					restore := c.store.Backup()
@@ -276,11 +277,7 @@ func TestLedgerReadOnOtherNodes(t *testing.T) {
 				for i := range 20 {
 					all = append(all, jobs.Job{Name: fmt.Sprint("each-", i), Schedule: jobs.Every(time.Second)})
 				}
-				r := c.start(all, scheduler.WithEvents(func(e event.Event) {
-					if e, ok := e.(event.WritesLost); ok {
-						lost = append(lost, e)
-					}
-				}))
+				r := c.start(all, noteLost(&lost))
 				token := c.holder(r).Token
 				r.link.set(func(l *link) {
 					l.nodes = 3

@@ -90,7 +90,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 		t.retired(r.entry)
 	case wait > 0:
 		t.after(wait, func() {
-			if len(t.replacedBy(r, nil)) > 0 {
+			if r.entry.Displaces(r.record, t.now()) && len(t.replacedBy(r, nil)) > 0 {
 				t.afterLook(join) // its end may have been asked for: then they go on
 			} else {
 				join()
@@ -187,8 +187,8 @@ func (s *slots) left() int {
 
 func (s *slots) free() bool { return s.left() > 0 }
 
-// lineUp has a run wait for a slot: in the place of one of its job that was ended while it waited, or at the end. A job whose
-// ticks replace each other would never come to the front else.
+// lineUp has a run wait for a slot: in the place of a run of its job that was ended while it waited, or at the end. Otherwise a
+// job whose ticks replace each other would never come to the front.
 func (s *slots) lineUp(r *run) {
 	at := slices.IndexFunc(s.ready, func(other *run) bool { return other.entry == r.entry && other.Phase() != plan.Ready })
 	if at >= 0 {
@@ -406,7 +406,7 @@ func (t *term) rest(e *entry, of jobs.Record, wait time.Duration) {
 	})
 }
 
-// replace ends the runs of a job in whose place the newest of its ticks starts that only waits for room.
+// replace ends the runs that the newest tick of a job replaces, once that tick waits for nothing but room.
 func (t *term) replace(e *entry) {
 	at := -1
 	for i, r := range e.blocked {
@@ -422,22 +422,19 @@ func (t *term) replace(e *entry) {
 	}
 }
 
-// replacedBy are the runs that end when a run starts. Those that were triggered, and stand in line behind it, do not.
-func (t *term) replacedBy(r *run, behind []*run) (earlier []*run) {
-	if !r.entry.Displaces(r.record, t.now()) {
-		return nil
-	}
-	for _, other := range r.entry.runs {
+// replacedBy are the runs that end when a tick starts. Those that were triggered, and stand in line behind it, do not.
+func (t *term) replacedBy(tick *run, behind []*run) (earlier []*run) {
+	for _, other := range tick.entry.runs {
 		isBehind := other.record.Trigger != 0 && slices.Contains(behind, other)
-		if other != r && other.stop == nil && !isBehind && t.isReplaced(other, r) {
+		if other != tick && other.stop == nil && !isBehind && t.isReplaced(other, tick) {
 			earlier = append(earlier, other)
 		}
 	}
 	return earlier
 }
 
-// isOvertaken reports whether a tick has started before one that it replaces was known to wait: a failover had lost the
-// end of that.
+// isOvertaken reports whether a later tick, which replaces this one, has started already: a failover had lost the end of
+// this one.
 func (t *term) isOvertaken(tick *run) bool {
 	if !tick.entry.job.Overlap.Replaces() || tick.record.Trigger != 0 {
 		return false

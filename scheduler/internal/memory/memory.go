@@ -191,13 +191,10 @@ func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLos
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.ledger)) {
 		had, has := m.ledger[name].Since, s.Jobs[name]
-		added := m.isAddedLost(name, has, before)
-		if !added {
-			if had = m.newest(name, has, s.Now, before); !has.Cursor.Before(had) {
-				continue
-			}
-		} else {
+		if m.isAddedLost(name, has, before) {
 			lost.Added++
+		} else if had = m.newest(name, has, s.Now, before); !has.Cursor.Before(had) {
+			continue
 		}
 		if lost.Jobs++; lost.Jobs == 1 {
 			lost.Job, lost.Had, lost.Has = name, had, has.Cursor
@@ -206,8 +203,8 @@ func (m *Memory) Behind(s jobs.Snapshot, before time.Time) (lost event.WritesLos
 	return lost
 }
 
-// isAddedLost reports whether a job is not there as it was declared, and was so shortly before the last contact that a
-// failover may have lost that. One that was forgotten, and declared again, has another beginning too, but not so soon.
+// isAddedLost reports whether a failover may have lost a job: it is missing, or has another beginning, and it had been
+// declared within the bound before the last contact. One that was forgotten, and declared again, has another beginning too, but not so soon.
 func (m *Memory) isAddedLost(name string, is jobs.Known, before time.Time) bool {
 	since := m.ledger[name].Since
 	age := m.shown.Sub(since) + m.contact.Sub(m.read)
