@@ -86,7 +86,10 @@ func TestMigrationBesideReaderAndClaims(t *testing.T) {
 						return
 					}
 					longest = max(longest, time.Since(began))
-					time.Sleep(5 * time.Millisecond) // workers leave the file free in between; without that, a migration may wait long
+					select { // workers leave the file free in between; without that, a migration may wait long
+					case <-time.After(5 * time.Millisecond):
+					case <-ctx.Done():
+					}
 				}
 			})
 			_, err = s.MigrateSteps(soon(t), 0, func(string) {}, func(err error) { t.Errorf("held up: %v", err) })
