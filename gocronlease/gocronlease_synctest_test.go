@@ -3,6 +3,7 @@ package gocronlease_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -181,4 +182,48 @@ func TestLockerTakesGocronsOwnNames(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever a job is called, and whatever prefix the program chose, the job runs: gocron leaves out
+// a run whose lock has an error, and tells nobody.
+func TestLockerTakesAnyName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memdb.New()
+		one, other := client(t, store), client(t, store)
+		names := map[string]bool{}
+		for _, prefix := range []string{"gocron/", "", "-", "the service: ", strings.Repeat("p", 51), strings.Repeat("p", 52), strings.Repeat("p", 200), strings.Repeat("p", 199) + "q"} {
+			for _, job := range []string{"count", "", "(count)", strings.Repeat("j", 64), strings.Repeat("j", 65), strings.Repeat("j", 129), strings.Repeat("j", 128) + "i", strings.Repeat("ж", 65), "a\xff\x00b"} {
+				l, err := gocronlease.NewLocker(one, gocronlease.Prefix(prefix), gocronlease.KeepFor(0)).Lock(t.Context(), job)
+				if err != nil {
+					t.Errorf("%q, %q: %v", prefix, job, err)
+					continue
+				}
+				name := l.(interface{ Name() string }).Name()
+				if names[name] {
+					t.Errorf("%q, %q: the name %q is that of another job too", prefix, job, name)
+				}
+				names[name] = true
+				if _, err := gocronlease.NewLocker(other, gocronlease.Prefix(prefix)).Lock(t.Context(), job); !errors.Is(err, locks.ErrBusy) {
+					t.Errorf("%q, %q: on another replica: %v", prefix, job, err)
+				}
+				if err := l.Unlock(t.Context()); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	})
+}
+
+func client(t *testing.T, store *memdb.Store) *locks.Client {
+	t.Helper()
+	c, err := locks.New(store)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return c
 }

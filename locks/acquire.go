@@ -25,8 +25,8 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	if err := errors.Join(c.check(), o.invalid, store.CheckName("lock", text)); err != nil {
 		return nil, err
 	}
-	if len(o.label) > labelMost {
-		return nil, fmt.Errorf("locks: lock %q: its label %.40q... has %d bytes: at most %d", text, o.label, len(o.label), labelMost)
+	if len(o.label) > MaxLabel {
+		return nil, fmt.Errorf("locks: lock %q: its label %.40q... has %d bytes: at most %d", text, o.label, len(o.label), MaxLabel)
 	}
 	if l := holding(ctx, c, text); l != nil {
 		return l.nest(ctx, o)

@@ -19,8 +19,11 @@ type Mutex struct {
 // A LockOption changes how a [Mutex] or [RWMutex] is locked.
 type LockOption func(*options)
 
+// MaxLabel is the largest length of a [Label], in bytes.
+const MaxLabel = 128
+
 // Label is shown by [Client.Inspect] beside the owner, to tell which part of a
-// program holds the lock. It has up to 128 bytes; with a longer one, Lock returns
+// program holds the lock. It has up to [MaxLabel] bytes; with a longer one, Lock returns
 // an error. A lock's row keeps up to 16 KiB of labels: those that come later are shown without theirs.
 func Label(text string) LockOption { return func(o *options) { o.label = text } }
 

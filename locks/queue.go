@@ -7,10 +7,9 @@ import (
 
 const (
 	// placesMost limits the holders and waiters of a lock, so that its row can be
-	// written; labelMost the length of a label, in bytes, and labelsMost that of all labels
-	// in a row, which each grant writes again.
+	// written; labelsMost the length of all labels in a row, in bytes, which each grant
+	// writes again.
 	placesMost = 4096
-	labelMost  = 128
 	labelsMost = 16 << 10
 )
 

@@ -338,8 +338,8 @@ func TestOversizedRows(t *testing.T) {
 	}
 	q.clearFresh()
 	row := q.encode()
-	if n := strings.Count(string(row), `"label"`); n != labelsMost/labelMost {
-		t.Errorf("%d places have a label of %d bytes", n, labelMost)
+	if n := strings.Count(string(row), `"label"`); n != labelsMost/MaxLabel {
+		t.Errorf("%d places have a label of %d bytes", n, MaxLabel)
 	}
 	back, err := decode("stock", row)
 	if err != nil || !reflect.DeepEqual(q, back) {
