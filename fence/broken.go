@@ -1,12 +1,15 @@
 package fence
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
+	"io"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/cronlease/cronlease/internal/mysqlerr"
+	"github.com/cronlease/cronlease/internal/sqlverb"
 )
 
 // Of SQLite.
@@ -47,11 +50,13 @@ const (
 //   - 1205, 1317, 1969 and 3024 have rolled the statement back, for no fault of
 //     its own: a COMMIT would store the others without it;
 //   - 1020 does either, depending on MariaDB's release;
+//   - 1180 is of a COMMIT, and on MariaDB also of an INSERT that has rolled the
+//     transaction back;
 //   - 1053, 1927, 4031 and all that no server sends: the connection is lost.
 //
 // Others, such as 1062 (a duplicate key) or 3572 (NOWAIT), answer what was
-// asked, and the transaction goes on as before. No error of an unknown driver is
-// taken to be harmless.
+// asked, and the transaction goes on as before, but for [guard.doubt]. No error of an
+// unknown driver is taken to be harmless.
 func damageOf(err error) damage {
 	var answer *mysql.MySQLError
 	switch {
@@ -61,7 +66,7 @@ func damageOf(err error) damage {
 		return halfOrNoMore
 	case errors.As(err, &answer):
 		switch answer.Number {
-		case mysqlerr.RecordChanged, mysqlerr.LockWaitTimeout, mysqlerr.LockTableFull, mysqlerr.Deadlock,
+		case mysqlerr.RecordChanged, mysqlerr.ErrorInCommit, mysqlerr.LockWaitTimeout, mysqlerr.LockTableFull, mysqlerr.Deadlock,
 			mysqlerr.Interrupted, mysqlerr.StatementTimeout, mysqlerr.QueryTimeout,
 			mysqlerr.ServerShutdown, mysqlerr.ConnectionKilled, mysqlerr.ClientTimeout:
 			return halfOrNoMore
@@ -72,6 +77,54 @@ func damageOf(err error) damage {
 		return unclear
 	}
 	return halfOrNoMore
+}
+
+// At some errors that damageOf takes for harmless, MariaDB rolls the whole transaction back
+// without a word, and leaves it open with its savepoints:
+//
+//   - in a session with unique_checks and foreign_key_checks off, that of an INSERT into a table
+//     that was empty, whatever statement it belongs to (10.6 and later);
+//   - that of a CREATE TEMPORARY TABLE ... SELECT (10.11, not 11.8).
+//
+// Only MariaDB reads the questions whether such a thing may have happened. The LIMIT goes before the
+// session's sql_select_limit.
+const (
+	asks         = `SELECT 1 FROM DUAL WHERE FALSE /*M!100000 OR @@unique_checks = 0 AND @@foreign_key_checks = 0 `
+	askUnchecked = asks + `*/ LIMIT 1`
+	askTemporary = asks + `OR NOT EXISTS (SELECT 1 FROM information_schema.SESSION_STATUS` +
+		` WHERE VARIABLE_NAME = 'COM_CREATE_TEMPORARY_TABLE' AND VARIABLE_VALUE = '0') */ LIMIT 1`
+)
+
+// doubt asks, after the error of a statement, whether it may have rolled back all of the
+// transaction, and notes that. It is called with the mutex held.
+func (g *guard) doubt(ctx context.Context, text string, err error) {
+	if !g.in || g.broken != nil || !g.implicit || mysqlerr.Number(err) == 0 || errors.Is(err, ErrUnfenced) || damageOf(err) != noDamage {
+		return
+	}
+	question := askUnchecked
+	if _, hidden := unseen(text); hidden || sqlverb.Fills(text) {
+		question = askTemporary
+	}
+	longer, cancel := outlast(ctx, g.bound)
+	defer cancel()
+	if g.says(longer, question) {
+		g.broken = err
+	}
+}
+
+// says reports whether the answer to a question has a row, or there is none.
+func (g *guard) says(ctx context.Context, question string) bool {
+	queryer, ok := g.raw.(driver.QueryerContext)
+	if !ok {
+		return true
+	}
+	rows, err := queryer.QueryContext(ctx, question, nil)
+	if err != nil {
+		return true
+	}
+	row := make([]driver.Value, len(rows.Columns()))
+	err = rows.Next(row)
+	return rows.Close() != nil || !errors.Is(err, io.EOF)
 }
 
 // isRefusal reports whether an error of COMMIT says that nothing is stored. A

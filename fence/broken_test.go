@@ -187,6 +187,135 @@ func is(err error, number uint16) bool {
 	return errors.As(err, &e) && e.Number == number
 }
 
+// MariaDB rolls the whole transaction back at some errors that are of one statement elsewhere, and says
+// nothing: it goes on as if it were the same one.
+func TestErrorThatHidesARollback(t *testing.T) {
+	t.Parallel()
+	const twice = "CREATE TEMPORARY TABLE twice (PRIMARY KEY (a)) SELECT 1 AS a UNION ALL SELECT 1"
+	const unchecked = "SET unique_checks = 0, foreign_key_checks = 0"
+	for name, c := range map[string]struct {
+		first, statement string
+		harmless         bool   // on MariaDB too
+		only             string // a dialect; empty: each
+	}{
+		"a temporary table":             {statement: twice},
+		"in a list":                     {statement: "DO 1; " + twice},
+		"another one":                   {statement: "CREATE OR REPLACE TEMPORARY TABLE twice (a TINYINT) AS WITH w AS (SELECT 1000 AS a) SELECT a FROM w", only: dbserver.MariaDB},
+		"with a setting":                {statement: "SET STATEMENT sort_buffer_size = 100000 FOR " + twice, only: dbserver.MariaDB},
+		"of a query":                    {statement: "CREATE TEMPORARY TABLE twice SELECT (SELECT n FROM pair) AS a"},
+		"of a procedure":                {statement: "CALL creates()"},
+		"prepared by the server":        {first: "PREPARE p FROM '" + twice + "'", statement: "EXECUTE p"},
+		"into an empty table":           {first: unchecked, statement: "INSERT INTO nothing VALUES (1), (1)"},
+		"much into an empty table":      {first: unchecked, statement: "INSERT INTO nothing SELECT 1 FROM big a, big b, big c, big d"},
+		"of a trigger":                  {first: unchecked, statement: "UPDATE source SET id = id + 1"},
+		"a key twice":                   {statement: "INSERT INTO pair VALUES (1, 1)", harmless: true},
+		"no temporary table":            {statement: "CREATE TEMPORARY TABLE t (a INT, a INT)", harmless: true},
+		"a syntax error":                {statement: "CREATE TEMPORARY TABLE t SELECT FROM", harmless: true},
+		"a procedure that says no":      {statement: "CALL says_no()", harmless: true},
+		"a temporary table, and then 1": {first: "CREATE TEMPORARY TABLE t SELECT 1 AS a", statement: "INSERT INTO pair VALUES (1, 1)", harmless: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			eachServer(t, func(t *testing.T, s *scene) {
+				if c.only != "" && dbserver.Dialect(s.kind) != c.only {
+					return
+				}
+				s.tables()
+				for _, statement := range []string{
+					"CREATE TABLE nothing (id INTEGER PRIMARY KEY)", "CREATE TABLE source (id INTEGER)", "INSERT INTO source VALUES (1)",
+					"CREATE TRIGGER copies AFTER UPDATE ON source FOR EACH ROW INSERT INTO nothing SELECT 1 FROM big a, big b, big c, big d",
+					"CREATE PROCEDURE creates() " + twice, "CREATE PROCEDURE says_no() SIGNAL SQLSTATE '45000'",
+				} {
+					s.exec(statement)
+				}
+				for way, run := range map[string]func(fn func(*sql.Tx) error) error{
+					"Do":              func(fn func(*sql.Tx) error) error { return fence.Do(s.ctx(), s.lists(false), fn) },
+					"Do on a guard":   func(fn func(*sql.Tx) error) error { return fence.Do(s.ctx(), s.lists(true), fn) },
+					"Commit":          func(fn func(*sql.Tx) error) error { return commit(s.ctx(), s.lists(true), fn) },
+					"guarded, at all": func(fn func(*sql.Tx) error) error { return plainCommit(s.ctx(), s.lists(true), fn) },
+				} {
+					for _, query := range []bool{false, true} {
+						var last error
+						err := run(func(tx *sql.Tx) error {
+							if c.first != "" {
+								if _, err := tx.Exec(c.first); err != nil {
+									return err
+								}
+							}
+							if err := s.insert(tx, 1); err != nil {
+								return err
+							}
+							if err := send(tx, c.statement, query); err == nil || errors.Is(err, fence.ErrUnfenced) {
+								t.Errorf("%s: %v", way, err)
+							}
+							last = s.insert(tx, 3)
+							return nil
+						})
+						if c.harmless || dbserver.Dialect(s.kind) != dbserver.MariaDB {
+							if err != nil || last != nil {
+								t.Errorf("%s: %v, after the statement %v", way, err, last)
+							}
+							s.wantStored(2)
+							s.exec("DELETE FROM effect")
+							continue
+						}
+						if !errors.Is(err, fence.ErrBroken) || !errors.Is(last, fence.ErrBroken) {
+							t.Errorf("%s: %v, after the statement %v", way, err, last)
+						}
+						s.wantStored(0)
+						s.exec("DELETE FROM effect")
+					}
+				}
+			})
+		})
+	}
+}
+
+// send sends a statement that fails, as one that has no rows or one that may have some.
+func send(tx *sql.Tx, statement string, query bool) error {
+	if !query {
+		_, err := tx.Exec(statement)
+		return err
+	}
+	rows, err := tx.Query(statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() || rows.NextResultSet() {
+	}
+	return errors.Join(rows.Err(), rows.Close())
+}
+
+// plainCommit is commit without a fence.
+func plainCommit(ctx context.Context, db *sql.DB, fn func(*sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// lists is a pool of one session that takes several statements at a time.
+func (s *scene) lists(guarded bool) *sql.DB {
+	config := s.at.Config(s.t)
+	config.MultiStatements = true
+	connector, err := mysql.NewConnector(config)
+	if err != nil {
+		s.t.Error(err)
+	}
+	if guarded {
+		connector = fence.Guard(connector)
+	}
+	db := sql.OpenDB(connector)
+	s.t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // Without a guard, Commit sees that the server has left the transaction.
 func TestCommitOfATransactionThatIsOver(t *testing.T) {
 	t.Parallel()

@@ -22,11 +22,15 @@ import (
 // Transactions of a [Guard], and those of Do, are refused statements that would end
 // them, and those that follow an error such as 1213. Of any other, Commit finds out that
 // the server had ended it before, and returns [ErrUnfenced]: statements after that are
-// stored each by itself. It cannot see that one statement was rolled back alone, as error
-// 1205 does, when the caller has not looked at that error; and it does not see an
-// end before it when the session has autocommit off, when the end of ctx has rolled
-// back what followed, or when the connection is lost by then: nothing is stored then
-// only if no statement has ended the transaction.
+// stored each by itself. It cannot see
+//
+//   - that one statement was rolled back alone, as error 1205 does, or on MariaDB all
+//     before it, as the error of a CREATE TEMPORARY TABLE ... SELECT may, when the caller
+//     has not looked at that error: it commits the rest, and returns nil;
+//   - an end before it when the session has autocommit off, when the end of ctx has rolled
+//     back what followed, or when the connection is lost by then: nothing is stored then
+//     only if no statement has ended the transaction.
+//
 //
 // Close the rows of tx first. With open rows its connection is busy: Commit takes that for a broken transaction, and rolls it back.
 //

@@ -48,6 +48,11 @@
 // with [ErrBroken]. [Guard] does the same for a pool, and for [Commit]. What has ended the
 // transaction without its check is [ErrUnfenced].
 //
+// MariaDB rolls the whole transaction back, and goes on with it as if it had not, at an
+// error of a CREATE TEMPORARY TABLE ... SELECT (10.11), and of an INSERT into an empty
+// table with unique_checks and foreign_key_checks off. After an error both ask whether it may
+// have been such a one. They see none that a procedure has handled itself: docs/fencing.md.
+//
 // # What it does not do
 //
 // It says nothing about effects elsewhere: hand the token to what you write to,

@@ -130,10 +130,11 @@ func (g *guard) run(ctx context.Context, text string, f func(context.Context) (d
 		ctx, end := g.kill.watch(ctx)
 		raw, err := f(ctx)
 		if err == nil && raw != nil {
-			rows = &guardRows{raw: raw, g: g, end: end, looked: looked}
+			rows = &guardRows{raw: raw, g: g, text: text, end: end, looked: looked}
 			return nil
 		}
 		err = looked(end(err))
+		g.doubt(ctx, text, err)
 		if err == nil && (text == commitStatement || text == rollbackStatement) {
 			g.in = false
 		}

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"context"
 	"database/sql/driver"
 	"errors"
 	"io"
@@ -9,8 +10,9 @@ import (
 
 // guardRows are the rows of a query: an error can come with any of them.
 type guardRows struct {
-	raw driver.Rows
-	g   *guard
+	raw  driver.Rows
+	g    *guard
+	text string // of the query
 	// Called once, in this order, when the query has ended; nil: there is nothing
 	// to do.
 	end, looked func(error) error
@@ -35,6 +37,7 @@ func (r *guardRows) read(f func() error) error {
 	}
 	err := f()
 	if !errors.Is(err, io.EOF) {
+		r.g.doubt(context.Background(), r.text, err)
 		r.g.note(err)
 	}
 	return err

@@ -1,6 +1,7 @@
 package fence
 
 import (
+	"cmp"
 	"context"
 	"database/sql/driver"
 	"errors"
@@ -57,6 +58,9 @@ func broken(err error) error {
 // unseen reports a statement that runs others, so that its text does not tell
 // what it does to the transaction, and names it.
 func unseen(text string) (string, bool) {
+	if text == askUnchecked || text == askTemporary { // of a guard around this one
+		return "", false
+	}
 	if seconds, mine := strings.CutPrefix(text, limitStatement); mine && strings.Trim(seconds, "0123456789") == "" {
 		return "", false // of the check, and its comment has more of the same
 	}
@@ -200,6 +204,8 @@ func (g *guard) look(ctx context.Context, text string) (func(error) error, error
 			return err
 		case errors.Is(gone, ErrUnfenced):
 			return hasEnded(name, err)
+		case errors.Is(gone, ErrBroken): // says a guard below this one, which has looked too
+			return cmp.Or(err, gone)
 		}
 		if err != nil {
 			gone = fmt.Errorf("%w: %w", err, gone)

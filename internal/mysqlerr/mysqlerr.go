@@ -31,6 +31,7 @@ const (
 	NoSuchTable            = 1146
 	PacketTooLarge         = 1153
 	NoSuchKey              = 1176
+	ErrorInCommit          = 1180
 	TooManyOfUser          = 1203 // max_user_connections
 	LockWaitTimeout        = 1205
 	LockTableFull          = 1206

@@ -65,6 +65,24 @@ func Savepoint(statement string) bool {
 	return false
 }
 
+// Fills reports whether a statement creates a temporary table and writes the rows of a query into it,
+// or may, as in CREATE TEMPORARY TABLE a SELECT 1.
+func Fills(statement string) bool {
+	for _, r := range readings {
+		w := r.words(statement)
+		i := slices.Index(w, "TEMPORARY")
+		if i < 1 || !slices.Contains(w[:i], "CREATE") || i+2 > len(w) {
+			continue
+		}
+		for _, begins := range []string{"SELECT", "TABLE", "VALUES", "WITH"} {
+			if slices.Contains(w[i+2:], begins) { // after the first TABLE
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Executable reports whether a text has /*! or /*M! anywhere, also where it may be a
 // part of a string: which servers run what follows, and which skip it, the
 // text does not tell.

@@ -122,6 +122,35 @@ func TestOf(t *testing.T) {
 	}
 }
 
+func TestFills(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string]bool{
+		"":                                 false,
+		"CREATE":                           false,
+		"CREATE TEMPORARY":                 false,
+		"TEMPORARY SELECT 1 AS `CREATE`":   false,
+		"CREATE TEMPORARY TABLE":           false,
+		"CREATE TEMPORARY TABLE a (b INT)": false,
+		"CREATE TEMPORARY TABLE a LIKE b":  false,
+		"CREATE TABLE a SELECT 1":          false,
+		"DROP TEMPORARY TABLE a":           false,
+		"SELECT 'CREATE TEMPORARY TABLE a SELECT 1'":                       false,
+		"create temporary table a select 1":                                true,
+		"CREATE OR REPLACE TEMPORARY TABLE a (b INT) AS (SELECT 1)":        true,
+		"CREATE TEMPORARY TABLE a VALUES (1)":                              true,
+		"CREATE TEMPORARY TABLE a TABLE b":                                 true,
+		"CREATE TEMPORARY TABLE a WITH b AS (SELECT 1) TABLE b":            true,
+		"CREATE /*!50000 TEMPORARY */ TABLE a /*M! SELECT 1 */":            true,
+		"SET STATEMENT a = 1 FOR CREATE TEMPORARY TABLE b SELECT 1":        true,
+		"DO 1; CREATE TEMPORARY TABLE a SELECT 1":                          true,
+		"CREATE TEMPORARY TABLE a (b CHAR(9) DEFAULT '\\' ) SELECT 1 -- '": true,
+	} {
+		if got := sqlverb.Fills(statement); got != want {
+			t.Errorf("%q: %v, want %v", statement, got, want)
+		}
+	}
+}
+
 func TestPlaceholders(t *testing.T) {
 	t.Parallel()
 	for statement, want := range map[string]struct {
