@@ -31,13 +31,15 @@ import (
 //     back what followed, or when the connection is lost by then: nothing is stored then
 //     only if no statement has ended the transaction.
 //
-//
 // Close the rows of tx first. With open rows its connection is busy: Commit takes that for a broken transaction, and rolls it back.
 //
 // Commit is not for the transaction of [Do], which it rolls back.
 //
-// After an error the session may keep a wait_timeout of the length of
-// [WithBound], so that the server ends it when it is idle; pools notice. On MariaDB its limits for idle transactions are off then.
+// When the context of BeginTx ends within Commit, database/sql takes the session away from
+// it, also after a COMMIT that has succeeded. No session goes on with what the check has
+// set: the server ends it, and pools notice. With a [Guard] they do so at once; without one, a
+// statement that is sent over it in that moment fails as on any lost connection, on Windows
+// the next one whenever it comes.
 func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 	if tx == nil {
 		return errors.New("fence: Commit: the transaction is nil")
@@ -83,7 +85,7 @@ func Commit(ctx context.Context, tx *sql.Tx, options ...Option) error {
 		return f.explain(ctx, err)
 	}
 	if f.dialect == store.MySQL {
-		// It is stored. If this fails, the session ends, soon or at once.
+		// It is stored. If this fails, the session ends.
 		_, _ = tx.ExecContext(longer, restoreStatement)
 		_ = tx.Commit()
 	}

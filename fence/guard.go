@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -76,6 +77,7 @@ type guard struct {
 	sent    bool       // its COMMIT was sent
 	tx      driver.Tx  // the one that is open
 	marked  bool       // it has its first savepoint
+	limited bool       // the session has what a check has set
 	bad     bool       // the connection is not to be used again
 }
 
@@ -135,8 +137,14 @@ func (g *guard) run(ctx context.Context, text string, f func(context.Context) (d
 		}
 		err = looked(end(err))
 		g.doubt(ctx, text, err)
-		if err == nil && (text == commitStatement || text == rollbackStatement) {
+		switch {
+		case strings.HasPrefix(text, limitStatement):
+			g.limited = true
+		case err != nil:
+		case text == commitStatement, text == rollbackStatement:
 			g.in = false
+		case strings.HasPrefix(text, restoreStatement):
+			g.limited = false
 		}
 		return err
 	})
@@ -340,6 +348,7 @@ func (t *guardTx) rollback() error {
 		t.g.kept()
 	}
 	t.g.in = false
+	t.g.bad = t.g.bad || t.g.limited // database/sql has not let the fence restore it
 	undo := t.g.undo
 	if undo == nil {
 		undo = t.raw.Rollback

@@ -22,13 +22,16 @@ const (
 	beginProbe = `SET TRANSACTION READ WRITE`
 	// limitStatement, and a number, has the server end a session that says nothing for so
 	// many seconds, and remembers what it was before. Within a transaction MariaDB goes
-	// by one of three other limits, unless they are 0.
+	// by one of three other limits, unless they are 0. A ROLLBACK ends the session meanwhile
+	// (2 is RELEASE): when the context of its transaction ends, database/sql sends one and gives
+	// the session back to the pool, which restoreStatement then does not reach any more.
 	limitStatement = `SET @cronlease_wait_timeout = @@SESSION.wait_timeout` +
+		`, @cronlease_completion = @@SESSION.completion_type, SESSION completion_type = 2` +
 		`/*M!100300 , @cronlease_idle = @@SESSION.idle_transaction_timeout, SESSION idle_transaction_timeout = 0` +
 		`, @cronlease_idle_write = @@SESSION.idle_write_transaction_timeout, SESSION idle_write_transaction_timeout = 0` +
 		`, @cronlease_idle_read = @@SESSION.idle_readonly_transaction_timeout, SESSION idle_readonly_transaction_timeout = 0 */` +
 		`, SESSION wait_timeout = `
-	restoreStatement = `SET SESSION wait_timeout = @cronlease_wait_timeout` +
+	restoreStatement = `SET SESSION wait_timeout = @cronlease_wait_timeout, SESSION completion_type = @cronlease_completion` +
 		`/*M!100300 , SESSION idle_transaction_timeout = @cronlease_idle, SESSION idle_write_transaction_timeout = @cronlease_idle_write` +
 		`, SESSION idle_readonly_transaction_timeout = @cronlease_idle_read */`
 	// Whatever the session's completion_type is, a transaction is not followed by
