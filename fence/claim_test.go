@@ -313,3 +313,28 @@ func TestRowsOfAStatementThatCommits(t *testing.T) {
 		})
 	}
 }
+
+// Only a guard notices a procedure that commits and begins another transaction, as the comment of Commit says.
+func TestProcedureThatBeginsAnother(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		s.exec("CREATE PROCEDURE again() BEGIN COMMIT; START TRANSACTION; END")
+		for name, want := range map[string]error{"Commit": fence.ErrFenced, "Commit of a guarded one": fence.ErrUnfenced} {
+			err := s.under(fates["replaced"], func(ctx context.Context, end func()) error {
+				return ways[slices.IndexFunc(ways, func(w way) bool { return w.name == name })].run(ctx, s, func(tx *sql.Tx) error {
+					err := s.insert(tx, 1)
+					if err == nil {
+						_, err = tx.Exec("CALL again()")
+					}
+					end()
+					return err
+				})
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("%s: %v", name, err)
+			}
+			s.wantStored(1)
+			s.exec("DELETE FROM effect")
+		}
+	})
+}

@@ -27,6 +27,9 @@ import (
 //   - that one statement was rolled back alone, as error 1205 does, or on MariaDB all
 //     before it, as the error of a CREATE TEMPORARY TABLE ... SELECT may, when the caller
 //     has not looked at that error: it commits the rest, and returns nil;
+//   - that a statement has ended the transaction and begun another, as a procedure with
+//     COMMIT; START TRANSACTION does: what came before is stored then, also where it
+//     returns [ErrFenced] or [ErrBroken];
 //   - an end before it when the session has autocommit off, when the end of ctx has rolled
 //     back what followed, or when the connection is lost by then: nothing is stored then
 //     only if no statement has ended the transaction.

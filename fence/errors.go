@@ -10,7 +10,8 @@ import (
 
 var (
 	// ErrFenced says that the holder has been replaced, or that its term is
-	// over: nothing of the transaction is stored. The error is a [*FencedError].
+	// over: nothing of the transaction is stored, but for what a [Commit] without a [Guard]
+	// cannot see. The error is a [*FencedError].
 	ErrFenced = errors.New("fence: refused")
 
 	// ErrBroken says that the transaction could not be taken to its end, and why:
