@@ -36,11 +36,42 @@ func (c *Client) acquire(ctx context.Context, text string, o options) (*Lock, er
 	}
 	l, ahead, err := c.request(ctx, text, o)
 	if errors.Is(err, ErrBusy) {
-		if c.liveness.checkOnce(ctx, ahead) { // a dead holder does not count
+		switch dead, ended := c.findsDead(ctx, ahead); {
+		case ended != nil:
+			err = fmt.Errorf("%w: %w", err, ended)
+		case dead: // which does not count
 			l, _, err = c.request(ctx, text, o)
 		}
 	}
 	return l, err
+}
+
+// findsDead reports whether one of the processes is dead, or why it does not know when ctx ends:
+// a takeover has to wait for its answers then, and goes on beside the caller.
+func (c *Client) findsDead(ctx context.Context, ahead []process) (dead bool, ended error) {
+	if ctx.Done() == nil {
+		return c.liveness.checkOnce(ctx, ahead), nil
+	}
+	c.mu.Lock()
+	closing := c.rows.requests.isClosing()
+	if !closing {
+		c.group.Add(1) // before Close waits
+	}
+	c.mu.Unlock()
+	if closing {
+		return false, nil
+	}
+	found := make(chan bool, 1)
+	go func() {
+		defer c.group.Done()
+		found <- c.liveness.checkOnce(ctx, ahead)
+	}()
+	select {
+	case dead = <-found:
+		return dead, nil
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 }
 
 // request makes one request and waits for its answer. If it is refused, ahead are

@@ -79,6 +79,64 @@ func TestWaiterAfterACrash(t *testing.T) {
 	})
 }
 
+// The server does not answer just while a TryLock takes over the session of a dead holder, or releases it: its
+// caller waits no longer than its context says, and the takeover goes on without it.
+func TestTryLockThatTakesOver(t *testing.T) {
+	for _, op := range []string{"Acquire", "Release"} {
+		t.Run(op, func(t *testing.T) {
+			bubble(t, func(t *testing.T) {
+				w := newWorld(t)
+				a, b := w.rig(), w.rig()
+				a.lock("stock")
+				b.lock("other").unlock(t) // it has a session
+				a.crash()
+				_, err := b.Mutex("stock").TryLock(t.Context())
+				is(t, err, locks.ErrBusy)
+				time.Sleep(afterCrash)
+				b.link.Only(op, faulty.Fault{Silence: true})
+				began := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+				defer cancel()
+				_, err = b.Mutex("stock").TryLock(ctx)
+				if took := time.Since(began); took != 100*time.Millisecond {
+					t.Errorf("it returned after %v", took)
+				}
+				is(t, err, locks.ErrBusy)
+				is(t, err, context.DeadlineExceeded)
+				time.Sleep(time.Second)
+				b.link.Heal()
+				b.waits("stock").within(2 * timing.TTL).unlock(t)
+			})
+		})
+	}
+}
+
+// Close waits for a takeover whose caller has gone, as for all else that the client does.
+func TestCloseWhileATryLockTakesOver(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, b := w.rig(), w.rig()
+		a.lock("stock")
+		b.lock("other").unlock(t)
+		a.crash()
+		_, err := b.Mutex("stock").TryLock(t.Context())
+		is(t, err, locks.ErrBusy)
+		time.Sleep(afterCrash)
+		b.link.Only("Acquire", faulty.Fault{Silence: true})
+		began := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		_, err = b.Mutex("stock").TryLock(ctx)
+		is(t, err, locks.ErrBusy)
+		if err := b.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took < timing.AttemptTimeout {
+			t.Errorf("closed after %v, before the statement has ended", took)
+		}
+	})
+}
+
 // Several that crashed at once, holders and waiters, do not add up.
 func TestCrashOfMany(t *testing.T) {
 	for _, mixed := range []bool{false, true} {

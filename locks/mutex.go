@@ -61,7 +61,8 @@ func (m *Mutex) Lock(ctx context.Context) (*Lock, error) {
 // TryLock takes the lock if it is free, and otherwise returns [ErrBusy]. It
 // waits for the database, but not for other holders. Only watching a silent holder
 // for its TTL shows that it has crashed: a process that only calls TryLock finds
-// out by trying again after that.
+// out by trying again after that. If ctx ends while it takes the place of such a holder
+// away, the error matches ErrBusy and the cause of that end.
 func (m *Mutex) TryLock(ctx context.Context) (*Lock, error) {
 	o := m.options
 	o.try = true
