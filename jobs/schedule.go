@@ -14,7 +14,9 @@ type Schedule interface {
 	// and the zero time when there is none any more.
 	Next(after time.Time) time.Time
 	// String describes the schedule completely: two schedules with one text
-	// have the same ticks.
+	// have the same ticks. When a leader has another text than the ledger, it looks for ticks of the one before
+	// that are due and have no row. Where [ParseSchedule] does not know that, the new schedule rules from a TTL before the
+	// end of the last term that had it.
 	String() string
 }
 

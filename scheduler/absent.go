@@ -123,7 +123,7 @@ func (t *term) denyGone(snapshot jobs.Snapshot) {
 		return
 	}
 	t.roll.relisting = true // and no change of the list meanwhile
-	again := newDeclaring(t.env).differing(gone, snapshot, time.Time{})
+	again := newDeclaring(t.env).differing(gone, snapshot, gap{})
 	t.beside(func(v *env) {
 		ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 		defer cancel()

@@ -41,6 +41,77 @@ func TestChangedScheduleHasNoPast(t *testing.T) {
 	})
 }
 
+// A changed schedule has no tick that was due while a leader with the one before still led, however long before its end
+// the next leader last looked at the lease. A leader that was killed cannot tell of its end: its last heartbeat counts.
+func TestChangedScheduleBeginsWithTheGap(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(*replica)
+		late time.Duration // of the note of the end
+		want time.Duration
+	}{
+		{"stopped", (*replica).stop, 0, 25*time.Minute + time.Second},
+		{"stopped, and its note is late", (*replica).stop, 100 * time.Millisecond, 25*time.Minute + time.Second},
+		{"killed", (*replica).kill, 0, 25 * time.Minute},
+	} {
+		for _, follows := range []bool{true, false} {
+			t.Run(fmt.Sprint(test.name, ", a replica waits for the lease: ", follows), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					job := func(s jobs.Schedule) []jobs.Job {
+						return []jobs.Job{{Name: "job", Schedule: s, Misfire: jobs.MisfireAll}}
+					}
+					first := c.start(job(jobs.Every(10 * time.Minute)))
+					first.link.set(func(l *link) { l.hold["NoteTerm"] = test.late })
+					if follows {
+						c.until(7 * time.Second) // its looks are not at the same time as the heartbeats
+						c.start(job(jobs.Every(time.Second)))
+					}
+					c.until(25*time.Minute + 500*time.Millisecond)
+					test.end(first)
+					if !follows {
+						c.start(job(jobs.Every(time.Second)))
+					}
+					c.until(26 * time.Minute)
+					if records := c.records("job"); len(records) < 3 || records[1].Tick.Sub(c.begin) != 20*time.Minute || records[2].Tick.Sub(c.begin) < test.want || records[2].Tick.Sub(c.begin) > 25*time.Minute+time.Second {
+						t.Errorf("the new schedule begins before %v:\n%s", test.want, c.rows("job"))
+					}
+				})
+			})
+		}
+	}
+}
+
+// So it is where terms in between never had the new schedule in the ledger. Of a leader that was killed, the last run that it
+// started is known.
+func TestChangedScheduleBeginsBeforeTermsInBetween(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		end  func(*replica)
+		want string
+	}{
+		{"stopped", (*replica).stop, "5h succeeded"},
+		{"killed", (*replica).kill, "5h succeeded, missed 1"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := func(s jobs.Schedule) []jobs.Job {
+					return []jobs.Job{{Name: "job", Schedule: s}, {Name: "other", Schedule: jobs.Cron("0 15 3 * * *")}}
+				}
+				first := c.start(declared(jobs.Cron("0 0 2 1 1 *")))
+				c.until(4*time.Hour + 30*time.Minute)
+				test.end(first)
+				second := c.startOn(func(l *link) { l.fail["Load"] = 1e9 }, declared(jobs.Cron("0 0 2 1 1 *")))
+				c.until(4*time.Hour + 31*time.Minute)
+				second.stop()
+				c.until(5*time.Hour + 30*time.Minute)
+				c.start(declared(jobs.Cron("0 0 * * * *")))
+				c.until(5*time.Hour + 31*time.Minute)
+				c.wantRows("job", "2h succeeded", test.want)
+			})
+		})
+	}
+}
+
 // Two releases run side by side, and their leaders die in turn right before a tick:
 // no tick is lost.
 func TestReleasesSideBySide(t *testing.T) {

@@ -3,11 +3,13 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/internal/retry"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/outbox"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -43,7 +45,7 @@ func (v *env) tell(changed relisted) error {
 		if err := d.welcome(ctx, changed, was); err != nil {
 			return err
 		}
-		return v.db.Declare(ctx, v.holder, d.differing(changed, was, was.Now))
+		return v.db.Declare(ctx, v.holder, d.differing(changed, was, gap{from: was.Now}))
 	})
 	if err == nil {
 		was, err = v.passOver(ctx, changed, was)
@@ -114,36 +116,85 @@ func (v *env) passOver(ctx context.Context, all []*declared, snapshot jobs.Snaps
 	return snapshot, err
 }
 
-// gapFrom is the instant from which a changed schedule is in force when a term
-// begins: the end of the previous term, so that ticks in the gap between the two terms
-// go through the misfire policy. A TTL is taken off, which is for schedules that
-// [jobs.ParseSchedule] does not know: heartbeats do not wait for claims, so the claim of
-// a tick that was due before the last one may never have arrived. Ticks that were
-// claimed do not come again, because the cursor is behind them.
-func (v *env) gapFrom(was jobs.Snapshot) time.Time {
-	switch previous := keeper.HeldOf(v.ctx).Previous(); was.Opened.Token {
-	case 0, previous.Token:
-		if previous.RenewedAt.IsZero() {
+// gap is from when a changed schedule is in force, by the database's clock, unless the one before has ticks left.
+type gap struct {
+	from time.Time // zero: from now on
+	// unsure is for how long before that a tick may have been due whose claim never arrived: heartbeats do not wait
+	// for claims. Ticks that were claimed do not come again, because the cursor is behind them.
+	unsure time.Duration
+}
+
+// gapOf is the gap before this term, whose ticks go through the misfire policy. It begins at the end of the last term
+// that had opened the ledger. Where that term could not tell of its end, the gap begins earlier rather than later, since
+// no tick may be lost: with the last heartbeat that is known, if this term follows that one, and else with the last
+// run that is known to have started.
+func (d *declaring) gapOf(ctx context.Context, all []*declared, was jobs.Snapshot) gap {
+	if !slices.ContainsFunc(all, func(job *declared) bool { return changes(was.Jobs[job.Name], job, was.Now) }) {
+		return gap{}
+	}
+	previous := keeper.HeldOf(d.ctx).Previous()
+	last, from := was.Opened.Token, was.Opened.At
+	if last == 0 || last == previous.Token {
+		last, from = previous.Token, previous.RenewedAt
+	} else { // terms in between never fired anything
+		for _, known := range was.Jobs {
+			if !known.Started.After(was.Now) {
+				from = later(from, known.Started)
+			}
+		}
+	}
+	if !from.IsZero() {
+		from = later(from, d.toldEnd(ctx, last))
+	}
+	return gap{from, d.timing.TTL}
+}
+
+// changes reports whether the schedule of a job that the ledger has rules from another instant on than it did.
+func changes(known jobs.Known, job *declared, now time.Time) bool {
+	return !known.Since.IsZero() && (known.Schedule != job.text || known.ScheduleSince.After(now))
+}
+
+// toldEnd is when a term of before ended, if it has told so itself. It tells beside the release of its lease, so its
+// note may come a moment later.
+func (v *env) toldEnd(ctx context.Context, token uint64) time.Time {
+	archive, ok := v.db.(store.Archive)
+	if !ok {
+		return time.Time{}
+	}
+	for began := time.Now(); ; {
+		terms, err := archive.Terms(ctx, v.holder.Group, jobs.TermFilter{})
+		at := slices.IndexFunc(terms, func(term jobs.Term) bool { return term.Token == token })
+		if err != nil || at < 0 {
 			return time.Time{}
 		}
-		return previous.RenewedAt.Add(-v.timing.TTL)
-	default:
-		// Terms in between never fired anything. For the last term that did, the
-		// ledger still knows when it began, but not when it ended.
-		return was.Opened.At
+		if term := terms[at]; !term.Ended.IsZero() && term.Why != store.WhyUntold {
+			return term.Ended
+		}
+		if time.Since(began) > toldWithin || retry.Sleep(ctx, toldWithin/10) != nil {
+			return time.Time{}
+		}
 	}
 }
 
+// toldWithin is how long the note of a term's end is waited for.
+const toldWithin = 200 * time.Millisecond
+
 // differing are those of the jobs that are not as the ledger has them. A ledger that has
-// them in part, after an attempt that ran out of time, is told the rest. from is when a
-// changed schedule is in force from, unless the one before has ticks left.
-func (d *declaring) differing(all []*declared, was jobs.Snapshot, from time.Time) (differing []store.Declared) {
+// them in part, after an attempt that ran out of time, is told the rest.
+func (d *declaring) differing(all []*declared, was jobs.Snapshot, g gap) (differing []store.Declared) {
+	open := map[string]bool{}
+	for _, r := range was.Open {
+		open[r.Job] = true
+	}
 	for _, job := range all {
 		known, ok := was.Jobs[job.Name]
 		if plan.LongAbsent(known, was.Now) && d.isStale(was) {
 			continue // see open
 		}
-		one := plan.Declaration{Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: from}, Back: d.back[job.Name]}
+		one := plan.Declaration{
+			Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: g.from},
+			Back: d.back[job.Name], Open: open[job.Name], Unsure: g.unsure,
+		}
 		if as, differs := one.Differs(known, ok, was.Now, d.clock.Both()); differs {
 			differing = append(differing, as)
 		}

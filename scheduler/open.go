@@ -33,7 +33,7 @@ func (t *term) open() error {
 				return err
 			}
 		}
-		differing := d.differing(all, snapshot, t.gapFrom(snapshot))
+		differing := d.differing(all, snapshot, d.gapOf(ctx, all, snapshot))
 		if err = t.db.Declare(ctx, t.holder, differing); err != nil {
 			return err
 		}

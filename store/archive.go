@@ -9,7 +9,8 @@ import (
 
 // Archive is implemented by ledgers that keep what people look at later: who asked for
 // what, the terms, each attempt at a run and what it printed. None of its rows decides
-// who leads or what runs, and a leader without it works as with it.
+// who leads or what runs, and a leader without it works as with it, but for one thing: a changed schedule
+// rules from when the term before has told that it ended, and without that from its last heartbeat.
 //
 // Two kinds of rows are written by other methods:
 //

@@ -24,6 +24,10 @@ type Declaration struct {
 	Schedule jobs.Schedule
 	As       store.Declared // From is when a changed schedule is in force from, unless the one before has ticks left
 	Back     bool           // it came back after a long absence, which its ticks of that time are skipped for
+	Open     bool           // a run of it waits or goes on
+	// Unsure is for how long before From a tick may have been due whose claim never arrived. It counts where the ticks
+	// of that time are not known.
+	Unsure time.Duration
 }
 
 // Differs returns what the ledger is told of a job, if it has something else; ok says that it has the job at all,
@@ -34,13 +38,23 @@ func (d Declaration) Differs(known jobs.Known, ok bool, now time.Time, c Clocks)
 	case d.Back:
 		as.From = time.Time{} // from now on
 	case ok && known.Schedule != as.Schedule:
-		as.From = c.notPast(known, as.From, now)
+		as.From = d.notPast(known, now, c)
 	case known.ScheduleSince.After(now) && !known.Cursor.IsZero() && isTick(d.Schedule, known):
 		// The database's clock was set back. The ledger does not tell any more
 		// when the schedule began, but it had begun by its newest tick.
 		as.From = c.Theirs(known.Cursor)
+	default:
+		as.From = d.unsure()
 	}
 	return as, !ok || known.Schedule != as.Schedule || !known.Gone.IsZero() || known.ScheduleSince.After(now)
+}
+
+// unsure is the instant from which a schedule is in force whose ticks before From are not known.
+func (d Declaration) unsure() time.Time {
+	if d.As.From.IsZero() {
+		return d.As.From
+	}
+	return d.As.From.Add(-d.Unsure)
 }
 
 // isTick reports whether a job's newest tick is one of the schedule: after a change
@@ -58,10 +72,11 @@ func isTick(s jobs.Schedule, known jobs.Known) bool {
 // drained, or died as soon as it had declared its jobs, or when the job was paused.
 // What the ledger has of the future was stamped before the database's clock was set
 // back, and does not count.
-func (c Clocks) notPast(known jobs.Known, from, now time.Time) time.Time {
+func (d Declaration) notPast(known jobs.Known, now time.Time, c Clocks) time.Time {
+	from := d.As.From
 	old, ok := jobs.ParseSchedule(known.Schedule)
 	if !ok || from.IsZero() {
-		return from
+		return d.unsure()
 	}
 	if from.After(now) {
 		from = now
@@ -74,7 +89,10 @@ func (c Clocks) notPast(known jobs.Known, from, now time.Time) time.Time {
 		return from
 	}
 	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
-		return from // its next tick is not known while a run goes on
+		if d.Open {
+			return from // its next tick is not known yet
+		}
+		known.ScheduleSince, known.Finished = c.Ours(known.ScheduleSince), c.Ours(known.Finished)
 	}
 	if relative, ok := old.(jobs.Relative); ok {
 		old = relative.From(known)

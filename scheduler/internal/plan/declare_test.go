@@ -115,8 +115,12 @@ func TestNotPast(t *testing.T) {
 		{"of a schedule of the future", since(minute, at(21), at(10)), at(15), same, before(at(11))},
 		{"of a schedule that begins now", since(minute, now, at(10)), at(15), same, at(15)},
 		{"of a schedule of the future, without a tick", since(minute, at(21), time.Time{}), at(15), same, at(15)},
-		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon, Cursor: at(10)}, at(15), same, at(15)},
-		{"of a fixed delay", since(jobs.FixedDelay(time.Minute), noon, at(10)), at(15), same, at(15)},
+		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon, Cursor: at(10)}, at(15), same, at(12)},
+		{"of a schedule that cannot be read, from the beginning of time", jobs.Known{Schedule: "?"}, time.Time{}, same, time.Time{}},
+		{"of a fixed delay", since(jobs.FixedDelay(time.Minute), noon, at(10)), at(15), same, before(at(11))},
+		{"of a fixed delay, and none is left", since(jobs.FixedDelay(time.Hour), noon, at(10)), at(15), same, at(15)},
+		{"of a fixed delay, before its first tick", since(jobs.FixedDelay(time.Minute), at(10), time.Time{}), at(15), same, before(at(10))},
+		{"of a fixed delay, by a clock of its own", since(jobs.FixedDelay(time.Minute), at(10), time.Time{}), at(15), anHour, before(at(10))},
 		{"of a fixed rate", since(jobs.FixedRate(time.Minute), noon, at(10)), at(15), same, before(at(11))},
 		{"of a fixed rate, before its first tick", since(jobs.FixedRate(time.Minute), at(10), time.Time{}), at(15), same, before(at(10))},
 		{"of a fixed rate, after its first tick", since(jobs.FixedRate(time.Minute), at(10), at(10)), at(15), same, before(at(11))},
@@ -124,9 +128,14 @@ func TestNotPast(t *testing.T) {
 		{"by a clock of its own", since(minute, noon, at(10+60)), at(15), anHour, at(11).Add(-time.Microsecond)},
 		{"by a clock of its own, since it began", since(minute, at(12), at(10)), at(15), anHour, at(13).Add(-time.Microsecond)},
 	} {
-		if got := test.clocks.notPast(test.known, test.from, now); !got.Equal(test.want) {
+		d := Declaration{As: store.Declared{From: test.from}, Unsure: 3 * time.Minute}
+		if got := d.notPast(test.known, now, test.clocks); !got.Equal(test.want) {
 			t.Errorf("%s: from %v, want %v", test.name, got, test.want)
 		}
+	}
+	d := Declaration{As: store.Declared{From: at(15)}, Open: true}
+	if got := d.notPast(since(jobs.FixedDelay(time.Minute), noon, at(10)), now, same); !got.Equal(at(15)) {
+		t.Errorf("of a fixed delay, while a run goes on: from %v", got)
 	}
 }
 
