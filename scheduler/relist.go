@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // A term takes in changes of this replica's list of jobs one after the other, each in
@@ -50,8 +51,9 @@ func (t *term) relist() {
 			t.freed(e)
 			t.claimDue(e, now)
 		default:
-			t.claimDue(e, now) // the schedule before rules up to now
-			if e.Hold(now).MayPass() {
+			e.Conclude() // the schedule before rules up to now
+			t.claimDue(e, now)
+			if hold := e.Hold(now); hold == plan.Due || hold.MayPass() {
 				late = true
 				continue
 			}

@@ -545,6 +545,80 @@ func TestReplaceInAClaim(t *testing.T) {
 	})
 }
 
+// What holds ticks of the schedule before back when it changes does not lose them: they run once failures are counted, behind
+// the run that stands for the ticks before a pause, and those that a pause keeps are recorded as skipped.
+func TestReplaceWhileTicksWait(t *testing.T) {
+	job := func(c *cluster, change func(*jobs.Job)) (*replica, func()) {
+		declared := jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute)}
+		change(&declared)
+		r := c.start([]jobs.Job{declared})
+		return r, func() {
+			declared.Schedule = jobs.Cron("30 */20 * * * *")
+			check(t, c.replicas[len(c.replicas)-1].Replace(r.doing(declared)...))
+		}
+	}
+	// Nobody leads from 5m30s to 11m10s, and the job is paused from 10m30s on.
+	paused := func(c *cluster, change func(*jobs.Job)) func() {
+		first, _ := job(c, change)
+		c.until(5*time.Minute + 30*time.Second)
+		first.stop()
+		c.until(10*time.Minute + 30*time.Second)
+		check(t, c.Pause(c.Context(), "job"))
+		c.until(11*time.Minute + 10*time.Second)
+		_, replace := job(c, change)
+		return replace
+	}
+	before := []string{"1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded"}
+
+	t.Run("failures are counted", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			r, replace := job(c, func(job *jobs.Job) {
+				job.PauseAfter = 5
+				job.Do = func(context.Context, jobs.Run) error { time.Sleep(59 * time.Second); return errors.New("no") }
+			})
+			c.until(90 * time.Second)
+			r.link.set(func(l *link) { l.hold["Runs"] = 2 * time.Second })
+			c.until(2*time.Minute + 100*time.Millisecond) // the run has failed at 1m59s, and the tick of 2m is due
+			replace()
+			c.until(21*time.Minute + 30*time.Second)
+			c.wantRows("job", "1m failed: no", "2m failed: no", "20m30s failed: no")
+		})
+	})
+	t.Run("it is paused", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			replace := paused(c, func(*jobs.Job) {})
+			c.until(13*time.Minute + 30*time.Second)
+			replace()
+			c.until(15*time.Minute + 30*time.Second)
+			check(t, c.Resume(c.Context(), "job"))
+			c.until(21 * time.Minute)
+			c.wantRows("job", append(before, "13m skipped, missed 7: paused", "20m30s succeeded")...)
+		})
+	})
+	t.Run("a run stands for the ticks before a pause", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			replace := paused(c, func(job *jobs.Job) {
+				job.Do = func(ctx context.Context, run jobs.Run) error {
+					if run.Tick.Sub(c.begin) == 10*time.Minute {
+						return sleep(10*time.Minute)(ctx, run)
+					}
+					return nil
+				}
+			})
+			c.until(15*time.Minute + 30*time.Second)
+			check(t, c.Resume(c.Context(), "job"))
+			c.until(17*time.Minute + 10*time.Second)
+			replace()
+			c.until(41 * time.Minute)
+			c.wantRows("job", append(before, "10m succeeded, missed 4", "15m skipped, missed 4: paused", "17m succeeded, missed 1",
+				"20m30s skipped: an earlier run has not finished", "40m30s succeeded")...)
+			if runs := c.runs("job"); runs[6].began != runs[5].ended {
+				t.Errorf("the tick of 17m began at %v, and the run before it ended at %v", runs[6].began, runs[5].ended)
+			}
+		})
+	})
+}
+
 // A removed job starts nothing, and a replaced one starts what it is now, also while the ledger does not take another change.
 func TestRemovedBesideAChange(t *testing.T) {
 	for _, how := range []string{"removed", "replaced", "replaced by another schedule"} {

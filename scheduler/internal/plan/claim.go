@@ -170,6 +170,8 @@ func (j *Job) start(at, now time.Time) store.Claim {
 		why = policy.queued
 	}
 	switch {
+	case why != "" && j.behind:
+		row.State = jobs.Waiting // for what stands for the ticks before the pause
 	case why != "":
 		row.State, row.Error, row.Delay = jobs.Skipped, why, 0
 	case j.Busy() >= most, row.Delay > 0:

@@ -25,11 +25,18 @@ const (
 // Change has the job claim nothing until its new schedule rules.
 func (j *Job) Change() { j.listing = changing }
 
+// Conclude has the job decide about all of its ticks that are due, since its schedule is about to change: those that a
+// pause would hold back are skipped, and the one that would not be claimed before a run is over waits for that.
+func (j *Job) Conclude() {
+	j.concludes = true
+	j.behind, j.parted = j.behind || j.parted, false
+}
+
 // Remove takes the job out of the list: it claims nothing any more, and waits for no run of an earlier term.
 func (j *Job) Remove() { j.listing, j.left = removed, nil }
 
 // List puts the job into the list, with a declaration that the ledger has.
-func (j *Job) List(job *jobs.Job) { j.job, j.listing = job, listed }
+func (j *Job) List(job *jobs.Job) { j.job, j.listing, j.concludes, j.behind = job, listed, false, false }
 
 // IsRemoved reports whether the job is not in the list any more.
 func (j *Job) IsRemoved() bool { return j.listing == removed }
@@ -120,7 +127,7 @@ func (j *Job) waitsForRuns() bool {
 
 // MayPass reports whether what holds the job back passes by itself, soon. If the
 // schedule changed before that, ticks that are due by now would be lost.
-func (h Hold) MayPass() bool { return h == Asked || h == Refused || h == Left }
+func (h Hold) MayPass() bool { return h == Asked || h == Refused || h == Left || h == Counting }
 
 // IsDeferred reports whether the job's ticks wait for what is no fault.
 func (j *Job) IsDeferred(now time.Time, group []jobs.Pause) bool {

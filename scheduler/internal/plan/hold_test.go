@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -43,8 +44,10 @@ func TestHold(t *testing.T) {
 		{"changing", jobs.Job{}, (*Job).Change, func(j *Job) { j.List(j.job) }, Changing, false},
 		{"removed while it changes", jobs.Job{}, func(j *Job) { j.Change(); j.Remove() }, func(j *Job) { j.List(j.job) }, Removed, false},
 		{"left", jobs.Job{}, func(j *Job) { j.LeaveAlone(aTick) }, func(j *Job) { j.TakeUp() }, Left, true},
-		{"counting", jobs.Job{}, (*Job).Count, (*Job).Counted, Counting, false},
-		{"two counts", jobs.Job{}, func(j *Job) { j.Count(); j.Count() }, func(j *Job) { j.Counted(); j.Counted() }, Counting, false},
+		{"counting", jobs.Job{}, (*Job).Count, (*Job).Counted, Counting, true},
+		{"two counts", jobs.Job{}, func(j *Job) { j.Count(); j.Count() }, func(j *Job) { j.Counted(); j.Counted() }, Counting, true},
+		{"behind a pause", jobs.Job{}, func(j *Job) { j.parted = true; seats(j, byHand, Running) }, func(j *Job) { j.Room = Room{} }, Busy, false},
+		{"behind a pause, and its schedule changes", jobs.Job{}, func(j *Job) { j.parted = true; j.Conclude(); seats(j, byHand, Running) }, func(j *Job) { j.Room = Room{} }, Due, false},
 		{"a fixed delay, busy", delayed, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Busy, false},
 		{"busy", jobs.Job{Overlap: jobs.OverlapAllow}, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Due, false},
 	} {
@@ -72,6 +75,44 @@ func TestHold(t *testing.T) {
 	if got := never.Hold(at(1)); got != NotDue {
 		t.Errorf("a job without ticks: %v", got)
 	}
+}
+
+// A job whose schedule is about to change decides about all ticks that are due.
+func TestConclude(t *testing.T) {
+	t.Parallel()
+	only := func(c Claims, state jobs.State, tick time.Time, why string) {
+		t.Helper()
+		if len(c.Rows) != 1 || c.Rows[0].State != state || !c.Rows[0].Tick.Equal(tick) || c.Rows[0].Error != why {
+			t.Errorf("claims %+v, want the tick of %v as %v, because of %q", c.Rows, tick, state, why)
+		}
+	}
+	// Those before a pause that goes on, and those in it, are one row.
+	j := planned(jobs.Job{}, crowd{})
+	j.Pause(true, []jobs.Pause{{Began: at(3)}})
+	if c := j.claim(at(5)); len(c.Rows) > 0 {
+		t.Errorf("before that: claims %+v", c.Rows)
+	}
+	j.Conclude()
+	c := j.claim(at(5))
+	only(c, jobs.Skipped, at(2), event.WhyPaused)
+	j.answer(c, true)
+	c = j.claim(at(5))
+	only(c, jobs.Skipped, at(5), event.WhyPaused)
+	if !c.Rows[0].Extends.Equal(at(2)) {
+		t.Errorf("extends %v", c.Rows[0].Extends)
+	}
+	// Those after a pause wait for the run that stands for those before it, and only until the schedule has changed.
+	j = planned(jobs.Job{Overlap: jobs.OverlapForbid}, crowd{})
+	j.parted = true
+	seats(j, byHand, Running)
+	j.Conclude()
+	j.Conclude()
+	c = j.claim(at(5))
+	only(c, jobs.Waiting, at(5), "")
+	j.answer(c, true)
+	j.Change()
+	j.List(j.job)
+	only(j.claim(at(6)), jobs.Skipped, at(6), overlaps[jobs.OverlapForbid].full)
 }
 
 // The states of the list exclude one another.

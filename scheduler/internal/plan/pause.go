@@ -30,7 +30,8 @@ func (j *Job) SetPaused() { j.known.Paused = true }
 
 // stretch is how far the ticks of the job that are due, from its next one on, are treated alike: up to until
 // they all fall into pauses, of the job or the group, or none does. ok is false when they have to wait: the job
-// is paused now, and these are of before. The misfire policy decides about them after Resume.
+// is paused now, and these are of before. The misfire policy decides about them after Resume, unless the schedule
+// changes until then: they count as paused, too.
 func (j *Job) stretch(now time.Time, group []jobs.Pause) (until time.Time, paused, ok bool) {
 	open := false
 	before, within := now, j.next
@@ -53,6 +54,9 @@ func (j *Job) stretch(now time.Time, group []jobs.Pause) (until time.Time, pause
 			within = now
 		}
 		return within, true, true
+	}
+	if open && j.concludes {
+		return before, true, true
 	}
 	return before, false, !open
 }
