@@ -349,3 +349,47 @@ func TestBackfillAndLockAtLeastFor(t *testing.T) {
 		})
 	}
 }
+
+// What is due of the schedule goes before a backfill also where a term finds both: a run that was interrupted or handed on,
+// and a tick that nobody has claimed yet.
+func TestBackfillBehindWhatATermFinds(t *testing.T) {
+	for _, overlap := range []jobs.Overlap{jobs.OverlapForbid, jobs.OverlapQueue, jobs.OverlapReplace} {
+		for name, end := range map[string]func(*replica){"stopped": (*replica).stop, "killed": (*replica).kill} {
+			t.Run(fmt.Sprint(overlap, ", ", name), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					job := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Overlap: overlap, Recover: jobs.RecoverRerun, Do: sleep(40 * time.Minute)}}
+					first := c.start(job)
+					c.start(job)
+					c.until(4*time.Hour + time.Minute) // the tick of 4h runs
+					done := c.backfill("job", jobs.Backfill{From: c.begin.Add(30 * time.Minute), To: c.begin.Add(150 * time.Minute)})
+					c.until(4*time.Hour + 2*time.Minute)
+					end(first)
+					c.until(4*time.Hour + 50*time.Minute)
+					if began := c.runs("job")[4].began; c.runs("job")[4].Trigger != 0 || began > 4*time.Hour+2*time.Minute+ttl {
+						t.Errorf("the tick of 4h began again at %v; the ledger has\n%s", began, c.rows("job"))
+					}
+					if _, began := c.hours("job", done.ID); len(began) != 1 || began[0] != c.runs("job")[4].ended {
+						t.Errorf("the backfill began at %v; the ledger has\n%s", began, c.rows("job"))
+					}
+				})
+			})
+		}
+	}
+	t.Run("a missed tick", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			job := []jobs.Job{{Name: "job", Schedule: jobs.Every(time.Hour), Do: sleep(10 * time.Minute)}}
+			first := c.start(job)
+			c.until(4*time.Hour + time.Minute)
+			done := c.backfill("job", jobs.Backfill{From: c.begin.Add(30 * time.Minute), To: c.begin.Add(150 * time.Minute), Every: 48 * time.Minute})
+			c.until(4*time.Hour + 55*time.Minute) // its second run is due at 4h58m
+			first.stop()
+			c.until(5*time.Hour + time.Minute)
+			c.start(job)
+			c.until(5*time.Hour + 30*time.Minute)
+			c.wantRows("job", "1h succeeded", "1h succeeded", "2h succeeded", "2h succeeded", "3h succeeded", "4h succeeded", "5h succeeded")
+			if _, began := c.hours("job", done.ID); !slices.Equal(began, []time.Duration{4*time.Hour + 10*time.Minute, 5*time.Hour + 11*time.Minute}) {
+				t.Errorf("the backfill began at %v", began)
+			}
+		})
+	})
+}

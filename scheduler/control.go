@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
@@ -61,16 +62,22 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 			t.leave(e, record)
 		}
 	}
-	for _, record := range snapshot.Open {
-		e := t.roll.entries[record.Job]
-		if e == nil {
-			continue // a job of another release
-		}
-		t.found(e, record, snapshot.Now)
-	}
+	t.foundAll(snapshot, false)
 	now := t.now()
 	for _, e := range t.roll.order { // for ticks that a pause held back
 		t.freed(e)
 		t.claimDue(e, now)
+	}
+	t.foundAll(snapshot, true) // behind what is due of the schedules
+}
+
+// foundAll takes in the runs of backfills that a snapshot shows, or all others.
+func (t *term) foundAll(snapshot jobs.Snapshot, backfills bool) {
+	for _, record := range snapshot.Open {
+		e := t.roll.entries[record.Job]
+		if e == nil || triggers.IsBackfill(record.Trigger) != backfills {
+			continue // e is nil for a job of another release
+		}
+		t.found(e, record, snapshot.Now)
 	}
 }

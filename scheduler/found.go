@@ -147,12 +147,12 @@ func (t *term) takeUp(e *entry) {
 		t.after(stands, func() { t.takeUp(e) })
 		return
 	}
-	left, later := e.TakeUp(), e.blocked
-	e.blocked = nil
+	left, later, held := e.TakeUp(), e.blocked, e.backlog
+	e.blocked, e.backlog = nil, nil
 	for _, record := range left {
 		t.found(e, record, time.Time{}) // none of them waits
 	}
-	e.blocked = append(e.blocked, later...)
+	e.blocked, e.backlog = append(e.blocked, later...), append(e.backlog, held...)
 	t.freed(e)
 	t.claimDue(e, t.now())
 }

@@ -133,9 +133,9 @@ func (t *term) admit(e *entry) {
 }
 
 // admitHeld lets a run of a backfill into the room of its job that no other run waits
-// for.
+// for, nor a tick that is due: once that is claimed, it is called again.
 func (t *term) admitHeld(e *entry) {
-	for len(e.backlog) > 0 && e.AdmitsHeld() {
+	for len(e.backlog) > 0 && e.AdmitsHeld(t.now()) {
 		r := e.backlog[0]
 		if r.Phase() == plan.Held && t.paused(r) {
 			return

@@ -103,7 +103,7 @@ func (j *Job) Hold(now time.Time) Hold {
 		return Removed
 	case j.listing == changing:
 		return Changing
-	case j.next.IsZero() || j.next.After(now):
+	case !j.isDue(now):
 		return NotDue
 	case j.claiming == asked:
 		return Asked
@@ -118,6 +118,9 @@ func (j *Job) Hold(now time.Time) Hold {
 	}
 	return Due
 }
+
+// isDue reports whether the job has ticks to claim, held back or not.
+func (j *Job) isDue(now time.Time) bool { return !j.next.IsZero() && !j.next.After(now) }
 
 // waitsForRuns reports whether the next tick depends on what runs.
 func (j *Job) waitsForRuns() bool {
@@ -134,7 +137,7 @@ func (j *Job) IsDeferred(now time.Time, group []jobs.Pause) bool {
 	switch {
 	case j.left != nil, j.waitsForRuns():
 		return true
-	case j.next.IsZero() || j.next.After(now):
+	case !j.isDue(now):
 		return false
 	}
 	_, _, ok := j.stretch(now, group)

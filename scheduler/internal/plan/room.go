@@ -105,9 +105,9 @@ func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Runn
 func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 
 // AdmitsHeld reports whether the job lets a run of a backfill start: one at a time, whatever the job allows,
-// and in room that no other run waits for. One that waits for its time, as a retry does, is not due yet.
-func (j *Job) AdmitsHeld() bool {
-	return j.all(Parking, Blocked, Ready, Aside) == 0 && j.toStart(backfill)+j.sum(backfill, Running) == 0 && j.Admits()
+// and in room that no other run waits for, nor a tick that is due. A run that waits for its time, as a retry does, is not due yet.
+func (j *Job) AdmitsHeld(now time.Time) bool {
+	return !j.isDue(now) && j.all(Parking, Blocked, Ready, Aside) == 0 && j.toStart(backfill)+j.sum(backfill, Running) == 0 && j.Admits()
 }
 
 // Recount plans the next tick of a schedule that counts from the end of runs, once none runs. It returns the tick, if

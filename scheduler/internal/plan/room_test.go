@@ -150,28 +150,31 @@ func TestAdmits(t *testing.T) {
 		if got := j.Admits(); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}
-		if got := j.AdmitsHeld(); got != (test.want && test.crowd.parking+test.crowd.ready == 0) {
+		if got := j.AdmitsHeld(noon); got != (test.want && test.crowd.parking+test.crowd.ready == 0) {
 			t.Errorf("%s: a run of a backfill: %v", test.name, got)
 		}
 		j.LeaveAlone(aTick)
-		if j.Admits() || j.AdmitsHeld() {
+		if j.Admits() || j.AdmitsHeld(noon) {
 			t.Errorf("%s: beside a run of an earlier term", test.name)
 		}
 	}
 	for p := Parking; p < phases; p++ {
 		j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
 		seats(j, aRetry, p)
-		if want := p == Held || p == Waiting || p == Running || p == Resting || p == Closing; j.AdmitsHeld() != want {
+		if want := p == Held || p == Waiting || p == Running || p == Resting || p == Closing; j.AdmitsHeld(noon) != want {
 			t.Errorf("beside one in phase %d, a run of a backfill: %v", p, !want)
 		}
 	}
 	j := planned(jobs.Job{Overlap: jobs.OverlapAllow}, crowd{})
 	seats(j, aBackfill, Resting)
-	if !j.AdmitsHeld() {
+	if !j.AdmitsHeld(noon) {
 		t.Error("a backfill waits for the rest of its last run, although there is room")
 	}
+	if j.AdmitsHeld(at(1)) {
+		t.Error("a backfill goes before a tick that is due")
+	}
 	seats(j, aBackfill, Running)
-	if j.AdmitsHeld() || !j.Admits() {
+	if j.AdmitsHeld(noon) || !j.Admits() {
 		t.Error("of a backfill, one runs at a time, and others beside it")
 	}
 }
