@@ -60,7 +60,7 @@ func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 		t.elsewhere(fmt.Errorf("lacks the newest ticks of %d jobs, and %d of the runs in hand", ticks, runs))
 		return false
 	}
-	t.doubt = doubt{}
+	t.doubt, t.over = doubt{}, over{}
 	t.wrote.server = snapshot.Server
 	t.wrote.hurry()
 	return true

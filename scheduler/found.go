@@ -163,3 +163,36 @@ func (t *term) settle(open []jobs.Record) {
 		keeper.HeldOf(t.ctx).Settle()
 	}
 }
+
+// over are the runs that are in hand no more since a reading of the ledger was sent. It may show them as they were
+// before: then they are not found in it. If they are open all the same, the next reading shows that. What another server
+// shows may be lost where the term knows better, so there they are found.
+type over struct {
+	reading uint64 // its number; zero: none is under way
+	runs    map[jobs.Key]struct{}
+}
+
+// add takes in a run that was forgotten while that reading was under way.
+func (o *over) add(key jobs.Key, reading uint64) {
+	if reading != o.reading {
+		*o = over{reading: reading}
+	}
+	if reading == 0 {
+		return
+	}
+	if o.runs == nil {
+		o.runs = map[jobs.Key]struct{}{}
+	}
+	o.runs[key] = struct{}{}
+}
+
+// leaveOut returns those of the runs of a reading that are not over.
+func (o *over) leaveOut(open []jobs.Record, reading uint64) []jobs.Record {
+	if reading != o.reading || len(o.runs) == 0 {
+		return open
+	}
+	return slices.DeleteFunc(slices.Clone(open), func(r jobs.Record) bool {
+		_, is := o.runs[r.Key]
+		return is
+	})
+}

@@ -282,3 +282,36 @@ func TestReplaceAfterTheTerm(t *testing.T) {
 		r.link.set(func(l *link) { clear(l.fail) })
 	})
 }
+
+// A reading that was sent before a run ended, and is answered after that, does not bring the run back: as a tick that
+// replaces, it would end the run that goes on.
+func TestReadingFromBeforeAnEnd(t *testing.T) {
+	for _, slow := range []time.Duration{10 * time.Millisecond, 500 * time.Millisecond} {
+		t.Run(slow.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute), Overlap: jobs.OverlapReplace, Do: func(ctx context.Context, run jobs.Run) error {
+					switch {
+					case run.Trigger != 0:
+						return lasting(30*time.Second)(ctx, run)
+					case run.Tick.Equal(c.begin.Add(time.Minute)): // it takes a while to stop
+						<-ctx.Done()
+						time.Sleep(300 * time.Millisecond)
+						return ctx.Err()
+					}
+					return nil
+				}}
+				r := c.start([]jobs.Job{job, {Name: "other", Schedule: jobs.Manual()}})
+				c.until(2*time.Minute + 100*time.Millisecond) // the tick of 2m waits for that of 1m to stop
+				c.triggerWith("job", nil)
+				c.until(2*time.Minute + 295*time.Millisecond)
+				r.link.set(func(l *link) { l.delay["Load"] = slow })
+				c.triggerWith("other", nil)
+				c.until(2*time.Minute + 50*time.Second)
+				c.wantRows("job", "1m cancelled: *", "2m succeeded", "2m0.1s succeeded")
+				if runs := c.runs("job"); len(runs) != 3 || runs[2].cause != nil || runs[2].ended-runs[2].began != 30*time.Second {
+					t.Errorf("ran %+v", runs)
+				}
+			})
+		})
+	}
+}

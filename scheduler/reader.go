@@ -3,6 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/keeper"
@@ -15,13 +16,14 @@ import (
 // reader reads the ledger for a term, beside its loop, to which it hands what it has read.
 type reader struct {
 	*env
-	look    signal        // asks it to read at once
-	asks    asks          // asks it to read at once, and tells whether anything was asked of the leader
-	relists chan relisted // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
+	look    signal         // asks it to read at once
+	asks    asks           // asks it to read at once, and tells whether anything was asked of the leader
+	number  *atomic.Uint64 // of the reading that is under way; zero: none is
+	relists chan relisted  // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
 }
 
 func newReader(v *env) reader {
-	return reader{v, make(chan struct{}, 1), make(asks), make(chan relisted, 1)}
+	return reader{v, make(chan struct{}, 1), make(asks), new(atomic.Uint64), make(chan relisted, 1)}
 }
 
 // run takes in what is asked of the leader, pause, resume, trigger or cancel, until
@@ -37,7 +39,7 @@ func (f *reader) run() {
 	asked := false // to read the ledger even if nothing has changed
 	var list relisted
 	limit := f.timing.AttemptTimeout
-	for {
+	for number := uint64(1); ; number++ {
 		pulse.Beat()
 		timer.Reset(every)
 		var beat *heard
@@ -56,6 +58,7 @@ func (f *reader) run() {
 			return
 		}
 		sent := time.Now()
+		f.number.Store(number)
 		snapshot, changed, err := f.news(pulse, beat, asked, limit)
 		if f.ctx.Err() != nil {
 			return
@@ -86,12 +89,14 @@ func (f *reader) run() {
 					}
 					return
 				}
+				snapshot.Open = t.over.leaveOut(snapshot.Open, number)
 				if relisted != nil {
 					t.takeIn(relisted, snapshot)
 				}
 				t.apply(snapshot)
 			})
 		}
+		f.number.Store(0)
 		for _, answer := range answers {
 			answer <- fruit
 		}

@@ -520,6 +520,7 @@ func (t *term) forget(r *run) {
 	t.tellDropped(r, jobs.Waiting, "")
 	t.shift(r, plan.Gone)
 	delete(r.entry.runs, r.record.Key)
+	t.over.add(r.record.Key, t.reader.number.Load())
 	t.freed(r.entry)
 	t.retired(r.entry)
 }

@@ -33,6 +33,7 @@ type term struct {
 	slots     slots
 	wrote     *writer
 	outcomes  outcomes
+	over      over
 	followers plan.Followers
 	skips     skips
 	janitor   janitor
