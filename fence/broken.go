@@ -98,7 +98,10 @@ const (
 // doubt asks, after the error of a statement, whether it may have rolled back all of the
 // transaction, and notes that. It is called with the mutex held.
 func (g *guard) doubt(ctx context.Context, text string, err error) {
-	if !g.in || g.broken != nil || !g.implicit || mysqlerr.Number(err) == 0 || errors.Is(err, ErrUnfenced) || damageOf(err) != noDamage {
+	if !g.in || g.broken != nil || !g.implicit || mysqlerr.Number(err) == 0 || damageOf(err) != noDamage {
+		return
+	}
+	if text == beginProbe { // which always has one
 		return
 	}
 	question := askUnchecked

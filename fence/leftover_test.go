@@ -64,11 +64,13 @@ func TestSettingsAfterACommit(t *testing.T) {
 		for _, stage := range []string{"nowhere", "SET TRANSACTION", "SET @cronlease", "cronlease_fence", "COMMIT AND", "SET SESSION"} {
 			for _, guarded := range []bool{false, true} {
 				end, ended := context.CancelFunc(func() {}), false
+				var sent []string
 				connector, err := mysql.NewConnector(s.at.Config(t))
 				if err != nil {
 					t.Fatal(err)
 				}
 				connector = &hookedConnector{connector, func(text string) {
+					sent = append(sent, text)
 					if !ended && strings.Contains(text, stage) {
 						ended = true
 						end()
@@ -96,7 +98,11 @@ func TestSettingsAfterACommit(t *testing.T) {
 					if err := errors.Join(err, s.insert(tx, 1)); err != nil {
 						t.Fatal(err)
 					}
+					sent = nil
 					err = fence.Commit(lease.WithHold(soon(t), s.hold), tx)
+					if len(sent) > 5 { // and the driver's own COMMIT
+						t.Errorf("%s, guarded %v: it sent %q", stage, guarded, sent)
+					}
 					stored := s.stored()
 					if !ended || stored == 0 && err == nil || stored > 0 && err != nil {
 						t.Errorf("%s, guarded %v: %d stored, ended %v: %v", stage, guarded, stored, ended, err)
