@@ -282,7 +282,8 @@ func send(tx *sql.Tx, statement string, query bool) error {
 		return err
 	}
 	defer rows.Close()
-	for rows.Next() || rows.NextResultSet() {
+	for more := true; more; { // the error may come with any of them
+		more = rows.Next() || rows.NextResultSet()
 	}
 	return errors.Join(rows.Err(), rows.Close())
 }

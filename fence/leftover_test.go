@@ -74,7 +74,7 @@ func TestSettingsAfterACommit(t *testing.T) {
 					if !ended && strings.Contains(text, stage) {
 						ended = true
 						end()
-						time.Sleep(20 * time.Millisecond) // database/sql has noticed
+						<-time.After(20 * time.Millisecond) // database/sql has noticed
 					}
 				}}
 				if guarded {
@@ -110,7 +110,7 @@ func TestSettingsAfterACommit(t *testing.T) {
 					s.exec("DELETE FROM effect")
 					// Nobody uses the pool now: a guard closes a session that ends, so that no statement finds out.
 					for db.Stats().InUse > 0 {
-						time.Sleep(time.Millisecond)
+						<-time.After(time.Millisecond)
 					}
 					kept := stage == "nowhere" || stage == "SET TRANSACTION" || stage == "SET SESSION"
 					if open := db.Stats().OpenConnections; guarded && kept != (open == 1) {
