@@ -219,7 +219,7 @@ func TestChangedScheduleRulesFromNowOn(t *testing.T) {
 	}
 }
 
-// A job that is removed while a claim is under way claims nothing after it.
+// A job that is removed while a claim is under way claims nothing after it, and does not start what it has claimed.
 func TestRemovedInAClaim(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		leader := c.start([]jobs.Job{cronJob("job", "* * * * * *")})
@@ -227,7 +227,31 @@ func TestRemovedInAClaim(t *testing.T) {
 		c.until(1200 * time.Millisecond)
 		check(t, leader.Remove("job"))
 		c.until(time.Minute)
-		c.wantRows("job", "1s succeeded")
+		c.wantRows("job", "1s waiting")
+		c.wantBegan("job")
+	})
+}
+
+// Nor does it start a run whose start is under way. The run waits for a term that has the job, and has not begun.
+func TestRemovedInAStart(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Hour), Jitter: 20 * time.Second, Recover: jobs.RecoverSkip}
+		leader := c.start([]jobs.Job{job})
+		c.until(time.Hour - time.Second)
+		leader.link.set(func(l *link) { l.delay["Move"] = 2500 * time.Millisecond })
+		for records := c.records("job"); len(records) == 0 || records[0].State != jobs.Running; records = c.records("job") {
+			time.Sleep(10 * time.Millisecond)
+		}
+		check(t, leader.Remove("job"))
+		c.until(time.Hour + time.Minute)
+		c.wantRows("job", "1h waiting")
+		c.wantBegan("job")
+		check(t, leader.Add(leader.doing(job)...))
+		c.until(time.Hour + 2*time.Minute)
+		c.wantRows("job", "1h succeeded, attempt 2")
+		if runs := c.runs("job"); len(runs) != 1 || !runs[0].LastAttempt {
+			t.Errorf("ran %+v", runs)
+		}
 	})
 }
 

@@ -43,7 +43,7 @@ import (
 //	              aside     giveBack     its row is set aside: it keeps its room, and no slot
 //	aside         running   startIn      the ledger has it as running at last, and a slot is free
 //	              waiting   enqueue      the ledger has a tick as waiting whose claim was set aside
-//	              closing   startIn      no slot is free: see putBack
+//	              closing   startIn      no slot is free, or its job was removed: see putBack
 //	any           closing   close        it has no attempt, and is skipped, cancelled, or left to the next leader
 //	              gone      letGo        its job was removed, and it waits
 //	closing       gone      forget       the ledger has it as over, or as another term's
@@ -248,9 +248,12 @@ func (t *term) giveBack(r *run) {
 }
 
 // startIn starts a run that the ledger says is ours in the slot that it has. One that gave it back, since its row was
-// set aside, needs another one, and waits for that.
+// set aside, needs another one, and waits for that. One whose job was removed meanwhile waits for a term that has it.
 func (t *term) startIn(r *run) {
 	switch {
+	case r.entry.IsRemoved():
+		r.record.Unbegun++
+		t.putBack(r)
 	case r.Phase() == plan.Running:
 		t.start(r)
 	case t.slots.free():

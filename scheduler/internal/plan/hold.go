@@ -36,7 +36,9 @@ func (j *Job) Conclude() {
 func (j *Job) Remove() { j.listing, j.left = removed, nil }
 
 // List puts the job into the list, with a declaration that the ledger has.
-func (j *Job) List(job *jobs.Job) { j.job, j.listing, j.concludes, j.behind = job, listed, false, false }
+func (j *Job) List(job *jobs.Job) {
+	j.job, j.listing, j.concludes, j.behind = job, listed, false, false
+}
 
 // IsRemoved reports whether the job is not in the list any more.
 func (j *Job) IsRemoved() bool { return j.listing == removed }
