@@ -14,6 +14,8 @@ const (
 	ActionPause    Action = "pause"
 	ActionResume   Action = "resume"
 	ActionSkipping Action = "resume skipping"
+	ActionSpread   Action = "spread on"
+	ActionGather   Action = "spread off"
 	ActionTrigger  Action = "trigger"
 	ActionCancel   Action = "cancel"
 	ActionBackfill Action = "backfill"

@@ -55,6 +55,23 @@ func (g Group) ResumeSkipping(ctx context.Context, job string) error {
 	return g.explain(ctx, job, g.ledger.ResumeSkipping(ctx, g.name, job))
 }
 
+// SetSpread sets the mode of the group: whether its runs are spread over its replicas, or its leader runs them all. The
+// present leader hands over to a replica of that mode: one that assigned runs waits until they have ended, any other one for
+// its drain. Replicas of the other mode do not lead from then on. The error matches [errors.ErrUnsupported] if the store
+// cannot spread runs.
+func (g Group) SetSpread(ctx context.Context, on bool) error {
+	if g.ledger == nil {
+		return errNoLedger
+	}
+	spreads, ok := g.ledger.(interface {
+		SetSpread(ctx context.Context, group string, on bool) error
+	})
+	if !ok {
+		return fmt.Errorf("jobs: this store cannot spread runs over replicas: %w", errors.ErrUnsupported)
+	}
+	return spreads.SetSpread(ctx, g.name, on)
+}
+
 // Trigger asks for a run of the job now, beside its schedule, and returns its
 // key. The leader starts it as soon as it notices, once; also when the job is paused.
 // If no replica has the job, the error matches [ErrNotDeclared]. If only replicas have it

@@ -1,6 +1,9 @@
 package jobs
 
-import "time"
+import (
+	"cmp"
+	"time"
+)
 
 // Record is a run as the ledger has it.
 type Record struct {
@@ -41,6 +44,12 @@ type Details struct {
 	// Unbegun counts those of [Record].Attempt that ended before they began, with the term of
 	// their leader. No limit of attempts counts them.
 	Unbegun int `json:"unbegun,omitempty"`
+	// Fencing is the fencing token of the newest attempt that was assigned to a replica: [Run.Token]. Zero: it is [Record].Token.
+	Fencing uint64 `json:"fencing,omitempty"`
+	// Failing is [Known.Failing] at the newest assignment.
+	Failing bool `json:"failing,omitempty"`
+	// Cluster is that of [Snapshot.Cluster] that took the newest assignment: the run starts on no other.
+	Cluster string `json:"cluster,omitempty"`
 }
 
 // Opened is the last term that declared its jobs.
@@ -49,6 +58,10 @@ type Opened struct {
 	Token uint64
 	// At is when it did, by the database's clock; zero where Token is.
 	At time.Time
+	// Spread is the mode of the group: its runs are spread over all replicas.
+	Spread bool
+	// Cluster is that of [Snapshot.Cluster] that took the declaration, where Spread is set.
+	Cluster string
 }
 
 // Snapshot is what a term that begins has to know.
@@ -60,6 +73,8 @@ type Snapshot struct {
 	// Server is the identity of the database server that answered, as that of a
 	// reading of the lease.
 	Server string
+	// Cluster stands for all servers of which none lacks what another one has confirmed. Empty: Server is the only one.
+	Cluster string
 	// Paused: the whole group is paused.
 	Paused bool
 	// Opened is the last term that declared its jobs.
@@ -72,6 +87,9 @@ type Snapshot struct {
 	// Open are the runs that are not over, in the order of their ticks.
 	Open []Record
 }
+
+// Home is the cluster, or the server where there is none.
+func (s Snapshot) Home() string { return cmp.Or(s.Cluster, s.Server) }
 
 // Known is what the ledger knows of a job.
 type Known struct {

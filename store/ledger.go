@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -133,6 +134,30 @@ type Holder struct {
 	// Server is the one that has shown the ledger to the term ([jobs.Snapshot.Server]). Claim and
 	// Move compare it; the other methods do not. Empty: any.
 	Server string
+	// Cluster is that of [jobs.Snapshot.Home] for Declare, of a holder that assigns.
+	Cluster string
+	// Session is the group whose fence row a Move compares, where that is not Group: a replica moves the runs that were
+	// assigned to it by its session, a lease of its own. See [Spreads].
+	Session string
+	// Assigns is for [Spreads]: the holder's Claim and Move leave what waits under an [Assignee].
+	Assigns bool
+}
+
+// Fence is the group whose fence row a Move compares.
+func (h Holder) Fence() string { return cmp.Or(h.Session, h.Group) }
+
+// Keeps is under whom a row is that a claim or move of this holder leaves in a state.
+func (h Holder) Keeps(state jobs.State, to Assignee) Assignee {
+	if h.Assigns && state == jobs.Waiting {
+		return to
+	}
+	return Assignee{h.Owner, h.Token}
+}
+
+// Assignee is a replica that a waiting run is assigned to, and the token of its session. Zero: nobody.
+type Assignee struct {
+	Owner string
+	Token uint64
 }
 
 // ClaimID identifies one call of [Ledger.Claim] over its repetitions.
@@ -186,6 +211,8 @@ type Claim struct {
 	// inserts a row like any other. Nothing is left of the tick of before but the count: it is not later
 	// than the newest, so it cannot be claimed again.
 	Extends time.Time
+	// For is whom a run is assigned to that the claim of a holder that assigns leaves Waiting.
+	For Assignee
 	// Then are runs that follow: the claim that inserts its row inserts them with it, or
 	// neither is done. See [Ledger.Claim].
 	Then []Follower
@@ -225,6 +252,11 @@ type Move struct {
 	// Then are runs that follow: the move that changes the row inserts them with it, or
 	// neither is done. See [Ledger.Move].
 	Then []Follower
+	// For is whom a run is assigned to that a holder that assigns moves to Waiting.
+	For Assignee
+	// NotBefore is the least instant that Started becomes, of a run that such a holder moves to Running: the database's clock
+	// may be behind it. Of whole microseconds.
+	NotBefore time.Time
 	// What the row's Details become, whatever they were.
 	jobs.Details
 }

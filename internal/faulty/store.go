@@ -175,6 +175,16 @@ func (s Ledger) RequestSignal(group string, token uint64) store.RequestSignal {
 	return requestSignal{s.To.(store.RequestSignals).RequestSignal(group, token), s.Send}
 }
 
+// Open implements [store.Spreads], where To does.
+func (s Ledger) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
+	return value(ctx, s.Send, "Open", func(ctx context.Context) (jobs.Snapshot, error) { return s.To.(store.Spreads).Open(ctx, group, owner) })
+}
+
+// Wake implements [store.Spreads].
+func (s Ledger) Wake(ctx context.Context, group string) error {
+	return s.Send(ctx, "Wake", func(ctx context.Context) error { return s.To.(store.Spreads).Wake(ctx, group) })
+}
+
 // Enlist implements [store.Replicas], where To does; so do the methods that follow.
 func (s Ledger) Enlist(ctx context.Context, group string, r jobs.Replica) error {
 	return s.Send(ctx, "Enlist", func(ctx context.Context) error { return s.To.(store.Replicas).Enlist(ctx, group, r) })

@@ -33,6 +33,8 @@ func CheckClaim(pkg string, c store.Claim) error {
 		return fmt.Errorf("%s: claim of job %q: state %v: must be running, waiting or skipped", pkg, c.Job, c.State)
 	case c.Missed < 0:
 		return fmt.Errorf("%s: claim of job %q: missed %d: must not be negative", pkg, c.Job, c.Missed)
+	case len(c.For.Owner) > store.MaxName:
+		return fmt.Errorf("%s: claim of job %q: for an owner of %d bytes: at most %d", pkg, c.Job, len(c.For.Owner), store.MaxName)
 	}
 	if err := checkFollowers(pkg+": claim", c.Key, c.Then); err != nil {
 		return err
@@ -107,9 +109,9 @@ func Refuses(err error) bool {
 // schedule.
 const MaxBackfill = 20_000
 
-// AttemptAfter is the attempt of a run after a move.
-func AttemptAfter(m store.Move) int {
-	if m.To == jobs.Running {
+// AttemptAfter is the attempt of a run after a move of that holder.
+func AttemptAfter(h store.Holder, m store.Move) int {
+	if m.To == jobs.Running || h.Assigns && m.To == m.From && m.Owner != "" {
 		return m.Attempt + 1
 	}
 	return m.Attempt

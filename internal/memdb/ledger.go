@@ -1,6 +1,7 @@
 package memdb
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -44,7 +45,7 @@ func (r rows) Do(ctx context.Context, group string, need ledger.Need, f func(*le
 // page returns a page of a group's rows. It is called with mu held.
 func (s *Store) page(group string, need ledger.Need) *ledger.Tx {
 	tx := s.group(group).Page(need, s.now(), s.identity())
-	if f, ok := s.fences[group]; ok {
+	if f, ok := s.fences[cmp.Or(need.By.Session, group)]; ok {
 		tx.Fence = &f
 	}
 	return tx

@@ -41,6 +41,7 @@ type Store struct {
 	numbered  int                  // how many there ever were
 
 	asked map[string]chan struct{} // by group; closed with the next request
+	woken map[string]int           // how often, by group
 
 	replicas map[string]map[string]jobs.Replica // by group and owner
 }
@@ -57,6 +58,7 @@ func New() *Store {
 
 		notifiers: map[string]*notifier{},
 		asked:     map[string]chan struct{}{},
+		woken:     map[string]int{},
 		replicas:  map[string]map[string]jobs.Replica{},
 	}
 	s.rules, s.reads = ledger.New("memstore", rows{s}), ledger.NewReads(s.view)

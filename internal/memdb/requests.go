@@ -10,6 +10,7 @@ import (
 var (
 	_ store.Heartbeats     = (*Store)(nil)
 	_ store.RequestSignals = (*Store)(nil)
+	_ store.Spreads        = (*Store)(nil)
 )
 
 // Beat implements [store.Heartbeats].
@@ -33,18 +34,33 @@ func (s *Store) ask(group string) {
 	}
 }
 
+// Wake implements [store.Spreads].
+func (s *Store) Wake(ctx context.Context, group string) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.woken[group]++
+	s.ask(group)
+	return nil
+}
+
 // requestSignal waits for the next request in its group.
 type requestSignal struct {
 	store  *Store
 	group  string
 	token  uint64
+	woken  int // when Wait returned last
 	closed chan struct{}
 	once   sync.Once
 }
 
 // RequestSignal implements [store.RequestSignals].
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	return &requestSignal{store: s, group: group, token: token, closed: make(chan struct{})}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return &requestSignal{store: s, group: group, token: token, woken: s.woken[group], closed: make(chan struct{})}
 }
 
 // Wait implements [store.RequestSignal].
@@ -69,7 +85,8 @@ func (r *requestSignal) next(known *uint64) <-chan struct{} {
 	s := r.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.leases[r.group]; l.Token == r.token && l.ResignAsked || known != nil && s.group(r.group).Changes != *known {
+	if l := s.leases[r.group]; l.Token == r.token && l.ResignAsked || known != nil && s.group(r.group).Changes != *known || s.woken[r.group] != r.woken {
+		r.woken = s.woken[r.group]
 		return nil
 	}
 	asked, ok := s.asked[r.group]

@@ -73,8 +73,9 @@ func (tx *Tx) claim(h store.Holder, id store.ClaimID, c store.Claim) (store.Clai
 	}
 	r, ok := tx.extend(h, id, c)
 	if !ok {
+		keeps := h.Keeps(c.State, c.For)
 		r = Run{ID: id, Record: jobs.Record{
-			Key: key, State: c.State, Owner: h.Owner, Token: h.Token,
+			Key: key, State: c.State, Owner: keeps.Owner, Token: keeps.Token,
 			Claimed: tx.Now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
 		}}
 		switch c.State {
@@ -86,7 +87,7 @@ func (tx *Tx) claim(h store.Holder, id store.ClaimID, c store.Claim) (store.Clai
 			r.Finished = tx.Now
 		}
 		tx.putRun(r)
-		tx.follow(r, c.Then)
+		tx.follow(h, r, c.Then)
 	}
 	return store.Claimed{Mine: true, Record: r.Record}, nil
 }

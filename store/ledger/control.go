@@ -69,6 +69,23 @@ func (l Ledger) setPaused(ctx context.Context, group, job string, action jobs.Ac
 	})
 }
 
+// SetSpread implements [store.Spreads].
+func (l Ledger) SetSpread(ctx context.Context, group string, on bool) error {
+	action := jobs.ActionGather
+	if on {
+		action = jobs.ActionSpread
+	}
+	entry := ledgerrows.Entry(ctx, action, jobs.Key{}, "")
+	return l.act(ctx, group, Need{Doing: string(action)}, entry, func(tx *Tx, _ *jobs.AuditEntry) (jobs.Result, error) {
+		if tx.Group.Opened.Spread == on {
+			return jobs.Unchanged, nil
+		}
+		tx.Group.Opened.Spread, tx.Group.Opened.Cluster = on, ""
+		tx.Group.Changes++
+		return jobs.Done, nil
+	})
+}
+
 // after are the pauses after an action that changes something.
 func (tx *Tx) after(pauses []jobs.Pause, action jobs.Action) []jobs.Pause {
 	pauses = slices.Clone(pauses)

@@ -62,11 +62,11 @@ func (l Ledger) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 // move reports whether the row is as the move wants it, after changing it if it may.
 func (tx *Tx) move(h store.Holder, m store.Move) bool {
 	r, ok := tx.Runs[ledgerrows.Plain(m.Key)]
-	attempt := ledgerrows.AttemptAfter(m)
+	attempt, keeps := ledgerrows.AttemptAfter(h, m), h.Keeps(m.To, m.For)
 	switch {
 	case !ok:
 		return false
-	case r.State == m.To && r.Attempt == attempt && r.Owner == h.Owner && r.Token == h.Token:
+	case r.State == m.To && r.Attempt == attempt && r.Owner == keeps.Owner && r.Token == keeps.Token:
 		return true // by an earlier repetition
 	case !tx.current(h) || r.State.Over() || r.State != m.From || r.Attempt != m.Attempt || r.Owner != m.Owner || r.Token != m.Token:
 		return false
@@ -74,11 +74,14 @@ func (tx *Tx) move(h store.Holder, m store.Move) bool {
 		return false
 	}
 	tx.leave(r, m)
-	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, h.Owner, h.Token, ledgerrows.CutError(m.Error)
+	r.State, r.Attempt, r.Owner, r.Token, r.Error = m.To, attempt, keeps.Owner, keeps.Token, ledgerrows.CutError(m.Error)
 	r.Details = m.Details
 	switch m.To {
 	case jobs.Running:
 		r.Started = tx.Now
+		if h.Assigns && m.NotBefore.After(r.Started) {
+			r.Started = m.NotBefore.UTC()
+		}
 	case jobs.Waiting:
 		r.Due = tx.Now.Add(m.Delay.Truncate(time.Microsecond))
 	default:
@@ -86,7 +89,7 @@ func (tx *Tx) move(h store.Holder, m store.Move) bool {
 		tx.judge(r)
 	}
 	tx.putRun(r)
-	tx.follow(r, m.Then)
+	tx.follow(h, r, m.Then)
 	return true
 }
 
@@ -120,7 +123,8 @@ func (tx *Tx) leave(r Run, m store.Move) {
 }
 
 // follow inserts what follows a run that its holder has just changed.
-func (tx *Tx) follow(r Run, then []store.Follower) {
+func (tx *Tx) follow(h store.Holder, r Run, then []store.Follower) {
+	keeps := h.Keeps(jobs.Waiting, store.Assignee{})
 	for _, f := range then {
 		key := ledgerrows.Plain(f.Key)
 		if _, ok := tx.Runs[key]; ok || f.Backfill != "" && r.CancelAsked {
@@ -130,8 +134,11 @@ func (tx *Tx) follow(r Run, then []store.Follower) {
 		if f.Args != nil {
 			args = slices.Clone(f.Args)
 		}
+		if h.Assigns {
+			tx.Group.Changes++ // the leader is to assign it
+		}
 		tx.putRun(Run{Args: args, Record: jobs.Record{
-			Key: key, State: jobs.Waiting, Owner: r.Owner, Token: r.Token, Claimed: tx.Now,
+			Key: key, State: jobs.Waiting, Owner: keeps.Owner, Token: keeps.Token, Claimed: tx.Now,
 			Due: tx.Now.Add(f.Delay.Truncate(time.Microsecond)), HasArgs: args != nil, Backfill: f.Backfill,
 		}})
 	}

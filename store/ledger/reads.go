@@ -44,7 +44,14 @@ func (r Reads) Changes(ctx context.Context, group string) (changes store.Changes
 
 // Load implements [jobs.Control].
 func (r Reads) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
-	return r.load(ctx, group, "load the ledger", func(v *View) []string { return slices.Collect(maps.Keys(v.Jobs)) })
+	return r.load(ctx, group, "load the ledger", "", func(v *View) []string { return slices.Collect(maps.Keys(v.Jobs)) })
+}
+
+// Open implements [store.Spreads].
+func (r Reads) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
+	snapshot, err := r.load(ctx, group, "load open runs", owner, func(*View) []string { return nil })
+	snapshot.Jobs, snapshot.Pauses = nil, nil
+	return snapshot, err
 }
 
 // LoadOf implements [jobs.Archive].
@@ -52,15 +59,15 @@ func (r Reads) LoadOf(ctx context.Context, group string, names []string) (jobs.S
 	if err := jobs.CheckNames(names); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	return r.load(ctx, group, "load jobs", func(*View) []string { return names })
+	return r.load(ctx, group, "load jobs", "", func(*View) []string { return names })
 }
 
-func (r Reads) load(ctx context.Context, group, doing string, names func(*View) []string) (snapshot jobs.Snapshot, err error) {
+func (r Reads) load(ctx context.Context, group, doing, owner string, names func(*View) []string) (snapshot jobs.Snapshot, err error) {
 	err = r.view(ctx, group, doing, nil, func(v *View) error {
 		var open []jobs.Record
 		for _, runs := range v.Runs {
 			for _, run := range runs {
-				if !run.State.Over() {
+				if !run.State.Over() && (owner == "" || run.Owner == owner) {
 					open = append(open, run.Record)
 				}
 			}

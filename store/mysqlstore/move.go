@@ -77,7 +77,7 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 	}
 	for i, m := range moves {
 		r, ok := f.runs[keys[i]]
-		moved[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(m) && r.Owner == h.Owner && r.Token == h.Token
+		moved[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(h, m) && r.Owner == h.Owner && r.Token == h.Token
 	}
 	return moved, f.replaced, nil
 }

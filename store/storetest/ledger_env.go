@@ -53,7 +53,7 @@ type ledgerCase = testCase[*ledgerEnv]
 var (
 	rowSuite = suite[*ledgerEnv]{
 		cases: slices.Concat(loadCases, sizeCases, argsCases, changesCases, requestCases, replicaCases, runsCases, valueCases, fenceCases, ledgerConcurrencyCases,
-			historyCases, auditCases, termCases, loadOfCases, newestCases, countCases),
+			historyCases, auditCases, termCases, loadOfCases, newestCases, countCases, spreadCases),
 		on: newLedgerEnv,
 	}
 	ruleSuite = suite[*ledgerEnv]{

@@ -58,24 +58,29 @@ type history struct {
 	anyServer    bool // see [Harness.AnyServer]
 	store, model *side
 	calls        []historyCall
-	owners       []string // of the terms
-	asked        int      // for runs
+	terms        []historyTerm
+	spreads      bool // the store is a [store.Spreads]
+	asked        int  // for runs
 }
 
 func playHistory(ctx context.Context, t *rapid.T, out rapid.TB, anyServer bool, s store.Jobs, group string, calls int) {
-	h := &history{TB: out, anyServer: anyServer, random: t, owners: []string{alice}}
+	h := &history{TB: out, anyServer: anyServer, random: t, terms: []historyTerm{{owner: alice}}}
 	begin := func(name string, s store.Jobs) *side {
 		return &side{Jobs: s, ctx: ctx, name: name, group: group, tokens: []uint64{1}, manual: map[int]jobs.Key{}, chosen: map[jobs.Key]bool{}}
 	}
 	h.store, h.model = begin("the store", s), begin("the one ledger", memdb.New())
 	_, archives := s.(store.Archive)
 	_, registers := s.(store.Replicas)
+	_, h.spreads = s.(store.Spreads)
 	for _, s := range []*side{h.store, h.model} {
 		if archives {
 			s.archive, _ = s.Jobs.(store.Archive)
 		}
 		if registers {
 			s.replicas, _ = s.Jobs.(store.Replicas)
+		}
+		if h.spreads {
+			s.spreads, _ = s.Jobs.(store.Spreads)
 		}
 		rs, err := s.Read(ctx, group)
 		if err != nil {
@@ -84,7 +89,10 @@ func playHistory(ctx context.Context, t *rapid.T, out rapid.TB, anyServer bool, 
 		s.server = rs[0].Server
 	}
 	h.carryOut(h.takeOver(alice))
-	h.carryOut(h.declare(historyHolder{1, alice}, []store.Declared{{Name: report, Schedule: "every 1m"}, {Name: cleanup, Schedule: "every 1h"}}))
+	h.carryOut(h.declare(historyHolder{term: 1, owner: alice}, []store.Declared{{Name: report, Schedule: "every 1m"}, {Name: cleanup, Schedule: "every 1h"}}))
+	if h.spreads {
+		h.carryOut(h.session())
+	}
 	for range calls {
 		switch rapid.IntRange(0, 9).Draw(t, "when") {
 		case 0: // late: a later one carries it out
@@ -121,7 +129,7 @@ func (h *history) carryOut(c historyCall) {
 		h.compareRows()
 		h.Fatalf("%s:\nthe store answers\n\t%s\nand the one ledger\n\t%s", c.text, answers[1], answers[0])
 	}
-	if c.changes && changed[0] != changed[1] {
+	if changed[0] != changed[1] && (c.changes || changed[0]) {
 		h.Fatalf("%s: the number of Changes has changed: in the store %t, in the one ledger %t", c.text, changed[1], changed[0])
 	}
 }

@@ -23,7 +23,8 @@ var (
 type historyCall struct {
 	text string
 	do   func(*side) (any, error)
-	// changes compares whether the number of [store.Ledger.Changes] has changed.
+	// changes compares whether the number of [store.Ledger.Changes] has changed. Without it, that of the store may
+	// change where it need not.
 	changes bool
 }
 
@@ -31,7 +32,7 @@ type historyCall struct {
 func (h *history) draw() historyCall {
 	calls := []func() historyCall{
 		h.claim, h.claim, h.claim, h.claim, h.move, h.move, h.move, h.move, h.trigger, h.trigger, h.request, h.request, h.cancel,
-		func() historyCall { return h.takeOver(h.owner()) },
+		func() historyCall { return h.takeOver(h.owner()) }, h.session,
 		func() historyCall { return h.declare(h.holder(), h.declared()) },
 		h.passOver, h.prune, h.gone, h.forget, h.note,
 	}
@@ -42,6 +43,7 @@ func (h *history) owner() string { return rapid.SampledFrom(historyOwners).Draw(
 func (h *history) job() string   { return rapid.SampledFrom(historyJobs).Draw(h.random, "job") }
 func (h *history) tick() int     { return rapid.IntRange(0, 6).Draw(h.random, "tick") }
 func (h *history) some() bool    { return rapid.IntRange(0, 3).Draw(h.random, "some") == 0 }
+func (h *history) rarely() bool  { return rapid.IntRange(0, 19).Draw(h.random, "rarely") == 0 }
 
 func (h *history) delay() time.Duration {
 	return time.Duration(rapid.IntRange(0, 2).Draw(h.random, "hours")) * time.Hour
@@ -59,14 +61,26 @@ func (h *history) backfill() string {
 	return rapid.SampledFrom([]string{"", "", `{"until":"2027"}`}).Draw(h.random, "backfill")
 }
 
+// historyTerm is a term of the group, or of the session of its owner.
+type historyTerm struct {
+	owner   string
+	session bool
+}
+
 // historyHolder is the holder of a term, by its number: each store has tokens of its own.
 type historyHolder struct {
-	term  int
-	owner string
+	term    int
+	owner   string
+	session bool // the holder has a session: the term may be one of those
+	assigns bool
 }
 
 func (h historyHolder) on(s *side) store.Holder {
-	return store.Holder{Group: s.group, Owner: h.owner, Token: s.tokens[h.term]}
+	of := store.Holder{Group: s.group, Owner: h.owner, Token: s.tokens[h.term], Assigns: h.assigns}
+	if h.session {
+		of.Session = store.SessionGroup(h.owner)
+	}
+	return of
 }
 
 // at is the holder with a server: none, the one that answers, or another one.
@@ -77,12 +91,57 @@ func (h historyHolder) at(s *side, which string) store.Holder {
 }
 
 // holder is mostly that of the term.
-func (h *history) holder() historyHolder {
-	term := len(h.owners) - 1
-	if h.some() {
-		term = rapid.IntRange(0, term).Draw(h.random, "term")
+func (h *history) holder() historyHolder { return h.holderOf(false) }
+
+// claimer is a holder that may assign.
+func (h *history) claimer() historyHolder {
+	of := h.holder()
+	of.assigns = h.spreads && rapid.Bool().Draw(h.random, "assigns")
+	return of
+}
+
+// mover is a claimer, or a replica under its session.
+func (h *history) mover() historyHolder {
+	of := h.claimer()
+	if h.spreads && rapid.Bool().Draw(h.random, "session") {
+		assigns := of.assigns
+		of = h.holderOf(true)
+		of.assigns = assigns
 	}
-	return historyHolder{term, h.owners[term]}
+	if h.rarely() {
+		of.owner = h.owner()
+	}
+	return of
+}
+
+// holderOf is mostly that of the newest term of the group, or of a session.
+func (h *history) holderOf(session bool) historyHolder {
+	term := len(h.terms) - 1
+	for term > 0 && h.terms[term].session != session {
+		term--
+	}
+	if h.some() {
+		term = h.anyTerm()
+	}
+	return historyHolder{term: term, owner: h.terms[term].owner, session: session}
+}
+
+func (h *history) anyTerm() int { return rapid.IntRange(0, len(h.terms)-1).Draw(h.random, "term") }
+
+// assignee is a replica, by the number of the term of its session, or -1: nobody.
+func (h *history) assignee() int {
+	if term := h.anyTerm(); h.spreads && h.terms[term].session {
+		return term
+	}
+	return -1
+}
+
+// assigneeOn is that assignee on a side.
+func (h *history) assigneeOn(s *side, term int) store.Assignee {
+	if term < 0 {
+		return store.Assignee{}
+	}
+	return store.Assignee{Owner: h.terms[term].owner, Token: s.tokens[term]}
 }
 
 func (h *history) server() string {
@@ -94,10 +153,19 @@ func (h *history) server() string {
 }
 
 func (h *history) takeOver(owner string) historyCall {
-	return historyCall{"a term of " + owner, func(s *side) (any, error) {
-		taken, err := takeOver(s.ctx, s, s.group, owner)
+	return h.begin("a term of "+owner, historyTerm{owner: owner}, func(s *side) string { return s.group })
+}
+
+func (h *history) session() historyCall {
+	owner := h.owner()
+	return h.begin("a session of "+owner, historyTerm{owner, true}, func(*side) string { return store.SessionGroup(owner) })
+}
+
+func (h *history) begin(text string, term historyTerm, group func(*side) string) historyCall {
+	return historyCall{text, func(s *side) (any, error) {
+		taken, err := takeOver(s.ctx, s, group(s), term.owner)
 		if s.tokens = append(s.tokens, taken.Token); s == h.model {
-			h.owners = append(h.owners, owner)
+			h.terms = append(h.terms, term)
 		}
 		return taken, err
 	}, true}
@@ -138,6 +206,7 @@ func (h *history) claim() historyCall {
 	var id store.ClaimID
 	copy(id[:], fmt.Sprint("id", len(h.calls)))
 	var claims []store.Claim
+	var to []int
 	for n := range rapid.IntRange(1, 3).Draw(h.random, "claims") {
 		c := store.Claim{
 			Key: key(h.job(), h.tick()), Delay: h.delay(), Error: h.text(), Missed: rapid.IntRange(0, 2).Draw(h.random, "missed"),
@@ -155,14 +224,18 @@ func (h *history) claim() historyCall {
 			}
 		}
 		if !slices.ContainsFunc(claims, func(other store.Claim) bool { return other.Key == c.Key }) {
-			claims = append(claims, c)
+			claims, to = append(claims, c), append(to, h.assignee())
 		}
 	}
-	of, server := h.holder(), h.server()
-	return historyCall{fmt.Sprintf("Claim %s of term %d %+v", id[:4], of.term, claims), func(s *side) (any, error) {
+	of, server := h.claimer(), h.server()
+	return historyCall{fmt.Sprintf("Claim %s of %+v %+v for %v", id[:4], of, claims, to), func(s *side) (any, error) {
+		claims := slices.Clone(claims)
+		for i := range claims {
+			claims[i].For = h.assigneeOn(s, to[i])
+		}
 		claimed, err := s.Claim(s.ctx, of.at(s, server), id, claims)
 		return claimed, err
-	}, true}
+	}, !of.assigns}
 }
 
 // run is a run that there is, as it is, or another one; and its key on each side.
@@ -195,6 +268,7 @@ func (h *history) move() historyCall {
 	type one struct {
 		store.Move
 		term int // whose token it expects
+		to   int // the assignee
 		key  func(*side) jobs.Key
 	}
 	var list []one
@@ -209,6 +283,7 @@ func (h *history) move() historyCall {
 		m.Verdict = rapid.SampledFrom([]store.Verdict{store.NoVerdict, store.JobWorks, store.JobFails}).Draw(h.random, "verdict")
 		m.Unbegun = rapid.IntRange(0, 2).Draw(h.random, "unbegun")
 		m.Output = rapid.SampledFrom([][]byte{nil, nil, []byte("done")}).Draw(h.random, "output")
+		m.NotBefore = rapid.SampledFrom([]time.Time{{}, {}, tick(0), tick(0).AddDate(100, 0, 0)}).Draw(h.random, "not before")
 		if r.State == 0 || r.State.Over() || h.some() {
 			m.From = rapid.SampledFrom(states[:2]).Draw(h.random, "from")
 		}
@@ -218,21 +293,22 @@ func (h *history) move() historyCall {
 		case 2:
 			m.Owner = h.owner()
 		case 3:
-			term = rapid.IntRange(0, len(h.owners)-1).Draw(h.random, "expected term")
+			term = h.anyTerm()
 		}
 		m.Token = 0
 		if !slices.ContainsFunc(list, func(other one) bool { return other.Key == m.Key }) {
-			list = append(list, one{m, term, of})
+			list = append(list, one{m, term, h.assignee(), of})
 		}
 	}
-	of, server := h.holder(), h.server()
-	return historyCall{fmt.Sprintf("Move of term %d %+v", of.term, list), func(s *side) (any, error) {
+	of, server := h.mover(), h.server()
+	return historyCall{fmt.Sprintf("Move of %+v %+v", of, list), func(s *side) (any, error) {
 		var moves []store.Move
 		for _, one := range list {
 			one.Key = one.key(s)
 			if one.term >= 0 {
 				one.Token = s.tokens[one.term]
 			}
+			one.For = h.assigneeOn(s, one.to)
 			moves = append(moves, one.Move)
 		}
 		moved, err := s.Move(s.ctx, of.at(s, server), moves)
@@ -279,7 +355,7 @@ func (h *history) passOver() historyCall {
 	return historyCall{fmt.Sprintf("PassOver of term %d %s after %v", of.term, job, after), func(s *side) (any, error) {
 		n, err := s.PassOver(s.ctx, of.on(s), job, after)
 		return n, err
-	}, true}
+	}, !h.spreads}
 }
 
 func (h *history) prune() historyCall {

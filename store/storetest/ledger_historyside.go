@@ -28,9 +28,10 @@ type side struct {
 	manual  map[int]jobs.Key  // the runs that were asked for
 	chosen  map[jobs.Key]bool // the store has chosen their Trigger
 
-	// Both nil where the store of the test has none.
+	// Nil where the store of the test has none.
 	archive  store.Archive
 	replicas store.Replicas
+	spreads  store.Spreads
 }
 
 func isZero(answer any) bool {
@@ -156,11 +157,18 @@ func (s *side) rows(h *history) []string {
 		lines = append(lines, what+": "+s.show(answer))
 	}
 	snapshot, err := s.Load(s.ctx, s.group)
-	snapshot.Server, snapshot.Changes, snapshot.Now = "", 0, time.Time{}
+	snapshot.Server, snapshot.Cluster, snapshot.Changes, snapshot.Now = "", "", 0, time.Time{}
 	open := inOrder(snapshot.Open)
 	snapshot.Open = nil
 	add("Load", snapshot, err)
 	add("open runs", open, nil)
+	for _, owner := range append([]string{""}, historyOwners...) {
+		if s.spreads != nil {
+			snapshot, err := s.spreads.Open(s.ctx, s.group, owner)
+			snapshot.Server, snapshot.Cluster, snapshot.Changes, snapshot.Now, snapshot.Open = "", "", 0, time.Time{}, inOrder(snapshot.Open)
+			add("Open of "+owner, snapshot, err)
+		}
+	}
 	runs, err := s.Runs(s.ctx, s.group, jobs.Filter{Limit: all})
 	add("how many runs", len(runs), err)
 	for _, filter := range []jobs.Filter{
@@ -205,7 +213,7 @@ func (s *side) rows(h *history) []string {
 	names, err := s.archive.Names(s.ctx, s.group)
 	add("names", names, err)
 	some, err := s.archive.LoadOf(s.ctx, s.group, []string{report, "unknown"})
-	some.Server, some.Changes, some.Now, some.Open = "", 0, time.Time{}, inOrder(some.Open)
+	some.Server, some.Cluster, some.Changes, some.Now, some.Open = "", "", 0, time.Time{}, inOrder(some.Open)
 	add("LoadOf", some, err)
 	for _, over := range []bool{false, true} {
 		newest, err := s.archive.Newest(s.ctx, s.group, jobs.Newest{Jobs: historyJobs, Over: over, Limit: 2, Since: tick(1)})

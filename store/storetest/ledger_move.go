@@ -49,7 +49,11 @@ var moveCases = []ledgerCase{
 				r = e.moved(s, h, m)
 				e.equal(r.Details, d, "the details of a run that was moved to "+state.String())
 				open := e.load(group).Open
-				e.same(open[slices.IndexFunc(open, func(o jobs.Record) bool { return o.Key == r.Key })], r, "in Load")
+				at := slices.IndexFunc(open, func(o jobs.Record) bool { return o.Key == r.Key })
+				if at < 0 {
+					e.Fatalf("Load does not show %v", r.Key)
+				}
+				e.same(open[at], r, "in Load")
 			}
 			e.equal(e.record(group, jobs.Key{Job: cleanup, Tick: tick(d.Unbegun), Trigger: 1 << 53}).Details, jobs.Details{}, "the details of a follower")
 		}
