@@ -26,6 +26,7 @@ const claimTries = 5
 // an error may have claimed some: repeated with the same id, it goes on. It
 // waits up to 5 s for a takeover to end.
 func (l *ledger) Claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim) ([]store.Claimed, error) {
+	h.Session = "" // that is for moves
 	order := make([]int, len(claims))
 	for i, c := range claims {
 		if err := ledgerrows.CheckClaim("mysqlstore", c); err != nil {
@@ -139,7 +140,7 @@ func (l *ledger) claimAndFollow(ctx context.Context, c *conn, h store.Holder, id
 		if err != nil || done.Rows == 0 {
 			return done, err
 		}
-		return done, c.Exec(ctx, l.sql.followClaim.Render(then, h.Group, string(id[:]), done.LastID))
+		return done, c.Exec(ctx, l.sql.followClaim.Render(then, underWhom(h), h.Group, string(id[:]), done.LastID))
 	})
 }
 
@@ -198,17 +199,34 @@ func (l *ledger) readRefused(ctx context.Context, c *conn, h store.Holder, claim
 }
 
 func (l *ledger) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
+	columns, under := sqltext.Raw(""), sqltext.Raw("f.owner, f.token")
+	if h.Assigns {
+		columns, under = ", owner, token", "v.owner, v.token"
+	}
 	rows := make(sqltext.Values, len(claims))
 	for i, c := range claims {
 		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
+		if h.Assigns {
+			keeps := h.Keeps(c.State, c.For)
+			rows[i] = append(rows[i], keeps.Owner, keeps.Token)
+		}
 	}
-	return l.sql.claim.Render(rows, string(id[:]), h.Group, h.Owner, h.Token)
+	return l.sql.claim.Render(columns, rows, string(id[:]), under, h.Group, h.Owner, h.Token)
+}
+
+// underWhom is whom a run waits under that follows one of that holder's.
+func underWhom(h store.Holder) sqltext.Raw {
+	if h.Assigns {
+		return underNobody
+	}
+	return underRun
 }
 
 // claimedNow is what the claim statement wrote.
 func claimedNow(h store.Holder, c store.Claim, now time.Time) jobs.Record {
+	keeps := h.Keeps(c.State, c.For)
 	r := jobs.Record{
-		Key: ledgerrows.Plain(c.Key), State: c.State, Owner: h.Owner, Token: h.Token,
+		Key: ledgerrows.Plain(c.Key), State: c.State, Owner: keeps.Owner, Token: keeps.Token,
 		Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
 	}
 	switch c.State {

@@ -58,6 +58,8 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		keys = append(keys, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger})
 		ticks = append(ticks, sqltext.Row{c.Tick.UnixMicro(), c.Trigger})
 	}
+	assigns := h
+	assigns.Assigns = true
 	var movable, followers sqltext.Values
 	for _, m := range moves {
 		movable = append(movable, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(m.To)})
@@ -75,6 +77,7 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"move":          s.moveStatement(h, moves, nil),
 		"read runs":     s.ledger.sql.readRuns.Render(keys, h.Group, h.Group),
 		"changes":       s.ledger.sql.changes.Render(h.Group, h.Group),
+		"open of":       s.ledger.sql.openOf.Render(h.Group, h.Owner),
 		"summary":       s.ledger.sql.summary.Render(h.Group, h.Group, h.Group),
 		"jobs":          s.ledger.sql.jobs.Render(h.Group),
 		"open runs":     s.ledger.sql.openRuns.Render(h.Group),
@@ -91,8 +94,10 @@ func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []s
 		"count open":    s.ledger.sql.countOpen.Render(h.Group, k.Job),
 		"args":          s.ledger.sql.args.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0),
 		"movable":       s.ledger.sql.movable.Render(h.Group, h.Owner, h.Token, movable, h.Group),
-		"follow":        s.ledger.sql.follow.Render(followers, h.Group),
-		"follow claim":  s.ledger.sql.followClaim.Render(followers, h.Group, "id", last),
+		"spread claim":  s.claimStatement(assigns, store.ClaimID{1}, claims),
+		"spread move":   s.moveStatement(assigns, moves, nil),
+		"follow":        s.ledger.sql.follow.Render(followers, underWhom(h), h.Group),
+		"follow claim":  s.ledger.sql.followClaim.Render(followers, underWhom(h), h.Group, "id", last),
 		"bounds":        s.ledger.sql.bounds.Render(h.Group, k.Job),
 		"kept from":     s.ledger.sql.keptFrom.Render(h.Group, k.Job, 10),
 		"prunable":      s.ledger.sql.prunable.Render(h.Group, k.Job, k.Tick.UnixMicro(), 0, 0, 0, 0, 1, 1, 500),

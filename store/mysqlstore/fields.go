@@ -3,7 +3,6 @@ package mysqlstore
 import (
 	"database/sql"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -61,8 +60,8 @@ type jobRow struct {
 // opened says which term has opened the ledger. Before the first one, and after one of a release that did not know of this,
 // the group's row has no token.
 func (j jobRow) opened() (o jobs.Opened) {
-	if n, err := strconv.ParseUint(j.Schedule, 10, 64); err == nil && j.name == "" {
-		o = jobs.Opened{Token: n, At: j.ScheduleSince}
+	if j.name == "" {
+		o = ledgerrows.ParseOpened(j.Schedule, j.ScheduleSince)
 	}
 	return o
 }

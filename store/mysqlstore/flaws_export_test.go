@@ -30,6 +30,7 @@ var about = []sqlflaws.Topics{
 	{`(?i)attempt`, "attempts,prune,cancel"},
 	{`^ledger\.(newest|runs)`, "runs"},
 	{`^ledger\.(bounds|keptFrom|prun|orphans)`, "prune"},
+	{`^ledger\.(spread|openOf)`, "spread"},
 	{`^ledger\.changes`, "changes"},
 	{`^ledger\.(lockJobs|updateJobs|insertJobs)`, "pause,declare,replicas"},
 	{`^ledger\.(lockRun|putRun)`, "cancel"},

@@ -106,6 +106,16 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 		_, err := g.next.Acquire(soon(t), takeover)
 		return err
 	}
+	leader := h
+	leader.Assigns = true
+	replica := holder(t, g.old, store.SessionGroup(group), "replica")
+	replica.Group, replica.Session, replica.Assigns = group, replica.Group, true
+	assigned := claim(t, g.old, leader, store.Claim{Key: key("b", 1), State: jobs.Waiting, For: store.Assignee{Owner: replica.Owner, Token: replica.Token}})[0]
+	start := func(ctx context.Context) (bool, error) {
+		done, err := g.old.Move(ctx, replica, []store.Move{to(assigned, jobs.Running)})
+		return err == nil && done[0], err
+	}
+	session := request(t, g.next, replica.Session, "next")
 	row := readLocks(t, g.old, group)
 	lock := func(s *mysqlstore.Store, server, queue string) (bool, error) {
 		done, err := s.WriteLocks(soon(t), server, []store.LockWrite{patient(replace(group, 1, queue))})
@@ -122,7 +132,7 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 				return true, err
 			},
 			overtake: takeOver, replaced: store.ErrReplaced,
-			traces: "SELECT COUNT(*) - 1 FROM cronlease_run WHERE grp = ?",
+			traces: "SELECT COUNT(*) - 1 FROM cronlease_run WHERE grp = ? AND job = 'a'",
 		},
 		"move": {
 			lock:      "UPDATE cronlease_run SET missed = missed + 1 WHERE grp = ? AND job = 'a'",
@@ -133,6 +143,27 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 			},
 			overtake: takeOver, replaced: store.ErrReplaced,
 			traces: "SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND state > 2",
+		},
+		"start-under-a-session": {
+			lock:      "UPDATE cronlease_run SET missed = missed + 1 WHERE grp = ? AND job = 'b'",
+			statement: "UPDATE (SELECT f.owner",
+			write:     start,
+			overtake: func() error {
+				_, err := g.next.Acquire(soon(t), session)
+				return err
+			},
+			replaced: store.ErrReplaced,
+			traces:   "SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND state = 1 AND job = 'b'",
+		},
+		"start-of-what-is-taken-away": {
+			lock:      "UPDATE cronlease_run SET missed = missed + 1 WHERE grp = ? AND job = 'b'",
+			statement: "UPDATE (SELECT f.owner",
+			write:     start,
+			overtake: func() error {
+				_, err := g.next.Move(soon(t), leader, []store.Move{to(assigned, jobs.Waiting)})
+				return err
+			},
+			traces: "SELECT COUNT(*) FROM cronlease_run WHERE grp = ? AND job = 'b' AND (state = 1 OR owner > '')",
 		},
 		"declare": {
 			lock: "INSERT INTO cronlease_job (grp, name, schedule, since, schedule_since, paused, changes)" +
@@ -183,7 +214,7 @@ func (g *galera) overtakes(t *testing.T, group string, h store.Holder, open jobs
 func refusesWhatWasOvertaken(t *testing.T, g *galera) {
 	t.Helper()
 	const rounds = 5
-	for _, what := range []string{"claim", "move", "declare", "acquire", "renew", "lock"} {
+	for _, what := range []string{"claim", "move", "start-under-a-session", "start-of-what-is-taken-away", "declare", "acquire", "renew", "lock"} {
 		traces := 0
 		for round := range rounds {
 			group := fmt.Sprintf("%s-%d", what, round)
@@ -387,7 +418,7 @@ type deaf struct{ store.Leases }
 
 // unsignalled is a store without signals, whose heartbeats look at the ledger.
 type unsignalled struct {
-	store.Jobs
+	store.Spreads
 	store.Heartbeats
 }
 

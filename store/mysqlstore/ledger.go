@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -76,7 +75,11 @@ func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.D
 	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
 	// The group's own row, without a name, says that all others are declared:
 	// it is in the last statement, where it comes first.
-	group := store.Declared{Schedule: strconv.FormatUint(h.Token, 10)}
+	opened := jobs.Opened{Token: h.Token, Spread: h.Assigns}
+	if h.Assigns {
+		opened.Cluster = h.Cluster
+	}
+	group := store.Declared{Schedule: ledgerrows.FormatOpened(opened)}
 	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
 	if len(chunks) == 0 {
 		chunks = [][]store.Declared{nil}
@@ -136,18 +139,13 @@ func (l *ledger) load(ctx context.Context, c *conn, group string) (jobs.Snapshot
 	return l.loadWith(ctx, c, group, l.sql.jobs.Render(group))
 }
 
-// loadWith is load with a query of some jobs. It reads the changes first: what happens while it reads the rest is seen
-// by the next look at them.
+// loadWith is load with a query of some jobs.
 func (l *ledger) loadWith(ctx context.Context, c *conn, group, query string) (jobs.Snapshot, error) {
-	snapshot := jobs.Snapshot{Server: c.Server.Identity, Jobs: map[string]jobs.Known{}, Pauses: map[string][]jobs.Pause{}}
-	own, err := rowsOf(ctx, c, l.sql.summary.Render(group, group, group), func(rows *sql.Rows) (jobRow, error) {
-		j, _, err := jobFields.scanOuter(rows, (*at)(&snapshot.Now), &snapshot.Changes)
-		return j, err
-	})
+	snapshot, own, err := l.summarize(ctx, c, group)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
-	snapshot.Paused, snapshot.Opened = own[0].Paused, own[0].opened()
+	snapshot.Jobs, snapshot.Pauses = map[string]jobs.Known{}, map[string][]jobs.Pause{}
 	all, err := rowsOf(ctx, c, query, func(rows *sql.Rows) (jobRow, error) {
 		var cursor at
 		j, err := jobFields.scan(rows, &cursor)
@@ -169,6 +167,41 @@ func (l *ledger) loadWith(ctx context.Context, c *conn, group, query string) (jo
 		return jobs.Snapshot{}, err
 	}
 	ledgerrows.CountStarts(snapshot)
+	return snapshot, nil
+}
+
+// summarize reads the group's own row. It comes first, with the changes: what happens while the rest is read is seen by the
+// next look at them.
+func (l *ledger) summarize(ctx context.Context, c *conn, group string) (snapshot jobs.Snapshot, own []jobRow, err error) {
+	own, err = rowsOf(ctx, c, l.sql.summary.Render(group, group, group), func(rows *sql.Rows) (jobRow, error) {
+		j, _, err := jobFields.scanOuter(rows, (*at)(&snapshot.Now), &snapshot.Changes)
+		return j, err
+	})
+	if err == nil {
+		snapshot.Server, snapshot.Paused, snapshot.Opened = c.Server.Identity, own[0].Paused, own[0].opened()
+		if c.Server.ManyWriters() {
+			snapshot.Cluster = "galera"
+		}
+	}
+	return snapshot, own, err
+}
+
+// Open implements [store.Spreads].
+func (l *ledger) Open(ctx context.Context, group, owner string) (snapshot jobs.Snapshot, err error) {
+	query := l.sql.openRuns.Render(group)
+	if owner != "" {
+		query = l.sql.openOf.Render(group, owner)
+	}
+	err = l.do(ctx, mysqlconn.Read, "load open runs", func(ctx context.Context, c *conn) error {
+		if snapshot, _, err = l.summarize(ctx, c, group); err != nil {
+			return err
+		}
+		snapshot.Open, err = records(ctx, c, query)
+		return err
+	})
+	if err != nil {
+		return jobs.Snapshot{}, err
+	}
 	return snapshot, nil
 }
 
@@ -208,7 +241,7 @@ func (l *ledger) readRuns(ctx context.Context, c *conn, h store.Holder, keys []j
 	for i, k := range keys {
 		list[i] = sqltext.Row{k.Job, k.Tick.UnixMicro(), k.Trigger}
 	}
-	rows, err := c.Query(ctx, l.sql.readRuns.Render(list, h.Group, h.Group))
+	rows, err := c.Query(ctx, l.sql.readRuns.Render(list, h.Group, h.Fence()))
 	if err != nil {
 		return found{}, err
 	}

@@ -157,6 +157,14 @@ func writes(s store.Ledger, waiting jobs.Record) map[string]func(context.Context
 			}
 			return err
 		},
+		"UPDATE (SELECT": func(ctx context.Context, h store.Holder) error {
+			h.Assigns = true
+			done, err := s.Move(ctx, h, []store.Move{to(waiting, jobs.Failed)})
+			if err == nil && !done[0] {
+				return errors.New("not moved by one that assigns")
+			}
+			return err
+		},
 	}
 }
 

@@ -15,10 +15,11 @@ import (
 // States are numbers here: 1 is Running, 2 is Waiting, and above 2 they are over.
 type ledgerQueries struct {
 	declare, hasFence                               sqltext.Query
-	summary, jobs, openRuns, changes                sqltext.Query
+	summary, jobs, openRuns, openOf, changes        sqltext.Query
 	claim, extend, refused, readRuns                sqltext.Query
 	move, movable, keepAttempts, dropAttempts       sqltext.Query
 	follow, followClaim, passOver, passOverAttempts sqltext.Query
+	spreadMove                                      sqltext.Query // of a holder that assigns
 	trigger, triggerOnce, isRun, isJob, countOpen   sqltext.Query
 	args, newestRuns, newestOfJob, newestIn         sqltext.Query
 	bounds, keptFrom, prunable, prune               sqltext.Query
@@ -34,10 +35,11 @@ const (
 	micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
 	// changesOf is the group's counter mixed with the keys of the manual runs
-	// that no term has taken up: so a trigger is one INSERT and nothing else.
+	// that no term has taken up: so a trigger is one INSERT and nothing else. Without the hash, the
+	// runs of two jobs that follow one at two ticks would cancel each other out.
 	changesOf = `
 	COALESCE((SELECT changes FROM {job} WHERE grp = ? AND name = _binary''), 0)
-	^ (SELECT BIT_XOR((tick << 13) ^ trigger_id ^ (CRC32(job) << 32)) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
+	^ (SELECT BIT_XOR(CAST(CONV(LEFT(SHA2(CONCAT_WS('.', tick, trigger_id, job), 256), 16), 16, 10) AS UNSIGNED)) FROM {run} FORCE INDEX (by_state) WHERE grp = ? AND state = 2 AND trigger_id > 0 AND token = 0)`
 
 	// The first ? is an expression.
 	trigger = `
@@ -46,14 +48,43 @@ SELECT j.grp, j.name, ?, ?, _binary'', 2, _binary'', 0, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6), 0, _binary'', 0, ?, NULLIF(?, _binary''), NULL
 FROM {job} j WHERE j.grp = ? AND j.name = ? AND j.name > _binary''`
 
-	// What follows a run that the transaction has changed.
+	// What follows a run that the transaction has changed. The ? after the list is underRun or underNobody.
 	follow = `
 INSERT INTO {run} ({run columns})
 WITH v (job, tick, trigger_id, delay, backfill, args, of_job, of_tick, of_trigger) AS (VALUES ?)
-SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, r.owner, r.token, 0,
+SELECT r.grp, v.job, v.tick, v.trigger_id, _binary'', 2, ?, 0,
 	UTC_TIMESTAMP(6), NULL, NULL, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, 0, _binary'', 0,
 	COALESCE(NULLIF(v.args, _binary''), r.args), NULLIF(v.backfill, _binary''), NULL
 FROM v STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.of_job AND r.tick = v.of_tick AND r.trigger_id = CAST(v.of_trigger AS UNSIGNED)`
+	underRun    = sqltext.Raw("r.owner, r.token")
+	underNobody = sqltext.Raw("_binary'', 0")
+
+	// The row is as the move expects it.
+	expected = `r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token`
+
+	// The fence row is locked before any run. No expression reads what
+	// another one assigns: in an UPDATE of several tables their order is
+	// not said. (A run that is finished keeps its start.) A job's last
+	// finish is of the same statement, and its latest start the latest of
+	// what it was, that of one of the runs and v.started, since a row is
+	// written once even if it is joined to several: v.verdict is the same in
+	// all rows of a job. v.finished is empty where a move ends nothing, and so is the name
+	// of the group's own row: it must not be joined, since the rows that change are counted.
+	move = `
+UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
+STRAIGHT_JOIN (
+	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, details, finished, started, verdict{assigned}) AS (VALUES ?) SELECT * FROM v
+) v
+STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
+LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished AND v.finished > _binary''
+SET r.state = v.to_state, r.owner = {to owner}, r.token = {to token}, r.error = v.error, r.details = NULLIF(v.details, _binary''),
+	r.attempt = {to attempt},
+	r.started_at = IF(v.to_state = 1, {start}, r.started_at),
+	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
+	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
+	j.finished_at = UTC_TIMESTAMP(6), j.failing = IF(v.verdict = 0, j.failing, v.verdict = 2),
+	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
+WHERE {moves}`
 )
 
 func newLedgerQueries(t tables) *ledgerQueries {
@@ -62,13 +93,24 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// Both by the primary key: the newest tick is the end of a range, as above.
 		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
 		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
-		// What waits under the holder already is not made to wait again, and no run starts whose end was asked for.
-		"{moves}", `r.state = v.state AND r.attempt = v.attempt AND r.owner = v.owner AND r.token = v.token
-	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
 		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
 		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
 	}
-	sql := func(statement string) sqltext.Query { return t.query(statement, parts...) }
+	sql := func(statement string, more ...string) sqltext.Query {
+		return t.query(statement, append(more, parts...)...)
+	}
+	// In both, what waits already as the move wants it is not made to wait again, and no run starts whose end was asked for.
+	plain := []string{
+		"{assigned}", "", "{to owner}", "h.owner", "{to token}", "h.token", "{to attempt}", "v.attempt + (v.to_state = 1)", "{start}", "UTC_TIMESTAMP(6)",
+		"{moves}", expected + `
+	AND (v.to_state <> 2 OR r.state <> 2 OR r.owner <> h.owner OR r.token <> h.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
+	}
+	spread := []string{
+		"{assigned}", ", to_owner, to_token, to_attempt, not_before", "{to owner}", "v.to_owner", "{to token}", "v.to_token", "{to attempt}", "v.to_attempt",
+		"{start}", "GREATEST(UTC_TIMESTAMP(6), {epoch} + INTERVAL v.not_before MICROSECOND)",
+		"{moves}", expected + `
+	AND (v.to_state, v.to_attempt, v.to_owner, v.to_token) <> (v.state, v.attempt, v.owner, v.token) AND (v.to_state <> 1 OR r.cancel_asked = 0)`,
+	}
 	return &ledgerQueries{
 		// The clause waits for a takeover that is under way: without it, READ
 		// COMMITTED reads the fence row from before. The assignments are made
@@ -105,16 +147,20 @@ FROM {job} j WHERE j.grp = ? AND j.name > _binary''`),
 		openRuns: sql(`
 SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2)
 ORDER BY r.tick, r.job, r.trigger_id`),
+		openOf: sql(`
+SELECT {run fields} FROM {run} r FORCE INDEX (by_state) WHERE r.grp = ? AND r.state IN (1, 2) AND r.owner = ?
+ORDER BY r.tick, r.job, r.trigger_id`),
 
 		// IGNORE leaves rows alone that are there already. It would also hide
 		// that a value was cut, so values are checked before. LAST_INSERT_ID
 		// returns the instant that the rows were stamped with. The subqueries are
 		// not locked by the clause: they read what was committed when the fence
-		// row was locked, and hold up no pause and no outcome.
+		// row was locked, and hold up no pause and no outcome. Whom a row is under is the fence row's
+		// owner and token, or, if the holder assigns, in two more columns of the list.
 		claim: sql(`
 INSERT IGNORE INTO {run} ({run columns})
-WITH v (job, tick, trigger_id, state, delay, missed, error) AS (VALUES ?)
-SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, f.owner, f.token, v.state = 1,
+WITH v (job, tick, trigger_id, state, delay, missed, error?) AS (VALUES ?)
+SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, ?, v.state = 1,
 	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
 	v.missed, v.error, 0, NULL, NULL, NULL
@@ -136,29 +182,8 @@ WITH v (job, tick, trigger_id, state) AS (VALUES ?)
 SELECT v.job, v.tick FROM (SELECT ? name) f STRAIGHT_JOIN v
 WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 
-		// The fence row is locked before any run. No expression reads what
-		// another one assigns: in an UPDATE of several tables their order is
-		// not said. (A run that is finished keeps its start.) A job's last
-		// finish is of the same statement, and its latest start the latest of
-		// what it was, that of one of the runs and v.started, since a row is
-		// written once even if it is joined to several: v.verdict is the same in
-		// all rows of a job. v.finished is empty where a move ends nothing, and so is the name
-		// of the group's own row: it must not be joined, since the rows that change are counted.
-		move: sql(`
-UPDATE (SELECT f.owner, f.token FROM {fence} f WHERE f.name = ? AND f.owner = ? AND f.token = ? LOCK IN SHARE MODE) h
-STRAIGHT_JOIN (
-	WITH v (job, tick, trigger_id, state, attempt, owner, token, to_state, delay, error, details, finished, started, verdict) AS (VALUES ?) SELECT * FROM v
-) v
-STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
-LEFT JOIN {job} j ON j.grp = ? AND j.name = v.finished AND v.finished > _binary''
-SET r.state = v.to_state, r.owner = h.owner, r.token = h.token, r.error = v.error, r.details = NULLIF(v.details, _binary''),
-	r.attempt = v.attempt + (v.to_state = 1),
-	r.started_at = IF(v.to_state = 1, UTC_TIMESTAMP(6), r.started_at),
-	r.due_at = IF(v.to_state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, r.due_at),
-	r.finished_at = IF(v.to_state > 2, UTC_TIMESTAMP(6), r.finished_at),
-	j.finished_at = UTC_TIMESTAMP(6), j.failing = IF(v.verdict = 0, j.failing, v.verdict = 2),
-	j.started_at = NULLIF(GREATEST(COALESCE(j.started_at, {epoch}), COALESCE(r.started_at, {epoch}), {epoch} + INTERVAL v.started MICROSECOND), {epoch})
-WHERE {moves}`),
+		move:       sql(move, plain...),
+		spreadMove: sql(move, spread...),
 
 		// Which of the rows the move will change, locked until the transaction ends.
 		movable: sql(`
@@ -169,7 +194,7 @@ STRAIGHT_JOIN (
 ) v
 STRAIGHT_JOIN {run} r ON r.grp = ? AND r.job = v.job AND r.tick = v.tick AND r.trigger_id = CAST(v.trigger_id AS UNSIGNED)
 WHERE {moves}
-FOR UPDATE`),
+FOR UPDATE`, plain...),
 		// It comes after the move, in its transaction. Without IGNORE, which would hide
 		// that the table refuses a row.
 		follow: sql(follow + `

@@ -77,7 +77,8 @@ func (l *ledger) move(ctx context.Context, c *conn, h store.Holder, moves []stor
 	}
 	for i, m := range moves {
 		r, ok := f.runs[keys[i]]
-		moved[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(h, m) && r.Owner == h.Owner && r.Token == h.Token
+		keeps := h.Keeps(m.To, m.For)
+		moved[i] = ok && r.State == m.To && r.Attempt == ledgerrows.AttemptAfter(h, m) && r.Owner == keeps.Owner && r.Token == keeps.Token
 	}
 	return moved, f.replaced, nil
 }
@@ -90,7 +91,8 @@ type ends struct {
 
 // endsOf has those jobs of which one statement finishes several runs: the statement itself
 // sees one of these. It may be read before: a run that has started has, and what becomes of
-// a run only the holder decides, whose later statements have the later verdicts.
+// a run only the holder decides, whose later statements have the later verdicts. (From a holder that was assigned its
+// runs, its leader may take one in between that waits, of which the verdict counts then.)
 func (l *ledger) endsOf(ctx context.Context, c *conn, h store.Holder, moves []store.Move, finished map[string]int) (map[string]ends, error) {
 	var keys []jobs.Key
 	for _, m := range moves {
@@ -137,12 +139,30 @@ func (l *ledger) moveStatement(h store.Holder, moves []store.Move, several map[s
 				start = of.started.UnixMicro()
 			}
 		}
-		rows[i] = sqltext.Row{
+		rows[i] = append(sqltext.Row{
 			m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token,
 			int(m.To), delayMicros(m.Delay), ledgerrows.CutError(m.Error), ledgerrows.FormatDetails(m.Details), finished, start, int(verdict),
-		}
+		}, assigned(h, m)...)
 	}
-	return l.sql.move.Render(h.Group, h.Owner, h.Token, rows, h.Group, h.Group)
+	query := l.sql.move
+	if h.Assigns {
+		query = l.sql.spreadMove
+	}
+	return query.Render(h.Fence(), h.Owner, h.Token, rows, h.Group, h.Group)
+}
+
+// stays reports whether the row that a move of a holder that assigns expects is as the move wants it.
+func stays(h store.Holder, m store.Move) bool {
+	return h.Assigns && m.To == m.From && m.Attempt == ledgerrows.AttemptAfter(h, m) && m.For == store.Assignee{Owner: m.Owner, Token: m.Token}
+}
+
+// assigned is what the row of a move has besides whose holder assigns.
+func assigned(h store.Holder, m store.Move) sqltext.Row {
+	if !h.Assigns {
+		return nil
+	}
+	keeps := h.Keeps(m.To, m.For)
+	return sqltext.Row{keeps.Owner, keeps.Token, ledgerrows.AttemptAfter(h, m), max(0, m.NotBefore.UnixMicro())}
 }
 
 // moveAndFollow runs the move. If runs follow, or attempts are kept, it is a transaction:
@@ -154,18 +174,24 @@ func (l *ledger) moveAndFollow(ctx context.Context, c *conn, h store.Holder, mov
 	for _, m := range moves {
 		b := besideOf(m)
 		attempts = append(attempts, b.attempt...)
-		if len(b.followers)+len(b.dropped) == 0 {
+		if len(b.followers)+len(b.dropped) == 0 || stays(h, m) {
 			continue
 		}
 		beside[ledgerrows.Plain(m.Key)] = b
-		of = append(of, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(m.To)})
+		to := m.To
+		if h.Assigns && to == jobs.Waiting {
+			to = 0 // it does not matter whether the row waits under the holder
+		}
+		of = append(of, sqltext.Row{m.Job, m.Tick.UnixMicro(), m.Trigger, int(m.From), m.Attempt, m.Owner, m.Token, int(to)})
 	}
+	held := h
+	held.Group = h.Fence() // that is compared
 	if len(attempts)+len(of) == 0 {
-		return l.guarded(ctx, c, h, statement)
+		return l.guarded(ctx, c, held, statement)
 	}
-	return l.transaction(ctx, c, h, func() (done mysqlconn.Change, err error) {
+	return l.transaction(ctx, c, held, func() (done mysqlconn.Change, err error) {
 		if len(attempts) > 0 {
-			if err := c.Exec(ctx, l.sql.keepAttempts.Render(attempts, h.Group, h.Owner, h.Token, h.Group)); err != nil {
+			if err := c.Exec(ctx, l.sql.keepAttempts.Render(attempts, h.Fence(), h.Owner, h.Token, h.Group)); err != nil {
 				return done, err
 			}
 		}
@@ -189,7 +215,7 @@ func (l *ledger) moveAndFollow(ctx context.Context, c *conn, h store.Holder, mov
 		if done, err = c.Change(ctx, statement); err != nil || len(followers) == 0 {
 			return done, err
 		}
-		return done, c.Exec(ctx, l.sql.follow.Render(followers, h.Group))
+		return done, c.Exec(ctx, l.sql.follow.Render(followers, underWhom(h), h.Group))
 	})
 }
 
@@ -236,7 +262,7 @@ func argBytes(then []store.Follower) (n int) {
 // readMovable returns the keys of those rows that are as the move expects them, and
 // keeps them locked.
 func (l *ledger) readMovable(ctx context.Context, c *conn, h store.Holder, of sqltext.Values) (keys []jobs.Key, err error) {
-	rows, err := c.Query(ctx, l.sql.movable.Render(h.Group, h.Owner, h.Token, of, h.Group))
+	rows, err := c.Query(ctx, l.sql.movable.Render(h.Fence(), h.Owner, h.Token, of, h.Group))
 	if err != nil {
 		return nil, err
 	}

@@ -147,6 +147,15 @@ func TestMovesAreOneStatement(t *testing.T) {
 		back := proxy.DropRequest("SELECT r.grp IS NOT NULL")
 		move(t, s, h, to(claimed[1], jobs.Running))
 		move(t, s, h, to(claimed[0], jobs.Succeeded))
+		h.Assigns = true
+		r := claim(t, s, h, store.Claim{Key: key("a", 3), State: jobs.Waiting})[0]
+		assign := to(r, jobs.Waiting)
+		assign.For = store.Assignee{Owner: h.Owner, Token: h.Token}
+		move(t, s, h, assign)
+		r.Owner, r.Token = h.Owner, h.Token
+		move(t, s, h, to(r, jobs.Running))
+		r.State, r.Attempt = jobs.Running, 1
+		move(t, s, h, to(r, jobs.Succeeded))
 		select {
 		case <-back:
 			t.Error("the rows were read back")

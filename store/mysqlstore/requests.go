@@ -92,7 +92,16 @@ func (r *requests) Beat(ctx context.Context, owner string, heartbeat uint64, l s
 func (r *requests) wake(ctx context.Context, lane mysqlconn.Lane, group string) {
 	ctx, cancel := context.WithTimeout(ctx, wakeLimit)
 	defer cancel()
-	_ = r.rows.conns.Do(ctx, lane, mysqlconn.Read, "wake the leader", func(ctx context.Context, c *conn) error {
+	_ = r.tryWake(ctx, lane, group)
+}
+
+// Wake implements [store.Spreads]. It wakes no holder of another account, or on another node of a cluster.
+func (r *requests) Wake(ctx context.Context, group string) error {
+	return r.tryWake(ctx, mysqlconn.Ledger, group)
+}
+
+func (r *requests) tryWake(ctx context.Context, lane mysqlconn.Lane, group string) error {
+	return r.rows.conns.Do(ctx, lane, mysqlconn.Read, "wake the holder of a lease", func(ctx context.Context, c *conn) error {
 		var token uint64
 		err := c.QueryRow(ctx, r.sql.token.Render(group)).Scan(&token)
 		if errors.Is(err, sql.ErrNoRows) {
@@ -101,7 +110,10 @@ func (r *requests) wake(ctx context.Context, lane mysqlconn.Lane, group string) 
 		if err != nil {
 			return err
 		}
-		return c.Exec(ctx, killQuery.Render(r.lockOf(c, group, token)))
+		if err := c.Exec(ctx, killQuery.Render(r.lockOf(c, group, token))); !mysqlconn.IsServerError(err) {
+			return err
+		}
+		return nil // it does not wait, or not here
 	})
 }
 

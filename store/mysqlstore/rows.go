@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -217,7 +216,7 @@ func (p *page) changed() (known, absent []jobRow) {
 			own.Since, own.ScheduleSince = p.Now, p.Now
 		}
 		if g.Opened != p.was.Opened {
-			own.Schedule, own.ScheduleSince = strconv.FormatUint(g.Opened.Token, 10), g.Opened.At
+			own.Schedule, own.ScheduleSince = ledgerrows.FormatOpened(g.Opened), g.Opened.At
 		}
 		all = append(all, own)
 	}

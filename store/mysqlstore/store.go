@@ -29,6 +29,7 @@ var (
 	_ store.Replicas        = (*Store)(nil)
 	_ store.Examiner        = (*Store)(nil)
 	_ store.Archive         = (*Store)(nil)
+	_ store.Spreads         = (*Store)(nil)
 )
 
 const defaultPrefix = "cronlease_"
