@@ -49,7 +49,8 @@ func BenchmarkLargeGroup(b *testing.B) {
 	}
 }
 
-// A job with as many open runs as one may have: nothing else runs on the server during a Load, or a request that is refused.
+// A job with as many open runs as one may have: nothing else runs on the server during a Load, an Open, or a request that is
+// refused.
 func BenchmarkManyOpen(b *testing.B) {
 	s := newBench(b, shared.Addr())
 	claims := make([]store.Claim, jobs.MaxOpen)
@@ -62,6 +63,14 @@ func BenchmarkManyOpen(b *testing.B) {
 		before := s.used()
 		for b.Loop() {
 			loaded(s)
+		}
+		s.report(b, before)
+	})
+	b.Run("Open", func(b *testing.B) {
+		before := s.used()
+		for b.Loop() {
+			_, err := s.Open(b.Context(), "group", "bob")
+			s.ok(err)
 		}
 		s.report(b, before)
 	})

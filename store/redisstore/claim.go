@@ -73,7 +73,7 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			extends = tickText(c.Extends)
 		}
 		args = append(args, keyArgs(c.Key)...)
-		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), extends)
+		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), extends, c.For.Owner, c.For.Token)
 		args = append(args, followerArgs(c.Then)...)
 	}
 	answer, err := s.run(ctx, "claim", claimScript, args...)
@@ -126,9 +126,9 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	}
 	all, replaced := make([]bool, len(moves)), false
 	for _, part := range inChunks(upTo(len(moves)), func(i int) int { return len(moves[i].Then) }) {
-		args := append(writerArgs(h), len(part))
+		args := append(writerArgs(h), h.Fence(), len(part))
 		for _, i := range part {
-			args = append(args, moveArgs(moves[i])...)
+			args = append(args, moveArgs(h, moves[i])...)
 		}
 		answer, err := s.run(ctx, "move runs", moveScript, args...)
 		if err != nil {
@@ -155,9 +155,14 @@ func (s *Store) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	return all, nil
 }
 
-func moveArgs(m store.Move) []any {
+func moveArgs(h store.Holder, m store.Move) []any {
 	a, leaves := store.AttemptOf(m)
-	args := append(keyArgs(m.Key), int(m.From), m.Attempt, m.Owner, m.Token, int(m.To), m.Delay.Microseconds(), ledgerrows.CutError(m.Error),
-		ledgerrows.FormatDetails(m.Details), int(m.Verdict), flag(leaves), int(a.State), ledgerrows.CutError(a.Error), a.Output)
+	start := int64(0) // the least
+	if h.Assigns {
+		start = max(start, m.NotBefore.UnixMicro())
+	}
+	args := append(keyArgs(m.Key), int(m.From), m.Attempt, m.Owner, m.Token, int(m.To), ledgerrows.AttemptAfter(h, m), m.For.Owner, m.For.Token,
+		m.Delay.Microseconds(), start, ledgerrows.CutError(m.Error), ledgerrows.FormatDetails(m.Details), int(m.Verdict), flag(leaves), int(a.State),
+		ledgerrows.CutError(a.Error), a.Output)
 	return append(args, followerArgs(m.Then)...)
 }

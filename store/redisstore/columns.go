@@ -24,6 +24,9 @@ type pauses struct {
 	paused *bool
 }
 
+// opened is the last term that declared its jobs, but for the instant.
+type opened struct{ *jobs.Opened }
+
 func runColumns(r *ledger.Run) []any { return recordColumns(&r.Record, &r.ID) }
 
 func recordColumns(r *jobs.Record, id *store.ClaimID) []any {
@@ -38,7 +41,7 @@ func attemptColumns(a *jobs.Attempt) []any {
 }
 
 func groupColumns(g *ledger.Group) []any {
-	return []any{&g.Paused, pauses{&g.Pauses, &g.Paused}, &g.Opened.Token, &g.Opened.At}
+	return []any{&g.Paused, pauses{&g.Pauses, &g.Paused}, opened{&g.Opened}, &g.Opened.At}
 }
 
 func jobColumns(j *ledger.Job) []any {
@@ -81,6 +84,8 @@ func (f *fields) read(columns []any) {
 			*to = f.optionalInstant()
 		case tick:
 			*to.Time = f.entryTick(f.text())
+		case opened:
+			*to.Opened = ledgerrows.ParseOpened(f.optional(), time.Time{})
 		case pauses:
 			*to.list = ledgerrows.ParsePauses(f.optional(), *to.paused)
 		}
@@ -124,6 +129,8 @@ func written(never string, columns []any) []any {
 			if all[i] = never; !from.IsZero() {
 				all[i] = from.UnixMicro()
 			}
+		case opened:
+			all[i] = ledgerrows.FormatOpened(*from.Opened)
 		case pauses:
 			all[i] = ledgerrows.FormatPauses(*from.list)
 		}

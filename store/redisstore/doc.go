@@ -80,6 +80,6 @@
 //	idle                               sorted set  locks that were left without holders and waiters, by when; some are held again
 //	floor                              string      the highest version of a lock that was pruned
 //
-// Beside them are channels: free:GROUP and asked:GROUP tell of releases and requests, notify:ADDRESS wakes a process that waits for locks, and
-// the process of a term listens to present:GROUP:TOKEN:SERVER, which shows that it is connected.
+// Beside them are channels: free:GROUP tells of releases, and asked:GROUP of requests and that what is open has changed. notify:ADDRESS wakes a
+// process that waits for locks, and the process of a term listens to present:GROUP:TOKEN:SERVER, which shows that it is connected.
 package redisstore

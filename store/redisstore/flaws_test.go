@@ -68,7 +68,7 @@ func about(script string) []string {
 		{"^renew", "renew"},
 		{"resign", "resign"},
 		{"^read$", "read"},
-		{"beat|requests", "requests,changes"},
+		{"beat|requests|wake", "requests,changes,spread"},
 		{"locks|sessions", "write,read,prune,notifier"},
 		{"enlist|refresh|strike|roster|list|seen", "replicas"},
 		{"^rows$", "pause,cancel,declare,replicas,terms,archive prune,audit,concurrency"},
@@ -83,7 +83,7 @@ func about(script string) []string {
 			return append(strings.Split(a.topics, ","), "histories")
 		}
 	}
-	return []string{"histories", "claim", "move", "load", "prune", "args", "values"}
+	return []string{"histories", "spread", "claim", "move", "load", "prune", "args", "values"}
 }
 
 var (

@@ -11,7 +11,7 @@ import (
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
-var _ store.Jobs = (*Store)(nil)
+var _ store.Spreads = (*Store)(nil)
 
 var (
 	loadScript    = newLedgerScript("load")
@@ -23,13 +23,20 @@ const rowsMost = 200
 
 func holderArgs(h store.Holder) []any { return []any{h.Group, h.Owner, h.Token} }
 
-// writerArgs are holderArgs with the server that is compared.
-func writerArgs(h store.Holder) []any { return append(holderArgs(h), h.Server) }
+// writerArgs are holderArgs with the server that is compared, and whether the holder assigns.
+func writerArgs(h store.Holder) []any { return append(holderArgs(h), h.Server, flag(h.Assigns)) }
 
 // Load implements [jobs.Control]. It is one script, so that cursors, runs and the number of requests are of one instant. Jobs and
 // cursors are one hash each, which 10,000 of them do not make slow.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
-	return s.load(ctx, group, "1")
+	return s.load(ctx, group, "", "1")
+}
+
+// Open implements [store.Spreads].
+func (s *Store) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
+	snapshot, err := s.load(ctx, group, owner, "0")
+	snapshot.Jobs, snapshot.Pauses = nil, nil
+	return snapshot, err
 }
 
 // LoadOf implements [jobs.Archive].
@@ -37,11 +44,11 @@ func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.
 	if err := jobs.CheckNames(names); err != nil {
 		return jobs.Snapshot{}, err
 	}
-	return s.load(ctx, group, append([]any{"0"}, texts(names)...)...)
+	return s.load(ctx, group, "", append([]any{"0"}, texts(names)...)...)
 }
 
-func (s *Store) load(ctx context.Context, group string, which ...any) (jobs.Snapshot, error) {
-	f, err := s.fieldsOf(ctx, "read the ledger", loadScript, append([]any{group}, which...)...)
+func (s *Store) load(ctx context.Context, group, owner string, which ...any) (jobs.Snapshot, error) {
+	f, err := s.fieldsOf(ctx, "read the ledger", loadScript, append([]any{group, owner}, which...)...)
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}

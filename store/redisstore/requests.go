@@ -16,6 +16,7 @@ var (
 var (
 	beatScript     = newScript("beat")
 	requestsScript = newScript("requests")
+	wakeScript     = newScript("wake")
 )
 
 // Beat implements [store.Heartbeats].
@@ -33,7 +34,13 @@ func (s *Store) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	return b, f.err
 }
 
-// requestSignal listens to the channel of a group, to which each request is told.
+// Wake implements [store.Spreads].
+func (s *Store) Wake(ctx context.Context, group string) error {
+	_, err := s.run(ctx, "wake", wakeScript, group)
+	return err
+}
+
+// requestSignal listens to the channel of a group, to which each request is told, and each Wake.
 type requestSignal struct {
 	*waiting.Closer
 	store *Store
@@ -57,13 +64,14 @@ func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
 		return fmt.Errorf("redisstore: wait for requests: %w", err)
 	}
 	defer l.stop()
-	for {
+	for woken := false; ; woken = true {
 		f, err := r.store.fieldsOf(ctx, "wait for requests", requestsScript, r.group, r.token)
 		if err != nil {
 			return err
 		}
-		resign, number := f.flag(), f.number()
-		if f.err != nil || resign || known != nil && number != *known {
+		resign, number := f.text(), f.number()
+		// What has woken a term that was not replaced is worth a look: Wake leaves nothing else behind.
+		if f.err != nil || resign == "1" || known != nil && number != *known || woken && resign != "" {
 			return f.err
 		}
 		select {

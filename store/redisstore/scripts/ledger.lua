@@ -102,13 +102,25 @@ local function followers(jobs)
   return all
 end
 
--- follow inserts runs that follow one with these arguments, or '', whose end may have been asked for.
-local function follow(group, owner, token, all, present, args, cancelled)
+-- asked counts a request, and wakes the leader.
+local function asked(group)
+  redis.call('HINCRBY', key('ledger', group), 'changes', 1)
+  redis.call('PUBLISH', key('asked', group), '')
+end
+
+-- takeAssignee takes whom a run is under that a holder that assigns leaves waiting.
+local function takeAssignee() return {owner = take(), token = take()} end
+
+-- follow inserts runs that follow one with these arguments, or '', whose end may have been asked for. Those of a holder that assigns wait under
+-- nobody: the leader is to assign them.
+local function follow(group, owner, token, assigns, all, present, args, cancelled)
+  if assigns then owner, token = '', '0' end
   for _, f in ipairs(all) do
     if redis.call('EXISTS', key('run', named(group, f))) == 0 and not (cancelled and f.backfill ~= '') then
       local its = f.args
       if its == '' then its = args end
       insert(group, f, WAITING, {owner = owner, token = token, claimed = present, due = plus(present, f.delay), backfill = f.backfill, args = its})
+      if assigns then asked(group) end
     end
   end
 end
@@ -152,10 +164,4 @@ end
 local function note(group, entry, result)
   entry[ID], entry[AT], entry[RESULT] = string.format('%.0f', redis.call('HINCRBY', key('ledger', group), 'audits', 1)), now(), result
   redis.call('RPUSH', key('audit', group), cmsgpack.pack(entry))
-end
-
--- asked counts a request, and wakes the leader.
-local function asked(group)
-  redis.call('HINCRBY', key('ledger', group), 'changes', 1)
-  redis.call('PUBLISH', key('asked', group), '')
 end
