@@ -165,7 +165,7 @@ func (s *Store) LoadOf(ctx context.Context, group string, names []string) (jobs.
 	if err != nil {
 		return jobs.Snapshot{}, err
 	}
-	return s.load(ctx, group, s.runs.jobsOf, group, string(list))
+	return s.load(ctx, group, "", s.runs.jobsOf, group, string(list))
 }
 
 // Newest implements [jobs.Archive].

@@ -37,6 +37,7 @@ var about = []sqlflaws.Topics{
 	{`^lease\.(renew|beat)`, "renew,requests"},
 	{`^lease\.requests`, "requests,changes"},
 	{`^lease\.(ask|isAsked)`, "resign"},
+	{`^lease\.wake`, "spread"},
 	{`^lease\.awaited`, "handover,signal"},
 	{`^lease\.checkFence`, "fence"},
 	{`^lease`, "read"},
@@ -50,6 +51,7 @@ var about = []sqlflaws.Topics{
 	{`^archive\.(audit|note|had|oldest|dropEntry)`, "audit,archive prune"},
 	{`^archive`, "attempts,runs"},
 	{`^ledger\.newest`, "runs"},
+	{`^ledger\.(fence|openRunsOf)`, "spread"},
 	{`^ledger\.prune`, "prune"},
 	{`^ledger\.(countOpen|runsAt)`, "trigger"},
 	{`^ledger\.(group|jobs|put|set)`, "declare,pause,load,replicas"},
@@ -85,7 +87,7 @@ func (s *Store) statements() map[string]*string {
 // Statements are the hot ones of the ledger, by name.
 func (s *Store) Statements() map[string]string {
 	return map[string]string{
-		"group": s.runs.group, "jobs": s.runs.jobs, "jobs of": s.runs.jobsOf, "open runs": s.runs.openRuns, "count open": s.runs.countOpen,
+		"group": s.runs.group, "jobs": s.runs.jobs, "jobs of": s.runs.jobsOf, "open runs": s.runs.openRuns, "open runs of": s.runs.openRunsOf, "fence": s.runs.fence, "count open": s.runs.countOpen,
 		"read runs": s.runs.readRuns, "runs at": s.runs.runsAt, "runs later": s.runs.runsLater, "args": s.runs.args,
 		"rekey": s.runs.rekey, "rewind": s.runs.rewind, "set paused": s.runs.setPaused, "prune": s.runs.prune,
 		"newest": s.runs.newest, "newest of job": s.runs.newestOfJob, "newest of state": s.runs.newestOfState,

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
@@ -40,11 +39,19 @@ func (s *Store) writeRow(ctx context.Context, action, statement string, args ...
 
 // Load implements [jobs.Control]. All that it reads is of one instant.
 func (s *Store) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
-	return s.load(ctx, group, s.runs.jobs, group)
+	return s.load(ctx, group, "", s.runs.jobs, group)
 }
 
-// load runs a query of jobs, and reads what else there is to know of the group.
-func (s *Store) load(ctx context.Context, group, query string, args ...any) (jobs.Snapshot, error) {
+// Open implements [store.Spreads].
+func (s *Store) Open(ctx context.Context, group, owner string) (jobs.Snapshot, error) {
+	snapshot, err := s.load(ctx, group, owner, "")
+	snapshot.Jobs, snapshot.Pauses = nil, nil
+	return snapshot, err
+}
+
+// load runs a query of jobs, if there is one, and reads what else there is to know of the group. With an owner, it reads
+// the open runs of that one alone.
+func (s *Store) load(ctx context.Context, group, owner, query string, args ...any) (jobs.Snapshot, error) {
 	var snapshot jobs.Snapshot
 	err := s.do(ctx, "load ledger", func(ctx context.Context, c *sql.Conn, of opened) error {
 		return inReadTx(ctx, c, func(tx *sql.Tx) error {
@@ -52,10 +59,16 @@ func (s *Store) load(ctx context.Context, group, query string, args ...any) (job
 			if err != nil {
 				return err
 			}
-			if err := readJobs(ctx, tx, page, query, args...); err != nil {
-				return err
+			if query != "" {
+				if err := readJobs(ctx, tx, page, query, args...); err != nil {
+					return err
+				}
 			}
-			open, err := records(ctx, tx, s.runs.openRuns, group)
+			runs, of := s.runs.openRuns, []any{group}
+			if owner != "" {
+				runs, of = s.runs.openRunsOf, append(of, owner)
+			}
+			open, err := records(ctx, tx, runs, of...)
 			snapshot = page.Snapshot(open)
 			return err
 		})
@@ -80,11 +93,7 @@ func (s *Store) readGroup(ctx context.Context, q querier, of opened, group strin
 		return nil, err
 	}
 	g.Pauses = ledgerrows.ParsePauses(pauses, g.Paused)
-	// A value that another program has written there counts as no term: one row
-	// must not keep the group from its jobs.
-	if n, err := strconv.ParseUint(opened.String, 10, 64); err == nil {
-		g.Opened = jobs.Opened{Token: n, At: instant(openedSince.Int64)}
-	}
+	g.Opened = ledgerrows.ParseOpened(opened.String, instant(openedSince.Int64))
 	page := ledger.NewTx(instant(now), serverOf(file, of))
 	page.Group = g
 	if owner.Valid {

@@ -13,8 +13,8 @@ import (
 // INDEXED BY, CROSS JOIN, and a + before the state, which then is in no index,
 // leave no plan to the optimizer: it may believe that the tables are small.
 type ledgerQueries struct {
-	group, jobs, jobsOf                       string
-	openRuns, countOpen                       string
+	group, fence, jobs, jobsOf                string
+	openRuns, openRunsOf, countOpen           string
 	readRuns, runsAt, runsLater, args         string
 	putRun, rekey, rewind, dropCursor         string
 	putJob, setPaused, putGroup, forget       string
@@ -52,6 +52,8 @@ ORDER BY tick DESC, job DESC, trigger_id DESC LIMIT ?3`
 SELECT {now}, schema.file, coalesce(g.changes, 0), coalesce(g.paused, 0), coalesce(g.pauses, ''), f.owner, f.token, o.schedule, o.schedule_since
 FROM cronlease_schema AS schema LEFT JOIN cronlease_group AS g ON g.name = ?1 LEFT JOIN cronlease_fence AS f ON f.name = ?1
 LEFT JOIN cronlease_job AS o ON o.grp = ?1 AND o.name = ''`),
+		// That of a session, in place of the group's.
+		fence: `SELECT owner, token FROM cronlease_fence WHERE name = ?1`,
 
 		jobs: `
 SELECT j.name, 1, j.schedule, j.since, j.schedule_since, j.paused, j.pauses, j.started_at, j.finished_at, j.gone_at, j.failing, c.tick
@@ -67,6 +69,10 @@ LEFT JOIN cronlease_cursor AS c ON c.grp = ?1 AND c.job = w.value`,
 		openRuns: text.Replace(`
 SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
 WHERE grp = ?1 AND state IN (1, 2)
+ORDER BY tick, job, trigger_id`),
+		openRunsOf: text.Replace(`
+SELECT {shown} FROM cronlease_run INDEXED BY cronlease_run_by_state
+WHERE grp = ?1 AND state IN (1, 2) AND owner = ?2
 ORDER BY tick, job, trigger_id`),
 		countOpen: `SELECT count(*) FROM cronlease_run INDEXED BY cronlease_run_by_state WHERE grp = ?1 AND job = ?2 AND state IN (1, 2)`,
 

@@ -6,7 +6,7 @@ import "strings"
 type lockQueries struct {
 	read, file, insert, update, moved, check string
 	idle, held, raiseFloor, pruneLocks       string
-	pruneFences, pruneLeases                 string
+	pruneFences, pruneLeases, pruneGroups    string
 }
 
 func newLockQueries(clock string) lockQueries {
@@ -71,5 +71,9 @@ DELETE FROM cronlease_lease WHERE name IN (
 DELETE FROM cronlease_fence
 WHERE name >= ?1 AND name < ?1 || char(127)
   AND NOT EXISTS (SELECT 1 FROM cronlease_lease WHERE cronlease_lease.name = cronlease_fence.name)`,
+		pruneGroups: `
+DELETE FROM cronlease_group
+WHERE name >= ?1 AND name < ?1 || char(127)
+  AND NOT EXISTS (SELECT 1 FROM cronlease_lease WHERE cronlease_lease.name = cronlease_group.name)`,
 	}
 }

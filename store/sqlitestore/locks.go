@@ -190,6 +190,9 @@ func (s *Store) PruneSessions(ctx context.Context, prefix string, released, expi
 			return err
 		}
 		_, err = exec(ctx, c, s.locking.pruneFences, prefix)
+		if err == nil {
+			_, err = exec(ctx, c, s.locking.pruneGroups, prefix)
+		}
 		return err
 	})
 	return int(found), err

@@ -29,6 +29,8 @@ func TestLedgerPlans(t *testing.T) {
 		"jobs":            {"SEARCH j USING PRIMARY KEY (grp=? AND name>?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
 		"jobs of":         {"SEARCH j USING PRIMARY KEY (grp=? AND name=?)", "SEARCH c USING PRIMARY KEY (grp=? AND job=?)"},
 		"open runs":       {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
+		"open runs of":    {byState + ")", "USE TEMP B-TREE FOR ORDER BY"},
+		"fence":           {"SEARCH cronlease_fence USING PRIMARY KEY (name=?)"},
 		"count open":      {strings.Replace(byState, "USING", "USING COVERING", 1) + ")"},
 		"read runs":       {byKey},
 		"runs at":         {ofJob + " AND tick=?)"},

@@ -11,7 +11,7 @@ const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.
 type queries struct {
-	read, prepare, copyFence, acquire, renew, beat, requests, release, askResign, isAsked, checkFence, awaited string
+	read, prepare, copyFence, acquire, renew, beat, requests, wake, release, askResign, isAsked, checkFence, awaited string
 }
 
 func newQueries(clock string) queries {
@@ -66,6 +66,10 @@ RETURNING renewed_at, (SELECT file FROM cronlease_schema),
 		requests: `
 SELECT coalesce((SELECT changes FROM cronlease_group WHERE name = ?1), 0),
   EXISTS (SELECT 1 FROM cronlease_lease WHERE name = ?1 AND token = ?2 AND resign_asked = 1)`,
+		// Nobody waits where there is no lease. A session's row goes with it.
+		wake: `
+INSERT INTO cronlease_group (name, changes, paused) SELECT name, 1, 0 FROM cronlease_lease WHERE name = ?1
+ON CONFLICT (name) DO UPDATE SET changes = changes + 1`,
 
 		release:   `UPDATE cronlease_lease SET released = 1 WHERE name = ?1 AND owner = ?2 AND token = ?3`,
 		askResign: `UPDATE cronlease_lease SET resign_asked = 1 WHERE name = ?1 AND token = ?2 AND released = 0 AND resign_asked = 0`,

@@ -52,12 +52,19 @@ type requestSignal struct {
 	store *Store
 	group string
 	token uint64
+	seen  *uint64 // the number of changes at the last look; nil: there was none
 }
 
 // RequestSignal implements [store.RequestSignals]. It looks ten times a second whether
 // the file was changed, and only then at the rows.
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	return &requestSignal{waiting.New(s.closing, "sqlitestore: wait for requests"), s, group, token}
+	return &requestSignal{Closer: waiting.New(s.closing, "sqlitestore: wait for requests"), store: s, group: group, token: token}
+}
+
+// Wake implements [store.Spreads]. It counts as a change of the group.
+func (s *Store) Wake(ctx context.Context, group string) error {
+	_, err := s.writeRow(ctx, "wake a holder", s.sql.wake, group)
+	return err
 }
 
 // Wait implements [store.RequestSignal].
@@ -91,10 +98,14 @@ func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
 	})
 }
 
-// look reports whether there is a request.
+// look reports whether there is a request. Who knows no number is woken by any change since the last look.
 func (r *requestSignal) look(ctx context.Context, c *sql.Conn, known *uint64) (bool, error) {
+	if known == nil {
+		known = r.seen
+	}
 	var resign bool
 	var number uint64
 	err := c.QueryRowContext(ctx, r.store.sql.requests, r.group, int64(r.token)).Scan((*sqlscan.Uint)(&number), &resign)
+	r.seen = &number
 	return resign || known != nil && number != *known, err
 }

@@ -6,11 +6,11 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/ledgerrows"
+	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/ledger"
@@ -44,6 +44,11 @@ func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, nee
 	page, err := r.readGroup(ctx, tx, of, group)
 	if err != nil {
 		return nil, err
+	}
+	if need.By.Session != "" {
+		if page.Fence, err = r.readFence(ctx, tx, need.By.Session); err != nil {
+			return nil, err
+		}
 	}
 	run := func(r ledger.Run) { page.Runs[r.Key] = r }
 	if len(need.Jobs) > 0 {
@@ -93,6 +98,15 @@ func (r rows) read(ctx context.Context, tx *sql.Tx, of opened, group string, nee
 		}
 	}
 	return page, errors.Join(r.readTerms(ctx, tx, page, group, need), r.readOldest(ctx, tx, page, group, need))
+}
+
+func (r rows) readFence(ctx context.Context, tx *sql.Tx, group string) (*store.Fence, error) {
+	var f store.Fence
+	err := tx.QueryRowContext(ctx, r.runs.fence, group).Scan(&f.Owner, (*sqlscan.Uint)(&f.Token))
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &f, err
 }
 
 func (r rows) readTerms(ctx context.Context, tx *sql.Tx, page *ledger.Tx, group string, need ledger.Need) error {
@@ -156,7 +170,7 @@ func (r rows) put(ctx context.Context, tx *sql.Tx, group string, was ledger.Grou
 	}
 	if g := page.Group; g.Opened != was.Opened {
 		at := g.Opened.At.UnixMicro()
-		w.run(r.runs.putJob, "", fmt.Sprint(g.Opened.Token), at, at, nil)
+		w.run(r.runs.putJob, "", ledgerrows.FormatOpened(g.Opened), at, at, nil)
 	}
 	if g := page.Group; g.Changes != was.Changes {
 		w.run(r.runs.putGroup, int64(g.Changes), g.Paused, ledgerrows.FormatPauses(g.Pauses))

@@ -67,6 +67,7 @@ var (
 	_ store.Replicas        = (*Store)(nil)
 	_ store.Examiner        = (*Store)(nil)
 	_ store.Archive         = (*Store)(nil)
+	_ store.Spreads         = (*Store)(nil)
 )
 
 var errClosed = errors.New("sqlitestore: closed")

@@ -122,7 +122,7 @@ func (s *Store) settle(ctx context.Context, server string, ops ...any) (st stamp
 		case len(answers) >= 2 && (answers[0].Error != nil || answers[1].Error != nil) && lost(err):
 			s.identity.CompareAndSwap(id, nil)
 		case conflicts(err):
-			return stamp{}, false, errConflict
+			return stamp{}, false, fmt.Errorf("%w: %w", errConflict, err)
 		case errors.Is(err, zk.ErrConnectionClosed) && sizeOf(ops) > largeTransaction:
 			return stamp{}, false, fmt.Errorf("%w at a transaction of %d kB: look whether jute.maxbuffer of the servers is 1 MiB, its default, or more", err, sizeOf(ops)/1000)
 		default:

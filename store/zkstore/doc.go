@@ -29,7 +29,8 @@
 // A ledger is the node of its group and parts below it: 32 runs each, or some jobs, or entries of the archive, packed. A part never changes.
 // What changes is written as a part of another revision, and the node of the group, which says what revisions count, takes it over. So a change
 // is one transaction, which compares that node and the fence, or, where it is larger than a transaction may be, new parts that nothing names
-// yet and then that one transaction. A term that was replaced meanwhile writes nothing, since the fence has another version.
+// yet and then that one transaction. A term that was replaced meanwhile writes nothing, since the fence has another version. Of a replica that
+// moves what was assigned to it, that is the fence of its session.
 //
 // A store keeps the ledgers in memory that it works on, but for what runs have printed. Each call begins with a transaction which proves that
 // nothing has changed, and gives the instant of the call; otherwise it reads the parts that have. Then it is carried out in memory, and the
@@ -78,9 +79,9 @@
 // # What it costs
 //
 // A heartbeat is a transaction and two or three reads, and a reading of a lease a transaction and two. A claim or a move is two transactions,
-// whatever the number of its runs, and whatever is asked of a ledger otherwise is one. Transactions are at most 900 kB, for servers with the
-// default of jute.maxbuffer: a call that renews more than 1000 leases, or writes locks whose queues are larger, is several of them, each
-// atomic by itself.
+// whatever the number of its runs, and whatever is asked of a ledger otherwise is one. A replica that moves what was assigned to it reads the
+// fence of its session in between. Transactions are at most 900 kB, for servers with the default of jute.maxbuffer: a call that renews more
+// than 1000 leases, or writes locks whose queues are larger, is several of them, each atomic by itself.
 //
 // ZooKeeper keeps all nodes in memory, and so does a leader with its ledger: choose short histories (jobs.History). A write has a few bytes for
 // each 32 runs that are kept. 10,000 runs are fine, as go test -bench . ./store/zkstore measures; a million belong into a database. The lists of all locks are read as a whole when locks are
@@ -102,7 +103,7 @@
 //	fences/GROUP            owner and token that writes are compared with (JSON)
 //	fences/GROUP/TOKEN      the last term of the group: what Do compares
 //	free/GROUP              written with each release
-//	asked/GROUP             written with each request: their number
+//	asked/GROUP             written with each request, their number, and to wake the holder
 //	present/GROUP~TOKEN~ID  ephemeral: the process of that term is connected
 //	ledgers/GROUP           of a ledger: number of requests, pauses of the group, and the revisions of the parts that count (gob, deflate)
 //	ledgers/GROUP/PART      runs (r), jobs (j), audit (u), terms (t), arguments (g), attempts (a), with number and revision (gob, deflate)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 )
 
 // Update changes or deletes the rows of a group behind the stores' backs: all nodes are created anew, as by an operator.
@@ -87,6 +88,9 @@ func (c *Clock) Step(s *Store, by time.Duration) error {
 	c.steps = append(c.steps, step{s.seen.Load(), by})
 	return nil
 }
+
+// Rows are those of a store's ledgers.
+func Rows(s *Store) ledger.Rows { return ledgerRows{s} }
 
 // Leave leaves a part of a ledger that nothing names.
 func Leave(s *Store, group, name string) error {

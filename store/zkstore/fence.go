@@ -266,6 +266,16 @@ func (s *Store) newTerm(group string, fence node, terms []string, f fenceRow) []
 	return append(ops, &zk.CreateRequest{Path: s.termPath(group, f.Token), Acl: s.acl})
 }
 
+// readFence reads a fence as [Store.asFence] wants it.
+func (s *Store) readFence(ctx context.Context, group string) (fence node, terms []string, err error) {
+	terms, err = s.children(ctx, s.path("fences", group))
+	if err != nil {
+		return node{}, nil, err
+	}
+	fence, err = s.get(ctx, s.path("fences", group))
+	return fence, terms, err
+}
+
 // asFence is [Store.as] for a fence that was read after the names of the nodes below it. It compares their being there, too, since a fence that was
 // deleted and created anew may have the version of before. A fence that was not written by this store has none.
 func (s *Store) asFence(fence node, terms []string) []any {

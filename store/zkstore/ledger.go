@@ -13,7 +13,7 @@ import (
 	"github.com/cronlease/cronlease/store/ledger"
 )
 
-var _ store.Jobs = (*Store)(nil)
+var _ store.Spreads = (*Store)(nil)
 
 // mirror is what a store knows of a group's ledger: how it was when it last looked. A transaction that compares the group's node tells
 // whether it still is.
@@ -69,7 +69,15 @@ type ledgerRows struct{ *Store }
 // fence are still as they were.
 func (s ledgerRows) Do(ctx context.Context, group string, need ledger.Need, f func(*ledger.Tx)) error {
 	return s.on(ctx, group, need.Doing, false, func(l *mirror, st stamp) error {
-		fence, err := fenceOf(l.fence)
+		of, terms := l.fence, l.terms
+		if need.By.Session != "" {
+			// A read after the transaction that has proven the rest is no older than the call.
+			var err error
+			if of, terms, err = s.readFence(ctx, need.By.Session); err != nil {
+				return err
+			}
+		}
+		fence, err := fenceOf(of)
 		if err != nil {
 			return err
 		}
@@ -83,7 +91,7 @@ func (s ledgerRows) Do(ctx context.Context, group string, need ledger.Need, f fu
 		if err := s.loadAttempts(ctx, group, l, ended); err != nil {
 			return err
 		}
-		return s.commit(ctx, group, l, need.Held, tx)
+		return s.commit(ctx, group, l, need.Held, tx, s.asFence(of, terms))
 	})
 }
 
@@ -193,8 +201,15 @@ func (s *Store) Changes(ctx context.Context, group string) (store.Changes, error
 
 func (s *Store) changes(ctx context.Context, group string) (uint64, error) {
 	n, err := s.get(ctx, s.path("asked", group))
-	if err != nil || len(n.data) == 0 {
+	if err != nil {
 		return 0, err
+	}
+	return changesOf(n)
+}
+
+func changesOf(n node) (uint64, error) {
+	if len(n.data) == 0 {
+		return 0, nil
 	}
 	return strconv.ParseUint(string(n.data), 10, 64)
 }

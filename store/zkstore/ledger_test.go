@@ -20,6 +20,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
+	"github.com/cronlease/cronlease/store/ledger"
 	"github.com/cronlease/cronlease/store/zkstore"
 )
 
@@ -223,6 +224,23 @@ func TestFenceThatBeginsAnew(t *testing.T) {
 	}
 }
 
+// A move under a session and a takeover of it cannot both succeed: the move is done again, with the fence of the next one.
+func TestTakeoverOfASession(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, shared.Addr(), "/session")
+	var owners []string
+	need := ledger.Need{Doing: "move", By: store.Holder{Group: "ledger", Session: b.h.Group, Owner: b.h.Owner, Token: b.h.Token}}
+	b.ok(zkstore.Rows(b.Store).Do(t.Context(), need.By.Group, need, func(tx *ledger.Tx) {
+		if owners = append(owners, tx.Fence.Owner); len(owners) == 1 {
+			b.acquire("bob")
+		}
+		tx.NoteResign(t.Context(), 1, jobs.Done)
+	}))
+	if !slices.Equal(owners, []string{"alice", "bob"}) {
+		t.Errorf("the transaction has seen the fences of %v", owners)
+	}
+}
+
 // Who reads a ledger over a slow network gets it, and nothing old, though the leader writes in between each time.
 func TestReadingBesideAWriter(t *testing.T) {
 	t.Parallel()
@@ -269,14 +287,7 @@ func TestReadingBesideAWriter(t *testing.T) {
 func TestReplacedPartsAreGone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, shared.Addr(), "/replaced")
-	client, _, err := zk.Connect([]string{shared.Addr()}, 10*time.Second, zk.WithLogInfo(false))
-	b.ok(err)
-	defer client.Close()
-	parts := func() []string {
-		names, _, err := client.Children("/replaced/ledgers/group")
-		b.ok(err)
-		return names
-	}
+	client, parts := partsOf(b, "/replaced")
 	most := 0
 	for n := range 200 {
 		b.run(at(n))
@@ -293,5 +304,40 @@ func TestReplacedPartsAreGone(t *testing.T) {
 	}
 	if most > 60 {
 		t.Errorf("%d parts for 200 runs of one job", most)
+	}
+}
+
+// What a leader has left for readers does not pile up where others write to its ledger, as replicas do that runs are assigned to.
+func TestReplacedPartsBesideAWriter(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, shared.Addr(), "/beside")
+	other := open(t, shared.Addr(), "/beside")
+	_, parts := partsOf(b, "/beside")
+	for n := range 100 {
+		first := true
+		b.ok(zkstore.Rows(b.Store).Do(t.Context(), "group", ledger.Need{Doing: "note an action", Held: true}, func(tx *ledger.Tx) {
+			if first {
+				_, err := other.Trigger(t.Context(), "group", "report", jobs.Request{})
+				b.ok(err)
+			}
+			first = false
+			tx.NoteResign(t.Context(), uint64(n), jobs.Done)
+		}))
+	}
+	if n := len(parts()); n > 60 {
+		t.Errorf("%d parts", n)
+	}
+}
+
+// partsOf returns what reads the names of a ledger's parts, and the client that it has.
+func partsOf(b *bench, root string) (*zk.Conn, func() []string) {
+	b.Helper()
+	client, _, err := zk.Connect([]string{shared.Addr()}, 10*time.Second, zk.WithLogInfo(false))
+	b.ok(err)
+	b.Cleanup(client.Close)
+	return client, func() []string {
+		names, _, err := client.Children(root + "/ledgers/group")
+		b.ok(err)
+		return names
 	}
 }

@@ -34,11 +34,24 @@ type requestSignal struct {
 	store *Store
 	group string
 	token uint64
+	seen  int64 // the zxid of the node at the last look; -1: there was none
 }
 
 // RequestSignal implements [store.RequestSignals].
 func (s *Store) RequestSignal(group string, token uint64) store.RequestSignal {
-	return &requestSignal{waiting.New(s.closing, "zkstore: wait for requests"), s, group, token}
+	return &requestSignal{waiting.New(s.closing, "zkstore: wait for requests"), s, group, token, -1}
+}
+
+// Wake implements [store.Spreads].
+func (s *Store) Wake(ctx context.Context, group string) error {
+	return failed("wake a holder", repeat(func() error {
+		n, err := s.get(ctx, s.path("asked", group))
+		if err != nil {
+			return err
+		}
+		_, _, err = s.settle(ctx, anyServer, s.put(n, n.data))
+		return err
+	}))
 }
 
 // Wait implements [store.RequestSignal].
@@ -60,11 +73,21 @@ func (r *requestSignal) wait(ctx context.Context, known *uint64) error {
 		if err != nil {
 			return err
 		}
-		number, err := r.store.changes(ctx, r.group)
+		is, err := r.store.get(ctx, r.store.path("asked", r.group))
 		if err != nil {
 			return failed("wait for requests", err)
 		}
-		if l != nil && l.Token == r.token && l.ResignAsked || known != nil && number != *known {
+		number, err := changesOf(is)
+		if err != nil {
+			return failed("wait for requests", err)
+		}
+		seen := int64(0)
+		if is.stat != nil {
+			seen = is.stat.Mzxid
+		}
+		woken := r.seen >= 0 && r.seen != seen
+		r.seen = seen
+		if l != nil && l.Token == r.token && (l.ResignAsked || woken) || known != nil && number != *known {
 			return nil
 		}
 		select {

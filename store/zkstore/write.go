@@ -83,8 +83,8 @@ func (s *Store) writeOf(group string, l *mirror, d *change, is ledger.Group, rev
 	return w, nil
 }
 
-// commit writes what was put, if there is anything and the ledger is as it was.
-func (s *Store) commit(ctx context.Context, group string, l *mirror, held bool, tx *ledger.Tx) error {
+// commit writes what was put, if there is anything, the ledger is as it was, and so is the fence.
+func (s *Store) commit(ctx context.Context, group string, l *mirror, held bool, tx *ledger.Tx, fence []any) error {
 	d, is := changeOf(l, tx), tx.Group
 	if len(d.parts) == 0 && is.Changes == l.head.Changes && is.Paused == l.head.Paused && is.Opened == l.head.Opened {
 		return nil
@@ -110,7 +110,7 @@ func (s *Store) commit(ctx context.Context, group string, l *mirror, held bool, 
 	if err != nil {
 		return err
 	}
-	ops := append(s.asFence(l.fence, l.terms), s.put(l.node, packed))
+	ops := append(fence, s.put(l.node, packed))
 	if w.head.Changes != l.head.Changes {
 		number := strconv.AppendUint(nil, w.head.Changes, 10)
 		if l.asked.stat == nil {
@@ -131,7 +131,9 @@ func (s *Store) commit(ctx context.Context, group string, l *mirror, held bool, 
 	}
 	if _, _, err := s.settle(ctx, anyServer, ops...); err != nil {
 		l.current = false // also where it is not known whether it was carried out
-		l.stale = nil     // what is left is found by [Store.sweep], which may have found some of it
+		if !errors.Is(err, zk.ErrBadVersion) {
+			l.stale = nil // what is left is found by [Store.sweep], which may have found some of it
+		}
 		if errors.Is(err, errConflict) && large {
 			s.sweepUp(ctx, w.creates)
 		}
