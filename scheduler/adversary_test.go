@@ -23,10 +23,20 @@ import (
 // CRONLEASE_SEED replays a game, CRONLEASE_ROUNDS=20 plays 20 times as many.
 func TestAdversary(t *testing.T) {
 	t.Parallel()
+	games(t, false)
+}
+
+// The same where runs are spread over the replicas.
+func TestAdversarySpread(t *testing.T) {
+	t.Parallel()
+	games(t, true)
+}
+
+func games(t *testing.T, spread bool) {
 	for _, seed := range rounds.Seeds(t, 3) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
-				a := newAdversary(c, seed)
+				a := newAdversary(c, seed, spread)
 				a.play()
 				a.calm()
 				a.check()
@@ -41,6 +51,7 @@ func TestAdversary(t *testing.T) {
 // adversary is one game.
 type adversary struct {
 	*cluster
+	spread bool // runs are spread over the replicas
 	random *rand.Rand
 	jobs   []victim
 	alive  []*replica
@@ -67,8 +78,8 @@ type backfill struct {
 	cancelled bool // or one of its runs was
 }
 
-func newAdversary(c *cluster, seed uint64) *adversary {
-	a := &adversary{cluster: c, random: rand.New(rand.NewPCG(seed, 0)), lacks: map[*replica]map[string]bool{}, killed: map[string]time.Duration{}, asked: map[jobs.Key]int{}}
+func newAdversary(c *cluster, seed uint64, spread bool) *adversary {
+	a := &adversary{cluster: c, spread: spread, random: rand.New(rand.NewPCG(seed, 0)), lacks: map[*replica]map[string]bool{}, killed: map[string]time.Duration{}, asked: map[jobs.Key]int{}}
 	for i := range 7 {
 		a.jobs = append(a.jobs, a.victim(fmt.Sprint("job-", i)))
 	}
@@ -177,7 +188,11 @@ func (a *adversary) start() {
 	for _, v := range a.jobs {
 		all = append(all, v.Job)
 	}
-	r := a.cluster.start(all, scheduler.WithEvents(a.heard))
+	options := []scheduler.Option{scheduler.WithEvents(a.heard)}
+	if a.spread {
+		options = append(options, scheduler.WithSpread())
+	}
+	r := a.cluster.start(all, options...)
 	a.alive = append(a.alive, r)
 	a.lacks[r] = map[string]bool{}
 	a.note("start %s", r.Owner())

@@ -121,7 +121,10 @@ func (a *adversary) checkRuns(v victim) {
 		}
 		for j := range i {
 			o := &runs[j]
-			if o.began < r.began && r.began < ended[j] && (o.Owner != r.Owner || v.Overlap != jobs.OverlapAllow) {
+			if a.spread && (o.Token == r.Token || v.Overlap != jobs.OverlapAllow && o.Token > r.Token) {
+				a.Errorf("%s: the token of %+v is not greater than that of %+v", v.Name, r, *o)
+			}
+			if o.began < r.began && r.began < ended[j] && (o.Owner != r.Owner && !a.spread || v.Overlap != jobs.OverlapAllow) {
 				a.Errorf("%s: %+v began during %+v", v.Name, r, *o)
 			}
 		}

@@ -13,10 +13,10 @@ import (
 
 // claimDue claims the ticks of a job that are due.
 func (t *term) claimDue(e *entry, now time.Time) {
-	if e.Hold(now) != plan.Due || !t.mayStart() {
+	if t.role == serves || e.Hold(now) != plan.Due || !t.mayStart() {
 		return
 	}
-	claims := e.Claim(now, t.roll.pauses, t.slots.left(), e.hasRun)
+	claims := e.Claim(now, t.roll.pauses, t.startsAtOnce(), e.hasRun)
 	if len(claims.Rows) == 0 {
 		return
 	}
@@ -75,6 +75,9 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		r := e.runs[c.Key]
 		if !mine {
 			t.forget(r)
+			if t.role == assigns {
+				t.reader.soon() // it may be this term's, by a copy of the claim that came late
+			}
 			continue
 		}
 		r.record = result[i].Record
@@ -103,7 +106,7 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 // finds the run open under the term's own token: then an earlier claim, which was
 // refused while the job was paused, has arrived late once more.
 func (t *term) gained(e *entry, c store.Claim, result store.Claimed) bool {
-	own := result.Token == t.holder.Token && !result.Refused() && !result.State.Over()
+	own := t.isOurs(result.Record) && !result.Refused() && !result.State.Over()
 	if own && !result.Mine && c.State == jobs.Skipped && e.runs[c.Key] == nil {
 		t.close(t.take(e, result.Record), jobs.Skipped, c.Error)
 	}

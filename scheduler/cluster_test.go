@@ -127,6 +127,7 @@ func (r *replica) kill() {
 	if r.State().Role == election.Leading {
 		r.cluster.store.Cut("g")
 	}
+	r.cluster.store.CutOff(store.SessionGroup(r.Owner()))
 	r.cancel()
 }
 

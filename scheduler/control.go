@@ -45,37 +45,51 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 		return
 	}
+	if t.role != serves && t.switched(snapshot) {
+		return
+	}
 	t.tellControl(snapshot)
 	t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.Ours)
 	for name, known := range snapshot.Jobs {
 		if e := t.roll.entries[name]; e != nil {
 			e.Pause(known.Paused, plan.Pauses(snapshot.Pauses[name], snapshot.Now, t.clock.Ours))
 			e.fails.stamped = snapshot.Pauses[name]
+			if t.role == assigns {
+				e.SetFailing(known.Failing) // its runs end elsewhere
+			}
 			if e.Outdated(known.Cursor) {
 				e.GoOn(known.Cursor)
 			}
 		}
 	}
 	t.denyGone(snapshot)
+	away := map[jobs.Key]bool{}
+	if t.role == assigns {
+		t.seeCrew()
+	}
 	for _, record := range snapshot.Open { // before any other run of their jobs
-		if e := t.roll.entries[record.Job]; e != nil && e.IsLeft(t.foundAs(e, record)) {
+		switch e := t.roll.entries[record.Job]; {
+		case e == nil:
+		case t.role == assigns:
+			away[record.Key] = t.foundAway(e, record)
+		case e.IsLeft(t.foundAs(e, record)):
 			t.leave(e, record)
 		}
 	}
-	t.foundAll(snapshot, false)
+	t.foundAll(snapshot, away, false)
 	now := t.now()
 	for _, e := range t.roll.order { // for ticks that a pause held back
 		t.freed(e)
 		t.claimDue(e, now)
 	}
-	t.foundAll(snapshot, true) // behind what is due of the schedules
+	t.foundAll(snapshot, away, true) // behind what is due of the schedules
 }
 
-// foundAll takes in the runs of backfills that a snapshot shows, or all others.
-func (t *term) foundAll(snapshot jobs.Snapshot, backfills bool) {
+// foundAll takes in the runs of backfills that a snapshot shows, or all others, but for those that are away.
+func (t *term) foundAll(snapshot jobs.Snapshot, away map[jobs.Key]bool, backfills bool) {
 	for _, record := range snapshot.Open {
 		e := t.roll.entries[record.Job]
-		if e == nil || triggers.IsBackfill(record.Trigger) != backfills {
+		if e == nil || away[record.Key] || triggers.IsBackfill(record.Trigger) != backfills {
 			continue // e is nil for a job of another release
 		}
 		t.found(e, record, snapshot.Now)

@@ -32,6 +32,23 @@
 //   - A paused process starts nothing: every start of a run reads the trust deadline from the clocks, because the
 //     context of a process that was paused can look alive for a moment after it.
 //
+// # Runs on all replicas
+//
+// In a group that is spread ([WithSpread]), the leader claims each tick and assigns the run to a replica. The replica starts
+// it, and records its end, under a lease of its own: its session. docs/model/spread.pml is the model of what follows.
+//
+//   - A run starts once. A start compares the session's fence, and that the run is assigned to that session, with the
+//     attempt of that assignment. A run that is taken from a replica counts an attempt, so a late start finds another one.
+//   - The leader assigns the next run of a job when the one before is over in the ledger. An assignment without an answer
+//     counts as made. A change of leader cancels nothing: the next leader finds in the ledger which runs are assigned.
+//   - Runs of a session are taken up when it is over: another replica has taken its lease, by the rules of package lease. Then the
+//     contexts of its runs have ended, and its fence has moved, so that nothing starts under it any more (package crew).
+//   - A replica whose start got no answer repeats it. One whose assignments were lost on the way reads them with each heartbeat.
+//   - After a failover, a run starts only on the server that took its assignment, and the leader assigns nothing for
+//     a TTL: by then each replica has ended the runs that the other server lacks, or does not trust its session any more.
+//   - The fencing tokens of a job grow over replicas and leaders: a token is an instant of the database's clock, a start is
+//     stamped with it or later, and the next one comes after the latest start that the ledger has.
+//
 // # Where to read
 //
 // Package plan (internal/plan) decides what becomes of ticks and runs, and says why each tick becomes one
@@ -42,11 +59,12 @@
 // In this order, from the outside in, what a file uses stands in a later one, but for a few calls back, such as
 // from the end of a run to what may be claimed then:
 //
-//   - a replica: scheduler.go, clock.go, provider.go, here.go, restore.go, health.go
+//   - a replica: scheduler.go, clock.go, provider.go, here.go, restore.go, health.go, session.go (what it was assigned)
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it
 //     reads: reader.go, control.go
 //   - the way of a tick: alarms.go, found.go (what the ledger has as open), pauseafter.go, claim.go,
-//     run.go, standing.go (its end), follow.go, notify.go, failover.go, writer.go (its statements), attempt.go (the job itself)
+//     away.go (what is assigned to replicas), run.go, standing.go (its end), follow.go, notify.go, failover.go,
+//     writer.go (its statements), attempt.go (the job itself)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
-//     heartbeat.go, sentinel.go, list.go, signal.go
+//     heartbeat.go, sentinel.go, mode.go, list.go, signal.go
 package scheduler

@@ -20,7 +20,7 @@ import (
 // a drain. As soon as nothing runs, the lease is released. A lost lease, disagreeing
 // clocks and a part that is stuck leave no time for that. Default: zero.
 //
-// The group's other jobs wait for the next leader meanwhile, and their ticks go through
+// In a group that is spread ([WithSpread]), no other job waits for that. Otherwise the group's other jobs wait for the next leader meanwhile, and their ticks go through
 // the misfire policy. They cannot move earlier: what bounds a run is its term, whose
 // token becomes stale when another replica leads. Its fenced transactions would then be
 // refused, and nothing would keep it from running beside its own next tick. So choose d
@@ -31,7 +31,11 @@ func WithDrain(d time.Duration) Option { return func(s *settings.Scheduler) { s.
 // leave is called when this replica wants to end its term, and returns when the term
 // may end. The loop may be blocked in the log meanwhile.
 func (s *Scheduler) leave(ctx context.Context, why error) {
-	v := s.current.Load()
+	s.leaveTerm(ctx, s.current.Load(), why)
+}
+
+// leaveTerm is leave for one term of this replica, as the leader or of its session.
+func (s *Scheduler) leaveTerm(ctx context.Context, v *env, why error) {
 	if s.drain == 0 || v == nil || !v.drain.begin(why, s.drain) {
 		return // nothing of the term runs yet
 	}
@@ -157,7 +161,7 @@ func (v *env) markLeaving() bool {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 	defer cancel()
-	return v.db.AskResign(acting(ctx, v.holder.Owner), v.holder.Group, v.holder.Token) == nil
+	return v.db.AskResign(acting(ctx, v.holder.Owner), v.held.Group(), v.holder.Token) == nil
 }
 
 // waitsFor is what a line about a drain says of the runs.

@@ -29,6 +29,7 @@ type entry struct {
 	backlog []*run // runs of backfills whose time has come
 	fails   failures
 	history history
+	tokens  uint64 // the highest fencing token that a run of it was given, or may have been: see away.go
 }
 
 func newEntry(group string, job *declared) *entry {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -44,22 +45,26 @@ type env struct {
 	beats    *beats
 	drain    *drain
 	registry *registry // of the scheduler
+	mode     *mode
+	sessions *sessions // of this replica; nil: the group is not spread
+	role     role
+	order    *atomic.Uint64 // which readings were sent, and which answers came, before which
 	inbox    chan func(*term)
 	closed   chan struct{} // closed when the loop has ended
 }
 
-func newEnv(ctx context.Context, held election.Term, s *Scheduler) *env {
+func newEnv(ctx context.Context, held election.Term, s *Scheduler, as role) *env {
 	ctx, cut := context.WithCancelCause(ctx)
 	return &env{
-		ctx: ctx, cut: cut, held: held, db: s.db, load: s.load, memory: s.memory,
-		holder:  store.Holder{Group: held.Group(), Owner: held.Owner(), Token: held.Token()},
+		ctx: ctx, cut: cut, held: held, db: s.db, load: s.load, mode: s.mode, sessions: s.sessions, role: as, memory: s.memory,
+		holder:  as.holder(held, s.group),
 		log:     s.log.With(zap.Uint64("token", held.Token())),
 		trouble: keeper.HeldOf(ctx).Trouble().Tasks(),
 		stream:  s.events, timing: s.election.Timing(), clock: s.clock, registry: &s.running,
 		dog:   watchdog.New(s.election.Timing().TTL, func() time.Time { return s.clock.Own().Mono }),
 		next:  &nextTick{began: time.Now()},
 		beats: &beats{newest: make(chan heard, 1)},
-		drain: newDrain(),
+		drain: newDrain(), order: &atomic.Uint64{},
 		inbox: make(chan func(*term)), closed: make(chan struct{}),
 	}
 }

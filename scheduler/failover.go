@@ -8,7 +8,6 @@ import (
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
-	"github.com/cronlease/cronlease/store"
 )
 
 // A failover may lose the last writes. A claim on the server that answers now would become its job's newest tick, and
@@ -16,16 +15,6 @@ import (
 // knows (writer.server), which the store compares. When another one answers, the term reads the ledger there. If that
 // has all that the term knows to be in the ledger, the term goes on. Otherwise it ends, and the next one decides about what
 // is missing, as after any gap.
-
-// writing is the holder for a queue's statements. Outcomes of runs hide nothing: after the end of the term they are written
-// wherever their rows are.
-func (w *writer) writing(q *queue) store.Holder {
-	h := w.t.holder
-	if q == w.claims || w.t.stage != stopped {
-		h.Server = w.server
-	}
-	return h
-}
 
 // On a cluster whose nodes all take writes, none lacks what another one has committed: there the store takes claims and
 // moves on each of them. One that was answered while the ledger was being read on another node is not lost. So what a ledger
@@ -61,7 +50,10 @@ func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 		return false
 	}
 	t.doubt, t.over = doubt{}, over{}
-	t.wrote.server = snapshot.Server
+	if t.wrote.server = snapshot.Server; t.wrote.home != snapshot.Home() {
+		t.wrote.home = snapshot.Home()
+		t.keepQuiet()
+	}
 	t.wrote.hurry()
 	return true
 }
@@ -114,6 +106,16 @@ func (d doubt) still(before doubt, snapshot jobs.Snapshot) (ticks, runs int) {
 // settled reports whether the ledger is known to have the run as its record says.
 func (r *run) settled() bool {
 	return r.Phase().Pending() || r.Phase() == plan.Running && r.attempt != nil
+}
+
+// keepQuiet has the term assign nothing for as long as a replica may trust a session and runs that another server has lost.
+func (t *term) keepQuiet() {
+	if t.spread == nil {
+		return
+	}
+	wait := t.spread.crew.TTL() + t.spread.crew.TTL()/50
+	t.spread.quiet = time.Now().Add(wait)
+	t.after(wait, t.spread.changed.give)
 }
 
 // tellLost tells of ticks that this process has seen, and that another server lacks.

@@ -25,13 +25,15 @@ func (t *term) knowFollowers() {
 // answered takes in what has become of followers: whether the ledger has inserted them.
 func (t *term) answered(of jobs.Record, followers []store.Follower, inserted bool) {
 	t.followers.Answered(followers, inserted)
-	if inserted {
+	t.countAgain()
+	if inserted && t.role != serves { // then the leader finds them
 		t.followed(of, followers)
 	}
 }
 
 // followed takes up what the ledger has inserted with a move of a run, or with a claim.
 func (t *term) followed(of jobs.Record, followers []store.Follower) {
+	keeps := t.holder.Keeps(jobs.Waiting, store.Assignee{})
 	for _, f := range followers {
 		e := t.roll.entries[f.Job]
 		if e == nil || e.IsRemoved() {
@@ -43,7 +45,7 @@ func (t *term) followed(of jobs.Record, followers []store.Follower) {
 		}
 		now := t.now()
 		t.found(e, jobs.Record{
-			Key: f.Key, State: jobs.Waiting, Owner: t.holder.Owner, Token: t.holder.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
+			Key: f.Key, State: jobs.Waiting, Owner: keeps.Owner, Token: keeps.Token, HasArgs: of.HasArgs || f.Args != nil, Backfill: f.Backfill,
 			Claimed: t.clock.Theirs(now), Due: now.Add(f.Delay),
 		}, now)
 	}

@@ -16,6 +16,9 @@ import (
 // a run that has to wait for its time waits from then on.
 func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 	inHand := e.runs[record.Key]
+	if t.role == serves && inHand == nil && record.State == jobs.Waiting && record.Cluster != t.wrote.home {
+		return // it was assigned on another server, which may have taken more since: the leader assigns it again
+	}
 	switch fate := e.Fate(t.foundAs(e, record), t.now()); fate {
 	case plan.Stop:
 		t.tellCancel(inHand, record)
@@ -48,15 +51,15 @@ func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 }
 
 func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
-	f := plan.Found{Record: record, InHand: e.hasRun(record.Key), Ours: record.Token == t.holder.Token}
-	f.Stands = !f.Ours && record.State == jobs.Running && keeper.HeldOf(t.ctx).PreviousStands() > 0
+	f := plan.Found{Record: record, InHand: e.hasRun(record.Key), Ours: t.isOurs(record)}
+	f.Stands = t.role == runsAll && !f.Ours && record.State == jobs.Running && keeper.HeldOf(t.ctx).PreviousStands() > 0
 	return f
 }
 
 // recover deals with a run that was interrupted, and starts again or is closed. What a term of
 // before has not finished is told of.
 func (t *term) recover(r *run, again bool) {
-	ours := r.record.Token == t.holder.Token
+	ours := t.isOurs(r.record)
 	why := r.entry.WhyInterrupted(r.record, ours)
 	if !ours {
 		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
@@ -100,6 +103,40 @@ func (t *term) tellTaken(r *run) {
 	}
 	r.told = true
 	t.stream.Emit(event.RunClaimed{Header: t.head(), Key: record.Key, Waiting: true})
+}
+
+// endAway deals with runs that are away and that a reading, sent then, does not show as open: they are over.
+func (t *term) endAway(open []jobs.Record) {
+	if t.spread == nil {
+		return
+	}
+	is := map[jobs.Key]bool{}
+	for _, r := range open {
+		is[r.Key] = true
+	}
+	for _, e := range t.roll.entries {
+		for key, r := range e.runs {
+			if r.away == nil || is[key] || !t.isNews(r) {
+				continue
+			}
+			e.Finished(t.now())
+			e.history.ended++
+			began := r.away.began
+			t.dropAway(r)
+			if !began.IsZero() {
+				t.rest(e, r.record, e.job.LockAtLeastFor-max(0, t.clock.Theirs(t.now()).Sub(began)))
+			}
+			if e.job.PauseAfter > 0 && e.Known().Failing {
+				e.Count()
+				t.beside(countFailures(e))
+			}
+			t.freed(e)
+			t.retired(e)
+		}
+	}
+	if t.spread.gathers && !t.spread.isAway() {
+		t.stepDown()
+	}
 }
 
 // A backfill is one run at a time in the ledger, however many ticks it has: the move
@@ -159,7 +196,7 @@ func (t *term) takeUp(e *entry) {
 
 // settle lets the lease be released if no run of an earlier term is open.
 func (t *term) settle(open []jobs.Record) {
-	if !slices.ContainsFunc(open, func(r jobs.Record) bool { return r.State == jobs.Running && r.Token != t.holder.Token }) {
+	if t.role == assigns || !slices.ContainsFunc(open, func(r jobs.Record) bool { return r.State == jobs.Running && r.Token != t.holder.Token }) {
 		keeper.HeldOf(t.ctx).Settle()
 	}
 }

@@ -59,6 +59,9 @@ func (s *Scheduler) Health() Health {
 	h := Health{Health: s.election.Health(), Started: run != notRun}
 	if h.Started && !h.Running && !over {
 		h.Stuck = nil // Run waits for its provider, or for runs after the campaign, and bounds both
+		if s.sessions != nil {
+			h.Leader = nil // it finishes what it was given
+		}
 	}
 	h.Skew, _ = s.Skew()
 	h.Differences = s.roster.Read().Differences()

@@ -217,6 +217,7 @@ func (r refusing) Load(ctx context.Context, group string) (jobs.Snapshot, error)
 	r.link.mu.Lock()
 	defer r.link.mu.Unlock()
 	if r.link.nodes > 0 {
+		s.Cluster = "cluster"
 		s.Server += fmt.Sprint(" node ", r.link.sent["Load"]%r.link.nodes)
 	}
 	return s, err

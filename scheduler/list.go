@@ -21,6 +21,7 @@ type list struct {
 	names   map[string]*declared
 	changed signal // for the term
 	moved   signal // the same for what runs everywhere
+	given   signal // the same for what is assigned to this replica
 	observe func() // is called after each change
 }
 
@@ -32,7 +33,7 @@ type declared struct {
 }
 
 func newList() *list {
-	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), observe: func() {}}
+	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), given: make(chan struct{}, 1), observe: func() {}}
 }
 
 func declare(job jobs.Job, provided bool) *declared {
@@ -90,6 +91,7 @@ func (l *list) tell() {
 	l.observe()
 	l.changed.give()
 	l.moved.give()
+	l.given.give()
 }
 
 func (l *list) add(add []jobs.Job) error {

@@ -12,8 +12,8 @@ import (
 )
 
 // newTerm prepares a term. It reads nothing yet.
-func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
-	v := newEnv(ctx, held, s)
+func newTerm(ctx context.Context, held election.Term, s *Scheduler, as role) *term {
+	v := newEnv(ctx, held, s, as)
 	t := &term{
 		env:       v,
 		reader:    newReader(v),
@@ -25,6 +25,9 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler) *term {
 		timers:    map[*time.Timer]struct{}{},
 		slots:     slots{most: s.most},
 		every:     s.sweep,
+	}
+	if as == assigns {
+		t.spread = newSpread(t)
 	}
 	t.wrote = newWriter(t)
 	for _, job := range t.roll.list.jobs() {
@@ -48,6 +51,14 @@ func (t *term) loop(a *alarms) {
 	ended, asked := t.ctx.Done(), t.drain.asked
 	t.drain.looping.Store(true)
 	t.alarms = a
+	var crew signal
+	if t.role == assigns {
+		crew = t.spread.changed
+	}
+	changed, relist := t.roll.list.changed, t.relist
+	if t.role == serves {
+		changed, relist = t.roll.list.given, t.relistOwn
+	}
 	now := time.Now()
 	for _, e := range t.roll.order {
 		e.history = newHistory(now)
@@ -62,6 +73,9 @@ func (t *term) loop(a *alarms) {
 			t.beginDrain()
 		}
 		t.wrote.flush()
+		if t.role == assigns {
+			t.wakeReplicas()
+		}
 		if t.stage == stopped && t.slots.taken == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
 			t.skips.finish()
 			t.wrote.tellUnwritten()
@@ -75,8 +89,10 @@ func (t *term) loop(a *alarms) {
 			f(t)
 		case <-sweep.C:
 			t.sweep()
-		case <-t.roll.list.changed:
-			t.relist()
+		case <-crew:
+			t.crewChanged()
+		case <-changed:
+			relist()
 		case <-asked:
 			asked = nil
 		case <-ended:
@@ -126,7 +142,9 @@ func (t *term) sweep() {
 	}
 	t.noteNext(now)
 	t.skips.sweep()
-	t.prune()
+	if t.role != serves {
+		t.prune()
+	}
 }
 
 // noteNext notes the first tick of the jobs, after a sweep.

@@ -113,3 +113,68 @@ func (v *env) sentLately(ctx context.Context, notifier string, per time.Duration
 	slices.SortFunc(sent, func(a, b plan.Told) int { return a.At.Compare(b.At) })
 	return sent, nil
 }
+
+// recount calls f. In a session, it first counts the notices that all replicas have sent lately, if the end of a run may bring one.
+func (t *term) recount(r *run, state jobs.State, f func()) {
+	if t.role != serves || t.stage == stopped || state == jobs.Succeeded && !r.record.Failing || len(t.limited()) == 0 {
+		f()
+		return
+	}
+	t.outcomes.unwritten++ // the loop goes on until it is written
+	t.recounts.ends = append(t.recounts.ends, f)
+	t.countAgain()
+}
+
+// recounts are ends of runs that wait until the notices are counted.
+type recounts struct {
+	ends     []func()
+	underWay bool
+}
+
+// limited are the notifiers of a session that have a limit.
+func (t *term) limited() (all []*declared) {
+	for _, e := range t.roll.order {
+		if s, is := e.job.Schedule.(jobs.NotifySchedule); is {
+			if _, _, limited := s.Limit(); limited {
+				all = append(all, e.job)
+			}
+		}
+	}
+	return all
+}
+
+// countAgain counts the notices for the ends that wait, once the ledger has those that this replica has sent.
+func (t *term) countAgain() {
+	if t.recounts.underWay || len(t.recounts.ends) == 0 || t.followers.Untold() {
+		return
+	}
+	t.recounts.underWay = true
+	of, snapshot := t.limited(), jobs.Snapshot{Now: t.clock.Theirs(t.now())}
+	for _, job := range of {
+		snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: job.Name}}) // so that all are read
+	}
+	t.beside(func(v *env) {
+		sent, err := v.readNotices(v.ctx, of, snapshot)
+		tells := map[string]map[jobs.Key]jobs.Notice{}
+		for name, all := range sent {
+			var runs []jobs.Key
+			for _, x := range all {
+				runs = append(runs, x.Run)
+			}
+			tells[name] = v.tellOf(runs)
+		}
+		v.do(func(t *term) {
+			for name, all := range sent {
+				if err == nil {
+					t.followers.Recount(name, all, tells[name])
+				}
+			}
+			ends := t.recounts.ends
+			t.recounts = recounts{}
+			for _, f := range ends {
+				t.outcomes.unwritten--
+				f()
+			}
+		})
+	})
+}

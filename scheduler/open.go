@@ -1,7 +1,9 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,7 +14,8 @@ import (
 // job's ticks go on, and what an earlier term has left. It tries until it
 // succeeds, the term ends, or openMost has passed.
 func (t *term) open() error {
-	var snapshot jobs.Snapshot
+	var snapshot, was jobs.Snapshot
+	var refused error
 	var all []*declared
 	for _, e := range t.roll.order {
 		all = append(all, e.job)
@@ -25,6 +28,14 @@ func (t *term) open() error {
 		if snapshot, err = t.load(ctx, true); err != nil {
 			return err
 		}
+		if snapshot.Opened.Token != t.holder.Token {
+			was = snapshot
+		}
+		if refused = t.mode.check(ctx, snapshot); errors.Is(refused, ErrMode) {
+			return nil
+		} else if refused != nil {
+			return refused
+		}
 		// A server that lacks the last writes may not know that a job was absent. Once it has a
 		// declaration of this term, it has the writes before it too.
 		stale := t.isStale(snapshot)
@@ -34,7 +45,9 @@ func (t *term) open() error {
 			}
 		}
 		differing := d.differing(all, snapshot, d.gapOf(ctx, all, snapshot))
-		if err = t.db.Declare(ctx, t.holder, differing); err != nil {
+		h := t.holder
+		h.Cluster = snapshot.Home()
+		if err = t.db.Declare(ctx, h, differing); err != nil {
 			return err
 		}
 		t.memory.Opened(t.holder.Token, t.clock.Own().Mono)
@@ -48,7 +61,7 @@ func (t *term) open() error {
 		}
 		return t.missing(ctx, snapshot)
 	})
-	if err != nil {
+	if err = cmp.Or(err, refused); err != nil {
 		return err
 	}
 	if snapshot, err = t.passOver(until, all, snapshot); err != nil {
@@ -63,7 +76,11 @@ func (t *term) open() error {
 		t.know(e, snapshot)
 		t.newest = later(t.newest, e.Known().Cursor) // none is so far ahead that it were passed over
 	}
-	t.wrote.server = snapshot.Server
+	snapshot.Opened.Spread = t.holder.Assigns // it may be from before the declaration
+	t.wrote.server, t.wrote.home = snapshot.Server, snapshot.Home()
+	if t.role == assigns && was.Opened.Token != 0 && was.Opened.Cluster != snapshot.Home() {
+		t.keepQuiet()
+	}
 	t.roll.setAlarms()
 	t.noteStrays(snapshot)
 	t.beats.known.Store(snapshot.Changes)

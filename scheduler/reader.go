@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
+	"hash/fnv"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 // reader reads the ledger for a term, beside its loop, to which it hands what it has read.
 type reader struct {
 	*env
+	digest  uint64         // of what was open, where other replicas change it
 	look    signal         // asks it to read at once
 	asks    asks           // asks it to read at once, and tells whether anything was asked of the leader
 	number  *atomic.Uint64 // of the reading that is under way; zero: none is
@@ -23,7 +26,7 @@ type reader struct {
 }
 
 func newReader(v *env) reader {
-	return reader{v, make(chan struct{}, 1), make(asks), new(atomic.Uint64), make(chan relisted, 1)}
+	return reader{env: v, look: make(chan struct{}, 1), asks: make(asks), number: new(atomic.Uint64), relists: make(chan relisted, 1)}
 }
 
 // run takes in what is asked of the leader, pause, resume, trigger or cancel, until
@@ -54,10 +57,11 @@ func (f *reader) run() {
 		case list = <-f.relists:
 			asked = true
 		case <-timer.C:
+			asked = asked || f.role == serves
 		case <-f.ctx.Done():
 			return
 		}
-		sent := time.Now()
+		sent, order := time.Now(), f.order.Add(1)
 		f.number.Store(number)
 		snapshot, changed, err := f.news(pulse, beat, asked, limit)
 		if f.ctx.Err() != nil {
@@ -80,6 +84,13 @@ func (f *reader) run() {
 		fruit := false
 		if changed {
 			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
+			if f.role != runsAll {
+				now := digest(snapshot.Open)
+				fruit, f.digest = fruit || now != f.digest, now
+			}
+			if !fruit && f.role == assigns {
+				f.sessions.s.roster.Poke() // a replica has come, or goes
+			}
 			relisted := list
 			list = nil
 			f.do(func(t *term) {
@@ -93,7 +104,9 @@ func (f *reader) run() {
 				if relisted != nil {
 					t.takeIn(relisted, snapshot)
 				}
+				t.readAt = order
 				t.apply(snapshot)
+				t.endAway(snapshot.Open)
 			})
 		}
 		f.number.Store(0)
@@ -118,7 +131,13 @@ func (f *reader) lookEvery() time.Duration {
 }
 
 // heed waits for the request signal.
-func (f *reader) heed() { keeper.HeldOf(f.ctx).Heed(f.ctx, f.beats.known.Load, f.request) }
+func (f *reader) heed() {
+	known := f.beats.known.Load
+	if f.role == serves {
+		known = nil
+	}
+	keeper.HeldOf(f.ctx).Heed(f.ctx, known, f.request)
+}
 
 // request has the ledger read, since the request signal came, and reports whether there was
 // a request. Where that takes long, as with a large ledger, a stream of requests has it
@@ -166,4 +185,15 @@ func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time
 	defer cancel()
 	snapshot, err = f.load(ctx, false)
 	return snapshot, err == nil, err
+}
+
+// digest stands for runs, as far as others may change them.
+func digest(open []jobs.Record) uint64 {
+	h := fnv.New64a()
+	for _, r := range open {
+		_, _ = h.Write([]byte(r.Job))
+		_ = binary.Write(h, binary.LittleEndian, []uint64{uint64(r.Tick.UnixMicro()), r.Trigger, uint64(r.State), uint64(r.Attempt), r.Token})
+		_ = binary.Write(h, binary.LittleEndian, r.CancelAsked)
+	}
+	return h.Sum64()
 }

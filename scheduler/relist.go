@@ -219,6 +219,7 @@ func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 	isNew := e.Known().Since.IsZero()
 	known := snapshot.Jobs[e.job.Name]
 	anchor := known.ScheduleSince
+	e.knowFencing(known.Started, 0)
 	known.ScheduleSince, known.Finished = t.clock.Ours(known.ScheduleSince), t.clock.Ours(known.Finished)
 	if e.Learn(known, anchor, t.now(), t.clock.Most) {
 		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
@@ -228,4 +229,31 @@ func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 		t.countFirst(e, snapshot.Pauses[e.job.Name])
 		t.rest(e, jobs.Record{}, e.Locked(snapshot.Now))
 	}
+}
+
+// relistOwn takes in what has changed in the list of jobs, in a session: the ledger is told by the leader.
+func (t *term) relistOwn() {
+	wanted := map[string]bool{}
+	for _, d := range t.roll.list.jobs() {
+		wanted[d.Name] = true
+		if e := t.roll.entries[d.Name]; e != nil {
+			if e.IsRemoved() {
+				t.roll.order = append(t.roll.order, e)
+			}
+			e.list(d)
+			continue
+		}
+		e := newEntry(t.holder.Group, d)
+		e.history = newHistory(time.Now())
+		t.roll.entries[d.Name] = e
+		t.roll.order = append(t.roll.order, e)
+	}
+	t.roll.order = slices.DeleteFunc(t.roll.order, func(e *entry) bool {
+		if !wanted[e.job.Name] {
+			t.retire(e)
+		}
+		return e.IsRemoved()
+	})
+	t.knowFollowers()
+	t.reader.soon()
 }

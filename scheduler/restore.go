@@ -110,7 +110,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 	}
 	cancelled, last := 0, s.memory.Last()
 	for _, r := range snapshot.Open {
-		if r.Token > last {
+		if s.sessions == nil && r.Token > last {
 			continue // by a term after the restore
 		}
 		if err := s.db.Cancel(ctx, s.group, r.Key); err != nil && !errors.Is(err, jobs.ErrNoRun) {

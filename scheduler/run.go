@@ -64,6 +64,7 @@ type run struct {
 	before  jobs.Previous
 	stop    error // why it is not to start, or not to go on
 	told    bool  // observers think that it is in hand
+	away    *away // nil: it is here
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -110,6 +111,9 @@ func (t *term) freed(e *entry) {
 	t.admit(e)
 	t.admitHeld(e)
 	t.launchReady()
+	if t.role == serves {
+		return // the leader claims
+	}
 	if next, changed := e.Recount(); changed {
 		t.after(next.Sub(t.now()), func() { t.claimDue(e, t.now()) })
 	}
@@ -153,6 +157,10 @@ func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.p
 
 // launchReady launches runs of all jobs into the slots that this replica has.
 func (t *term) launchReady() {
+	if t.role == assigns {
+		t.assignReady()
+		return
+	}
 	for len(t.slots.ready) > 0 && t.slots.free() {
 		r := t.slots.ready[0]
 		t.slots.ready = t.slots.ready[1:]
@@ -185,6 +193,14 @@ func (s *slots) left() int {
 	return max(0, s.most-s.taken)
 }
 
+// startsAtOnce is how many runs may be claimed as running. One that is assigned waits for that.
+func (t *term) startsAtOnce() int {
+	if t.role == assigns {
+		return 0
+	}
+	return t.slots.left()
+}
+
 func (s *slots) free() bool { return s.left() > 0 }
 
 // lineUp has a run wait for a slot: in the place of a run of its job that was ended while it waited, or at the end. Otherwise a
@@ -205,7 +221,11 @@ func (t *term) launch(r *run) {
 		return
 	}
 	t.shift(r, plan.Running)
-	t.wrote.move(move(r.record, jobs.Running, ""), func(done bool) {
+	start := move(r.record, jobs.Running, "")
+	if r.record.Fencing > 0 {
+		start.NotBefore = time.UnixMicro(int64(r.record.Fencing)).UTC()
+	}
+	t.wrote.move(start, func(done bool) {
 		if !done {
 			t.startRefused(r)
 			return
@@ -273,6 +293,10 @@ func (t *term) putBack(r *run) {
 			t.forget(r)
 			return
 		}
+		if t.role == serves {
+			t.forget(r) // the leader assigns it again
+			return
+		}
 		r.record.State = jobs.Waiting
 		t.enqueue(r, 0)
 	}, nil)
@@ -307,6 +331,9 @@ func (t *term) start(r *run) {
 	}
 	bounds := r.entry.Bounds(record.Attempt - record.Unbegun)
 	a.LastAttempt = bounds.Last
+	if r.record.Fencing > 0 {
+		a.Token = r.record.Fencing
+	}
 	if r.entry.isNotifier() && !record.HasArgs {
 		a.Args = testNotice(a.Run)
 	}
@@ -347,7 +374,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
 		m.Error = r.before.String()
 	}
-	if next.Counts {
+	if next.Counts && t.role != serves {
 		e.Count()
 	}
 	r.told = m.To == jobs.Waiting
@@ -359,20 +386,23 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	} else {
 		t.shift(r, plan.Closing)
 	}
-	t.record(r, m, took, func(done bool) {
-		switch {
-		case done && m.To == jobs.Waiting:
-			r.record.State, r.record.Owner, r.record.Token, r.record.Error = jobs.Waiting, t.holder.Owner, t.holder.Token, m.Error
-			t.enqueue(r, m.Delay)
-			return
-		case !done && t.stage != stopped:
-			t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over, or a failover has lost its start")
-			t.reader.soon() // a row that a failover has put back is found then
-		}
-		t.forget(r)
-		if next.Counts {
-			t.beside(countFailures(e))
-		}
+	t.recount(r, state, func() {
+		t.record(r, m, took, func(done bool) {
+			switch {
+			case done && m.To == jobs.Waiting && t.role == serves: // the leader assigns it again
+			case done && m.To == jobs.Waiting:
+				r.record.State, r.record.Owner, r.record.Token, r.record.Error = jobs.Waiting, t.holder.Owner, t.holder.Token, m.Error
+				t.enqueue(r, m.Delay)
+				return
+			case !done && t.stage != stopped:
+				t.runLog(r).Warn("the ledger refused the run's outcome: the run was taken over, or a failover has lost its start")
+				t.reader.soon() // a row that a failover has put back is found then
+			}
+			t.forget(r)
+			if next.Counts && t.role != serves {
+				t.beside(countFailures(e))
+			}
+		})
 	})
 	t.rest(e, r.record, next.Rest)
 	t.freed(e)
@@ -459,11 +489,31 @@ func (t *term) isReplaced(r, by *run) bool {
 func (t *term) interrupt(r *run, why error) {
 	r.stop = why
 	switch {
+	case r.away != nil:
+		t.endThere(r, why)
 	case r.attempt != nil:
 		r.attempt.cancel(why)
 	case r.Phase().Pending():
 		t.drop(r)
 	}
+}
+
+// endThere has a run ended that is away, early: its replica learns of that from the ledger.
+func (t *term) endThere(r *run, why error) {
+	key, to := r.record.Key, r.away.to
+	t.beside(func(v *env) {
+		err := v.retry(v.ctx, "cancel a run", func(ctx context.Context) error {
+			err := v.db.Cancel(acting(ctx, v.holder.Owner), v.holder.Group, key)
+			if errors.Is(err, jobs.ErrNoRun) {
+				return nil // it has ended
+			}
+			return err
+		})
+		if err == nil {
+			v.log.Info("a run of another replica is to end", zap.String("job", key.Job), zap.Time("tick", key.Tick), zap.String("by", to.Owner), zap.NamedError("why", why))
+			v.do(func(t *term) { t.wakeReplica(to) })
+		}
+	})
 }
 
 // drop closes a run that was to end before it started.
@@ -501,13 +551,24 @@ func (t *term) take(e *entry, record jobs.Record) *run {
 
 // shift moves a run to another phase.
 func (t *term) shift(r *run, to plan.Phase) {
-	if r.Phase() == plan.Running {
+	switch here := t.role != assigns; {
+	case here && r.Phase() == plan.Running:
 		t.slots.taken--
+	case !here && to != plan.Running:
+		t.comeBack(r)
 	}
-	if to == plan.Running {
+	if to == plan.Running && t.role != assigns {
 		t.slots.taken++
 	}
 	r.entry.Shift(&r.Seat, r.record, to)
+}
+
+// comeBack ends that a run is away.
+func (t *term) comeBack(r *run) {
+	if r.away != nil {
+		t.spread.runs[r.away.to.Owner]--
+		r.away = nil
+	}
 }
 
 // tellDropped tells that a run is in hand no more, if observers think that it is.

@@ -315,7 +315,7 @@ func TestSkippedTickThatCameLate(t *testing.T) {
 	} {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
 		e := term.roll.entries["job"]
-		test.stands.Key = jobs.Key{Job: "job", Tick: noon}
+		test.stands.Key, test.stands.Owner = jobs.Key{Job: "job", Tick: noon}, term.holder.Owner
 		if test.inHand {
 			term.shift(term.take(e, test.stands.Record), plan.Running)
 		}

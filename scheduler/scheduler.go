@@ -17,6 +17,7 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
@@ -43,6 +44,8 @@ type Scheduler struct {
 	drain    time.Duration
 	running  registry
 	here     *here
+	sessions *sessions // nil: the group is not spread
+	mode     *mode
 	memory   *memory.Memory
 	states   signal              // the election's state has changed
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
@@ -173,8 +176,23 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		clock: tickclock.New(tickclock.Config{Own: set.Election.Keeper.Clock, ByWorker: Clock(set.Clock) == WorkerClock, Most: set.MaxSkew})}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave
-	if !set.FullTTL {
+	switch {
+	case set.FullTTL:
+	case set.Spread: // no run is under a term
+		set.Election.Working = func(context.Context) (bool, error) { return false, nil }
+	default:
 		set.Election.Working = s.working
+	}
+	if set.Spread {
+		if err := store.CheckGroup(group); err != nil {
+			return nil, err
+		}
+		set.Election.Keeper.Group, set.Election.Keeper.Sessions = group, true
+		k, err := keeper.New(db, set.Election.Keeper)
+		if err != nil {
+			return nil, err
+		}
+		set.Election.Shared = k
 	}
 	e, err := election.New(db, group, func(e *settings.Election) { *e = set.Election }, election.WithObserver(s.changed))
 	if err != nil {
@@ -202,6 +220,13 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		events.Emit(e)
 	}, e.Timing().Drift
 	s.here = newHere(s)
+	s.mode = &mode{group: group, leases: db, spread: set.Spread, resign: e.Resign, beats: map[string]sessionBeat{}}
+	if set.Spread {
+		if s.sessions, err = newSessions(s, set.Election); err != nil {
+			return nil, err
+		}
+		s.roster.Told, s.roster.Seen = s.sessions.wakeLeader, s.sessions.crew.Look
+	}
 	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.ByWorker)
 	return s, nil
 }
@@ -312,12 +337,20 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer stop()
 	here := make(chan error, 1)
 	go func() { here <- s.here.run(ctx) }()
+	served := make(chan error, 1)
+	if s.sessions != nil {
+		wait.Go(func() { s.sessions.crew.Run(out) })
+		defer s.sessions.keep(ctx)()
+		go func() { served <- s.sessions.run(ctx) }()
+	} else {
+		served <- nil
+	}
 	err := s.election.Run(ctx, s.lead)
 	defer s.awaitEnds()
 	if err != nil && ctx.Err() == nil { // the database is unfit
 		s.here.cut(err)
 	}
-	return errors.Join(err, <-here)
+	return errors.Join(err, <-served, <-here)
 }
 
 // awaitEnds waits until what is around the runs has heard that they have ended.
@@ -358,7 +391,7 @@ func (s *Scheduler) working(ctx context.Context) (bool, error) {
 func (s *Scheduler) looked(skew lease.Skew) error {
 	own := s.clock.Own()
 	s.memory.Look(s.election.Server(), own.Mono, own.Wall.Add(skew.Ahead))
-	return errors.Join(s.clock.Observe(skew), s.provider.lacking())
+	return errors.Join(s.clock.Observe(skew), s.provider.lacking(), s.mode.refuses())
 }
 
 // Resign makes this replica step down, as [election.Election.Resign] does, after its
@@ -394,9 +427,15 @@ func (s *Scheduler) EndDrain() bool {
 	if s.drain == 0 {
 		return false
 	}
-	v := s.current.Load()
-	ended := v != nil && v.ctx.Err() == nil && v.drain.end()
-	return s.here.endDrain() || ended
+	terms := []*env{s.current.Load()}
+	if s.sessions != nil {
+		terms = append(terms, s.sessions.current.Load())
+	}
+	ended := s.here.endDrain()
+	for _, v := range terms {
+		ended = v != nil && v.ctx.Err() == nil && v.drain.end() || ended
+	}
+	return ended
 }
 
 // Group is the name that the replicas contend for.
@@ -420,7 +459,12 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	if s.provider != nil {
 		s.provider.soon(ctx, s.election.Timing().AttemptTimeout)
 	}
-	t := newTerm(ctx, held, s)
+	as := runsAll
+	if s.mode.spread {
+		as = assigns
+		defer s.sessions.crew.OnChange(nil)
+	}
+	t := newTerm(ctx, held, s, as)
 	ended := s.notes.Begin(ctx, t.holder)
 	defer func() { ended(cmp.Or(err, context.Cause(t.ctx))) }()
 	s.current.Store(t.env)

@@ -79,7 +79,7 @@ func (w *sentinel) run(ctx context.Context) {
 
 // look returns how long to wait until the next one.
 func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
-	if w.s.election.Health().Database != nil {
+	if err := w.s.election.Health().Database; err != nil && !errors.Is(err, ErrMode) {
 		return sentinelAgain, nil // which is known, and said
 	}
 	led := w.led()
@@ -88,6 +88,7 @@ func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
 	snapshot, err := w.group.LoadOf(limited, w.dueNext(led))
 	var leader error
 	if err == nil {
+		_ = w.s.mode.saw(snapshot.Opened)
 		leader, err = w.judge(limited, snapshot, led)
 	}
 	switch {
@@ -99,7 +100,7 @@ func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
 	}
 	w.failing = time.Time{}
 	w.note(nil, leader)
-	if leader != nil {
+	if leader != nil || w.s.mode.refuses() != nil {
 		return sentinelAgain, nil
 	}
 	next := sentinelRest

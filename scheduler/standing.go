@@ -48,8 +48,11 @@ func (o *outcomes) add(x unwritten) *standing {
 	e := x.run.entry
 	s := o.of[e.job.Name]
 	if s == nil {
-		s = &standing{Order: plan.NewOrder(e.Known().Failing)}
+		s = &standing{Order: plan.NewOrder(e.Known().Failing || x.run.record.Failing)}
 		o.of[e.job.Name] = s
+	}
+	if x.run.record.Fencing > 0 && len(s.ends) == 0 && s.MayWrite() {
+		s.Order = plan.NewOrder(x.run.record.Failing) // other replicas write ends, too
 	}
 	s.ends = append(s.ends, x)
 	o.unwritten++

@@ -4,7 +4,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/store"
 )
 
 // term is one term of this replica. Its loop owns everything in it, but for its env and the
@@ -35,10 +38,13 @@ type term struct {
 	outcomes  outcomes
 	over      over
 	followers plan.Followers
+	recounts  recounts
 	skips     skips
 	janitor   janitor
 	alarms    *alarms
 	doubt     doubt
+	readAt    uint64  // when the reading was sent that is being taken in, by env.order
+	spread    *spread // of a leader that assigns runs; else nil
 }
 
 // abandon ends a term whose loop has not begun, and what runs beside it.
@@ -50,6 +56,11 @@ func (t *term) abandon() {
 
 // mayStart reports whether the term may claim ticks and start runs: it is not about to end, and trusted now.
 func (t *term) mayStart() bool { return !t.stage.ends() && t.ctx.Err() == nil && t.held.Trusted() }
+
+// isOurs reports whether a run is under the term's owner and token. Those of sessions may be like those of terms.
+func (t *term) isOurs(r jobs.Record) bool {
+	return r.Token == t.holder.Token && r.Owner == t.holder.Owner && (t.role != assigns || r.State.Over())
+}
 
 // beside runs f beside the loop. It ends with the term's context, or soon after.
 func (t *term) beside(f func(*env)) { t.helpers.Go(func() { f(t.env) }) }
@@ -97,3 +108,21 @@ const (
 
 // ends reports whether nothing new is claimed or started any more: that is the next leader's.
 func (s stage) ends() bool { return s >= draining }
+
+// role is what a term is for.
+type role uint8
+
+const (
+	runsAll role = iota // a leader that claims ticks and runs them
+	assigns             // a leader that claims ticks and assigns the runs to replicas
+	serves              // the session of a replica, which runs what it was assigned
+)
+
+// holder is that of a term of that role, in a group.
+func (r role) holder(held election.Term, group string) store.Holder {
+	h := store.Holder{Group: group, Owner: held.Owner(), Token: held.Token(), Assigns: r != runsAll}
+	if r == serves {
+		h.Session = held.Group()
+	}
+	return h
+}

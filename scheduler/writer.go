@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler/internal/outbox"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -36,6 +37,7 @@ type writer struct {
 
 	claims, moves *queue
 	server        string    // whose ledger the term knows: see failover.go
+	home          string    // its cluster, or the same
 	moveSince     time.Time // when the first of the new moves came
 
 	unwritten int   // runs whose outcomes could not be written, and of which nothing is said yet
@@ -167,6 +169,16 @@ func (w *writer) send(q *queue, most int) {
 	}
 }
 
+// writing is the holder for a queue's statements. Outcomes of runs hide nothing: after the end of the term they are written
+// wherever their rows are.
+func (w *writer) writing(q *queue) store.Holder {
+	h := w.t.holder
+	if q == w.claims || w.t.stage != stopped {
+		h.Server = w.server
+	}
+	return h
+}
+
 // sendPart sends a statement, beside the loop.
 func (w *writer) sendPart(q *queue, b *outbox.Batch[write]) {
 	for _, x := range b.Part {
@@ -230,6 +242,9 @@ func (v *env) sendMoves(ctx context.Context, h store.Holder, _ store.ClaimID, pa
 		done, err = v.db.Move(ctx, h, all)
 		return err
 	})
+	if err == nil && v.role == serves && slices.ContainsFunc(all, func(m store.Move) bool { return m.To != jobs.Running }) {
+		go v.sessions.wakeLeader()
+	}
 	return func() {
 		for _, m := range part {
 			n := len(m.moves)

@@ -206,6 +206,9 @@ func (c *Candidate) attempt(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 }
 
+// Read is a look that takes nothing.
+func (c *Candidate) Read(ctx context.Context) error { return c.read(ctx) }
+
 func (c *Candidate) read(ctx context.Context) error {
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()

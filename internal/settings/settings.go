@@ -79,6 +79,7 @@ type Scheduler struct {
 	Provider func(context.Context) ([]jobs.Job, error)
 	Provided bool // there was an option for it
 	Version  string
+	Spread   bool
 	// Around are called when an attempt begins, on its own goroutine: see
 	// scheduler.WithRunContext.
 	Around []Around

@@ -179,6 +179,9 @@ func (f *Followers) tell(is jobs.Notice, now time.Time) (all []store.Follower, l
 	return all, left
 }
 
+// Untold reports whether the ledger has not answered yet for notices.
+func (f *Followers) Untold() bool { return len(f.untold) > 0 }
+
 // Answered takes in whether the ledger has inserted runs that follow.
 func (f *Followers) Answered(all []store.Follower, inserted bool) {
 	for _, run := range all {
@@ -198,6 +201,16 @@ func (f *Followers) Count(notifier string, sent []Told) bool {
 	}
 	f.budgets[notifier] = &budget{sent: sent}
 	return true
+}
+
+// Recount takes in which notices a notifier had lately, of all replicas, and what they tell.
+func (f *Followers) Recount(notifier string, sent []Told, tells map[jobs.Key]jobs.Notice) {
+	b := &budget{sent: sent}
+	if was := f.budgets[notifier]; was != nil {
+		b.leftOut, b.logged = was.leftOut, was.logged
+	}
+	f.budgets[notifier] = b
+	b.recall(tells)
 }
 
 // Recall takes in what notices of earlier terms tell.

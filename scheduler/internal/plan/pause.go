@@ -72,3 +72,6 @@ func (j *Job) isInPause(at time.Time, group []jobs.Pause) bool {
 	}
 	return false
 }
+
+// SetFailing takes in whether the last run of the job that says so has failed.
+func (j *Job) SetFailing(failing bool) { j.known.Failing = failing }

@@ -47,6 +47,8 @@ type Config struct {
 	Jobs    func() map[string]jobs.ScheduleHash
 	Log     *zap.Logger
 	Timeout time.Duration // of a statement
+	// Told is called after this replica has told of new jobs, or for the first time, and Seen after each look.
+	Told, Seen func()
 }
 
 // Roster tells the others which jobs this replica has, and compares with theirs. It
@@ -170,9 +172,13 @@ func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
 }
 
 func (r *Roster) enlist(ctx context.Context) error {
-	return r.bounded(ctx, func(ctx context.Context) error {
+	err := r.bounded(ctx, func(ctx context.Context) error {
 		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told})
 	})
+	if err == nil && r.Told != nil {
+		r.Told()
+	}
+	return err
 }
 
 func (r *Roster) look(ctx context.Context) (roster jobs.Roster, err error) {
@@ -184,6 +190,9 @@ func (r *Roster) look(ctx context.Context) (roster jobs.Roster, err error) {
 		r.mu.Lock()
 		r.last = roster
 		r.mu.Unlock()
+		if r.Seen != nil {
+			r.Seen()
+		}
 	}
 	return roster, err
 }

@@ -1,0 +1,314 @@
+package scheduler
+
+import (
+	"context"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/crew"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/store"
+)
+
+// In a group whose runs are spread, the leader assigns a run instead of starting it. From then on the run is away: in the
+// phase running, without an attempt, until the ledger says that it is over, or that its replica's session is.
+
+// away is a run that was assigned to a replica.
+type away struct {
+	to    store.Assignee
+	given time.Time // when it was, as far as this term knows
+	since uint64    // when the ledger was known to have it like that, by env.order; zero: it is being told
+	began time.Time // when it was seen to run; zero: it was not
+}
+
+// spread is what a leader needs to assign runs.
+type spread struct {
+	db      store.Spreads
+	crew    *crew.Crew
+	changed signal // the crew has
+	members []crew.Member
+	runs    map[string]int  // that are away, by owner
+	full    map[string]bool // replicas that have not begun what they were given a while ago
+	wake    map[string]bool // the replicas that are to look at what they were given
+	waking  map[string]bool // those that are being woken
+	quiet   time.Time       // nothing is assigned until then: another server may have lost what replicas still trust
+	polls   bool            // a look at the ledger is planned
+	gathers bool            // the group is not to be spread any more: nothing is assigned
+}
+
+func newSpread(t *term) *spread {
+	m, changed := t.sessions, make(signal, 1)
+	m.crew.OnChange(changed.give)
+	return &spread{db: m.db, crew: m.crew, changed: changed, runs: map[string]int{}, full: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+}
+
+// crewChanged takes in that replicas have come, leave, or are gone.
+func (t *term) crewChanged() {
+	t.seeCrew()
+	t.reader.soon()
+	t.launchReady()
+}
+
+// assignReady assigns runs of all jobs to replicas. Those that no replica can have wait.
+func (t *term) assignReady() {
+	all := t.slots.ready
+	if len(all) == 0 {
+		return
+	}
+	t.slots.ready = nil
+	may := t.mayAssign()
+	for _, r := range all {
+		switch {
+		case r.Phase() != plan.Ready:
+		case t.paused(r) && plan.IsHeld(r.record):
+			t.shift(r, plan.Held)
+			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
+		case t.paused(r):
+			t.shift(r, plan.Blocked)
+			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
+		case r.entry.HasLapsed(r.record, t.now()):
+			t.close(r, jobs.Skipped, plan.TooLate)
+		default:
+			if !may || !t.assign(r) {
+				t.slots.ready = append(t.slots.ready, r)
+			}
+		}
+	}
+}
+
+// mayAssign reports whether the term may assign runs now.
+func (t *term) mayAssign() bool {
+	return t.mayStart() && !t.spread.gathers && !time.Now().Before(t.spread.quiet)
+}
+
+// assign gives a run to a replica. False: no replica can have it now.
+func (t *term) assign(r *run) bool {
+	to, ok := t.choose(r.record.Job)
+	if !ok {
+		return false
+	}
+	t.shift(r, plan.Running)
+	t.give(r, to)
+	return true
+}
+
+// give has the ledger assign a run to a replica, or to nobody. A run that another one was given keeps its room meanwhile: that one may start it still.
+func (t *term) give(r *run, to store.Assignee) {
+	t.goAway(r, &away{to: to, given: time.Now()})
+	m := move(r.record, jobs.Waiting, r.record.Error)
+	m.For, m.Fencing, m.Cluster, m.Failing = to, t.nextFencing(r.entry), t.wrote.home, r.entry.Known().Failing
+	attempt := r.record.Attempt
+	if r.record.State == jobs.Waiting && r.record.Owner != "" { // the ledger counts it
+		attempt++
+		m.Unbegun++
+	}
+	t.wrote.move(m, func(done bool) {
+		r.away.since = t.order.Add(1)
+		if !done {
+			t.reader.soon() // the row tells what has become of it
+			return
+		}
+		r.record.State, r.record.Attempt, r.record.Owner, r.record.Token, r.record.Details = jobs.Waiting, attempt, to.Owner, to.Token, m.Details
+		t.tellDropped(r, jobs.Waiting, "")
+		t.wakeReplica(to)
+		t.poll()
+	}, nil)
+}
+
+// nextFencing is a fencing token for a run of a job: greater than all that runs of it were given before, under any leader. A start
+// is stamped with the instant of its token, or a later one, and the ledger keeps the latest start of each job.
+func (t *term) nextFencing(e *entry) uint64 {
+	e.tokens = max(e.tokens+1, uint64(t.clock.Theirs(t.now()).UnixMicro()))
+	return e.tokens
+}
+
+// knowFencing takes in what the ledger says of the fencing tokens of a job.
+func (e *entry) knowFencing(started time.Time, given uint64) {
+	e.tokens = max(e.tokens, uint64(max(0, started.UnixMicro())), given)
+}
+
+// choose is the replica that a run is given to: of those that have its job, the one with the fewest runs, and of the full ones only
+// if all are.
+func (t *term) choose(job string) (to store.Assignee, ok bool) {
+	least := 0
+	for _, m := range t.spread.members {
+		n := t.spread.runs[m.Owner]
+		if t.spread.full[m.Owner] {
+			n += math.MaxInt / 2
+		}
+		if t.canHave(m, job) && (!ok || n < least) {
+			to, least, ok = m.Assignee, n, true
+		}
+	}
+	return to, ok
+}
+
+// canHave reports whether a replica may be given runs of a job.
+func (t *term) canHave(m crew.Member, job string) bool {
+	_, has := m.Jobs[job]
+	return !m.Leaving && (has || m.Owner == t.holder.Owner && t.roll.entries[job] != nil)
+}
+
+// isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or is full while
+// others are not; or the run was assigned on another server.
+func (t *term) isToMove(r *run) bool {
+	if r.record.Cluster != t.wrote.home {
+		return true
+	}
+	lost, isFree := false, false
+	for _, m := range t.spread.members {
+		switch can := t.canHave(m, r.record.Job); {
+		case m.Assignee == r.away.to:
+			lost = !can
+		case can && !t.spread.full[m.Owner]:
+			isFree = true
+		}
+	}
+	return lost || isFree && t.spread.full[r.away.to.Owner] && time.Since(r.away.given) > beginsWithin
+}
+
+// beginsWithin is how long a replica may take to begin what it was given, until it counts as full.
+const beginsWithin = time.Second
+
+// seeCrew takes in which replicas there are, and which of them are full.
+func (t *term) seeCrew() {
+	t.spread.members = t.spread.crew.Members()
+	clear(t.spread.full)
+	for _, e := range t.roll.entries {
+		for _, r := range e.runs {
+			if r.away != nil && r.record.State == jobs.Waiting && time.Since(r.away.given) > beginsWithin {
+				t.spread.full[r.away.to.Owner] = true
+			}
+		}
+	}
+}
+
+func (t *term) goAway(r *run, a *away) {
+	t.comeBack(r)
+	r.away = a
+	t.spread.runs[a.to.Owner]++
+}
+
+// wakeReplicas wakes the replicas that are to look, each by one signal at a time. They look by themselves, too.
+func (t *term) wakeReplicas() {
+	db := t.spread.db
+	for owner := range t.spread.wake {
+		if t.spread.waking[owner] {
+			continue
+		}
+		delete(t.spread.wake, owner)
+		t.spread.waking[owner] = true
+		t.beside(func(v *env) {
+			ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
+			_ = db.Wake(ctx, store.SessionGroup(owner))
+			cancel()
+			v.do(func(t *term) { delete(t.spread.waking, owner) })
+		})
+	}
+}
+
+// poll has the ledger read after a while, for as long as runs are away: a replica's signal may be lost.
+func (t *term) poll() {
+	if t.spread.polls || t.stage.ends() {
+		return
+	}
+	t.spread.polls = true
+	t.after(time.Second, func() {
+		t.spread.polls = false
+		if t.spread.isAway() {
+			t.reader.soon()
+			t.poll()
+		}
+	})
+}
+
+// foundAway takes in a run that the ledger has under a replica's session. False: that session is over, and the run is the
+// leader's to deal with.
+func (t *term) foundAway(e *entry, record jobs.Record) bool {
+	e.knowFencing(record.Started, record.Fencing)
+	of := store.Assignee{Owner: record.Owner, Token: record.Token}
+	r := e.runs[record.Key]
+	switch {
+	case r != nil && r.away == nil:
+		return record.Owner != "" // the reading is older
+	case r != nil && !t.isNews(r):
+		return true
+	}
+	if record.Owner == "" || t.spread.crew.IsOver(of) {
+		if r != nil {
+			t.dropAway(r)
+		}
+		return false
+	}
+	if r == nil {
+		r = t.take(e, record)
+		t.shift(r, plan.Running)
+	}
+	if r.away == nil || r.away.to != of {
+		t.goAway(r, &away{to: of, given: time.Now(), since: t.order.Add(1)})
+	}
+	r.record = record
+	if record.State == jobs.Running && r.away.began.IsZero() {
+		r.away.began = record.Started
+	}
+	switch {
+	case record.State != jobs.Waiting || !t.mayStart():
+	case t.spread.gathers, t.paused(r) && !e.IsCounting():
+		t.give(r, store.Assignee{}) // it has not begun
+	case t.mayAssign() && t.isToMove(r):
+		if to, ok := t.choose(record.Job); ok {
+			t.give(r, to)
+		}
+	}
+	if record.State == jobs.Waiting || record.CancelAsked {
+		t.wakeReplica(r.away.to) // the signal may have been lost
+	}
+	t.poll()
+	return true
+}
+
+// dropAway takes a run out of hand that is away.
+func (t *term) dropAway(r *run) {
+	t.comeBack(r)
+	t.shift(r, plan.Gone)
+	delete(r.entry.runs, r.record.Key)
+}
+
+// isNews reports whether the reading that is being taken in was sent after the ledger was known to have a run as it is.
+func (t *term) isNews(r *run) bool { return r.away.since != 0 && t.readAt > r.away.since }
+
+// switched reports whether the group has another mode now. Then this replica stops to lead; one that assigns runs first
+// waits until none is away.
+func (t *term) switched(snapshot jobs.Snapshot) bool {
+	isOther := snapshot.Opened.Spread != t.holder.Assigns
+	if t.spread != nil {
+		t.spread.gathers = isOther
+	}
+	if !isOther {
+		return false
+	}
+	if t.spread != nil {
+		if t.spread.isAway() {
+			return false
+		}
+	}
+	t.stepDown()
+	return true
+}
+
+// stepDown ends the term, after its drain.
+func (t *term) stepDown() {
+	t.beside(func(v *env) { _ = v.mode.resign(v.ctx) })
+}
+
+// isAway reports whether any run is away.
+func (s *spread) isAway() bool {
+	for _, n := range s.runs {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,249 @@
+// Package crew watches the sessions of a group's replicas: who can be given runs, and whose runs others may take up.
+//
+// A session is over once its lease was taken over, by the rules of package lease: its heartbeat has stood still for the
+// TTL by the observer's clock, or it was released. A released one is taken over, too: a release does not move the fence, so
+// that a start which was sent before could still land. After a takeover nothing starts under the session any more, and its
+// replica does not trust it.
+package crew
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/keeper"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
+
+// Member is a session that lives.
+type Member struct {
+	store.Assignee
+	Leaving bool // it is to be given nothing
+	Jobs    map[string]jobs.ScheduleHash
+}
+
+// Crew is the sessions of the replicas of a group. All replicas watch them, so that a new leader need not begin to. Its
+// methods are safe for concurrent use, but for Run.
+type Crew struct {
+	keeper *keeper.Keeper
+	roster func() jobs.Roster
+	poke   chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	changed func() // nil: nobody wants to know
+	known   map[string]*replica
+}
+
+// replica is what is known of a replica's sessions.
+type replica struct {
+	owner     string
+	list      uint64 // of its jobs, as it has told it
+	jobs      map[string]jobs.ScheduleHash
+	live      uint64 // the token of the session that lives; zero: none is known to
+	leaving   bool
+	over      uint64 // sessions up to this token are over
+	named     uint64 // the highest token that a run was seen under
+	candidate *keeper.Candidate
+	ttl       time.Duration // of the session that was seen last
+	missing   time.Time     // since when the row lacks a session that was named
+	due       time.Time
+}
+
+// New returns a crew that watches nothing yet. roster is what the replicas have told last.
+func New(k *keeper.Keeper, roster func() jobs.Roster) *Crew {
+	return &Crew{keeper: k, roster: roster, poke: make(chan struct{}, 1), known: map[string]*replica{}}
+}
+
+// OnChange has f called after each change, in place of the one before.
+func (c *Crew) OnChange(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.changed = f
+}
+
+// TTL is the longest that a replica trusts a session without a heartbeat, of those that were seen.
+func (c *Crew) TTL() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ttl := c.keeper.Timing().TTL
+	for _, r := range c.known {
+		ttl = max(ttl, r.ttl)
+	}
+	return ttl
+}
+
+// Look has all sessions looked at soon.
+func (c *Crew) Look() {
+	select {
+	case c.poke <- struct{}{}:
+	default:
+	}
+}
+
+// Members are the sessions that live, in the order of their owners.
+func (c *Crew) Members() (all []Member) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range c.known {
+		if r.live != 0 {
+			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.jobs})
+		}
+	}
+	slices.SortFunc(all, func(a, b Member) int {
+		if a.Owner < b.Owner {
+			return -1
+		}
+		return 1
+	})
+	return all
+}
+
+// IsOver reports whether a session is over. One that was not known is watched from now on.
+func (c *Crew) IsOver(s store.Assignee) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r := c.replica(s.Owner)
+	if s.Token <= r.over {
+		return true
+	}
+	if s.Token > r.named {
+		r.named = s.Token
+		r.due = time.Time{}
+		c.Look()
+	}
+	return false
+}
+
+// replica is called with mu held.
+func (c *Crew) replica(owner string) *replica {
+	r := c.known[owner]
+	if r == nil {
+		r = &replica{owner: owner}
+		c.known[owner] = r
+	}
+	return r
+}
+
+// Run watches until ctx ends.
+func (c *Crew) Run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for all := true; ; {
+		timer.Reset(c.round(ctx, all))
+		all = false
+		select {
+		case <-timer.C:
+		case <-c.poke:
+			all = true
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// round looks at the sessions that are due, and returns when the next one is.
+func (c *Crew) round(ctx context.Context, all bool) time.Duration {
+	c.mu.Lock()
+	changed, listed := false, map[string]bool{}
+	for _, told := range c.roster().Replicas {
+		r := c.replica(told.Owner)
+		listed[told.Owner] = true
+		changed = changed || r.list != told.List
+		r.list, r.jobs = told.List, told.Jobs
+	}
+	var due []*replica
+	now := time.Now()
+	for owner, r := range c.known {
+		if !listed[owner] && r.live == 0 && r.named <= r.over {
+			delete(c.known, owner) // a run under one of its sessions brings it back
+			continue
+		}
+		if all || !now.Before(r.due) {
+			due = append(due, r)
+		}
+	}
+	c.mu.Unlock()
+	for _, r := range due {
+		changed = c.look(ctx, r) || changed
+	}
+	next := time.Second
+	c.mu.Lock()
+	for _, r := range c.known {
+		next = min(next, max(time.Millisecond, time.Until(r.due)))
+	}
+	f := c.changed
+	c.mu.Unlock()
+	if changed && f != nil {
+		f()
+	}
+	return next
+}
+
+var errLives = errors.New("there is nothing to take over")
+
+// look looks at a replica's session, and takes it over if it may be. It reports whether that has changed anything.
+func (c *Crew) look(ctx context.Context, r *replica) bool {
+	const soon, least = time.Second, 10 * time.Millisecond
+	if r.candidate == nil {
+		candidate, err := c.keeper.Candidate(store.SessionGroup(r.owner))
+		if err != nil {
+			r.due = time.Now().Add(time.Minute)
+			return false
+		}
+		candidate.Gate(func(lease.Skew) error {
+			row := candidate.Reading().Lease
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if row == nil || r.owner == c.keeper.Owner() || row.Owner != r.owner || row.Released && row.Token != max(r.live, r.named) {
+				return errLives
+			}
+			return nil
+		})
+		r.candidate = candidate
+	}
+	var taken *keeper.Held
+	var wait time.Duration
+	var err error
+	if r.owner == c.keeper.Owner() {
+		wait, err = c.keeper.Timing().TTL, r.candidate.Read(ctx)
+	} else {
+		taken, wait, err = r.candidate.Look(ctx)
+	}
+	if taken != nil {
+		_ = taken.Release(ctx) // else it expires
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err != nil {
+		r.due = time.Now().Add(soon)
+		return false
+	}
+	was := *r
+	row := r.candidate.Reading().Lease
+	r.due = time.Now().Add(min(max(wait, least), c.keeper.Timing().TTL/2))
+	switch {
+	case taken != nil:
+		r.live, r.over = 0, taken.Token()
+	case row == nil || row.Token < max(r.named, r.live):
+		if r.missing.IsZero() {
+			r.missing = time.Now()
+		}
+		if time.Since(r.missing) > max(r.ttl, c.keeper.Timing().TTL) {
+			r.live, r.over = 0, max(r.named, r.live)
+		}
+		return r.over != was.over
+	case row.Owner != r.owner:
+		r.live, r.over = 0, row.Token
+	case row.Released:
+		r.live, r.over = 0, max(r.over, row.Token-1)
+		r.due = time.Now().Add(soon)
+	default:
+		r.live, r.leaving, r.over, r.ttl = row.Token, row.ResignAsked, max(r.over, row.Token-1), row.TTL
+	}
+	r.missing = time.Time{}
+	return r.live != was.live || r.leaving != was.leaving || r.over != was.over
+}

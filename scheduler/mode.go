@@ -1,0 +1,104 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
+)
+
+// WithSpread spreads the runs of the group over its replicas: the leader claims each tick and assigns the run to the
+// replica with the fewest, which runs it under a lease of its own. Without it, the leader runs all jobs.
+//
+// It is the mode of the group, which the database keeps. The first leader of a group sets it, and [jobs.Group.SetSpread] changes
+// it. A replica of the other mode does not lead, and its health says so ([ErrMode]). The store has to be a [store.Spreads].
+//
+// A change of leader cancels no run. When a replica dies, its runs are recovered as [jobs.Job].Recover says, once its
+// own lease is over, and the other replicas go on. A replica that leaves finishes what runs ([WithDrain]), and gets nothing new.
+// [WithMaxRuns] limits each replica, and [jobs.Run].Token is a token of the attempt: it grows from each run of a job to the next,
+// unless they may overlap.
+func WithSpread() Option { return func(s *settings.Scheduler) { s.Spread = true } }
+
+// ErrMode says that this replica does not lead, because its group is spread over its replicas ([WithSpread]) and this one is not
+// to be, or the other way round.
+var ErrMode = errors.New("scheduler: the group has another mode than this replica")
+
+// mode is that of the group: whether its runs are spread, as this replica wants it, and as the ledger has it. It is safe for
+// concurrent use.
+type mode struct {
+	group  string
+	leases store.Leases
+	spread bool                        // this replica's
+	resign func(context.Context) error // of this replica
+	beats  map[string]sessionBeat      // of sessions that keep a term from opening the ledger, by owner; only check uses it
+	other  atomic.Pointer[error]       // why this replica does not lead; nil until the ledger was read
+}
+
+// saw takes in what a reading says, and returns why this replica does not lead.
+func (m *mode) saw(o jobs.Opened) error {
+	var other error
+	switch {
+	case o.Spread == m.spread, o.Token == 0 && !o.Spread: // nobody has opened it yet
+	case o.Spread:
+		other = fmt.Errorf("%w: the runs of group %q are spread over its replicas: start this one with WithSpread (spread: true), or switch the group with worker spread off", ErrMode, m.group)
+	default:
+		other = fmt.Errorf("%w: the leader of group %q runs all jobs: start this replica without WithSpread (spread: true), or switch the group with worker spread on", ErrMode, m.group)
+	}
+	m.other.Store(&other)
+	return other
+}
+
+// refuses is why this replica does not lead, by what was read last.
+func (m *mode) refuses() error {
+	if other := m.other.Load(); other != nil {
+		return *other
+	}
+	return nil
+}
+
+// check reports why a term may not open the ledger: the group has the other mode, or was spread, and a run goes on under the session
+// of a replica.
+func (m *mode) check(ctx context.Context, snapshot jobs.Snapshot) error {
+	if err := m.saw(snapshot.Opened); err != nil || m.spread {
+		return err
+	}
+	for _, r := range snapshot.Open {
+		if r.Fencing == 0 || r.Owner == "" {
+			continue
+		}
+		readings, err := m.leases.Read(ctx, store.SessionGroup(r.Owner))
+		if err != nil {
+			return err
+		}
+		if l := readings[0].Lease; l != nil && l.Owner == r.Owner && l.Token == r.Token && !l.Released && !m.isStill(*l) {
+			err := fmt.Errorf("%w: the group was spread over its replicas, and %s still has a run of job %q", ErrMode, r.Owner, r.Job)
+			m.other.Store(&err) // until the sentinel has read the mode again
+			return err
+		}
+	}
+	return nil
+}
+
+// isStill reports whether the heartbeat of a session has stood still for its TTL. Then its replica does not trust it any
+// more, and its runs have ended.
+func (m *mode) isStill(l store.Lease) bool {
+	was, now := m.beats[l.Owner], time.Now()
+	if was.token != l.Token || was.number != l.Heartbeat {
+		was = sessionBeat{l.Token, l.Heartbeat, now}
+		m.beats[l.Owner] = was
+	}
+	ttl := min(l.TTL, lease.MaxTTL)
+	return now.Sub(was.seen) > ttl+ttl/50 // clock rates differ by less
+}
+
+// sessionBeat is a heartbeat of a session, and when it was seen first.
+type sessionBeat struct {
+	token, number uint64
+	seen          time.Time
+}

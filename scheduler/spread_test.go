@@ -1,0 +1,482 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
+)
+
+// spreadOver starts replicas whose runs are spread.
+func (c *cluster) spreadOver(n int, declared []jobs.Job, options ...scheduler.Option) (leader *replica, others []*replica) {
+	c.Helper()
+	for range n {
+		r := c.start(declared, append(options, scheduler.WithSpread())...)
+		if r.leads() {
+			leader = r
+		} else {
+			others = append(others, r)
+		}
+	}
+	time.Sleep(100 * time.Millisecond)
+	return leader, others
+}
+
+// several are jobs that are due at the same time.
+func several(n int, every time.Duration, do func(context.Context, jobs.Run) error) (all []jobs.Job) {
+	for i := range n {
+		all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(every), Do: do})
+	}
+	return all
+}
+
+// by are how many runs each replica began.
+func (c *cluster) by() map[string]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	by := map[string]int{}
+	for _, r := range c.ran {
+		by[r.Owner]++
+	}
+	return by
+}
+
+// Runs are spread evenly over all replicas, and begin on time.
+func TestSpread(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.spreadOver(3, several(6, 10*time.Second, sleep(5*time.Second)))
+		c.until(65 * time.Second)
+		if by := c.by(); len(by) != 3 || slices.Min(slices.Collect(values(by))) != 12 {
+			t.Errorf("runs: %v, want 12 on each of three", by)
+		}
+		for i := range 6 {
+			c.wantBegan(fmt.Sprint("job-", i), 10*time.Second, 20*time.Second, 30*time.Second, 40*time.Second, 50*time.Second, 60*time.Second)
+		}
+	})
+}
+
+func values[K comparable, V any](m map[K]V) func(func(V) bool) {
+	return func(yield func(V) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+// The end of a leader, whichever way, cancels no run of another replica, and delays none.
+func TestSpreadLeaderLeaves(t *testing.T) {
+	for name, leave := range map[string]func(*replica){
+		"killed": (*replica).kill, "stopped": (*replica).stop,
+		"resigns": func(r *replica) {
+			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+			defer cancel()
+			check(r.cluster.T, r.Resign(ctx))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				leader, _ := c.spreadOver(3, several(6, time.Minute, sleep(30*time.Second)))
+				c.until(70 * time.Second)
+				leave(leader)
+				c.until(2*time.Minute + 50*time.Second)
+				for _, r := range c.ran {
+					if r.Owner != leader.Owner() && r.cause != nil {
+						t.Errorf("a run of another replica: %+v", r)
+					}
+				}
+				for i := range 6 {
+					if rows := c.lines(fmt.Sprint("job-", i)); len(rows) != 2 || rows[1] != "2m succeeded" {
+						t.Errorf("job-%d: %q", i, rows)
+					}
+				}
+			})
+		})
+	}
+}
+
+// When a replica dies, its runs are recovered once its session is over, and those of the others go on.
+func TestSpreadReplicaDies(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(6, time.Minute, sleep(30*time.Second))
+		for i := range all {
+			all[i].Recover = jobs.RecoverRerun
+		}
+		_, others := c.spreadOver(3, all)
+		c.until(70 * time.Second)
+		others[0].kill()
+		c.until(2*time.Minute - 1)
+		again := 0
+		for _, r := range c.ran {
+			if r.Attempt == 2 {
+				again++
+				if r.began > 70*time.Second+lease15+time.Second {
+					t.Errorf("recovered late: %+v", r)
+				}
+			} else if r.Owner != others[0].Owner() && r.cause != nil {
+				t.Errorf("a run of another replica: %+v", r)
+			}
+		}
+		if again != 2 {
+			t.Errorf("%d runs were recovered, want 2", again)
+		}
+		c.until(3 * time.Minute)
+		for i := range 6 {
+			for _, row := range c.records(fmt.Sprint("job-", i))[:2] {
+				if row.State != jobs.Succeeded {
+					t.Errorf("%+v", row)
+				}
+			}
+		}
+	})
+}
+
+// lease15 is the default TTL.
+const lease15 = 15 * time.Second
+
+// A replica that leaves is given nothing more, finishes what runs, and no other job waits for it.
+func TestSpreadDrain(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := append(several(3, time.Hour, sleep(2*time.Minute)), jobs.Job{Name: "quick", Schedule: jobs.Every(time.Second)})
+		leader, others := c.spreadOver(3, all, scheduler.WithDrain(10*time.Minute))
+		c.until(time.Hour + 10*time.Second)
+		for _, r := range append(others, leader) {
+			c.start(all, scheduler.WithDrain(10*time.Minute), scheduler.WithSpread())
+			r.cancel()
+			time.Sleep(10 * time.Second)
+		}
+		c.until(time.Hour + 5*time.Minute)
+		for _, r := range c.ran {
+			if r.cause != nil {
+				t.Errorf("cancelled: %+v", r)
+			}
+			if late := r.began - r.Tick.Sub(c.begin); late > time.Second {
+				t.Errorf("late by %v: %+v", late, r)
+			}
+		}
+		if n := len(c.runs("quick")); n < 3890 || n > 3901 {
+			t.Errorf("%d runs of a job that is due each second", n)
+		}
+	})
+}
+
+// A run that no replica can have waits, and begins as soon as one can.
+func TestSpreadWaitsForAReplica(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute)}
+		leader, others := c.spreadOver(2, []jobs.Job{job})
+		c.until(90 * time.Second)
+		for _, r := range others {
+			check(t, r.Remove("a"))
+		}
+		c.until(5 * time.Minute)
+		for _, r := range c.runs("a")[1:] {
+			if r.Owner != leader.Owner() && r.began > 2*time.Minute {
+				t.Errorf("on a replica that does not have the job: %+v", r)
+			}
+		}
+		c.wantBegan("a", time.Minute, 2*time.Minute, 3*time.Minute, 4*time.Minute, 5*time.Minute)
+	})
+}
+
+// What a replica does not begin, because it has no slot or does not have the job any more, another one does.
+func TestSpreadMovesOn(t *testing.T) {
+	for name, hinder := range map[string]func(*replica){
+		"no slot":  func(*replica) {},
+		"no job":   func(r *replica) { check(r.cluster.T, r.Remove("job-0", "job-1", "job-2", "job-3", "job-4", "job-5")) },
+		"no start": func(r *replica) { r.link.set(func(l *link) { l.hold["Open"] = time.Minute }) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := several(6, time.Minute, sleep(30*time.Second))
+				c.spreadOver(1, all)
+				slow := c.start(all, scheduler.WithSpread(), scheduler.WithMaxRuns(1))
+				c.until(time.Minute - time.Millisecond)
+				hinder(slow)
+				c.until(time.Minute + 5*time.Second)
+				if n := len(c.ran); n != 6 {
+					t.Errorf("%d runs have begun", n)
+				}
+				c.until(2*time.Minute - 1)
+				for i := range 6 {
+					if rows := c.lines(fmt.Sprint("job-", i)); len(rows) != 1 || !strings.HasPrefix(rows[0], "1m succeeded") {
+						t.Errorf("job-%d: %q", i, rows)
+					}
+				}
+			})
+		})
+	}
+}
+
+// Replicas of another mode do not lead, and say what to do. A group is switched while it is at work: no run is cancelled,
+// doubled or lost.
+func TestSpreadMode(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(4, time.Minute, sleep(20*time.Second))
+		options := []scheduler.Option{scheduler.WithDrain(time.Minute)}
+		for range 2 {
+			c.start(all, options...)
+		}
+		c.until(61 * time.Second)
+		for range 2 {
+			c.start(all, append(options, scheduler.WithSpread())...)
+		}
+		wantLeader := func(at time.Duration, spread bool) {
+			t.Helper()
+			c.until(at)
+			for i, r := range c.replicas {
+				if leads := r.leads(); leads && (i >= 2) != spread {
+					t.Errorf("replica %d leads", i)
+				}
+			}
+			c.leader()
+		}
+		wantLeader(3*time.Minute, false)
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		wantLeader(5*time.Minute, true)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		wantLeader(7*time.Minute, false)
+		c.replicas[0].stop()
+		c.replicas[1].stop()
+		c.until(10 * time.Minute)
+		for _, r := range c.replicas[2:] {
+			if err := r.Check(); !errors.Is(err, scheduler.ErrMode) {
+				t.Errorf("a replica of the other mode: %v", err)
+			}
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		wantLeader(12*time.Minute, true)
+		for i := range 4 {
+			name := fmt.Sprint("job-", i)
+			c.wantEach(name, time.Minute, 11*time.Minute)
+			for _, r := range c.records(name) {
+				if r.State != jobs.Succeeded && !r.Tick.Equal(c.begin.Add(12*time.Minute)) || r.Attempt > 1 {
+					t.Errorf("%+v", r)
+				}
+			}
+		}
+	})
+}
+
+// A failover loses what replicas had written lately. No two runs of a job go on at a time, whatever the other server knows
+// of them, and every tick is dealt with.
+func TestSpreadFailover(t *testing.T) {
+	for _, lost := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 2 * time.Second, 20 * time.Second} {
+		for _, with := range []string{"its sessions", "all but the leases"} {
+			t.Run(fmt.Sprint(lost, " ", with), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					all := several(4, 30*time.Second, sleep(20*time.Second))
+					for i := range all {
+						all[i].Recover = jobs.RecoverRerun
+					}
+					c.spreadOver(3, all)
+					c.until(5*time.Minute + 30*time.Second + 10*time.Millisecond - lost)
+					restore := c.store.Backup()
+					c.until(5*time.Minute + 30*time.Second + 10*time.Millisecond)
+					if with == "its sessions" {
+						restore()
+						c.store.Restart()
+					} else {
+						c.failOverAll(restore)
+					}
+					c.until(10 * time.Minute)
+					for i := range all {
+						c.wantNoneBeside(all[i].Name)
+						c.wantEach(all[i].Name, 30*time.Second, 9*time.Minute)
+					}
+				})
+			})
+		}
+	}
+}
+
+// failOverAll is failOver with the leases of all replicas as they were.
+func (c *cluster) failOverAll(restore func()) {
+	type rows struct {
+		lease *store.Lease
+		fence *store.Fence
+	}
+	was := map[string]rows{}
+	groups := []string{"g"}
+	for _, r := range c.replicas {
+		groups = append(groups, store.SessionGroup(r.Owner()))
+	}
+	for _, group := range groups {
+		c.store.Update(group, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
+			was[group] = rows{l, f}
+			return l, f
+		})
+	}
+	restore()
+	c.store.Restart()
+	for group, r := range was {
+		c.store.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return r.lease, r.fence })
+	}
+}
+
+// wantNoneBeside fails if two runs of a job went on at a time, or a fencing token is not greater than those before.
+func (c *cluster) wantNoneBeside(job string) {
+	c.Helper()
+	runs := c.runs(job)
+	for i, r := range runs {
+		for _, before := range runs[:i] {
+			if before.ended == 0 || before.ended > r.began {
+				c.Errorf("%+v began during %+v", r, before)
+			}
+			if before.Token >= r.Token {
+				c.Errorf("the token of %+v is not greater than that of %+v", r, before)
+			}
+		}
+	}
+}
+
+// The database's clock is set back, leaders change and replicas die: the fencing tokens of a job grow.
+func TestSpreadTokens(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(2, 10*time.Second, sleep(time.Second))
+		c.spreadOver(3, all, scheduler.WithClock(scheduler.WorkerClock))
+		for i := range 12 {
+			c.until(time.Duration(i+1) * time.Minute)
+			c.store.StepClock([]time.Duration{-time.Hour, time.Minute, -time.Second}[i%3])
+			c.until(time.Duration(i+1)*time.Minute + 25*time.Second)
+			c.start(all, scheduler.WithSpread(), scheduler.WithClock(scheduler.WorkerClock))
+			c.leader().kill()
+		}
+		for _, job := range all {
+			c.wantNoneBeside(job.Name)
+			if n := len(c.runs(job.Name)); n < 50 {
+				t.Errorf("only %d runs\n%s", n, c.rows(job.Name))
+			}
+		}
+	})
+}
+
+// A store that cannot spread runs is refused.
+func TestSpreadNeedsAStore(t *testing.T) {
+	if _, err := scheduler.New(struct{ store.Jobs }{memdb.New()}, "g", scheduler.WithSpread()); err == nil {
+		t.Error("no error")
+	}
+}
+
+// Replicas that have died in a spread group hold up no leader of the other mode for longer than their sessions' TTL.
+func TestSpreadModeAfterDeaths(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(2, time.Minute, sleep(30*time.Second))
+		c.spreadOver(2, all)
+		c.until(65 * time.Second)
+		for _, r := range c.replicas {
+			r.kill()
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		r := c.start(all)
+		c.until(10 * time.Minute)
+		if err := r.Check(); err != nil || !r.leads() {
+			t.Errorf("%+v: %v", r.State(), err)
+		}
+		for _, job := range all {
+			if rows := c.lines(job.Name); len(rows) < 9 || !strings.HasPrefix(rows[0], "1m interrupted") || rows[7] != "8m succeeded" {
+				t.Errorf("%s: %q", job.Name, rows)
+			}
+		}
+	})
+}
+
+// A switch back does not wait for runs that have not begun.
+func TestSpreadModeWhileRunsWait(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{
+			{Name: "a", Schedule: jobs.Cron("0 * * * * *"), Do: sleep(20 * time.Second)},
+			{Name: "b", Schedule: jobs.Cron("1 * * * * *"), Do: sleep(20 * time.Second)},
+			{Name: "c", Schedule: jobs.Cron("2 * * * * *"), Do: sleep(5 * time.Second)},
+		}
+		c.spreadOver(2, all, scheduler.WithMaxRuns(1))
+		plain := c.start(all)
+		c.until(3*time.Minute + 4*time.Second) // c waits for a slot
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		time.Sleep(200 * time.Millisecond)
+		for _, r := range c.replicas[:2] {
+			check(t, r.Remove("c"))
+		}
+		c.until(5 * time.Minute)
+		if !plain.leads() {
+			t.Errorf("%+v", plain.State())
+		}
+		c.until(6*time.Minute + 30*time.Second)
+		for _, job := range all {
+			for _, r := range c.records(job.Name) {
+				if r.State != jobs.Succeeded {
+					t.Errorf("%+v", r)
+				}
+			}
+		}
+	})
+}
+
+// A switch that is taken back stops nothing.
+func TestSpreadModeTakenBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(50 * time.Minute)})
+		c.spreadOver(2, all)
+		c.until(time.Hour + 30*time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		time.Sleep(10 * time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		c.until(time.Hour + 20*time.Minute + time.Second)
+		if n := len(c.runs("job-0")); n != 80 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// EndDrain ends the drain of what a replica was assigned.
+func TestSpreadEndDrain(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader, others := c.spreadOver(2, several(2, time.Minute, sleep(30*time.Minute)), scheduler.WithDrain(time.Hour))
+		c.until(65 * time.Second)
+		for _, r := range append(others, leader) {
+			r.cancel()
+			time.Sleep(time.Second)
+			if err := r.Check(); err != nil {
+				t.Errorf("in its drain: %v", err)
+			}
+			if !r.EndDrain() {
+				t.Error("EndDrain says that there was none")
+			}
+			<-r.done
+		}
+		if took := time.Since(c.begin); took > 70*time.Second {
+			t.Errorf("it took until %v", took)
+		}
+	})
+}
+
+// A tick that was assigned and has not begun waits for the end of a pause, like one that was not assigned yet.
+func TestSpreadPauseOfWhatWaits(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.spreadOver(1, []jobs.Job{
+			{Name: "long", Schedule: jobs.Every(time.Minute), Do: sleep(30 * time.Minute)},
+			{Name: "b", Schedule: jobs.Cron("30 * * * * *")},
+		}, scheduler.WithMaxRuns(1))
+		c.until(2 * time.Minute)
+		check(t, c.Pause(t.Context(), "b"))
+		before := len(c.runs("b"))
+		c.until(50 * time.Minute)
+		if n := len(c.runs("b")); n != before {
+			t.Errorf("%d runs of a job that is paused", n-before)
+		}
+		check(t, c.Resume(t.Context(), "b"))
+		c.until(100 * time.Minute)
+		if n := len(c.runs("b")); n == before {
+			t.Error("no run after the pause")
+		}
+	})
+}
