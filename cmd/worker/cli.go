@@ -74,7 +74,7 @@ Try it: worker demo`,
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetFlagErrorFunc(func(command *cobra.Command, err error) error { return usagef(command, "%v", err) })
 	root.AddCommand(newRun(), newDemo(), newStatus(), newDoctor(), newTop(), newResign(), newReload(), newMigrate(), newValidate(), newSchema(), newPassword(), newVersion(), newGuard(),
-		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newCancel(), newForget(), newAudit())
+		newJobs(), newRuns(), newNext(), newTrigger(), newBackfill(), newPause(), newResume(), newSpread(), newCancel(), newForget(), newAudit())
 	return root
 }
 

@@ -192,6 +192,9 @@ func (p parts) job(entry config.Job) jobs.Job {
 func (r *runner) scheduler(c *config.Config, p parts, more ...scheduler.Option) (*scheduler.Scheduler, error) {
 	options := append([]scheduler.Option{scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithVersion(firstBytes(version())), scheduler.WithLogger(p.log),
 		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew)}, more...)
+	if c.Spread {
+		options = append(options, scheduler.WithSpread())
+	}
 	s, err := scheduler.New(p.db, c.Group, options...)
 	if err != nil {
 		return nil, err

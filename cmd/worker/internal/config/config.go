@@ -36,6 +36,8 @@ type Config struct {
 	Lease lease.Timing
 	// MaxRuns is how many runs the worker has at a time; zero: any number.
 	MaxRuns int
+	// Spread: the runs of the group are spread over its workers.
+	Spread bool
 	// Drain is how long running jobs may go on when the worker leaves.
 	Drain time.Duration
 	// Clock and MaxSkew say by whose clock ticks are judged, and how far the

@@ -132,6 +132,7 @@ func TestPolicies(t *testing.T) {
 database: sqlite:lease.db
 group: g
 max_runs: 20
+spread: true
 drain: 10m
 clock: worker
 max_skew: 1h
@@ -157,6 +158,7 @@ jobs:
   - {name: plain, cron: "*/5 * * * *", dst: once, dialect: UNIX, exec: [x]}
 `)
 	equal(t, "runs", c.MaxRuns, 20)
+	equal(t, "spread", c.Spread, true)
 	equal(t, "drain", c.Drain, 10*time.Minute)
 	equal(t, "clock", c.Clock, scheduler.WorkerClock)
 	equal(t, "skew", c.MaxSkew, time.Hour)
@@ -221,14 +223,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, drain, clock, max_skew, listen, defaults, include, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, spread, drain, clock, max_skew, listen, defaults, include, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":               {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":             {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, drain, clock, max_skew, listen, defaults, include, jobs"}},
+		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, spread, drain, clock, max_skew, listen, defaults, include, jobs"}},
 		"text":                {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":           {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":                {"- a\n", []string{`1:1: a list: expected a configuration`}},

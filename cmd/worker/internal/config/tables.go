@@ -26,6 +26,7 @@ var configFields = []field[Config]{
 	{"group", func(v value, c *Config) { c.Group = readName(v, "group") }},
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
+	{"spread", func(v value, c *Config) { set(&c.Spread, readBool(v)) }},
 	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},
 	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, scheduler.DatabaseClock, scheduler.WorkerClock)) }},
 	{"max_skew", func(v value, c *Config) {
