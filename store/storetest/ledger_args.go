@@ -172,6 +172,34 @@ var followCases = []ledgerCase{
 		e.moved(s, h, to(jobs.Running, e.record(group, next)))
 	}},
 
+	{"follow/the run that is moved, and none beside it", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		e.declareJobs(s, e.take(s, "a-group-before", alice), report)
+		ask := func(group, job string, n int, trigger uint64, args string) jobs.Record {
+			k, err := s.Trigger(e.ctx(), group, job, jobs.Request{Tick: tick(n), Trigger: trigger, Args: json.RawMessage(args)})
+			e.ok(err, "Trigger")
+			return e.record(group, k)
+		}
+		ask("a-group-before", report, 2, 2, `"group"`)
+		job, earlier, lower := ask(group, cleanup, 2, 2, `"job"`), ask(group, report, 1, 2, `"tick"`), ask(group, report, 2, 1, `"trigger"`)
+		m := to(jobs.Skipped, ask(group, report, 2, 2, `"its own"`))
+		m.Then = []store.Follower{after(jobs.Record{Key: m.Key})}
+		moves := []store.Move{m}
+		for i, r := range []jobs.Record{job, earlier, lower} {
+			wrong := to(jobs.Skipped, r)
+			wrong.Attempt++
+			wrong.Then = []store.Follower{{Key: jobs.Key{Job: "export", Tick: tick(7), Trigger: uint64(i + 1)}}}
+			moves = append(moves, wrong)
+		}
+		e.equal(fmt.Sprint(e.move(s, h, moves...)), "[true false false false]", "Move of a run, and of others that are not as expected")
+		e.hasArgs(m.Then[0].Key, `"its own"`, "of a run that follows")
+		for _, m := range moves[1:] {
+			e.absent(group, m.Then[0].Key, "after a move that did nothing")
+		}
+		e.absent("a-group-before", m.Then[0].Key, "in another group")
+	}},
+
 	{"follow/not what is not moved", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)

@@ -196,6 +196,10 @@ var spreadCases = []ledgerCase{
 		e.failing(report, true, "after a failure")
 		e.failing(cleanup, false, "beside a job that fails")
 		e.equal(e.known(otherOne, report).Failing, false, "Failing of the job of another group")
+		again := saying(store.JobFails, fails)
+		again.Then = []store.Follower{after(fails)}
+		e.equal(e.move(s, m, again)[0], true, "a failure that is repeated")
+		e.absent(group, after(fails).Key, "after a failure that is repeated, while the run of another group goes on")
 		e.moved(s, m, saying(store.NoVerdict, says))
 		e.failing(report, true, "after an end that says nothing")
 		refused := to(jobs.Succeeded, says)
