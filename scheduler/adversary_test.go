@@ -23,17 +23,17 @@ import (
 // CRONLEASE_SEED replays a game, CRONLEASE_ROUNDS=20 plays 20 times as many.
 func TestAdversary(t *testing.T) {
 	t.Parallel()
-	games(t, false)
+	games(t, 3, false)
 }
 
 // The same where runs are spread over the replicas.
 func TestAdversarySpread(t *testing.T) {
 	t.Parallel()
-	games(t, true)
+	games(t, 1, true)
 }
 
-func games(t *testing.T, spread bool) {
-	for _, seed := range rounds.Seeds(t, 3) {
+func games(t *testing.T, n int, spread bool) {
+	for _, seed := range rounds.Seeds(t, n) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
 				a := newAdversary(c, seed, spread)
