@@ -38,12 +38,17 @@ func several(n int, every time.Duration, do func(context.Context, jobs.Run) erro
 	return all
 }
 
-// by are how many runs each replica began.
-func (c *cluster) by() map[string]int {
+// allRuns are the runs of all jobs.
+func (c *cluster) allRuns() []ran {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	return slices.Clone(c.ran)
+}
+
+// by are how many runs each replica began.
+func (c *cluster) by() map[string]int {
 	by := map[string]int{}
-	for _, r := range c.ran {
+	for _, r := range c.allRuns() {
 		by[r.Owner]++
 	}
 	return by
@@ -89,7 +94,7 @@ func TestSpreadLeaderLeaves(t *testing.T) {
 				c.until(70 * time.Second)
 				leave(leader)
 				c.until(2*time.Minute + 50*time.Second)
-				for _, r := range c.ran {
+				for _, r := range c.allRuns() {
 					if r.Owner != leader.Owner() && r.cause != nil {
 						t.Errorf("a run of another replica: %+v", r)
 					}
@@ -116,7 +121,7 @@ func TestSpreadReplicaDies(t *testing.T) {
 		others[0].kill()
 		c.until(2*time.Minute - 1)
 		again := 0
-		for _, r := range c.ran {
+		for _, r := range c.allRuns() {
 			if r.Attempt == 2 {
 				again++
 				if r.began > 70*time.Second+lease15+time.Second {
@@ -155,7 +160,7 @@ func TestSpreadDrain(t *testing.T) {
 			time.Sleep(10 * time.Second)
 		}
 		c.until(time.Hour + 5*time.Minute)
-		for _, r := range c.ran {
+		for _, r := range c.allRuns() {
 			if r.cause != nil {
 				t.Errorf("cancelled: %+v", r)
 			}
@@ -203,7 +208,7 @@ func TestSpreadMovesOn(t *testing.T) {
 				c.until(time.Minute - time.Millisecond)
 				hinder(slow)
 				c.until(time.Minute + 5*time.Second)
-				if n := len(c.ran); n != 6 {
+				if n := len(c.allRuns()); n != 6 {
 					t.Errorf("%d runs have begun", n)
 				}
 				c.until(2*time.Minute - 1)
