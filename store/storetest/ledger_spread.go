@@ -422,7 +422,10 @@ var spreadCases = []ledgerCase{
 				e.stillWaitsForRequest(done)
 				for len(done) == 0 && e.ctx().Err() == nil { // one that comes before the wait has begun is lost
 					e.ok(s.Wake(e.ctx(), group), "Wake")
-					time.Sleep(moment)
+					select {
+					case <-time.After(moment):
+					case <-e.ctx().Done():
+					}
 				}
 				e.wantRequest(done, "Wake of "+group)
 			}
