@@ -8,7 +8,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // A term takes in changes of this replica's list of jobs one after the other, each in
@@ -51,9 +50,9 @@ func (t *term) relist() {
 			t.freed(e)
 			t.claimDue(e, now)
 		default:
-			e.Conclude() // the schedule before rules up to now
+			e.Conclude(d.Schedule, now) // the schedule before rules up to now
 			t.claimDue(e, now)
-			if hold := e.Hold(now); hold == plan.Due || hold.MayPass() {
+			if e.Hold(now).MayPass() {
 				late = true
 				continue
 			}

@@ -25,10 +25,16 @@ const (
 // Change has the job claim nothing until its new schedule rules.
 func (j *Job) Change() { j.listing = changing }
 
-// Conclude has the job decide about all of its ticks that are due, since its schedule is about to change: those that a
-// pause would hold back are skipped, and the one that would not be claimed before a run is over waits for that.
-func (j *Job) Conclude() {
-	j.concludes = true
+// Conclude has the job decide about its ticks that are due, since its schedule is about to change to another one. The
+// one that would not be claimed before a run is over waits for that run. Those that a pause holds back are skipped, unless the
+// other schedule has ticks since the first of them: it rules from there, by [Declaration.Differs].
+func (j *Job) Conclude(to jobs.Schedule, now time.Time) {
+	if !j.isDue(now) {
+		return
+	}
+	_, relative := to.(jobs.Relative) // it has one where it begins
+	next := to.Next(j.next.Add(-1))
+	j.concludes = !relative && (next.IsZero() || next.After(now))
 	j.behind, j.parted = j.behind || j.parted, false
 }
 

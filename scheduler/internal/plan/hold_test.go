@@ -47,7 +47,7 @@ func TestHold(t *testing.T) {
 		{"counting", jobs.Job{}, (*Job).Count, (*Job).Counted, Counting, true},
 		{"two counts", jobs.Job{}, func(j *Job) { j.Count(); j.Count() }, func(j *Job) { j.Counted(); j.Counted() }, Counting, true},
 		{"behind a pause", jobs.Job{}, func(j *Job) { j.parted = true; seats(j, byHand, Running) }, func(j *Job) { j.Room = Room{} }, Busy, false},
-		{"behind a pause, and its schedule changes", jobs.Job{}, func(j *Job) { j.parted = true; j.Conclude(); seats(j, byHand, Running) }, func(j *Job) { j.Room = Room{} }, Due, false},
+		{"behind a pause, and its schedule changes", jobs.Job{}, func(j *Job) { j.parted = true; j.Conclude(j.schedule, at(1)); seats(j, byHand, Running) }, func(j *Job) { j.Room = Room{} }, Due, false},
 		{"a fixed delay, busy", delayed, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Busy, false},
 		{"busy", jobs.Job{Overlap: jobs.OverlapAllow}, func(j *Job) { seats(j, byHand, Resting) }, func(j *Job) { j.Room = Room{} }, Due, false},
 	} {
@@ -92,7 +92,12 @@ func TestConclude(t *testing.T) {
 	if c := j.claim(at(5)); len(c.Rows) > 0 {
 		t.Errorf("before that: claims %+v", c.Rows)
 	}
-	j.Conclude()
+	for _, to := range []jobs.Schedule{jobs.Every(5 * time.Minute), jobs.FixedRate(time.Hour)} { // noon is a multiple of 5 minutes
+		if j.Conclude(to, at(5)); len(j.claim(at(5)).Rows) > 0 {
+			t.Errorf("%v has ticks of that time, and those of before are skipped", to)
+		}
+	}
+	j.Conclude(jobs.Every(time.Hour), at(5))
 	c := j.claim(at(5))
 	only(c, jobs.Skipped, at(2), event.WhyPaused)
 	j.answer(c, true)
@@ -105,8 +110,8 @@ func TestConclude(t *testing.T) {
 	j = planned(jobs.Job{Overlap: jobs.OverlapForbid}, crowd{})
 	j.parted = true
 	seats(j, byHand, Running)
-	j.Conclude()
-	j.Conclude()
+	j.Conclude(jobs.Every(time.Minute), at(5))
+	j.Conclude(jobs.Every(time.Minute), at(5))
 	c = j.claim(at(5))
 	only(c, jobs.Waiting, at(5), "")
 	j.answer(c, true)
