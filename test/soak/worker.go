@@ -88,12 +88,12 @@ func work(in io.Reader, out io.Writer) error {
 	err := w.run(lines, answers)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	for more := true; more && runtime.NumGoroutine() > before; { // some end a moment after a Close
-		more = pause(ctx, 10*time.Millisecond)
+	left := runtime.NumGoroutine() - before
+	for left > 0 && pause(ctx, 10*time.Millisecond) { // some end a moment after a Close
+		left = runtime.NumGoroutine() - before
 	}
-	last := w.report()
-	last.Left = last.Goroutines - before
-	if last.Left > 0 {
+	last := w.report() // collects garbage: a finalizer at work then would count as a goroutine
+	if last.Left = left; left > 0 {
 		last.Stacks = stacks()
 	}
 	return errors.Join(err, answers.Encode(last))
