@@ -296,6 +296,9 @@ func (n *nemesis) fading() func() fault {
 	}
 }
 
+// patience is what a leader takes at most to claim a tick, or to begin a run, once nothing keeps it from that.
+const patience = 10 * time.Second
+
 // dealtWith checks that the leader has no due tick left, and no run in the ledger
 // that no replica runs.
 func (n *nemesis) dealtWith() {
@@ -308,7 +311,6 @@ func (n *nemesis) dealtWith() {
 		return
 	}
 	r := leaders[0]
-	const late = 10 * time.Second
 	snapshot, err := w.Store.Load(n.t.Context(), group)
 	if err != nil {
 		w.failf("load: %v", err)
@@ -318,13 +320,13 @@ func (n *nemesis) dealtWith() {
 		known := w.rows.jobs[j.Name]
 		next := w.rows.next(known)
 		paused := snapshot.Paused || snapshot.Jobs[j.Name].Paused // what is of before waits
-		if !paused && !isDelay(known.Schedule) && !next.IsZero() && next.Before(w.now().Add(-late)) && !w.inParts(j, snapshot, next) {
+		if !paused && !isDelay(known.Schedule) && !next.IsZero() && next.Before(w.now().Add(-patience)) && !w.inParts(j, snapshot, next) {
 			w.failf("%s, %s: the tick %v is due and not claimed", j.Name, j.Schedule, next)
 		}
 		for _, key := range w.rows.open(j.Name) {
 			row := w.rows.rows[key]
 			runs := slices.ContainsFunc(w.running(), func(x *work) bool { return x.Key() == key && x.Attempt == row.attempt })
-			if row.state == jobs.Running && row.token == w.holder.Token && !runs && time.Since(row.changed) > late+ttl {
+			if row.state == jobs.Running && row.token == w.holder.Token && !runs && time.Since(row.changed) > patience+ttl {
 				w.failf("%v: attempt %d is running in the ledger, and no replica runs it: %+v", key, row.attempt, row)
 			}
 		}
@@ -338,7 +340,10 @@ func (n *nemesis) dealtWith() {
 func (w *world) inParts(j jobs.Job, snapshot jobs.Snapshot, tick time.Time) bool {
 	cursor := w.rows.jobs[j.Name].Cursor
 	divided := func(p jobs.Pause) bool { return p.Began.After(cursor) && !p.Began.After(tick) }
-	occupied := len(w.rows.open(j.Name)) > 0 || w.now().Sub(snapshot.Jobs[j.Name].Started) < j.LockAtLeastFor
+	occupied := w.now().Sub(snapshot.Jobs[j.Name].Started) < j.LockAtLeastFor
+	for key, row := range w.rows.rows {
+		occupied = occupied || key.Job == j.Name && (!row.state.Over() || time.Since(row.changed) <= patience)
+	}
 	return occupied && (slices.ContainsFunc(snapshot.Pauses[""], divided) || slices.ContainsFunc(snapshot.Pauses[j.Name], divided))
 }
 
