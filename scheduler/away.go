@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -19,7 +18,8 @@ import (
 type away struct {
 	to    store.Assignee
 	given time.Time // when it was, as far as this term knows
-	since uint64    // when the ledger was known to have it like that, by env.order; zero: it is being told
+	since uint64    // the reader's number when the ledger was known to have it like that
+	sure  bool      // it is known to; else the ledger is being told
 	began time.Time // when it was seen to run; zero: it was not
 }
 
@@ -40,8 +40,8 @@ type spread struct {
 
 func newSpread(t *term) *spread {
 	m, changed := t.sessions, make(signal, 1)
-	m.crew.OnChange(changed.give)
-	return &spread{db: m.db, crew: m.crew, changed: changed, runs: map[string]int{}, full: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+	m.s.crew.OnChange(changed.give)
+	return &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, full: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
 }
 
 // crewChanged takes in that replicas have come, leave, or are gone.
@@ -49,33 +49,6 @@ func (t *term) crewChanged() {
 	t.seeCrew()
 	t.reader.soon()
 	t.launchReady()
-}
-
-// assignReady assigns runs of all jobs to replicas. Those that no replica can have wait.
-func (t *term) assignReady() {
-	all := t.slots.ready
-	if len(all) == 0 {
-		return
-	}
-	t.slots.ready = nil
-	may := t.mayAssign()
-	for _, r := range all {
-		switch {
-		case r.Phase() != plan.Ready:
-		case t.paused(r) && plan.IsHeld(r.record):
-			t.shift(r, plan.Held)
-			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
-		case t.paused(r):
-			t.shift(r, plan.Blocked)
-			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
-		case r.entry.HasLapsed(r.record, t.now()):
-			t.close(r, jobs.Skipped, plan.TooLate)
-		default:
-			if !may || !t.assign(r) {
-				t.slots.ready = append(t.slots.ready, r)
-			}
-		}
-	}
 }
 
 // mayAssign reports whether the term may assign runs now.
@@ -86,7 +59,7 @@ func (t *term) mayAssign() bool {
 // assign gives a run to a replica. False: no replica can have it now.
 func (t *term) assign(r *run) bool {
 	to, ok := t.choose(r.record.Job)
-	if !ok {
+	if !ok || !t.mayAssign() {
 		return false
 	}
 	t.shift(r, plan.Running)
@@ -94,7 +67,7 @@ func (t *term) assign(r *run) bool {
 	return true
 }
 
-// give has the ledger assign a run to a replica, or to nobody. A run that another one was given keeps its room meanwhile: that one may start it still.
+// give has the ledger assign a run to a replica, or to none. A run that another one was given keeps its room meanwhile: that one may start it still.
 func (t *term) give(r *run, to store.Assignee) {
 	t.goAway(r, &away{to: to, given: time.Now()})
 	m := move(r.record, jobs.Waiting, r.record.Error)
@@ -105,7 +78,7 @@ func (t *term) give(r *run, to store.Assignee) {
 		m.Unbegun++
 	}
 	t.wrote.move(m, func(done bool) {
-		r.away.since = t.order.Add(1)
+		r.away.since, r.away.sure = t.reader.number.Load(), true
 		if !done {
 			t.reader.soon() // the row tells what has become of it
 			return
@@ -247,7 +220,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 		t.shift(r, plan.Running)
 	}
 	if r.away == nil || r.away.to != of {
-		t.goAway(r, &away{to: of, given: time.Now(), since: t.order.Add(1)})
+		t.goAway(r, &away{to: of, given: time.Now(), since: t.readAt, sure: true})
 	}
 	r.record = record
 	if record.State == jobs.Running && r.away.began.IsZero() {
@@ -271,31 +244,25 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 
 // dropAway takes a run out of hand that is away.
 func (t *term) dropAway(r *run) {
-	t.comeBack(r)
 	t.shift(r, plan.Gone)
 	delete(r.entry.runs, r.record.Key)
 }
 
 // isNews reports whether the reading that is being taken in was sent after the ledger was known to have a run as it is.
-func (t *term) isNews(r *run) bool { return r.away.since != 0 && t.readAt > r.away.since }
+func (t *term) isNews(r *run) bool { return r.away.sure && t.readAt > r.away.since }
 
-// switched reports whether the group has another mode now. Then this replica stops to lead; one that assigns runs first
+// switched reports whether this replica stops leading because the group has another mode now. One that assigns runs first
 // waits until none is away.
 func (t *term) switched(snapshot jobs.Snapshot) bool {
 	isOther := snapshot.Opened.Spread != t.holder.Assigns
-	if t.spread != nil {
+	if t.role == assigns {
 		t.spread.gathers = isOther
+		isOther = isOther && !t.spread.isAway()
 	}
-	if !isOther {
-		return false
+	if isOther {
+		t.stepDown()
 	}
-	if t.spread != nil {
-		if t.spread.isAway() {
-			return false
-		}
-	}
-	t.stepDown()
-	return true
+	return isOther
 }
 
 // stepDown ends the term, after its drain.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
@@ -48,7 +47,6 @@ type env struct {
 	mode     *mode
 	sessions *sessions // of this replica; nil: the group is not spread
 	role     role
-	order    *atomic.Uint64 // which readings were sent, and which answers came, before which
 	inbox    chan func(*term)
 	closed   chan struct{} // closed when the loop has ended
 }
@@ -64,7 +62,7 @@ func newEnv(ctx context.Context, held election.Term, s *Scheduler, as role) *env
 		dog:   watchdog.New(s.election.Timing().TTL, func() time.Time { return s.clock.Own().Mono }),
 		next:  &nextTick{began: time.Now()},
 		beats: &beats{newest: make(chan heard, 1)},
-		drain: newDrain(), order: &atomic.Uint64{},
+		drain: newDrain(),
 		inbox: make(chan func(*term)), closed: make(chan struct{}),
 	}
 }

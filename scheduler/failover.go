@@ -110,7 +110,7 @@ func (r *run) settled() bool {
 
 // keepQuiet has the term assign nothing for as long as a replica may trust a session and runs that another server has lost.
 func (t *term) keepQuiet() {
-	if t.spread == nil {
+	if t.role != assigns {
 		return
 	}
 	wait := t.spread.crew.TTL() + t.spread.crew.TTL()/50

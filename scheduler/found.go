@@ -107,7 +107,7 @@ func (t *term) tellTaken(r *run) {
 
 // endAway deals with runs that are away and that a reading, sent then, does not show as open: they are over.
 func (t *term) endAway(open []jobs.Record) {
-	if t.spread == nil {
+	if t.role != assigns {
 		return
 	}
 	is := map[jobs.Key]bool{}
@@ -205,16 +205,16 @@ func (t *term) settle(open []jobs.Record) {
 // before: then they are not found in it. If they are open all the same, the next reading shows that. What another server
 // shows may be lost where the term knows better, so there they are found.
 type over struct {
-	reading uint64 // its number; zero: none is under way
+	reading uint64 // its number
 	runs    map[jobs.Key]struct{}
 }
 
-// add takes in a run that was forgotten while that reading was under way.
-func (o *over) add(key jobs.Key, reading uint64) {
-	if reading != o.reading {
-		*o = over{reading: reading}
+// add takes in a run that was forgotten when the reader had that number.
+func (o *over) add(key jobs.Key, number uint64) {
+	if number != o.reading {
+		*o = over{reading: number}
 	}
-	if reading == 0 {
+	if number%2 == 0 { // no reading is under way
 		return
 	}
 	if o.runs == nil {

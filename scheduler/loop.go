@@ -106,8 +106,9 @@ func (t *term) loop(a *alarms) {
 func (t *term) stop() {
 	t.stage = stopped
 	t.wrote.stop()
-	a := t.alarms
-	t.beside(func(*env) { a.stop() }) // it waits for alarms, which wait for this loop
+	if a := t.alarms; a != nil {
+		t.beside(func(*env) { a.stop() }) // it waits for alarms, which wait for this loop
+	}
 	t.after(t.timing.Grace, t.nameLate)
 }
 

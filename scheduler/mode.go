@@ -5,11 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -33,18 +32,17 @@ var ErrMode = errors.New("scheduler: the group has another mode than this replic
 // concurrent use.
 type mode struct {
 	group  string
-	leases store.Leases
 	spread bool                        // this replica's
 	resign func(context.Context) error // of this replica
-	beats  map[string]sessionBeat      // of sessions that keep a term from opening the ledger, by owner; only check uses it
-	other  atomic.Pointer[error]       // why this replica does not lead; nil until the ledger was read
+	crew   *crew.Crew
+	other  atomic.Pointer[error] // why this replica does not lead; nil until the ledger was read
 }
 
 // saw takes in what a reading says, and returns why this replica does not lead.
 func (m *mode) saw(o jobs.Opened) error {
 	var other error
 	switch {
-	case o.Spread == m.spread, o.Token == 0 && !o.Spread: // nobody has opened it yet
+	case o.Spread == m.spread, o.Token == 0 && !o.Spread: // no term has opened it yet
 	case o.Spread:
 		other = fmt.Errorf("%w: the runs of group %q are spread over its replicas: start this one with WithSpread (spread: true), or switch the group with worker spread off", ErrMode, m.group)
 	default:
@@ -62,43 +60,18 @@ func (m *mode) refuses() error {
 	return nil
 }
 
-// check reports why a term may not open the ledger: the group has the other mode, or was spread, and a run goes on under the session
-// of a replica.
-func (m *mode) check(ctx context.Context, snapshot jobs.Snapshot) error {
+// check reports why a term may not open the ledger: the group has the other mode, or was spread, and a run may go on under the session
+// of a replica. The crew takes over the sessions of replicas that have died.
+func (m *mode) check(snapshot jobs.Snapshot) error {
 	if err := m.saw(snapshot.Opened); err != nil || m.spread {
 		return err
 	}
 	for _, r := range snapshot.Open {
-		if r.Fencing == 0 || r.Owner == "" {
-			continue
-		}
-		readings, err := m.leases.Read(ctx, store.SessionGroup(r.Owner))
-		if err != nil {
-			return err
-		}
-		if l := readings[0].Lease; l != nil && l.Owner == r.Owner && l.Token == r.Token && !l.Released && !m.isStill(*l) {
-			err := fmt.Errorf("%w: the group was spread over its replicas, and %s still has a run of job %q", ErrMode, r.Owner, r.Job)
+		if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
+			err := fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
 			m.other.Store(&err) // until the sentinel has read the mode again
 			return err
 		}
 	}
 	return nil
-}
-
-// isStill reports whether the heartbeat of a session has stood still for its TTL. Then its replica does not trust it any
-// more, and its runs have ended.
-func (m *mode) isStill(l store.Lease) bool {
-	was, now := m.beats[l.Owner], time.Now()
-	if was.token != l.Token || was.number != l.Heartbeat {
-		was = sessionBeat{l.Token, l.Heartbeat, now}
-		m.beats[l.Owner] = was
-	}
-	ttl := min(l.TTL, lease.MaxTTL)
-	return now.Sub(was.seen) > ttl+ttl/50 // clock rates differ by less
-}
-
-// sessionBeat is a heartbeat of a session, and when it was seen first.
-type sessionBeat struct {
-	token, number uint64
-	seen          time.Time
 }

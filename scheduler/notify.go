@@ -20,13 +20,10 @@ func (e *entry) isNotifier() bool {
 
 // count takes in how many notices notifiers had lately, and begins to read what they tell: no takeover waits for that.
 func (t *term) count(sent map[string][]plan.Told) {
-	read := map[string][]jobs.Key{}
+	read := map[string][]plan.Told{}
 	for name, all := range sent {
-		if !t.followers.Count(name, all) {
-			continue
-		}
-		for _, x := range all {
-			read[name] = append(read[name], x.Run)
+		if t.followers.Count(name, all) && len(all) > 0 {
+			read[name] = all
 		}
 	}
 	if len(read) == 0 {
@@ -34,17 +31,18 @@ func (t *term) count(sent map[string][]plan.Told) {
 	}
 	v := t.env
 	t.helpers.Go(func() {
-		for name, runs := range read {
-			tells := v.tellOf(runs)
+		for name, all := range read {
+			tells := v.tellOf(all)
 			v.do(func(t *term) { t.followers.Recall(name, tells) })
 		}
 	})
 }
 
 // tellOf reads what notices tell, as far as they are there, until the term ends.
-func (v *env) tellOf(runs []jobs.Key) map[jobs.Key]jobs.Notice {
+func (v *env) tellOf(all []plan.Told) map[jobs.Key]jobs.Notice {
 	tells := map[jobs.Key]jobs.Notice{}
-	for _, key := range runs {
+	for _, told := range all {
+		key := told.Run
 		var args json.RawMessage
 		err := v.retry(v.ctx, "read a notice", func(ctx context.Context) (err error) {
 			if args, err = v.db.Args(ctx, v.holder.Group, key); errors.Is(err, jobs.ErrNoRun) {
@@ -157,11 +155,7 @@ func (t *term) countAgain() {
 		sent, err := v.readNotices(v.ctx, of, snapshot)
 		tells := map[string]map[jobs.Key]jobs.Notice{}
 		for name, all := range sent {
-			var runs []jobs.Key
-			for _, x := range all {
-				runs = append(runs, x.Run)
-			}
-			tells[name] = v.tellOf(runs)
+			tells[name] = v.tellOf(all)
 		}
 		v.do(func(t *term) {
 			for name, all := range sent {

@@ -31,10 +31,8 @@ func (t *term) open() error {
 		if snapshot.Opened.Token != t.holder.Token {
 			was = snapshot
 		}
-		if refused = t.mode.check(ctx, snapshot); errors.Is(refused, ErrMode) {
+		if refused = t.mode.check(snapshot); errors.Is(refused, ErrMode) {
 			return nil
-		} else if refused != nil {
-			return refused
 		}
 		// A server that lacks the last writes may not know that a job was absent. Once it has a
 		// declaration of this term, it has the writes before it too.

@@ -21,7 +21,7 @@ type reader struct {
 	digest  uint64         // of what was open, where other replicas change it
 	look    signal         // asks it to read at once
 	asks    asks           // asks it to read at once, and tells whether anything was asked of the leader
-	number  *atomic.Uint64 // of the reading that is under way; zero: none is
+	number  *atomic.Uint64 // counts the begins and the ends of readings: odd while one is under way
 	relists chan relisted  // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
 }
 
@@ -42,7 +42,7 @@ func (f *reader) run() {
 	asked := false // to read the ledger even if nothing has changed
 	var list relisted
 	limit := f.timing.AttemptTimeout
-	for number := uint64(1); ; number++ {
+	for {
 		pulse.Beat()
 		timer.Reset(every)
 		var beat *heard
@@ -61,8 +61,7 @@ func (f *reader) run() {
 		case <-f.ctx.Done():
 			return
 		}
-		sent, order := time.Now(), f.order.Add(1)
-		f.number.Store(number)
+		sent, number := time.Now(), f.number.Add(1)
 		snapshot, changed, err := f.news(pulse, beat, asked, limit)
 		if f.ctx.Err() != nil {
 			return
@@ -104,12 +103,12 @@ func (f *reader) run() {
 				if relisted != nil {
 					t.takeIn(relisted, snapshot)
 				}
-				t.readAt = order
+				t.readAt = number
 				t.apply(snapshot)
 				t.endAway(snapshot.Open)
 			})
 		}
-		f.number.Store(0)
+		f.number.Add(1)
 		for _, answer := range answers {
 			answer <- fruit
 		}

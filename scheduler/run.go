@@ -157,10 +157,7 @@ func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.p
 
 // launchReady launches runs of all jobs into the slots that this replica has.
 func (t *term) launchReady() {
-	if t.role == assigns {
-		t.assignReady()
-		return
-	}
+	var left []*run // which no replica can have now
 	for len(t.slots.ready) > 0 && t.slots.free() {
 		r := t.slots.ready[0]
 		t.slots.ready = t.slots.ready[1:]
@@ -172,10 +169,11 @@ func (t *term) launchReady() {
 		case t.paused(r): // while it waited for a slot
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
-		default:
-			t.launch(r)
+		case !t.launch(r):
+			left = append(left, r)
 		}
 	}
+	t.slots.ready = append(left, t.slots.ready...)
 }
 
 // slots are the runs that this replica has room for.
@@ -214,11 +212,14 @@ func (s *slots) lineUp(r *run) {
 	}
 }
 
-// launch tells the ledger that a run starts, and starts it.
-func (t *term) launch(r *run) {
+// launch tells the ledger that a run starts, and starts it, or assigns it. False: no replica can have it now.
+func (t *term) launch(r *run) bool {
 	if r.entry.HasLapsed(r.record, t.now()) {
 		t.close(r, jobs.Skipped, plan.TooLate)
-		return
+		return true
+	}
+	if t.role == assigns {
+		return t.assign(r)
 	}
 	t.shift(r, plan.Running)
 	start := move(r.record, jobs.Running, "")
@@ -240,6 +241,7 @@ func (t *term) launch(r *run) {
 		}
 		t.startIn(r)
 	}, func() { t.giveBack(r) })
+	return true
 }
 
 // startRefused deals with a run whose start the ledger refused: its end was asked for, which a look at the ledger
@@ -551,14 +553,16 @@ func (t *term) take(e *entry, record jobs.Record) *run {
 
 // shift moves a run to another phase.
 func (t *term) shift(r *run, to plan.Phase) {
-	switch here := t.role != assigns; {
-	case here && r.Phase() == plan.Running:
-		t.slots.taken--
-	case !here && to != plan.Running:
+	if to != plan.Running {
 		t.comeBack(r)
 	}
-	if to == plan.Running && t.role != assigns {
-		t.slots.taken++
+	if t.role != assigns { // there it is a replica that has the slots
+		if r.Phase() == plan.Running {
+			t.slots.taken--
+		}
+		if to == plan.Running {
+			t.slots.taken++
+		}
 	}
 	r.entry.Shift(&r.Seat, r.record, to)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/scheduler/internal/memory"
 	"github.com/cronlease/cronlease/scheduler/internal/roster"
 	"github.com/cronlease/cronlease/scheduler/internal/termnotes"
@@ -46,6 +47,7 @@ type Scheduler struct {
 	here     *here
 	sessions *sessions // nil: the group is not spread
 	mode     *mode
+	crew     *crew.Crew
 	memory   *memory.Memory
 	states   signal              // the election's state has changed
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
@@ -220,13 +222,21 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		events.Emit(e)
 	}, e.Timing().Drift
 	s.here = newHere(s)
-	s.mode = &mode{group: group, leases: db, spread: set.Spread, resign: e.Resign, beats: map[string]sessionBeat{}}
 	if set.Spread {
+		s.crew = crew.New(set.Election.Shared, s.roster.Read)
 		if s.sessions, err = newSessions(s, set.Election); err != nil {
 			return nil, err
 		}
-		s.roster.Told, s.roster.Seen = s.sessions.wakeLeader, s.sessions.crew.Look
+		s.roster.Told, s.roster.Seen = s.sessions.wakeLeader, s.crew.Look
+	} else { // it watches the sessions of when the group was spread, if it finds any
+		set.Election.Keeper.Sessions = true
+		k, err := keeper.New(db, set.Election.Keeper)
+		if err != nil {
+			return nil, err
+		}
+		s.crew = crew.New(k, func() jobs.Roster { return jobs.Roster{} })
 	}
+	s.mode = &mode{group: group, spread: set.Spread, resign: e.Resign, crew: s.crew}
 	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.ByWorker)
 	return s, nil
 }
@@ -337,9 +347,9 @@ func (s *Scheduler) Run(ctx context.Context) error {
 	defer stop()
 	here := make(chan error, 1)
 	go func() { here <- s.here.run(ctx) }()
+	wait.Go(func() { s.crew.Run(out) })
 	served := make(chan error, 1)
 	if s.sessions != nil {
-		wait.Go(func() { s.sessions.crew.Run(out) })
 		defer s.sessions.keep(ctx)()
 		go func() { served <- s.sessions.run(ctx) }()
 	} else {
@@ -462,7 +472,7 @@ func (s *Scheduler) lead(ctx context.Context, held election.Term) (err error) {
 	as := runsAll
 	if s.mode.spread {
 		as = assigns
-		defer s.sessions.crew.OnChange(nil)
+		defer s.crew.OnChange(nil)
 	}
 	t := newTerm(ctx, held, s, as)
 	ended := s.notes.Begin(ctx, t.holder)

@@ -13,7 +13,6 @@ import (
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -23,9 +22,8 @@ type sessions struct {
 	s        *Scheduler
 	db       store.Spreads
 	keeper   *keeper.Keeper      // of the group's election, too
-	election *election.Election  // of the session's lease, for which nobody else contends
+	election *election.Election  // of the session's lease, for which only this replica contends
 	current  atomic.Pointer[env] // of the session; nil while there is none
-	crew     *crew.Crew
 }
 
 func newSessions(s *Scheduler, set settings.Election) (*sessions, error) {
@@ -33,7 +31,7 @@ func newSessions(s *Scheduler, set settings.Election) (*sessions, error) {
 	if !ok {
 		return nil, errors.New("scheduler: WithSpread: this store cannot spread runs over replicas")
 	}
-	m := &sessions{s: s, db: db, keeper: set.Shared, crew: crew.New(set.Shared, s.roster.Read)}
+	m := &sessions{s: s, db: db, keeper: set.Shared}
 	own := settings.Election{Shared: set.Shared, Leave: m.leave, Heeds: true}
 	own.Keeper.Logger = zap.NewNop() // what it would tell is of no group
 	own.Keeper.Events = stream.New(own.Keeper.Logger)
@@ -82,12 +80,7 @@ func (m *sessions) serve(ctx context.Context, held election.Term) error {
 	t.wrote.server, t.wrote.home = snapshot.Server, snapshot.Home()
 	t.apply(snapshot)
 	m.wakeLeader()
-	a, err := startAlarms(t.env, nil)
-	if err != nil {
-		t.abandon()
-		return err
-	}
-	t.loop(a)
+	t.loop(nil)
 	if cause := context.Cause(t.ctx); errors.Is(cause, election.ErrLost) || errors.Is(cause, election.ErrStuck) {
 		t.log.Warn("the session of this replica was lost, and what it was running has ended: it begins another one", zap.NamedError("cause", cause))
 	}

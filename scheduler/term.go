@@ -43,7 +43,7 @@ type term struct {
 	janitor   janitor
 	alarms    *alarms
 	doubt     doubt
-	readAt    uint64  // when the reading was sent that is being taken in, by env.order
+	readAt    uint64  // the number of the reading that is being taken in
 	spread    *spread // of a leader that assigns runs; else nil
 }
 

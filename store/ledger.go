@@ -146,6 +146,14 @@ type Holder struct {
 // Fence is the group whose fence row a Move compares.
 func (h Holder) Fence() string { return cmp.Or(h.Session, h.Group) }
 
+// Opens is what Declare notes of this holder, but for the instant.
+func (h Holder) Opens() jobs.Opened {
+	if !h.Assigns {
+		return jobs.Opened{Token: h.Token}
+	}
+	return jobs.Opened{Token: h.Token, Spread: true, Cluster: h.Cluster}
+}
+
 // Keeps is under whom a row is that a claim or move of this holder leaves in a state.
 func (h Holder) Keeps(state jobs.State, to Assignee) Assignee {
 	if h.Assigns && state == jobs.Waiting {

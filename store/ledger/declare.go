@@ -39,10 +39,8 @@ func (l Ledger) Declare(ctx context.Context, h store.Holder, declared []store.De
 				tx.declare(d)
 			}
 			if len(declared) == 0 && tx.Group.Opened.Token != h.Token {
-				tx.Group.Opened = jobs.Opened{Token: h.Token, At: tx.Now, Spread: h.Assigns}
-				if h.Assigns {
-					tx.Group.Opened.Cluster = h.Cluster
-				}
+				tx.Group.Opened = h.Opens()
+				tx.Group.Opened.At = tx.Now
 			}
 		})
 		if err := cmp.Or(err, answer); err != nil || len(declared) == 0 {

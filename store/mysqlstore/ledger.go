@@ -75,11 +75,7 @@ func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.D
 	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
 	// The group's own row, without a name, says that all others are declared:
 	// it is in the last statement, where it comes first.
-	opened := jobs.Opened{Token: h.Token, Spread: h.Assigns}
-	if h.Assigns {
-		opened.Cluster = h.Cluster
-	}
-	group := store.Declared{Schedule: ledgerrows.FormatOpened(opened)}
+	group := store.Declared{Schedule: ledgerrows.FormatOpened(h.Opens())}
 	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
 	if len(chunks) == 0 {
 		chunks = [][]store.Declared{nil}

@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,7 +35,7 @@ type Crew struct {
 	poke   chan struct{} // capacity 1
 
 	mu      sync.Mutex
-	changed func() // nil: nobody wants to know
+	changed func() // nil: nothing depends on it
 	known   map[string]*replica
 }
 
@@ -49,6 +50,7 @@ type replica struct {
 	named     uint64 // the highest token that a run was seen under
 	candidate *keeper.Candidate
 	ttl       time.Duration // of the session that was seen last
+	asked     time.Time     // when IsOver was last asked
 	missing   time.Time     // since when the row lacks a session that was named
 	due       time.Time
 }
@@ -93,12 +95,7 @@ func (c *Crew) Members() (all []Member) {
 			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.jobs})
 		}
 	}
-	slices.SortFunc(all, func(a, b Member) int {
-		if a.Owner < b.Owner {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Owner, b.Owner) })
 	return all
 }
 
@@ -107,6 +104,7 @@ func (c *Crew) IsOver(s store.Assignee) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r := c.replica(s.Owner)
+	r.asked = time.Now()
 	if s.Token <= r.over {
 		return true
 	}
@@ -158,8 +156,10 @@ func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 	var due []*replica
 	now := time.Now()
 	for owner, r := range c.known {
-		if !listed[owner] && r.live == 0 && r.named <= r.over {
-			delete(c.known, owner) // a run under one of its sessions brings it back
+		if !listed[owner] && r.live == 0 && r.named <= r.over { // until IsOver is asked for a later one
+			if r.due = now.Add(time.Hour); now.Sub(r.asked) > time.Hour {
+				delete(c.known, owner)
+			}
 			continue
 		}
 		if all || !now.Before(r.due) {
@@ -170,7 +170,7 @@ func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 	for _, r := range due {
 		changed = c.look(ctx, r) || changed
 	}
-	next := time.Second
+	next := time.Hour // or when something is asked for
 	c.mu.Lock()
 	for _, r := range c.known {
 		next = min(next, max(time.Millisecond, time.Until(r.due)))
@@ -191,6 +191,8 @@ func (c *Crew) look(ctx context.Context, r *replica) bool {
 	if r.candidate == nil {
 		candidate, err := c.keeper.Candidate(store.SessionGroup(r.owner))
 		if err != nil {
+			c.mu.Lock()
+			defer c.mu.Unlock()
 			r.due = time.Now().Add(time.Minute)
 			return false
 		}
