@@ -27,6 +27,10 @@
 // of it for the time of [WithBound], 2 s by default, which rolls the
 // transaction back: that is how long it can hold up a takeover.
 //
+// In a group that spreads its runs over its replicas, a run is under the lease of its replica, which outlasts it. So the
+// transaction locks and compares the run's row too: it is refused once its attempt is over, and
+// what ends an attempt waits for it.
+//
 // On a cluster with several writers (Galera, or Group Replication with
 // multi-primary mode) a shared lock does not block a takeover on another node.
 // There the check writes the row, which the cluster notices: of the takeover and

@@ -50,11 +50,11 @@ type FencedError struct {
 }
 
 func (e *FencedError) Error() string {
-	kind := "group"
-	if e.Hold.Kind == lease.HoldLock {
-		kind = "lock"
+	over := "the term is over"
+	if e.Hold.Kind == lease.HoldRun {
+		over = "the attempt is over"
 	}
-	text := fmt.Sprintf("%v: %s %q, token %d: the term is over", ErrFenced, kind, e.Hold.Name, e.Hold.Token)
+	text := fmt.Sprintf("%v: %v: %s", ErrFenced, e.Hold, over)
 	if e.Token != 0 {
 		text += fmt.Sprintf(": %s has it now under token %d", e.Owner, e.Token)
 	}

@@ -2,7 +2,9 @@ package lease
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 )
 
 // HoldKind says what a [Hold] is a hold on.
@@ -14,6 +16,9 @@ const (
 	HoldLease HoldKind = iota
 	// HoldLock: a lock. Its row contains the mark for as long as it is held.
 	HoldLock
+	// HoldRun: an attempt at a run of a group that spreads its runs over its replicas. Its row in the ledger names owner,
+	// token and attempt for as long as the attempt is running.
+	HoldRun
 )
 
 // Hold is something that this process holds under a token, as fenced work needs
@@ -22,18 +27,40 @@ type Hold struct {
 	// Store is the store that keeps its row.
 	Store any
 	Kind  HoldKind
-	// Name is the group's, or the lock's.
+	// Name is the group's, or the lock's. That of a run is its group's.
 	Name  string
 	Owner string
 	Token uint64
 	// Mark is what a lock's row contains for as long as it is held. A lease has
 	// none: its fence row is compared with Owner and Token.
 	Mark []byte
+	// Run is the attempt of a HoldRun, and zero of other kinds.
+	Run HeldRun
 	// Trusted reports whether the holder may still act. It reads the clocks
 	// itself, because the context of a process that was paused can look alive
 	// for a while after the trust deadline. Whatever must not happen after the
 	// term asks this right before. Nil: only the database can tell.
 	Trusted func() bool
+}
+
+// HeldRun names an attempt at a run.
+type HeldRun struct {
+	Job     string
+	Tick    time.Time
+	Trigger uint64 // zero: the run of a scheduled tick
+	Attempt int    // from 1
+}
+
+// String says what is held, for errors.
+func (h Hold) String() string {
+	switch h.Kind {
+	case HoldLock:
+		return fmt.Sprintf("lock %q, token %d", h.Name, h.Token)
+	case HoldRun:
+		return fmt.Sprintf("job %q of group %q, tick %s, attempt %d", h.Run.Job, h.Name, h.Run.Tick.UTC().Format(time.RFC3339Nano), h.Run.Attempt)
+	default:
+		return fmt.Sprintf("group %q, token %d", h.Name, h.Token)
+	}
 }
 
 type holdsKey struct{}

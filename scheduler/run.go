@@ -13,6 +13,7 @@ import (
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
@@ -340,7 +341,7 @@ func (t *term) start(r *run) {
 		a.Args = testNotice(a.Run)
 	}
 	a.output = tail.New(jobs.MaxOutput)
-	end := a.bound(tail.With(t.ctx, a.output), bounds.Timeout)
+	end := a.bound(tail.With(t.holding(r), a.output), bounds.Timeout)
 	r.attempt = a
 	t.registry.add(a)
 	v := t.env
@@ -356,6 +357,18 @@ func (t *term) start(r *run) {
 			}
 		})
 	})
+}
+
+// holding is the context of an attempt. Under a session, which outlasts it, fenced work compares the row of the attempt too.
+func (t *term) holding(r *run) context.Context {
+	if t.role != serves {
+		return t.ctx
+	}
+	held := lease.Holds(t.ctx)
+	h := held[len(held)-1]
+	h.Kind, h.Name = lease.HoldRun, t.holder.Group
+	h.Run = lease.HeldRun{Job: r.record.Job, Tick: r.record.Tick, Trigger: r.record.Trigger, Attempt: r.record.Attempt}
+	return lease.WithHold(t.ctx, h)
 }
 
 // runLog is the log with what names a run.

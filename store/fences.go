@@ -14,8 +14,8 @@ type Fences interface {
 	FenceDialect() Dialect
 
 	// CheckHold reports whether h's owner and token still hold its lease or
-	// lock, and ensures that this stays so until the transaction tx ends: a
-	// takeover waits for that, and heartbeats do not. It returns the database's
+	// lock, or run its attempt, and ensures that this stays so until the transaction tx ends: a
+	// takeover, or the end of the attempt, waits for that, and heartbeats do not. It returns the database's
 	// errors as they are, and one that matches [lease.ErrSetup] when tx is in
 	// another database than the store.
 	CheckHold(ctx context.Context, tx Querier, h lease.Hold) (held bool, err error)

@@ -86,7 +86,11 @@ func ledgerConforms(t *testing.T, variant variant, fresh func(testing.TB) dbtest
 	databases := &emptied{fresh: fresh, parent: t}
 	storetest.Ledger(t, func(t testing.TB) storetest.Harness {
 		empty := databases.take(t)
-		return storetest.Harness{Open: func(t testing.TB) store.Leases { return variant.open(t, empty) }, AnyServer: anyServer}
+		return storetest.Harness{
+			Open:      func(t testing.TB) store.Leases { return variant.open(t, empty) },
+			Fenced:    storetest.FencedOn(empty.Open(t)),
+			AnyServer: anyServer,
+		}
 	})
 }
 

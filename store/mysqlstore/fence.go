@@ -24,7 +24,7 @@ type fences struct {
 func (f *fences) FenceDialect() store.Dialect { return store.MySQL }
 
 // CheckHold implements [store.Fences]: by a shared lock on the fence row, or on the
-// lock's, or, on a cluster with several writers, by a change of it. The user of
+// lock's or the run's, or, on a cluster with several writers, by a change of it. The user of
 // tx needs SELECT on that table, and UPDATE there.
 func (f *fences) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) (bool, error) {
 	server, err := f.conns.Server(ctx)
@@ -33,8 +33,12 @@ func (f *fences) CheckHold(ctx context.Context, tx store.Querier, h lease.Hold) 
 	}
 	schema := "`" + strings.ReplaceAll(server.Database, "`", "``") + "`"
 	table, check, change, values := "fence", f.sql.checkLease, f.sql.changeLease, []any{sqltext.Raw(schema), h.Name, h.Owner, h.Token}
-	if h.Kind == lease.HoldLock {
+	switch h.Kind {
+	case lease.HoldLock:
 		table, check, change, values = "lock", f.sql.checkLock, f.sql.changeLock, []any{sqltext.Raw(schema), h.Name, string(h.Mark)}
+	case lease.HoldRun:
+		table, check, change = "run", f.sql.checkRun, f.sql.changeRun
+		values = []any{sqltext.Raw(schema), h.Name, h.Run.Job, h.Run.Tick.UnixMicro(), h.Run.Trigger, h.Owner, h.Token, h.Run.Attempt}
 	}
 	setting := ""
 	if server.Snapshots() {

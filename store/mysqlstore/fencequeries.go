@@ -11,11 +11,16 @@ type fenceQueries struct {
 	changeLease sqltext.Query
 	checkLock   sqltext.Query
 	changeLock  sqltext.Query
+	checkRun    sqltext.Query
+	changeRun   sqltext.Query
 }
 
 // pastSnapshot is for servers with innodb_snapshot_isolation: a setting for the
 // statement that follows it.
 const pastSnapshot = `SET STATEMENT innodb_snapshot_isolation = OFF FOR `
+
+// heldRun is an attempt that is running. Those of a spread group have details, of which a blank at the end says nothing.
+const heldRun = `grp = ? AND job = ? AND tick = ? AND trigger_id = ? AND state = 1 AND owner = ? AND token = ? AND attempt = ?`
 
 func newFenceQueries(t tables) *fenceQueries {
 	sql := func(statement string) sqltext.Query { return t.query(statement) }
@@ -24,5 +29,7 @@ func newFenceQueries(t tables) *fenceQueries {
 		changeLease: sql(`UPDATE ?.{fence} SET checks = checks + 1 WHERE name = ? AND owner = ? AND token = ?`),
 		checkLock:   sql(`SELECT COUNT(*) FROM ?.{lock} WHERE name = ? AND LOCATE(?, queue) > 0 LOCK IN SHARE MODE`),
 		changeLock:  sql(`UPDATE ?.{lock} SET version = version + 1 WHERE name = ? AND LOCATE(?, queue) > 0`),
+		checkRun:    sql(`SELECT COUNT(*) FROM ?.{run} WHERE ` + heldRun + ` LOCK IN SHARE MODE`),
+		changeRun:   sql(`UPDATE ?.{run} SET details = IF(RIGHT(details, 1) = _binary' ', RTRIM(details), CONCAT(COALESCE(details, _binary''), _binary' ')) WHERE ` + heldRun),
 	}
 }

@@ -37,6 +37,7 @@ func TestFlaws(t *testing.T) {
 						return s
 					},
 					Update:   func(t testing.TB, group string, change storetest.Change) { update(t, pool, group, change) },
+					Fenced:   storetest.FencedOn(pool),
 					Patience: 30 * time.Second,
 				}
 			}, flaw.About...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/internal/fencing"
 )
@@ -82,10 +83,14 @@ func (s *Store) Do(ctx context.Context, fn func(tx *redis.Tx, queue redis.Pipeli
 
 // holdKey is the key of the row that tells whether something is held.
 func (s *Store) holdKey(h lease.Hold) string {
-	if h.Kind == lease.HoldLock {
+	switch h.Kind {
+	case lease.HoldLock:
 		return s.key("lock", h.Name)
+	case lease.HoldRun:
+		return s.key("run", fmt.Sprintf("%s %s %s %s", h.Name, h.Run.Job, tickText(h.Run.Tick), triggerText(h.Run.Trigger)))
+	default:
+		return s.key("fence", h.Name)
 	}
-	return s.key("fence", h.Name)
 }
 
 // transaction is one attempt at a fenced transaction.
@@ -253,9 +258,13 @@ func (s *Store) isHeld(ctx context.Context, tx *redis.Tx, h lease.Hold) (bool, e
 		}
 		return len(h.Mark) > 0 && bytes.Contains(row, h.Mark), err
 	}
-	row, err := tx.HMGet(ctx, s.holdKey(h), "owner", "token").Result()
+	fields, want := []string{"owner", "token"}, []any{h.Owner, strconv.FormatUint(h.Token, 10)}
+	if h.Kind == lease.HoldRun {
+		fields, want = append(fields, "state", "attempt"), append(want, strconv.Itoa(int(jobs.Running)), strconv.Itoa(h.Run.Attempt))
+	}
+	row, err := tx.HMGet(ctx, s.holdKey(h), fields...).Result()
 	if err != nil {
 		return false, err
 	}
-	return h.Owner != "" && len(row) == 2 && row[0] == h.Owner && row[1] == strconv.FormatUint(h.Token, 10), nil
+	return h.Owner != "" && slices.Equal(row, want), nil
 }

@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -14,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/internal/redisserver"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/redisstore"
 	"github.com/cronlease/cronlease/store/storetest"
@@ -76,6 +78,13 @@ func harnessWith(t testing.TB, f flaw) storetest.Harness {
 		StepClock:  func(t testing.TB, by time.Duration) { stepClock(t, client, name, by) },
 		Restart:    func(t testing.TB) { restart(t, client, name) },
 		SignalsAll: true,
+		Fenced: func(ctx context.Context, s store.Leases, h lease.Hold) (bool, error) {
+			err := s.(*redisstore.Store).Do(lease.WithHold(ctx, h), func(*redis.Tx, redis.Pipeliner) error { return nil })
+			if errors.Is(err, redisstore.ErrFenced) {
+				return false, nil
+			}
+			return err == nil, err
+		},
 	}
 }
 

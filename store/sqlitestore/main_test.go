@@ -104,6 +104,7 @@ func harness(t testing.TB, flaw *sqlflaws.Flaw) storetest.Harness {
 		Restart:    func(t testing.TB) { replace(t, path) },
 		LoseSignal: func(t testing.TB, _ string) { used.lose(t) },
 		SignalsAll: true,
+		Fenced:     storetest.FencedOn(db),
 		Patience:   5 * time.Minute, // the driver is slow with -race
 	}
 }

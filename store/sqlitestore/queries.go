@@ -11,7 +11,7 @@ const clock = "cronlease_micros()"
 
 // queries are the statements. Parameters are numbered, {now} is the clock.
 type queries struct {
-	read, prepare, copyFence, acquire, renew, beat, requests, wake, release, askResign, isAsked, checkFence, awaited string
+	read, prepare, copyFence, acquire, renew, beat, requests, wake, release, askResign, isAsked, checkFence, checkRun, awaited string
 }
 
 func newQueries(clock string) queries {
@@ -79,6 +79,10 @@ ON CONFLICT (name) DO UPDATE SET changes = changes + 1`,
 		// The check of a fenced transaction, on the caller's connection. A write,
 		// since a snapshot that the transaction reads may be older than a takeover.
 		checkFence: `UPDATE main.cronlease_fence SET token = token WHERE name = ?1 AND owner = ?2 AND token = ?3`,
+
+		checkRun: `
+UPDATE main.cronlease_run SET attempt = attempt
+WHERE grp = ?1 AND job = ?2 AND tick = ?3 AND trigger_id = ?4 AND state = 1 AND owner = ?5 AND token = ?6 AND attempt = ?7`,
 
 		// What a waiter looks at.
 		awaited: `

@@ -46,9 +46,12 @@ package storetest
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -88,6 +91,8 @@ type Harness struct {
 	// AnyServer says that no server lacks what another one has confirmed, so that
 	// [store.Holder.Server] is not compared.
 	AnyServer bool
+	// Fenced carries out a fenced transaction of the store under a hold, and reports whether it was let through. It writes nothing.
+	Fenced func(ctx context.Context, s store.Leases, h lease.Hold) (bool, error)
 	// Patience is how long one case may take, with what it waits for. Default
 	// one minute, which only a broken store reaches.
 	Patience time.Duration
@@ -95,6 +100,20 @@ type Harness struct {
 	// quick, unless it is zero, makes cases that look for rare meetings look for
 	// that part of the time, for [Finds].
 	quick int
+}
+
+// FencedOn is [Harness.Fenced] of a [store.Fences], for transactions on a pool.
+func FencedOn(db *sql.DB) func(context.Context, store.Leases, lease.Hold) (bool, error) {
+	return func(ctx context.Context, s store.Leases, h lease.Hold) (held bool, err error) {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return false, err
+		}
+		if held, err = s.(store.Fences).CheckHold(ctx, tx, h); err != nil {
+			return false, errors.Join(err, tx.Rollback())
+		}
+		return held, tx.Commit()
+	}
 }
 
 func (h Harness) times(n int) int { return n / max(1, h.quick) }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store/internal/fencing"
 )
@@ -211,8 +212,11 @@ func (tx *Tx) Queue(ops ...any) {
 
 // checks are the operations that let a transaction fail unless something is still held. None: it is not held.
 func (tx *Tx) checks(ctx context.Context, h lease.Hold) ([]any, error) {
-	if h.Kind == lease.HoldLock {
+	switch h.Kind {
+	case lease.HoldLock:
 		return tx.checksOfLock(ctx, h)
+	case lease.HoldRun:
+		return tx.checksOfRun(ctx, h)
 	}
 	fence, err := tx.node(ctx, tx.store.path("fences", h.Name))
 	if err != nil {
@@ -227,6 +231,18 @@ func (tx *Tx) checks(ctx context.Context, h lease.Hold) ([]any, error) {
 		return nil, err
 	}
 	return append(tx.store.as(fence), tx.store.as(term)...), nil
+}
+
+// checksOfRun compare the node of the ledger, which each of its writes changes.
+func (tx *Tx) checksOfRun(ctx context.Context, h lease.Hold) (ops []any, err error) {
+	err = tx.store.on(ctx, h.Name, "read the ledger", true, func(l *mirror, _ stamp) error {
+		key := jobs.Key{Job: h.Run.Job, Tick: h.Run.Tick, Trigger: h.Run.Trigger}
+		if r := l.group.Find(key); r != nil && r.State == jobs.Running && r.Owner == h.Owner && r.Token == h.Token && r.Attempt == h.Run.Attempt {
+			ops = tx.store.as(l.node)
+		}
+		return nil
+	})
+	return ops, err
 }
 
 // checksOfLock compare the floor too, without which a row that was deleted and created anew may have the version of before.

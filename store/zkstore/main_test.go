@@ -2,6 +2,7 @@ package zkstore_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/cronlease/cronlease/internal/zkserver"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/storetest"
 	"github.com/cronlease/cronlease/store/zkstore"
@@ -81,7 +83,14 @@ func harness(t testing.TB) storetest.Harness {
 		StepClock:  func(_ testing.TB, by time.Duration) { ok(clock.Step(operator(), by)) },
 		Restart:    func(testing.TB) { ok(zkstore.Turn(operator())) },
 		SignalsAll: true,
-		Patience:   5 * time.Minute, // some cases have many replicas write to one ledger, which is slow here
+		Fenced: func(ctx context.Context, s store.Leases, h lease.Hold) (bool, error) {
+			err := s.(*zkstore.Store).Do(lease.WithHold(ctx, h), func(*zkstore.Tx) error { return nil })
+			if errors.Is(err, zkstore.ErrFenced) {
+				return false, nil
+			}
+			return err == nil, err
+		},
+		Patience: 5 * time.Minute, // some cases have many replicas write to one ledger, which is slow here
 	}
 }
 

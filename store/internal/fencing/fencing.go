@@ -29,9 +29,5 @@ func Ended(ctx context.Context, store string, holds []lease.Hold, fenced error) 
 
 // Refused is fenced with the hold that is over.
 func Refused(h lease.Hold, fenced error) error {
-	kind := "group"
-	if h.Kind == lease.HoldLock {
-		kind = "lock"
-	}
-	return fmt.Errorf("%w: %s %q, token %d", fenced, kind, h.Name, h.Token)
+	return fmt.Errorf("%w: %v", fenced, h)
 }
