@@ -206,24 +206,36 @@ func (c *Candidate) attempt(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, timeout, fmt.Errorf("no answer within %v", timeout))
 }
 
-// Read is a look that takes nothing.
-func (c *Candidate) Read(ctx context.Context) error { return c.read(ctx) }
+// TakeableIn is for how long the lease may not be taken yet, by the last reading, zero or less is now.
+func (c *Candidate) TakeableIn() time.Duration { return c.watch.takeableIn(c.keeper.now()) }
 
-func (c *Candidate) read(ctx context.Context) error {
-	ctx, cancel := c.attempt(ctx)
+func (c *Candidate) read(ctx context.Context) error { return c.keeper.Read(ctx, c) }
+
+// Read reads the leases of several candidates of this keeper in one statement, and takes none.
+func (k *Keeper) Read(ctx context.Context, all ...*Candidate) error {
+	ctx, cancel := all[0].attempt(ctx)
 	defer cancel()
-	sent := c.keeper.now()
+	groups := make([]string, len(all))
+	for i, c := range all {
+		groups[i] = c.group
+	}
+	sent := k.now()
 	var readings []store.Reading
-	err := c.timed("read", func() (err error) {
-		readings, err = c.keeper.store.Read(ctx, c.group)
+	err := all[0].timed("read", func() (err error) {
+		readings, err = k.store.Read(ctx, groups...)
 		return ctxerr.With(ctx, err)
 	})
 	if err != nil {
-		return fmt.Errorf("group %q: %w", c.group, err)
+		if len(groups) > 1 {
+			return fmt.Errorf("%d groups: %w", len(groups), err)
+		}
+		return fmt.Errorf("group %q: %w", groups[0], err)
 	}
-	replied := c.keeper.now()
-	c.watch.observe(readings[0], sent, replied)
-	c.ask(c.watch.last.Now, sent, replied)
+	replied := k.now()
+	for i, c := range all {
+		c.watch.observe(readings[i], sent, replied)
+		c.ask(c.watch.last.Now, sent, replied)
+	}
 	return nil
 }
 

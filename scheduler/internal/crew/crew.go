@@ -27,7 +27,11 @@ type Member struct {
 	Jobs    map[string]jobs.ScheduleHash
 }
 
-// Crew is the sessions of the replicas of a group. All replicas watch them, so that a new leader need not begin to. Its
+// watchers are how many replicas watch the sessions, besides the leader. Each reads all of them.
+const watchers = 20
+
+// Crew is the sessions of the replicas of a group. The first replicas watch them all, so that a new leader need not begin to,
+// unless it is another one. Its
 // methods are safe for concurrent use, but for Run.
 type Crew struct {
 	keeper *keeper.Keeper
@@ -46,12 +50,12 @@ type replica struct {
 	jobs      map[string]jobs.ScheduleHash
 	live      uint64 // the token of the session that lives; zero: none is known to
 	leaving   bool
-	over      uint64 // sessions up to this token are over
-	named     uint64 // the highest token that a run was seen under
-	candidate *keeper.Candidate
-	ttl       time.Duration // of the session that was seen last
-	asked     time.Time     // when IsOver was last asked
-	missing   time.Time     // since when the row lacks a session that was named
+	over      uint64            // sessions up to this token are over
+	named     uint64            // the highest token that a run was seen under
+	candidate *keeper.Candidate // nil: it cannot have a session
+	ttl       time.Duration     // of the session that was seen last
+	asked     time.Time         // when IsOver was last asked
+	missing   time.Time         // since when the row lacks a session that was named
 	due       time.Time
 }
 
@@ -60,11 +64,12 @@ func New(k *keeper.Keeper, roster func() jobs.Roster) *Crew {
 	return &Crew{keeper: k, roster: roster, poke: make(chan struct{}, 1), known: map[string]*replica{}}
 }
 
-// OnChange has f called after each change, in place of the one before.
+// OnChange has f called after each change, in place of the one before. Nil: this replica does not lead.
 func (c *Crew) OnChange(f func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.changed = f
+	c.Look()
 }
 
 // TTL is the longest that a replica trusts a session without a heartbeat, of those that were seen.
@@ -105,7 +110,7 @@ func (c *Crew) IsOver(s store.Assignee) bool {
 	defer c.mu.Unlock()
 	r := c.replica(s.Owner)
 	r.asked = time.Now()
-	if s.Token <= r.over {
+	if s.Token <= r.over || r.candidate == nil {
 		return true
 	}
 	if s.Token > r.named {
@@ -121,6 +126,7 @@ func (c *Crew) replica(owner string) *replica {
 	r := c.known[owner]
 	if r == nil {
 		r = &replica{owner: owner}
+		r.candidate = c.candidate(r)
 		c.known[owner] = r
 	}
 	return r
@@ -146,34 +152,38 @@ func (c *Crew) Run(ctx context.Context) {
 // round looks at the sessions that are due, and returns when the next one is.
 func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 	c.mu.Lock()
-	changed, listed := false, map[string]bool{}
+	changed, listed, before := false, map[string]bool{}, 0
 	for _, told := range c.roster().Replicas {
+		if told.Owner < c.keeper.Owner() {
+			before++
+		}
 		r := c.replica(told.Owner)
 		listed[told.Owner] = true
 		changed = changed || r.list != told.List
 		r.list, r.jobs = told.List, told.Jobs
 	}
-	var due []*replica
-	now := time.Now()
+	var looks []*replica
+	now, watches := time.Now(), before < watchers || c.changed != nil
 	for owner, r := range c.known {
-		if !listed[owner] && r.live == 0 && r.named <= r.over { // until IsOver is asked for a later one
+		if r.candidate == nil || !listed[owner] && r.live == 0 && r.named <= r.over { // until IsOver is asked for a later one
 			if r.due = now.Add(time.Hour); now.Sub(r.asked) > time.Hour {
 				delete(c.known, owner)
 			}
 			continue
 		}
-		if all || !now.Before(r.due) {
-			due = append(due, r)
-		}
+		all = all || watches && !now.Before(r.due)
+		looks = append(looks, r)
 	}
 	c.mu.Unlock()
-	for _, r := range due {
-		changed = c.look(ctx, r) || changed
+	if all && len(looks) > 0 {
+		changed = c.look(ctx, looks) || changed
 	}
 	next := time.Hour // or when something is asked for
 	c.mu.Lock()
 	for _, r := range c.known {
-		next = min(next, max(time.Millisecond, time.Until(r.due)))
+		if watches {
+			next = min(next, max(time.Millisecond, time.Until(r.due)))
+		}
 	}
 	f := c.changed
 	c.mu.Unlock()
@@ -185,48 +195,63 @@ func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 
 var errLives = errors.New("there is nothing to take over")
 
-// look looks at a replica's session, and takes it over if it may be. It reports whether that has changed anything.
-func (c *Crew) look(ctx context.Context, r *replica) bool {
-	const soon, least = time.Second, 10 * time.Millisecond
-	if r.candidate == nil {
-		candidate, err := c.keeper.Candidate(store.SessionGroup(r.owner))
-		if err != nil {
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			r.due = time.Now().Add(time.Minute)
-			return false
-		}
-		candidate.Gate(func(lease.Skew) error {
-			row := candidate.Reading().Lease
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			if row == nil || r.owner == c.keeper.Owner() || row.Owner != r.owner || row.Released && row.Token != max(r.live, r.named) {
-				return errLives
+// look reads the sessions, in one statement, and takes over those that may be. It reports whether that has changed anything.
+func (c *Crew) look(ctx context.Context, all []*replica) (changed bool) {
+	const soon = time.Second
+	ttl := c.keeper.Timing().TTL
+	var candidates []*keeper.Candidate
+	for _, r := range all {
+		candidates = append(candidates, r.candidate)
+	}
+	err := c.keeper.Read(ctx, candidates...)
+	for _, r := range all {
+		var taken *keeper.Held
+		wait, of := ttl/3, err
+		if r.owner == c.keeper.Owner() {
+			wait = ttl
+		} else if of == nil && r.candidate.Barred() == nil {
+			if wait = min(r.candidate.TakeableIn(), ttl); wait <= 0 {
+				taken, wait, of = r.candidate.Look(ctx)
 			}
-			return nil
-		})
-		r.candidate = candidate
+		}
+		if taken != nil {
+			_ = taken.Release(ctx) // else it expires
+		}
+		if of != nil {
+			wait = soon
+		}
+		c.mu.Lock()
+		r.due = time.Now().Add(max(wait, 10*time.Millisecond))
+		if of == nil {
+			changed = c.note(r, taken) || changed
+		}
+		c.mu.Unlock()
 	}
-	var taken *keeper.Held
-	var wait time.Duration
-	var err error
-	if r.owner == c.keeper.Owner() {
-		wait, err = c.keeper.Timing().TTL, r.candidate.Read(ctx)
-	} else {
-		taken, wait, err = r.candidate.Look(ctx)
-	}
-	if taken != nil {
-		_ = taken.Release(ctx) // else it expires
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	return changed
+}
+
+// candidate is one for a replica's session. Nil: no session can have its name.
+func (c *Crew) candidate(r *replica) *keeper.Candidate {
+	candidate, err := c.keeper.Candidate(store.SessionGroup(r.owner))
 	if err != nil {
-		r.due = time.Now().Add(soon)
-		return false
+		return nil
 	}
+	candidate.Gate(func(lease.Skew) error {
+		row := candidate.Reading().Lease
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if row == nil || r.owner == c.keeper.Owner() || row.Owner != r.owner || row.Released && row.Token != max(r.live, r.named) {
+			return errLives
+		}
+		return nil
+	})
+	return candidate
+}
+
+// note takes in what a replica's row says, and whether the session was taken over. It is called with mu held.
+func (c *Crew) note(r *replica, taken *keeper.Held) (changed bool) {
 	was := *r
 	row := r.candidate.Reading().Lease
-	r.due = time.Now().Add(min(max(wait, least), c.keeper.Timing().TTL/2))
 	switch {
 	case taken != nil:
 		r.live, r.over = 0, taken.Token()
@@ -242,7 +267,6 @@ func (c *Crew) look(ctx context.Context, r *replica) bool {
 		r.live, r.over = 0, row.Token
 	case row.Released:
 		r.live, r.over = 0, max(r.over, row.Token-1)
-		r.due = time.Now().Add(soon)
 	default:
 		r.live, r.leaving, r.over, r.ttl = row.Token, row.ResignAsked, max(r.over, row.Token-1), row.TTL
 	}
