@@ -219,8 +219,9 @@ type Claim struct {
 	// inserts a row like any other. Nothing is left of the tick of before but the count: it is not later
 	// than the newest, so it cannot be claimed again.
 	Extends time.Time
-	// For is whom a run is assigned to that the claim of a holder that assigns leaves Waiting.
+	// For is whom a run is assigned to that the claim of a holder that assigns leaves Waiting, and Details are the row's then.
 	For Assignee
+	jobs.Details
 	// Then are runs that follow: the claim that inserts its row inserts them with it, or
 	// neither is done. See [Ledger.Claim].
 	Then []Follower

@@ -77,6 +77,7 @@ func (tx *Tx) claim(h store.Holder, id store.ClaimID, c store.Claim) (store.Clai
 		r = Run{ID: id, Record: jobs.Record{
 			Key: key, State: c.State, Owner: keeps.Owner, Token: keeps.Token,
 			Claimed: tx.Now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
+			Details: ledgerrows.ClaimDetails(h, c),
 		}}
 		switch c.State {
 		case jobs.Running:

@@ -199,19 +199,19 @@ func (l *ledger) readRefused(ctx context.Context, c *conn, h store.Holder, claim
 }
 
 func (l *ledger) claimStatement(h store.Holder, id store.ClaimID, claims []store.Claim) string {
-	columns, under := sqltext.Raw(""), sqltext.Raw("f.owner, f.token")
+	columns, under, details := sqltext.Raw(""), sqltext.Raw("f.owner, f.token"), sqltext.Raw("NULL")
 	if h.Assigns {
-		columns, under = ", owner, token", "v.owner, v.token"
+		columns, under, details = ", owner, token, details", "v.owner, v.token", "NULLIF(v.details, _binary'')"
 	}
 	rows := make(sqltext.Values, len(claims))
 	for i, c := range claims {
 		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
 		if h.Assigns {
 			keeps := h.Keeps(c.State, c.For)
-			rows[i] = append(rows[i], keeps.Owner, keeps.Token)
+			rows[i] = append(rows[i], keeps.Owner, keeps.Token, ledgerrows.FormatDetails(ledgerrows.ClaimDetails(h, c)))
 		}
 	}
-	return l.sql.claim.Render(columns, rows, string(id[:]), under, h.Group, h.Owner, h.Token)
+	return l.sql.claim.Render(columns, rows, string(id[:]), under, details, h.Group, h.Owner, h.Token)
 }
 
 // underWhom is whom a run waits under that follows one of that holder's.
@@ -227,7 +227,7 @@ func claimedNow(h store.Holder, c store.Claim, now time.Time) jobs.Record {
 	keeps := h.Keeps(c.State, c.For)
 	r := jobs.Record{
 		Key: ledgerrows.Plain(c.Key), State: c.State, Owner: keeps.Owner, Token: keeps.Token,
-		Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error),
+		Claimed: now, Missed: c.Missed, Error: ledgerrows.CutError(c.Error), Details: ledgerrows.ClaimDetails(h, c),
 	}
 	switch c.State {
 	case jobs.Running:

@@ -156,14 +156,14 @@ ORDER BY r.tick, r.job, r.trigger_id`),
 		// returns the instant that the rows were stamped with. The subqueries are
 		// not locked by the clause: they read what was committed when the fence
 		// row was locked, and hold up no pause and no outcome. Whom a row is under is the fence row's
-		// owner and token, or, if the holder assigns, in two more columns of the list.
+		// owner and token, or, if the holder assigns, in more columns of the list.
 		claim: sql(`
 INSERT IGNORE INTO {run} ({run columns})
 WITH v (job, tick, trigger_id, state, delay, missed, error?) AS (VALUES ?)
 SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, ?, v.state = 1,
 	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
-	v.missed, v.error, 0, NULL, NULL, NULL
+	v.missed, v.error, 0, NULL, NULL, ?
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ? AND (v.trigger_id > 0 OR NOT ({late} OR v.state <= 2 AND {paused}))
 LOCK IN SHARE MODE`),

@@ -73,7 +73,8 @@ func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			extends = tickText(c.Extends)
 		}
 		args = append(args, keyArgs(c.Key)...)
-		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), extends, c.For.Owner, c.For.Token)
+		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), extends, c.For.Owner, c.For.Token,
+			ledgerrows.FormatDetails(ledgerrows.ClaimDetails(h, c)))
 		args = append(args, followerArgs(c.Then)...)
 	}
 	answer, err := s.run(ctx, "claim", claimScript, args...)

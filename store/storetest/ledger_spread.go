@@ -17,10 +17,10 @@ var spreadCases = []ledgerCase{
 		m := e.session(s, "m")
 		id := newID()
 		claims := []store.Claim{
-			{Key: key(cleanup, 1), State: jobs.Waiting, For: assignee(m)},
+			{Key: key(cleanup, 1), State: jobs.Waiting, For: assignee(m), Details: jobs.Details{Fencing: 4, Cluster: "here", Failing: true}},
 			{Key: key(report, 1), State: jobs.Waiting, Delay: time.Minute, Missed: 3},
 			{Key: key(report, 2), State: jobs.Running},
-			{Key: key(report, 3), State: jobs.Skipped, For: assignee(m)},
+			{Key: key(report, 3), State: jobs.Skipped, For: assignee(m), Details: jobs.Details{Fencing: 4}},
 		}
 		before := e.changes(group)
 		for _, what := range []string{"the first time", "again"} {
@@ -28,6 +28,7 @@ var spreadCases = []ledgerCase{
 			for i, want := range []store.Assignee{assignee(m), {}, assignee(h), assignee(h)} {
 				r := e.record(group, claims[i].Key)
 				e.equal(assigneeOf(r), want, fmt.Sprint("under whom the run of claim ", i, " is"))
+				e.equal(r.Details == claims[i].Details, i != 3, fmt.Sprint("whether the run of claim ", i, " has its details"))
 				e.equal(got[i].Mine, true, "Mine, "+what)
 				e.same(got[i].Record, r, "the answer, "+what)
 			}
