@@ -18,6 +18,7 @@ import (
 type away struct {
 	to    store.Assignee
 	given time.Time // when it was, as far as this term knows
+	woken time.Time // when its replica was woken again; zero: it was not
 	since uint64    // the reader's number when the ledger was known to have it like that
 	sure  bool      // it is known to; else the ledger is being told
 	began time.Time // when it was seen to run; zero: it was not
@@ -30,11 +31,13 @@ type spread struct {
 	changed signal // the crew has
 	members []crew.Member
 	runs    map[string]int  // that are away, by owner
+	last    store.Assignee  // that was chosen last
 	full    map[string]bool // replicas that have not begun what they were given a while ago
 	wake    map[string]bool // the replicas that are to look at what they were given
 	waking  map[string]bool // those that are being woken
 	quiet   time.Time       // nothing is assigned until then: another server may have lost what replicas still trust
 	polls   bool            // a look at the ledger is planned
+	polled  time.Time       // when the last one was
 	gathers bool            // the group is not to be spread any more: nothing is assigned
 }
 
@@ -71,7 +74,7 @@ func (t *term) assign(r *run) bool {
 func (t *term) give(r *run, to store.Assignee) {
 	t.goAway(r, &away{to: to, given: time.Now()})
 	m := move(r.record, jobs.Waiting, r.record.Error)
-	m.For, m.Fencing, m.Cluster, m.Failing = to, t.nextFencing(r.entry), t.wrote.home, r.entry.Known().Failing
+	m.For, m.Details = to, t.assignment(r)
 	attempt := r.record.Attempt
 	if r.record.State == jobs.Waiting && r.record.Owner != "" { // the ledger counts it
 		attempt++
@@ -90,6 +93,29 @@ func (t *term) give(r *run, to store.Assignee) {
 	}, nil)
 }
 
+// assignment is what the row of a run says that is assigned.
+func (t *term) assignment(r *run) jobs.Details {
+	d := r.record.Details
+	d.Fencing, d.Cluster, d.Failing = t.nextFencing(r.entry), t.wrote.home, r.entry.Known().Failing
+	return d
+}
+
+// placed takes in that a run was claimed and assigned, in one.
+func (t *term) placed(r *run) {
+	to := store.Assignee{Owner: r.record.Owner, Token: r.record.Token}
+	t.shift(r, plan.Running)
+	t.goAway(r, &away{to: to, given: time.Now(), since: t.reader.number.Load(), sure: true})
+	t.tellDropped(r, jobs.Waiting, "")
+	if r.stop != nil {
+		t.endThere(r, r.stop)
+	}
+	if r.record.State != jobs.Waiting { // this answers a repetition
+		t.reader.soon()
+	}
+	t.wakeReplica(to)
+	t.poll()
+}
+
 // nextFencing is a fencing token for a run of a job: greater than all that runs of it were given before, under any leader. A start
 // is stamped with the instant of its token, or a later one, and the ledger keeps the latest start of each job.
 func (t *term) nextFencing(e *entry) uint64 {
@@ -103,18 +129,29 @@ func (e *entry) knowFencing(started time.Time, given uint64) {
 }
 
 // choose is the replica that a run is given to: of those that have its job, the one with the fewest runs, and of the full ones only
-// if all are.
+// if all are. While many ticks are being claimed, the replica that got the last run gets more, up to its share of them: so that few
+// statements and few signals concern each.
 func (t *term) choose(job string) (to store.Assignee, ok bool) {
-	least := 0
+	least, last := 0, math.MaxInt
 	for _, m := range t.spread.members {
 		n := t.spread.runs[m.Owner]
 		if t.spread.full[m.Owner] {
 			n += math.MaxInt / 2
 		}
-		if t.canHave(m, job) && (!ok || n < least) {
+		if !t.canHave(m, job) {
+			continue
+		}
+		if !ok || n < least {
 			to, least, ok = m.Assignee, n, true
 		}
+		if m.Assignee == t.spread.last {
+			last = n
+		}
 	}
+	if share := len(t.wrote.claims.Fresh()) / max(1, len(t.spread.members)); last-least < share {
+		to = t.spread.last
+	}
+	t.spread.last = to
 	return to, ok
 }
 
@@ -182,19 +219,50 @@ func (t *term) wakeReplicas() {
 	}
 }
 
-// poll has the ledger read after a while, for as long as runs are away: a replica's signal may be lost.
+// poll has the ledger read for as long as runs are away: a signal may be lost, of a replica that has ended some, or to one that is to
+// begin some.
 func (t *term) poll() {
 	if t.spread.polls || t.stage.ends() {
 		return
 	}
 	t.spread.polls = true
-	t.after(time.Second, func() {
+	t.after(soonAgain, func() {
 		t.spread.polls = false
-		if t.spread.isAway() {
-			t.reader.soon()
-			t.poll()
+		if !t.spread.isAway() {
+			return
 		}
+		if time.Since(t.spread.polled) > time.Second || t.areLate() {
+			t.spread.polled = time.Now()
+			t.reader.glance.give()
+		}
+		t.poll()
 	})
+}
+
+// soonAgain is after what time a replica is woken again that has not begun a run, at first.
+const soonAgain = 250 * time.Millisecond
+
+// isLate reports whether the replica of a run that it has not begun is to be woken again.
+func (r *run) isLate() bool {
+	a := r.away
+	if a == nil || r.record.State != jobs.Waiting {
+		return false
+	}
+	if a.woken.IsZero() {
+		return time.Since(a.given) > soonAgain
+	}
+	return time.Since(a.woken) > time.Second
+}
+
+func (t *term) areLate() bool {
+	for _, e := range t.roll.entries {
+		for _, r := range e.runs {
+			if r.isLate() {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // foundAway takes in a run that the ledger has under a replica's session. False: that session is over, and the run is the
@@ -235,7 +303,8 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 			t.give(r, to)
 		}
 	}
-	if record.State == jobs.Waiting || record.CancelAsked {
+	if record.CancelAsked || r.isLate() {
+		r.away.woken = time.Now()
 		t.wakeReplica(r.away.to) // the signal may have been lost
 	}
 	t.poll()

@@ -35,7 +35,35 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	for i := range claims.Rows {
 		claims.Rows[i].Then = t.leftOut(t.followers.OfClaim(claims.Rows[i], time.Now()))
 	}
-	t.wrote.claim(e.job.Name, claims, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) }, func() { t.standAside(e, claims) })
+	t.wrote.claim(e.job.Name, claims, follow{
+		send:  func(write) { t.place(e, claims) },
+		aside: func(write) { t.standAside(e, claims) },
+	}, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) })
+}
+
+// startsAtOnce is how many runs may be claimed as running, or as assigned.
+func (t *term) startsAtOnce() int {
+	if t.role == assigns && !t.mayAssign() {
+		return 0
+	}
+	return t.slots.left()
+}
+
+// place assigns the runs of claims that may start, right before these are sent.
+func (t *term) place(e *entry, claims plan.Claims) {
+	for i := range claims.Rows {
+		c := &claims.Rows[i]
+		r := e.runs[c.Key]
+		if t.role != assigns || c.State == jobs.Skipped || r.Phase() != plan.Running {
+			continue
+		}
+		c.State, c.For, c.Details = jobs.Waiting, store.Assignee{}, jobs.Details{}
+		t.comeBack(r)
+		if to, ok := t.choose(r.record.Job); ok && t.mayAssign() {
+			t.goAway(r, &away{to: to, given: time.Now()})
+			c.For, c.Details = to, t.assignment(r)
+		}
+	}
 }
 
 // standAside gives the slots back that claims have which were set aside. They are claimed as waiting from then on.
@@ -83,6 +111,10 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		r.record = result[i].Record
 		r.told = true
 		t.stream.Emit(event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed})
+		if r.record.Owner != "" && t.role == assigns {
+			t.placed(r)
+			continue
+		}
 		why := e.LateAnswer(c.Tick, t.clock.Ours(r.record.Claimed), t.now())
 		switch {
 		case why != "":

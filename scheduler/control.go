@@ -48,8 +48,10 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	if t.role != serves && t.switched(snapshot) {
 		return
 	}
-	t.tellControl(snapshot)
-	t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.Ours)
+	if snapshot.Jobs != nil { // else nothing was asked: see reader.glanced
+		t.tellControl(snapshot)
+		t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.Ours)
+	}
 	for name, known := range snapshot.Jobs {
 		if e := t.roll.entries[name]; e != nil {
 			e.Pause(known.Paused, plan.Pauses(snapshot.Pauses[name], snapshot.Now, t.clock.Ours))
@@ -77,10 +79,12 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 	}
 	t.foundAll(snapshot, away, false)
-	now := t.now()
-	for _, e := range t.roll.order { // for ticks that a pause held back
-		t.freed(e)
-		t.claimDue(e, now)
+	if snapshot.Jobs != nil {
+		now := t.now()
+		for _, e := range t.roll.order { // for ticks that a pause held back
+			t.freed(e)
+			t.claimDue(e, now)
+		}
 	}
 	t.foundAll(snapshot, away, true) // behind what is due of the schedules
 }

@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"slices"
+
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -13,6 +15,7 @@ import (
 
 // knowFollowers takes in the jobs that there are, as far as they follow others.
 func (t *term) knowFollowers() {
+	t.reader.deep.Store(slices.ContainsFunc(t.roll.order, func(e *entry) bool { return e.job.PauseAfter > 0 || e.isNotifier() }))
 	t.followers.Know(func(yield func(*jobs.Job) bool) {
 		for _, e := range t.roll.order {
 			if !yield(&e.job.Job) {

@@ -20,13 +20,15 @@ type reader struct {
 	*env
 	digest  uint64         // of what was open, where other replicas change it
 	look    signal         // asks it to read at once
+	glance  signal         // asks it to read at once what is open, where other replicas run it
+	deep    *atomic.Bool   // a glance is not enough: there are jobs that what replicas write of others concerns
 	asks    asks           // asks it to read at once, and tells whether anything was asked of the leader
 	number  *atomic.Uint64 // counts the begins and the ends of readings: odd while one is under way
 	relists chan relisted  // capacity 1: changes of the list that the ledger was told of; the next reading hands them to takeIn
 }
 
 func newReader(v *env) reader {
-	return reader{env: v, look: make(chan struct{}, 1), asks: make(asks), number: new(atomic.Uint64), relists: make(chan relisted, 1)}
+	return reader{env: v, look: make(chan struct{}, 1), glance: make(chan struct{}, 1), deep: new(atomic.Bool), asks: make(asks), number: new(atomic.Uint64), relists: make(chan relisted, 1)}
 }
 
 // run takes in what is asked of the leader, pause, resume, trigger or cancel, until
@@ -47,11 +49,14 @@ func (f *reader) run() {
 		timer.Reset(every)
 		var beat *heard
 		var answers []chan<- bool
+		glance := false
 		select {
 		case b := <-f.beats.newest:
 			beat = &b
 		case answer := <-f.asks:
-			answers, asked = append(f.asks.waiting(), answer), true
+			answers, glance = append(f.asks.waiting(), answer), true
+		case <-f.glance:
+			glance = true
 		case <-f.look:
 			asked = true
 		case list = <-f.relists:
@@ -61,8 +66,14 @@ func (f *reader) run() {
 		case <-f.ctx.Done():
 			return
 		}
+		if glance && (f.role != assigns || f.deep.Load()) {
+			asked, glance = true, false
+		}
 		sent, number := time.Now(), f.number.Add(1)
-		snapshot, changed, err := f.news(pulse, beat, asked, limit)
+		snapshot, changed, err := f.glanced(glance && !asked)
+		if !changed {
+			snapshot, changed, err = f.news(pulse, beat, asked || glance, limit)
+		}
 		if f.ctx.Err() != nil {
 			return
 		}
@@ -184,6 +195,20 @@ func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time
 	defer cancel()
 	snapshot, err = f.load(ctx, false)
 	return snapshot, err == nil, err
+}
+
+// glanced reads what is open, and nothing of the jobs. It is enough where other replicas have ended runs, and nothing was asked of the group.
+func (f *reader) glanced(wanted bool) (snapshot jobs.Snapshot, enough bool, err error) {
+	if !wanted {
+		return snapshot, false, nil
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
+	defer cancel()
+	err = f.stream.Timed(f.head(), "open", 0, func() (err error) {
+		snapshot, err = f.sessions.db.Open(ctx, f.holder.Group, "")
+		return err
+	})
+	return snapshot, err == nil && snapshot.Changes == f.beats.known.Load() && f.memory.IsOf(snapshot.Server), nil
 }
 
 // digest stands for runs, as far as others may change them.

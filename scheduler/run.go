@@ -192,14 +192,6 @@ func (s *slots) left() int {
 	return max(0, s.most-s.taken)
 }
 
-// startsAtOnce is how many runs may be claimed as running. One that is assigned waits for that.
-func (t *term) startsAtOnce() int {
-	if t.role == assigns {
-		return 0
-	}
-	return t.slots.left()
-}
-
 func (s *slots) free() bool { return s.left() > 0 }
 
 // lineUp has a run wait for a slot: in the place of a run of its job that was ended while it waited, or at the end. Otherwise a
@@ -504,6 +496,7 @@ func (t *term) isReplaced(r, by *run) bool {
 func (t *term) interrupt(r *run, why error) {
 	r.stop = why
 	switch {
+	case r.away != nil && r.record.State == 0: // it is being claimed
 	case r.away != nil:
 		t.endThere(r, why)
 	case r.attempt != nil:

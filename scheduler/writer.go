@@ -74,7 +74,7 @@ type write struct {
 // follow is how the author of moves follows what becomes of them.
 type follow struct {
 	done func(x write, moved []bool) // moved is nil if it is not known
-	// These may be nil. send comes before each statement, and may change the moves. aside
+	// These may be nil. send comes before each statement, and may change what it writes. aside
 	// comes when the write was set aside, maybe again. Its answer comes later.
 	send  func(x write)
 	aside func(x write)
@@ -108,10 +108,9 @@ func newWriter(t *term) *writer {
 	return w
 }
 
-// claim calls answered with what stands for the claims, or with why the term is over, and aside when they are set
-// aside, maybe again.
-func (w *writer) claim(job string, claims plan.Claims, answered func([]store.Claimed, error), aside func()) {
-	w.claims.Add(write{job: job, claims: claims, answered: answered, follow: follow{aside: func(write) { aside() }}})
+// claim calls answered with what stands for the claims, or with why the term is over.
+func (w *writer) claim(job string, claims plan.Claims, f follow, answered func([]store.Claimed, error)) {
+	w.claims.Add(write{job: job, claims: claims, answered: answered, follow: f})
 }
 
 // move calls done with whether the row was moved, and aside, unless it is nil, when it is set aside, maybe again.
