@@ -73,6 +73,9 @@ type Job struct {
 	// not, and is an error; the job cannot be triggered, paused or cancelled. Its runs have
 	// no token ([Run.Token] is zero), and fenced work refuses them.
 	Everywhere bool
+	// On are labels that a replica needs to run the job, in a group whose runs are spread over its replicas
+	// (scheduler.WithSpread). While no replica has them, its runs wait, and the leader's log says so. Nil: any replica.
+	On Labels
 	// About says what the job does, for people who look at it, such as its command line.
 	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
 	About string
@@ -151,6 +154,9 @@ func (j Job) Validate() error {
 	}
 	fault(j.Schedule == nil, "no Schedule: give it one, for example jobs.Every(time.Minute)")
 	fault(j.Do == nil, "no Do: give it the function to run")
+	if err := j.On.Validate(); err != nil {
+		fault(true, "On: %w", err)
+	}
 	fault(j.Timeout < 0, "Timeout %v: must not be negative", j.Timeout)
 	if s, ok := j.Schedule.(interface{ Err() error }); ok {
 		wrong = append(wrong, parts(s.Err())...)

@@ -64,6 +64,10 @@ type Replica struct {
 	List uint64
 	// Jobs are its jobs, by name.
 	Jobs map[string]ScheduleHash
+	// Labels are what it says of itself (scheduler.WithLabels).
+	Labels Labels
+	// MaxRuns is how many runs it has at a time (scheduler.WithMaxRuns). Zero: any number.
+	MaxRuns int
 }
 
 // Presence says whether the database sees a replica, by its connection, session or

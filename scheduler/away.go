@@ -1,9 +1,13 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"math"
+	"slices"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
@@ -32,7 +36,7 @@ type spread struct {
 	members []crew.Member
 	runs    map[string]int  // that are away, by owner
 	last    store.Assignee  // that was chosen last
-	full    map[string]bool // replicas that have not begun what they were given a while ago
+	slow    map[string]bool // replicas that have not begun what they were given a while ago
 	wake    map[string]bool // the replicas that are to look at what they were given
 	waking  map[string]bool // those that are being woken
 	quiet   time.Time       // nothing is assigned until then: another server may have lost what replicas still trust
@@ -44,7 +48,7 @@ type spread struct {
 func newSpread(t *term) *spread {
 	m, changed := t.sessions, make(signal, 1)
 	m.s.crew.OnChange(changed.give)
-	return &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, full: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+	return &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, slow: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
 }
 
 // crewChanged takes in that replicas have come, leave, or are gone.
@@ -61,7 +65,7 @@ func (t *term) mayAssign() bool {
 
 // assign gives a run to a replica. False: no replica can have it now.
 func (t *term) assign(r *run) bool {
-	to, ok := t.choose(r.record.Job)
+	to, ok := t.choose(r.entry)
 	if !ok || !t.mayAssign() {
 		return false
 	}
@@ -128,68 +132,87 @@ func (e *entry) knowFencing(started time.Time, given uint64) {
 	e.tokens = max(e.tokens, uint64(max(0, started.UnixMicro())), given)
 }
 
-// choose is the replica that a run is given to: of those that have its job, the one with the fewest runs, and of the full ones only
-// if all are. While many ticks are being claimed, the replica that got the last run gets more, up to its share of them: so that few
-// statements and few signals concern each.
-func (t *term) choose(job string) (to store.Assignee, ok bool) {
+// choose is the replica that a run is given to: of those that can have it, the one with the fewest runs for its slots, and of those
+// that do not begin what they have only if none does. While many ticks are being claimed, the replica that got the last run gets
+// more, up to its share of them: so that few statements and few signals concern each.
+func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 	least, last := 0, math.MaxInt
+	most := 1
 	for _, m := range t.spread.members {
-		n := t.spread.runs[m.Owner]
-		if t.spread.full[m.Owner] {
-			n += math.MaxInt / 2
-		}
-		if !t.canHave(m, job) {
+		most = max(most, m.Told.MaxRuns)
+	}
+	for _, m := range t.spread.members {
+		slots, n := cmp.Or(m.Told.MaxRuns, most), t.spread.runs[m.Owner]
+		if n >= slots && m.Told.MaxRuns > 0 || !t.canHave(m, e) {
 			continue
 		}
-		if !ok || n < least {
-			to, least, ok = m.Assignee, n, true
+		load := n * most / slots
+		if t.spread.slow[m.Owner] {
+			load += math.MaxInt / 2
+		}
+		if !ok || load < least {
+			to, least, ok = m.Assignee, load, true
 		}
 		if m.Assignee == t.spread.last {
-			last = n
+			last = load
 		}
 	}
 	if share := len(t.wrote.claims.Fresh()) / max(1, len(t.spread.members)); last-least < share {
 		to = t.spread.last
 	}
 	t.spread.last = to
+	t.tellNone(e, ok)
 	return to, ok
 }
 
 // canHave reports whether a replica may be given runs of a job.
-func (t *term) canHave(m crew.Member, job string) bool {
-	_, has := m.Jobs[job]
-	return !m.Leaving && (has || m.Owner == t.holder.Owner && t.roll.entries[job] != nil)
+func (t *term) canHave(m crew.Member, e *entry) bool {
+	_, has := m.Told.Jobs[e.job.Name]
+	return !m.Leaving && (has || m.Owner == t.holder.Owner && !e.IsRemoved()) && m.Told.Labels.Has(e.job.On)
 }
 
-// isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or is full while
-// others are not; or the run was assigned on another server.
+// tellNone tells, once, that no replica can have the runs of a job, be it busy or not, and when one can again.
+func (t *term) tellNone(e *entry, found bool) {
+	none := !found && !slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return t.canHave(m, e) })
+	switch {
+	case none && !e.isStuck:
+		t.log.Warn("the runs of a job wait for a replica that can have them: none that stays has the job, and the labels that it wants",
+			zap.String("job", e.job.Name), zap.Stringer("on", e.job.On), zap.Int("replicas", len(t.spread.members)))
+	case !none && e.isStuck:
+		t.log.Info("there is a replica again that can have the runs of a job", zap.String("job", e.job.Name))
+	}
+	e.isStuck = none
+}
+
+// isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or does not begin it while
+// others are free; or the run was assigned on another server.
 func (t *term) isToMove(r *run) bool {
 	if r.record.Cluster != t.wrote.home {
 		return true
 	}
 	lost, isFree := false, false
 	for _, m := range t.spread.members {
-		switch can := t.canHave(m, r.record.Job); {
+		switch can := t.canHave(m, r.entry); {
 		case m.Assignee == r.away.to:
 			lost = !can
-		case can && !t.spread.full[m.Owner]:
+		case can && !t.spread.slow[m.Owner] && (m.Told.MaxRuns == 0 || t.spread.runs[m.Owner] < m.Told.MaxRuns):
 			isFree = true
 		}
 	}
-	return lost || isFree && t.spread.full[r.away.to.Owner] && time.Since(r.away.given) > beginsWithin
+	return lost || isFree && t.spread.slow[r.away.to.Owner] && time.Since(r.away.given) > beginsWithin
 }
 
-// beginsWithin is how long a replica may take to begin what it was given, until it counts as full.
+// beginsWithin is how long a replica may take to begin what it was given, until it counts as slow.
 const beginsWithin = time.Second
 
-// seeCrew takes in which replicas there are, and which of them are full.
+// seeCrew takes in which replicas there are, and which of them are slow.
 func (t *term) seeCrew() {
 	t.spread.members = t.spread.crew.Members()
-	clear(t.spread.full)
+	clear(t.spread.slow)
 	for _, e := range t.roll.entries {
 		for _, r := range e.runs {
 			if r.away != nil && r.record.State == jobs.Waiting && time.Since(r.away.given) > beginsWithin {
-				t.spread.full[r.away.to.Owner] = true
+				t.spread.slow[r.away.to.Owner] = true
 			}
 		}
 	}
@@ -299,7 +322,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case t.spread.gathers, t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.mayAssign() && t.isToMove(r):
-		if to, ok := t.choose(record.Job); ok {
+		if to, ok := t.choose(e); ok {
 			t.give(r, to)
 		}
 	}

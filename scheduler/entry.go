@@ -29,6 +29,7 @@ type entry struct {
 	backlog []*run // runs of backfills whose time has come
 	fails   failures
 	history history
+	isStuck bool   // no replica can have its runs, of a group that is spread
 	tokens  uint64 // the highest fencing token that a run of it was given, or may have been: see away.go
 }
 

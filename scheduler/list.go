@@ -19,6 +19,7 @@ type list struct {
 	mu      sync.Mutex
 	all     []*declared // in the order in which they came; only ever appended to, or replaced as a whole
 	names   map[string]*declared
+	spread  bool   // the group is
 	changed signal // for the term
 	moved   signal // the same for what runs everywhere
 	given   signal // the same for what is assigned to this replica
@@ -32,8 +33,8 @@ type declared struct {
 	provided bool   // by the provider
 }
 
-func newList() *list {
-	return &list{names: map[string]*declared{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), given: make(chan struct{}, 1), observe: func() {}}
+func newList(spread bool) *list {
+	return &list{spread: spread, names: map[string]*declared{}, changed: make(chan struct{}, 1), moved: make(chan struct{}, 1), given: make(chan struct{}, 1), observe: func() {}}
 }
 
 func declare(job jobs.Job, provided bool) *declared {
@@ -97,7 +98,7 @@ func (l *list) tell() {
 func (l *list) add(add []jobs.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err := check(add, func(job jobs.Job) error {
+	err := l.check(add, func(job jobs.Job) error {
 		if l.names[job.Name] != nil {
 			return declaredTwice(job.Name)
 		}
@@ -120,7 +121,7 @@ func (l *list) add(add []jobs.Job) error {
 func (l *list) replace(with []jobs.Job) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := check(with, func(job jobs.Job) error { return l.own(job.Name) }); err != nil {
+	if err := l.check(with, func(job jobs.Job) error { return l.own(job.Name) }); err != nil {
 		return err
 	}
 	if err := l.checkPipelines(with, nil); err != nil {
@@ -170,7 +171,7 @@ func (l *list) remove(names []string) error {
 func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	err = check(given, func(job jobs.Job) error {
+	err = l.check(given, func(job jobs.Job) error {
 		if d := l.names[job.Name]; d != nil && d.provided != provided {
 			return declaredTwice(job.Name)
 		}
@@ -287,12 +288,15 @@ func (l *list) own(name string) error {
 
 // check says everything that is wrong with jobs: by themselves, with one another,
 // and what may says.
-func check(given []jobs.Job, may func(jobs.Job) error) error {
+func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 	var wrong []error
 	seen := map[string]bool{}
 	for _, job := range given {
 		if err := job.Validate(); err != nil {
 			wrong = append(wrong, err)
+		}
+		if len(job.On) > 0 && !l.spread {
+			wrong = append(wrong, fmt.Errorf("scheduler: job %.150q: On %v: the leader runs all jobs of this group: add WithSpread, which spreads them over its replicas", job.Name, job.On))
 		}
 		if seen[job.Name] {
 			wrong = append(wrong, declaredTwice(job.Name))

@@ -96,10 +96,11 @@ func (f *reader) run() {
 			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
 			if f.role != runsAll {
 				now := digest(snapshot.Open)
-				fruit, f.digest = fruit || now != f.digest, now
-			}
-			if !fruit && f.role == assigns {
-				f.sessions.s.roster.Poke() // a replica has come, or goes
+				moved := now != f.digest
+				fruit, f.digest = fruit || moved, now
+				if !moved && f.role == assigns {
+					f.sessions.s.roster.Poke() // a replica may have come, or be about to go
+				}
 			}
 			relisted := list
 			list = nil

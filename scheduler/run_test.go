@@ -412,7 +412,7 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 	a := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), CatchUp: jobs.CatchUp{Deadline: time.Second}, Do: func(context.Context, jobs.Run) error { return nil }}
 	term := bareTerm(a, jobs.Job{Name: "tell", Schedule: jobs.OnMissed("a")})
 	term.knowFollowers()
-	term.roll.list, term.roll.gone = newList(), map[string]bool{}
+	term.roll.list, term.roll.gone = newList(false), map[string]bool{}
 	if err := term.roll.list.add([]jobs.Job{a}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,12 @@ func WithObserver(f func(election.State)) Option { return withElection(election.
 // any number.
 func WithMaxRuns(n int) Option { return func(s *settings.Scheduler) { s.MaxRuns = n } }
 
+// WithLabels says of this replica what jobs may want of the one that runs them ([jobs.Job].On), in a group that is spread
+// ([WithSpread]). Default none.
+func WithLabels(l jobs.Labels) Option {
+	return func(s *settings.Scheduler) { s.Labels = maps.Clone(l) }
+}
+
 // WithClock says by whose clock ticks are judged. Default [DatabaseClock].
 func WithClock(c Clock) Option { return func(s *settings.Scheduler) { s.Clock = uint8(c) } }
 
@@ -152,6 +159,10 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	switch log, kind := set.Election.Keeper.Logger, Clock(set.Clock); {
 	case log == nil:
 		return nil, errors.New("scheduler: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
+	case jobs.Labels(set.Labels).Validate() != nil:
+		return nil, fmt.Errorf("scheduler: WithLabels: %w", jobs.Labels(set.Labels).Validate())
+	case len(set.Labels) > 0 && !set.Spread:
+		return nil, errors.New("scheduler: WithLabels: only a group that is spread over its replicas goes by labels: add WithSpread")
 	case set.MaxRuns < 0:
 		return nil, fmt.Errorf("scheduler: WithMaxRuns(%d): must not be negative", set.MaxRuns)
 	case kind > WorkerClock:
@@ -174,7 +185,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, errors.New("scheduler: WithRunContext(nil): give a function, or leave the option out")
 	}
 	events := set.Election.Keeper.Events
-	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(), states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(set.Spread), states: make(chan struct{}, 1),
 		clock: tickclock.New(tickclock.Config{Own: set.Election.Keeper.Clock, ByWorker: Clock(set.Clock) == WorkerClock, Most: set.MaxSkew})}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
 	set.Election.Leave = s.leave
@@ -206,7 +217,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		s.provider = &provider{ask: set.Provider, list: s.list, log: s.log, turn: make(chan struct{}, 1)}
 	}
 	told := roster.Config{
-		Group: group, Owner: e.Owner(), Version: set.Version, Jobs: s.schedules, Log: s.log, Timeout: e.Timing().AttemptTimeout,
+		Group: group, Owner: e.Owner(), Version: set.Version, Labels: set.Labels, MaxRuns: set.MaxRuns, Jobs: s.schedules, Log: s.log, Timeout: e.Timing().AttemptTimeout,
 	}
 	told.DB, _ = db.(store.Replicas)
 	if checker, ok := db.(store.Checker); ok {

@@ -79,6 +79,7 @@ func (m *sessions) serve(ctx context.Context, held election.Term) error {
 	defer m.current.Store(nil)
 	t.wrote.server, t.wrote.home = snapshot.Server, snapshot.Home()
 	t.apply(snapshot)
+	m.s.crew.Look()
 	m.wakeLeader()
 	t.loop(nil)
 	if cause := context.Cause(t.ctx); errors.Is(cause, election.ErrLost) || errors.Is(cause, election.ErrStuck) {

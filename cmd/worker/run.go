@@ -193,7 +193,7 @@ func (r *runner) scheduler(c *config.Config, p parts, more ...scheduler.Option) 
 	options := append([]scheduler.Option{scheduler.WithTiming(c.Lease), scheduler.WithLabel(r.label), scheduler.WithVersion(firstBytes(version())), scheduler.WithLogger(p.log),
 		scheduler.WithMaxRuns(c.MaxRuns), scheduler.WithDrain(c.Drain), scheduler.WithClock(c.Clock), scheduler.WithMaxSkew(c.MaxSkew)}, more...)
 	if c.Spread {
-		options = append(options, scheduler.WithSpread())
+		options = append(options, scheduler.WithSpread(), scheduler.WithLabels(c.Labels))
 	}
 	s, err := scheduler.New(p.db, c.Group, options...)
 	if err != nil {

@@ -11,7 +11,9 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
+	"strings"
 
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -24,8 +26,24 @@ const (
 	partBytes = 256 << 10
 )
 
-// Encode returns the parts, at least one.
-func Encode(list map[string]jobs.ScheduleHash) [][]byte {
+// Of what a replica says beside its jobs, each label is an entry disk=ssd, and = has the number of its runs at a time: no job has such a name.
+const (
+	isLabel = "="
+	maxRuns = "="
+)
+
+// Encode returns the parts of what a replica tells, at least one.
+func Encode(r jobs.Replica) [][]byte {
+	list := maps.Clone(r.Jobs)
+	if list == nil {
+		list = map[string]jobs.ScheduleHash{}
+	}
+	for key, value := range r.Labels {
+		list[key+isLabel+value] = 0
+	}
+	if r.MaxRuns > 0 {
+		list[maxRuns] = jobs.ScheduleHash(r.MaxRuns)
+	}
 	var parts [][]byte
 	var part []byte
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -71,6 +89,25 @@ func Decode(part []byte, into map[string]jobs.ScheduleHash) error {
 		raw = raw[8:]
 	}
 	return nil
+}
+
+// told gives a replica what its list says.
+func told(r *jobs.Replica, list map[string]jobs.ScheduleHash) {
+	r.Jobs = list
+	for entry, is := range list {
+		key, value, ok := strings.Cut(entry, isLabel)
+		if !ok {
+			continue
+		}
+		if delete(list, entry); key == "" {
+			r.MaxRuns = int(min(is, math.MaxInt32))
+			continue
+		}
+		if r.Labels == nil {
+			r.Labels = jobs.Labels{}
+		}
+		r.Labels[key] = value
+	}
 }
 
 // Row is one part as a table has it.

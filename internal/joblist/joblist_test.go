@@ -36,14 +36,14 @@ func TestManyLongNames(t *testing.T) {
 		}
 		list[string(name)] = jobs.ScheduleHash(rand.Uint64())
 	}
-	if got := decode(t, joblist.Encode(list)); !maps.Equal(got, list) {
+	if got := decode(t, joblist.Encode(jobs.Replica{Jobs: list})); !maps.Equal(got, list) {
 		t.Errorf("%d jobs became %d others", len(list), len(got))
 	}
 }
 
 func TestNoJobs(t *testing.T) {
 	t.Parallel()
-	parts := joblist.Encode(nil)
+	parts := joblist.Encode(jobs.Replica{})
 	if got := decode(t, parts); len(parts) != 1 || len(got) != 0 {
 		t.Errorf("no jobs became %d parts and %v", len(parts), got)
 	}
@@ -51,7 +51,7 @@ func TestNoJobs(t *testing.T) {
 
 func TestDamagedParts(t *testing.T) {
 	t.Parallel()
-	part := joblist.Encode(map[string]jobs.ScheduleHash{"a": 1, "report": 2})[0]
+	part := joblist.Encode(jobs.Replica{Jobs: map[string]jobs.ScheduleHash{"a": 1, "report": 2}})[0]
 	for name, bad := range map[string][]byte{
 		"empty":          nil,
 		"another format": append([]byte{9}, part[1:]...),
@@ -83,11 +83,11 @@ func TestOnlyCompleteReplicas(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	f.Add(joblist.Encode(map[string]jobs.ScheduleHash{"a": 1})[0])
+	f.Add(joblist.Encode(jobs.Replica{Jobs: map[string]jobs.ScheduleHash{"a": 1}})[0])
 	f.Fuzz(func(t *testing.T, part []byte) {
 		list := map[string]jobs.ScheduleHash{}
 		if joblist.Decode(part, list) == nil {
-			if got := decode(t, joblist.Encode(list)); !maps.Equal(got, list) {
+			if got := decode(t, joblist.Encode(jobs.Replica{Jobs: list})); !maps.Equal(got, list) {
 				t.Errorf("%v became %v", list, got)
 			}
 		}

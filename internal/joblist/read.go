@@ -2,18 +2,19 @@ package joblist
 
 import "github.com/cronlease/cronlease/jobs"
 
-// Fill gives the replicas of a roster their jobs: those that known has already, and what
+// Fill gives the replicas of a roster their jobs and labels: those that known has already, and what
 // read returns for the others. Replicas without a list are left out.
 func Fill(roster *jobs.Roster, known jobs.Roster, read func(jobs.Replica) (map[string]jobs.ScheduleHash, error)) error {
 	var filled []jobs.Replica
 	for _, r := range roster.Replicas {
 		if was, ok := known.Find(r.Owner); ok && was.List == r.List {
-			r.Jobs = was.Jobs
+			r.Jobs, r.Labels, r.MaxRuns = was.Jobs, was.Labels, was.MaxRuns
 		} else {
-			var err error
-			if r.Jobs, err = read(r); err != nil {
+			list, err := read(r)
+			if err != nil {
 				return err
 			}
+			told(&r, list)
 		}
 		if r.Jobs != nil {
 			filled = append(filled, r)

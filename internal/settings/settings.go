@@ -72,6 +72,7 @@ type Scheduler struct {
 	// as well.
 	Election Election
 	MaxRuns  int
+	Labels   map[string]string
 	Clock    uint8 // a scheduler.Clock
 	MaxSkew  time.Duration
 	FullTTL  bool // no lease is taken early

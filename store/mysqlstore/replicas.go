@@ -32,7 +32,7 @@ func (s *replicas) Enlist(ctx context.Context, group string, r jobs.Replica) err
 	if err := store.CheckName("owner", r.Owner); err != nil {
 		return err
 	}
-	parts := joblist.Encode(r.Jobs)
+	parts := joblist.Encode(r)
 	return s.ledger.do(ctx, mysqlconn.Unfenced, "tell of the replica", func(ctx context.Context, c *conn) error {
 		for i, part := range slices.Backward(parts) {
 			if err := c.Exec(ctx, s.sql.enlist.Render(group, r.Owner, i, len(parts), r.List, r.Version, string(part))); err != nil {

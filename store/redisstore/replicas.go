@@ -32,7 +32,7 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 		return err
 	}
 	args := []any{group, r.Owner, r.Version, r.List}
-	for _, part := range joblist.Encode(r.Jobs) {
+	for _, part := range joblist.Encode(r) {
 		args = append(args, part)
 	}
 	_, err := s.run(ctx, "tell of the replica", enlistScript, args...)

@@ -22,7 +22,7 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 	if err := store.CheckName("owner", r.Owner); err != nil {
 		return err
 	}
-	parts := joblist.Encode(r.Jobs)
+	parts := joblist.Encode(r)
 	for i, part := range slices.Backward(parts) {
 		if _, err := s.writeRow(ctx, "tell of the replica", s.replica.enlist, group, r.Owner, i, len(parts), number(r.List), r.Version, part); err != nil {
 			return err

@@ -47,6 +47,22 @@ var replicaCases = []ledgerCase{
 		e.equal(e.roster(s).Leader, "", "the leader after the release")
 	}},
 
+	{"replicas/a replica tells its labels and slots", func(e *ledgerEnv) {
+		s := e.openReplicas()
+		told := jobs.Replica{Owner: alice, List: 1, Jobs: map[string]jobs.ScheduleHash{report: 1}, Labels: jobs.Labels{"disk": "ssd", "zone": "a"}, MaxRuns: 7}
+		e.ok(s.Enlist(e.ctx(), group, told), "Enlist")
+		e.tell(s, bob, 1, "", report)
+		known := e.rosterOf(s, 2)
+		again, err := s.Roster(e.ctx(), group, known)
+		e.ok(err, "Roster")
+		for _, r := range []jobs.Roster{known, again} {
+			got, _ := r.Find(alice)
+			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, len(got.Jobs)), fmt.Sprint(told.Labels, 7, 1), "what a replica has told")
+			got, _ = r.Find(bob)
+			e.equal(fmt.Sprint(got.Labels, got.MaxRuns, len(got.Jobs)), fmt.Sprint(jobs.Labels(nil), 0, 1), "what a replica without labels has told")
+		}
+	}},
+
 	{"replicas/each group has its own", func(e *ledgerEnv) {
 		s := e.openReplicas()
 		e.tell(s, alice, 1, "", report)

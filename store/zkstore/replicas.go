@@ -53,7 +53,7 @@ func (s *Store) Enlist(ctx context.Context, group string, r jobs.Replica) error 
 	if err := store.CheckName("owner", r.Owner); err != nil {
 		return err
 	}
-	parts := joblist.Encode(r.Jobs)
+	parts := joblist.Encode(r)
 	return failed("tell of the replica", repeat(func() error {
 		if _, err := s.tick(ctx); err != nil {
 			return err

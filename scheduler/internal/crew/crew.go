@@ -23,8 +23,8 @@ import (
 // Member is a session that lives.
 type Member struct {
 	store.Assignee
-	Leaving bool // it is to be given nothing
-	Jobs    map[string]jobs.ScheduleHash
+	Leaving bool         // it is to be given nothing
+	Told    jobs.Replica // what it tells of itself
 }
 
 // watchers are how many replicas watch the sessions, besides the leader. Each reads all of them.
@@ -46,8 +46,7 @@ type Crew struct {
 // replica is what is known of a replica's sessions.
 type replica struct {
 	owner     string
-	list      uint64 // of its jobs, as it has told it
-	jobs      map[string]jobs.ScheduleHash
+	told      jobs.Replica
 	live      uint64 // the token of the session that lives; zero: none is known to
 	leaving   bool
 	over      uint64            // sessions up to this token are over
@@ -97,7 +96,7 @@ func (c *Crew) Members() (all []Member) {
 	defer c.mu.Unlock()
 	for _, r := range c.known {
 		if r.live != 0 {
-			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.jobs})
+			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.told})
 		}
 	}
 	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Owner, b.Owner) })
@@ -159,8 +158,8 @@ func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 		}
 		r := c.replica(told.Owner)
 		listed[told.Owner] = true
-		changed = changed || r.list != told.List
-		r.list, r.jobs = told.List, told.Jobs
+		changed = changed || r.told.List != told.List
+		r.told = told
 	}
 	var looks []*replica
 	now, watches := time.Now(), before < watchers || c.changed != nil
@@ -217,10 +216,10 @@ func (c *Crew) look(ctx context.Context, all []*replica) (changed bool) {
 		if taken != nil {
 			_ = taken.Release(ctx) // else it expires
 		}
-		if of != nil {
-			wait = soon
-		}
 		c.mu.Lock()
+		if of != nil || r.live == 0 && r.candidate.Reading().Lease == nil && !r.isMissing(ttl) {
+			wait = soon // its session may be about to begin
+		}
 		r.due = time.Now().Add(max(wait, 10*time.Millisecond))
 		if of == nil {
 			changed = c.note(r, taken) || changed
@@ -248,6 +247,11 @@ func (c *Crew) candidate(r *replica) *keeper.Candidate {
 	return candidate
 }
 
+// isMissing reports whether the row has lacked the session for longer than it may be trusted.
+func (r *replica) isMissing(ttl time.Duration) bool {
+	return !r.missing.IsZero() && time.Since(r.missing) > max(r.ttl, ttl)
+}
+
 // note takes in what a replica's row says, and whether the session was taken over. It is called with mu held.
 func (c *Crew) note(r *replica, taken *keeper.Held) (changed bool) {
 	was := *r
@@ -259,7 +263,7 @@ func (c *Crew) note(r *replica, taken *keeper.Held) (changed bool) {
 		if r.missing.IsZero() {
 			r.missing = time.Now()
 		}
-		if time.Since(r.missing) > max(r.ttl, c.keeper.Timing().TTL) {
+		if r.isMissing(c.keeper.Timing().TTL) {
 			r.live, r.over = 0, max(r.named, r.live)
 		}
 		return r.over != was.over

@@ -44,6 +44,8 @@ type Config struct {
 	Group   string
 	Owner   string
 	Version string
+	Labels  jobs.Labels
+	MaxRuns int
 	Jobs    func() map[string]jobs.ScheduleHash
 	Log     *zap.Logger
 	Timeout time.Duration // of a statement
@@ -173,7 +175,7 @@ func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
 
 func (r *Roster) enlist(ctx context.Context) error {
 	err := r.bounded(ctx, func(ctx context.Context) error {
-		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told})
+		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told, Labels: r.Labels, MaxRuns: r.MaxRuns})
 	})
 	if err == nil && r.Told != nil {
 		r.Told()

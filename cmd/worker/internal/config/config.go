@@ -38,6 +38,8 @@ type Config struct {
 	MaxRuns int
 	// Spread: the runs of the group are spread over its workers.
 	Spread bool
+	// Labels are what the worker says of itself, for jobs that want them.
+	Labels jobs.Labels
 	// Drain is how long running jobs may go on when the worker leaves.
 	Drain time.Duration
 	// Clock and MaxSkew say by whose clock ticks are judged, and how far the

@@ -223,14 +223,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, spread, drain, clock, max_skew, listen, defaults, include, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":               {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":             {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, spread, drain, clock, max_skew, listen, defaults, include, jobs"}},
+		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"}},
 		"text":                {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":           {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":                {"- a\n", []string{`1:1: a list: expected a configuration`}},
@@ -387,6 +387,11 @@ func TestErrors(t *testing.T) {
 		"clock":               {with("clock: mine"), []string{`5:8: clock: "mine": expected database or worker`}},
 		"skew":                {with("max_skew: 999ms"), []string{`5:11: max_skew: must be at least 1s`}},
 		"no skew":             {with("max_skew: 0s"), []string{`5:11: max_skew: "0s": expected a duration such as 30s, 5m, 1h or 7d, above zero`}},
+		"labels alone":        {with("labels: {disk: ssd}"), []string{`5:9: labels: only a group that is spread goes by labels: expected spread: true beside it`}},
+		"labels, name":        {with(`labels: {"a b": c}` + "\nspread: true"), []string{`5:10: labels: "a b": expected a label's name such as disk: 1 to 63 letters`}},
+		"labels, value":       {with(`labels: {disk: "s s"}` + "\nspread: true"), []string{`5:16: labels.disk: "s s": expected a label's value such as ssd: 1 to 63 letters`}},
+		"labels, a list":      {with(`labels: [ssd]` + "\nspread: true"), []string{`5:9: labels: a list: expected labels such as {disk: ssd, zone: a}`}},
+		"on, not spread":      {job("name: a", `every: 1m`, "on: {disk: ssd}", "exec: [x]"), []string{`6:9: jobs[0].on: only a group that is spread goes by labels: expected spread: true beside group`}},
 		"runs":                {with("max_runs: -1"), []string{`5:11: max_runs: "-1": expected a number from 1 to 100000`}},
 		"history":             {job("name: a", `every: 1m`, "history: 30d", "exec: [x]"), []string{`6:14: jobs[0].history: "30d": expected bounds such as {keep: 1000, for: 30d} with the keys keep, for`}},
 		"history, empty":      {job("name: a", `every: 1m`, "history: {}", "exec: [x]"), []string{`6:14: jobs[0].history: expected keep, for, or both`}},

@@ -100,6 +100,7 @@ var jobFields = []field[jobFile]{
 	{"until", func(v value, f *jobFile) { f.calendar.until = readInstant(v) }},
 	{"except", readExcept},
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
+	{"on", func(v value, f *jobFile) { readLabels(v, &f.job.On) }},
 	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readBool(v)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, cron.Auto, cron.Unix, cron.Spring, cron.Quartz) }},
@@ -219,6 +220,9 @@ func (r *jobReader) read(v value) {
 		v = withDefaults(v, r.defaults)
 		found := readMapping(v, "a job", jobFields, &f)
 		checkJob(v, found, &f)
+		if at, ok := found["on"]; ok && !r.config.Spread {
+			at.report("only a group that is spread goes by labels: expected spread: true beside group")
+		}
 		if at, ok := found["sql"]; ok && r.config.Database.kind != "" && !r.config.Database.SQL() {
 			at.report("the statements of a job run in the database of the lease, in one transaction with the check of its token, and %s runs none: expected exec or http, or a mysql:// or sqlite: database",
 				r.config.Database.kind)
@@ -300,6 +304,7 @@ const noRecords = "does not apply to a job that runs everywhere: there are no re
 // notEverywhere are the keys that a job which runs everywhere cannot have, and why.
 var notEverywhere = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
+	"on": "does not apply to a job that runs everywhere: it runs on each worker",
 	"history": noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
 	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",
 	"sql":    "a job that runs everywhere has no lease, and statements need one: expected exec or http",

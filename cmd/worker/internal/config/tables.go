@@ -27,6 +27,7 @@ var configFields = []field[Config]{
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
 	{"spread", func(v value, c *Config) { set(&c.Spread, readBool(v)) }},
+	{"labels", func(v value, c *Config) { readLabels(v, &c.Labels) }},
 	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},
 	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, scheduler.DatabaseClock, scheduler.WorkerClock)) }},
 	{"max_skew", func(v value, c *Config) {
@@ -59,6 +60,9 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 		v.form.AnyOf = []*Schema{{Required: []string{"jobs"}}, {Required: []string{"include"}}}
 	} else if _, ok := found["include"]; !ok {
 		require(v, found, "jobs", "a list of jobs")
+	}
+	if at, ok := found["labels"]; ok && !c.Spread {
+		at.report("only a group that is spread goes by labels: expected spread: true beside it")
 	}
 	r := jobReader{config: c, places: map[string]value{}, others: map[string]value{}}
 	defer r.checkPipelines()
