@@ -46,8 +46,9 @@ type Details struct {
 	Unbegun int `json:"unbegun,omitempty"`
 	// Fencing is the fencing token of the newest attempt that was assigned to a replica: [Run.Token]. Zero: it is [Record].Token.
 	Fencing uint64 `json:"fencing,omitempty"`
-	// Failing is [Known.Failing] at the newest assignment.
-	Failing bool `json:"failing,omitempty"`
+	// Failing is [Known.Failing] at the newest assignment, by the ends that there were until Judged, in microseconds since 1970.
+	Failing bool  `json:"failing,omitempty"`
+	Judged  int64 `json:"judged,omitempty"`
 	// Cluster is that of [Snapshot.Cluster] that took the newest assignment: the run starts on no other.
 	Cluster string `json:"cluster,omitempty"`
 }
@@ -90,6 +91,12 @@ type Snapshot struct {
 
 // Home is the cluster, or the server where there is none.
 func (s Snapshot) Home() string { return cmp.Or(s.Cluster, s.Server) }
+
+// IsOfEarlierTerm reports whether a run goes on by the ledger, and is of a term before that with the token. In a group that is spread, runs
+// are of the sessions of replicas, and no term's.
+func (s Snapshot) IsOfEarlierTerm(r Record, token uint64) bool {
+	return r.State == Running && r.Token < token && !s.Opened.Spread
+}
 
 // Known is what the ledger knows of a job.
 type Known struct {

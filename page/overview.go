@@ -129,7 +129,7 @@ func (v *viewer) groupNotes() []note {
 	}
 	old := 0
 	for _, r := range v.snapshot.Open {
-		if r.State == jobs.Running && r.Token < l.Token {
+		if v.snapshot.IsOfEarlierTerm(r, l.Token) {
 			old++
 		}
 	}

@@ -101,6 +101,9 @@ func (t *term) give(r *run, to store.Assignee) {
 func (t *term) assignment(r *run) jobs.Details {
 	d := r.record.Details
 	d.Fencing, d.Cluster, d.Failing = t.nextFencing(r.entry), t.wrote.home, r.entry.Known().Failing
+	if !r.entry.judged.IsZero() {
+		d.Judged = r.entry.judged.UnixMicro()
+	}
 	return d
 }
 
@@ -137,13 +140,13 @@ func (e *entry) knowFencing(started time.Time, given uint64) {
 // more, up to its share of them: so that few statements and few signals concern each.
 func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 	least, last := 0, math.MaxInt
-	most := 1
+	only, most := t.together(e), 1
 	for _, m := range t.spread.members {
 		most = max(most, m.Told.MaxRuns)
 	}
 	for _, m := range t.spread.members {
 		slots, n := cmp.Or(m.Told.MaxRuns, most), t.spread.runs[m.Owner]
-		if n >= slots && m.Told.MaxRuns > 0 || !t.canHave(m, e) {
+		if n >= slots && m.Told.MaxRuns > 0 || !t.canHave(m, e) || only != (store.Assignee{}) && m.Assignee != only {
 			continue
 		}
 		load := n * most / slots
@@ -165,10 +168,38 @@ func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 	return to, ok
 }
 
-// canHave reports whether a replica may be given runs of a job.
+// together is the replica that has the runs of a job which go on, if the next one has to go there: whether a run recovers its job is
+// judged by the order of their ends, which one replica knows. The zero value: any replica.
+func (t *term) together(e *entry) (at store.Assignee) {
+	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
+		return at
+	}
+	for _, r := range e.runs {
+		if r.away != nil && slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return m.Assignee == r.away.to && t.canHave(m, e) }) {
+			return r.away.to
+		}
+	}
+	return at
+}
+
+// canHave reports whether a replica may be given runs of a job: it has the job, those that follow it and those that tell of it, as they are
+// here, and the labels.
 func (t *term) canHave(m crew.Member, e *entry) bool {
-	_, has := m.Told.Jobs[e.job.Name]
-	return !m.Leaving && (has || m.Owner == t.holder.Owner && !e.IsRemoved()) && m.Told.Labels.Has(e.job.On)
+	if m.Leaving || !m.Told.Labels.Has(e.job.On) {
+		return false
+	}
+	if m.Owner == t.holder.Owner {
+		return !e.IsRemoved()
+	}
+	if _, has := m.Told.Jobs[e.job.Name]; !has {
+		return false
+	}
+	for _, name := range t.followers.Of(e.job.Name) {
+		if other := t.roll.entries[name]; other != nil && m.Told.Jobs[name] != jobs.HashSchedule(other.job.text) {
+			return false
+		}
+	}
+	return true
 }
 
 // tellNone tells, once, that no replica can have the runs of a job, be it busy or not, and when one can again.

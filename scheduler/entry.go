@@ -29,8 +29,9 @@ type entry struct {
 	backlog []*run // runs of backfills whose time has come
 	fails   failures
 	history history
-	isStuck bool   // no replica can have its runs, of a group that is spread
-	tokens  uint64 // the highest fencing token that a run of it was given, or may have been: see away.go
+	judged  time.Time // the newest end that was taken in of its runs, of a group that is spread
+	isStuck bool      // no replica can have its runs, of a group that is spread
+	tokens  uint64    // the highest fencing token that a run of it was given, or may have been: see away.go
 }
 
 func newEntry(group string, job *declared) *entry {

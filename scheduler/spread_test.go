@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -561,4 +562,85 @@ func TestLabelsWithoutSpread(t *testing.T) {
 			t.Errorf("a job that wants labels: %v", err)
 		}
 	})
+}
+
+// A run goes to a replica that has what follows it and what tells of it, as the leader has them.
+func TestSpreadFollowers(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		before := []jobs.Job{
+			{Name: "extract", Schedule: jobs.Every(10 * time.Second), Do: sleep(time.Second)},
+			{Name: "bad", Schedule: jobs.Every(10 * time.Second), Do: func(context.Context, jobs.Run) error { return errors.New("bad") }},
+		}
+		after := append(slices.Clone(before),
+			jobs.Job{Name: "load", Schedule: jobs.After("extract"), Do: sleep(0)},
+			jobs.Job{Name: "tell", Schedule: jobs.OnFailure().AtMost(0, 0), Do: sleep(0)})
+		leader := c.start(after, scheduler.WithSpread())
+		time.Sleep(100 * time.Millisecond)
+		c.start(before, scheduler.WithSpread())
+		c.until(65 * time.Second)
+		for _, name := range []string{"load", "tell"} {
+			if n := len(c.runs(name)); n != 6 {
+				t.Errorf("%s ran %d times, want 6", name, n)
+			}
+		}
+		if by := c.by(); len(by) != 1 || by[leader.Owner()] != 24 {
+			t.Errorf("runs by replica: %v", by)
+		}
+		c.start(after, scheduler.WithSpread())
+		c.until(125 * time.Second)
+		if by := c.by(); len(by) != 2 {
+			t.Errorf("runs by replica: %v", by)
+		}
+	})
+}
+
+// Each recovery is told once, also where the runs of a job overlap: by the order of their ends.
+func TestSpreadRecoveries(t *testing.T) {
+	for name, long := range map[string]func(failing bool) time.Duration{
+		"all as long": func(bool) time.Duration { return 1500 * time.Millisecond },
+		"failing ones longest": func(failing bool) time.Duration {
+			return map[bool]time.Duration{true: 6 * time.Second, false: 1200 * time.Millisecond}[failing]
+		},
+		"failing ones first": func(failing bool) time.Duration {
+			return map[bool]time.Duration{true: 100 * time.Millisecond, false: 5 * time.Second}[failing]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				var mu sync.Mutex
+				failing, recoveries, told := false, 0, 0
+				all := []jobs.Job{
+					{Name: "job", Schedule: jobs.Every(time.Second), Overlap: jobs.OverlapAllow, Do: func(ctx context.Context, run jobs.Run) error {
+						fails := run.Tick.Unix()%12 == 0
+						err := sleep(long(fails))(ctx, run)
+						mu.Lock()
+						defer mu.Unlock()
+						if !fails && failing {
+							recoveries++
+						}
+						if failing = fails; fails {
+							err = errors.New("bad")
+						}
+						return err
+					}},
+					{Name: "tell", Schedule: jobs.OnRecovery().AtMost(0, 0), Do: func(context.Context, jobs.Run) error {
+						mu.Lock()
+						defer mu.Unlock()
+						told++
+						return nil
+					}},
+				}
+				c.spreadOver(3, all)
+				c.until(125 * time.Second)
+				mu.Lock()
+				defer mu.Unlock()
+				if recoveries < 9 || told != recoveries {
+					t.Errorf("%d recoveries, %d told", recoveries, told)
+				}
+				if by := c.by(); len(by) < 2 {
+					t.Errorf("runs by replica: %v", by)
+				}
+			})
+		})
+	}
 }

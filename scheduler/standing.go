@@ -15,7 +15,8 @@ import (
 // removed from the term and added again keeps its standing. The term's loop owns it.
 type standing struct {
 	plan.Order
-	ends []unwritten // that wait to be written
+	ends  []unwritten // that wait to be written
+	ended time.Time   // when the newest one that was written was, by the database's clock, or a moment later
 }
 
 // unwritten is the end of a run: the move that records it, and who gets its answer.
@@ -51,8 +52,8 @@ func (o *outcomes) add(x unwritten) *standing {
 		s = &standing{Order: plan.NewOrder(e.Known().Failing || x.run.record.Failing)}
 		o.of[e.job.Name] = s
 	}
-	if x.run.record.Fencing > 0 && len(s.ends) == 0 && s.MayWrite() {
-		s.Order = plan.NewOrder(x.run.record.Failing) // other replicas write ends, too
+	if x.run.record.Fencing > 0 && len(s.ends) == 0 && s.MayWrite() && s.ended.UnixMicro() < x.run.record.Judged {
+		s.Order = plan.NewOrder(x.run.record.Failing) // other replicas have written ends, too
 	}
 	s.ends = append(s.ends, x)
 	o.unwritten++
@@ -131,6 +132,7 @@ func (t *term) writeEnds(s *standing) {
 
 // endsWritten takes in the answer to ends; moved is nil if it is not known.
 func (t *term) endsWritten(s *standing, part []unwritten, moved []bool) {
+	s.ended = t.clock.Theirs(t.now())
 	for i, x := range part {
 		is := moved != nil && moved[i]
 		s.Written(x.Rank, is || moved == nil)

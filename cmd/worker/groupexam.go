@@ -287,7 +287,7 @@ func (e *groupExam) left() {
 	settled := e.leadership.Held() && e.snapshot.Now.Sub(began) > 2*e.leadership.TTL
 	for _, r := range e.snapshot.Open {
 		switch {
-		case r.State == jobs.Running && r.Token < e.leadership.Token && settled:
+		case e.snapshot.IsOfEarlierTerm(r, e.leadership.Token) && settled:
 			old = append(old, r.Job)
 		case r.State == jobs.Running && e.holdsUp(r):
 			hung = append(hung, r.Job)

@@ -147,7 +147,7 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 	}
 	slices.Sort(s.PausedJobs)
 	for _, r := range snapshot.Open {
-		if r.State == jobs.Running && r.Token < l.Token {
+		if snapshot.IsOfEarlierTerm(r, l.Token) {
 			s.OldRuns++
 		}
 	}

@@ -109,7 +109,7 @@ func leftAlone(snapshot jobs.Snapshot, l election.Leadership, opened time.Time) 
 		return left
 	}
 	for _, r := range snapshot.Open {
-		if r.State == jobs.Running && r.Token < l.Token {
+		if snapshot.IsOfEarlierTerm(r, l.Token) {
 			left[r.Job] = true
 		}
 	}

@@ -276,8 +276,9 @@ func TestConnectionsAreDocumented(t *testing.T) {
 	for _, want := range []string{
 		fmt.Sprintf("at most %d connections", mostSessions),
 		"F × N + L × (12 - F + pool_size)",
-		fmt.Sprintf("5 workers of one group and the default pool_size: %d", mysqlstore.ConnectionsOf(5, 1, 32)),
-		fmt.Sprintf("2 workers of 20 groups: %d", mysqlstore.ConnectionsOf(2, 20, 32)),
+		fmt.Sprintf("5 workers of one group and the default pool_size: %d", mysqlstore.ConnectionsOf(5, 1, 0, 32)),
+		fmt.Sprintf("5 workers of one group that is spread: %d", mysqlstore.ConnectionsOf(5, 1, 5, 32)),
+		fmt.Sprintf("2 workers of 20 groups: %d", mysqlstore.ConnectionsOf(2, 20, 0, 32)),
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("docs/database.md lacks %q", want)

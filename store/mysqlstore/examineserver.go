@@ -3,11 +3,14 @@ package mysqlstore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/sqlscan"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
@@ -190,25 +193,26 @@ func (e *examination) follows(ctx context.Context) (string, error) {
 
 // connectionsOf is how many connections workers of some groups may have at a time, beside those
 // for locks and pages: docs/database.md says why.
-func connectionsOf(workers, groups, poolSize int) int {
+// Those of groups that are spread work as leaders do.
+func connectionsOf(workers, groups, spread, poolSize int) int {
 	const leader = 12
 	follower := 5
 	if groups > 1 {
 		follower = 9
 	}
-	lead := min(workers, 2*groups) // or have led a minute ago
+	lead := min(workers, max(2*groups, spread)) // or have led a minute ago
 	return follower*workers + lead*(leader-follower+poolSize)
 }
 
 // connections finds out whether the server allows as many connections as the workers
 // may need.
 func (e *examination) connections(ctx context.Context) (string, error) {
-	workers, groups, err := e.crowd(ctx)
+	workers, groups, spread, err := e.crowd(ctx)
 	if err != nil {
 		return "", err
 	}
 	size := e.DB().Stats().MaxOpenConnections
-	need := connectionsOf(workers, groups, size)
+	need := connectionsOf(workers, groups, spread, size)
 	server, _ := strconv.Atoi(e.setting("max_connections"))
 	account, _ := strconv.Atoi(e.setting("max_user_connections"))
 	used, _ := strconv.Atoi(e.status["threads_connected"])
@@ -226,31 +230,46 @@ func (e *examination) connections(ctx context.Context) (string, error) {
 	return fmt.Sprintf("%d of %d taken, at most %s; %d workers may need %d", used, server, e.status["max_used_connections"], workers, need), nil
 }
 
-// crowd counts the processes that take part in groups, and these groups: one of each at the least.
-func (e *examination) crowd(ctx context.Context) (workers, groups int, err error) {
+// crowd counts the processes that take part in groups, and these groups: one of each at the least. spread is how many of the processes
+// take part in groups that are spread.
+func (e *examination) crowd(ctx context.Context) (workers, groups, spread int, err error) {
 	held, err := e.groupsInUse(ctx)
 	if err != nil {
-		return 0, 0, err
+		return 0, 0, 0, err
 	}
-	processes := map[string]bool{}
+	processes := map[string]bool{} // true: of a group that is spread
 	for group, isHeld := range held {
 		roster, err := e.roster(ctx, e.c, group)
 		if err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
 		}
 		if err := e.see(ctx, e.c, group, &roster); err != nil {
-			return 0, 0, err
+			return 0, 0, 0, err
+		}
+		var opened string
+		if err := e.c.QueryRow(ctx, e.schema.sql.opened.Render(group)).Scan(&opened); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return 0, 0, 0, err
+		}
+		isSpread := ledgerrows.ParseOpened(opened, time.Time{}).Spread
+		add := func(owner string) {
+			process := processOf(owner)
+			processes[process] = processes[process] || isSpread
 		}
 		if isHeld && roster.Leader != "" { // also by a release that does not tell of itself
-			processes[processOf(roster.Leader)] = true
+			add(roster.Leader)
 		} else {
 			roster = roster.Expired()
 		}
 		for _, r := range roster.Live() {
-			processes[processOf(r.Owner)] = true
+			add(r.Owner)
 		}
 	}
-	return max(len(processes), 1), max(len(held), 1), nil
+	for _, is := range processes {
+		if is {
+			spread++
+		}
+	}
+	return max(len(processes), 1), max(len(held), 1), spread, nil
 }
 
 // processOf is the part of an owner's name that a process has in all groups.

@@ -228,6 +228,6 @@ func (s *Store) Blocked(ctx context.Context, statement string) error {
 }
 
 // ConnectionsOf is the formula of docs/database.md.
-func ConnectionsOf(workers, groups, poolSize int) int {
-	return connectionsOf(workers, groups, poolSize)
+func ConnectionsOf(workers, groups, spread, poolSize int) int {
+	return connectionsOf(workers, groups, spread, poolSize)
 }

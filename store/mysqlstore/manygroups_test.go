@@ -20,7 +20,7 @@ import (
 
 // mostSessions is what docs/database.md says that a process has at most, without locks and
 // beside pool_size, however many groups it has.
-var mostSessions = mysqlstore.ConnectionsOf(1, 1, 0)
+var mostSessions = mysqlstore.ConnectionsOf(1, 1, 0, 0)
 
 // process is one that has many groups, of which each has a job that runs each second.
 type process struct {

@@ -21,6 +21,7 @@ type schemaQueries struct {
 	where         sqltext.Query
 	whereLocked   sqltext.Query
 	inUse         sqltext.Query
+	opened        sqltext.Query // what the last term of a group has declared
 	anyGroup      sqltext.Query
 	lockable      map[string]sqltext.Query // by the name of a table
 	lateLeases    sqltext.Query
@@ -71,6 +72,7 @@ INSERT INTO {schema} (version, applied_at) VALUES (?, UTC_TIMESTAMP(6)) ON DUPLI
 
 		where:       sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port)`),
 		whereLocked: sql(`SELECT CONCAT_WS('/', @@server_id, @@hostname, @@port) FROM {lock} WHERE name = _binary'' LOCK IN SHARE MODE`),
+		opened:      sql(`SELECT schedule FROM {job} WHERE grp = ? AND name = _binary''`),
 		inUse: sql(`
 SELECT DISTINCT grp, FALSE FROM {replica} WHERE part = 0 AND grp > _binary'' AND seen_at > UTC_TIMESTAMP(6) - INTERVAL ? MICROSECOND
 UNION ALL

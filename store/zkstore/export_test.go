@@ -113,6 +113,6 @@ func SASLAnswer(user, password, uri, challenge, cnonce string) (response, confir
 
 // CarryOut carries out a transaction that compares nothing.
 func (s *Store) CarryOut(ctx context.Context, ops ...any) error {
-	_, err := s.carryOut(ctx, nil, ops)
+	_, _, err := s.carryOut(ctx, nil, nil, ops)
 	return err
 }

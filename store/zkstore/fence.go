@@ -74,7 +74,7 @@ func (s *Store) attempt(ctx context.Context, holds []lease.Hold, fn func(*Tx) er
 	if _, err := s.tick(ctx); err != nil {
 		return false, failed(doing, err)
 	}
-	var checks []any
+	var checks [][]any // of each hold
 	for _, h := range holds {
 		ops, err := tx.checks(ctx, h)
 		switch {
@@ -85,7 +85,7 @@ func (s *Store) attempt(ctx context.Context, holds []lease.Hold, fn func(*Tx) er
 		case ops == nil:
 			return false, fencing.Refused(h, ErrFenced)
 		}
-		checks = append(checks, ops...)
+		checks = append(checks, ops)
 	}
 	switch err := fn(tx); {
 	case tx.moved:
@@ -98,15 +98,41 @@ func (s *Store) attempt(ctx context.Context, holds []lease.Hold, fn func(*Tx) er
 	if err := fencing.Ended(ctx, "zkstore", holds, ErrFenced); err != nil {
 		return false, err
 	}
-	again, err = s.carryOut(ctx, checks, tx.ops)
-	return again, failed(doing, err)
+	for {
+		run, again, err := s.carryOut(ctx, holds, checks, tx.ops)
+		if !again || run < 0 {
+			return again, failed(doing, err)
+		}
+		// The ledger has changed, as it does with each run of its group. What fn has read stands.
+		h := holds[run]
+		now, err := tx.checksOfRun(ctx, h)
+		switch {
+		case err != nil:
+			return false, failed(doing, err)
+		case now == nil:
+			return false, fencing.Refused(h, ErrFenced)
+		}
+		checks[run] = now
+		if err := fencing.Ended(ctx, "zkstore", holds, ErrFenced); err != nil {
+			return false, err
+		}
+	}
 }
 
-// carryOut is the transaction itself. again: a check has failed.
-func (s *Store) carryOut(ctx context.Context, checks, ops []any) (again bool, err error) {
-	all := append(checks, ops...)
+// carryOut is the transaction itself. again: a check has failed. run is the place of the hold that it belongs to if that is a run, or
+// else -1.
+func (s *Store) carryOut(ctx context.Context, holds []lease.Hold, checks [][]any, ops []any) (run int, again bool, err error) {
+	var all []any
+	var of []int // whose check each of the first ones is
+	for i, some := range checks {
+		all = append(all, some...)
+		for range some {
+			of = append(of, i)
+		}
+	}
+	all = append(all, ops...)
 	if sizeOf(all) > maxTransaction {
-		return false, errTooLarge
+		return -1, false, errTooLarge
 	}
 	// It is either sent, or given up and never sent.
 	var decided atomic.Bool
@@ -118,20 +144,22 @@ func (s *Store) carryOut(ctx context.Context, checks, ops []any) (again bool, er
 	})
 	switch {
 	case err == nil:
-		return false, nil
+		return -1, false, nil
 	case !decided.Swap(true) || errors.Is(err, zk.ErrNoServer):
-		return false, err
+		return -1, false, err
 	}
 	for i, a := range answers {
-		if a.Error == nil {
-			continue
+		switch {
+		case a.Error == nil:
+		case i >= len(of):
+			return -1, false, fmt.Errorf("%s: %w", describe(ops[i-len(of)]), a.Error)
+		case holds[of[i]].Kind == lease.HoldRun:
+			return of[i], lost(a.Error), a.Error
+		default:
+			return -1, lost(a.Error), a.Error
 		}
-		if i < len(checks) {
-			return lost(a.Error), a.Error
-		}
-		return false, fmt.Errorf("%s: %w", describe(ops[i-len(checks)]), a.Error)
 	}
-	return false, fmt.Errorf("%w: %w", ErrUnknown, err)
+	return -1, false, fmt.Errorf("%w: %w", ErrUnknown, err)
 }
 
 // describe names an operation for errors.

@@ -11,8 +11,10 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/locks"
+	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/zkstore"
 )
@@ -443,4 +445,51 @@ func TestDoUnderALockThatWasPruned(t *testing.T) {
 		t.Errorf("Do: %v", err)
 	}
 	f.stored(0)
+}
+
+// Runs of other jobs change the ledger all the time. What a run stores has to be done once, all the same, and no more once
+// the run is over.
+func TestDoOfARunBesideOthers(t *testing.T) {
+	t.Parallel()
+	f := newFenced(t, shared.Addr())
+	one, err := scheduler.New(f.Store, "spread", scheduler.WithSpread())
+	f.ok(err)
+	group, calls, errs := jobs.NewGroup(f.Store, "spread"), 0, make(chan error, 1)
+	trigger := func(ctx context.Context, job string) {
+		for {
+			if _, err := group.Trigger(ctx, job); !errors.Is(err, jobs.ErrNoJob) {
+				f.ok(err)
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	works, ends := make(chan context.Context, 1), make(chan error, 2)
+	f.ok(one.Add(jobs.Job{Name: "other", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, Do: func(context.Context, jobs.Run) error { return nil }}))
+	f.ok(one.Add(jobs.Job{Name: "fenced", Schedule: jobs.Manual(), Do: func(ctx context.Context, _ jobs.Run) error {
+		works <- context.WithoutCancel(ctx)
+		err := f.Store.Do(ctx, func(tx *zkstore.Tx) error {
+			calls++
+			trigger(ctx, "other")
+			return f.add(tx)
+		})
+		ends <- err
+		return err
+	}}))
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { errs <- one.Run(ctx) }()
+	trigger(ctx, "fenced")
+	first := <-works
+	trigger(ctx, "fenced")
+	<-works // the first is over
+	f.ok(<-ends)
+	f.ok(<-ends)
+	if calls != 2 {
+		t.Errorf("fn was called %d times in two runs", calls)
+	}
+	if err := f.Store.Do(first, f.add); !errors.Is(err, zkstore.ErrFenced) || !strings.Contains(err.Error(), `job "fenced" of group "spread"`) {
+		t.Errorf("a transaction of a run that is over: %v", err)
+	}
+	cancel()
+	f.ok(<-errs)
 }

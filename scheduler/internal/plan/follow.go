@@ -77,6 +77,19 @@ func (f *Followers) knowNotifier(n notifier) {
 	}
 }
 
+// Of are the jobs that follow a job, and those that tell of it.
+func (f *Followers) Of(job string) []string { return slices.Concat(f.children[job], f.Telling(job)) }
+
+// Telling are the jobs that tell of the ends of a job.
+func (f *Followers) Telling(job string) (names []string) {
+	for _, event := range []jobs.NoticeEvent{jobs.NoticeFailure, jobs.NoticeRecovery} {
+		for _, n := range f.notifiers(event, job) {
+			names = append(names, n.name)
+		}
+	}
+	return names
+}
+
 // notifiers are those that tell of an event of a job.
 func (f *Followers) notifiers(of jobs.NoticeEvent, job string) []notifier {
 	to := f.telling[of]
