@@ -44,7 +44,7 @@ func (s *scene) spread(do func(context.Context, jobs.Run) error) (trigger func()
 			if !errors.Is(err, jobs.ErrNoJob) {
 				s.t.Fatal(err)
 			}
-			time.Sleep(10 * time.Millisecond) // the first leader has not declared it yet
+			<-time.After(10 * time.Millisecond) // the first leader has not declared it yet
 		}
 	}
 	state = func(key jobs.Key) jobs.State {
@@ -116,14 +116,14 @@ func TestEndWaitsForTransaction(t *testing.T) {
 			}
 		}
 		close(goOn)
-		time.Sleep(300 * time.Millisecond)
+		<-time.After(300 * time.Millisecond)
 		if is := state(key); is != jobs.Running {
 			t.Errorf("the run is %v while its transaction is open", is)
 		}
 		if err := tx.Commit(); err != nil {
 			t.Fatal(err)
 		}
-		for soon := soon(t); state(key) == jobs.Running; time.Sleep(10 * time.Millisecond) {
+		for soon := soon(t); state(key) == jobs.Running; <-time.After(10 * time.Millisecond) {
 			if soon.Err() != nil {
 				t.Fatal("the run does not end")
 			}

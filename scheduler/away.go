@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -34,21 +35,27 @@ type spread struct {
 	crew    *crew.Crew
 	changed signal // the crew has
 	members []crew.Member
-	runs    map[string]int  // that are away, by owner
-	last    store.Assignee  // that was chosen last
-	slow    map[string]bool // replicas that have not begun what they were given a while ago
-	wake    map[string]bool // the replicas that are to look at what they were given
-	waking  map[string]bool // those that are being woken
-	quiet   time.Time       // nothing is assigned until then: another server may have lost what replicas still trust
-	polls   bool            // a look at the ledger is planned
-	polled  time.Time       // when the last one was
-	gathers bool            // the group is not to be spread any more: nothing is assigned
+	runs    map[string]int    // that are away, by owner
+	last    store.Assignee    // that was chosen last
+	count   int               // of the choices
+	given   map[string]int    // by owner, the number of the last choice that it was
+	late    map[string]uint64 // replicas that did not begin what they were given, or may have died, with their heartbeat then
+	slow    map[string]bool   // these, and those that the database does not see: they are given runs only if there are no others
+	looked  time.Time         // when the crew was asked for these last
+	wake    map[string]bool   // the replicas that are to look at what they were given
+	waking  map[string]bool   // those that are being woken
+	quiet   time.Time         // nothing is assigned until then: another server may have lost what replicas still trust
+	polls   bool              // a look at the ledger is planned
+	polled  time.Time         // when the last one was
+	gathers bool              // the group is not to be spread any more: nothing is assigned
 }
 
 func newSpread(t *term) *spread {
 	m, changed := t.sessions, make(signal, 1)
 	m.s.crew.OnChange(changed.give)
-	return &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, slow: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+	s := &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, given: map[string]int{}, late: map[string]uint64{}, slow: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+	s.doubt(keeper.HeldOf(t.ctx))
+	return s
 }
 
 // crewChanged takes in that replicas have come, leave, or are gone.
@@ -135,11 +142,11 @@ func (e *entry) knowFencing(started time.Time, given uint64) {
 	e.tokens = max(e.tokens, uint64(max(0, started.UnixMicro())), given)
 }
 
-// choose is the replica that a run is given to: of those that can have it, the one with the fewest runs for its slots, and of those
-// that do not begin what they have only if none does. While many ticks are being claimed, the replica that got the last run gets
+// choose is the replica that a run is given to: of those that can have it, the one with the fewest runs for its slots, then rather another
+// one than the leader, and the one that got its last run longest ago; one that does not begin what it has only if none does. While many ticks are being claimed, the replica that got the last run gets
 // more, up to its share of them: so that few statements and few signals concern each.
 func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
-	least, last := 0, math.MaxInt
+	best, last := []int(nil), math.MaxInt
 	only, most := t.together(e), 1
 	for _, m := range t.spread.members {
 		most = max(most, m.Told.MaxRuns)
@@ -153,17 +160,25 @@ func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 		if t.spread.slow[m.Owner] {
 			load += math.MaxInt / 2
 		}
-		if !ok || load < least {
-			to, least, ok = m.Assignee, load, true
+		rank := []int{load, 0, t.spread.given[m.Owner]}
+		if m.Owner == t.holder.Owner {
+			rank[1] = 1
+		}
+		if !ok || slices.Compare(rank, best) < 0 {
+			to, best, ok = m.Assignee, rank, true
 		}
 		if m.Assignee == t.spread.last {
 			last = load
 		}
 	}
-	if share := len(t.wrote.claims.Fresh()) / max(1, len(t.spread.members)); last-least < share {
+	if share := len(t.wrote.claims.Fresh()) / max(1, len(t.spread.members)); ok && last-best[0] < share {
 		to = t.spread.last
 	}
-	t.spread.last = to
+	if ok {
+		t.spread.last = to
+		t.spread.count++
+		t.spread.given[to.Owner] = t.spread.count
+	}
 	t.tellNone(e, ok)
 	return to, ok
 }
@@ -230,21 +245,59 @@ func (t *term) isToMove(r *run) bool {
 			isFree = true
 		}
 	}
-	return lost || isFree && t.spread.slow[r.away.to.Owner] && time.Since(r.away.given) > beginsWithin
+	return lost || isFree && t.spread.slow[r.away.to.Owner]
 }
 
 // beginsWithin is how long a replica may take to begin what it was given, until it counts as slow.
 const beginsWithin = time.Second
 
-// seeCrew takes in which replicas there are, and which of them are slow.
+// seeCrew takes in which replicas there are, and which of them are slow: until they have renewed their leases, and have begun what they have.
 func (t *term) seeCrew() {
-	t.spread.members = t.spread.crew.Members()
-	clear(t.spread.slow)
+	s := t.spread
+	s.members = s.crew.Members()
+	beats, waits := map[string]uint64{}, map[string]bool{}
+	for _, m := range s.members {
+		beats[m.Owner] = m.Beat
+	}
 	for _, e := range t.roll.entries {
 		for _, r := range e.runs {
 			if r.away != nil && r.record.State == jobs.Waiting && time.Since(r.away.given) > beginsWithin {
-				t.spread.slow[r.away.to.Owner] = true
+				waits[r.away.to.Owner] = true
 			}
+		}
+	}
+	for owner := range waits {
+		if _, is := s.late[owner]; !is {
+			s.late[owner] = beats[owner]
+		}
+	}
+	clear(s.slow)
+	for owner, then := range s.late {
+		if beats[owner] != then && !waits[owner] {
+			delete(s.late, owner)
+		} else {
+			s.slow[owner] = true
+		}
+	}
+	for _, m := range s.members {
+		if m.Absent {
+			s.slow[m.Owner] = true
+		}
+	}
+	if len(s.slow) > 0 && time.Since(s.looked) > time.Second {
+		s.looked = time.Now()
+		s.crew.Look()
+	}
+}
+
+// doubt takes the leader before for late if its lease was taken because it seems to have died: its session may be as dead.
+func (s *spread) doubt(h *keeper.Held) {
+	if h.PreviousStands() <= 0 {
+		return
+	}
+	for _, m := range s.crew.Members() {
+		if m.Owner == h.Previous().Owner {
+			s.late[m.Owner] = m.Beat
 		}
 	}
 }

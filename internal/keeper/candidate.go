@@ -264,7 +264,7 @@ func (c *Candidate) acquire(ctx context.Context) (*Held, error) {
 	request := c.request()
 	sent := c.keeper.now()
 	previous := Previous{
-		Token: request.Read.Lease.Token, RenewedAt: request.Read.Lease.RenewedAt,
+		Owner: request.Read.Lease.Owner, Token: request.Read.Lease.Token, RenewedAt: request.Read.Lease.RenewedAt,
 		server: request.Read.Server, stands: c.watch.stands(sent), at: sent,
 	}
 	if previous.stands > 0 {

@@ -18,7 +18,8 @@ import (
 // Previous is the term that a lease was taken over from. The acquire compared
 // its row, so that it was not renewed later.
 type Previous struct {
-	// Token is zero when the group is new.
+	// Owner was the holder. Token is zero when the group is new.
+	Owner string
 	Token uint64
 	// RenewedAt is its last heartbeat, or its acquire, by the database's clock.
 	RenewedAt time.Time

@@ -461,14 +461,14 @@ func TestDoOfARunBesideOthers(t *testing.T) {
 				f.ok(err)
 				return
 			}
-			time.Sleep(10 * time.Millisecond)
+			<-time.After(10 * time.Millisecond)
 		}
 	}
 	works, ends := make(chan context.Context, 1), make(chan error, 2)
 	f.ok(one.Add(jobs.Job{Name: "other", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, Do: func(context.Context, jobs.Run) error { return nil }}))
 	f.ok(one.Add(jobs.Job{Name: "fenced", Schedule: jobs.Manual(), Do: func(ctx context.Context, _ jobs.Run) error {
 		works <- context.WithoutCancel(ctx)
-		err := f.Store.Do(ctx, func(tx *zkstore.Tx) error {
+		err := f.Do(ctx, func(tx *zkstore.Tx) error {
 			calls++
 			trigger(ctx, "other")
 			return f.add(tx)
@@ -487,7 +487,7 @@ func TestDoOfARunBesideOthers(t *testing.T) {
 	if calls != 2 {
 		t.Errorf("fn was called %d times in two runs", calls)
 	}
-	if err := f.Store.Do(first, f.add); !errors.Is(err, zkstore.ErrFenced) || !strings.Contains(err.Error(), `job "fenced" of group "spread"`) {
+	if err := f.Do(first, f.add); !errors.Is(err, zkstore.ErrFenced) || !strings.Contains(err.Error(), `job "fenced" of group "spread"`) {
 		t.Errorf("a transaction of a run that is over: %v", err)
 	}
 	cancel()

@@ -11,28 +11,25 @@ import (
 
 // BenchmarkKill is a SIGKILL of the leader's process, with a TTL of 15 s, to the
 // start of the next due tick in another process: right before the tick is due, when
-// nothing runs (idle), and while another job of the leader runs (busy). An operation
+// nothing runs (idle), while another job of the leader runs (busy), and in a group that is spread while other replicas
+// have long runs (spread). An operation
 // is one kill. It also counts what must not be: ticks that start twice, that start
-// beside another run of their job, or that never start.
+// beside another run of their job, or that never start, and long runs that end with another process than their own.
 func BenchmarkKill(b *testing.B) {
-	for _, busy := range []bool{false, true} {
-		name := "idle"
-		if busy {
-			name = "busy"
-		}
+	for _, name := range []string{"idle", "busy", "spread"} {
 		b.Run(name, func(b *testing.B) {
-			dbtest.EachB(b, func(b *testing.B, db dbtest.Database) { benchmarkKill(b, db, busy) })
+			dbtest.EachB(b, func(b *testing.B, db dbtest.Database) { benchmarkKill(b, db, name == "busy", name == "spread") })
 		})
 	}
 }
 
-func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
+func benchmarkKill(b *testing.B, db dbtest.Database, busy, spread bool) {
 	control := jobs.NewGroup(open(b, db), group)
 	long := 0
-	if busy {
+	if busy || spread {
 		long = 10
 	}
-	p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second, Ticks: true, Long: long})
+	p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second, Ticks: true, Long: long, Spread: spread})
 	leader := p.start()
 	p.waitFor(leader, "leading")
 	next, spare := p.start(), p.start()
@@ -41,6 +38,11 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 	p.wait(0, "a tick", func(e told) bool { return e.What == "end" && e.Job == "tick" })
 	var times, leads []time.Duration
 	kills, late := 0, 0
+	for i := 0; spread && i < long; i++ {
+		if _, err := control.Trigger(b.Context(), longJob(i)); err != nil {
+			b.Fatal(err)
+		}
+	}
 	for b.Loop() {
 		if busy {
 			from, job := p.count(), longJob(kills%long) // another one: that of the kill before is not over
@@ -63,12 +65,13 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 		e := p.wait(from, "a start after a kill", func(e told) bool { return e.What == "start" && e.Job == "tick" && e.by != leader })
 		if e.Tick == due.UnixNano() {
 			times = append(times, time.Duration(e.At-at.UnixNano()))
-			begun := p.wait(from, "the term", func(l told) bool { return l.What == "leading" && l.by == e.by })
+			begun := p.wait(from, "the term", func(l told) bool { return l.What == "leading" && (spread || l.by == e.by) })
 			leads = append(leads, time.Duration(begun.At-at.UnixNano()))
+			leader = begun.by
 		} else {
 			late++ // the leader was quicker: it has started the tick
+			leader = p.wait(from, "the term", func(l told) bool { return l.What == "leading" }).by
 		}
-		leader = e.by
 		p.start()
 		p.wait(from, "another follower", func(e told) bool { return e.What == "following" && e.by == p.all[len(p.all)-1] })
 	}
@@ -82,6 +85,9 @@ func benchmarkKill(b *testing.B, db dbtest.Database, busy bool) {
 	b.ReportMetric(float64(doubled), "doubled")
 	b.ReportMetric(float64(overlapping), "overlapping")
 	b.ReportMetric(float64(lost), "lost")
+	if spread {
+		b.ReportMetric(float64(p.ended()), "cancelled")
+	}
 }
 
 // BenchmarkTrigger is from the call of Trigger in one process to the start of the

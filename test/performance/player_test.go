@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -29,6 +30,8 @@ const group = "performance"
 type spec struct {
 	DSN string
 	TTL time.Duration
+	// Spread: the group's runs are spread over its players.
+	Spread bool
 	// Ticks: there is a job of each second.
 	Ticks bool
 	// Waiting is how many jobs there are that are not due.
@@ -87,14 +90,18 @@ func play(text string) error {
 			return nil
 		}
 	}
-	sched, err := scheduler.New(store, group, scheduler.WithTiming(lease.Timing{TTL: s.TTL}), scheduler.WithObserver(func(s election.State) {
+	options := []scheduler.Option{scheduler.WithTiming(lease.Timing{TTL: s.TTL}), scheduler.WithObserver(func(s election.State) {
 		switch {
 		case s.Role == election.Leading:
 			say(event{What: "leading"})
 		case s.Role == election.Following && s.Owner != "":
 			say(event{What: "following"})
 		}
-	}))
+	})}
+	if s.Spread {
+		options = append(options, scheduler.WithSpread())
+	}
+	sched, err := scheduler.New(store, group, options...)
 	if err != nil {
 		return err
 	}
@@ -293,6 +300,18 @@ func (p *players) check(control jobs.Group, job string, every time.Duration) (do
 		}
 	}
 	return doubled, overlapping, lost
+}
+
+// ended is how many long runs have ended in a process that was not killed.
+func (p *players) ended() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, e := range p.events {
+		if e.What == "end" && e.by.killed == 0 && strings.HasPrefix(e.Job, "long-") {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *players) String() string {

@@ -3,8 +3,6 @@ package performance
 import (
 	"context"
 	"fmt"
-	"os"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,7 +14,7 @@ import (
 )
 
 // BenchmarkBatch is 10,000 jobs on one tick: run by their leader, and spread over ten replicas. An operation is one
-// tick; its statements are counted until all runs are over, and the times are from the tick to each start.
+// tick. The statements are those until all runs are over, and the times are from the tick to each start.
 func BenchmarkBatch(b *testing.B) {
 	for _, replicas := range []int{1, 10} {
 		b.Run(fmt.Sprint("replicas=", replicas), func(b *testing.B) {
@@ -27,33 +25,29 @@ func BenchmarkBatch(b *testing.B) {
 
 func benchmarkBatch(b *testing.B, db dbtest.Database, replicas, n int) {
 	c, through := count(b, db)
-	var mu sync.Mutex
-	var times []time.Duration
-	started := func() int {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(times)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
-	var running sync.WaitGroup
 	var options []scheduler.Option
 	if replicas > 1 {
 		options = append(options, scheduler.WithSpread())
 	}
-	due := time.Now().Add(20 * time.Second).Truncate(time.Second)
-	by := make([]int, replicas)
-	for i := range replicas {
+	var mu sync.Mutex
+	var late []time.Duration
+	begun := func() int {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(late)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(b.Context()))
+	var running sync.WaitGroup
+	for range replicas {
 		sched, err := scheduler.New(open(b, through), group, options...)
 		if err != nil {
 			b.Fatal(err)
 		}
 		for j := range n {
 			err := sched.Add(jobs.Job{Name: fmt.Sprint("job-", j), Schedule: jobs.Cron("*/20 * * * * *"), Do: func(_ context.Context, run jobs.Run) error {
-				late := time.Since(run.Tick)
 				mu.Lock()
 				defer mu.Unlock()
-				times = append(times, late)
-				by[i]++
+				late = append(late, time.Since(run.Tick))
 				return nil
 			}})
 			if err != nil {
@@ -62,49 +56,53 @@ func benchmarkBatch(b *testing.B, db dbtest.Database, replicas, n int) {
 		}
 		running.Go(func() { _ = sched.Run(ctx) })
 	}
-	_ = due
-	until(b, "a tick", func() bool { return started() >= n })
-	<-time.After(4 * time.Second)
-	if os.Getenv("ALTER") != "" {
-		if _, err := db.Open(b).Exec("ALTER TABLE cronlease_run DROP KEY by_state, ADD KEY by_state (grp, state, tick, job, trigger_id, owner), ALGORITHM=INPLACE, LOCK=NONE"); err != nil {
-			b.Fatal(err)
-		}
+	tick := func() {
+		until(b, "a tick", func() bool { return begun() >= n })
+		<-time.After(4 * time.Second) // its outcomes are written
 	}
-	before := started()
-	mu.Lock()
-	times = nil
-	mu.Unlock()
-	c.reset()
-	b.Logf("before: %d", before)
-	until(b, "a tick", func() bool { return started() >= n })
-	<-time.After(4 * time.Second) // outcomes are written
-	total, kinds := c.reset()
+	tick()
+	var times []time.Duration
+	var total cost
+	ticks := 0
+	for b.Loop() {
+		mu.Lock()
+		late = nil
+		mu.Unlock()
+		<-time.After(time.Until(time.Now().Truncate(20 * time.Second).Add(20*time.Second - 100*time.Millisecond)))
+		c.reset()
+		tick()
+		one, _ := c.reset("cronlease_run")
+		total.add(one)
+		ticks++
+		times = append(times, late...)
+	}
 	stop()
-	for kind, d := range kinds {
-		if d.statements > 9 {
-			println(d.statements, d.commits, d.sent, d.received, kind)
-		}
-	}
-	b.Logf("by %v", by)
-	rows, err := db.Open(b).Query("SELECT TIMESTAMPDIFF(MICROSECOND, '1970-01-01', claimed_at) - tick, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', started_at) - tick, TIMESTAMPDIFF(MICROSECOND, '1970-01-01', finished_at) - tick FROM cronlease_run WHERE tick = (SELECT MAX(tick) FROM cronlease_run)")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var all [3][]int
-	for rows.Next() {
-		var x [3]int
-		if err := rows.Scan(&x[0], &x[1], &x[2]); err != nil {
-			b.Fatal(err)
-		}
-		for i := range x {
-			all[i] = append(all[i], x[i]/1000)
-		}
-	}
-	for _, a := range all {
-		slices.Sort(a)
-		println(a[0], a[len(a)/10], a[len(a)/2], a[len(a)*9/10], a[len(a)-1])
-	}
-	total.report(b, 1)
-	percentiles.Report(b, "", times)
 	running.Wait()
+	total.report(b, float64(ticks))
+	percentiles.Report(b, "", times)
+}
+
+// BenchmarkStart is from a tick to the first line of its job: in the leader, and, in a group that is spread, in another replica. An
+// operation is one tick.
+func BenchmarkStart(b *testing.B) {
+	for _, name := range []string{"leader", "spread"} {
+		b.Run(name, func(b *testing.B) {
+			dbtest.EachB(b, func(b *testing.B, db dbtest.Database) {
+				open(b, db) // makes the tables
+				p := newPlayers(b, spec{DSN: db.DSN, TTL: 15 * time.Second, Ticks: true, Spread: name == "spread"})
+				leader := p.start()
+				p.waitFor(leader, "leading")
+				if name == "spread" {
+					p.waitFor(p.start(), "following")
+				}
+				var times []time.Duration
+				<-time.After(2 * time.Second)
+				for b.Loop() {
+					e := p.wait(p.count(), "a start", func(e told) bool { return e.What == "start" && e.Job == "tick" && (name == "leader" || e.by != leader) })
+					times = append(times, time.Duration(e.At-e.Tick))
+				}
+				percentiles.Report(b, "", times)
+			})
+		})
+	}
 }

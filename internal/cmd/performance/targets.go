@@ -86,6 +86,18 @@ func wrong(r *results, dialect string) float64 {
 	return sum
 }
 
+func wrongSpread(r *results, dialect string) float64 {
+	sum := 0.0
+	for _, unit := range []string{"cancelled", "doubled", "overlapping", "lost"} {
+		sum += r.get("performance.Kill/spread/"+dialect, unit) // NaN: not measured
+	}
+	return sum
+}
+
+func batch(replicas int) func(*results, string) float64 {
+	return measured(fmt.Sprintf("performance.Batch/replicas=%d/DB", replicas), "p99-ms")
+}
+
 func kills(r *results, dialect string) float64 {
 	return zeroed(r.get("performance.Kill/idle/"+dialect, "kills")) + zeroed(r.get("performance.Kill/busy/"+dialect, "kills"))
 }
@@ -120,6 +132,17 @@ func targets() []target {
 				return "bare gocron " + with(r.get("scheduler.Tick/10000/gocron", "p99-ms"), "ms")
 			}},
 		{what: "the same: the longest of another group's heartbeats meanwhile", goal: 20, unit: "ms", value: measured("scheduler.Tick/10000/DB", "heartbeat-max-ms")},
+		{what: "runs on all replicas: from a tick to the first line of its job in another replica, p50", goal: 5, unit: "ms", value: measured("performance.Start/spread/DB", "p50-ms"),
+			beside: func(r *results, dialect string) string {
+				return "in the leader " + with(r.get("performance.Start/leader/"+dialect, "p50-ms"), "ms")
+			}},
+		{what: "the same: p99", goal: 15, unit: "ms", value: measured("performance.Start/spread/DB", "p99-ms")},
+		{what: "the same: SIGKILL of the leader while others have long runs, to the next leader: p50", goal: 10, unit: "ms", value: measured("performance.Kill/spread/DB", "leading-p50-ms")},
+		{what: "the same: p99", goal: 30, unit: "ms", value: measured("performance.Kill/spread/DB", "leading-p99-ms")},
+		{what: "the same: to the start of the next due tick, p99", goal: 50, unit: "ms", value: measured("performance.Kill/spread/DB", "p99-ms")},
+		{what: "the same: runs of others that end, ticks doubled, overlapping or lost", goal: 0, value: wrongSpread},
+		{what: "10,000 jobs on one tick over ten replicas: statements", goal: 140, value: measured("performance.Batch/replicas=10/DB", "statements/op")},
+		{what: "the same: start, p99, as a part of that on one", goal: 1.5, unit: "times", value: ratio(batch(10), batch(1)), beside: pair("ms", batch(10), batch(1))},
 	}
 }
 

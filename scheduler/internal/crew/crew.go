@@ -24,6 +24,8 @@ import (
 type Member struct {
 	store.Assignee
 	Leaving bool         // it is to be given nothing
+	Beat    uint64       // its heartbeat, as it was read last
+	Absent  bool         // the database did not see its process, and no heartbeat has come since
 	Told    jobs.Replica // what it tells of itself
 }
 
@@ -41,12 +43,15 @@ type Crew struct {
 	mu      sync.Mutex
 	changed func() // nil: nothing depends on it
 	known   map[string]*replica
+	read    time.Time // when the roster was that was taken in last, by the database's clock
 }
 
 // replica is what is known of a replica's sessions.
 type replica struct {
 	owner     string
 	told      jobs.Replica
+	beat      uint64
+	absent    bool
 	live      uint64 // the token of the session that lives; zero: none is known to
 	leaving   bool
 	over      uint64            // sessions up to this token are over
@@ -96,7 +101,7 @@ func (c *Crew) Members() (all []Member) {
 	defer c.mu.Unlock()
 	for _, r := range c.known {
 		if r.live != 0 {
-			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.told})
+			all = append(all, Member{store.Assignee{Owner: r.owner, Token: r.live}, r.leaving, r.beat, r.absent, r.told})
 		}
 	}
 	slices.SortFunc(all, func(a, b Member) int { return strings.Compare(a.Owner, b.Owner) })
@@ -152,7 +157,10 @@ func (c *Crew) Run(ctx context.Context) {
 func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 	c.mu.Lock()
 	changed, listed, before := false, map[string]bool{}, 0
-	for _, told := range c.roster().Replicas {
+	is := c.roster()
+	isNew := !is.Now.Equal(c.read)
+	c.read = is.Now
+	for _, told := range is.Replicas {
 		if told.Owner < c.keeper.Owner() {
 			before++
 		}
@@ -160,6 +168,9 @@ func (c *Crew) round(ctx context.Context, all bool) time.Duration {
 		listed[told.Owner] = true
 		changed = changed || r.told.List != told.List
 		r.told = told
+		if isNew && r.absent != (told.Presence == jobs.Absent) {
+			r.absent, changed = !r.absent, true
+		}
 	}
 	var looks []*replica
 	now, watches := time.Now(), before < watchers || c.changed != nil
@@ -256,6 +267,9 @@ func (r *replica) isMissing(ttl time.Duration) bool {
 func (c *Crew) note(r *replica, taken *keeper.Held) (changed bool) {
 	was := *r
 	row := r.candidate.Reading().Lease
+	if row != nil && row.Heartbeat != r.beat {
+		r.absent = false
+	}
 	switch {
 	case taken != nil:
 		r.live, r.over = 0, taken.Token()
@@ -272,8 +286,8 @@ func (c *Crew) note(r *replica, taken *keeper.Held) (changed bool) {
 	case row.Released:
 		r.live, r.over = 0, max(r.over, row.Token-1)
 	default:
-		r.live, r.leaving, r.over, r.ttl = row.Token, row.ResignAsked, max(r.over, row.Token-1), row.TTL
+		r.live, r.leaving, r.over, r.ttl, r.beat = row.Token, row.ResignAsked, max(r.over, row.Token-1), row.TTL, row.Heartbeat
 	}
 	r.missing = time.Time{}
-	return r.live != was.live || r.leaving != was.leaving || r.over != was.over
+	return r.live != was.live || r.absent != was.absent || r.leaving != was.leaving || r.over != was.over
 }

@@ -304,7 +304,7 @@ const noRecords = "does not apply to a job that runs everywhere: there are no re
 // notEverywhere are the keys that a job which runs everywhere cannot have, and why.
 var notEverywhere = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
-	"on": "does not apply to a job that runs everywhere: it runs on each worker",
+	"on":      "does not apply to a job that runs everywhere: it runs on each worker",
 	"history": noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
 	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",
 	"sql":    "a job that runs everywhere has no lease, and statements need one: expected exec or http",
