@@ -98,6 +98,28 @@ func (s Snapshot) IsOfEarlierTerm(r Record, token uint64) bool {
 	return r.State == Running && r.Token < token && !s.Opened.Spread
 }
 
+// Unassigned are the runs of a group that is spread which have been due for 5 s, by the database's clock, and which no replica has, in the
+// order of their ticks.
+func (s Snapshot) Unassigned() (all []Record) {
+	for _, r := range s.Open {
+		if s.Opened.Spread && r.State == Waiting && r.Owner == "" && s.Now.Sub(r.Due) > 5*time.Second {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// RunsOf is how many runs each replica of a group that is spread has, by its owner: those that go on, and those that it is to begin.
+func (s Snapshot) RunsOf() map[string]int {
+	of := map[string]int{}
+	for _, r := range s.Open {
+		if s.Opened.Spread && r.Owner != "" {
+			of[r.Owner]++
+		}
+	}
+	return of
+}
+
 // Known is what the ledger knows of a job.
 type Known struct {
 	Schedule string

@@ -59,6 +59,10 @@ type apiReplica struct {
 	Since   *jsontime.Instant `json:"since"`
 	Seen    *jsontime.Instant `json:"seen"`
 	Jobs    int               `json:"jobs"`
+	// Of a group that is spread: the runs that it has, and how many it may have at a time; zero: any number.
+	Runs    int         `json:"runs"`
+	MaxRuns int         `json:"max_runs"`
+	Labels  jobs.Labels `json:"labels"`
 }
 
 type apiJob struct {
@@ -109,8 +113,9 @@ func (p *Page) apiStatus(r *http.Request) (any, error) {
 			s.Waiting++
 		}
 	}
+	runs := snapshot.RunsOf()
 	for _, x := range roster.Live() {
-		s.Replicas = append(s.Replicas, apiReplica{x.Owner, x.Version, jsontime.Of(x.Since), jsontime.Of(x.Seen), len(x.Jobs)})
+		s.Replicas = append(s.Replicas, apiReplica{x.Owner, x.Version, jsontime.Of(x.Since), jsontime.Of(x.Seen), len(x.Jobs), runs[x.Owner], x.MaxRuns, x.Labels})
 	}
 	if p.health != nil {
 		h := p.health()

@@ -22,6 +22,7 @@ type overviewData struct {
 	Facts             []fact
 	Timeline          timeline
 	Replicas          []replicaRow
+	Spread            bool
 	Trouble           troubles
 }
 
@@ -58,7 +59,7 @@ func (p *Page) overview(r *http.Request) (shown, error) {
 	// is shown without them if they take long.
 	p.late.begin(v.ctx, p.readLate)
 	p.day.begin(v.ctx, p.readDay)
-	data.Notes, data.Replicas = v.groupNotes(), v.replicaRows()
+	data.Notes, data.Replicas, data.Spread = v.groupNotes(), v.replicaRows(), v.snapshot.Opened.Spread
 	data.Headline, data.Subline = v.headline()
 	if v.steers {
 		if v.snapshot.Paused {
@@ -126,6 +127,9 @@ func (v *viewer) groupNotes() []note {
 		of := late.value
 		what := counted(of.Jobs, "job has a tick", "jobs have ticks") + " that no leader has claimed. The oldest, of " + visible(of.Job) + ", is " + took(of.by) + " late" + asOf(late.age()) + "."
 		notes = append(notes, note{Kind: "bad", Mark: "alert", Text: what, Href: jobURL(of.Job), Link: "See the job"})
+	}
+	if n := len(v.snapshot.Unassigned()); n > 0 {
+		notes = append(notes, warnNote(counted(n, "run waits", "runs wait")+" for a replica: none has the job, all labels that the job wants, and room for a run."))
 	}
 	old := 0
 	for _, r := range v.snapshot.Open {

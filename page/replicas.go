@@ -11,8 +11,9 @@ import (
 // replicaRow is a replica in the list.
 type replicaRow struct {
 	Owner, Short, Version, Jobs string
+	Runs, Labels                string // where the group is spread
 	Since, Seen                 moment
-	Leads, Quiet, Gone          bool
+	Leads, Quiet, Gone, Spread  bool
 }
 
 // versions say how many replicas there are of each version.
@@ -41,10 +42,15 @@ func versions(replicas []jobs.Replica) string {
 
 func (v *viewer) replicaRows() []replicaRow {
 	var rows []replicaRow
-	live := v.roster.Live()
+	live, runs := v.roster.Live(), v.snapshot.RunsOf()
 	for _, r := range v.roster.Replicas {
 		quiet := v.roster.Now.Sub(r.Seen) > jobs.ReplicaLife
+		has := count(runs[r.Owner])
+		if r.MaxRuns > 0 {
+			has += " of " + count(r.MaxRuns)
+		}
 		rows = append(rows, replicaRow{
+			Spread: v.snapshot.Opened.Spread, Runs: has, Labels: visible(r.Labels.String()),
 			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
 			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
 			Gone: !quiet && !slices.ContainsFunc(live, func(x jobs.Replica) bool { return x.Owner == r.Owner }),

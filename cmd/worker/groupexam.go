@@ -75,7 +75,7 @@ func (e *groupExam) leader(snapshot jobs.Snapshot) {
 // replicas judges which workers there are, and whether they are alike.
 func (e *groupExam) replicas() {
 	e.check = "replicas"
-	states := replicaStates(e.roster)
+	states := replicaStates(e.roster, e.snapshot)
 	versions := map[string]bool{}
 	for _, r := range states {
 		versions[r.Version] = true
@@ -303,6 +303,10 @@ func (e *groupExam) left() {
 	}
 	if n := len(old); n > 0 {
 		e.sayf(store.Warning, "worker jobs shows whether the leader has the job; worker cancel JOB --tick TICK closes a run", "runs of earlier terms that are still open: %d: %s", n, bounded(slices.Compact(old)))
+	}
+	if none := jobsOf(e.snapshot.Unassigned()); len(none) > 0 {
+		e.sayf(store.Warning, "start a worker that has the job and all labels that it wants (on), or raise max_runs of those that have; the leader's log says which is missing",
+			"runs that wait for a worker, since none can have them now: %d: %s", len(none), bounded(none))
 	}
 	if n := len(waiting); n > 0 {
 		e.sayf(store.Warning, "raise max_runs or the job's own limit, or give the leader a larger machine; worker runs --job JOB shows them", "runs that wait for more than %v: %d: %s", waitsLong, n, bounded(slices.Compact(waiting)))

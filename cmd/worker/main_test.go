@@ -344,7 +344,7 @@ func TestStatusForms(t *testing.T) {
 	if r := command(t, "migrate", "--config", path); r.err != nil || !strings.HasPrefix(r.stdout, "mended: there is no table cronlease_lock\n") {
 		t.Errorf("migrate without a table: %+v", r)
 	}
-	const want = `{"group":"billing","state":"none","owner":"","token":0,"ttl_seconds":0,"heartbeat_age_seconds":0,"resign_asked":false,"paused":false,"paused_jobs":[],"paused_itself":false,"paused_by":"","paused_at":null,"overdue":null,"unknown_jobs":0,"old_runs":0,"replicas":[],"not_led":[],"rescheduled":[]}` + "\n"
+	const want = `{"group":"billing","state":"none","owner":"","token":0,"ttl_seconds":0,"heartbeat_age_seconds":0,"resign_asked":false,"paused":false,"paused_jobs":[],"paused_itself":false,"paused_by":"","paused_at":null,"overdue":null,"unknown_jobs":0,"old_runs":0,"spread":false,"unassigned":[],"replicas":[],"not_led":[],"rescheduled":[]}` + "\n"
 	if r := command(t, "status", "--config", path, "--json"); exitCode(r.err) != 3 || r.stdout != want {
 		t.Errorf("got %+v", r)
 	}

@@ -22,6 +22,10 @@ type replicaStatus struct {
 	Since   *stamp `json:"since"`
 	Seen    *stamp `json:"seen"`
 	Jobs    int    `json:"jobs"`
+	// Runs are those that it has, in a group that is spread, and MaxRuns as many as it may have at a time; zero: any number.
+	Runs    int         `json:"runs"`
+	MaxRuns int         `json:"max_runs"`
+	Labels  jobs.Labels `json:"labels"`
 }
 
 // readRoster reads the workers of the group. Where they cannot be read, as before worker
@@ -51,10 +55,10 @@ func goneOf(roster jobs.Roster) string {
 	return bounded(gone)
 }
 
-func replicaStates(roster jobs.Roster) []replicaStatus {
-	all := []replicaStatus{}
+func replicaStates(roster jobs.Roster, snapshot jobs.Snapshot) []replicaStatus {
+	all, runs := []replicaStatus{}, snapshot.RunsOf()
 	for _, r := range roster.Live() {
-		all = append(all, replicaStatus{r.Owner, r.Version, jsontime.Of(r.Since), jsontime.Of(r.Seen), len(r.Jobs)})
+		all = append(all, replicaStatus{r.Owner, r.Version, jsontime.Of(r.Since), jsontime.Of(r.Seen), len(r.Jobs), runs[r.Owner], r.MaxRuns, r.Labels})
 	}
 	return all
 }
@@ -108,4 +112,26 @@ func bounded(list []string) string {
 // firstBytes cuts a version to what a replica may tell.
 func firstBytes(version string) string {
 	return strings.ToValidUTF8(version[:min(len(version), store.MaxName)], "")
+}
+
+// work says what a worker of a group that is spread does: "worker/vm/17/A4: runs 2 of 8, disk=ssd".
+func (r replicaStatus) work() string {
+	text := fmt.Sprintf("%s: runs %d", printable(r.Owner), r.Runs)
+	if r.MaxRuns > 0 {
+		text += fmt.Sprintf(" of %d", r.MaxRuns)
+	}
+	if len(r.Labels) > 0 {
+		text += ", " + printable(r.Labels.String())
+	}
+	return text
+}
+
+// jobsOf are the jobs of runs, each once.
+func jobsOf(runs []jobs.Record) []string {
+	names := []string{}
+	for _, r := range runs {
+		names = append(names, r.Job)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }

@@ -50,6 +50,9 @@ type status struct {
 	UnknownJobs int `json:"unknown_jobs"`
 	// OldRuns are running by the ledger, under an older token than the present one.
 	OldRuns int `json:"old_runs"`
+	// Spread: the runs of the group are spread over its workers. Unassigned are jobs with runs that are due and that no worker has.
+	Spread     bool     `json:"spread"`
+	Unassigned []string `json:"unassigned"`
 	// Replicas are the workers that tell of themselves. NotLed are jobs of theirs that the
 	// leader does not have, and Rescheduled those that it has under another schedule.
 	Replicas    []replicaStatus `json:"replicas"`
@@ -96,7 +99,7 @@ is a leader that drains.`,
 			if ledger == nil {
 				s.take(snapshot, l, &t)
 				s.pausedBy(command.Context(), jobs.NewGroup(db, group))
-				s.compare(rosterUnder(readRoster(command.Context(), jobs.NewGroup(db, group)), l))
+				s.compare(rosterUnder(readRoster(command.Context(), jobs.NewGroup(db, group)), l), snapshot)
 			}
 			if err := s.print(command, asJSON); err != nil {
 				return err
@@ -151,6 +154,7 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 			s.OldRuns++
 		}
 	}
+	s.Spread, s.Unassigned = snapshot.Opened.Spread, jobsOf(snapshot.Unassigned())
 	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, l)
 }
 
@@ -165,9 +169,9 @@ func (s *status) pausedBy(ctx context.Context, g jobs.Group) {
 }
 
 // compare takes in what the workers tell.
-func (s *status) compare(roster jobs.Roster) {
+func (s *status) compare(roster jobs.Roster, snapshot jobs.Snapshot) {
 	d := roster.Differences()
-	s.Replicas, s.gone = replicaStates(roster), goneOf(roster)
+	s.Replicas, s.gone = replicaStates(roster, snapshot), goneOf(roster)
 	s.NotLed, s.Rescheduled = append([]string{}, d.NotLed...), append([]string{}, d.Rescheduled...)
 }
 
@@ -212,6 +216,14 @@ func (s status) print(command *cobra.Command, asJSON bool) error {
 func (s status) jobs(row func(name, format string, args ...any)) {
 	if len(s.Replicas) > 0 {
 		row("workers", "%d: %s", len(s.Replicas), versionsOf(s.Replicas))
+	}
+	for i := range s.Replicas {
+		if s.Spread {
+			row("", "%s", s.Replicas[i].work())
+		}
+	}
+	if n := len(s.Unassigned); n > 0 {
+		row("no worker", "runs of these jobs wait for a worker that can have them: %s", bounded(s.Unassigned))
 	}
 	if s.gone != "" {
 		row("gone", "workers that the database does not see, or that cannot lead: %s", s.gone)

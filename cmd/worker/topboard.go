@@ -142,8 +142,13 @@ func (b *topBoard) head() []string {
 		}
 		lines = append(lines, line)
 	}
-	if states := replicaStates(b.roster); len(states) > 0 {
+	if states := replicaStates(b.roster, b.snapshot); len(states) > 0 {
 		lines = append(lines, fmt.Sprintf("workers %d: %s", len(states), versionsOf(states)))
+		for i := range states {
+			if b.snapshot.Opened.Spread {
+				lines = append(lines, "  "+states[i].work())
+			}
+		}
 	}
 	if len(b.terms) > 1 {
 		lines = append(lines, "before "+b.before())
