@@ -286,3 +286,29 @@ func TestUserLacksARight(t *testing.T) {
 		}
 	}
 }
+
+// What a user without channels has written stands, and is told so: signals are hints.
+func TestWritesWithoutChannels(t *testing.T) {
+	t.Parallel()
+	server := start(t)
+	ctx := t.Context()
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer admin.Close()
+	setUser(t, admin, "worker")
+	setUser(t, admin, "operator", "resetchannels")
+	b := &bench{TB: t, Store: open(t, "worker:secret@"+server.Addr(), "{plain}"), client: admin, name: "{plain}"}
+	b.take("alice")
+	b.ok(b.Declare(ctx, b.h, []store.Declared{{Name: "job", Schedule: "manual"}}))
+	operator := open(t, "operator:secret@"+server.Addr(), "{plain}")
+	group := jobs.NewGroup(operator, "group")
+	_, err := group.Trigger(ctx, "job")
+	b.ok(err)
+	b.ok(group.Pause(ctx, "job"))
+	b.ok(operator.AskResign(ctx, "group", b.h.Token))
+	b.ok(operator.Wake(ctx, "group"))
+	snapshot, err := operator.Load(ctx, "group")
+	if b.ok(err); len(snapshot.Open) != 1 || !snapshot.Jobs["job"].Paused {
+		t.Errorf("what was written: %+v", snapshot)
+	}
+	b.ok(operator.Release(ctx, "group", b.h.Owner, b.h.Token))
+}

@@ -102,10 +102,13 @@ local function followers(jobs)
   return all
 end
 
+-- signal wakes those that listen. What a script has written stands without it, so a user who has no right to the channel is told nothing.
+local function signal(kind, group) redis.pcall('PUBLISH', key(kind, group), '') end
+
 -- asked counts a request, and wakes the leader.
 local function asked(group)
   redis.call('HINCRBY', key('ledger', group), 'changes', 1)
-  redis.call('PUBLISH', key('asked', group), '')
+  signal('asked', group)
 end
 
 -- takeAssignee takes whom a run is under that a holder that assigns leaves waiting.

@@ -12,5 +12,5 @@ end
 note(group, entry, result)
 if result == 'refused' then return 0 end
 redis.call('HSET', lease, 'resign', '1')
-redis.call('PUBLISH', key('asked', group), '')
+signal('asked', group)
 return 1

@@ -62,7 +62,7 @@ var (
 	// defaults and the DSN say. The comments are for one kind of server each:
 	// no time limits for statements, and long lists of names that are never given up for a
 	// scan. On MariaDB, a transaction of a process that stands still ends after 2 s.
-	setSession = sqltext.Parse(`SET autocommit = 1, time_zone = '+00:00',
+	setSession = sqltext.Parse(`SET autocommit = 1, completion_type = 0, time_zone = '+00:00',
 	sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
 	innodb_lock_wait_timeout = ?, lock_wait_timeout = ?, wait_timeout = 2147483,
 	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
