@@ -4,6 +4,7 @@ package sqljob
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -104,6 +105,9 @@ func execute(ctx context.Context, tx *sql.Tx, s Statement, run jobs.Run) error {
 		values[i] = value(run, name)
 	}
 	if _, err := tx.ExecContext(ctx, s.Text, values...); err != nil {
+		if errors.Is(err, driver.ErrBadConn) { // the driver gives up a connection that takes no writes, and its error with it
+			err = fmt.Errorf("%w: the connection is lost, or the server takes no writes from it (read_only, super_read_only, transaction_read_only)", err)
+		}
 		return argtext.Hide(err, run.Args)
 	}
 	return nil

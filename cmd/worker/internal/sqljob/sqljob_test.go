@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	"go.opentelemetry.io/otel/trace"
@@ -160,6 +161,31 @@ func TestFailedStatement(t *testing.T) {
 		if n := rows(t, s); n != 0 {
 			t.Errorf("%d rows", n)
 		}
+	})
+}
+
+// A server that takes no writes is named, although the driver hides its error.
+func TestReadOnlySession(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		withRun(t, open(t, db), func(t *testing.T, ctx context.Context, _ sqlStore, run jobs.Run) {
+			config := db.Config(t)
+			config.RejectReadOnly = true
+			config.Params = map[string]string{"tx_read_only": "1"}
+			if db.Kind == dbserver.MySQL {
+				config.Params = map[string]string{"transaction_read_only": "1"}
+			}
+			connector, err := mysql.NewConnector(config)
+			if err != nil {
+				t.Fatal(err)
+			}
+			pool := sql.OpenDB(connector)
+			defer pool.Close()
+			err = sqljob.New(pool, []sqljob.Statement{note}, options)(ctx, run)
+			if err == nil || !strings.Contains(err.Error(), "transaction_read_only") {
+				t.Error(err)
+			}
+		})
 	})
 }
 
