@@ -102,7 +102,7 @@ local function followers(jobs)
   return all
 end
 
--- signal wakes those that listen. What a script has written stands without it, so a user who has no right to the channel is told nothing.
+-- signal wakes those that listen. What a script has written stands without it, so it does not fail where the user has no right to the channel.
 local function signal(kind, group) redis.pcall('PUBLISH', key(kind, group), '') end
 
 -- asked counts a request, and wakes the leader.
