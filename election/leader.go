@@ -91,13 +91,13 @@ func Observe(ctx context.Context, leases store.Leases, group string, interval ti
 // AskResign asks the present leader of the group to step down. It returns the
 // term that was asked; the leader learns of the request at once, or with its next
 // heartbeat.
-// [ErrNotLeading]: no replica leads.
+// [ErrNotLeading]: no replica leads, or the leader's lease has expired.
 func AskResign(ctx context.Context, leases store.Leases, group string) (Leadership, error) {
 	l, err := Leader(ctx, leases, group)
 	if err != nil {
 		return l, err
 	}
-	if l.Owner == "" || l.Released {
+	if !l.Held() {
 		return l, fmt.Errorf("%w: nobody leads %q", ErrNotLeading, group)
 	}
 	return l, leases.AskResign(ctx, group, l.Token)

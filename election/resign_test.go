@@ -111,6 +111,18 @@ func TestAskResign(t *testing.T) {
 		if _, err := election.AskResign(t.Context(), store, "g"); !errors.Is(err, election.ErrNotLeading) {
 			t.Errorf("AskResign of a past leader: %v", err)
 		}
+		third := start(t, store)
+		<-third.terms
+		third.Cut() // it is as good as dead
+		time.Sleep(time.Minute)
+		if _, err := election.AskResign(t.Context(), store, "g"); !errors.Is(err, election.ErrNotLeading) {
+			t.Errorf("AskResign of a leader whose lease has expired: %v", err)
+		}
+		if l, _ := election.Leader(t.Context(), store, "g"); l.ResignAsked {
+			t.Errorf("a term that is over was asked: %+v", l)
+		}
+		third.stop()
+		<-third.done
 		cut := newLink(store)
 		cut.Cut()
 		if _, err := election.AskResign(t.Context(), cut, "g"); !errors.Is(err, faulty.ErrLost) {
