@@ -1,13 +1,7 @@
 package scheduler
 
 import (
-	"cmp"
-	"context"
-	"math"
-	"slices"
 	"time"
-
-	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
@@ -31,29 +25,19 @@ type away struct {
 
 // spread is what a leader needs to assign runs.
 type spread struct {
+	choice
+	wakes
 	db      store.Spreads
 	crew    *crew.Crew
-	changed signal // the crew has
-	members []crew.Member
-	runs    map[string]int    // that are away, by owner
-	last    store.Assignee    // that was chosen last
-	count   int               // of the choices
-	given   map[string]int    // by owner, the number of the last choice that it was
-	late    map[string]uint64 // replicas that did not begin what they were given, or may have died, with their heartbeat then
-	slow    map[string]bool   // these, and those that the database does not see: they are given runs only if there are no others
-	looked  time.Time         // when the crew was asked for these last
-	wake    map[string]bool   // the replicas that are to look at what they were given
-	waking  map[string]bool   // those that are being woken
-	quiet   time.Time         // nothing is assigned until then: another server may have lost what replicas still trust
-	polls   bool              // a look at the ledger is planned
-	polled  time.Time         // when the last one was
-	gathers bool              // the group is not to be spread any more: nothing is assigned
+	changed signal    // the crew has
+	quiet   time.Time // nothing is assigned until then: another server may have lost what replicas still trust
+	gathers bool      // the group is not to be spread any more: nothing is assigned
 }
 
 func newSpread(t *term) *spread {
 	m, changed := t.sessions, make(signal, 1)
 	m.s.crew.OnChange(changed.give)
-	s := &spread{db: m.db, crew: m.s.crew, changed: changed, runs: map[string]int{}, given: map[string]int{}, late: map[string]uint64{}, slow: map[string]bool{}, wake: map[string]bool{}, waking: map[string]bool{}}
+	s := &spread{choice: newChoice(), wakes: newWakes(), db: m.db, crew: m.s.crew, changed: changed}
 	s.doubt(keeper.HeldOf(t.ctx))
 	return s
 }
@@ -142,234 +126,10 @@ func (e *entry) knowFencing(started time.Time, given uint64) {
 	e.tokens = max(e.tokens, uint64(max(0, started.UnixMicro())), given)
 }
 
-// choose is the replica that a run is given to: of those that can have it, the one with the fewest runs for its slots, then rather another
-// one than the leader, and the one that got its last run longest ago; one that does not begin what it has only if none does. While many ticks are being claimed, the replica that got the last run gets
-// more, up to its share of them: so that few statements and few signals concern each.
-func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
-	best, last := []int(nil), math.MaxInt
-	only, most := t.together(e), 1
-	for _, m := range t.spread.members {
-		most = max(most, m.Told.MaxRuns)
-	}
-	for _, m := range t.spread.members {
-		slots, n := cmp.Or(m.Told.MaxRuns, most), t.spread.runs[m.Owner]
-		if n >= slots && m.Told.MaxRuns > 0 || !t.canHave(m, e) || only != (store.Assignee{}) && m.Assignee != only {
-			continue
-		}
-		load := n * most / slots
-		if t.spread.slow[m.Owner] {
-			load += math.MaxInt / 2
-		}
-		rank := []int{load, 0, t.spread.given[m.Owner]}
-		if m.Owner == t.holder.Owner {
-			rank[1] = 1
-		}
-		if !ok || slices.Compare(rank, best) < 0 {
-			to, best, ok = m.Assignee, rank, true
-		}
-		if m.Assignee == t.spread.last {
-			last = load
-		}
-	}
-	if share := len(t.wrote.claims.Fresh()) / max(1, len(t.spread.members)); ok && last-best[0] < share {
-		to = t.spread.last
-	}
-	if ok {
-		t.spread.last = to
-		t.spread.count++
-		t.spread.given[to.Owner] = t.spread.count
-	}
-	t.tellNone(e, ok)
-	return to, ok
-}
-
-// together is the replica that has the runs of a job which go on, if the next one has to go there: whether a run recovers its job is
-// judged by the order of their ends, which one replica knows. The zero value: any replica.
-func (t *term) together(e *entry) (at store.Assignee) {
-	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
-		return at
-	}
-	for _, r := range e.runs {
-		if r.away != nil && slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return m.Assignee == r.away.to && t.canHave(m, e) }) {
-			return r.away.to
-		}
-	}
-	return at
-}
-
-// canHave reports whether a replica may be given runs of a job: it has the job, those that follow it and those that tell of it, as they are
-// here, and the labels.
-func (t *term) canHave(m crew.Member, e *entry) bool {
-	if m.Leaving || !m.Told.Labels.Has(e.job.On) {
-		return false
-	}
-	if m.Owner == t.holder.Owner {
-		return !e.IsRemoved()
-	}
-	if _, has := m.Told.Jobs[e.job.Name]; !has {
-		return false
-	}
-	for _, name := range t.followers.Of(e.job.Name) {
-		if other := t.roll.entries[name]; other != nil && m.Told.Jobs[name] != jobs.HashSchedule(other.job.text) {
-			return false
-		}
-	}
-	return true
-}
-
-// tellNone tells, once, that no replica can have the runs of a job, be it busy or not, and when one can again.
-func (t *term) tellNone(e *entry, found bool) {
-	none := !found && !slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return t.canHave(m, e) })
-	switch {
-	case none && !e.isStuck:
-		t.log.Warn("the runs of a job wait for a replica that can have them: none that stays has the job, and the labels that it wants",
-			zap.String("job", e.job.Name), zap.Stringer("on", e.job.On), zap.Int("replicas", len(t.spread.members)))
-	case !none && e.isStuck:
-		t.log.Info("there is a replica again that can have the runs of a job", zap.String("job", e.job.Name))
-	}
-	e.isStuck = none
-}
-
-// isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or does not begin it while
-// others are free; or the run was assigned on another server.
-func (t *term) isToMove(r *run) bool {
-	if r.record.Cluster != t.wrote.home {
-		return true
-	}
-	lost, isFree := false, false
-	for _, m := range t.spread.members {
-		switch can := t.canHave(m, r.entry); {
-		case m.Assignee == r.away.to:
-			lost = !can
-		case can && !t.spread.slow[m.Owner] && (m.Told.MaxRuns == 0 || t.spread.runs[m.Owner] < m.Told.MaxRuns):
-			isFree = true
-		}
-	}
-	return lost || isFree && t.spread.slow[r.away.to.Owner]
-}
-
-// beginsWithin is how long a replica may take to begin what it was given, until it counts as slow.
-const beginsWithin = time.Second
-
-// seeCrew takes in which replicas there are, and which of them are slow: until they have renewed their leases, and have begun what they have.
-func (t *term) seeCrew() {
-	s := t.spread
-	s.members = s.crew.Members()
-	beats, waits := map[string]uint64{}, map[string]bool{}
-	for _, m := range s.members {
-		beats[m.Owner] = m.Beat
-	}
-	for _, e := range t.roll.entries {
-		for _, r := range e.runs {
-			if r.away != nil && r.record.State == jobs.Waiting && time.Since(r.away.given) > beginsWithin {
-				waits[r.away.to.Owner] = true
-			}
-		}
-	}
-	for owner := range waits {
-		if _, is := s.late[owner]; !is {
-			s.late[owner] = beats[owner]
-		}
-	}
-	clear(s.slow)
-	for owner, then := range s.late {
-		if beats[owner] != then && !waits[owner] {
-			delete(s.late, owner)
-		} else {
-			s.slow[owner] = true
-		}
-	}
-	for _, m := range s.members {
-		if m.Absent {
-			s.slow[m.Owner] = true
-		}
-	}
-	if len(s.slow) > 0 && time.Since(s.looked) > time.Second {
-		s.looked = time.Now()
-		s.crew.Look()
-	}
-}
-
-// doubt takes the leader before for late if its lease was taken because it seems to have died: its session may be as dead.
-func (s *spread) doubt(h *keeper.Held) {
-	if h.PreviousStands() <= 0 {
-		return
-	}
-	for _, m := range s.crew.Members() {
-		if m.Owner == h.Previous().Owner {
-			s.late[m.Owner] = m.Beat
-		}
-	}
-}
-
 func (t *term) goAway(r *run, a *away) {
 	t.comeBack(r)
 	r.away = a
 	t.spread.runs[a.to.Owner]++
-}
-
-// wakeReplicas wakes the replicas that are to look, each by one signal at a time. They look by themselves, too.
-func (t *term) wakeReplicas() {
-	db := t.spread.db
-	for owner := range t.spread.wake {
-		if t.spread.waking[owner] {
-			continue
-		}
-		delete(t.spread.wake, owner)
-		t.spread.waking[owner] = true
-		t.beside(func(v *env) {
-			ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
-			_ = db.Wake(ctx, store.SessionGroup(owner))
-			cancel()
-			v.do(func(t *term) { delete(t.spread.waking, owner) })
-		})
-	}
-}
-
-// poll has the ledger read for as long as runs are away: a signal may be lost, of a replica that has ended some, or to one that is to
-// begin some.
-func (t *term) poll() {
-	if t.spread.polls || t.stage.ends() {
-		return
-	}
-	t.spread.polls = true
-	t.after(soonAgain, func() {
-		t.spread.polls = false
-		if !t.spread.isAway() {
-			return
-		}
-		if time.Since(t.spread.polled) > time.Second || t.areLate() {
-			t.spread.polled = time.Now()
-			t.reader.glance.give()
-		}
-		t.poll()
-	})
-}
-
-// soonAgain is after what time a replica is woken again that has not begun a run, at first.
-const soonAgain = 250 * time.Millisecond
-
-// isLate reports whether the replica of a run that it has not begun is to be woken again.
-func (r *run) isLate() bool {
-	a := r.away
-	if a == nil || r.record.State != jobs.Waiting {
-		return false
-	}
-	if a.woken.IsZero() {
-		return time.Since(a.given) > soonAgain
-	}
-	return time.Since(a.woken) > time.Second
-}
-
-func (t *term) areLate() bool {
-	for _, e := range t.roll.entries {
-		for _, r := range e.runs {
-			if r.isLate() {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // foundAway takes in a run that the ledger has under a replica's session. False: that session is over, and the run is the
@@ -444,14 +204,4 @@ func (t *term) switched(snapshot jobs.Snapshot) bool {
 // stepDown ends the term, after its drain.
 func (t *term) stepDown() {
 	t.beside(func(v *env) { _ = v.mode.resign(v.ctx) })
-}
-
-// isAway reports whether any run is away.
-func (s *spread) isAway() bool {
-	for _, n := range s.runs {
-		if n > 0 {
-			return true
-		}
-	}
-	return false
 }

@@ -54,17 +54,3 @@ func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
 	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
 	return 1, nil
 }
-
-// wakeLeader has the leader look at what is open, and at the sessions. It looks by itself, too.
-func (m *sessions) wakeLeader() {
-	ctx, cancel := context.WithTimeout(context.Background(), m.s.election.Timing().AttemptTimeout)
-	defer cancel()
-	_ = m.db.Wake(ctx, m.s.group)
-}
-
-// wakeReplica has a replica look at what it was given, once the loop has done what it does now.
-func (t *term) wakeReplica(to store.Assignee) {
-	if to.Owner != "" {
-		t.spread.wake[to.Owner] = true
-	}
-}

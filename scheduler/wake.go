@@ -1,0 +1,107 @@
+package scheduler
+
+import (
+	"context"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/store"
+)
+
+// wakes are the signals of a leader to the replicas that are to look at what they were given. A signal may be lost.
+type wakes struct {
+	wake   map[string]bool // those that are to look
+	waking map[string]bool // those that are being woken
+	polls  bool            // a look at the ledger is planned
+	polled time.Time       // when the last one was
+}
+
+func newWakes() wakes { return wakes{wake: map[string]bool{}, waking: map[string]bool{}} }
+
+// wakeLeader has the leader look at what is open, and at the sessions. It looks by itself, too.
+func (m *sessions) wakeLeader() {
+	ctx, cancel := context.WithTimeout(context.Background(), m.s.election.Timing().AttemptTimeout)
+	defer cancel()
+	_ = m.db.Wake(ctx, m.s.group)
+}
+
+// wakeReplica has a replica look at what it was given, once the loop has done what it does now.
+func (t *term) wakeReplica(to store.Assignee) {
+	if to.Owner != "" {
+		t.spread.wake[to.Owner] = true
+	}
+}
+
+// wakeReplicas wakes the replicas that are to look, each by one signal at a time. They look by themselves, too.
+func (t *term) wakeReplicas() {
+	db := t.spread.db
+	for owner := range t.spread.wake {
+		if t.spread.waking[owner] {
+			continue
+		}
+		delete(t.spread.wake, owner)
+		t.spread.waking[owner] = true
+		t.beside(func(v *env) {
+			ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
+			_ = db.Wake(ctx, store.SessionGroup(owner))
+			cancel()
+			v.do(func(t *term) { delete(t.spread.waking, owner) })
+		})
+	}
+}
+
+// poll has the ledger read for as long as runs are away: a signal may be lost, of a replica that has ended some, or to one that is to
+// begin some.
+func (t *term) poll() {
+	if t.spread.polls || t.stage.ends() {
+		return
+	}
+	t.spread.polls = true
+	t.after(soonAgain, func() {
+		t.spread.polls = false
+		if !t.spread.isAway() {
+			return
+		}
+		if time.Since(t.spread.polled) > time.Second || t.areLate() {
+			t.spread.polled = time.Now()
+			t.reader.glance.give()
+		}
+		t.poll()
+	})
+}
+
+// soonAgain is after what time a replica is woken again that has not begun a run, at first.
+const soonAgain = 250 * time.Millisecond
+
+// isLate reports whether the replica of a run that it has not begun is to be woken again.
+func (r *run) isLate() bool {
+	a := r.away
+	if a == nil || r.record.State != jobs.Waiting {
+		return false
+	}
+	if a.woken.IsZero() {
+		return time.Since(a.given) > soonAgain
+	}
+	return time.Since(a.woken) > time.Second
+}
+
+func (t *term) areLate() bool {
+	for _, e := range t.roll.entries {
+		for _, r := range e.runs {
+			if r.isLate() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isAway reports whether any run is away.
+func (s *spread) isAway() bool {
+	for _, n := range s.runs {
+		if n > 0 {
+			return true
+		}
+	}
+	return false
+}
