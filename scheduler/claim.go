@@ -72,6 +72,8 @@ func (t *term) standAside(e *entry, claims plan.Claims) {
 		if c := &claims.Rows[i]; c.State == jobs.Running {
 			c.State = jobs.Waiting
 			t.giveBack(e.runs[c.Key])
+		} else if r := e.runs[c.Key]; r != nil {
+			t.comeBack(r) // it takes no slot of the replica that it would have gone to
 		}
 	}
 }
