@@ -70,7 +70,12 @@ func (f *reader) run() {
 			asked, glance = true, false
 		}
 		sent, number := time.Now(), f.number.Add(1)
-		snapshot, changed, err := f.glanced(glance && !asked)
+		var snapshot jobs.Snapshot
+		var changed bool
+		var err error
+		if glance && !asked {
+			snapshot, changed = f.glanced()
+		}
 		if !changed {
 			snapshot, changed, err = f.news(pulse, beat, asked || glance, limit)
 		}
@@ -96,12 +101,9 @@ func (f *reader) run() {
 			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
 			if f.role != runsAll {
 				now := digest(snapshot.Open)
-				moved := now != f.digest
-				fruit, f.digest = fruit || moved, now
-				if !moved && f.role == assigns {
-					f.sessions.s.roster.Poke() // a replica may have come, or be about to go
-				}
+				fruit, f.digest = fruit || now != f.digest, now
 			}
+			isSignal := len(answers) > 0
 			relisted := list
 			list = nil
 			f.do(func(t *term) {
@@ -118,6 +120,9 @@ func (f *reader) run() {
 				t.readAt = number
 				t.apply(snapshot)
 				t.endAway(snapshot.Open)
+				if isSignal && t.role == assigns {
+					t.lookAround()
+				}
 			})
 		}
 		f.number.Add(1)
@@ -202,17 +207,14 @@ func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time
 }
 
 // glanced reads what is open, and nothing of the jobs. It is enough where other replicas have ended runs, and nothing was asked of the group.
-func (f *reader) glanced(wanted bool) (snapshot jobs.Snapshot, enough bool, err error) {
-	if !wanted {
-		return snapshot, false, nil
-	}
+func (f *reader) glanced() (snapshot jobs.Snapshot, enough bool) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
 	defer cancel()
-	err = f.stream.Timed(f.head(), "open", 0, func() (err error) {
+	err := f.stream.Timed(f.head(), "open", 0, func() (err error) {
 		snapshot, err = f.sessions.db.Open(ctx, f.holder.Group, "")
 		return err
 	})
-	return snapshot, err == nil && snapshot.Changes == f.beats.known.Load() && f.memory.IsOf(snapshot.Server), nil
+	return snapshot, err == nil && snapshot.Changes == f.beats.known.Load() && f.memory.IsOf(snapshot.Server)
 }
 
 // digest stands for runs, as far as others may change them.

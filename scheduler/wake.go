@@ -14,6 +14,8 @@ type wakes struct {
 	waking map[string]bool // those that are being woken
 	polls  bool            // a look at the ledger is planned
 	polled time.Time       // when the last one was
+	around bool            // a look at the roster is planned
+	seen   time.Time       // when the last one was
 }
 
 func newWakes() wakes { return wakes{wake: map[string]bool{}, waking: map[string]bool{}} }
@@ -67,6 +69,18 @@ func (t *term) poll() {
 			t.reader.glance.give()
 		}
 		t.poll()
+	})
+}
+
+// lookAround has the roster read, once a second at most: a signal came, and it may be that of a replica that has come, or is about to go.
+func (t *term) lookAround() {
+	if t.spread.around {
+		return
+	}
+	t.spread.around = true
+	t.after(time.Second-time.Since(t.spread.seen), func() {
+		t.spread.around, t.spread.seen = false, time.Now()
+		t.sessions.s.roster.Poke()
 	})
 }
 

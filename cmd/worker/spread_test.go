@@ -1,9 +1,11 @@
 package main
 
 import (
+	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Two workers share the runs of a group that is spread, and the group is switched while it is at work.
@@ -54,6 +56,51 @@ func TestSpread(t *testing.T) {
 	for _, w := range append(workers, leader) {
 		if code := w.stop(); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+	}
+}
+
+// A worker that comes to an idle group gets its part of what is due next.
+func TestSpreadIdle(t *testing.T) {
+	t.Parallel()
+	path := configure(t, `
+  - {name: a, manual: true, overlap: allow, exec: ["true"]}
+`)
+	file, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteString("\nspread: true\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := startWorker(t, "run", "--config", path)
+	first.awaitMessage("leading")
+	trigger := func() error { return command(t, "trigger", "a", "--wait", "--config", path).err }
+	for began := time.Now(); trigger() != nil; { // the first worker has its session afterwards
+		if time.Since(began) > limit {
+			t.Fatal("the first worker does not run what is triggered")
+		}
+	}
+	second := startWorker(t, "run", "--config", path)
+	second.awaitMessage("started")
+	began, ran := time.Now(), make(chan bool)
+	go func() {
+		second.await("a run", about("a", "run succeeded"))
+		close(ran)
+	}()
+	for n := 0; ; n++ {
+		select {
+		case <-ran:
+			t.Logf("after %v and %d runs", time.Since(began), n)
+			return
+		default:
+		}
+		if time.Since(began) > 7*time.Second { // a look at the roster comes after 10 s
+			t.Fatal("the second worker is given nothing")
+		}
+		if err := trigger(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
