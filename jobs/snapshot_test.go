@@ -1,7 +1,9 @@
 package jobs_test
 
 import (
+	"maps"
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -24,5 +26,29 @@ func TestEarlierTerm(t *testing.T) {
 		if got := s.IsOfEarlierTerm(jobs.Record{State: c.state, Token: c.token}, 7); got != c.want {
 			t.Errorf("%+v: %t", c, got)
 		}
+	}
+}
+
+// Of a group that is spread it is seen which replica has how many runs, and which runs have none.
+func TestRunsOfReplicas(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	s := jobs.Snapshot{Now: now, Open: []jobs.Record{
+		{Key: jobs.Key{Job: "runs"}, State: jobs.Running, Owner: "a"},
+		{Key: jobs.Key{Job: "begins"}, State: jobs.Waiting, Owner: "a", Due: now.Add(-time.Minute)},
+		{Key: jobs.Key{Job: "elsewhere"}, State: jobs.Running, Owner: "b"},
+		{Key: jobs.Key{Job: "later"}, State: jobs.Waiting, Due: now.Add(time.Second)},
+		{Key: jobs.Key{Job: "now"}, State: jobs.Waiting, Due: now.Add(-5 * time.Second)},
+		{Key: jobs.Key{Job: "waits"}, State: jobs.Waiting, Due: now.Add(-6 * time.Second)},
+	}}
+	if runs, none := s.RunsOf(), s.Unassigned(); len(runs)+len(none) > 0 {
+		t.Errorf("of a group whose leader runs all: %v, %v", runs, none)
+	}
+	s.Opened.Spread = true
+	if runs := s.RunsOf(); !maps.Equal(runs, map[string]int{"a": 2, "b": 1}) {
+		t.Errorf("runs: %v", runs)
+	}
+	if none := s.Unassigned(); len(none) != 1 || none[0].Job != "waits" {
+		t.Errorf("runs without a replica: %v", none)
 	}
 }

@@ -49,15 +49,10 @@ func (t *term) crewChanged() {
 	t.launchReady()
 }
 
-// mayAssign reports whether the term may assign runs now.
-func (t *term) mayAssign() bool {
-	return t.mayStart() && !t.spread.gathers && !time.Now().Before(t.spread.quiet)
-}
-
 // assign gives a run to a replica. False: no replica can have it now.
 func (t *term) assign(r *run) bool {
 	to, ok := t.choose(r.entry)
-	if !ok || !t.mayAssign() {
+	if !ok {
 		return false
 	}
 	t.shift(r, plan.Running)
@@ -165,7 +160,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case record.State != jobs.Waiting || !t.mayStart():
 	case t.spread.gathers, t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
-	case t.mayAssign() && t.isToMove(r):
+	case t.isToMove(r):
 		if to, ok := t.choose(e); ok {
 			t.give(r, to)
 		}

@@ -51,15 +51,18 @@ func (t *term) startsAtOnce() int {
 
 // place assigns the runs of claims that may start, right before these are sent.
 func (t *term) place(e *entry, claims plan.Claims) {
+	if t.role != assigns {
+		return
+	}
 	for i := range claims.Rows {
 		c := &claims.Rows[i]
 		r := e.runs[c.Key]
-		if t.role != assigns || c.State == jobs.Skipped || r.Phase() != plan.Running {
+		if c.State == jobs.Skipped || r.Phase() != plan.Running {
 			continue
 		}
 		c.State, c.For, c.Details = jobs.Waiting, store.Assignee{}, jobs.Details{}
 		t.comeBack(r)
-		if to, ok := t.choose(e); ok && t.mayAssign() {
+		if to, ok := t.choose(e); ok {
 			t.goAway(r, &away{to: to, given: time.Now()})
 			c.For, c.Details = to, t.assignment(r)
 		}

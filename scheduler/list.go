@@ -30,7 +30,8 @@ type list struct {
 type declared struct {
 	jobs.Job        // complete
 	text     string // of its schedule
-	provided bool   // by the provider
+	hash     jobs.ScheduleHash
+	provided bool // by the provider
 }
 
 func newList(spread bool) *list {
@@ -38,7 +39,8 @@ func newList(spread bool) *list {
 }
 
 func declare(job jobs.Job, provided bool) *declared {
-	return &declared{job.Complete(), job.Schedule.String(), provided}
+	text := job.Schedule.String()
+	return &declared{job.Complete(), text, jobs.HashSchedule(text), provided}
 }
 
 // jobs are those that there are now, without those that run everywhere. The slice is

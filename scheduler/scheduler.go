@@ -397,7 +397,7 @@ const endsWithin = time.Second
 func (s *Scheduler) schedules() map[string]jobs.ScheduleHash {
 	all := map[string]jobs.ScheduleHash{}
 	for _, d := range s.list.jobs() {
-		all[d.Name] = jobs.HashSchedule(d.text)
+		all[d.Name] = d.hash
 	}
 	return all
 }

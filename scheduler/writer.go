@@ -71,7 +71,7 @@ type write struct {
 	follow
 }
 
-// follow is how the author of moves follows what becomes of them.
+// follow is how the author of claims or moves follows what becomes of them.
 type follow struct {
 	done func(x write, moved []bool) // moved is nil if it is not known
 	// These may be nil. send comes before each statement, and may change what it writes. aside

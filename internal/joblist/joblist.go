@@ -26,11 +26,9 @@ const (
 	partBytes = 256 << 10
 )
 
-// Of what a replica says beside its jobs, each label is an entry disk=ssd, and = has the number of its runs at a time: no job has such a name.
-const (
-	isLabel = "="
-	maxRuns = "="
-)
+// equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd, and how many runs it has
+// at a time are the entry of this sign alone.
+const equals = "="
 
 // Encode returns the parts of what a replica tells, at least one.
 func Encode(r jobs.Replica) [][]byte {
@@ -39,10 +37,10 @@ func Encode(r jobs.Replica) [][]byte {
 		list = map[string]jobs.ScheduleHash{}
 	}
 	for key, value := range r.Labels {
-		list[key+isLabel+value] = 0
+		list[key+equals+value] = 0
 	}
 	if r.MaxRuns > 0 {
-		list[maxRuns] = jobs.ScheduleHash(r.MaxRuns)
+		list[equals] = jobs.ScheduleHash(r.MaxRuns)
 	}
 	var parts [][]byte
 	var part []byte
@@ -95,7 +93,7 @@ func Decode(part []byte, into map[string]jobs.ScheduleHash) error {
 func told(r *jobs.Replica, list map[string]jobs.ScheduleHash) {
 	r.Jobs = list
 	for entry, is := range list {
-		key, value, ok := strings.Cut(entry, isLabel)
+		key, value, ok := strings.Cut(entry, equals)
 		if !ok {
 			continue
 		}

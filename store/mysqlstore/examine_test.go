@@ -266,6 +266,26 @@ func TestExamineCountsWorkers(t *testing.T) {
 	})
 }
 
+// All workers of a group that is spread have the connections of leaders.
+func TestExamineCountsSpread(t *testing.T) {
+	t.Parallel()
+	dbtest.EachDialect(t, func(t *testing.T, db dbtest.Database) {
+		s := migrated(t, db.DSN)
+		h := store.Holder{Group: "a", Owner: "worker/leads/1/a", Assigns: true}
+		h.Token = take(t, s, h.Group, h.Owner)
+		for _, host := range []string{"b", "c", "d"} {
+			must(t, s.Enlist(soon(t), h.Group, jobs.Replica{Owner: "worker/" + host + "/1/a", List: 1}))
+		}
+		counts := func(spread int) {
+			t.Helper()
+			examined(t, s, time.Minute).wants("connections", store.Good, fmt.Sprintf("; 4 workers may need %d", mysqlstore.ConnectionsOf(4, 1, spread, 32)), "")
+		}
+		counts(0)
+		must(t, s.Declare(soon(t), h, nil))
+		counts(4)
+	})
+}
+
 // The document has the formula of the examination.
 func TestConnectionsAreDocumented(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ var about = []sqlflaws.Topics{
 	{`^lock\.(prune|idle|sessions)`, "prune"},
 	{`^lock\.(wait|notWaits)`, "notifier"},
 	{`^lock`, "write,read,prune"},
+	{`^fence\.(check|change)Run`, "spread"},
 	{`^fence`, "fence"},
 	{`^request`, "requests,changes"},
 	{`^replica`, "replicas"},

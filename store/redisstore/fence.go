@@ -38,7 +38,8 @@ var (
 // fence.Do is to an SQL database. All holds have to be kept in this store.
 //
 // fn reads through tx, and writes through queue alone, whose answers are there after Do. What it reads may have changed until the transaction,
-// unless it is of the keys in watch: when one of these changes meanwhile, and when waiters come to a lock that is held, Do begins anew
+// unless it is of the keys in watch: when one of these changes meanwhile, when waiters come to a lock that is held, and when the row of the
+// run changes in a group that is spread ([lease.HoldRun]), as by a cancel, Do begins anew
 // and calls fn again, until ctx ends. fn keeps neither tx nor queue. It does not end the WATCH that fences: it makes no transaction of its own (TxPipelined, TxPipeline,
 // MULTI and EXEC), and does not call Exec and Discard of queue, nor Unwatch. Nor does it change the connection (Select, Auth, Hello, Client, Reset,
 // Subscribe), which goes back to the store's, or swap its database (SWAPDB): on another database the store would find its lease gone. All of these

@@ -89,7 +89,7 @@ func about(script string) []string {
 var (
 	luaToken = regexp.MustCompile(`--[^\n]*|'[^']*'|[A-Za-z_][A-Za-z0-9_.]*|[0-9]+|==|~=|<=|>=|\.\.|\n|[ \t]+|.`)
 	// luaWrite is a command of a line of its own.
-	luaWrite   = regexp.MustCompile(`(?m)^ *redis\.p?call\('(HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|SREM|RPUSH|LPOP|LTRIM|DEL|RENAME|PUBLISH|INCR|SET)'[^\n]*\)$`)
+	luaWrite   = regexp.MustCompile(`(?m)^ *(?:redis\.call\('(?:HSET|HDEL|HINCRBY|ZADD|ZREM|SADD|SREM|RPUSH|LPOP|LTRIM|DEL|RENAME|PUBLISH|INCR|SET)'|signal\()[^\n]*\)$`)
 	luaLiteral = regexp.MustCompile(`^('[^']*'|[0-9]*)$`) // of a default: x or ''
 	luaEnd     = map[string]bool{"and": true, "or": true, "not": true, "if": true, "elseif": true, "while": true, "then": true, "do": true, "return": true, "=": true, ",": true, "\n": true, "end": true}
 )

@@ -40,6 +40,7 @@ var about = []sqlflaws.Topics{
 	{`^lease\.wake`, "spread"},
 	{`^lease\.awaited`, "handover,signal"},
 	{`^lease\.checkFence`, "fence"},
+	{`^lease\.checkRun`, "spread"},
 	{`^lease`, "read"},
 	{`^lock\.(idle|held|raise|prune)`, "prune"},
 	{`^lock\.moved`, "notifier"},

@@ -32,9 +32,8 @@ type Member struct {
 // watchers are how many replicas watch the sessions, besides the leader. Each reads all of them.
 const watchers = 20
 
-// Crew is the sessions of the replicas of a group. The first replicas watch them all, so that a new leader need not begin to,
-// unless it is another one. Its
-// methods are safe for concurrent use, but for Run.
+// Crew is the sessions of the replicas of a group. The leader watches them all, and so do the first [watchers] replicas: one of
+// these that becomes the leader knows already how old each heartbeat is. Its methods are safe for concurrent use, but for Run.
 type Crew struct {
 	keeper *keeper.Keeper
 	roster func() jobs.Roster

@@ -102,9 +102,6 @@ local function followers(jobs)
   return all
 end
 
--- signal wakes those that listen. What a script has written stands without it, so it does not fail where the user has no right to the channel.
-local function signal(kind, group) redis.pcall('PUBLISH', key(kind, group), '') end
-
 -- asked counts a request, and wakes the leader.
 local function asked(group)
   redis.call('HINCRBY', key('ledger', group), 'changes', 1)

@@ -3,6 +3,9 @@
 
 local function key(kind, name) return KEYS[1] .. ':' .. kind .. ':' .. name end
 
+-- signal wakes those that listen. What a script has written stands without it, so it does not fail where the user has no right to the channel.
+local function signal(kind, group) redis.pcall('PUBLISH', key(kind, group), '') end
+
 -- now is the server's clock, in microseconds since 1970.
 local function now()
   local t = redis.call('TIME')

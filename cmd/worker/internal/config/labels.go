@@ -9,11 +9,12 @@ import (
 // readLabels reads what a worker says of itself, or what a job wants of the one that runs it.
 func readLabels(v value, into *jobs.Labels) {
 	const what, name, of = "labels such as {disk: ssd, zone: a}", "a label's name such as disk", "a label's value such as ssd"
+	const form = "1 to 63 letters, digits and . _ : / @ + -, the first a letter or a digit"
 	valid := func(key, text string) bool { return jobs.Labels{key: text}.Validate() == nil }
 	same := func(name string) string { return name }
 	check := func(key string) error {
 		if !valid(key, "x") {
-			return fmt.Errorf("expected %s: 1 to 63 letters, digits and . _ : / @ + -, the first a letter or a digit", name)
+			return fmt.Errorf("expected %s: %s", name, form)
 		}
 		return nil
 	}
@@ -23,7 +24,7 @@ func readLabels(v value, into *jobs.Labels) {
 		switch {
 		case !ok:
 		case v.form == nil && !valid("x", t.expanded):
-			t.bad("expected %s: 1 to 63 letters, digits and . _ : / @ + -, the first a letter or a digit", of)
+			t.bad("expected %s: %s", of, form)
 		default:
 			labels[key] = t.expanded
 		}
