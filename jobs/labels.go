@@ -24,7 +24,8 @@ func (l Labels) Validate() error {
 	for _, key := range slices.Sorted(maps.Keys(l)) {
 		for _, text := range []string{key, l[key]} {
 			if len(text) > maxLabel || !names.Valid(text) {
-				return fmt.Errorf("label %.80q=%.80q: key and value must be of 1 to %d letters, digits and . _ : / @ + -, the first a letter or a digit", key, l[key], maxLabel)
+				return fmt.Errorf("label %.80q=%.80q: key and value must be of 1 to %d letters, digits and . _ : / @ + -, the first a letter or a digit",
+					key, l[key], maxLabel)
 			}
 		}
 	}

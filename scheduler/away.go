@@ -18,8 +18,8 @@ type away struct {
 	to    store.Assignee
 	given time.Time // when it was, as far as this term knows
 	woken time.Time // when its replica was woken again; zero: it was not
-	since uint64    // the reader's number when the ledger was known to have it like that
-	sure  bool      // it is known to; else the ledger is being told
+	since uint64    // the reader's number when the ledger had confirmed the assignment, or had shown it
+	sure  bool      // the ledger has; else it is being told
 	began time.Time // when it was seen to run; zero: it was not
 }
 

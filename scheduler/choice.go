@@ -19,12 +19,12 @@ type choice struct {
 	members []crew.Member
 	most    int               // of their slots, 1 at least
 	runs    map[string]int    // that are away, by owner
-	last    store.Assignee    // that was chosen last
-	count   int               // of the choices
-	given   map[string]int    // by owner, the number of the last choice that it was
-	late    map[string]uint64 // replicas that did not begin what they were given, or may have died, with their heartbeat then
-	slow    map[string]bool   // these, and those that the database does not see: they are given runs only if there are no others
-	looked  time.Time         // when the crew was asked for these last
+	last    store.Assignee    // the replica that was chosen last
+	count   int               // how many choices were made
+	given   map[string]int    // by owner, the number of the last choice that fell on the replica
+	late    map[string]uint64 // replicas that did not begin what they were given, or may have died, with the heartbeat that they had
+	slow    map[string]bool   // these, and replicas that the database does not see: they get runs only if there are no others
+	looked  time.Time         // when the crew was last asked to look at slow replicas
 }
 
 func newChoice() choice {
@@ -159,7 +159,8 @@ func (c *choice) hasRoom(m crew.Member) bool {
 // beginsWithin is how long a replica may take to begin what it was given, until it counts as slow.
 const beginsWithin = time.Second
 
-// seeCrew takes in which replicas there are, and which of them are slow: until they have renewed their leases, and have begun what they have.
+// seeCrew takes in which replicas there are, and which of them are slow. A replica is, until it has renewed its lease and has begun
+// what it was given.
 func (t *term) seeCrew() {
 	s := t.spread
 	s.members, s.most = s.crew.Members(), 1
