@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -69,16 +70,17 @@ func (c *campaign) loop(ctx context.Context) error {
 			}
 			switch {
 			case errors.Is(cause, ErrResigned), errors.Is(cause, ErrStuck):
-				c.standBack(ctx, c.timing.TTL)
+				c.standBack(ctx, c.timing.TTL, held.Token())
 			case errors.Is(cause, ErrLost):
 				// Perhaps only this replica cannot keep the lease: let the
 				// followers go first.
-				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond))
+				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond), held.Token())
 			case errors.Is(cause, errReturned):
 				if time.Since(began) > c.timing.TTL {
 					standBack.Reset()
 				}
-				c.standBack(ctx, standBack.NextBackOff())
+				// Not only until another one has led: that one's leading function may fail as fast.
+				c.standBack(ctx, standBack.NextBackOff(), math.MaxUint64)
 			}
 		case err != nil && ctx.Err() == nil:
 			c.trouble.Failed("look at the lease of "+c.group, err)
@@ -225,21 +227,38 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// standBack waits without campaigning, so that others go first.
-func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
+// standBack waits without campaigning, so that others go first: until one has led after that term, or for as long as that. It
+// looks at the lease meanwhile, and follows the next leader.
+func (c *campaign) standBack(ctx context.Context, wait time.Duration, term uint64) {
 	c.log.Info("standing back", zap.Duration("for", wait))
 	c.expect(wait)
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	looks := retry.Forever(c.timing.TTL/1500, c.timing.TTL/3)
+	look := time.NewTimer(looks.NextBackOff())
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-timer.C:
+		case <-over.C:
 			return
 		case <-c.handover.came:
 			c.handover.got()
 			c.handover.pass()
+		case <-look.C:
+			next := looks.NextBackOff()
+			look.Reset(next)
+			if c.keeper.Read(ctx, c.candidate) != nil { // the next look says so
+				continue
+			}
+			row := c.candidate.Reading().Lease
+			if row != nil && row.Token > term {
+				return
+			}
+			if row == nil || row.Owner != c.keeper.Owner() {
+				c.follow(next)
+			}
 		}
 	}
 }

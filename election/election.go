@@ -284,7 +284,7 @@ func (e *Election) work(s step) {
 
 // Resign makes this replica step down: its term ends with the cause
 // [ErrResigned], and once the leading function has returned the lease is
-// released and this replica stands back for a TTL. Resign returns nil when that
+// released and this replica stands back until another one has led, for a TTL at most. Resign returns nil when that
 // is done, [ErrNotLeading] when there was nothing to do, and ctx's error when
 // that ended first; the resignation goes on then. A scheduler with a drain
 // (WithDrain there) ends its term only when its runs have ended, or the drain is over.

@@ -33,12 +33,38 @@ func TestResign(t *testing.T) {
 		second.stop()
 		<-second.done
 		stopped := time.Now()
-		<-first.terms // it stood back, and is here again
-		within(t, "the return", stopped, ttl+time.Second)
+		<-first.terms // it stood back for the second
+		within(t, "the return", stopped, soon)
 		time.Sleep(time.Hour)
 		if len(first.ends) != 0 {
 			t.Error("an old request ended a new term")
 		}
+	})
+}
+
+// A replica that stands back follows the leader that came after it, and takes over when that one dies.
+func TestStandingBackFollows(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		first := start(t, store)
+		<-first.terms
+		second := start(t, store)
+		time.Sleep(time.Minute)
+		if err := first.Resign(t.Context()); err != nil {
+			t.Errorf("Resign: %v", err)
+		}
+		<-second.terms
+		time.Sleep(time.Second)
+		if s := first.State(); s.Role != election.Following || s.Owner != second.Owner() {
+			t.Errorf("it follows nobody: %+v", s)
+		}
+		if err := first.Health().Leader; err != nil {
+			t.Errorf("its health says %v", err)
+		}
+		killed := time.Now()
+		second.Cut()
+		<-first.terms
+		within(t, "the takeover", killed, ttl+time.Second)
 	})
 }
 
