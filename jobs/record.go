@@ -61,8 +61,20 @@ type Opened struct {
 	At time.Time
 	// Spread is the mode of the group: its runs are spread over all replicas.
 	Spread bool
-	// Cluster is that of [Snapshot.Cluster] that took the declaration, where Spread is set.
+	// Cluster is that of [Snapshot.Cluster] that took the declaration of a leader that assigns runs to replicas. It is not empty
+	// before another leader has declared, although Spread is not set any more: then the sessions of replicas may have runs.
 	Cluster string
+}
+
+// HasMode reports whether the group is known to be spread over its replicas, or not to be.
+func (o Opened) HasMode() bool { return o.Token != 0 || o.Spread }
+
+// Switched is what stands there after the mode was switched.
+func (o Opened) Switched(spread bool) Opened {
+	if o.Spread = spread; spread {
+		o.Cluster = "" // no leader has assigned any
+	}
+	return o
 }
 
 // Snapshot is what a term that begins has to know.

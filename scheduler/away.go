@@ -110,9 +110,10 @@ func (t *term) placed(r *run) {
 }
 
 // nextFencing is a fencing token for a run of a job: greater than all that runs of it were given before, under any leader. A start
-// is stamped with the instant of its token, or a later one, and the ledger keeps the latest start of each job.
+// is stamped with the instant of its token, or a later one, and the ledger keeps the latest start of each job. Leaders that ran all
+// jobs gave them the tokens of their terms, which are below that of this one.
 func (t *term) nextFencing(e *entry) uint64 {
-	e.tokens = max(e.tokens+1, uint64(t.clock.Theirs(t.now()).UnixMicro()))
+	e.tokens = max(e.tokens+1, uint64(t.clock.Theirs(t.now()).UnixMicro()), t.holder.Token)
 	return e.tokens
 }
 
@@ -139,7 +140,8 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case r != nil && !t.isNews(r):
 		return true
 	}
-	if record.Owner == "" || t.spread.crew.IsOver(of) {
+	isAssigned := record.Owner != "" && (record.State == jobs.Running || record.Fencing > 0) // else it waits under a leader that ran all jobs
+	if !isAssigned || t.spread.crew.IsOver(of) {
 		if r != nil {
 			t.dropAway(r)
 		}
@@ -158,7 +160,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	}
 	switch {
 	case record.State != jobs.Waiting || !t.mayStart():
-	case t.spread.gathers, t.paused(r) && !e.IsCounting():
+	case t.spread.gathers, e.IsCrowded(), t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.isToMove(r):
 		if to, ok := t.choose(e); ok {

@@ -5,8 +5,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -18,11 +20,17 @@ type beats struct {
 	plainUntil time.Time     // heartbeats only renew until then. The keeper's goroutine owns it
 }
 
-// heard is what a heartbeat said of the ledger, or would say.
+// heard is what a heartbeat said of the ledger, or what another answer says as one would.
 type heard struct {
 	store.Beat
 	skew lease.Skew
 	at   time.Time // by the monotonic clock
+}
+
+// hear is what an answer says that has just come, to what was sent at that instant.
+func hear(c *tickclock.Clock, sent clocks.Instant, b store.Beat) heard {
+	now := c.Own()
+	return heard{b, keeper.SkewOf(b.Now, sent, now), now.Mono}
 }
 
 // renew sends the heartbeats of this replica. That of an open term looks at the ledger
@@ -46,11 +54,11 @@ func (s *Scheduler) renew(ctx context.Context, r store.Renew) (int, error) {
 	if !beat.Renewed {
 		return 0, nil
 	}
-	now := s.clock.Own()
+	b := hear(s.clock, sent, beat)
 	select {
 	case <-v.beats.newest: // out of date
 	default:
 	}
-	v.beats.newest <- heard{beat, keeper.SkewOf(beat.Now, sent, now), now.Mono}
+	v.beats.newest <- b
 	return 1, nil
 }

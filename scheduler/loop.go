@@ -125,8 +125,12 @@ func (t *term) nameLate() {
 }
 
 // sweep finds what no alarm did: after a stepped clock, a paused process, or an
-// alarm that was lost.
+// alarm that was lost. A session has no ticks.
 func (t *term) sweep() {
+	t.skips.sweep()
+	if t.role == serves {
+		return
+	}
 	now := t.now()
 	if now.Before(t.newest.Add(-t.clock.Most)) && t.ctx.Err() == nil {
 		t.log.Warn("the clock that ticks are judged by was set back: the term ends, and the next one goes on from what the clock says now",
@@ -142,10 +146,7 @@ func (t *term) sweep() {
 		t.claimDue(e, now)
 	}
 	t.noteNext(now)
-	t.skips.sweep()
-	if t.role != serves {
-		t.prune()
-	}
+	t.prune()
 }
 
 // noteNext notes the first tick of the jobs, after a sweep.

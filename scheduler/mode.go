@@ -36,20 +36,28 @@ type mode struct {
 	resign func(context.Context) error // of this replica
 	crew   *crew.Crew
 	other  atomic.Pointer[error] // why this replica does not lead; nil until the ledger was read
+	barred signal                // this replica does not lead: the sentinel is to read the ledger until it may
 }
 
 // saw takes in what a reading says, and returns why this replica does not lead.
 func (m *mode) saw(o jobs.Opened) error {
 	var other error
 	switch {
-	case o.Spread == m.spread, o.Token == 0 && !o.Spread: // no term has opened it yet
+	case o.Spread == m.spread, !o.HasMode():
 	case o.Spread:
 		other = fmt.Errorf("%w: the runs of group %q are spread over its replicas: start this one with WithSpread (spread: true), or switch the group with worker spread off", ErrMode, m.group)
 	default:
 		other = fmt.Errorf("%w: the leader of group %q runs all jobs: start this replica without WithSpread (spread: true), or switch the group with worker spread on", ErrMode, m.group)
 	}
-	m.other.Store(&other)
+	m.note(other)
 	return other
+}
+
+func (m *mode) note(other error) {
+	m.other.Store(&other)
+	if other != nil {
+		m.barred.give()
+	}
 }
 
 // refuses is why this replica does not lead, by what was read last.
@@ -60,18 +68,18 @@ func (m *mode) refuses() error {
 	return nil
 }
 
-// check reports why a term may not open the ledger: the group has the other mode, or was spread, and a run may go on under the session
+// check reports why this replica may not lead: the group has the other mode, or was spread until now, and a run may go on under the session
 // of a replica. The crew takes over the sessions of replicas that have died.
 func (m *mode) check(snapshot jobs.Snapshot) error {
-	if err := m.saw(snapshot.Opened); err != nil || m.spread {
+	if err := m.saw(snapshot.Opened); err != nil || m.spread || snapshot.Opened.Cluster == "" {
 		return err
 	}
-	for _, r := range snapshot.Open {
+	var other error
+	for _, r := range snapshot.Open { // of all, so that the crew looks at all sessions
 		if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
-			err := fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
-			m.other.Store(&err) // until the sentinel has read the mode again
-			return err
+			other = fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
 		}
 	}
-	return nil
+	m.note(other)
+	return other
 }

@@ -74,7 +74,9 @@ func (t *term) open() error {
 		t.know(e, snapshot)
 		t.newest = later(t.newest, e.Known().Cursor) // none is so far ahead that it were passed over
 	}
-	snapshot.Opened.Spread = t.holder.Assigns // it may be from before the declaration
+	if !snapshot.Opened.HasMode() { // it is from before the declaration
+		snapshot.Opened.Spread = t.holder.Assigns
+	}
 	t.wrote.server, t.wrote.home = snapshot.Server, snapshot.Home()
 	if t.role == assigns && was.Opened.Token != 0 && was.Opened.Cluster != snapshot.Home() {
 		t.keepQuiet()

@@ -74,10 +74,9 @@ func (f *reader) run() {
 		var changed bool
 		var err error
 		if glance && !asked {
-			snapshot, changed = f.glanced()
-		}
-		if !changed {
-			snapshot, changed, err = f.news(pulse, beat, asked || glance, limit)
+			snapshot, changed, err = f.glanced(pulse, limit)
+		} else {
+			snapshot, changed, err = f.news(pulse, beat, asked, limit)
 		}
 		if f.ctx.Err() != nil {
 			return
@@ -186,35 +185,53 @@ func (f *reader) news(pulse *watchdog.Pulse, beat *heard, asked bool, limit time
 		if err != nil {
 			return snapshot, false, err
 		}
-		now := f.clock.Own()
-		beat = &heard{store.Beat{Asked: present.Number != f.beats.known.Load(), Now: present.Now, Server: present.Server}, keeper.SkewOf(present.Now, sent, now), now.Mono}
+		b := hear(f.clock, sent, store.Beat{Asked: present.Number != f.beats.known.Load(), Now: present.Now, Server: present.Server})
+		beat = &b
 	}
 	if beat != nil {
-		keeper.HeldOf(f.ctx).Answered(beat.Server)
-		if err := f.clock.Observe(beat.skew); err != nil {
+		same, err := f.take(*beat)
+		if err != nil || !beat.Asked && same && !asked {
 			return snapshot, false, err
-		}
-		same := f.memory.Alive(beat.Server, beat.at, beat.Now)
-		if !beat.Asked && same && !asked {
-			return snapshot, false, nil
 		}
 	}
 	pulse.BeatFor(limit - f.timing.AttemptTimeout)
 	ctx, cancel := context.WithTimeout(f.ctx, limit)
 	defer cancel()
+	sent := f.clock.Own()
 	snapshot, err = f.load(ctx, false)
+	if err == nil && f.role != serves { // a session has no ticks
+		_, err = f.take(hear(f.clock, sent, store.Beat{Now: snapshot.Now, Server: snapshot.Server}))
+	}
 	return snapshot, err == nil, err
 }
 
-// glanced reads what is open, and nothing of the jobs. It is enough where other replicas have ended runs, and nothing was asked of the group.
-func (f *reader) glanced() (snapshot jobs.Snapshot, enough bool) {
+// take takes in what an answer says of the server and its clock, and reports whether it is the server of before. Each
+// answer counts: while runs are away, the leader may have no others.
+func (f *reader) take(b heard) (same bool, err error) {
+	keeper.HeldOf(f.ctx).Answered(b.Server)
+	if err := f.clock.Observe(b.skew); err != nil {
+		return false, err
+	}
+	return f.memory.Alive(b.Server, b.at, b.Now), nil
+}
+
+// glanced reads what is open, and the jobs only if anything else has changed: other replicas have ended runs.
+func (f *reader) glanced(pulse *watchdog.Pulse, limit time.Duration) (snapshot jobs.Snapshot, changed bool, err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.timing.AttemptTimeout)
 	defer cancel()
-	err := f.stream.Timed(f.head(), "open", 0, func() (err error) {
+	sent := f.clock.Own()
+	err = f.stream.Timed(f.head(), "open", 0, func() (err error) {
 		snapshot, err = f.sessions.db.Open(ctx, f.holder.Group, "")
 		return err
 	})
-	return snapshot, err == nil && snapshot.Changes == f.beats.known.Load() && f.memory.IsOf(snapshot.Server)
+	if err != nil {
+		return f.news(pulse, nil, true, limit)
+	}
+	b := hear(f.clock, sent, store.Beat{Asked: snapshot.Changes != f.beats.known.Load(), Now: snapshot.Now, Server: snapshot.Server})
+	if all, changed, err := f.news(pulse, &b, false, limit); changed || err != nil {
+		return all, changed, err
+	}
+	return snapshot, true, nil
 }
 
 // digest stands for runs, as far as others may change them.

@@ -550,8 +550,12 @@ func move(r jobs.Record, to jobs.State, why string) store.Move {
 	return store.Move{Key: r.Key, From: r.State, Attempt: r.Attempt, Owner: r.Owner, Token: r.Token, To: to, Error: why, Details: r.Details}
 }
 
-// take takes a run in hand that is not yet.
+// take takes a run in hand that is not yet. A leader that runs all jobs runs it under its term, and not under the assignment that a
+// replica had when the group was spread.
 func (t *term) take(e *entry, record jobs.Record) *run {
+	if t.role == runsAll {
+		record.Details = jobs.Details{Unbegun: record.Unbegun}
+	}
 	r := &run{entry: e, record: record}
 	e.runs[record.Key] = r
 	return r

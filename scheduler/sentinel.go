@@ -66,6 +66,9 @@ func (w *sentinel) run(ctx context.Context) {
 	for {
 		select {
 		case <-timer.C:
+		case <-w.s.mode.barred:
+			timer.Reset(sentinelAgain)
+			continue
 		case <-ctx.Done():
 			return
 		}
@@ -88,7 +91,7 @@ func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
 	snapshot, err := w.group.LoadOf(limited, w.dueNext(led))
 	var leader error
 	if err == nil {
-		_ = w.s.mode.saw(snapshot.Opened)
+		_ = w.s.mode.check(snapshot)
 		leader, err = w.judge(limited, snapshot, led)
 	}
 	switch {

@@ -2,7 +2,6 @@ package scheduler_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -222,56 +221,6 @@ func TestSpreadMovesOn(t *testing.T) {
 	}
 }
 
-// Replicas of another mode do not lead, and say what to do. A group is switched while it is at work: no run is cancelled,
-// doubled or lost.
-func TestSpreadMode(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		all := several(4, time.Minute, sleep(20*time.Second))
-		options := []scheduler.Option{scheduler.WithDrain(time.Minute)}
-		for range 2 {
-			c.start(all, options...)
-		}
-		c.until(61 * time.Second)
-		for range 2 {
-			c.start(all, append(options, scheduler.WithSpread())...)
-		}
-		wantLeader := func(at time.Duration, spread bool) {
-			t.Helper()
-			c.until(at)
-			for i, r := range c.replicas {
-				if leads := r.leads(); leads && (i >= 2) != spread {
-					t.Errorf("replica %d leads", i)
-				}
-			}
-			c.leader()
-		}
-		wantLeader(3*time.Minute, false)
-		check(t, c.store.SetSpread(t.Context(), "g", true))
-		wantLeader(5*time.Minute, true)
-		check(t, c.store.SetSpread(t.Context(), "g", false))
-		wantLeader(7*time.Minute, false)
-		c.replicas[0].stop()
-		c.replicas[1].stop()
-		c.until(10 * time.Minute)
-		for _, r := range c.replicas[2:] {
-			if err := r.Check(); !errors.Is(err, scheduler.ErrMode) {
-				t.Errorf("a replica of the other mode: %v", err)
-			}
-		}
-		check(t, c.store.SetSpread(t.Context(), "g", true))
-		wantLeader(12*time.Minute, true)
-		for i := range 4 {
-			name := fmt.Sprint("job-", i)
-			c.wantEach(name, time.Minute, 11*time.Minute)
-			for _, r := range c.records(name) {
-				if r.State != jobs.Succeeded && !r.Tick.Equal(c.begin.Add(12*time.Minute)) || r.Attempt > 1 {
-					t.Errorf("%+v", r)
-				}
-			}
-		}
-	})
-}
-
 // A failover loses what replicas had written lately. No two runs of a job go on at a time, whatever the other server knows
 // of them, and every tick is dealt with.
 func TestSpreadFailover(t *testing.T) {
@@ -372,76 +321,6 @@ func TestSpreadNeedsAStore(t *testing.T) {
 	}
 }
 
-// Replicas that have died in a spread group hold up no leader of the other mode for longer than their sessions' TTL.
-func TestSpreadModeAfterDeaths(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		all := several(2, time.Minute, sleep(30*time.Second))
-		c.spreadOver(2, all)
-		c.until(65 * time.Second)
-		for _, r := range c.replicas {
-			r.kill()
-		}
-		check(t, c.store.SetSpread(t.Context(), "g", false))
-		r := c.start(all)
-		c.until(10 * time.Minute)
-		if err := r.Check(); err != nil || !r.leads() {
-			t.Errorf("%+v: %v", r.State(), err)
-		}
-		for _, job := range all {
-			if rows := c.lines(job.Name); len(rows) < 9 || !strings.HasPrefix(rows[0], "1m interrupted") || rows[7] != "8m succeeded" {
-				t.Errorf("%s: %q", job.Name, rows)
-			}
-		}
-	})
-}
-
-// A switch back does not wait for runs that have not begun.
-func TestSpreadModeWhileRunsWait(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		all := []jobs.Job{
-			{Name: "a", Schedule: jobs.Cron("0 * * * * *"), Do: sleep(20 * time.Second)},
-			{Name: "b", Schedule: jobs.Cron("1 * * * * *"), Do: sleep(20 * time.Second)},
-			{Name: "c", Schedule: jobs.Cron("2 * * * * *"), Do: sleep(5 * time.Second)},
-		}
-		c.spreadOver(2, all, scheduler.WithMaxRuns(1))
-		plain := c.start(all)
-		c.until(3*time.Minute + 4*time.Second) // c waits for a slot
-		check(t, c.store.SetSpread(t.Context(), "g", false))
-		time.Sleep(200 * time.Millisecond)
-		for _, r := range c.replicas[:2] {
-			check(t, r.Remove("c"))
-		}
-		c.until(5 * time.Minute)
-		if !plain.leads() {
-			t.Errorf("%+v", plain.State())
-		}
-		c.until(6*time.Minute + 30*time.Second)
-		for _, job := range all {
-			for _, r := range c.records(job.Name) {
-				if r.State != jobs.Succeeded {
-					t.Errorf("%+v", r)
-				}
-			}
-		}
-	})
-}
-
-// A switch that is taken back stops nothing.
-func TestSpreadModeTakenBack(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(50 * time.Minute)})
-		c.spreadOver(2, all)
-		c.until(time.Hour + 30*time.Second)
-		check(t, c.store.SetSpread(t.Context(), "g", false))
-		time.Sleep(10 * time.Second)
-		check(t, c.store.SetSpread(t.Context(), "g", true))
-		c.until(time.Hour + 20*time.Minute + time.Second)
-		if n := len(c.runs("job-0")); n != 80 {
-			t.Errorf("%d runs", n)
-		}
-	})
-}
-
 // EndDrain ends the drain of what a replica was assigned.
 func TestSpreadEndDrain(t *testing.T) {
 	inBubble(t, func(c *cluster) {
@@ -482,6 +361,42 @@ func TestSpreadPauseOfWhatWaits(t *testing.T) {
 		c.until(100 * time.Minute)
 		if n := len(c.runs("b")); n == before {
 			t.Error("no run after the pause")
+		}
+	})
+}
+
+// A database whose clock is set back ends no run of a replica that does not lead: a session has no ticks.
+func TestSpreadClockIsSetBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.store.StepClock(8 * time.Minute)
+		leader, _ := c.spreadOver(3, several(6, time.Hour, sleep(10*time.Minute)))
+		c.until(53 * time.Minute)
+		c.store.StepClock(-16 * time.Minute) // by more than clocks may differ
+		c.until(64 * time.Minute)
+		if n := len(c.allRuns()); n != 6 {
+			t.Errorf("%d runs", n)
+		}
+		for _, r := range c.allRuns() {
+			if r.Owner != leader.Owner() && r.cause != nil {
+				t.Errorf("%+v", r)
+			}
+		}
+	})
+}
+
+// While runs are away, the leader looks at them each second. It goes by the database's clock all the same.
+func TestSpreadClockIsFollowed(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.spreadOver(2, []jobs.Job{
+			{Name: "long", Schedule: jobs.Cron("0 0 * * * *"), Do: sleep(50 * time.Minute)},
+			{Name: "quick", Schedule: jobs.Every(10 * time.Second), Do: sleep(time.Second)},
+		})
+		c.until(time.Hour + time.Minute)
+		c.store.StepClock(time.Minute)
+		c.until(time.Hour + time.Minute + lease15)
+		leader := c.leader()
+		if skew, _ := leader.Skew(); skew.Ahead < 59*time.Second {
+			t.Errorf("the leader takes the database's clock to be %v ahead", skew.Ahead)
 		}
 	})
 }

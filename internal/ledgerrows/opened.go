@@ -8,14 +8,18 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-const spread = " spread "
+// What stands between the token and the cluster, by the mode.
+const spread, gathered = " spread ", " gathered "
 
 // FormatOpened writes the last term that declared its jobs, but for the instant, for stores that keep it as text: the token alone, or with the
-// mode and the cluster.
+// mode and the cluster. A group is spread if that has " spread " in it.
 func FormatOpened(o jobs.Opened) string {
 	text := strconv.FormatUint(o.Token, 10)
-	if o.Spread {
+	switch {
+	case o.Spread:
 		text += spread + o.Cluster
+	case o.Cluster != "":
+		text += gathered + o.Cluster
 	}
 	return text
 }
@@ -24,6 +28,9 @@ func FormatOpened(o jobs.Opened) string {
 // must not keep the group from its jobs.
 func ParseOpened(text string, at time.Time) jobs.Opened {
 	number, cluster, is := strings.Cut(text, spread)
+	if !is {
+		number, cluster, _ = strings.Cut(text, gathered)
+	}
 	token, err := strconv.ParseUint(number, 10, 64)
 	switch {
 	case err != nil:

@@ -39,7 +39,7 @@ func (l Ledger) Declare(ctx context.Context, h store.Holder, declared []store.De
 				tx.declare(d)
 			}
 			if len(declared) == 0 && tx.Group.Opened.Token != h.Token {
-				tx.Group.Opened = h.Opens()
+				tx.Group.Opened = h.Opens(tx.Group.Opened)
 				tx.Group.Opened.At = tx.Now
 			}
 		})

@@ -75,7 +75,7 @@ func (l *ledger) Declare(ctx context.Context, h store.Holder, declared []store.D
 	slices.SortStableFunc(rows, func(a, b store.Declared) int { return cmp.Compare(a.Name, b.Name) })
 	// The group's own row, without a name, says that all others are declared:
 	// it is in the last statement, where it comes first.
-	group := store.Declared{Schedule: ledgerrows.FormatOpened(h.Opens())}
+	group := store.Declared{Schedule: ledgerrows.FormatOpened(h.Opens(jobs.Opened{}))}
 	chunks := slices.Collect(pieces(rows, claimChunk-1, func(d store.Declared) int { return len(d.Schedule) }))
 	if len(chunks) == 0 {
 		chunks = [][]store.Declared{nil}
@@ -117,7 +117,8 @@ func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) str
 		}
 		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
 	}
-	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token)
+	other := h.Opens(jobs.Opened{Token: 1, Spread: !h.Assigns})
+	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token, h.Assigns, ledgerrows.FormatOpened(other))
 }
 
 // Load implements [jobs.Control].

@@ -115,8 +115,8 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// The clause waits for a takeover that is under way: without it, READ
 		// COMMITTED reads the fence row from before. The assignments are made
 		// in their order. In the group's own row, which has no name, the
-		// schedule is the token of the term that declared last, and
-		// schedule_since is when it did so first.
+		// schedule is the token of the term that declared last, with the mode of the group, and
+		// schedule_since is when it did so first. A mode that is another one than the term's stays.
 		declare: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
 WITH v (name, schedule, since) AS (VALUES ?)
@@ -129,7 +129,8 @@ ON DUPLICATE KEY UPDATE
 		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
 		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
 		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
-	schedule = v.schedule, gone_at = NULL`),
+	schedule = IF(v.name = _binary'' AND {job}.schedule NOT IN (_binary'', _binary'0') AND (LOCATE(_binary' spread ', {job}.schedule) > 0) <> ?, ?, v.schedule),
+	gone_at = NULL`),
 
 		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),
 

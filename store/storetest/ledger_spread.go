@@ -404,9 +404,13 @@ var spreadCases = []ledgerCase{
 		e.declareJobs(s, h, report)
 		opened(true, h.Cluster, h.Token, "after a term that assigns")
 		e.ok(s.SetSpread(e.ctx(), group, false), "SetSpread")
-		opened(false, "", h.Token, "after a switch")
+		opened(false, h.Cluster, h.Token, "after a switch: replicas may have runs")
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause")
-		opened(false, "", h.Token, "after a pause")
+		opened(false, h.Cluster, h.Token, "after a pause")
+		h = e.take(s, group, alice)
+		h.Assigns, h.Cluster = true, "another"
+		e.declareJobs(s, h, report)
+		opened(false, h.Cluster, h.Token, "after a term that does not know of the switch")
 		h = e.take(s, group, bob)
 		h.Cluster = "not noted"
 		e.declareJobs(s, h, report)
@@ -415,6 +419,9 @@ var spreadCases = []ledgerCase{
 		opened(true, "", h.Token, "after a switch")
 		e.ok(s.Resume(e.ctx(), group, ""), "Resume")
 		opened(true, "", h.Token, "after a resume")
+		h = e.take(s, group, alice)
+		e.declareJobs(s, h, report)
+		opened(true, "", h.Token, "after a term that does not know of the switch")
 	}},
 
 	{"spread/what is open", func(e *ledgerEnv) {

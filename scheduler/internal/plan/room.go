@@ -104,6 +104,9 @@ func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Runn
 // Admits reports whether the job lets another run start.
 func (j *Job) Admits() bool { return j.left == nil && j.occupied() < j.most() }
 
+// IsCrowded reports whether more runs have the room of the job than it lets start: another leader, with another policy, gave it to them.
+func (j *Job) IsCrowded() bool { return j.occupied() > j.most() }
+
 // AdmitsHeld reports whether the job lets a run of a backfill start: one at a time, whatever the job allows,
 // and in room that no other run waits for, nor a tick that is due. A run that waits for its time, as a retry does, is not due yet.
 func (j *Job) AdmitsHeld(now time.Time) bool {

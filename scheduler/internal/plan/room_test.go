@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -145,8 +146,13 @@ func TestAdmits(t *testing.T) {
 		{"any number", jobs.OverlapAllow, 0, crowd{running: 1000}, true},
 		{"one of two", jobs.OverlapAllow, 2, crowd{running: 1}, true},
 		{"two of two", jobs.OverlapAllow, 2, crowd{running: 1, resting: 1}, false},
+		{"more than one", jobs.OverlapForbid, 0, crowd{running: 2}, false},
+		{"more than two", jobs.OverlapAllow, 2, crowd{ready: 1, running: 2}, false},
 	} {
 		j := planned(jobs.Job{Overlap: test.overlap, Limit: test.limit}, test.crowd)
+		if got, want := j.IsCrowded(), strings.HasPrefix(test.name, "more than"); got != want {
+			t.Errorf("%s: IsCrowded is %v", test.name, got)
+		}
 		if got := j.Admits(); got != test.want {
 			t.Errorf("%s: %v", test.name, got)
 		}

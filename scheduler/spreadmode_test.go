@@ -1,0 +1,195 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// Replicas of another mode do not lead, and say what to do. A group is switched while it is at work: no run is cancelled,
+// doubled or lost.
+func TestSpreadMode(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(4, time.Minute, sleep(20*time.Second))
+		options := []scheduler.Option{scheduler.WithDrain(time.Minute)}
+		for range 2 {
+			c.start(all, options...)
+		}
+		c.until(61 * time.Second)
+		for range 2 {
+			c.start(all, append(options, scheduler.WithSpread())...)
+		}
+		wantLeader := func(at time.Duration, spread bool) {
+			t.Helper()
+			c.until(at)
+			for i, r := range c.replicas {
+				if leads := r.leads(); leads && (i >= 2) != spread {
+					t.Errorf("replica %d leads", i)
+				}
+			}
+			c.leader()
+		}
+		wantLeader(3*time.Minute, false)
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		wantLeader(5*time.Minute, true)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		wantLeader(7*time.Minute, false)
+		c.replicas[0].stop()
+		c.replicas[1].stop()
+		c.until(10 * time.Minute)
+		for _, r := range c.replicas[2:] {
+			if err := r.Check(); !errors.Is(err, scheduler.ErrMode) {
+				t.Errorf("a replica of the other mode: %v", err)
+			}
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		wantLeader(12*time.Minute, true)
+		for i := range 4 {
+			name := fmt.Sprint("job-", i)
+			c.wantEach(name, time.Minute, 11*time.Minute)
+			for _, r := range c.records(name) {
+				if r.State != jobs.Succeeded && !r.Tick.Equal(c.begin.Add(12*time.Minute)) || r.Attempt > 1 {
+					t.Errorf("%+v", r)
+				}
+			}
+		}
+	})
+}
+
+// Replicas that have died in a spread group hold up no leader of the other mode for longer than their sessions' TTL.
+func TestSpreadModeAfterDeaths(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(2, time.Minute, sleep(30*time.Second))
+		c.spreadOver(2, all)
+		c.until(65 * time.Second)
+		for _, r := range c.replicas {
+			r.kill()
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		r := c.start(all)
+		c.until(10 * time.Minute)
+		if err := r.Check(); err != nil || !r.leads() {
+			t.Errorf("%+v: %v", r.State(), err)
+		}
+		for _, job := range all {
+			if rows := c.lines(job.Name); len(rows) < 9 || !strings.HasPrefix(rows[0], "1m interrupted") || rows[7] != "8m succeeded" {
+				t.Errorf("%s: %q", job.Name, rows)
+			}
+		}
+	})
+}
+
+// A switch back does not wait for runs that have not begun.
+func TestSpreadModeWhileRunsWait(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{
+			{Name: "a", Schedule: jobs.Cron("0 * * * * *"), Do: sleep(20 * time.Second)},
+			{Name: "b", Schedule: jobs.Cron("1 * * * * *"), Do: sleep(20 * time.Second)},
+			{Name: "c", Schedule: jobs.Cron("2 * * * * *"), Do: sleep(5 * time.Second)},
+		}
+		c.spreadOver(2, all, scheduler.WithMaxRuns(1))
+		plain := c.start(all)
+		c.until(3*time.Minute + 4*time.Second) // c waits for a slot
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		time.Sleep(200 * time.Millisecond)
+		for _, r := range c.replicas[:2] {
+			check(t, r.Remove("c"))
+		}
+		c.until(5 * time.Minute)
+		if !plain.leads() {
+			t.Errorf("%+v", plain.State())
+		}
+		c.until(6*time.Minute + 30*time.Second)
+		for _, job := range all {
+			for _, r := range c.records(job.Name) {
+				if r.State != jobs.Succeeded {
+					t.Errorf("%+v", r)
+				}
+			}
+		}
+	})
+}
+
+// A switch that is taken back stops nothing.
+func TestSpreadModeTakenBack(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(50 * time.Minute)})
+		c.spreadOver(2, all)
+		c.until(time.Hour + 30*time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		time.Sleep(10 * time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		c.until(time.Hour + 20*time.Minute + time.Second)
+		if n := len(c.runs("job-0")); n != 80 {
+			t.Errorf("%d runs", n)
+		}
+	})
+}
+
+// After a switch, the runs that replicas had go on under the term of the leader that runs all jobs: with its token, and not with that
+// of their last assignment. Such runs are not taken for those of a replica, when that leader dies.
+func TestSpreadModeTokens(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		failing := jobs.Job{Name: "a", Schedule: jobs.Every(time.Hour), Retry: jobs.Retry{Attempts: 9, Initial: time.Minute, Max: time.Minute}, Recover: jobs.RecoverRerun, Do: func(ctx context.Context, _ jobs.Run) error {
+			time.Sleep(10 * time.Second)
+			return errors.New("no luck")
+		}}
+		c.spreadOver(2, []jobs.Job{failing})
+		plain := c.start([]jobs.Job{failing})
+		other := c.start([]jobs.Job{failing})
+		c.until(time.Hour + 20*time.Second) // it waits for its second attempt
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		c.until(time.Hour + 5*time.Minute + 58*time.Second) // in the middle of an attempt
+		if other.leads() {
+			plain, other = other, plain
+		}
+		if token := plain.State().Token; !plain.leads() {
+			t.Fatalf("%+v", plain.State())
+		} else if runs := c.runs("a"); len(runs) < 5 || runs[0].Token > token || runs[4].Token != token {
+			t.Errorf("token %d: %+v", token, runs)
+		}
+		plain.kill()
+		killed := time.Hour + 5*time.Minute + 58*time.Second
+		c.until(killed + lease15 + time.Second)
+		if !other.leads() {
+			t.Errorf("%+v: %v", other.State(), other.Check())
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		c.until(time.Hour + 12*time.Minute)
+		runs := c.runs("a")
+		if n := len(runs); n != 9 || runs[n-1].Token <= other.State().Token {
+			t.Errorf("%+v", runs)
+		}
+		for i, r := range runs[1:] {
+			if r.Token < runs[i].Token {
+				t.Errorf("the tokens go back: %+v", runs)
+			}
+		}
+	})
+}
+
+// A replica that did not lead because of its mode finds out soon that it may.
+func TestSpreadModeIsSeenSoon(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(2, time.Minute, sleep(time.Second))
+		for range 2 {
+			c.start(all)
+		}
+		c.until(30*time.Minute + 20*time.Second) // readings have become rare
+		check(t, c.store.SetSpread(t.Context(), "g", true))
+		c.until(30*time.Minute + 25*time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		c.until(30*time.Minute + 50*time.Second)
+		for _, r := range c.replicas {
+			if err := r.Check(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
