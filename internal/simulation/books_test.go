@@ -33,6 +33,7 @@ type books struct {
 	declared  map[string]jobs.Job // by the release of the last term
 	excused   map[jobs.Key]bool   // rows that were forgotten, or went back
 	refused   map[jobs.Key]bool   // claims that were refused, and may come late once more
+	fencing   map[string]uint64   // the newest token of each job, of a run that has begun
 }
 
 type entry struct {
@@ -41,6 +42,8 @@ type entry struct {
 	attempt int
 	owner   string
 	token   uint64
+	of      string    // the lease that it runs under, or the leader's
+	job     jobs.Job  // as the leader has it that claimed or assigned it
 	changed time.Time // by the bubble's clock
 }
 
@@ -48,12 +51,13 @@ func newBooks() *books {
 	return &books{
 		rows: map[jobs.Key]entry{}, jobs: map[string]jobs.Known{}, attempts: map[string]bool{},
 		schedules: map[string]jobs.Schedule{}, declared: map[string]jobs.Job{}, excused: map[jobs.Key]bool{}, refused: map[jobs.Key]bool{},
+		fencing: map[string]uint64{},
 	}
 }
 
 // clone copies what a backup has.
 func (b *books) clone() *books {
-	return &books{rows: maps.Clone(b.rows), jobs: maps.Clone(b.jobs)}
+	return &books{rows: maps.Clone(b.rows), jobs: maps.Clone(b.jobs), fencing: maps.Clone(b.fencing)}
 }
 
 // forget goes back to older books, and returns how many rows that changes.
@@ -64,7 +68,7 @@ func (b *books) forget(old *books) (n int) {
 			n++
 		}
 	}
-	b.rows, b.jobs = old.rows, old.jobs
+	b.rows, b.jobs, b.fencing = old.rows, old.jobs, old.fencing
 	return n
 }
 
@@ -77,7 +81,7 @@ func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.De
 		w.refused("declare", h, err)
 		return err
 	}
-	w.note("%s declares %d jobs under %d", by(h.Owner), len(declared), h.Token)
+	w.note("%s declares %d jobs under %d, spread: %v", by(h.Owner), len(declared), h.Token, h.Assigns)
 	w.mustHold("declares", h)
 	b := w.rows
 	for _, d := range declared {
@@ -160,7 +164,7 @@ func (w *world) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 			w.refusedClaim(ctx, h, c)
 		case !r.Mine && !had:
 			w.failf("%v is not there and not to be claimed: %+v", c.Key, r.Record)
-		case !r.Mine && h.Token == w.holder.Token && !w.rows.refused[c.Key]:
+		case !r.Mine && h.Token == w.terms(group).holder.Token && !w.rows.refused[c.Key]:
 			w.failf("%v is claimed again under %d, it was under %d", c.Key, h.Token, row.token)
 		case !r.Mine:
 			w.counts["claimed before"]++
@@ -207,7 +211,8 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 		delete(b.rows, was)
 		w.counts["row extended"]++
 	}
-	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
+	under := h.Keeps(c.State, c.For)
+	b.rows[c.Key] = entry{id: id, state: c.State, attempt: r.Attempt, owner: under.Owner, token: under.Token, of: h.Fence(), job: b.declared[c.Job], changed: time.Now()}
 	known := b.jobs[c.Job]
 	if err := b.follows(known, c); err != nil {
 		w.failf("%s: %v is claimed under %d, missed %d, after %v: %v", c.Job, c.Tick, h.Token, c.Missed, known, err)
@@ -218,7 +223,7 @@ func (w *world) claimed(h store.Holder, id store.ClaimID, c store.Claim, r jobs.
 	}
 	if w.peace && j.Overlap == jobs.OverlapForbid && !j.Misfire.Each() && c.State != jobs.Skipped {
 		for x := range w.works {
-			if x.Job == c.Job && x.Token == h.Token && time.Since(x.began) > 0 {
+			if x.Job == c.Job && (x.of != group || x.term == h.Token) && time.Since(x.began) > 0 {
 				w.failf("%s: %v is claimed as %v while %v runs, which forbids it", c.Job, c.Tick, c.State, x.Key())
 			}
 		}
@@ -286,9 +291,10 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 	for i, m := range moves {
 		row, ok := w.rows.rows[m.Key]
 		attempt := m.Attempt
-		if m.To == jobs.Running {
+		if m.To == jobs.Running || h.Assigns && m.To == m.From && m.Owner != "" { // the latter is taken from a replica
 			attempt++
 		}
+		under := h.Keeps(m.To, m.For)
 		switch {
 		case !done[i]:
 			w.counts["row not moved"]++
@@ -296,7 +302,7 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		case !ok:
 			w.failf("%+v: there is no such row", m)
 			continue
-		case row.state == m.To && row.attempt == attempt && row.owner == h.Owner && row.token == h.Token:
+		case row.state == m.To && row.attempt == attempt && row.owner == under.Owner && row.token == under.Token:
 			w.counts["move repeated"]++
 			continue
 		case row.state.Over() || row.state != m.From || row.attempt != m.Attempt || row.owner != m.Owner || row.token != m.Token:
@@ -308,7 +314,10 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		if m.From == jobs.Running && m.Token != h.Token {
 			w.counts["recovered"]++
 		}
-		w.rows.rows[m.Key] = entry{id: row.id, state: m.To, attempt: attempt, owner: h.Owner, token: h.Token, changed: time.Now()}
+		if h.Session == "" {
+			row.job = w.rows.declared[m.Job]
+		}
+		w.rows.rows[m.Key] = entry{job: row.job, id: row.id, state: m.To, attempt: attempt, owner: under.Owner, token: under.Token, of: h.Fence(), changed: time.Now()}
 		w.told(h, m.Key, m.Then, toldEnd(m)...)
 	}
 	return done, nil
@@ -336,8 +345,8 @@ func (w *world) Trigger(ctx context.Context, group, job string, r jobs.Request) 
 
 // mustHold checks that h is the holder; called with mu held, as what follows.
 func (w *world) mustHold(does string, h store.Holder) {
-	if h.Owner != w.holder.Owner || h.Token != w.holder.Token {
-		w.failf("%s %s under %d, while %s holds the group under %d", by(h.Owner), does, h.Token, by(w.holder.Owner), w.holder.Token)
+	if holder := w.terms(h.Fence()).holder; h.Owner != holder.Owner || h.Token != holder.Token {
+		w.failf("%s %s under %d, while %s holds %q under %d", by(h.Owner), does, h.Token, by(holder.Owner), h.Fence(), holder.Token)
 	}
 }
 

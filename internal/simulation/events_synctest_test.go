@@ -94,6 +94,9 @@ func (n *nemesis) do(event string, r *replica) bool {
 		})
 	case "paused", "triggered", "cancelled":
 		return n.operate(event)
+	case "switched":
+		n.mode = !n.mode
+		return n.w.SetSpread(n.t.Context(), group, n.mode) == nil
 	case "deployed", "rolled", "rolled back":
 		return n.deploy(event, r)
 	}
@@ -184,11 +187,11 @@ func (n *nemesis) step() bool {
 		if by, direction = (to - n.w.stepped).Abs(), 1; to < n.w.stepped {
 			direction = -1
 		}
-		if n.lost > n.w.taken[n.w.newest].at {
+		if n.lost > n.w.terms(group).last().at {
 			return false // it is set back again, whichever replica has led by then
 		}
 	}
-	if direction < 0 && n.lost > n.w.taken[n.w.newest].at {
+	if direction < 0 && n.lost > n.w.terms(group).last().at {
 		return false
 	}
 	if direction != n.direction && time.Since(n.turned) < 3*ttl+10*time.Second {
@@ -214,7 +217,7 @@ func (n *nemesis) lose(failover bool, change func()) bool {
 	if behind > 0 && (!failover || w.limit > 0) || w.limit > 0 && w.stepped != 0 {
 		return false
 	}
-	newest := w.taken[w.newest]
+	newest := w.terms(group).last()
 	for _, r := range n.replicas {
 		if r.Owner() != newest.owner && time.Duration(r.link.read.Load()) <= newest.at {
 			return false
@@ -234,7 +237,7 @@ func (n *nemesis) lose(failover bool, change func()) bool {
 // promote loses the last seconds in a failover: of the ledger, and of the lease as often as not.
 func (n *nemesis) promote() bool {
 	n.w.mu.Lock()
-	token := n.w.holder.Token
+	token := n.w.terms(group).holder.Token
 	n.w.mu.Unlock()
 	lag := n.w.backup()
 	time.Sleep(n.span(10 * time.Second))
@@ -246,7 +249,7 @@ func (n *nemesis) promote() bool {
 			lease, fence = l, f
 			return l, f
 		})
-		keeps = keeps && n.w.holder.Token == token
+		keeps = keeps && n.w.terms(group).holder.Token == token
 		lag()
 		if keeps {
 			n.w.Update(group, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return lease, fence })
@@ -326,7 +329,7 @@ func (n *nemesis) dealtWith() {
 		for _, key := range w.rows.open(j.Name) {
 			row := w.rows.rows[key]
 			runs := slices.ContainsFunc(w.running(), func(x *work) bool { return x.Key() == key && x.Attempt == row.attempt })
-			if row.state == jobs.Running && row.token == w.holder.Token && !runs && time.Since(row.changed) > patience+ttl {
+			if row.state == jobs.Running && row.token == w.terms(row.of).holder.Token && !runs && time.Since(row.changed) > patience+ttl {
 				w.failf("%v: attempt %d is running in the ledger, and no replica runs it: %+v", key, row.attempt, row)
 			}
 		}

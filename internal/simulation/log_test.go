@@ -15,14 +15,23 @@ type blockable struct {
 
 	mu      sync.Mutex
 	blocked chan struct{} // nil when it is not
+	ended   bool          // its process is over: it blocks no more
 }
 
 func (b *blockable) block() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.blocked == nil {
+	if b.blocked == nil && !b.ended {
 		b.blocked = make(chan struct{})
 	}
+}
+
+// end frees it for good.
+func (b *blockable) end() {
+	b.mu.Lock()
+	b.ended = true
+	b.mu.Unlock()
+	b.free()
 }
 
 func (b *blockable) free() {

@@ -29,6 +29,8 @@ type nemesis struct {
 	w        *world
 	t        *testing.T
 	rng      *rand.Rand
+	spread   bool // the group begins with runs on all replicas, and may be switched
+	mode     bool // that of replicas which start: whether runs are spread
 	fast     bool
 	replicas []*replica
 	target   *release // what is deployed
@@ -47,9 +49,9 @@ type nemesis struct {
 // soon is TTL + 1 s, by clocks that are slow.
 const soon = ttl + ttl/50 + time.Second
 
-func newNemesis(t *testing.T, seed uint64) *nemesis {
+func newNemesis(t *testing.T, seed uint64, spread bool) *nemesis {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	n := &nemesis{w: newWorld(t, slowness(rng)), t: t, rng: rng, fast: rng.IntN(8) == 0}
+	n := &nemesis{w: newWorld(t, slowness(rng)), t: t, rng: rng, spread: spread, mode: spread, fast: rng.IntN(8) == 0}
 	if rng.IntN(3) == 0 {
 		// Clocks have one rate here, so that what differs was set.
 		n.w.limit, n.w.slow = []time.Duration{2 * time.Second, 10 * time.Second, time.Minute, 4 * time.Minute}[rng.IntN(4)], 0
@@ -100,10 +102,10 @@ func (n *nemesis) start() {
 	if n.w.limit > 0 {
 		slow, wrong = 0, n.wrong()
 	}
-	r := startReplica(n.w, newHost(slow, wrong), rel, rand.New(rand.NewPCG(n.rng.Uint64(), 1)))
+	r := startReplica(n.w, newHost(slow, wrong), rel, n.mode, rand.New(rand.NewPCG(n.rng.Uint64(), 1)))
 	n.replicas = append(n.replicas, r)
 	n.w.count("started")
-	n.w.note("%s starts, release %d, clocks slow by %v and wrong by %v", by(r.Owner()), rel.number, slow, wrong)
+	n.w.note("%s starts, release %d, spread %v, clocks slow by %v and wrong by %v", by(r.Owner()), rel.number, n.mode, slow, wrong)
 }
 
 // wrong is by how much a host's clock is set wrongly where there is a limit: by less
@@ -158,7 +160,7 @@ var events = map[string]int{
 	"stopped": 4, "asleep": 3, "frozen": 4, "stopped in between": 4, "frozen in between": 2,
 	"signal cut": 4, "restarted": 2, "stepped": 5, "host stepped": 3, "log blocked": 3,
 	"backup": 4, "failed over": 3, "promoted": 5, "lease deleted": 1, "group deleted": 1,
-	"paused": 2, "triggered": 3, "cancelled": 2, "deployed": 3, "rolled": 4, "rolled back": 1,
+	"switched": 2, "paused": 2, "triggered": 3, "cancelled": 2, "deployed": 3, "rolled": 4, "rolled back": 1,
 }
 
 func (n *nemesis) event() {
@@ -169,6 +171,9 @@ func (n *nemesis) event() {
 	at := n.rng.IntN(total)
 	for _, name := range slices.Sorted(maps.Keys(events)) {
 		if at -= events[name]; at < 0 {
+			if name == "switched" && !n.spread {
+				return
+			}
 			victim := n.victim()
 			n.w.note("%s is to be %s", by(victim.Owner()), name)
 			if n.do(name, victim) {
@@ -217,6 +222,7 @@ func (n *nemesis) heal() {
 			r.host.correct()
 		}
 	}
+	n.settle()
 	well := n.well()
 	for len(well) < 2 {
 		n.start()
@@ -237,6 +243,25 @@ func (n *nemesis) heal() {
 	late := n.lateUntil
 	n.w.mu.Unlock()
 	time.Sleep(max(time.Until(late), ttl/5) + time.Millisecond)
+}
+
+// settle ends a switch of the mode: the group has that of the replicas that start, and each other one is replaced.
+func (n *nemesis) settle() {
+	if !n.spread {
+		return
+	}
+	s, err := n.w.Store.Load(n.t.Context(), group)
+	if err == nil && s.Opened.Token != 0 && s.Opened.Spread != n.mode { // rows went back
+		n.odd = true
+		n.w.note("the mode is set to %v: %v", n.mode, n.w.SetSpread(n.t.Context(), group, n.mode))
+	}
+	for _, r := range n.well() {
+		if r.mode != n.mode {
+			n.odd = true // none may lead until the new ones have started
+			r.stop()
+			n.start()
+		}
+	}
 }
 
 // correct sets all clocks right where there is a limit to what they may differ by,
@@ -284,6 +309,9 @@ func (n *nemesis) leads(since string) {
 	case len(leaders) > 1:
 		n.w.failf("%d leaders", len(leaders))
 	case len(leaders) == 0:
+		for _, r := range n.replicas {
+			n.w.note("%s: %+v", by(r.Owner()), r.Health())
+		}
 		n.w.failf("no leader, %v after %s (odd: %v)", bound, since, n.odd)
 	case n.odd:
 		n.w.count("in the end")
@@ -316,7 +344,7 @@ func (n *nemesis) answer() {
 func (n *nemesis) calm() {
 	time.Sleep(2 * time.Minute)
 	n.w.mu.Lock()
-	newest := n.w.newest
+	acquired := n.w.counts["acquired"]
 	n.w.peace = true
 	n.w.mu.Unlock()
 	most := 3 * time.Hour
@@ -327,8 +355,8 @@ func (n *nemesis) calm() {
 	synctest.Wait()
 	n.w.mu.Lock()
 	n.w.peace = false
-	if n.w.newest != newest {
-		n.w.failf("token %d was taken while all was well", n.w.newest)
+	if n.w.counts["acquired"] != acquired {
+		n.w.failf("a lease was taken while all was well")
 	}
 	n.w.mu.Unlock()
 	n.dealtWith()

@@ -67,6 +67,7 @@ func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ..
 		want = nil
 	}
 	var got []jobs.NoticeEvent
+	under := h.Keeps(jobs.Waiting, store.Assignee{})
 	for _, f := range then {
 		if f.Job != notifier {
 			continue
@@ -84,7 +85,7 @@ func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ..
 		if _, there := w.rows.rows[f.Key]; there && !w.rows.excused[f.Key] {
 			w.failf("%v is told twice as %s", of, n.Event)
 		}
-		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: h.Owner, token: h.Token, changed: time.Now()}
+		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, changed: time.Now()}
 		w.counts["told of "+string(n.Event)]++
 	}
 	if !slices.Equal(got, want) {

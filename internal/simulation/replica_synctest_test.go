@@ -35,6 +35,7 @@ type replica struct {
 	host    *host
 	link    *link
 	release *release
+	mode    bool // runs are to be spread
 	log     *blockable
 	began   time.Time
 	cancel  context.CancelFunc
@@ -52,10 +53,10 @@ type replica struct {
 	renewals int
 }
 
-func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica {
+func startReplica(w *world, h *host, release *release, mode bool, rng *rand.Rand) *replica {
 	r := &replica{
 		w: w, host: h, link: newLink(w, h, rng), release: release, log: &blockable{waits: func() { w.count("line waits") }},
-		began: time.Now(), over: map[uint64]time.Time{}, done: make(chan struct{}), killed: make(chan struct{}),
+		mode: mode, began: time.Now(), over: map[uint64]time.Time{}, done: make(chan struct{}), killed: make(chan struct{}),
 	}
 	ended := func(s election.State) {
 		if s.Role == election.Draining {
@@ -71,7 +72,11 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 		maxSkew = 10_000 * time.Hour
 	}
 	timing := lease.Timing{TTL: ttl, Grace: grace}
-	s, err := scheduler.New(r.link, group, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended),
+	var spread scheduler.Option = func(*settings.Scheduler) {}
+	if mode {
+		spread = scheduler.WithSpread()
+	}
+	s, err := scheduler.New(r.link, group, spread, scheduler.WithMaxRuns(slots), scheduler.WithTiming(timing), scheduler.WithObserver(ended),
 		scheduler.WithMaxSkew(maxSkew), scheduler.WithLogger(zap.New(r.log)),
 		func(s *settings.Scheduler) { s.Election.Keeper.Clock = h.clocks })
 	if err != nil {
@@ -96,7 +101,7 @@ func startReplica(w *world, h *host, release *release, rng *rand.Rand) *replica 
 		r.link.dead.Store(true)
 		close(r.killed)
 		r.host.free()
-		r.log.free()
+		r.log.end()
 		cancel()
 	})
 	w.mu.Lock()
@@ -178,7 +183,7 @@ func (r *replica) wake() {
 	s := w.stoodFor[how]
 	s.all++
 	for x := range w.works {
-		if x.replica == r && x.Token != w.holder.Token {
+		if x.replica == r && x.term != w.terms(x.of).holder.Token {
 			s.replaced++
 			break
 		}

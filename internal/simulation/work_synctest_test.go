@@ -9,7 +9,9 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 )
 
 var errWork = errors.New("no luck")
@@ -22,9 +24,10 @@ var errWork = errors.New("no luck")
 //     replica has no more runs than slots.
 type work struct {
 	jobs.Run
-	job     jobs.Job
 	replica *replica
 	ctx     context.Context
+	of      string // the lease that it runs under: the group's, or its replica's session
+	term    uint64 // the token of that
 	began   time.Time
 	stood   bool // its process stood still meanwhile; guarded by w.mu
 }
@@ -32,7 +35,11 @@ type work struct {
 // do is what a job does: nothing for a while, then something that the fence
 // guards. It stops within the grace.
 func (r *replica) do(ctx context.Context, job jobs.Job, run jobs.Run) error {
-	x := &work{Run: run, job: job, replica: r, ctx: ctx, began: time.Now()}
+	x := &work{Run: run, replica: r, ctx: ctx, of: group, term: run.Token, began: time.Now()}
+	if r.mode {
+		held := lease.Holds(ctx)
+		x.of, x.term = store.SessionGroup(r.Owner()), held[len(held)-1].Token
+	}
 	r.w.begins(x)
 	defer r.w.ends(x)
 	h := rand.New(rand.NewPCG(uint64(run.Tick.UnixMicro()), uint64(run.Attempt)))
@@ -77,13 +84,13 @@ func (w *world) begins(x *work) {
 	defer w.mu.Unlock()
 	w.works[x] = struct{}{}
 	w.counts["run"]++
-	w.note("%s runs %v under %d, attempt %d", by(x.Owner), x.Key(), x.Token, x.Attempt)
-	r := x.replica
+	w.note("%s runs %v under %d, attempt %d", by(x.Owner), x.Key(), x.term, x.Attempt)
+	r, holder := x.replica, w.terms(x.of).holder
 	if r.dead {
 		return
 	}
 	x.stood = r.justWoke()
-	if x.Token != w.holder.Token && w.absent(r, x.Token) && !r.thawed.IsZero() {
+	if x.term != holder.Token && w.absent(r, x.of, x.term) && !r.thawed.IsZero() {
 		w.counts["began after a freeze"]++
 		x.stood = true
 		return // it cannot know
@@ -94,21 +101,25 @@ func (w *world) begins(x *work) {
 	}
 	w.rows.attempts[attempt] = true
 	row, ok := w.rows.rows[x.Key()]
-	if !w.rows.excused[x.Key()] && (!ok || row.state != jobs.Running || row.attempt != x.Attempt || row.owner != x.Owner || row.token != x.Token) {
-		w.failf("%v runs under %d, attempt %d, but its row is %+v", x.Key(), x.Token, x.Attempt, row)
+	if !w.rows.excused[x.Key()] && (!ok || row.state != jobs.Running || row.attempt != x.Attempt || row.owner != x.Owner || row.token != x.term) {
+		w.failf("%v runs under %d, attempt %d, but its row is %+v", x.Key(), x.term, x.Attempt, row)
 	}
 	// After an early takeover a run may begin that was claimed before: its job is left
 	// alone.
-	cut := time.Since(w.cut) < 3*ttl
-	if (x.Token != w.holder.Token || x.Owner != w.holder.Owner) && !w.rows.excused[x.Key()] && !cut {
-		w.failf("%v begins under %d of %s, while %s holds the group under %d", x.Key(), x.Token, by(x.Owner), by(w.holder.Owner), w.holder.Token)
+	cut := x.of == group && time.Since(w.cut) < 3*ttl
+	if (x.term != holder.Token || x.Owner != holder.Owner) && !w.rows.excused[x.Key()] && !cut {
+		w.failf("%v begins under %d of %s, while %s holds %q under %d", x.Key(), x.term, by(x.Owner), by(holder.Owner), x.of, holder.Token)
 	}
-	if over, ok := r.over[x.Token]; ok && time.Since(over) > 0 {
+	if over, ok := r.over[x.term]; ok && x.of == group && time.Since(over) > 0 {
 		w.failf("%v begins %v after its term", x.Key(), time.Since(over))
 	}
-	if since := time.Since(w.renewed[x.Token]); since > trustMost && r.thawed.IsZero() {
+	if since := time.Since(w.terms(x.of).renewed[x.term]); since > trustMost && r.thawed.IsZero() {
 		w.failf("%v begins %v after the last heartbeat", x.Key(), since)
 	}
+	if newest := w.rows.fencing[x.Job]; x.of != group && x.Token <= newest && !w.rows.excused[x.Key()] && (x.Token == newest || !row.job.Overlap.Beside()) {
+		w.failf("%v begins under token %d, after one of its job under %d", x.Key(), x.Token, newest)
+	}
+	w.rows.fencing[x.Job] = max(w.rows.fencing[x.Job], x.Token)
 	ofJob, ofReplica := 0, 0
 	for y := range w.works {
 		if y.stood || y.replica.dead || w.rows.excused[y.Key()] {
@@ -124,8 +135,8 @@ func (w *world) begins(x *work) {
 	if ofReplica > slots {
 		w.failf("%d runs on a replica", ofReplica)
 	}
-	if ofJob > 1 && (!x.job.Overlap.Beside() || x.job.Limit > 0 && ofJob > x.job.Limit) {
-		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, x.job.Overlap)
+	if j := row.job; ofJob > 1 && !w.rows.excused[x.Key()] && (!j.Overlap.Beside() || j.Limit > 0 && ofJob > j.Limit) {
+		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, j.Overlap)
 	}
 }
 

@@ -31,6 +31,8 @@ const (
 //     process is dead or stood still; when it is released, too. Shortly after a
 //     leader's signal was cut, a lease may be taken early, and then runs may go on:
 //     no other one of their jobs may begin, which work says;
+//   - where runs are spread over the replicas, all that goes for the sessions of replicas instead, none of which is
+//     ever taken early, and a change of leader ends no run;
 //   - what only the holder may do is refused to all others;
 //   - no scheduler pauses anything, but for a group whose rows were lost in the life of
 //     that process;
@@ -54,10 +56,7 @@ type world struct {
 	stepped  time.Duration        // by which the database's clock was stepped
 	offset   time.Duration        // which the store has been told of its clock
 	latest   time.Time            // the latest instant that clock has ever shown
-	taken    map[uint64]taking    // by token
-	newest   uint64               // token, ever
-	renewed  map[uint64]time.Time // when each term's last heartbeat, or its acquire, took effect
-	holder   store.Holder         // by the fence row as it should be
+	leases   map[string]*terms    // by group: its lease, and the sessions of replicas
 	replicas map[string]*replica  // by owner
 	works    map[*work]struct{}   // runs in progress
 	stoodFor map[standing]standby // by how a process stood still
@@ -66,10 +65,26 @@ type world struct {
 	rows     *books
 }
 
+// terms are those of one lease.
+type terms struct {
+	taken   map[uint64]taking    // by token
+	newest  uint64               // token, ever
+	renewed map[uint64]time.Time // when each term's last heartbeat, or its acquire, took effect
+	holder  store.Holder         // by the fence row as it should be
+}
+
 // taking is an acquire.
 type taking struct {
 	owner string
 	at    time.Duration // since the world began
+}
+
+// terms are those of a lease; called with mu held.
+func (w *world) terms(of string) *terms {
+	if w.leases[of] == nil {
+		w.leases[of] = &terms{taken: map[uint64]taking{}, renewed: map[uint64]time.Time{}}
+	}
+	return w.leases[of]
 }
 
 // standby is the number of processes that stood still, and of those that were
@@ -86,7 +101,7 @@ type event struct {
 func newWorld(t *testing.T, slow float64) *world {
 	return &world{
 		Store: memdb.New(), t: t, began: time.Now(), slow: slow,
-		taken: map[uint64]taking{}, renewed: map[uint64]time.Time{}, replicas: map[string]*replica{}, works: map[*work]struct{}{},
+		leases: map[string]*terms{}, replicas: map[string]*replica{}, works: map[*work]struct{}{},
 		stoodFor: map[standing]standby{}, counts: map[string]int{}, rows: newBooks(),
 	}
 }
@@ -165,8 +180,10 @@ func (w *world) Read(ctx context.Context, groups ...string) ([]store.Reading, er
 	if err != nil {
 		return nil, err
 	}
-	if l := readings[0].Lease; l != nil {
-		w.note("%s %d is read, heartbeat %d, released %v, on %s", by(l.Owner), l.Token, l.Heartbeat, l.Released, readings[0].Server)
+	for i, r := range readings {
+		if l := r.Lease; l != nil {
+			w.note("%s%s %d is read, heartbeat %d, released %v, on %s", sessionOf(groups[i]), by(l.Owner), l.Token, l.Heartbeat, l.Released, r.Server)
+		}
 	}
 	return readings, nil
 }
@@ -192,29 +209,37 @@ func (w *world) acquire(ctx context.Context, a store.Acquire, acquire func(conte
 		return token, err
 	}
 	w.counts["acquired"]++
-	w.note("%s takes %d, heartbeat %d, from %s %d", by(a.Owner), token, a.Heartbeat, by(a.Read.Lease.Owner), a.Read.Lease.Token)
-	if had, ok := w.taken[token]; ok || token <= w.newest {
-		w.failf("token %d of %s after %d, had by %q", token, a.Owner, w.newest, had.owner)
+	of := a.Read.Group
+	w.note("%s takes %s%d, heartbeat %d, from %s %d", by(a.Owner), sessionOf(of), token, a.Heartbeat, by(a.Read.Lease.Owner), a.Read.Lease.Token)
+	l := w.terms(of)
+	if had, ok := l.taken[token]; ok || token <= l.newest {
+		w.failf("token %d of %s after %d, had by %q", token, a.Owner, l.newest, had.owner)
 	}
-	w.renewed[token] = time.Now()
-	w.taken[token], w.newest = taking{a.Owner, time.Since(w.began)}, max(w.newest, token)
-	w.holder = store.Holder{Group: a.Read.Group, Owner: a.Owner, Token: token}
-	cut := time.Since(w.cut) < 3*ttl // a leader may not know yet that it was replaced
+	l.renewed[token] = time.Now()
+	l.taken[token], l.newest = taking{a.Owner, time.Since(w.began)}, max(l.newest, token)
+	l.holder = store.Holder{Group: of, Owner: a.Owner, Token: token}
+	cut := of == group && time.Since(w.cut) < 3*ttl // a leader may not know yet that it was replaced
 	if cut {
 		w.counts["taken after a cut"]++
 	}
 	for x := range w.works {
 		switch {
-		case w.excused(x):
+		case x.of != of || w.excused(x):
 		case cut && !a.Read.Lease.Released:
 			w.counts["run left alone"]++
 		default:
-			w.failf("token %d is taken by %s while %v of term %d of %s runs, its context ended: %v", token, by(a.Owner), x.Key(), x.Token, by(x.Owner), context.Cause(x.ctx))
+			w.failf("token %d is taken by %s while %v of term %d of %s runs, its context ended: %v", token, by(a.Owner), x.Key(), x.term, by(x.Owner), context.Cause(x.ctx))
 		}
+	}
+	if of != group {
+		if a.Owner != ownerOf(of) {
+			w.counts["session taken up"]++
+		}
+		return token, nil
 	}
 	for _, r := range w.replicas {
 		s := r.State()
-		if r.Owner() != a.Owner && s.Role == election.Leading && s.Token < token && !w.absent(r, s.Token) && !cut {
+		if r.Owner() != a.Owner && s.Role == election.Leading && s.Token < token && !w.absent(r, group, s.Token) && !cut {
 			w.failf("token %d is taken by %s while %s leads under %d", token, by(a.Owner), by(r.Owner()), s.Token)
 		}
 	}
@@ -223,17 +248,17 @@ func (w *world) acquire(ctx context.Context, a store.Acquire, acquire func(conte
 
 // excused reports whether a run may go on under a term that is over: its process
 // is dead or stood still; called with mu held.
-func (w *world) excused(x *work) bool { return w.absent(x.replica, x.Token) }
+func (w *world) excused(x *work) bool { return w.absent(x.replica, x.of, x.term) }
 
 // absent reports whether a process could not know that a term of it is over:
 // called with mu held.
-func (w *world) absent(r *replica, token uint64) bool {
+func (w *world) absent(r *replica, of string, token uint64) bool {
 	if r.dead || r.justWoke() {
 		return true
 	}
 	// Only its heartbeats show a virtual machine that it stood still, and the answer
 	// to one may have been in flight.
-	return !r.thawed.IsZero() && r.renewals < 2 && w.taken[token].at <= r.thawed.Sub(w.began)
+	return !r.thawed.IsZero() && r.renewals < 2 && w.terms(of).taken[token].at <= r.thawed.Sub(w.began)
 }
 
 // Renew implements [store.Leases].
@@ -241,7 +266,9 @@ func (w *world) Renew(ctx context.Context, r store.Renew) (int, error) {
 	w.enter()
 	defer w.mu.Unlock()
 	renewed, err := w.Store.Renew(ctx, r)
-	w.sawRenewal(r.Owner, r.Heartbeat, r.Leases[0].Token, renewed > 0)
+	for _, l := range r.Leases {
+		w.sawRenewal(r.Owner, r.Heartbeat, l, w.hasHeartbeat(l, r.Heartbeat))
+	}
 	return renewed, err
 }
 
@@ -250,39 +277,45 @@ func (w *world) Beat(ctx context.Context, owner string, heartbeat uint64, r stor
 	w.enter()
 	defer w.mu.Unlock()
 	beat, err := w.Store.Beat(ctx, owner, heartbeat, r, known)
-	w.sawRenewal(owner, heartbeat, r.Token, beat.Renewed)
+	w.sawRenewal(owner, heartbeat, r, beat.Renewed)
 	if beat.Asked {
 		w.counts["heartbeat that tells of a request"]++
 	}
 	return beat, err
 }
 
+// hasHeartbeat reports whether a lease has that heartbeat; called with mu held.
+func (w *world) hasHeartbeat(r store.Renewal, heartbeat uint64) bool {
+	readings, err := w.Store.Read(context.Background(), r.Group)
+	return err == nil && readings[0].Lease != nil && readings[0].Lease.Token == r.Token && readings[0].Lease.Heartbeat == heartbeat
+}
+
 // sawRenewal is called with mu held.
-func (w *world) sawRenewal(owner string, heartbeat, token uint64, renewed bool) {
-	w.note("%s renews %d with heartbeat %d: %t", by(owner), token, heartbeat, renewed)
+func (w *world) sawRenewal(owner string, heartbeat uint64, of store.Renewal, renewed bool) {
+	w.note("%s renews %s%d with heartbeat %d: %t", by(owner), sessionOf(of.Group), of.Token, heartbeat, renewed)
 	if !renewed {
 		w.counts["renewal refused"]++
 		return
 	}
-	w.renewed[token] = time.Now()
+	w.terms(of.Group).renewed[of.Token] = time.Now()
 	if holder := w.replicas[owner]; holder != nil && !holder.host.stands() {
 		holder.renewals++
 	}
 }
 
 // Release implements [store.Leases].
-func (w *world) Release(ctx context.Context, group, owner string, token uint64) error {
+func (w *world) Release(ctx context.Context, of, owner string, token uint64) error {
 	w.enter()
 	defer w.mu.Unlock()
-	err := w.Store.Release(ctx, group, owner, token)
-	w.note("%s releases %d: %v", by(owner), token, err)
+	err := w.Store.Release(ctx, of, owner, token)
+	w.note("%s releases %s%d: %v", by(owner), sessionOf(of), token, err)
 	if err != nil {
 		return err
 	}
 	w.counts["released"]++
 	for x := range w.works {
-		if x.Token == token && !x.replica.dead || x.Token < token && !w.excused(x) {
-			w.failf("term %d is released while %v of term %d runs", token, x.Key(), x.Token)
+		if x.of == of && (x.term == token && !x.replica.dead || x.term < token && !w.excused(x)) {
+			w.failf("term %d is released while %v of term %d runs", token, x.Key(), x.term)
 		}
 	}
 	return nil
@@ -347,31 +380,81 @@ func (w *world) Pause(ctx context.Context, group, job string) error {
 func (w *world) effect(x *work) {
 	w.enter()
 	defer w.mu.Unlock()
-	readings, err := w.Store.Read(context.Background(), group)
+	readings, err := w.Store.Read(context.Background(), x.of)
 	f := readings[0].Fence
-	if err != nil || f == nil || f.Owner != x.Owner || f.Token != x.Token {
+	if err != nil || f == nil || f.Owner != x.Owner || f.Token != x.term || !w.hasRow(x) {
 		w.counts["effect refused"]++
 		return
 	}
 	w.counts["effect"]++
-	if x.Owner != w.holder.Owner || x.Token != w.holder.Token {
-		w.failf("an effect of %s under %d stands beside %s under %d", by(x.Owner), x.Token, by(w.holder.Owner), w.holder.Token)
+	if holder := w.terms(x.of).holder; x.Owner != holder.Owner || x.term != holder.Token {
+		w.failf("an effect of %s under %d stands beside %s under %d", by(x.Owner), x.term, by(holder.Owner), holder.Token)
 	}
+	if row := w.rows.rows[x.Key()]; x.of != group && (row.state != jobs.Running || row.attempt != x.Attempt || row.token != x.term) {
+		w.failf("an effect of %v, attempt %d under %d, stands beside its row, which is %+v", x.Key(), x.Attempt, x.term, row)
+	}
+}
+
+// hasRow reports whether the row of a run is that of its attempt, where fenced work compares it; called with mu held.
+func (w *world) hasRow(x *work) bool {
+	if x.of == group {
+		return true
+	}
+	open, err := w.Open(context.Background(), group, x.Owner)
+	return err == nil && slices.ContainsFunc(open.Open, func(r jobs.Record) bool {
+		return r.Key == x.Key() && r.State == jobs.Running && r.Token == x.term && r.Attempt == x.Attempt
+	})
 }
 
 // backup copies all rows: restore puts them back.
 func (w *world) backup() (restore func()) {
 	w.enter()
 	defer w.mu.Unlock()
-	rows, books, holder, taken := w.Backup(), w.rows.clone(), w.holder, time.Now()
+	rows, books, holder, taken := w.Backup(), w.rows.clone(), w.terms(group).holder, time.Now()
 	return func() { // called with mu held
 		if time.Since(taken) > 59*time.Second { // a minute by the fastest clock
 			w.lost = time.Now()
 		}
+		kept := w.sessions()
 		rows()
+		kept()
 		w.counts["rows forgotten"] += w.rows.forget(books.clone())
-		w.holder = holder
+		w.terms(group).holder = holder
 	}
+}
+
+// sessions copies the rows of the replicas' sessions, and returns what puts them back: that none of these is lost
+// is the exception that the documents make. Called with mu held, as what it returns.
+func (w *world) sessions() (putBack func()) {
+	type rows struct {
+		lease *store.Lease
+		fence *store.Fence
+	}
+	kept := map[string]rows{}
+	for of := range w.leases {
+		if of != group {
+			w.Update(of, func(l *store.Lease, f *store.Fence) (*store.Lease, *store.Fence) {
+				kept[of] = rows{l, f}
+				return l, f
+			})
+		}
+	}
+	return func() {
+		for of, r := range kept {
+			w.Update(of, func(*store.Lease, *store.Fence) (*store.Lease, *store.Fence) { return r.lease, r.fence })
+		}
+	}
+}
+
+// ownerOf is whose session a lease is.
+func ownerOf(of string) string { return strings.TrimPrefix(of, store.SessionGroup("")) }
+
+// sessionOf names a session in what is noted.
+func sessionOf(of string) string {
+	if of == group {
+		return ""
+	}
+	return "the session of " + by(of) + ": "
 }
 
 // leaders are the replicas that lead.
@@ -385,3 +468,6 @@ func (w *world) leaders() (leaders []*replica) {
 	}
 	return leaders
 }
+
+// last is the newest term.
+func (l *terms) last() taking { return l.taken[l.newest] }
