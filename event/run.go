@@ -28,6 +28,8 @@ type RunStarted struct {
 	Late time.Duration
 	// Everywhere: the job runs on each replica, without a lease. Its token is 0.
 	Everywhere bool
+	// Assigned: the leader has assigned the run to this replica (scheduler.WithSpread). The token is that of the replica's session.
+	Assigned bool
 }
 
 // RunFinished says how an attempt has ended.
@@ -36,6 +38,7 @@ type RunFinished struct {
 	jobs.Key
 	Attempt    int
 	Everywhere bool
+	Assigned   bool
 	// State is that of the attempt, also if another one follows: never Waiting.
 	State jobs.State
 	// Err is what the job returned, nil for jobs.Succeeded. Why is what the ledger keeps of it.
@@ -48,6 +51,36 @@ type RunFinished struct {
 	// WillRetry: another attempt follows, after RetryIn at least.
 	WillRetry bool
 	RetryIn   time.Duration
+}
+
+// RunAssigned says that a replica has a run of a group whose runs are spread (scheduler.WithSpread): its leader has assigned it, or
+// has found it in the ledger.
+type RunAssigned struct {
+	Header
+	jobs.Key
+	// To is the replica, as the owner of leases.
+	To string
+	// Over: it has the run no longer. The run is over, or the leader takes it up.
+	Over bool
+}
+
+// NoReplica says that the runs of a job wait, since no replica of the group can have them: none that stays has the job, and the labels that it wants.
+type NoReplica struct {
+	Header
+	Job string
+	// On are the labels that the job wants, and Replicas how many there are.
+	On       jobs.Labels
+	Replicas int
+	// Over: they do so no longer.
+	Over bool
+}
+
+// JobFails says whether the last run of a job has failed, by the ledger, where that has changed. The leader of a group whose runs are spread
+// tells it, within half a minute of the end of a run, for the runs of all replicas.
+type JobFails struct {
+	Header
+	Job   string
+	Fails bool
 }
 
 // RunDropped says that a term no longer has a run of which it has told, for another reason than the

@@ -21,8 +21,10 @@ var (
 	trouble     = gauge("database_trouble", "1 for the kind of trouble that this replica has with the database now.", "group", "kind")
 	running     = gauge("runs_running", "Runs that go on in this replica.", "group")
 	waiting     = gauge("runs_waiting", "Runs that this replica, which leads, has in hand and that wait: for their time, an earlier run, a retry or a slot.", "group")
-	failing     = gauge("jobs_failing", "Jobs whose last run in this replica's term has failed, timed out or panicked.", "group")
-	inARow      = gauge("job_failures_in_a_row", "Runs of the job that failed, timed out or panicked in a row in this replica's term, with no attempt left. "+
+	assigned    = gauge("runs_assigned", "Runs that replicas have, of a group whose runs are spread; 0 on followers.", "group")
+	unplaced    = gauge("jobs_without_replica", "Jobs whose runs wait since no replica can have them, of a group whose runs are spread; 0 on followers.", "group")
+	failing     = gauge("jobs_failing", "Jobs whose last run in this replica's term has failed, timed out or panicked; of a group whose runs are spread, on any replica.", "group")
+	inARow      = gauge("job_failures_in_a_row", "Runs of the job that failed, timed out or panicked in a row in this replica's term, with no attempt left; 1 for any number where runs are spread. "+
 		"For \"(other)\": the most of any of these jobs.", "group", "job_name")
 	heldUp = gauge("job_held_up_timestamp_seconds", "Since when ticks of the job have been skipped, or have waited, because a run of it goes on; absent while there are none. "+
 		"For \"(other)\": the earliest of any of these jobs.", "group", "job_name")
@@ -52,7 +54,9 @@ type group struct {
 	open       map[run]hand
 	failures   map[string]int
 	everywhere map[string]int
-	locks      map[lock]int // that are held; nil before the first
+	away       map[run]bool    // runs that the leader knows replicas to have, where runs are spread
+	unplaced   map[string]bool // jobs that no replica can have
+	locks      map[lock]int    // that are held; nil before the first
 	// blocked is since when a run of a job has held up its ticks. A run of the job that starts or ends shows that
 	// it goes on.
 	blocked map[string]time.Time
@@ -72,12 +76,13 @@ func runOf(k jobs.Key, everywhere bool) run {
 
 // hand is how a run is in hand.
 type hand struct {
-	token   uint64
-	running bool // else it waits
+	token    uint64
+	running  bool // else it waits
+	assigned bool // the replica runs it under its session
 }
 
 func newGroup(label string) *group {
-	return &group{label: label, open: map[run]hand{}, failures: map[string]int{}, everywhere: map[string]int{}, blocked: map[string]time.Time{}}
+	return &group{label: label, open: map[run]hand{}, failures: map[string]int{}, everywhere: map[string]int{}, away: map[run]bool{}, unplaced: map[string]bool{}, blocked: map[string]time.Time{}}
 }
 
 func (g *group) following(e event.Following) {
@@ -91,7 +96,7 @@ func (g *group) leading(m *Metrics, e event.Leading) {
 	g.elected, g.known, g.drains = true, true, false
 	g.token, g.term, g.began = e.Token, e.Token, e.At
 	// The first runs of this term may have come before it.
-	g.forget(func(r run, p hand) bool { return !r.everywhere && p.token != e.Token })
+	g.forget(func(r run, p hand) bool { return !r.everywhere && !p.assigned && p.token != e.Token })
 	clear(g.failures)
 	m.terms.WithLabelValues(g.label, yesNo(e.Early)).Inc()
 }
@@ -102,12 +107,14 @@ func (g *group) ended(m *Metrics, e event.TermEnded) {
 	g.forget(func(r run, p hand) bool { return !r.everywhere && !p.running })
 	clear(g.failures)
 	clear(g.blocked)
+	clear(g.away)
+	clear(g.unplaced)
 	m.termsEnded.WithLabelValues(g.label, causeOf(e)).Inc()
 }
 
 func (g *group) claimed(m *Metrics, e event.RunClaimed) {
 	if e.Waiting {
-		g.open[runOf(e.Key, false)] = hand{e.Token, false}
+		g.open[runOf(e.Key, false)] = hand{token: e.Token}
 		if e.Trigger == 0 {
 			g.holdUp(e.Job, e.At)
 		}
@@ -118,7 +125,7 @@ func (g *group) claimed(m *Metrics, e event.RunClaimed) {
 }
 
 func (g *group) started(m *Metrics, e event.RunStarted) {
-	g.open[runOf(e.Key, e.Everywhere)] = hand{e.Token, true}
+	g.open[runOf(e.Key, e.Everywhere)] = hand{e.Token, true, e.Assigned}
 	delete(g.blocked, e.Job)
 	if e.Attempt == 1 && e.Trigger == 0 && !e.Everywhere {
 		m.lateness.WithLabelValues(g.label).Observe(e.Late.Seconds())
@@ -138,7 +145,7 @@ func (g *group) finished(m *Metrics, e event.RunFinished) {
 	if e.WillRetry {
 		m.retries.WithLabelValues(g.label, name).Inc()
 		if e.Everywhere || e.Token == g.term && g.term != 0 {
-			g.open[r] = hand{e.Token, false}
+			g.open[r] = hand{token: e.Token}
 		}
 		return
 	}
@@ -150,6 +157,9 @@ func (g *group) finished(m *Metrics, e event.RunFinished) {
 	switch e.State {
 	case jobs.Succeeded:
 		m.succeeded.WithLabelValues(g.label, name).Set(seconds(e.At))
+		if e.Assigned { // see jobFails
+			return
+		}
 		delete(failures, e.Job)
 		if name != other {
 			failures[e.Job] = 0
@@ -161,8 +171,41 @@ func (g *group) finished(m *Metrics, e event.RunFinished) {
 	}
 }
 
+// jobFails takes in what the leader of a group says whose runs are spread.
+func (g *group) jobFails(m *Metrics, e event.JobFails) {
+	switch {
+	case e.Token != g.term:
+	case e.Fails:
+		g.failures[e.Job] = 1
+	case m.names.label(g.label, e.Job) == other:
+		delete(g.failures, e.Job)
+	default:
+		g.failures[e.Job] = 0
+	}
+}
+
+func (g *group) assigned(e event.RunAssigned) {
+	r := runOf(e.Key, false)
+	switch {
+	case e.Over:
+		delete(g.away, r)
+		delete(g.blocked, e.Job)
+	case e.Token == g.term:
+		g.away[r] = true
+		delete(g.blocked, e.Job)
+	}
+}
+
+func (g *group) noReplica(e event.NoReplica) {
+	if delete(g.unplaced, e.Job); !e.Over && e.Token == g.term {
+		g.unplaced[e.Job] = true
+	}
+}
+
 func (g *group) dropped(m *Metrics, e event.RunDropped) {
-	delete(g.open, runOf(e.Key, false))
+	if r := runOf(e.Key, false); !g.open[r].assigned { // else it is that of the session, which has begun already
+		delete(g.open, r)
+	}
 	if e.State.Over() {
 		m.runs.WithLabelValues(g.label, m.names.label(g.label, e.Job), stateOf(e.State)).Inc()
 	}
@@ -172,7 +215,7 @@ func (g *group) interrupted(m *Metrics, e event.RunInterrupted) {
 	name := m.names.label(g.label, e.Job)
 	m.interruptions.WithLabelValues(g.label, name).Inc()
 	if e.Again {
-		g.open[runOf(e.Key, false)] = hand{e.Token, false}
+		g.open[runOf(e.Key, false)] = hand{token: e.Token}
 		return
 	}
 	m.runs.WithLabelValues(g.label, name, stateOf(jobs.Interrupted)).Inc()
@@ -183,8 +226,14 @@ func (g *group) holdUp(job string, at time.Time) {
 	if _, ok := g.blocked[job]; ok {
 		return
 	}
+	for r := range g.away {
+		if r.job == job {
+			g.blocked[job] = at
+			return
+		}
+	}
 	for r, h := range g.open {
-		if r.job == job && h.running && !r.everywhere {
+		if r.job == job && h.running && !r.everywhere && !h.assigned {
 			g.blocked[job] = at
 			return
 		}
@@ -232,6 +281,8 @@ func (g *group) collect(m *Metrics, out chan<- prometheus.Metric) {
 	}
 	set(running, float64(runs))
 	set(waiting, float64(len(g.open)-runs))
+	set(assigned, float64(len(g.away)))
+	set(unplaced, float64(len(g.unplaced)))
 	bad, most := 0, map[string]int{}
 	for _, failures := range []map[string]int{g.failures, g.everywhere} {
 		for job, n := range failures {

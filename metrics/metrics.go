@@ -75,6 +75,12 @@ func (m *Metrics) Observe(e event.Event) {
 		g.started(m, e)
 	case event.RunFinished:
 		g.finished(m, e)
+	case event.RunAssigned:
+		g.assigned(e)
+	case event.NoReplica:
+		g.noReplica(e)
+	case event.JobFails:
+		g.jobFails(m, e)
 	case event.RunDropped:
 		g.dropped(m, e)
 	case event.RunInterrupted:

@@ -280,6 +280,73 @@ func TestHeldUp(t *testing.T) {
 	expect(t, m, "", metric)
 }
 
+// Where runs are spread, the leader knows which replica has which run, and from the ledger which jobs fail.
+func TestSpread(t *testing.T) {
+	m := metrics.New()
+	const session = 3
+	values := func(running, away, none, failing int, more string) {
+		t.Helper()
+		expect(t, m, fmt.Sprintf(`
+			# TYPE cronlease_runs_running gauge
+			cronlease_runs_running{group="billing"} %d
+			# TYPE cronlease_runs_assigned gauge
+			cronlease_runs_assigned{group="billing"} %d
+			# TYPE cronlease_jobs_without_replica gauge
+			cronlease_jobs_without_replica{group="billing"} %d
+			# TYPE cronlease_jobs_failing gauge
+			cronlease_jobs_failing{group="billing"} %d
+		`, running, away, none, failing)+more, "cronlease_runs_running", "cronlease_runs_assigned", "cronlease_jobs_without_replica",
+			"cronlease_jobs_failing", "cronlease_job_failures_in_a_row")
+	}
+	inARow := func(n int) string {
+		return fmt.Sprintf("# TYPE cronlease_job_failures_in_a_row gauge\ncronlease_job_failures_in_a_row{group=\"billing\",job_name=\"mail\"} %d\n", n)
+	}
+	// A follower.
+	m.Observe(event.Following{Header: head(0), Leader: "worker/b/2/y", LeaderToken: 5})
+	start := func(tick int) {
+		m.Observe(event.RunStarted{Header: head(session), Key: key("mail", tick), Attempt: 1, Assigned: true})
+	}
+	end := func(tick int, state jobs.State) {
+		m.Observe(event.RunFinished{Header: head(session), Key: key("mail", tick), Attempt: 1, Assigned: true, State: state})
+	}
+	start(1)
+	values(1, 0, 0, 0, "")
+	m.Observe(event.Leading{Header: head(7)})
+	m.Observe(event.RunAssigned{Header: head(7), Key: key("mail", 1), To: "worker/a/1/x"})
+	values(1, 1, 0, 0, "")
+	m.Observe(event.RunClaimed{Header: head(7), Key: key("mail", 2), Waiting: true})
+	start(2)
+	m.Observe(event.RunDropped{Header: head(7), Key: key("mail", 2), State: jobs.Waiting}) // it is told late
+	m.Observe(event.RunAssigned{Header: head(7), Key: key("mail", 2), To: "worker/a/1/x"})
+	m.Observe(event.TicksSkipped{Header: head(7), Job: "other", Ticks: 1, Why: "an earlier run has not finished"})
+	values(2, 2, 0, 0, "")
+	expect(t, m, "", "cronlease_job_held_up_timestamp_seconds")
+	m.Observe(event.TicksSkipped{Header: head(7), Job: "mail", Ticks: 1, Why: "an earlier run has not finished"})
+	expect(t, m, fmt.Sprintf(`
+		# TYPE cronlease_job_held_up_timestamp_seconds gauge
+		cronlease_job_held_up_timestamp_seconds{group="billing",job_name="mail"} %d
+	`, began.Unix()), "cronlease_job_held_up_timestamp_seconds")
+	end(1, jobs.Failed)
+	m.Observe(event.RunAssigned{Header: head(7), Key: key("mail", 1), To: "worker/a/1/x", Over: true})
+	expect(t, m, "", "cronlease_job_held_up_timestamp_seconds")
+	values(1, 1, 0, 0, "")
+	m.Observe(event.JobFails{Header: head(7), Job: "mail", Fails: true})
+	m.Observe(event.NoReplica{Header: head(7), Job: "report"})
+	values(1, 1, 1, 1, inARow(1))
+	end(2, jobs.Succeeded)
+	values(0, 1, 1, 1, inARow(1)) // until the ledger says so
+	m.Observe(event.JobFails{Header: head(7), Job: "mail"})
+	m.Observe(event.NoReplica{Header: head(7), Job: "report", Over: true})
+	values(0, 1, 0, 0, inARow(0))
+	m.Observe(event.NoReplica{Header: head(7), Job: "report"})
+	start(3)
+	m.Observe(event.TermEnded{Header: head(7), Cause: election.ErrResigned})
+	m.Observe(event.JobFails{Header: head(7), Job: "mail", Fails: true}) // they come late
+	m.Observe(event.NoReplica{Header: head(7), Job: "report"})
+	m.Observe(event.RunAssigned{Header: head(7), Key: key("mail", 3), To: "worker/a/1/x"})
+	values(1, 0, 0, 0, "")
+}
+
 func TestTheRest(t *testing.T) {
 	m := metrics.New()
 	session := event.Header{At: began, Group: "locks/3f2a", Owner: "worker/a/1/x"}

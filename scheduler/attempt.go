@@ -52,7 +52,7 @@ func (v *env) attempt(a *attempt, job jobs.Job, hasArgs bool, started event.RunS
 	}
 	state, why := outcome(a.ctx, err)
 	v.do(func(t *term) { ended(t, ending{true, state, why, err}) })
-	a.tellEnd(v.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, State: state, Err: err, Why: why}, v.log)
+	a.tellEnd(v.closed, event.RunFinished{Header: started.Header, Key: started.Key, Attempt: a.Attempt, Assigned: started.Assigned, State: state, Err: err, Why: why}, v.log)
 }
 
 // outcome is the state that an attempt ended in, and why: for a context that has

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
@@ -20,6 +21,7 @@ type away struct {
 	woken time.Time // when its replica was woken again; zero: it was not
 	since uint64    // the reader's number when the ledger had confirmed the assignment, or had shown it
 	sure  bool      // the ledger has; else it is being told
+	told  bool      // observers know of it
 	began time.Time // when it was seen to run; zero: it was not
 }
 
@@ -78,6 +80,7 @@ func (t *term) give(r *run, to store.Assignee) {
 		}
 		r.record.State, r.record.Attempt, r.record.Owner, r.record.Token, r.record.Details = jobs.Waiting, attempt, to.Owner, to.Token, m.Details
 		t.tellDropped(r, jobs.Waiting, "")
+		t.tellAway(r)
 		t.wakeReplica(to)
 		t.poll()
 	}, nil)
@@ -126,6 +129,17 @@ func (t *term) goAway(r *run, a *away) {
 	t.comeBack(r)
 	r.away = a
 	t.spread.runs[a.to.Owner]++
+	if a.sure {
+		t.tellAway(r)
+	}
+}
+
+// tellAway tells that a replica has a run, by the ledger.
+func (t *term) tellAway(r *run) {
+	if to := r.away.to.Owner; to != "" {
+		r.away.told = true
+		t.stream.Emit(event.RunAssigned{Header: t.head(), Key: r.record.Key, To: to})
+	}
 }
 
 // foundAway takes in a run that the ledger has under a replica's session. False: that session is over, and the run is the

@@ -6,8 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"go.uber.org/zap"
-
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
@@ -19,6 +18,7 @@ type choice struct {
 	members []crew.Member
 	most    int               // of their slots, 1 at least
 	runs    map[string]int    // that are away, by owner
+	stuck   map[string]bool   // jobs whose runs no replica can have
 	last    store.Assignee    // the replica that was chosen last
 	count   int               // how many choices were made
 	given   map[string]int    // by owner, the number of the last choice that fell on the replica
@@ -28,7 +28,7 @@ type choice struct {
 }
 
 func newChoice() choice {
-	return choice{runs: map[string]int{}, given: map[string]int{}, late: map[string]uint64{}, slow: map[string]bool{}}
+	return choice{runs: map[string]int{}, stuck: map[string]bool{}, given: map[string]int{}, late: map[string]uint64{}, slow: map[string]bool{}}
 }
 
 // mayAssign reports whether the term may assign runs now.
@@ -123,14 +123,23 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 
 // tellNone tells, once, that no replica can have the runs of a job, be it busy or not, and when one can again.
 func (t *term) tellNone(e *entry, found bool) {
-	switch {
-	case !found && !e.isStuck:
-		t.log.Warn("the runs of a job wait for a replica that can have them: none that stays has the job, and the labels that it wants",
-			zap.String("job", e.job.Name), zap.Stringer("on", e.job.On), zap.Int("replicas", len(t.spread.members)))
-	case found && e.isStuck:
-		t.log.Info("there is a replica again that can have the runs of a job", zap.String("job", e.job.Name))
+	if name := e.job.Name; found == t.spread.stuck[name] {
+		t.spread.stuck[name] = !found
+		t.stream.Emit(event.NoReplica{Header: t.head(), Job: name, On: e.job.On, Replicas: len(t.spread.members), Over: found})
 	}
-	e.isStuck = !found
+}
+
+// unstick tells of jobs that have no runs any more which wait for a replica.
+func (t *term) unstick() {
+	for name, is := range t.spread.stuck {
+		e := t.roll.entries[name]
+		if e != nil && e.HasReady() {
+			continue
+		}
+		if delete(t.spread.stuck, name); is {
+			t.stream.Emit(event.NoReplica{Header: t.head(), Job: name, Replicas: len(t.spread.members), Over: true})
+		}
+	}
 }
 
 // isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or does not

@@ -43,7 +43,7 @@ func TestSpreadLabels(t *testing.T) {
 		if n := len(c.runs("far")); n < 2 {
 			t.Errorf("far ran %d times", n)
 		}
-		if lines := log.FilterMessageSnippet("there is a replica again").FilterField(zap.String("job", "far")).All(); len(lines) != 1 {
+		if lines := log.FilterMessageSnippet("wait for a replica no longer").FilterField(zap.String("job", "far")).All(); len(lines) != 1 {
 			t.Errorf("the log says %v", lines)
 		}
 	})

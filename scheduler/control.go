@@ -58,6 +58,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 			e.fails.stamped = snapshot.Pauses[name]
 			if t.role == assigns {
 				e.SetFailing(known.Failing) // its runs end elsewhere
+				t.tellFails(e)
 				e.judged = known.Finished
 			}
 			if e.Outdated(known.Cursor) {

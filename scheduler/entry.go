@@ -23,15 +23,15 @@ type roll struct {
 // entry is a job in a term: what is planned of it, and its runs in hand. The term's loop owns it.
 type entry struct {
 	plan.Job
-	job     *declared
-	runs    map[jobs.Key]*run
-	blocked []*run // runs that wait for room, oldest first
-	backlog []*run // runs of backfills whose time has come
-	fails   failures
-	history history
-	judged  time.Time // the newest end that was taken in of its runs, of a group that is spread
-	isStuck bool      // no replica can have its runs, of a group that is spread
-	tokens  uint64    // the highest fencing token that a run of it was given, or may have been: see away.go
+	job       *declared
+	runs      map[jobs.Key]*run
+	blocked   []*run // runs that wait for room, oldest first
+	backlog   []*run // runs of backfills whose time has come
+	fails     failures
+	history   history
+	judged    time.Time // the newest end that was taken in of its runs, of a group that is spread
+	failsTold bool      // whether it was told that the job fails
+	tokens    uint64    // the highest fencing token that a run of it was given, or may have been: see away.go
 }
 
 func newEntry(group string, job *declared) *entry {

@@ -409,3 +409,65 @@ func TestJobEndsItsGoroutine(t *testing.T) {
 		r.stop()
 	})
 }
+
+// The leader of a group whose runs are spread tells which replica has which run, which jobs fail on any of them, and which wait for one.
+func TestEventsOfSpreadRuns(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var leads, follows witness
+		fails := atomic.Bool{}
+		fails.Store(true)
+		all := []jobs.Job{
+			{Name: "job", Schedule: jobs.Every(time.Minute), Do: func(ctx context.Context, run jobs.Run) error {
+				if err := sleep(20*time.Second)(ctx, run); err != nil || !fails.Load() {
+					return err
+				}
+				return fmt.Errorf("no luck")
+			}},
+			{Name: "lost", Schedule: jobs.Manual(), On: jobs.Labels{"disk": "tape"}, Do: sleep(0)},
+			{Name: "picky", Schedule: jobs.Every(time.Hour), On: jobs.Labels{"disk": "ssd"}, Do: sleep(0)},
+		}
+		c.start(all, scheduler.WithSpread(), leads.option())
+		time.Sleep(time.Second)
+		other := c.start(all, scheduler.WithSpread(), follows.option())
+		c.until(2*time.Minute - 5*time.Second)
+		started := events[event.RunStarted](&follows)
+		if len(started) != 1 || !started[0].Assigned || started[0].Token == c.leader().State().Token {
+			t.Errorf("%+v", started)
+		}
+		if ended := events[event.RunFinished](&follows); len(ended) != 1 || !ended[0].Assigned || ended[0].State != jobs.Failed {
+			t.Errorf("%+v", ended)
+		}
+		var got []string
+		for _, e := range events[event.RunAssigned](&leads) {
+			got = append(got, fmt.Sprintf("%s to %v, over: %v, at %v", e.Job, e.To == other.Owner(), e.Over, e.At.Sub(c.begin).Round(time.Second)))
+		}
+		if want := []string{"job to true, over: false, at 1m0s", "job to true, over: true, at 1m20s"}; !slices.Equal(got, want) {
+			t.Errorf("%q, want %q", got, want)
+		}
+		if told := events[event.JobFails](&leads); len(told) != 1 || told[0].Job != "job" || !told[0].Fails {
+			t.Errorf("%+v", told)
+		}
+		fails.Store(false)
+		c.until(3*time.Minute - 5*time.Second)
+		if told := events[event.JobFails](&leads); len(told) != 2 || told[1].Fails {
+			t.Errorf("%+v", told)
+		}
+		if told := events[event.JobFails](&follows); len(told) != 0 {
+			t.Errorf("a follower tells %+v", told)
+		}
+		c.until(time.Hour + time.Minute)
+		c.start(all, scheduler.WithSpread(), scheduler.WithLabels(jobs.Labels{"disk": "ssd"}))
+		c.until(time.Hour + 2*time.Minute)
+		key, err := c.leader().Jobs().Trigger(context.Background(), "lost")
+		check(t, err)
+		time.Sleep(2 * time.Second)
+		check(t, c.leader().Jobs().Cancel(context.Background(), key))
+		time.Sleep(3 * time.Second)
+		if told := events[event.NoReplica](&leads); len(told) != 4 || told[2].Job != "lost" || told[2].Over || !told[3].Over {
+			t.Errorf("%+v", told)
+		}
+		if told := events[event.NoReplica](&leads); len(told) < 2 || told[0].Over || told[0].Job != "picky" || told[0].Replicas != 2 || !told[1].Over {
+			t.Errorf("%+v", told)
+		}
+	})
+}

@@ -121,6 +121,7 @@ func (t *term) endAway(open []jobs.Record) {
 			}
 			e.Finished(t.now())
 			e.history.ended++
+			t.judge()
 			began := r.away.began
 			t.dropAway(r)
 			if !began.IsZero() {

@@ -145,6 +145,9 @@ func (t *term) sweep() {
 	for _, e := range t.roll.order {
 		t.claimDue(e, now)
 	}
+	if t.role == assigns {
+		t.unstick()
+	}
 	t.noteNext(now)
 	t.prune()
 }

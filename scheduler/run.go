@@ -303,7 +303,7 @@ func (t *term) start(r *run) {
 		t.drop(r)
 		return
 	}
-	started := event.RunStarted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt}
+	started := event.RunStarted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, Assigned: t.role == serves}
 	if r.record.Attempt == 1 && r.record.Trigger == 0 {
 		started.Late = max(0, t.now().Sub(r.record.Tick))
 	}
@@ -386,7 +386,7 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	}
 	r.told = m.To == jobs.Waiting
 	a.finish(t.stream, event.RunFinished{
-		Header: t.head(), Key: r.record.Key, Attempt: a.Attempt, State: state, Err: err, Why: why, WillRetry: m.To == jobs.Waiting, RetryIn: m.Delay,
+		Header: t.head(), Key: r.record.Key, Attempt: a.Attempt, Assigned: t.role == serves, State: state, Err: err, Why: why, WillRetry: m.To == jobs.Waiting, RetryIn: m.Delay,
 	})
 	if m.To == jobs.Waiting {
 		t.shift(r, plan.Parking)
@@ -581,6 +581,9 @@ func (t *term) shift(r *run, to plan.Phase) {
 func (t *term) comeBack(r *run) {
 	if r.away != nil {
 		t.spread.runs[r.away.to.Owner]--
+		if r.away.told {
+			t.stream.Emit(event.RunAssigned{Header: t.head(), Key: r.record.Key, To: r.away.to.Owner, Over: true})
+		}
 		r.away = nil
 	}
 }

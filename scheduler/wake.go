@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -16,6 +17,8 @@ type wakes struct {
 	polled time.Time       // when the last one was
 	around bool            // a look at the roster is planned
 	seen   time.Time       // when the last one was
+	judges bool            // a look at which jobs fail is planned
+	judged time.Time       // when the last one was
 }
 
 func newWakes() wakes { return wakes{wake: map[string]bool{}, waking: map[string]bool{}} }
@@ -82,6 +85,26 @@ func (t *term) lookAround() {
 		t.spread.around, t.spread.seen = false, time.Now()
 		t.sessions.s.roster.Poke()
 	})
+}
+
+// judge has the jobs read, twice a minute at most: other replicas have ended runs of some, and the ledger says which fail.
+func (t *term) judge() {
+	if t.spread.judges {
+		return
+	}
+	t.spread.judges = true
+	t.after(30*time.Second-time.Since(t.spread.judged), func() {
+		t.spread.judges, t.spread.judged = false, time.Now()
+		t.reader.soon()
+	})
+}
+
+// tellFails tells whether a job fails, if that has changed.
+func (t *term) tellFails(e *entry) {
+	if fails := e.Known().Failing; fails != e.failsTold {
+		e.failsTold = fails
+		t.stream.Emit(event.JobFails{Header: t.head(), Job: e.job.Name, Fails: fails})
+	}
 }
 
 // soonAgain is after what time a replica is woken again that has not begun a run, at first.

@@ -60,6 +60,11 @@ func line(e event.Event) (zapcore.Level, string) {
 		return zap.WarnLevel, "session lost, and all its locks"
 	case event.RunFinished:
 		return finished(e)
+	case event.NoReplica:
+		if e.Over {
+			return zap.InfoLevel, "the runs of a job wait for a replica no longer"
+		}
+		return zap.WarnLevel, "the runs of a job wait for a replica that can have them: none that stays has the job, and the labels that it wants"
 	case event.RunInterrupted:
 		if e.Again {
 			return zap.WarnLevel, "an interrupted run is run again"
@@ -140,6 +145,8 @@ func fields(e event.Event) []zap.Field {
 		return attempt(e.Key, e.Attempt)
 	case event.RunFinished:
 		return outcome(e)
+	case event.NoReplica:
+		return []zap.Field{zap.String("job", e.Job), zap.Stringer("on", e.On), zap.Int("replicas", e.Replicas)}
 	case event.RunInterrupted:
 		all := append(tick(e.Key), zap.String("by", e.By), zap.Int("attempt", e.Attempt))
 		if !e.Again {

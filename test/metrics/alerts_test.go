@@ -186,6 +186,21 @@ func scenes(t *testing.T) []scene {
 	_, fails := pair(t, []jobs.Job{each("bad", failing(&bad)), retried})
 	add("CronleaseJobFails", fails, func() { bad.Store(true) }, func() { bad.Store(false) })
 
+	picky := jobs.Job{Name: "picky", Schedule: jobs.Manual(), On: jobs.Labels{"disk": "ssd"}, Do: nothing}
+	_, none := pair(t, append([]jobs.Job{picky}, tick...), scheduler.WithSpread())
+	var asked jobs.Key
+	add("CronleaseNoReplica", none, func() {
+		var err error
+		l, _ := leader(t, none...)
+		if asked, err = l.Jobs().Trigger(t.Context(), "picky"); err != nil {
+			t.Error(err)
+		}
+	}, func() {
+		if err := none[0].Jobs().Cancel(context.WithoutCancel(t.Context()), asked); err != nil {
+			t.Error(err)
+		}
+	})
+
 	var hangs atomic.Bool
 	goOn := make(chan struct{})
 	_, heldUp := pair(t, []jobs.Job{each("hangs", func(ctx context.Context, _ jobs.Run) error {

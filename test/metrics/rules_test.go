@@ -75,6 +75,7 @@ var ruleCases = []ruleCase{
 	{"CronleaseJobFails", well(map[string]string{
 		`cronlease_job_failures_in_a_row{` + a + `, job_name="mail"}`: `0+0x9 1+0x19 0+0x40`,
 	}), "9m", "11m", "16m"},
+	{"CronleaseNoReplica", well(map[string]string{`cronlease_jobs_without_replica{` + a + `}`: `0+0x9 2+0x19 0+0x40`}), "9m", "11m", "16m"},
 	{"CronleaseJobPausedByFailures", well(map[string]string{
 		`cronlease_control_requests_total{` + a + `, action="pause_after"}`: `0+0x9 1+0x200`,
 	}), "4m", "6m", "67m"},

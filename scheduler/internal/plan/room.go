@@ -98,6 +98,9 @@ func (r *Room) occupied() int { return r.all(Ready, Aside, Running, Resting) }
 // Busy is how many runs a tick that is due now finds, those that wait and those that rest included.
 func (r *Room) Busy() int { return r.waiting() + r.all(Running, Resting) }
 
+// HasReady reports whether a run waits for a replica, or a slot.
+func (r *Room) HasReady() bool { return r.all(Ready) > 0 }
+
 // filling is how many of these belong to backfills.
 func (r *Room) filling() int { return r.toStart(backfill) + r.sum(backfill, Running, Resting) }
 
