@@ -19,6 +19,7 @@ import (
 var (
 	length = flag.Duration("deploy.for", 14*time.Second, "how long they go on")
 	times  = flag.Int("deploy.times", 2, "how many deployments there are")
+	mode   = flag.String("deploy.mode", "", "spread, to have runs spread over the workers, or leader; empty: by chance, and both if there are many deployments")
 	on     = flag.String("deploy.on", "", "the kinds of database, such as redis,zookeeper, or all; empty: all but one of these two")
 )
 
@@ -38,6 +39,7 @@ type service struct {
 	url     string
 	target  *target
 	folder  string
+	spread  bool   // runs are spread over the workers
 	config  string // of the newest version
 	running []*workertest.Worker
 }
@@ -70,15 +72,28 @@ func kinds(t *testing.T) map[string]func(*testing.T) string {
 func TestDeployments(t *testing.T) {
 	t.Parallel()
 	for kind, start := range kinds(t) {
-		t.Run(kind, func(t *testing.T) {
-			t.Parallel()
-			deploy(t, kind, start(t))
-		})
+		for _, mode := range modes() {
+			t.Run(kind+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				deploy(t, kind, start(t), mode == "spread")
+			})
+		}
 	}
 }
 
-func deploy(t *testing.T, kind, url string) {
-	s := &service{Cluster: workertest.New(t, kind, url), t: t, url: url, target: newTarget(t), folder: t.TempDir()}
+func modes() []string {
+	both := []string{"leader", "spread"}
+	switch {
+	case *mode != "":
+		return []string{*mode}
+	case *times > 2:
+		return both
+	}
+	return both[rand.IntN(2):][:1]
+}
+
+func deploy(t *testing.T, kind, url string, spread bool) {
+	s := &service{Cluster: workertest.New(t, kind, url), t: t, url: url, spread: spread, target: newTarget(t), folder: t.TempDir()}
 	s.write(0)
 	for range workers {
 		s.running = append(s.running, s.StartAs(s.config))
@@ -129,7 +144,7 @@ func (s *service) write(version int) {
 	job("child", "    after: load-00\n")
 	job("filled", "    every: 1h\n")
 	s.config = filepath.Join(s.folder, fmt.Sprintf("version-%d.yaml", version))
-	text := fmt.Sprintf("database: %q\ngroup: billing\nlease: {ttl: 5s, grace: 1s}\ndrain: %v\njobs:\n%s", s.url, drain, &jobs)
+	text := fmt.Sprintf("database: %q\ngroup: billing\nlease: {ttl: 5s, grace: 1s}\ndrain: %v\nspread: %v\njobs:\n%s", s.url, drain, s.spread, &jobs)
 	if err := os.WriteFile(s.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
@@ -222,5 +237,6 @@ func (s *service) check(triggered int, ended time.Time) {
 			t.Errorf("%s has run for %d ticks", job, len(r.ticks(t, job)))
 		}
 	}
-	t.Logf("%d deployments: %d runs, %d of them long, %d triggered", *times, total, r.done, triggered)
+	t.Logf("%d deployments: %d runs, %d of them long, %d triggered; %d ticks began later than a second, the latest after %v",
+		*times, total, r.done, triggered, r.late, r.latest.Round(time.Millisecond))
 }

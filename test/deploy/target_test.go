@@ -20,6 +20,9 @@ type target struct {
 	args  map[string]int            // how often a triggered run brought these arguments
 	cut   []string                  // long runs whose caller was gone before they were over
 	done  int                       // long runs that came to their end
+	late  int                       // ticks that a job without limits was called for more than a second late
+	// latest is by how much at most.
+	latest time.Duration
 }
 
 // longest is how long a run of the job "long" takes at most.
@@ -38,6 +41,12 @@ func newTarget(t *testing.T) *target {
 			r.calls[job] = map[string]int{}
 		}
 		r.calls[job][tick]++
+		if at, err := time.Parse(time.RFC3339Nano, tick); err == nil && strings.HasPrefix(job, "load-") {
+			late := time.Since(at)
+			if r.latest = max(r.latest, late); late > time.Second {
+				r.late++
+			}
+		}
 		if job == "manual" {
 			r.args[string(body)]++
 		}
