@@ -24,6 +24,7 @@ type sessions struct {
 	keeper   *keeper.Keeper      // of the group's election, too
 	election *election.Election  // of the session's lease, for which only this replica contends
 	current  atomic.Pointer[env] // of the session; nil while there is none
+	assigned signal              // has the session look at what it was assigned: the leader is in this process
 }
 
 func newSessions(s *Scheduler, set settings.Election) (*sessions, error) {
@@ -31,7 +32,7 @@ func newSessions(s *Scheduler, set settings.Election) (*sessions, error) {
 	if !ok {
 		return nil, errors.New("scheduler: WithSpread: this store cannot spread runs over replicas")
 	}
-	m := &sessions{s: s, db: db, keeper: set.Shared}
+	m := &sessions{s: s, db: db, keeper: set.Shared, assigned: make(signal, 1)}
 	own := settings.Election{Shared: set.Shared, Leave: m.leave, Heeds: true}
 	own.Keeper.Logger = zap.NewNop() // what it would tell is of no group
 	own.Keeper.Events = stream.New(own.Keeper.Logger)
@@ -63,7 +64,7 @@ func (m *sessions) leave(ctx context.Context, why error) { m.s.leaveTerm(ctx, m.
 // serve is one session: it runs what this replica is given, until ctx ends.
 func (m *sessions) serve(ctx context.Context, held election.Term) error {
 	t := newTerm(ctx, held, m.s, serves)
-	t.load = m.load(t.env)
+	t.load, t.reader.look = m.load(t.env), m.assigned
 	defer t.trouble.End()
 	defer t.cut(nil)
 	go t.dog.Watch(t.ctx, held)

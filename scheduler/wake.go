@@ -25,6 +25,13 @@ func newWakes() wakes { return wakes{wake: map[string]bool{}, waking: map[string
 
 // wakeLeader has the leader look at what is open, and at the sessions. It looks by itself, too.
 func (m *sessions) wakeLeader() {
+	if v := m.s.current.Load(); v != nil && v.role == assigns { // it is in this process
+		v.do(func(t *term) {
+			t.reader.glance.give()
+			t.lookAround()
+		})
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), m.s.election.Timing().AttemptTimeout)
 	defer cancel()
 	_ = m.db.Wake(ctx, m.s.group)
@@ -45,6 +52,10 @@ func (t *term) wakeReplicas() {
 			continue
 		}
 		delete(t.spread.wake, owner)
+		if owner == t.holder.Owner {
+			t.sessions.assigned.give()
+			continue
+		}
 		t.spread.waking[owner] = true
 		t.beside(func(v *env) {
 			ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
