@@ -50,6 +50,8 @@ type Job struct {
 	// Limit is how many runs there may be at a time under [OverlapAllow].
 	// Zero: any number.
 	Limit int
+	// Priority says which run starts first, of those that wait for a slot. Default [PriorityNormal].
+	Priority Priority
 	// LockAtMostFor is ShedLock's name for the limit of a run: it stands in for
 	// Timeout where that is zero.
 	LockAtMostFor time.Duration
@@ -164,6 +166,7 @@ func (j Job) Validate() error {
 	fault(int(j.Misfire) >= len(misfireNames), "Misfire %d: not known", j.Misfire)
 	fault(int(j.Recover) >= len(recoverNames), "Recover %d: not known", j.Recover)
 	fault(int(j.Overlap) >= len(overlapNames), "Overlap %d: not known", j.Overlap)
+	fault(int(j.Priority) >= len(priorityNames), "Priority %d: not known", j.Priority)
 	if _, ok := j.Schedule.(AfterSchedule); ok {
 		fault(j.Jitter > 0, "Jitter %v: a job after another one starts when that has ended", j.Jitter)
 		fault(j.Overlap.Replaces(), "overlap replace: a job after another one runs for each of its ticks, and replaces none")

@@ -128,6 +128,20 @@ func TestNames(t *testing.T) {
 			t.Errorf("%v: %v, %v", o, got, err)
 		}
 	}
+	order := []jobs.Priority{jobs.PriorityHigh, jobs.PriorityNormal, jobs.PriorityLow}
+	for i, p := range order {
+		if got, err := jobs.ParsePriority(p.String()); got != p || err != nil {
+			t.Errorf("%v: %v, %v", p, got, err)
+		}
+		for j, o := range order {
+			if p.Before(o) != (i < j) {
+				t.Errorf("%v before %v: %v", p, o, p.Before(o))
+			}
+		}
+	}
+	if len(order) != len(jobs.Priorities()) {
+		t.Errorf("the priorities are %v", jobs.Priorities())
+	}
 	for s := jobs.Running; s <= jobs.Interrupted; s++ {
 		if got, err := jobs.ParseState(s.String()); got != s || err != nil || s.Over() != (s != jobs.Running && s != jobs.Waiting) {
 			t.Errorf("%v: %v, %v", s, got, err)

@@ -113,6 +113,36 @@ func Overlaps() []Overlap { return policies[Overlap](overlapNames) }
 // ParseOverlap is the reverse of String.
 func ParseOverlap(name string) (Overlap, error) { return parsePolicy[Overlap](overlapNames, name) }
 
+// Priority says which run starts first, of those that wait for a slot (scheduler.WithMaxRuns): of any job with a higher priority before
+// any with a lower one, and of the same priority first come first served. A run that goes on is not stopped for another. So while
+// runs of a high priority take all slots, those of a low one wait.
+type Priority uint8
+
+const (
+	// PriorityNormal is the default.
+	PriorityNormal Priority = iota
+	// PriorityHigh goes before all others.
+	PriorityHigh
+	// PriorityLow comes after all others.
+	PriorityLow
+)
+
+var priorityNames = []string{"normal", "high", "low"}
+
+// String returns "normal", "high" or "low".
+func (p Priority) String() string { return policyName(priorityNames, p) }
+
+// Before reports whether p goes before o.
+func (p Priority) Before(o Priority) bool {
+	return p == PriorityHigh && o != PriorityHigh || o == PriorityLow && p != PriorityLow
+}
+
+// Priorities are all that there are, in the order of their values.
+func Priorities() []Priority { return policies[Priority](priorityNames) }
+
+// ParsePriority is the reverse of String.
+func ParsePriority(name string) (Priority, error) { return parsePolicy[Priority](priorityNames, name) }
+
 func policies[P ~uint8](names []string) (all []P) {
 	for p := range names {
 		all = append(all, P(p)) //nolint:gosec // there are a few

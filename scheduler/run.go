@@ -181,7 +181,7 @@ func (t *term) launchReady() {
 type slots struct {
 	most  int    // runs at a time; 0: any number
 	taken int    // by runs in the phase running
-	ready []*run // what waits for one, first come first served
+	ready []*run // what waits for one, by priority, and first come first served
 }
 
 // left is how many more runs may start.
@@ -194,15 +194,19 @@ func (s *slots) left() int {
 
 func (s *slots) free() bool { return s.left() > 0 }
 
-// lineUp has a run wait for a slot: in the place of a run of its job that was ended while it waited, or at the end. Otherwise a
-// job whose ticks replace each other would never come to the front.
+// lineUp has a run wait for a slot: in the place of a run of its job that was ended while it waited, or behind those of its
+// priority. Otherwise a job whose ticks replace each other would never come to the front.
 func (s *slots) lineUp(r *run) {
 	at := slices.IndexFunc(s.ready, func(other *run) bool { return other.entry == r.entry && other.Phase() != plan.Ready })
 	if at >= 0 {
 		s.ready[at] = r
-	} else {
-		s.ready = append(s.ready, r)
+		return
 	}
+	at = len(s.ready)
+	for at > 0 && r.entry.job.Priority.Before(s.ready[at-1].entry.job.Priority) {
+		at--
+	}
+	s.ready = slices.Insert(s.ready, at, r)
 }
 
 // launch tells the ledger that a run starts, and starts it, or assigns it. False: no replica can have it now.

@@ -81,7 +81,7 @@ func WithLabel(label string) Option { return withElection(election.WithLabel(lab
 func WithObserver(f func(election.State)) Option { return withElection(election.WithObserver(f)) }
 
 // WithMaxRuns limits how many runs this replica has at a time. What is due
-// beyond that is claimed and waits, first come first served. Zero, the default:
+// beyond that is claimed and waits, by [jobs.Job].Priority, and first come first served. Zero, the default:
 // any number.
 func WithMaxRuns(n int) Option { return func(s *settings.Scheduler) { s.MaxRuns = n } }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,6 +67,33 @@ func TestSlotsAreFair(t *testing.T) {
 			t.Errorf("ran %d times", n)
 		}
 	})
+}
+
+// Of the runs that wait for a slot, those of a higher priority start first, in groups of both modes.
+func TestPriority(t *testing.T) {
+	for name, options := range map[string][]scheduler.Option{"leader": nil, "spread": {scheduler.WithSpread()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				var declared []jobs.Job
+				for i, p := range []jobs.Priority{jobs.PriorityLow, jobs.PriorityNormal, jobs.PriorityHigh, jobs.PriorityLow, jobs.PriorityNormal, jobs.PriorityHigh} {
+					declared = append(declared, jobs.Job{Name: fmt.Sprintf("%v-%d", p, i), Priority: p, Schedule: jobs.Every(time.Hour), Do: sleep(time.Second)})
+				}
+				first := jobs.Job{Name: "first", Schedule: jobs.Cron("59 59 * * * *"), Do: sleep(10 * time.Second)}
+				c.start(append(declared, first), append(options, scheduler.WithMaxRuns(1))...)
+				c.until(time.Hour + time.Minute)
+				var order []string
+				for _, r := range c.allRuns() {
+					order = append(order, r.Job)
+				}
+				for i := range order {
+					order[i], _, _ = strings.Cut(order[i], "-")
+				}
+				if want := []string{"first", "high", "high", "normal", "normal", "low", "low"}; !slices.Equal(order, want) {
+					t.Errorf("%q, want %q", order, want)
+				}
+			})
+		})
+	}
 }
 
 // A job that stays occupied after its run takes no slot meanwhile, and does not

@@ -152,7 +152,7 @@ jobs:
     max_runs: 4
     history: {keep: 1000, for: 30d}
     exec: [x]
-  - {name: rate, initial_delay: 10s, fixed_rate: "${EVERY}", exec: [x], misfire: once, recover: skip, overlap: forbid}
+  - {name: rate, initial_delay: 10s, fixed_rate: "${EVERY}", exec: [x], misfire: once, recover: skip, overlap: forbid, priority: low}
   - {name: delay, fixed_delay: 1m, initial_delay: 0s, exec: [x], misfire: skip, overlap: queue, retry: {attempts: 2}}
   - {name: hand, manual: true, exec: [x], overlap: replace, history: {keep: 5}, lock_at_least_for: 0s}
   - {name: plain, cron: "*/5 * * * *", dst: once, dialect: UNIX, exec: [x]}
@@ -190,6 +190,11 @@ jobs:
 		equal(t, "misfire", j.Misfire, want.misfire)
 		equal(t, "recover", j.Recover, want.recover)
 		equal(t, "overlap", j.Overlap, want.overlap)
+	}
+	for _, j := range c.Jobs {
+		if want := j.Name == "rate"; (j.Priority == jobs.PriorityLow) != want {
+			t.Errorf("%s: priority %v", j.Name, j.Priority)
+		}
 	}
 	for _, j := range c.Jobs {
 		j.Do = jobs.Job{}.Call
@@ -340,6 +345,8 @@ func TestErrors(t *testing.T) {
 		"calendar, manual":    {job("name: a", `manual: true`, "except: [12-24]", "jitter: 1s", "exec: [x]"), []string{`6:13: jobs[0].except: expected it only beside cron or every or at`, `7:13: jobs[0].jitter: expected it only beside cron or every`}},
 		"jitter":              {job("name: a", `cron: "*/5 * * * *"`, "jitter: 301s", "exec: [x]"), []string{`6:13: jobs[0].jitter: 5m1s: must be at most 5m0s, the time between two ticks`}},
 		"everywhere":          {job("name: a", "every: 1m", "everywhere: true", "recover: rerun", `sql: ["DELETE FROM t"]`), []string{"jobs[0].recover: does not apply to a job that runs everywhere", "jobs[0].sql: a job that runs everywhere has no lease"}},
+		"priority, word":      {job("name: a", `every: 1m`, "priority: urgent", "exec: [x]"), []string{`jobs[0].priority: "urgent": expected normal, high or low`}},
+		"everywhere, slots":   {job("name: a", "every: 1m", "everywhere: true", "priority: high", "exec: [x]"), []string{"jobs[0].priority: a job that runs everywhere waits for no slot"}},
 		"everywhere, word":    {job("name: a", "every: 1m", "everywhere: maybe", "exec: [x]"), []string{"expected true or false"}},
 		"pause_after":         {job("name: a", `cron: "0 0 * * *"`, "pause_after: 5", "history: {keep: 4}", "exec: [x]"), []string{`6:18: jobs[0].pause_after: 5: history.keep 4 keeps fewer runs`}},
 		"pause_after, for":    {job("name: a", `cron: "0 0 * * *"`, "pause_after: 5", "history: {for: 3d}", "exec: [x]"), []string{`6:18: jobs[0].pause_after: 5: history.for 72h0m0s keeps fewer runs: so many ticks take up to 120h0m0s`}},

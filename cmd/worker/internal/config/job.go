@@ -119,6 +119,7 @@ var jobFields = []field[jobFile]{
 	{"overlap", func(v value, f *jobFile) {
 		set(&f.job.Overlap, readWord(v, jobs.Overlaps()...))
 	}},
+	{"priority", func(v value, f *jobFile) { set(&f.job.Priority, readWord(v, jobs.Priorities()...)) }},
 	{"max_runs", func(v value, f *jobFile) { f.job.Limit = readCount(v, maxRuns) }},
 	{"history", func(v value, f *jobFile) {
 		found := readMapping(v, "bounds such as {keep: 1000, for: 30d}", historyFields, &f.job.History)
@@ -304,8 +305,9 @@ const noRecords = "does not apply to a job that runs everywhere: there are no re
 // notEverywhere are the keys that a job which runs everywhere cannot have, and why.
 var notEverywhere = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
-	"on":      "does not apply to a job that runs everywhere: it runs on each worker",
-	"history": noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
+	"on":       "does not apply to a job that runs everywhere: it runs on each worker",
+	"priority": "a job that runs everywhere waits for no slot",
+	"history":  noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
 	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",
 	"sql":    "a job that runs everywhere has no lease, and statements need one: expected exec or http",
 }
