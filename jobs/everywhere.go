@@ -28,6 +28,7 @@ func (j Job) checkEverywhere() error {
 	refuse(j.Recover != RecoverSkip, "Recover"+has+"no replica knows of another one's runs")
 	refuse(j.Overlap != OverlapForbid || j.Limit != 0, "Overlap"+has+"it never overlaps itself")
 	refuse(j.Priority != PriorityNormal, "Priority"+has+"it waits for no slot")
+	refuse(j.Pool != Pool{}, "Pool"+has+"each replica runs it by itself")
 	refuse(j.LockAtLeastFor != 0, "LockAtLeastFor"+has+"it has no lock")
 	refuse(j.History != History{}, "History"+has+"its runs are not recorded")
 	refuse(len(j.On) > 0, "On"+has+"it runs on each replica")

@@ -52,6 +52,8 @@ type Job struct {
 	Limit int
 	// Priority says which run starts first, of those that wait for a slot. Default [PriorityNormal].
 	Priority Priority
+	// Pool limits how many runs go on at a time, of this job and others together. Default none.
+	Pool Pool
 	// LockAtMostFor is ShedLock's name for the limit of a run: it stands in for
 	// Timeout where that is zero.
 	LockAtMostFor time.Duration
@@ -182,7 +184,7 @@ func (j Job) Validate() error {
 	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
 	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
 	wrong = append(wrong, parts(j.Retry.validate())...)
-	wrong = append(wrong, parts(errors.Join(j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere()))...)
+	wrong = append(wrong, parts(errors.Join(j.Pool.validate(), j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere()))...)
 	for i, err := range wrong {
 		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}

@@ -16,7 +16,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	if t.role == serves || e.Hold(now) != plan.Due || !t.mayStart() {
 		return
 	}
-	claims := e.Claim(now, t.roll.pauses, t.startsAtOnce(), e.hasRun)
+	claims := e.Claim(now, t.roll.pauses, t.startsAtOnce(e), e.hasRun)
 	if len(claims.Rows) == 0 {
 		return
 	}
@@ -41,12 +41,12 @@ func (t *term) claimDue(e *entry, now time.Time) {
 	}, func(result []store.Claimed, err error) { t.claimed(e, claims, result, err) })
 }
 
-// startsAtOnce is how many runs may be claimed as running, or as assigned.
-func (t *term) startsAtOnce() int {
+// startsAtOnce is how many runs of a job may be claimed as running, or as assigned.
+func (t *term) startsAtOnce(e *entry) int {
 	if t.role == assigns && !t.mayAssign() {
 		return 0
 	}
-	return t.slots.left()
+	return min(t.slots.left(), t.poolLeft(e))
 }
 
 // place assigns the runs of claims that may start, right before these are sent.

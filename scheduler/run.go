@@ -10,6 +10,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
 	"github.com/cronlease/cronlease/jobs"
@@ -63,9 +64,10 @@ type run struct {
 	record  jobs.Record
 	attempt *attempt // the one in progress
 	before  jobs.Previous
-	stop    error // why it is not to start, or not to go on
-	told    bool  // observers think that it is in hand
-	away    *away // nil: it is here
+	stop    error  // why it is not to start, or not to go on
+	told    bool   // observers think that it is in hand
+	away    *away  // nil: it is here
+	pool    string // whose room it has, in the phase running; empty: none's
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -170,7 +172,7 @@ func (t *term) launchReady() {
 		case t.paused(r): // while it waited for a slot
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
-		case !t.launch(r):
+		case t.poolLeft(r.entry) < 1 || !t.launch(r):
 			left = append(left, r)
 		}
 	}
@@ -179,9 +181,10 @@ func (t *term) launchReady() {
 
 // slots are the runs that this replica has room for.
 type slots struct {
-	most  int    // runs at a time; 0: any number
-	taken int    // by runs in the phase running
-	ready []*run // what waits for one, by priority, and first come first served
+	most  int            // runs at a time; 0: any number
+	taken int            // by runs in the phase running
+	pools map[string]int // how many runs each pool has in that phase
+	ready []*run         // what waits for one, by priority, and first come first served
 }
 
 // left is how many more runs may start.
@@ -578,7 +581,33 @@ func (t *term) shift(r *run, to plan.Phase) {
 			t.slots.taken++
 		}
 	}
+	if r.pool != "" {
+		t.slots.pools[r.pool]--
+	}
+	if r.pool = ""; to == plan.Running {
+		r.pool = r.entry.job.Pool.Name
+	}
+	if r.pool != "" {
+		t.slots.pools[r.pool]++
+	}
 	r.entry.Shift(&r.Seat, r.record, to)
+}
+
+// poolLeft is how many more runs the pool of a job lets start.
+func (t *term) poolLeft(e *entry) int {
+	pool := e.job.Pool
+	if pool.Name == "" || t.role == serves { // the leader has seen to it
+		return math.MaxInt
+	}
+	taken := t.slots.pools[pool.Name]
+	if keeper.HeldOf(t.ctx).PreviousStands() > 0 {
+		for _, other := range t.roll.entries {
+			if other.job.Pool.Name == pool.Name {
+				taken += other.LeftAlone()
+			}
+		}
+	}
+	return max(0, pool.Limit-taken)
 }
 
 // comeBack ends that a run is away.

@@ -171,6 +171,9 @@ func (j *Job) LeaveAlone(record jobs.Record) (first bool) {
 	return first
 }
 
+// LeftAlone is how many runs the job waits for.
+func (j *Job) LeftAlone() int { return len(j.left) }
+
 // TakeUp returns the runs that were left alone, in their order, once none of them goes on.
 func (j *Job) TakeUp() []jobs.Record {
 	left := make([]jobs.Record, 0, len(j.left))

@@ -132,6 +132,7 @@ func TestPolicies(t *testing.T) {
 database: sqlite:lease.db
 group: g
 max_runs: 20
+pools: {reports: 3}
 spread: true
 drain: 10m
 clock: worker
@@ -152,7 +153,7 @@ jobs:
     max_runs: 4
     history: {keep: 1000, for: 30d}
     exec: [x]
-  - {name: rate, initial_delay: 10s, fixed_rate: "${EVERY}", exec: [x], misfire: once, recover: skip, overlap: forbid, priority: low}
+  - {name: rate, initial_delay: 10s, fixed_rate: "${EVERY}", exec: [x], misfire: once, recover: skip, overlap: forbid, priority: low, pool: reports}
   - {name: delay, fixed_delay: 1m, initial_delay: 0s, exec: [x], misfire: skip, overlap: queue, retry: {attempts: 2}}
   - {name: hand, manual: true, exec: [x], overlap: replace, history: {keep: 5}, lock_at_least_for: 0s}
   - {name: plain, cron: "*/5 * * * *", dst: once, dialect: UNIX, exec: [x]}
@@ -194,6 +195,8 @@ jobs:
 	for _, j := range c.Jobs {
 		if want := j.Name == "rate"; (j.Priority == jobs.PriorityLow) != want {
 			t.Errorf("%s: priority %v", j.Name, j.Priority)
+		} else if want && j.Pool != (jobs.Pool{Name: "reports", Limit: 3}) || !want && j.Pool != (jobs.Pool{}) {
+			t.Errorf("%s: pool %v", j.Name, j.Pool)
 		}
 	}
 	for _, j := range c.Jobs {
@@ -228,14 +231,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, pools, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":               {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":             {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"}},
+		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, pools, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"}},
 		"text":                {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":           {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":                {"- a\n", []string{`1:1: a list: expected a configuration`}},
@@ -345,6 +348,12 @@ func TestErrors(t *testing.T) {
 		"calendar, manual":    {job("name: a", `manual: true`, "except: [12-24]", "jitter: 1s", "exec: [x]"), []string{`6:13: jobs[0].except: expected it only beside cron or every or at`, `7:13: jobs[0].jitter: expected it only beside cron or every`}},
 		"jitter":              {job("name: a", `cron: "*/5 * * * *"`, "jitter: 301s", "exec: [x]"), []string{`6:13: jobs[0].jitter: 5m1s: must be at most 5m0s, the time between two ticks`}},
 		"everywhere":          {job("name: a", "every: 1m", "everywhere: true", "recover: rerun", `sql: ["DELETE FROM t"]`), []string{"jobs[0].recover: does not apply to a job that runs everywhere", "jobs[0].sql: a job that runs everywhere has no lease"}},
+		"pool, unknown":       {job("name: a", `every: 1m`, "pool: reports", "exec: [x]"), []string{`jobs[0].pool: there is no pool "reports": expected one of pools`}},
+		"pool, no name":       {job("name: a", `every: 1m`, `pool: "a b"`, "exec: [x]"), []string{`jobs[0].pool: "a b": expected a name of 1 to 128`}},
+		"pools, no number":    {with("pools: {reports: many}"), []string{`5:18: pools.reports: "many": expected a number from 1 to 100000`}},
+		"pools, name":         {with(`pools: {"a b": 1}`), []string{`5:9: pools: "a b": expected a pool's name such as reports: 1 to 128 letters`}},
+		"pools, a list":       {with("pools: [reports]"), []string{`5:8: pools: a list: expected pools such as {reports: 3}`}},
+		"everywhere, pool":    {job("name: a", "every: 1m", "everywhere: true", "pool: reports", "exec: [x]"), []string{"jobs[0].pool: does not apply to a job that runs everywhere", `jobs[0].pool: there is no pool "reports"`}},
 		"priority, word":      {job("name: a", `every: 1m`, "priority: urgent", "exec: [x]"), []string{`jobs[0].priority: "urgent": expected normal, high or low`}},
 		"everywhere, slots":   {job("name: a", "every: 1m", "everywhere: true", "priority: high", "exec: [x]"), []string{"jobs[0].priority: a job that runs everywhere waits for no slot"}},
 		"everywhere, word":    {job("name: a", "every: 1m", "everywhere: maybe", "exec: [x]"), []string{"expected true or false"}},

@@ -119,6 +119,7 @@ var jobFields = []field[jobFile]{
 	{"overlap", func(v value, f *jobFile) {
 		set(&f.job.Overlap, readWord(v, jobs.Overlaps()...))
 	}},
+	{"pool", func(v value, f *jobFile) { f.job.Pool.Name = readName(v, "pool") }},
 	{"priority", func(v value, f *jobFile) { set(&f.job.Priority, readWord(v, jobs.Priorities()...)) }},
 	{"max_runs", func(v value, f *jobFile) { f.job.Limit = readCount(v, maxRuns) }},
 	{"history", func(v value, f *jobFile) {
@@ -224,6 +225,11 @@ func (r *jobReader) read(v value) {
 		if at, ok := found["on"]; ok && !r.config.Spread {
 			at.report("only a group that is spread goes by labels: expected spread: true beside group")
 		}
+		if at, ok := found["pool"]; ok {
+			if f.job.Pool.Limit = r.config.pools[f.job.Pool.Name]; f.job.Pool.Limit == 0 && f.job.Pool.Name != "" {
+				at.report("there is no pool %s: expected one of pools, which say how many runs each may have, such as pools: {reports: 3}", quote(f.job.Pool.Name))
+			}
+		}
 		if at, ok := found["sql"]; ok && r.config.Database.kind != "" && !r.config.Database.SQL() {
 			at.report("the statements of a job run in the database of the lease, in one transaction with the check of its token, and %s runs none: expected exec or http, or a mysql:// or sqlite: database",
 				r.config.Database.kind)
@@ -306,6 +312,7 @@ const noRecords = "does not apply to a job that runs everywhere: there are no re
 var notEverywhere = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
 	"on":       "does not apply to a job that runs everywhere: it runs on each worker",
+	"pool":     "does not apply to a job that runs everywhere: each worker runs it by itself",
 	"priority": "a job that runs everywhere waits for no slot",
 	"history":  noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
 	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",

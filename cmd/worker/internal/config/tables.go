@@ -26,6 +26,7 @@ var configFields = []field[Config]{
 	{"group", func(v value, c *Config) { c.Group = readName(v, "group") }},
 	{"lease", readLease},
 	{"max_runs", func(v value, c *Config) { c.MaxRuns = readCount(v, maxRuns) }},
+	{"pools", func(v value, c *Config) { c.pools = readPools(v) }},
 	{"spread", func(v value, c *Config) { set(&c.Spread, readBool(v)) }},
 	{"labels", func(v value, c *Config) { readLabels(v, &c.Labels) }},
 	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},

@@ -1,0 +1,99 @@
+package scheduler_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// pooled are jobs of one pool of two runs that are due at the same time.
+func pooled(n int, every, takes time.Duration) (all []jobs.Job) {
+	for i := range n {
+		all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(every), Pool: jobs.Pool{Name: "two", Limit: 2}, Recover: jobs.RecoverRerun, Do: sleep(takes)})
+	}
+	return all
+}
+
+// wantTogether checks how many runs of a pool went on at a time.
+func (c *cluster) wantTogether(most int) {
+	c.Helper()
+	all := slices.DeleteFunc(c.allRuns(), func(r ran) bool { return r.Job == "other" })
+	for i, r := range all {
+		n := 1
+		for j, o := range all {
+			if j != i && o.began <= r.began && (o.ended == 0 || o.ended > r.began) {
+				n++
+			}
+		}
+		if n > most {
+			c.Errorf("%d runs at a time: %+v", n, r)
+		}
+	}
+}
+
+// Of all jobs of a pool, no more runs go on at a time than it has room for, and all come to run.
+func TestPool(t *testing.T) {
+	for name, options := range map[string][]scheduler.Option{"leader": nil, "spread": {scheduler.WithSpread()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := append(pooled(6, time.Minute, 5*time.Second), jobs.Job{Name: "other", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second)})
+				for range 3 {
+					c.start(all, options...)
+				}
+				c.until(2*time.Minute + 30*time.Second)
+				c.wantBegan("other", time.Minute, 2*time.Minute)
+				for i := range 6 {
+					if n := len(c.runs(fmt.Sprint("job-", i))); n != 2 {
+						t.Errorf("job-%d began %d times", i, n)
+					}
+				}
+				c.wantTogether(2)
+			})
+		})
+	}
+}
+
+// A change of leader lets no more runs go on: the next one counts those that replicas have, and those that may go on in the process of the
+// leader that died.
+func TestPoolOverTakeovers(t *testing.T) {
+	t.Run("spread", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			all := pooled(6, time.Minute, 5*time.Second)
+			leader, _ := c.spreadOver(3, all)
+			for i := range 4 {
+				c.until(time.Duration(i+1)*time.Minute + 7*time.Second)
+				if i%2 == 0 {
+					leader.stop()
+				} else {
+					leader.kill()
+				}
+				time.Sleep(20 * time.Second)
+				c.start(all, scheduler.WithSpread())
+				leader = c.leader()
+			}
+			c.until(6 * time.Minute)
+			c.wantTogether(2)
+			if n := len(c.allRuns()); n < 30 {
+				t.Errorf("%d runs", n)
+			}
+		})
+	})
+	t.Run("leader", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			all := append(pooled(2, time.Hour, 10*time.Minute), jobs.Job{Name: "late", Schedule: jobs.Cron("30 1 1 * * *"), Pool: jobs.Pool{Name: "two", Limit: 2}, Do: sleep(time.Second)})
+			c.start(all)
+			c.start(all)
+			killed := time.Hour + 90*time.Second - 100*time.Millisecond
+			c.until(killed)
+			c.leader().kill()
+			c.until(2 * time.Hour)
+			if runs := c.runs("late"); len(runs) != 1 || runs[0].began < killed+lease15/2 {
+				t.Errorf("%+v", runs)
+			}
+		})
+	})
+}
