@@ -53,7 +53,7 @@ func (t *term) crewChanged() {
 
 // assign gives a run to a replica. False: no replica can have it now.
 func (t *term) assign(r *run) bool {
-	to, ok := t.choose(r.entry)
+	to, ok := t.choose(r.entry, r.record.FailedOn)
 	if !ok {
 		return false
 	}
@@ -177,7 +177,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case t.spread.gathers, e.IsCrowded(), t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.isToMove(r):
-		if to, ok := t.choose(e); ok {
+		if to, ok := t.choose(e, record.FailedOn); ok {
 			t.give(r, to)
 		}
 	}

@@ -36,15 +36,15 @@ func (t *term) mayAssign() bool {
 	return t.mayStart() && !t.spread.gathers && !time.Now().Before(t.spread.quiet)
 }
 
-// choose is the replica that a run is given to; false: none can have it now. Of those that can, it is the one with the fewest runs for
+// choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the fewest runs for
 // its slots, then rather another one than the leader, and then the one that got its last run longest ago. One that does not begin what
-// it has comes last. While many ticks are being claimed, the replica that got the last run gets more, up to its share of them: so that
+// it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the replica that got the last run gets more, up to its share of them: so that
 // few statements and few signals concern each.
-func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
+func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !t.mayAssign() {
 		return to, false
 	}
-	var best [3]int // its load, whether it leads, and when it was chosen last
+	var best [5]int // whether it is slow, whether the run failed there, its load, whether it leads, and when it was chosen last
 	last, can := math.MaxInt, t.canHave(e)
 	only := t.together(e, can)
 	for _, m := range t.spread.members {
@@ -52,17 +52,11 @@ func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 			continue
 		}
 		load := t.spread.runs[m.Owner] * t.spread.most / cmp.Or(m.Told.MaxRuns, t.spread.most)
-		if t.spread.slow[m.Owner] {
-			load += math.MaxInt / 2
-		}
-		rank := [3]int{load, 0, t.spread.given[m.Owner]}
-		if m.Owner == t.holder.Owner {
-			rank[1] = 1
-		}
+		rank := [...]int{one(t.spread.slow[m.Owner]), one(m.Owner == failedOn), load, one(m.Owner == t.holder.Owner), t.spread.given[m.Owner]}
 		if !ok || slices.Compare(rank[:], best[:]) < 0 {
 			to, best, ok = m.Assignee, rank, true
 		}
-		if m.Assignee == t.spread.last {
+		if m.Assignee == t.spread.last && rank[0]+rank[1] == 0 {
 			last = load
 		}
 	}
@@ -70,13 +64,21 @@ func (t *term) choose(e *entry) (to store.Assignee, ok bool) {
 	if !ok {
 		return to, false
 	}
-	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best[0] < share {
+	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best[2] < share {
 		to = t.spread.last
 	}
 	t.spread.last = to
 	t.spread.count++
 	t.spread.given[to.Owner] = t.spread.count
 	return to, true
+}
+
+// one is 1 for true.
+func one(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }
 
 // together is the replica that has the runs of a job which go on, if the next one has to go there: whether a run recovers its job is

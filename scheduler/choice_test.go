@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -165,6 +166,30 @@ func TestSpreadRecoveries(t *testing.T) {
 				}
 				if by := c.by(); len(by) < 2 {
 					t.Errorf("runs by replica: %v", by)
+				}
+			})
+		})
+	}
+}
+
+// A run that has failed is tried again on another replica, if there is one.
+func TestSpreadRetries(t *testing.T) {
+	for _, n := range []int{1, 3} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				failing := jobs.Job{Name: "a", Schedule: jobs.Every(time.Minute), Retry: jobs.Retry{Attempts: 4, Initial: time.Second, Max: time.Second}, Do: func(context.Context, jobs.Run) error {
+					return errors.New("no luck")
+				}}
+				c.spreadOver(n, append(several(4, 10*time.Second, sleep(time.Second)), failing))
+				c.until(5*time.Minute + 30*time.Second)
+				runs := c.runs("a")
+				if len(runs) != 5*4 {
+					t.Errorf("%d attempts", len(runs))
+				}
+				for i, r := range runs {
+					if n > 1 && r.Attempt > 1 && r.Owner == runs[i-1].Owner {
+						t.Errorf("attempt %d is on the replica of the one before", r.Attempt)
+					}
 				}
 			})
 		})

@@ -387,6 +387,9 @@ func (t *term) finish(r *run, a *attempt, how ending) {
 	if m.To == jobs.Waiting {
 		r.before = jobs.Previous{State: state, Error: ledgerrows.CutError(why)} // as after a takeover
 		m.Error = r.before.String()
+		if t.role == serves {
+			m.FailedOn = t.holder.Owner
+		}
 	}
 	if next.Counts && t.role != serves {
 		e.Count()
