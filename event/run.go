@@ -11,8 +11,10 @@ import (
 type RunClaimed struct {
 	Header
 	jobs.Key
-	// Waiting: it waits for its time, for an earlier run, or for a slot.
+	// Waiting: it waits for its time, for an earlier run, or for a slot. PutOff is how long it waits at least, for its planned start
+	// ([jobs.Job].Jitter).
 	Waiting bool
+	PutOff  time.Duration
 	// Missed is how many earlier ticks this run stands for, under any misfire policy.
 	Missed int
 }
@@ -81,6 +83,14 @@ type JobFails struct {
 	Header
 	Job   string
 	Fails bool
+}
+
+// JobRemoved says that a job is not in the list of this replica any more, and that its term, if it has one, has done with it.
+type JobRemoved struct {
+	Header
+	Job string
+	// Everywhere: it ran on each replica.
+	Everywhere bool
 }
 
 // RunDropped says that a term no longer has a run of which it has told, for another reason than the

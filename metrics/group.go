@@ -115,7 +115,7 @@ func (g *group) ended(m *Metrics, e event.TermEnded) {
 func (g *group) claimed(m *Metrics, e event.RunClaimed) {
 	if e.Waiting {
 		g.open[runOf(e.Key, false)] = hand{token: e.Token}
-		if e.Trigger == 0 {
+		if e.Trigger == 0 && e.PutOff == 0 {
 			g.holdUp(e.Job, e.At)
 		}
 	}
@@ -181,6 +181,16 @@ func (g *group) jobFails(m *Metrics, e event.JobFails) {
 		delete(g.failures, e.Job)
 	default:
 		g.failures[e.Job] = 0
+	}
+}
+
+func (g *group) removed(e event.JobRemoved) {
+	switch {
+	case e.Everywhere:
+		delete(g.everywhere, e.Job)
+	case e.Token == g.term:
+		delete(g.failures, e.Job)
+		delete(g.blocked, e.Job)
 	}
 }
 

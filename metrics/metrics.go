@@ -77,6 +77,8 @@ func (m *Metrics) Observe(e event.Event) {
 		g.finished(m, e)
 	case event.RunAssigned:
 		g.assigned(e)
+	case event.JobRemoved:
+		g.removed(e)
 	case event.NoReplica:
 		g.noReplica(e)
 	case event.JobFails:

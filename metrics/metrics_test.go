@@ -230,11 +230,19 @@ func TestFailuresInARow(t *testing.T) {
 		cronlease_job_failures_in_a_row{group="billing",job_name="cache"} 1
 		cronlease_job_failures_in_a_row{group="billing",job_name="mail"} 0
 	`, metric)
+	m.Observe(event.JobRemoved{Header: head(7), Job: "mail"})
+	expect(t, m, `
+		# TYPE cronlease_job_failures_in_a_row gauge
+		cronlease_job_failures_in_a_row{group="billing",job_name="(other)"} 1
+		cronlease_job_failures_in_a_row{group="billing",job_name="cache"} 1
+	`, metric)
 	m.Observe(event.TermEnded{Header: head(7), Cause: election.ErrStopped})
 	expect(t, m, `
 		# TYPE cronlease_job_failures_in_a_row gauge
 		cronlease_job_failures_in_a_row{group="billing",job_name="cache"} 1
 	`, metric)
+	m.Observe(event.JobRemoved{Header: head(0), Job: "cache", Everywhere: true})
+	expect(t, m, "", metric)
 }
 
 // A run holds up the ticks of its job from the first one that is skipped, or has to wait, until a run of the job ends or
@@ -270,6 +278,8 @@ func TestHeldUp(t *testing.T) {
 	expect(t, m, "", metric)
 
 	start(8, 1)
+	m.Observe(event.RunClaimed{Header: at(9), Key: key("mail", 3), Waiting: true, PutOff: time.Minute})
+	expect(t, m, "", metric) // it waits for its planned start
 	m.Observe(event.RunClaimed{Header: at(9), Key: key("mail", 2), Waiting: true})
 	expect(t, m, since(9), metric)
 	start(10, 2)

@@ -133,7 +133,7 @@ func (v *viewer) groupNotes() []note {
 	}
 	old := 0
 	for _, r := range v.snapshot.Open {
-		if v.snapshot.IsOfEarlierTerm(r, l.Token) {
+		if v.snapshot.IsOfEarlierTerm(r, l.Token) && !slices.Contains(v.differences.NotLed, r.Job) {
 			old++
 		}
 	}

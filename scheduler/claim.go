@@ -115,7 +115,11 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		}
 		r.record = result[i].Record
 		r.told = true
-		t.stream.Emit(event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed})
+		claimed := event.RunClaimed{Header: t.head(), Key: c.Key, Waiting: r.record.State == jobs.Waiting, Missed: c.Missed}
+		if claimed.Waiting {
+			claimed.PutOff = e.PutOff(c.Tick, t.now())
+		}
+		t.stream.Emit(claimed)
 		if r.record.Owner != "" && t.role == assigns {
 			t.placed(r)
 			continue

@@ -471,3 +471,28 @@ func TestEventsOfSpreadRuns(t *testing.T) {
 		}
 	})
 }
+
+// A job that leaves the list is told of, and so is how long a tick waits for its planned start.
+func TestEventsOfRemovedJobsAndJitter(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var w witness
+		r := c.start([]jobs.Job{
+			{Name: "a", Schedule: jobs.Every(time.Minute), Jitter: 30 * time.Second, Do: sleep(10 * time.Second)},
+			{Name: "here", Schedule: jobs.Every(time.Minute), Everywhere: true, Do: sleep(0)},
+		}, w.option())
+		c.until(90 * time.Second)
+		claimed := events[event.RunClaimed](&w)
+		if len(claimed) != 1 || !claimed[0].Waiting || claimed[0].PutOff <= 0 || claimed[0].PutOff > 30*time.Second {
+			t.Errorf("%+v", claimed)
+		}
+		check(t, r.Remove("a", "here"))
+		time.Sleep(time.Minute)
+		var got []string
+		for _, e := range events[event.JobRemoved](&w) {
+			got = append(got, fmt.Sprint(e.Job, e.Everywhere))
+		}
+		if slices.Sort(got); !slices.Equal(got, []string{"afalse", "heretrue"}) {
+			t.Errorf("%q", got)
+		}
+	})
+}

@@ -69,6 +69,7 @@ func (h *here) run(ctx context.Context) error {
 		for name, l := range all {
 			if !wanted[name] {
 				l.stop() // a run goes on
+				h.s.events.Emit(event.JobRemoved{Header: h.s.head(), Job: name, Everywhere: true})
 				delete(all, name)
 				before[name] = l
 			}

@@ -654,5 +654,8 @@ func (t *term) retired(e *entry) {
 	_, asked := e.Asked()
 	if name := e.job.Name; e.IsRemoved() && len(e.runs) == 0 && !asked && t.roll.entries[name] == e {
 		delete(t.roll.entries, name)
+		if t.role != serves {
+			t.stream.Emit(event.JobRemoved{Header: t.head(), Job: name})
+		}
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/store"
@@ -194,6 +195,10 @@ func TestDoctorOfAGroup(t *testing.T) {
 	d.wants("warning", "open runs", "runs that wait for more than 10m0s: 1: tick", "max_runs")
 	d.wants("warning", "future", "left by a wrong clock: 1: tick")
 	d.wants("ok", "overdue")
+	enlist(t, s, h.Owner, "v1", map[string]string{"slow": file["slow"]})
+	doctor(t, "--config", path).wants("warning", "open runs", "open runs of jobs that the leader does not have: 3: tick", "worker forget JOB")
+	enlist(t, s, h.Owner, "v1", file)
+	d = doctor(t, "--config", path)
 	if d.code != 0 {
 		t.Errorf("exit code %d of warnings: %s", d.code, d.text)
 	}
@@ -242,7 +247,7 @@ func TestDoctorOfOldRuns(t *testing.T) {
 	}
 	doctor(t, "--config", path).wants("ok", "history") // claimed just now, as by a backfill
 	execute(t, s, "UPDATE cronlease_run SET finished_at = tick")
-	doctor(t, "--config", path).wants("warning", "history", "pruned days ago: 1: tick", "DELETE")
+	doctor(t, "--config", path).wants("warning", "history", "days older than history.for of the file allows: 1: tick", "wait a day", "DELETE")
 }
 
 // A run that goes on while its job's ticks are skipped.
@@ -263,6 +268,13 @@ func TestDoctorOfARunThatHangs(t *testing.T) {
 	doctor(t, "--config", path).wants("ok", "open runs") // it holds up nothing
 	claim(2, now.Add(-time.Second), jobs.Skipped)
 	doctor(t, "--config", path).wants("warning", "open runs", "while their ticks are skipped, or wait: 1: tick", "worker cancel JOB")
+	execute(t, s, fmt.Sprintf("UPDATE cronlease_run SET state = 2, due_at = %d WHERE state > 2", now.Add(time.Hour).UnixMicro()))
+	doctor(t, "--config", path).wants("ok", "open runs") // the tick waits for its planned start
+	execute(t, s, fmt.Sprintf("UPDATE cronlease_run SET due_at = %d WHERE state = 2", now.UnixMicro()))
+	doctor(t, "--config", path).wants("warning", "open runs", "while their ticks are skipped, or wait: 1: tick")
+	execute(t, s, fmt.Sprintf("UPDATE cronlease_run SET trigger_id = %d WHERE state = 1", int64(triggers.Backfill(now)))) //nolint:gosec // as the store keeps it
+	doctor(t, "--config", path).wants("ok", "open runs")                                                                  // a backfill holds up no tick
+	execute(t, s, "UPDATE cronlease_run SET trigger_id = 0 WHERE state = 1")
 	claim(3, now, jobs.Running) // beside it
 	d := doctor(t, "--config", path)
 	d.wants("ok", "open runs")

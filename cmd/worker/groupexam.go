@@ -9,6 +9,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/overdue"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -89,7 +90,7 @@ func (e *groupExam) replicas() {
 		e.say(store.Unknown, "no worker has told of itself in the last 10 minutes by the database's clock, which differs from this machine's", "that of "+clockCheck)
 	case len(states) == 0 && e.leadership.Held():
 		e.say(store.Unknown, "no worker has told of itself: they are of an older release", "update them")
-	case len(states) == 0 && len(e.unfit) > 0:
+	case len(states) == 0 && len(e.unfit) > 0 && e.gone() == "":
 		// Those that run may have told another server.
 		e.say(store.Unknown, "no worker has told this database of itself: see "+strings.Join(e.unfit, ", "), "")
 	case len(states) == 0 && e.gone() != "":
@@ -282,27 +283,38 @@ const holdsUpLong = 5 * time.Minute
 func (e *groupExam) left() {
 	e.check = "open runs"
 	before := len(e.found)
-	var old, waiting, hung []string
+	var old, waiting, hung, strays []string
+	leader, told := e.roster.Find(e.roster.Leader)
 	began, _ := overdue.TermBegan(e.snapshot, e.leadership)
 	settled := e.leadership.Held() && e.snapshot.Now.Sub(began) > 2*e.leadership.TTL
 	for _, r := range e.snapshot.Open {
+		_, led := leader.Jobs[r.Job]
+		waits := r.State == jobs.Waiting && !r.Due.IsZero() && e.snapshot.Now.Sub(r.Due) > waitsLong && !e.isPaused(r.Job)
+		isOld := e.snapshot.IsOfEarlierTerm(r, e.leadership.Token) && settled
 		switch {
-		case e.snapshot.IsOfEarlierTerm(r, e.leadership.Token) && settled:
+		case told && !led && (isOld || waits):
+			strays = append(strays, r.Job)
+		case isOld:
 			old = append(old, r.Job)
 		case r.State == jobs.Running && e.holdsUp(r):
 			hung = append(hung, r.Job)
-		case r.State == jobs.Waiting && !r.Due.IsZero() && e.snapshot.Now.Sub(r.Due) > waitsLong && !e.isPaused(r.Job):
+		case waits:
 			waiting = append(waiting, r.Job)
 		}
 	}
 	slices.Sort(old)
 	slices.Sort(waiting)
 	slices.Sort(hung)
+	slices.Sort(strays)
+	if n := len(strays); n > 0 {
+		e.sayf(store.Warning, "start workers that have the job: the run goes on, or is closed, once one of them leads; worker forget JOB deletes a job that no worker has, with its runs",
+			"open runs of jobs that the leader does not have: %d: %s", n, bounded(slices.Compact(strays)))
+	}
 	if n := len(hung); n > 0 {
 		e.sayf(store.Warning, "worker cancel JOB ends the run; give the job a timeout, or a schedule with more room", "jobs whose run goes on while their ticks are skipped, or wait: %d: %s", n, bounded(slices.Compact(hung)))
 	}
 	if n := len(old); n > 0 {
-		e.sayf(store.Warning, "worker jobs shows whether the leader has the job; worker cancel JOB --tick TICK closes a run", "runs of earlier terms that are still open: %d: %s", n, bounded(slices.Compact(old)))
+		e.sayf(store.Warning, "the leader's log says why it does not deal with them; worker cancel JOB --tick TICK closes a run", "runs of earlier terms that are still open: %d: %s", n, bounded(slices.Compact(old)))
 	}
 	if none := jobsOf(e.snapshot.Unassigned()); len(none) > 0 {
 		e.sayf(store.Warning, "start a worker that has the job and all labels that it wants (on), or raise max_runs of those that have; the leader's log says which is missing",
@@ -352,18 +364,21 @@ func (e *groupExam) history(ctx context.Context, g jobs.Group) {
 	}
 	slices.Sort(names)
 	if len(names) > 0 {
-		e.sayf(store.Warning, "give the workers' account DELETE on the table of runs; the leader's log says what else keeps it from pruning",
-			"jobs with runs that should have been pruned days ago: %d: %s", len(names), bounded(names))
+		e.sayf(store.Warning, "if the file's history.for was made shorter, wait a day; otherwise give the workers' account DELETE on the table of runs, and see in the leader's log what else keeps it from pruning",
+			"jobs with runs that are days older than history.for of the file allows: %d: %s", len(names), bounded(names))
 		return
 	}
 	e.say(store.Good, "nothing is older than history.for says", "")
 }
 
 // holdsUp reports whether a run has kept its job's ticks from running for long: ticks that came later were claimed, and no
-// run has started since this one.
+// run has started since this one, although the newest does not wait for its time. A run of a backfill keeps no tick from running.
 func (e *groupExam) holdsUp(r jobs.Record) bool {
 	known := e.snapshot.Jobs[r.Job]
-	return !r.Started.IsZero() && e.snapshot.Now.Sub(r.Started) > holdsUpLong && known.Cursor.After(r.Tick) && !known.Started.After(r.Started) && !e.isPaused(r.Job)
+	waits := slices.ContainsFunc(e.snapshot.Open, func(o jobs.Record) bool {
+		return o.Job == r.Job && o.Trigger == 0 && o.Tick.Equal(known.Cursor) && o.State == jobs.Waiting && o.Due.After(e.snapshot.Now)
+	})
+	return !waits && !triggers.IsBackfill(r.Trigger) && !r.Started.IsZero() && e.snapshot.Now.Sub(r.Started) > holdsUpLong && known.Cursor.After(r.Tick) && !known.Started.After(r.Started) && !e.isPaused(r.Job)
 }
 
 func (e *groupExam) isPaused(job string) bool {
