@@ -249,9 +249,13 @@ func (c *campaign) standBack(ctx context.Context, wait time.Duration, term uint6
 		case <-look.C:
 			next := looks.NextBackOff()
 			look.Reset(next)
-			if c.keeper.Read(ctx, c.candidate) != nil { // the next look says so
+			if err := c.keeper.Read(ctx, c.candidate); err != nil {
+				if ctx.Err() == nil {
+					c.trouble.Failed("look at the lease of "+c.group, err)
+				}
 				continue
 			}
+			c.trouble.Worked("look at the lease of " + c.group)
 			row := c.candidate.Reading().Lease
 			if row != nil && row.Token > term {
 				return
