@@ -63,21 +63,13 @@ type Opened struct {
 	At time.Time
 	// Spread is the mode of the group: its runs are spread over all replicas.
 	Spread bool
-	// Cluster is that of [Snapshot.Cluster] that took the declaration of a leader that assigns runs to replicas. It is not empty
-	// before another leader has declared, although Spread is not set any more: then the sessions of replicas may have runs.
+	// Cluster is that of [Snapshot.Cluster] that took the declaration, if the term assigns runs to replicas, and else empty. After a
+	// switch of the mode it tells that of the last term, until the next one has declared.
 	Cluster string
 }
 
 // HasMode reports whether the group is known to be spread over its replicas, or not to be.
 func (o Opened) HasMode() bool { return o.Token != 0 || o.Spread }
-
-// Switched is what stands there after the mode was switched.
-func (o Opened) Switched(spread bool) Opened {
-	if o.Spread = spread; spread {
-		o.Cluster = "" // no leader has assigned any
-	}
-	return o
-}
 
 // Snapshot is what a term that begins has to know.
 type Snapshot struct {
@@ -109,14 +101,21 @@ func (s Snapshot) Home() string { return cmp.Or(s.Cluster, s.Server) }
 // IsOfEarlierTerm reports whether a run goes on by the ledger, and is of a term before that with the token. In a group that is spread, runs
 // are of the sessions of replicas, and no term's.
 func (s Snapshot) IsOfEarlierTerm(r Record, token uint64) bool {
-	return r.State == Running && r.Token < token && !s.Opened.Spread
+	return r.State == Running && r.Token < token && !s.Opened.Spread && (r.Fencing == 0 || s.Opened.Cluster == "")
 }
 
 // Unassigned are the runs of a group that is spread which have been due for 5 s, by the database's clock, and which no replica has, in the
-// order of their ticks.
+// order of their ticks: of jobs that are not paused and have no other run which they may wait for.
 func (s Snapshot) Unassigned() (all []Record) {
+	if !s.Opened.Spread || s.Paused {
+		return nil
+	}
+	busy := map[string]bool{}
 	for _, r := range s.Open {
-		if s.Opened.Spread && r.State == Waiting && r.Owner == "" && s.Now.Sub(r.Due) > 5*time.Second {
+		busy[r.Job] = busy[r.Job] || r.Owner != ""
+	}
+	for _, r := range s.Open {
+		if r.State == Waiting && !busy[r.Job] && !s.Jobs[r.Job].Paused && s.Now.Sub(r.Due) > 5*time.Second {
 			all = append(all, r)
 		}
 	}

@@ -27,6 +27,15 @@ func TestEarlierTerm(t *testing.T) {
 			t.Errorf("%+v: %t", c, got)
 		}
 	}
+	// Until the leader has handed over after a switch, its replicas have runs.
+	s := jobs.Snapshot{Opened: jobs.Opened{Token: 7, Cluster: "c"}}
+	r := jobs.Record{State: jobs.Running, Token: 6, Details: jobs.Details{Fencing: 5}}
+	if s.IsOfEarlierTerm(r, 7) {
+		t.Error("a run of a replica is said to be of an earlier term")
+	}
+	if s.Opened.Cluster = ""; !s.IsOfEarlierTerm(r, 7) {
+		t.Error("a run that a replica has left is not said to be of an earlier term")
+	}
 }
 
 // Of a group that is spread it is seen which replica has how many runs, and which runs have none.
@@ -40,7 +49,9 @@ func TestRunsOfReplicas(t *testing.T) {
 		{Key: jobs.Key{Job: "later"}, State: jobs.Waiting, Due: now.Add(time.Second)},
 		{Key: jobs.Key{Job: "now"}, State: jobs.Waiting, Due: now.Add(-5 * time.Second)},
 		{Key: jobs.Key{Job: "waits"}, State: jobs.Waiting, Due: now.Add(-6 * time.Second)},
-	}}
+		{Key: jobs.Key{Job: "runs", Trigger: 1}, State: jobs.Waiting, Due: now.Add(-time.Minute)}, // for the run before
+		{Key: jobs.Key{Job: "paused"}, State: jobs.Waiting, Due: now.Add(-time.Minute)},
+	}, Jobs: map[string]jobs.Known{"paused": {Paused: true}}}
 	if runs, none := s.RunsOf(), s.Unassigned(); len(runs)+len(none) > 0 {
 		t.Errorf("of a group whose leader runs all: %v, %v", runs, none)
 	}
@@ -50,5 +61,9 @@ func TestRunsOfReplicas(t *testing.T) {
 	}
 	if none := s.Unassigned(); len(none) != 1 || none[0].Job != "waits" {
 		t.Errorf("runs without a replica: %v", none)
+	}
+	s.Paused = true
+	if none := s.Unassigned(); len(none) != 0 {
+		t.Errorf("of a group that is paused: %v", none)
 	}
 }

@@ -176,10 +176,9 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case record.State != jobs.Waiting || !t.mayStart():
 	case t.spread.gathers, e.IsCrowded(), t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
-	case t.isToMove(r):
-		if to, ok := t.choose(e, record.FailedOn); ok {
-			t.give(r, to)
-		}
+	case t.mayAssign() && t.isToMove(r):
+		to, _ := t.choose(e, record.FailedOn) // to none: it waits here until one can have it
+		t.give(r, to)
 	}
 	if record.CancelAsked || r.isLate() {
 		r.away.woken = time.Now()

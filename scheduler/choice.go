@@ -135,13 +135,27 @@ func (t *term) tellNone(e *entry, found bool) {
 func (t *term) unstick() {
 	for name, is := range t.spread.stuck {
 		e := t.roll.entries[name]
-		if e != nil && e.HasReady() {
+		if e != nil && (e.HasReady() || e.hasUnbegun()) {
 			continue
 		}
+		var on jobs.Labels
+		if e != nil {
+			on = e.job.On
+		}
 		if delete(t.spread.stuck, name); is {
-			t.stream.Emit(event.NoReplica{Header: t.head(), Job: name, Replicas: len(t.spread.members), Over: true})
+			t.stream.Emit(event.NoReplica{Header: t.head(), Job: name, On: on, Replicas: len(t.spread.members), Over: true})
 		}
 	}
+}
+
+// hasUnbegun reports whether a run of the job is away, or is being taken back, and has not begun.
+func (e *entry) hasUnbegun() bool {
+	for _, r := range e.runs {
+		if r.away != nil && r.record.State == jobs.Waiting {
+			return true
+		}
+	}
+	return false
 }
 
 // isToMove reports whether a run that a replica has not begun goes to another one: that one leaves, does not have the job, or does not

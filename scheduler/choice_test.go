@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -194,4 +195,36 @@ func TestSpreadRetries(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A run that was assigned to a replica which leaves, and which no other one can have, is taken back. It is told once that it waits.
+func TestSpreadLeavesWhatNobodyCanHave(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		ssd := jobs.Labels{"disk": "ssd"}
+		all := []jobs.Job{{Name: "long", Schedule: jobs.Manual(), On: ssd, Do: sleep(40 * time.Second)}, {Name: "picky", Schedule: jobs.Manual(), On: ssd, Do: sleep(0)}}
+		var w witness
+		c.start(all, scheduler.WithSpread(), w.option())
+		other := c.start(all, scheduler.WithSpread(), scheduler.WithLabels(ssd), scheduler.WithDrain(time.Minute))
+		time.Sleep(5 * time.Second)
+		ctx := context.Background()
+		_, err := c.leader().Jobs().Trigger(ctx, "long")
+		check(t, err)
+		time.Sleep(time.Second)
+		other.cancel()
+		_, err = c.leader().Jobs().Trigger(ctx, "picky")
+		check(t, err)
+		time.Sleep(20 * time.Second)
+		if told := events[event.NoReplica](&w); len(told) != 1 || told[0].Job != "picky" || told[0].Over {
+			t.Errorf("%+v", told)
+		}
+		snapshot, err := c.leader().Jobs().Load(ctx)
+		if none := snapshot.Unassigned(); err != nil || len(none) != 1 || none[0].Job != "picky" {
+			t.Errorf("%+v, %v", none, err)
+		}
+		c.start(all, scheduler.WithSpread(), scheduler.WithLabels(ssd))
+		time.Sleep(5 * time.Second)
+		if n := len(c.runs("picky")); n != 1 {
+			t.Errorf("%d runs", n)
+		}
+	})
 }

@@ -51,8 +51,9 @@ its drain. The command waits for a worker of the new mode that leads.`,
 		if err := group.SetSpread(command.Context(), result.Spread); err != nil {
 			return err
 		}
-		if before.Opened.Spread == result.Spread {
-			result.Leads = before.Opened.Token != 0
+		// The last term is of that mode, too, if another switch is taken back that has not happened yet.
+		if was := before.Opened; was.Spread == result.Spread || was.Token != 0 && (was.Cluster != "") == result.Spread {
+			result.Leads = was.Token != 0
 		} else if result.Leads, err = opened(command.Context(), group, before.Opened.Token, result.Spread, wait); err != nil {
 			return err
 		}
@@ -71,8 +72,7 @@ its drain. The command waits for a worker of the new mode that leads.`,
 	return command
 }
 
-// opened waits until a later term has opened the ledger in that mode. A term of the other mode that opened it at the same time has
-// undone the switch, which is repeated.
+// opened waits until a later term has opened the ledger in that mode.
 func opened(ctx context.Context, group jobs.Group, before uint64, spread bool, wait time.Duration) (bool, error) {
 	for until := time.Now().Add(wait); ; {
 		now, err := group.Load(ctx)
@@ -80,9 +80,7 @@ func opened(ctx context.Context, group jobs.Group, before uint64, spread bool, w
 		case err != nil:
 			return false, err
 		case now.Opened.Spread != spread:
-			if err := group.SetSpread(ctx, spread); err != nil {
-				return false, err
-			}
+			return false, errors.New("the group has been switched back meanwhile: see worker audit")
 		case now.Opened.Token > before:
 			return true, nil
 		}

@@ -80,7 +80,7 @@ func (l Ledger) SetSpread(ctx context.Context, group string, on bool) error {
 		if tx.Group.Opened.Spread == on {
 			return jobs.Unchanged, nil
 		}
-		tx.Group.Opened = tx.Group.Opened.Switched(on)
+		tx.Group.Opened.Spread = on
 		tx.Group.Changes++
 		return jobs.Done, nil
 	})
