@@ -34,7 +34,7 @@ func newPlan(total time.Duration) plan {
 		// As many samples as there are in a longer one, and hand-overs that are over in time.
 		p.sample, p.ttl = max(total/120, time.Second), 3*time.Second
 	}
-	// A worker that has resigned stands back for a TTL: with three workers, another one can always take over.
+	// A worker that has resigned stands back until another one has led. Of three workers, any of the other two takes over.
 	p.between = p.ttl * 11 / 20
 	p.changes = []time.Duration{p.warmup / 2}
 	// Most of the time is calm. In an hour each of the terms in between is long enough for the histories of jobs each
