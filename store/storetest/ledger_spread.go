@@ -411,6 +411,7 @@ var spreadCases = []ledgerCase{
 		h.Assigns, h.Cluster = true, "another"
 		e.declareJobs(s, h, report)
 		opened(false, h.Cluster, h.Token, "after a term that does not know of the switch")
+		e.equal(e.load(group).Jobs[report].Schedule, "every 1m", "the schedule of a job that was declared again")
 		h = e.take(s, group, bob)
 		h.Cluster = "not noted"
 		e.declareJobs(s, h, report)
