@@ -14,6 +14,7 @@ func TestSpread(t *testing.T) {
 	plain := configure(t, `
   - {name: a, every: 1s, exec: ["true"]}
   - {name: b, every: 1s, exec: ["true"]}
+  - {name: long, manual: true, exec: [sleep, "6"]}
 `)
 	text, err := os.ReadFile(plain)
 	if err != nil {
@@ -38,6 +39,16 @@ func TestSpread(t *testing.T) {
 	if r := command(t, "spread", "on", "--json", "--config", path); r.err != nil || r.stdout != `{"group":"billing","spread":true,"leads":true}`+"\n" {
 		t.Errorf("a group that is spread already: %+v", r)
 	}
+	// While a run goes on, the leader does not hand over: a switch that is taken back has not happened.
+	if r := command(t, "trigger", "long", "--config", path); r.err != nil {
+		t.Errorf("trigger: %+v", r)
+	}
+	if r := command(t, "spread", "off", "--wait", "500ms", "--config", path); exitCode(r.err) != 1 {
+		t.Errorf("while a run goes on: %+v", r)
+	}
+	if r := command(t, "spread", "on", "--wait", "500ms", "--config", path); r.err != nil {
+		t.Errorf("taken back: %+v", r)
+	}
 	r := command(t, "spread", "off", "--wait", "1s", "--config", path)
 	if exitCode(r.err) != 1 || !strings.Contains(r.err.Error(), "no worker of that mode has begun to lead within 1s") {
 		t.Errorf("without a worker of that mode: %+v", r)
@@ -49,7 +60,7 @@ func TestSpread(t *testing.T) {
 		t.Errorf("back: %+v", r)
 	}
 	for _, record := range decode[[]runRecord](t, command(t, "runs", "--json", "--limit", "1000", "--config", path)) {
-		if record.Attempt > 1 || record.State == "interrupted" || record.State == "cancelled" {
+		if record.Job != "long" && (record.Attempt > 1 || record.State == "interrupted" || record.State == "cancelled") { // without a drain
 			t.Errorf("got %+v", record)
 		}
 	}
