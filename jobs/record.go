@@ -68,6 +68,9 @@ type Opened struct {
 	Cluster string
 }
 
+// Assigns reports whether the last term assigned runs to replicas, whatever mode the group was switched to since.
+func (o Opened) Assigns() bool { return o.Cluster != "" }
+
 // HasMode reports whether the group is known to be spread over its replicas, or not to be.
 func (o Opened) HasMode() bool { return o.Token != 0 || o.Spread }
 
@@ -101,7 +104,7 @@ func (s Snapshot) Home() string { return cmp.Or(s.Cluster, s.Server) }
 // IsOfEarlierTerm reports whether a run goes on by the ledger, and is of a term before that with the token. In a group that is spread, runs
 // are of the sessions of replicas, and no term's.
 func (s Snapshot) IsOfEarlierTerm(r Record, token uint64) bool {
-	return r.State == Running && r.Token < token && !s.Opened.Spread && (r.Fencing == 0 || s.Opened.Cluster == "")
+	return r.State == Running && r.Token < token && !s.Opened.Spread && (r.Fencing == 0 || !s.Opened.Assigns())
 }
 
 // Unassigned are the runs of a group that is spread which have been due for 5 s, by the database's clock, and which no replica has, in the

@@ -36,10 +36,10 @@ func (t *term) mayAssign() bool {
 	return t.mayStart() && !t.spread.gathers && !time.Now().Before(t.spread.quiet)
 }
 
-// choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the fewest runs for
-// its slots, then rather another one than the leader, and then the one that got its last run longest ago. One that does not begin what
-// it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the replica that got the last run gets more, up to its share of them: so that
-// few statements and few signals concern each.
+// choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the
+// fewest runs for its slots, then rather another one than the leader, and then the one that got its last run longest ago. One that
+// does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
+// replica that got the last run gets more, up to its share of them: so that few statements and few signals concern each.
 func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !t.mayAssign() {
 		return to, false

@@ -71,7 +71,7 @@ func (m *mode) refuses() error {
 // check reports why this replica may not lead: the group has the other mode, or was spread until now, and a run may go on under the session
 // of a replica. The crew takes over the sessions of replicas that have died.
 func (m *mode) check(snapshot jobs.Snapshot) error {
-	if err := m.saw(snapshot.Opened); err != nil || m.spread || snapshot.Opened.Cluster == "" {
+	if err := m.saw(snapshot.Opened); err != nil || m.spread || !snapshot.Opened.Assigns() {
 		return err
 	}
 	var other error

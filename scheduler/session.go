@@ -37,7 +37,7 @@ func newSessions(s *Scheduler, set settings.Election) (*sessions, error) {
 	own.Keeper.Logger = zap.NewNop() // what it would tell is of no group
 	own.Keeper.Events = stream.New(own.Keeper.Logger)
 	var err error
-	// Nobody waits for this lease, so there is no signal to hand it over.
+	// No other replica waits for this lease, so it needs no signal to hand it over.
 	m.election, err = election.New(struct{ store.Leases }{db}, store.SessionGroup(set.Shared.Owner()), func(e *settings.Election) { *e = own })
 	return m, err
 }

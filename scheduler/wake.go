@@ -15,10 +15,26 @@ type wakes struct {
 	waking map[string]bool // those that are being woken
 	polls  bool            // a look at the ledger is planned
 	polled time.Time       // when the last one was
-	around bool            // a look at the roster is planned
-	seen   time.Time       // when the last one was
-	judges bool            // a look at which jobs fail is planned
-	judged time.Time       // when the last one was
+	around spaced          // looks at the roster
+	judges spaced          // looks at which jobs fail
+}
+
+// spaced is what is done at most once in a while.
+type spaced struct {
+	planned bool
+	last    time.Time
+}
+
+// atMost has f called by the loop, once the last call is that long ago.
+func (t *term) atMost(s *spaced, every time.Duration, f func()) {
+	if s.planned {
+		return
+	}
+	s.planned = true
+	t.after(every-time.Since(s.last), func() {
+		s.planned, s.last = false, time.Now()
+		f()
+	})
 }
 
 func newWakes() wakes { return wakes{wake: map[string]bool{}, waking: map[string]bool{}} }
@@ -88,26 +104,12 @@ func (t *term) poll() {
 
 // lookAround has the roster read, once a second at most: a signal came, and it may be that of a replica that has come, or is about to go.
 func (t *term) lookAround() {
-	if t.spread.around {
-		return
-	}
-	t.spread.around = true
-	t.after(time.Second-time.Since(t.spread.seen), func() {
-		t.spread.around, t.spread.seen = false, time.Now()
-		t.sessions.s.roster.Poke()
-	})
+	t.atMost(&t.spread.around, time.Second, t.sessions.s.roster.Poke)
 }
 
 // judge has the jobs read, twice a minute at most: other replicas have ended runs of some, and the ledger says which fail.
 func (t *term) judge() {
-	if t.spread.judges {
-		return
-	}
-	t.spread.judges = true
-	t.after(30*time.Second-time.Since(t.spread.judged), func() {
-		t.spread.judges, t.spread.judged = false, time.Now()
-		t.reader.soon()
-	})
+	t.atMost(&t.spread.judges, 30*time.Second, t.reader.soon)
 }
 
 // tellFails tells whether a job fails, if that has changed.

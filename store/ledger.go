@@ -146,8 +146,8 @@ type Holder struct {
 // Fence is the group whose fence row a Move compares.
 func (h Holder) Fence() string { return cmp.Or(h.Session, h.Group) }
 
-// Opens is what Declare notes of this holder after what was noted before, but for the instant. The mode is that of the holder only where the group has none:
-// a holder that has another one does not undo a switch.
+// Opens is what Declare notes of this holder after what was noted before, but for the instant. The mode is that of the holder only
+// where the group has none: a holder that has another one does not undo a switch.
 func (h Holder) Opens(was jobs.Opened) jobs.Opened {
 	is := jobs.Opened{Token: h.Token, Spread: h.Assigns}
 	if was.HasMode() {

@@ -375,10 +375,14 @@ func (e *groupExam) history(ctx context.Context, g jobs.Group) {
 // run has started since this one, although the newest does not wait for its time. A run of a backfill keeps no tick from running.
 func (e *groupExam) holdsUp(r jobs.Record) bool {
 	known := e.snapshot.Jobs[r.Job]
-	waits := slices.ContainsFunc(e.snapshot.Open, func(o jobs.Record) bool {
+	isLong := !r.Started.IsZero() && e.snapshot.Now.Sub(r.Started) > holdsUpLong
+	isLast := known.Cursor.After(r.Tick) && !known.Started.After(r.Started)
+	if !isLong || !isLast || triggers.IsBackfill(r.Trigger) || e.isPaused(r.Job) {
+		return false
+	}
+	return !slices.ContainsFunc(e.snapshot.Open, func(o jobs.Record) bool {
 		return o.Job == r.Job && o.Trigger == 0 && o.Tick.Equal(known.Cursor) && o.State == jobs.Waiting && o.Due.After(e.snapshot.Now)
 	})
-	return !waits && !triggers.IsBackfill(r.Trigger) && !r.Started.IsZero() && e.snapshot.Now.Sub(r.Started) > holdsUpLong && known.Cursor.After(r.Tick) && !known.Started.After(r.Started) && !e.isPaused(r.Job)
 }
 
 func (e *groupExam) isPaused(job string) bool {

@@ -52,7 +52,7 @@ its drain. The command waits for a worker of the new mode that leads.`,
 			return err
 		}
 		// The last term is of that mode, too, if another switch is taken back that has not happened yet.
-		if was := before.Opened; was.Spread == result.Spread || was.Token != 0 && (was.Cluster != "") == result.Spread {
+		if was := before.Opened; was.Spread == result.Spread || was.Token != 0 && was.Assigns() == result.Spread {
 			result.Leads = was.Token != 0
 		} else if result.Leads, err = opened(command.Context(), group, before.Opened.Token, result.Spread, wait); err != nil {
 			return err
