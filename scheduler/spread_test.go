@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/memdb"
@@ -397,6 +399,52 @@ func TestSpreadClockIsFollowed(t *testing.T) {
 		leader := c.leader()
 		if skew, _ := leader.Skew(); skew.Ahead < 59*time.Second {
 			t.Errorf("the leader takes the database's clock to be %v ahead", skew.Ahead)
+		}
+	})
+}
+
+// handedOver are the leases for which a store was asked for a hand-over signal.
+type handedOver struct {
+	*memdb.Store
+	mu  sync.Mutex
+	all []string
+}
+
+func (h *handedOver) HandoverSignal(group string) store.HandoverSignal {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.all = append(h.all, group)
+	return h.Store.HandoverSignal(group)
+}
+
+// Only the group's lease is handed over: a second signal would share a connection with it, which is seen to die later.
+func TestSpreadHasOneHandoverSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db := &handedOver{Store: memdb.New()}
+		s, err := scheduler.New(db, "g", scheduler.WithSpread())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := context.WithTimeout(context.Background(), time.Minute)
+		defer stop()
+		if err := s.Run(ctx); err != nil {
+			t.Error(err)
+		}
+		if want := []string{"g"}; !slices.Equal(db.all, want) {
+			t.Errorf("signals of %q, want %q", db.all, want)
+		}
+	})
+}
+
+// A leader that assigns a run to itself needs no signal of the database.
+func TestSpreadLeaderWakesItself(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start(several(1, time.Minute, sleep(time.Second)), scheduler.WithSpread())
+		c.until(30 * time.Second)
+		r.link.set(func(l *link) { l.fail = map[string]int{"Wake": 1000} })
+		c.until(70 * time.Second)
+		if runs := c.runs("job-0"); len(runs) != 1 || runs[0].began > time.Minute+50*time.Millisecond {
+			t.Errorf("%+v", runs)
 		}
 	})
 }
