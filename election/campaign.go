@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -70,17 +69,17 @@ func (c *campaign) loop(ctx context.Context) error {
 			}
 			switch {
 			case errors.Is(cause, ErrResigned), errors.Is(cause, ErrStuck):
-				c.standBack(ctx, c.timing.TTL, held.Token())
+				c.giveWay(ctx, held.Token())
 			case errors.Is(cause, ErrLost):
 				// Perhaps only this replica cannot keep the lease: let the
 				// followers go first.
-				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond), held.Token())
+				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond))
 			case errors.Is(cause, errReturned):
 				if time.Since(began) > c.timing.TTL {
 					standBack.Reset()
 				}
 				// Not only until another one has led: that one's leading function may fail as fast.
-				c.standBack(ctx, standBack.NextBackOff(), math.MaxUint64)
+				c.standBack(ctx, standBack.NextBackOff())
 			}
 		case err != nil && ctx.Err() == nil:
 			c.trouble.Failed("look at the lease of "+c.group, err)
@@ -227,42 +226,53 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// standBack waits without campaigning, so that others go first: until one has led after that term, or for as long as that. It
-// looks at the lease meanwhile, and follows the next leader.
-func (c *campaign) standBack(ctx context.Context, wait time.Duration, term uint64) {
+// standBack waits without campaigning, so that others go first.
+func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
 	c.log.Info("standing back", zap.Duration("for", wait))
+	c.letPass(ctx, wait)
+}
+
+// letPass waits, and passes the hand-over signal on.
+func (c *campaign) letPass(ctx context.Context, wait time.Duration) {
 	c.expect(wait)
-	over := time.NewTimer(wait)
-	defer over.Stop()
-	looks := retry.Forever(c.timing.TTL/1500, c.timing.TTL/3)
-	look := time.NewTimer(looks.NextBackOff())
-	defer look.Stop()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-over.C:
+		case <-timer.C:
 			return
 		case <-c.handover.came:
 			c.handover.got()
 			c.handover.pass()
-		case <-look.C:
-			next := looks.NextBackOff()
-			look.Reset(next)
-			if err := c.keeper.Read(ctx, c.candidate); err != nil {
-				if ctx.Err() == nil {
-					c.trouble.Failed("look at the lease of "+c.group, err)
-				}
-				continue
+		}
+	}
+}
+
+// giveWay stands back until another replica has led after that term, for a TTL at most. It looks at the lease meanwhile, and follows
+// the next leader.
+func (c *campaign) giveWay(ctx context.Context, term uint64) {
+	c.log.Info("standing back, until another replica has led", zap.Duration("for", c.timing.TTL))
+	over := time.Now().Add(c.timing.TTL)
+	looks := retry.Forever(c.timing.TTL/1500, c.timing.TTL/3)
+	for ctx.Err() == nil && time.Now().Before(over) {
+		next := min(looks.NextBackOff(), time.Until(over))
+		c.letPass(ctx, next)
+		if err := c.candidate.Watch(ctx); err != nil {
+			if ctx.Err() == nil {
+				c.trouble.Failed("look at the lease of "+c.group, err)
 			}
-			c.trouble.Worked("look at the lease of " + c.group)
-			row := c.candidate.Reading().Lease
-			if row != nil && row.Token > term {
-				return
-			}
-			if row == nil || row.Owner != c.keeper.Owner() {
-				c.follow(next)
-			}
+			continue
+		}
+		c.trouble.Worked("look at the lease of " + c.group)
+		c.answered() // the gate goes by the server of the look before
+		row := c.candidate.Reading().Lease
+		if row != nil && row.Token > term {
+			return
+		}
+		if row == nil || row.Owner != c.keeper.Owner() {
+			c.follow(next)
 		}
 	}
 }

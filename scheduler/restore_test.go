@@ -343,3 +343,28 @@ func TestRestoredWhileStatementsFail(t *testing.T) {
 		})
 	}
 }
+
+// A restore while the only replica, or the former leader, stands back after it has resigned is noticed like any other.
+func TestRestoredWhileStandingBack(t *testing.T) {
+	for _, replicas := range []int{1, 2} {
+		for _, after := range []time.Duration{time.Millisecond, 20 * time.Millisecond, time.Second, 8 * time.Second} {
+			t.Run(fmt.Sprint(replicas, " ", after), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					for range replicas {
+						c.start(everyTick())
+					}
+					c.until(10*time.Minute + time.Second)
+					restore := c.store.Backup()
+					c.until(20*time.Minute + 30*time.Second)
+					check(t, c.leader().Resign(c.Context()))
+					time.Sleep(after)
+					restore()
+					c.store.Restart()
+					c.until(25 * time.Minute)
+					c.wantPaused(true)
+					c.wantNoneTwice("all")
+				})
+			})
+		}
+	}
+}

@@ -71,17 +71,33 @@ func (c *Candidate) Look(ctx context.Context) (*Held, time.Duration, error) {
 	return c.look(ctx)
 }
 
+// Watch is Look without taking: it reads the lease.
+func (c *Candidate) Watch(ctx context.Context) error {
+	leave, err := c.enter()
+	if err != nil {
+		return err
+	}
+	defer leave()
+	c.knowHeld()
+	return c.read(ctx)
+}
+
+// knowHeld has the watch know of the last lease that this candidate returned: a row from before it has gone back.
+func (c *Candidate) knowHeld() {
+	if c.held != nil {
+		c.keeper.mu.Lock()
+		c.watch.saw(c.held.token, c.held.beat, c.held.before.ttl)
+		c.keeper.mu.Unlock()
+	}
+}
+
 func (c *Candidate) look(ctx context.Context) (*Held, time.Duration, error) {
 	leave, err := c.enter()
 	if err != nil {
 		return nil, 0, err
 	}
 	defer leave()
-	if c.held != nil {
-		c.keeper.mu.Lock()
-		c.watch.saw(c.held.token, c.held.beat, c.held.before.ttl)
-		c.keeper.mu.Unlock()
-	}
+	c.knowHeld()
 	// The second round sees what the first prepared or released, and the third
 	// which replica was faster.
 	for range 3 {
