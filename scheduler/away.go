@@ -33,7 +33,6 @@ type spread struct {
 	crew    *crew.Crew
 	changed signal    // the crew has
 	quiet   time.Time // nothing is assigned until then: another server may have lost what replicas still trust
-	gathers bool      // the group is not to be spread any more: nothing is assigned
 }
 
 func newSpread(t *term) *spread {
@@ -174,7 +173,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	}
 	switch {
 	case record.State != jobs.Waiting || !t.mayStart():
-	case t.spread.gathers, e.IsCrowded(), t.paused(r) && !e.IsCounting():
+	case t.stage == gathering, e.IsCrowded(), t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.mayAssign() && t.isToMove(r):
 		to, _ := t.choose(e, record.FailedOn) // to none: it waits here until one can have it
@@ -196,22 +195,3 @@ func (t *term) dropAway(r *run) {
 
 // isNews reports whether the reading that is being taken in was sent after the ledger was known to have a run as it is.
 func (t *term) isNews(r *run) bool { return r.away.sure && t.readAt > r.away.since }
-
-// switched reports whether this replica stops leading because the group has another mode now. One that assigns runs first
-// waits until none is away.
-func (t *term) switched(snapshot jobs.Snapshot) bool {
-	isOther := snapshot.Opened.Spread != t.holder.Assigns
-	if t.role == assigns {
-		t.spread.gathers = isOther
-		isOther = isOther && !t.spread.isAway()
-	}
-	if isOther {
-		t.stepDown()
-	}
-	return isOther
-}
-
-// stepDown ends the term, after its drain.
-func (t *term) stepDown() {
-	t.beside(func(v *env) { _ = v.mode.resign(v.ctx) })
-}

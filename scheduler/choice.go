@@ -33,7 +33,7 @@ func newChoice() choice {
 
 // mayAssign reports whether the term may assign runs now.
 func (t *term) mayAssign() bool {
-	return t.mayStart() && !t.spread.gathers && !time.Now().Before(t.spread.quiet)
+	return t.mayStart() && t.stage != gathering && !time.Now().Before(t.spread.quiet)
 }
 
 // choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the

@@ -45,9 +45,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 		return
 	}
-	if t.role != serves && t.switched(snapshot) {
-		return
-	}
+	t.gather(snapshot.Opened.Spread)
 	if snapshot.Jobs != nil { // else nothing was asked: see reader.glanced
 		t.tellControl(snapshot)
 		t.roll.paused, t.roll.pauses = snapshot.Paused, plan.Pauses(snapshot.Pauses[""], snapshot.Now, t.clock.Ours)
@@ -89,6 +87,19 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 		}
 	}
 	t.foundAll(snapshot, away, true) // behind what is due of the schedules
+}
+
+// gather has a leader start nothing while the group has another mode than its own, so that its runs come to their ends.
+func (t *term) gather(isSpread bool) {
+	isOther := t.role != serves && isSpread != t.holder.Assigns
+	switch {
+	case isOther && t.stage == leading:
+		t.stage = gathering
+		t.log.Info("the group has another mode now: nothing is started, and this replica hands over when no run goes on")
+	case !isOther && t.stage == gathering:
+		t.stage = leading
+		t.log.Info("the group has its earlier mode again: this replica goes on leading")
+	}
 }
 
 // foundAll takes in the runs of backfills that a snapshot shows, or all others, but for those that are away.

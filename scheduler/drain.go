@@ -119,6 +119,15 @@ func (t *term) checkDrain() {
 	}
 }
 
+// handOver ends the term of a leader of another mode, once no run goes on.
+func (t *term) handOver() {
+	if t.stage != gathering || t.slots.taken > 0 {
+		return
+	}
+	t.stage = draining
+	t.beside(func(v *env) { _ = v.mode.resign(v.ctx) })
+}
+
 // tellDrain says what the term waits for: at the beginning, once a minute, and at the
 // end. It is no part of the loop, which a blocked log would stop.
 func (v *env) tellDrain() {

@@ -135,9 +135,6 @@ func (t *term) endAway(open []jobs.Record) {
 			t.retired(e)
 		}
 	}
-	if t.spread.gathers && !t.spread.isAway() {
-		t.stepDown()
-	}
 }
 
 // A backfill is one run at a time in the ledger, however many ticks it has: the move

@@ -72,6 +72,7 @@ func (t *term) loop(a *alarms) {
 		if !t.stage.ends() && t.drain.wanted() {
 			t.beginDrain()
 		}
+		t.handOver()
 		t.wrote.flush()
 		if t.role == assigns {
 			t.wakeReplicas()

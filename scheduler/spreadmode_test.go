@@ -13,17 +13,16 @@ import (
 )
 
 // Replicas of another mode do not lead, and say what to do. A group is switched while it is at work: no run is cancelled,
-// doubled or lost.
+// doubled or lost, also without a drain.
 func TestSpreadMode(t *testing.T) {
 	inBubble(t, func(c *cluster) {
 		all := several(4, time.Minute, sleep(20*time.Second))
-		options := []scheduler.Option{scheduler.WithDrain(time.Minute)}
 		for range 2 {
-			c.start(all, options...)
+			c.start(all)
 		}
 		c.until(61 * time.Second)
 		for range 2 {
-			c.start(all, append(options, scheduler.WithSpread())...)
+			c.start(all, scheduler.WithSpread())
 		}
 		wantLeader := func(at time.Duration, spread bool) {
 			t.Helper()
@@ -39,7 +38,7 @@ func TestSpreadMode(t *testing.T) {
 		check(t, c.store.SetSpread(t.Context(), "g", true))
 		wantLeader(5*time.Minute, true)
 		check(t, c.store.SetSpread(t.Context(), "g", false))
-		wantLeader(7*time.Minute, false)
+		wantLeader(7*time.Minute+30*time.Second, false) // without a drain, a replica that leaves cancels its runs
 		c.replicas[0].stop()
 		c.replicas[1].stop()
 		c.until(10 * time.Minute)
@@ -116,20 +115,38 @@ func TestSpreadModeWhileRunsWait(t *testing.T) {
 	})
 }
 
-// A switch that is taken back stops nothing.
+// A switch that is taken back stops nothing, and what was due meanwhile starts.
 func TestSpreadModeTakenBack(t *testing.T) {
-	inBubble(t, func(c *cluster) {
-		all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(50 * time.Minute)})
-		c.spreadOver(2, all)
-		c.until(time.Hour + 30*time.Second)
-		check(t, c.store.SetSpread(t.Context(), "g", false))
-		time.Sleep(10 * time.Second)
-		check(t, c.store.SetSpread(t.Context(), "g", true))
-		c.until(time.Hour + 20*time.Minute + time.Second)
-		if n := len(c.runs("job-0")); n != 80 {
-			t.Errorf("%d runs", n)
+	test := func(spread bool) func(*testing.T) {
+		return func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(50 * time.Minute)})
+				for range 2 {
+					if spread {
+						c.start(all, scheduler.WithSpread())
+					} else {
+						c.start(all)
+					}
+				}
+				c.until(time.Hour + 30*time.Second)
+				check(t, c.store.SetSpread(t.Context(), "g", !spread))
+				time.Sleep(40 * time.Second)
+				if n := len(c.runs("job-0")); n != 60 {
+					t.Errorf("%d runs before the switch was taken back", n)
+				}
+				check(t, c.store.SetSpread(t.Context(), "g", spread))
+				c.until(time.Hour + 20*time.Minute + time.Second)
+				if n := len(c.runs("job-0")); n != 80 {
+					t.Errorf("%d runs", n)
+				}
+				if long := c.records("long"); len(long) != 1 || long[0].State != jobs.Running || long[0].Attempt != 1 {
+					t.Errorf("%+v", long)
+				}
+			})
 		}
-	})
+	}
+	t.Run("to spread", test(false))
+	t.Run("from spread", test(true))
 }
 
 // After a switch, the runs that replicas had go on under the term of the leader that runs all jobs: with its token, and not with that

@@ -95,15 +95,19 @@ func (t *term) stopTimers() {
 // stage is how far a term has come, once it is open.
 //
 //	from      to        by         when
-//	leading   draining  beginDrain this replica wants to leave, and lets its runs finish
+//	leading   gathering gather     the group has another mode now: see WithSpread
+//	gathering leading   gather     the switch was taken back
+//	          draining  handOver   no run goes on
+//	both      draining  beginDrain this replica wants to leave, and lets its runs finish
 //	any       stopped   stop       the term's context has ended
 //	stopped   the end   loop       nothing runs, and no outcome waits to be written
 type stage uint8
 
 const (
-	leading  stage = iota // ticks are claimed, and runs start
-	draining              // nothing new is claimed or started
-	stopped               // and its context has ended
+	leading   stage = iota // ticks are claimed, and runs start
+	gathering              // ticks are claimed, and no run starts
+	draining               // nothing new is claimed or started
+	stopped                // and its context has ended
 )
 
 // ends reports whether nothing new is claimed or started any more: that is the next leader's.

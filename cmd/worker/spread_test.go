@@ -56,11 +56,14 @@ func TestSpread(t *testing.T) {
 	leader := startWorker(t, "run", "--config", plain)
 	leader.awaitMessage("leading")
 	leader.await("a run", about("a", "run succeeded"))
+	if r := command(t, "trigger", "long", "--config", path); r.err != nil {
+		t.Errorf("trigger: %+v", r)
+	}
 	if r := command(t, "spread", "on", "--config", path); r.err != nil || r.stdout != "billing: its runs are spread over its workers\n" {
 		t.Errorf("back: %+v", r)
 	}
 	for _, record := range decode[[]runRecord](t, command(t, "runs", "--json", "--limit", "1000", "--config", path)) {
-		if record.Job != "long" && (record.Attempt > 1 || record.State == "interrupted" || record.State == "cancelled") { // without a drain
+		if record.Attempt > 1 || record.State == "interrupted" || record.State == "cancelled" {
 			t.Errorf("got %+v", record)
 		}
 	}
