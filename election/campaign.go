@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -69,17 +70,17 @@ func (c *campaign) loop(ctx context.Context) error {
 			}
 			switch {
 			case errors.Is(cause, ErrResigned), errors.Is(cause, ErrStuck):
-				c.giveWay(ctx, held.Token())
+				c.standBack(ctx, c.timing.TTL, held.Token())
 			case errors.Is(cause, ErrLost):
 				// Perhaps only this replica cannot keep the lease: let the
 				// followers go first.
-				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond))
+				c.standBack(ctx, min(c.timing.TTL/30, 250*time.Millisecond), held.Token())
 			case errors.Is(cause, errReturned):
 				if time.Since(began) > c.timing.TTL {
 					standBack.Reset()
 				}
 				// Not only until another one has led: that one's leading function may fail as fast.
-				c.standBack(ctx, standBack.NextBackOff())
+				c.standBack(ctx, standBack.NextBackOff(), math.MaxUint64)
 			}
 		case err != nil && ctx.Err() == nil:
 			c.trouble.Failed("look at the lease of "+c.group, err)
@@ -226,12 +227,6 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// standBack waits without campaigning, so that others go first.
-func (c *campaign) standBack(ctx context.Context, wait time.Duration) {
-	c.log.Info("standing back", zap.Duration("for", wait))
-	c.letPass(ctx, wait)
-}
-
 // letPass waits, and passes the hand-over signal on.
 func (c *campaign) letPass(ctx context.Context, wait time.Duration) {
 	c.expect(wait)
@@ -250,11 +245,11 @@ func (c *campaign) letPass(ctx context.Context, wait time.Duration) {
 	}
 }
 
-// giveWay stands back until another replica has led after that term, for a TTL at most. It looks at the lease meanwhile, and follows
+// standBack lets others go first, until one has led after that term, or for so long. It looks at the lease meanwhile, and follows
 // the next leader.
-func (c *campaign) giveWay(ctx context.Context, term uint64) {
-	c.log.Info("standing back, until another replica has led", zap.Duration("for", c.timing.TTL))
-	over := time.Now().Add(c.timing.TTL)
+func (c *campaign) standBack(ctx context.Context, most time.Duration, term uint64) {
+	c.log.Info("standing back", zap.Duration("for_at_most", most))
+	over := time.Now().Add(most)
 	looks := retry.Forever(c.timing.TTL/1500, c.timing.TTL/3)
 	for ctx.Err() == nil && time.Now().Before(over) {
 		next := min(looks.NextBackOff(), time.Until(over))

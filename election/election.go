@@ -155,6 +155,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	}
 	e.candidate = candidate
 	candidate.Gate(s.Gate)
+	candidate.OnRewind(s.Rewound)
 	e.working, e.leave, e.heeds = s.Working, s.Leave, s.Heeds
 	e.timing = e.keeper.Timing()
 	e.stream = s.Keeper.Events

@@ -54,6 +54,11 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 			return snapshot, err
 		}
 	}
+	if snapshot.Paused && s.memory.Restored() == nil {
+		if gone, err := s.pausedBy(ctx); err == nil { // else the next reading tries again
+			s.memory.Heed(gone)
+		}
+	}
 	s.tellLost(snapshot, sent)
 	s.memory.Learn(snapshot, mono())
 	return snapshot, nil
@@ -127,13 +132,13 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 
 // lookout reads the ledger when another replica has begun a term, so that a
 // replica which has not led knows, too, what was there; and when a term of this
-// one was lost, which a restore does to it. At rest it reads nothing.
+// one was lost, or the lease has gone back, as after a restore. At rest it reads nothing.
 func (s *Scheduler) lookout(ctx context.Context) {
 	attempt := s.election.Timing().AttemptTimeout
 	again := time.NewTimer(0)
 	defer again.Stop()
 	var state election.State
-	lost := false // this replica lost a term and has not read the lease since
+	lost := false // a restore may be the cause of what was seen, and the ledger was not read since
 	var limit time.Duration
 	var until time.Time
 	for {
@@ -144,6 +149,8 @@ func (s *Scheduler) lookout(ctx context.Context) {
 			if now := s.election.State(); now != state {
 				state, limit, until = now, attempt, time.Now().Add(openMost)
 			}
+		case <-s.rewound:
+			lost, limit, until = true, attempt, time.Now().Add(openMost)
 		case <-again.C:
 		}
 		switch {

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -107,6 +108,83 @@ func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A replica that has only led since the restore knows that the group was paused for it: a second restore takes the pause away.
+func TestRestoredTwiceUnderTheNextLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first := c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		c.until(20*time.Minute + 30*time.Second)
+		again := func() {
+			restore()
+			c.store.Restart()
+		}
+		again()
+		c.until(20*time.Minute + 36*time.Second)
+		c.wantPaused(true)
+		first.kill()
+		next := c.start(everyTick())
+		c.until(21*time.Minute + 20*time.Second)
+		if !next.leads() {
+			t.Fatalf("%+v", next.State())
+		}
+		again()
+		c.until(23 * time.Minute)
+		c.wantPaused(true)
+		c.wantNoneTwice("all")
+		if err := next.Check(); !errors.Is(err, scheduler.ErrRestored) {
+			t.Errorf("%v", err)
+		}
+		check(t, c.ResumeSkipping(c.Context(), ""))
+		c.until(25 * time.Minute)
+		c.wantPaused(false)
+		c.wantNoneTwice("all")
+	})
+}
+
+// A pause of an operator is no restore: on a server that has lost it, as the bound allows, the group goes on.
+func TestLostPauseIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		r := c.start(everyTick())
+		c.until(10*time.Minute + 10*time.Second)
+		restore := c.store.Backup()
+		check(t, c.Pause(c.Context(), ""))
+		c.until(10*time.Minute + 20*time.Second)
+		restore()
+		c.store.Restart()
+		c.until(13*time.Minute + time.Second)
+		c.wantPaused(false)
+		if err := r.Check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The leader has only just begun to lead, and leads again after the restore: its predecessor, which knows more, looks as soon as it sees
+// that the lease has gone back.
+func TestRestoredUnderAYoungTerm(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		first, second := c.start(everyTick()), c.start(everyTick())
+		if second.leads() {
+			first, second = second, first
+		}
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		c.until(20*time.Minute + 30*time.Second)
+		first.link.set(func(l *link) { l.fail["Acquire"] = 1e6 })
+		check(t, first.Resign(c.Context()))
+		c.until(20*time.Minute + 38*time.Second)
+		if !second.leads() {
+			t.Fatalf("%+v", second.State())
+		}
+		restore()
+		c.store.Restart()
+		c.until(22 * time.Minute)
+		c.wantPaused(true)
+		c.wantNoneTwice("all")
+	})
 }
 
 // The same on a server that was started anew, which the leader notices with its next

@@ -51,6 +51,7 @@ type Scheduler struct {
 	crew     *crew.Crew
 	memory   *memory.Memory
 	states   signal              // the election's state has changed
+	rewound  signal              // the lease has gone back
 	current  atomic.Pointer[env] // of its term; nil while this replica does not lead
 	roster   *roster.Roster
 	sentinel *sentinel
@@ -185,10 +186,10 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, errors.New("scheduler: WithRunContext(nil): give a function, or leave the option out")
 	}
 	events := set.Election.Keeper.Events
-	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(set.Spread), states: make(chan struct{}, 1),
+	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(set.Spread), states: make(chan struct{}, 1), rewound: make(chan struct{}, 1),
 		clock: tickclock.New(tickclock.Config{Own: set.Election.Keeper.Clock, ByWorker: Clock(set.Clock) == WorkerClock, Most: set.MaxSkew})}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
-	set.Election.Leave = s.leave
+	set.Election.Leave, set.Election.Rewound = s.leave, s.rewound.give
 	switch {
 	case set.FullTTL:
 	case set.Spread: // no run is under a term

@@ -49,11 +49,11 @@ func newSentinel(s *Scheduler) *sentinel {
 	return &sentinel{s: s, group: jobs.NewGroup(s.db, s.group)}
 }
 
-// says is what it has found. A leader knows by itself whether it claims.
+// says is what it has found. A leader knows by itself whether it claims, and whether the ledger has gone back.
 func (w *sentinel) says(role election.Role) (ledger, leader error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if role == election.Leading && errors.Is(w.leader, ErrNotFiring) {
+	if role == election.Leading {
 		return w.ledger, nil
 	}
 	return w.ledger, w.leader
@@ -128,7 +128,7 @@ func (w *sentinel) patience() time.Duration {
 // judge judges a reading.
 func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[string]jobs.Schedule) (leader, err error) {
 	if snapshot.Paused {
-		return w.pausedBy(ctx)
+		return w.s.pausedBy(ctx)
 	}
 	state := w.s.election.State()
 	if state.Role != election.Following || state.Owner == "" || w.s.clock.ByWorker { // whose ticks are due by the leader's clock alone
@@ -148,9 +148,9 @@ func (w *sentinel) judge(ctx context.Context, snapshot jobs.Snapshot, led map[st
 	return nil, nil
 }
 
-// pausedBy returns an error if a scheduler has paused the group, which it does when the ledger has gone back.
-func (w *sentinel) pausedBy(ctx context.Context) (leader, err error) {
-	by, err := w.group.PausedBy(ctx)
+// pausedBy returns an error that matches ErrRestored if a scheduler has paused the group, which it does when the ledger has gone back.
+func (s *Scheduler) pausedBy(ctx context.Context) (gone, err error) {
+	by, err := jobs.NewGroup(s.db, s.group).PausedBy(ctx)
 	if err != nil || by.Via != jobs.ViaScheduler {
 		return nil, err
 	}

@@ -27,6 +27,7 @@ type Candidate struct {
 	unanswered map[uint64]unanswered
 	begun      bool // see Begin; of keeper.mu
 	gate       func(lease.Skew) error
+	onRewind   func() // see OnRewind
 	barred     error  // what the gate said last
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
@@ -251,6 +252,9 @@ func (k *Keeper) Read(ctx context.Context, all ...*Candidate) error {
 	for i, c := range all {
 		c.watch.observe(readings[i], sent, replied)
 		c.ask(c.watch.last.Now, sent, replied)
+		if c.watch.rewound && c.onRewind != nil {
+			c.onRewind()
+		}
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type watch struct {
 	highToken, highBeat uint64
 	highTTL             time.Duration
 	behind              bool // the last reading was behind what had been seen then
+	rewound             bool // the last reading was the first to show that
 }
 
 // observe takes in a reading, with the instants before it was sent and after it
@@ -70,7 +71,8 @@ func (w *watch) observe(r store.Reading, sent, replied instant) {
 	}
 	same := !otherServer && previous != nil && sameRow(previous.Lease, r.Lease)
 	behind := row.Token < w.highToken || row.Token == w.highToken && row.Heartbeat < w.highBeat
-	if behind && (!same || !w.behind) {
+	w.rewound = behind && (!same || !w.behind)
+	if w.rewound {
 		// Rewound, deleted or restored: a newer holder may still trust a row
 		// that is gone.
 		w.quarantine = max(w.quarantine, wait)

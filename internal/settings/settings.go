@@ -33,6 +33,8 @@ type Election struct {
 	// reports the error in its health. A term that has begun goes on. It is called
 	// from the campaign's goroutine, and has to return soon.
 	Gate func(lease.Skew) error
+	// Rewound is called when a look at the lease is the first to show an older row than there was before, from the same goroutine.
+	Rewound func()
 	// Working lets this replica take a lease early: see [keeper.Early].
 	Working func(context.Context) (bool, error)
 	// Leave is called once in a term when this replica wants to end it: it is stopped,

@@ -277,6 +277,14 @@ func (m *Memory) Forget(gone error) {
 	m.token, m.jobs, m.gone = 0, map[string]trail{}, gone
 }
 
+// Heed takes in that another process has paused the group because the ledger had gone back: a process that has not seen what was
+// there before holds on to that pause, too.
+func (m *Memory) Heed(gone error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone = gone
+}
+
 // Last is the newest term that the ledger has been seen to have.
 func (m *Memory) Last() uint64 {
 	m.mu.Lock()
