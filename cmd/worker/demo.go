@@ -22,6 +22,7 @@ type demonstration struct {
 	database  string
 	lasts     time.Duration
 	killEvery time.Duration
+	spread    bool
 }
 
 func newDemo() *cobra.Command {
@@ -40,16 +41,22 @@ The job ticks every second, and what falls into a takeover is caught up by the
 next leader. It ends with Ctrl-C, or by itself with --for, and says what it saw:
 how many ticks ran, whether any ran twice or was missed (none is expected to),
 how many takeovers there were, and the longest time without a run. It fails if a
-tick ran twice or is missing.`,
+tick ran twice or is missing.
+
+With --spread, the workers share the runs. Three more jobs have runs of some
+seconds, and a follower and the leader are killed in turn: the long runs of the
+other workers go on, and those of the killed one start again elsewhere.`,
 		Example: `  worker demo
-  worker demo --for 20s --kill-every 4s`,
+  worker demo --for 20s --kill-every 4s
+  worker demo --spread`,
 		Args: noArguments,
 		RunE: func(command *cobra.Command, _ []string) error { return d.run(command) },
 	}
 	flags := command.Flags()
 	flags.StringVar(&d.database, "database", "", "database instead of a SQLite file: mysql://user:password@host:3306/database,\nredis://user:password@host:6379/0 or zk://user:password@host:2181/path; ${VARIABLES} are expanded, which keeps a password out of ps")
 	flags.DurationVar(&d.lasts, "for", 0, "end after this time, such as 20s (default: at Ctrl-C)")
-	flags.DurationVar(&d.killEvery, "kill-every", 5*time.Second, "time between two kills of the leader; 0 for none")
+	flags.DurationVar(&d.killEvery, "kill-every", 5*time.Second, "time between two kills; 0 for none")
+	flags.BoolVar(&d.spread, "spread", false, "spread the runs over the workers")
 	return command
 }
 
@@ -95,7 +102,7 @@ func (d *demonstration) run(command *cobra.Command) (err error) {
 	}
 	options := demo.Options{
 		Program: program, Database: where, Store: db, History: db, Group: group, Folder: folder,
-		For: d.lasts, KillEvery: d.killEvery, Out: command.OutOrStdout(),
+		For: d.lasts, KillEvery: d.killEvery, Spread: d.spread, Out: command.OutOrStdout(),
 	}
 	if out, ok := terminal(command.OutOrStdout()); ok {
 		options.Out = out

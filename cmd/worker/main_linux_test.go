@@ -76,3 +76,18 @@ func TestDemoKilled(t *testing.T) {
 		_ = replica.Release()
 	}
 }
+
+// In a group that is spread, a follower is killed in the middle of its long runs, which start again elsewhere.
+func TestDemoSpread(t *testing.T) {
+	t.Parallel()
+	demo := exec.Command(os.Args[0], "demo", "--spread", "--for", "16s", "--kill-every", "4s")
+	demo.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	out, err := demo.CombinedOutput()
+	text := string(out)
+	_, after, found := strings.Cut(text, "was cut off with ")
+	replica, _, _ := strings.Cut(after, ":")
+	if err != nil || !found || !strings.Contains(after, "work-") || strings.Contains(after, "was not killed") ||
+		!strings.Contains(text, replica+", a follower") || !strings.Contains(text, "\nLong runs: ") {
+		t.Errorf("%v:\n%s", err, text)
+	}
+}

@@ -86,11 +86,15 @@ func (s *show) replicaLine(r *replica, now time.Time) string {
 	if r.process == nil {
 		return fmt.Sprintf("  %-10s %-8s not running", r.name, "-")
 	}
+	has := ""
+	if s.work != nil {
+		has = "  " + s.work.of(r)
+	}
 	if !r.owns(s.leader.Owner) || !s.leader.Held() {
-		return fmt.Sprintf("  %-10s %-8d follows", r.name, r.process.pid())
+		return fmt.Sprintf("  %-10s %-8d %-22s %-18s %-8s%s", r.name, r.process.pid(), "follows", "", "", has)
 	}
 	age := s.leader.Age + now.Sub(s.lookedAt)
-	return fmt.Sprintf("* %-10s %-8d %-22s %-18d %.1fs ago", r.name, r.process.pid(), "LEADS", s.leader.Token, age.Seconds())
+	return fmt.Sprintf("* %-10s %-8d %-22s %-18d %.1fs ago%s", r.name, r.process.pid(), "LEADS", s.leader.Token, age.Seconds(), has)
 }
 
 // ticksLine shows the last ticks, newest first, each with the number of the

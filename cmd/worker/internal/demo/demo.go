@@ -1,5 +1,5 @@
 // Package demo shows takeovers: three workers, as processes of their own, share
-// one lease, and the leader is killed every few seconds.
+// one lease, and the leader is killed every few seconds; or they share the runs, and any of them is.
 package demo
 
 import (
@@ -59,7 +59,9 @@ type Options struct {
 	For time.Duration
 	// KillEvery is the time between two kills; zero means none.
 	KillEvery time.Duration
-	Out       io.Writer
+	// Spread: the runs of the group are spread over the workers.
+	Spread bool
+	Out    io.Writer
 	// Size returns the size of the terminal that Out is, and is nil when Out is
 	// none: then there is no board, but a line for each event.
 	Size func() (width, height int)
@@ -85,6 +87,8 @@ type show struct {
 	}
 	board  *board // nil without a terminal
 	recent []ran  // the last ticks
+	work   *work  // nil: the group is not spread
+	turn   int    // how many kills there were
 
 	followers sync.WaitGroup // of the processes
 	exits     chan *process
@@ -115,6 +119,9 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	s := &show{
 		Options: o, began: time.Now(),
 		exits: make(chan *process), notes: make(chan string),
+	}
+	if s.tally.spread = o.Spread; o.Spread {
+		s.work = &work{path: "/" + rand.Text(), events: make(chan worked), going: map[string][]string{}}
 	}
 	if o.Size != nil {
 		s.board = &board{out: o.Out, size: o.Size}
@@ -157,6 +164,9 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	}
 	if s.board != nil {
 		fmt.Fprintln(o.Out)
+	}
+	if w := s.work; w != nil {
+		summary.Work = &Work{Done: w.done, Killed: w.killed, CutOthers: w.cutOthers}
 	}
 	if _, err := fmt.Fprint(o.Out, summary); err != nil {
 		return summary, err
@@ -211,15 +221,20 @@ func (s *show) serve(ctx context.Context, ticks chan<- ran, wait *sync.WaitGroup
 		case <-ctx.Done():
 		}
 	})
+	mode, more := "", ""
+	if s.work != nil {
+		mux.HandleFunc("POST "+s.work.path, s.work.serve(ctx))
+		mode, more = fmt.Sprintf("spread: true\ndrain: %v\n", workTakes+time.Second), s.work.jobs(listener.Addr().String())
+	}
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
 	wait.Go(func() { _ = server.Serve(listener) }) // ends with Close
 	stop = func() { _ = server.Close() }
 
 	// The ticks of a gap run one after the other, so that they are shown in their order.
 	file = filepath.Join(s.Folder, "worker.yaml")
-	text := fmt.Sprintf("database: ${%s}\ngroup: %s\nlease: {ttl: %v}\njobs:\n"+
-		"  - name: %s\n    every: %v\n    misfire: all\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n",
-		databaseVariable, s.Group, ttl, jobName, every, listener.Addr(), path)
+	text := fmt.Sprintf("database: ${%s}\ngroup: %s\nlease: {ttl: %v}\n%sjobs:\n"+
+		"  - name: %s\n    every: %v\n    misfire: all\n    timeout: 10s\n    http: {url: \"http://%s%s\"}\n%s",
+		databaseVariable, s.Group, ttl, mode, jobName, every, listener.Addr(), path, more)
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		stop()
 		return "", nil, fmt.Errorf("write the configuration of the replicas: %w", err)
@@ -247,8 +262,15 @@ func watch(ctx context.Context, leases store.Leases, group string, looks chan<- 
 }
 
 func (s *show) start(file string) error {
-	s.say("%d workers share one lease in %v", replicas, s.Database)
-	if s.KillEvery > 0 {
+	what := "one lease"
+	if s.work != nil {
+		what = "the runs of one group"
+	}
+	s.say("%d workers share %s in %v", replicas, what, s.Database)
+	switch {
+	case s.KillEvery > 0 && s.work != nil:
+		s.say("one of them is killed every %v, with a TTL of %v: watch the runs of the others go on", s.KillEvery, ttl)
+	case s.KillEvery > 0:
 		s.say("the leader is killed every %v, with a TTL of %v: watch another one take over", s.KillEvery, ttl)
 	}
 	for i := range replicas {
@@ -295,6 +317,10 @@ func (s *show) loop(ctx context.Context, ticks <-chan ran, looks <-chan look) er
 		kill = timer.C
 	}
 	killDue := false
+	var works chan worked
+	if s.work != nil {
+		works = s.work.events
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -305,6 +331,8 @@ func (s *show) loop(ctx context.Context, ticks <-chan ran, looks <-chan look) er
 			killDue = true
 		case r := <-ticks:
 			s.ticked(r)
+		case e := <-works:
+			s.worked(e)
 		case l := <-looks:
 			s.looked(l)
 			if err := s.restart(l.at); err != nil {
@@ -357,19 +385,29 @@ func (s *show) looked(l look) {
 	s.say("%s leads under token %d%s", nameOf(l.leader.Owner), l.leader.Token, how)
 }
 
-// kill kills the leader, if there is one that has not been killed yet.
+// kill kills the leader, if there is one that has not been killed yet. In a group that is spread, each second time it kills another
+// worker.
 func (s *show) kill() bool {
 	if !s.leader.Held() || s.leader.Token == s.killed.token {
 		return false
 	}
+	spares := s.work != nil && s.turn%2 == 0 // the leader
 	for _, r := range s.replicas {
-		if r.process == nil || !r.owns(s.leader.Owner) {
+		if r.process == nil || r.owns(s.leader.Owner) == spares || spares && s.work.of(r) == idle {
 			continue
 		}
-		s.killed.at, s.killed.token, s.killed.name = time.Now(), s.leader.Token, r.name
-		pid := r.process.pid()
+		s.turn++
+		who := "a follower"
+		if !spares {
+			s.killed.at, s.killed.token, s.killed.name = time.Now(), s.leader.Token, r.name
+			who = "the leader"
+		}
+		pid, others := r.process.pid(), ""
+		if s.work != nil {
+			others = "; " + s.work.others(r, s.replicas)
+		}
 		r.kill()
-		s.say("%s, the leader (pid %d), is killed with SIGKILL", r.name, pid)
+		s.say("%s, %s (pid %d), is killed with SIGKILL%s", r.name, who, pid, others)
 		return true
 	}
 	return false
@@ -397,13 +435,20 @@ func (s *show) stop(ticks <-chan ran, looks <-chan look) error {
 			running++
 		}
 	}
-	limit := time.NewTimer(stopLimit)
+	most := stopLimit
+	var works chan worked
+	if s.work != nil {
+		most, works = most+workTakes, s.work.events
+	}
+	limit := time.NewTimer(most)
 	defer limit.Stop()
 	var wrong []error
 	for running > 0 {
 		select {
 		case r := <-ticks: // new ones are not counted any more, nor are hand-overs between stopping workers
 			s.tally.late(r)
+		case e := <-works:
+			s.worked(e)
 		case <-looks:
 		case note := <-s.notes:
 			s.say("%s", note)
@@ -416,7 +461,7 @@ func (s *show) stop(ticks <-chan ran, looks <-chan look) error {
 				wrong = append(wrong, fmt.Errorf("%s did not stop cleanly: %w", p.name, p.problem()))
 			}
 		case <-limit.C:
-			wrong = append(wrong, fmt.Errorf("killed, because they did not stop within %v", stopLimit))
+			wrong = append(wrong, fmt.Errorf("killed, because they did not stop within %v", most))
 			for _, r := range s.replicas {
 				if r.process != nil {
 					_ = r.process.cmd.Process.Kill() // an error means that it has ended

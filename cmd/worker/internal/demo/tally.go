@@ -13,6 +13,7 @@ type tally struct {
 	lastAt      time.Time     // arrival of the last tick
 	gap         time.Duration
 	terms       map[uint64]bool // by token
+	spread      bool            // the group is
 }
 
 // add counts a run and reports whether its tick has run before.
@@ -27,7 +28,9 @@ func (t *tally) add(r ran) (double bool) {
 		t.gap = max(t.gap, r.at.Sub(t.lastAt))
 	}
 	t.first, t.last, t.lastAt = min(t.first, tick), max(t.last, tick), r.at
-	t.term(r.token)
+	if !t.spread { // there it is one of the run
+		t.term(r.token)
+	}
 	t.runs[tick]++
 	return t.runs[tick] > 1
 }
@@ -67,6 +70,15 @@ type Summary struct {
 	Interrupted int
 	// Gap is the longest time without a run, from the first on.
 	Gap time.Duration
+	// Work counts the long runs of a group that is spread; else nil.
+	Work *Work
+}
+
+// Work counts long runs.
+type Work struct {
+	Done      int // runs that came to their end
+	Killed    int // runs that were cut off with their worker
+	CutOthers int // runs that were cut off on a worker that was not killed
 }
 
 // summary is what was seen until now, which also ends a gap.
@@ -93,6 +105,12 @@ func (s Summary) counts() string {
 func (s Summary) String() string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Seen in %v: %s\n", s.Lasted.Round(time.Second), s.counts())
+	if w := s.Work; w != nil {
+		fmt.Fprintf(&text, "Long runs: %d finished, %d cut off with their worker, %d cut off on other workers\n", w.Done, w.Killed, w.CutOthers)
+		if w.CutOthers > 0 {
+			fmt.Fprintln(&text, "A worker that is not killed loses its runs only with its own lease, such as on a machine that stood still.")
+		}
+	}
 	if s.Ticks == 0 {
 		fmt.Fprintln(&text, "No tick ran: nobody has led long enough.")
 	}
