@@ -60,6 +60,7 @@ type Election struct {
 	candidate *keeper.Candidate
 	shared    bool // the keeper is run by the caller: in tests
 	heeds     bool // the leading function heeds the requests of its term
+	follows   bool // this replica never leads
 	timing    lease.Timing
 	log       *zap.Logger
 	stream    *stream.Stream
@@ -156,6 +157,9 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	e.candidate = candidate
 	candidate.Gate(s.Gate)
 	candidate.OnRewind(s.Rewound)
+	if e.follows = s.FollowerOnly; e.follows {
+		candidate.FollowOnly()
+	}
 	e.working, e.leave, e.heeds = s.Working, s.Leave, s.Heeds
 	e.timing = e.keeper.Timing()
 	e.stream = s.Keeper.Events
@@ -227,6 +231,7 @@ func (e *Election) Run(ctx context.Context, lead func(context.Context, Term) err
 	}
 	c := &campaign{Election: e, run: lead, helpers: &wait, trouble: e.keeper.Trouble(), handover: newHandover(e.store, e.group, retry.Forever(
 		min(e.timing.TTL/1000, 100*time.Millisecond), min(e.timing.TTL/3, 30*time.Second)))}
+	c.handover.apart = e.follows
 	if e.working != nil {
 		e.candidate.Early(&keeper.Early{Left: c.handover.left, Working: e.working})
 	}

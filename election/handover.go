@@ -14,6 +14,7 @@ import (
 // but listen is called by the campaign's goroutine, which owns the fields below.
 type handover struct {
 	signal store.HandoverSignal // nil where the store has none
+	apart  bool                 // this replica never leads, and does not wait for the signal
 	begin  chan struct{}        // capacity 1: asks listen to wait for the signal
 	came   chan struct{}        // capacity 1: the signal is ours
 	lost   chan struct{}        // capacity 1: the signal broke while listening
@@ -124,7 +125,7 @@ func (h *handover) left(ctx context.Context, token uint64, server string) (left,
 
 // start puts this replica in line for the signal, unless it has it.
 func (h *handover) start() {
-	if h.signal != nil && !h.listening && !h.has {
+	if h.signal != nil && !h.apart && !h.listening && !h.has {
 		h.listening = true
 		h.started = time.Now()
 		h.begin <- struct{}{}
@@ -133,7 +134,7 @@ func (h *handover) start() {
 
 // ready fires when it is time to start, and never while start is not needed.
 func (h *handover) ready() <-chan time.Time {
-	if h.signal == nil || h.listening || h.has {
+	if h.signal == nil || h.apart || h.listening || h.has {
 		return nil
 	}
 	return time.After(time.Until(h.notBefore))

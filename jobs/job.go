@@ -80,6 +80,9 @@ type Job struct {
 	// On are labels that a replica needs to run the job, in a group whose runs are spread over its replicas
 	// (scheduler.WithSpread). While no replica has them, its runs wait, and the leader's log says so. Nil: any replica.
 	On Labels
+	// Prefer are labels that the replica should have, in such a group: of those that can have the run now, one with the most of them gets
+	// it, and only then the one with the fewest runs. Nil: none.
+	Prefer Labels
 	// About says what the job does, for people who look at it, such as its command line.
 	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
 	About string
@@ -158,9 +161,8 @@ func (j Job) Validate() error {
 	}
 	fault(j.Schedule == nil, "no Schedule: give it one, for example jobs.Every(time.Minute)")
 	fault(j.Do == nil, "no Do: give it the function to run")
-	if err := j.On.Validate(); err != nil {
-		fault(true, "On: %w", err)
-	}
+	fault(j.On.Validate() != nil, "On: %w", j.On.Validate())
+	fault(j.Prefer.Validate() != nil, "Prefer: %w", j.Prefer.Validate())
 	fault(j.Timeout < 0, "Timeout %v: must not be negative", j.Timeout)
 	if s, ok := j.Schedule.(interface{ Err() error }); ok {
 		wrong = append(wrong, parts(s.Err())...)

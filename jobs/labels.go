@@ -34,14 +34,14 @@ func (l Labels) Validate() error {
 
 const maxLabel = 63
 
-// Has reports whether these labels have all that are wanted.
-func (l Labels) Has(wanted Labels) bool {
-	for key, value := range wanted {
-		if l[key] != value {
-			return false
+// Count is how many of these labels another set has.
+func (l Labels) Count(other Labels) (n int) {
+	for key, value := range l {
+		if other[key] == value {
+			n++
 		}
 	}
-	return true
+	return n
 }
 
 // String is such as disk=ssd,zone=a.

@@ -68,6 +68,8 @@ type Replica struct {
 	Labels Labels
 	// MaxRuns is how many runs it has at a time (scheduler.WithMaxRuns). Zero: any number.
 	MaxRuns int
+	// FollowerOnly: it never leads (scheduler.WithFollowerOnly).
+	FollowerOnly bool
 }
 
 // Presence says whether the database sees a replica, by its connection, session or
@@ -78,7 +80,7 @@ const (
 	// PresenceUnknown: the database cannot tell, the replica is of a release that does not
 	// show itself, or it is the leader, of which the lease tells.
 	PresenceUnknown Presence = iota
-	// Present: it is there, and could lead.
+	// Present: it is there, and could lead, unless it is FollowerOnly.
 	Present
 	// Absent: it is not there, or cannot lead: it has just begun or lost its connection,
 	// the database does not take its writes, or its clock is wrong.
@@ -150,10 +152,10 @@ func (r Roster) told() []Replica {
 	return slices.DeleteFunc(slices.Clone(r.Replicas), func(x Replica) bool { return r.Now.Sub(x.Seen) > ReplicaLife })
 }
 
-// Standby are the live replicas that do not lead: one of them takes over when the leader
+// Standby are the live replicas that do not lead, and may: one of them takes over when the leader
 // fails.
 func (r Roster) Standby() []Replica {
-	return slices.DeleteFunc(r.Live(), func(x Replica) bool { return x.Owner == r.Leader })
+	return slices.DeleteFunc(r.Live(), func(x Replica) bool { return x.Owner == r.Leader || x.FollowerOnly })
 }
 
 // Expired is the roster of a group whose lease has expired, or is free: the replica that

@@ -63,6 +63,8 @@ type apiReplica struct {
 	Runs    int         `json:"runs"`
 	MaxRuns int         `json:"max_runs"`
 	Labels  jobs.Labels `json:"labels"`
+	// FollowerOnly: it never leads.
+	FollowerOnly bool `json:"follower_only"`
 }
 
 type apiJob struct {
@@ -115,7 +117,7 @@ func (p *Page) apiStatus(r *http.Request) (any, error) {
 	}
 	runs := snapshot.RunsOf()
 	for _, x := range roster.Live() {
-		s.Replicas = append(s.Replicas, apiReplica{x.Owner, x.Version, jsontime.Of(x.Since), jsontime.Of(x.Seen), len(x.Jobs), runs[x.Owner], x.MaxRuns, x.Labels})
+		s.Replicas = append(s.Replicas, apiReplica{x.Owner, x.Version, jsontime.Of(x.Since), jsontime.Of(x.Seen), len(x.Jobs), runs[x.Owner], x.MaxRuns, x.Labels, x.FollowerOnly})
 	}
 	if p.health != nil {
 		h := p.health()

@@ -14,6 +14,7 @@ type replicaRow struct {
 	Runs, Labels                string // where the group is spread
 	Since, Seen                 moment
 	Leads, Quiet, Gone, Spread  bool
+	FollowerOnly                bool
 }
 
 // versions say how many replicas there are of each version.
@@ -50,7 +51,8 @@ func (v *viewer) replicaRows() []replicaRow {
 			has += " of " + count(r.MaxRuns)
 		}
 		rows = append(rows, replicaRow{
-			Spread: v.snapshot.Opened.Spread, Runs: has, Labels: visible(r.Labels.String()),
+			FollowerOnly: r.FollowerOnly,
+			Spread:       v.snapshot.Opened.Spread, Runs: has, Labels: visible(r.Labels.String()),
 			Owner: visible(r.Owner), Short: visible(shortOwner(r.Owner)), Version: visible(r.Version), Jobs: count(len(r.Jobs)),
 			Since: v.moment(r.Since), Seen: v.moment(r.Seen), Leads: r.Owner == v.leader.Owner && v.leader.Held(), Quiet: quiet,
 			Gone: !quiet && !slices.ContainsFunc(live, func(x jobs.Replica) bool { return x.Owner == r.Owner }),

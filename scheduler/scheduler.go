@@ -92,6 +92,12 @@ func WithLabels(l jobs.Labels) Option {
 	return func(s *settings.Scheduler) { s.Labels = maps.Clone(l) }
 }
 
+// WithFollowerOnly keeps this replica from ever leading, in a group that is spread ([WithSpread]): it runs what the leader
+// assigns to it. It suits replicas that come and go, such as those of an autoscaler. Some others have to be able to lead.
+func WithFollowerOnly() Option {
+	return func(s *settings.Scheduler) { s.Election.FollowerOnly = true }
+}
+
 // WithClock says by whose clock ticks are judged. Default [DatabaseClock].
 func WithClock(c Clock) Option { return func(s *settings.Scheduler) { s.Clock = uint8(c) } }
 
@@ -162,6 +168,8 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		return nil, errors.New("scheduler: WithLogger(nil) or WithSlog(nil): give a logger, or leave the option out")
 	case jobs.Labels(set.Labels).Validate() != nil:
 		return nil, fmt.Errorf("scheduler: WithLabels: %w", jobs.Labels(set.Labels).Validate())
+	case set.Election.FollowerOnly && !set.Spread:
+		return nil, errors.New("scheduler: WithFollowerOnly: the leader runs all jobs of this group, so that this replica would do nothing: add WithSpread")
 	case len(set.Labels) > 0 && !set.Spread:
 		return nil, errors.New("scheduler: WithLabels: only a group that is spread over its replicas goes by labels: add WithSpread")
 	case set.MaxRuns < 0:
@@ -218,7 +226,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		s.provider = &provider{ask: set.Provider, list: s.list, log: s.log, turn: make(chan struct{}, 1)}
 	}
 	told := roster.Config{
-		Group: group, Owner: e.Owner(), Version: set.Version, Labels: set.Labels, MaxRuns: set.MaxRuns, Jobs: s.schedules, Log: s.log, Timeout: e.Timing().AttemptTimeout,
+		Group: group, Owner: e.Owner(), Version: set.Version, Labels: set.Labels, MaxRuns: set.MaxRuns, FollowerOnly: set.Election.FollowerOnly, Jobs: s.schedules, Log: s.log, Timeout: e.Timing().AttemptTimeout,
 	}
 	told.DB, _ = db.(store.Replicas)
 	if checker, ok := db.(store.Checker); ok {

@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
@@ -445,6 +447,72 @@ func TestSpreadLeaderWakesItself(t *testing.T) {
 		c.until(70 * time.Second)
 		if runs := c.runs("job-0"); len(runs) != 1 || runs[0].began > time.Minute+50*time.Millisecond {
 			t.Errorf("%+v", runs)
+		}
+	})
+}
+
+// A replica that never leads runs what it is assigned. While no other one is there, nobody leads, and it says so.
+func TestSpreadFollowerOnly(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(6, time.Minute, sleep(5*time.Second))
+		follower := c.start(all, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		c.until(30 * time.Second)
+		if err := follower.Check(); follower.leads() || !errors.Is(err, election.ErrLeaderless) {
+			t.Errorf("alone: %+v, %v", follower.State(), err)
+		}
+		leader := c.start(all, scheduler.WithSpread())
+		c.until(61 * time.Second)
+		if err := follower.Check(); !leader.leads() || err != nil {
+			t.Errorf("with another one: %+v, %v", leader.State(), err)
+		}
+		of := map[string]int{}
+		for _, r := range c.allRuns() {
+			of[r.Owner]++
+		}
+		if of[follower.Owner()] != 3 || of[leader.Owner()] != 3 {
+			t.Errorf("runs: %v", of)
+		}
+		roster, err := c.Roster(c.Context())
+		check(t, err)
+		if told, _ := roster.Find(follower.Owner()); !told.FollowerOnly || told.Presence != jobs.Present {
+			t.Errorf("it is told as %+v", told)
+		}
+		leader.kill()
+		next := c.start(all, scheduler.WithSpread())
+		c.until(5*time.Minute + 30*time.Second)
+		if follower.leads() || !next.leads() {
+			t.Errorf("%+v, %+v", follower.State(), next.State())
+		}
+		for i := range 6 {
+			if rows := c.lines(fmt.Sprint("job-", i)); len(rows) != 5 || rows[4] != "5m succeeded" {
+				t.Errorf("job-%d: %q", i, rows)
+			}
+		}
+	})
+	_, err := scheduler.New(memdb.New(), "g", scheduler.WithFollowerOnly())
+	if err == nil || !strings.Contains(err.Error(), "add WithSpread") {
+		t.Errorf("without WithSpread: %v", err)
+	}
+}
+
+// Of the replicas that can have a run now, one with the most labels that the job prefers gets it.
+func TestSpreadPrefer(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(4, time.Minute, sleep(5*time.Second))
+		for i := range all {
+			all[i].Prefer = jobs.Labels{"disk": "ssd", "zone": "a"}
+		}
+		options := []scheduler.Option{scheduler.WithSpread(), scheduler.WithMaxRuns(2)}
+		c.start(all, options...)
+		zone := c.start(all, append(options, scheduler.WithLabels(jobs.Labels{"zone": "a"}))...)
+		both := c.start(all, append(options, scheduler.WithLabels(jobs.Labels{"zone": "a", "disk": "ssd"}))...)
+		c.until(62 * time.Second)
+		of := map[string]int{}
+		for _, r := range c.allRuns() {
+			of[r.Owner]++
+		}
+		if of[both.Owner()] != 2 || of[zone.Owner()] != 2 {
+			t.Errorf("runs: %v", of)
 		}
 	})
 }

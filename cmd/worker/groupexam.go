@@ -97,10 +97,16 @@ func (e *groupExam) replicas() {
 		e.say(store.Problem, "no worker can be seen"+e.gone(), "look at their machines and their logs; where the other checks say that the database takes no writes, mend that first: workers cannot show themselves without")
 	case len(states) == 0:
 		e.say(store.Problem, "there are no workers", "start some (worker run)")
+	case len(states) == 1 && states[0].FollowerOnly:
+		e.sayf(store.Problem, "start a worker without follower_only", "there is one worker (%s), and it may not lead: it is follower_only%s", versionsOf(states), e.gone())
 	case len(states) == 1 && e.gone() != "":
 		e.sayf(store.Warning, find, "there is one worker (%s): nobody takes over when it fails%s", versionsOf(states), e.gone())
 	case len(states) == 1:
 		e.sayf(store.Warning, "start a second one on another machine", "there is one worker (%s): nobody takes over when it fails", versionsOf(states))
+	case !slices.ContainsFunc(states, func(r replicaStatus) bool { return !r.FollowerOnly }):
+		e.sayf(store.Problem, "start a worker without follower_only", "%d workers, and none of them may lead: all are follower_only%s", len(states), e.gone())
+	case len(e.roster.Standby()) == 0:
+		e.sayf(store.Warning, "start another worker without follower_only, on another machine", "%d workers, and only one of them may lead: nobody takes over when it fails%s", len(states), e.gone())
 	case len(versions) > 1:
 		e.sayf(store.Warning, "finish the deployment", "workers are of different versions: %s%s", versionsOf(states), e.gone())
 	case e.gone() != "":

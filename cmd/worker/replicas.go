@@ -26,6 +26,8 @@ type replicaStatus struct {
 	Runs    int         `json:"runs"`
 	MaxRuns int         `json:"max_runs"`
 	Labels  jobs.Labels `json:"labels"`
+	// FollowerOnly: it never leads.
+	FollowerOnly bool `json:"follower_only"`
 }
 
 // readRoster reads the workers of the group. Where they cannot be read, as before worker
@@ -58,7 +60,7 @@ func goneOf(roster jobs.Roster) string {
 func replicaStates(roster jobs.Roster, snapshot jobs.Snapshot) []replicaStatus {
 	all, runs := []replicaStatus{}, snapshot.RunsOf()
 	for _, r := range roster.Live() {
-		all = append(all, replicaStatus{r.Owner, r.Version, jsontime.Of(r.Since), jsontime.Of(r.Seen), len(r.Jobs), runs[r.Owner], r.MaxRuns, r.Labels})
+		all = append(all, replicaStatus{r.Owner, r.Version, jsontime.Of(r.Since), jsontime.Of(r.Seen), len(r.Jobs), runs[r.Owner], r.MaxRuns, r.Labels, r.FollowerOnly})
 	}
 	return all
 }
@@ -119,6 +121,9 @@ func (r replicaStatus) work() string {
 	text := fmt.Sprintf("%s: runs %d", printable(r.Owner), r.Runs)
 	if r.MaxRuns > 0 {
 		text += fmt.Sprintf(" of %d", r.MaxRuns)
+	}
+	if r.FollowerOnly {
+		text += ", never leads"
 	}
 	if len(r.Labels) > 0 {
 		text += ", " + printable(r.Labels.String())

@@ -195,6 +195,9 @@ func (r *runner) scheduler(c *config.Config, p parts, more ...scheduler.Option) 
 	if c.Spread {
 		options = append(options, scheduler.WithSpread(), scheduler.WithLabels(c.Labels))
 	}
+	if c.FollowerOnly {
+		options = append(options, scheduler.WithFollowerOnly())
+	}
 	s, err := scheduler.New(p.db, c.Group, options...)
 	if err != nil {
 		return nil, err

@@ -26,8 +26,8 @@ const (
 	partBytes = 256 << 10
 )
 
-// equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd, and how many runs it has
-// at a time are the entry of this sign alone.
+// equals tells what a replica says beside its jobs: no job has it in its name. A label is an entry such as disk=ssd, how many runs it has
+// at a time are the entry of this sign alone, and that it never leads is the entry of two.
 const equals = "="
 
 // Encode returns the parts of what a replica tells, at least one.
@@ -41,6 +41,9 @@ func Encode(r jobs.Replica) [][]byte {
 	}
 	if r.MaxRuns > 0 {
 		list[equals] = jobs.ScheduleHash(r.MaxRuns)
+	}
+	if r.FollowerOnly {
+		list[equals+equals] = 0
 	}
 	var parts [][]byte
 	var part []byte
@@ -97,14 +100,18 @@ func told(r *jobs.Replica, list map[string]jobs.ScheduleHash) {
 		if !ok {
 			continue
 		}
-		if delete(list, entry); key == "" {
+		delete(list, entry)
+		switch {
+		case entry == equals:
 			r.MaxRuns = int(min(is, math.MaxInt32))
-			continue
+		case entry == equals+equals:
+			r.FollowerOnly = true
+		case key != "":
+			if r.Labels == nil {
+				r.Labels = jobs.Labels{}
+			}
+			r.Labels[key] = value
 		}
-		if r.Labels == nil {
-			r.Labels = jobs.Labels{}
-		}
-		r.Labels[key] = value
 	}
 }
 

@@ -28,6 +28,7 @@ type Candidate struct {
 	begun      bool // see Begin; of keeper.mu
 	gate       func(lease.Skew) error
 	onRewind   func() // see OnRewind
+	follows    bool   // see FollowOnly
 	barred     error  // what the gate said last
 	held       *Held  // the last one
 	namesake   uint64 // the last term of another process with this owner's name
@@ -118,7 +119,7 @@ func (c *Candidate) finding() finding {
 	return finding{
 		lease: row != nil, fence: c.watch.last.Fence != nil,
 		takeable: c.watch.takeableIn(c.keeper.now()), leftOver: row != nil && c.isLeftOver(*row),
-		barred: c.barred != nil, suspected: c.suspected != nil,
+		barred: c.barred != nil, suspected: c.suspected != nil, follows: c.follows,
 	}
 }
 

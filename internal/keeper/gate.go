@@ -15,6 +15,9 @@ func (c *Candidate) Gate(may func(lease.Skew) error) { c.gate = may }
 // OnRewind has f called after each reading that is the first to show an older row than there was before. It is set before the first Look.
 func (c *Candidate) OnRewind(f func()) { c.onRewind = f }
 
+// FollowOnly has the candidate take nothing. It is called before the first Look.
+func (c *Candidate) FollowOnly() { c.follows = true }
+
 // Barred is what the gate said of the last reading; nil is that the lease may be
 // taken.
 func (c *Candidate) Barred() error { return c.barred }

@@ -7,7 +7,7 @@ type move int
 
 const (
 	stay    move = iota // look again once the rows may be taken
-	refrain             // look again after a while: the gate lets nothing be taken
+	refrain             // look again after a while: nothing may be taken
 	settle              // adopt or release a term of this process that it does not keep
 	prepare             // write the rows that are missing
 	hasten              // acquire, if the lease may be taken early, or else stay
@@ -21,13 +21,16 @@ type finding struct {
 	leftOver     bool          // see [Candidate.isLeftOver]
 	barred       bool          // by the gate
 	suspected    bool          // the hand-over signal came, see [Candidate.Suspect]
+	follows      bool          // it never takes a lease, see [Candidate.FollowOnly]
 }
 
 func (f finding) move() move {
 	switch {
 	case f.leftOver:
 		return settle
-	case f.barred:
+	case f.follows && f.takeable > 0:
+		return stay
+	case f.barred, f.follows:
 		return refrain
 	case !f.lease && !f.fence && f.takeable > 0:
 		// This replica knows the group, but the row is gone. Watch the group

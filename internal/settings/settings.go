@@ -26,6 +26,9 @@ type Election struct {
 	// Events are the observers of events.
 	Events []func(event.Event)
 
+	// FollowerOnly: this replica never leads.
+	FollowerOnly bool
+
 	// Users cannot set the rest, nor Keeper.Clock and Keeper.Renew.
 
 	// Gate is called at each look at the lease, with what the look showed of the

@@ -46,9 +46,11 @@ type Config struct {
 	Version string
 	Labels  jobs.Labels
 	MaxRuns int
-	Jobs    func() map[string]jobs.ScheduleHash
-	Log     *zap.Logger
-	Timeout time.Duration // of a statement
+	// FollowerOnly: it never leads.
+	FollowerOnly bool
+	Jobs         func() map[string]jobs.ScheduleHash
+	Log          *zap.Logger
+	Timeout      time.Duration // of a statement
 	// Told is called after this replica has told of new jobs, or for the first time, and Seen after each look.
 	Told, Seen func()
 }
@@ -175,7 +177,7 @@ func sameJobs(a, b map[string]jobs.ScheduleHash) bool {
 
 func (r *Roster) enlist(ctx context.Context) error {
 	err := r.bounded(ctx, func(ctx context.Context) error {
-		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told, Labels: r.Labels, MaxRuns: r.MaxRuns})
+		return r.DB.Enlist(ctx, r.Group, jobs.Replica{Owner: r.Owner, Version: r.Version, List: r.list, Jobs: r.told, Labels: r.Labels, MaxRuns: r.MaxRuns, FollowerOnly: r.FollowerOnly})
 	})
 	if err == nil && r.Told != nil {
 		r.Told()

@@ -41,6 +41,8 @@ type Config struct {
 	Spread bool
 	// Labels are what the worker says of itself, for jobs that want them.
 	Labels jobs.Labels
+	// FollowerOnly: the worker never leads.
+	FollowerOnly bool
 	// Drain is how long running jobs may go on when the worker leaves.
 	Drain time.Duration
 	// Clock and MaxSkew say by whose clock ticks are judged, and how far the

@@ -231,14 +231,14 @@ func job(lines ...string) string {
 
 func TestErrors(t *testing.T) {
 	t.Parallel()
-	const unknownHere = "expected one of database, group, lease, max_runs, pools, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"
+	const unknownHere = "expected one of database, group, lease, max_runs, pools, spread, labels, follower_only, drain, clock, max_skew, listen, defaults, include, jobs"
 	for name, test := range map[string]struct {
 		text string
 		want []string // without the file's name; a part of the line is enough
 	}{
 		"empty":               {"", []string{"1:1: empty: expected the keys database, group and jobs"}},
 		"comment":             {"# nothing\n", []string{"1:1: empty: expected"}},
-		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, pools, spread, labels, drain, clock, max_skew, listen, defaults, include, jobs"}},
+		"null":                {"~\n", []string{"1:1: empty: expected a configuration with the keys database, group, lease, max_runs, pools, spread, labels, follower_only, drain, clock, max_skew, listen, defaults, include, jobs"}},
 		"text":                {"hello\n", []string{`1:1: "hello": expected a configuration`}},
 		"separator":           {"---", []string{`1:1: empty: expected a configuration`}},
 		"list":                {"- a\n", []string{`1:1: a list: expected a configuration`}},
@@ -404,6 +404,8 @@ func TestErrors(t *testing.T) {
 		"skew":                {with("max_skew: 999ms"), []string{`5:11: max_skew: must be at least 1s`}},
 		"no skew":             {with("max_skew: 0s"), []string{`5:11: max_skew: "0s": expected a duration such as 30s, 5m, 1h or 7d, above zero`}},
 		"labels alone":        {with("labels: {disk: ssd}"), []string{`5:9: labels: only a group that is spread goes by labels: expected spread: true beside it`}},
+		"follower_only alone": {with("follower_only: true"), []string{`5:16: follower_only: without spread, the leader runs all jobs, and this worker would do nothing: expected spread: true beside it`}},
+		"prefer, not spread":  {job("name: a", `every: 1m`, "prefer: {disk: ssd}", "exec: [x]"), []string{`6:13: jobs[0].prefer: only a group that is spread goes by labels: expected spread: true beside group`}},
 		"labels, name":        {with(`labels: {"a b": c}` + "\nspread: true"), []string{`5:10: labels: "a b": expected a label's name such as disk: 1 to 63 letters`}},
 		"labels, value":       {with(`labels: {disk: "s s"}` + "\nspread: true"), []string{`5:16: labels.disk: "s s": expected a label's value such as ssd: 1 to 63 letters`}},
 		"labels, a list":      {with(`labels: [ssd]` + "\nspread: true"), []string{`5:9: labels: a list: expected labels such as {disk: ssd, zone: a}`}},

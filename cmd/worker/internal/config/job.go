@@ -101,6 +101,7 @@ var jobFields = []field[jobFile]{
 	{"except", readExcept},
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
 	{"on", func(v value, f *jobFile) { readLabels(v, &f.job.On) }},
+	{"prefer", func(v value, f *jobFile) { readLabels(v, &f.job.Prefer) }},
 	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readBool(v)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, cron.Auto, cron.Unix, cron.Spring, cron.Quartz) }},
@@ -222,8 +223,10 @@ func (r *jobReader) read(v value) {
 		v = withDefaults(v, r.defaults)
 		found := readMapping(v, "a job", jobFields, &f)
 		checkJob(v, found, &f)
-		if at, ok := found["on"]; ok && !r.config.Spread {
-			at.report("only a group that is spread goes by labels: expected spread: true beside group")
+		for _, key := range []string{"on", "prefer"} {
+			if at, ok := found[key]; ok && !r.config.Spread {
+				at.report("only a group that is spread goes by labels: expected spread: true beside group")
+			}
 		}
 		if at, ok := found["pool"]; ok {
 			if f.job.Pool.Limit = r.config.pools[f.job.Pool.Name]; f.job.Pool.Limit == 0 && f.job.Pool.Name != "" {

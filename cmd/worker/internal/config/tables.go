@@ -29,6 +29,7 @@ var configFields = []field[Config]{
 	{"pools", func(v value, c *Config) { c.pools = readPools(v) }},
 	{"spread", func(v value, c *Config) { set(&c.Spread, readBool(v)) }},
 	{"labels", func(v value, c *Config) { readLabels(v, &c.Labels) }},
+	{"follower_only", func(v value, c *Config) { set(&c.FollowerOnly, readBool(v)) }},
 	{"drain", func(v value, c *Config) { c.Drain = readWait(v) }},
 	{"clock", func(v value, c *Config) { set(&c.Clock, readWord(v, scheduler.DatabaseClock, scheduler.WorkerClock)) }},
 	{"max_skew", func(v value, c *Config) {
@@ -64,6 +65,9 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 	}
 	if at, ok := found["labels"]; ok && !c.Spread {
 		at.report("only a group that is spread goes by labels: expected spread: true beside it")
+	}
+	if at, ok := found["follower_only"]; ok && c.FollowerOnly && !c.Spread {
+		at.report("without spread, the leader runs all jobs, and this worker would do nothing: expected spread: true beside it")
 	}
 	r := jobReader{config: c, places: map[string]value{}, others: map[string]value{}}
 	defer r.checkPipelines()
