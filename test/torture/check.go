@@ -80,7 +80,12 @@ func (c *check) run() (Summary, []Violation) {
 	c.checkRows()
 	c.checkEffects()
 	c.checkOrder()
-	c.checkContexts()
+	if c.Spread {
+		c.checkAlone()
+		c.checkRunTokens()
+	} else {
+		c.checkContexts()
+	}
 	c.checkTakeovers()
 	c.checkCauses()
 	c.checkCutShort()

@@ -11,7 +11,9 @@ func (c *check) checkStarts() {
 		t := c.ticks[k]
 		last := map[int]*run{} // by attempt
 		for _, r := range t.runs {
-			c.checkLed(r)
+			if !c.Spread {
+				c.checkLed(r)
+			}
 			if before := last[r.Attempt]; before != nil {
 				// A claim that a failover has lost is made again, but by a later term only. A retry is found waiting where its start was lost, also by the
 				// term that has run it.

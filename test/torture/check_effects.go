@@ -114,7 +114,7 @@ func (c *check) checkOrder() {
 		if e.Seq != last.Seq+1 {
 			c.wrong(3, both(), "effect %d of job %s comes after effect %d", e.Seq, e.Job, last.Seq)
 		}
-		if e.Token < last.Token {
+		if e.Token < last.Token && (!c.Spread || c.policies[e.Job].Serial) {
 			c.wrong(3, both(), "effect %d of job %s is of token %d, and effect %d before it of %d", e.Seq, e.Job, e.Token, last.Seq, last.Token)
 		}
 		last = e

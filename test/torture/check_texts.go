@@ -11,9 +11,10 @@ func isOdd(tick int64) bool { return tick/1e6%2 != 0 }
 
 // checkTexts: a job whose schedule is that of the odd seconds in some releases, and that of the even ones in others, runs
 // those of the process that runs it; and whatever the order of terms, ticks are no further apart than a schedule that rules
-// from the end of the term before can put them: the last of one, and the second of the other after it.
+// from the end of the term before can put them: after the last of one, the second of the other, and where no term could claim that, the
+// next of the one.
 func (c *check) checkTexts() {
-	const most = 3 * int64(time.Second/time.Microsecond)
+	const most = 4 * int64(time.Second/time.Microsecond)
 	for _, p := range c.Policies {
 		if !p.Texts {
 			continue
@@ -21,7 +22,7 @@ func (c *check) checkTexts() {
 		terms := slices.Clone(c.terms)
 		slices.SortStableFunc(terms, func(a, b *term) int { return cmp.Compare(b.Token, a.Token) }) // the newest first
 		for _, r := range c.runs {
-			if r.Job == p.Job && !mayClaim(terms, r) {
+			if r.Job == p.Job && !c.Spread && !mayClaim(terms, r) {
 				c.wrong(2, []Event{*r.process.up, r.Event}, "%s is no tick of the schedule of %s", tickName(r.Job, r.Tick), r.process.worker)
 			}
 		}

@@ -48,9 +48,9 @@ func (c *check) isQuiet() bool {
 	if ended := last.process.ended; ended == nil || ended.Kind != Down {
 		return false
 	}
-	over := false
+	over := c.Spread // where all of them write
 	for _, e := range c.Events {
-		if e.Worker != last.process.worker || e.At < last.At {
+		if e.Worker != last.process.worker && !c.Spread || e.At < last.At {
 			continue
 		}
 		over = over || e.Kind == Drain

@@ -32,6 +32,9 @@ func (c *check) checkOwners() {
 			agrees(t.Token, t.process.up.Owner, "its Lead event")
 		}
 	}
+	if c.Spread { // the tokens of rows are those of sessions, and the tokens of effects those of attempts: see checkRunTokens
+		return
+	}
 	for _, k := range c.keys {
 		for _, r := range c.ticks[k].rows {
 			agrees(r.Token, r.Owner, "the row of "+k.String())

@@ -17,6 +17,8 @@ type History struct {
 	Rows     []Row
 	Effects  []Effect
 	Policies []Policy
+	// Spread: the runs are spread over the players, and their tokens are those of attempts.
+	Spread bool
 	// TTL and Grace are those of the leases.
 	TTL, Grace time.Duration
 	// MaxSkew is by how much the clocks of a process and of the database may differ; zero: ticks are judged by the processes'.
@@ -34,6 +36,7 @@ type Policy struct {
 	Rerun   bool          // recover rerun, with many retries: each tick has one effect in the end
 	Texts   bool          // its ticks are the even seconds or the odd ones, by the schedule of the process that leads
 	Effects bool          // its runs store effects
+	Serial  bool          // its runs never overlap
 }
 
 // ReadEvents calls each for every event that a process has written, one a line, as they come. The last line of a killed

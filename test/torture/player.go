@@ -40,6 +40,8 @@ type Player struct {
 	// MaxSkew is by how much its clock and the database's may differ; zero: it judges ticks by its own clock, without
 	// regard to the database's.
 	MaxSkew time.Duration
+	// Spread: the runs of the group are spread over the players.
+	Spread bool
 	// Odd says which schedule its job text has: that of the odd seconds, or of the even ones.
 	Odd bool
 }
@@ -53,8 +55,8 @@ type Order struct {
 // Policies are the jobs of a player, as the checks see them.
 var Policies = []Policy{
 	{Job: "all", Every: time.Second, All: true, Effects: true},
-	{Job: "hold", Every: time.Second},
-	{Job: "once", Every: time.Second, Effects: true},
+	{Job: "hold", Every: time.Second, Serial: true},
+	{Job: "once", Every: time.Second, Effects: true, Serial: true},
 	{Job: "rerun", Every: time.Second, All: true, Rerun: true, Effects: true},
 	{Job: "slow", Every: 3 * time.Second, All: true, Effects: true},
 	{Job: "text", Every: time.Second, Effects: true, Texts: true},
@@ -111,7 +113,11 @@ func Play(p Player, orders io.Reader, out io.Writer) error {
 	if p.Odd {
 		text = odd
 	}
-	s, err := scheduler.New(store, Group,
+	mode := func(*settings.Scheduler) {}
+	if p.Spread {
+		mode = scheduler.WithSpread()
+	}
+	s, err := scheduler.New(store, Group, mode,
 		scheduler.WithTiming(lease.Timing{TTL: p.TTL, Grace: p.Grace}),
 		scheduler.WithLogger(zap.New(record)),
 		scheduler.WithLabel(p.Worker),

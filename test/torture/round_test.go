@@ -15,6 +15,7 @@ type round struct {
 	random     *rand.Rand
 	ttl, grace time.Duration
 	maxSkew    time.Duration // of players that judge ticks by the database's clock; zero: they do so by their own
+	spread     bool          // the runs are spread over the players
 	database   database
 	slots      []*slot
 	work       sync.WaitGroup // what reads the players' output
@@ -43,6 +44,8 @@ func newRound(t testing.TB, kind string, seed uint64) *round {
 	if r.random.IntN(2) == 0 {
 		r.maxSkew = 2 * time.Second
 	}
+	r.spread = *mode == "spread" || *mode == "both" && r.random.IntN(2) == 0
+	t.Logf("spread: %v", r.spread)
 	r.database = newDatabase(t, r, kind)
 	for i := range 3 {
 		s := &slot{round: r, name: fmt.Sprintf("w%d", i+1)}
@@ -230,7 +233,7 @@ func (r *round) over(ctx context.Context, to time.Time) error {
 
 // history is what the round's checks look at, once all players have ended.
 func (r *round) history(ctx context.Context, from, to time.Time) (History, error) {
-	h := History{Policies: Policies, TTL: r.ttl, Grace: r.grace, MaxSkew: r.maxSkew, From: from.UnixMicro(), To: to.UnixMicro()}
+	h := History{Policies: Policies, TTL: r.ttl, Grace: r.grace, MaxSkew: r.maxSkew, Spread: r.spread, From: from.UnixMicro(), To: to.UnixMicro()}
 	r.mu.Lock()
 	h.Events = append(h.Events, r.events...)
 	r.mu.Unlock()

@@ -50,7 +50,7 @@ func (s *slot) start() {
 	}
 	s.starts++
 	p := &child{worker: fmt.Sprintf("%s.%d", s.name, s.starts), ended: make(chan struct{})}
-	config, err := json.Marshal(Player{Worker: p.worker, DSN: s.dsn, TTL: s.round.ttl, Grace: s.round.grace, MaxSkew: s.round.maxSkew, Odd: s.odd})
+	config, err := json.Marshal(Player{Worker: p.worker, DSN: s.dsn, TTL: s.round.ttl, Grace: s.round.grace, MaxSkew: s.round.maxSkew, Spread: s.round.spread, Odd: s.odd})
 	if err != nil {
 		s.round.broken("start a player: %v", err)
 		return

@@ -24,6 +24,7 @@ var (
 	seed   = flag.Uint64("torture.seed", 0, "the seed of the first round of each kind; 0: by the time")
 	span   = flag.Duration("torture.round", 150*time.Second, "how long a round lasts before its history is checked")
 	only   = flag.String("torture.faults", "", "a regular expression: only faults whose kind matches it")
+	mode   = flag.String("torture.mode", "both", "who runs the jobs: leader, spread, or by chance one of both in each round")
 	keep   = flag.String("torture.keep", "", "a folder for the histories of all rounds; those with a violation are kept in any case")
 )
 
