@@ -164,8 +164,10 @@ func (j Job) Validate() error {
 	fault(j.On.Validate() != nil, "On: %w", j.On.Validate())
 	fault(j.Prefer.Validate() != nil, "Prefer: %w", j.Prefer.Validate())
 	fault(j.Timeout < 0, "Timeout %v: must not be negative", j.Timeout)
-	if s, ok := j.Schedule.(interface{ Err() error }); ok {
+	if s, ok := j.Schedule.(interface{ Err() error }); ok && s.Err() != nil {
 		wrong = append(wrong, parts(s.Err())...)
+	} else if j.Schedule != nil {
+		wrong = append(wrong, parts(goesOn(j.Schedule))...)
 	}
 	fault(int(j.Misfire) >= len(misfireNames), "Misfire %d: not known", j.Misfire)
 	fault(int(j.Recover) >= len(recoverNames), "Recover %d: not known", j.Recover)
@@ -208,6 +210,27 @@ func parts(err error) []error {
 	return []error{err}
 }
 
+// goesOn reports that the ticks of a schedule do not, as far as the next ones show: a leader would never come to their end.
+func goesOn(s Schedule) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("Schedule: Next panics: %v", v)
+		}
+	}()
+	at := time.Now()
+	for range 3 {
+		next := s.Next(at)
+		if next.IsZero() {
+			return nil
+		}
+		if !next.After(at) {
+			return fmt.Errorf("Schedule %.150q: Next(%v) is %v: the next tick must be later", s, at, next)
+		}
+		at = next
+	}
+	return nil
+}
+
 // maxCatchUp bounds what one gap can cost.
 const maxCatchUp = 10_000
 
@@ -226,12 +249,30 @@ func (j Job) Complete() Job {
 }
 
 // Call runs the job's function and turns a panic into a [*PanicError], so that
-// one job never takes its process down, and then the next leader's.
+// one job never takes its process down, and then the next leader's. An error that cannot be read, such as a nil
+// pointer whose Error reads a field, counts as one.
 func (j Job) Call(ctx context.Context, run Run) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = &PanicError{Value: v, Stack: debug.Stack()}
 		}
+		err = readable(err)
 	}()
 	return j.Do(ctx, run)
+}
+
+// readable returns the error, if neither its text nor what it wraps makes a reader panic.
+func readable(err error) (is error) {
+	if err == nil {
+		return nil
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			is = &PanicError{Value: fmt.Sprintf("the error of the job, a %T, cannot be read: %v", err, v), Stack: debug.Stack()}
+		}
+	}()
+	_ = err.Error()
+	var panicked *PanicError
+	_, _ = errors.Is(err, ErrTimeout), errors.As(err, &panicked)
+	return err
 }

@@ -113,6 +113,57 @@ func TestCallRecoversAPanic(t *testing.T) {
 	}
 }
 
+// broken is an error that cannot be read when it is nil, as it is by mistake.
+type broken struct{ text string }
+
+func (b *broken) Error() string { return b.text }
+
+// chained panics where its chain is read.
+type chained struct{ error }
+
+func (chained) Unwrap() error { panic("no chain") }
+
+// An error that cannot be read takes no process down.
+func TestCallReadsTheError(t *testing.T) {
+	t.Parallel()
+	for name, returned := range map[string]func(context.Context, jobs.Run) error{
+		"a nil pointer": func(context.Context, jobs.Run) error { return (*broken)(nil) },
+		"permanent":     func(context.Context, jobs.Run) error { return jobs.Permanent((*broken)(nil)) },
+		"its chain":     func(context.Context, jobs.Run) error { return chained{errors.New("x")} },
+		"as a panic":    func(context.Context, jobs.Run) error { panic(chained{errors.New("x")}) },
+	} {
+		j := valid()
+		j.Do = returned
+		err := j.Call(t.Context(), jobs.Run{})
+		var panicked *jobs.PanicError
+		if !errors.As(err, &panicked) || !strings.Contains(err.Error(), "cannot be read") || panicked.Unwrap() != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// A schedule whose ticks do not go on is refused.
+func TestScheduleGoesOn(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(time.Time) time.Time{
+		"Next(":         func(after time.Time) time.Time { return after },
+		"must be later": func(after time.Time) time.Time { return after.Add(-time.Hour) },
+		"Next panics":   func(time.Time) time.Time { panic("no calendar") },
+	} {
+		j := valid()
+		j.Schedule = custom(next)
+		if err := j.Validate(); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// custom is a schedule of the caller's own.
+type custom func(time.Time) time.Time
+
+func (c custom) Next(after time.Time) time.Time { return c(after) }
+func (custom) String() string                   { return "custom" }
+
 // Names of policies and states are read as they are written.
 func TestNames(t *testing.T) {
 	t.Parallel()

@@ -14,6 +14,9 @@ import (
 // job's ticks go on, and what an earlier term has left. It tries until it
 // succeeds, the term ends, or openMost has passed.
 func (t *term) open() error {
+	pulse := t.dog.Begin("the opening of the term")
+	defer pulse.End()
+	pulse.BeatFor(openMost)
 	var snapshot, was jobs.Snapshot
 	var refused error
 	var all []*declared
@@ -71,6 +74,7 @@ func (t *term) open() error {
 	}
 	t.count(sent)
 	for _, e := range t.roll.order {
+		pulse.Beat()
 		t.know(e, snapshot)
 		t.newest = later(t.newest, e.Known().Cursor) // none is so far ahead that it were passed over
 	}
@@ -81,6 +85,7 @@ func (t *term) open() error {
 	if t.role == assigns && was.Opened.Token != 0 && was.Opened.Cluster != snapshot.Home() {
 		t.keepQuiet()
 	}
+	pulse.Beat() // from here on, schedules are asked for their ticks, and none of it waits
 	t.roll.setAlarms()
 	t.noteStrays(snapshot)
 	t.beats.known.Store(snapshot.Changes)

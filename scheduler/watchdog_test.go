@@ -2,6 +2,7 @@ package scheduler_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -155,4 +156,37 @@ func TestSlowLedgerIsNotStuck(t *testing.T) {
 			})
 		})
 	}
+}
+
+// halting is a schedule that comes to no answer any more.
+type halting struct {
+	jobs.Schedule
+	halted *atomic.Bool
+	free   chan struct{}
+}
+
+func (h halting) Next(after time.Time) time.Time {
+	if h.halted.Load() {
+		<-h.free
+	}
+	return h.Schedule.Next(after)
+}
+
+// A term that stands still while it opens is noticed as one that stands still later is.
+func TestStuckWhileItOpens(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		h := halting{jobs.Every(time.Minute), new(atomic.Bool), make(chan struct{})}
+		first := c.start([]jobs.Job{{Name: "job", Schedule: h}})
+		other := c.start([]jobs.Job{{Name: "job", Schedule: h}})
+		c.until(90 * time.Second)
+		h.halted.Store(true)
+		first.kill()
+		c.until(2*time.Minute + 10*time.Second)
+		if err := other.Check(); !errors.Is(err, election.ErrStuck) {
+			t.Errorf("%+v: %v", other.State(), err)
+		}
+		close(h.free)
+		h.halted.Store(false)
+		synctest.Wait()
+	})
 }

@@ -167,9 +167,7 @@ Other users of this machine can read what --args says: give secrets with
 			}
 			return c.tell(command, recordOf(record), "%s: triggered, with the tick %s%s", key.Job, key.Tick.Format(time.RFC3339Nano), note)
 		}
-		record, err = awaitRun(ctx, group, key, func() {
-			fmt.Fprintf(command.ErrOrStderr(), "%s has not started after %v: another run of it is not over, nobody leads, or the leader does not have this job\n", printable(key.Job), startsWithin)
-		})
+		record, err = awaitRun(ctx, group, key, func(text string) { fmt.Fprintln(command.ErrOrStderr(), text) })
 		if err != nil {
 			return err
 		}
@@ -222,24 +220,29 @@ func (c *control) checkDeclared(ctx context.Context, group jobs.Group, name stri
 	return noJob(slices.Sorted(maps.Keys(declared)), c.group, name)
 }
 
-// awaitRun waits until a run is over. It calls late once if the run does not start
-// for long.
-func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key, late func()) (jobs.Record, error) {
+// awaitRun waits until a run is over. It tells once if the run does not start
+// for long. The database may be away for awayAtMost meanwhile, which it tells, too: the run goes on, or is recovered.
+func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key, tell func(string)) (jobs.Record, error) {
 	again := time.NewTicker(250 * time.Millisecond)
 	defer again.Stop()
-	began, told := time.Now(), false
+	began, seen, told, away := time.Now(), time.Now(), false, false
 	for {
-		snapshot, err := group.Load(ctx)
-		if err != nil {
-			return jobs.Record{}, err
+		record, over, err := look(ctx, group, key)
+		switch {
+		case over:
+			return record, err
+		case err == nil:
+			seen = time.Now()
+		case time.Since(seen) > awayAtMost:
+			return record, fmt.Errorf("%s was triggered, with the tick %s, and whether it is over cannot be read for %v: %w",
+				key.Job, key.Tick.Format(time.RFC3339Nano), time.Since(seen).Round(time.Second), err)
 		}
-		record, open := find(snapshot.Open, key)
-		if !open {
-			break
+		if err != nil && !away {
+			tell(fmt.Sprintf("%s was triggered, and whether it is over cannot be read: trying again: %v", printable(key.Job), err))
 		}
-		if !told && record.Attempt == 0 && time.Since(began) > startsWithin {
+		if away = err != nil; !away && !told && record.Attempt == 0 && time.Since(began) > startsWithin {
 			told = true
-			late()
+			tell(fmt.Sprintf("%s has not started after %v: another run of it is not over, nobody leads, or the leader does not have this job", printable(key.Job), startsWithin))
 		}
 		select {
 		case <-again.C:
@@ -247,16 +250,30 @@ func awaitRun(ctx context.Context, group jobs.Group, key jobs.Key, late func()) 
 			return jobs.Record{}, fmt.Errorf("%s is not over yet: %w", key.Job, context.Cause(ctx))
 		}
 	}
+}
+
+// awayAtMost is how long trigger --wait waits for a database that does not answer.
+const awayAtMost = 2 * time.Minute
+
+// look reads a run, and reports whether it is over.
+func look(ctx context.Context, group jobs.Group, key jobs.Key) (record jobs.Record, over bool, err error) {
+	snapshot, err := group.Load(ctx)
+	if err != nil {
+		return record, false, err
+	}
+	if record, open := find(snapshot.Open, key); open {
+		return record, false, nil
+	}
 	const most = 100_000 // runs of the job since then
 	records, err := group.Runs(ctx, jobs.Filter{Job: key.Job, Since: key.Tick, Limit: most})
 	if err != nil {
-		return jobs.Record{}, err
+		return record, false, err
 	}
 	record, ok := find(records, key)
 	if !ok {
-		return record, fmt.Errorf("%s: the run is over, but not in the history any more", key.Job)
+		err = fmt.Errorf("%s: the run is over, but not in the history any more", key.Job)
 	}
-	return record, nil
+	return record, true, err
 }
 
 func find(records []jobs.Record, key jobs.Key) (jobs.Record, bool) {

@@ -10,13 +10,19 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/cronlease/cronlease/cmd/worker/internal/config"
+	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/overdue"
 	"github.com/cronlease/cronlease/internal/subprocess"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/jobs/cron"
+	"github.com/cronlease/cronlease/scheduler"
+	"github.com/cronlease/cronlease/store"
 	"github.com/cronlease/cronlease/store/sqlitestore"
 )
 
@@ -55,7 +61,7 @@ func over(t *testing.T, path string, r runRecord) jobs.Record {
 	defer db.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
-	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick.Time, Trigger: r.Trigger}, func() {})
+	record, err := awaitRun(ctx, jobs.NewGroup(db, "billing"), jobs.Key{Job: r.Job, Tick: r.Tick.Time, Trigger: r.Trigger}, func(string) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,6 +70,62 @@ func over(t *testing.T, path string, r runRecord) jobs.Record {
 
 func about(job, message string) func(line map[string]any) bool {
 	return func(line map[string]any) bool { return line["msg"] == message && line["job"] == job }
+}
+
+// unreachable is a database that does not answer for a while.
+type unreachable struct {
+	store.Jobs
+	until time.Time
+}
+
+func (u *unreachable) Load(ctx context.Context, group string) (jobs.Snapshot, error) {
+	if time.Now().Before(u.until) {
+		return jobs.Snapshot{}, errors.New("connection refused")
+	}
+	return u.Jobs.Load(ctx, group)
+}
+
+// A run that is waited for goes on while the database is away: that is told once, and counts as a failure of its own only after long.
+func TestAwaitRunWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	for _, away := range []time.Duration{time.Minute, 10 * time.Minute} {
+		t.Run(away.String(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				db := memdb.New()
+				s, err := scheduler.New(db, "g", scheduler.WithLogger(zap.NewNop()))
+				if err == nil {
+					err = s.Add(jobs.Job{Name: "a", Schedule: jobs.Manual(), Do: func(context.Context, jobs.Run) error { time.Sleep(30 * time.Second); return nil }})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(context.Background())
+				defer cancel()
+				go func() { _ = s.Run(ctx) }()
+				time.Sleep(time.Second)
+				u := &unreachable{Jobs: db, until: time.Now().Add(away)}
+				group := jobs.NewGroup(u, "g")
+				key, err := group.Trigger(ctx, "a")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var told []string
+				record, err := awaitRun(ctx, group, key, func(text string) { told = append(told, text) })
+				if len(told) != 1 || !strings.Contains(told[0], "trying again: connection refused") {
+					t.Errorf("told %q", told)
+				}
+				if away == time.Minute && (err != nil || record.State != jobs.Succeeded) {
+					t.Errorf("%+v, %v", record, err)
+				}
+				if away > time.Minute && (err == nil || !strings.Contains(err.Error(), "a was triggered, with the tick 2000-")) {
+					t.Errorf("%v", err)
+				}
+				cancel()
+				synctest.Wait()
+			})
+		})
+	}
 }
 
 func TestControl(t *testing.T) {

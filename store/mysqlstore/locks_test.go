@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -354,6 +355,82 @@ func TestLocksNeedConnectionsOfAPool(t *testing.T) {
 				if works && err != nil || !works && (!errors.Is(err, lease.ErrSetup) || !strings.Contains(err.Error(), "at least 11")) {
 					t.Errorf("%s in a pool of %d: %v", what, most, err)
 				}
+			}
+		}
+	})
+}
+
+// Locks, several groups and requests leave the caller of a pool its last connection, in whichever order they come.
+func TestGroupsAndLocksLeaveAConnection(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		for most, waits := range map[int]bool{12: false, 13: true} {
+			pool := db.Open(t)
+			pool.SetMaxOpenConns(most)
+			s := openOn(t, pool)
+			h := holder(t, s, uniqueName("jobs"), "me")
+			var busy sync.WaitGroup // before there is anything else, the ledger takes all that it may
+			for range 20 {
+				busy.Go(func() { _, _ = s.Load(soon(t), h.Group) })
+			}
+			busy.Wait()
+			requests := s.RequestSignal(h.Group, h.Token)
+			waiting := make(chan error, 1)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			go func() { waiting <- requests.Wait(ctx, nil) }()
+			<-time.After(200 * time.Millisecond)
+			for range 3 {
+				signal := s.HandoverSignal(uniqueName("group"))
+				obtain(t, signal)
+				defer closeSignal(t, signal)
+			}
+			writeLocks(t, s, replace("a", 0, "mark"))
+			notifier := openNotifier(t, s)
+			at := address(t, notifier)
+			woken := waitFor(t, notifier, "a", "mark")
+			eventually(t, "the notifier sleeps", sleeps(t, db, at))
+			stop := make(chan struct{})
+			work := func(f func()) {
+				busy.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+							f()
+						}
+					}
+				})
+			}
+			for i := range 4 {
+				work(func() { _, _ = s.ReadLocks(soon(t), "a") })
+				work(func() { _, _ = s.Read(soon(t), fmt.Sprint("group", i)) })
+				work(func() { _, _ = s.Load(soon(t), h.Group) })
+			}
+			for range 20 {
+				if err := pool.PingContext(soon(t)); err != nil {
+					t.Errorf("in a pool of %d: %v: %+v", most, err, pool.Stats())
+					break
+				}
+			}
+			close(stop)
+			busy.Wait()
+			select {
+			case err := <-waiting:
+				if waits || err == nil {
+					t.Errorf("in a pool of %d, the wait for requests ended: %v", most, err)
+				}
+			default:
+				if !waits {
+					t.Errorf("in a pool of %d, something waits for requests", most)
+				}
+			}
+			notify(t, s.Notifier(), at)
+			isWoken(t, woken, "a notification")
+			cancel()
+			if err := requests.Close(); err != nil {
+				t.Error(err)
 			}
 		}
 	})

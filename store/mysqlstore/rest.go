@@ -52,7 +52,18 @@ type resting struct {
 }
 
 func newRest(r *requests) *rest {
-	return &rest{requests: r, series: r.rows.conns.NewSeries(mysqlconn.LockLockWait), limit: requestWait, terms: map[*requestSignal]*resting{}}
+	rester := &rest{requests: r, series: r.rows.conns.NewSeries(mysqlconn.LockLockWait), limit: requestWait, terms: map[*requestSignal]*resting{}}
+	r.rows.conns.OnCrowd(rester.yield)
+	return rester
+}
+
+// yield gives the connection up, which others need in the caller's pool: requests are found by heartbeats then.
+func (r *rest) yield() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.end != nil {
+		r.end()
+	}
 }
 
 // join has the connection rest for the term too. What it returns gets nil when it is worth

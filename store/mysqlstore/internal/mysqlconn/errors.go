@@ -140,7 +140,7 @@ func (p *Pool) Explain(err error) error {
 		return fmt.Errorf("%w: %w", unfitOf(err), err)
 	}
 	if isDenied(err) {
-		return fmt.Errorf("%w: %w: correct the password or its file, unlock the account, or let this host in", lease.ErrDenied, err)
+		return fmt.Errorf("%w: %w: correct the password or its file, unlock the account, let this host in, or use TLS if the account requires it", lease.ErrDenied, err)
 	}
 	cure, kind := "", lease.ErrNotReady
 	switch mysqlerr.Number(err) {

@@ -61,7 +61,8 @@ var laneSizes = [lanes]struct {
 // caller at a time.
 type slot struct {
 	Series
-	turn chan struct{} // of capacity 1; filling it gives access to the connection
+	turn  chan struct{} // of capacity 1; filling it gives access to the connection
+	place int           // among those of the ledger; 0 in the other lanes
 
 	conn   *Conn         // nil when there is none; guarded by turn
 	number atomic.Uint64 // the connection's, readable without the turn; 0 when there is none
@@ -71,7 +72,13 @@ func newSlot(p *Pool, lockWait time.Duration) *slot {
 	return &slot{Series: Series{pool: p, lockWait: lockWait}, turn: make(chan struct{}, 1)}
 }
 
-func (l *slot) give() { <-l.turn }
+// give gives the turn on. A connection of the ledger that others need goes: see [Pool.ledgerConns].
+func (l *slot) give() {
+	if l.place > 0 && l.conn != nil && l.place >= l.pool.ledgerConns() {
+		l.drop()
+	}
+	<-l.turn
+}
 
 // takeFirst takes the first of at most four slots that is free, else whichever is
 // next.
@@ -149,7 +156,9 @@ func (p *Pool) take(ctx context.Context, lane Lane, access Access) (*slot, error
 		}
 		return takeAble(ctx, p.slots[Ledger][:most], access)
 	case Locks, WaitingLocks:
-		p.locksUsed.Store(true)
+		if !p.locksUsed.Swap(true) {
+			p.crowd()
+		}
 		if err := p.checkLocks(); err != nil {
 			return nil, err
 		}

@@ -28,26 +28,45 @@ func (p *Pool) CheckSize() error {
 	return nil
 }
 
+// needs is how many connections the caller's pool needs, if so many wait for hand-over signals and for requests: beside
+// these, those of the lanes, of which the ledger has one at the least, and the caller's last.
+func (p *Pool) needs(signals, requests int) int {
+	n := leastKept - 1 + max(1, signals) + requests + 1
+	if p.locksUsed.Load() {
+		n += lockConns
+	}
+	return n
+}
+
+// lacks reports that the caller's pool does not have as many.
+func (p *Pool) lacks(needs int) bool {
+	most := p.source.Stats().MaxOpenConnections
+	return most > 0 && most < needs
+}
+
 // checkLocks reports that the caller's pool is too small for locks as well.
 func (p *Pool) checkLocks() error {
-	const least = leastKept + lockConns + 1
-	if most := p.source.Stats().MaxOpenConnections; most > 0 && most < least {
+	if needs := p.needs(int(p.reserved.Load()), 0); p.lacks(needs) {
 		return fmt.Errorf("%w: the pool has SetMaxOpenConns(%d), and locks need %d connections beside the rest: set at least %d, or 0 for no limit",
-			lease.ErrSetup, most, lockConns, least)
+			lease.ErrSetup, p.source.Stats().MaxOpenConnections, lockConns, needs)
 	}
 	return nil
 }
 
 // Reserve says how many hand-over signals there are, each of which keeps a connection of
 // [Pool.Open]: the ledger leaves them theirs.
-func (p *Pool) Reserve(signals int) { p.reserved.Store(int32(signals)) }
+func (p *Pool) Reserve(signals int) {
+	if int(p.reserved.Swap(int32(signals))) < signals { //nolint:gosec // there are two at most
+		p.crowd()
+	}
+}
 
 // CheckReserved keeps hand-over signals from taking the connections that the lanes need from
 // the caller's pool, and the caller's last.
 func (p *Pool) CheckReserved() error {
-	most, signals := p.source.Stats().MaxOpenConnections, int(p.reserved.Load())
-	if others := leastKept - 1; most > 0 && signals+others >= most {
-		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d hand-over signals need at least %d", most, signals, signals+others+1)
+	signals := int(p.reserved.Load())
+	if needs := p.needs(signals, 0); p.lacks(needs) {
+		return fmt.Errorf("the pool has SetMaxOpenConns(%d): %d hand-over signals need at least %d", p.source.Stats().MaxOpenConnections, signals, needs)
 	}
 	return nil
 }
@@ -56,16 +75,39 @@ func (p *Pool) CheckReserved() error {
 // FreeRequests. It fails when the caller's pool has none beside the others' and the
 // caller's last: what cannot be woken finds out by its next heartbeat.
 func (p *Pool) ReserveRequests() error {
-	signals := int(p.requests.Add(1)) + max(1, int(p.reserved.Load()))
-	if most := p.source.Stats().MaxOpenConnections; most > 0 && signals+leastKept-1 >= most {
+	if needs := p.needs(int(p.reserved.Load()), int(p.requests.Add(1))); p.lacks(needs) {
 		p.requests.Add(-1)
-		return fmt.Errorf("the pool has SetMaxOpenConns(%d): to wait for requests too, it needs at least %d", most, signals+leastKept)
+		return fmt.Errorf("the pool has SetMaxOpenConns(%d): to wait for requests too, it needs at least %d", p.source.Stats().MaxOpenConnections, needs)
 	}
+	p.trim()
 	return nil
 }
 
 // FreeRequests takes back what ReserveRequests reserved.
 func (p *Pool) FreeRequests() { p.requests.Add(-1) }
+
+// OnCrowd has f called when others need the connection in the caller's pool that waits for requests.
+func (p *Pool) OnCrowd(f func()) { p.onCrowd.Store(&f) }
+
+// crowd is called when others need more connections of the caller's pool than before.
+func (p *Pool) crowd() {
+	p.trim()
+	requests := int(p.requests.Load())
+	if f := p.onCrowd.Load(); f != nil && requests > 0 && p.lacks(p.needs(int(p.reserved.Load()), requests)) {
+		(*f)()
+	}
+}
+
+// trim closes connections of the ledger that others need. Those that are in use follow: see [slot.give].
+func (p *Pool) trim() {
+	for _, l := range p.slots[Ledger][p.ledgerConns():] {
+		select {
+		case l.turn <- struct{}{}:
+			l.give()
+		default:
+		}
+	}
+}
 
 // ledgerConns is how many connections the ledger may keep, so that the other lanes
 // and the caller have theirs.
@@ -74,11 +116,7 @@ func (p *Pool) ledgerConns() int {
 	if most == 0 {
 		return ledgerConns
 	}
-	others := 1 + readingConns + max(1, int(p.reserved.Load())) + int(p.requests.Load())
-	if p.locksUsed.Load() {
-		others += lockConns
-	}
-	return min(max(1, most-others-1), ledgerConns)
+	return min(1+max(0, most-p.needs(int(p.reserved.Load()), int(p.requests.Load()))), ledgerConns)
 }
 
 // maxConnections is how many connections the connection's account may have at a

@@ -47,6 +47,7 @@ type Pool struct {
 	locksUsed   atomic.Bool
 	reserved    atomic.Int32
 	requests    atomic.Int32
+	onCrowd     atomic.Pointer[func()] // see OnCrowd
 	server      atomic.Pointer[Server] // of the lanes' newest connection; nil before the first
 }
 
@@ -55,8 +56,12 @@ func newPool(name string) *Pool {
 	p.stopped, p.stop = context.WithCancel(context.Background())
 	p.watch = newWatch(p)
 	for lane, size := range laneSizes {
-		for range size.conns {
-			p.slots[lane] = append(p.slots[lane], newSlot(p, size.lockWait))
+		for place := range size.conns {
+			l := newSlot(p, size.lockWait)
+			if Lane(lane) == Ledger {
+				l.place = place
+			}
+			p.slots[lane] = append(p.slots[lane], l)
 		}
 	}
 	return p
