@@ -121,7 +121,7 @@ func (t *term) checkDrain() {
 
 // handOver ends the term of a leader of another mode, once no run goes on.
 func (t *term) handOver() {
-	if t.stage != gathering || t.slots.taken > 0 {
+	if t.stage != gathering || t.slots.taken > 0 || t.role == assigns && t.spread.isAway() {
 		return
 	}
 	t.stage = draining

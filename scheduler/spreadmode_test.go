@@ -129,12 +129,16 @@ func TestSpreadModeTakenBack(t *testing.T) {
 					}
 				}
 				c.until(time.Hour + 30*time.Second)
+				token := c.leader().State().Token
 				check(t, c.store.SetSpread(t.Context(), "g", !spread))
 				time.Sleep(40 * time.Second)
 				if n := len(c.runs("job-0")); n != 60 {
 					t.Errorf("%d runs before the switch was taken back", n)
 				}
 				check(t, c.store.SetSpread(t.Context(), "g", spread))
+				if now := c.leader().State().Token; now != token {
+					t.Errorf("the leader has changed: %d, %d", token, now)
+				}
 				c.until(time.Hour + 20*time.Minute + time.Second)
 				if n := len(c.runs("job-0")); n != 80 {
 					t.Errorf("%d runs", n)
