@@ -55,7 +55,7 @@
 // Package plan (internal/plan) decides what becomes of ticks and runs, and says why each tick becomes one
 // row; outbox decides what a statement has, and memory whether the ledger has gone back. The files here carry
 // that out. Read term.go, env.go and loop.go first, and then the way of a tick: alarms.go, claim.go, run.go,
-// attempt.go, standing.go, writer.go. Packages tickclock, watchdog, roster and termnotes stand alone.
+// slots.go, attempt.go, standing.go, writer.go. Packages tickclock, watchdog, roster and termnotes stand alone.
 //
 // In this order, from the outside in, what a file uses stands in a later one, but for a few calls back, such as
 // from the end of a run to what may be claimed then:
@@ -64,7 +64,7 @@
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it
 //     reads: reader.go, control.go
 //   - the way of a tick: alarms.go, found.go (what the ledger has as open), pauseafter.go, claim.go,
-//     away.go (what is assigned to replicas), choice.go (to which), run.go, standing.go (its end), follow.go,
+//     away.go (what is assigned to replicas), choice.go (to which), run.go, slots.go (what may start), standing.go (its end), follow.go,
 //     notify.go, failover.go, writer.go (its statements), attempt.go (the job itself), wake.go (signals)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
 //     heartbeat.go, sentinel.go, mode.go, list.go, signal.go
