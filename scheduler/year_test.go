@@ -22,7 +22,7 @@ const (
 )
 
 // A service lives through a year: each week it is deployed with other jobs, replica by replica, some of its processes
-// die, people trigger and pause. Each tick of the year is accounted for.
+// die, people trigger and pause. Each tick of the year is accounted for, also where the runs are spread over the replicas.
 func TestYear(t *testing.T) {
 	t.Parallel()
 	weeks := 8 // in `make test`
@@ -30,16 +30,18 @@ func TestYear(t *testing.T) {
 		weeks = 52
 	}
 	for _, seed := range rounds.Seeds(t, 1) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			inBubble(t, func(c *cluster) {
-				y := &life{cluster: c, random: rand.New(rand.NewPCG(seed, 1)), args: map[string]int{}}
-				y.live(weeks)
-				y.check()
-				if c.Failed() {
-					c.Logf("CRONLEASE_SEED=%d CRONLEASE_ROUNDS=%d", seed, rounds.Of(t, 1))
-				}
+		for _, spread := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%d spread=%t", seed, spread), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					y := &life{cluster: c, random: rand.New(rand.NewPCG(seed, 1)), args: map[string]int{}, spread: spread}
+					y.live(weeks)
+					y.check()
+					if c.Failed() {
+						c.Logf("CRONLEASE_SEED=%d CRONLEASE_ROUNDS=%d", seed, rounds.Of(t, 1))
+					}
+				})
 			})
-		})
+		}
 	}
 }
 
@@ -49,9 +51,10 @@ type life struct {
 	random  *rand.Rand
 	running []*replica
 	args    map[string]int // how often a run brought these arguments
-	asked   int            // triggers
-	changes []time.Time    // of the schedule of the job "changing"
-	paused  []jobs.Pause   // of the job "paused"
+	spread  bool
+	asked   int          // triggers
+	changes []time.Time  // of the schedule of the job "changing"
+	paused  []jobs.Pause // of the job "paused"
 	filled  []jobs.Backfilled
 }
 
@@ -119,7 +122,7 @@ func (y *life) replace(at, week int) {
 
 func (y *life) launch(week int) *replica {
 	return y.start(y.version(week), scheduler.WithTiming(lease.Timing{TTL: 30 * time.Minute}), scheduler.WithDrain(time.Hour),
-		func(s *settings.Scheduler) { s.Sweep = 10 * time.Minute })
+		func(s *settings.Scheduler) { s.Sweep, s.Spread = 10*time.Minute, y.spread })
 }
 
 // live lives through so many weeks. Whatever happens, happens at any moment of its day, and at the very instant of a
