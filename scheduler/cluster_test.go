@@ -42,6 +42,12 @@ type ran struct {
 func inBubble(t *testing.T, test func(c *cluster)) {
 	t.Helper()
 	t.Parallel()
+	bubble(t, test)
+}
+
+// bubble is inBubble, and one after the other.
+func bubble(t *testing.T, test func(c *cluster)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		store := memdb.New()
 		c := &cluster{T: t, store: store, Group: jobs.NewGroup(store, "g"), begin: time.Now()}

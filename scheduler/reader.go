@@ -41,11 +41,15 @@ func (f *reader) run() {
 	f.beats.listening.Store(true)
 	timer := time.NewTimer(every)
 	defer timer.Stop()
-	asked := false // to read the ledger even if nothing has changed
+	asked, idle := false, false // to read the ledger even if nothing has changed; nothing is assigned to this session
 	var list relisted
 	limit := f.timing.AttemptTimeout
 	for {
 		pulse.Beat()
+		if idle {
+			every = f.timing.TTL // the leader wakes a replica again that has not begun what it was given
+			pulse.BeatFor(every)
+		}
 		timer.Reset(every)
 		var beat *heard
 		var answers []chan<- bool
@@ -96,6 +100,7 @@ func (f *reader) run() {
 			every = f.lookEvery()
 		}
 		fruit := false
+		idle = f.role == serves && err == nil && len(snapshot.Open) == 0
 		if changed {
 			fruit, asked = snapshot.Changes != f.beats.known.Swap(snapshot.Changes), false
 			if f.role != runsAll {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -515,4 +516,43 @@ func TestSpreadPrefer(t *testing.T) {
 			t.Errorf("runs: %v", of)
 		}
 	})
+}
+
+// The statements at rest are linear in the replicas: each sends as few in a large group as in a small one, and none many more than the others.
+func TestSpreadManyReplicas(t *testing.T) {
+	t.Parallel()
+	rate := map[int]float64{}
+	for _, n := range []int{10, 100 * rounds.Of(t, 1)} {
+		bubble(t, func(c *cluster) {
+			all := several(3, 24*time.Hour, sleep(time.Second))
+			for range n {
+				c.start(all, scheduler.WithSpread())
+			}
+			c.until(20 * time.Minute)
+			for _, r := range c.replicas {
+				r.link.set(func(l *link) { clear(l.sent) })
+			}
+			c.until(40 * time.Minute)
+			sum, total, most := map[string]int{}, 0, 0
+			for _, r := range c.replicas {
+				of := 0
+				r.link.set(func(l *link) {
+					for op, n := range l.sent {
+						sum[op] += n
+						of += n
+					}
+				})
+				total, most = total+of, max(most, of)
+			}
+			seconds := (20 * time.Minute).Seconds()
+			rate[n] = float64(total) / float64(n) / seconds
+			c.Logf("%d replicas: %.3f statements/s each, at most %.3f: %v", n, rate[n], float64(most)/seconds, sum)
+			if rate[n] > 0.45 || float64(most)/seconds > 0.6 {
+				c.Errorf("%d replicas: %.3f statements/s each, at most %.3f: %v", n, rate[n], float64(most)/seconds, sum)
+			}
+		})
+	}
+	if small, large := rate[10], rate[100*rounds.Of(t, 1)]; large > small {
+		t.Errorf("%.3f statements/s each in a small group, and %.3f in a large one", small, large)
+	}
 }
