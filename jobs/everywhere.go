@@ -33,6 +33,7 @@ func (j Job) checkEverywhere() error {
 	refuse(j.History != History{}, "History"+has+"its runs are not recorded")
 	refuse(len(j.On) > 0, "On"+has+"it runs on each replica")
 	refuse(len(j.Prefer) > 0, "Prefer"+has+"it runs on each replica")
+	refuse(j.Sticky, "Sticky"+has+"it runs on each replica")
 	refuse(j.PauseAfter != 0, "PauseAfter"+has+"it cannot be paused")
 	return errors.Join(wrong...)
 }

@@ -83,6 +83,10 @@ type Job struct {
 	// Prefer are labels that the replica should have, in such a group: of those that can have the run now, one with the most of them gets
 	// it, and only then the one with the fewest runs. Nil: none.
 	Prefer Labels
+	// Sticky has the runs of the job go to one replica in such a group, for what it keeps between them, such as a cache: of those that Prefer
+	// leaves, always the same, as long as it can have them. When a replica comes, it gets few such jobs of others; when one goes or is full, its jobs go
+	// to different others. A retry goes elsewhere.
+	Sticky bool
 	// About says what the job does, for people who look at it, such as its command line.
 	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
 	About string

@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
 	"math"
 	"slices"
 	"time"
@@ -37,14 +39,14 @@ func (t *term) mayAssign() bool {
 }
 
 // choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the
-// most labels that the job prefers, then the fewest runs for its slots, then rather another one than the leader, and then the one that got its last run longest ago. One that
-// does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
+// most labels that the job prefers, then the one that a sticky job has, then the one with the fewest runs for its slots, then rather another one than the leader, and then
+// the one that got its last run longest ago. One that does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
 // replica that got the last run gets more, up to its share of them: so that few statements and few signals concern each.
 func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !t.mayAssign() {
 		return to, false
 	}
-	var best [6]int // whether it is slow, whether the run failed there, what it lacks of Prefer, its load, whether it leads, and when it was chosen last
+	var best [7]int // whether it is slow, whether the run failed there, what it lacks of Prefer, its place, its load, whether it leads, and when it was chosen last
 	last, can := math.MaxInt, t.canHave(e)
 	only := t.together(e, can)
 	for _, m := range t.spread.members {
@@ -52,11 +54,11 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 			continue
 		}
 		load := t.spread.runs[m.Owner] * t.spread.most / cmp.Or(m.Told.MaxRuns, t.spread.most)
-		rank := [...]int{one(t.spread.slow[m.Owner]), one(m.Owner == failedOn), len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels), load, one(m.Owner == t.holder.Owner), t.spread.given[m.Owner]}
+		rank := [...]int{one(t.spread.slow[m.Owner]), one(m.Owner == failedOn), len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels), placeOf(e.job, m.Owner), load, one(m.Owner == t.holder.Owner), t.spread.given[m.Owner]}
 		if !ok || slices.Compare(rank[:], best[:]) < 0 {
 			to, best, ok = m.Assignee, rank, true
 		}
-		if m.Assignee == t.spread.last && rank[0]+rank[1]+rank[2] == 0 {
+		if m.Assignee == t.spread.last && rank[0]+rank[1]+rank[2] == 0 && !e.job.Sticky {
 			last = load
 		}
 	}
@@ -64,13 +66,23 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !ok {
 		return to, false
 	}
-	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best[3] < share {
+	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best[4] < share {
 		to = t.spread.last
 	}
 	t.spread.last = to
 	t.spread.count++
 	t.spread.given[to.Owner] = t.spread.count
 	return to, true
+}
+
+// placeOf is the place of a replica among those that may have the runs of a sticky job; else zero. It depends on the two names alone,
+// so that each leader finds the same, and each job has an order of its own (rendezvous hashing).
+func placeOf(job *declared, owner string) int {
+	if !job.Sticky {
+		return 0
+	}
+	sum := sha256.Sum256([]byte(job.Name + "\x00" + owner))
+	return int(binary.BigEndian.Uint32(sum[:]))
 }
 
 // one is 1 for true.

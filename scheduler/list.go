@@ -297,8 +297,8 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 		if err := job.Validate(); err != nil {
 			wrong = append(wrong, err)
 		}
-		if len(job.On)+len(job.Prefer) > 0 && !l.spread {
-			wrong = append(wrong, fmt.Errorf("scheduler: job %.150q: On %v, Prefer %v: the leader runs all jobs of this group: add WithSpread, which spreads them over its replicas", job.Name, job.On, job.Prefer))
+		if (len(job.On)+len(job.Prefer) > 0 || job.Sticky) && !l.spread {
+			wrong = append(wrong, fmt.Errorf("scheduler: job %.150q: On %v, Prefer %v, Sticky %t: the leader runs all jobs of this group: add WithSpread, which spreads them over its replicas", job.Name, job.On, job.Prefer, job.Sticky))
 		}
 		if seen[job.Name] {
 			wrong = append(wrong, declaredTwice(job.Name))

@@ -518,6 +518,62 @@ func TestSpreadPrefer(t *testing.T) {
 	})
 }
 
+// The runs of a sticky job stay on one replica, over changes of leader, and few move when a replica comes or goes.
+func TestSpreadSticky(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		const n = 200
+		all := several(n, time.Minute, sleep(time.Second))
+		for i := range all {
+			all[i].Sticky = true
+		}
+		leader, others := c.spreadOver(4, all)
+		of := func(minute int) (owners [n]string) {
+			c.until(time.Duration(minute)*time.Minute + 10*time.Second)
+			for _, r := range c.allRuns() {
+				if r.Tick.Equal(c.begin.Add(time.Duration(minute) * time.Minute)) {
+					var i int
+					_, _ = fmt.Sscanf(r.Job, "job-%d", &i)
+					owners[i] = r.Owner
+				}
+			}
+			return owners
+		}
+		differ := func(a, b [n]string) (count int) {
+			for i := range a {
+				if a[i] != b[i] {
+					count++
+				}
+			}
+			return count
+		}
+		first := of(1)
+		counts := map[string]int{}
+		for _, owner := range first {
+			counts[owner]++
+		}
+		for _, r := range c.replicas {
+			if got := counts[r.Owner()]; got < 20 || got > 90 {
+				t.Errorf("of %d jobs, a replica has %d", n, got)
+			}
+		}
+		check(t, leader.Resign(c.Context()))
+		if second := of(2); differ(first, second) > 0 {
+			t.Errorf("%d jobs moved with the leader", differ(first, second))
+		}
+		others[0].stop()
+		third := of(3)
+		for i := range first {
+			if moved := first[i] != third[i]; moved != (first[i] == others[0].Owner()) {
+				t.Errorf("job-%d: %s, and then %s", i, first[i], third[i])
+			}
+		}
+		c.start(all, scheduler.WithSpread())
+		if moved := differ(third, of(4)); moved < n/20 || moved > n/2 {
+			t.Errorf("%d jobs moved to a new replica", moved)
+		}
+	})
+}
+
 // The statements at rest are linear in the replicas: each sends as few in a large group as in a small one, and none many more than the others.
 func TestSpreadManyReplicas(t *testing.T) {
 	t.Parallel()

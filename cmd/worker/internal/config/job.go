@@ -102,6 +102,7 @@ var jobFields = []field[jobFile]{
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
 	{"on", func(v value, f *jobFile) { readLabels(v, &f.job.On) }},
 	{"prefer", func(v value, f *jobFile) { readLabels(v, &f.job.Prefer) }},
+	{"sticky", func(v value, f *jobFile) { set(&f.job.Sticky, readBool(v)) }},
 	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readBool(v)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, cron.Auto, cron.Unix, cron.Spring, cron.Quartz) }},
@@ -227,6 +228,9 @@ func (r *jobReader) read(v value) {
 			if at, ok := found[key]; ok && !r.config.Spread {
 				at.report("only a group that is spread goes by labels: expected spread: true beside group")
 			}
+		}
+		if at, ok := found["sticky"]; ok && f.job.Sticky && !r.config.Spread {
+			at.report("the leader runs all jobs of this group: expected spread: true beside group")
 		}
 		if at, ok := found["pool"]; ok {
 			if f.job.Pool.Limit = r.config.pools[f.job.Pool.Name]; f.job.Pool.Limit == 0 && f.job.Pool.Name != "" {
