@@ -57,6 +57,7 @@ func (t *term) assign(r *run) bool {
 		return false
 	}
 	t.shift(r, plan.Running)
+	t.slots.began(r.entry.job.Pool, time.Now())
 	t.give(r, to)
 	return true
 }

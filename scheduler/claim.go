@@ -28,6 +28,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		r := t.take(e, jobs.Record{Key: c.Key})
 		if c.State == jobs.Running {
 			t.shift(r, plan.Running)
+			t.slots.began(e.job.Pool, time.Now())
 		} else {
 			t.shift(r, plan.Parking)
 		}

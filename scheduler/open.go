@@ -72,6 +72,9 @@ func (t *term) open() error {
 	if err != nil {
 		return err
 	}
+	if err := t.readStarts(until); err != nil {
+		return err
+	}
 	t.count(sent)
 	for _, e := range t.roll.order {
 		pulse.Beat()

@@ -97,3 +97,39 @@ func TestPoolOverTakeovers(t *testing.T) {
 		})
 	})
 }
+
+// Of all jobs of a pool, no more attempts begin in a time than it lets, also over takeovers, and none is lost.
+func TestPoolOfStarts(t *testing.T) {
+	for name, options := range map[string][]scheduler.Option{"leader": nil, "spread": {scheduler.WithSpread()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				pool := jobs.Pool{Name: "api", Starts: 3, Per: time.Minute}
+				var all []jobs.Job
+				for i := range 5 {
+					all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(5 * time.Minute), Pool: pool, Recover: jobs.RecoverRerun, Do: sleep(time.Second)})
+				}
+				for range 3 {
+					c.start(all, options...)
+				}
+				for i := range 3 {
+					c.until(time.Duration(5*(i+1))*time.Minute + 20*time.Second)
+					c.leader().kill()
+					c.start(all, options...)
+				}
+				c.until(24 * time.Minute)
+				runs := c.allRuns()
+				slices.SortFunc(runs, func(a, b ran) int { return int(a.began - b.began) })
+				for i := range runs[3:] {
+					if within := runs[i+3].began - runs[i].began; within < time.Minute {
+						t.Errorf("four runs began within %v: %+v", within, runs[i:i+4])
+					}
+				}
+				for i := range 5 {
+					if rows := c.lines(fmt.Sprint("job-", i)); len(rows) != 4 || rows[3] != "20m succeeded" {
+						t.Errorf("job-%d: %q", i, rows)
+					}
+				}
+			})
+		})
+	}
+}

@@ -173,11 +173,26 @@ func (t *term) launchReady() {
 		case t.paused(r): // while it waited for a slot
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
-		case t.poolLeft(r.entry) < 1 || !t.launch(r):
+		case t.poolLeft(r.entry) < 1:
+			t.launchLater(r.entry.job.Pool)
+			left = append(left, r)
+		case !t.launch(r):
 			left = append(left, r)
 		}
 	}
 	t.slots.ready = append(left, t.slots.ready...)
+}
+
+// launchLater launches runs again when one more of a pool may begin.
+func (t *term) launchLater(p jobs.Pool) {
+	_, wait := t.slots.startsLeft(p, time.Now())
+	if r := t.slots.rates[p.Name]; wait > 0 && !r.waits {
+		r.waits = true
+		t.after(wait, func() {
+			r.waits = false
+			t.launchReady()
+		})
+	}
 }
 
 // launch tells the ledger that a run starts, and starts it, or assigns it. False: no replica can have it now.
@@ -190,6 +205,9 @@ func (t *term) launch(r *run) bool {
 		return t.assign(r)
 	}
 	t.shift(r, plan.Running)
+	if t.role != serves {
+		t.slots.began(r.entry.job.Pool, time.Now())
+	}
 	start := move(r.record, jobs.Running, "")
 	if r.record.Fencing > 0 {
 		start.NotBefore = time.UnixMicro(int64(r.record.Fencing)).UTC()

@@ -36,7 +36,7 @@ type Config struct {
 	Lease lease.Timing
 	// MaxRuns is how many runs the worker has at a time; zero: any number.
 	MaxRuns int
-	pools   map[string]int // how many runs each pool of jobs may have at a time
+	pools   map[string]jobs.Pool // how many runs each pool of jobs may have at a time
 	// Spread: the runs of the group are spread over its workers.
 	Spread bool
 	// Labels are what the worker says of itself, for jobs that want them.

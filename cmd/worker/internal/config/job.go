@@ -233,8 +233,9 @@ func (r *jobReader) read(v value) {
 			at.report("the leader runs all jobs of this group: expected spread: true beside group")
 		}
 		if at, ok := found["pool"]; ok {
-			if f.job.Pool.Limit = r.config.pools[f.job.Pool.Name]; f.job.Pool.Limit == 0 && f.job.Pool.Name != "" {
-				at.report("there is no pool %s: expected one of pools, which say how many runs each may have, such as pools: {reports: 3}", quote(f.job.Pool.Name))
+			name := f.job.Pool.Name
+			if f.job.Pool = r.config.pools[name]; f.job.Pool.Name == "" && name != "" {
+				at.report("there is no pool %s: expected one of pools, which say how many runs each may have, such as pools: {reports: 3}", quote(name))
 			}
 		}
 		if at, ok := found["sql"]; ok && r.config.Database.kind != "" && !r.config.Database.SQL() {
