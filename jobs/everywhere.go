@@ -31,6 +31,7 @@ func (j Job) checkEverywhere() error {
 	refuse(j.Pool != Pool{}, "Pool"+has+"each replica runs it by itself")
 	refuse(j.LockAtLeastFor != 0, "LockAtLeastFor"+has+"it has no lock")
 	refuse(j.History != History{}, "History"+has+"its runs are not recorded")
+	refuse(j.ConcurrencyKey != "", "ConcurrencyKey"+has+"its runs have no arguments")
 	refuse(len(j.On) > 0, "On"+has+"it runs on each replica")
 	refuse(len(j.Prefer) > 0, "Prefer"+has+"it runs on each replica")
 	refuse(j.Sticky, "Sticky"+has+"it runs on each replica")

@@ -77,6 +77,10 @@ type Job struct {
 	// not, and is an error; the job cannot be triggered, paused or cancelled. Its runs have
 	// no token ([Run.Token] is zero), and fenced work refuses them.
 	Everywhere bool
+	// ConcurrencyKey is the name of a member of the arguments, such as "customer": of the runs that have the same value there, one goes on
+	// at a time, and the others wait, also where other runs of the job overlap ([OverlapAllow], which it needs). Runs without arguments, or
+	// without that member, wait for none. The leader reads the arguments of what is next in line. Empty: none.
+	ConcurrencyKey string
 	// On are labels that a replica needs to run the job, in a group whose runs are spread over its replicas
 	// (scheduler.WithSpread). While no replica has them, its runs wait, and the leader's log says so. Nil: any replica.
 	On Labels
@@ -165,6 +169,7 @@ func (j Job) Validate() error {
 	}
 	fault(j.Schedule == nil, "no Schedule: give it one, for example jobs.Every(time.Minute)")
 	fault(j.Do == nil, "no Do: give it the function to run")
+	fault(j.ConcurrencyKey != "" && j.Overlap != OverlapAllow, "ConcurrencyKey %.80q: needs OverlapAllow: otherwise no two runs of the job go on at a time", j.ConcurrencyKey)
 	fault(j.On.Validate() != nil, "On: %w", j.On.Validate())
 	fault(j.Prefer.Validate() != nil, "Prefer: %w", j.Prefer.Validate())
 	fault(j.Timeout < 0, "Timeout %v: must not be negative", j.Timeout)

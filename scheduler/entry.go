@@ -29,6 +29,7 @@ type entry struct {
 	backlog   []*run // runs of backfills whose time has come
 	fails     failures
 	history   history
+	keys      keys
 	judged    time.Time // the newest end that was taken in of its runs, of a group that is spread
 	failsTold bool      // whether it was told that the job fails
 	tokens    uint64    // the highest fencing token that a run of it was given, or may have been: see away.go

@@ -133,3 +133,50 @@ func TestPoolOfStarts(t *testing.T) {
 		})
 	}
 }
+
+// Of the runs whose arguments have the same key, one goes on at a time, also over takeovers; the others overlap.
+func TestConcurrencyKey(t *testing.T) {
+	for name, options := range map[string][]scheduler.Option{"leader": nil, "spread": {scheduler.WithSpread()}} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := jobs.Job{Name: "sync", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, ConcurrencyKey: "customer", Recover: jobs.RecoverRerun, Do: sleep(10 * time.Second)}
+				for range 3 {
+					c.start([]jobs.Job{job}, options...)
+				}
+				c.until(time.Second)
+				keyOf := map[jobs.Key]int{}
+				for i := range 12 {
+					key, err := c.TriggerWith(c.Context(), "sync", map[string]int{"customer": i % 3, "n": i})
+					check(t, err)
+					keyOf[key] = i % 3
+				}
+				for range 2 {
+					_, err := c.TriggerWith(c.Context(), "sync", map[string]int{"n": 1})
+					check(t, err)
+				}
+				c.until(5 * time.Second)
+				if n := len(c.runs("sync")); n != 5 {
+					t.Errorf("%d runs began at once, want one for each of three keys, and two without", n)
+				}
+				c.until(15 * time.Second)
+				c.leader().kill()
+				c.until(3 * time.Minute)
+				runs := c.runs("sync")
+				for i, r := range runs {
+					for _, o := range runs[i+1:] {
+						a, is := keyOf[r.Key()]
+						b, also := keyOf[o.Key()]
+						if is && also && a == b && r.began < o.ended && o.began < r.ended && r.Key() != o.Key() {
+							t.Errorf("two runs of customer %d at a time: %+v, %+v", a, r, o)
+						}
+					}
+				}
+				for _, r := range c.records("sync") {
+					if r.State != jobs.Succeeded {
+						t.Errorf("%+v", r)
+					}
+				}
+			})
+		})
+	}
+}

@@ -66,6 +66,7 @@ type run struct {
 	told    bool   // observers think that it is in hand
 	away    *away  // nil: it is here
 	pool    string // whose room it has, in the phase running; empty: none's
+	key     runKey
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -125,7 +126,7 @@ func (t *term) admit(e *entry) {
 	t.replace(e)
 	for at := 0; at < len(e.blocked) && e.Admits(); {
 		r := e.blocked[at]
-		if r.Phase() == plan.Blocked && t.paused(r) {
+		if r.Phase() == plan.Blocked && (t.paused(r) || t.awaitsKey(r, func() { t.freed(e) })) {
 			at++
 			continue
 		}
@@ -563,6 +564,7 @@ func (t *term) shift(r *run, to plan.Phase) {
 		t.comeBack(r)
 	}
 	t.slots.shift(r, to, t.role != assigns)
+	r.entry.keys.shift(r, to)
 	r.entry.Shift(&r.Seat, r.record, to)
 }
 

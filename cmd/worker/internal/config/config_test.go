@@ -409,6 +409,8 @@ func TestErrors(t *testing.T) {
 		"no skew":             {with("max_skew: 0s"), []string{`5:11: max_skew: "0s": expected a duration such as 30s, 5m, 1h or 7d, above zero`}},
 		"labels alone":        {with("labels: {disk: ssd}"), []string{`5:9: labels: only a group that is spread goes by labels: expected spread: true beside it`}},
 		"follower_only alone": {with("follower_only: true"), []string{`5:16: follower_only: without spread, the leader runs all jobs, and this worker would do nothing: expected spread: true beside it`}},
+		"concurrency_key":     {job("name: a", `every: 1m`, "concurrency_key: customer", "exec: [x]"), []string{`6:22: jobs[0].concurrency_key: expected it only beside overlap: allow`}},
+		"everywhere, sticky":  {job("name: a", "every: 1m", "everywhere: true", "sticky: true", "concurrency_key: c", "exec: [x]"), []string{"jobs[0].sticky: does not apply", "jobs[0].sticky: the leader runs all", "jobs[0].concurrency_key: does not apply"}},
 		"sticky, not spread":  {job("name: a", `every: 1m`, "sticky: true", "exec: [x]"), []string{`6:13: jobs[0].sticky: the leader runs all jobs of this group: expected spread: true beside group`}},
 		"prefer, not spread":  {job("name: a", `every: 1m`, "prefer: {disk: ssd}", "exec: [x]"), []string{`6:13: jobs[0].prefer: only a group that is spread goes by labels: expected spread: true beside group`}},
 		"labels, name":        {with(`labels: {"a b": c}` + "\nspread: true"), []string{`5:10: labels: "a b": expected a label's name such as disk: 1 to 63 letters`}},

@@ -13,7 +13,7 @@ var withoutDefault = slices.Concat([]string{"name"}, scheduleKeys, kindKeys)
 
 // A default applies to a job that does not have this key.
 var defaultUnless = map[string]string{
-	"timeout": "lock_at_most_for", "lock_at_most_for": "timeout", "max_runs": "overlap",
+	"timeout": "lock_at_most_for", "lock_at_most_for": "timeout", "max_runs": "overlap", "concurrency_key": "overlap",
 }
 
 // readDefaults checks the defaults and returns them. It returns nil after it has

@@ -100,6 +100,7 @@ var jobFields = []field[jobFile]{
 	{"until", func(v value, f *jobFile) { f.calendar.until = readInstant(v) }},
 	{"except", readExcept},
 	{"jitter", func(v value, f *jobFile) { f.job.Jitter = readWait(v) }},
+	{"concurrency_key", func(v value, f *jobFile) { f.job.ConcurrencyKey = readName(v, "member of the arguments") }},
 	{"on", func(v value, f *jobFile) { readLabels(v, &f.job.On) }},
 	{"prefer", func(v value, f *jobFile) { readLabels(v, &f.job.Prefer) }},
 	{"sticky", func(v value, f *jobFile) { set(&f.job.Sticky, readBool(v)) }},
@@ -316,13 +317,18 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 
 const noRecords = "does not apply to a job that runs everywhere: there are no records of its runs"
 
+const onEach = "does not apply to a job that runs everywhere: it runs on each worker"
+
 // notEverywhere are the keys that a job which runs everywhere cannot have, and why.
 var notEverywhere = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
-	"on":       "does not apply to a job that runs everywhere: it runs on each worker",
-	"pool":     "does not apply to a job that runs everywhere: each worker runs it by itself",
-	"priority": "a job that runs everywhere waits for no slot",
-	"history":  noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
+	"on":              onEach,
+	"prefer":          onEach,
+	"sticky":          onEach,
+	"concurrency_key": "does not apply to a job that runs everywhere: its runs have no arguments",
+	"pool":            "does not apply to a job that runs everywhere: each worker runs it by itself",
+	"priority":        "a job that runs everywhere waits for no slot",
+	"history":         noRecords, "pause_after": noRecords, "after": noRecords, "notify": noRecords,
 	"manual": "a job that runs everywhere cannot be triggered: expected cron, every, at, fixed_rate or fixed_delay",
 	"sql":    "a job that runs everywhere has no lease, and statements need one: expected exec or http",
 }
@@ -349,6 +355,9 @@ func checkTogether(found map[string]value, f *jobFile) {
 		}
 	}
 	if at, ok := found["max_runs"]; ok && !f.job.Overlap.Beside() {
+		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
+	}
+	if at, ok := found["concurrency_key"]; ok && f.job.Overlap != jobs.OverlapAllow {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
 	if at, ok := found["lock_at_most_for"]; ok {

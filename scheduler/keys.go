@@ -1,0 +1,118 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
+)
+
+// keys are the concurrency keys of a job's runs that have its room ([jobs.Job].ConcurrencyKey).
+type keys struct {
+	busy    map[string]int // how many of them have that key: one, unless another leader let more start
+	unknown int            // how many have arguments that were not read yet
+	reading int            // how many arguments are being read
+}
+
+// runKey is the concurrency key of a run.
+type runKey struct {
+	value  string // as JSON; empty: none
+	known  bool   // its arguments were read
+	reads  bool   // they are being read
+	counts bool   // the run is among the keys of its job
+}
+
+// keysAtOnce is how many arguments are read at a time: those of runs that are next in line.
+const keysAtOnce = 8
+
+// shift counts a run that moves to another phase.
+func (k *keys) shift(r *run, to plan.Phase) {
+	switch is := to.HasRoom(); {
+	case is && !r.key.counts && r.entry.job.ConcurrencyKey != "":
+		r.key.counts = true
+		k.count(r, 1)
+	case !is && r.key.counts:
+		r.key.counts = false
+		k.count(r, -1)
+	}
+}
+
+func (k *keys) count(r *run, by int) {
+	if !r.key.known && r.record.HasArgs {
+		k.unknown += by
+	} else if r.key.value != "" {
+		if k.busy == nil {
+			k.busy = map[string]int{}
+		}
+		if k.busy[r.key.value] += by; k.busy[r.key.value] == 0 {
+			delete(k.busy, r.key.value)
+		}
+	}
+}
+
+// awaitsKey reports whether a run waits for another one with its key, or until the keys are known: then known is called.
+func (t *term) awaitsKey(r *run, known func()) bool {
+	e := r.entry
+	if e.job.ConcurrencyKey == "" || !r.record.HasArgs {
+		return false
+	}
+	if e.keys.unknown > 0 {
+		for _, o := range e.runs {
+			if o.key.counts {
+				t.readKey(o, known)
+			}
+		}
+	}
+	t.readKey(r, known)
+	return !r.key.known || r.key.value != "" && (e.keys.unknown > 0 || e.keys.busy[r.key.value] > 0)
+}
+
+// readKey reads the key of a run, unless it is known or being read.
+func (t *term) readKey(r *run, known func()) {
+	k := &r.entry.keys
+	if r.key.known || r.key.reads || !r.record.HasArgs || k.reading >= keysAtOnce {
+		return
+	}
+	r.key.reads = true
+	k.reading++
+	key, name := r.record.Key, r.entry.job.ConcurrencyKey
+	t.beside(func(v *env) {
+		var args json.RawMessage
+		err := v.retry(v.ctx, "read arguments", func(ctx context.Context) (err error) {
+			args, err = v.db.Args(ctx, v.holder.Group, key)
+			if errors.Is(err, jobs.ErrNoRun) {
+				return nil // it is over
+			}
+			return err
+		})
+		if err != nil {
+			return // the term is over
+		}
+		v.do(func(t *term) {
+			r.key.reads = false
+			k.reading--
+			if r.key.counts {
+				k.count(r, -1)
+			}
+			r.key.known, r.key.value = true, keyOf(args, name)
+			if r.key.counts {
+				k.count(r, 1)
+			}
+			known()
+		})
+	})
+}
+
+// keyOf is a member of arguments, as JSON; empty: they have none of that name.
+func keyOf(args json.RawMessage, name string) string {
+	var members map[string]json.RawMessage
+	if json.Unmarshal(args, &members) != nil || len(members[name]) == 0 {
+		return ""
+	}
+	var text bytes.Buffer
+	_ = json.Compact(&text, members[name]) // it was read just now
+	return text.String()
+}
