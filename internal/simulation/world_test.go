@@ -368,7 +368,7 @@ func (w *world) Pause(ctx context.Context, group, job string) error {
 	defer w.mu.Unlock()
 	if by := jobs.ActorOf(ctx); by.Via == jobs.ViaScheduler {
 		w.counts["paused by a scheduler"]++
-		if r := w.replicas[by.Name]; job != "" || r == nil || !r.began.Before(w.lost) {
+		if r := w.replicas[by.Name]; job != "" || r == nil || r.began.After(w.lost) {
 			w.failf("%s pauses %q, and no rows were lost since it began: rows were lost last at %v", by.Name, job, w.lost)
 		}
 	}
