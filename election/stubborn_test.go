@@ -221,3 +221,37 @@ func TestReturnLetsOthersLead(t *testing.T) {
 		}
 	})
 }
+
+// However fast terms follow each other, a replica whose leading function returns at once is not stuck.
+func TestReturnIsNotStuck(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		store := memdb.New()
+		done := make(chan struct{})
+		defer close(done)
+		var all []*replica
+		for range 3 {
+			r := prepare(t, store)
+			r.lead = func(context.Context) error { return errors.New("broken") }
+			r.start()
+			go func() {
+				for {
+					select {
+					case <-r.terms:
+					case <-r.ends:
+					case <-done:
+						return
+					}
+				}
+			}()
+			all = append(all, r)
+		}
+		for range 3000 {
+			time.Sleep(50 * time.Millisecond)
+			for _, r := range all {
+				if err := r.Health().Stuck; err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	})
+}

@@ -34,6 +34,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
+		s.memory.Answer(snapshot)
 		lacks = s.memory.Lacks(snapshot, sent)
 		if lacks == "" && (deep || !s.memory.IsOf(snapshot.Server)) {
 			if lacks, err = s.hole(ctx, snapshot, sent); err != nil {
@@ -56,7 +57,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 	}
 	if snapshot.Paused && s.memory.Restored() == nil {
 		if gone, err := s.pausedBy(ctx); err == nil { // else the next reading tries again
-			s.memory.Heed(gone)
+			s.memory.Heed(gone, snapshot, mono())
 		}
 	}
 	s.tellLost(snapshot, sent)
@@ -106,7 +107,7 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 	log := s.log.With(zap.String("lacks", lacks))
 	if s.memory.IsAnswered(snapshot) {
 		log.Warn("the ledger has gone back, and the group was resumed since: this replica goes on")
-		s.memory.Forget(nil)
+		s.memory.Forget(nil, s.clock.Own().Mono)
 		return nil
 	}
 	ctx = acting(ctx, s.Owner())
@@ -126,13 +127,14 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 	log.Error("the ledger has gone back, as after a backup was restored: the group is paused, and its open runs are cancelled, "+
 		"so that nothing runs a second time. To go on: worker resume (the misfire policies decide about ticks since then, which may run again), "+
 		"or worker resume --skip-missed (they are recorded as skipped)", zap.Int("cancelled", cancelled))
-	s.memory.Forget(fmt.Errorf("%w: %s", ErrRestored, lacks))
+	s.memory.Forget(fmt.Errorf("%w: %s", ErrRestored, lacks), s.clock.Own().Mono)
 	return nil
 }
 
 // lookout reads the ledger when another replica has begun a term, so that a
 // replica which has not led knows, too, what was there; and when a term of this
-// one was lost, or the lease has gone back, as after a restore. At rest it reads nothing.
+// one was lost. When the lease has gone back, as after a restore, it reads for as long as no other replica can lead, and longer: another
+// replica may pause the group meanwhile, and a second restore take the pause away. At rest it reads nothing.
 func (s *Scheduler) lookout(ctx context.Context) {
 	attempt := s.election.Timing().AttemptTimeout
 	again := time.NewTimer(0)
@@ -140,7 +142,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 	var state election.State
 	lost := false // a restore may be the cause of what was seen, and the ledger was not read since
 	var limit time.Duration
-	var until time.Time
+	var until, wary time.Time
 	for {
 		select {
 		case <-ctx.Done():
@@ -151,6 +153,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 			}
 		case <-s.rewound:
 			lost, limit, until = true, attempt, time.Now().Add(openMost)
+			wary = time.Now().Add(2 * s.election.Timing().TTL)
 		case <-again.C:
 		}
 		switch {
@@ -169,6 +172,7 @@ func (s *Scheduler) lookout(ctx context.Context) {
 		switch {
 		case err != nil:
 			limit = min(2*limit, openMost/2) // a large ledger takes its time
+		case time.Now().Before(wary): // lost
 		case state.Token <= s.memory.Last():
 			lost = false
 			continue

@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -141,6 +143,108 @@ func TestRestoredTwiceUnderTheNextLeader(t *testing.T) {
 		c.until(25 * time.Minute)
 		c.wantPaused(false)
 		c.wantNoneTwice("all")
+	})
+}
+
+// A second restore takes the pause away, on the same running server, before or after another term has begun.
+func TestRestoredTwiceOnOneServer(t *testing.T) {
+	for _, gap := range []time.Duration{time.Second, 5 * time.Second, 8 * time.Second, 12 * time.Second, 20 * time.Second, time.Minute} {
+		t.Run(gap.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.start(everyTick())
+				c.start(everyTick())
+				c.until(10*time.Minute + time.Second)
+				restore := c.store.Backup()
+				c.until(20*time.Minute + 30*time.Second)
+				restore()
+				c.until(20*time.Minute + 30*time.Second + gap)
+				restore()
+				c.until(25 * time.Minute)
+				c.wantPaused(true)
+				c.wantNoneTwice("all")
+			})
+		})
+	}
+}
+
+// One backup is restored again and again, on a server that goes on or is started anew, among changes of leader, kills and new replicas: while
+// nobody has answered, no tick runs twice.
+func TestRestoresAtRandom(t *testing.T) {
+	for _, seed := range rounds.Seeds(t, 40) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				random := rand.New(rand.NewPCG(seed, 2))
+				pass := func(most time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(most)))) }
+				count := 2 + random.IntN(2)
+				for range count {
+					c.start(everyTick())
+				}
+				c.until(5 * time.Minute)
+				pass(time.Minute)
+				restore := c.store.Backup()
+				for range 2 * count { // each has seen more
+					time.Sleep(90 * time.Second)
+					check(t, c.leader().Resign(c.Context()))
+				}
+				time.Sleep(2 * time.Minute)
+				anew := random.IntN(2) == 0
+				for range 1 + random.IntN(3) {
+					if random.IntN(3) == 0 {
+						for _, r := range c.replicas {
+							if r.leads() {
+								_ = r.Resign(c.Context()) // it may not lead any more by now
+								break
+							}
+						}
+						pass(3 * time.Second)
+					}
+					restore()
+					if anew {
+						c.store.Restart()
+					}
+					pass([]time.Duration{time.Second, 20 * time.Second, 90 * time.Second}[random.IntN(3)])
+				}
+				time.Sleep(3 * time.Minute)
+				c.wantPaused(true)
+				c.wantNoneTwice("all")
+				if c.Failed() {
+					c.Logf("CRONLEASE_SEED=%d", seed)
+				}
+			})
+		})
+	}
+}
+
+// What a replica has seen of a restore that was answered is over: a later pause of an operator is no restore to it, and may be lost.
+func TestPauseAfterARestoreIsNoRestore(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.start(everyTick())
+		c.start(everyTick())
+		c.until(10*time.Minute + time.Second)
+		restore := c.store.Backup()
+		c.until(20*time.Minute + 30*time.Second)
+		restore()
+		c.store.Restart()
+		c.until(22 * time.Minute)
+		check(t, c.ResumeSkipping(c.Context(), ""))
+		c.until(50*time.Minute + 10*time.Second)
+		failOver := c.store.Backup()
+		c.until(50*time.Minute + 20*time.Second)
+		check(t, c.Pause(c.Context(), ""))
+		check(t, c.leader().Resign(c.Context()))
+		c.until(50*time.Minute + 30*time.Second)
+		for _, r := range c.replicas {
+			if err := r.Check(); errors.Is(err, scheduler.ErrRestored) {
+				t.Errorf("while an operator has paused it: %v", err)
+			}
+		}
+		failOver()
+		c.store.Restart()
+		c.until(53*time.Minute + time.Second)
+		c.wantPaused(false)
+		for _, r := range c.replicas {
+			check(t, r.Check())
+		}
 	})
 }
 

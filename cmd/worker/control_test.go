@@ -95,7 +95,7 @@ func TestAwaitRunWithoutDatabase(t *testing.T) {
 				db := memdb.New()
 				s, err := scheduler.New(db, "g", scheduler.WithLogger(zap.NewNop()))
 				if err == nil {
-					err = s.Add(jobs.Job{Name: "a", Schedule: jobs.Manual(), Do: func(context.Context, jobs.Run) error { time.Sleep(30 * time.Second); return nil }})
+					err = s.Add(jobs.Job{Name: "a", Schedule: jobs.Manual(), Do: func(context.Context, jobs.Run) error { <-time.After(30 * time.Second); return nil }})
 				}
 				if err != nil {
 					t.Fatal(err)
@@ -103,7 +103,7 @@ func TestAwaitRunWithoutDatabase(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				defer cancel()
 				go func() { _ = s.Run(ctx) }()
-				time.Sleep(time.Second)
+				<-time.After(time.Second)
 				u := &unreachable{Jobs: db, until: time.Now().Add(away)}
 				group := jobs.NewGroup(u, "g")
 				key, err := group.Trigger(ctx, "a")

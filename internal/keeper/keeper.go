@@ -226,7 +226,7 @@ func (k *Keeper) look() {
 func (k *Keeper) soon() time.Duration { return min(k.timing.RenewEvery/16, 400*time.Millisecond) }
 
 // untilBeat is how long until the first of the held leases is due, or until it
-// is time to show that the keeper is alive.
+// is time to show that the keeper is alive. Where none is due now, that is seen: terms that follow each other fast let no timer fire.
 func (k *Keeper) untilBeat() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -234,6 +234,9 @@ func (k *Keeper) untilBeat() time.Duration {
 	wait := k.timing.TTL / 2
 	for h := range k.held {
 		wait = min(wait, h.due.Sub(at.mono))
+	}
+	if wait > 0 {
+		k.lastAttempt = at
 	}
 	return max(0, wait)
 }

@@ -35,6 +35,8 @@ type Memory struct {
 	looked  time.Time             // when the lease was last looked at
 	shown   time.Time             // by the database's clock, at the last reading
 	gone    error                 // matches ErrRestored until the group is seen resumed
+	goneAt  time.Time             // when the group was known to be paused for that
+	pause   time.Time             // when that pause began, by the database's clock; zero: it was not read yet
 }
 
 // ahead is how far in the future a tick may be, by the database's clock, and
@@ -124,8 +126,8 @@ func (m *Memory) Learn(s jobs.Snapshot, at time.Time) {
 	m.ledger, m.read = s.Jobs, at
 	m.contact, m.shown = at, s.Now
 	m.dropFuture(s.Now)
-	if !s.Paused {
-		m.gone = nil
+	if began := inForce(s); m.gone != nil && m.pause.IsZero() {
+		m.pause = began
 	}
 }
 
@@ -160,7 +162,11 @@ func (m *Memory) Lacks(s jobs.Snapshot, sent time.Time) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.dropFuture(s.Now)
-	if m.gone != nil && s.Server != m.server && !s.Paused && !m.wasResumed(s) {
+	switch began := inForce(s); {
+	case m.gone == nil:
+	case sent.Before(m.goneAt), !began.IsZero() && (m.pause.IsZero() || began.Equal(m.pause)):
+		return "" // the group is paused for what it lacks
+	default: // Answered has seen no answer
 		return "it was paused until an operator says how to go on, and is not"
 	}
 	// A release that did not know of it leaves a ledger with jobs and no token.
@@ -255,34 +261,51 @@ func (m *Memory) Witnesses(names []string, s jobs.Snapshot, sent time.Time) map[
 func (m *Memory) IsAnswered(s jobs.Snapshot) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.wasResumed(s)
+	return !s.Paused && m.wasResumed(s)
 }
 
-func (m *Memory) wasResumed(s jobs.Snapshot) bool {
-	if s.Paused {
-		return false
+// Answer takes in whether the pause that the memory holds on to was answered. The answer is in the ledger: without one, a pause that is
+// not there was lost with what the ledger lacks.
+func (m *Memory) Answer(s jobs.Snapshot) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.gone != nil && m.wasResumed(s) {
+		m.gone, m.pause = nil, time.Time{}
 	}
+}
+
+// wasResumed is called with mu held.
+func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 	for _, p := range s.Pauses[""] {
-		if p.Ended.After(m.shown) {
+		if p.Ended.After(m.shown) || !p.Ended.IsZero() && p.Began.Equal(m.pause) {
 			return true
 		}
 	}
 	return false
 }
 
-// Forget makes the memory start over with a ledger that has gone back.
-func (m *Memory) Forget(gone error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.token, m.jobs, m.gone = 0, map[string]trail{}, gone
+// inForce is when the pause of the group began; zero: it is not paused.
+func inForce(s jobs.Snapshot) (began time.Time) {
+	if n := len(s.Pauses[""]); s.Paused && n > 0 {
+		return s.Pauses[""][n-1].Began
+	}
+	return began
 }
 
-// Heed takes in that another process has paused the group because the ledger had gone back: a process that has not seen what was
-// there before holds on to that pause, too.
-func (m *Memory) Heed(gone error) {
+// Forget makes the memory start over with a ledger that has gone back, and lacks nothing now: the group was paused for that by then, or gone
+// is nil.
+func (m *Memory) Forget(gone error, at time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.gone = gone
+	m.token, m.jobs, m.gone, m.goneAt, m.pause = 0, map[string]trail{}, gone, at, time.Time{}
+}
+
+// Heed takes in that another process has paused the group because the ledger had gone back, as a reading shows: a process that has not seen
+// what was there before holds on to that pause, too.
+func (m *Memory) Heed(gone error, s jobs.Snapshot, at time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.gone, m.goneAt, m.pause = gone, at, inForce(s)
 }
 
 // Last is the newest term that the ledger has been seen to have.

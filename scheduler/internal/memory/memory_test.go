@@ -343,14 +343,14 @@ func TestAnswer(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("gone")
 	paused, resumed := ledger("a", 6, 2), ledger("a", 8, 2)
-	paused.Paused = true
+	paused.Paused, paused.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(5)}}}
 	resumed.Pauses = map[string][]jobs.Pause{"": {{Began: at(5), Ended: at(7)}}}
 	m := seen(1, 2)
 	if m.Restored() != nil || m.IsAnswered(ledger("a", 3, 1)) {
 		t.Error("before anything was lost")
 	}
-	m.Forget(gone)
-	if !errors.Is(m.Restored(), gone) || m.Last() != 0 || m.Lacks(ledger("a", 5, 1), at(5)) != "" {
+	m.Forget(gone, at(5))
+	if !errors.Is(m.Restored(), gone) || m.Last() != 0 || m.Lacks(ledger("a", 5, 1), at(4)) != "" {
 		t.Errorf("restored: %v, term %d", m.Restored(), m.Last())
 	}
 	m.Learn(paused, at(6))
@@ -361,27 +361,40 @@ func TestAnswer(t *testing.T) {
 		t.Error("an answer is a pause that ended since")
 	}
 	old := resumed
-	old.Pauses = map[string][]jobs.Pause{"": {{Began: at(5), Ended: at(6)}}}
+	old.Pauses = map[string][]jobs.Pause{"": {{Began: at(3), Ended: at(4)}}}
 	if m.IsAnswered(old) {
 		t.Error("an answer of before")
 	}
-	// A server that has lost the pause is paused again.
-	lost := ledger("b", 8, 2)
-	if m.Lacks(lost, at(8)) == "" {
-		t.Error("the pause that another server lacks is no alarm")
-	}
-	for name, s := range map[string]jobs.Snapshot{
-		"the same server": ledger("a", 8, 2),
-		"paused":          func() jobs.Snapshot { s := lost; s.Paused = true; return s }(),
-		"resumed":         func() jobs.Snapshot { s := resumed; s.Server = "b"; return s }(),
-	} {
-		if got := m.Lacks(s, at(8)); got != "" {
-			t.Errorf("%s: %s", name, got)
+	// A pause that is lost is set again: another server has lost it, or the ledger has gone back once more. A pause that was there before is not it.
+	lost, other := ledger("b", 8, 2), ledger("a", 8, 2)
+	other.Paused, other.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(1)}}}
+	for name, s := range map[string]jobs.Snapshot{"another server": lost, "the same server": ledger("a", 8, 2), "another pause": other} {
+		if m.Answer(s); m.Lacks(s, at(8)) == "" || m.Restored() == nil {
+			t.Errorf("the pause is lost, and that is no alarm: %s", name)
 		}
 	}
-	m.Learn(resumed, at(8))
-	if m.Restored() != nil {
-		t.Error("after it was resumed")
+	if got := m.Lacks(paused, at(8)); got != "" {
+		t.Errorf("while it is paused: %s", got)
+	}
+	// An answer counts however long ago it was, and an operator's pause after it is another matter.
+	again := ledger("b", 99, 2)
+	again.Paused, again.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(5), Ended: at(7)}, {Began: at(50)}}}
+	for name, s := range map[string]jobs.Snapshot{"resumed": resumed, "paused later": again} {
+		n := seen(1, 2)
+		n.Forget(gone, at(5))
+		n.Learn(paused, at(6))
+		if n.Answer(s); n.Restored() != nil || n.Lacks(s, at(8)) != "" {
+			t.Errorf("%s: %v, %s", name, n.Restored(), n.Lacks(s, at(8)))
+		}
+	}
+	// What another process has seen counts as well.
+	h := seen(1, 2)
+	h.Heed(gone, paused, at(6))
+	if h.Learn(paused, at(6)); h.Lacks(paused, at(7)) != "" || h.Lacks(ledger("a", 8, 2), at(5)) != "" || h.Lacks(ledger("a", 8, 2), at(8)) == "" {
+		t.Error("a pause that was heeded")
+	}
+	if h.Answer(resumed); h.Restored() != nil || h.Lacks(resumed, at(9)) != "" {
+		t.Error("and was answered")
 	}
 }
 
