@@ -15,25 +15,27 @@ func (c *check) checkAlone() {
 	for _, r := range runs {
 		open := slices.DeleteFunc(byJob[r.Job], func(o *run) bool { return o.over() <= r.At })
 		open = slices.DeleteFunc(open, func(o *run) bool {
-			return (c.policies[r.Job].Serial || o.Tick == r.Tick) && c.isOver(o, r)
+			mustBeOver := c.policies[r.Job].Serial || o.Tick == r.Tick
+			if mustBeOver {
+				c.checkOver(o, r)
+			}
+			return mustBeOver
 		})
 		byJob[r.Job] = append(open, r)
 	}
 }
 
-// isOver judges a run whose context has not ended when one begins that it must not meet, and reports whether that was all there is to
-// say of it.
-func (c *check) isOver(o, r *run) bool {
+// checkOver judges a run whose context has not ended when one begins that it must not meet.
+func (c *check) checkOver(o, r *run) {
 	if end := o.process.ended; end != nil && end.Kind == Killed && end.At <= r.At {
-		return true
+		return
 	}
 	if until, is := o.process.absent(r.At); is && o.process != r.process && (o.over() <= until || until >= c.Events[len(c.Events)-1].At) {
 		c.summary.Excused++
-		return true
+		return
 	}
 	c.unless(c.forgets(period{o.At, r.At}), 4, append(o.events(), r.Event), "the context of %s, attempt %d on %s, had not ended when %s began, attempt %d on %s",
 		tickName(o.Job, o.Tick), o.Attempt, o.process.worker, tickName(r.Job, r.Tick), r.Attempt, r.process.worker)
-	return true
 }
 
 // checkRunTokens: where runs are spread, no two attempts of a job have one token; and those grow from attempt to attempt of a tick, and
