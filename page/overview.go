@@ -129,7 +129,7 @@ func (v *viewer) groupNotes() []note {
 		notes = append(notes, note{Kind: "bad", Mark: "alert", Text: what, Href: jobURL(of.Job), Link: "See the job"})
 	}
 	if n := len(v.snapshot.Unassigned()); n > 0 {
-		notes = append(notes, warnNote(counted(n, "run waits", "runs wait")+" for a replica: none has the job, all labels that the job wants, and room for a run."))
+		notes = append(notes, warnNote(counted(n, "run waits", "runs wait")+" for a replica that has the job, all labels that it wants, and room for a run, or for the job's pool."))
 	}
 	old := 0
 	for _, r := range v.snapshot.Open {

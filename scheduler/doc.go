@@ -43,7 +43,7 @@
 //     counts as made. A change of leader cancels nothing: the next leader finds in the ledger which runs are assigned.
 //   - Runs of a session are taken up when it is over: another replica has taken its lease, by the rules of package lease. Then the
 //     contexts of its runs have ended, and its fence has moved, so that nothing starts under it any more (package crew).
-//   - A replica whose start got no answer repeats it. One whose assignments were lost on the way reads them with each heartbeat.
+//   - A replica whose start got no answer repeats it. The leader wakes one again that has not begun a run, and each replica reads its assignments once in a TTL.
 //   - A fenced transaction compares the session and the row of its run: an attempt can be over long before its session.
 //   - After a failover, a run starts only on the server that took its assignment, and the leader assigns nothing for
 //     a TTL: by then each replica has ended the runs that the other server lacks, or does not trust its session any more.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -43,6 +44,17 @@ func newEntry(group string, job *declared) *entry {
 func (e *entry) list(job *declared) {
 	e.job = job
 	e.List(&job.Job)
+}
+
+// block puts a run in line for the room of its job: a tick before later ones, since one that is run again comes after these have lined up.
+func (e *entry) block(r *run) {
+	at := len(e.blocked)
+	if r.record.Trigger == 0 {
+		if i := slices.IndexFunc(e.blocked, func(o *run) bool { return o.record.Trigger == 0 && o.record.Tick.After(r.record.Tick) }); i >= 0 {
+			at = i
+		}
+	}
+	e.blocked = slices.Insert(e.blocked, at, r)
 }
 
 func (e *entry) hasRun(key jobs.Key) bool { return e.runs[key] != nil }

@@ -39,11 +39,16 @@ type mode struct {
 	barred signal                // this replica does not lead: the sentinel is to read the ledger until it may
 }
 
-// saw takes in what a reading says, and returns why this replica does not lead.
-func (m *mode) saw(o jobs.Opened) error {
+// saw takes in what a reading says, and returns why this replica does not lead. away is why a leader that runs all jobs may not lead yet: runs
+// of the time before the switch go on. Meanwhile a replica of that time may lead, so that the group has a leader.
+func (m *mode) saw(o jobs.Opened, away error) error {
 	var other error
 	switch {
 	case o.Spread == m.spread, !o.HasMode():
+		if !m.spread {
+			other = away
+		}
+	case m.spread && away != nil:
 	case o.Spread:
 		other = fmt.Errorf("%w: the runs of group %q are spread over its replicas: start this one with WithSpread (spread: true), or switch the group with worker spread off", ErrMode, m.group)
 	default:
@@ -71,15 +76,13 @@ func (m *mode) refuses() error {
 // check reports why this replica may not lead: the group has the other mode, or was spread until now, and a run may go on under the session
 // of a replica. The crew takes over the sessions of replicas that have died.
 func (m *mode) check(snapshot jobs.Snapshot) error {
-	if err := m.saw(snapshot.Opened); err != nil || m.spread || !snapshot.Opened.Assigns() {
-		return err
-	}
-	var other error
-	for _, r := range snapshot.Open { // of all, so that the crew looks at all sessions
-		if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
-			other = fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
+	var away error
+	if o := snapshot.Opened; o.Assigns() && !o.Spread {
+		for _, r := range snapshot.Open { // of all, so that the crew looks at all sessions
+			if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
+				away = fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
+			}
 		}
 	}
-	m.note(other)
-	return other
+	return m.saw(snapshot.Opened, away)
 }

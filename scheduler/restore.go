@@ -56,7 +56,7 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 		}
 	}
 	if snapshot.Paused && s.memory.Restored() == nil {
-		if gone, err := s.pausedBy(ctx); err == nil { // else the next reading tries again
+		if gone, err := s.pausedBy(ctx); err == nil && gone != nil { // after an error the next reading tries again
 			s.memory.Heed(gone, snapshot, mono())
 		}
 	}

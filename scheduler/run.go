@@ -82,7 +82,7 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 			return
 		}
 		t.shift(r, plan.Blocked)
-		r.entry.blocked = append(r.entry.blocked, r)
+		r.entry.block(r)
 		t.freed(r.entry)
 	}
 	switch {

@@ -574,6 +574,28 @@ func TestSpreadSticky(t *testing.T) {
 	})
 }
 
+// A tick whose replica has died, and that is run again, goes before later ones that wait.
+func TestSpreadRecoversInOrder(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := jobs.Job{Name: "a", Schedule: jobs.Every(time.Second), Misfire: jobs.MisfireAll, Overlap: jobs.OverlapQueue, Recover: jobs.RecoverRerun, Do: sleep(1600 * time.Millisecond)}
+		_, others := c.spreadOver(3, []jobs.Job{job})
+		c.until(8 * time.Second)
+		for _, r := range others {
+			if len(r.Running()) > 0 {
+				r.kill()
+				break
+			}
+		}
+		c.until(time.Minute)
+		runs := c.runs("a")
+		for i, r := range runs[1:] {
+			if r.Tick.Before(runs[i].Tick) {
+				t.Errorf("%v began after %v", r.Tick.Sub(c.begin), runs[i].Tick.Sub(c.begin))
+			}
+		}
+	})
+}
+
 // The statements at rest are linear in the replicas: each sends as few in a large group as in a small one, and none many more than the others.
 func TestSpreadManyReplicas(t *testing.T) {
 	t.Parallel()

@@ -115,6 +115,42 @@ func TestSpreadModeWhileRunsWait(t *testing.T) {
 	})
 }
 
+// When the leader dies while a switch waits for runs, a replica of the time before leads until they are over, and no tick is lost.
+func TestSpreadModeWithoutItsLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := append(several(2, time.Minute, sleep(time.Second)), jobs.Job{Name: "long", Schedule: jobs.Every(time.Hour), Do: sleep(20 * time.Minute)})
+		for i := range all[:2] {
+			all[i].Misfire = jobs.MisfireAll
+		}
+		leader, _ := c.spreadOver(3, all)
+		plain := c.start(all)
+		c.until(time.Hour + 30*time.Second)
+		long := c.runs("long")[0].Owner
+		if long == leader.Owner() {
+			check(t, leader.Resign(c.Context()))
+			time.Sleep(time.Second)
+			leader = c.leader()
+		}
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		time.Sleep(time.Second)
+		leader.kill()
+		c.until(time.Hour + 2*time.Minute)
+		if next := c.leader(); next == nil || next == plain {
+			t.Fatal("nobody of the time before leads")
+		}
+		c.until(time.Hour + 25*time.Minute)
+		if !plain.leads() {
+			t.Errorf("%+v: %v", plain.State(), plain.Check())
+		}
+		for i := range 2 {
+			c.wantEach(fmt.Sprint("job-", i), time.Minute, time.Hour+24*time.Minute)
+		}
+		if rows := c.records("long"); len(rows) != 1 || rows[0].State != jobs.Succeeded || rows[0].Attempt != 1 {
+			t.Errorf("%+v", rows)
+		}
+	})
+}
+
 // A switch that is taken back stops nothing, and what was due meanwhile starts.
 func TestSpreadModeTakenBack(t *testing.T) {
 	test := func(spread bool) func(*testing.T) {

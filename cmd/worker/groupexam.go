@@ -322,9 +322,12 @@ func (e *groupExam) left() {
 	if n := len(old); n > 0 {
 		e.sayf(store.Warning, "the leader's log says why it does not deal with them; worker cancel JOB --tick TICK closes a run", "runs of earlier terms that are still open: %d: %s", n, bounded(slices.Compact(old)))
 	}
-	if none := jobsOf(e.snapshot.Unassigned()); len(none) > 0 {
-		e.sayf(store.Warning, "start a worker that has the job and all labels that it wants (on), or raise max_runs of those that have; the leader's log says which is missing",
-			"runs that wait for a worker, since none can have them now: %d: %s", len(none), bounded(none))
+	if none := unassigned(e.snapshot, e.roster, e.target); len(none) > 0 {
+		cure, why := "start a worker that has the job and all labels that it wants (on), or raise max_runs of those that have", "since none can have them now"
+		if e.target.file == nil {
+			cure, why = cure+"; where its pool or lock_at_least_for holds a job back, nothing is wrong", "or for their pool"
+		}
+		e.sayf(store.Warning, cure, "runs that wait for a worker, %s: %d: %s", why, len(none), bounded(none))
 	}
 	if n := len(waiting); n > 0 {
 		e.sayf(store.Warning, "raise max_runs or the job's own limit, or give the leader a larger machine; worker runs --job JOB shows them", "runs that wait for more than %v: %d: %s", waitsLong, n, bounded(slices.Compact(waiting)))

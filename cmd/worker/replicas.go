@@ -65,6 +65,24 @@ func replicaStates(roster jobs.Roster, snapshot jobs.Snapshot) []replicaStatus {
 	return all
 }
 
+// unassigned are the jobs whose runs have been due and have no worker. Where the file says what the jobs want, those are left out that a
+// worker could have: their pool lets none start, or lock_at_least_for.
+func unassigned(snapshot jobs.Snapshot, roster jobs.Roster, t *target) []string {
+	runs, on := snapshot.RunsOf(), map[string]jobs.Labels{}
+	if t.file != nil {
+		for _, j := range t.file.Jobs {
+			on[j.Name] = j.On
+		}
+	}
+	return jobsOf(slices.DeleteFunc(snapshot.Unassigned(), func(r jobs.Record) bool {
+		wants, known := on[r.Job]
+		return known && slices.ContainsFunc(roster.Live(), func(x jobs.Replica) bool {
+			_, has := x.Jobs[r.Job]
+			return has && wants.Count(x.Labels) == len(wants) && (x.MaxRuns == 0 || runs[x.Owner] < x.MaxRuns)
+		})
+	}))
+}
+
 // versionsOf says how many workers there are of each version: "3 of v1.4.0, 1 of v1.5.0".
 func versionsOf(replicas []replicaStatus) string {
 	count := map[string]int{}

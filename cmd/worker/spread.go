@@ -32,8 +32,8 @@ runs all jobs. No run is cancelled, lost or doubled by that. Workers of the
 other mode do not lead from then on, and say so in their health: start workers
 of the new mode before, and stop the others after it.
 
-A leader that assigned runs waits until they have ended, and any other one for
-its drain. The command waits for a worker of the new mode that leads.`,
+The present leader waits until the runs of the group have ended. The command
+waits for a worker of the new mode that leads.`,
 		Example: `  worker spread on`,
 		Args: func(command *cobra.Command, args []string) error {
 			if len(args) != 1 || args[0] != "on" && args[0] != "off" {
@@ -52,8 +52,8 @@ its drain. The command waits for a worker of the new mode that leads.`,
 			return err
 		}
 		// The last term is of that mode, too, if another switch is taken back that has not happened yet.
-		if was := before.Opened; was.Spread == result.Spread || was.Token != 0 && was.Assigns() == result.Spread {
-			result.Leads = was.Token != 0
+		if was := before.Opened; was.Token != 0 && was.Assigns() == result.Spread {
+			result.Leads = true
 		} else if result.Leads, err = opened(command.Context(), group, before.Opened.Token, result.Spread, wait); err != nil {
 			return err
 		}
@@ -77,8 +77,9 @@ func opened(ctx context.Context, group jobs.Group, before uint64, spread bool, w
 	for until := time.Now().Add(wait); ; {
 		now, err := group.Load(ctx)
 		switch {
-		case err != nil:
-			return false, err
+		case err != nil && time.Now().After(until):
+			return false, fmt.Errorf("the switch is made, and whether a worker of that mode leads cannot be read: %w", err)
+		case err != nil: // the database may be away for a moment
 		case now.Opened.Spread != spread:
 			return false, errors.New("the group has been switched back meanwhile: see worker audit")
 		case now.Opened.Token > before:

@@ -99,7 +99,9 @@ is a leader that drains.`,
 			if ledger == nil {
 				s.take(snapshot, l, &t)
 				s.pausedBy(command.Context(), jobs.NewGroup(db, group))
-				s.compare(rosterUnder(readRoster(command.Context(), jobs.NewGroup(db, group)), l), snapshot)
+				roster := rosterUnder(readRoster(command.Context(), jobs.NewGroup(db, group)), l)
+				s.compare(roster, snapshot)
+				s.Unassigned = unassigned(snapshot, roster, &t)
 			}
 			if err := s.print(command, asJSON); err != nil {
 				return err
@@ -154,7 +156,7 @@ func (s *status) take(snapshot jobs.Snapshot, l election.Leadership, t *target) 
 			s.OldRuns++
 		}
 	}
-	s.Spread, s.Unassigned = snapshot.Opened.Spread, jobsOf(snapshot.Unassigned())
+	s.Spread = snapshot.Opened.Spread || snapshot.Opened.Assigns() // until a switch has happened
 	s.Overdue, s.UnknownJobs = findOverdue(snapshot, t, l)
 }
 
@@ -223,7 +225,7 @@ func (s status) jobs(row func(name, format string, args ...any)) {
 		}
 	}
 	if n := len(s.Unassigned); n > 0 {
-		row("no worker", "runs of these jobs wait for a worker that can have them: %s", bounded(s.Unassigned))
+		row("no worker", "runs of these jobs have been due, and no worker has them: %s", bounded(s.Unassigned))
 	}
 	if s.gone != "" {
 		row("gone", "workers that the database does not see, or that cannot lead: %s", s.gone)

@@ -95,3 +95,40 @@ func TestPresenceKeepsNoLocks(t *testing.T) {
 		eventually(t, "a Wait that has ended shows no term", func() bool { return shown() == "" })
 	})
 }
+
+// One that never waits for the signal can be seen as well, alone or beside other groups of its process.
+func TestPresenceWithoutAWait(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, db dbtest.Database) {
+		migrated(t, db.DSN)
+		s := open(t, db.DSN)
+		server, shown := read(t, s, "billing").Server, shown(t, db)
+		signal := s.HandoverSignal("billing").(store.PresenceSignal)
+		announce := func(when string) {
+			t.Helper()
+			if err := signal.Announce(soon(t), 2, server); err != nil {
+				t.Fatalf("%s: %v", when, err)
+			}
+			if got := shown(); got != "2" {
+				t.Errorf("%s: locks of the terms %q, want 2", when, got)
+			}
+		}
+		announce("alone")
+		if err := signal.Pass(soon(t)); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "it hides", func() bool { return shown() == "" })
+		announce("again")
+		other := s.HandoverSignal("mail")
+		eventually(t, "it is seen beside another group", func() bool {
+			err := signal.Announce(soon(t), 2, server)
+			return err == nil && shown() == "2"
+		})
+		closeSignal(t, other)
+		closeSignal(t, signal)
+		eventually(t, "it is closed", func() bool { return shown() == "" })
+		if err := signal.Announce(soon(t), 2, server); err != nil || shown() != "" {
+			t.Errorf("after that: %v, %q", err, shown())
+		}
+	})
+}

@@ -69,6 +69,7 @@ type signal struct {
 	turn   chan struct{} // of capacity 1; filling it gives access to what follows, and where shared is true, the board's turn does
 	shared bool          // it is on the board, and has no connection of its own
 	conn   *conn         // nil when there is none, or while Wait waits with it
+	waits  bool          // Wait does
 	has    bool          // the connection has the lock
 	asked  time.Time     // when the server last said so
 	shown  *announced    // present by the connection; Wait's while it waits with that
@@ -185,15 +186,15 @@ func (s *signal) waitAlone(ctx context.Context) error {
 		s.drop()
 	}
 	c := s.conn
-	s.conn = nil // while it waits, no other call uses it
+	s.conn, s.waits = nil, true // while it waits, no other call uses it
 	s.give()
 
 	c, err := s.listen(ctx, c)
-	if err != nil {
-		return err
-	}
 	s.turn <- struct{}{}
 	defer s.give()
+	if s.waits = false; err != nil {
+		return err
+	}
 	if s.closing.Err() != nil || s.shared {
 		s.series.Drop(c)
 		return context.Canceled
@@ -297,14 +298,21 @@ func (s *signal) Announce(ctx context.Context, token uint64, server string) erro
 	}
 	if s.shared {
 		s.give()
-		if err := s.leases.board.do(ctx, false, s.appear); err != nil {
+		if err := s.leases.board.do(ctx, true, s.appear); err != nil {
 			return fmt.Errorf("announce a term: %w", err)
 		}
 		return nil
 	}
 	defer s.give()
-	if s.conn == nil {
+	if s.closing.Err() != nil || s.conn == nil && s.waits {
 		return nil // Wait does it
+	}
+	if s.conn == nil { // of a replica that waits for no signal
+		c, err := s.leases.connect(ctx, s.series)
+		if err != nil {
+			return fmt.Errorf("announce a term: %w", err)
+		}
+		s.conn = c
 	}
 	if err := s.show(ctx); err != nil {
 		return fmt.Errorf("announce a term: %w", err)
@@ -379,6 +387,9 @@ func (s *signal) Pass(ctx context.Context) error {
 	defer s.give()
 	s.term.Store(nil)
 	if !s.has {
+		if s.conn != nil { // by which Announce has shown it
+			return s.show(ctx)
+		}
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, mysqlconn.AnswerLimit)
