@@ -218,6 +218,8 @@ func (c *campaign) await(ctx context.Context, wait time.Duration) {
 			return
 		case <-c.handover.lost:
 			return
+		case <-c.ask:
+			return
 		case <-c.handover.ready():
 			c.handover.start()
 		case <-c.handover.came:

@@ -58,9 +58,10 @@ type Election struct {
 	// candidate is used by the present Run alone. It outlives the Run, and so
 	// keeps what this replica has seen of the group.
 	candidate *keeper.Candidate
-	shared    bool // the keeper is run by the caller: in tests
-	heeds     bool // the leading function heeds the requests of its term
-	follows   bool // this replica never leads
+	shared    bool            // the keeper is run by the caller: in tests
+	heeds     bool            // the leading function heeds the requests of its term
+	follows   bool            // this replica never leads
+	ask       <-chan struct{} // see settings.Election
 	timing    lease.Timing
 	log       *zap.Logger
 	stream    *stream.Stream
@@ -160,7 +161,7 @@ func New(leases store.Leases, group string, options ...Option) (*Election, error
 	if e.follows = s.FollowerOnly; e.follows {
 		candidate.FollowOnly()
 	}
-	e.working, e.leave, e.heeds = s.Working, s.Leave, s.Heeds
+	e.working, e.leave, e.heeds, e.ask = s.Working, s.Leave, s.Heeds, s.Ask
 	e.timing = e.keeper.Timing()
 	e.stream = s.Keeper.Events
 	e.log = e.stream.Logger().With(zap.String("group", group), zap.String("owner", e.keeper.Owner()))

@@ -28,6 +28,9 @@ func WithSpread() Option { return func(s *settings.Scheduler) { s.Spread = true 
 // to be, or the other way round.
 var ErrMode = errors.New("scheduler: the group has another mode than this replica")
 
+// errEarlier says that it will, when the runs of the time before the switch have ended.
+var errEarlier = fmt.Errorf("%w: the group was spread over its replicas", ErrMode)
+
 // mode is that of the group: whether its runs are spread, as this replica wants it, and as the ledger has it. It is safe for
 // concurrent use.
 type mode struct {
@@ -37,6 +40,7 @@ type mode struct {
 	crew   *crew.Crew
 	other  atomic.Pointer[error] // why this replica does not lead; nil until the ledger was read
 	barred signal                // this replica does not lead: the sentinel is to read the ledger until it may
+	lifted signal                // it may now
 }
 
 // saw takes in what a reading says, and returns why this replica does not lead. away is why a leader that runs all jobs may not lead yet: runs
@@ -59,9 +63,13 @@ func (m *mode) saw(o jobs.Opened, away error) error {
 }
 
 func (m *mode) note(other error) {
+	was := m.refuses()
 	m.other.Store(&other)
-	if other != nil {
+	switch {
+	case other != nil:
 		m.barred.give()
+	case was != nil:
+		m.lifted.give()
 	}
 }
 
@@ -80,7 +88,7 @@ func (m *mode) check(snapshot jobs.Snapshot) error {
 	if o := snapshot.Opened; o.Assigns() && !o.Spread {
 		for _, r := range snapshot.Open { // of all, so that the crew looks at all sessions
 			if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
-				away = fmt.Errorf("%w: the group was spread over its replicas, and %s may still have a run of job %q", ErrMode, r.Owner, r.Job)
+				away = fmt.Errorf("%w, and %s may still have a run of job %q", errEarlier, r.Owner, r.Job)
 			}
 		}
 	}

@@ -197,7 +197,8 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 	s := &Scheduler{group: group, events: events, db: db, running: registry{around: set.Around}, log: events.Logger(), most: set.MaxRuns, drain: set.Drain, sweep: cmp.Or(set.Sweep, time.Second), list: newList(set.Spread), states: make(chan struct{}, 1), rewound: make(chan struct{}, 1),
 		clock: tickclock.New(tickclock.Config{Own: set.Election.Keeper.Clock, ByWorker: Clock(set.Clock) == WorkerClock, Most: set.MaxSkew})}
 	set.Election.Gate, set.Election.Heeds, set.Election.Keeper.Renew = s.looked, true, s.renew
-	set.Election.Leave, set.Election.Rewound = s.leave, s.rewound.give
+	lifted := make(signal, 1)
+	set.Election.Leave, set.Election.Rewound, set.Election.Ask = s.leave, s.rewound.give, lifted
 	switch {
 	case set.FullTTL:
 	case set.Spread: // no run is under a term
@@ -256,7 +257,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		}
 		s.crew = crew.New(k, func() jobs.Roster { return jobs.Roster{} })
 	}
-	s.mode = &mode{group: group, spread: set.Spread, resign: e.Resign, crew: s.crew, barred: make(signal, 1)}
+	s.mode = &mode{group: group, spread: set.Spread, resign: e.Resign, crew: s.crew, barred: make(signal, 1), lifted: lifted}
 	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.ByWorker)
 	return s, nil
 }

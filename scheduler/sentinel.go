@@ -23,6 +23,8 @@ const (
 	sentinelEvery = 30 * time.Second
 	sentinelRest  = 5 * time.Minute
 	sentinelAgain = 5 * time.Second
+	// sentinelSoon is how often it looks while this replica is to lead as soon as runs have ended.
+	sentinelSoon = time.Second
 	// sentinelLimit bounds a look.
 	sentinelLimit = 10 * time.Second
 	// sentinelJobs is how many jobs it looks at, those that are due next, of at most
@@ -67,7 +69,7 @@ func (w *sentinel) run(ctx context.Context) {
 		select {
 		case <-timer.C:
 		case <-w.s.mode.barred:
-			timer.Reset(sentinelAgain)
+			timer.Reset(w.again())
 			continue
 		case <-ctx.Done():
 			return
@@ -104,7 +106,7 @@ func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
 	w.failing = time.Time{}
 	w.note(nil, leader)
 	if leader != nil || w.s.mode.refuses() != nil {
-		return sentinelAgain, nil
+		return w.again(), nil
 	}
 	next := sentinelRest
 	if len(led) == 0 { // nobody has told yet
@@ -118,6 +120,14 @@ func (w *sentinel) look(ctx context.Context) (wait time.Duration, err error) {
 		}
 	}
 	return max(next, sentinelEvery), nil
+}
+
+// again is how long to wait until it looks again while something is wrong.
+func (w *sentinel) again() time.Duration {
+	if errors.Is(w.s.mode.refuses(), errEarlier) {
+		return sentinelSoon
+	}
+	return sentinelAgain
 }
 
 // patience is how late a tick may be: see [overdue.Ticks.TooLong].

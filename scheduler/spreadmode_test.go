@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
 )
 
@@ -111,6 +112,26 @@ func TestSpreadModeWhileRunsWait(t *testing.T) {
 					t.Errorf("%+v", r)
 				}
 			}
+		}
+	})
+}
+
+// Once the runs that a switch has waited for are over, a replica of the new mode leads soon, however long the TTL is.
+func TestSpreadModeHandsOverSoon(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(2, time.Minute, sleep(20*time.Second))
+		options := []scheduler.Option{scheduler.WithTiming(lease.Timing{TTL: time.Minute})}
+		c.spreadOver(2, all, options...)
+		plain := c.start(all, options...)
+		c.until(3*time.Minute + 5*time.Second)
+		check(t, c.store.SetSpread(t.Context(), "g", false))
+		c.until(3*time.Minute + 19*time.Second)
+		if plain.leads() {
+			t.Error("it leads while runs go on")
+		}
+		c.until(3*time.Minute + 22*time.Second)
+		if !plain.leads() {
+			t.Errorf("%+v: %v", plain.State(), plain.Check())
 		}
 	})
 }

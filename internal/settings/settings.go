@@ -36,6 +36,8 @@ type Election struct {
 	// reports the error in its health. A term that has begun goes on. It is called
 	// from the campaign's goroutine, and has to return soon.
 	Gate func(lease.Skew) error
+	// Ask has the gate asked at once, by a look at the lease, since its answer has changed. Nil: it is asked at the next look.
+	Ask <-chan struct{}
 	// Rewound is called when a look at the lease is the first to show an older row than there was before, from the same goroutine.
 	Rewound func()
 	// Working lets this replica take a lease early: see [keeper.Early].
