@@ -56,18 +56,23 @@ func (k *keys) count(r *run, by int) {
 // awaitsKey reports whether a run waits for another one with its key, or until the keys are known: then known is called.
 func (t *term) awaitsKey(r *run, known func()) bool {
 	e := r.entry
-	if e.job.ConcurrencyKey == "" || !r.record.HasArgs {
+	if e.job.ConcurrencyKey == "" || !r.record.HasArgs || t.role == serves { // the leader has seen to it
 		return false
-	}
-	if e.keys.unknown > 0 {
-		for _, o := range e.runs {
-			if o.key.counts {
-				t.readKey(o, known)
-			}
-		}
 	}
 	t.readKey(r, known)
 	return !r.key.known || r.key.value != "" && (e.keys.unknown > 0 || e.keys.busy[r.key.value] > 0)
+}
+
+// readKeys reads the keys of runs that have the room of a job: another leader has started them.
+func (t *term) readKeys(e *entry, known func()) {
+	if e.keys.unknown == 0 || t.role == serves {
+		return
+	}
+	for _, r := range e.runs {
+		if r.key.counts {
+			t.readKey(r, known)
+		}
+	}
 }
 
 // readKey reads the key of a run, unless it is known or being read.

@@ -124,9 +124,11 @@ func (t *term) freed(e *entry) {
 // admit lets runs that wait into the room that their job has.
 func (t *term) admit(e *entry) {
 	t.replace(e)
+	again := func() { t.freed(e) }
+	t.readKeys(e, again)
 	for at := 0; at < len(e.blocked) && e.Admits(); {
 		r := e.blocked[at]
-		if r.Phase() == plan.Blocked && (t.paused(r) || t.awaitsKey(r, func() { t.freed(e) })) {
+		if r.Phase() == plan.Blocked && (t.paused(r) || t.awaitsKey(r, again)) {
 			at++
 			continue
 		}
