@@ -142,8 +142,14 @@ func (n *nemesis) operate(event string) bool {
 	case "cancelled":
 		n.w.mu.Lock()
 		open := n.w.rows.open(job)
+		if len(open) == 0 {
+			n.w.mu.Unlock()
+			return false
+		}
+		key := open[n.rng.IntN(len(open))]
+		n.w.asked[key] = true
 		n.w.mu.Unlock()
-		return len(open) > 0 && n.w.Cancel(ctx, group, open[n.rng.IntN(len(open))]) == nil
+		return n.w.Cancel(ctx, group, key) == nil
 	}
 	return true
 }

@@ -88,7 +88,8 @@ func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ..
 		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, changed: time.Now()}
 		w.counts["told of "+string(n.Event)]++
 	}
-	if !slices.Equal(got, want) {
+	// Whatever ended a run first, of one that somebody has cancelled nothing need be told.
+	if !slices.Equal(got, want) && (len(got) > 0 || !w.asked[of]) {
 		w.failf("%v is told as %q, want %q", of, got, want)
 	}
 }

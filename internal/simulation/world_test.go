@@ -61,7 +61,8 @@ type world struct {
 	works    map[*work]struct{}   // runs in progress
 	stoodFor map[standing]standby // by how a process stood still
 	counts   map[string]int
-	peace    bool // nothing goes wrong now
+	asked    map[jobs.Key]bool // runs whose end somebody has asked for
+	peace    bool              // nothing goes wrong now
 	rows     *books
 }
 
@@ -102,7 +103,7 @@ func newWorld(t *testing.T, slow float64) *world {
 	return &world{
 		Store: memdb.New(), t: t, began: time.Now(), slow: slow,
 		leases: map[string]*terms{}, replicas: map[string]*replica{}, works: map[*work]struct{}{},
-		stoodFor: map[standing]standby{}, counts: map[string]int{}, rows: newBooks(),
+		stoodFor: map[standing]standby{}, counts: map[string]int{}, asked: map[jobs.Key]bool{}, rows: newBooks(),
 	}
 }
 
