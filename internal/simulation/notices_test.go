@@ -88,7 +88,7 @@ func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ..
 		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, changed: time.Now()}
 		w.counts["told of "+string(n.Event)]++
 	}
-	// Whatever ended a run first, of one that somebody has cancelled nothing need be told.
+	// Of a run that a user has cancelled, nothing need be told, even if something else ended it first.
 	if !slices.Equal(got, want) && (len(got) > 0 || !w.asked[of]) {
 		w.failf("%v is told as %q, want %q", of, got, want)
 	}

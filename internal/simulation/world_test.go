@@ -61,7 +61,7 @@ type world struct {
 	works    map[*work]struct{}   // runs in progress
 	stoodFor map[standing]standby // by how a process stood still
 	counts   map[string]int
-	asked    map[jobs.Key]bool // runs whose end somebody has asked for
+	asked    map[jobs.Key]bool // runs that a user has cancelled
 	peace    bool              // nothing goes wrong now
 	rows     *books
 }
