@@ -180,3 +180,28 @@ func TestConcurrencyKey(t *testing.T) {
 		})
 	}
 }
+
+// A replica that leaves starts nothing any more that waited for its pool.
+func TestPoolOfStartsWhileItLeaves(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		pool := jobs.Pool{Name: "api", Starts: 1, Per: 10 * time.Second}
+		all := []jobs.Job{
+			{Name: "a", Schedule: jobs.Every(time.Hour), Pool: pool, Do: sleep(time.Minute)},
+			{Name: "b", Schedule: jobs.Every(time.Hour), Pool: pool, Do: sleep(time.Second)},
+		}
+		r := c.start(all, scheduler.WithDrain(2*time.Minute))
+		c.until(time.Hour + 5*time.Second)
+		go r.stop()
+		c.until(time.Hour + 50*time.Second)
+		if n := len(c.allRuns()); n != 1 {
+			t.Errorf("%d runs began", n)
+		}
+		for _, name := range []string{"a", "b"} {
+			for _, row := range c.records(name) {
+				if row.State == jobs.Waiting && row.Attempt > 0 {
+					t.Errorf("it was started in the ledger: %+v", row)
+				}
+			}
+		}
+	})
+}

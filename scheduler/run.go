@@ -161,8 +161,8 @@ func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.p
 
 // launchReady launches runs of all jobs into the slots that this replica has.
 func (t *term) launchReady() {
-	if t.stage == gathering {
-		return
+	if t.stage != leading {
+		return // it is the next leader's, or waits for a switch of the mode
 	}
 	var left []*run // which no replica can have now
 	for len(t.slots.ready) > 0 && t.slots.free() {
