@@ -34,6 +34,9 @@ func (l Labels) Validate() error {
 
 const maxLabel = 63
 
+// Has reports whether these labels have all that are wanted.
+func (l Labels) Has(wanted Labels) bool { return wanted.Count(l) == len(wanted) }
+
 // Count is how many of these labels another set has.
 func (l Labels) Count(other Labels) (n int) {
 	for key, value := range l {

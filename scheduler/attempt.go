@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -81,22 +82,24 @@ func outcome(ctx context.Context, err error) (state jobs.State, why string) {
 	}
 }
 
-// readArgs reads the arguments of an attempt, right before it begins: the ledger may
-// have thousands of runs that wait with theirs. It tries until it succeeds or the
-// attempt's context ends.
-func (v *env) readArgs(a *attempt) error {
-	var args json.RawMessage
+// args reads the arguments of a run, until it succeeds, the run is not there ([jobs.ErrNoRun]), or ctx ends.
+func (v *env) args(ctx context.Context, key jobs.Key) (args json.RawMessage, err error) {
 	var gone error
-	err := v.retry(a.ctx, "read arguments", func(ctx context.Context) (err error) {
-		args, err = v.db.Args(ctx, v.holder.Group, a.Key())
+	err = v.retry(ctx, "read arguments", func(ctx context.Context) (err error) {
+		args, err = v.db.Args(ctx, v.holder.Group, key)
 		if errors.Is(err, jobs.ErrNoRun) {
 			gone, err = err, nil
 		}
 		return err
 	})
-	if err == nil {
-		err = gone
-	}
+	return args, cmp.Or(err, gone)
+}
+
+// readArgs reads the arguments of an attempt, right before it begins: the ledger may
+// have thousands of runs that wait with theirs. It tries until it succeeds or the
+// attempt's context ends.
+func (v *env) readArgs(a *attempt) error {
+	args, err := v.args(a.ctx, a.Key())
 	v.registry.setArgs(a, args)
 	if err == nil && !v.held.Trusted() {
 		<-a.ctx.Done() // which is late, as after a pause of the process

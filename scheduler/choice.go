@@ -117,7 +117,7 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 		}
 	}
 	return func(m crew.Member) bool {
-		if m.Leaving || e.job.On.Count(m.Told.Labels) < len(e.job.On) {
+		if m.Leaving || !m.Told.Labels.Has(e.job.On) {
 			return false
 		}
 		if m.Owner == t.holder.Owner {

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 
@@ -85,15 +84,8 @@ func (t *term) readKey(r *run, known func()) {
 	k.reading++
 	key, name := r.record.Key, r.entry.job.ConcurrencyKey
 	t.beside(func(v *env) {
-		var args json.RawMessage
-		err := v.retry(v.ctx, "read arguments", func(ctx context.Context) (err error) {
-			args, err = v.db.Args(ctx, v.holder.Group, key)
-			if errors.Is(err, jobs.ErrNoRun) {
-				return nil // it is over
-			}
-			return err
-		})
-		if err != nil {
+		args, err := v.args(v.ctx, key)
+		if err != nil && !errors.Is(err, jobs.ErrNoRun) { // else it is over
 			return // the term is over
 		}
 		v.do(func(t *term) {

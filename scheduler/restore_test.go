@@ -23,6 +23,18 @@ func everyTick() []jobs.Job {
 	return []jobs.Job{{Name: "all", Schedule: jobs.Every(time.Minute), Misfire: jobs.MisfireAll, CatchUp: jobs.CatchUp{Limit: 1000}}}
 }
 
+// backedUp starts replicas, and returns at 20m30s what restores a backup of 10m1s.
+func (c *cluster) backedUp(replicas int) (restore func()) {
+	c.Helper()
+	for range replicas {
+		c.start(everyTick())
+	}
+	c.until(10*time.Minute + time.Second)
+	restore = c.store.Backup()
+	c.until(20*time.Minute + 30*time.Second)
+	return restore
+}
+
 // wantNoneTwice fails if a tick was begun twice.
 func (c *cluster) wantNoneTwice(job string) {
 	c.Helper()
@@ -115,10 +127,8 @@ func TestRestoredBetweenTwoHeartbeats(t *testing.T) {
 // A replica that has only led since the restore knows that the group was paused for it: a second restore takes the pause away.
 func TestRestoredTwiceUnderTheNextLeader(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		first := c.start(everyTick())
-		c.until(10*time.Minute + time.Second)
-		restore := c.store.Backup()
-		c.until(20*time.Minute + 30*time.Second)
+		restore := c.backedUp(1)
+		first := c.replicas[0]
 		again := func() {
 			restore()
 			c.store.Restart()
@@ -151,11 +161,7 @@ func TestRestoredTwiceOnOneServer(t *testing.T) {
 	for _, gap := range []time.Duration{time.Second, 5 * time.Second, 8 * time.Second, 12 * time.Second, 20 * time.Second, time.Minute} {
 		t.Run(gap.String(), func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
-				c.start(everyTick())
-				c.start(everyTick())
-				c.until(10*time.Minute + time.Second)
-				restore := c.store.Backup()
-				c.until(20*time.Minute + 30*time.Second)
+				restore := c.backedUp(2)
 				restore()
 				c.until(20*time.Minute + 30*time.Second + gap)
 				restore()
@@ -167,8 +173,8 @@ func TestRestoredTwiceOnOneServer(t *testing.T) {
 	}
 }
 
-// One backup is restored again and again, on a server that goes on or is started anew, among changes of leader, kills and new replicas: while
-// nobody has answered, no tick runs twice.
+// One backup is restored again and again, on a server that goes on or is started anew, among changes of leader: until the group is resumed, no
+// tick runs twice.
 func TestRestoresAtRandom(t *testing.T) {
 	for _, seed := range rounds.Seeds(t, 40) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
@@ -218,11 +224,7 @@ func TestRestoresAtRandom(t *testing.T) {
 // What a replica has seen of a restore that was answered is over: a later pause of an operator is no restore to it, and may be lost.
 func TestPauseAfterARestoreIsNoRestore(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		c.start(everyTick())
-		c.start(everyTick())
-		c.until(10*time.Minute + time.Second)
-		restore := c.store.Backup()
-		c.until(20*time.Minute + 30*time.Second)
+		restore := c.backedUp(2)
 		restore()
 		c.store.Restart()
 		c.until(22 * time.Minute)
@@ -332,11 +334,7 @@ func TestRestoredAfterRestart(t *testing.T) {
 // until an operator has said how to go on.
 func TestRestoredTwice(t *testing.T) {
 	inBubble(t, func(c *cluster) {
-		c.start(everyTick())
-		c.start(everyTick())
-		c.until(10*time.Minute + time.Second)
-		restore := c.store.Backup()
-		c.until(20*time.Minute + 30*time.Second)
+		restore := c.backedUp(2)
 		for range 3 {
 			restore()
 			c.store.Restart()
@@ -490,10 +488,8 @@ func TestRestoredWhileStatementsFail(t *testing.T) {
 	for _, fails := range []string{"Pause", "Load", "Load after the pause"} {
 		t.Run(fails, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
-				first := c.start(everyTick())
-				c.until(10*time.Minute + time.Second)
-				restore := c.store.Backup()
-				c.until(20*time.Minute + 30*time.Second)
+				restore := c.backedUp(1)
+				first := c.replicas[0]
 				first.kill()
 				restore()
 				c.until(21 * time.Minute)

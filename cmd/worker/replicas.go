@@ -78,7 +78,7 @@ func unassigned(snapshot jobs.Snapshot, roster jobs.Roster, t *target) []string 
 		wants, known := on[r.Job]
 		return known && slices.ContainsFunc(roster.Live(), func(x jobs.Replica) bool {
 			_, has := x.Jobs[r.Job]
-			return has && wants.Count(x.Labels) == len(wants) && (x.MaxRuns == 0 || runs[x.Owner] < x.MaxRuns)
+			return has && x.Labels.Has(wants) && (x.MaxRuns == 0 || runs[x.Owner] < x.MaxRuns)
 		})
 	}))
 }

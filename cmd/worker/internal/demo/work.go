@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// workers of a group that is spread have long runs too: each of these jobs has one that takes workTakes, every workEvery.
+	// A group that is spread has long runs, too: each of these jobs has one that takes workTakes, every workEvery.
 	workJobs  = 3
 	workEvery = 8 * time.Second
 	workTakes = 5 * time.Second
 )
 
-// idle is what a replica has that has no long run.
+// idle stands for the long runs of a replica without any.
 const idle = "nothing long"
 
 // worked is that a long run has begun, or has ended.
