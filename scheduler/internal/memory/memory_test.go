@@ -377,12 +377,14 @@ func TestAnswer(t *testing.T) {
 		t.Errorf("while it is paused: %s", got)
 	}
 	// An answer counts however long ago it was, and an operator's pause after it is another matter.
-	again := ledger("b", 99, 2)
+	again, stale := ledger("b", 99, 2), ledger("a", 9, 2)
+	stale.Paused, stale.Pauses = true, paused.Pauses
 	again.Paused, again.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(5), Ended: at(7)}, {Began: at(50)}}}
 	for name, s := range map[string]jobs.Snapshot{"resumed": resumed, "paused later": again} {
 		n := seen(1, 2)
 		n.Forget(gone, at(5))
 		n.Learn(paused, at(6))
+		n.Learn(stale, at(9)) // a reading later than the end of the pause, without it: that end counts by the pause's beginning
 		if n.Answer(s); n.Restored() != nil || n.Lacks(s, at(8)) != "" {
 			t.Errorf("%s: %v, %s", name, n.Restored(), n.Lacks(s, at(8)))
 		}
