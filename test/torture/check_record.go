@@ -51,7 +51,9 @@ func (c *check) record() {
 		c.close(p)
 	}
 	for _, r := range c.runs {
-		r.term = r.process.termOf(r.Token)
+		if !c.Spread { // there a run has a token of its own, which can be that of a term only by chance
+			r.term = r.process.termOf(r.Token)
+		}
 		if r.term != nil {
 			r.term.gained.to = min(r.term.gained.to, r.At)
 		}

@@ -41,6 +41,8 @@ func TestCheckSpread(t *testing.T) {
 			story: spreadOut().attempt(3000, "w1", Broken, of(21, "all", 3, 1)).done(4000, "w2", of(20, "all", 3, 2)).over()},
 		{name: "an order of commits that tokens do not have", guarantee: 3, want: "effect 3 of job once is of token 9",
 			story: spreadOut().done(3000, "w1", of(9, "once", 3, 1)).over()},
+		{name: "the token of an attempt is by chance that of a term, too", story: spreadOut().yield(2500, "w1", 5).add(2550, "w1", Follow, Event{}).lead(2600, "w1", 8).
+			done(3000, "w1", of(5, "all", 3, 1)).yield(9000, "w1", 8).down(9100, "w1").down(9100, "w2")},
 		{name: "its order is free where runs overlap", story: spreadOut().done(3000, "w1", of(21, "all", 3, 1)).done(4000, "w2", of(20, "all", 4, 1)).over()},
 	})
 }

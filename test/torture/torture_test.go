@@ -39,6 +39,7 @@ type tally struct {
 	bit     map[string]int
 	backs   []back
 	summary Summary
+	wrong   []string
 }
 
 // Real players on real servers, real faults, and a check of all that was recorded: see the package.
@@ -102,10 +103,12 @@ func play(t *testing.T, kind string, seed uint64, length time.Duration, total *t
 		total.summary.Add(summary)
 		for _, v := range violations {
 			t.Errorf("%v", v)
+			total.wrong = append(total.wrong, v.What)
 		}
 	}
 	for _, trouble := range r.troubles {
 		t.Errorf("not as expected: %s", trouble)
+		total.wrong = append(total.wrong, trouble)
 	}
 	if t.Failed() || *keep != "" {
 		t.Logf("the history: %s", r.save(t, history))
@@ -253,5 +256,8 @@ func (total *tally) print(t *testing.T) {
 		}
 	}
 	fmt.Fprintf(&text, "%v\n", total.summary)
+	for _, wrong := range total.wrong { // once more, for readers who see only the end
+		fmt.Fprintf(&text, "wrong: %s\n", wrong)
+	}
 	t.Log(text.String())
 }
