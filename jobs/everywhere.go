@@ -34,6 +34,7 @@ func (j Job) checkEverywhere() error {
 	refuse(j.ConcurrencyKey != "", "ConcurrencyKey"+has+"its runs have no arguments")
 	refuse(len(j.On) > 0, "On"+has+"it runs on each replica")
 	refuse(len(j.Prefer) > 0, "Prefer"+has+"it runs on each replica")
+	refuse(j.Shards != 0, "Shards"+has+"it runs on each replica")
 	refuse(j.Sticky, "Sticky"+has+"it runs on each replica")
 	refuse(j.PauseAfter != 0, "PauseAfter"+has+"it cannot be paused")
 	return errors.Join(wrong...)

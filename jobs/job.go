@@ -91,6 +91,13 @@ type Job struct {
 	// leaves, always the same, as long as it can have them. When a replica comes, it gets few such jobs of others; when one goes or is full, its jobs go
 	// to different others. A retry goes elsewhere.
 	Sticky bool
+	// Shards divides each run into so many parts, at most [MaxShards]. Each part is a run of its own, of the job [ShardsOf] Name, whose Do learns
+	// from [Run].Shard which one it is: in a group whose runs are spread, replicas do them at the same time. A run of the job
+	// itself takes no slot. It begins with its parts, ends when all of them have ended, and has failed unless each has succeeded; what follows
+	// the job, or tells of it, goes by that. Schedule, Jitter, Misfire, CatchUp, Overlap, LockAtLeastFor and PauseAfter are of the whole; Timeout, Retry,
+	// Recover, Priority, Pool, On and Prefer of each part. Cancelling the whole cancels its parts. Runs that have begun keep the number that they
+	// began with. Zero: the runs are not divided.
+	Shards int
 	// About says what the job does, for people who look at it, such as its command line.
 	// Nothing goes by it. It must hold no secrets: the page shows it. Empty: nothing.
 	About string
@@ -120,6 +127,8 @@ type Run struct {
 	// Previous is how the attempt before this one ended: of the same run, also under
 	// an earlier term. Its State is zero for the first attempt.
 	Previous Previous
+	// Shard is which part of Shards parts this is, from 0, for a job with [Job].Shards. Else both are zero.
+	Shard, Shards int
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
 	Missed int
@@ -197,7 +206,7 @@ func (j Job) Validate() error {
 	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
 	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
 	wrong = append(wrong, parts(j.Retry.validate())...)
-	wrong = append(wrong, parts(errors.Join(j.Pool.validate(), j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere()))...)
+	wrong = append(wrong, parts(errors.Join(j.Pool.validate(), j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere(), j.checkShards()))...)
 	for i, err := range wrong {
 		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}

@@ -125,11 +125,11 @@ func (s Snapshot) Unassigned() (all []Record) {
 	return all
 }
 
-// RunsOf is how many runs each replica of a group that is spread has, by its owner: those that go on, and those that it is to begin.
+// RunsOf is how many runs each replica of a group that is spread was assigned, by its owner: those that go on, and those that it is to begin.
 func (s Snapshot) RunsOf() map[string]int {
 	of := map[string]int{}
 	for _, r := range s.Open {
-		if s.Opened.Spread && r.Owner != "" {
+		if s.Opened.Spread && r.Owner != "" && r.Fencing > 0 {
 			of[r.Owner]++
 		}
 	}

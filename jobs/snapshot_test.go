@@ -41,11 +41,12 @@ func TestEarlierTerm(t *testing.T) {
 // Of a group that is spread it is seen which replica has how many runs, and which runs have none.
 func TestRunsOfReplicas(t *testing.T) {
 	t.Parallel()
-	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	now, assigned := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), jobs.Details{Fencing: 1}
 	s := jobs.Snapshot{Now: now, Open: []jobs.Record{
-		{Key: jobs.Key{Job: "runs"}, State: jobs.Running, Owner: "a"},
-		{Key: jobs.Key{Job: "begins"}, State: jobs.Waiting, Owner: "a", Due: now.Add(-time.Minute)},
-		{Key: jobs.Key{Job: "elsewhere"}, State: jobs.Running, Owner: "b"},
+		{Key: jobs.Key{Job: "runs"}, State: jobs.Running, Owner: "a", Details: assigned},
+		{Key: jobs.Key{Job: "begins"}, State: jobs.Waiting, Owner: "a", Due: now.Add(-time.Minute), Details: assigned},
+		{Key: jobs.Key{Job: "elsewhere"}, State: jobs.Running, Owner: "b", Details: assigned},
+		{Key: jobs.Key{Job: "has shards"}, State: jobs.Running, Owner: "b"},
 		{Key: jobs.Key{Job: "later"}, State: jobs.Waiting, Due: now.Add(time.Second)},
 		{Key: jobs.Key{Job: "now"}, State: jobs.Waiting, Due: now.Add(-5 * time.Second)},
 		{Key: jobs.Key{Job: "waits"}, State: jobs.Waiting, Due: now.Add(-6 * time.Second)},

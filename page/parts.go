@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"html/template"
 	"net/url"
 	"strconv"
@@ -131,6 +132,15 @@ func tookBy(v *viewer, r jobs.Record) string {
 	return ""
 }
 
+// shards says which part of a run of its job a run is; nothing for others.
+func shards(r jobs.Record) string {
+	i, n := triggers.ShardOf(r.Trigger)
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf("shard %d of %d", i, n)
+}
+
 // tagsOf say what is particular about a run.
 func tagsOf(r jobs.Record) []string {
 	var tags []string
@@ -142,6 +152,8 @@ func tagsOf(r jobs.Record) []string {
 		tags = append(tags, "notice")
 	case triggers.IsBackfill(r.Trigger):
 		tags = append(tags, "backfill")
+	case shards(r) != "":
+		tags = append(tags, shards(r))
 	default:
 		tags = append(tags, "triggered")
 	}

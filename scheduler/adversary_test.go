@@ -146,6 +146,9 @@ func (a *adversary) victim(name string) victim {
 	if !v.crowded {
 		work, v.LockAtLeastFor, v.Jitter = a.span(every*4/10), min(v.LockAtLeastFor, every/3), min(v.Jitter, every/4)
 	}
+	if !v.Overlap.Replaces() && every >= 5*time.Second && a.one(3) {
+		v.Shards = 1 + a.random.IntN(4)
+	}
 	v.Do = a.work(work)
 	return v
 }

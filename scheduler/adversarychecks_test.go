@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -21,7 +22,11 @@ func (a *adversary) check() {
 			a.checkTicks(v, snapshot, records)
 		}
 		a.checkOpen(v, snapshot, records)
-		a.checkRuns(v)
+		if v.Shards > 0 {
+			a.checkShards(v, records)
+		} else {
+			a.checkRuns(v)
+		}
 	}
 	for _, b := range a.fills {
 		a.checkBackfill(b, snapshot)
@@ -126,6 +131,61 @@ func (a *adversary) checkRuns(v victim) {
 			}
 			if o.began < r.began && r.began < ended[j] && (o.Owner != r.Owner && !a.spread || v.Overlap != jobs.OverlapAllow) {
 				a.Errorf("%s: %+v began during %+v", v.Name, r, *o)
+			}
+		}
+	}
+}
+
+// checkShards: a run that has begun has its shards, each once, and is over when they are. None begins twice, or while a run
+// before it goes on.
+func (a *adversary) checkShards(v victim, records []jobs.Record) {
+	shards := v
+	shards.Name, shards.Overlap, shards.PauseAfter = jobs.ShardsOf(v.Name), jobs.OverlapAllow, 0
+	a.checkRuns(shards)
+	left := map[jobs.Key]jobs.Record{}
+	for _, r := range a.records(shards.Name) {
+		left[r.Key] = r
+	}
+	for _, whole := range records {
+		worked, n := 0, 0
+		for i := range v.Shards {
+			key := jobs.Key{Job: shards.Name, Tick: whole.Tick, Trigger: triggers.Shard(whole.Trigger, i, v.Shards)}
+			r, is := left[key]
+			delete(left, key)
+			if is {
+				n++
+			}
+			if r.State == jobs.Succeeded {
+				worked++
+			}
+			if whole.State.Over() && is && (!r.State.Over() && !r.CancelAsked || r.Finished.After(whole.Finished)) {
+				a.Errorf("%s: %+v\n\tis over before its shard\n\t%+v", v.Name, whole, r)
+			}
+		}
+		begun := whole.Attempt > whole.Unbegun
+		if begun && n != v.Shards || !begun && n > 0 {
+			a.Errorf("%s: %d shards of %+v", v.Name, n, whole)
+		}
+		if whole.State == jobs.Succeeded && worked != v.Shards || whole.State == jobs.Failed && worked == v.Shards {
+			a.Errorf("%s: %d of %d shards have succeeded, and it is %+v", v.Name, worked, v.Shards, whole)
+		}
+	}
+	for _, r := range left {
+		a.Errorf("%s: a shard of no run: %+v", v.Name, r)
+	}
+	if v.Overlap == jobs.OverlapAllow {
+		return
+	}
+	runs := a.runs(shards.Name)
+	for _, r := range runs {
+		for _, o := range runs {
+			ended := cmp.Or(o.ended, time.Since(a.begin))
+			if at, dead := a.killed[o.Owner]; dead {
+				ended = min(ended, at)
+			}
+			isOther := !o.Tick.Equal(r.Tick) || o.Trigger-uint64(o.Shard) != r.Trigger-uint64(r.Shard)
+			if isOther && o.began < r.began && r.began < ended {
+				a.Errorf("%s: %+v began during %+v", v.Name, r, o)
 			}
 		}
 	}

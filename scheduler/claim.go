@@ -44,7 +44,7 @@ func (t *term) claimDue(e *entry, now time.Time) {
 
 // startsAtOnce is how many runs of a job may be claimed as running, or as assigned.
 func (t *term) startsAtOnce(e *entry) int {
-	if t.stage == gathering || t.role == assigns && !t.mayAssign() {
+	if t.stage == gathering || t.role == assigns && !t.mayAssign() || e.job.shards != nil { // these start with a move, which inserts their shards
 		return 0
 	}
 	return min(t.slots.left(), t.poolLeft(e))

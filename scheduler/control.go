@@ -72,7 +72,7 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	for _, record := range snapshot.Open { // before any other run of their jobs
 		switch e := t.roll.entries[record.Job]; {
 		case e == nil:
-		case t.role == assigns:
+		case t.role == assigns && e.job.shards == nil:
 			away[record.Key] = t.foundAway(e, record)
 		case e.IsLeft(t.foundAs(e, record)):
 			t.leave(e, record)
@@ -108,6 +108,9 @@ func (t *term) foundAll(snapshot jobs.Snapshot, away map[jobs.Key]bool, backfill
 		e := t.roll.entries[record.Job]
 		if e == nil || away[record.Key] || triggers.IsBackfill(record.Trigger) != backfills {
 			continue // e is nil for a job of another release
+		}
+		if t.role == serves && e.job.shards != nil {
+			continue // it is the leader's, under a token that is by chance that of this session
 		}
 		t.found(e, record, snapshot.Now)
 	}

@@ -27,7 +27,9 @@ func (t *term) found(e *entry, record jobs.Record, shown time.Time) {
 		t.leave(e, record)
 	case plan.Cancel:
 		t.tellCancel(nil, record)
-		t.close(t.take(e, record), jobs.Cancelled, jobs.ErrCancelled.Error())
+		r := t.take(e, record)
+		r.stop = jobs.ErrCancelled
+		t.drop(r)
 	case plan.LineUp:
 		r := t.take(e, record)
 		t.tellTaken(r)
@@ -61,7 +63,7 @@ func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
 func (t *term) recover(r *run, again bool) {
 	ours := t.isOurs(r.record)
 	why := r.entry.WhyInterrupted(r.record, ours)
-	if !ours {
+	if !ours && r.entry.job.shards == nil { // shards go on
 		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
 		if !again {
 			found.Why = why

@@ -1,10 +1,12 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"go.uber.org/zap"
@@ -31,7 +33,8 @@ type declared struct {
 	jobs.Job        // complete
 	text     string // of its schedule
 	hash     jobs.ScheduleHash
-	provided bool // by the provider
+	provided bool      // by the provider
+	shards   *declared // the job of its shards; nil: it has none
 }
 
 func newList(spread bool) *list {
@@ -40,19 +43,50 @@ func newList(spread bool) *list {
 
 func declare(job jobs.Job, provided bool) *declared {
 	text := job.Schedule.String()
-	return &declared{job.Complete(), text, jobs.HashSchedule(text), provided}
+	d := &declared{Job: job.Complete(), text: text, hash: jobs.HashSchedule(text), provided: provided}
+	if d.Shards > 0 {
+		d.divide()
+	}
+	return d
 }
 
-// jobs are those that there are now, without those that run everywhere. The slice is
+// divide makes the job that was declared the whole, and the job of its shards.
+func (d *declared) divide() {
+	shards := jobs.Job{
+		Name: jobs.ShardsOf(d.Name), Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, About: d.About, History: d.History,
+		Timeout: d.Timeout, Retry: d.Retry, Recover: d.Recover, Priority: d.Priority, Pool: d.Pool, On: d.On, Prefer: d.Prefer,
+	}
+	shards.History.Keep *= d.Shards
+	do, name := d.Do, d.Name
+	shards.Do = func(ctx context.Context, run jobs.Run) error {
+		if run.Shards == 0 {
+			return jobs.Permanent(fmt.Errorf("scheduler: job %q has the shards of job %q: trigger that one", run.Job, name))
+		}
+		return do(ctx, run)
+	}
+	d.shards = declare(shards, d.provided)
+	d.Timeout, d.Retry, d.Recover, d.Priority, d.Pool, d.On, d.Prefer = 0, jobs.Retry{}, jobs.RecoverRerun, jobs.PriorityNormal, jobs.Pool{}, nil, nil
+	d.Job = d.Complete()
+}
+
+// jobs are those that there are now, with those of shards, and without those that run everywhere. The slice is
 // not changed any more.
 func (l *list) jobs() []*declared {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	isLocal := func(d *declared) bool { return d.Everywhere }
-	if !slices.ContainsFunc(l.all, isLocal) {
+	if !slices.ContainsFunc(l.all, func(d *declared) bool { return d.Everywhere || d.shards != nil }) {
 		return l.all
 	}
-	return slices.DeleteFunc(slices.Clone(l.all), isLocal)
+	var all []*declared
+	for _, d := range l.all {
+		if !d.Everywhere {
+			all = append(all, d)
+		}
+		if d.shards != nil {
+			all = append(all, d.shards)
+		}
+	}
+	return all
 }
 
 // everywhere are those that run on each replica.
@@ -300,6 +334,9 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 		if (len(job.On)+len(job.Prefer) > 0 || job.Sticky) && !l.spread {
 			wrong = append(wrong, fmt.Errorf("scheduler: job %.150q: On %v, Prefer %v, Sticky %t: the leader runs all jobs of this group: add WithSpread, which spreads them over its replicas", job.Name, job.On, job.Prefer, job.Sticky))
 		}
+		if err := l.checkShards(job, seen); err != nil {
+			wrong = append(wrong, err)
+		}
 		if seen[job.Name] {
 			wrong = append(wrong, declaredTwice(job.Name))
 		} else if err := may(job); err != nil {
@@ -308,6 +345,20 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 		seen[job.Name] = true
 	}
 	return errors.Join(wrong...)
+}
+
+// checkShards says whether the job of a job's shards has the name of another job.
+func (l *list) checkShards(job jobs.Job, seen map[string]bool) error {
+	taken := func(of string) error {
+		return fmt.Errorf("scheduler: job %.150q: its name is that of the shards of job %.150q", jobs.ShardsOf(of), of)
+	}
+	if shards := jobs.ShardsOf(job.Name); job.Shards > 0 && (seen[shards] || l.names[shards] != nil) {
+		return taken(job.Name)
+	}
+	if of, is := strings.CutSuffix(job.Name, jobs.ShardsOf("")); is && l.names[of] != nil && l.names[of].shards != nil {
+		return taken(of)
+	}
+	return nil
 }
 
 func declaredTwice(name string) error {

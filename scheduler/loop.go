@@ -77,7 +77,7 @@ func (t *term) loop(a *alarms) {
 		if t.role == assigns {
 			t.wakeReplicas()
 		}
-		if t.stage == stopped && t.slots.taken == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
+		if t.stage == stopped && t.slots.taken+t.slots.whole == 0 && t.outcomes.unwritten == 0 && t.wrote.idle() {
 			t.skips.finish()
 			t.wrote.tellUnwritten()
 			return

@@ -11,6 +11,7 @@ import (
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/ledgerrows"
 	"github.com/cronlease/cronlease/internal/tail"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -67,6 +68,7 @@ type run struct {
 	away    *away  // nil: it is here
 	pool    string // whose room it has, in the phase running; empty: none's
 	key     runKey
+	shards  *declared // the job of its shards, once it has begun with them; nil: it has none
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -204,23 +206,26 @@ func (t *term) launch(r *run) bool {
 		t.close(r, jobs.Skipped, plan.TooLate)
 		return true
 	}
-	if t.role == assigns {
+	if t.role == assigns && r.entry.job.shards == nil {
 		return t.assign(r)
 	}
+	r.shards = r.entry.job.shards
 	t.shift(r, plan.Running)
 	if t.role != serves {
 		t.slots.began(r.entry.job.Pool, time.Now())
 	}
 	start := move(r.record, jobs.Running, "")
+	start.Then = r.divided()
 	if r.record.Fencing > 0 {
 		start.NotBefore = time.UnixMicro(int64(r.record.Fencing)).UTC()
 	}
 	t.wrote.move(start, func(done bool) {
+		t.answered(r.record, start.Then, done)
 		if !done {
 			t.startRefused(r)
 			return
 		}
-		late := r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
+		late := r.shards == nil && r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
 		r.record.State = jobs.Running
 		r.record.Attempt++
 		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
@@ -263,7 +268,7 @@ func (t *term) giveBack(r *run) {
 func (t *term) startIn(r *run) {
 	switch {
 	case r.entry.IsRemoved():
-		r.record.Unbegun++
+		r.unbegin()
 		t.putBack(r)
 	case r.Phase() == plan.Running:
 		t.start(r)
@@ -271,7 +276,7 @@ func (t *term) startIn(r *run) {
 		t.shift(r, plan.Running)
 		t.start(r)
 	default:
-		r.record.Unbegun++
+		r.unbegin()
 		t.putBack(r)
 	}
 }
@@ -320,6 +325,7 @@ func (t *term) start(r *run) {
 		Owner: t.holder.Owner, Token: t.holder.Token, Attempt: record.Attempt, Missed: record.Missed,
 		Previous: r.before,
 	}
+	a.Shard, a.Shards = triggers.ShardOf(record.Trigger)
 	bounds := r.entry.Bounds(record.Attempt - record.Unbegun)
 	a.LastAttempt = bounds.Last
 	if r.record.Fencing > 0 {
@@ -332,10 +338,13 @@ func (t *term) start(r *run) {
 	end := a.bound(tail.With(t.holding(r), a.output), bounds.Timeout)
 	r.attempt = a
 	t.registry.add(a)
-	v := t.env
+	v, do := t.env, job.Job
+	if shards := r.shards; shards != nil {
+		do.Do = func(ctx context.Context, run jobs.Run) error { return v.join(ctx, run.Key(), shards.Name) }
+	}
 	v.registry.ends.Go(func() {
 		defer end()
-		v.attempt(a, job.Job, record.HasArgs, started, func(t *term, how ending) {
+		v.attempt(a, do, record.HasArgs, started, func(t *term, how ending) {
 			r.attempt = nil
 			t.registry.remove(a)
 			if how.begun {
@@ -425,9 +434,16 @@ func (t *term) unbegun(r *run) {
 	t.handOn(r)
 }
 
+// unbegin takes back that an attempt is counted which has not begun. One with shards has, since these are there.
+func (r *run) unbegin() {
+	if r.shards == nil {
+		r.record.Unbegun++
+	}
+}
+
 // handOn leaves a run to the next leader whose attempt is counted and has not begun.
 func (t *term) handOn(r *run) {
-	r.record.Unbegun++
+	r.unbegin()
 	t.close(r, jobs.Waiting, "")
 }
 
@@ -509,27 +525,53 @@ func (t *term) interrupt(r *run, why error) {
 func (t *term) endThere(r *run, why error) {
 	key, to := r.record.Key, r.away.to
 	t.beside(func(v *env) {
-		err := v.retry(v.ctx, "cancel a run", func(ctx context.Context) error {
-			err := v.db.Cancel(acting(ctx, v.holder.Owner), v.holder.Group, key)
-			if errors.Is(err, jobs.ErrNoRun) {
-				return nil // it has ended
-			}
-			return err
-		})
-		if err == nil {
+		if v.cancel(key) == nil {
 			v.log.Info("a run of another replica is to end", zap.String("job", key.Job), zap.Time("tick", key.Tick), zap.String("by", to.Owner), zap.NamedError("why", why))
 			v.do(func(t *term) { t.wakeReplica(to) })
 		}
 	})
 }
 
+// cancel asks for the end of a run, unless it has ended.
+func (v *env) cancel(key jobs.Key) error {
+	return v.retry(v.ctx, "cancel a run", func(ctx context.Context) error {
+		err := v.db.Cancel(acting(ctx, v.holder.Owner), v.holder.Group, key)
+		if errors.Is(err, jobs.ErrNoRun) {
+			return nil
+		}
+		return err
+	})
+}
+
 // drop closes a run that was to end before it started.
 func (t *term) drop(r *run) {
+	if r.entry.job.shards != nil && plan.HasBegun(r.record) {
+		t.dropShards(r)
+		return
+	}
 	to := jobs.Cancelled
 	if errors.Is(r.stop, jobs.ErrReplacedByTick) && !plan.HasBegun(r.record) {
 		to = jobs.Skipped
 	}
 	t.close(r, to, r.stop.Error())
+}
+
+// dropShards ends the shards of a run that is to end and has no attempt, and then the run.
+func (t *term) dropShards(r *run) {
+	r.shards = r.entry.job.shards
+	t.shift(r, plan.Running)
+	ctx, cancel := context.WithCancelCause(t.ctx)
+	cancel(r.stop)
+	t.beside(func(v *env) {
+		_ = v.join(ctx, r.record.Key, r.shards.Name)
+		v.do(func(t *term) {
+			if v.ctx.Err() != nil {
+				t.forget(r) // it is the next leader's
+				return
+			}
+			t.close(r, jobs.Cancelled, r.stop.Error())
+		})
+	})
 }
 
 // close writes what becomes of a run that is not started.

@@ -16,6 +16,7 @@ import (
 type slots struct {
 	most  int            // runs at a time; 0: any number
 	taken int            // by runs in the phase running
+	whole int            // runs in that phase that take none, since their shards do
 	pools map[string]int // how many runs each pool has in that phase
 	ready []*run         // what waits for one, by priority, and first come first served
 	rates map[string]*rate
@@ -80,11 +81,15 @@ func (s *slots) lineUp(r *run) {
 
 // shift counts a run that moves to another phase; here says that this replica has its slot.
 func (s *slots) shift(r *run, to plan.Phase, here bool) {
+	count := &s.taken
+	if r.shards != nil {
+		count, here = &s.whole, true
+	}
 	if here && r.Phase() == plan.Running {
-		s.taken--
+		*count--
 	}
 	if here && to == plan.Running {
-		s.taken++
+		*count++
 	}
 	if r.pool != "" {
 		s.pools[r.pool]--

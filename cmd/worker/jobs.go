@@ -133,6 +133,9 @@ func (t *target) declared() map[string]jobs.Schedule {
 	schedules := map[string]jobs.Schedule{}
 	for _, job := range t.file.Jobs {
 		schedules[job.Name] = job.Schedule
+		if job.Shards > 0 {
+			schedules[jobs.ShardsOf(job.Name)] = jobs.Manual()
+		}
 	}
 	return schedules
 }

@@ -71,7 +71,7 @@ func unassigned(snapshot jobs.Snapshot, roster jobs.Roster, t *target) []string 
 	runs, on := snapshot.RunsOf(), map[string]jobs.Labels{}
 	if t.file != nil {
 		for _, j := range t.file.Jobs {
-			on[j.Name] = j.On
+			on[j.Name], on[jobs.ShardsOf(j.Name)] = j.On, j.On
 		}
 	}
 	return jobsOf(slices.DeleteFunc(snapshot.Unassigned(), func(r jobs.Record) bool {

@@ -42,6 +42,8 @@ func (r runRecord) mark() string {
 		marks = append(marks, "triggered")
 	case "after", "backfill", "notice":
 		marks = append(marks, r.Kind)
+	case "shard":
+		marks = append(marks, fmt.Sprintf("shard %d of %d", r.Shard, r.Shards))
 	}
 	if r.HasArgs {
 		marks = append(marks, "args")

@@ -360,7 +360,7 @@ func (p *process) wait() report {
 // CRONLEASE_JOB, CRONLEASE_TICK (RFC 3339, UTC), CRONLEASE_OWNER, CRONLEASE_TOKEN,
 // CRONLEASE_ATTEMPT, CRONLEASE_LAST_ATTEMPT (true or false), CRONLEASE_PREVIOUS_STATE
 // and CRONLEASE_PREVIOUS_ERROR (empty for the first attempt), CRONLEASE_MISSED, CRONLEASE_TRIGGER (0 for a tick of the
-// schedule) and CRONLEASE_ARGS (empty unless the run has arguments). These fit: Linux
+// schedule), CRONLEASE_SHARD and CRONLEASE_SHARDS (0 unless the run is a shard) and CRONLEASE_ARGS (empty unless the run has arguments). These fit: Linux
 // takes a variable of up to 128 KiB.
 func Environment(own []string, run jobs.Run) []string {
 	var env []string
@@ -385,6 +385,8 @@ func Environment(own []string, run jobs.Run) []string {
 		"CRONLEASE_PREVIOUS_ERROR="+strings.ReplaceAll(run.Previous.Error, "\x00", ""),
 		fmt.Sprintf("CRONLEASE_MISSED=%d", run.Missed),
 		fmt.Sprintf("CRONLEASE_TRIGGER=%d", run.Trigger),
+		fmt.Sprintf("CRONLEASE_SHARD=%d", run.Shard),
+		fmt.Sprintf("CRONLEASE_SHARDS=%d", run.Shards),
 		"CRONLEASE_ARGS="+string(run.Args),
 	)
 }

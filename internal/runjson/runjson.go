@@ -14,8 +14,11 @@ type Record struct {
 	Tick jsontime.Instant `json:"tick"`
 	// Trigger is 0 for a tick of the schedule.
 	Trigger uint64 `json:"trigger"`
-	// Kind is schedule, trigger, after or backfill: why there is the run.
+	// Kind is schedule, trigger, after, backfill, notice or shard: why there is the run.
 	Kind string `json:"kind"`
+	// Shard is which part of Shards a shard is, from 0; both are 0 for any other run.
+	Shard  int `json:"shard"`
+	Shards int `json:"shards"`
 	// State is running, waiting, succeeded, failed, timed out, cancelled,
 	// panicked, skipped or interrupted.
 	State   string `json:"state"`
@@ -43,6 +46,7 @@ func Of(r jobs.Record) Record {
 		Claimed: jsontime.Of(r.Claimed), Due: jsontime.Of(r.Due), Started: jsontime.Of(r.Started), Finished: jsontime.Of(r.Finished),
 		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked, HasArgs: r.HasArgs,
 	}
+	record.Shard, record.Shards = triggers.ShardOf(r.Trigger)
 	if !r.Started.IsZero() && !r.Finished.IsZero() {
 		took := r.Finished.Sub(r.Started).Seconds()
 		record.TookSeconds = &took

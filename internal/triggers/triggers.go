@@ -17,6 +17,9 @@ const (
 	numbering        = backfill - 1
 	// notice tells those of Notice from those of After.
 	notice uint64 = 1 << 50
+	// shard is the smallest number of a shard. Tokens reach it in 2077.
+	shard     uint64 = 1<<51 | 1<<50
+	shardBits        = 7 // of which shard it is, and of how many
 )
 
 // After is the number of the run that follows a job's run with that number in another
@@ -42,6 +45,31 @@ func IsNotice(n uint64) bool { return n >= First && n&backfill == 0 && n&notice 
 // Follows reports whether a number is one of After or of Notice: its run was inserted
 // with something that happened to another one.
 func Follows(n uint64) bool { return IsAfter(n) || IsNotice(n) }
+
+// Shard is the number of the run that is part i, from 0, of the n parts of a run with that number, under the same tick. It is below those
+// of the scheduler that a pause holds back: what it belongs to has begun.
+func Shard(of uint64, i, n int) uint64 {
+	return shard | parent(of)<<(2*shardBits) | uint64(n-1)<<shardBits | uint64(i)
+}
+
+// MaxShards is how many parts a run has at most.
+const MaxShards = 1 << shardBits
+
+func parent(of uint64) uint64 { return hash("shard", of) & (1<<(50-2*shardBits) - 1) }
+
+// ShardOf is which part of how many a number of Shard stands for; n is zero for any other number.
+func ShardOf(number uint64) (i, n int) {
+	if number < shard || number >= First {
+		return 0, 0
+	}
+	return int(number & (MaxShards - 1)), int(number>>shardBits&(MaxShards-1)) + 1
+}
+
+// IsShardOf reports whether a number is that of a part of a run with the other number.
+func IsShardOf(number, of uint64) bool {
+	_, n := ShardOf(number)
+	return n > 0 && (number-shard)>>(2*shardBits) == parent(of)
+}
 
 func hash(text string, numbers ...uint64) uint64 {
 	all := []byte(text + "\x00")
@@ -76,6 +104,9 @@ func KindOf(n uint64) string {
 		return "notice"
 	case IsBackfill(n):
 		return "backfill"
+	}
+	if _, of := ShardOf(n); of > 0 {
+		return "shard"
 	}
 	return "trigger"
 }

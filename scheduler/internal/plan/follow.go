@@ -159,6 +159,9 @@ func (f *Followers) OfClaim(c store.Claim, now time.Time) ([]store.Follower, []L
 // tell returns the runs that tell of an event, as far as the limits of their jobs allow.
 func (f *Followers) tell(is jobs.Notice, now time.Time) (all []store.Follower, left []LeftOut) {
 	is.Group, is.Kind = f.holder.Group, triggers.KindOf(is.Trigger)
+	if _, n := triggers.ShardOf(is.Trigger); n > 0 { // what becomes of it is told of its job's run
+		return nil, nil
+	}
 	for _, to := range f.notifiers(is.Event, is.Job) {
 		b := f.budgets[to.name]
 		if b == nil {

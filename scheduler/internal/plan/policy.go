@@ -108,7 +108,7 @@ func (j *Job) PutOff(tick, now time.Time) time.Duration {
 // [jobs.RecoverRerun].
 const maxInterrupted = 5
 
-// reruns reports whether a run that was interrupted in this attempt gets another.
+// reruns reports whether a run that was interrupted in this attempt gets another. One with shards, which go on, does so each time.
 func (j *Job) reruns(attempt int) bool {
-	return j.job.Recover == jobs.RecoverRerun && attempt < max(maxInterrupted, j.job.Retry.Attempts)
+	return j.job.Recover == jobs.RecoverRerun && (j.job.Shards > 0 || attempt < max(maxInterrupted, j.job.Retry.Attempts))
 }

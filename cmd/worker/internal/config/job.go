@@ -104,6 +104,7 @@ var jobFields = []field[jobFile]{
 	{"on", func(v value, f *jobFile) { readLabels(v, &f.job.On) }},
 	{"prefer", func(v value, f *jobFile) { readLabels(v, &f.job.Prefer) }},
 	{"sticky", func(v value, f *jobFile) { set(&f.job.Sticky, readBool(v)) }},
+	{"shards", func(v value, f *jobFile) { f.job.Shards = readCount(v, jobs.MaxShards) }},
 	{"everywhere", func(v value, f *jobFile) { set(&f.job.Everywhere, readBool(v)) }},
 	{"pause_after", func(v value, f *jobFile) { f.job.PauseAfter = readCount(v, maxPauseAfter) }},
 	{"dialect", func(v value, f *jobFile) { f.dialect = readWord(v, cron.Auto, cron.Unix, cron.Spring, cron.Quartz) }},
@@ -325,6 +326,7 @@ var notEverywhere = map[string]string{
 	"on":              onEach,
 	"prefer":          onEach,
 	"sticky":          onEach,
+	"shards":          onEach,
 	"concurrency_key": "does not apply to a job that runs everywhere: its runs have no arguments",
 	"pool":            "does not apply to a job that runs everywhere: each worker runs it by itself",
 	"priority":        "a job that runs everywhere waits for no slot",
@@ -337,6 +339,11 @@ var notEverywhere = map[string]string{
 var notReplacing = map[string]string{
 	"after":  "a job after another one runs for each of its ticks, and replaces none",
 	"notify": "a job that tells of other jobs runs for each notice, and replaces none",
+}
+
+// notDivided are the keys beside which there are no shards, and why.
+var notDivided = map[string]string{
+	"notify": "a job that tells of other jobs has none", "concurrency_key": "the shards of a run have the same arguments", "sticky": "all shards would go to one worker",
 }
 
 // checkTogether checks the keys that exclude or need one another.
@@ -352,6 +359,16 @@ func checkTogether(found map[string]value, f *jobFile) {
 	for key, why := range notReplacing {
 		if _, is := found[key]; is && f.job.Overlap.Replaces() {
 			found["overlap"].report("overlap replace: %s: expected forbid, queue or allow", why)
+		}
+	}
+	if at, ok := found["shards"]; ok {
+		for key, why := range notDivided {
+			if _, ok := found[key]; ok {
+				at.report("beside %s: %s", key, why)
+			}
+		}
+		if f.job.Overlap.Replaces() {
+			at.report("beside overlap: replace: a tick does not end the shards of the one before: expected forbid, queue or allow")
 		}
 	}
 	if at, ok := found["max_runs"]; ok && !f.job.Overlap.Beside() {

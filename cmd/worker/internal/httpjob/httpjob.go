@@ -106,8 +106,8 @@ func (c *Client) Close() {
 // Job returns a job function that sends the request, with its headers and with
 // Cronlease-Group, Cronlease-Job, Cronlease-Tick (RFC 3339, UTC),
 // Cronlease-Owner, Cronlease-Token, Cronlease-Attempt, Cronlease-Last-Attempt (true or
-// false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed and
-// Cronlease-Trigger (0 for a tick of the schedule), and with traceparent if ctx has a span. The arguments of a run are its body,
+// false), Cronlease-Previous-State (not with the first attempt), Cronlease-Missed,
+// Cronlease-Trigger (0 for a tick of the schedule), Cronlease-Shard and Cronlease-Shards (0 unless the run is a shard), and with traceparent if ctx has a span. The arguments of a run are its body,
 // as application/json, unless the request has a body or a template of its own or is a GET or HEAD. It returns nil
 // for an expected answer, a [*StatusError] for any other one, whatever becomes of
 // the body, which is read for a second at most; and an error that wraps the
@@ -208,6 +208,8 @@ func (r Request) build(ctx context.Context, agent string, run jobs.Run) (*http.R
 	}
 	request.Header.Set("Cronlease-Missed", strconv.Itoa(run.Missed))
 	request.Header.Set("Cronlease-Trigger", strconv.FormatUint(run.Trigger, 10))
+	request.Header.Set("Cronlease-Shard", strconv.Itoa(run.Shard))
+	request.Header.Set("Cronlease-Shards", strconv.Itoa(run.Shards))
 	return request, nil
 }
 

@@ -24,7 +24,7 @@ type Statement struct {
 }
 
 // Args are what a placeholder can stand for.
-var Args = []string{"tick", "token", "attempt", "job", "group", "missed", "args"}
+var Args = []string{"tick", "token", "attempt", "job", "group", "missed", "args", "shard", "shards"}
 
 // minKill is the least time to end a statement on the server in.
 const minKill = 100 * time.Millisecond
@@ -121,6 +121,10 @@ func value(run jobs.Run, name string) any {
 		return int64(run.Token) // tokens are below 2^63, and SQLite has no others
 	case "attempt":
 		return run.Attempt
+	case "shard":
+		return run.Shard
+	case "shards":
+		return run.Shards
 	case "job":
 		return run.Job
 	case "group":

@@ -1,0 +1,109 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/triggers"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/plan"
+	"github.com/cronlease/cronlease/store"
+)
+
+// A job with shards ([jobs.Job].Shards) is two jobs in a term. A run of the one that was declared, the whole, is the leader's, in
+// either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
+// the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
+
+// divided are the shards that a run begins with. They are there already when it has begun.
+func (r *run) divided() (all []store.Follower) {
+	if r.shards == nil || plan.HasBegun(r.record) {
+		return nil
+	}
+	n := r.entry.job.Shards
+	for i := range n {
+		all = append(all, store.Follower{Key: jobs.Key{Job: r.shards.Name, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
+	}
+	return all
+}
+
+// join waits until the shards of a run have ended, and says whether each has succeeded. When ctx ends and the term does not, the run
+// was cancelled: then they are, too.
+func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
+	const soonest, latest = 20 * time.Millisecond, 2 * time.Second
+	began, cancelled := time.Now(), ctx.Done()
+	var why error
+	for {
+		open, err := v.shardsOf(whole, shards)
+		if err != nil {
+			return err
+		}
+		if len(open.runs) == 0 {
+			return cmp.Or(why, open.err(whole))
+		}
+		for _, r := range open.runs {
+			if why != nil && !r.CancelAsked {
+				_ = v.cancel(r.Key) // its end shows
+			}
+		}
+		again := time.NewTimer(min(max(time.Since(began)/10, soonest), latest))
+		select {
+		case <-again.C:
+		case <-cancelled:
+			why, cancelled = context.Cause(ctx), nil
+		case <-v.ctx.Done():
+		}
+		again.Stop()
+		if v.ctx.Err() != nil {
+			return context.Cause(v.ctx)
+		}
+	}
+}
+
+// parts is how far the shards of a run are.
+type parts struct {
+	runs   []jobs.Record // those that are not over
+	kept   int           // how many the ledger has
+	of     int
+	failed []jobs.Record
+}
+
+func (v *env) shardsOf(whole jobs.Key, shards string) (p parts, err error) {
+	const most = 100 * jobs.MaxShards // of one tick
+	var records []jobs.Record
+	err = v.retry(v.ctx, "read shards", func(ctx context.Context) (err error) {
+		records, err = v.db.Runs(ctx, v.holder.Group, jobs.Filter{Job: shards, Since: whole.Tick, Until: whole.Tick.Add(time.Microsecond), Limit: most})
+		return err
+	})
+	for _, r := range records {
+		if !triggers.IsShardOf(r.Trigger, whole.Trigger) {
+			continue
+		}
+		p.kept++
+		_, p.of = triggers.ShardOf(r.Trigger)
+		switch {
+		case r.State == jobs.Waiting && r.CancelAsked: // it never starts
+			r.State = jobs.Cancelled
+			p.failed = append(p.failed, r)
+		case !r.State.Over():
+			p.runs = append(p.runs, r)
+		case r.State != jobs.Succeeded:
+			p.failed = append(p.failed, r)
+		}
+	}
+	return p, err
+}
+
+// err says which shards have not succeeded.
+func (p parts) err(whole jobs.Key) error {
+	switch {
+	case p.kept < max(p.of, 1):
+		return fmt.Errorf("scheduler: the ledger keeps %d of the %d shards of %s: its history is too short", p.kept, p.of, whole.Job)
+	case len(p.failed) == 0:
+		return nil
+	}
+	first := p.failed[len(p.failed)-1]
+	i, _ := triggers.ShardOf(first.Trigger)
+	return fmt.Errorf("%d of %d shards have not succeeded: shard %d: %v: %s", len(p.failed), p.of, i, first.State, first.Error)
+}

@@ -1,0 +1,247 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cronlease/cronlease/internal/memdb"
+	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler"
+)
+
+// sharded is a job whose runs are divided into four.
+func sharded(do func(context.Context, jobs.Run) error) jobs.Job {
+	return jobs.Job{Name: "report", Schedule: jobs.Every(time.Minute), Shards: 4, Recover: jobs.RecoverRerun, Do: do}
+}
+
+// inBothModes runs a test with three replicas where the leader runs all, and where runs are spread.
+func inBothModes(t *testing.T, declared []jobs.Job, test func(c *cluster, leader *replica, others []*replica)) {
+	t.Helper()
+	for _, spread := range []bool{false, true} {
+		t.Run(fmt.Sprint("spread=", spread), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				if spread {
+					leader, others := c.spreadOver(3, declared)
+					test(c, leader, others)
+					return
+				}
+				leader, others := c.start(declared), []*replica{c.start(declared), c.start(declared)}
+				time.Sleep(100 * time.Millisecond)
+				test(c, leader, others)
+			})
+		})
+	}
+}
+
+// parts are the shards that ran of a tick, in order.
+func (c *cluster) parts(tick time.Duration) (all []string) {
+	for _, r := range c.runs("report/shards") {
+		if r.Tick.Sub(c.begin) == tick {
+			all = append(all, fmt.Sprintf("%d of %d", r.Shard, r.Shards))
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (c *cluster) wantParts(tick time.Duration) {
+	c.Helper()
+	if got, want := c.parts(tick), []string{"0 of 4", "1 of 4", "2 of 4", "3 of 4"}; !slices.Equal(got, want) {
+		c.Errorf("at %v: shards %v, want %v", tick, got, want)
+	}
+}
+
+// Each shard runs once, at the same time as the others, also in one slot less than there are, and the run ends with the last one.
+func TestShards(t *testing.T) {
+	after := jobs.Job{Name: "after", Schedule: jobs.After("report")}
+	inBothModes(t, []jobs.Job{sharded(func(_ context.Context, run jobs.Run) error {
+		time.Sleep(time.Duration(10+run.Shard) * time.Second)
+		return nil
+	}), after}, func(c *cluster, _ *replica, _ []*replica) {
+		c.until(time.Minute + 12*time.Second)
+		c.wantRows("report", "1m running")
+		c.wantRows("after")
+		c.until(2*time.Minute + 30*time.Second)
+		c.wantRows("report", "1m succeeded", "2m succeeded")
+		for _, tick := range []time.Duration{time.Minute, 2 * time.Minute} {
+			c.wantParts(tick)
+		}
+		if by := c.by(); len(c.leader().Running()) != 0 {
+			c.Errorf("runs: %v", by)
+		}
+		began := c.runs("after")
+		if len(began) != 2 || began[0].began < 73*time.Second || began[0].began > 75*time.Second {
+			c.Errorf("after: %+v", began)
+		}
+	})
+}
+
+// A change of leader, whichever way, loses no shard and starts none twice, and the run ends once.
+func TestShardsOverATakeover(t *testing.T) {
+	for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				leader, _ := c.spreadOver(3, []jobs.Job{sharded(sleep(30 * time.Second))})
+				c.until(70 * time.Second)
+				leave(leader)
+				c.until(115 * time.Second)
+				c.wantRows("report", "1m succeeded, attempt 2")
+				for _, r := range c.runs("report/shards") {
+					if r.Owner != leader.Owner() && r.cause != nil {
+						t.Errorf("a shard of another replica: %+v", r)
+					}
+				}
+				rows := c.lines("report/shards")
+				slices.Sort(rows)
+				if !slices.Equal(rows, []string{"1m succeeded", "1m succeeded", "1m succeeded", "1m succeeded, attempt 2"}) { // one was the leader's
+					t.Errorf("shards: %q", rows)
+				}
+			})
+		})
+	}
+}
+
+// A shard that fails has attempts of its own. The run fails when one has none left, and is told of once.
+func TestShardFails(t *testing.T) {
+	tells := jobs.Job{Name: "tells", Schedule: jobs.OnFailure()}
+	job := sharded(func(_ context.Context, run jobs.Run) error {
+		if run.Shard == 2 {
+			return errors.New("no luck")
+		}
+		return nil
+	})
+	job.Retry = jobs.Retry{Attempts: 3, Initial: time.Second, Jitter: 1e-9}
+	inBothModes(t, []jobs.Job{job, tells}, func(c *cluster, _ *replica, _ []*replica) {
+		c.until(100 * time.Second)
+		c.wantRows("report", "1m failed: 1 of 4 shards have not succeeded: shard 2: failed: no luck")
+		if n := len(c.runs("report/shards")); n != 6 {
+			c.Errorf("%d attempts, want 6", n)
+		}
+		if n := len(c.records("tells")); n != 1 {
+			c.Errorf("%d notices, want 1", n)
+		}
+	})
+}
+
+// To cancel the run is to cancel its shards: the next tick begins when all have ended. So it is where nobody leads at the time.
+func TestShardsAreCancelled(t *testing.T) {
+	slow := func(ctx context.Context, _ jobs.Run) error {
+		<-ctx.Done()
+		time.Sleep(5 * time.Second)
+		return ctx.Err()
+	}
+	for name, before := range map[string]func(*replica){"led": func(*replica) {}, "not led": (*replica).kill} {
+		t.Run(name, func(t *testing.T) {
+			inBothModes(t, []jobs.Job{sharded(slow)}, func(c *cluster, leader *replica, _ []*replica) {
+				c.until(70 * time.Second)
+				before(leader)
+				check(c.T, c.Cancel(c.Context(), jobs.Key{Job: "report", Tick: c.begin.Add(time.Minute)}))
+				c.until(110 * time.Second)
+				c.wantRows("report", "1m cancelled: jobs: cancelled on request")
+				for _, r := range c.records("report/shards") {
+					if r.State != jobs.Cancelled && r.State != jobs.Interrupted {
+						c.Errorf("a shard: %+v", r)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A manual run has its arguments in each shard, and the shards of two runs at the same time are not mixed up.
+func TestShardsOfATrigger(t *testing.T) {
+	job := sharded(func(_ context.Context, run jobs.Run) error {
+		args, err := jobs.ArgsOf[string](run)
+		if run.Trigger == 0 || err != nil || args != "" && args != "x" {
+			return fmt.Errorf("%q, %w", args, err)
+		}
+		return nil
+	})
+	job.Schedule, job.Overlap = jobs.Manual(), jobs.OverlapAllow
+	inBothModes(t, []jobs.Job{job}, func(c *cluster, _ *replica, _ []*replica) {
+		c.until(10 * time.Second)
+		for _, args := range []any{nil, "x"} {
+			_, err := c.TriggerWith(c.Context(), "report", args)
+			check(c.T, err)
+		}
+		_, err := c.Trigger(c.Context(), "report/shards")
+		check(c.T, err)
+		c.until(20 * time.Second)
+		for _, r := range c.records("report") {
+			if r.State != jobs.Succeeded {
+				c.Errorf("%+v", r)
+			}
+		}
+		failed := 0
+		for _, r := range c.records("report/shards") {
+			if r.State == jobs.Failed && strings.Contains(r.Error, "trigger that one") {
+				failed++
+			} else if r.State != jobs.Succeeded {
+				c.Errorf("%+v", r)
+			}
+		}
+		if n := len(c.records("report/shards")); n != 9 || failed != 1 {
+			c.Errorf("%d runs of shards, %d failed", n, failed)
+		}
+	})
+}
+
+// A switch of the mode waits for the shards that run, and the next leader starts the others.
+func TestShardsOverASwitch(t *testing.T) {
+	for _, to := range []bool{false, true} {
+		t.Run(fmt.Sprint("spread=", to), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := []jobs.Job{sharded(sleep(20 * time.Second))}
+				options := [2][]scheduler.Option{{scheduler.WithMaxRuns(1)}, {scheduler.WithMaxRuns(1), scheduler.WithSpread()}}
+				from := options[0]
+				if !to {
+					from = options[1]
+				}
+				c.start(declared, from...)
+				c.start(declared, from...)
+				c.until(65 * time.Second)
+				next := options[0]
+				if to {
+					next = options[1]
+				}
+				c.start(declared, next...)
+				check(c.T, c.SetSpread(c.Context(), to))
+				c.until(59*time.Second + 2*time.Minute)
+				if rows := c.lines("report"); len(rows) == 0 || rows[0] != "1m succeeded, attempt 2" {
+					t.Errorf("rows: %q", rows)
+				}
+				c.wantParts(time.Minute)
+			})
+		})
+	}
+}
+
+func TestShardsAreDeclared(t *testing.T) {
+	t.Parallel()
+	s, err := scheduler.New(memdb.New(), "g")
+	check(t, err)
+	report := sharded(func(context.Context, jobs.Run) error { return nil })
+	for want, add := range map[string][]jobs.Job{
+		`job "report/shards": its name is that of the shards of job "report"`: {{Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}, report},
+		"Shards 129: must be from 1 to 128":                                   {{Name: "a", Schedule: jobs.Manual(), Do: report.Do, Shards: 129}},
+		"at most 121 bytes":                                                   {{Name: strings.Repeat("a", 122), Schedule: jobs.Manual(), Do: report.Do, Shards: 2}},
+		"overlap replace does not apply":                                      {{Name: "a", Schedule: jobs.Every(time.Second), Do: report.Do, Shards: 2, Overlap: jobs.OverlapReplace}},
+		"ConcurrencyKey does not apply":                                       {{Name: "a", Schedule: jobs.Manual(), Do: report.Do, Shards: 2, Overlap: jobs.OverlapAllow, ConcurrencyKey: "k"}},
+		"Sticky does not apply":                                               {{Name: "a", Schedule: jobs.Manual(), Do: report.Do, Shards: 2, Sticky: true}},
+		"tells of other jobs":                                                 {{Name: "a", Schedule: jobs.OnFailure(), Do: report.Do, Shards: 2}},
+		"runs everywhere":                                                     {{Name: "a", Schedule: jobs.Every(time.Second), Do: report.Do, Shards: 2, Everywhere: true}},
+	} {
+		if err := s.Add(add...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", want, err)
+		}
+	}
+	check(t, s.Add(report))
+	if err := s.Add(jobs.Job{Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}); err == nil {
+		t.Error("the name of the shards was taken twice")
+	}
+}
