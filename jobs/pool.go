@@ -15,8 +15,8 @@ type Pool struct {
 	Name string
 	// Limit is how many runs go on at a time. Zero: any number, which Starts has to bound then.
 	Limit int
-	// Starts is how many attempts may begin in any time of the length Per, from 1 s to a day. Zero: any number. A start that does not come
-	// about counts, too, and a leader that takes over counts the last 1000 runs of each job.
+	// Starts is how many attempts may begin in any time of the length Per, from 1 s to a day, by the instants of their starts in the database.
+	// Zero: any number. A leader that takes over counts the last 1000 runs of each job, and the attempts at a run as if all had begun with the last.
 	Starts int
 	Per    time.Duration
 }

@@ -57,7 +57,6 @@ func (t *term) assign(r *run) bool {
 		return false
 	}
 	t.shift(r, plan.Running)
-	t.slots.began(r.entry.job.Pool, time.Now())
 	t.give(r, to)
 	return true
 }
@@ -157,13 +156,16 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	isAssigned := record.Owner != "" && (record.State == jobs.Running || record.Fencing > 0) // else it waits under a leader that ran all jobs
 	if !isAssigned || t.spread.crew.IsOver(of) {
 		if r != nil {
-			t.dropAway(r)
+			t.dropAway(r, record.Attempt-record.Unbegun > r.record.Attempt-r.record.Unbegun)
 		}
 		return false
 	}
 	if r == nil {
 		r = t.take(e, record)
 		t.shift(r, plan.Running)
+		if record.State == jobs.Running { // opening the term has counted it
+			t.slots.awaited(r)
+		}
 	}
 	if r.away == nil || r.away.to != of {
 		t.goAway(r, &away{to: of, given: time.Now(), since: t.readAt, sure: true})
@@ -171,6 +173,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	r.record = record
 	if record.State == jobs.Running && r.away.began.IsZero() {
 		r.away.began = record.Started
+		t.began(r, time.Now().Add(-max(0, t.clock.Theirs(t.now()).Sub(record.Started))))
 	}
 	switch {
 	case record.State != jobs.Waiting || !t.mayStart():
@@ -188,8 +191,11 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	return true
 }
 
-// dropAway takes a run out of hand that is away.
-func (t *term) dropAway(r *run) {
+// dropAway takes a run out of hand that is away; begun says that it may have begun since the ledger was read.
+func (t *term) dropAway(r *run, begun bool) {
+	if begun {
+		t.slots.begun(r, time.Now())
+	}
 	t.shift(r, plan.Gone)
 	delete(r.entry.runs, r.record.Key)
 }

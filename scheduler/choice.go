@@ -26,6 +26,8 @@ type choice struct {
 	given   map[string]int    // by owner, the number of the last choice that fell on the replica
 	late    map[string]uint64 // replicas that did not begin what they were given, or may have died, with the heartbeat that they had
 	slow    map[string]bool   // these, and replicas that the database does not see: they get runs only if there are no others
+	full    bool              // no replica may have one more run, by the last choice
+	walked  time.Time         // when the runs that wait were last tried
 	looked  time.Time         // when the crew was last asked to look at slow replicas
 }
 
@@ -43,6 +45,7 @@ func (t *term) mayAssign() bool {
 // the one that got its last run longest ago. One that does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
 // replica that got the last run gets more, up to its share of them: so that few statements and few signals concern each.
 func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
+	t.spread.full = true
 	if !t.mayAssign() {
 		return to, false
 	}
@@ -50,7 +53,9 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	last, can := math.MaxInt, t.canHave(e)
 	only := t.together(e, can)
 	for _, m := range t.spread.members {
-		if !t.spread.hasRoom(m) || !can(m) || only != (store.Assignee{}) && m.Assignee != only {
+		hasRoom := t.spread.hasRoom(m)
+		t.spread.full = t.spread.full && !hasRoom
+		if !hasRoom || !can(m) || only != (store.Assignee{}) && m.Assignee != only {
 			continue
 		}
 		load := t.spread.runs[m.Owner] * t.spread.most / cmp.Or(m.Told.MaxRuns, t.spread.most)

@@ -28,7 +28,6 @@ func (t *term) claimDue(e *entry, now time.Time) {
 		r := t.take(e, jobs.Record{Key: c.Key})
 		if c.State == jobs.Running {
 			t.shift(r, plan.Running)
-			t.slots.began(e.job.Pool, time.Now())
 		} else {
 			t.shift(r, plan.Parking)
 		}
@@ -124,6 +123,9 @@ func (t *term) claimed(e *entry, claims plan.Claims, result []store.Claimed, err
 		if r.record.Owner != "" && t.role == assigns {
 			t.placed(r)
 			continue
+		}
+		if r.record.State == jobs.Running {
+			t.began(r, time.Now())
 		}
 		why := e.LateAnswer(c.Tick, t.clock.Ours(r.record.Claimed), t.now())
 		switch {

@@ -125,7 +125,7 @@ func (t *term) endAway(open []jobs.Record) {
 			e.history.ended++
 			t.judge()
 			began := r.away.began
-			t.dropAway(r)
+			t.dropAway(r, true)
 			if !began.IsZero() {
 				t.rest(e, r.record, e.job.LockAtLeastFor-max(0, t.clock.Theirs(t.now()).Sub(began)))
 			}

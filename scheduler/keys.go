@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"math/big"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -103,13 +104,38 @@ func (t *term) readKey(r *run, known func()) {
 	})
 }
 
-// keyOf is a member of arguments, as JSON; empty: they have none of that name.
+// keyOf is a member of arguments, as JSON that is the same for the same value, however that was written; empty: they have none of that name.
 func keyOf(args json.RawMessage, name string) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(args, &members) != nil || len(members[name]) == 0 {
 		return ""
 	}
-	var text bytes.Buffer
-	_ = json.Compact(&text, members[name]) // it was read just now
-	return text.String()
+	var value any
+	decoder := json.NewDecoder(bytes.NewReader(members[name]))
+	decoder.UseNumber()
+	_ = decoder.Decode(&value) // it was read just now
+	text, _ := json.Marshal(plainNumbers(value))
+	return string(text)
+}
+
+// plainNumbers writes the numbers of a JSON value in one way each.
+func plainNumbers(value any) any {
+	switch v := value.(type) {
+	case json.Number:
+		const bits = 256 // 77 digits
+		if f, _, err := big.ParseFloat(v.String(), 10, bits, big.ToNearestEven); err == nil && !f.IsInf() && f.Sign() != 0 {
+			return json.RawMessage(f.Text('e', -1))
+		} else if err == nil && f.Sign() == 0 {
+			return 0
+		}
+	case []any:
+		for i := range v {
+			v[i] = plainNumbers(v[i])
+		}
+	case map[string]any:
+		for name := range v {
+			v[name] = plainNumbers(v[name])
+		}
+	}
+	return value
 }

@@ -167,6 +167,15 @@ func (l *link) Args(ctx context.Context, group string, key jobs.Key) (json.RawMe
 }
 
 // count is how many statements of a kind were sent.
+// Newest counts the starts of pools.
+func (l *link) Newest(ctx context.Context, group string, of jobs.Newest) (newest map[string][]jobs.Record, err error) {
+	err = l.send(ctx, "Newest", func(ctx context.Context) error {
+		newest, err = l.Store.Newest(ctx, group, of)
+		return err
+	})
+	return newest, err
+}
+
 func (l *link) count(op string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -72,7 +72,7 @@ func (t *term) open() error {
 	if err != nil {
 		return err
 	}
-	if err := t.readStarts(until); err != nil {
+	if err := t.readStarts(until, snapshot); err != nil {
 		return err
 	}
 	t.count(sent)

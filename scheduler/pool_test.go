@@ -1,11 +1,14 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 )
@@ -117,13 +120,7 @@ func TestPoolOfStarts(t *testing.T) {
 					c.start(all, options...)
 				}
 				c.until(24 * time.Minute)
-				runs := c.allRuns()
-				slices.SortFunc(runs, func(a, b ran) int { return int(a.began - b.began) })
-				for i := range runs[3:] {
-					if within := runs[i+3].began - runs[i].began; within < time.Minute {
-						t.Errorf("four runs began within %v: %+v", within, runs[i:i+4])
-					}
-				}
+				c.wantStarts(3, time.Minute)
 				for i := range 5 {
 					if rows := c.lines(fmt.Sprint("job-", i)); len(rows) != 4 || rows[3] != "20m succeeded" {
 						t.Errorf("job-%d: %q", i, rows)
@@ -204,4 +201,249 @@ func TestPoolOfStartsWhileItLeaves(t *testing.T) {
 			}
 		}
 	})
+}
+
+// wantStarts checks how many attempts of all jobs began in a time, as the ledger has it.
+func (c *cluster) wantStarts(most int, per time.Duration) {
+	c.Helper()
+	var starts []time.Time
+	for i := range 5 {
+		for _, r := range c.records(fmt.Sprint("job-", i)) {
+			if r.Unbegun > 0 { // which of its attempts these are is not known
+				continue
+			}
+			attempts, err := c.Attempts(c.Context(), r.Key)
+			check(c.T, err)
+			for _, a := range attempts {
+				starts = append(starts, a.Started)
+			}
+		}
+	}
+	slices.SortFunc(starts, time.Time.Compare)
+	for i := range max(0, len(starts)-most) {
+		if within := starts[i+most].Sub(starts[i]); within < per-time.Millisecond {
+			c.Errorf("%d attempts began within %v, from %v on", most+1, within, starts[i].Sub(c.begin))
+			return
+		}
+	}
+}
+
+// Each attempt at a run counts, also those under the leader before.
+func TestPoolOfStartsCountsAttempts(t *testing.T) {
+	for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				all := []jobs.Job{{Name: "job-0", Schedule: jobs.Every(10 * time.Minute), Pool: jobs.Pool{Name: "api", Starts: 3, Per: time.Minute}, Recover: jobs.RecoverRerun,
+					Retry: jobs.Retry{Attempts: 10, Initial: time.Second, Max: time.Second}, Do: failing(100)}}
+				c.start(all)
+				c.start(all)
+				c.until(10*time.Minute + 10*time.Second)
+				leave(c.leader())
+				c.until(19 * time.Minute)
+				c.wantStarts(3, time.Minute)
+			})
+		})
+	}
+}
+
+// A leader that takes over counts the starts of thousands of jobs in a few statements, and of those that have not run lately in none.
+func TestPoolOfStartsOfManyJobs(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var all []jobs.Job
+		for i := range 2000 {
+			every := time.Hour
+			if i%2 == 0 {
+				every = 24 * time.Hour
+			}
+			all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(every), Pool: jobs.Pool{Name: "api", Starts: 5000, Per: 10 * time.Minute}, Do: sleep(0)})
+		}
+		first, second := c.start(all), c.start(all)
+		c.until(time.Hour + time.Minute)
+		first.stop()
+		c.until(time.Hour + 2*time.Minute)
+		if n := second.link.count("Newest"); n != 2 {
+			t.Errorf("%d statements count the starts of 1000 jobs", n)
+		}
+	})
+}
+
+// A run whose start was set aside gives its place in the pool back, and starts when there is one again.
+func TestPoolOfARowSetAside(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		pool := jobs.Pool{Name: "one", Limit: 1}
+		r := c.start([]jobs.Job{
+			{Name: "refused-a", Schedule: jobs.Manual(), Pool: pool, Do: sleep(time.Minute)},
+			{Name: "b", Schedule: jobs.Manual(), Pool: pool, Do: sleep(time.Minute)},
+			{Name: "other", Schedule: jobs.Every(time.Second), Do: sleep(0)},
+		})
+		trigger := func(job string) {
+			_, err := c.Trigger(c.Context(), job)
+			check(t, err)
+		}
+		c.until(10 * time.Second)
+		r.link.set(func(l *link) { l.refused, l.refusedOps = "refused-", "Move" })
+		trigger("refused-a")
+		c.until(20 * time.Second)
+		trigger("b")
+		c.until(30 * time.Second)
+		r.link.set(func(l *link) { l.refused = "" })
+		c.until(5 * time.Minute)
+		c.wantTogether(1)
+		if len(c.runs("b")) != 1 || len(c.runs("refused-a")) != 1 {
+			t.Errorf("runs: %+v", c.allRuns())
+		}
+	})
+}
+
+// A pool that is made shorter lets start what waits for it then.
+func TestPoolIsMadeShorter(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		of := func(per time.Duration) (all []jobs.Job) {
+			for _, name := range []string{"a", "b"} {
+				all = append(all, jobs.Job{Name: name, Schedule: jobs.Manual(), Pool: jobs.Pool{Name: "api", Starts: 1, Per: per}, Do: sleep(time.Second)})
+			}
+			return all
+		}
+		r := c.start(of(24 * time.Hour))
+		for i, name := range []string{"a", "b"} {
+			c.until(time.Duration(i+1) * time.Minute)
+			_, err := c.Trigger(c.Context(), name)
+			check(t, err)
+		}
+		c.until(3 * time.Minute)
+		check(t, r.Set(r.doing(of(10*time.Minute)...)...))
+		c.until(30 * time.Hour)
+		c.wantBegan("b", 11*time.Minute)
+	})
+}
+
+// A run of a backfill waits for another one with its key, too.
+func TestConcurrencyKeyOfABackfill(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		args := map[string]int{"customer": 1}
+		c.start([]jobs.Job{{Name: "a", Schedule: jobs.Every(time.Hour), Overlap: jobs.OverlapAllow, ConcurrencyKey: "customer", Do: sleep(10 * time.Minute)}})
+		c.until(2*time.Hour + 20*time.Minute)
+		_, err := c.TriggerWith(c.Context(), "a", args)
+		check(t, err)
+		c.until(2*time.Hour + 21*time.Minute)
+		_, err = c.Backfill(c.Context(), "a", jobs.Backfill{From: c.begin.Add(time.Minute), Args: args})
+		check(t, err)
+		c.until(3*time.Hour - time.Minute)
+		c.wantBegan("a", time.Hour, 2*time.Hour, 140*time.Minute, 150*time.Minute, 160*time.Minute)
+	})
+}
+
+// Whatever happens to replicas and statements, pools let no more go on and begin than they say, one run of a key goes on at a time, and
+// no run is left over.
+func TestPoolsAtRandom(t *testing.T) {
+	for _, seed := range rounds.Seeds(t, 8) {
+		for _, spread := range []bool{false, true} {
+			t.Run(fmt.Sprint(seed, spread), func(t *testing.T) {
+				inBubble(t, func(c *cluster) { poolsAtRandom(c, rand.New(rand.NewPCG(seed, 1)), spread) })
+			})
+		}
+	}
+}
+
+func poolsAtRandom(c *cluster, random *rand.Rand, spread bool) {
+	pool := jobs.Pool{Name: "two", Limit: 2}
+	if random.IntN(3) == 0 {
+		pool.Starts, pool.Per = 6, 10*time.Second
+	}
+	var all []jobs.Job
+	for i := range 5 {
+		all = append(all, jobs.Job{Name: fmt.Sprint("job-", i), Schedule: jobs.Every(time.Duration(3+i) * time.Second), Pool: pool, Misfire: jobs.MisfireAll,
+			Recover: jobs.RecoverRerun, Priority: []jobs.Priority{jobs.PriorityNormal, jobs.PriorityHigh, jobs.PriorityLow}[i%3], Do: sleep(time.Duration(300+400*i) * time.Millisecond)})
+	}
+	all = append(all, jobs.Job{Name: "key", Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, ConcurrencyKey: "c", Recover: jobs.RecoverRerun, Do: sleep(3 * time.Second)},
+		jobs.Job{Name: "other", Schedule: jobs.Every(time.Second), Do: sleep(0)})
+	var options []scheduler.Option
+	if spread {
+		options = append(options, scheduler.WithSpread())
+	}
+	alive := []*replica{c.start(all, options...), c.start(all, options...), c.start(all, options...)}
+	killed, keys := map[string]time.Duration{}, map[jobs.Key]int{}
+	for range 60 {
+		time.Sleep(time.Duration(random.IntN(4000)) * time.Millisecond)
+		at := random.IntN(len(alive))
+		r := alive[at]
+		switch random.IntN(12) {
+		case 0:
+			r.kill()
+			killed[r.Owner()] = time.Since(c.begin)
+			alive[at] = c.start(all, options...)
+		case 1:
+			r.stop()
+			alive[at] = c.start(all, options...)
+		case 2:
+			op, n := []string{"Claim", "Move", "Changes", "Load", "Args"}[random.IntN(5)], random.IntN(4)
+			r.link.set(func(l *link) { l.lose[op] = n })
+		case 3:
+			d := time.Duration(random.IntN(4000)) * time.Millisecond
+			r.link.set(func(l *link) { l.away = time.Now().Add(d) })
+		case 4:
+			d := time.Duration(random.IntN(1500)) * time.Millisecond
+			r.link.set(func(l *link) { l.delay["Move"], l.delay["Claim"] = d, d/2 })
+		case 5:
+			name := fmt.Sprint("job-", random.IntN(5))
+			_ = c.Pause(c.Context(), name)
+			time.Sleep(time.Second)
+			_ = c.Resume(c.Context(), name)
+		default:
+			k := random.IntN(2)
+			if key, err := c.TriggerWith(c.Context(), "key", map[string]int{"c": k}); err == nil {
+				keys[key] = k
+			}
+		}
+	}
+	for _, r := range alive {
+		r.link.set(func(l *link) { l.delay, l.lose = map[string]time.Duration{}, map[string]int{} })
+	}
+	time.Sleep(5 * time.Minute)
+	c.wantPools(killed, pool)
+	runs := c.runs("key")
+	for i, r := range runs {
+		for _, o := range runs[i+1:] {
+			a, is := keys[r.Key()]
+			b, also := keys[o.Key()]
+			if is && also && a == b && r.began < endOf(o, killed) && o.began < endOf(r, killed) {
+				c.Errorf("two runs of key %d at a time: %+v, %+v", a, r, o)
+			}
+		}
+	}
+	for _, r := range c.records("key") {
+		if !r.State.Over() {
+			c.Errorf("left: %+v", r)
+		}
+	}
+}
+
+// endOf is when a run ended, or its process was killed.
+func endOf(r ran, killed map[string]time.Duration) time.Duration {
+	end := cmp.Or(r.ended, 1<<62)
+	if at, is := killed[r.Owner]; is {
+		end = min(end, at)
+	}
+	return end
+}
+
+// wantPools checks how many runs of the pool went on at a time, and how many began.
+func (c *cluster) wantPools(killed map[string]time.Duration, pool jobs.Pool) {
+	c.Helper()
+	all := slices.DeleteFunc(c.allRuns(), func(r ran) bool { return r.Job == "other" || r.Job == "key" })
+	for i, r := range all {
+		n := 1
+		for j, o := range all {
+			if j != i && o.began <= r.began && endOf(o, killed) > r.began {
+				n++
+			}
+		}
+		if n > pool.Limit {
+			c.Errorf("%d runs at a time: %+v", n, r)
+			break
+		}
+	}
+	if pool.Starts > 0 {
+		c.wantStarts(pool.Starts, pool.Per)
+	}
 }

@@ -67,6 +67,8 @@ type run struct {
 	told    bool   // observers think that it is in hand
 	away    *away  // nil: it is here
 	pool    string // whose room it has, in the phase running; empty: none's
+	begins  bool   // it has that room, and the ledger is not known to have its start
+	place   int    // of those that have stood in line for a slot, the lower the earlier
 	key     runKey
 	shards  *declared // the job of its shards, once it has begun with them; nil: it has none
 }
@@ -147,7 +149,7 @@ func (t *term) admit(e *entry) {
 func (t *term) admitHeld(e *entry) {
 	for len(e.backlog) > 0 && e.AdmitsHeld(t.now()) {
 		r := e.backlog[0]
-		if r.Phase() == plan.Held && t.paused(r) {
+		if r.Phase() == plan.Held && (t.paused(r) || t.awaitsKey(r, func() { t.freed(e) })) {
 			return
 		}
 		e.backlog = e.backlog[1:]
@@ -161,43 +163,60 @@ func (t *term) admitHeld(e *entry) {
 // paused reports whether a run has to wait for the end of a pause.
 func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.paused) }
 
-// launchReady launches runs of all jobs into the slots that this replica has.
+// launchReady launches runs of all jobs into the slots that this replica has, as far as their pools let them.
 func (t *term) launchReady() {
 	if t.stage != leading {
 		return // it is the next leader's, or waits for a switch of the mode
 	}
-	var left []*run // which no replica can have now
-	for len(t.slots.ready) > 0 && t.slots.free() {
-		r := t.slots.ready[0]
-		t.slots.ready = t.slots.ready[1:]
+	full, left, stuck := map[*pool]bool{}, map[*pool][]*run{}, map[*entry]bool{} // which no replica can have now
+walk:
+	for t.slots.free() {
+		p := t.slots.next(func(p *pool) bool { return !full[p] })
+		if p == nil {
+			if t.role == assigns { // each whole walk tells which jobs no replica has
+				t.spread.walked = time.Now()
+			}
+			break
+		}
+		r := p.line[0]
+		if !t.paused(r) && !stuck[r.entry] && t.poolLeft(r.entry) < 1 {
+			full[p] = true
+			t.launchLater(r.entry.job.Pool)
+			continue
+		}
+		p.line = p.line[1:]
 		switch {
-		case r.Phase() != plan.Ready:
 		case t.paused(r) && plan.IsHeld(r.record):
 			t.shift(r, plan.Held)
 			r.entry.backlog = slices.Insert(r.entry.backlog, 0, r)
 		case t.paused(r): // while it waited for a slot
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
-		case t.poolLeft(r.entry) < 1:
-			t.launchLater(r.entry.job.Pool)
-			left = append(left, r)
-		case !t.launch(r):
-			left = append(left, r)
+		case stuck[r.entry] || !t.launch(r):
+			stuck[r.entry] = true
+			left[p] = append(left[p], r)
+			if t.spread.full && time.Since(t.spread.walked) < time.Second {
+				break walk
+			}
 		}
 	}
-	t.slots.ready = append(left, t.slots.ready...)
+	for p, runs := range left {
+		p.line = append(runs, p.line...)
+	}
 }
 
 // launchLater launches runs again when one more of a pool may begin.
-func (t *term) launchLater(p jobs.Pool) {
-	_, wait := t.slots.startsLeft(p, time.Now())
-	if r := t.slots.rates[p.Name]; wait > 0 && !r.waits {
-		r.waits = true
-		t.after(wait, func() {
-			r.waits = false
-			t.launchReady()
-		})
+func (t *term) launchLater(of jobs.Pool) {
+	_, wait := t.slots.startsLeft(of, time.Now())
+	p, at := t.slots.pool(of.Name), time.Now().Add(wait)
+	if wait <= 0 || !p.again.IsZero() && !at.Before(p.again) {
+		return
 	}
+	p.again = at
+	t.after(wait, func() {
+		p.again = time.Time{}
+		t.launchReady()
+	})
 }
 
 // launch tells the ledger that a run starts, and starts it, or assigns it. False: no replica can have it now.
@@ -211,9 +230,6 @@ func (t *term) launch(r *run) bool {
 	}
 	r.shards = r.entry.job.shards
 	t.shift(r, plan.Running)
-	if t.role != serves {
-		t.slots.began(r.entry.job.Pool, time.Now())
-	}
 	start := move(r.record, jobs.Running, "")
 	start.Then = r.divided()
 	if r.record.Fencing > 0 {
@@ -225,6 +241,7 @@ func (t *term) launch(r *run) bool {
 			t.startRefused(r)
 			return
 		}
+		t.began(r, time.Now())
 		late := r.shards == nil && r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
 		r.record.State = jobs.Running
 		r.record.Attempt++
@@ -236,6 +253,13 @@ func (t *term) launch(r *run) bool {
 		t.startIn(r)
 	}, func() { t.giveBack(r) })
 	return true
+}
+
+// began takes in that the ledger has the start of a run, which counts from then on, and lets others of its pool begin in their time.
+func (t *term) began(r *run, at time.Time) {
+	if t.slots.begun(r, at); len(t.slots.pool(r.pool).line) > 0 {
+		t.launchLater(r.entry.job.Pool)
+	}
 }
 
 // startRefused deals with a run whose start the ledger refused: its end was asked for, which a look at the ledger
@@ -272,10 +296,12 @@ func (t *term) startIn(r *run) {
 		t.putBack(r)
 	case r.Phase() == plan.Running:
 		t.start(r)
-	case t.slots.free():
+	case t.slots.free() && t.poolLeft(r.entry) > 0:
 		t.shift(r, plan.Running)
+		t.began(r, time.Now())
 		t.start(r)
 	default:
+		t.slots.began(r.entry.job.Pool, time.Now())
 		r.unbegin()
 		t.putBack(r)
 	}

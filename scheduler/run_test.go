@@ -122,7 +122,7 @@ func TestNothingIsLeftOfARun(t *testing.T) {
 		term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Manual()})
 		e := term.roll.entries["job"]
 		way(term, term.take(e, manualRun(1)))
-		if len(e.runs) > 0 || e.Room != (plan.Room{}) || term.slots.taken != 0 || len(e.blocked)+len(term.slots.ready)+len(term.wrote.moves.Fresh()) > 0 {
+		if len(e.runs) > 0 || e.Room != (plan.Room{}) || term.slots.taken != 0 || len(e.blocked)+len(term.slots.pool("").line)+len(term.wrote.moves.Fresh()) > 0 {
 			t.Errorf("%s: %d runs, counts %v, %d running, %d to write", name, len(e.runs), e.Room, term.slots.taken, len(term.wrote.moves.Fresh()))
 		}
 	}
@@ -418,7 +418,7 @@ func TestARemovedNotifierIsToldNothing(t *testing.T) {
 	}
 	r := term.take(term.roll.entries["a"], jobs.Record{Key: jobs.Key{Job: "a", Tick: noon}, State: jobs.Waiting})
 	term.shift(r, plan.Ready)
-	term.slots.ready = append(term.slots.ready, r)
+	term.slots.lineUp(r)
 	term.relist()
 	close(term.closed)
 	term.helpers.Wait()
