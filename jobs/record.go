@@ -49,6 +49,8 @@ type Details struct {
 	// Failing is [Known.Failing] at the newest assignment, by the ends that there were until Judged, in microseconds since 1970.
 	Failing bool  `json:"failing,omitempty"`
 	Judged  int64 `json:"judged,omitempty"`
+	// Shards is how many parts the run has begun with ([Job].Shards). Zero: it has not, or is not divided.
+	Shards int `json:"shards,omitempty"`
 	// FailedOn is the replica whose attempt failed last: the next attempt goes to another one, if any can have it.
 	FailedOn string `json:"failed_on,omitempty"`
 	// Cluster is that of [Snapshot.Cluster] that took the newest assignment: the run starts on no other.

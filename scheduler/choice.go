@@ -49,7 +49,7 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !t.mayAssign() {
 		return to, false
 	}
-	var best [7]int // whether it is slow, whether the run failed there, what it lacks of Prefer, its place, its load, whether it leads, and when it was chosen last
+	var best rank
 	last, can := math.MaxInt, t.canHave(e)
 	only := t.together(e, can)
 	for _, m := range t.spread.members {
@@ -59,11 +59,14 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 			continue
 		}
 		load := t.spread.runs[m.Owner] * t.spread.most / cmp.Or(m.Told.MaxRuns, t.spread.most)
-		rank := [...]int{one(t.spread.slow[m.Owner]), one(m.Owner == failedOn), len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels), placeOf(e.job, m.Owner), load, one(m.Owner == t.holder.Owner), t.spread.given[m.Owner]}
-		if !ok || slices.Compare(rank[:], best[:]) < 0 {
-			to, best, ok = m.Assignee, rank, true
+		is := rank{
+			slow: one(t.spread.slow[m.Owner]), failed: one(m.Owner == failedOn), lacks: len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels),
+			place: placeOf(e.job, m.Owner), load: load, leads: one(m.Owner == t.holder.Owner), given: t.spread.given[m.Owner],
 		}
-		if m.Assignee == t.spread.last && rank[0]+rank[1]+rank[2] == 0 && !e.job.Sticky {
+		if !ok || is.compare(best) < 0 {
+			to, best, ok = m.Assignee, is, true
+		}
+		if m.Assignee == t.spread.last && is.slow+is.failed+is.lacks == 0 && !e.job.Sticky {
 			last = load
 		}
 	}
@@ -71,13 +74,26 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 	if !ok {
 		return to, false
 	}
-	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best[4] < share {
+	if share := len(t.wrote.claims.Fresh()) / len(t.spread.members); last-best.load < share {
 		to = t.spread.last
 	}
 	t.spread.last = to
 	t.spread.count++
 	t.spread.given[to.Owner] = t.spread.count
 	return to, true
+}
+
+// rank is how well a replica suits a run: the lower the better, and the first difference decides.
+type rank struct {
+	slow, failed int // 1: it is slow; the run failed there
+	lacks, place int // how many labels of Prefer; its place for a sticky job
+	load, leads  int // its runs for its slots; 1: it leads
+	given        int // when it was chosen last
+}
+
+func (r rank) compare(o rank) int {
+	return cmp.Or(cmp.Compare(r.slow, o.slow), cmp.Compare(r.failed, o.failed), cmp.Compare(r.lacks, o.lacks), cmp.Compare(r.place, o.place),
+		cmp.Compare(r.load, o.load), cmp.Compare(r.leads, o.leads), cmp.Compare(r.given, o.given))
 }
 
 // placeOf is the place of a replica among those that may have the runs of a sticky job; else zero. It depends on the two names alone,

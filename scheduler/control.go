@@ -72,6 +72,8 @@ func (t *term) apply(snapshot jobs.Snapshot) {
 	for _, record := range snapshot.Open { // before any other run of their jobs
 		switch e := t.roll.entries[record.Job]; {
 		case e == nil:
+		case record.Shards > 0 && t.role != serves: // it has the room of its job
+			t.found(e, record, snapshot.Now)
 		case t.role == assigns && e.job.shards == nil:
 			away[record.Key] = t.foundAway(e, record)
 		case e.IsLeft(t.foundAs(e, record)):
@@ -109,7 +111,7 @@ func (t *term) foundAll(snapshot jobs.Snapshot, away map[jobs.Key]bool, backfill
 		if e == nil || away[record.Key] || triggers.IsBackfill(record.Trigger) != backfills {
 			continue // e is nil for a job of another release
 		}
-		if t.role == serves && e.job.shards != nil {
+		if t.role == serves && record.Shards > 0 {
 			continue // it is the leader's, under a token that is by chance that of this session
 		}
 		t.found(e, record, snapshot.Now)

@@ -63,7 +63,7 @@ func (t *term) foundAs(e *entry, record jobs.Record) plan.Found {
 func (t *term) recover(r *run, again bool) {
 	ours := t.isOurs(r.record)
 	why := r.entry.WhyInterrupted(r.record, ours)
-	if !ours && r.entry.job.shards == nil { // shards go on
+	if !ours && r.record.Shards == 0 { // shards go on
 		found := event.RunInterrupted{Header: t.head(), Key: r.record.Key, Attempt: r.record.Attempt, By: r.record.Owner, Again: again}
 		if !again {
 			found.Why = why

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math/big"
+	"strings"
 
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
@@ -122,12 +123,17 @@ func keyOf(args json.RawMessage, name string) string {
 func plainNumbers(value any) any {
 	switch v := value.(type) {
 	case json.Number:
-		const bits = 256 // 77 digits
-		if f, _, err := big.ParseFloat(v.String(), 10, bits, big.ToNearestEven); err == nil && !f.IsInf() && f.Sign() != 0 {
-			return json.RawMessage(f.Text('e', -1))
-		} else if err == nil && f.Sign() == 0 {
+		const most, bits = 100, 256 // 77 digits
+		mantissa, _, _ := strings.Cut(strings.ToLower(v.String()), "e")
+		small, err := v.Float64()
+		switch {
+		case !strings.ContainsAny(mantissa, "123456789"):
 			return 0
+		case err != nil || small == 0 || len(v) > most: // a large exponent takes long to write out
+			return value
 		}
+		f, _, _ := big.ParseFloat(v.String(), 10, bits, big.ToNearestEven) // it was read just now
+		return json.RawMessage(f.Text('e', -1))
 	case []any:
 		for i := range v {
 			v[i] = plainNumbers(v[i])

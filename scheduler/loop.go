@@ -23,7 +23,7 @@ func newTerm(ctx context.Context, held election.Term, s *Scheduler, as role) *te
 		roll:      roll{list: s.list, entries: map[string]*entry{}, gone: map[string]bool{}},
 		outcomes:  outcomes{of: map[string]*standing{}},
 		timers:    map[*time.Timer]struct{}{},
-		slots:     slots{most: s.most, pools: map[string]*pool{}},
+		slots:     slots{most: s.most},
 		every:     s.sweep,
 	}
 	if as == assigns {

@@ -447,3 +447,29 @@ func (c *cluster) wantPools(killed map[string]time.Duration, pool jobs.Pool) {
 		c.wantStarts(pool.Starts, pool.Per)
 	}
 }
+
+// A job that a reload moves to another pool, or to another priority, waits there from then on, and no other waits for that pool.
+func TestPoolMoves(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		a, b := jobs.Pool{Name: "a", Limit: 1}, jobs.Pool{Name: "b", Limit: 1}
+		names := []string{"busy-a", "busy-b", "moved", "stays", "raised"}
+		of := func(p jobs.Pool, priority jobs.Priority) []jobs.Job {
+			return []jobs.Job{
+				{Name: "busy-a", Schedule: jobs.Manual(), Pool: a, Do: sleep(10 * time.Minute)}, {Name: "busy-b", Schedule: jobs.Manual(), Pool: b, Do: sleep(5 * time.Hour)},
+				{Name: "moved", Schedule: jobs.Manual(), Pool: p, Do: sleep(time.Minute)}, {Name: "stays", Schedule: jobs.Manual(), Pool: a, Do: sleep(time.Minute)},
+				{Name: "raised", Schedule: jobs.Manual(), Pool: a, Priority: priority, Do: sleep(time.Minute)},
+			}
+		}
+		r := c.start(of(a, jobs.PriorityNormal))
+		for i, name := range names {
+			c.until(time.Duration(i+1) * time.Second)
+			_, err := c.Trigger(c.Context(), name)
+			check(t, err)
+		}
+		check(t, r.Set(r.doing(of(b, jobs.PriorityHigh)...)...))
+		c.until(6 * time.Hour)
+		c.wantBegan("raised", 10*time.Minute+time.Second)
+		c.wantBegan("stays", 11*time.Minute+time.Second)
+		c.wantBegan("moved", 5*time.Hour+2*time.Second)
+	})
+}

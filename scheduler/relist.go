@@ -46,7 +46,7 @@ func (t *term) relist() {
 			tell = append(tell, d)
 		case e.job == d:
 		case e.job.text == d.text:
-			e.list(d)
+			t.list(e, d)
 			t.freed(e)
 			t.claimDue(e, now)
 		default:
@@ -88,6 +88,15 @@ func (t *term) relist() {
 		})
 	case late:
 		t.after(lateFor, t.relisted)
+	}
+}
+
+// list puts a job into the term's list, with a declaration that the ledger has.
+func (t *term) list(e *entry, d *declared) {
+	from := e.job
+	e.list(d)
+	if from.Pool.Name != d.Pool.Name || from.Priority != d.Priority {
+		t.slots.lineUpAgain(e, from.Pool)
 	}
 }
 
@@ -193,7 +202,7 @@ func (t *term) takeIn(changed relisted, snapshot jobs.Snapshot) {
 		if e.IsRemoved() { // and something of it is still under way
 			t.roll.order = append(t.roll.order, e)
 		}
-		e.list(d)
+		t.list(e, d)
 		t.know(e, snapshot)
 	}
 	t.knowFollowers()
@@ -239,7 +248,7 @@ func (t *term) relistOwn() {
 			if e.IsRemoved() {
 				t.roll.order = append(t.roll.order, e)
 			}
-			e.list(d)
+			t.list(e, d)
 			continue
 		}
 		e := newEntry(t.holder.Group, d)

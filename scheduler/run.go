@@ -70,7 +70,7 @@ type run struct {
 	begins  bool   // it has that room, and the ledger is not known to have its start
 	place   int    // of those that have stood in line for a slot, the lower the earlier
 	key     runKey
-	shards  *declared // the job of its shards, once it has begun with them; nil: it has none
+	shards  string // the job of its shards, once it begins with them; empty: it has none
 }
 
 // enqueue starts a run once its time has come, its job has room and this
@@ -85,8 +85,13 @@ func (t *term) enqueue(r *run, wait time.Duration) {
 			t.interrupt(r, jobs.ErrReplacedByTick)
 			return
 		}
-		t.shift(r, plan.Blocked)
-		r.entry.block(r)
+		if r.record.Shards > 0 { // it has the room of its job, since its shards have
+			t.shift(r, plan.Ready)
+			t.slots.lineUp(r)
+		} else {
+			t.shift(r, plan.Blocked)
+			r.entry.block(r)
+		}
 		t.freed(r.entry)
 	}
 	switch {
@@ -225,13 +230,17 @@ func (t *term) launch(r *run) bool {
 		t.close(r, jobs.Skipped, plan.TooLate)
 		return true
 	}
-	if t.role == assigns && r.entry.job.shards == nil {
+	isWhole := r.entry.job.shards != nil || r.record.Shards > 0
+	if t.role == assigns && !isWhole {
 		return t.assign(r)
 	}
-	r.shards = r.entry.job.shards
+	if isWhole {
+		r.shards = jobs.ShardsOf(r.record.Job)
+	}
 	t.shift(r, plan.Running)
 	start := move(r.record, jobs.Running, "")
-	start.Then = r.divided()
+	start.Then = r.divide()
+	start.Details = r.record.Details
 	if r.record.Fencing > 0 {
 		start.NotBefore = time.UnixMicro(int64(r.record.Fencing)).UTC()
 	}
@@ -242,7 +251,7 @@ func (t *term) launch(r *run) bool {
 			return
 		}
 		t.began(r, time.Now())
-		late := r.shards == nil && r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
+		late := r.shards == "" && r.entry.HasLapsed(r.record, t.now()) // the answer was long in coming
 		r.record.State = jobs.Running
 		r.record.Attempt++
 		r.record.Owner, r.record.Token = t.holder.Owner, t.holder.Token
@@ -365,8 +374,8 @@ func (t *term) start(r *run) {
 	r.attempt = a
 	t.registry.add(a)
 	v, do := t.env, job.Job
-	if shards := r.shards; shards != nil {
-		do.Do = func(ctx context.Context, run jobs.Run) error { return v.join(ctx, run.Key(), shards.Name) }
+	if shards := r.shards; shards != "" {
+		do.Do = func(ctx context.Context, run jobs.Run) error { return v.join(ctx, run.Key(), shards) }
 	}
 	v.registry.ends.Go(func() {
 		defer end()
@@ -462,7 +471,7 @@ func (t *term) unbegun(r *run) {
 
 // unbegin takes back that an attempt is counted which has not begun. One with shards has, since these are there.
 func (r *run) unbegin() {
-	if r.shards == nil {
+	if r.record.Shards == 0 {
 		r.record.Unbegun++
 	}
 }
@@ -571,7 +580,7 @@ func (v *env) cancel(key jobs.Key) error {
 
 // drop closes a run that was to end before it started.
 func (t *term) drop(r *run) {
-	if r.entry.job.shards != nil && plan.HasBegun(r.record) {
+	if r.record.Shards > 0 {
 		t.dropShards(r)
 		return
 	}
@@ -584,12 +593,12 @@ func (t *term) drop(r *run) {
 
 // dropShards ends the shards of a run that is to end and has no attempt, and then the run.
 func (t *term) dropShards(r *run) {
-	r.shards = r.entry.job.shards
+	r.shards = jobs.ShardsOf(r.record.Job)
 	t.shift(r, plan.Running)
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	cancel(r.stop)
 	t.beside(func(v *env) {
-		_ = v.join(ctx, r.record.Key, r.shards.Name)
+		_ = v.join(ctx, r.record.Key, r.shards)
 		v.do(func(t *term) {
 			if v.ctx.Err() != nil {
 				t.forget(r) // it is the next leader's
@@ -621,7 +630,7 @@ func move(r jobs.Record, to jobs.State, why string) store.Move {
 // replica had when the group was spread.
 func (t *term) take(e *entry, record jobs.Record) *run {
 	if t.role == runsAll {
-		record.Details = jobs.Details{Unbegun: record.Unbegun}
+		record.Details = jobs.Details{Unbegun: record.Unbegun, Shards: record.Shards}
 	}
 	r := &run{entry: e, record: record}
 	e.runs[record.Key] = r

@@ -8,7 +8,6 @@ import (
 
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -16,14 +15,15 @@ import (
 // either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
 // the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
 
-// divided are the shards that a run begins with. They are there already when it has begun.
-func (r *run) divided() (all []store.Follower) {
-	if r.shards == nil || plan.HasBegun(r.record) {
+// divide returns the shards that a run begins with. They are there already when it has begun with some.
+func (r *run) divide() (all []store.Follower) {
+	if r.shards == "" || r.record.Shards > 0 {
 		return nil
 	}
 	n := r.entry.job.Shards
+	r.record.Shards = n
 	for i := range n {
-		all = append(all, store.Follower{Key: jobs.Key{Job: r.shards.Name, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
+		all = append(all, store.Follower{Key: jobs.Key{Job: r.shards, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
 	}
 	return all
 }
@@ -40,7 +40,10 @@ func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
 			return err
 		}
 		if len(open.runs) == 0 {
-			return cmp.Or(why, open.err(whole))
+			return cmp.Or(why, jobs.Permanent(open.err(whole)))
+		}
+		if v.lacks(shards) { // none of them is in hand
+			return v.abandon(open, whole)
 		}
 		for _, r := range open.runs {
 			if why != nil && !r.CancelAsked {
@@ -59,6 +62,27 @@ func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
 			return context.Cause(v.ctx)
 		}
 	}
+}
+
+// lacks reports whether the term has no such job, and nothing of it in hand.
+func (v *env) lacks(job string) (is bool) {
+	answer := make(chan bool, 1)
+	v.do(func(t *term) { answer <- t.roll.entries[job] == nil })
+	select {
+	case is = <-answer:
+	case <-v.closed:
+	}
+	return is
+}
+
+// abandon ends the shards of a run whose job has none any more.
+func (v *env) abandon(p parts, whole jobs.Key) error {
+	for _, r := range p.runs {
+		if !r.CancelAsked {
+			_ = v.cancel(r.Key) // it starts no more
+		}
+	}
+	return jobs.Permanent(fmt.Errorf("%d of the %d shards of %s have not ended, and the job has none any more", len(p.runs), p.of, whole.Job))
 }
 
 // parts is how far the shards of a run are.

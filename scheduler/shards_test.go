@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,4 +245,79 @@ func TestShardsAreDeclared(t *testing.T) {
 	if err := s.Add(jobs.Job{Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}); err == nil {
 		t.Error("the name of the shards was taken twice")
 	}
+}
+
+// A run that goes on over a change of leader keeps the room of its job, whatever else waits: no other starts its shards beside it.
+func TestShardsKeepTheRoom(t *testing.T) {
+	for _, overlap := range []jobs.Overlap{jobs.OverlapQueue, jobs.OverlapForbid} {
+		for how, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
+			for _, spread := range []bool{false, true} {
+				t.Run(fmt.Sprint(overlap, how, spread), func(t *testing.T) {
+					inBubble(t, func(c *cluster) {
+						job := sharded(sleep(5 * time.Minute))
+						job.Schedule, job.Overlap = jobs.Every(10*time.Minute), overlap
+						var options []scheduler.Option
+						if spread {
+							options = append(options, scheduler.WithSpread())
+						}
+						leader := c.start([]jobs.Job{job}, options...)
+						c.start([]jobs.Job{job}, options...)
+						c.until(26 * time.Minute)
+						_, err := c.Backfill(c.Context(), "report", jobs.Backfill{From: c.begin.Add(time.Minute), To: c.begin.Add(11 * time.Minute)})
+						check(t, err)
+						c.until(30*time.Minute + 10*time.Second) // a tick waits for it
+						leave(leader)
+						killed := time.Since(c.begin)
+						c.until(45 * time.Minute)
+						runs := c.runs("report/shards")
+						for _, r := range runs {
+							for _, o := range runs {
+								ended := cmp.Or(o.ended, killed)
+								if o.Tick != r.Tick && o.began < r.began && r.began < ended {
+									t.Errorf("%+v began during %+v", r, o)
+								}
+							}
+						}
+						if rows := c.lines("report"); len(rows) < 4 {
+							t.Errorf("rows: %q", rows)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// A job that gets shards divides the next attempt at a run that has begun; one that loses them ends the run whose shards wait.
+func TestShardsComeAndGo(t *testing.T) {
+	t.Run("come", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			job := sharded(func(_ context.Context, run jobs.Run) error {
+				if run.Shards == 0 {
+					return errors.New("no luck")
+				}
+				return nil
+			})
+			job.Retry, job.Shards = jobs.Retry{Attempts: 3, Initial: 20 * time.Second, Jitter: 1e-9}, 0
+			r := c.start([]jobs.Job{job})
+			c.until(70 * time.Second)
+			job.Shards = 4
+			check(t, r.Replace(r.doing(job)...))
+			c.until(110 * time.Second)
+			c.wantRows("report", "1m succeeded, attempt 2")
+			c.wantParts(time.Minute)
+		})
+	})
+	t.Run("go", func(t *testing.T) {
+		inBubble(t, func(c *cluster) {
+			job := sharded(failing(100))
+			job.Retry = jobs.Retry{Attempts: 3, Initial: 20 * time.Second, Jitter: 1e-9}
+			r := c.start([]jobs.Job{job})
+			c.until(70 * time.Second)
+			job.Shards, job.Do = 0, sleep(0)
+			check(t, r.Replace(r.doing(job)...))
+			c.until(130 * time.Second)
+			c.wantRows("report", "1m failed: 4 of the 4 shards of report have not ended, and the job has none any more", "2m succeeded")
+		})
+	})
 }

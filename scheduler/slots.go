@@ -33,6 +33,9 @@ type pool struct {
 func (s *slots) pool(name string) *pool {
 	p := s.pools[name]
 	if p == nil {
+		if s.pools == nil {
+			s.pools = map[string]*pool{}
+		}
 		p = &pool{}
 		s.pools[name] = p
 	}
@@ -112,6 +115,29 @@ func (s *slots) lineUp(r *run) {
 	p.line = slices.Insert(p.line, at, r)
 }
 
+// lineUpAgain lines the runs of a job up as its pool and its priority are now, each by its place in the line.
+func (s *slots) lineUpAgain(e *entry, from jobs.Pool) {
+	p := s.pool(from.Name)
+	var its []*run
+	p.line = slices.DeleteFunc(p.line, func(r *run) bool {
+		if r.entry == e && r.Phase() == plan.Ready {
+			its = append(its, r)
+		}
+		return r.entry == e
+	})
+	to := s.pool(e.job.Pool.Name)
+	to.line = append(to.line, its...)
+	slices.SortStableFunc(to.line, func(a, b *run) int {
+		switch {
+		case isBefore(a, b):
+			return -1
+		case isBefore(b, a):
+			return 1
+		}
+		return 0
+	})
+}
+
 // next is the pool whose line has the run that is to start next, of those that may; nil: none has.
 func (s *slots) next(may func(*pool) bool) (first *pool) {
 	for _, p := range s.pools {
@@ -134,7 +160,7 @@ func isBefore(a, b *run) bool {
 // shift counts a run that moves to another phase; here says that this replica has its slot.
 func (s *slots) shift(r *run, to plan.Phase, here bool) {
 	count := &s.taken
-	if r.shards != nil {
+	if r.shards != "" {
 		count, here = &s.whole, true
 	}
 	if here && r.Phase() == plan.Running {

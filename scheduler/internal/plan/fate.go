@@ -55,7 +55,7 @@ func (j *Job) Fate(f Found, now time.Time) Fate {
 		return HoldBack
 	case r.State == jobs.Waiting:
 		return Start
-	case !f.Ours && j.reruns(r.Attempt-r.Unbegun):
+	case !f.Ours && (r.Shards > 0 || j.reruns(r.Attempt-r.Unbegun)):
 		return RunAgain
 	case !f.Ours:
 		return Interrupted

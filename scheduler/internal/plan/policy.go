@@ -110,5 +110,5 @@ const maxInterrupted = 5
 
 // reruns reports whether a run that was interrupted in this attempt gets another. One with shards, which go on, does so each time.
 func (j *Job) reruns(attempt int) bool {
-	return j.job.Recover == jobs.RecoverRerun && (j.job.Shards > 0 || attempt < max(maxInterrupted, j.job.Retry.Attempts))
+	return j.job.Shards > 0 || j.job.Recover == jobs.RecoverRerun && attempt < max(maxInterrupted, j.job.Retry.Attempts)
 }
