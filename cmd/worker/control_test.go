@@ -533,7 +533,7 @@ func TestRunsTable(t *testing.T) {
 	if err := json.NewEncoder(&out).Encode(list[1:]); err != nil {
 		t.Fatal(err)
 	}
-	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"kind":"trigger","state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true,"has_args":false}]` + "\n"
+	const keys = `[{"job":"b","tick":"2027-01-01T02:00:00.001Z","trigger":1,"kind":"trigger","shard":0,"shards":0,"state":"waiting","attempt":0,"owner":"","token":0,"claimed":null,"due":null,"started":null,"finished":null,"took_seconds":null,"missed":0,"error":"one\ttwo","cancel_asked":true,"has_args":false}]` + "\n"
 	if out.String() != keys {
 		t.Errorf("got\n%s\nwant\n%s", &out, keys)
 	}

@@ -26,7 +26,7 @@ func TestUnassigned(t *testing.T) {
 	if got := unassigned(snapshot, roster, &target{}); len(got) != 3 {
 		t.Errorf("without a file: %q", got)
 	}
-	snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: "other", Tick: now}, State: jobs.Running, Owner: "a"})
+	snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: "other", Tick: now}, State: jobs.Running, Owner: "a", Details: jobs.Details{Fencing: 1}})
 	if got := unassigned(snapshot, roster, &target{file: file}); len(got) != 3 {
 		t.Errorf("of a worker that is full: %q", got)
 	}

@@ -791,7 +791,7 @@ func TestEnvironment(t *testing.T) {
 		"HOME=/h", "USER=u", "LOGNAME=u", "SHELL=/bin/sh", "LANG=C", "LANGUAGE=en", "LC_ALL=C", "LC_TIME=", "TZ=UTC", "TMPDIR=/t", "PATH=/bin",
 		"PATHS=x", "CRONLEASE_TOKEN=1", "LD_PRELOAD=x", "AWS_SECRET_ACCESS_KEY=x", "lc_all=x", "=x", "",
 	}, run)
-	if len(got) != 11+12 {
+	if len(got) != 11+14 {
 		t.Errorf("%d variables: %q", len(got), got)
 	}
 	manual := run
