@@ -336,7 +336,7 @@ func TestConcurrencyKeyOfABackfill(t *testing.T) {
 // Whatever happens to replicas and statements, pools let no more go on and begin than they say, one run of a key goes on at a time, and
 // no run is left over.
 func TestPoolsAtRandom(t *testing.T) {
-	for _, seed := range rounds.Seeds(t, 8) {
+	for _, seed := range rounds.Seeds(t, 3) {
 		for _, spread := range []bool{false, true} {
 			t.Run(fmt.Sprint(seed, spread), func(t *testing.T) {
 				inBubble(t, func(c *cluster) { poolsAtRandom(c, rand.New(rand.NewPCG(seed, 1)), spread) })
