@@ -146,8 +146,8 @@ func (a *adversary) victim(name string) victim {
 	if !v.crowded {
 		work, v.LockAtLeastFor, v.Jitter = a.span(every*4/10), min(v.LockAtLeastFor, every/3), min(v.Jitter, every/4)
 	}
-	if !v.Overlap.Replaces() && every >= 5*time.Second && a.one(3) {
-		v.Shards = 1 + a.random.IntN(4)
+	if !v.Overlap.Replaces() && every >= 30*time.Second && a.one(2) { // more runs take the race detector too long
+		v.Shards = 2 + a.random.IntN(2)
 	}
 	v.Do = a.work(work)
 	return v
