@@ -91,9 +91,9 @@ type Job struct {
 	// leaves, always the same, as long as it can have them. When a replica comes, it gets few such jobs of others; when one goes or is full, its jobs go
 	// to different others. A retry goes elsewhere.
 	Sticky bool
-	// Shards divides each run into so many parts, at most [MaxShards]. Each part is a run of its own, of the job [ShardsOf] Name, whose Do learns
-	// from [Run].Shard which one it is: in a group whose runs are spread, replicas do them at the same time. A run of the job
-	// itself takes no slot. It begins with its parts, ends when all of them have ended, and has failed unless each has succeeded; what follows
+	// Shards divides each run into so many parts, at most [MaxShards]. Each part is a run of its own, of the job that [ShardsOf] names, and Do
+	// learns from [Run].Shard which one it is. In a group whose runs are spread, replicas do them at the same time. A run of the job
+	// itself takes no slot. It begins with its parts and ends when all of them have ended. It has failed unless each has succeeded, and what follows
 	// the job, or tells of it, goes by that. Schedule, Jitter, Misfire, CatchUp, Overlap, LockAtLeastFor and PauseAfter are of the whole; Timeout, Retry,
 	// Recover, Priority, Pool, On and Prefer of each part. Cancelling the whole cancels its parts. Runs that have begun keep the number that they
 	// began with. Zero: the runs are not divided.

@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -120,10 +119,7 @@ func (a *adversary) checkRuns(v victim) {
 		if r.Trigger == 0 && r.Args != nil {
 			a.Errorf("%s: a tick with arguments: %+v", v.Name, r)
 		}
-		ended[i] = cmp.Or(r.ended, time.Since(a.begin))
-		if at, dead := a.killed[r.Owner]; dead {
-			ended[i] = min(ended[i], at)
-		}
+		ended[i] = endOf(r, a.killed)
 		for j := range i {
 			o := &runs[j]
 			if a.spread && (o.Token == r.Token || v.Overlap != jobs.OverlapAllow && o.Token > r.Token) {
@@ -179,12 +175,8 @@ func (a *adversary) checkShards(v victim, records []jobs.Record) {
 	runs := a.runs(shards.Name)
 	for _, r := range runs {
 		for _, o := range runs {
-			ended := cmp.Or(o.ended, time.Since(a.begin))
-			if at, dead := a.killed[o.Owner]; dead {
-				ended = min(ended, at)
-			}
 			isOther := !o.Tick.Equal(r.Tick) || o.Trigger-uint64(o.Shard) != r.Trigger-uint64(r.Shard)
-			if isOther && o.began < r.began && r.began < ended {
+			if isOther && o.began < r.began && r.began < endOf(o, a.killed) {
 				a.Errorf("%s: %+v began during %+v", v.Name, r, o)
 			}
 		}

@@ -30,8 +30,9 @@ type list struct {
 
 // declared is one declaration of a job: a job that is replaced has another one.
 type declared struct {
-	jobs.Job        // complete
-	text     string // of its schedule
+	jobs.Job          // complete; where it has shards, as the whole is run
+	given    jobs.Job // complete, as it was declared
+	text     string   // of its schedule
 	hash     jobs.ScheduleHash
 	provided bool      // by the provider
 	shards   *declared // the job of its shards; nil: it has none
@@ -43,7 +44,7 @@ func newList(spread bool) *list {
 
 func declare(job jobs.Job, provided bool) *declared {
 	text := job.Schedule.String()
-	d := &declared{Job: job.Complete(), text: text, hash: jobs.HashSchedule(text), provided: provided}
+	d := &declared{Job: job.Complete(), given: job.Complete(), text: text, hash: jobs.HashSchedule(text), provided: provided}
 	if d.Shards > 0 {
 		d.divide()
 	}
@@ -108,7 +109,7 @@ func (s *Scheduler) Job(name string) (jobs.Job, bool) {
 	if d == nil {
 		return jobs.Job{}, false
 	}
-	return d.Job, true
+	return d.given, true
 }
 
 // Everywhere returns the jobs that this replica runs by itself ([jobs.Job].Everywhere), in
@@ -343,6 +344,9 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 			wrong = append(wrong, err)
 		}
 		seen[job.Name] = true
+		if job.Shards > 0 {
+			seen[jobs.ShardsOf(job.Name)] = true
+		}
 	}
 	return errors.Join(wrong...)
 }

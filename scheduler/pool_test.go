@@ -3,6 +3,7 @@ package scheduler_test
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -21,19 +22,43 @@ func pooled(n int, every, takes time.Duration) (all []jobs.Job) {
 	return all
 }
 
-// wantTogether checks how many runs of a pool went on at a time.
-func (c *cluster) wantTogether(most int) {
+// wantTogether checks how many runs of a pool went on at a time; killed says when replicas were.
+func (c *cluster) wantTogether(most int, killed map[string]time.Duration) {
 	c.Helper()
-	all := slices.DeleteFunc(c.allRuns(), func(r ran) bool { return r.Job == "other" })
+	all := slices.DeleteFunc(c.allRuns(), func(r ran) bool { return r.Job == "other" || r.Job == "key" })
 	for i, r := range all {
 		n := 1
 		for j, o := range all {
-			if j != i && o.began <= r.began && (o.ended == 0 || o.ended > r.began) {
+			if j != i && o.began <= r.began && endOf(o, killed) > r.began {
 				n++
 			}
 		}
 		if n > most {
 			c.Errorf("%d runs at a time: %+v", n, r)
+		}
+	}
+}
+
+// endOf is when a run ended, or its process was killed.
+func endOf(r ran, killed map[string]time.Duration) time.Duration {
+	end := cmp.Or(r.ended, math.MaxInt64)
+	if at, is := killed[r.Owner]; is {
+		end = min(end, at)
+	}
+	return end
+}
+
+// wantKeys checks that of the runs of a job that have the same key, one went on at a time.
+func (c *cluster) wantKeys(job string, keys map[jobs.Key]int, killed map[string]time.Duration) {
+	c.Helper()
+	runs := c.runs(job)
+	for i, r := range runs {
+		for _, o := range runs[i+1:] {
+			a, is := keys[r.Key()]
+			b, also := keys[o.Key()]
+			if is && also && a == b && r.began < endOf(o, killed) && o.began < endOf(r, killed) {
+				c.Errorf("two runs of key %d at a time: %+v, %+v", a, r, o)
+			}
 		}
 	}
 }
@@ -54,7 +79,7 @@ func TestPool(t *testing.T) {
 						t.Errorf("job-%d began %d times", i, n)
 					}
 				}
-				c.wantTogether(2)
+				c.wantTogether(2, nil)
 			})
 		})
 	}
@@ -79,7 +104,7 @@ func TestPoolOverTakeovers(t *testing.T) {
 				leader = c.leader()
 			}
 			c.until(6 * time.Minute)
-			c.wantTogether(2)
+			c.wantTogether(2, nil)
 			if n := len(c.allRuns()); n < 30 {
 				t.Errorf("%d runs", n)
 			}
@@ -156,18 +181,10 @@ func TestConcurrencyKey(t *testing.T) {
 					t.Errorf("%d runs began at once, want one for each of three keys, and two without", n)
 				}
 				c.until(15 * time.Second)
-				c.leader().kill()
+				leader := c.leader()
+				leader.kill()
 				c.until(3 * time.Minute)
-				runs := c.runs("sync")
-				for i, r := range runs {
-					for _, o := range runs[i+1:] {
-						a, is := keyOf[r.Key()]
-						b, also := keyOf[o.Key()]
-						if is && also && a == b && r.began < o.ended && o.began < r.ended && r.Key() != o.Key() {
-							t.Errorf("two runs of customer %d at a time: %+v, %+v", a, r, o)
-						}
-					}
-				}
+				c.wantKeys("sync", keyOf, map[string]time.Duration{leader.Owner(): 15 * time.Second})
 				for _, r := range c.records("sync") {
 					if r.State != jobs.Succeeded {
 						t.Errorf("%+v", r)
@@ -288,7 +305,7 @@ func TestPoolOfARowSetAside(t *testing.T) {
 		c.until(30 * time.Second)
 		r.link.set(func(l *link) { l.refused = "" })
 		c.until(5 * time.Minute)
-		c.wantTogether(1)
+		c.wantTogether(1, nil)
 		if len(c.runs("b")) != 1 || len(c.runs("refused-a")) != 1 {
 			t.Errorf("runs: %+v", c.allRuns())
 		}
@@ -400,51 +417,15 @@ func poolsAtRandom(c *cluster, random *rand.Rand, spread bool) {
 		r.link.set(func(l *link) { l.delay, l.lose = map[string]time.Duration{}, map[string]int{} })
 	}
 	time.Sleep(5 * time.Minute)
-	c.wantPools(killed, pool)
-	runs := c.runs("key")
-	for i, r := range runs {
-		for _, o := range runs[i+1:] {
-			a, is := keys[r.Key()]
-			b, also := keys[o.Key()]
-			if is && also && a == b && r.began < endOf(o, killed) && o.began < endOf(r, killed) {
-				c.Errorf("two runs of key %d at a time: %+v, %+v", a, r, o)
-			}
-		}
+	c.wantTogether(pool.Limit, killed)
+	if pool.Starts > 0 {
+		c.wantStarts(pool.Starts, pool.Per)
 	}
+	c.wantKeys("key", keys, killed)
 	for _, r := range c.records("key") {
 		if !r.State.Over() {
 			c.Errorf("left: %+v", r)
 		}
-	}
-}
-
-// endOf is when a run ended, or its process was killed.
-func endOf(r ran, killed map[string]time.Duration) time.Duration {
-	end := cmp.Or(r.ended, 1<<62)
-	if at, is := killed[r.Owner]; is {
-		end = min(end, at)
-	}
-	return end
-}
-
-// wantPools checks how many runs of the pool went on at a time, and how many began.
-func (c *cluster) wantPools(killed map[string]time.Duration, pool jobs.Pool) {
-	c.Helper()
-	all := slices.DeleteFunc(c.allRuns(), func(r ran) bool { return r.Job == "other" || r.Job == "key" })
-	for i, r := range all {
-		n := 1
-		for j, o := range all {
-			if j != i && o.began <= r.began && endOf(o, killed) > r.began {
-				n++
-			}
-		}
-		if n > pool.Limit {
-			c.Errorf("%d runs at a time: %+v", n, r)
-			break
-		}
-	}
-	if pool.Starts > 0 {
-		c.wantStarts(pool.Starts, pool.Per)
 	}
 }
 

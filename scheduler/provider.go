@@ -126,7 +126,7 @@ func compare(before []*declared, given []jobs.Job) (added, changed, removed []st
 			added = append(added, job.Name)
 			continue
 		}
-		was, is, text := d.Job, job.Complete(), job.Schedule.String()
+		was, is, text := d.given, job.Complete(), job.Schedule.String()
 		was.Do, is.Do, was.Schedule, is.Schedule = nil, nil, nil, nil
 		if d.text != text || !reflect.DeepEqual(was, is) {
 			changed = append(changed, job.Name)

@@ -35,20 +35,19 @@ func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
 	began, cancelled := time.Now(), ctx.Done()
 	var why error
 	for {
-		open, err := v.shardsOf(whole, shards)
+		p, err := v.shardsOf(whole, shards)
 		if err != nil {
 			return err
 		}
-		if len(open.runs) == 0 {
-			return cmp.Or(why, jobs.Permanent(open.err(whole)))
+		if len(p.open) == 0 {
+			return cmp.Or(why, jobs.Permanent(p.err(whole)))
 		}
-		if v.lacks(shards) { // none of them is in hand
-			return v.abandon(open, whole)
+		lacks := v.lacks(shards) // then none of them is in hand, and those that wait are not to start any more
+		if lacks || why != nil {
+			v.cancelAll(p.open)
 		}
-		for _, r := range open.runs {
-			if why != nil && !r.CancelAsked {
-				_ = v.cancel(r.Key) // its end shows
-			}
+		if lacks {
+			return jobs.Permanent(fmt.Errorf("%d of the %d shards of %s have not ended, and the job has none any more", len(p.open), p.of, whole.Job))
 		}
 		again := time.NewTimer(min(max(time.Since(began)/10, soonest), latest))
 		select {
@@ -75,20 +74,19 @@ func (v *env) lacks(job string) (is bool) {
 	return is
 }
 
-// abandon ends the shards of a run whose job has none any more.
-func (v *env) abandon(p parts, whole jobs.Key) error {
-	for _, r := range p.runs {
+// cancelAll asks for the end of runs, once each.
+func (v *env) cancelAll(runs []jobs.Record) {
+	for _, r := range runs {
 		if !r.CancelAsked {
-			_ = v.cancel(r.Key) // it starts no more
+			_ = v.cancel(r.Key) // the next reading shows its end
 		}
 	}
-	return jobs.Permanent(fmt.Errorf("%d of the %d shards of %s have not ended, and the job has none any more", len(p.runs), p.of, whole.Job))
 }
 
 // parts is how far the shards of a run are.
 type parts struct {
-	runs   []jobs.Record // those that are not over
-	kept   int           // how many the ledger has
+	open   []jobs.Record
+	kept   int // how many the ledger has
 	of     int
 	failed []jobs.Record
 }
@@ -111,7 +109,7 @@ func (v *env) shardsOf(whole jobs.Key, shards string) (p parts, err error) {
 			r.State = jobs.Cancelled
 			p.failed = append(p.failed, r)
 		case !r.State.Over():
-			p.runs = append(p.runs, r)
+			p.open = append(p.open, r)
 		case r.State != jobs.Succeeded:
 			p.failed = append(p.failed, r)
 		}

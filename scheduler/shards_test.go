@@ -1,7 +1,6 @@
 package scheduler_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -229,6 +228,7 @@ func TestShardsAreDeclared(t *testing.T) {
 	report := sharded(func(context.Context, jobs.Run) error { return nil })
 	for want, add := range map[string][]jobs.Job{
 		`job "report/shards": its name is that of the shards of job "report"`: {{Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}, report},
+		`job "report/shards" is declared twice`:                               {report, {Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}},
 		"Shards 129: must be from 1 to 128":                                   {{Name: "a", Schedule: jobs.Manual(), Do: report.Do, Shards: 129}},
 		"at most 121 bytes":                                                   {{Name: strings.Repeat("a", 122), Schedule: jobs.Manual(), Do: report.Do, Shards: 2}},
 		"overlap replace does not apply":                                      {{Name: "a", Schedule: jobs.Every(time.Second), Do: report.Do, Shards: 2, Overlap: jobs.OverlapReplace}},
@@ -242,6 +242,9 @@ func TestShardsAreDeclared(t *testing.T) {
 		}
 	}
 	check(t, s.Add(report))
+	if job, _ := s.Job("report"); job.Shards != 4 || job.Recover != report.Recover || job.Schedule != report.Schedule {
+		t.Errorf("it is declared as %+v", job)
+	}
 	if err := s.Add(jobs.Job{Name: "report/shards", Schedule: jobs.Manual(), Do: report.Do}); err == nil {
 		t.Error("the name of the shards was taken twice")
 	}
@@ -267,13 +270,12 @@ func TestShardsKeepTheRoom(t *testing.T) {
 						check(t, err)
 						c.until(30*time.Minute + 10*time.Second) // a tick waits for it
 						leave(leader)
-						killed := time.Since(c.begin)
+						killed := map[string]time.Duration{leader.Owner(): time.Since(c.begin)}
 						c.until(45 * time.Minute)
 						runs := c.runs("report/shards")
 						for _, r := range runs {
 							for _, o := range runs {
-								ended := cmp.Or(o.ended, killed)
-								if o.Tick != r.Tick && o.began < r.began && r.began < ended {
+								if o.Tick != r.Tick && o.began < r.began && r.began < endOf(o, killed) {
 									t.Errorf("%+v began during %+v", r, o)
 								}
 							}

@@ -31,3 +31,20 @@ func TestUnassigned(t *testing.T) {
 		t.Errorf("of a worker that is full: %q", got)
 	}
 }
+
+// The labels of a job with shards are what its shards want, and no other job.
+func TestUnassignedShards(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	snapshot := jobs.Snapshot{Now: now, Opened: jobs.Opened{Spread: true}}
+	for _, name := range []string{"a", "a/shards", "b/shards"} {
+		snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: name, Tick: now}, State: jobs.Waiting, Due: now.Add(-time.Minute)})
+	}
+	has := map[string]jobs.ScheduleHash{"a": 1, "a/shards": 1, "b": 1, "b/shards": 1}
+	roster := jobs.Roster{Now: now, Replicas: []jobs.Replica{{Owner: "w", Seen: now, Since: now, Jobs: has}}}
+	on := jobs.Labels{"disk": "ssd"}
+	file := &config.Config{Jobs: []config.Job{{Job: jobs.Job{Name: "a", Shards: 2, On: on}}, {Job: jobs.Job{Name: "b/shards"}}, {Job: jobs.Job{Name: "b", On: on}}}}
+	if got := unassigned(snapshot, roster, &target{file: file}); !slices.Equal(got, []string{"a/shards"}) {
+		t.Errorf("got %q", got)
+	}
+}

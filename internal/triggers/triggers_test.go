@@ -37,3 +37,25 @@ func TestNumbers(t *testing.T) {
 		}
 	}
 }
+
+// A shard's number says which of how many it is, and of which run.
+func TestShards(t *testing.T) {
+	seen := map[uint64]bool{}
+	for _, of := range []uint64{0, 1, 1767225600000001, triggers.After("a", 0, 1), triggers.Backfill(time.Now())} {
+		for _, n := range []int{1, 2, 3, triggers.MaxShards} {
+			for i := range n {
+				number := triggers.Shard(of, i, n)
+				if at, total := triggers.ShardOf(number); at != i || total != n || !triggers.IsShardOf(number, of) || triggers.IsShardOf(number, of+1) {
+					t.Errorf("shard %d of %d of %d is %d, which is %d of %d", i, n, of, number, at, total)
+				}
+				if seen[number] || triggers.Follows(number) || triggers.IsBackfill(number) || number >= triggers.First || triggers.KindOf(number) != "shard" {
+					t.Errorf("%d is %s, or that of another", number, triggers.KindOf(number))
+				}
+				seen[number] = true
+			}
+		}
+		if _, n := triggers.ShardOf(of); n != 0 {
+			t.Errorf("%d is a shard", of)
+		}
+	}
+}
