@@ -64,7 +64,7 @@
 //   - its term: open.go, loop.go, drain.go; changes of its jobs: relist.go, absent.go, declare.go; what it
 //     reads: reader.go, control.go
 //   - the way of a tick: alarms.go, found.go (what the ledger has as open), pauseafter.go, claim.go,
-//     away.go (what is assigned to replicas), choice.go (to which), run.go, slots.go and keys.go (what may start), standing.go (its end), follow.go,
+//     away.go (what is assigned to replicas), choice.go (to which), run.go, inhand.go, slots.go and keys.go (what may start), standing.go (its end), follow.go,
 //     notify.go, failover.go, writer.go (its statements), attempt.go (the job itself), shards.go, wake.go (signals)
 //   - what these share: prune.go, term.go, entry.go (a job), env.go (what never changes), skips.go, running.go,
 //     heartbeat.go, sentinel.go, mode.go, list.go, signal.go
