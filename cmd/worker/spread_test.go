@@ -2,7 +2,9 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -32,9 +34,8 @@ func TestSpread(t *testing.T) {
 	}
 
 	workers := []*worker{startWorker(t, "run", "--config", path), startWorker(t, "run", "--config", path)}
-	for i, w := range workers {
+	for _, w := range workers {
 		w.await("a run on each worker", func(line map[string]any) bool { return line["msg"] == "run succeeded" })
-		t.Log(i)
 	}
 	if r := command(t, "spread", "on", "--json", "--config", path); r.err != nil || r.stdout != `{"group":"billing","spread":true,"leads":true}`+"\n" {
 		t.Errorf("a group that is spread already: %+v", r)
@@ -42,6 +43,16 @@ func TestSpread(t *testing.T) {
 	// While a run goes on, the leader does not hand over: a switch that is taken back has not happened.
 	if r := command(t, "trigger", "long", "--config", path); r.err != nil {
 		t.Errorf("trigger: %+v", r)
+	}
+	begun := func() bool {
+		return slices.ContainsFunc(workers, func(w *worker) bool {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return slices.ContainsFunc(w.lines, about("long", "run started"))
+		})
+	}
+	for deadline := time.Now().Add(limit); !begun() && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
 	}
 	if r := command(t, "spread", "off", "--wait", "500ms", "--config", path); exitCode(r.err) != 1 {
 		t.Errorf("while a run goes on: %+v", r)
@@ -66,13 +77,24 @@ func TestSpread(t *testing.T) {
 		t.Errorf("back: %+v", r)
 	}
 	for _, record := range decode[[]runRecord](t, command(t, "runs", "--json", "--limit", "1000", "--config", path)) {
-		if record.Attempt > 1 || record.State == "interrupted" || record.State == "cancelled" {
+		if record.State == "interrupted" || record.State == "cancelled" {
 			t.Errorf("got %+v", record)
 		}
 	}
+	started := map[string]int{} // an attempt that was assigned, and withdrawn by the switch, has not
 	for _, w := range append(workers, leader) {
 		if code := w.stop(); code != 0 {
 			t.Errorf("exit code %d", code)
+		}
+		for _, line := range w.lines {
+			if line["msg"] == "run started" {
+				started[fmt.Sprint(line["job"], line["tick"])]++
+			}
+		}
+	}
+	for run, times := range started {
+		if times > 1 {
+			t.Errorf("%s started %d times", run, times)
 		}
 	}
 }

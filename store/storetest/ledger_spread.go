@@ -481,7 +481,7 @@ var spreadCases = []ledgerCase{
 				done := e.waitForRequest(signal, known)
 				e.stillWaitsForRequest(done)
 				// One that comes before the wait has begun is lost. One too many may wake the next wait.
-				for tries := 0; len(done) == 0 && e.ctx().Err() == nil; tries++ {
+				for tries := 0; len(done.ended) == 0 && e.ctx().Err() == nil; tries++ {
 					if tries%100 == 0 {
 						e.ok(s.Wake(e.ctx(), group), "Wake")
 					}

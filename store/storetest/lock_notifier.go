@@ -155,10 +155,16 @@ func (e *lockEnv) found(notifier store.Notifier, what string, rows ...store.Lock
 // limited checks that a Wait lasts until its limit.
 func (e *lockEnv) limited(notifier store.Notifier, limit time.Duration, what string, rows ...store.LockWatch) {
 	e.Helper()
-	begin := time.Now()
-	e.ok(notifier.Wait(e.ctx(), rows, limit), what+": Wait")
-	if took := time.Since(begin); took < limit*9/10 {
-		e.Errorf("%s: Wait ended after %v, want the limit of %v", what, took, limit)
+	var took time.Duration
+	for range spurious {
+		begin := time.Now()
+		e.ok(notifier.Wait(e.ctx(), rows, limit), what+": Wait")
+		if took = time.Since(begin); took >= limit*9/10 {
+			break
+		}
+	}
+	if took < limit*9/10 {
+		e.Errorf("%s: %d times Wait ended early, the last time after %v, want the limit of %v", what, spurious, took, limit)
 	} else if took > limit+e.atOnce() {
 		e.Errorf("%s: Wait took %v, with a limit of %v", what, took, limit)
 	}

@@ -166,13 +166,12 @@ var requestCases = []ledgerCase{
 		s, h, _ := e.beats()
 		signal := e.requestSignal(s, h.Token)
 		ctx, cancel := context.WithCancel(e.ctx())
-		done := make(chan error, 1)
 		known := e.changes(group)
-		go func() { done <- signal.Wait(ctx, &known) }()
-		e.stillWaitsForRequest(done)
+		w := beginRequestWait(func() error { return signal.Wait(ctx, &known) })
+		e.stillWaitsForRequest(w)
 		cancel()
 		select {
-		case err := <-done:
+		case err := <-w.ended:
 			if !errors.Is(err, context.Canceled) {
 				e.Errorf("Wait: %v, want its context's error", err)
 			}
@@ -246,29 +245,44 @@ func (e *ledgerEnv) requestSignal(s store.Jobs, token uint64) store.RequestSigna
 	return signal
 }
 
-func (e *ledgerEnv) waitForRequest(signal store.RequestSignal, known *uint64) <-chan error {
-	done := make(chan error, 1)
+// requestWait is a Wait for a request.
+type requestWait struct {
+	wait  func() error
+	ended chan error
+}
+
+func (e *ledgerEnv) waitForRequest(signal store.RequestSignal, known *uint64) *requestWait {
 	ctx, cancel := context.WithCancel(e.ctx())
 	e.Cleanup(cancel)
-	go func() { done <- signal.Wait(ctx, known) }()
-	return done
+	return beginRequestWait(func() error { return signal.Wait(ctx, known) })
 }
 
-// stillWaitsForRequest gives the wait time to begin. A store that signals for nothing,
-// but later, passes.
-func (e *ledgerEnv) stillWaitsForRequest(done <-chan error) {
+func beginRequestWait(wait func() error) *requestWait {
+	w := &requestWait{wait, make(chan error, 1)}
+	go func() { w.ended <- wait() }()
+	return w
+}
+
+// stillWaitsForRequest gives the wait time to begin. The signal may come for nothing, but not
+// each time: it is waited for again. A store that signals for nothing, but later, passes.
+func (e *ledgerEnv) stillWaitsForRequest(w *requestWait) {
 	e.Helper()
-	select {
-	case err := <-done:
-		e.Fatalf("Wait returned %v although nothing was asked", err)
-	case <-time.After(4 * moment):
+	for range spurious {
+		select {
+		case err := <-w.ended:
+			e.ok(err, "Wait")
+			go func() { w.ended <- w.wait() }()
+		case <-time.After(4 * moment):
+			return
+		}
 	}
+	e.Fatalf("Wait returned %d times although nothing was asked", spurious)
 }
 
-func (e *ledgerEnv) wantRequest(done <-chan error, what string) {
+func (e *ledgerEnv) wantRequest(w *requestWait, what string) {
 	e.Helper()
 	select {
-	case err := <-done:
+	case err := <-w.ended:
 		e.ok(err, "Wait for "+what)
 	case <-e.ctx().Done():
 		e.Fatalf("the signal did not come: %s", what)

@@ -122,6 +122,10 @@ func (h Harness) times(n int) int { return n / max(1, h.quick) }
 // signals wrongly, but later, passes.
 const moment = 50 * time.Millisecond
 
+// spurious is how often in a row a wait may end for nothing before that counts as a fault: a
+// connection that is lost ends one, as does a call of another wait on the same connection.
+const spurious = 3
+
 // suite is a list of cases, and what they get.
 type suite[E any] struct {
 	cases []testCase[E]
