@@ -304,9 +304,12 @@ func (c *campaign) lead(ctx context.Context, held *keeper.Held) (cause, err erro
 	returned := make(chan error, 1)
 	c.work(workBegins)
 	go func() {
-		err := c.run(keeper.WithHeld(lease.WithHold(held.Context(), held.Hold()), held), term)
-		c.work(workEnds)
-		returned <- err
+		err := errExited
+		defer func() {
+			c.work(workEnds)
+			returned <- err
+		}()
+		err = c.run(keeper.WithHeld(lease.WithHold(held.Context(), held.Hold()), held), term)
 	}()
 	if !c.heeds {
 		c.helpers.Go(func() { held.Heed(held.Context(), nil, nil) })

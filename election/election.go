@@ -47,6 +47,8 @@ var (
 
 	// errReturned ends a term whose leading function returned by itself.
 	errReturned = errors.New("election: the leading function returned")
+	// errExited is what it has returned if it has ended its goroutine instead.
+	errExited = errors.New("election: the leading function called runtime.Goexit, as FailNow of a test does")
 )
 
 // Election is one replica's campaign for a group. Its methods are safe for

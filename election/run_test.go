@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,37 @@ func TestTermHasItsHold(t *testing.T) {
 }
 
 // Again after it returned, much later too, and at once.
+// A leading function that ends its goroutine has returned: the next replica leads.
+func TestGoexit(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		db, led := memdb.New(), make(chan string, 100)
+		lead := func(name string, f func(context.Context)) {
+			e, err := election.New(db, "g")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go func() {
+				_ = e.Run(t.Context(), func(ctx context.Context, _ election.Term) error {
+					led <- name
+					f(ctx)
+					return nil
+				})
+			}()
+			time.Sleep(time.Second)
+		}
+		lead("exits", func(context.Context) { runtime.Goexit() })
+		lead("works", func(ctx context.Context) { <-ctx.Done() })
+		time.Sleep(time.Minute)
+		close(led)
+		last := ""
+		for last = range led {
+		}
+		if last != "works" {
+			t.Errorf("the last leader: %q", last)
+		}
+	})
+}
+
 func TestRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := prepare(t, memdb.New())
