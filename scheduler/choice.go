@@ -129,7 +129,7 @@ func (t *term) together(e *entry, can func(crew.Member) bool) (at store.Assignee
 }
 
 // canHave is whether a replica may be given runs of a job: it has the job, those that follow it and those that tell of it, as they are
-// here, and the labels.
+// here, and the labels, and divides its runs no further than here.
 func (t *term) canHave(e *entry) func(crew.Member) bool {
 	needs := map[string]jobs.ScheduleHash{}
 	for _, name := range t.followers.Of(e.job.Name) {
@@ -144,7 +144,8 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 		if m.Owner == t.holder.Owner {
 			return !e.IsRemoved()
 		}
-		if _, has := m.Told.Jobs[e.job.Name]; !has {
+		_, has := m.Told.Jobs[e.job.Name]
+		if _, divides := m.Told.Jobs[jobs.ShardsOf(e.job.Name)]; !has || divides {
 			return false
 		}
 		for name, hash := range needs {

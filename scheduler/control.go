@@ -111,8 +111,8 @@ func (t *term) foundAll(snapshot jobs.Snapshot, away map[jobs.Key]bool, backfill
 		if e == nil || away[record.Key] || triggers.IsBackfill(record.Trigger) != backfills {
 			continue // e is nil for a job of another release
 		}
-		if t.role == serves && record.Shards > 0 {
-			continue // it is the leader's, under a token that is by chance that of this session
+		if t.role == serves && (record.Shards > 0 || e.job.shards != nil) {
+			continue // it is the leader's: under a token that is by chance that of this session, or to be taken back by a leader that does not divide it
 		}
 		t.found(e, record, snapshot.Now)
 	}

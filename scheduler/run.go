@@ -233,6 +233,10 @@ func (t *term) launch(r *run) bool {
 	if t.role == assigns && !isWhole {
 		return t.assign(r)
 	}
+	if isWhole && t.role == serves { // the job has been given shards here: as in foundAll
+		t.letGo(r)
+		return true
+	}
 	if isWhole {
 		r.shards = jobs.ShardsOf(r.record.Job)
 	}

@@ -290,6 +290,29 @@ func TestShardsKeepTheRoom(t *testing.T) {
 	}
 }
 
+// During a deployment that gives a job shards, a replica that divides its runs gets none that the leader does not divide.
+func TestShardsInANewRelease(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := sharded(func(_ context.Context, run jobs.Run) error {
+			time.Sleep(time.Second)
+			if run.Shards == 0 {
+				return errors.New("not divided")
+			}
+			return nil
+		})
+		before := job
+		before.Shards, before.Do = 0, sleep(time.Second)
+		leader := c.start([]jobs.Job{before}, scheduler.WithSpread())
+		c.start([]jobs.Job{job}, scheduler.WithSpread())
+		c.until(4*time.Minute + 30*time.Second)
+		c.wantRows("report", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded")
+		leader.stop()
+		c.until(6*time.Minute + 30*time.Second)
+		c.wantRows("report", "1m succeeded", "2m succeeded", "3m succeeded", "4m succeeded", "5m succeeded", "6m succeeded")
+		c.wantParts(5 * time.Minute)
+	})
+}
+
 // A job that gets shards divides the next attempt at a run that has begun; one that loses them ends the run whose shards wait.
 func TestShardsComeAndGo(t *testing.T) {
 	t.Run("come", func(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -43,7 +44,7 @@ type entry struct {
 	owner   string
 	token   uint64
 	of      string    // the lease that it runs under, or the leader's
-	job     jobs.Job  // as the leader has it that claimed or assigned it
+	job     jobs.Job  // as the leader has it that claimed or assigned it, or divided its run
 	changed time.Time // by the bubble's clock
 }
 
@@ -314,13 +315,39 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		if m.From == jobs.Running && m.Token != h.Token {
 			w.counts["recovered"]++
 		}
-		if h.Session == "" {
+		if _, shards := triggers.ShardOf(m.Trigger); shards == 0 && h.Session == "" {
 			row.job = w.rows.declared[m.Job]
 		}
 		w.rows.rows[m.Key] = entry{job: row.job, id: row.id, state: m.To, attempt: attempt, owner: under.Owner, token: under.Token, of: h.Fence(), changed: time.Now()}
+		w.divided(h, m)
 		w.told(h, m.Key, m.Then, toldEnd(m)...)
 	}
 	return done, nil
+}
+
+// divided keeps the shards that a run has begun with, and checks that a run that has succeeded has some, and that each has.
+func (w *world) divided(h store.Holder, m store.Move) {
+	under := h.Keeps(jobs.Waiting, store.Assignee{})
+	for _, f := range m.Then {
+		if f.Job != jobs.ShardsOf(m.Job) {
+			continue
+		}
+		if row, there := w.rows.rows[f.Key]; there && !w.rows.excused[m.Key] {
+			w.failf("%v begins with a shard that it has begun with before: %+v", m.Key, row)
+		}
+		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, job: w.rows.declared[m.Job], changed: time.Now()}
+		w.counts["shard"]++
+	}
+	if m.To != jobs.Succeeded || m.Details.Shards == 0 || w.rows.excused[m.Key] {
+		return
+	}
+	for i := range m.Details.Shards {
+		shard := jobs.Key{Job: jobs.ShardsOf(m.Job), Tick: m.Tick, Trigger: triggers.Shard(m.Trigger, i, m.Details.Shards)}
+		if row := w.rows.rows[shard]; row.state != jobs.Succeeded {
+			w.failf("%v has succeeded, and its shard %d is %+v", m.Key, i, row)
+		}
+	}
+	w.counts["all shards have succeeded"]++
 }
 
 // Prune implements [store.Ledger].

@@ -12,6 +12,7 @@ import (
 type blockable struct {
 	waited atomic.Bool // a line has waited
 	waits  func()      // called for each line that waits
+	says   func(line string)
 
 	mu      sync.Mutex
 	blocked chan struct{} // nil when it is not
@@ -54,7 +55,8 @@ func (b *blockable) Check(e zapcore.Entry, to *zapcore.CheckedEntry) *zapcore.Ch
 	return to.AddCore(e, b)
 }
 
-func (b *blockable) Write(zapcore.Entry, []zapcore.Field) error {
+func (b *blockable) Write(e zapcore.Entry, _ []zapcore.Field) error {
+	b.says(e.Message)
 	b.mu.Lock()
 	blocked := b.blocked
 	b.mu.Unlock()

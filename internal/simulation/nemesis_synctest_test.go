@@ -12,6 +12,8 @@ import (
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/faulty"
 	"github.com/cronlease/cronlease/scheduler"
+
+	"github.com/cronlease/cronlease/jobs"
 )
 
 // nemesis decides what goes wrong in one bubble. One goroutine owns it. Times of
@@ -81,6 +83,7 @@ func (n *nemesis) know(r *release) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.rows.schedules[notifies.String()] = notifies
+	n.w.rows.schedules[jobs.Manual().String()] = jobs.Manual() // of shards
 	for _, j := range r.jobs {
 		n.w.rows.schedules[j.Schedule.String()] = j.Schedule
 	}

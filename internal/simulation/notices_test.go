@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/store"
 )
@@ -63,7 +64,7 @@ func toldMissed(c store.Claim) (want []jobs.NoticeEvent) {
 // told checks and keeps the notices of what the ledger has just changed, which it has
 // inserted.
 func (w *world) told(h store.Holder, of jobs.Key, then []store.Follower, want ...jobs.NoticeEvent) {
-	if of.Job == notifier {
+	if _, shards := triggers.ShardOf(of.Trigger); of.Job == notifier || shards > 0 { // what becomes of shards is told with their run
 		want = nil
 	}
 	var got []jobs.NoticeEvent

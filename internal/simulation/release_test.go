@@ -97,6 +97,9 @@ func (rel *release) setPolicy(rng *rand.Rand, j *jobs.Job) {
 	if rng.IntN(4) == 0 {
 		j.LockAtLeastFor = upTo(rng, time.Minute)
 	}
+	if !j.Overlap.Replaces() && rng.IntN(5) == 0 {
+		j.Shards = 1 + rng.IntN(3)
+	}
 }
 
 // next is a later release: some jobs are changed, one may be gone, one new.

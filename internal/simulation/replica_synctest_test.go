@@ -58,6 +58,7 @@ func startReplica(w *world, h *host, release *release, mode bool, rng *rand.Rand
 		w: w, host: h, link: newLink(w, h, rng), release: release, log: &blockable{waits: func() { w.count("line waits") }},
 		mode: mode, began: time.Now(), over: map[uint64]time.Time{}, done: make(chan struct{}), killed: make(chan struct{}),
 	}
+	r.log.says = func(line string) { w.note("%s says: %s", by(r.Owner()), line) }
 	ended := func(s election.State) {
 		if s.Role == election.Draining {
 			w.mu.Lock()

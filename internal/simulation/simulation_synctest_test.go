@@ -89,7 +89,7 @@ var effects = []string{
 	"missed", "recovered", "row extended", "pruned", "skipped: missed", "skipped: paused", "skipped: too late to start",
 	"tick refused", "stands back", "run ended: clocks disagree", "login denied",
 	"moved to cancelled", "moved to interrupted", "moved to timed out", "moved to waiting",
-	"paused by a scheduler", "told of failure", "told of missed", "told of recovery",
+	"all shards have succeeded", "paused by a scheduler", "told of failure", "told of missed", "told of recovery",
 }
 
 // simulate lives in one bubble.

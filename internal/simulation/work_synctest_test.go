@@ -116,7 +116,7 @@ func (w *world) begins(x *work) {
 	if since := time.Since(w.terms(x.of).renewed[x.term]); since > trustMost && r.thawed.IsZero() {
 		w.failf("%v begins %v after the last heartbeat", x.Key(), since)
 	}
-	if newest := w.rows.fencing[x.Job]; x.of != group && x.Token <= newest && !w.rows.excused[x.Key()] && (x.Token == newest || !row.job.Overlap.Beside()) {
+	if newest := w.rows.fencing[x.Job]; x.of != group && x.Token <= newest && !w.rows.excused[x.Key()] && (x.Token == newest || x.Shards == 0 && !row.job.Overlap.Beside()) {
 		w.failf("%v begins under token %d, after one of its job under %d", x.Key(), x.Token, newest)
 	}
 	w.rows.fencing[x.Job] = max(w.rows.fencing[x.Job], x.Token)
@@ -131,11 +131,16 @@ func (w *world) begins(x *work) {
 		if y.replica == r {
 			ofReplica++
 		}
+		isOther := !y.Tick.Equal(x.Tick) || x.Trigger-uint64(x.Shard) != y.Trigger-uint64(y.Shard)
+		beside := row.job.Overlap.Beside() || w.rows.rows[y.Key()].job.Overlap.Beside()
+		if x.Shards > 0 && y.Job == x.Job && isOther && !beside && !w.rows.excused[x.Key()] {
+			w.failf("%v begins while %v runs, a shard of another run: both under %v", x.Key(), y.Key(), row.job.Overlap)
+		}
 	}
 	if ofReplica > slots {
 		w.failf("%d runs on a replica", ofReplica)
 	}
-	if j := row.job; ofJob > 1 && !w.rows.excused[x.Key()] && (!j.Overlap.Beside() || j.Limit > 0 && ofJob > j.Limit) {
+	if j := row.job; ofJob > 1 && x.Shards == 0 && !w.rows.excused[x.Key()] && (!j.Overlap.Beside() || j.Limit > 0 && ofJob > j.Limit) {
 		w.failf("%d runs of %v at a time, under %v", ofJob, x.Job, j.Overlap)
 	}
 }
