@@ -339,6 +339,20 @@ func TestWitnesses(t *testing.T) {
 }
 
 // What an operator has said counts until the ledger goes back once more.
+// A pause whose record a restore has lost is in force since nobody knows when.
+func TestPauseWithoutItsRecord(t *testing.T) {
+	t.Parallel()
+	if began := inForce(jobs.Snapshot{Paused: true}); !began.IsZero() {
+		t.Errorf("in force since %v", began)
+	}
+	pauses := map[string][]jobs.Pause{"": {{Began: at(1)}, {Began: at(2)}}}
+	for paused, want := range map[bool]time.Time{true: at(2), false: {}} {
+		if began := inForce(jobs.Snapshot{Paused: paused, Pauses: pauses}); !began.Equal(want) {
+			t.Errorf("paused %v: in force since %v", paused, began)
+		}
+	}
+}
+
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("gone")

@@ -236,6 +236,30 @@ func TestCountOfEarlierTerms(t *testing.T) {
 	}
 }
 
+// The ledger's rows count, where they were read again, and what was left out is still to be told.
+func TestRecountOfNotices(t *testing.T) {
+	t.Parallel()
+	f := following(map[string]jobs.Schedule{"tell": jobs.OnFailure().AtMost(1, time.Hour)})
+	fail := func(job string, minute int) ([]store.Follower, []LeftOut) {
+		return f.OfEnd(RunEnd{Record: jobs.Record{Key: jobs.Key{Job: job, Tick: at(minute)}}, To: jobs.Failed}, false, at(minute))
+	}
+	told, _ := fail("a", 0)
+	if len(told) != 1 || !f.Untold() {
+		t.Fatalf("the first: %v, untold %v", told, f.Untold())
+	}
+	f.Answered(told, true)
+	if f.Untold() {
+		t.Error("untold once the ledger has answered")
+	}
+	fail("b", 1)
+	f.Recount("another", nil, nil)
+	f.Recount("tell", nil, nil) // the row of the first is gone
+	again, _ := fail("c", 2)
+	if len(again) != 1 || noticeOf(t, again[0]).LeftOut != 1 {
+		t.Errorf("after a reading without any: %+v", again)
+	}
+}
+
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	notifier := jobs.OnFailure().AtMost(10, time.Hour)

@@ -77,6 +77,9 @@ func TestWhatRunsCountTowards(t *testing.T) {
 			if p.Pending() != want.pending || j.waiting() != want.waiting || j.occupied() != want.occupied || j.Busy() != want.busy {
 				t.Errorf("phase %d of %v: pending %v, waiting %d, occupied %d, busy %d, want %v", p, record.Key, p.Pending(), j.waiting(), j.occupied(), j.Busy(), want)
 			}
+			if hasRoom, hasReady := want.occupied == 1 && p != Resting, p == Ready; p.HasRoom() != hasRoom || j.HasReady() != hasReady {
+				t.Errorf("phase %d of %v: has room %v, ready %v", p, record.Key, !hasRoom, !hasReady)
+			}
 			filling := 0
 			if record.Key == aBackfill.Key {
 				filling = want.busy

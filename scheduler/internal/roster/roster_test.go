@@ -641,6 +641,24 @@ func TestNoCheck(t *testing.T) {
 	})
 }
 
+// What is to happen once the database has this replica happens then, and not before.
+func TestTold(t *testing.T) {
+	in(t, func(s *scene) {
+		told := 0
+		s.Roster.Told = func() { told++ }
+		s.line.Only("Enlist", faulty.Fault{Err: faulty.ErrLost})
+		s.run()
+		if told > 0 {
+			t.Error("told, and the database does not have it")
+		}
+		s.line.Heal()
+		s.tells()
+		if told == 0 {
+			t.Error("not told")
+		}
+	})
+}
+
 // At its end a replica takes itself off the list, and nobody else.
 func TestLeave(t *testing.T) {
 	in(t, func(s *scene) {
