@@ -24,6 +24,9 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 			if h, _, err := two.Look(t.Context()); h != nil || !errors.Is(err, keeper.ErrContended) {
 				t.Errorf("%s: the second candidate got %v, %v", when, h, err)
 			}
+			if err := two.Watch(t.Context()); !errors.Is(err, keeper.ErrContended) || two.Reading() != nil {
+				t.Errorf("%s: the second candidate watches: %v, %v", when, two.Reading(), err)
+			}
 		}
 		got := make(chan *keeper.Held)
 		go func() {
@@ -48,6 +51,9 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 		}
 		if err := h.Release(t.Context()); err != nil {
 			t.Fatal(err)
+		}
+		if err := two.Watch(t.Context()); err != nil || two.Reading() == nil || !two.Reading().Lease.Released {
+			t.Errorf("after the release, the second candidate sees %v, %v", two.Reading(), err)
 		}
 		if h, _, err := two.Look(t.Context()); h == nil || err != nil {
 			t.Errorf("after the release, the second candidate got %v, %v", h, err)

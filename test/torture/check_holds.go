@@ -51,7 +51,7 @@ func (c *check) isHeld(k tickKey) bool {
 
 func (h hold) has(k tickKey, in period) bool {
 	at := k.tick * int64(time.Microsecond)
-	return (h.job == "" || h.job == k.job) && in.from <= at && at <= in.to
+	return (h.job == "" || h.job == jobOf(k.job)) && in.from <= at && at <= in.to
 }
 
 // goneBack begins what a scheduler logs that pauses its group as restored, or would.

@@ -179,8 +179,13 @@ func (d *redisDatabase) each(ctx context.Context, f func(r Row, fields map[strin
 		if err != nil {
 			return fmt.Errorf("read the ledger: entry %q: %w", entry, err)
 		}
-		if strings.Trim(parts[2], "0") != "" {
-			continue // triggered
+		trigger, err := strconv.ParseUint(parts[2], 10, 64)
+		if err != nil {
+			return fmt.Errorf("read the ledger: entry %q: %w", entry, err)
+		}
+		name := nameOf(parts[1], trigger)
+		if name == "" {
+			continue
 		}
 		key := redisstore.DefaultName + ":run:" + Group + " " + parts[1] + " " + parts[0] + " " + parts[2]
 		fields, err := d.admin().HGetAll(ctx, key).Result()
@@ -188,7 +193,7 @@ func (d *redisDatabase) each(ctx context.Context, f func(r Row, fields map[strin
 			return fmt.Errorf("read the ledger: %w", err)
 		}
 		const offset = 1_000_000_000_000_000_000 // of the ticks of keys
-		r := Row{Job: parts[1], Tick: tick - offset, Owner: fields["owner"], Text: fields["error"]}
+		r := Row{Job: name, Tick: tick - offset, Owner: fields["owner"], Text: fields["error"]}
 		for name, to := range map[string]func(uint64){
 			"state":   func(n uint64) { r.State = jobs.State(n).String() },
 			"token":   func(n uint64) { r.Token = n },

@@ -176,19 +176,22 @@ func (d *sqlDatabase) dial(node int, user string) *sql.DB {
 // read returns the tables at the end of a round.
 func (d *sqlDatabase) read(ctx context.Context) (rows []Row, effects []Effect, err error) {
 	pool := d.pool(d.main())
-	found, err := pool.QueryContext(ctx, "SELECT job, tick, state, owner, token, attempt, error FROM torture.cronlease_run WHERE trigger_id = 0 ORDER BY job, tick")
+	found, err := pool.QueryContext(ctx, "SELECT job, tick, trigger_id, state, owner, token, attempt, error FROM torture.cronlease_run ORDER BY job, tick")
 	if err != nil {
 		return nil, nil, fmt.Errorf("read the ledger: %w", err)
 	}
 	defer found.Close()
 	for found.Next() {
 		var r Row
+		var trigger uint64
 		var state uint8
-		if err := found.Scan(&r.Job, &r.Tick, &state, &r.Owner, &r.Token, &r.Attempt, &r.Text); err != nil {
+		if err := found.Scan(&r.Job, &r.Tick, &trigger, &state, &r.Owner, &r.Token, &r.Attempt, &r.Text); err != nil {
 			return nil, nil, fmt.Errorf("read the ledger: %w", err)
 		}
 		r.State = jobs.State(state).String()
-		rows = append(rows, r)
+		if r.Job = nameOf(r.Job, trigger); r.Job != "" {
+			rows = append(rows, r)
+		}
 	}
 	if err := found.Err(); err != nil {
 		return nil, nil, fmt.Errorf("read the ledger: %w", err)

@@ -178,7 +178,10 @@ func (d *zookeeperDatabase) runs(ctx context.Context) ([]jobs.Record, error) {
 	defer store.Close()
 	const most = 1_000_000
 	runs, err := store.Runs(ctx, Group, jobs.Filter{Limit: most})
-	return slices.DeleteFunc(runs, func(r jobs.Record) bool { return r.Trigger != 0 }), err
+	for i := range runs {
+		runs[i].Job = nameOf(runs[i].Job, runs[i].Trigger)
+	}
+	return slices.DeleteFunc(runs, func(r jobs.Record) bool { return r.Job == "" }), err
 }
 
 func (d *zookeeperDatabase) heldBack(ctx context.Context) (n int, err error) {

@@ -48,7 +48,7 @@ func (r *round) moreHeldBack() (bit func() bool) {
 func (r *round) hold(random *rand.Rand, length time.Duration) {
 	job := ""
 	if random.IntN(3) > 0 {
-		job = Policies[random.IntN(len(Policies))].Job
+		job = jobOf(Policies[random.IntN(len(Policies))].Job)
 	}
 	store, err := r.database.open(random)
 	if err != nil {

@@ -40,7 +40,7 @@ var rowFaults = []fault{
 // job.
 func locked(rows string) func(*round, *rand.Rand) func() bool {
 	return func(r *round, random *rand.Rand) func() bool {
-		job := Policies[random.IntN(len(Policies))].Job
+		job := jobOf(Policies[random.IntN(len(Policies))].Job)
 		if strings.Contains(rows, "%s") {
 			return r.sql().lockRows(r.sql().leaders(random), fmt.Sprintf(rows, job), between(random, r.ttl, 4*r.ttl))
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/cronlease/cronlease/internal/execjob"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/internal/settings"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -57,9 +58,30 @@ var Policies = []Policy{
 	{Job: "all", Every: time.Second, All: true, Effects: true},
 	{Job: "hold", Every: time.Second, Serial: true},
 	{Job: "once", Every: time.Second, Effects: true, Serial: true},
+	{Job: "parts", Every: 3 * time.Second, All: true},
+	{Job: "parts-0", Every: 3 * time.Second, All: true, Rerun: true, Effects: true},
+	{Job: "parts-1", Every: 3 * time.Second, All: true, Rerun: true, Effects: true},
 	{Job: "rerun", Every: time.Second, All: true, Rerun: true, Effects: true},
 	{Job: "slow", Every: 3 * time.Second, All: true, Effects: true},
 	{Job: "text", Every: time.Second, Effects: true, Texts: true},
+}
+
+// nameOf is what a run's job is called here: each shard of the job parts has a name of its own. It is empty for a run that was triggered.
+func nameOf(job string, trigger uint64) string {
+	if whole, is := strings.CutSuffix(job, jobs.ShardsOf("")); is {
+		i, _ := triggers.ShardOf(trigger)
+		return fmt.Sprint(whole, "-", i)
+	}
+	if trigger != 0 {
+		return ""
+	}
+	return job
+}
+
+// jobOf is the job in the ledger that a name of nameOf is of.
+func jobOf(name string) string {
+	job, _, _ := strings.Cut(name, "-")
+	return job
 }
 
 // player is a running one.
@@ -156,17 +178,19 @@ func (p *player) jobs(text string) []jobs.Job {
 	second, third := jobs.Cron("* * * * * *"), jobs.Cron("*/3 * * * * *")
 	work := func(pause time.Duration, once bool) func(context.Context, jobs.Run) error {
 		return func(ctx context.Context, run jobs.Run) error {
+			run.Job = nameOf(run.Job, run.Trigger)
 			return p.called(ctx, run, func() error { return p.write(ctx, run, pause, once) })
 		}
 	}
+	retry := jobs.Retry{Attempts: 1000, Initial: 200 * time.Millisecond, Max: time.Second}
 	return []jobs.Job{
 		{Name: "all", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(0, false)},
 		{Name: "hold", Schedule: second, Do: func(ctx context.Context, run jobs.Run) error {
 			return p.called(ctx, run, func() error { return hold(ctx, run) })
 		}},
 		{Name: "once", Schedule: second, Misfire: jobs.MisfireOnce, Overlap: jobs.OverlapQueue, Do: work(0, false)},
-		{Name: "rerun", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun,
-			Retry: jobs.Retry{Attempts: 1000, Initial: 200 * time.Millisecond, Max: time.Second}, Do: work(0, true)},
+		{Name: "parts", Schedule: third, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun, Retry: retry, Shards: 2, Do: work(0, true)},
+		{Name: "rerun", Schedule: second, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Recover: jobs.RecoverRerun, Retry: retry, Do: work(0, true)},
 		{Name: "slow", Schedule: third, Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(500*time.Millisecond, false)},
 		{Name: "text", Schedule: jobs.Cron(text), Misfire: jobs.MisfireAll, Overlap: jobs.OverlapAllow, Do: work(0, false)},
 	}

@@ -61,7 +61,7 @@ var Schema = []string{
 	`CREATE TABLE torture.effect (job VARBINARY(64), seq BIGINT UNSIGNED, tick BIGINT NOT NULL, attempt INT NOT NULL,
 		token BIGINT UNSIGNED NOT NULL, owner VARBINARY(128) NOT NULL, PRIMARY KEY (job, seq), KEY (job, tick)) ENGINE=InnoDB`,
 	"CREATE TABLE torture.marker (id INT PRIMARY KEY) ENGINE=InnoDB",
-	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('rerun', 0), ('slow', 0), ('text', 0)",
+	"INSERT INTO torture.counter (job, value) VALUES ('all', 0), ('once', 0), ('parts-0', 0), ('parts-1', 0), ('rerun', 0), ('slow', 0), ('text', 0)",
 }
 
 func (t tables) store(ctx context.Context, run jobs.Run, pause time.Duration, once bool) (seq uint64, err error) {
