@@ -135,6 +135,23 @@ func (w *worker) await(what string, is func(line map[string]any) bool) map[strin
 	}
 }
 
+// comesTo waits for a line of the log; false: the log has ended without it.
+func (w *worker) comesTo(is func(line map[string]any) bool) bool {
+	for {
+		w.mu.Lock()
+		has, more := slices.ContainsFunc(w.lines, is), w.more
+		w.mu.Unlock()
+		if has {
+			return true
+		}
+		select {
+		case <-more:
+		case <-w.ended:
+			return false
+		}
+	}
+}
+
 // story is the log without the runs that succeeded, which are most of it.
 func story(lines []map[string]any) string {
 	var b strings.Builder

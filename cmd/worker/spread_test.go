@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -44,15 +43,18 @@ func TestSpread(t *testing.T) {
 	if r := command(t, "trigger", "long", "--config", path); r.err != nil {
 		t.Errorf("trigger: %+v", r)
 	}
-	begun := func() bool {
-		return slices.ContainsFunc(workers, func(w *worker) bool {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			return slices.ContainsFunc(w.lines, about("long", "run started"))
-		})
+	began := make(chan struct{}, len(workers))
+	for _, w := range workers {
+		go func() {
+			if w.comesTo(about("long", "run started")) {
+				began <- struct{}{}
+			}
+		}()
 	}
-	for deadline := time.Now().Add(limit); !begun() && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
+	select {
+	case <-began:
+	case <-time.After(limit):
+		t.Fatal("the run has not begun")
 	}
 	if r := command(t, "spread", "off", "--wait", "500ms", "--config", path); exitCode(r.err) != 1 {
 		t.Errorf("while a run goes on: %+v", r)

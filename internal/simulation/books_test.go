@@ -338,11 +338,11 @@ func (w *world) divided(h store.Holder, m store.Move) {
 		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, job: w.rows.declared[m.Job], changed: time.Now()}
 		w.counts["shard"]++
 	}
-	if m.To != jobs.Succeeded || m.Details.Shards == 0 || w.rows.excused[m.Key] {
+	if m.To != jobs.Succeeded || m.Shards == 0 || w.rows.excused[m.Key] {
 		return
 	}
-	for i := range m.Details.Shards {
-		shard := jobs.Key{Job: jobs.ShardsOf(m.Job), Tick: m.Tick, Trigger: triggers.Shard(m.Trigger, i, m.Details.Shards)}
+	for i := range m.Shards {
+		shard := jobs.Key{Job: jobs.ShardsOf(m.Job), Tick: m.Tick, Trigger: triggers.Shard(m.Trigger, i, m.Shards)}
 		if row := w.rows.rows[shard]; row.state != jobs.Succeeded {
 			w.failf("%v has succeeded, and its shard %d is %+v", m.Key, i, row)
 		}

@@ -645,7 +645,7 @@ func TestNoCheck(t *testing.T) {
 func TestTold(t *testing.T) {
 	in(t, func(s *scene) {
 		told := 0
-		s.Roster.Told = func() { told++ }
+		s.Told = func() { told++ }
 		s.line.Only("Enlist", faulty.Fault{Err: faulty.ErrLost})
 		s.run()
 		if told > 0 {
