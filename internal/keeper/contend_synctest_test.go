@@ -2,6 +2,7 @@ package keeper_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -59,6 +60,23 @@ func TestTwoCandidatesOfOneKeeper(t *testing.T) {
 			t.Errorf("after the release, the second candidate got %v, %v", h, err)
 		}
 		synctest.Wait()
+	})
+}
+
+// A reading of one group that fails names it, and one of several says how many.
+func TestReadSeveral(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		a := newRig(t, memdb.New())
+		one, two := a.candidate("g"), a.candidate("other")
+		if err := a.Keeper.Read(t.Context(), one, two); err != nil || one.Reading() == nil || two.Reading() == nil {
+			t.Errorf("read %v and %v, %v", one.Reading(), two.Reading(), err)
+		}
+		a.link.Cut()
+		for want, all := range map[string][]*keeper.Candidate{`group "g": `: {one}, "2 groups: ": {one, two}} {
+			if err := a.Keeper.Read(t.Context(), all...); err == nil || !strings.HasPrefix(err.Error(), want) {
+				t.Errorf("error %v, want %q", err, want)
+			}
+		}
 	})
 }
 

@@ -27,6 +27,8 @@ func TestMove(t *testing.T) {
 		{"a gate that is shut", finding{lease: true, fence: true, barred: true}, refrain},
 		{"before a new group", finding{barred: true}, refrain},
 		{"before a signal", finding{lease: true, fence: true, takeable: soon, barred: true, suspected: true}, refrain},
+		{"a follower beside a lease that stands", finding{lease: true, fence: true, takeable: soon, follows: true}, stay},
+		{"and one whose time is up", finding{lease: true, fence: true, follows: true}, refrain},
 		{"a term of ours", finding{lease: true, fence: true, takeable: soon, leftOver: true}, settle},
 		{"whatever the gate says", finding{lease: true, fence: true, leftOver: true, barred: true}, settle},
 		{"or the signal", finding{lease: true, fence: true, takeable: soon, leftOver: true, suspected: true}, settle},
