@@ -546,3 +546,34 @@ func TestRestoredWhileStandingBack(t *testing.T) {
 		}
 	}
 }
+
+// A pause that was resumed before a restore, however that was done and whatever it was for, does not answer for the restore.
+func TestRestoreAfterAResume(t *testing.T) {
+	for name, resume := range map[string]func(c *cluster) error{
+		"resumed":          func(c *cluster) error { return c.Resume(c.Context(), "") },
+		"resumed skipping": func(c *cluster) error { return c.ResumeSkipping(c.Context(), "") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				c.start(everyTick())
+				c.start(everyTick())
+				c.until(5*time.Minute + time.Second)
+				check(t, c.Pause(c.Context(), ""))
+				c.until(6*time.Minute + time.Second)
+				check(t, resume(c))
+				for _, after := range []time.Duration{time.Hour, 3 * time.Hour} { // the second one after the answer to the first
+					c.until(after + time.Second)
+					restore := c.store.Backup()
+					c.until(after + 10*time.Minute + 30*time.Second)
+					restore()
+					c.until(after + 15*time.Minute)
+					c.wantPaused(true)
+					check(t, resume(c))
+					if name == "resumed skipping" {
+						c.wantNoneTwice("all")
+					}
+				}
+			})
+		})
+	}
+}

@@ -274,10 +274,11 @@ func (m *Memory) Answer(s jobs.Snapshot) {
 	}
 }
 
-// wasResumed is called with mu held.
+// wasResumed reports whether a pause of the group has ended since the ledger was read last, or the one that the memory holds on to
+// has: not one that began at no known time, as where ticks were skipped, while it holds on to none. It is called with mu held.
 func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 	for _, p := range s.Pauses[""] {
-		if p.Ended.After(m.shown) || !p.Ended.IsZero() && p.Began.Equal(m.pause) {
+		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); p.Ended.After(m.shown) || isHeld && !p.Ended.IsZero() {
 			return true
 		}
 	}
