@@ -68,12 +68,12 @@ func TestReadSeveral(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		a := newRig(t, memdb.New())
 		one, two := a.candidate("g"), a.candidate("other")
-		if err := a.Keeper.Read(t.Context(), one, two); err != nil || one.Reading() == nil || two.Reading() == nil {
+		if err := a.Read(t.Context(), one, two); err != nil || one.Reading() == nil || two.Reading() == nil {
 			t.Errorf("read %v and %v, %v", one.Reading(), two.Reading(), err)
 		}
 		a.link.Cut()
 		for want, all := range map[string][]*keeper.Candidate{`group "g": `: {one}, "2 groups: ": {one, two}} {
-			if err := a.Keeper.Read(t.Context(), all...); err == nil || !strings.HasPrefix(err.Error(), want) {
+			if err := a.Read(t.Context(), all...); err == nil || !strings.HasPrefix(err.Error(), want) {
 				t.Errorf("error %v, want %q", err, want)
 			}
 		}
