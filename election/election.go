@@ -47,7 +47,7 @@ var (
 
 	// errReturned ends a term whose leading function returned by itself.
 	errReturned = errors.New("election: the leading function returned")
-	// errExited is what it has returned if it has ended its goroutine instead.
+	// errExited stands for the error of a leading function that ended its goroutine and returned nothing.
 	errExited = errors.New("election: the leading function called runtime.Goexit, as FailNow of a test does")
 )
 

@@ -88,7 +88,6 @@ func TestTermHasItsHold(t *testing.T) {
 	})
 }
 
-// Again after it returned, much later too, and at once.
 // A leading function that ends its goroutine has returned: the next replica leads.
 func TestGoexit(t *testing.T) {
 	bubble(t, func(t *testing.T) {
@@ -121,6 +120,7 @@ func TestGoexit(t *testing.T) {
 	})
 }
 
+// Again after it returned, much later too, and at once.
 func TestRunAgain(t *testing.T) {
 	bubble(t, func(t *testing.T) {
 		r := prepare(t, memdb.New())

@@ -129,7 +129,7 @@ func (t *term) together(e *entry, can func(crew.Member) bool) (at store.Assignee
 }
 
 // canHave is whether a replica may be given runs of a job: it has the job, those that follow it and those that tell of it, as they are
-// here, and the labels, and divides its runs no further than here.
+// here, and the labels. It does not divide the runs of a job that this leader does not divide.
 func (t *term) canHave(e *entry) func(crew.Member) bool {
 	needs := map[string]jobs.ScheduleHash{}
 	for _, name := range t.followers.Of(e.job.Name) {

@@ -233,11 +233,11 @@ func (t *term) launch(r *run) bool {
 	if t.role == assigns && !isWhole {
 		return t.assign(r)
 	}
-	if isWhole && t.role == serves { // the job has been given shards here: as in foundAll
-		t.letGo(r)
-		return true
-	}
 	if isWhole {
+		if t.role == serves { // a reload has given the job shards here: the leader takes the run back, as in foundAll
+			t.letGo(r)
+			return true
+		}
 		r.shards = jobs.ShardsOf(r.record.Job)
 	}
 	t.shift(r, plan.Running)

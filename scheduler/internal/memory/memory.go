@@ -274,8 +274,9 @@ func (m *Memory) Answer(s jobs.Snapshot) {
 	}
 }
 
-// wasResumed reports whether a pause of the group has ended since the ledger was read last, or the one that the memory holds on to
-// has: not one that began at no known time, as where ticks were skipped, while it holds on to none. It is called with mu held.
+// wasResumed reports whether a pause of the group has ended since the ledger was read last, or the pause that the memory holds on to
+// has ended. A pause that was resumed with skipping has no beginning, as a memory has that holds on to none: these are not the same
+// pause. It is called with mu held.
 func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 	for _, p := range s.Pauses[""] {
 		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); p.Ended.After(m.shown) || isHeld && !p.Ended.IsZero() {

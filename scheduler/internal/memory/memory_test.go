@@ -338,7 +338,6 @@ func TestWitnesses(t *testing.T) {
 	}
 }
 
-// What an operator has said counts until the ledger goes back once more.
 // A pause whose record a restore has lost is in force since nobody knows when.
 func TestPauseWithoutItsRecord(t *testing.T) {
 	t.Parallel()
@@ -353,6 +352,7 @@ func TestPauseWithoutItsRecord(t *testing.T) {
 	}
 }
 
+// What an operator has said counts until the ledger goes back once more.
 func TestAnswer(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("gone")
