@@ -116,8 +116,9 @@ func (w *world) note(format string, args ...any) {
 	}
 }
 
-// failf fails the simulation with what happened before. It is over then: the
-// database says nothing more.
+// failf fails the simulation, and says what happened before: twice what is wrong,
+// since logs are cut at either end. It is over then: the database says nothing
+// more.
 func (w *world) failf(format string, args ...any) {
 	w.t.Helper()
 	if w.failed.Swap(true) {
@@ -125,12 +126,13 @@ func (w *world) failf(format string, args ...any) {
 	}
 	w.tracing.Lock()
 	defer w.tracing.Unlock()
+	wrong := fmt.Sprintf(format, args...)
 	var before strings.Builder
 	for _, e := range w.trace {
 		fmt.Fprintf(&before, "%12.3f ", e.at.Seconds())
 		fmt.Fprintf(&before, e.format+"\n", e.args...)
 	}
-	w.t.Errorf("%s%12.3f %s", before.String(), time.Since(w.began).Seconds(), fmt.Sprintf(format, args...))
+	w.t.Errorf("%s\n%s%12.3f %s", wrong, before.String(), time.Since(w.began).Seconds(), wrong)
 }
 
 // by is the end of an owner's name, which is the part that differs.
