@@ -81,13 +81,18 @@ func (m *mode) refuses() error {
 	return nil
 }
 
+// mayHave reports whether a run may go on under the session of a replica that was given it.
+func (m *mode) mayHave(r jobs.Record) bool {
+	return r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token})
+}
+
 // check reports why this replica may not lead: the group has the other mode, or was spread until now, and a run may go on under the session
 // of a replica. The crew takes over the sessions of replicas that have died.
 func (m *mode) check(snapshot jobs.Snapshot) error {
 	var away error
 	if o := snapshot.Opened; o.Assigns() && !o.Spread {
 		for _, r := range snapshot.Open { // of all, so that the crew looks at all sessions
-			if r.Fencing != 0 && r.Owner != "" && !m.crew.IsOver(store.Assignee{Owner: r.Owner, Token: r.Token}) {
+			if m.mayHave(r) {
 				away = fmt.Errorf("%w, and %s may still have a run of job %q", errEarlier, r.Owner, r.Job)
 			}
 		}

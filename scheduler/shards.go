@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/triggers"
@@ -42,11 +43,11 @@ func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
 		if len(p.open) == 0 {
 			return cmp.Or(why, jobs.Permanent(p.err(whole)))
 		}
-		lacks := v.lacks(shards) // then none of them is in hand, and those that wait are not to start any more
+		lacks := v.lacks(shards) // then none of them is in this term's hand, and those that wait are not to start any more
 		if lacks || why != nil {
 			v.cancelAll(p.open)
 		}
-		if lacks {
+		if lacks && !slices.ContainsFunc(p.open, v.mode.mayHave) {
 			return jobs.Permanent(fmt.Errorf("%d of the %d shards of %s have not ended, and the job has none any more", len(p.open), p.of, whole.Job))
 		}
 		again := time.NewTimer(min(max(time.Since(began)/10, soonest), latest))

@@ -313,6 +313,40 @@ func TestShardsInANewRelease(t *testing.T) {
 	})
 }
 
+// A leader whose release divides a job no more ends the shards that other replicas have of a run, and waits for them:
+// the job's next run does not begin beside one.
+func TestShardsOfAnotherRelease(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		job := sharded(func(ctx context.Context, _ jobs.Run) error {
+			<-ctx.Done()
+			return context.Cause(ctx)
+		})
+		leader := c.start([]jobs.Job{job}, scheduler.WithSpread())
+		slow := job
+		slow.Do = func(ctx context.Context, _ jobs.Run) error {
+			<-ctx.Done()
+			time.Sleep(40 * time.Second)
+			return context.Cause(ctx)
+		}
+		c.start([]jobs.Job{slow}, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		before := job
+		before.Shards, before.Do = 0, sleep(time.Second)
+		c.start([]jobs.Job{before}, scheduler.WithSpread())
+		c.until(time.Minute + 50*time.Second)
+		leader.kill()
+		c.until(3*time.Minute + 30*time.Second)
+		c.wantRows("report", "1m failed, attempt 2: 2 of the 4 shards of report have not ended, and the job has none any more",
+			"2m skipped: an earlier run has not finished", "3m succeeded") // the killed replica's two stay as they are
+		for _, r := range c.runs("report") {
+			for _, s := range c.runs("report/shards") {
+				if r.Shards == 0 && r.began < s.ended && s.began < r.began {
+					t.Errorf("%+v began during %+v", r, s)
+				}
+			}
+		}
+	})
+}
+
 // A job that gets shards divides the next attempt at a run that has begun; one that loses them ends the run whose shards wait.
 func TestShardsComeAndGo(t *testing.T) {
 	t.Run("come", func(t *testing.T) {
