@@ -37,6 +37,7 @@ type Client struct {
 	// rows, which does no I/O.
 	*background
 	store  store.Locks
+	peeker store.Peeker // nil unless the store has one
 	keeper *keeper.Keeper
 	timing lease.Timing
 	log    *zap.Logger
@@ -97,6 +98,7 @@ func New(s store.Locks, options ...Option) (*Client, error) {
 		finished: make(chan struct{}),
 		config:   keeper.Config{Sessions: true},
 	}
+	c.peeker, _ = s.(store.Peeker)
 	for i, option := range options {
 		if option == nil {
 			return nil, fmt.Errorf("locks: option %d of %d is nil", i+1, len(options))

@@ -54,7 +54,7 @@ func (c *Client) listen() {
 		if c.running.Err() != nil {
 			return
 		}
-		if err := c.look(c.running, waiting, false); err != nil {
+		if err := c.peek(c.running, waiting, false); err != nil {
 			if c.running.Err() == nil {
 				c.keeper.Trouble().Failed(readingWaited, err)
 			}

@@ -259,6 +259,29 @@ func TestTryLock(t *testing.T) {
 	})
 }
 
+// Where plain readings lag, no TryLock is refused for what was so a while ago.
+func TestTryLockAsksForTheNewestRow(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		w := newWorld(t)
+		a, l := w.rig(), newLink(w.database)
+		b := w.rigOn(l, newEnsemble(l, 1))
+		for range 10 {
+			s := a.lock("stock")
+			if _, err := b.Mutex("stock").TryLock(t.Context()); !errors.Is(err, locks.ErrBusy) {
+				t.Fatalf("TryLock beside a holder: %v", err)
+			}
+			s.unlock(t)
+			got, err := b.Mutex("stock").TryLock(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := got.Unlock(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
 // A database that does not answer is no answer: neither "busy" nor waited for.
 func TestTryLockWithoutDatabase(t *testing.T) {
 	for name, f := range map[string]faulty.Fault{"errors": {Err: faulty.ErrLost}, "silence": {Silence: true}} {

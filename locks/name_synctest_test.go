@@ -337,6 +337,10 @@ func TestReread(t *testing.T) {
 		if all := rs.reread(); all[0] != n {
 			t.Error("a reading that was sent too early counts")
 		}
+		read(n, time.Time{}, queue{})
+		if all := rs.reread(); all[0] != n {
+			t.Error("a peek counts")
+		}
 		rs.requests.session = &session{held: &keeper.Held{}}
 		read(n, time.Now(), queue{[]process{{Group: mine.Group}}, []place{given(0, "x", 3)}})
 		if all := rs.reread(); all[0] != n {

@@ -8,11 +8,10 @@ import (
 
 // plan is the write that a round intends for one lock.
 type plan struct {
-	name    *name
-	write   store.LockWrite
-	queue   queue   // the row after the write
-	granted []place // the places that it grants
-	server  string  // the server whose rows it is based on
+	name   *name
+	write  store.LockWrite
+	queue  queue  // the row after the write
+	server string // the server whose rows it is based on
 }
 
 // plans decides what to write. Refused are locks whose row has to be read again
@@ -70,7 +69,13 @@ func (rs *rows) plan(n *name, now int64) (p *plan, busy []*request) {
 	if !swept && !joined && !addressed && len(granted) == 0 && !n.row.isUnsure() {
 		return nil, busy
 	}
-	return &plan{n, n.row.write(n.text, version, q), q, granted, rs.sight.answering()}, busy
+	w := n.row.write(n.text, version, q)
+	for _, g := range granted {
+		if of := q.Processes[g.Process]; of.Group != rs.self.Group && of.Address != "" {
+			w.Wake = append(w.Wake, of.Address)
+		}
+	}
+	return &plan{n, w, q, rs.sight.answering()}, busy
 }
 
 // needsAddress reports whether a request of this process is about to wait while no

@@ -149,11 +149,11 @@ func (rs *rows) written(p plan) {
 		rs.leftovers.add()
 	}
 	rs.requests.notice(n)
-	for _, g := range p.granted {
-		of := p.queue.Processes[g.Process]
-		if of.Group != rs.self.Group && of.Address != "" {
-			rs.notifier.add(of.Address)
-		}
+	if _, woken := rs.notifier.Notifier.(store.Waker); woken {
+		return
+	}
+	for _, address := range p.write.Wake {
+		rs.notifier.add(address)
 	}
 }
 
@@ -251,7 +251,8 @@ func (rs *rows) drop(unused time.Duration) {
 }
 
 // read takes in a reading of locks that was sent and answered then, but for those that were
-// updated meanwhile, or forgotten: the requests of that name may be another's by now.
+// updated meanwhile, or forgotten: the requests of that name may be another's by now. A peek, which
+// may be behind, counts as sent at the zero time: it proves nothing.
 func (rs *rows) read(names []*name, editions []uint64, reading store.LockReading, sent, replied time.Time, writer bool) {
 	rs.answeredBy(reading.Server)
 	rs.sight.read(reading, replied)

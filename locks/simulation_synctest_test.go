@@ -145,7 +145,12 @@ func (s *simulation) span(most time.Duration) time.Duration {
 
 func (s *simulation) start() {
 	ctx, stop := context.WithCancel(s.ended)
-	r := &simRig{rig: s.w.rig(), stop: stop}
+	l := newLink(s.w.database)
+	var as store.Locks = l
+	if seed := s.rng.Uint64(); seed%2 == 0 {
+		as = newEnsemble(l, seed)
+	}
+	r := &simRig{rig: s.w.rigOn(l, as), stop: stop}
 	s.rigs = append(s.rigs, r)
 	for range 1 + s.rng.IntN(3) {
 		rng := rand.New(rand.NewPCG(s.rng.Uint64(), 1))

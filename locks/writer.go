@@ -129,17 +129,21 @@ func (c *Client) round(ctx context.Context, r round) (written bool, err error) {
 	c.mu.Lock()
 	unknown := c.rows.outdated(r)
 	c.mu.Unlock()
-	if err := c.look(ctx, unknown, true); err != nil {
+	if err := c.peek(ctx, unknown, true); err != nil {
 		return false, err
 	}
+	fresh := unknown
+	if c.peeker != nil {
+		fresh = nil
+	}
 
-	plans, refused := c.plans(r, unknown)
+	plans, refused := c.plans(r, fresh)
 	if len(refused) > 0 {
 		// A TryLock is refused only on the basis of a fresh reading.
 		if err := c.look(ctx, refused, true); err != nil {
 			return false, err
 		}
-		plans, _ = c.plans(r, append(unknown, refused...))
+		plans, _ = c.plans(r, append(fresh, refused...))
 	}
 	if c.needsAddress(plans) {
 		// With the first write, so that the process that grants the lock can notify this one.
@@ -148,7 +152,7 @@ func (c *Client) round(ctx context.Context, r round) (written bool, err error) {
 		cancel()
 		if err == nil {
 			c.setAddress(address)
-			plans, _ = c.plans(r, append(unknown, refused...))
+			plans, _ = c.plans(r, append(fresh, refused...))
 		}
 	}
 	if len(plans) > 0 {

@@ -48,6 +48,17 @@ type Locks interface {
 	PruneSessions(ctx context.Context, prefix string, released, expired time.Duration, limit int) (int, error)
 }
 
+// Peeker is implemented by stores in which ReadLocks costs a write: an ensemble has to
+// agree on what is newest.
+type Peeker interface {
+	// PeekLocks is a ReadLocks that may lack what others have written lately, and whose
+	// rows are each of an instant of its own. It shows no row older than it was when
+	// this store last showed or wrote it, or refused to, nor than when a notification
+	// was sent that a [Notifier] of this store has passed on. It is for callers whose
+	// next write compares what they saw, and for those who were just notified.
+	PeekLocks(ctx context.Context, names ...string) (LockReading, error)
+}
+
 // LockRow is a lock row. A row that was never written, or was pruned, has version 0.
 type LockRow struct {
 	Name string
@@ -80,6 +91,9 @@ type LockWrite struct {
 	// Version is the new one. It is greater than Expect: see [LockWrite.Check].
 	Version uint64
 	Queue   []byte
+	// Wake are the addresses of other processes that the write grants the lock to. Only
+	// the store of a [Waker] reads them.
+	Wake []string
 	// Wait makes the write wait about a second for a transaction that keeps the row
 	// locked. It is for a write that is the only one of its call.
 	Wait bool
@@ -124,6 +138,13 @@ type Notifier interface {
 	Notify(ctx context.Context, addresses ...string) error
 	// Close frees the notifier's resources, once Wait has returned.
 	Close() error
+}
+
+// Waker is a [Notifier] whose store notifies the addresses in [LockWrite.Wake] together
+// with the write, in which case nobody calls Notify for them.
+type Waker interface {
+	Notifier
+	WakesWithWrites()
 }
 
 // Notifiers is implemented by stores that have a [Notifier]. Without one, waiters

@@ -57,7 +57,7 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	if err != nil {
 		return err
 	}
-	if moved, err := waiting.Moved(ctx, d.store, rows, lookMost); moved || err != nil {
+	if moved, err := waiting.Moved(ctx, d.store.ReadLocks, rows, lookMost); moved || err != nil {
 		return err
 	}
 	select {

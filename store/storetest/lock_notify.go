@@ -42,6 +42,30 @@ var notifyCases = []lockCase{
 		w.notifiedBy(other, "it was notified while it watches no rows", address)
 	}},
 
+	{"notifier/a write wakes", func(e *lockEnv) {
+		s, other := e.process(), e.process()
+		if _, ok := s.notifier.(store.Waker); !ok {
+			e.Skip("left out: the notifier is no store.Waker")
+		}
+		address := e.address(s.notifier)
+		gone := e.notifier(s)
+		none := e.address(gone)
+		e.ok(gone.Close(), "Close")
+		e.put(s, write(one, 0, 1, "mark"), write(two, 0, 1, "mark"))
+		for n := uint64(1); n < 4; n++ {
+			w := e.waits(s.notifier, watch(two, "mark"))
+			granted := write(one, n, n+1, "granted")
+			granted.Wake = []string{none, address, "nobody's", address, "", "\x00", address + "/x"}
+			e.put(other, granted)
+			w.notified("the write says so")
+		}
+		w := e.waits(s.notifier, watch(two, "mark"))
+		refused := write(one, 1, 9, "granted")
+		refused.Wake = []string{address}
+		e.refused(other, refused, "an old version")
+		w.still("a write was refused")
+	}},
+
 	{"notifier/each has an address", func(e *lockEnv) {
 		s, other := e.process(), e.process()
 		notifiers := []store.Notifier{s.notifier, e.notifier(s), other.notifier}

@@ -4,10 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/store"
 )
+
+// peeking is a store that is a [store.Peeker].
+type peeking interface {
+	store.Locks
+	store.Peeker
+}
+
+func (e *lockEnv) peeking() peeking {
+	e.Helper()
+	s, ok := e.open().(peeking)
+	if !ok {
+		e.Skip("left out: the store is no store.Peeker")
+	}
+	return s
+}
 
 var lockReadCases = []lockCase{
 	{"read/rows that are not there", func(e *lockEnv) {
@@ -119,6 +135,71 @@ var lockReadCases = []lockCase{
 		e.is(one, 1, "first", "after the caller changed what it had written")
 		copy(e.read(s, one).Rows[0].Queue, "XXXXX")
 		e.is(one, 1, "first", "after a reader changed what it had read")
+	}},
+
+	{"peek/what this store has shown, written or refused", func(e *lockEnv) {
+		s, other := e.peeking(), e.open()
+		peek := func(what string, want ...store.LockRow) {
+			e.Helper()
+			var names []string
+			for _, row := range want {
+				names = append(names, row.Name)
+			}
+			r, err := s.PeekLocks(e.ctx(), names...)
+			e.ok(err, "PeekLocks")
+			for i, row := range want {
+				e.same(r.Rows[i], row, what)
+			}
+			e.equal(r.Server, e.server(), what+": Server")
+		}
+		first, second, third := write(one, 0, 1, "first"), write(one, 1, 2, "second"), write(two, 0, 3, "third")
+		peek("before the first statement", store.LockRow{Name: one})
+		e.put(s, first)
+		peek("written", written(first), store.LockRow{Name: two})
+		for n := range uint64(20) {
+			w := write(three, n, n+1, "another's")
+			e.put(other, w)
+			e.same(e.read(s, three).Rows[0], written(w), "read")
+			peek("shown", written(w), written(first))
+		}
+		e.put(other, second, third)
+		done, err := s.WriteLocks(e.ctx(), e.server(), []store.LockWrite{write(one, 1, 9, "refused"), write(two, 0, 9, "refused")})
+		e.ok(err, "WriteLocks")
+		e.equal(slices.Contains(done, true), false, "refused")
+		peek("refused", written(second), written(third))
+	}},
+
+	{"peek/the floor is not below that of a row that is pruned", func(e *lockEnv) {
+		s := e.peeking()
+		for n := range uint64(20) {
+			w := write(one, 0, 100+n, "")
+			e.put(s, w)
+			_, err := s.PruneLocks(e.ctx(), -time.Hour, 10)
+			e.ok(err, "PruneLocks")
+			r, err := s.PeekLocks(e.ctx(), one)
+			e.ok(err, "PeekLocks")
+			if r.Rows[0].Version != 0 || r.Floor < w.Version {
+				e.Errorf("after pruning version %d, a peek shows version %d and floor %d", w.Version, r.Rows[0].Version, r.Floor)
+			}
+		}
+	}},
+
+	{"peek/another server behind the address", func(e *lockEnv) {
+		if e.h.Restart == nil {
+			e.Skip("left out: Harness.Restart is nil")
+		}
+		s := e.peeking()
+		e.put(s, write(one, 0, 1, "first"))
+		before, err := s.PeekLocks(e.ctx(), one)
+		e.ok(err, "PeekLocks")
+		e.h.Restart(e.TB)
+		e.afterRestart(s)
+		after, err := s.PeekLocks(e.ctx(), one)
+		e.ok(err, "PeekLocks")
+		if after.Server == before.Server {
+			e.Errorf("Server is %q before and after", after.Server)
+		}
+		e.same(after.Rows[0], before.Rows[0], "row after another server took over")
 	}},
 
 	{"context/an ended one", func(e *lockEnv) {

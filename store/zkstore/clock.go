@@ -23,6 +23,18 @@ type identity struct {
 	epoch   int64 // of the write of the text
 }
 
+// is reports whether the node is still the one that was looked at.
+func (id *identity) is(n node) bool {
+	return n.stat != nil && n.stat.Version == id.version && string(n.data) == id.text
+}
+
+// settled is the last transaction: where it was carried out, by the clocks of both sides.
+type settled struct {
+	in      session
+	id      *identity
+	now, at time.Time
+}
+
 // stamp is what a transaction tells of the ensemble.
 type stamp struct {
 	now    time.Time
@@ -103,6 +115,10 @@ func (s *Store) settle(ctx context.Context, server string, ops ...any) (st stamp
 			&zk.CheckVersionRequest{Path: s.path("id"), Version: id.version}, &zk.SetDataRequest{Path: s.path("clock"), Version: -1},
 		}, ops...)
 		seen := s.seen.Load()
+		in, err := s.link.where(ctx)
+		if err != nil {
+			return stamp{}, false, err
+		}
 		answers, err := call(ctx, s.link, func(client *zk.Conn) ([]zk.MultiResponse, error) { return client.Multi(all...) })
 		switch {
 		case err == nil && (len(answers) < 2 || answers[1].Stat == nil):
@@ -118,6 +134,9 @@ func (s *Store) settle(ctx context.Context, server string, ops ...any) (st stamp
 				st.server, again = id.text, true
 			}
 			s.saw(stat.Mzxid)
+			if is, err := s.link.where(ctx); err == nil && is == in {
+				s.settled.Store(&settled{in, id, st.now, time.Now()})
+			}
 			return st, again, nil
 		case len(answers) >= 2 && (answers[0].Error != nil || answers[1].Error != nil) && lost(err):
 			s.identity.CompareAndSwap(id, nil)

@@ -80,8 +80,14 @@
 //
 // A heartbeat is a transaction and two or three reads, and a reading of a lease a transaction and two. A claim or a move is two transactions,
 // whatever the number of its runs, and whatever is asked of a ledger otherwise is one. A replica that moves what was assigned to it reads the
-// fence of its session in between. Transactions are at most 900 kB, for servers with the default of jute.maxbuffer: a call that renews more
-// than 1000 leases, or writes locks whose queues are larger, is several of them, each atomic by itself.
+// fence of its session in between.
+//
+// A lock passes to another process in one transaction, which also notifies that process. It then reads the row without a transaction: what a
+// session shows never gets older, and the notification says that its server has the write. A process that is about to write a row reads it so
+// too, since the write compares versions. What refuses a TryLock, or proves that a lock is held, is read by a transaction.
+//
+// Transactions are at most 900 kB, for servers with the default of jute.maxbuffer: a call that renews more than 1000 leases, or writes locks
+// whose queues are larger, is several of them, each atomic by itself.
 //
 // ZooKeeper keeps all nodes in memory, and so does a leader with its ledger: choose short histories (jobs.History). A write has a few bytes for
 // each 32 runs that are kept. 10,000 runs are fine, as go test -bench . ./store/zkstore measures; a million belong into a database. The lists of all locks are read as a whole when locks are

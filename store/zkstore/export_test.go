@@ -116,3 +116,13 @@ func (s *Store) CarryOut(ctx context.Context, ops ...any) error {
 	_, _, err := s.carryOut(ctx, nil, nil, ops)
 	return err
 }
+
+// Renew has the store connect anew, in another session.
+func Renew(s *Store) {
+	s.link.mu.Lock()
+	old := s.link.client
+	s.link.open, s.link.ready = false, make(chan struct{})
+	s.link.connect()
+	s.link.mu.Unlock()
+	old.Close()
+}

@@ -18,7 +18,10 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-var _ store.Locks = (*Store)(nil)
+var (
+	_ store.Locks  = (*Store)(nil)
+	_ store.Peeker = (*Store)(nil)
+)
 
 // lookMost is how many nodes one part of a long call looks at.
 const lookMost = 500
@@ -80,24 +83,25 @@ func floorOf(n node) (uint64, error) {
 	return binary.BigEndian.Uint64(n.data), nil
 }
 
-// locks are lock rows with their nodes, and that of the floor.
+// locks are lock rows with their nodes, that of the floor, and others that were read with them.
 type locks struct {
-	nodes []node
-	rows  []store.LockRow
-	floor node
-	least uint64
+	nodes  []node
+	rows   []store.LockRow
+	floor  node
+	least  uint64
+	others []node
 }
 
-func (s *Store) locks(ctx context.Context, names []string) (l locks, err error) {
-	paths := make([]string, 0, len(names)+1)
+func (s *Store) locks(ctx context.Context, names []string, others ...string) (l locks, err error) {
+	paths := make([]string, 0, len(names)+1+len(others))
 	for _, name := range names {
 		paths = append(paths, s.path("locks", name))
 	}
-	nodes, err := s.getAll(ctx, append(paths, s.path("floor")))
+	nodes, err := s.getAll(ctx, append(append(paths, s.path("floor")), others...))
 	if err != nil {
 		return locks{}, err
 	}
-	l = locks{nodes: nodes[:len(names)], rows: make([]store.LockRow, len(names)), floor: nodes[len(names)]}
+	l = locks{nodes: nodes[:len(names)], rows: make([]store.LockRow, len(names)), floor: nodes[len(names)], others: nodes[len(names)+1:]}
 	for i, n := range l.nodes {
 		if l.rows[i], err = lockOf(n, names[i]); err != nil {
 			return locks{}, err
@@ -138,6 +142,28 @@ func (s *Store) ReadLocks(ctx context.Context, names ...string) (store.LockReadi
 	return reading, failed("read locks", err)
 }
 
+// PeekLocks implements [store.Peeker]. What a session shows never gets older, so it takes no transaction in the session of the last one.
+func (s *Store) PeekLocks(ctx context.Context, names ...string) (store.LockReading, error) {
+	last := s.settled.Load()
+	if last == nil || len(names) == 0 {
+		return s.ReadLocks(ctx, names...)
+	}
+	l, err := s.locks(ctx, names, s.path("id"))
+	if err == nil && slices.ContainsFunc(l.nodes, func(n node) bool { return n.stat == nil }) {
+		// A row may have been pruned after the floor was read.
+		if l.floor, err = s.get(ctx, l.floor.path); err == nil {
+			l.least, err = floorOf(l.floor)
+		}
+	}
+	if err != nil {
+		return store.LockReading{}, failed("read locks", err)
+	}
+	if in, err := s.link.where(ctx); err != nil || in != last.in || !last.id.is(l.others[0]) {
+		return s.ReadLocks(ctx, names...)
+	}
+	return store.LockReading{Rows: l.rows, Now: last.now.Add(time.Since(last.at)), Server: last.id.text, Floor: l.least}, nil
+}
+
 // WriteLocks implements [store.Locks]. One transaction writes all of them, or several where they are too large for one: none keeps a row
 // locked.
 func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.LockWrite) ([]bool, error) {
@@ -171,13 +197,17 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 // writeLocks is a part of WriteLocks. data is what the nodes shall have.
 func (s *Store) writeLocks(ctx context.Context, server string, writes []store.LockWrite, data [][]byte) ([]bool, error) {
 	names := make([]string, len(writes))
+	var wake []string
 	for i, w := range writes {
 		names[i] = w.Name
+		wake = append(wake, s.notified(w.Wake)...)
 	}
+	slices.Sort(wake)
+	wake = slices.Compact(wake)
 	done := make([]bool, len(writes))
 	current := false // what is read is no older than this call
 	err := repeat(func() error {
-		l, err := s.locks(ctx, names)
+		l, err := s.locks(ctx, names, wake...)
 		if err != nil {
 			return err
 		}
@@ -205,10 +235,19 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 		if !slices.Contains(done, true) {
 			return nil
 		}
+		for _, n := range l.others {
+			if n.stat != nil {
+				ops = append(ops, &zk.SetDataRequest{Path: n.path, Version: -1})
+			}
+		}
 		_, _, err = s.settle(ctx, server, ops...)
-		if errors.Is(err, errOtherServer) {
+		switch {
+		case errors.Is(err, errOtherServer):
 			clear(done)
 			return nil
+		case errors.Is(err, zk.ErrNoAuth) && len(wake) > 0:
+			wake = nil // those nodes may be another user's, which polls
+			return errConflict
 		}
 		current = false
 		return err

@@ -132,3 +132,54 @@ func TestQueuesThatLookPacked(t *testing.T) {
 		}
 	}
 }
+
+// A peek takes no transaction, but in a session that has made none yet, and where another server answers.
+func TestPeekCostsNoTransaction(t *testing.T) {
+	t.Parallel()
+	const root = "/peek"
+	s, other, client := open(t, shared.Addr(), root), open(t, shared.Addr(), root), dial(t, shared.Addr())
+	read, err := s.ReadLocks(t.Context(), "stock")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.WriteLocks(t.Context(), read.Server, []store.LockWrite{{Name: "stock", Version: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	peek := func(what string, of *zkstore.Store, want int32) (server string) {
+		t.Helper()
+		transactions := func() int32 {
+			_, stat, err := client.Get(root + "/clock")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return stat.Version
+		}
+		before := transactions()
+		r, err := of.PeekLocks(t.Context(), "stock")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := transactions() - before; n != want {
+			t.Errorf("%s: %d transactions, want %d", what, n, want)
+		}
+		if r.Rows[0].Version != 1 {
+			t.Errorf("%s: version %d", what, r.Rows[0].Version)
+		}
+		return r.Server
+	}
+	peek("the first of a session", other, 1)
+	for range 3 {
+		peek("another one", other, 0)
+		peek("after a write", s, 0)
+	}
+	if err := zkstore.Turn(other); err != nil {
+		t.Fatal(err)
+	}
+	if after := peek("another server", s, 1); after == read.Server {
+		t.Error("another server has the same name")
+	}
+	peek("the same server", s, 0)
+	zkstore.Renew(s)
+	peek("another session", s, 1)
+	peek("the same session", s, 0)
+}

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +17,10 @@ import (
 	"github.com/cronlease/cronlease/store/internal/waiting"
 )
 
-var _ store.Notifiers = (*Store)(nil)
+var (
+	_ store.Notifiers = (*Store)(nil)
+	_ store.Waker     = (*notifier)(nil)
+)
 
 // notifier has a node of its own, whose path is its address and which others write.
 type notifier struct {
@@ -66,7 +70,7 @@ func (d *notifier) Wait(ctx context.Context, rows []store.LockWatch, limit time.
 	if err != nil {
 		return failed("wait for a notification", err)
 	}
-	if moved, err := waiting.Moved(ctx, d.store, rows, lookMost); moved || err != nil {
+	if moved, err := waiting.Moved(ctx, d.store.PeekLocks, rows, lookMost); moved || err != nil {
 		return err
 	}
 	select {
@@ -94,17 +98,15 @@ func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
 	if len(addresses) == 0 {
 		return ctx.Err()
 	}
+	addresses = d.store.notified(addresses)
 	errs := make([]error, len(addresses))
 	var all sync.WaitGroup
 	turn := make(chan struct{}, readers)
 	for i, address := range addresses {
-		if !strings.HasPrefix(address, d.store.path("notify")+"/") {
-			continue
-		}
 		turn <- struct{}{}
 		all.Go(func() {
 			_, errs[i] = call(ctx, d.store.link, func(client *zk.Conn) (*zk.Stat, error) { return client.Set(address, nil, -1) })
-			if errors.Is(errs[i], zk.ErrNoNode) || errors.Is(errs[i], zk.ErrInvalidPath) {
+			if errors.Is(errs[i], zk.ErrNoNode) {
 				errs[i] = nil
 			}
 			<-turn
@@ -113,6 +115,21 @@ func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
 	all.Wait()
 	return failed("notify", cmp.Or(errs...))
 }
+
+// WakesWithWrites implements [store.Waker].
+func (d *notifier) WakesWithWrites() {}
+
+// notified are those of the addresses that notifiers of this store may have: rows may contain any.
+func (s *Store) notified(addresses []string) []string {
+	within := s.path("notify") + "/"
+	return slices.DeleteFunc(slices.Clone(addresses), func(a string) bool {
+		name, ok := strings.CutPrefix(a, within)
+		return !ok || name == "" || strings.Trim(name, letters) != ""
+	})
+}
+
+// letters are those of [rand.Text].
+const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 
 // Close implements [store.Notifier].
 func (d *notifier) Close() error {

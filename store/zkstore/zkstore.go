@@ -37,6 +37,7 @@ type Store struct {
 
 	ledgers  ledgers
 	identity atomic.Pointer[identity]
+	settled  atomic.Pointer[settled]
 	seen     atomic.Int64 // the highest zxid of an answer
 
 	closing context.Context // ends with Close

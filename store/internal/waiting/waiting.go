@@ -59,14 +59,14 @@ func (c *Closer) Until(ctx context.Context, wait func(context.Context) error) er
 	return err
 }
 
-// Moved reports whether a row of a lock does not contain its mark. It reads at most so many rows at a time.
-func Moved(ctx context.Context, locks store.Locks, rows []store.LockWatch, most int) (bool, error) {
+// Moved reports whether a row of a lock does not contain its mark. Read reads at most so many rows at a time.
+func Moved(ctx context.Context, read func(context.Context, ...string) (store.LockReading, error), rows []store.LockWatch, most int) (bool, error) {
 	for part := range slices.Chunk(rows, most) {
 		names := make([]string, len(part))
 		for i, w := range part {
 			names[i] = w.Name
 		}
-		r, err := locks.ReadLocks(ctx, names...)
+		r, err := read(ctx, names...)
 		if err != nil {
 			return false, err
 		}
