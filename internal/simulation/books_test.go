@@ -73,6 +73,24 @@ func (b *books) forget(old *books) (n int) {
 	return n
 }
 
+// countsAgainst reports whether the loss of what has come since is one that replicas notice which have
+// seen it: the newest tick of a job is lost, and was dealt with more than a minute ago.
+func (b *books) countsAgainst(before *books) bool {
+	newest := map[string]jobs.Key{}
+	for key := range b.rows {
+		if key.Trigger == 0 && !key.Tick.Before(newest[key.Job].Tick) {
+			newest[key.Job] = key
+		}
+	}
+	for _, key := range newest {
+		row := b.rows[key]
+		if _, kept := before.rows[key]; !kept && row.state.Over() && row.state != jobs.Skipped && time.Since(row.changed) > 75*time.Second {
+			return true
+		}
+	}
+	return false
+}
+
 // Declare implements [store.Ledger].
 func (w *world) Declare(ctx context.Context, h store.Holder, declared []store.Declared) error {
 	w.enter()

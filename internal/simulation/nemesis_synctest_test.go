@@ -346,8 +346,9 @@ func (n *nemesis) answer() {
 // calm lets time pass in peace, and then has one thing happen in it.
 func (n *nemesis) calm() {
 	time.Sleep(2 * time.Minute)
+	restore := n.w.backup()
 	n.w.mu.Lock()
-	acquired := n.w.counts["acquired"]
+	before, acquired := n.w.rows.clone(), n.w.counts["acquired"]
 	n.w.peace = true
 	n.w.mu.Unlock()
 	most := 3 * time.Hour
@@ -375,6 +376,8 @@ func (n *nemesis) calm() {
 		n.away(2 * time.Minute)
 		n.leads("the database was back")
 	case 3:
+		n.restored(before, restore)
+	case 4:
 		for _, r := range n.replicas {
 			r.kill()
 		}
@@ -384,6 +387,25 @@ func (n *nemesis) calm() {
 		}
 		n.leads("all had crashed")
 	}
+}
+
+// restored restores a backup while all is well, and checks that a replica notices, also where
+// that has happened before, however it was answered.
+func (n *nemesis) restored(before *books, restore func()) {
+	n.w.mu.Lock()
+	counts := n.w.limit == 0 && n.w.rows.countsAgainst(before)
+	n.w.mu.Unlock()
+	if !counts || !n.lose(n.rng.IntN(2) == 0, restore) {
+		return
+	}
+	time.Sleep(5 * ttl)
+	synctest.Wait()
+	if s, err := n.w.Store.Load(n.t.Context(), group); err != nil || !s.Paused {
+		n.w.failf("no replica has noticed a restore: %v", err)
+		return
+	}
+	n.w.count("a restore was noticed")
+	n.leads("a restore")
 }
 
 // away has the database away for a while.

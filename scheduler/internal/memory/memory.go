@@ -30,6 +30,7 @@ type Memory struct {
 	tokenAt time.Time
 	jobs    map[string]trail
 	ledger  map[string]jobs.Known // of the last reading
+	pauses  []jobs.Pause          // of the group, in the last reading
 	read    time.Time             // when that was answered
 	contact time.Time             // when the ledger was last known to be as remembered
 	looked  time.Time             // when the lease was last looked at
@@ -123,7 +124,7 @@ func (m *Memory) Learn(s jobs.Snapshot, at time.Time) {
 	for name, known := range s.Jobs {
 		m.remember(name, known.Since, Mark{Tick: known.Cursor, at: at})
 	}
-	m.ledger, m.read = s.Jobs, at
+	m.ledger, m.pauses, m.read = s.Jobs, s.Pauses[""], at
 	m.contact, m.shown = at, s.Now
 	m.dropFuture(s.Now)
 	if began := inForce(s); m.gone != nil && m.pause.IsZero() {
@@ -276,10 +277,12 @@ func (m *Memory) Answer(s jobs.Snapshot) {
 
 // wasResumed reports whether a pause of the group has ended since the ledger was read last, or the pause that the memory holds on to
 // has ended. A pause that was resumed with skipping has no beginning, as a memory has that holds on to none: these are not the same
-// pause. It is called with mu held.
+// pause. And an end that the ledger was last seen to have is none since, although it can be later than that reading by the
+// database's clock: the servers of a cluster have several. It is called with mu held.
 func (m *Memory) wasResumed(s jobs.Snapshot) bool {
 	for _, p := range s.Pauses[""] {
-		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); p.Ended.After(m.shown) || isHeld && !p.Ended.IsZero() {
+		isNew := p.Ended.After(m.shown) && !slices.ContainsFunc(m.pauses, func(of jobs.Pause) bool { return of.Ended.Equal(p.Ended) })
+		if isHeld := !m.pause.IsZero() && p.Began.Equal(m.pause); isNew || isHeld && !p.Ended.IsZero() {
 			return true
 		}
 	}

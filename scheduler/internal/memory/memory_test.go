@@ -379,6 +379,12 @@ func TestAnswer(t *testing.T) {
 	if m.IsAnswered(old) {
 		t.Error("an answer of before")
 	}
+	skewed := seen(1, 2)
+	ahead := ledger("a", 6, 2)
+	ahead.Pauses = resumed.Pauses
+	if skewed.Learn(ahead, at(6)); skewed.IsAnswered(resumed) {
+		t.Error("an answer that a reading has shown, by a clock that was behind")
+	}
 	// A pause that is lost is set again: another server has lost it, or the ledger has gone back once more. A pause that was there before is not it.
 	lost, other := ledger("b", 8, 2), ledger("a", 8, 2)
 	other.Paused, other.Pauses = true, map[string][]jobs.Pause{"": {{Began: at(1)}}}
