@@ -49,7 +49,8 @@ type WritesLost struct {
 	Header
 	// Jobs is how many jobs lack their newest ticks, or are missing themselves. Of the first of these, Job is the name, Had
 	// the newest tick that this process has seen, or when the missing job was added, and Has the newest tick that is
-	// there; zero: none.
+	// there; zero: none. Has can be later than Had: another replica has decided about the ticks again, before this one
+	// was back.
 	Jobs int
 	// Added is how many of them are missing: they were added in the lost moments. The next leader adds them
 	// anew, and does not know of their ticks before that.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cronlease/cronlease/fence"
 	"github.com/cronlease/cronlease/internal/dbtest"
@@ -244,6 +245,34 @@ func TestContextEndsWithACall(t *testing.T) {
 	if !slices.Equal(d.sent, want) {
 		t.Errorf("sent %q, want %q", d.sent, want)
 	}
+}
+
+// A context ends within a prepared CALL that has committed: database/sql does not repeat it, which would hide what it has done.
+func TestContextEndsWithinAPreparedCall(t *testing.T) {
+	t.Parallel()
+	eachServer(t, func(t *testing.T, s *scene) {
+		s.exec("CREATE PROCEDURE p() BEGIN COMMIT; DO SLEEP(1); END")
+		db := s.guarded()
+		s.takeOver("me")
+		ctx, cancel := context.WithTimeout(s.ctx(), 300*time.Millisecond)
+		defer cancel()
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback() //nolint:errcheck // it has ended
+		if err := s.insert(tx, 1); err != nil {
+			t.Fatal(err)
+		}
+		stmt, err := tx.PrepareContext(s.ctx(), "CALL p()")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer stmt.Close()
+		if _, err := stmt.ExecContext(ctx); !errors.Is(err, fence.ErrUnfenced) {
+			t.Errorf("CALL: %v, with %d rows stored", err, s.stored())
+		}
+	})
 }
 
 // A statement of the pool cannot be used in Do, and the error says what can; it can with Commit.

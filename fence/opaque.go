@@ -40,7 +40,14 @@ func (e *endedError) Error() string {
 // Is makes it an [ErrUnfenced].
 func (e *endedError) Is(target error) bool { return target == ErrUnfenced }
 
-func (e *endedError) Unwrap() error { return e.cause }
+// Unwrap returns the cause, unless database/sql would repeat a prepared statement for it, and
+// return what becomes of that instead.
+func (e *endedError) Unwrap() error {
+	if errors.Is(e.cause, driver.ErrBadConn) {
+		return nil
+	}
+	return e.cause
+}
 
 // hasEnded is the error of a statement that has ended the transaction.
 func hasEnded(statement string, cause error) *endedError {

@@ -1,12 +1,16 @@
 package scheduler
 
 import (
+	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/memory"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
@@ -32,7 +36,7 @@ type doubt struct {
 func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 	if snapshot.Server == t.wrote.server || t.stage == stopped {
 		t.doubt = doubt{}
-		return true
+		return t.stage == stopped || !t.wentBack(snapshot)
 	}
 	keeper.HeldOf(t.ctx).Answered(snapshot.Server)
 	if snapshot.Opened.Token < t.holder.Token {
@@ -55,6 +59,21 @@ func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 		t.keepQuiet()
 	}
 	t.wrote.hurry()
+	return true
+}
+
+// wentBack ends the term when this replica has just found that the ledger was restored under it: a claim from behind what
+// the term knows would hide the ticks since the backup, about which the operator decides.
+func (t *term) wentBack(snapshot jobs.Snapshot) bool {
+	gone, known := t.memory.Restored(), t.restored
+	if t.restored = gone != nil; gone == nil || known {
+		return false
+	}
+	lacks := t.lacking(snapshot)
+	if len(lacks.ticks)+len(lacks.runs) == 0 {
+		return false
+	}
+	t.cut(fmt.Errorf("%w: %w", election.ErrLost, gone))
 	return true
 }
 
@@ -118,12 +137,32 @@ func (t *term) keepQuiet() {
 	t.after(wait, t.spread.changed.give)
 }
 
-// tellLost tells of ticks that this process has seen, and that another server lacks.
-func (s *Scheduler) tellLost(snapshot jobs.Snapshot, sent time.Time) {
+// tellLost tells of ticks that this process has seen, and that another server lacks, or has other rows of: another replica
+// has decided about them before this one was back.
+func (s *Scheduler) tellLost(ctx context.Context, snapshot jobs.Snapshot, sent time.Time) error {
 	e := s.memory.Behind(snapshot, sent)
-	if e.Jobs == 0 {
-		return
+	if e.Jobs == 0 && !s.memory.IsOf(snapshot.Server) {
+		seen := s.memory.Marks(s.list.jobNames(), snapshot, sent)
+		for _, job := range slices.Sorted(maps.Keys(seen)) {
+			records, err := s.recent(ctx, job)
+			if err != nil {
+				return err
+			}
+			if marks := seen[job]; slices.ContainsFunc(marks, func(k memory.Mark) bool { return k.IsReplaced(records) }) {
+				if e.Jobs++; e.Jobs == 1 {
+					e.Job, e.Had, e.Has = job, marks[len(marks)-1].Tick, snapshot.Jobs[job].Cursor
+				}
+			}
+		}
 	}
-	e.Header = s.head()
-	s.events.Emit(e)
+	if e.Jobs > 0 {
+		e.Header = s.head()
+		s.events.Emit(e)
+	}
+	return nil
+}
+
+// recent are the newest runs of a job, as many as are looked at for ticks that were seen.
+func (s *Scheduler) recent(ctx context.Context, job string) ([]jobs.Record, error) {
+	return s.db.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: 1000})
 }

@@ -37,6 +37,29 @@ func noteLost(lost *[]event.WritesLost) scheduler.Option {
 	})
 }
 
+// A leader is cut off while a failover loses its last ticks, and back once another one has decided about them again: it tells of them.
+func TestLostWhileCutOff(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		var lost []event.WritesLost
+		list := []jobs.Job{{Name: "all", Schedule: jobs.Every(time.Second), Misfire: jobs.MisfireAll}}
+		first := c.start(list, noteLost(&lost))
+		c.start(list, noteLost(&lost))
+		c.until(60*time.Second + 100*time.Millisecond)
+		restore := c.store.Backup()
+		c.until(75 * time.Second)
+		first.link.set(func(l *link) { l.cut = true })
+		restore()
+		c.store.Restart()
+		c.until(110 * time.Second)
+		first.link.set(func(l *link) { l.cut = false })
+		c.until(10 * time.Minute)
+		c.wantEach("all", time.Second, 9*time.Minute)
+		if len(lost) != 1 || lost[0].Jobs != 1 || lost[0].Job != "all" || lost[0].Had.Sub(c.begin) < 70*time.Second || !lost[0].Has.After(lost[0].Had) {
+			t.Errorf("told: %+v", lost)
+		}
+	})
+}
+
 // wantEach fails unless each tick of a job has a row, from the first up to an instant.
 func (c *cluster) wantEach(job string, every, until time.Duration) {
 	c.Helper()

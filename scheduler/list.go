@@ -70,6 +70,14 @@ func (d *declared) divide() {
 	d.Job = d.Complete()
 }
 
+// jobNames are the names of jobs.
+func (l *list) jobNames() (all []string) {
+	for _, d := range l.jobs() {
+		all = append(all, d.Name)
+	}
+	return all
+}
+
 // jobs are those that there are now, with those of shards, and without those that run everywhere. The slice is
 // not changed any more.
 func (l *list) jobs() []*declared {

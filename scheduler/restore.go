@@ -54,13 +54,16 @@ func (s *Scheduler) load(ctx context.Context, deep bool) (jobs.Snapshot, error) 
 		if snapshot, err = s.read(ctx); err != nil {
 			return snapshot, err
 		}
+		s.memory.Answer(snapshot) // an operator, or a program, may have resumed the group since
 	}
 	if snapshot.Paused && s.memory.Restored() == nil {
 		if gone, err := s.pausedBy(ctx); err == nil && gone != nil { // after an error the next reading tries again
 			s.memory.Heed(gone, snapshot, mono())
 		}
 	}
-	s.tellLost(snapshot, sent)
+	if err := s.tellLost(ctx, snapshot, sent); err != nil {
+		return snapshot, err
+	}
 	s.memory.Learn(snapshot, mono())
 	return snapshot, nil
 }
@@ -76,13 +79,8 @@ func (s *Scheduler) read(ctx context.Context) (snapshot jobs.Snapshot, err error
 // hole looks for missing ticks older than the newest ones: in restored tables, a
 // leader may have claimed some more until its next heartbeat noticed the restore.
 func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.Time) (lacks string, err error) {
-	const most = 1000 // rows that are read of a job
-	var names []string
-	for _, job := range s.list.jobs() {
-		names = append(names, job.Name)
-	}
-	for job, marks := range s.memory.Witnesses(names, snapshot, sent) {
-		records, err := s.db.Runs(ctx, s.group, jobs.Filter{Job: job, Limit: most})
+	for job, marks := range s.memory.Witnesses(s.list.jobNames(), snapshot, sent) {
+		records, err := s.recent(ctx, job)
 		if err != nil {
 			return "", err
 		}
@@ -111,8 +109,19 @@ func (s *Scheduler) restored(ctx context.Context, snapshot jobs.Snapshot, lacks 
 		return nil
 	}
 	ctx = acting(ctx, s.Owner())
-	if err := s.db.Pause(ctx, s.group, ""); err != nil {
-		return fmt.Errorf("pause the group: %w", err)
+	// Where another replica has paused the group for the same loss, an operator may have answered by now. Another pause would undo that.
+	paused := false
+	if snapshot.Paused {
+		gone, err := s.pausedBy(ctx)
+		if err != nil {
+			return fmt.Errorf("read the pause of the group: %w", err)
+		}
+		paused = gone != nil
+	}
+	if !paused {
+		if err := s.db.Pause(ctx, s.group, ""); err != nil {
+			return fmt.Errorf("pause the group: %w", err)
+		}
 	}
 	cancelled, last := 0, s.memory.Last()
 	for _, r := range snapshot.Open {

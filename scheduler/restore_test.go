@@ -57,46 +57,85 @@ func (c *cluster) wantPaused(want bool) {
 
 // The rows are restored within the term of the leader that wrote the missing ones.
 // It comes to lead again, and nothing runs before an operator has said how to go
-// on.
+// on. Also where it notices at once, since something is asked of it, and a tick is due
+// right then.
 func TestRestoredUnderTheLeader(t *testing.T) {
 	for _, skipping := range []bool{false, true} {
-		t.Run(fmt.Sprintf("skipping %v", skipping), func(t *testing.T) {
+		for _, asked := range []bool{false, true} {
+			t.Run(fmt.Sprintf("skipping %v, asked %v", skipping, asked), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					r := c.start(append(everyTick(), jobs.Job{Name: "byhand", Schedule: jobs.Manual()}))
+					c.until(10*time.Minute + time.Second)
+					restore := c.store.Backup()
+					c.until(20*time.Minute + 30*time.Second)
+					if asked {
+						c.until(21*time.Minute - 100*time.Millisecond)
+					}
+					restore()
+					if asked {
+						_, err := c.Trigger(c.Context(), "byhand")
+						check(t, err)
+					}
+					c.until(25*time.Minute + 30*time.Second)
+					c.wantNoneTwice("all")
+					c.wantPaused(true)
+					said := fmt.Sprint(r.Health().Leader)
+					if r.State().Role != election.Leading || strings.Count(said, scheduler.ErrRestored.Error()) != 1 {
+						t.Errorf("%+v, and its health says %s", r.State(), said)
+					}
+					resume := c.Resume
+					if skipping {
+						resume = c.ResumeSkipping
+					}
+					check(t, resume(c.Context(), ""))
+					c.until(27*time.Minute + time.Second)
+					if err := r.Check(); err != nil {
+						t.Error(err)
+					}
+					tail := strings.Join(c.lines("all")[10:], "\n")
+					want := "25m skipped, missed 14: paused\n26m succeeded\n27m succeeded"
+					if skipping {
+						c.wantNoneTwice("all")
+					} else {
+						var again []string
+						for m := 11; m <= 20; m++ {
+							again = append(again, fmt.Sprintf("%dm succeeded", m))
+						}
+						want = strings.Join(again, "\n") + "\n25m skipped, missed 4: paused\n26m succeeded\n27m succeeded"
+					}
+					if tail != want {
+						t.Errorf("after the backup:\n%s\nwant\n%s", tail, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The group is resumed while the replica that has just paused it waits for an answer: that counts.
+func TestResumedAtOnce(t *testing.T) {
+	for name, slow := range map[string]func(*link){
+		"the answer to the pause is late": func(l *link) { l.delay["Pause"] = time.Second },
+		"the next reading is late":        func(l *link) { l.hold["Load"] = 500 * time.Millisecond },
+	} {
+		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(c *cluster) {
-				r := c.start(everyTick())
+				c.startOn(slow, everyTick())
 				c.until(10*time.Minute + time.Second)
 				restore := c.store.Backup()
 				c.until(20*time.Minute + 30*time.Second)
 				restore()
-				c.until(25*time.Minute + 30*time.Second)
-				c.wantNoneTwice("all")
-				c.wantPaused(true)
-				said := fmt.Sprint(r.Health().Leader)
-				if r.State().Role != election.Leading || strings.Count(said, scheduler.ErrRestored.Error()) != 1 {
-					t.Errorf("%+v, and its health says %s", r.State(), said)
-				}
-				resume := c.Resume
-				if skipping {
-					resume = c.ResumeSkipping
-				}
-				check(t, resume(c.Context(), ""))
-				c.until(27*time.Minute + time.Second)
-				if err := r.Check(); err != nil {
-					t.Error(err)
-				}
-				tail := strings.Join(c.lines("all")[10:], "\n")
-				want := "25m skipped, missed 14: paused\n26m succeeded\n27m succeeded"
-				if skipping {
-					c.wantNoneTwice("all")
-				} else {
-					var again []string
-					for m := 11; m <= 20; m++ {
-						again = append(again, fmt.Sprintf("%dm succeeded", m))
+				for at := 20*time.Minute + 30*time.Second; at < 21*time.Minute; at += 10 * time.Millisecond {
+					c.until(at)
+					snapshot, err := c.Load(c.Context())
+					check(t, err)
+					if snapshot.Paused {
+						check(t, c.Resume(c.Context(), ""))
+						break
 					}
-					want = strings.Join(again, "\n") + "\n25m skipped, missed 4: paused\n26m succeeded\n27m succeeded"
 				}
-				if tail != want {
-					t.Errorf("after the backup:\n%s\nwant\n%s", tail, want)
-				}
+				c.until(25*time.Minute + 30*time.Second)
+				c.wantPaused(false)
 			})
 		})
 	}

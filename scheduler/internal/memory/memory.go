@@ -240,6 +240,15 @@ func (m *Memory) counts(at time.Time, server string, sent time.Time) bool {
 // Witnesses are ticks, oldest first, of a few of the jobs, whose rows have to be in
 // the ledger: of those that were claimed last, which a restore can hide.
 func (m *Memory) Witnesses(names []string, s jobs.Snapshot, sent time.Time) map[string][]Mark {
+	return m.marks(names, s, func(k Mark) bool { return m.counts(k.at, s.Server, sent) })
+}
+
+// Marks are Witnesses whose rows may have been lost, since that would be accepted.
+func (m *Memory) Marks(names []string, s jobs.Snapshot, sent time.Time) map[string][]Mark {
+	return m.marks(names, s, func(k Mark) bool { return k.at.Before(sent) })
+}
+
+func (m *Memory) marks(names []string, s jobs.Snapshot, counts func(Mark) bool) map[string][]Mark {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const most = 3
@@ -248,7 +257,7 @@ func (m *Memory) Witnesses(names []string, s jobs.Snapshot, sent time.Time) map[
 	for _, name := range names[:min(most, len(names))] {
 		r := m.jobs[name]
 		for k := range r.all() {
-			if !k.row.IsZero() && !k.Tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && m.counts(k.at, s.Server, sent) {
+			if !k.row.IsZero() && !k.Tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && counts(k) {
 				found[name] = append(found[name], k)
 			}
 		}

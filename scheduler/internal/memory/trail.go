@@ -24,6 +24,11 @@ func (k Mark) IsAmong(records []jobs.Record) bool {
 	return slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Claimed.Equal(k.row) })
 }
 
+// IsReplaced reports whether the tick has another row among the records of its job: it was decided about again.
+func (k Mark) IsReplaced(records []jobs.Record) bool {
+	return !k.IsAmong(records) && slices.ContainsFunc(records, func(r jobs.Record) bool { return r.Trigger == 0 && r.Tick.Equal(k.Tick) })
+}
+
 // trail is ticks of a job that were in the ledger.
 type trail struct {
 	since  time.Time // [jobs.Known.Since]: a job that was made again has another one
