@@ -108,7 +108,7 @@ simulate: ## simulate CRONLEASE_ROUNDS times (default 300: years) as much as tes
 		./internal/simulation ./election ./locks
 
 .PHONY: year
-year: ## live through CRONLEASE_ROUNDS (default 2) years of weekly deployments, with other jobs each time, in a bubble; test lives through a quarter
+year: ## live through CRONLEASE_ROUNDS (default 2) years of weekly deployments, with other jobs each time, in a bubble; test lives through three weeks
 	@CRONLEASE_ROUNDS=$${CRONLEASE_ROUNDS:-2} $(GO) test -count=1 -timeout 0 -run '^TestYear$$' $(TESTFLAGS) ./scheduler
 
 .PHONY: fuzz

@@ -32,8 +32,9 @@ func Of(tb testing.TB, n int) int {
 	return n * times
 }
 
-// Seeds returns a new random seed for each of the rounds of a test that does n in `make test`. With CRONLEASE_SEED set it
-// returns that seed alone. The test has to print the seed of a round that fails.
+// Seeds returns a new random seed for each of the rounds of a test that does n in `make test`, and a third of that under
+// the race detector, which makes each of them ten times as long. With CRONLEASE_SEED set it returns that seed alone. The
+// test has to print the seed of a round that fails.
 //
 // A seed replays what a test decides. In which order goroutines run that are ready at one instant is up to Go, and
 // differs: what a seed has found may take some runs to come again (go test -count).
@@ -41,6 +42,9 @@ func Seeds(tb testing.TB, n int) []uint64 {
 	tb.Helper()
 	if seed, ok := given(tb); ok {
 		return []uint64{seed}
+	}
+	if raceDetector {
+		n = max(1, n/3)
 	}
 	seeds := make([]uint64, Of(tb, n))
 	for i := range seeds {

@@ -25,10 +25,10 @@ func TestOf(t *testing.T) {
 func TestSeedsDifferAndAreReplayed(t *testing.T) {
 	t.Setenv("CRONLEASE_ROUNDS", "2")
 	t.Setenv("CRONLEASE_SEED", "")
-	seeds := append(rounds.Seeds(t, 5), rounds.Seed(t))
+	seeds := append(rounds.Seeds(t, 30), rounds.Seed(t))
 	slices.Sort(seeds)
-	if n := len(slices.Compact(seeds)); n != 11 {
-		t.Errorf("%d different seeds, want 11", n)
+	if n := len(slices.Compact(seeds)); n != 21 && n != 61 { // with the race detector and without
+		t.Errorf("%d different seeds", n)
 	}
 	t.Setenv("CRONLEASE_SEED", "18446744073709551615")
 	if seeds, seed := rounds.Seeds(t, 5), rounds.Seed(t); len(seeds) != 1 || seeds[0] != 1<<64-1 || seed != 1<<64-1 {
