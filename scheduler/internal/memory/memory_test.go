@@ -308,6 +308,26 @@ func TestWitnesses(t *testing.T) {
 	if !got[0].IsAmong([]jobs.Record{row(50, 50), row(45, ticks[0])}) || got[0].IsAmong([]jobs.Record{row(ticks[0], 45)}) || got[0].IsAmong(nil) {
 		t.Error("a row is told by when it was claimed, since it may have moved on to later ticks")
 	}
+	triggered := row(ticks[0], 50)
+	triggered.Trigger = 1
+	for name, test := range map[string]struct {
+		records []jobs.Record
+		want    bool
+	}{
+		"another row": {[]jobs.Record{row(50, 50), row(ticks[0], 50)}, true},
+		"its own":     {[]jobs.Record{row(ticks[0], ticks[0])}, false},
+		"none":        {[]jobs.Record{row(50, 50)}, false},
+		"a trigger's": {[]jobs.Record{triggered}, false},
+	} {
+		if got[0].IsReplaced(test.records) != test.want {
+			t.Errorf("%s: is replaced: %v, want %v", name, !test.want, test.want)
+		}
+	}
+	for sent, want := range map[int]int{40: 39, 41: 40} {
+		if marks := m.Marks([]string{"job"}, ledger("b", 41, 40), at(sent))["job"]; len(marks) == 0 || !marks[len(marks)-1].Tick.Equal(at(want)) {
+			t.Errorf("on another server, sent at %d: marks %v", sent, marks)
+		}
+	}
 	for name, test := range map[string]struct {
 		s    jobs.Snapshot
 		sent time.Time
