@@ -24,6 +24,7 @@ type fault struct {
 	replicas int    // how many the group has; zero: three
 	jobs     string // it has besides
 	mariadb  bool   // has no other kind of server
+	spread   bool   // its runs are spread, and the last replica never leads and has the label disk: ssd
 	at       int    // where the commands are called: 0 is the leader, 1 the first follower
 
 	want want
@@ -252,7 +253,7 @@ func oftenFaults() []fault {
 			name: "leader-killed", what: "The leader's process is killed, and starts again later", lasts: short,
 			want: want{alerts: []string{"CronleaseRunsInterrupted", "CronleaseReplicaDown"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}, page: "failed are listed: report"},
 			do: func(s *scene) func() {
-				s.waitForReport()
+				s.waitForReport(true)
 				s.victim.kill()
 				return s.victim.start
 			},
@@ -290,6 +291,22 @@ func oftenFaults() []fault {
 				s.exec("REVOKE INSERT, UPDATE, DELETE ON app.* FROM " + account + "@'%'")
 				s.killConnections() // which have the rights of when they began
 				return func() { s.exec("GRANT INSERT, UPDATE, DELETE ON app.* TO " + account + "@'%'") }
+			},
+		},
+		{
+			name: "labelled-killed", what: "Where runs are spread, the only worker with a label is killed, and starts again later: a job waits for it", lasts: long, spread: true,
+			jobs: `
+  - name: labelled
+    every: 10s
+    on: {disk: ssd}
+    exec: ["true"]
+`,
+			want: want{alerts: []string{"CronleaseReplicaDown", "CronleaseNoReplica"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}},
+			do: func(s *scene) func() {
+				s.waitForReport(false)
+				last := s.replicas[len(s.replicas)-1]
+				last.kill()
+				return last.start
 			},
 		},
 		{
@@ -407,8 +424,12 @@ func takeConnections(s *scene) (end func()) {
 	}
 }
 
-// waitForReport waits until a run of the job "report" goes on for some time still.
-func (s *scene) waitForReport() {
-	rest(s.t, time.Until(time.Now().Truncate(30*time.Second).Add(32*time.Second)))
+// waitForReport waits until a run of the job "report" goes on for some time still, or has ended.
+func (s *scene) waitForReport(runs bool) {
+	at := 32 * time.Second
+	if !runs {
+		at = 55 * time.Second
+	}
+	rest(s.t, time.Until(time.Now().Truncate(30*time.Second).Add(at)))
 	s.began = time.Now()
 }

@@ -68,7 +68,14 @@ func (s *scene) newReplica(name string) *replica {
 	s.t.Helper()
 	r := &replica{t: s.t, name: name, account: "app_" + name, address: freeAddress(s.t), proxy: dbtest.NewProxy(s.t, s.server.Addr()), log: s.watch.log}
 	r.config = filepath.Join(s.folder, name+".yaml")
-	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\njobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address,
+	mode := ""
+	if s.fault.spread {
+		mode = "spread: true\n"
+		if name == "c" {
+			mode += "labels: {disk: ssd}\nfollower_only: true\n"
+		}
+	}
+	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\n%sjobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address, mode,
 		strings.ReplaceAll(jobs+s.fault.jobs, "{target}", s.target.url))
 	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
 		s.t.Fatal(err)
