@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
@@ -383,5 +384,29 @@ func TestDoctorOfWorkersThatCannotWrite(t *testing.T) {
 				t.Errorf("%d live workers, unfit %v: %+v", live, unfit, f)
 			}
 		}
+	}
+}
+
+// Where runs are spread, a job whose labels no live worker has is named.
+func TestDoctorOfLabels(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	live := jobs.Replica{Owner: "worker/one/9/a", Seen: now, Presence: jobs.Present, Labels: jobs.Labels{"zone": "a"}, Jobs: map[string]jobs.ScheduleHash{"any": 1, "zoned": 1, "fast": 1}}
+	gone := jobs.Replica{Owner: "worker/one/9/b", Seen: now, List: jobs.FirstList, Presence: jobs.Absent, Labels: jobs.Labels{"disk": "ssd"}, Jobs: live.Jobs}
+	var declared []config.Job
+	for _, job := range []jobs.Job{
+		{Name: "any"}, {Name: "zoned", On: jobs.Labels{"zone": "a"}}, {Name: "fast", On: jobs.Labels{"disk": "ssd"}},
+		{Name: "here", Everywhere: true, On: jobs.Labels{"disk": "ssd"}}, {Name: "new", On: jobs.Labels{"zone": "a"}},
+	} {
+		declared = append(declared, config.Job{Job: job})
+	}
+	e := groupExam{roster: jobs.Roster{Now: now, Replicas: []jobs.Replica{live, gone}}}
+	e.labels(declared)
+	if f := e.found[0]; f.Check != "labels" || f.Grade != store.Warning || !strings.HasSuffix(f.Text, ": 2: fast (disk=ssd), new (zone=a)") {
+		t.Errorf("%+v", f)
+	}
+	e.found = nil
+	if e.labels(declared[:2]); e.found[0].Grade != store.Good {
+		t.Errorf("%+v", e.found[0])
 	}
 }

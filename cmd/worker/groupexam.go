@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/overdue"
 	"github.com/cronlease/cronlease/internal/triggers"
@@ -135,6 +136,27 @@ func (e *groupExam) replicas() {
 	}
 }
 
+// labels finds the jobs of a group whose runs are spread that wait for a worker with their labels.
+func (e *groupExam) labels(declared []config.Job) {
+	e.check = "labels"
+	var waits []string
+	live := e.roster.Live()
+	for _, job := range declared {
+		can := func(r jobs.Replica) bool {
+			_, has := r.Jobs[job.Name]
+			return has && r.Labels.Has(job.On)
+		}
+		if len(job.On) > 0 && !job.Everywhere && !slices.ContainsFunc(live, can) {
+			waits = append(waits, fmt.Sprintf("%s (%s)", job.Name, job.On))
+		}
+	}
+	if len(waits) > 0 {
+		e.sayf(store.Warning, "start a worker with these labels (labels in worker.yaml), or change the job's on", "jobs that wait, since no worker that lives has their labels: %d: %s", len(waits), bounded(waits))
+		return
+	}
+	e.say(store.Good, "each job has a worker with its labels", "")
+}
+
 // gone says which workers are gone.
 func (e *groupExam) gone() string {
 	if gone := goneOf(e.roster); gone != "" {
@@ -176,6 +198,9 @@ func (e *groupExam) fileDifferences() (missing, others []string) {
 // jobs judges what the ledger says of the jobs.
 func (e *groupExam) jobs(ctx context.Context, g jobs.Group) {
 	list := addNotLed(listJobs(e.snapshot, e.target.declared()), e.roster)
+	if e.target.file != nil && e.snapshot.Opened.Spread && len(e.roster.Live()) > 0 { // else: see replicas
+		e.labels(e.target.file.Jobs)
+	}
 	e.overdue()
 	e.neverDue(list)
 	e.paused(ctx, g, list)

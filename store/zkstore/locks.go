@@ -197,25 +197,25 @@ func (s *Store) WriteLocks(ctx context.Context, server string, writes []store.Lo
 // writeLocks is a part of WriteLocks. data is what the nodes shall have.
 func (s *Store) writeLocks(ctx context.Context, server string, writes []store.LockWrite, data [][]byte) ([]bool, error) {
 	names := make([]string, len(writes))
-	var wake []string
 	for i, w := range writes {
 		names[i] = w.Name
-		wake = append(wake, s.notified(w.Wake)...)
 	}
-	slices.Sort(wake)
-	wake = slices.Compact(wake)
 	done := make([]bool, len(writes))
 	current := false // what is read is no older than this call
+	apart := false   // those whom it wakes are notified after the transaction
+	var wake []string
 	err := repeat(func() error {
-		l, err := s.locks(ctx, names, wake...)
+		l, err := s.locks(ctx, names)
 		if err != nil {
 			return err
 		}
 		ops, behind := s.as(l.floor), false
+		wake = nil
 		for i, w := range writes {
 			row, there := l.rows[i], l.nodes[i].stat != nil
 			if may := !there && w.Expect == 0 && w.Version > l.least || there && w.Expect != 0 && row.Version == w.Expect; may {
 				ops = append(ops, s.put(l.nodes[i], data[i]))
+				wake = append(wake, s.notified(w.Wake)...)
 				done[i] = true
 				continue
 			}
@@ -235,9 +235,11 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 		if !slices.Contains(done, true) {
 			return nil
 		}
-		for _, n := range l.others {
-			if n.stat != nil {
-				ops = append(ops, &zk.SetDataRequest{Path: n.path, Version: -1})
+		slices.Sort(wake)
+		wake = slices.Compact(wake)
+		for _, address := range wake {
+			if !apart {
+				ops = append(ops, &zk.SetDataRequest{Path: address, Version: -1})
 			}
 		}
 		_, _, err = s.settle(ctx, server, ops...)
@@ -245,13 +247,16 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 		case errors.Is(err, errOtherServer):
 			clear(done)
 			return nil
-		case errors.Is(err, zk.ErrNoAuth) && len(wake) > 0:
-			wake = nil // those nodes may be another user's, which polls
+		case len(wake) > 0 && !apart && (errors.Is(err, errConflict) || errors.Is(err, zk.ErrNoAuth)):
+			apart = true // a waiter may be gone, or another user's
 			return errConflict
 		}
 		current = false
 		return err
 	})
+	if err == nil && apart {
+		_ = s.notify(ctx, wake) // who is not reached polls
+	}
 	return done, err
 }
 

@@ -183,3 +183,31 @@ func TestPeekCostsNoTransaction(t *testing.T) {
 	peek("another session", s, 1)
 	peek("the same session", s, 0)
 }
+
+// A holder without a user unlocks for a waiter of another user, whose node it may neither read nor write; that one polls.
+func TestUnlockForAnotherUser(t *testing.T) {
+	t.Parallel()
+	const root = "/others"
+	holder := open(t, shared.Addr(), root)
+	other, err := zkstore.Open("zk://alice:secret@" + shared.Addr() + root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	n := other.Notifier()
+	defer n.Close()
+	read, err := holder.ReadLocks(t.Context(), "stock") // which creates the nodes for all
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, err := n.Address(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for version := uint64(1); version < 3; version++ {
+		done, err := holder.WriteLocks(t.Context(), read.Server, []store.LockWrite{{Name: "stock", Expect: version - 1, Version: version, Wake: []string{address}}})
+		if err != nil || !done[0] {
+			t.Errorf("version %d: %v, %v", version, done, err)
+		}
+	}
+}

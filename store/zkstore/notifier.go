@@ -95,17 +95,20 @@ func (d *notifier) Address(ctx context.Context) (string, error) {
 
 // Notify implements [store.Notifier].
 func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
+	return failed("notify", d.store.notify(ctx, d.store.notified(addresses)))
+}
+
+func (s *Store) notify(ctx context.Context, addresses []string) error {
 	if len(addresses) == 0 {
 		return ctx.Err()
 	}
-	addresses = d.store.notified(addresses)
 	errs := make([]error, len(addresses))
 	var all sync.WaitGroup
 	turn := make(chan struct{}, readers)
 	for i, address := range addresses {
 		turn <- struct{}{}
 		all.Go(func() {
-			_, errs[i] = call(ctx, d.store.link, func(client *zk.Conn) (*zk.Stat, error) { return client.Set(address, nil, -1) })
+			_, errs[i] = call(ctx, s.link, func(client *zk.Conn) (*zk.Stat, error) { return client.Set(address, nil, -1) })
 			if errors.Is(errs[i], zk.ErrNoNode) {
 				errs[i] = nil
 			}
@@ -113,7 +116,7 @@ func (d *notifier) Notify(ctx context.Context, addresses ...string) error {
 		})
 	}
 	all.Wait()
-	return failed("notify", cmp.Or(errs...))
+	return cmp.Or(errs...)
 }
 
 // WakesWithWrites implements [store.Waker].

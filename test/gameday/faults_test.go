@@ -301,7 +301,7 @@ func oftenFaults() []fault {
     on: {disk: ssd}
     exec: ["true"]
 `,
-			want: want{alerts: []string{"CronleaseReplicaDown", "CronleaseNoReplica"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas"}},
+			want: want{alerts: []string{"CronleaseReplicaDown", "CronleaseNoReplica"}, notReady: 1, silent: 1, says: "does not see", doctor: []string{"replicas", "labels"}},
 			do: func(s *scene) func() {
 				s.waitForReport(false)
 				last := s.replicas[len(s.replicas)-1]

@@ -79,7 +79,7 @@ var errShared = fmt.Errorf("%w: the statements of one connection reach different
 // SessionStatements make a session what those of the pool are. The mark tells one
 // session from another.
 func SessionStatements(lockWait time.Duration, mark string) []string {
-	return []string{setNames, setSession.Render(seconds(lockWait), seconds(lockWait), mark), setIsolation}
+	return []string{setNames, setSession.Render(seconds(lockWait), seconds(lockWait), mark), rollback}
 }
 
 // LockName is a user-level lock that the connection's session has, and no other one.

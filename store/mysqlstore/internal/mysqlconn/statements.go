@@ -7,7 +7,10 @@ const (
 	// was meant.
 	setNames = `SET NAMES utf8mb4`
 
-	setIsolation = `SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`
+	// rollback ends a transaction that init_connect, or the program whose pool it is, has left
+	// open: SET autocommit = 1 does not, and each statement would wait for its COMMIT. It comes
+	// after setSession, since completion_type may be CHAIN.
+	rollback = `ROLLBACK`
 
 	// setGalera is for nodes of Galera: statements of all sorts (1, 2 and 4) wait
 	// until what was committed on any node before is there, so that connections
@@ -66,6 +69,6 @@ var (
 	sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION',
 	innodb_lock_wait_timeout = ?, lock_wait_timeout = ?, wait_timeout = 2147483,
 	@cronlease_session = ?, sql_safe_updates = 0, sql_big_selects = 1, sql_select_limit = 18446744073709551615
-	/*!80000 , max_execution_time = 0, range_optimizer_max_mem_size = 0 */
-	/*M! , idle_transaction_timeout = 2, idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
+	/*!80000 , transaction_isolation = 'READ-COMMITTED', transaction_read_only = 0, max_execution_time = 0, range_optimizer_max_mem_size = 0 */
+	/*M! , tx_isolation = 'READ-COMMITTED', tx_read_only = 0, idle_transaction_timeout = 2, idle_write_transaction_timeout = 0, idle_readonly_transaction_timeout = 0, max_statement_time = 0, in_predicate_conversion_threshold = 0, optimizer_max_sel_arg_weight = 0 */`)
 )
