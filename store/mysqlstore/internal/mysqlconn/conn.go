@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cronlease/cronlease/internal/mysqlerr"
 	"github.com/cronlease/cronlease/lease"
 )
 
@@ -34,7 +35,11 @@ var numbers atomic.Uint64
 // connection that reach different sessions find different marks.
 func setUp(ctx context.Context, conn *sql.Conn, session *session, lockWait time.Duration) (Server, error) {
 	for i, statement := range SessionStatements(lockWait, session.mark) {
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
+		_, err := conn.ExecContext(ctx, statement)
+		if statement == rollback && mysqlerr.Number(err) == mysqlerr.NodeNotReady {
+			session.unready, err = true, nil // it refuses all else that writes, too, and says why
+		}
+		if err != nil {
 			return Server{}, err
 		}
 		hearingOf(ctx).note() // for a pool of the caller

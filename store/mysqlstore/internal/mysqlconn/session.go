@@ -21,9 +21,10 @@ type session struct {
 	port string // the client's, as it sees it; empty: not known
 	// What follows is written before the connection is used, and is zero for one whose login, or
 	// setting up, had no answer.
-	id     int64
-	locked bool   // it has the user-level lock of its mark
-	server string // its identity
+	id      int64
+	locked  bool   // it has the user-level lock of its mark
+	server  string // its identity
+	unready bool   // a node of Galera without a majority, which does not end the transaction that may be open
 
 	left time.Time     // when the process has left it
 	gone chan struct{} // closed once the server is known to be rid of it, or nothing waits for that
