@@ -14,7 +14,7 @@ import (
 // that are being written; and it ignores those that were updated meanwhile, or forgotten:
 // the requests of that name may be another's by now.
 func (c *Client) look(ctx context.Context, names []*name, writer bool) error {
-	return c.read(ctx, names, writer, c.store.ReadLocks, time.Now)
+	return c.read(ctx, names, writer, c.store.ReadLocks, time.Now())
 }
 
 // peek is look where the rows may lack what others have written lately, which is cheaper in
@@ -23,11 +23,11 @@ func (c *Client) peek(ctx context.Context, names []*name, writer bool) error {
 	if c.peeker == nil {
 		return c.look(ctx, names, writer)
 	}
-	return c.read(ctx, names, writer, c.peeker.PeekLocks, func() time.Time { return time.Time{} })
+	return c.read(ctx, names, writer, c.peeker.PeekLocks, time.Time{})
 }
 
-// read is look and peek, with the store's reading and the instant as of which that counts.
-func (c *Client) read(ctx context.Context, names []*name, writer bool, rows func(context.Context, ...string) (store.LockReading, error), now func() time.Time) error {
+// read is look and peek, with the store's reading and the instant as of which it counts.
+func (c *Client) read(ctx context.Context, names []*name, writer bool, rows func(context.Context, ...string) (store.LockReading, error), sent time.Time) error {
 	c.mu.Lock()
 	if !writer {
 		names = slices.DeleteFunc(slices.Clone(names), func(n *name) bool { return n.turn.isBusy() })
@@ -42,7 +42,6 @@ func (c *Client) read(ctx context.Context, names []*name, writer bool, rows func
 	}
 	ctx, cancel := c.attempt(ctx)
 	defer cancel()
-	sent := now()
 	reading, err := rows(ctx, texts...)
 	if err != nil {
 		return fmt.Errorf("read %d locks: %w", len(names), ctxerr.With(ctx, err))

@@ -141,7 +141,7 @@ type Notifier interface {
 }
 
 // Waker is a [Notifier] whose store notifies the addresses in [LockWrite.Wake] together
-// with the write, in which case nobody calls Notify for them.
+// with the write: Notify is not called for them.
 type Waker interface {
 	Notifier
 	WakesWithWrites()

@@ -202,7 +202,7 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 	}
 	done := make([]bool, len(writes))
 	current := false // what is read is no older than this call
-	apart := false   // those whom it wakes are notified after the transaction
+	apart := false   // waiters are notified after the transaction
 	var wake []string
 	err := repeat(func() error {
 		l, err := s.locks(ctx, names)
@@ -255,7 +255,7 @@ func (s *Store) writeLocks(ctx context.Context, server string, writes []store.Lo
 		return err
 	})
 	if err == nil && apart {
-		_ = s.notify(ctx, wake) // who is not reached polls
+		_ = s.notify(ctx, wake) // a waiter that is not reached polls
 	}
 	return done, err
 }
