@@ -109,10 +109,9 @@ func TestGoexit(t *testing.T) {
 		lead("exits", func(context.Context) { runtime.Goexit() })
 		lead("works", func(ctx context.Context) { <-ctx.Done() })
 		time.Sleep(time.Minute)
-		close(led)
 		var all []string
-		for name := range led {
-			all = append(all, name)
+		for len(led) > 0 {
+			all = append(all, <-led)
 		}
 		if all[len(all)-1] != "works" {
 			t.Errorf("these have led: %q", all)
