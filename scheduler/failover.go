@@ -20,66 +20,63 @@ import (
 // has all that the term knows to be in the ledger, the term goes on. Otherwise it ends, and the next one decides about what
 // is missing, as after any gap.
 
+// The tables of one server may go back as well, as when a backup is restored. So each claim names the tick that it comes after
+// ([store.Claim.After]), and the term ends when the ledger lacks that.
+
 // On a cluster whose nodes all take writes, none lacks what another one has committed: there the store takes claims and
 // moves on each of them. One that was answered while the ledger was being read on another node is not lost. So what a ledger
 // lacks counts when a second reading lacks it, which was sent after that was known to be there.
 
-// doubt is what another server's ledger lacked of what the term knew to be in it.
+// doubt is what a ledger lacked of what the term knew to be in it.
 type doubt struct {
-	since time.Time
-	ticks map[string]time.Time     // by job, the newest that was recorded; zero: the job was made anew
-	runs  map[jobs.Key]jobs.Record // in hand
+	server string
+	since  time.Time
+	ticks  map[string]time.Time     // by job, the newest that was recorded; zero: the job was made anew
+	runs   map[jobs.Key]jobs.Record // in hand
 }
 
 // met takes in which server has shown the ledger, by a reading that was sent at an instant or later, and reports whether
 // the term takes the reading in.
 func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
-	if snapshot.Server == t.wrote.server || t.stage == stopped {
-		t.doubt = doubt{}
-		return t.stage == stopped || !t.wentBack(snapshot)
+	same := snapshot.Server == t.wrote.server
+	if t.stage == stopped || same && snapshot.Jobs == nil { // what was only glanced at has no ticks to compare
+		return true
 	}
-	keeper.HeldOf(t.ctx).Answered(snapshot.Server)
-	if snapshot.Opened.Token < t.holder.Token {
-		t.elsewhere(fmt.Errorf("has term %d as its last", snapshot.Opened.Token))
-		return false
-	}
-	lacks, before := t.lacking(snapshot), t.doubt
-	if before.since.IsZero() || sent.Before(before.since) {
-		if t.doubt = lacks; len(lacks.ticks)+len(lacks.runs) > 0 {
-			t.reader.soon()
+	lacks, where := t.lacking(snapshot), "the ledger"
+	restored := t.memory.Restored() != nil
+	switch {
+	case !same:
+		where = "another server answers, as after a failover, and"
+		keeper.HeldOf(t.ctx).Answered(snapshot.Server)
+		if snapshot.Opened.Token < t.holder.Token {
+			t.cut(fmt.Errorf("%w: %s has term %d as its last", election.ErrLost, where, snapshot.Opened.Token))
 			return false
 		}
-	} else if ticks, runs := lacks.still(before, snapshot); ticks+runs > 0 {
-		t.elsewhere(fmt.Errorf("lacks the newest ticks of %d jobs, and %d of the runs in hand", ticks, runs))
-		return false
+	case !restored:
+		lacks.runs = nil // programs, and other replicas, may have ended them
 	}
-	t.doubt, t.over = doubt{}, over{}
+	if before := t.doubt; before.server == snapshot.Server && !sent.Before(before.since) {
+		if ticks, runs := lacks.still(before, snapshot); ticks+runs > 0 {
+			t.cut(fmt.Errorf("%w: %s lacks the newest ticks of %d jobs, and %d of the runs in hand", election.ErrLost, where, ticks, runs))
+			return false
+		}
+		lacks = doubt{}
+	}
+	t.doubt = lacks
+	isWhole := len(lacks.ticks)+len(lacks.runs) == 0
+	if !isWhole && (!same || restored) {
+		t.reader.soon()
+	}
+	if same || !isWhole {
+		return same
+	}
+	t.over = over{}
 	if t.wrote.server = snapshot.Server; t.wrote.home != snapshot.Home() {
 		t.wrote.home = snapshot.Home()
 		t.keepQuiet()
 	}
 	t.wrote.hurry()
 	return true
-}
-
-// wentBack ends the term when this replica has just found that the ledger was restored under it: a claim from behind what
-// the term knows would hide the ticks since the backup, about which the operator decides.
-func (t *term) wentBack(snapshot jobs.Snapshot) bool {
-	gone, known := t.memory.Restored(), t.restored
-	if t.restored = gone != nil; gone == nil || known {
-		return false
-	}
-	lacks := t.lacking(snapshot)
-	if len(lacks.ticks)+len(lacks.runs) == 0 {
-		return false
-	}
-	t.cut(fmt.Errorf("%w: %w", election.ErrLost, gone))
-	return true
-}
-
-// elsewhere ends the term because of what the ledger on another server lacks.
-func (t *term) elsewhere(lacks error) {
-	t.cut(fmt.Errorf("%w: another server answers, as after a failover, and %w", election.ErrLost, lacks))
 }
 
 // lacking is what a ledger lacks of what this term knows to be in it. What is under way is not known to
@@ -89,10 +86,11 @@ func (t *term) lacking(snapshot jobs.Snapshot) doubt {
 	for _, r := range snapshot.Open {
 		open[r.Key] = r
 	}
-	lacks := doubt{time.Now(), map[string]time.Time{}, map[jobs.Key]jobs.Record{}}
+	lacks := doubt{snapshot.Server, time.Now(), map[string]time.Time{}, map[jobs.Key]jobs.Record{}}
 	for name, e := range t.roll.entries {
 		known := snapshot.Jobs[name]
 		switch {
+		case e.IsRemoved(): // it claims nothing
 		case !e.Known().Since.IsZero() && !known.Since.Equal(e.Known().Since):
 			lacks.ticks[name] = time.Time{}
 		case known.Cursor.Before(e.Recorded()):

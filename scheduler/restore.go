@@ -76,8 +76,8 @@ func (s *Scheduler) read(ctx context.Context) (snapshot jobs.Snapshot, err error
 	return snapshot, err
 }
 
-// hole looks for missing ticks older than the newest ones: in restored tables, a
-// leader may have claimed some more until its next heartbeat noticed the restore.
+// hole looks for missing ticks older than the newest ones: in restored tables, another
+// leader that has seen less may have claimed some more.
 func (s *Scheduler) hole(ctx context.Context, snapshot jobs.Snapshot, sent time.Time) (lacks string, err error) {
 	for job, marks := range s.memory.Witnesses(s.list.jobNames(), snapshot, sent) {
 		records, err := s.recent(ctx, job)

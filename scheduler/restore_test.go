@@ -61,18 +61,21 @@ func (c *cluster) wantPaused(want bool) {
 // right then.
 func TestRestoredUnderTheLeader(t *testing.T) {
 	for _, skipping := range []bool{false, true} {
-		for _, asked := range []bool{false, true} {
-			t.Run(fmt.Sprintf("skipping %v, asked %v", skipping, asked), func(t *testing.T) {
+		for _, first := range []string{"heartbeat", "request", "claim"} { // after the restore
+			t.Run(fmt.Sprintf("skipping %v, then a %s", skipping, first), func(t *testing.T) {
 				inBubble(t, func(c *cluster) {
 					r := c.start(append(everyTick(), jobs.Job{Name: "byhand", Schedule: jobs.Manual()}))
 					c.until(10*time.Minute + time.Second)
 					restore := c.store.Backup()
 					c.until(20*time.Minute + 30*time.Second)
-					if asked {
+					switch first {
+					case "request":
 						c.until(21*time.Minute - 100*time.Millisecond)
+					case "claim":
+						c.until(21*time.Minute - time.Millisecond)
 					}
 					restore()
-					if asked {
+					if first == "request" {
 						_, err := c.Trigger(c.Context(), "byhand")
 						check(t, err)
 					}

@@ -43,7 +43,6 @@ type term struct {
 	janitor   janitor
 	alarms    *alarms
 	doubt     doubt
-	restored  bool    // the ledger was, see wentBack
 	readAt    uint64  // the number of the reading that is being taken in
 	spread    *spread // of a leader that assigns runs; else nil
 }

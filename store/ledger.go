@@ -77,10 +77,11 @@ type Ledger interface {
 	// After the holder was replaced, Claim fails with [ErrReplaced] unless every
 	// row is there already, under any holder. Rows that an earlier call wrote stand.
 	//
-	// Two kinds of claims write no row and are answered by [Claimed.Refused]. A
+	// Three kinds of claims write no row and are answered by [Claimed.Refused]. A
 	// scheduled tick that is not later than every tick of the job that was there
 	// before the call: a claim that arrives late must not bring back a tick that
-	// was run and pruned. And a scheduled tick to run or to wait while its job or
+	// was run and pruned. A scheduled tick whose holder knows a later one than the newest that is there
+	// ([Claim.After]). And a scheduled tick to run or to wait while its job or
 	// the group is paused, so that a pause which has returned stops the next tick;
 	// it may be claimed as skipped.
 	//
@@ -215,6 +216,10 @@ type Claim struct {
 	// Missed and Error are as in [jobs.Record].
 	Missed int
 	Error  string
+	// After is the job's newest scheduled tick as the holder knows it, for a scheduled tick. A ledger whose newest one is
+	// earlier, or that has none, has gone back, and the claim would hide the ticks between them: it is refused. Zero: any. The
+	// claims of one job in a call have the same.
+	After time.Time
 	// Extends makes consecutive skipped ticks one row: the tick of a row that this
 	// claim, a scheduled tick as Skipped, takes over. It does if that row has the job's
 	// newest scheduled tick, and is Skipped for the same Error under the same holder.

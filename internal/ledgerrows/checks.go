@@ -63,7 +63,7 @@ func checkFollowers(what string, of jobs.Key, then []store.Follower) error {
 
 // Extends reports whether a claim may take over an earlier row.
 func Extends(c store.Claim) bool {
-	return c.State == jobs.Skipped && c.Trigger == 0 && !c.Extends.IsZero() && len(c.Then) == 0
+	return c.State == jobs.Skipped && c.Trigger == 0 && !c.Extends.IsZero() && !c.After.After(c.Extends) && len(c.Then) == 0
 }
 
 // CheckMove reports a move that no ledger takes.

@@ -195,13 +195,13 @@ func (w *world) Claim(ctx context.Context, h store.Holder, id store.ClaimID, cla
 	return result, nil
 }
 
-// refusedClaim checks a claim that was refused: its job is paused, or has later
-// ticks.
+// refusedClaim checks a claim that was refused: its job is paused, has later ticks, or
+// has lost some.
 func (w *world) refusedClaim(ctx context.Context, h store.Holder, c store.Claim) {
 	snapshot, err := w.Store.Load(ctx, h.Group)
 	paused := c.State != jobs.Skipped && (snapshot.Paused || snapshot.Jobs[c.Job].Paused)
-	if err == nil && !paused && c.Tick.After(w.rows.jobs[c.Job].Cursor) {
-		w.failf("%s: %v is refused, the cursor is %v", c.Job, c.Tick, w.rows.jobs[c.Job].Cursor)
+	if cursor := w.rows.jobs[c.Job].Cursor; err == nil && !paused && c.Tick.After(cursor) && !c.After.After(cursor) {
+		w.failf("%s: %v after %v is refused, the cursor is %v", c.Job, c.Tick, c.After, cursor)
 	}
 	w.rows.refused[c.Key] = true
 	w.counts["tick refused"]++

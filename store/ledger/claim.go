@@ -98,7 +98,7 @@ func (tx *Tx) refuses(c store.Claim) bool {
 	if c.Trigger != 0 {
 		return false
 	}
-	if newest, ok := tx.Newest[c.Job]; ok && !c.Tick.After(newest) {
+	if newest, ok := tx.Newest[c.Job]; ok && !c.Tick.After(newest) || newest.Before(c.After) {
 		return true
 	}
 	return c.State != jobs.Skipped && (tx.Group.Paused || tx.Jobs[c.Job].Paused)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -174,12 +175,22 @@ func (l *ledger) extend(ctx context.Context, c *conn, h store.Holder, id store.C
 	return missing, nil
 }
 
+// noTick is before each tick of a ledger.
+const noTick = math.MinInt64 / 2
+
+func knownTick(c store.Claim) int64 {
+	if c.After.IsZero() {
+		return noTick
+	}
+	return c.After.UnixMicro()
+}
+
 // readRefused returns which claims the contract refuses now, if their rows are
 // not there: see [store.Ledger.Claim].
 func (l *ledger) readRefused(ctx context.Context, c *conn, h store.Holder, claims []store.Claim) (_ map[jobs.Key]bool, err error) {
 	list := make(sqltext.Values, len(claims))
 	for i, c := range claims {
-		list[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)}
+		list[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, knownTick(c), int(c.State)}
 	}
 	rows, err := c.Query(ctx, l.sql.refused.Render(list, h.Group))
 	if err != nil {
@@ -205,7 +216,7 @@ func (l *ledger) claimStatement(h store.Holder, id store.ClaimID, claims []store
 	}
 	rows := make(sqltext.Values, len(claims))
 	for i, c := range claims {
-		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
+		rows[i] = sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, knownTick(c), int(c.State), delayMicros(c.Delay), c.Missed, ledgerrows.CutError(c.Error)}
 		if h.Assigns {
 			keeps := h.Keeps(c.State, c.For)
 			rows[i] = append(rows[i], keeps.Owner, keeps.Token, ledgerrows.FormatDetails(ledgerrows.ClaimDetails(h, c)))

@@ -54,7 +54,7 @@ func (s *Store) RenewStatement(r store.Renew) string { return s.renewStatement(r
 func (s *Store) LedgerStatements(h store.Holder, claims []store.Claim, moves []store.Move) map[string]string {
 	var keys, ticks, refused sqltext.Values
 	for _, c := range claims {
-		refused = append(refused, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, int(c.State)})
+		refused = append(refused, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger, knownTick(c), int(c.State)})
 		keys = append(keys, sqltext.Row{c.Job, c.Tick.UnixMicro(), c.Trigger})
 		ticks = append(ticks, sqltext.Row{c.Tick.UnixMicro(), c.Trigger})
 	}

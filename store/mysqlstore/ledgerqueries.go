@@ -1,6 +1,7 @@
 package mysqlstore
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/cronlease/cronlease/jobs"
@@ -90,9 +91,11 @@ WHERE {moves}`
 func newLedgerQueries(t tables) *ledgerQueries {
 	parts := []string{
 		"{jobs}", "WITH v (name, schedule, since, schedule_since, paused, changes, pauses, gone) AS (VALUES ?)",
-		// Both by the primary key: the newest tick is the end of a range, as above.
-		"{late}", `v.tick <= COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
-		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), v.tick - 1)`,
+		// Both by the primary key: the newest tick is the end of a range, as above. It is from what the holder knows to
+		// before the claim's.
+		"{late}", fmt.Sprintf(`COALESCE((SELECT r.tick FROM {run} r FORCE INDEX (PRIMARY)
+		WHERE r.grp = f.name AND r.job = v.job AND r.trigger_id = 0 ORDER BY r.grp DESC, r.job DESC, r.tick DESC LIMIT 1), %d)
+		NOT BETWEEN v.known AND v.tick - 1`, noTick),
 		"{paused}", `(COALESCE((SELECT j.paused FROM {job} j WHERE j.grp = f.name AND j.name = v.job), 0)
 		OR COALESCE((SELECT g.paused FROM {job} g WHERE g.grp = f.name AND g.name = _binary''), 0))`,
 	}
@@ -160,7 +163,7 @@ ORDER BY r.tick, r.job, r.trigger_id`),
 		// owner and token, or, if the holder assigns, in more columns of the list.
 		claim: sql(`
 INSERT IGNORE INTO {run} ({run columns})
-WITH v (job, tick, trigger_id, state, delay, missed, error?) AS (VALUES ?)
+WITH v (job, tick, trigger_id, known, state, delay, missed, error?) AS (VALUES ?)
 SELECT f.name, v.job, v.tick, v.trigger_id, ?, v.state, ?, v.state = 1,
 	IF(LAST_INSERT_ID(` + micros + `), UTC_TIMESTAMP(6), NULL), IF(v.state = 1, UTC_TIMESTAMP(6), NULL),
 	IF(v.state > 2, UTC_TIMESTAMP(6), NULL), IF(v.state = 2, UTC_TIMESTAMP(6) + INTERVAL v.delay MICROSECOND, NULL),
@@ -179,7 +182,7 @@ SET r.tick = v.tick, r.claim_id = ?, r.finished_at = UTC_TIMESTAMP(6), r.missed 
 WHERE r.state = ` + strconv.Itoa(int(jobs.Skipped)) + ` AND r.owner = h.owner AND r.token = h.token AND r.error = v.error
 	AND v.tick > v.extends AND n.grp IS NULL`),
 		refused: sql(`
-WITH v (job, tick, trigger_id, state) AS (VALUES ?)
+WITH v (job, tick, trigger_id, known, state) AS (VALUES ?)
 SELECT v.job, v.tick FROM (SELECT ? name) f STRAIGHT_JOIN v
 WHERE v.trigger_id = 0 AND ({late} OR v.state <= 2 AND {paused})`),
 

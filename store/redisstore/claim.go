@@ -68,12 +68,15 @@ func inChunks(order []int, followers func(int) int) [][]int {
 func (s *Store) claim(ctx context.Context, h store.Holder, id store.ClaimID, claims []store.Claim, part []int, all []store.Claimed) error {
 	args := append(writerArgs(h), string(id[:]), len(part))
 	for _, i := range part {
-		c, extends := claims[i], ""
+		c, after, extends := claims[i], "", ""
+		if !c.After.IsZero() {
+			after = tickText(c.After)
+		}
 		if ledgerrows.Extends(c) {
 			extends = tickText(c.Extends)
 		}
 		args = append(args, keyArgs(c.Key)...)
-		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), extends, c.For.Owner, c.For.Token,
+		args = append(args, int(c.State), c.Delay.Microseconds(), c.Missed, ledgerrows.CutError(c.Error), after, extends, c.For.Owner, c.For.Token,
 			ledgerrows.FormatDetails(ledgerrows.ClaimDetails(h, c)))
 		args = append(args, followerArgs(c.Then)...)
 	}

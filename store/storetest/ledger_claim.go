@@ -204,6 +204,42 @@ var claimCases = []ledgerCase{
 		e.equal(e.known(group, report).Cursor, later.Tick, "cursor")
 	}},
 
+	{"claim/after a tick that is gone", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		after := func(n, after int, state jobs.State) store.Claim {
+			return store.Claim{Key: key(report, n), State: state, After: tick(after)}
+		}
+		refuse := func(c store.Claim, what string) {
+			e.Helper()
+			e.refusal(e.claim(s, h, newID(), c)[0], c.Key, what)
+			e.absent(group, c.Key, what)
+		}
+		e.running(s, h, key(cleanup, 5)) // of another job
+		e.mine(s, h, store.Claim{Key: jobs.Key{Job: report, Tick: tick(5), Trigger: 1}, State: jobs.Running})
+		refuse(after(2, 1, jobs.Running), "a job without ticks")
+		e.running(s, h, key(report, 3))
+		for _, state := range []jobs.State{jobs.Running, jobs.Waiting, jobs.Skipped} {
+			refuse(after(6, 5, state), "a ledger with earlier ticks only")
+		}
+		just := after(6, 3, jobs.Running)
+		just.After = just.After.Add(time.Microsecond)
+		refuse(just, "a ledger whose newest tick is a microsecond earlier")
+		manual := after(7, 5, jobs.Running)
+		manual.Trigger = 1
+		e.mine(s, h, manual)
+
+		id := newID()
+		both := []store.Claim{after(6, 3, jobs.Running), after(7, 3, jobs.Skipped)}
+		first := e.claim(s, h, id, both...)
+		for i, c := range e.claim(s, h, id, both...) {
+			e.equal(c.Mine, true, "Mine after the newest tick")
+			e.equal(c, first[i], "the same call again")
+		}
+		e.mine(s, h, after(8, 6, jobs.Skipped)) // the ledger has a later one, too
+		e.equal(e.known(group, report).Cursor, tick(8), "cursor")
+	}},
+
 	{"claim/while it is paused", func(e *ledgerEnv) {
 		s := e.open()
 		h := e.begin(s)

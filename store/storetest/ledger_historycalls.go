@@ -207,6 +207,12 @@ func (h *history) claim() historyCall {
 	copy(id[:], fmt.Sprint("id", len(h.calls)))
 	var claims []store.Claim
 	var to []int
+	after := map[string]time.Time{}
+	for _, job := range historyJobs {
+		if h.some() {
+			after[job] = tick(h.tick())
+		}
+	}
 	for n := range rapid.IntRange(1, 3).Draw(h.random, "claims") {
 		c := store.Claim{
 			Key: key(h.job(), h.tick()), Delay: h.delay(), Error: h.text(), Missed: rapid.IntRange(0, 2).Draw(h.random, "missed"),
@@ -218,6 +224,7 @@ func (h *history) claim() historyCall {
 		case h.some():
 			c.Extends = tick(h.tick())
 		}
+		c.After = after[c.Job]
 		if c.Then = h.followers(n); c.Then != nil {
 			for i := range c.Then {
 				c.Then[i].Args = nil // a claim has none

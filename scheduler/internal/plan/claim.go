@@ -48,6 +48,7 @@ func (j *Job) Claim(now time.Time, group []jobs.Pause, slots int, inHand func(jo
 				row.State = jobs.Waiting
 			}
 		}
+		c.Rows[i].After = j.recorded
 	}
 	if len(c.Rows) == 0 {
 		return c

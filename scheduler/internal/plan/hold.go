@@ -57,7 +57,7 @@ func (j *Job) IsChanging() bool { return j.listing == changing }
 //	from     to       by        when
 //	free     asked    Claim     ticks are due
 //	asked    free     Answered  the ledger has answered
-//	asked    refused  Answered  the ledger has refused one: the job was paused, or has later ticks than is known
+//	asked    refused  Answered  the ledger has refused one: the job was paused, or its newest tick is not the one that is known
 //	refused  free     GoOn      the ledger was read
 type claiming uint8
 
