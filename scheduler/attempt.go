@@ -101,7 +101,7 @@ func (v *env) args(ctx context.Context, key jobs.Key) (args json.RawMessage, err
 func (v *env) readArgs(a *attempt) error {
 	args, err := v.args(a.ctx, a.Key())
 	v.registry.setArgs(a, args)
-	if err == nil && !v.held.Trusted() {
+	if err == nil && !v.trusted() {
 		<-a.ctx.Done() // which is late, as after a pause of the process
 	}
 	if a.ctx.Err() != nil {

@@ -170,7 +170,7 @@ func (v *env) markLeaving() bool {
 	}
 	ctx, cancel := context.WithTimeout(v.ctx, v.timing.AttemptTimeout)
 	defer cancel()
-	return v.db.AskResign(acting(ctx, v.holder.Owner), v.held.Group(), v.holder.Token) == nil
+	return v.db.AskResign(acting(ctx, v.holder.Owner), v.holder.Fence(), v.holder.Token) == nil
 }
 
 // waitsFor is what a line about a drain says of the runs.

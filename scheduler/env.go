@@ -29,7 +29,7 @@ import (
 type env struct {
 	ctx      context.Context // ends with the term
 	cut      context.CancelCauseFunc
-	held     election.Term
+	trusted  func() bool // see election.Term.Trusted
 	holder   store.Holder
 	db       store.Jobs
 	load     func(ctx context.Context, deep bool) (jobs.Snapshot, error)
@@ -54,7 +54,7 @@ type env struct {
 func newEnv(ctx context.Context, held election.Term, s *Scheduler, as role) *env {
 	ctx, cut := context.WithCancelCause(ctx)
 	return &env{
-		ctx: ctx, cut: cut, held: held, db: s.db, load: s.load, mode: s.mode, sessions: s.sessions, role: as, memory: s.memory,
+		ctx: ctx, cut: cut, trusted: held.Trusted, db: s.db, load: s.load, mode: s.mode, sessions: s.sessions, role: as, memory: s.memory,
 		holder:  as.holder(held, s.group),
 		log:     s.log.With(zap.Uint64("token", held.Token())),
 		trouble: keeper.HeldOf(ctx).Trouble().Tasks(),

@@ -88,7 +88,7 @@ func (v *env) failedInARow(ctx context.Context, job *declared, pauses []jobs.Pau
 // count that it goes by is the ledger's, so the next leader would pause the job as well.
 func (v *env) pauseFailing(e *entry, job string, failures int) {
 	err := v.retry(v.ctx, "pause a job that fails", func(ctx context.Context) error {
-		if !v.held.Trusted() {
+		if !v.trusted() {
 			return errTermOver
 		}
 		err := v.db.Pause(acting(ctx, v.holder.Owner), v.holder.Group, job)

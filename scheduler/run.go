@@ -169,7 +169,7 @@ func (t *term) paused(r *run) bool { return r.entry.HoldsBack(r.record, t.roll.p
 
 // launchReady launches runs of all jobs into the slots that this replica has, as far as their pools let them.
 func (t *term) launchReady() {
-	if t.stage != leading {
+	if t.stage != leading || !t.mayStart() {
 		return // it is the next leader's, or waits for a switch of the mode
 	}
 	full, left, stuck := map[*pool]bool{}, map[*pool][]*run{}, map[*entry]bool{} // which no replica can have now

@@ -28,7 +28,8 @@ var noon = time.Date(2026, time.March, 28, 12, 0, 0, 0, time.UTC)
 func bareTerm(declared ...jobs.Job) *term {
 	t := &term{
 		env: &env{
-			holder: store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: tickclock.New(tickclock.Config{Own: clocks.Now}),
+			trusted: func() bool { return true },
+			holder:  store.Holder{Group: "g", Owner: "me", Token: 7}, log: zap.NewNop(), ctx: context.Background(), clock: tickclock.New(tickclock.Config{Own: clocks.Now}),
 			stream: stream.New(zap.NewNop()), registry: &registry{}, inbox: make(chan func(*term)), closed: make(chan struct{}),
 		},
 		roll: roll{entries: map[string]*entry{}}, outcomes: outcomes{of: map[string]*standing{}}, timers: map[*time.Timer]struct{}{},

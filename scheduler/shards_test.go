@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
@@ -189,6 +194,50 @@ func TestShardsOfATrigger(t *testing.T) {
 			c.Errorf("%d runs of shards, %d failed", n, failed)
 		}
 	})
+}
+
+// A leader whose term ends right when a run begins with its shards leaves the one behind it to the next leader, too: under
+// queue, the shards of one do not run beside those of the other.
+func TestShardsOfAQueue(t *testing.T) {
+	for _, spread := range []bool{false, true} {
+		for blocked := 15 * time.Second; blocked < 20*time.Second; blocked += 500 * time.Millisecond {
+			t.Run(fmt.Sprintf("spread=%v, blocked for %v", spread, blocked), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					job := sharded(sleep(time.Minute))
+					job.Schedule, job.Overlap = jobs.Manual(), jobs.OverlapQueue
+					var options []scheduler.Option
+					if spread {
+						options = append(options, scheduler.WithSpread())
+					}
+					begins := sync.OnceFunc(func() { time.Sleep(blocked) })
+					log := zap.New(zapcore.NewCore(zapcore.NewJSONEncoder(zapcore.EncoderConfig{}), zapcore.AddSync(io.Discard), zap.InfoLevel),
+						zap.Hooks(func(e zapcore.Entry) error {
+							if e.Message == "run started" {
+								begins()
+							}
+							return nil
+						}))
+					c.start([]jobs.Job{job}, append(options, scheduler.WithLogger(log))...)
+					c.until(5 * time.Second)
+					c.start([]jobs.Job{job}, options...)
+					c.until(10 * time.Second)
+					for range 2 {
+						_, err := c.Trigger(c.Context(), "report")
+						check(t, err)
+					}
+					c.until(10 * time.Minute)
+					parts := c.runs("report/shards")
+					for _, a := range parts {
+						for _, b := range parts {
+							if a.Trigger-uint64(a.Shard) != b.Trigger-uint64(b.Shard) && a.began < b.ended && b.began < a.ended {
+								t.Fatalf("%+v ran beside %+v", a, b)
+							}
+						}
+					}
+				})
+			})
+		}
+	}
 }
 
 // A switch of the mode waits for the shards that run, and the next leader starts the others.

@@ -55,7 +55,7 @@ func (t *term) abandon() {
 }
 
 // mayStart reports whether the term may claim ticks and start runs: it is not about to end, and trusted now.
-func (t *term) mayStart() bool { return !t.stage.ends() && t.ctx.Err() == nil && t.held.Trusted() }
+func (t *term) mayStart() bool { return !t.stage.ends() && t.ctx.Err() == nil && t.trusted() }
 
 // isOurs reports whether a run is under the term's owner and token. Those of sessions may be like those of terms.
 func (t *term) isOurs(r jobs.Record) bool {
