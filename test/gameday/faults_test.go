@@ -24,7 +24,8 @@ type fault struct {
 	replicas int    // how many the group has; zero: three
 	jobs     string // it has besides
 	mariadb  bool   // has no other kind of server
-	spread   bool   // its runs are spread, and the last replica never leads and has the label disk: ssd
+	settings string // of each replica besides
+	last     string // the same of the last one
 	at       int    // where the commands are called: 0 is the leader, 1 the first follower
 
 	want want
@@ -294,7 +295,8 @@ func oftenFaults() []fault {
 			},
 		},
 		{
-			name: "labelled-killed", what: "Where runs are spread, the only worker with a label is killed, and starts again later: a job waits for it", lasts: long, spread: true,
+			name: "labelled-killed", what: "Where runs are spread, the only worker with a label is killed, and starts again later: a job waits for it", lasts: long,
+			settings: spread, last: "labels: {disk: ssd}\nfollower_only: true\n",
 			jobs: `
   - name: labelled
     every: 10s
@@ -307,6 +309,20 @@ func oftenFaults() []fault {
 				last := s.replicas[len(s.replicas)-1]
 				last.kill()
 				return last.start
+			},
+		},
+		{
+			name: "mode-switched", what: "The runs of the group are spread from now on: the operator starts one worker anew with the mode, switches, and starts the others later", lasts: short,
+			want: want{alerts: []string{"CronleaseDatabase"}, notReady: 2, says: "cannot lead", doctor: []string{"replicas"}, page: "the group has another mode"},
+			do: func(s *scene) func() {
+				last := s.replicas[len(s.replicas)-1]
+				last.change(spread)
+				s.spread("on")
+				return func() {
+					for _, r := range s.replicas[:len(s.replicas)-1] {
+						r.change(spread)
+					}
+				}
 			},
 		},
 		{
@@ -365,6 +381,16 @@ func (s *scene) hold(statements ...string) (end func()) {
 func (s *scene) cancel(job string) {
 	if code, out, complaint := s.watch.run("cancel", s.victim, job); code != 0 {
 		s.t.Errorf("cancel %s: %s %s", job, out, complaint)
+	}
+}
+
+// spread is the setting of a replica whose runs are spread.
+const spread = "spread: true\n"
+
+// spread switches the mode of the group, as an operator would.
+func (s *scene) spread(to string) {
+	if code, out, complaint := s.watch.run("spread", s.victim, to); code != 0 {
+		s.t.Errorf("spread %s: %s %s", to, out, complaint)
 	}
 }
 

@@ -24,6 +24,7 @@ type replica struct {
 	t       *testing.T
 	name    string
 	config  string
+	text    string // of its configuration, in each of which it has the same jobs
 	address string // where it listens
 	account string // of the database
 	proxy   *dbtest.Proxy
@@ -68,20 +69,24 @@ func (s *scene) newReplica(name string) *replica {
 	s.t.Helper()
 	r := &replica{t: s.t, name: name, account: "app_" + name, address: freeAddress(s.t), proxy: dbtest.NewProxy(s.t, s.server.Addr()), log: s.watch.log}
 	r.config = filepath.Join(s.folder, name+".yaml")
-	mode := ""
-	if s.fault.spread {
-		mode = "spread: true\n"
-		if name == "c" {
-			mode += "labels: {disk: ssd}\nfollower_only: true\n"
-		}
-	}
-	text := fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\n%sjobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address, mode,
+	r.text = fmt.Sprintf("database: %q\ngroup: billing\nlisten: %s\njobs:%s", "mysql://"+r.account+"@"+r.proxy.Addr()+"/app?password_file="+s.password, r.address,
 		strings.ReplaceAll(jobs+s.fault.jobs, "{target}", s.target.url))
-	if err := os.WriteFile(r.config, []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
 	s.t.Cleanup(r.kill)
 	return r
+}
+
+// configure writes its configuration, with some settings besides.
+func (r *replica) configure(settings string) {
+	if err := os.WriteFile(r.config, []byte(settings+r.text), 0o600); err != nil {
+		r.t.Error(err)
+	}
+}
+
+// change deploys it anew with some settings.
+func (r *replica) change(settings string) {
+	r.terminate()
+	r.configure(settings)
+	r.start()
 }
 
 // start starts its process.

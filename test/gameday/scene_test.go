@@ -53,8 +53,12 @@ func newScene(t *testing.T, f fault) *scene {
 	if f.replicas > 0 {
 		names = names[:f.replicas]
 	}
-	for _, name := range names {
-		r := s.newReplica(name)
+	for i, name := range names {
+		r, settings := s.newReplica(name), f.settings
+		if i == len(names)-1 {
+			settings += f.last
+		}
+		r.configure(settings)
 		s.replicas = append(s.replicas, r)
 		r.start()
 	}
