@@ -12,19 +12,18 @@ import (
 
 // What a group has: the values of now, which are not counted.
 var (
-	leads       = gauge("leader", "1 while this replica leads, also while it drains.", "group")
-	drains      = gauge("draining", "1 while this replica gives its term up and has not finished.", "group")
-	leaderKnown = gauge("leader_known", "1 while this replica knows of a leader, itself or another.", "group")
-	token       = gauge("token", "Token of the newest term that this replica knows of. It changes with each term.", "group")
-	termBegan   = gauge("term_start_timestamp_seconds", "When this replica's term began; absent while it does not lead.", "group")
-	clocksAre   = gauge("clocks", "1 for the state in which the clocks of the database and this machine are.", "group", "state")
-	trouble     = gauge("database_trouble", "1 for the kind of trouble that this replica has with the database now.", "group", "kind")
-	running     = gauge("runs_running", "Runs that go on in this replica.", "group")
-	waiting     = gauge("runs_waiting", "Runs that this replica, which leads, has in hand and that wait: for their time, an earlier run, a retry or a slot.", "group")
-	assigned    = gauge("runs_assigned", "Runs that replicas have, of a group whose runs are spread; 0 on followers.", "group")
-	unplaced    = gauge("jobs_without_replica", "Jobs whose runs wait since no replica can have them, of a group whose runs are spread; 0 on followers.", "group")
-	failing     = gauge("jobs_failing", "Jobs whose last run in this replica's term has failed, timed out or panicked; of a group whose runs are spread, on any replica.", "group")
-	inARow      = gauge("job_failures_in_a_row", "Runs of the job that failed, timed out or panicked in a row in this replica's term, with no attempt left; 1 for any number where runs are spread. "+
+	leads     = gauge("leader", "1 while this replica leads, also while it drains.", "group")
+	drains    = gauge("draining", "1 while this replica gives its term up and has not finished.", "group")
+	token     = gauge("token", "Token of the newest term that this replica knows of. It changes with each term.", "group")
+	termBegan = gauge("term_start_timestamp_seconds", "When this replica's term began; absent while it does not lead.", "group")
+	clocksAre = gauge("clocks", "1 for the state in which the clocks of the database and this machine are.", "group", "state")
+	trouble   = gauge("database_trouble", "1 for the kind of trouble that this replica has with the database now.", "group", "kind")
+	running   = gauge("runs_running", "Runs that go on in this replica.", "group")
+	waiting   = gauge("runs_waiting", "Runs that this replica, which leads, has in hand and that wait: for their time, an earlier run, a retry or a slot.", "group")
+	assigned  = gauge("runs_assigned", "Runs that replicas have, of a group whose runs are spread; 0 on followers.", "group")
+	unplaced  = gauge("jobs_without_replica", "Jobs whose runs wait since no replica can have them, of a group whose runs are spread; 0 on followers.", "group")
+	failing   = gauge("jobs_failing", "Jobs whose last run in this replica's term has failed, timed out or panicked; of a group whose runs are spread, on any replica.", "group")
+	inARow    = gauge("job_failures_in_a_row", "Runs of the job that failed, timed out or panicked in a row in this replica's term, with no attempt left; 1 for any number where runs are spread. "+
 		"For \"(other)\": the most of any of these jobs.", "group", "job_name")
 	heldUp = gauge("job_held_up_timestamp_seconds", "Since when ticks of the job have been skipped, or have waited, because a run of it goes on; absent while there are none. "+
 		"For \"(other)\": the earliest of any of these jobs.", "group", "job_name")
@@ -42,7 +41,6 @@ type group struct {
 
 	elected bool // it has an election
 	drains  bool
-	known   bool
 	token   uint64 // the newest
 	term    uint64 // this replica's, or zero
 	began   time.Time
@@ -86,14 +84,14 @@ func newGroup(label string) *group {
 }
 
 func (g *group) following(e event.Following) {
-	g.elected, g.drains, g.known = true, false, e.Leader != ""
+	g.elected, g.drains = true, false
 	if e.LeaderToken != 0 {
 		g.token = e.LeaderToken
 	}
 }
 
 func (g *group) leading(m *Metrics, e event.Leading) {
-	g.elected, g.known, g.drains = true, true, false
+	g.elected, g.drains = true, false
 	g.token, g.term, g.began = e.Token, e.Token, e.At
 	// The first runs of this term may have come before it.
 	g.forget(func(r run, p hand) bool { return !r.everywhere && !p.assigned && p.token != e.Token })
@@ -103,7 +101,7 @@ func (g *group) leading(m *Metrics, e event.Leading) {
 
 // ended takes in the end of a term. What runs goes on until it says that it has finished.
 func (g *group) ended(m *Metrics, e event.TermEnded) {
-	g.term, g.known = 0, false
+	g.term = 0
 	g.forget(func(r run, p hand) bool { return !r.everywhere && !p.running })
 	clear(g.failures)
 	clear(g.blocked)
@@ -275,7 +273,6 @@ func (g *group) collect(m *Metrics, out chan<- prometheus.Metric) {
 	}
 	set(leads, number(g.term != 0))
 	set(drains, number(g.drains))
-	set(leaderKnown, number(g.known))
 	set(token, float64(g.token))
 	if g.term != 0 {
 		set(termBegan, seconds(g.began))

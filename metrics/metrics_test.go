@@ -72,11 +72,9 @@ func TestTerms(t *testing.T) {
 		cronlease_build_info{version="v1"} 1
 		# TYPE cronlease_leader gauge
 		cronlease_leader{group="billing"} 0
-		# TYPE cronlease_leader_known gauge
-		cronlease_leader_known{group="billing"} 1
 		# TYPE cronlease_token gauge
 		cronlease_token{group="billing"} 5
-	`, "cronlease_build_info", "cronlease_leader", "cronlease_leader_known", "cronlease_token", "cronlease_term_start_timestamp_seconds")
+	`, "cronlease_build_info", "cronlease_leader", "cronlease_token", "cronlease_term_start_timestamp_seconds")
 
 	m.Observe(event.Following{Header: head(0)})
 	m.Observe(event.Leading{Header: head(7), Early: true, Before: 5})
@@ -106,8 +104,6 @@ func TestTerms(t *testing.T) {
 		cronlease_draining{group="billing"} 1
 		# TYPE cronlease_leader gauge
 		cronlease_leader{group="billing"} 0
-		# TYPE cronlease_leader_known gauge
-		cronlease_leader_known{group="billing"} 0
 		# TYPE cronlease_terms_ended_total counter
 		cronlease_terms_ended_total{cause="lost",group="billing"} 2
 		cronlease_terms_ended_total{cause="other",group="billing"} 1
@@ -115,7 +111,7 @@ func TestTerms(t *testing.T) {
 		cronlease_terms_ended_total{cause="skew",group="billing"} 1
 		cronlease_terms_ended_total{cause="stopped",group="billing"} 1
 		cronlease_terms_ended_total{cause="stuck",group="billing"} 1
-	`, "cronlease_draining", "cronlease_leader", "cronlease_leader_known", "cronlease_terms_ended_total", "cronlease_term_start_timestamp_seconds")
+	`, "cronlease_draining", "cronlease_leader", "cronlease_terms_ended_total", "cronlease_term_start_timestamp_seconds")
 }
 
 func TestRuns(t *testing.T) {
