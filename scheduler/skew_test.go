@@ -251,37 +251,44 @@ func TestWorkerClock(t *testing.T) {
 	}
 }
 
-// By the worker's clock, no tick is lost when the database's is set back to before
+// By the worker's clock, no tick is lost when the database's is set back, also to before
 // it knew the job, and no replica leads for a while.
 func TestDatabaseSetBackBeforeAGap(t *testing.T) {
-	for name, renewed := range map[string]bool{
-		"same schedule": false, "changed schedule": false, "same schedule, after a heartbeat": true, "changed schedule, after a heartbeat": true,
-	} {
-		t.Run(name, func(t *testing.T) {
-			text := "0 0 * * * *"
-			if strings.HasPrefix(name, "changed") {
-				text = "0 0 * * * ?"
+	hourly := func(cron string) []jobs.Job {
+		return []jobs.Job{{Name: "hourly", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 1000}}}
+	}
+	for _, step := range []time.Duration{-year, -3 * time.Hour, -2 * time.Hour, time.Hour} {
+		for _, next := range []string{"0 0 * * * *", "0 0 * * * ?"} { // the second one is another schedule to the ledger
+			for _, renewed := range []bool{false, true} {
+				for _, changes := range []bool{false, true} { // to this schedule, before the gap
+					t.Run(fmt.Sprintf("%v, then %s, after a heartbeat %v, changed before %v", step, next, renewed, changes), func(t *testing.T) {
+						inBubble(t, func(c *cluster) {
+							want := []string{"1h succeeded", "2h succeeded", "3h succeeded", "4h succeeded", "5h succeeded"}
+							if changes {
+								before := c.start(hourly("0 30 * * * *"), byWorker)
+								c.until(40 * time.Minute)
+								before.stop()
+								want = append([]string{"30m succeeded"}, want...)
+							}
+							first := c.start(hourly("0 0 * * * *"), byWorker)
+							c.until(90 * time.Minute)
+							if !renewed {
+								first.stop()
+							}
+							c.store.StepClock(step)
+							c.until(91 * time.Minute)
+							if renewed {
+								first.stop()
+							}
+							c.until(250 * time.Minute)
+							c.start(hourly(next), byWorker)
+							c.until(5*time.Hour + time.Second)
+							c.wantRows("hourly", want...)
+						})
+					})
+				}
 			}
-			inBubble(t, func(c *cluster) {
-				declared := func(cron string) []jobs.Job {
-					return []jobs.Job{{Name: "hourly", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 1000}}}
-				}
-				first := c.start(declared("0 0 * * * *"), byWorker)
-				c.until(90 * time.Minute)
-				if !renewed {
-					first.stop()
-				}
-				c.store.StepClock(-year)
-				c.until(91 * time.Minute)
-				if renewed {
-					first.stop()
-				}
-				c.until(250 * time.Minute)
-				c.start(declared(text), byWorker)
-				c.until(5*time.Hour + time.Second)
-				c.wantRows("hourly", "1h succeeded", "2h succeeded", "3h succeeded", "4h succeeded", "5h succeeded")
-			})
-		})
+		}
 	}
 }
 

@@ -58,22 +58,31 @@ func (c *Cursor) Learn(known jobs.Known, anchor, now time.Time, most time.Durati
 
 // resolve recomputes the schedule from what is known, and its next tick.
 func (c *Cursor) resolve() {
-	after := c.known.Cursor
-	if since := c.known.ScheduleSince; after.Before(since) {
-		after = since
-		if _, ok := c.job.Schedule.(jobs.Relative); ok {
-			after = since.Add(-1) // the first tick may be at since itself
-		}
-	}
 	c.schedule = c.job.Schedule
-	if relative, ok := c.schedule.(jobs.Relative); ok {
+	relative, ok := c.schedule.(jobs.Relative)
+	if ok {
 		known := c.known
 		if rate, ok := jobs.Base(relative).(jobs.FixedRateSchedule); ok {
 			known.ScheduleSince = rate.Anchor(c.anchor, known.ScheduleSince)
 		}
 		c.schedule = relative.From(known)
 	}
-	c.next = c.schedule.Next(after)
+	c.next = c.schedule.Next(dealt(c.schedule, ok, c.known, c.anchor))
+}
+
+// dealt is up to when a job's schedule has been dealt with: its newest tick, or since when the schedule rules. The latter is
+// written in the ledger by the database's clock. Where ticks are judged by another one, and either was stepped since, it may be translated to
+// an instant behind ticks that the schedule has had: then the newest of these counts.
+func dealt(s jobs.Schedule, isRelative bool, known jobs.Known, written time.Time) time.Time {
+	cursor, since := known.Cursor, known.ScheduleSince
+	moved := since.After(written) && !cursor.Before(written) && s.Next(cursor.Add(-1)).Equal(cursor)
+	switch {
+	case !cursor.Before(since), moved:
+		return cursor
+	case isRelative:
+		return since.Add(-1) // its first tick may be at that instant itself
+	}
+	return since
 }
 
 // Finished notes that a run has ended, or a tick that counts as one.

@@ -81,11 +81,11 @@ func (d Declaration) notPast(known jobs.Known, now time.Time, c Clocks) time.Tim
 	if from.After(now) {
 		from = now
 	}
-	after := known.Cursor
-	if !known.ScheduleSince.After(now) {
-		after = later(after, c.Ours(known.ScheduleSince))
+	written, ruled := known.ScheduleSince, known
+	if ruled.ScheduleSince = c.Ours(written); written.After(now) {
+		ruled.ScheduleSince = time.Time{}
 	}
-	if after.IsZero() {
+	if later(known.Cursor, ruled.ScheduleSince).IsZero() {
 		return from
 	}
 	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
@@ -94,13 +94,11 @@ func (d Declaration) notPast(known jobs.Known, now time.Time, c Clocks) time.Tim
 		}
 		known.ScheduleSince, known.Finished = c.Ours(known.ScheduleSince), c.Ours(known.Finished)
 	}
-	if relative, ok := old.(jobs.Relative); ok {
+	relative, ok := old.(jobs.Relative)
+	if ok {
 		old = relative.From(known)
-		if known.Cursor.Before(after) {
-			after = after.Add(-1) // its first tick may be the very instant
-		}
 	}
-	first := old.Next(after)
+	first := old.Next(dealt(old, ok, ruled, written))
 	if early := c.Ours(from).Sub(first); !first.IsZero() && early >= 0 {
 		return from.Add(-early - time.Microsecond)
 	}
