@@ -112,7 +112,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	return err == nil
 }
 
-// writable reports whether the server takes writes, as far as it was asked or
+// writable reports whether the server takes writes, and as few others do as when the connection was opened, as far as it was asked or
 // is asked now.
 func (c *Conn) writable(ctx context.Context) bool {
 	now := time.Now()
@@ -120,8 +120,11 @@ func (c *Conn) writable(ctx context.Context) bool {
 		return true
 	}
 	query, settings := readOnlySettings, ""
-	if c.Server.IsGalera() {
+	switch {
+	case c.Server.IsGalera():
 		query = whyUnfit
+	case c.Server.isSinglePrimary():
+		query = noPrimary
 	}
 	if err := c.conn.QueryRowContext(ctx, query).Scan(&settings); err != nil || settings != "" {
 		return false

@@ -315,9 +315,9 @@ func (p *Pool) connect(ctx context.Context) (conn *sql.Conn, err error) {
 }
 
 // Server is what the lanes' newest connection said of its server. It opens one if
-// there was none yet.
+// there was none yet, and where the server may be another one by now.
 func (p *Pool) Server(ctx context.Context) (*Server, error) {
-	if server := p.server.Load(); server != nil {
+	if server := p.server.Load(); server != nil && !server.isSinglePrimary() {
 		return server, nil
 	}
 	err := p.Do(ctx, Readings, Read, "find the database", func(context.Context, *Conn) error { return nil })

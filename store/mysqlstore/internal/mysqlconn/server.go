@@ -99,6 +99,12 @@ func (s *Server) ManyWriters() bool {
 	return s.IsGalera() || s.variables["group_replication_single_primary_mode"] == "OFF"
 }
 
+// isSinglePrimary reports whether the server belongs to a group (Group Replication) of which one member takes writes. It may be
+// switched to many writers while it runs.
+func (s *Server) isSinglePrimary() bool {
+	return s.variables["group_replication_group_name"] != "" && s.variables["group_replication_single_primary_mode"] == "ON"
+}
+
 // IsGalera reports whether the server is a node of a cluster that others of its
 // kind may be ahead of.
 func (s *Server) IsGalera() bool { return s.variables["wsrep_on"] == "ON" }
@@ -150,8 +156,7 @@ func (s *Server) Check() error {
 	if s.variables["log_bin"] == "ON" && s.variables["binlog_format"] == "STATEMENT" {
 		return fmt.Errorf("%w: the server has binlog_format = STATEMENT, which forbids writes in READ COMMITTED: set it to ROW or MIXED", lease.ErrSetup)
 	}
-	if s.variables["group_replication_group_name"] != "" && s.variables["group_replication_single_primary_mode"] == "ON" &&
-		s.variables["group_replication_consistency"] == "EVENTUAL" {
+	if s.isSinglePrimary() && s.variables["group_replication_consistency"] == "EVENTUAL" {
 		return fmt.Errorf("%w: the group's members have group_replication_consistency = EVENTUAL, with which a new primary answers before it has applied what the former one committed: SET PERSIST group_replication_consistency = BEFORE_ON_PRIMARY_FAILOVER on each",
 			lease.ErrSetup)
 	}

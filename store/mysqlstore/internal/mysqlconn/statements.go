@@ -60,6 +60,10 @@ const (
 		WHERE v.variable_name = 'WSREP_ON' AND v.variable_value = 'ON' AND s.variable_name = 'WSREP_READY' AND s.variable_value <> 'ON') */)`
 )
 
+// noPrimary is readOnlySettings for a member of a group that is not to have many writers.
+const noPrimary = readOnly + `,
+	IF(CAST(@@global.group_replication_single_primary_mode AS CHAR) IN ('1', 'ON'), NULL, 'group_replication_single_primary_mode'))`
+
 var (
 	// setSession makes a connection fit for the store, whatever the server's
 	// defaults and the DSN say. The comments are for one kind of server each:
