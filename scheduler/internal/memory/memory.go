@@ -100,7 +100,7 @@ func (m *Memory) remember(job string, since time.Time, next Mark) {
 	}
 	r, ok := m.jobs[job]
 	if !ok || !r.since.Equal(since) {
-		r = newTrail(since, m.bound+m.ttl, m.ttl)
+		r = newTrail(since, m.bound+m.ttl)
 	}
 	if r.add(next) {
 		m.jobs[job] = r

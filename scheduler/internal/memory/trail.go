@@ -36,13 +36,10 @@ type trail struct {
 	// far are a bound and a TTL apart. So one of the first two was there a bound before the last contact, even
 	// if a leader claims ticks on another server until its next heartbeat notices.
 	far spaced
-	// near are a TTL apart: a leader that claims ticks in restored tables, until a heartbeat tells it of that, does
-	// so for less than a TTL. So one of these was claimed before.
-	near spaced
 }
 
-func newTrail(since time.Time, far, near time.Duration) trail {
-	return trail{since: since, far: spaced{apart: far, most: 3}, near: spaced{apart: near, most: 2}}
+func newTrail(since time.Time, apart time.Duration) trail {
+	return trail{since: since, far: spaced{apart: apart, most: 3}}
 }
 
 // add takes in the newest tick, and reports whether it is later than the one before.
@@ -52,14 +49,12 @@ func (r *trail) add(next Mark) bool {
 	}
 	r.newest = next
 	r.far.add(next)
-	r.near.add(next)
 	return true
 }
 
 // keep forgets all but the marks that are to be kept, and reports whether there are any.
 func (r *trail) keep(keeps func(Mark) bool) bool {
 	r.far.keep(keeps)
-	r.near.keep(keeps)
 	if !keeps(r.newest) {
 		if len(r.far.marks) == 0 {
 			return false
@@ -72,7 +67,7 @@ func (r *trail) keep(keeps func(Mark) bool) bool {
 // all are the marks, in no order, some of them twice.
 func (r *trail) all() iter.Seq[Mark] {
 	return func(yield func(Mark) bool) {
-		for _, marks := range [][]Mark{r.far.marks, r.near.marks, {r.newest}} {
+		for _, marks := range [][]Mark{r.far.marks, {r.newest}} {
 			for _, k := range marks {
 				if !yield(k) {
 					return
