@@ -55,15 +55,20 @@ func (t *term) met(snapshot jobs.Snapshot, sent time.Time) bool {
 	case !restored:
 		lacks.runs = nil // programs, and other replicas, may have ended them
 	}
-	if before := t.doubt; before.server == snapshot.Server && !sent.Before(before.since) {
+	isWhole := len(lacks.ticks)+len(lacks.runs) == 0
+	switch before := t.doubt; {
+	case isWhole:
+		t.doubt = doubt{}
+	case before.since.IsZero() || before.server != snapshot.Server:
+		t.doubt = lacks
+	case sent.Before(before.since): // the next reading is sent later
+	default:
 		if ticks, runs := lacks.still(before, snapshot); ticks+runs > 0 {
 			t.cut(fmt.Errorf("%w: %s lacks the newest ticks of %d jobs, and %d of the runs in hand", election.ErrLost, where, ticks, runs))
 			return false
 		}
-		lacks = doubt{}
+		t.doubt, isWhole = doubt{}, true
 	}
-	t.doubt = lacks
-	isWhole := len(lacks.ticks)+len(lacks.runs) == 0
 	if !isWhole && (!same || restored) {
 		t.reader.soon()
 	}

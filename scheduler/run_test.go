@@ -11,11 +11,13 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest/observer"
 
+	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/clocks"
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/internal/stream"
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/memory"
 	"github.com/cronlease/cronlease/scheduler/internal/plan"
 	"github.com/cronlease/cronlease/scheduler/internal/roster"
 	"github.com/cronlease/cronlease/scheduler/internal/tickclock"
@@ -476,5 +478,29 @@ func TestSetAsideKeepsItsRoom(t *testing.T) {
 		if moves := term.wrote.moves.Fresh(); len(start) != 1 || len(moves) > 0 {
 			t.Errorf("claims %v: %d starts, then %+v is written", claims, len(start), moves)
 		}
+	}
+}
+
+// A reading that was sent before a doubt was there leaves it as it is: the next one ends the term.
+func TestDoubtIsNotRenewed(t *testing.T) {
+	t.Parallel()
+	term := bareTerm(jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute)})
+	term.memory = memory.New(time.Minute, time.Second, false)
+	var ended error
+	term.cut = func(err error) { ended = err }
+	known := jobs.Known{Since: noon, Cursor: noon.Add(time.Hour)}
+	term.roll.entries["job"].Learn(known, known.ScheduleSince, noon.Add(2*time.Hour), time.Minute)
+	known.Cursor = noon
+	snapshot := jobs.Snapshot{Now: noon.Add(2 * time.Hour), Jobs: map[string]jobs.Known{"job": known}}
+	before := time.Now()
+	term.met(snapshot, before)
+	after := time.Now()
+	term.met(snapshot, before)
+	if ended != nil {
+		t.Fatal(ended)
+	}
+	term.met(snapshot, after)
+	if !errors.Is(ended, election.ErrLost) {
+		t.Errorf("after two readings that lack a tick, the term ended with %v", ended)
 	}
 }

@@ -109,6 +109,10 @@ func (e *examination) groupReplication(ctx context.Context) string {
 	case members == 2:
 		e.warn("add a third member", "the replication group has two members: when one fails, the other one stops too")
 	}
+	if e.setting("group_replication_unreachable_majority_timeout") == "0" {
+		e.warn("SET PERSIST group_replication_unreachable_majority_timeout = 10 on each member",
+			"a primary that is cut off from the majority of its replication group stays one: its commits hang, and workers that reach it do not go to the new primary")
+	}
 	return fmt.Sprintf("a member of a replication group, members: %d", members)
 }
 

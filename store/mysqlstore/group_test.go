@@ -14,6 +14,7 @@ import (
 	"github.com/cronlease/cronlease/internal/dbtest"
 	"github.com/cronlease/cronlease/internal/keeper"
 	"github.com/cronlease/cronlease/lease"
+	"github.com/cronlease/cronlease/store"
 )
 
 // A group is switched to several primaries under a store: claims and fenced transactions write the fence row from then on.
@@ -86,6 +87,7 @@ func TestCheckRefusesEventualGroups(t *testing.T) {
 			t.Errorf("%s: %v", c.consistency, err)
 		}
 	}
+	examined(t, open(t, db.DSN), 0).wants("replication", store.Warning, "cut off from the majority", "group_replication_unreachable_majority_timeout = 10")
 	token := take(t, open(t, db.DSN), "billing", "me")
 	if n := renew(t, open(t, db.DSN), "billing", "me", token, 1, 2); n != 1 {
 		t.Errorf("%d leases renewed in a group", n)

@@ -477,3 +477,28 @@ func TestSpaced(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 }
+
+// The end of a pause is stamped when its statement begins, and can be read once that is committed: a reading in between shows the
+// group as paused, at a later instant.
+func TestAnswerBesideAReading(t *testing.T) {
+	t.Parallel()
+	for _, skipping := range []bool{false, true} {
+		m := New(bound, ttl, false)
+		paused := func(now int, p jobs.Pause) jobs.Snapshot {
+			return jobs.Snapshot{Server: "a", Now: at(now), Paused: p.Ended.IsZero(), Pauses: map[string][]jobs.Pause{"": {p}}}
+		}
+		m.Forget(errors.New("gone"), at(0))
+		p := jobs.Pause{Began: at(1)}
+		for _, now := range []int{2, 4} {
+			m.Answer(paused(now, p))
+			m.Learn(paused(now, p), at(now))
+		}
+		p.Ended = at(3)
+		if skipping {
+			p.Began = time.Time{}
+		}
+		if m.Answer(paused(5, p)); m.Restored() != nil {
+			t.Errorf("skipping %v: the answer is not taken for one", skipping)
+		}
+	}
+}
