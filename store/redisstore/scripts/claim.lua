@@ -1,12 +1,12 @@
 -- Inserts runs, which come in the order of their keys. ARGV: group, owner, token, server, '1' if the holder assigns, id, how many, and of each its
--- job, tick, trigger, state, delay, missed, error, the newest tick that the holder knows and the one whose row it extends, each or '', assignee, details, and what follows it. Returns what is there for
--- each, false for what was refused; false for a term that was replaced; '' on a server that is not the one named.
+-- job, tick, trigger, state, delay, missed, error, the newest tick that the holder knows or '', the tick whose row it extends or '', assignee, details,
+-- and what follows it. Returns what is there for each, false for what was refused; false for a term that was replaced; '' on a server that is not the one named.
 local group, owner, token, on, assigns, id = take(), take(), take(), take(), take() == '1', take()
 if on ~= '' and on ~= server() then return '' end
 local claims, jobs, missing = {}, {}, false
 for i = 1, tonumber(take()) do
-  local c = {job = take(), tick = take(), trigger = take(), state = take(), delay = take(), missed = take(), error = take(), after = take(), extends = take(),
-    assignee = takeAssignee(), details = take()}
+  local c = {job = take(), tick = take(), trigger = take(), state = take(), delay = take(), missed = take(), error = take(),
+    after = take(), extends = take(), assignee = takeAssignee(), details = take()}
   jobs[c.job] = true
   c.followers = followers(jobs)
   if not redis.call('HGET', key('run', named(group, c)), 'state') then missing = true end

@@ -112,7 +112,7 @@ func (c *Conn) Alive(ctx context.Context) bool {
 	return err == nil
 }
 
-// writable reports whether the server takes writes, and as few others do as when the connection was opened, as far as it was asked or
+// writable reports whether the server takes writes, and is still the only one of its group if it was, as far as it was asked or
 // is asked now.
 func (c *Conn) writable(ctx context.Context) bool {
 	now := time.Now()

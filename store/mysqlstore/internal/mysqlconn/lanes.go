@@ -180,7 +180,7 @@ func (l *slot) usable(ctx context.Context) bool {
 }
 
 // Usable reports whether a connection was not closed by the server, was set up on one that
-// was ready and, where there is another host to go to or the server is a primary, takes writes.
+// was ready and, where there is another host to go to or the server is a single primary, is writable.
 func (p *Pool) Usable(ctx context.Context, c *Conn) bool {
 	return !c.session.unready && c.Alive(ctx) && (!p.several && !c.Server.isSinglePrimary() || c.writable(ctx))
 }

@@ -314,8 +314,8 @@ func (p *Pool) connect(ctx context.Context) (conn *sql.Conn, err error) {
 	return conn, err
 }
 
-// Server is what the lanes' newest connection said of its server. It opens one if
-// there was none yet, and where the server may be another one by now.
+// Server is what the lanes' newest connection said of its server. It uses one first if
+// there was none yet, or if the server's group may have several primaries by now.
 func (p *Pool) Server(ctx context.Context) (*Server, error) {
 	if server := p.server.Load(); server != nil && !server.isSinglePrimary() {
 		return server, nil

@@ -58,11 +58,11 @@ const (
 	whyUnfit = readOnly + `
 	/*M! , (SELECT 'wsrep_ready' FROM information_schema.global_variables v JOIN information_schema.global_status s
 		WHERE v.variable_name = 'WSREP_ON' AND v.variable_value = 'ON' AND s.variable_name = 'WSREP_READY' AND s.variable_value <> 'ON') */)`
-)
 
-// noPrimary is readOnlySettings for a member of a group that is not to have many writers.
-const noPrimary = readOnly + `,
+	// noPrimary is readOnlySettings for a member of a group that had a single primary: the name of the mode, too, if it has several now.
+	noPrimary = readOnly + `,
 	IF(CAST(@@global.group_replication_single_primary_mode AS CHAR) IN ('1', 'ON'), NULL, 'group_replication_single_primary_mode'))`
+)
 
 var (
 	// setSession makes a connection fit for the store, whatever the server's
