@@ -67,15 +67,19 @@ type Job struct {
 	// History says which runs the ledger keeps. Where both of its fields are zero:
 	// 10,000 runs, or those of 30 days if that is less. In MySQL one takes about 400 bytes, and so 5,000 frequent jobs 20 GB.
 	History History
-	// Everywhere has each replica run the job by itself, leader or not: without the
-	// lease and without the ledger, by its own clock. It is for what is local to a
-	// machine, such as a cache that is to be filled. A run never overlaps the one before
-	// on that replica; ticks that come meanwhile, or that a replica misses, are not
-	// made up for. FixedRate and FixedDelay count from when Run begins, or from when the
-	// job is added after that. A run of the leader that goes on when the job becomes such a
-	// job is not waited for. Timeout, Retry and Jitter apply. What needs the ledger does
-	// not, and is an error; the job cannot be triggered, paused or cancelled. Its runs have
-	// no token ([Run.Token] is zero), and fenced work refuses them.
+	// Everywhere runs the job on each replica. It is for what is local to a machine, such as a cache that is to be filled.
+	//
+	// In a group whose runs are spread (scheduler.WithSpread), each run is divided as one with Shards is, with a part for each replica that
+	// lives when it begins, has the job and the labels of On: at most [MaxShards]. A part runs on its replica alone, also when it is tried again. One whose
+	// replica is gone before it has begun is skipped, and does not count as a failure. So the job has a history, and can be triggered, paused and
+	// cancelled. Prefer and Sticky do not apply.
+	//
+	// In any other group each replica runs the job by itself, leader or not: without the lease and the ledger, by its own clock, also
+	// while the database is away. A run never overlaps the one before on that replica; ticks that come meanwhile, or that a replica misses,
+	// are not made up for. FixedRate and FixedDelay count from when Run begins, or from when the job is added after that. A run of the
+	// leader that goes on when the job becomes such a job is not waited for. Timeout, Retry and Jitter apply. What needs the ledger
+	// does not, and is an error ([Job.ValidateIn]); the job cannot be triggered, paused or cancelled. Its runs have no token ([Run.Token] is
+	// zero), and fenced work refuses them.
 	Everywhere bool
 	// ConcurrencyKey is the name of a member of the arguments, such as "customer": of the runs that have the same value there, one goes on
 	// at a time, and the others wait, also where other runs of the job overlap ([OverlapAllow], which it needs). Runs without arguments, or
@@ -127,7 +131,7 @@ type Run struct {
 	// Previous is how the attempt before this one ended: of the same run, also under
 	// an earlier term. Its State is zero for the first attempt.
 	Previous Previous
-	// Shard is which part of Shards parts this is, from 0, for a job with [Job].Shards. Else both are zero.
+	// Shard is which part of Shards parts this is, from 0, for a job with [Job].Shards, or one with Everywhere where runs are spread. Else both are zero.
 	Shard, Shards int
 	// Missed counts the ticks right before this one that it stands for; from
 	// 10,000 on it means that at least so many were missed.
@@ -198,6 +202,7 @@ func (j Job) Validate() error {
 	if _, ok := j.Schedule.(NotifySchedule); ok {
 		fault(j.Jitter > 0, "Jitter %v: a job that tells of other jobs starts when there is something to tell", j.Jitter)
 		fault(j.Overlap.Replaces(), "overlap replace: a job that tells of other jobs runs for each notice, and replaces none")
+		fault(j.Everywhere, "a job that runs everywhere tells of no other jobs: what happens to them is told once")
 	}
 	fault(j.CatchUp.Limit < 0 || j.CatchUp.Limit > maxCatchUp, "CatchUp.Limit %d: must be from 0 to %d", j.CatchUp.Limit, maxCatchUp)
 	fault(j.CatchUp.Deadline < 0, "CatchUp.Deadline %v: must not be negative", j.CatchUp.Deadline)
@@ -206,7 +211,7 @@ func (j Job) Validate() error {
 	fault(j.LockAtLeastFor < 0, "LockAtLeastFor %v: must not be negative", j.LockAtLeastFor)
 	fault(j.History.Keep < 0 || j.History.For < 0, "History %+v: must not be negative", j.History)
 	wrong = append(wrong, parts(j.Retry.validate())...)
-	wrong = append(wrong, parts(errors.Join(j.Pool.validate(), j.checkJitter(), j.checkPauseAfter(), j.checkEverywhere(), j.checkShards()))...)
+	wrong = append(wrong, parts(errors.Join(j.Pool.validate(), j.checkJitter(), j.checkPauseAfter(), j.checkShards()))...)
 	for i, err := range wrong {
 		wrong[i] = fmt.Errorf("jobs: job %.150q: %w", j.Name, err)
 	}

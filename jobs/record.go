@@ -55,6 +55,8 @@ type Details struct {
 	FailedOn string `json:"failed_on,omitempty"`
 	// Cluster is that of [Snapshot.Cluster] that took the newest assignment: the run starts on no other.
 	Cluster string `json:"cluster,omitempty"`
+	// Each names the replicas that Shards parts are for ([Job].Everywhere), as the scheduler writes it. Empty: for any.
+	Each string `json:"each,omitempty"`
 }
 
 // Opened is the last term that declared its jobs.

@@ -8,10 +8,10 @@ import (
 	"github.com/cronlease/cronlease/internal/triggers"
 )
 
-// MaxShards is how many parts the runs of a job are divided into at most ([Job].Shards).
+// MaxShards is how many parts the runs of a job are divided into at most ([Job].Shards, and Everywhere where runs are spread).
 const MaxShards = triggers.MaxShards
 
-// ShardsOf is the name of the job that has the parts of a job's runs ([Job].Shards). The ledger knows it, and so do the page and the metrics.
+// ShardsOf is the name of the job that has the parts of a job's runs ([MaxShards]). The ledger knows it, and so do the page and the metrics.
 func ShardsOf(job string) string { return job + "/shards" }
 
 // checkShards reports what keeps the runs of the job from being divided.
@@ -25,6 +25,7 @@ func (j Job) checkShards() error {
 			wrong = append(wrong, fmt.Errorf(format, values...))
 		}
 	}
+	refuse(j.Everywhere, "Shards does not apply to a job that runs everywhere: it runs on each replica")
 	refuse(j.Shards < 0 || j.Shards > MaxShards, "Shards %d: must be from 1 to %d", j.Shards, MaxShards)
 	refuse(!names.Valid(ShardsOf(j.Name)) && names.Valid(j.Name), "Shards: the name of a job with shards has at most %d bytes", 128-len(ShardsOf("")))
 	_, notifies := j.Schedule.(NotifySchedule)

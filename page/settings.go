@@ -8,7 +8,7 @@ import (
 	"github.com/cronlease/cronlease/jobs"
 )
 
-// notRecorded says why little is known of a job that runs everywhere.
+// notRecorded says why little is known of a job that each replica runs by itself.
 const notRecorded = "Its runs are not recorded: when it ran, and how that ended, is in the log and the metrics of each replica."
 
 // maxAbout is how much of what a job does is shown, in bytes.
@@ -76,7 +76,7 @@ func (v *viewer) settings(name string) []pair {
 	}
 	add(true, "Retry", retry)
 	add(job.Jitter > 0, "Jitter", "up to "+took(job.Jitter))
-	if job.Everywhere {
+	if v.local[name].Everywhere {
 		return all
 	}
 	misfire := job.Misfire.String()

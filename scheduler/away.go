@@ -52,7 +52,7 @@ func (t *term) crewChanged() {
 
 // assign gives a run to a replica. False: no replica can have it now.
 func (t *term) assign(r *run) bool {
-	to, ok := t.choose(r.entry, r.record.FailedOn)
+	to, ok := t.choose(r)
 	if !ok {
 		return false
 	}
@@ -180,7 +180,7 @@ func (t *term) foundAway(e *entry, record jobs.Record) bool {
 	case t.stage == gathering, e.IsCrowded(), t.paused(r) && !e.IsCounting():
 		t.give(r, store.Assignee{}) // it has not begun
 	case t.mayAssign() && t.isToMove(r):
-		to, _ := t.choose(e, record.FailedOn) // to none: it waits here until one can have it
+		to, _ := t.choose(r) // to none: it waits here until one can have it
 		t.give(r, to)
 	}
 	if record.CancelAsked || r.isLate() {

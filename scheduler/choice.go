@@ -40,27 +40,28 @@ func (t *term) mayAssign() bool {
 	return t.mayStart() && t.stage != gathering && !time.Now().Before(t.spread.quiet)
 }
 
-// choose is the replica that a run of a job is given to; false: none can have it now. Of those that can, it is the one with the
+// choose is the replica that a run is given to; false: none can have it now. Of those that can, it is the one with the
 // most labels that the job prefers, then the one that a sticky job has, then the one with the fewest runs for its slots, then rather another one than the leader, and then
 // the one that got its last run longest ago. One that does not begin what it has comes last, and before it the one on which the run has failed. While many ticks are being claimed, the
 // replica that got the last run gets more, up to its share of them: so that few statements and few signals concern each.
-func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
+func (t *term) choose(r *run) (to store.Assignee, ok bool) {
 	t.spread.full = true
 	if !t.mayAssign() {
 		return to, false
 	}
 	var best rank
-	last, can := math.MaxInt, t.canHave(e)
-	only := t.together(e, can)
+	e, last := r.entry, math.MaxInt
+	can := t.canHave(e)
+	only, isBound := t.only(r, can)
 	for _, m := range t.spread.members {
 		hasRoom := t.spread.hasRoom(m)
 		t.spread.full = t.spread.full && !hasRoom
-		if !hasRoom || !can(m) || only != (store.Assignee{}) && m.Assignee != only {
+		if !hasRoom || !can(m) || isBound && m.Owner != only {
 			continue
 		}
 		load := t.spread.runs[m.Owner] * t.spread.most / cmp.Or(m.Told.MaxRuns, t.spread.most)
 		is := rank{
-			slow: one(t.spread.slow[m.Owner]), failed: one(m.Owner == failedOn), lacks: len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels),
+			slow: one(t.spread.slow[m.Owner]), failed: one(m.Owner == r.record.FailedOn), lacks: len(e.job.Prefer) - e.job.Prefer.Count(m.Told.Labels),
 			place: placeOf(e.job, m.Owner), load: load, leads: one(m.Owner == t.holder.Owner), given: t.spread.given[m.Owner],
 		}
 		if !ok || is.compare(best) < 0 {
@@ -70,7 +71,9 @@ func (t *term) choose(e *entry, failedOn string) (to store.Assignee, ok bool) {
 			last = load
 		}
 	}
-	t.tellNone(e, ok || slices.ContainsFunc(t.spread.members, can))
+	if !e.job.onEach { // else it waits for that replica, and ends without it: see goneFrom
+		t.tellNone(e, ok || slices.ContainsFunc(t.spread.members, can))
+	}
 	if !ok {
 		return to, false
 	}
@@ -114,18 +117,24 @@ func one(is bool) int {
 	return 0
 }
 
-// together is the replica that has the runs of a job which go on, if the next one has to go there: whether a run recovers its job is
-// judged by the order of their ends, which one replica knows. The zero value: any replica.
-func (t *term) together(e *entry, can func(crew.Member) bool) (at store.Assignee) {
-	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
-		return at
+// only is the owner of the one replica that may have a run, if it is bound to one. A shard of a job that runs everywhere is. So is the next
+// run of a job that may overlap and is told of: whether a run recovers its job is judged by the order of their ends, which one replica
+// knows.
+func (t *term) only(r *run, can func(crew.Member) bool) (owner string, isBound bool) {
+	e := r.entry
+	if e.job.onEach {
+		to, ok := t.isFor(r)
+		return to.Owner, to.Owner != "" || !ok
 	}
-	for _, r := range e.runs {
-		if r.away != nil && slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return m.Assignee == r.away.to && can(m) }) {
-			return r.away.to
+	if e.job.Overlap != jobs.OverlapAllow || len(t.followers.Telling(e.job.Name)) == 0 {
+		return "", false
+	}
+	for _, o := range e.runs {
+		if o.away != nil && slices.ContainsFunc(t.spread.members, func(m crew.Member) bool { return m.Assignee == o.away.to && can(m) }) {
+			return o.away.to.Owner, true
 		}
 	}
-	return at
+	return "", false
 }
 
 // canHave is whether a replica may be given runs of a job: it has the job, those that follow it and those that tell of it, as they are
@@ -203,7 +212,7 @@ func (t *term) isToMove(r *run) bool {
 		switch {
 		case m.Assignee == r.away.to:
 			lost = !can(m)
-		case can(m) && !t.spread.slow[m.Owner] && t.spread.hasRoom(m):
+		case !r.entry.job.onEach && can(m) && !t.spread.slow[m.Owner] && t.spread.hasRoom(m):
 			isFree = true
 		}
 	}

@@ -62,7 +62,7 @@ func (t *term) place(e *entry, claims plan.Claims) {
 		}
 		c.State, c.For, c.Details = jobs.Waiting, store.Assignee{}, jobs.Details{}
 		t.comeBack(r)
-		if to, ok := t.choose(e, ""); ok {
+		if to, ok := t.choose(r); ok {
 			t.goAway(r, &away{to: to, given: time.Now()})
 			c.For, c.Details = to, t.assignment(r)
 		}

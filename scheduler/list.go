@@ -36,6 +36,7 @@ type declared struct {
 	hash     jobs.ScheduleHash
 	provided bool      // by the provider
 	shards   *declared // the job of its shards; nil: it has none
+	onEach   bool      // its runs are the shards of a job that runs everywhere: each is for one replica
 }
 
 func newList(spread bool) *list {
@@ -51,13 +52,27 @@ func declare(job jobs.Job, provided bool) *declared {
 	return d
 }
 
+// declare is [declare] for a list: where runs are spread, those of a job that runs everywhere are divided.
+func (l *list) declare(job jobs.Job, provided bool) *declared {
+	d := declare(job, provided)
+	if l.divides(job) && d.shards == nil {
+		d.divide()
+		d.Everywhere, d.shards.onEach = false, true
+		d.On = job.On // while no replica has these, the run does not begin
+	}
+	return d
+}
+
+// divides reports whether the runs of a job have shards.
+func (l *list) divides(job jobs.Job) bool { return job.Shards > 0 || job.Everywhere && l.spread }
+
 // divide makes the job that was declared the whole, and the job of its shards.
 func (d *declared) divide() {
 	shards := jobs.Job{
 		Name: jobs.ShardsOf(d.Name), Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, About: d.About, History: d.History,
 		Timeout: d.Timeout, Retry: d.Retry, Recover: d.Recover, Priority: d.Priority, Pool: d.Pool, On: d.On, Prefer: d.Prefer,
 	}
-	shards.History.Keep *= d.Shards
+	shards.History.Keep *= max(d.Shards, 1)
 	do, name := d.Do, d.Name
 	shards.Do = func(ctx context.Context, run jobs.Run) error {
 		if run.Shards == 0 {
@@ -78,7 +93,7 @@ func (l *list) jobNames() (all []string) {
 	return all
 }
 
-// jobs are those that there are now, with those of shards, and without those that run everywhere. The slice is
+// jobs are those that there are now, with those of shards, and without those that each replica runs by itself. The slice is
 // not changed any more.
 func (l *list) jobs() []*declared {
 	l.mu.Lock()
@@ -98,7 +113,7 @@ func (l *list) jobs() []*declared {
 	return all
 }
 
-// everywhere are those that run on each replica.
+// everywhere are those that each replica runs by itself.
 func (l *list) everywhere() []*declared {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +136,7 @@ func (s *Scheduler) Job(name string) (jobs.Job, bool) {
 }
 
 // Everywhere returns the jobs that this replica runs by itself ([jobs.Job].Everywhere), in
-// the order in which they came. The ledger does not know them.
+// the order in which they came. The ledger does not know them. With [WithSpread] there are none.
 func (s *Scheduler) Everywhere() []jobs.Job {
 	if s.list == nil {
 		return nil
@@ -156,7 +171,7 @@ func (l *list) add(add []jobs.Job) error {
 		return err
 	}
 	for _, job := range add {
-		d := declare(job, false)
+		d := l.declare(job, false)
 		l.all, l.names[job.Name] = append(l.all, d), d
 	}
 	l.tell()
@@ -173,7 +188,7 @@ func (l *list) replace(with []jobs.Job) error {
 		return err
 	}
 	for _, job := range with {
-		l.names[job.Name] = declare(job, false)
+		l.names[job.Name] = l.declare(job, false)
 	}
 	all := slices.Clone(l.all)
 	for i, d := range all {
@@ -238,7 +253,7 @@ func (l *list) set(given []jobs.Job, provided bool) (before []*declared, err err
 		}
 	}
 	for _, job := range given {
-		d := declare(job, provided)
+		d := l.declare(job, provided)
 		all, l.names[job.Name] = append(all, d), d
 	}
 	l.all = all
@@ -263,7 +278,7 @@ func (l *list) checkNew(add []jobs.Job) error {
 		}
 	}
 	for _, job := range add {
-		if !job.Everywhere {
+		if !job.Everywhere || l.spread {
 			schedules[job.Name] = job.Schedule
 		}
 		switch s := job.Schedule.(type) {
@@ -288,7 +303,7 @@ func (l *list) checkPipelines(given []jobs.Job, gone func(*declared) bool) error
 	schedules, everywhere := map[string]jobs.Schedule{}, map[string]bool{}
 	set := func(job jobs.Job) {
 		delete(schedules, job.Name)
-		if everywhere[job.Name] = job.Everywhere; !job.Everywhere {
+		if everywhere[job.Name] = job.Everywhere && !l.spread; !everywhere[job.Name] {
 			schedules[job.Name] = job.Schedule
 		}
 	}
@@ -337,11 +352,8 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 	var wrong []error
 	seen := map[string]bool{}
 	for _, job := range given {
-		if err := job.Validate(); err != nil {
+		if err := job.ValidateIn(l.spread); err != nil {
 			wrong = append(wrong, err)
-		}
-		if (len(job.On)+len(job.Prefer) > 0 || job.Sticky) && !l.spread {
-			wrong = append(wrong, fmt.Errorf("scheduler: job %.150q: On %v, Prefer %v, Sticky %t: the leader runs all jobs of this group: add WithSpread, which spreads them over its replicas", job.Name, job.On, job.Prefer, job.Sticky))
 		}
 		if err := l.checkShards(job, seen); err != nil {
 			wrong = append(wrong, err)
@@ -352,7 +364,7 @@ func (l *list) check(given []jobs.Job, may func(jobs.Job) error) error {
 			wrong = append(wrong, err)
 		}
 		seen[job.Name] = true
-		if job.Shards > 0 {
+		if l.divides(job) {
 			seen[jobs.ShardsOf(job.Name)] = true
 		}
 	}
@@ -364,7 +376,7 @@ func (l *list) checkShards(job jobs.Job, seen map[string]bool) error {
 	taken := func(of string) error {
 		return fmt.Errorf("scheduler: job %.150q: its name is that of the shards of job %.150q", jobs.ShardsOf(of), of)
 	}
-	if shards := jobs.ShardsOf(job.Name); job.Shards > 0 && (seen[shards] || l.names[shards] != nil) {
+	if shards := jobs.ShardsOf(job.Name); l.divides(job) && (seen[shards] || l.names[shards] != nil) {
 		return taken(job.Name)
 	}
 	if of, is := strings.CutSuffix(job.Name, jobs.ShardsOf("")); is && l.names[of] != nil && l.names[of].shards != nil {

@@ -91,6 +91,9 @@ func (t *term) prune() {
 		e.history.ended, e.history.at, e.history.atRest = 0, now.Add(pruneAtLeast), now.Add(pruneAtRest)
 		j.last = at
 		v, job, keep := t.env, e.job.Name, plan.Keep(&e.job.Job)
+		if e.job.onEach {
+			keep.Keep *= max(1, len(t.spread.members))
+		}
 		t.pruneBeside(t.log.With(zap.String("job", job)), "cannot prune the history", func(ctx context.Context) (int, error) {
 			return v.db.Prune(ctx, v.holder.Group, job, keep, 0)
 		})

@@ -197,7 +197,7 @@ walk:
 			t.shift(r, plan.Blocked)
 			r.entry.blocked = slices.Insert(r.entry.blocked, 0, r)
 		case stuck[r.entry] || !t.launch(r):
-			stuck[r.entry] = true
+			stuck[r.entry] = !r.entry.job.onEach // else another replica may have the next one
 			left[p] = append(left[p], r)
 			if t.spread.full && time.Since(t.spread.walked) < time.Second {
 				break walk
@@ -231,18 +231,28 @@ func (t *term) launch(r *run) bool {
 	}
 	isWhole := r.entry.job.shards != nil || r.record.Shards > 0
 	if t.role == assigns && !isWhole {
+		if why := t.goneFrom(r); why != "" {
+			t.close(r, jobs.Skipped, why)
+			return true
+		}
 		return t.assign(r)
 	}
+	start := move(r.record, jobs.Running, "")
 	if isWhole {
 		if t.role == serves { // a reload has given the job shards here: the leader takes the run back, as in foundAll
 			t.letGo(r)
 			return true
 		}
+		if why := t.divide(r, &start); why != "" {
+			t.close(r, jobs.Skipped, why)
+			return true
+		}
+		if r.record.Shards == 0 {
+			return false
+		}
 		r.shards = jobs.ShardsOf(r.record.Job)
 	}
 	t.shift(r, plan.Running)
-	start := move(r.record, jobs.Running, "")
-	start.Then = r.divide()
 	start.Details = r.record.Details
 	if r.record.Fencing > 0 {
 		start.NotBefore = time.UnixMicro(int64(r.record.Fencing)).UTC()
@@ -378,7 +388,7 @@ func (t *term) start(r *run) {
 	t.registry.add(a)
 	v, do := t.env, job.Job
 	if shards := r.shards; shards != "" {
-		do.Do = func(ctx context.Context, run jobs.Run) error { return v.join(ctx, run.Key(), shards) }
+		do.Do = func(ctx context.Context, _ jobs.Run) error { return v.join(ctx, record, shards) }
 	}
 	v.registry.ends.Go(func() {
 		defer end()
@@ -597,11 +607,12 @@ func (t *term) drop(r *run) {
 // dropShards ends the shards of a run that is to end and has no attempt, and then the run.
 func (t *term) dropShards(r *run) {
 	r.shards = jobs.ShardsOf(r.record.Job)
+	record, shards := r.record, r.shards
 	t.shift(r, plan.Running)
 	ctx, cancel := context.WithCancelCause(t.ctx)
 	cancel(r.stop)
 	t.beside(func(v *env) {
-		_ = v.join(ctx, r.record.Key, r.shards)
+		_ = v.join(ctx, record, shards)
 		v.do(func(t *term) {
 			if v.ctx.Err() != nil {
 				t.forget(r) // it is the next leader's

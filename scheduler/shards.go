@@ -5,33 +5,97 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
+	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/store"
 )
 
-// A job with shards ([jobs.Job].Shards) is two jobs in a term. A run of the one that was declared, the whole, is the leader's, in
+// A job with shards ([jobs.Job].Shards), or one that runs everywhere where runs are spread ([jobs.Job].Everywhere), is two jobs in a term. A run of the one that was declared, the whole, is the leader's, in
 // either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
 // the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
 
-// divide returns the shards that a run begins with. They are there already when it has begun with some.
-func (r *run) divide() (all []store.Follower) {
-	if r.shards == "" || r.record.Shards > 0 {
-		return nil
+// divide has a run begin with its shards: none if it has begun with some already, or if no replica can have one now. It returns why
+// the run is not to begin at all.
+func (t *term) divide(r *run, start *store.Move) (why string) {
+	if r.record.Shards > 0 {
+		return ""
 	}
-	n := r.entry.job.Shards
+	n, name := r.entry.job.Shards, jobs.ShardsOf(r.record.Job)
+	if e := t.roll.entries[name]; e != nil && e.job.onEach {
+		n, r.record.Each = t.each(e)
+		t.tellNone(r.entry, n > 0 || !t.mayAssign())
+	}
+	if n > jobs.MaxShards {
+		return fmt.Sprintf("%d replicas can have it: a job runs everywhere on %d at most", n, jobs.MaxShards)
+	}
 	r.record.Shards = n
 	for i := range n {
-		all = append(all, store.Follower{Key: jobs.Key{Job: r.shards, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
+		start.Then = append(start.Then, store.Follower{Key: jobs.Key{Job: name, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
 	}
-	return all
+	return ""
+}
+
+// each is how many replicas can have a shard of a job that runs everywhere, and their sessions, as [jobs.Details].Each has them.
+func (t *term) each(e *entry) (n int, sessions string) {
+	if !t.mayAssign() {
+		return 0, ""
+	}
+	can := t.canHave(e)
+	var all []string
+	for _, m := range t.spread.members {
+		if can(m) {
+			all = append(all, fmt.Sprintf("%s=%d", m.Owner, m.Token))
+		}
+	}
+	return len(all), strings.Join(all, " ")
+}
+
+// isFor is the session that a shard of a job that runs everywhere was made for: none, if the job had a number of shards then. False: the run that it
+// is a part of is not in hand.
+func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
+	i, _ := triggers.ShardOf(r.record.Trigger)
+	whole := t.roll.entries[strings.TrimSuffix(r.record.Job, jobs.ShardsOf(""))]
+	if whole == nil {
+		return to, false
+	}
+	for _, w := range whole.runs {
+		if !w.record.Tick.Equal(r.record.Tick) || !triggers.IsShardOf(r.record.Trigger, w.record.Trigger) {
+			continue
+		}
+		if all := strings.Fields(w.record.Each); i < len(all) {
+			owner, token, _ := strings.Cut(all[i], "=")
+			to.Owner = owner
+			to.Token, _ = strconv.ParseUint(token, 10, 64)
+		}
+		return to, true
+	}
+	return to, false
+}
+
+// goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
+func (t *term) goneFrom(r *run) string {
+	if !r.entry.job.onEach || !t.mayAssign() {
+		return ""
+	}
+	to, ok := t.isFor(r)
+	if !ok || to.Owner == "" {
+		return ""
+	}
+	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
+	if at < 0 && t.spread.crew.IsOver(to) || at >= 0 && !t.canHave(r.entry)(t.spread.members[at]) {
+		return to.Owner + " is gone, or does not have the job any more"
+	}
+	return ""
 }
 
 // join waits until the shards of a run have ended, and says whether each has succeeded. When ctx ends and the term does not, the run
 // was cancelled: then they are, too.
-func (v *env) join(ctx context.Context, whole jobs.Key, shards string) error {
+func (v *env) join(ctx context.Context, whole jobs.Record, shards string) error {
 	const soonest, latest = 20 * time.Millisecond, 2 * time.Second
 	began, cancelled := time.Now(), ctx.Done()
 	var why error
@@ -92,7 +156,7 @@ type parts struct {
 	failed []jobs.Record
 }
 
-func (v *env) shardsOf(whole jobs.Key, shards string) (p parts, err error) {
+func (v *env) shardsOf(whole jobs.Record, shards string) (p parts, err error) {
 	const most = 100 * jobs.MaxShards // of one tick
 	var records []jobs.Record
 	err = v.retry(v.ctx, "read shards", func(ctx context.Context) (err error) {
@@ -111,6 +175,7 @@ func (v *env) shardsOf(whole jobs.Key, shards string) (p parts, err error) {
 			p.failed = append(p.failed, r)
 		case !r.State.Over():
 			p.open = append(p.open, r)
+		case r.State == jobs.Skipped && whole.Each != "": // its replica was gone
 		case r.State != jobs.Succeeded:
 			p.failed = append(p.failed, r)
 		}
@@ -119,7 +184,7 @@ func (v *env) shardsOf(whole jobs.Key, shards string) (p parts, err error) {
 }
 
 // err says which shards have not succeeded.
-func (p parts) err(whole jobs.Key) error {
+func (p parts) err(whole jobs.Record) error {
 	switch {
 	case p.kept < max(p.of, 1):
 		return fmt.Errorf("scheduler: the ledger keeps %d of the %d shards of %s: its history is too short", p.kept, p.of, whole.Job)

@@ -190,7 +190,7 @@ const startsWithin = 10 * time.Second
 
 // isEverywhere reports whether the configuration file has the job, and each worker runs it.
 func (c *control) isEverywhere(name string) bool {
-	return c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && j.Everywhere })
+	return c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && c.file.RunsAlone(j) })
 }
 
 // checkDeclared refuses a job that the configuration file does not have any more:

@@ -146,7 +146,7 @@ func (e *groupExam) labels(declared []config.Job) {
 			_, has := r.Jobs[job.Name]
 			return has && r.Labels.Has(job.On)
 		}
-		if len(job.On) > 0 && !job.Everywhere && !slices.ContainsFunc(live, can) {
+		if len(job.On) > 0 && !slices.ContainsFunc(live, can) {
 			waits = append(waits, fmt.Sprintf("%s (%s)", job.Name, job.On))
 		}
 	}
@@ -182,7 +182,7 @@ func (e *groupExam) fileDifferences() (missing, others []string) {
 		return nil, nil
 	}
 	for _, job := range e.target.file.Jobs {
-		if job.Everywhere {
+		if e.target.file.RunsAlone(job) {
 			continue
 		}
 		switch hash, ok := leader.Jobs[job.Name]; {

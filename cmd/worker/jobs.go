@@ -88,7 +88,7 @@ removed looks like one whose ticks are not claimed.`,
 			}
 			list := addNotLed(listJobs(snapshot, t.declared()), readRoster(command.Context(), g))
 			for i := range list {
-				list[i].Everywhere = t.file != nil && slices.ContainsFunc(t.file.Jobs, func(j config.Job) bool { return j.Name == list[i].Name && j.Everywhere })
+				list[i].Everywhere = t.file != nil && slices.ContainsFunc(t.file.Jobs, func(j config.Job) bool { return j.Name == list[i].Name && t.file.RunsAlone(j) })
 			}
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
 				return err
@@ -133,7 +133,7 @@ func (t *target) declared() map[string]jobs.Schedule {
 	schedules := map[string]jobs.Schedule{}
 	for _, job := range t.file.Jobs {
 		schedules[job.Name] = job.Schedule
-		if job.Shards > 0 {
+		if t.file.Divides(job) {
 			schedules[jobs.ShardsOf(job.Name)] = jobs.Manual()
 		}
 	}

@@ -47,7 +47,7 @@ func (r *reloader) reload(apply bool) (what string, err error) {
 	}
 	var all []jobs.Job
 	for _, entry := range c.Jobs {
-		all = append(all, r.parts.job(entry))
+		all = append(all, r.parts.job(c, entry))
 	}
 	err = r.scheduler.Set(all...)
 	if err != nil { // read has checked all that these check

@@ -171,7 +171,7 @@ type parts struct {
 }
 
 // job returns a job with its function.
-func (p parts) job(entry config.Job) jobs.Job {
+func (p parts) job(c *config.Config, entry config.Job) jobs.Job {
 	job := entry.Job
 	switch {
 	case entry.HTTP != nil:
@@ -180,7 +180,7 @@ func (p parts) job(entry config.Job) jobs.Job {
 		job.Do = sqljob.New(p.pool, entry.SQL, sqljob.Options{Grace: p.grace, Kill: p.killers})
 	default:
 		trust := keeper.TrustOf
-		if job.Everywhere { // it has no lease
+		if c.RunsAlone(entry) { // it has no lease
 			trust = nil
 		}
 		job.Do = execjob.New(entry.Exec, execjob.Options{Grace: p.grace, Trust: trust, Trace: traceOf, Settings: entry.Settings, Log: p.log})
@@ -204,7 +204,7 @@ func (r *runner) scheduler(c *config.Config, p parts, more ...scheduler.Option) 
 	}
 	var all []jobs.Job
 	for _, entry := range c.Jobs {
-		all = append(all, p.job(entry))
+		all = append(all, p.job(c, entry))
 	}
 	if err := s.Add(all...); err != nil { // together: they may follow one another
 		return nil, err

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/internal/triggers"
@@ -45,6 +46,7 @@ type entry struct {
 	token   uint64
 	of      string    // the lease that it runs under, or the leader's
 	job     jobs.Job  // as the leader has it that claimed or assigned it, or divided its run
+	only    string    // of a shard that one replica alone may have: its session, as owner=token
 	changed time.Time // by the bubble's clock
 }
 
@@ -336,24 +338,47 @@ func (w *world) Move(ctx context.Context, h store.Holder, moves []store.Move) ([
 		if _, shards := triggers.ShardOf(m.Trigger); shards == 0 && h.Session == "" {
 			row.job = w.rows.declared[m.Job]
 		}
-		w.rows.rows[m.Key] = entry{job: row.job, id: row.id, state: m.To, attempt: attempt, owner: under.Owner, token: under.Token, of: h.Fence(), changed: time.Now()}
+		w.rows.rows[m.Key] = entry{job: row.job, id: row.id, state: m.To, attempt: attempt, owner: under.Owner, token: under.Token, of: h.Fence(), only: row.only, changed: time.Now()}
+		w.abandoned(h, m, row)
 		w.divided(h, m)
 		w.told(h, m.Key, m.Then, toldEnd(m)...)
 	}
 	return done, nil
 }
 
+// abandoned checks that a shard which one replica alone may have is not skipped while that replica can have it.
+func (w *world) abandoned(h store.Holder, m store.Move, row entry) {
+	if m.To != jobs.Skipped || row.only == "" {
+		return
+	}
+	w.counts["shard skipped"]++
+	owner, token, _ := strings.Cut(row.only, "=")
+	r, leader, session := w.replicas[owner], w.replicas[h.Owner], w.terms(store.SessionGroup(owner)).holder
+	if r == nil || leader == nil || r.dead || !r.left.IsZero() || session.Owner != owner || fmt.Sprint(session.Token) != token || r.release != leader.release {
+		return
+	}
+	w.failf("%v is skipped, and %s goes on under session %s", m.Key, by(owner), token)
+}
+
 // divided keeps the shards that a run has begun with, and checks that a run that has succeeded has some, and that each has.
 func (w *world) divided(h store.Holder, m store.Move) {
 	under := h.Keeps(jobs.Waiting, store.Assignee{})
+	sessions := strings.Fields(m.Each)
 	for _, f := range m.Then {
 		if f.Job != jobs.ShardsOf(m.Job) {
 			continue
 		}
+		only := ""
+		if i, n := triggers.ShardOf(f.Trigger); n == len(sessions) {
+			only = sessions[i]
+			w.counts["shard for one replica"]++
+		} else if len(sessions) > 0 {
+			w.failf("%v begins with %d shards for %d replicas", m.Key, n, len(sessions))
+		}
 		if row, there := w.rows.rows[f.Key]; there && !w.rows.excused[m.Key] {
 			w.failf("%v begins with a shard that it has begun with before: %+v", m.Key, row)
 		}
-		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, job: w.rows.declared[m.Job], changed: time.Now()}
+		w.rows.rows[f.Key] = entry{state: jobs.Waiting, owner: under.Owner, token: under.Token, job: w.rows.declared[m.Job], only: only, changed: time.Now()}
 		w.counts["shard"]++
 	}
 	if m.To != jobs.Succeeded || m.Shards == 0 || w.rows.excused[m.Key] {
@@ -361,7 +386,7 @@ func (w *world) divided(h store.Holder, m store.Move) {
 	}
 	for i := range m.Shards {
 		shard := jobs.Key{Job: jobs.ShardsOf(m.Job), Tick: m.Tick, Trigger: triggers.Shard(m.Trigger, i, m.Shards)}
-		if row := w.rows.rows[shard]; row.state != jobs.Succeeded {
+		if row := w.rows.rows[shard]; row.state != jobs.Succeeded && (row.state != jobs.Skipped || row.only == "") {
 			w.failf("%v has succeeded, and its shard %d is %+v", m.Key, i, row)
 		}
 	}

@@ -98,7 +98,9 @@ func (rel *release) setPolicy(rng *rand.Rand, j *jobs.Job) {
 		j.LockAtLeastFor = upTo(rng, time.Minute)
 	}
 	if !j.Overlap.Replaces() && rng.IntN(5) == 0 {
-		j.Shards = 1 + rng.IntN(3)
+		if j.Shards = 1 + rng.IntN(3); rng.IntN(2) == 0 {
+			j.Shards, j.Everywhere = 0, true
+		}
 	}
 }
 

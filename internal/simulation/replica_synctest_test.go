@@ -85,6 +85,7 @@ func startReplica(w *world, h *host, release *release, mode bool, rng *rand.Rand
 	}
 	r.Scheduler = s
 	for _, job := range release.jobs {
+		job.Everywhere = job.Everywhere && mode // else it is one that the leader runs
 		job.Do = func(ctx context.Context, run jobs.Run) error { return r.do(ctx, job, run) }
 		if err := s.Add(job); err != nil {
 			w.t.Fatal(err)

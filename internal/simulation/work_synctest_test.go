@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/election"
@@ -103,6 +104,9 @@ func (w *world) begins(x *work) {
 	row, ok := w.rows.rows[x.Key()]
 	if !w.rows.excused[x.Key()] && (!ok || row.state != jobs.Running || row.attempt != x.Attempt || row.owner != x.Owner || row.token != x.term) {
 		w.failf("%v runs under %d, attempt %d, but its row is %+v", x.Key(), x.term, x.Attempt, row)
+	}
+	if owner, _, _ := strings.Cut(row.only, "="); owner != "" && x.Owner != owner {
+		w.failf("%v begins on %s, and is for %s", x.Key(), by(x.Owner), row.only)
 	}
 	// After an early takeover a run may begin that was claimed before: its job is left
 	// alone.

@@ -57,6 +57,12 @@ type Config struct {
 	place map[string]position // by key, as in "jobs[0].cron"
 }
 
+// RunsAlone reports whether each worker runs a job by itself, without records. In a group that is spread, none does.
+func (c *Config) RunsAlone(job Job) bool { return job.Everywhere && !c.Spread }
+
+// Divides reports whether the runs of a job are divided into those of [jobs.ShardsOf] it.
+func (c *Config) Divides(job Job) bool { return job.Shards > 0 || job.Everywhere && c.Spread }
+
 // Job is one entry of jobs. Exactly one of Exec, HTTP and SQL is set.
 type Job struct {
 	jobs.Job         // without Do

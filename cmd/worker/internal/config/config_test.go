@@ -415,6 +415,7 @@ func TestErrors(t *testing.T) {
 		"shards, replace":     {job("name: a", "every: 1m", "shards: 2", "overlap: replace", "exec: [x]"), []string{`6:13: jobs[0].shards: beside overlap: replace: a tick does not end`}},
 		"shards, key":         {job("name: a", "every: 1m", "shards: 2", "overlap: allow", "concurrency_key: c", "exec: [x]"), []string{`6:13: jobs[0].shards: beside concurrency_key: the shards of a run have the same arguments`}},
 		"shards, everywhere":  {job("name: a", "every: 1m", "shards: 2", "everywhere: true", "exec: [x]"), []string{`6:13: jobs[0].shards: does not apply`}},
+		"everywhere, spread":  {job("name: a", "every: 1m", "everywhere: true", "sticky: true", "shards: 2", "concurrency_key: c", "overlap: replace", "exec: [x]") + "spread: true\n", []string{"jobs[0].sticky: does not apply to a job that runs everywhere: it runs on each worker", "jobs[0].shards: does not apply", "jobs[0].concurrency_key: does not apply", "jobs[0].overlap: overlap replace: a tick does not end"}},
 		"sticky, not spread":  {job("name: a", `every: 1m`, "sticky: true", "exec: [x]"), []string{`6:13: jobs[0].sticky: the leader runs all jobs of this group: expected spread: true beside group`}},
 		"prefer, not spread":  {job("name: a", `every: 1m`, "prefer: {disk: ssd}", "exec: [x]"), []string{`6:13: jobs[0].prefer: only a group that is spread goes by labels: expected spread: true beside group`}},
 		"labels, name":        {with(`labels: {"a b": c}` + "\nspread: true"), []string{`5:10: labels: "a b": expected a label's name such as disk: 1 to 63 letters`}},

@@ -18,12 +18,12 @@ var defaultUnless = map[string]string{
 
 // readDefaults checks the defaults and returns them. It returns nil after it has
 // reported, so that no job repeats what is wrong.
-func readDefaults(v value) *value {
+func readDefaults(v value, spread bool) *value {
 	fields := slices.DeleteFunc(slices.Clone(jobFields), func(f field[jobFile]) bool { return slices.Contains(withoutDefault, f.key) })
 	before := len(v.doc.errors) + v.doc.more
 	var f jobFile
 	found := readMapping(v, "keys of jobs such as {timeout: 1h, zone: Europe/Berlin}", fields, &f)
-	checkTogether(found, &f)
+	checkTogether(found, &f, spread)
 	if found == nil || len(v.doc.errors)+v.doc.more > before {
 		return nil
 	}
@@ -33,8 +33,8 @@ func readDefaults(v value) *value {
 }
 
 // withDefaults returns a job as if it merged the defaults that fit it, behind all
-// that it merges itself.
-func withDefaults(v value, defaults *value) value {
+// that it merges itself. notEverywhere are keys that a job which runs everywhere cannot have.
+func withDefaults(v value, defaults *value, notEverywhere map[string]string) value {
 	job, ok := v.resolve()
 	if defaults == nil || !ok || job.node.Kind != yaml.MappingNode {
 		return v

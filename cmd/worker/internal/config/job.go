@@ -196,7 +196,7 @@ func (r *jobReader) checkPipelines() {
 	schedules := map[string]jobs.Schedule{}
 	everywhere := map[string]bool{}
 	for _, job := range r.config.Jobs {
-		if everywhere[job.Name] = job.Everywhere; job.Schedule != nil {
+		if everywhere[job.Name] = r.config.RunsAlone(job); job.Schedule != nil {
 			schedules[job.Name] = job.Schedule
 		}
 	}
@@ -223,9 +223,9 @@ func (r *jobReader) checkPipelines() {
 func (r *jobReader) read(v value) {
 	readList(v, "a list with at least one job", func(v value) {
 		var f jobFile
-		v = withDefaults(v, r.defaults)
+		v = withDefaults(v, r.defaults, notEverywhere(r.config.Spread))
 		found := readMapping(v, "a job", jobFields, &f)
-		checkJob(v, found, &f)
+		checkJob(v, found, &f, r.config.Spread)
 		for _, key := range []string{"on", "prefer"} {
 			if at, ok := found[key]; ok && !r.config.Spread {
 				at.report("only a group that is spread goes by labels: expected spread: true beside group")
@@ -299,7 +299,7 @@ var needKeys = func() map[string]need {
 }()
 
 // checkJob checks what concerns several keys of one job.
-func checkJob(v value, found map[string]value, f *jobFile) {
+func checkJob(v value, found map[string]value, f *jobFile, spread bool) {
 	require(v, found, "name", "a name for the job")
 	exactlyOne(v, found, scheduleKeys...)
 	exactlyOne(v, found, kindKeys...)
@@ -311,7 +311,7 @@ func checkJob(v value, found map[string]value, f *jobFile) {
 			at.report("a notice does not have what http.body.template asks for: %v", err)
 		}
 	}
-	checkTogether(found, f)
+	checkTogether(found, f, spread)
 	f.job.Schedule = f.within(found, f.schedule(found))
 	checkCounts(found, f.job.Job)
 }
@@ -321,7 +321,22 @@ const noRecords = "does not apply to a job that runs everywhere: there are no re
 const onEach = "does not apply to a job that runs everywhere: it runs on each worker"
 
 // notEverywhere are the keys that a job which runs everywhere cannot have, and why.
-var notEverywhere = map[string]string{
+func notEverywhere(spread bool) map[string]string {
+	if spread {
+		return notOnEach
+	}
+	return notAlone
+}
+
+// notOnEach are those in a group that is spread.
+var notOnEach = map[string]string{
+	"prefer": onEach, "sticky": onEach, "shards": onEach,
+	"concurrency_key": "does not apply to a job that runs everywhere: the runs of all workers have the same arguments",
+	"notify":          "does not apply to a job that runs everywhere: what happens to other jobs is told once",
+}
+
+// notAlone are those in any other group, where each worker runs the job by itself.
+var notAlone = map[string]string{
 	"misfire": noRecords, "catch_up": noRecords, "recover": noRecords, "overlap": noRecords, "max_runs": noRecords, "lock_at_least_for": noRecords,
 	"on":              onEach,
 	"prefer":          onEach,
@@ -347,21 +362,26 @@ var notDivided = map[string]string{
 }
 
 // checkTogether checks the keys that exclude or need one another.
-func checkTogether(found map[string]value, f *jobFile) {
+func checkTogether(found map[string]value, f *jobFile, spread bool) {
 	if f.job.Everywhere {
-		for key, why := range notEverywhere {
+		for key, why := range notEverywhere(spread) {
 			if at, ok := found[key]; ok {
 				at.report("%s", why)
 			}
 		}
-		return
+		if !spread {
+			return
+		}
+		if f.job.Overlap.Replaces() {
+			found["overlap"].report("overlap replace: a tick does not end the runs of the one before on the workers: expected forbid, queue or allow")
+		}
 	}
 	for key, why := range notReplacing {
 		if _, is := found[key]; is && f.job.Overlap.Replaces() {
 			found["overlap"].report("overlap replace: %s: expected forbid, queue or allow", why)
 		}
 	}
-	if at, ok := found["shards"]; ok {
+	if at, ok := found["shards"]; ok && !f.job.Everywhere {
 		for key, why := range notDivided {
 			if _, ok := found[key]; ok {
 				at.report("beside %s: %s", key, why)
@@ -374,7 +394,7 @@ func checkTogether(found map[string]value, f *jobFile) {
 	if at, ok := found["max_runs"]; ok && !f.job.Overlap.Beside() {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
-	if at, ok := found["concurrency_key"]; ok && f.job.Overlap != jobs.OverlapAllow {
+	if at, ok := found["concurrency_key"]; ok && f.job.Overlap != jobs.OverlapAllow && !f.job.Everywhere {
 		at.report("expected it only beside overlap: allow, since otherwise one run of the job goes on at a time")
 	}
 	if at, ok := found["lock_at_most_for"]; ok {

@@ -72,7 +72,7 @@ func readConfig(v value, c *Config, read func(path string) ([]byte, error)) []*d
 	r := jobReader{config: c, places: map[string]value{}, others: map[string]value{}}
 	defer r.checkPipelines()
 	if v.doc.defaults != nil {
-		r.defaults = readDefaults(*v.doc.defaults)
+		r.defaults = readDefaults(*v.doc.defaults, c.Spread)
 	}
 	if v.doc.jobs != nil {
 		r.read(*v.doc.jobs)
