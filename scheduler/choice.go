@@ -71,9 +71,7 @@ func (t *term) choose(r *run) (to store.Assignee, ok bool) {
 			last = load
 		}
 	}
-	if !e.job.onEach { // else it waits for that replica, and ends without it: see goneFrom
-		t.tellNone(e, ok || slices.ContainsFunc(t.spread.members, can))
-	}
+	t.tellNone(e, ok || slices.ContainsFunc(t.spread.members, can))
 	if !ok {
 		return to, false
 	}

@@ -148,11 +148,13 @@ func TestEachReplicaOverATakeover(t *testing.T) {
 	}
 }
 
-// A part waits for a replica that is busy, also where the database does not hear of that one for a moment.
+// A part waits for a replica that is busy, also where the database does not hear of that one for a moment. Nobody is told that no replica can
+// have it, which is for others.
 func TestEachReplicaThatIsBusy(t *testing.T) {
 	inBubble(t, func(c *cluster) {
+		var w witness
 		declared := []jobs.Job{everywhere(sleep(time.Second)), {Name: "busy", Schedule: jobs.At(c.begin.Add(50 * time.Second)), Do: sleep(40 * time.Second), On: jobs.Labels{"is": "busy"}}}
-		leader, others := c.spreadOver(2, declared)
+		leader, others := c.spreadOver(2, declared, w.option())
 		busy := c.start(declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1), scheduler.WithLabels(jobs.Labels{"is": "busy"}))
 		c.until(65 * time.Second)
 		c.wantOn(time.Minute, leader, others[0])
@@ -160,6 +162,85 @@ func TestEachReplicaThatIsBusy(t *testing.T) {
 		c.until(110 * time.Second)
 		c.wantOn(time.Minute, leader, others[0], busy)
 		c.wantRows("report", "1m succeeded")
+		if told := events[event.NoReplica](&w); len(told) != 0 {
+			t.Errorf("told: %+v", told)
+		}
+	})
+}
+
+// A part that its replica is slow to begin is not taken from there: no other replica can have it.
+func TestEachReplicaThatIsSlow(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		leader, others := c.spreadOver(3, []jobs.Job{everywhere(sleep(time.Second))})
+		c.until(time.Minute - time.Second)
+		others[0].link.set(func(l *link) { l.away = time.Now().Add(5 * time.Second) })
+		c.until(75 * time.Second)
+		c.wantOn(time.Minute, append(others, leader)...)
+		if rows := c.lines("report/shards"); !slices.Equal(rows, []string{"1m succeeded", "1m succeeded", "1m succeeded"}) {
+			t.Errorf("parts: %q", rows)
+		}
+	})
+}
+
+// A part that has not begun on a replica which drains, or which has the job no more, is skipped, and does not wait for the end of what runs there.
+func TestEachReplicaThatDrains(t *testing.T) {
+	for name, leave := range map[string]func(*replica){
+		"drains": func(r *replica) { r.cancel() },
+		"removes": func(r *replica) {
+			check(r.cluster.T, r.Remove("report"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				declared := []jobs.Job{everywhere(sleep(time.Second)), {Name: "busy", Schedule: jobs.At(c.begin.Add(50 * time.Second)), Do: sleep(time.Hour), On: jobs.Labels{"is": "busy"}}}
+				leader, others := c.spreadOver(2, declared)
+				busy := c.start(declared, scheduler.WithSpread(), scheduler.WithMaxRuns(1), scheduler.WithDrain(2*time.Hour), scheduler.WithLabels(jobs.Labels{"is": "busy"}))
+				c.until(65 * time.Second)
+				leave(busy)
+				c.until(80 * time.Second)
+				c.wantRows("report", "1m succeeded")
+				c.until(2*time.Minute + 10*time.Second)
+				c.wantOn(2*time.Minute, leader, others[0])
+				c.wantRows("report", "1m succeeded", "2m succeeded")
+			})
+		})
+	}
+}
+
+// A leader that has not seen all sessions yet skips no part for that.
+func TestEachReplicaUnderANewLeader(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		declared := []jobs.Job{everywhere(sleep(time.Second)), {Name: "busy", Schedule: jobs.At(c.begin.Add(50 * time.Second)), Do: sleep(60 * time.Second), On: jobs.Labels{"is": "busy"}}}
+		leader := c.start(declared, scheduler.WithSpread())
+		for range 22 {
+			c.start(declared, scheduler.WithSpread(), scheduler.WithFollowerOnly())
+		}
+		before := func(r *replica) (n int) {
+			for _, o := range c.replicas {
+				if o.Owner() < r.Owner() {
+					n++
+				}
+			}
+			return n
+		}
+		next := c.start(declared, scheduler.WithSpread())
+		for before(next) < 20 { // it watches the sessions, and would know the one that begins after it
+			next.stop()
+			next = c.start(declared, scheduler.WithSpread())
+		}
+		c.until(45 * time.Second) // when it has looked, and before it does again
+		busy := c.start(declared, scheduler.WithSpread(), scheduler.WithFollowerOnly(), scheduler.WithMaxRuns(1), scheduler.WithLabels(jobs.Labels{"is": "busy"}))
+		c.until(70 * time.Second)
+		next.link.set(func(l *link) { l.hold["Read"] = 200 * time.Millisecond })
+		leader.kill()
+		c.until(110 * time.Second)
+		if !next.leads() {
+			t.Error("another replica leads")
+		}
+		c.until(118 * time.Second)
+		if on := c.on(time.Minute); !slices.Contains(on, busy.Owner()) {
+			t.Errorf("it ran on %q, and not on %s: %q", on, busy.Owner(), c.lines("report/shards"))
+		}
 	})
 }
 
@@ -216,5 +297,17 @@ func TestEachReplicaByItself(t *testing.T) {
 		if len(by) != 2 || by[alone[0].Owner()] != 2 || by[alone[1].Owner()] != 2 {
 			t.Errorf("runs: %v", by)
 		}
+	})
+}
+
+// Where more replicas can have it than a run has parts at most, the run is skipped, and says so.
+func TestEachReplicaOfTooMany(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		c.spreadOver(jobs.MaxShards, []jobs.Job{everywhere(func(context.Context, jobs.Run) error { return nil })})
+		c.until(70 * time.Second)
+		c.wantRows("report", "1m succeeded")
+		c.start([]jobs.Job{everywhere(func(context.Context, jobs.Run) error { return nil })}, scheduler.WithSpread())
+		c.until(130 * time.Second)
+		c.wantRows("report", "1m succeeded", "2m skipped: 129 replicas can have it: a job runs everywhere on 128 at most")
 	})
 }

@@ -402,7 +402,7 @@ func TestDoctorOfLabels(t *testing.T) {
 	}
 	e := groupExam{roster: jobs.Roster{Now: now, Replicas: []jobs.Replica{live, gone}}}
 	e.labels(declared)
-	if f := e.found[0]; f.Check != "labels" || f.Grade != store.Warning || !strings.HasSuffix(f.Text, ": 2: fast (disk=ssd), new (zone=a)") {
+	if f := e.found[0]; f.Check != "labels" || f.Grade != store.Warning || !strings.HasSuffix(f.Text, ": 3: fast (disk=ssd), here (disk=ssd), new (zone=a)") {
 		t.Errorf("%+v", f)
 	}
 	e.found = nil

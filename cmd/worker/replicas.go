@@ -71,7 +71,10 @@ func unassigned(snapshot jobs.Snapshot, roster jobs.Roster, t *target) []string 
 	runs, on := snapshot.RunsOf(), map[string]jobs.Labels{}
 	if t.file != nil {
 		for _, j := range t.file.Jobs {
-			on[j.Name], on[jobs.ShardsOf(j.Name)] = j.On, j.On
+			on[j.Name] = j.On
+			if t.file.Divides(j) {
+				on[jobs.ShardsOf(j.Name)] = j.On
+			}
 			if j.Shards > 0 { // the leader does its runs, and workers their shards
 				on[j.Name] = nil
 			}

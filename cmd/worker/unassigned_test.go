@@ -32,19 +32,19 @@ func TestUnassigned(t *testing.T) {
 	}
 }
 
-// The labels of a job with shards are what its shards want, and no other job.
+// The labels of a job with shards are what its shards want, and no other job. One that runs everywhere does not begin without them.
 func TestUnassignedShards(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
 	snapshot := jobs.Snapshot{Now: now, Opened: jobs.Opened{Spread: true}}
-	for _, name := range []string{"a", "a/shards", "b/shards"} {
+	for _, name := range []string{"a", "a/shards", "b/shards", "c"} {
 		snapshot.Open = append(snapshot.Open, jobs.Record{Key: jobs.Key{Job: name, Tick: now}, State: jobs.Waiting, Due: now.Add(-time.Minute)})
 	}
-	has := map[string]jobs.ScheduleHash{"a": 1, "a/shards": 1, "b": 1, "b/shards": 1}
+	has := map[string]jobs.ScheduleHash{"a": 1, "a/shards": 1, "b": 1, "b/shards": 1, "c": 1, "c/shards": 1}
 	roster := jobs.Roster{Now: now, Replicas: []jobs.Replica{{Owner: "w", Seen: now, Since: now, Jobs: has}}}
 	on := jobs.Labels{"disk": "ssd"}
-	file := &config.Config{Jobs: []config.Job{{Job: jobs.Job{Name: "a", Shards: 2, On: on}}, {Job: jobs.Job{Name: "b/shards"}}, {Job: jobs.Job{Name: "b", On: on}}}}
-	if got := unassigned(snapshot, roster, &target{file: file}); !slices.Equal(got, []string{"a/shards"}) {
+	file := &config.Config{Jobs: []config.Job{{Job: jobs.Job{Name: "a", Shards: 2, On: on}}, {Job: jobs.Job{Name: "b/shards"}}, {Job: jobs.Job{Name: "b", On: on}}, {Job: jobs.Job{Name: "c", On: on, Everywhere: true}}}, Spread: true}
+	if got := unassigned(snapshot, roster, &target{file: file}); !slices.Equal(got, []string{"a/shards", "c"}) {
 		t.Errorf("got %q", got)
 	}
 }
