@@ -179,7 +179,7 @@ func (m *Memory) Lacks(s jobs.Snapshot, sent time.Time) string {
 		if !ok || !known.Since.Equal(r.since) {
 			continue // the job was removed, or made again
 		}
-		for k := range r.all() {
+		for _, k := range r.all() {
 			if known.Cursor.Before(k.Tick) && !k.Tick.After(s.Now) && m.counts(k.at, s.Server, sent) {
 				return fmt.Sprintf("it had tick %v of job %q, and has %v as its newest", k.Tick, name, known.Cursor)
 			}
@@ -224,7 +224,7 @@ func (m *Memory) newest(name string, is jobs.Known, now, before time.Time) (newe
 	if !is.Since.Equal(r.since) {
 		return newest
 	}
-	for k := range r.all() {
+	for _, k := range r.all() {
 		if k.at.Before(before) && !k.Tick.After(now) && k.Tick.After(newest) {
 			newest = k.Tick
 		}
@@ -256,7 +256,7 @@ func (m *Memory) marks(names []string, s jobs.Snapshot, counts func(Mark) bool) 
 	found := map[string][]Mark{}
 	for _, name := range names[:min(most, len(names))] {
 		r := m.jobs[name]
-		for k := range r.all() {
+		for _, k := range r.all() {
 			if !k.row.IsZero() && !k.Tick.After(s.Now) && s.Jobs[name].Since.Equal(r.since) && counts(k) {
 				found[name] = append(found[name], k)
 			}

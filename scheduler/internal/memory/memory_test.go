@@ -443,34 +443,32 @@ func TestAnswer(t *testing.T) {
 // The marks of a job are far enough apart, whatever the ticks.
 func TestSpaced(t *testing.T) {
 	t.Parallel()
-	s := spaced{apart: ttl, most: 2}
-	for _, test := range []struct {
+	r := newTrail(noon, ttl)
+	for i, test := range []struct {
 		at   time.Time
 		want []time.Time
 	}{
 		{at(0), []time.Time{at(0)}},
 		{at(1).Add(-1), []time.Time{at(0)}},
 		{at(1), []time.Time{at(0), at(1)}},
-		{at(5), []time.Time{at(1), at(5)}},
+		{at(5), []time.Time{at(0), at(1), at(5)}},
+		{at(7), []time.Time{at(1), at(5), at(7)}},
 	} {
-		s.add(Mark{at: test.at})
+		r.add(Mark{Tick: at(i), at: test.at})
 		var got []time.Time
-		for _, k := range s.marks {
+		for _, k := range r.far {
 			got = append(got, k.at)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%v: %v, want %v", test.at, got, test.want)
 		}
 	}
-	r := newTrail(noon, bound)
+	r = newTrail(noon, bound)
 	if !r.add(Mark{Tick: at(2), at: at(2)}) || r.add(Mark{Tick: at(2), at: at(3)}) || r.add(Mark{Tick: at(1), at: at(4)}) || r.newest.at != at(2) {
 		t.Errorf("only a later tick is new: %+v", r)
 	}
 	r.add(Mark{Tick: at(5), at: at(5)})
-	for range r.all() {
-		break // no more is yielded
-	}
-	if !r.keep(func(k Mark) bool { return k.at.Before(at(3)) }) || r.newest.at != at(2) || len(r.far.marks) != 1 {
+	if !r.keep(func(k Mark) bool { return k.at.Before(at(3)) }) || r.newest.at != at(2) || len(r.far) != 1 {
 		t.Errorf("%+v", r)
 	}
 	if r.keep(func(Mark) bool { return false }) {

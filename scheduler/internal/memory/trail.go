@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"iter"
 	"slices"
 	"time"
 
@@ -33,14 +32,13 @@ func (k Mark) IsReplaced(records []jobs.Record) bool {
 type trail struct {
 	since  time.Time // [jobs.Known.Since]: a job that was made again has another one
 	newest Mark
-	// far are a bound and a TTL apart. So one of the first two was there a bound before the last contact, even
-	// if a leader claims ticks on another server until its next heartbeat notices.
-	far spaced
+	// far are the newest marks that are at least apart, which is a bound and a TTL, oldest first: at most three. So one of the first two was
+	// there a bound before the last contact, also where a leader has claimed ticks until its next heartbeat without one.
+	far   []Mark
+	apart time.Duration
 }
 
-func newTrail(since time.Time, apart time.Duration) trail {
-	return trail{since: since, far: spaced{apart: apart, most: 3}}
-}
+func newTrail(since time.Time, apart time.Duration) trail { return trail{since: since, apart: apart} }
 
 // add takes in the newest tick, and reports whether it is later than the one before.
 func (r *trail) add(next Mark) bool {
@@ -48,50 +46,24 @@ func (r *trail) add(next Mark) bool {
 		return false
 	}
 	r.newest = next
-	r.far.add(next)
+	if n := len(r.far); n == 0 || next.at.Sub(r.far[n-1].at) >= r.apart {
+		r.far = append(r.far, next)
+		r.far = slices.Delete(r.far, 0, max(0, len(r.far)-3))
+	}
 	return true
 }
 
 // keep forgets all but the marks that are to be kept, and reports whether there are any.
 func (r *trail) keep(keeps func(Mark) bool) bool {
-	r.far.keep(keeps)
+	r.far = slices.DeleteFunc(r.far, func(k Mark) bool { return !keeps(k) })
 	if !keeps(r.newest) {
-		if len(r.far.marks) == 0 {
+		if len(r.far) == 0 {
 			return false
 		}
-		r.newest = r.far.marks[len(r.far.marks)-1]
+		r.newest = r.far[len(r.far)-1]
 	}
 	return true
 }
 
 // all are the marks, in no order, some of them twice.
-func (r *trail) all() iter.Seq[Mark] {
-	return func(yield func(Mark) bool) {
-		for _, marks := range [][]Mark{r.far.marks, {r.newest}} {
-			for _, k := range marks {
-				if !yield(k) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// spaced are the newest marks that are at least so far apart, oldest first.
-type spaced struct {
-	apart time.Duration
-	most  int
-	marks []Mark
-}
-
-func (s *spaced) add(next Mark) {
-	if n := len(s.marks); n > 0 && next.at.Sub(s.marks[n-1].at) < s.apart {
-		return
-	}
-	s.marks = append(s.marks, next)
-	s.marks = slices.Delete(s.marks, 0, max(0, len(s.marks)-s.most))
-}
-
-func (s *spaced) keep(keeps func(Mark) bool) {
-	s.marks = slices.DeleteFunc(s.marks, func(k Mark) bool { return !keeps(k) })
-}
+func (r *trail) all() []Mark { return append(slices.Clone(r.far), r.newest) }
