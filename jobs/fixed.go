@@ -50,19 +50,6 @@ func (s FixedRateSchedule) String() string {
 	return fmt.Sprintf("fixed rate %v, initial delay %v", s.every, s.initial)
 }
 
-// Anchor is the instant from which the ticks are counted. The ledger has since, by
-// the database's clock, which may be far ahead of the clock that ticks are judged
-// by: there it is the earliest instant from the given one on, which is since by that
-// clock, that has the same ticks. So they do not depend on when that is asked.
-func (s FixedRateSchedule) Anchor(since, from time.Time) time.Time {
-	if !since.After(from) {
-		return since
-	}
-	// from is translated by a difference that is measured a little differently
-	// each time.
-	return since.Add(-since.Sub(from.Add(-time.Second)).Truncate(s.every))
-}
-
 // From implements [Relative].
 func (s FixedRateSchedule) From(known Known) Schedule {
 	return anchored{first: known.ScheduleSince.Add(s.initial).UTC(), every: s.every, text: s.String()}

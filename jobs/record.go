@@ -143,8 +143,8 @@ func (s Snapshot) RunsOf() map[string]int {
 // Known is what the ledger knows of a job.
 type Known struct {
 	Schedule string
-	// Since is when the ledger first knew the job, and ScheduleSince when its
-	// present schedule came into force. Earlier instants are not its ticks.
+	// Since is when the ledger first knew the job, by the database's clock, and ScheduleSince when its
+	// present schedule came into force, by the clock that the leader judged ticks by. Earlier instants are not its ticks.
 	Since, ScheduleSince time.Time
 	Paused               bool
 	// Cursor is the newest scheduled tick that was claimed; zero when none was.

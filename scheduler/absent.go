@@ -41,7 +41,7 @@ func (d *declaring) welcome(ctx context.Context, all []*declared, was jobs.Snaps
 		}
 		returned[job.Name], names = known, append(names, job.Name)
 		d.back[job.Name] = true
-		if claim, ok := plan.Absence(job.Job, known, d.now(), d.clock.Both()); ok {
+		if claim, ok := plan.Absence(job.Job, d.clock.Known(known), d.now()); ok {
 			claims = append(claims, claim)
 			ticks += 1 + claim.Missed
 		}

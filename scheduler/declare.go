@@ -45,7 +45,7 @@ func (v *env) tell(changed relisted) error {
 		if err := d.welcome(ctx, changed, was); err != nil {
 			return err
 		}
-		return v.db.Declare(ctx, v.holder, d.differing(changed, was, gap{from: was.Now}))
+		return v.db.Declare(ctx, v.holder, d.differing(changed, was, gap{from: v.present(was)}))
 	})
 	if err == nil {
 		was, err = v.passOver(ctx, changed, was)
@@ -116,7 +116,15 @@ func (v *env) passOver(ctx context.Context, all []*declared, snapshot jobs.Snaps
 	return snapshot, err
 }
 
-// gap is from when a changed schedule is in force, by the database's clock, unless the one before has ticks left.
+// present is when a reading was, by the clock that ticks are judged by.
+func (v *env) present(was jobs.Snapshot) time.Time {
+	if now := v.clock.Apart(); !now.IsZero() {
+		return now
+	}
+	return was.Now
+}
+
+// gap is from when a changed schedule is in force, by the clock that ticks are judged by, unless the one before has ticks left.
 type gap struct {
 	from time.Time // zero: from now on
 	// unsure is for how long before that a tick may have been due whose claim never arrived: heartbeats do not wait
@@ -129,7 +137,7 @@ type gap struct {
 // no tick may be lost: with the last heartbeat that is known, if this term follows that one, and else with the last
 // run that is known to have started.
 func (d *declaring) gapOf(ctx context.Context, all []*declared, was jobs.Snapshot) gap {
-	if !slices.ContainsFunc(all, func(job *declared) bool { return changes(was.Jobs[job.Name], job, was.Now) }) {
+	if !slices.ContainsFunc(all, func(job *declared) bool { return changes(was.Jobs[job.Name], job, d.present(was)) }) {
 		return gap{}
 	}
 	previous := keeper.HeldOf(d.ctx).Previous()
@@ -146,7 +154,7 @@ func (d *declaring) gapOf(ctx context.Context, all []*declared, was jobs.Snapsho
 	if !from.IsZero() {
 		from = later(from, d.toldEnd(ctx, last))
 	}
-	return gap{from, d.timing.TTL}
+	return gap{d.clock.Ours(from), d.timing.TTL}
 }
 
 // changes reports whether the schedule of a job that the ledger has rules from another instant on than it did.
@@ -192,10 +200,10 @@ func (d *declaring) differing(all []*declared, was jobs.Snapshot, g gap) (differ
 			continue // see open
 		}
 		one := plan.Declaration{
-			Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: g.from},
+			Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: g.from, Now: d.clock.Apart()},
 			Back: d.back[job.Name], Open: open[job.Name], Unsure: g.unsure,
 		}
-		if as, differs := one.Differs(known, ok, was.Now, d.clock.Both()); differs {
+		if as, differs := one.Differs(d.clock.Known(known), ok, d.present(was)); differs {
 			differing = append(differing, as)
 		}
 	}

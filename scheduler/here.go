@@ -155,7 +155,7 @@ func (h *here) loop(l, removed *local) {
 		if at.Before(known.Cursor) {
 			known.Cursor = at
 		}
-		p := plan.NewCursor(&d.Job, known, known.ScheduleSince)
+		p := plan.NewCursor(&d.Job, known)
 		wait := time.Minute
 		if !p.Next().IsZero() {
 			wait = min(wait, p.Next().Add(d.Delay(h.s.group, p.Next())).Sub(at))

@@ -132,7 +132,7 @@ func (t *term) noteStrays(snapshot jobs.Snapshot) {
 
 func (t *term) addStray(name string, gone, now time.Time) {
 	e := newEntry(t.holder.Group, declare(jobs.Job{Name: name, Schedule: jobs.Manual()}, false))
-	e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Gone: gone}, time.Time{})
+	e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Gone: gone})
 	e.history = newHistory(now)
 	t.janitor.strays = append(t.janitor.strays, e)
 }

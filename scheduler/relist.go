@@ -225,11 +225,9 @@ func (t *term) realarm() {
 // that was read counts, too.
 func (t *term) know(e *entry, snapshot jobs.Snapshot) {
 	isNew := e.Known().Since.IsZero()
-	known := snapshot.Jobs[e.job.Name]
-	anchor := known.ScheduleSince
+	known := t.clock.Known(snapshot.Jobs[e.job.Name])
 	e.knowFencing(known.Started, 0)
-	known.ScheduleSince, known.Finished = t.clock.Ours(known.ScheduleSince), t.clock.Ours(known.Finished)
-	if e.Learn(known, anchor, t.now(), t.clock.Most) {
+	if e.Learn(known, t.now(), t.clock.Most) {
 		t.log.Warn("a schedule that would rule from the future on, written under a wrong clock, rules from now on",
 			zap.String("job", e.job.Name), zap.Time("since", known.ScheduleSince))
 	}

@@ -361,7 +361,7 @@ func TestTicksAheadAreTold(t *testing.T) {
 		core, logs := observer.New(zap.WarnLevel)
 		term.log = zap.New(core)
 		e := term.roll.entries["job"]
-		e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Cursor: noon.Add(ahead)}, time.Time{})
+		e.Cursor = plan.NewCursor(&e.job.Job, jobs.Known{Cursor: noon.Add(ahead)})
 		term.tellAhead(noon)
 		term.tellAhead(noon)
 		if logs.Len() != lines {
@@ -489,7 +489,7 @@ func TestDoubtIsNotRenewed(t *testing.T) {
 	var ended error
 	term.cut = func(err error) { ended = err }
 	known := jobs.Known{Since: noon, Cursor: noon.Add(time.Hour)}
-	term.roll.entries["job"].Learn(known, known.ScheduleSince, noon.Add(2*time.Hour), time.Minute)
+	term.roll.entries["job"].Learn(known, noon.Add(2*time.Hour), time.Minute)
 	known.Cursor = noon
 	snapshot := jobs.Snapshot{Now: noon.Add(2 * time.Hour), Jobs: map[string]jobs.Known{"job": known}}
 	before := time.Now()

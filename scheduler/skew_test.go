@@ -3,6 +3,8 @@ package scheduler_test
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/internal/rounds"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler"
 	"github.com/cronlease/cronlease/store"
@@ -289,6 +292,178 @@ func TestDatabaseSetBackBeforeAGap(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// By the worker's clock, no tick is lost where the database's clock was ahead when the job was declared, or when its schedule was changed, and is set
+// right before a gap: whether the next leader comes before the wrong instant or after it.
+func TestDatabaseAheadBeforeAGap(t *testing.T) {
+	for name, schedule := range map[string]jobs.Schedule{"cron": jobs.Cron("0 0 * * * *"), "rate": jobs.FixedRate(time.Hour), "at": jobs.At(year2000(2 * time.Hour))} {
+		for _, ahead := range []time.Duration{3 * time.Hour, 9 * time.Hour} {
+			for _, changes := range []bool{false, true} {
+				t.Run(fmt.Sprint(name, " by ", ahead, ", changed ", changes), func(t *testing.T) {
+					inBubble(t, func(c *cluster) {
+						of := func(s jobs.Schedule) []jobs.Job {
+							return []jobs.Job{{Name: "job", Schedule: s, Misfire: jobs.MisfireAll, History: jobs.History{Keep: 1000}}}
+						}
+						c.store.StepClock(ahead)
+						if changes {
+							before := c.start(of(jobs.Cron("0 0 0 1 1 *")), byWorker)
+							c.until(time.Millisecond)
+							before.stop()
+						}
+						first := c.start(of(schedule), byWorker)
+						c.until(90 * time.Minute)
+						first.stop()
+						c.store.StepClock(-ahead)
+						c.until(250 * time.Minute)
+						c.start(of(schedule), byWorker)
+						c.until(5*time.Hour + time.Second)
+						var ticks []time.Duration
+						for _, r := range c.records("job") {
+							if r.State != jobs.Succeeded || r.Missed != 0 {
+								t.Errorf("%+v", r)
+							}
+							ticks = append(ticks, r.Tick.Sub(c.begin).Truncate(time.Second))
+						}
+						want := []time.Duration{time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 5 * time.Hour}
+						switch name {
+						case "rate":
+							want = append([]time.Duration{0}, want...)
+						case "at":
+							want = want[1:2]
+						}
+						if !slices.Equal(ticks, want) {
+							t.Errorf("ticks %v, want %v", ticks, want)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// year2000 is an instant of a bubble.
+func year2000(after time.Duration) time.Time {
+	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(after)
+}
+
+// By the worker's clock, a changed schedule has no ticks from before the change, wherever the database's clock is.
+func TestChangedBesideAnotherClock(t *testing.T) {
+	for _, skew := range []time.Duration{0, -2 * time.Hour, 2 * time.Hour, -year} {
+		for _, restart := range []bool{false, true} {
+			t.Run(fmt.Sprint(skew, restart), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					of := func(cron string) jobs.Job {
+						return jobs.Job{Name: "job", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 1000}}
+					}
+					c.store.StepClock(skew)
+					r := c.start([]jobs.Job{of("0 0 * * * *")}, byWorker)
+					c.until(115 * time.Minute)
+					if restart {
+						r.stop()
+						c.start([]jobs.Job{of("0 */10 * * * *")}, byWorker)
+					} else {
+						check(t, r.Set(r.doing(of("0 */10 * * * *"))...))
+					}
+					c.until(130*time.Minute + time.Second)
+					c.wantRows("job", "1h succeeded", "2h succeeded", "2h10m succeeded")
+				})
+			})
+		}
+	}
+}
+
+// Whatever becomes of the database's clock, and whoever leads when, each tick has one row: under either clock, as long as the clocks agree to
+// max_skew where that counts.
+func TestRandomStepsOfTheDatabase(t *testing.T) {
+	for _, seed := range rounds.Seeds(t, 40) {
+		for _, by := range []scheduler.Clock{scheduler.WorkerClock, scheduler.DatabaseClock} {
+			t.Run(fmt.Sprint(seed, by), func(t *testing.T) {
+				inBubble(t, func(c *cluster) { c.randomSteps(rand.New(rand.NewPCG(seed, 0)), by) })
+			})
+		}
+	}
+}
+
+func (c *cluster) randomSteps(r *rand.Rand, by scheduler.Clock) {
+	const every = time.Minute
+	declared := []jobs.Job{
+		{Name: "cron", Schedule: jobs.Cron("0 * * * * *"), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 100_000}},
+		{Name: "rate", Schedule: jobs.FixedRate(every), Misfire: jobs.MisfireAll, History: jobs.History{Keep: 100_000}},
+	}
+	var off, at time.Duration
+	step := func() {
+		to := time.Duration(r.IntN(9*60)) * time.Second
+		if by == scheduler.WorkerClock {
+			to = time.Duration(r.IntN(6*60)-3*60) * every
+		}
+		c.store.StepClock(to - off)
+		off = to
+	}
+	var up []*replica
+	start := func() { up = append(up, c.start(declared, scheduler.WithClock(by))) }
+	if r.IntN(2) == 0 {
+		step()
+	}
+	for start(); len(c.replicas) < 6; {
+		at += time.Duration(1+r.IntN(100)) * 5 * time.Second
+		c.until(at)
+		switch i := r.IntN(max(1, len(up))); r.IntN(4) {
+		case 0:
+			step()
+		case 1:
+			start()
+		default:
+			if len(up) == 0 {
+				start()
+				continue
+			}
+			if r.IntN(2) == 0 {
+				up[i].kill()
+			} else {
+				up[i].stop()
+			}
+			up = slices.Delete(up, i, i+1)
+		}
+	}
+	c.until(at + 40*time.Minute)
+	for _, job := range declared {
+		var last time.Time
+		for _, x := range c.records(job.Name) {
+			if gap := x.Tick.Sub(last); x.Trigger != 0 || !last.IsZero() && gap != time.Duration(x.Missed+1)*every {
+				c.Errorf("%s: %v after %v, missed %d", job.Name, x.Tick.Sub(c.begin), last.Sub(c.begin), x.Missed)
+			}
+			last = x.Tick
+		}
+		if ago := at + 40*time.Minute - last.Sub(c.begin); ago > 12*time.Minute {
+			c.Errorf("%s: its newest tick is %v old", job.Name, ago)
+		}
+	}
+}
+
+// A fixed rate keeps its ticks when the database's clock is set back to before the schedule began.
+func TestRateOfAClockThatWasSetBack(t *testing.T) {
+	for _, initial := range []time.Duration{0, 7 * time.Second} {
+		t.Run(initial.String(), func(t *testing.T) {
+			inBubble(t, func(c *cluster) {
+				job := []jobs.Job{{Name: "job", Schedule: jobs.FixedRate(time.Minute).InitialDelay(initial), Misfire: jobs.MisfireAll}}
+				c.store.StepClock(8 * time.Minute)
+				r := c.start(job)
+				c.until(90 * time.Second)
+				r.stop()
+				c.store.StepClock(-8*time.Minute + 13*time.Second)
+				c.start(job)
+				c.until(20 * time.Minute)
+				var before time.Time
+				for _, r := range c.records("job") {
+					if !before.IsZero() && r.Tick.Sub(before)%time.Minute != 0 {
+						t.Errorf("%v comes after %v", r.Tick, before)
+					}
+					before = r.Tick
+				}
+			})
+		})
 	}
 }
 

@@ -190,9 +190,11 @@ type Declared struct {
 	// Schedule is the text of [jobs.Schedule.String].
 	Schedule string
 	// From is when the schedule comes into force if it differs from what the ledger
-	// has, or if that lies in the future, by the database's clock. Zero: from now
-	// on.
+	// has, or if that lies in the future. Zero, or later than now: from now on.
 	From time.Time
+	// Now is the present by the clock that ticks are judged by, if that is not the database's: From, and [jobs.Known].ScheduleSince
+	// of the job, are by it. Zero: by the database's.
+	Now time.Time
 }
 
 // Changes is an answer of [Ledger.Changes].

@@ -51,17 +51,20 @@ func (l Ledger) Declare(ctx context.Context, h store.Holder, declared []store.De
 
 func (tx *Tx) declare(d store.Declared) {
 	was, ok := tx.Jobs[d.Name]
-	known := was
+	known, now := was, tx.Now
+	if !d.Now.IsZero() {
+		now = time.UnixMicro(d.Now.UnixMicro()).UTC()
+	}
 	switch {
 	case !ok:
-		known = Job{Known: jobs.Known{Schedule: d.Schedule, Since: tx.Now, ScheduleSince: tx.Now}}
-	case known.Schedule != d.Schedule, known.ScheduleSince.After(tx.Now):
-		from := tx.Now
-		if !d.From.IsZero() && d.From.Before(tx.Now) {
+		known = Job{Known: jobs.Known{Schedule: d.Schedule, Since: tx.Now, ScheduleSince: now}}
+	case known.Schedule != d.Schedule, known.ScheduleSince.After(now):
+		from := now
+		if !d.From.IsZero() && d.From.Before(now) {
 			from = time.UnixMicro(d.From.UnixMicro()).UTC()
 		}
 		known.Schedule = d.Schedule
-		if from.After(known.ScheduleSince) || known.ScheduleSince.After(tx.Now) {
+		if from.After(known.ScheduleSince) || known.ScheduleSince.After(now) {
 			known.ScheduleSince = from
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/cronlease/cronlease/store/internal/sqlflaws"
+	"github.com/cronlease/cronlease/store/mysqlstore/internal/mysqlconn"
 	"github.com/cronlease/cronlease/store/mysqlstore/internal/sqltext"
 )
 
@@ -57,7 +58,7 @@ func statementsOf(s *Store) map[string]*sqltext.Query {
 // Flaws are all there are, in the order of their statements.
 func Flaws() []sqlflaws.Flaw {
 	texts := map[string]string{}
-	for name, statement := range statementsOf(newStore(nil, "cronlease_")) {
+	for name, statement := range statementsOf(newStore(new(mysqlconn.Pool), "cronlease_")) {
 		texts[name] = statement.String()
 	}
 	return sqlflaws.Of(texts, about)

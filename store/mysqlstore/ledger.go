@@ -115,7 +115,11 @@ func (l *ledger) declareStatement(h store.Holder, declared []store.Declared) str
 		if !d.From.IsZero() {
 			from = d.From.UnixMicro()
 		}
-		rows[i] = sqltext.Row{d.Name, d.Schedule, from}
+		present := int64(0)
+		if !d.Now.IsZero() {
+			present = d.Now.UnixMicro()
+		}
+		rows[i] = sqltext.Row{d.Name, d.Schedule, from, present}
 	}
 	other := h.Opens(jobs.Opened{Token: 1, Spread: !h.Assigns})
 	return l.sql.declare.Render(rows, h.Group, h.Owner, h.Token, h.Assigns, ledgerrows.FormatOpened(other))

@@ -35,6 +35,8 @@ type ledgerQueries struct {
 const (
 	micros = `TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))`
 
+	presentOf = `COALESCE({epoch} + INTERVAL NULLIF(v.present, 0) MICROSECOND, UTC_TIMESTAMP(6))`
+
 	// changesOf is the group's counter mixed with the keys of the manual runs
 	// that no term has taken up: so a trigger is one INSERT and nothing else. Without the hash, the
 	// runs of two jobs that follow one at two ticks would cancel each other out.
@@ -119,17 +121,18 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// COMMITTED reads the fence row from before. The assignments are made
 		// in their order. In the group's own row, which has no name, the
 		// schedule is the token of the term that declared last, with the mode of the group, and
-		// schedule_since is when it did so first. A mode that is another one than the term's stays.
+		// schedule_since is when it did so first. A mode that is another one than the term's stays. A present is that of a clock which
+		// is not the server's; zero: of that.
 		declare: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
-WITH v (name, schedule, since) AS (VALUES ?)
-SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), UTC_TIMESTAMP(6), 0, 0
+WITH v (name, schedule, since, present) AS (VALUES ?)
+SELECT f.name, v.name, v.schedule, UTC_TIMESTAMP(6), ` + presentOf + `, 0, 0
 FROM {fence} f STRAIGHT_JOIN v
 WHERE f.name = ? AND f.owner = ? AND f.token = ?
 LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
-	schedule_since = LEAST(UTC_TIMESTAMP(6), CASE
-		WHEN {job}.schedule_since > UTC_TIMESTAMP(6) THEN {epoch} + INTERVAL v.since MICROSECOND
+	schedule_since = LEAST(` + presentOf + `, CASE
+		WHEN {job}.schedule_since > ` + presentOf + ` THEN {epoch} + INTERVAL v.since MICROSECOND
 		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
 		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
 	schedule = IF(v.name = _binary'' AND {job}.schedule NOT IN (_binary'', _binary'0') AND (LOCATE(_binary' spread ', {job}.schedule) > 0) <> ?, ?, v.schedule),

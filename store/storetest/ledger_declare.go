@@ -100,6 +100,26 @@ var declareCases = []ledgerCase{
 		e.between(e.known(group, "new").ScheduleSince, before, "ScheduleSince of a new job")
 	}},
 
+	{"declare/by a clock that is not the database's", func(e *ledgerEnv) {
+		s := e.open()
+		h := e.begin(s)
+		now := e.now()
+		declare := func(schedule string, from, now time.Time) time.Time {
+			e.Helper()
+			e.declare(s, h, store.Declared{Name: "new", Schedule: schedule, From: from, Now: now})
+			return e.known(group, "new").ScheduleSince
+		}
+		ahead, behind := now.Add(time.Hour), now.Add(-time.Hour)
+		e.equal(declare("every 1m", time.Time{}, ahead), ahead, "ScheduleSince of a new job")
+		e.between(e.known(group, "new").Since, now, "Since of a new job")
+		e.equal(declare("every 1m", now, ahead), ahead, "ScheduleSince when it is declared again")
+		e.equal(declare("every 2m", time.Time{}, ahead.Add(time.Minute)), ahead.Add(time.Minute), "ScheduleSince of a changed schedule")
+		e.equal(declare("every 3m", ahead.Add(2*time.Minute), ahead.Add(3*time.Minute)), ahead.Add(2*time.Minute), "ScheduleSince of a changed schedule that is said to rule since then")
+		e.equal(declare("every 4m", ahead.Add(time.Hour), ahead.Add(4*time.Minute)), ahead.Add(4*time.Minute), "ScheduleSince of one that is said to rule from the future on")
+		e.equal(declare("every 4m", behind.Add(-time.Minute), behind), behind.Add(-time.Minute), "ScheduleSince of one that ruled from the future on, by that clock")
+		e.equal(declare("every 5m", time.Time{}, behind), behind, "ScheduleSince by a clock that is behind")
+	}},
+
 	{"declare/what ruled from the future on rules from when it is said to", func(e *ledgerEnv) {
 		if e.h.StepClock == nil {
 			e.Skip("left out: Harness.StepClock is nil")

@@ -184,6 +184,7 @@ func (h *history) declared() []store.Declared {
 			declared = append(declared, store.Declared{
 				Name: job, Schedule: rapid.SampledFrom([]string{"every 1m", "every 2m"}).Draw(h.random, "schedule"),
 				From: rapid.SampledFrom([]time.Time{{}, tick(0), tick(3), tick(50 * 365 * 24 * 60)}).Draw(h.random, "from"),
+				Now:  rapid.SampledFrom([]time.Time{{}, {}, tick(2), tick(5)}).Draw(h.random, "now"),
 			})
 		}
 	}

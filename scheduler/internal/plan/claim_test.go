@@ -26,7 +26,7 @@ func planned(job jobs.Job, c crowd) *Job {
 	job = job.Complete()
 	j := New("g", &job)
 	j.count[other] = [phases]int{Parking: c.parking, Waiting: c.waiting, Ready: c.ready, Running: c.running, Resting: c.resting}
-	j.Cursor = NewCursor(&job, jobs.Known{ScheduleSince: noon}, noon)
+	j.Cursor = NewCursor(&job, jobs.Known{ScheduleSince: noon})
 	return &j
 }
 

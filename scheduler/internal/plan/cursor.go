@@ -11,15 +11,14 @@ type Cursor struct {
 	job      *jobs.Job
 	schedule jobs.Schedule // in force now: for a relative one, what From returned
 	known    jobs.Known    // its instants by the clock that ticks are judged by
-	anchor   time.Time     // of a fixed rate: ScheduleSince as the ledger has it
 	recorded time.Time     // the newest tick that the ledger is known to have
 	next     time.Time     // the first tick that has not been dealt with; zero: none
 }
 
 // NewCursor returns that of a job of which the ledger knows so much. known has its instants by the clock that ticks
-// are judged by, and anchor is its ScheduleSince as the ledger has it.
-func NewCursor(job *jobs.Job, known jobs.Known, anchor time.Time) Cursor {
-	c := Cursor{job: job, known: known, anchor: anchor}
+// are judged by.
+func NewCursor(job *jobs.Job, known jobs.Known) Cursor {
+	c := Cursor{job: job, known: known}
 	c.resolve()
 	return c
 }
@@ -37,12 +36,11 @@ func (c *Cursor) Next() time.Time { return c.next }
 func (c *Cursor) Schedule() jobs.Schedule { return c.schedule }
 
 // Learn takes in what the ledger knows of the job. known has its instants by the clock that ticks are judged
-// by, and anchor is its ScheduleSince as the ledger has it. What this term has done since that was read counts
-// too. It reports whether the schedule would rule from an instant that is further ahead of now than clocks
+// by. What this term has done since that was read counts too. It reports whether the schedule would rule from an instant that is further ahead of now than clocks
 // may differ: then it was written under a wrong clock, and rules from now on.
-func (c *Cursor) Learn(known jobs.Known, anchor, now time.Time, most time.Duration) (wrong bool) {
+func (c *Cursor) Learn(known jobs.Known, now time.Time, most time.Duration) (wrong bool) {
 	before := c.known
-	c.known, c.anchor = known, anchor
+	c.known = known
 	c.recorded = later(c.recorded, known.Cursor)
 	c.known.Cursor = later(before.Cursor, known.Cursor)
 	c.known.Finished = later(before.Finished, known.Finished)
@@ -61,28 +59,21 @@ func (c *Cursor) resolve() {
 	c.schedule = c.job.Schedule
 	relative, ok := c.schedule.(jobs.Relative)
 	if ok {
-		known := c.known
-		if rate, ok := jobs.Base(relative).(jobs.FixedRateSchedule); ok {
-			known.ScheduleSince = rate.Anchor(c.anchor, known.ScheduleSince)
-		}
-		c.schedule = relative.From(known)
+		c.schedule = relative.From(c.known)
 	}
-	c.next = c.schedule.Next(dealt(c.schedule, ok, c.known, c.anchor))
+	c.next = c.schedule.Next(dealt(ok, c.known))
 }
 
-// dealt is up to when a job's schedule has been dealt with: its newest tick, or since when the schedule rules. The latter is
-// written in the ledger by the database's clock. Where ticks are judged by another one, and either was stepped since, it may be translated to
-// an instant behind ticks that the schedule has had: then the newest of these counts.
-func dealt(s jobs.Schedule, isRelative bool, known jobs.Known, written time.Time) time.Time {
-	cursor, since := known.Cursor, known.ScheduleSince
-	moved := since.After(written) && !cursor.Before(written) && s.Next(cursor.Add(-1)).Equal(cursor)
-	switch {
-	case !cursor.Before(since), moved:
-		return cursor
+// dealt is up to when a job's schedule has been dealt with: its newest tick, or since when the schedule rules.
+func dealt(isRelative bool, known jobs.Known) time.Time {
+	switch since := known.ScheduleSince; {
+	case !known.Cursor.Before(since):
+		return known.Cursor
 	case isRelative:
 		return since.Add(-1) // its first tick may be at that instant itself
+	default:
+		return since
 	}
-	return since
 }
 
 // Finished notes that a run has ended, or a tick that counts as one.

@@ -7,19 +7,13 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// Clocks translates instants between the clock that ticks are judged by and the database's.
-type Clocks struct {
-	Ours   func(time.Time) time.Time // of an instant by the database's clock
-	Theirs func(time.Time) time.Time // the reverse
-}
-
 // LongAbsent reports whether no term has had a job for long, by the ledger. Its newest tick tells of leaders
 // that leave Gone alone, and had it since.
 func LongAbsent(known jobs.Known, now time.Time) bool {
 	return !known.Gone.IsZero() && now.Sub(later(known.Gone, known.Cursor)) > jobs.LongAbsence
 }
 
-// Declaration is how a job is declared to a ledger that may have it already.
+// Declaration is how a job is declared to a ledger that may have it already. Its instants are by the clock that ticks are judged by.
 type Declaration struct {
 	Schedule jobs.Schedule
 	As       store.Declared // From is when a changed schedule is in force from, unless the one before has ticks left
@@ -30,19 +24,18 @@ type Declaration struct {
 	Unsure time.Duration
 }
 
-// Differs returns what the ledger is told of a job, if it has something else; ok says that it has the job at all,
-// and now is the present by the database's clock.
-func (d Declaration) Differs(known jobs.Known, ok bool, now time.Time, c Clocks) (as store.Declared, differs bool) {
+// Differs returns what the ledger is told of a job, if it has something else; ok says that it has the job at all.
+func (d Declaration) Differs(known jobs.Known, ok bool, now time.Time) (as store.Declared, differs bool) {
 	as = d.As
+	begun, isTick := begunBy(d.Schedule, known, now)
 	switch {
 	case d.Back:
 		as.From = time.Time{} // from now on
 	case ok && known.Schedule != as.Schedule:
-		as.From = d.notPast(known, now, c)
-	case known.ScheduleSince.After(now) && !known.Cursor.IsZero() && isTick(d.Schedule, known):
-		// The database's clock was set back. The ledger does not tell any more
-		// when the schedule began, but it had begun by its newest tick.
-		as.From = c.Theirs(known.Cursor)
+		as.From = d.notPast(known, now)
+	case known.ScheduleSince.After(now) && isTick:
+		// The clock was set back. The ledger does not tell any more when the schedule began, but it had begun by its newest tick.
+		as.From = begun
 	default:
 		as.From = d.unsure()
 	}
@@ -57,22 +50,35 @@ func (d Declaration) unsure() time.Time {
 	return d.As.From.Add(-d.Unsure)
 }
 
-// isTick reports whether a job's newest tick is one of the schedule: after a change
-// it may be one of the schedule before.
-func isTick(s jobs.Schedule, known jobs.Known) bool {
-	if r, ok := s.(jobs.Relative); ok {
+// begunBy is an instant since which a schedule may be said to rule, by the newest tick of its job. False: there is none, or that tick is one of the
+// schedule before.
+func begunBy(s jobs.Schedule, known jobs.Known, now time.Time) (since time.Time, ok bool) {
+	if known.Cursor.IsZero() {
+		return since, false
+	}
+	if rate, is := jobs.Base(s).(jobs.FixedRateSchedule); is { // its ticks are to stay where they are
+		ticks := rate.From(known)
+		first := ticks.Next(time.Time{})
+		initial, every := first.Sub(known.ScheduleSince), ticks.Next(first).Sub(first)
+		since = known.Cursor.Add(-initial)
+		if ahead := since.Sub(now); ahead > 0 { // the ledger takes none from the future
+			since = since.Add(-(ahead + every - 1) / every * every)
+		}
+		return since, known.Cursor.Sub(first)%every == 0
+	}
+	if r, is := s.(jobs.Relative); is {
 		s = r.From(known)
 	}
-	return s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
+	return known.Cursor, s.Next(known.Cursor.Add(-1)).Equal(known.Cursor)
 }
 
 // notPast is the instant from which a schedule that replaces the known one is in
 // force: from, or right before the first tick of the known schedule that was due by
 // then and has no row. There are such ticks when the last leader could not claim,
 // drained, or died as soon as it had declared its jobs, or when the job was paused.
-// What the ledger has of the future was stamped before the database's clock was set
+// What the ledger has of the future was stamped before the clock was set
 // back, and does not count.
-func (d Declaration) notPast(known jobs.Known, now time.Time, c Clocks) time.Time {
+func (d Declaration) notPast(known jobs.Known, now time.Time) time.Time {
 	from := d.As.From
 	old, ok := jobs.ParseSchedule(known.Schedule)
 	if !ok || from.IsZero() {
@@ -81,33 +87,29 @@ func (d Declaration) notPast(known jobs.Known, now time.Time, c Clocks) time.Tim
 	if from.After(now) {
 		from = now
 	}
-	written, ruled := known.ScheduleSince, known
-	if ruled.ScheduleSince = c.Ours(written); written.After(now) {
+	ruled := known
+	if ruled.ScheduleSince.After(now) {
 		ruled.ScheduleSince = time.Time{}
 	}
 	if later(known.Cursor, ruled.ScheduleSince).IsZero() {
 		return from
 	}
-	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok {
-		if d.Open {
-			return from // its next tick is not known yet
-		}
-		known.ScheduleSince, known.Finished = c.Ours(known.ScheduleSince), c.Ours(known.Finished)
+	if _, ok := jobs.Base(old).(jobs.FixedDelaySchedule); ok && d.Open {
+		return from // its next tick is not known yet
 	}
 	relative, ok := old.(jobs.Relative)
 	if ok {
 		old = relative.From(known)
 	}
-	first := old.Next(dealt(old, ok, ruled, written))
-	if early := c.Ours(from).Sub(first); !first.IsZero() && early >= 0 {
-		return from.Add(-early - time.Microsecond)
+	if first := old.Next(dealt(ok, ruled)); !first.IsZero() && !first.After(from) {
+		return first.Add(-time.Microsecond)
 	}
 	return from
 }
 
 // Absence returns the claim of the ticks that a job which comes back has had by now, as skipped. It goes by the
 // schedule that the ledger has; of one that nothing here can read, only if the job still has it.
-func Absence(job jobs.Job, known jobs.Known, now time.Time, c Clocks) (row store.Claim, ok bool) {
+func Absence(job jobs.Job, known jobs.Known, now time.Time) (row store.Claim, ok bool) {
 	schedule, ok := jobs.ParseSchedule(known.Schedule)
 	if !ok {
 		if job.Schedule.String() != known.Schedule {
@@ -116,9 +118,7 @@ func Absence(job jobs.Job, known jobs.Known, now time.Time, c Clocks) (row store
 		schedule = job.Schedule
 	}
 	job.Schedule = schedule
-	anchor := known.ScheduleSince
-	known.ScheduleSince, known.Finished = c.Ours(known.ScheduleSince), c.Ours(known.Finished)
-	cursor := NewCursor(&job, known, anchor)
+	cursor := NewCursor(&job, known)
 	d := dueTicks(cursor.schedule, cursor.next, now, 1)
 	if len(d.ticks) == 0 {
 		return row, false

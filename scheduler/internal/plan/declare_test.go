@@ -8,12 +8,6 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// same are clocks that agree, and anHour those of a database that is an hour behind.
-var (
-	same   = Clocks{Ours: func(t time.Time) time.Time { return t }, Theirs: func(t time.Time) time.Time { return t }}
-	anHour = Clocks{Ours: func(t time.Time) time.Time { return t.Add(time.Hour) }, Theirs: func(t time.Time) time.Time { return t.Add(-time.Hour) }}
-)
-
 func TestLongAbsent(t *testing.T) {
 	t.Parallel()
 	now := noon.Add(30 * jobs.LongAbsence)
@@ -52,7 +46,6 @@ func TestDiffers(t *testing.T) {
 		known   jobs.Known
 		unknown bool
 		back    bool
-		clocks  Clocks
 		from    time.Time
 		differs bool
 	}{
@@ -64,27 +57,42 @@ func TestDiffers(t *testing.T) {
 		{name: "it comes back", known: is(minute, func(k *jobs.Known) { k.Gone = at(12) }), back: true, differs: true},
 		{name: "it comes back with another schedule", known: is(hour, func(k *jobs.Known) { k.Gone = at(12) }), back: true, differs: true},
 		{name: "the database's clock was set back", known: is(minute, func(k *jobs.Known) { k.ScheduleSince = at(21) }), from: at(10), differs: true},
-		{name: "the same, by a clock of its own", known: is(minute, func(k *jobs.Known) { k.ScheduleSince = at(21) }), clocks: anHour, from: at(10 - 60), differs: true},
 		{name: "set back to this instant", known: is(minute, func(k *jobs.Known) { k.ScheduleSince = now })},
 		{name: "set back, before the first tick", known: is(minute, func(k *jobs.Known) { k.ScheduleSince, k.Cursor = at(21), time.Time{} }), from: from, differs: true},
 		{name: "set back, with a tick of another schedule", known: is(minute, func(k *jobs.Known) { k.ScheduleSince, k.Cursor = at(21), at(10).Add(time.Second) }), from: from, differs: true},
 	} {
-		if test.clocks.Ours == nil {
-			test.clocks = same
-		}
 		d := Declaration{Schedule: minute, As: store.Declared{Name: "job", Schedule: minute.String(), From: from}, Back: test.back}
-		as, differs := d.Differs(test.known, !test.unknown, now, test.clocks)
+		as, differs := d.Differs(test.known, !test.unknown, now)
 		if differs != test.differs || differs && (!as.From.Equal(test.from) || as.Name != "job" || as.Schedule != minute.String()) {
 			t.Errorf("%s: %v from %v, want %v from %v", test.name, differs, as.From, test.differs, test.from)
 		}
 	}
-	rate := jobs.FixedRate(time.Minute)
-	known := jobs.Known{Schedule: rate.String(), ScheduleSince: at(21), Cursor: at(10)}
-	if isTick(rate, known) {
-		t.Error("a tick from before the schedule began")
-	}
-	if known.ScheduleSince = at(7); !isTick(rate, known) {
-		t.Error("a tick of a fixed rate")
+}
+
+// A schedule whose beginning the ledger does not tell had begun by its newest tick. A fixed rate keeps its ticks.
+func TestBegunBy(t *testing.T) {
+	t.Parallel()
+	rate := jobs.FixedRate(time.Minute).InitialDelay(90 * time.Second)
+	for _, test := range []struct {
+		name  string
+		s     jobs.Schedule
+		known jobs.Known
+		want  time.Time
+		ok    bool
+	}{
+		{"without a tick", jobs.Every(time.Minute), jobs.Known{ScheduleSince: at(21)}, time.Time{}, false},
+		{"a tick", jobs.Every(time.Minute), jobs.Known{ScheduleSince: at(21), Cursor: at(10)}, at(10), true},
+		{"a tick of another schedule", jobs.Every(time.Hour), jobs.Known{ScheduleSince: at(21), Cursor: at(10)}, at(10), false},
+		{"a fixed rate", rate, jobs.Known{ScheduleSince: at(21), Cursor: at(10).Add(30 * time.Second)}, at(9), true},
+		{"a fixed rate that began since", rate, jobs.Known{ScheduleSince: at(7), Cursor: at(10).Add(30 * time.Second)}, at(9), true},
+		{"a fixed rate whose newest tick lies in the future", rate, jobs.Known{ScheduleSince: at(51), Cursor: at(50).Add(30 * time.Second)}, at(30), true},
+		{"a fixed rate, half a minute later", rate, jobs.Known{ScheduleSince: at(51), Cursor: at(51)}, at(29).Add(30 * time.Second), false},
+		{"a tick of another rate", rate, jobs.Known{ScheduleSince: at(21), Cursor: at(10)}, at(9).Add(-30 * time.Second), false},
+		{"a fixed delay", jobs.FixedDelay(time.Minute), jobs.Known{ScheduleSince: at(21), Cursor: at(10)}, at(10), false},
+	} {
+		if got, ok := begunBy(test.s, test.known, at(30)); ok != test.ok || !got.Equal(test.want) {
+			t.Errorf("%s: %v %v, want %v %v", test.name, got, ok, test.want, test.ok)
+		}
 	}
 }
 
@@ -99,42 +107,38 @@ func TestNotPast(t *testing.T) {
 	minute := jobs.Every(time.Minute)
 	now := at(20)
 	for _, test := range []struct {
-		name   string
-		known  jobs.Known
-		from   time.Time
-		clocks Clocks
-		want   time.Time
+		name  string
+		known jobs.Known
+		from  time.Time
+		want  time.Time
 	}{
-		{"none is left", since(minute, noon, at(10)), at(10).Add(59 * time.Second), same, at(10).Add(59 * time.Second)},
-		{"one is left", since(minute, noon, at(10)), at(11), same, before(at(11))},
-		{"some are left", since(minute, noon, at(10)), at(15), same, before(at(11))},
-		{"from the beginning of time", since(minute, noon, at(10)), time.Time{}, same, time.Time{}},
-		{"from the future", since(minute, noon, at(19)), at(90), same, before(at(20))},
-		{"from the future, and none is left", since(minute, noon, at(20)), at(90), same, now},
-		{"of a schedule that began since", since(minute, at(12), at(10)), at(15), same, before(at(13))},
-		{"of a schedule of the future", since(minute, at(21), at(10)), at(15), same, before(at(11))},
-		{"of a schedule that begins now", since(minute, now, at(10)), at(15), same, at(15)},
-		{"of a schedule of the future, without a tick", since(minute, at(21), time.Time{}), at(15), same, at(15)},
-		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon, Cursor: at(10)}, at(15), same, at(12)},
-		{"of a schedule that cannot be read, from the beginning of time", jobs.Known{Schedule: "?"}, time.Time{}, same, time.Time{}},
-		{"of a fixed delay", since(jobs.FixedDelay(time.Minute), noon, at(10)), at(15), same, before(at(11))},
-		{"of a fixed delay, and none is left", since(jobs.FixedDelay(time.Hour), noon, at(10)), at(15), same, at(15)},
-		{"of a fixed delay, before its first tick", since(jobs.FixedDelay(time.Minute), at(10), time.Time{}), at(15), same, before(at(10))},
-		{"of a fixed delay, by a clock of its own", since(jobs.FixedDelay(time.Minute), at(10), time.Time{}), at(15), anHour, before(at(10))},
-		{"of a fixed rate", since(jobs.FixedRate(time.Minute), noon, at(10)), at(15), same, before(at(11))},
-		{"of a fixed rate, before its first tick", since(jobs.FixedRate(time.Minute), at(10), time.Time{}), at(15), same, before(at(10))},
-		{"of a fixed rate, after its first tick", since(jobs.FixedRate(time.Minute), at(10), at(10)), at(15), same, before(at(11))},
-		{"of a schedule without ticks", since(jobs.Manual(), noon, at(10)), at(15), same, at(15)},
-		{"by a clock of its own", since(minute, noon, at(10+60)), at(15), anHour, at(11).Add(-time.Microsecond)},
-		{"by a clock of its own, since it began", since(minute, at(12), at(10)), at(15), anHour, at(13).Add(-time.Microsecond)},
+		{"none is left", since(minute, noon, at(10)), at(10).Add(59 * time.Second), at(10).Add(59 * time.Second)},
+		{"one is left", since(minute, noon, at(10)), at(11), before(at(11))},
+		{"some are left", since(minute, noon, at(10)), at(15), before(at(11))},
+		{"from the beginning of time", since(minute, noon, at(10)), time.Time{}, time.Time{}},
+		{"from the future", since(minute, noon, at(19)), at(90), before(at(20))},
+		{"from the future, and none is left", since(minute, noon, at(20)), at(90), now},
+		{"of a schedule that began since", since(minute, at(12), at(10)), at(15), before(at(13))},
+		{"of a schedule of the future", since(minute, at(21), at(10)), at(15), before(at(11))},
+		{"of a schedule that begins now", since(minute, now, at(10)), at(15), at(15)},
+		{"of a schedule of the future, without a tick", since(minute, at(21), time.Time{}), at(15), at(15)},
+		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon, Cursor: at(10)}, at(15), at(12)},
+		{"of a schedule that cannot be read, from the beginning of time", jobs.Known{Schedule: "?"}, time.Time{}, time.Time{}},
+		{"of a fixed delay", since(jobs.FixedDelay(time.Minute), noon, at(10)), at(15), before(at(11))},
+		{"of a fixed delay, and none is left", since(jobs.FixedDelay(time.Hour), noon, at(10)), at(15), at(15)},
+		{"of a fixed delay, before its first tick", since(jobs.FixedDelay(time.Minute), at(10), time.Time{}), at(15), before(at(10))},
+		{"of a fixed rate", since(jobs.FixedRate(time.Minute), noon, at(10)), at(15), before(at(11))},
+		{"of a fixed rate, before its first tick", since(jobs.FixedRate(time.Minute), at(10), time.Time{}), at(15), before(at(10))},
+		{"of a fixed rate, after its first tick", since(jobs.FixedRate(time.Minute), at(10), at(10)), at(15), before(at(11))},
+		{"of a schedule without ticks", since(jobs.Manual(), noon, at(10)), at(15), at(15)},
 	} {
 		d := Declaration{As: store.Declared{From: test.from}, Unsure: 3 * time.Minute}
-		if got := d.notPast(test.known, now, test.clocks); !got.Equal(test.want) {
+		if got := d.notPast(test.known, now); !got.Equal(test.want) {
 			t.Errorf("%s: from %v, want %v", test.name, got, test.want)
 		}
 	}
 	d := Declaration{As: store.Declared{From: at(15)}, Open: true}
-	if got := d.notPast(since(jobs.FixedDelay(time.Minute), noon, at(10)), now, same); !got.Equal(at(15)) {
+	if got := d.notPast(since(jobs.FixedDelay(time.Minute), noon, at(10)), now); !got.Equal(at(15)) {
 		t.Errorf("of a fixed delay, while a run goes on: from %v", got)
 	}
 }
@@ -144,21 +148,18 @@ func TestAbsence(t *testing.T) {
 	job := jobs.Job{Name: "job", Schedule: jobs.Every(time.Minute)}
 	hourly := jobs.Every(time.Hour).String()
 	for _, test := range []struct {
-		name   string
-		known  jobs.Known
-		now    time.Time
-		clocks Clocks
-		want   string
+		name  string
+		known jobs.Known
+		now   time.Time
+		want  string
 	}{
-		{"no tick", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon}, at(1).Add(-1), same, ""},
-		{"some ticks", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon}, at(4), same, "4 skipped +3 (not declared)"},
-		{"behind the newest", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon, Cursor: at(2)}, at(4), same, "4 skipped +1 (not declared)"},
-		{"of the schedule that it had", jobs.Known{Schedule: hourly, ScheduleSince: noon}, at(130), same, "120 skipped +1 (not declared)"},
-		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon}, at(4), same, ""},
-		{"by a clock of its own", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon}, at(62), anHour, "62 skipped +1 (not declared)"},
-		{"after a fixed delay, by a clock of its own", jobs.Known{Schedule: jobs.FixedDelay(time.Minute).String(), ScheduleSince: noon, Finished: at(5)}, at(70), anHour, "66 skipped (not declared)"},
+		{"no tick", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon}, at(1).Add(-1), ""},
+		{"some ticks", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon}, at(4), "4 skipped +3 (not declared)"},
+		{"behind the newest", jobs.Known{Schedule: job.Schedule.String(), ScheduleSince: noon, Cursor: at(2)}, at(4), "4 skipped +1 (not declared)"},
+		{"of the schedule that it had", jobs.Known{Schedule: hourly, ScheduleSince: noon}, at(130), "120 skipped +1 (not declared)"},
+		{"of a schedule that cannot be read", jobs.Known{Schedule: "?", ScheduleSince: noon}, at(4), ""},
 	} {
-		row, ok := Absence(job, test.known, test.now, test.clocks)
+		row, ok := Absence(job, test.known, test.now)
 		got := ""
 		if ok {
 			got = claimsText([]store.Claim{row})
@@ -168,7 +169,7 @@ func TestAbsence(t *testing.T) {
 		}
 	}
 	own := jobs.Job{Name: "job", Schedule: forward{jobs.Every(time.Minute)}}
-	if row, ok := Absence(own, jobs.Known{Schedule: own.Schedule.String(), ScheduleSince: noon}, at(2), same); !ok || !row.Tick.Equal(at(2)) {
+	if row, ok := Absence(own, jobs.Known{Schedule: own.Schedule.String(), ScheduleSince: noon}, at(2)); !ok || !row.Tick.Equal(at(2)) {
 		t.Errorf("of a schedule of its own that the job still has: %v", row)
 	}
 }
@@ -181,10 +182,10 @@ func (strange) String() string { return "strange" }
 func TestAbsenceOfAStrangeSchedule(t *testing.T) {
 	t.Parallel()
 	job := jobs.Job{Name: "job", Schedule: strange{jobs.Every(time.Minute)}}
-	if row, ok := Absence(job, jobs.Known{Schedule: "strange", ScheduleSince: noon}, at(2), same); !ok || !row.Tick.Equal(at(2)) {
+	if row, ok := Absence(job, jobs.Known{Schedule: "strange", ScheduleSince: noon}, at(2)); !ok || !row.Tick.Equal(at(2)) {
 		t.Errorf("that the job still has: %v", row)
 	}
-	if _, ok := Absence(job, jobs.Known{Schedule: "stranger", ScheduleSince: noon}, at(2), same); ok {
+	if _, ok := Absence(job, jobs.Known{Schedule: "stranger", ScheduleSince: noon}, at(2)); ok {
 		t.Error("that the job does not have any more")
 	}
 }

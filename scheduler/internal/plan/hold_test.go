@@ -286,7 +286,7 @@ func TestLearn(t *testing.T) {
 	} {
 		j := planned(jobs.Job{}, crowd{})
 		j.known = test.before
-		if wrong := j.Learn(test.known, test.known.ScheduleSince, at(10), most); wrong != test.wrong {
+		if wrong := j.Learn(test.known, at(10), most); wrong != test.wrong {
 			t.Errorf("%s: wrong %v", test.name, wrong)
 		}
 		if got := j.Known(); fmt.Sprint(got) != fmt.Sprint(test.want) || !j.Next().Equal(test.next) || !j.Recorded().Equal(test.known.Cursor) {
@@ -295,7 +295,7 @@ func TestLearn(t *testing.T) {
 	}
 }
 
-// A relative schedule may be due at the instant from which it rules, and a fixed rate keeps its anchor.
+// A relative schedule may be due at the instant from which it rules.
 func TestRelativeSchedules(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -308,7 +308,7 @@ func TestRelativeSchedules(t *testing.T) {
 		{jobs.FixedRate(time.Minute), jobs.Known{ScheduleSince: noon.Add(time.Second)}, noon.Add(time.Second)},
 	} {
 		j := planned(jobs.Job{Schedule: test.schedule}, crowd{})
-		j.Cursor = NewCursor(j.job, test.known, test.known.ScheduleSince)
+		j.Cursor = NewCursor(j.job, test.known)
 		if !j.Next().Equal(test.want) {
 			t.Errorf("%v, %+v: next %v, want %v", test.schedule, test.known, j.Next(), test.want)
 		}

@@ -204,7 +204,7 @@ func TestRest(t *testing.T) {
 	if j.Locked(noon) != 0 {
 		t.Error("a job that was never started is locked")
 	}
-	j.Cursor = NewCursor(j.job, jobs.Known{Started: noon}, noon)
+	j.Cursor = NewCursor(j.job, jobs.Known{Started: noon})
 	for now, want := range map[time.Time]time.Duration{at(0): time.Minute, noon.Add(time.Second): 59 * time.Second, at(2): -time.Minute, at(-5): time.Minute} {
 		if got := j.Locked(now); got != want {
 			t.Errorf("%v after its start, locked for %v, want %v", now.Sub(noon), got, want)

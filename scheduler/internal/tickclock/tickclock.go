@@ -9,8 +9,8 @@ import (
 
 	"github.com/cronlease/cronlease/event"
 	"github.com/cronlease/cronlease/internal/clocks"
+	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
-	"github.com/cronlease/cronlease/scheduler/internal/plan"
 )
 
 // ErrSkew is what users know as scheduler.ErrSkew.
@@ -143,5 +143,16 @@ func (c *Clock) Theirs(at time.Time) time.Time {
 	return at.Add(at.Sub(c.Ours(at)))
 }
 
-// Both are Ours and Theirs, for what plans.
-func (c *Clock) Both() plan.Clocks { return plan.Clocks{Ours: c.Ours, Theirs: c.Theirs} }
+// Known is what the ledger knows of a job, with the instants that ticks are counted from by the clock that these are judged by.
+func (c *Clock) Known(known jobs.Known) jobs.Known {
+	known.Finished = c.Ours(known.Finished)
+	return known
+}
+
+// Apart is the present by the clock that ticks are judged by, where that is this machine's; zero: it is the database's.
+func (c *Clock) Apart() (now time.Time) {
+	if c.ByWorker {
+		now = c.Now().UTC().Truncate(time.Microsecond)
+	}
+	return now
+}
