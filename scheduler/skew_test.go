@@ -374,7 +374,7 @@ func TestChangedBesideAnotherClock(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the database's clock, and whoever leads when, each tick has one row: under either clock, as long as the clocks agree to
+// Whatever becomes of the database's clock, and whichever replica leads, each tick has one row: under either clock, as long as the clocks agree to
 // max_skew where that counts.
 func TestRandomStepsOfTheDatabase(t *testing.T) {
 	for _, seed := range rounds.Seeds(t, 40) {
