@@ -1,14 +1,14 @@
 // Package cronlease is the root of a module that runs the scheduled jobs of a
 // service with several identical replicas. The replicas elect a leader through a
 // row in the MySQL or MariaDB database that the service already uses; the leader
-// runs the jobs, and each tick of a job is claimed once in the whole cluster. When
+// runs the jobs, or assigns the runs to all replicas, and each tick of a job is claimed once in the whole cluster. When
 // the leader dies or is cut off, another replica takes over, and what the old one
 // still writes in a fenced transaction is refused.
 //
-// The package has no code. Start with the README and its program of ten lines, or
+// The package has no code. Start with the README and its program of forty lines, or
 // with the packages:
 //
-//   - scheduler: runs jobs on the leader; its example is a whole program
+//   - scheduler: runs jobs on the leader, or on all replicas; its example is a whole program
 //   - jobs: jobs, schedules, policies, and the history
 //   - store/mysqlstore, store/sqlitestore, store/redisstore, store/zkstore, store/memstore: where the rows are kept
 //   - fence: transactions that a replaced leader cannot commit

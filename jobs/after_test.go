@@ -59,3 +59,15 @@ func TestCheckPipelines(t *testing.T) {
 		}
 	}
 }
+
+// The schedule of shards says whose they are.
+func TestShardsSchedule(t *testing.T) {
+	t.Parallel()
+	s := jobs.ShardsSchedule("report")
+	if parsed, ok := jobs.ParseSchedule("shards of report"); !ok || parsed != jobs.Schedule(s) || s.ShardsOf() != "report" || jobs.Manual().ShardsOf() != "" {
+		t.Errorf("%v %v", parsed, ok)
+	}
+	if words := jobs.InWords(s); words != "with each run of report" {
+		t.Error(words)
+	}
+}

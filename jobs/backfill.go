@@ -215,6 +215,9 @@ func (r rest) schedule() (Schedule, error) {
 	case NotifySchedule:
 		return nil, errors.New("it tells of other jobs, and has no ticks of its own")
 	case ManualSchedule:
+		if base.shardsOf != "" {
+			return nil, fmt.Errorf("it has the shards of %s: backfill that", base.shardsOf)
+		}
 		return nil, errors.New("it is only run by hand, and has no ticks")
 	case FixedDelaySchedule:
 		return nil, errors.New("its ticks depend on when its runs ended: the past has no others")

@@ -130,7 +130,7 @@ func later(a, b time.Time) time.Time {
 }
 
 // ManualSchedule has no ticks. See [Manual].
-type ManualSchedule struct{}
+type ManualSchedule struct{ shardsOf string }
 
 // Manual has no ticks: the job runs when it is triggered by hand.
 func Manual() ManualSchedule { return ManualSchedule{} }
@@ -138,7 +138,17 @@ func Manual() ManualSchedule { return ManualSchedule{} }
 // Next implements [Schedule].
 func (ManualSchedule) Next(time.Time) time.Time { return time.Time{} }
 
-func (ManualSchedule) String() string { return "manual" }
+// ShardsOf is the job whose shards the runs are, and which starts them; empty: there is none.
+func (s ManualSchedule) ShardsOf() string { return s.shardsOf }
+
+func (s ManualSchedule) String() string {
+	if s.shardsOf != "" {
+		return shardsPrefix + s.shardsOf
+	}
+	return "manual"
+}
+
+const shardsPrefix = "shards of "
 
 func checkFixed(what string, d, initial time.Duration) error {
 	var wrong []error

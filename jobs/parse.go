@@ -35,6 +35,9 @@ func guessSchedule(text string) Schedule {
 	if text == Manual().String() {
 		return Manual()
 	}
+	if rest, ok := strings.CutPrefix(text, shardsPrefix); ok {
+		return ShardsSchedule(rest)
+	}
 	if rest, ok := strings.CutPrefix(text, "after "); ok {
 		return After(rest)
 	}

@@ -38,6 +38,10 @@ type Record struct {
 	Details
 }
 
+// RunToken is [Run].Token of the newest attempt: what a receiver of tokens has of it. In a group whose runs are spread it is not Token, which
+// is that of the replica's session.
+func (r Record) RunToken() uint64 { return cmp.Or(r.Fencing, r.Token) }
+
 // Details are what the ledger keeps of a run and compares nowhere: stores keep them as one text.
 // So a field that is added here needs no change of any store.
 type Details struct {

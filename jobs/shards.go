@@ -14,6 +14,9 @@ const MaxShards = triggers.MaxShards
 // ShardsOf is the name of the job that has the parts of a job's runs ([MaxShards]). The ledger knows it, and so do the page and the metrics.
 func ShardsOf(job string) string { return job + "/shards" }
 
+// ShardsSchedule is the schedule of the job that [ShardsOf] names: its runs are started by those of the job.
+func ShardsSchedule(job string) ManualSchedule { return ManualSchedule{shardsOf: job} }
+
 // checkShards reports what keeps the runs of the job from being divided.
 func (j Job) checkShards() error {
 	if j.Shards == 0 {

@@ -15,6 +15,9 @@ func InWords(s Schedule) string {
 	case nil:
 		return ""
 	case ManualSchedule:
+		if s.shardsOf != "" {
+			return "with each run of " + s.shardsOf
+		}
 		return "only when triggered"
 	case AfterSchedule:
 		return "after each success of " + s.job

@@ -105,6 +105,9 @@ func (p *Page) job(r *http.Request) (shown, error) {
 func (v *viewer) jobActions(name string, known jobs.Known) []button {
 	of := url.Values{"job": {name}}
 	var all []button
+	if manual, ok := v.schedule(name).(jobs.ManualSchedule); ok && manual.ShardsOf() != "" && !known.Paused {
+		return nil // the job whose shards they are has them
+	}
 	if known.Gone.IsZero() {
 		all = append(all, ask("Run now", "trigger", of, false))
 	}
@@ -304,6 +307,9 @@ func (v *viewer) addNext(data *jobData, name string) {
 		data.NoNext = "It runs " + visible(jobs.InWords(base)) + "."
 	case jobs.ManualSchedule:
 		data.NoNext = "It runs only when it is triggered."
+		if of := base.ShardsOf(); of != "" {
+			data.NoNext = "It runs " + visible(jobs.InWords(base)) + "."
+		}
 	case jobs.FixedDelaySchedule:
 		data.NoNext = "It is due so long after the end of the run that it has now."
 	default:

@@ -120,7 +120,7 @@ func (v *viewer) addAttempts(data *runData, r jobs.Record, attempts []jobs.Attem
 		if state == jobs.Waiting {
 			state = jobs.ParsePrevious(r.Error).State
 		}
-		attempts = []jobs.Attempt{{Number: r.Attempt, State: state, Owner: r.Owner, Token: r.Token, Started: r.Started, Finished: r.Finished, Error: r.Error}}
+		attempts = []jobs.Attempt{{Number: r.Attempt, State: state, Owner: r.Owner, Token: r.RunToken(), Started: r.Started, Finished: r.Finished, Error: r.Error}}
 	}
 	for _, a := range attempts {
 		row := attemptRow{
@@ -285,7 +285,7 @@ func (v *viewer) ledgerRow(r jobs.Record) []pair {
 	}
 	row = append(row, pair{"Started", exact(r.Started)}, pair{"Ended", exact(r.Finished)})
 	if r.Owner != "" {
-		row = append(row, pair{"Replica", visible(r.Owner)}, pair{"Token", strconv.FormatUint(r.Token, 10)})
+		row = append(row, pair{"Replica", visible(r.Owner)}, pair{"Token", strconv.FormatUint(r.RunToken(), 10)})
 	}
 	if r.Missed > 0 {
 		what := "Ticks missed before it"

@@ -50,10 +50,19 @@ func (t *term) crewChanged() {
 	t.launchReady()
 }
 
-// assign gives a run to a replica. False: no replica can have it now.
+// assign gives a run to a replica. False: no replica can have it now. One that still stands under a replica which is gone is taken from it, so
+// that the ledger says that nobody has it.
 func (t *term) assign(r *run) bool {
+	if r.lacksReplicas() {
+		t.tellNone(r.entry, false)
+		return false
+	}
+	if why := t.goneFrom(r); why != "" {
+		t.close(r, jobs.Skipped, why)
+		return true
+	}
 	to, ok := t.choose(r)
-	if !ok {
+	if !ok && (r.record.Owner == "" || !t.mayAssign()) {
 		return false
 	}
 	t.shift(r, plan.Running)

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/event"
@@ -164,6 +166,39 @@ func (t *term) canHave(e *entry) func(crew.Member) bool {
 	}
 }
 
+// goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
+func (t *term) goneFrom(r *run) string {
+	if !r.entry.job.onEach || !t.mayAssign() {
+		return ""
+	}
+	to, ok := t.isFor(r)
+	if !ok || to.Owner == "" {
+		return ""
+	}
+	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
+	if at < 0 && t.spread.crew.IsOver(to) || at >= 0 && !t.canHave(r.entry)(t.spread.members[at]) {
+		return to.Owner + " is gone, or does not have the job any more"
+	}
+	return ""
+}
+
+// seeEach notes which replicas can have a shard of each job that runs everywhere: their sessions, as [jobs.Details].Each has them.
+func (t *term) seeEach() {
+	for _, e := range t.roll.order {
+		whole := t.roll.entries[strings.TrimSuffix(e.job.Name, jobs.ShardsOf(""))]
+		if !e.job.onEach || whole == nil {
+			continue
+		}
+		can := t.canHave(e)
+		whole.each = nil
+		for _, m := range t.spread.members {
+			if can(m) {
+				whole.each = append(whole.each, fmt.Sprintf("%s=%d", m.Owner, m.Token))
+			}
+		}
+	}
+}
+
 // tellNone tells, once, that no replica can have the runs of a job, be it busy or not, and when one can again.
 func (t *term) tellNone(e *entry, found bool) {
 	if name := e.job.Name; found == t.spread.stuck[name] {
@@ -263,6 +298,7 @@ func (t *term) seeCrew() {
 		s.looked = time.Now()
 		s.crew.Look()
 	}
+	t.seeEach()
 }
 
 // doubt takes the leader before for late if its lease was taken because it seems to have died: its session may be as dead.

@@ -228,3 +228,31 @@ func TestSpreadLeavesWhatNobodyCanHave(t *testing.T) {
 		}
 	})
 }
+
+// A run whose replica died before it began it, and that no other replica can have, waits under nobody once the session of that one is over.
+func TestSpreadLabelsOfAReplicaThatDied(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := []jobs.Job{{Name: "ssd", Schedule: jobs.Every(time.Minute), Do: sleep(time.Second), On: jobs.Labels{"disk": "ssd"}}}
+		labels := scheduler.WithLabels(jobs.Labels{"disk": "ssd"})
+		c.spreadOver(2, all)
+		died := c.start(all, scheduler.WithSpread(), labels)
+		c.until(time.Minute - 100*time.Millisecond)
+		died.kill()
+		c.until(100 * time.Second)
+		snapshot, err := c.Load(c.Context())
+		check(t, err)
+		if waits := snapshot.Unassigned(); len(waits) != 1 || waits[0].Owner != "" {
+			t.Errorf("%+v of %+v", waits, snapshot.Open)
+		}
+		other := c.start(all, scheduler.WithSpread(), labels)
+		c.until(110 * time.Second)
+		for _, r := range c.runs("ssd") {
+			if r.Owner != other.Owner() || r.Tick.Sub(c.begin) != time.Minute {
+				t.Errorf("%+v", r)
+			}
+		}
+		if n := len(c.runs("ssd")); n != 1 {
+			t.Errorf("%d runs: %s", n, c.rows("ssd"))
+		}
+	})
+}

@@ -31,6 +31,7 @@ type entry struct {
 	fails     failures
 	history   history
 	keys      keys
+	each      []string  // of a job that runs everywhere, the sessions of the replicas that can have a shard of it
 	judged    time.Time // the newest end that was taken in of its runs, of a group that is spread
 	failsTold bool      // whether it was told that the job fails
 	tokens    uint64    // the highest fencing token that a run of it was given, or may have been: see away.go

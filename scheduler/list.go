@@ -69,7 +69,7 @@ func (l *list) divides(job jobs.Job) bool { return job.Shards > 0 || job.Everywh
 // divide makes the job that was declared the whole, and the job of its shards.
 func (d *declared) divide() {
 	shards := jobs.Job{
-		Name: jobs.ShardsOf(d.Name), Schedule: jobs.Manual(), Overlap: jobs.OverlapAllow, About: d.About, History: d.History,
+		Name: jobs.ShardsOf(d.Name), Schedule: jobs.ShardsSchedule(d.Name), Overlap: jobs.OverlapAllow, About: d.About, History: d.History,
 		Timeout: d.Timeout, Retry: d.Retry, Recover: d.Recover, Priority: d.Priority, Pool: d.Pool, On: d.On, Prefer: d.Prefer,
 	}
 	shards.History.Keep *= max(d.Shards, 1)

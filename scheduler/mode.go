@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"go.uber.org/zap"
+
 	"github.com/cronlease/cronlease/internal/settings"
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/scheduler/internal/crew"
@@ -38,6 +40,7 @@ type mode struct {
 	spread bool                        // this replica's
 	resign func(context.Context) error // of this replica
 	crew   *crew.Crew
+	log    *zap.Logger
 	other  atomic.Pointer[error] // why this replica does not lead; nil until the ledger was read
 	barred signal                // this replica does not lead: the sentinel is to read the ledger until it may
 	lifted signal                // it may now
@@ -68,8 +71,12 @@ func (m *mode) note(other error) {
 	switch {
 	case other != nil:
 		m.barred.give()
+		if was == nil || errors.Is(was, errEarlier) != errors.Is(other, errEarlier) {
+			m.log.Warn("this replica does not lead", zap.Error(other))
+		}
 	case was != nil:
 		m.lifted.give()
+		m.log.Info("the group has the mode of this replica, which may lead again")
 	}
 }
 

@@ -230,11 +230,7 @@ func (t *term) launch(r *run) bool {
 		return true
 	}
 	isWhole := r.entry.job.shards != nil || r.record.Shards > 0
-	if t.role == assigns && !isWhole {
-		if why := t.goneFrom(r); why != "" {
-			t.close(r, jobs.Skipped, why)
-			return true
-		}
+	if t.role == assigns && (!isWhole || r.lacksReplicas()) {
 		return t.assign(r)
 	}
 	start := move(r.record, jobs.Running, "")
@@ -243,12 +239,9 @@ func (t *term) launch(r *run) bool {
 			t.letGo(r)
 			return true
 		}
-		if why := t.divide(r, &start); why != "" {
+		if why := r.divide(&start); why != "" {
 			t.close(r, jobs.Skipped, why)
 			return true
-		}
-		if r.record.Shards == 0 {
-			return false
 		}
 		r.shards = jobs.ShardsOf(r.record.Job)
 	}

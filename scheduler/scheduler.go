@@ -257,7 +257,7 @@ func New(db store.Jobs, group string, options ...Option) (*Scheduler, error) {
 		}
 		s.crew = crew.New(k, func() jobs.Roster { return jobs.Roster{} })
 	}
-	s.mode = &mode{group: group, spread: set.Spread, resign: e.Resign, crew: s.crew, barred: make(signal, 1), lifted: lifted}
+	s.mode = &mode{group: group, spread: set.Spread, resign: e.Resign, crew: s.crew, log: s.log, barred: make(signal, 1), lifted: lifted}
 	s.memory = memory.New(max(time.Minute, e.Timing().TTL), e.Timing().TTL, s.clock.ByWorker)
 	return s, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
-	"github.com/cronlease/cronlease/scheduler/internal/crew"
 	"github.com/cronlease/cronlease/store"
 )
 
@@ -19,40 +18,29 @@ import (
 // either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
 // the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
 
-// divide has a run begin with its shards: none if it has begun with some already, or if no replica can have one now. It returns why
-// the run is not to begin at all.
-func (t *term) divide(r *run, start *store.Move) (why string) {
+// lacksReplicas reports whether no replica can have a shard of a run that is to begin on each.
+func (r *run) lacksReplicas() bool {
+	shards := r.entry.job.shards
+	return shards != nil && shards.onEach && r.record.Shards == 0 && len(r.entry.each) == 0
+}
+
+// divide has a run begin with its shards, unless it has begun with some already. It returns why the run is not to begin at all.
+func (r *run) divide(start *store.Move) (why string) {
 	if r.record.Shards > 0 {
 		return ""
 	}
-	n, name := r.entry.job.Shards, jobs.ShardsOf(r.record.Job)
-	if e := t.roll.entries[name]; e != nil && e.job.onEach {
-		n, r.record.Each = t.each(e)
-		t.tellNone(r.entry, n > 0 || !t.mayAssign())
+	n := r.entry.job.Shards
+	if r.entry.job.shards.onEach {
+		n, r.record.Each = len(r.entry.each), strings.Join(r.entry.each, " ")
 	}
 	if n > jobs.MaxShards {
 		return fmt.Sprintf("%d replicas can have it: a job runs everywhere on %d at most", n, jobs.MaxShards)
 	}
 	r.record.Shards = n
 	for i := range n {
-		start.Then = append(start.Then, store.Follower{Key: jobs.Key{Job: name, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
+		start.Then = append(start.Then, store.Follower{Key: jobs.Key{Job: r.entry.job.shards.Name, Tick: r.record.Tick, Trigger: triggers.Shard(r.record.Trigger, i, n)}})
 	}
 	return ""
-}
-
-// each is how many replicas can have a shard of a job that runs everywhere, and their sessions, as [jobs.Details].Each has them.
-func (t *term) each(e *entry) (n int, sessions string) {
-	if !t.mayAssign() {
-		return 0, ""
-	}
-	can := t.canHave(e)
-	var all []string
-	for _, m := range t.spread.members {
-		if can(m) {
-			all = append(all, fmt.Sprintf("%s=%d", m.Owner, m.Token))
-		}
-	}
-	return len(all), strings.Join(all, " ")
 }
 
 // isFor is the session that a shard of a job that runs everywhere was made for: none, if the job had a number of shards then. False: the run that it
@@ -75,22 +63,6 @@ func (t *term) isFor(r *run) (to store.Assignee, ok bool) {
 		return to, true
 	}
 	return to, false
-}
-
-// goneFrom says why a run is not to begin any more: it is for a replica that is gone, or cannot have it any more. Empty: it is not.
-func (t *term) goneFrom(r *run) string {
-	if !r.entry.job.onEach || !t.mayAssign() {
-		return ""
-	}
-	to, ok := t.isFor(r)
-	if !ok || to.Owner == "" {
-		return ""
-	}
-	at := slices.IndexFunc(t.spread.members, func(m crew.Member) bool { return m.Owner == to.Owner })
-	if at < 0 && t.spread.crew.IsOver(to) || at >= 0 && !t.canHave(r.entry)(t.spread.members[at]) {
-		return to.Owner + " is gone, or does not have the job any more"
-	}
-	return ""
 }
 
 // join waits until the shards of a run have ended, and says whether each has succeeded. When ctx ends and the term does not, the run

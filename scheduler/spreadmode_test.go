@@ -8,6 +8,10 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
 	"github.com/cronlease/cronlease/jobs"
 	"github.com/cronlease/cronlease/lease"
 	"github.com/cronlease/cronlease/scheduler"
@@ -269,5 +273,25 @@ func TestSpreadModeIsSeenSoon(t *testing.T) {
 				t.Error(err)
 			}
 		}
+	})
+}
+
+// A replica that is started in the wrong mode says so in its log, once, and says when it may lead.
+func TestSpreadModeIsLogged(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		all := several(1, time.Minute, sleep(time.Second))
+		c.start(all).stop()
+		core, said := observer.New(zapcore.InfoLevel)
+		c.start(all, scheduler.WithSpread(), scheduler.WithLogger(zap.New(core)))
+		c.until(5 * time.Minute)
+		if lines := said.FilterMessage("this replica does not lead").All(); len(lines) != 1 || !strings.Contains(fmt.Sprint(lines[0].ContextMap()["error"]), "start this replica without WithSpread") {
+			t.Errorf("%+v", lines)
+		}
+		check(t, c.SetSpread(t.Context(), true))
+		c.until(7 * time.Minute)
+		if n := said.FilterMessage("the group has the mode of this replica, which may lead again").Len(); n != 1 {
+			t.Errorf("it said %d times that it may lead", n)
+		}
+		c.leader()
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -119,6 +120,11 @@ func newPausing(command *cobra.Command, done string, set func(jobs.Group) func(c
 		if len(args) > 0 {
 			result.Job, what = args[0], args[0]
 		}
+		if result.Paused {
+			if err := checkShards(command.Context(), group, result.Job); err != nil {
+				return err
+			}
+		}
 		if err := set(group)(command.Context(), result.Job); err != nil {
 			return err
 		}
@@ -152,7 +158,7 @@ Other users of this machine can read what --args says: give secrets with
 		if err != nil {
 			return err
 		}
-		if err := c.checkDeclared(ctx, group, name); err != nil {
+		if err := errors.Join(c.checkDeclared(ctx, group, name), checkShards(ctx, group, name)); err != nil {
 			return err
 		}
 		key, err := group.TriggerWith(ctx, name, value)
@@ -191,6 +197,22 @@ const startsWithin = 10 * time.Second
 // isEverywhere reports whether the configuration file has the job, and each worker runs it.
 func (c *control) isEverywhere(name string) bool {
 	return c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && c.file.RunsAlone(j) })
+}
+
+// checkShards refuses a job that has the shards of another one, which starts them.
+func checkShards(ctx context.Context, group jobs.Group, name string) error {
+	if !strings.HasSuffix(name, jobs.ShardsOf("")) {
+		return nil
+	}
+	snapshot, err := group.LoadOf(ctx, []string{name})
+	if err != nil {
+		return err
+	}
+	s, _ := jobs.ParseSchedule(snapshot.Jobs[name].Schedule)
+	if manual, ok := s.(jobs.ManualSchedule); ok && manual.ShardsOf() != "" {
+		return fmt.Errorf("%q has the shards of job %q, which starts them: name that one", name, manual.ShardsOf())
+	}
+	return nil
 }
 
 // checkDeclared refuses a job that the configuration file does not have any more:

@@ -603,3 +603,21 @@ func TestControlOfEverywhere(t *testing.T) {
 		}
 	}
 }
+
+// Shards are started by the runs of their job: that one is triggered and paused.
+func TestControlOfShards(t *testing.T) {
+	t.Parallel()
+	path, s, h := ledIdle(t, "manual")
+	if err := s.Declare(t.Context(), h, []store.Declared{{Name: "report/shards", Schedule: jobs.ShardsSchedule("report").String()}}); err != nil {
+		t.Fatal(err)
+	}
+	database := []string{"--database", "sqlite:" + filepath.Join(filepath.Dir(path), "lease.db"), "--group", "billing"}
+	for _, line := range [][]string{{"trigger", "report/shards"}, {"pause", "report/shards"}} {
+		if r := command(t, append(line, database...)...); r.err == nil || !strings.Contains(r.err.Error(), `"report/shards" has the shards of job "report", which starts them: name that one`) {
+			t.Errorf("%s: got %+v", line[0], r)
+		}
+	}
+	if r := command(t, append([]string{"resume", "report/shards"}, database...)...); r.err != nil {
+		t.Errorf("a pause of before: %+v", r)
+	}
+}

@@ -134,7 +134,7 @@ func (t *target) declared() map[string]jobs.Schedule {
 	for _, job := range t.file.Jobs {
 		schedules[job.Name] = job.Schedule
 		if t.file.Divides(job) {
-			schedules[jobs.ShardsOf(job.Name)] = jobs.Manual()
+			schedules[jobs.ShardsOf(job.Name)] = jobs.ShardsSchedule(job.Name)
 		}
 	}
 	return schedules

@@ -24,7 +24,7 @@ type Record struct {
 	State   string `json:"state"`
 	Attempt int    `json:"attempt"`
 	Owner   string `json:"owner"`
-	Token   uint64 `json:"token"`
+	Token   uint64 `json:"token"` // [jobs.Record.RunToken]
 	// Claimed, Due, Started and Finished are by the database's clock.
 	Claimed     *jsontime.Instant `json:"claimed"`
 	Due         *jsontime.Instant `json:"due"`
@@ -42,7 +42,7 @@ type Record struct {
 func Of(r jobs.Record) Record {
 	record := Record{
 		Job: r.Job, Tick: jsontime.Instant{Time: r.Tick.UTC()}, Trigger: r.Trigger, Kind: triggers.KindOf(r.Trigger), State: r.State.String(),
-		Attempt: r.Attempt, Owner: r.Owner, Token: r.Token,
+		Attempt: r.Attempt, Owner: r.Owner, Token: r.RunToken(),
 		Claimed: jsontime.Of(r.Claimed), Due: jsontime.Of(r.Due), Started: jsontime.Of(r.Started), Finished: jsontime.Of(r.Finished),
 		Missed: r.Missed, Error: r.Error, CancelAsked: r.CancelAsked, HasArgs: r.HasArgs,
 	}

@@ -83,8 +83,8 @@ func (n *nemesis) know(r *release) {
 	n.w.mu.Lock()
 	defer n.w.mu.Unlock()
 	n.w.rows.schedules[notifies.String()] = notifies
-	n.w.rows.schedules[jobs.Manual().String()] = jobs.Manual() // of shards
 	for _, j := range r.jobs {
+		n.w.rows.schedules[jobs.ShardsSchedule(j.Name).String()] = jobs.Manual()
 		n.w.rows.schedules[j.Schedule.String()] = j.Schedule
 	}
 }

@@ -61,8 +61,9 @@ func begunBy(s jobs.Schedule, known jobs.Known, now time.Time) (since time.Time,
 		first := ticks.Next(time.Time{})
 		initial, every := first.Sub(known.ScheduleSince), ticks.Next(first).Sub(first)
 		since = known.Cursor.Add(-initial)
-		if ahead := since.Sub(now); ahead > 0 { // the ledger takes none from the future
-			since = since.Add(-(ahead + every - 1) / every * every)
+		since = since.Add(-max(0, since.Sub(now)).Truncate(every))
+		if since.After(now) { // the ledger takes none from the future
+			since = since.Add(-every)
 		}
 		return since, known.Cursor.Sub(first)%every == 0
 	}
