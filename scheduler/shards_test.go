@@ -13,6 +13,7 @@ import (
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/cronlease/cronlease/internal/memdb"
 	"github.com/cronlease/cronlease/jobs"
@@ -427,5 +428,23 @@ func TestShardsComeAndGo(t *testing.T) {
 			c.until(130 * time.Second)
 			c.wantRows("report", "1m failed: 4 of the 4 shards of report have not ended, and the job has none any more", "2m succeeded")
 		})
+	})
+}
+
+// The lines about a shard say which one it is.
+func TestShardsInTheLog(t *testing.T) {
+	inBubble(t, func(c *cluster) {
+		core, said := observer.New(zapcore.InfoLevel)
+		c.start([]jobs.Job{sharded(sleep(time.Second))}, scheduler.WithLogger(zap.New(core)))
+		c.until(70 * time.Second)
+		var shards []any
+		for _, line := range said.FilterMessage("run succeeded").All() {
+			if line.ContextMap()["job"] == "report/shards" {
+				shards = append(shards, line.ContextMap()["shard"])
+			}
+		}
+		if text := fmt.Sprint(shards); len(shards) != 4 || !strings.Contains(text, "0") || !strings.Contains(text, "3") {
+			t.Errorf("shards %v", shards)
+		}
 	})
 }

@@ -283,7 +283,11 @@ func printRuns(out io.Writer, list []runRecord, in zones, args bool) error {
 		if r.Output == "" {
 			continue
 		}
-		_, failed := fmt.Fprintf(out, "\nOutput of %s, tick %s:\n", printable(r.Job), in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano))
+		shard := ""
+		if r.Shards > 0 {
+			shard = fmt.Sprintf(", shard %d of %d", r.Shard, r.Shards)
+		}
+		_, failed := fmt.Fprintf(out, "\nOutput of %s%s, tick %s:\n", printable(r.Job), shard, in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano))
 		err = errors.Join(err, failed)
 		for line := range strings.Lines(printableText(r.Output)) {
 			_, failed = fmt.Fprintf(out, "  %s\n", strings.TrimSuffix(line, "\n"))

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	"github.com/cronlease/cronlease/event"
+	"github.com/cronlease/cronlease/internal/triggers"
 	"github.com/cronlease/cronlease/jobs"
 )
 
@@ -162,7 +163,11 @@ func fields(e event.Event) []zap.Field {
 }
 
 func tick(k jobs.Key) []zap.Field {
-	return []zap.Field{zap.String("job", k.Job), zap.Time("tick", k.Tick)}
+	all := []zap.Field{zap.String("job", k.Job), zap.Time("tick", k.Tick)}
+	if i, n := triggers.ShardOf(k.Trigger); n > 0 {
+		all = append(all, zap.Int("shard", i))
+	}
+	return all
 }
 
 func attempt(k jobs.Key, n int) []zap.Field { return append(tick(k), zap.Int("attempt", n)) }
