@@ -164,6 +164,7 @@ func examine(ctx context.Context, db database, group string, t *target) []store.
 	snapshot, err := g.Load(ctx)
 	e.leader(snapshot)
 	if told == nil {
+		e.mode()
 		e.replicas()
 	} else {
 		e.check = "replicas"

@@ -387,6 +387,25 @@ func TestDoctorOfWorkersThatCannotWrite(t *testing.T) {
 	}
 }
 
+// A file of the other mode than its group's is named, with both ways out.
+func TestDoctorOfTheMode(t *testing.T) {
+	t.Parallel()
+	for _, spread := range []bool{false, true} {
+		of := func(opened jobs.Opened) []store.Finding {
+			e := groupExam{target: &target{file: &config.Config{Spread: spread}}, snapshot: jobs.Snapshot{Opened: opened}}
+			e.mode()
+			return e.found
+		}
+		if found := append(of(jobs.Opened{}), of(jobs.Opened{Token: 1, Spread: spread})...); len(found) != 0 {
+			t.Errorf("%+v", found)
+		}
+		want := map[bool]string{true: "worker spread on", false: "worker spread off"}[spread]
+		if found := of(jobs.Opened{Token: 1, Spread: !spread}); len(found) != 1 || found[0].Check != "mode" || found[0].Grade != store.Problem || !strings.Contains(found[0].Cure, want) {
+			t.Errorf("%+v", found)
+		}
+	}
+}
+
 // Where runs are spread, a job whose labels no live worker has is named.
 func TestDoctorOfLabels(t *testing.T) {
 	t.Parallel()

@@ -74,6 +74,19 @@ func (e *groupExam) leader(snapshot jobs.Snapshot) {
 	}
 }
 
+// mode tells of a configuration file whose workers do not lead, since the group has the other mode.
+func (e *groupExam) mode() {
+	e.check = "mode"
+	file, o := e.target.file, e.snapshot.Opened
+	switch {
+	case file == nil || !o.HasMode() || file.Spread == o.Spread:
+	case o.Spread:
+		e.say(store.Problem, "the runs of the group are spread over its workers, and workers with this file, which lacks spread: true, do not lead", "write spread: true into the file, or worker spread off")
+	default:
+		e.say(store.Problem, "the leader runs all jobs of the group, and workers with this file, which has spread: true, do not lead", "worker spread on, or take spread: true out of the file")
+	}
+}
+
 // replicas judges which workers there are, and whether they are alike.
 func (e *groupExam) replicas() {
 	e.check = "replicas"

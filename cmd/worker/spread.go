@@ -62,7 +62,7 @@ waits for a worker of the new mode that leads.`,
 			how = "its runs are spread over its workers"
 		}
 		if !result.Leads {
-			return errors.Join(c.tell(command, result, "%s: %s, once a worker of that mode leads", c.group, how),
+			return errors.Join(c.tell(command, result, "%s is switched: %s, once a worker of that mode leads", c.group, how),
 				fmt.Errorf("no worker of that mode has begun to lead within %v: is one there, and are the runs of before over? See worker status", wait))
 		}
 		return c.tell(command, result, "%s: %s", c.group, how)
