@@ -154,7 +154,7 @@ func (d *declaring) gapOf(ctx context.Context, all []*declared, was jobs.Snapsho
 	if !from.IsZero() {
 		from = later(from, d.toldEnd(ctx, last))
 	}
-	return gap{d.clock.Ours(from), d.timing.TTL}
+	return gap{d.clock.NotAfter(from), d.timing.TTL}
 }
 
 // changes reports whether the schedule of a job that the ledger has rules from another instant on than it did.

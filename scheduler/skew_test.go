@@ -374,6 +374,29 @@ func TestChangedBesideAnotherClock(t *testing.T) {
 	}
 }
 
+// By the worker's clock, a release that changes a schedule loses no tick of the time between the two, also where the clocks differ by less than a second.
+func TestReleaseBesideASmallSkew(t *testing.T) {
+	for _, skew := range []time.Duration{0, 900 * time.Millisecond, -900 * time.Millisecond, 1100 * time.Millisecond} {
+		for name, leave := range map[string]func(*replica){"killed": (*replica).kill, "stopped": (*replica).stop} {
+			t.Run(fmt.Sprint(skew, name), func(t *testing.T) {
+				inBubble(t, func(c *cluster) {
+					of := func(cron string) []jobs.Job {
+						return []jobs.Job{{Name: "job", Schedule: jobs.Cron(cron), Misfire: jobs.MisfireAll}}
+					}
+					c.store.StepClock(skew)
+					r := c.start(of("0 0 0 * * *"), byWorker)
+					c.until(2*time.Hour - 300*time.Millisecond)
+					leave(r)
+					c.until(2*time.Hour + time.Minute)
+					c.start(of("0 */10 * * * *"), byWorker)
+					c.until(2*time.Hour + 10*time.Minute + time.Second)
+					c.wantRows("job", "2h succeeded", "2h10m succeeded")
+				})
+			})
+		}
+	}
+}
+
 // Whatever becomes of the database's clock, and whichever replica leads, each tick has one row: under either clock, as long as the clocks agree to
 // max_skew where that counts.
 func TestRandomStepsOfTheDatabase(t *testing.T) {

@@ -43,7 +43,9 @@
 //
 // The store sets what it needs on its own connections (autocommit, strict mode,
 // time zone, isolation, short lock waits), reads it back, and never returns such
-// a connection to a pool. So the caller's pool may have any settings.
+// a connection to a pool. So the caller's pool may have any settings, but its
+// connections have to stay in one schema: after a USE on one of them, the store works
+// on the tables that are there.
 //
 // All connections of a store share what its logins have told: one that was
 // refused is not repeated for a while, by any of them, because servers lock an

@@ -138,6 +138,17 @@ func (c *Clock) Ours(at time.Time) time.Time {
 	return at.Add(-c.skew.Ahead).Truncate(time.Microsecond)
 }
 
+// NotAfter is an instant by the clock that ticks are judged by which is not after one that the database has just stamped, and hardly before it. Unlike
+// [Clock.Ours] it counts differences of less than a second, so it may be another one each time.
+func (c *Clock) NotAfter(at time.Time) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.ByWorker || at.IsZero() {
+		return at
+	}
+	return at.Add(-c.skew.Ahead - c.skew.Bound).Truncate(time.Microsecond)
+}
+
 // Theirs is the reverse of [Clock.Ours].
 func (c *Clock) Theirs(at time.Time) time.Time {
 	return at.Add(at.Sub(c.Ours(at)))
