@@ -307,7 +307,7 @@ func (v *viewer) addNext(data *jobData, name string) {
 		data.NoNext = "It runs " + visible(jobs.InWords(base)) + "."
 	case jobs.ManualSchedule:
 		data.NoNext = "It runs only when it is triggered."
-		if of := base.ShardsOf(); of != "" {
+		if base.ShardsOf() != "" {
 			data.NoNext = "It runs " + visible(jobs.InWords(base)) + "."
 		}
 	case jobs.FixedDelaySchedule:

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/cronlease/cronlease/event"
@@ -184,13 +183,16 @@ func (t *term) goneFrom(r *run) string {
 
 // seeEach notes which replicas can have a shard of each job that runs everywhere: their sessions, as [jobs.Details].Each has them.
 func (t *term) seeEach() {
-	for _, e := range t.roll.order {
-		whole := t.roll.entries[strings.TrimSuffix(e.job.Name, jobs.ShardsOf(""))]
-		if !e.job.onEach || whole == nil {
+	for _, whole := range t.roll.order {
+		if whole.job.shards == nil || !whole.job.shards.onEach {
 			continue
 		}
-		can := t.canHave(e)
 		whole.each = nil
+		e := t.roll.entries[whole.job.shards.Name]
+		if e == nil {
+			continue // until the ledger has been told of it
+		}
+		can := t.canHave(e)
 		for _, m := range t.spread.members {
 			if can(m) {
 				whole.each = append(whole.each, fmt.Sprintf("%s=%d", m.Owner, m.Token))

@@ -137,7 +137,8 @@ type gap struct {
 // no tick may be lost: with the last heartbeat that is known, if this term follows that one, and else with the last
 // run that is known to have started.
 func (d *declaring) gapOf(ctx context.Context, all []*declared, was jobs.Snapshot) gap {
-	if !slices.ContainsFunc(all, func(job *declared) bool { return changes(was.Jobs[job.Name], job, d.present(was)) }) {
+	now := d.present(was)
+	if !slices.ContainsFunc(all, func(job *declared) bool { return changes(was.Jobs[job.Name], job, now) }) {
 		return gap{}
 	}
 	previous := keeper.HeldOf(d.ctx).Previous()
@@ -194,16 +195,17 @@ func (d *declaring) differing(all []*declared, was jobs.Snapshot, g gap) (differ
 	for _, r := range was.Open {
 		open[r.Job] = true
 	}
+	apart, now := d.clock.Apart(), d.present(was)
 	for _, job := range all {
 		known, ok := was.Jobs[job.Name]
 		if plan.LongAbsent(known, was.Now) && d.isStale(was) {
 			continue // see open
 		}
 		one := plan.Declaration{
-			Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: g.from, Now: d.clock.Apart()},
+			Schedule: job.Schedule, As: store.Declared{Name: job.Name, Schedule: job.text, From: g.from, Now: apart},
 			Back: d.back[job.Name], Open: open[job.Name], Unsure: g.unsure,
 		}
-		if as, differs := one.Differs(d.clock.Known(known), ok, d.present(was)); differs {
+		if as, differs := one.Differs(d.clock.Known(known), ok, now); differs {
 			differing = append(differing, as)
 		}
 	}

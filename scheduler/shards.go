@@ -14,8 +14,8 @@ import (
 	"github.com/cronlease/cronlease/store"
 )
 
-// A job with shards ([jobs.Job].Shards), or one that runs everywhere where runs are spread ([jobs.Job].Everywhere), is two jobs in a term. A run of the one that was declared, the whole, is the leader's, in
-// either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
+// A job with shards ([jobs.Job].Shards), or one that runs everywhere where runs are spread ([jobs.Job].Everywhere), is two jobs in a term.
+// A run of the one that was declared, the whole, is the leader's, in either mode: its start inserts the runs of its shards in the same transaction, and its attempt waits for their ends. The shards are runs of
 // the other job, as any others. When the whole is cut off with its term, the next leader's attempt goes on waiting for the same shards.
 
 // lacksReplicas reports whether no replica can have a shard of a run that is to begin on each.

@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cronlease/cronlease/cmd/worker/internal/config"
 	"github.com/cronlease/cronlease/election"
 	"github.com/cronlease/cronlease/jobs"
 )
@@ -193,11 +192,6 @@ Other users of this machine can read what --args says: give secrets with
 // startsWithin is how long trigger --wait is silent about a run that has not
 // started.
 const startsWithin = 10 * time.Second
-
-// isEverywhere reports whether the configuration file has the job, and each worker runs it.
-func (c *control) isEverywhere(name string) bool {
-	return c.file != nil && slices.ContainsFunc(c.file.Jobs, func(j config.Job) bool { return j.Name == name && c.file.RunsAlone(j) })
-}
 
 // checkShards refuses a job that has the shards of another one, which starts them.
 func checkShards(ctx context.Context, group jobs.Group, name string) error {

@@ -88,7 +88,7 @@ removed looks like one whose ticks are not claimed.`,
 			}
 			list := addNotLed(listJobs(snapshot, t.declared()), readRoster(command.Context(), g))
 			for i := range list {
-				list[i].Everywhere = t.file != nil && slices.ContainsFunc(t.file.Jobs, func(j config.Job) bool { return j.Name == list[i].Name && t.file.RunsAlone(j) })
+				list[i].Everywhere = t.isEverywhere(list[i].Name)
 			}
 			if err := addLast(command.Context(), g, snapshot, list); err != nil {
 				return err
@@ -138,6 +138,11 @@ func (t *target) declared() map[string]jobs.Schedule {
 		}
 	}
 	return schedules
+}
+
+// isEverywhere reports whether the configuration file has the job, and each worker runs it by itself.
+func (t *target) isEverywhere(name string) bool {
+	return t.file != nil && slices.ContainsFunc(t.file.Jobs, func(j config.Job) bool { return j.Name == name && t.file.RunsAlone(j) })
 }
 
 // listJobs returns all jobs by name, without their last runs. declared is nil

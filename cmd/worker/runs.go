@@ -34,6 +34,8 @@ type runRecord struct {
 
 func recordOf(r jobs.Record) runRecord { return runRecord{Record: runjson.Of(r)} }
 
+func (r runRecord) shard() string { return fmt.Sprintf("shard %d of %d", r.Shard, r.Shards) }
+
 // mark says beside a tick what is particular about the run.
 func (r runRecord) mark() string {
 	var marks []string
@@ -43,7 +45,7 @@ func (r runRecord) mark() string {
 	case "after", "backfill", "notice":
 		marks = append(marks, r.Kind)
 	case "shard":
-		marks = append(marks, fmt.Sprintf("shard %d of %d", r.Shard, r.Shards))
+		marks = append(marks, r.shard())
 	}
 	if r.HasArgs {
 		marks = append(marks, "args")
@@ -285,7 +287,7 @@ func printRuns(out io.Writer, list []runRecord, in zones, args bool) error {
 		}
 		shard := ""
 		if r.Shards > 0 {
-			shard = fmt.Sprintf(", shard %d of %d", r.Shard, r.Shards)
+			shard = ", " + r.shard()
 		}
 		_, failed := fmt.Fprintf(out, "\nOutput of %s%s, tick %s:\n", printable(r.Job), shard, in.in(r.Job, r.Tick.Time).Format(time.RFC3339Nano))
 		err = errors.Join(err, failed)

@@ -27,17 +27,19 @@ type Declaration struct {
 // Differs returns what the ledger is told of a job, if it has something else; ok says that it has the job at all.
 func (d Declaration) Differs(known jobs.Known, ok bool, now time.Time) (as store.Declared, differs bool) {
 	as = d.As
-	begun, isTick := begunBy(d.Schedule, known, now)
 	switch {
 	case d.Back:
 		as.From = time.Time{} // from now on
 	case ok && known.Schedule != as.Schedule:
 		as.From = d.notPast(known, now)
-	case known.ScheduleSince.After(now) && isTick:
-		// The clock was set back. The ledger does not tell any more when the schedule began, but it had begun by its newest tick.
-		as.From = begun
 	default:
 		as.From = d.unsure()
+		// The clock was set back. The ledger does not tell any more when the schedule began, but it had begun by its newest tick.
+		if known.ScheduleSince.After(now) {
+			if begun, ok := begunBy(d.Schedule, known, now); ok {
+				as.From = begun
+			}
+		}
 	}
 	return as, !ok || known.Schedule != as.Schedule || !known.Gone.IsZero() || known.ScheduleSince.After(now)
 }
