@@ -38,8 +38,9 @@ func (c *check) checkTicks() {
 	}
 }
 
-// isQuiet reports whether nothing kept the last leader from closing all that it had begun: no fault was going on, its
-// process went down as it was asked to, and could write to the ledger from the end of its term on.
+// isQuiet reports whether nothing kept the last leader from closing all that it had begun, and all that it had found
+// open: no fault was going on, its process went down as it was asked to, and could write to the ledger from the end of
+// its term on. A lease that was taken early leaves the runs of the term before alone until that one would have been up.
 func (c *check) isQuiet() bool {
 	if c.faults != 0 || len(c.terms) == 0 {
 		return false
@@ -52,6 +53,10 @@ func (c *check) isQuiet() bool {
 	for _, e := range c.Events {
 		if e.Worker != last.process.worker && !c.Spread || e.At < last.At {
 			continue
+		}
+		ends := e.Kind == Drain && e.Worker == last.process.worker
+		if ends && last.early && e.At-last.At < int64(c.TTL+c.Grace) {
+			return false
 		}
 		over = over || e.Kind == Drain
 		if over && e.Kind == Trouble && (strings.Contains(e.Text, "outcomes could not be written") || strings.HasPrefix(e.Text, databaseTrouble)) {

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"testing"
+	"time"
 )
 
 func TestCheckTicks(t *testing.T) {
@@ -55,6 +56,9 @@ func TestCheckQuiet(t *testing.T) {
 		{name: "unable before the end", story: open("running", 0).add(4400, "w2", Trouble, Event{Text: "database trouble: claim ticks: timeout"}), guarantee: 6, want: "left running"},
 		{name: "another was unable", story: open("running", 0).add(4511, "w1", Trouble, Event{Text: "database trouble: claim ticks: timeout"}), guarantee: 6, want: "left running"},
 		{name: "another trouble", story: open("running", 0).add(4511, "w2", Trouble, Event{Text: "run cancelled: context canceled"}), guarantee: 6, want: "left running"},
+		{name: "found by a leader who had taken the lease early", story: open("running", 0).add(2599, "w2", Early, Event{Token: 8})},
+		{name: "found by a leader long after it had taken the lease early", story: open("running", 0).add(2599, "w2", Early, Event{Token: 8}).
+			do(func(s *story) { s.TTL, s.Grace = 100*time.Millisecond, 50*time.Millisecond }), guarantee: 6, want: "once@00:00:00 was left running"},
 		{name: "rerun open", story: rerunOpen("waiting"), guarantee: 6, want: "rerun@00:00:04 is waiting"},
 		{name: "rerun open, and killed", story: rerunOpen("waiting").drop(Down, "w2", "", -1).killed(4520, "w2")},
 		{name: "rerun over, and killed", story: rerunOpen("failed").drop(Down, "w2", "", -1).killed(4520, "w2"), guarantee: 6, want: "rerun@00:00:04 is failed"},
