@@ -135,7 +135,7 @@ type Holder struct {
 	// Server is the one that has shown the ledger to the term ([jobs.Snapshot.Server]). Claim and
 	// Move compare it; the other methods do not. Empty: any.
 	Server string
-	// Cluster is that of [jobs.Snapshot.Home] for Declare, of a holder that assigns.
+	// Cluster is that of [jobs.Snapshot.Home] for the first Declare of a term, of a holder that assigns.
 	Cluster string
 	// Session is the group whose fence row a Move compares, where that is not Group: a replica moves the runs that were
 	// assigned to it by its session, a lease of its own. See [Spreads].

@@ -37,6 +37,9 @@ const (
 
 	presentOf = `COALESCE({epoch} + INTERVAL NULLIF(v.present, 0) MICROSECOND, UTC_TIMESTAMP(6))`
 
+	// isNoted says that a term has noted itself in the group's row before.
+	isNoted = `(v.name = _binary'' AND SUBSTRING_INDEX({job}.schedule, _binary' ', 1) = SUBSTRING_INDEX(v.schedule, _binary' ', 1))`
+
 	// changesOf is the group's counter mixed with the keys of the manual runs
 	// that no term has taken up: so a trigger is one INSERT and nothing else. Without the hash, the
 	// runs of two jobs that follow one at two ticks would cancel each other out.
@@ -121,8 +124,8 @@ func newLedgerQueries(t tables) *ledgerQueries {
 		// COMMITTED reads the fence row from before. The assignments are made
 		// in their order. In the group's own row, which has no name, the
 		// schedule is the token of the term that declared last, with the mode of the group, and
-		// schedule_since is when it did so first. A mode that is another one than the term's stays. A present is that of a clock which
-		// is not the server's; zero: of that.
+		// schedule_since is when it did so first: what it declares later on changes neither. A mode that is another one than the
+		// term's stays. A present is that of a clock which is not the server's; zero: of that.
 		declare: sql(`
 INSERT INTO {job} (grp, name, schedule, since, schedule_since, paused, changes)
 WITH v (name, schedule, since, present) AS (VALUES ?)
@@ -133,9 +136,12 @@ LOCK IN SHARE MODE
 ON DUPLICATE KEY UPDATE
 	schedule_since = LEAST(` + presentOf + `, CASE
 		WHEN {job}.schedule_since > ` + presentOf + ` THEN {epoch} + INTERVAL v.since MICROSECOND
-		WHEN {job}.schedule = v.schedule THEN {job}.schedule_since
+		WHEN {job}.schedule = v.schedule OR ` + isNoted + ` THEN {job}.schedule_since
 		ELSE GREATEST({job}.schedule_since, {epoch} + INTERVAL v.since MICROSECOND) END),
-	schedule = IF(v.name = _binary'' AND {job}.schedule NOT IN (_binary'', _binary'0') AND (LOCATE(_binary' spread ', {job}.schedule) > 0) <> ?, ?, v.schedule),
+	schedule = CASE
+		WHEN ` + isNoted + ` THEN {job}.schedule
+		WHEN v.name = _binary'' AND {job}.schedule NOT IN (_binary'', _binary'0') AND (LOCATE(_binary' spread ', {job}.schedule) > 0) <> ? THEN ?
+		ELSE v.schedule END,
 	gone_at = NULL`),
 
 		hasFence: sql(`SELECT COUNT(*) FROM {fence} WHERE name = ? AND owner = ? AND token = ?`),

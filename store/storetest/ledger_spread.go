@@ -403,8 +403,14 @@ var spreadCases = []ledgerCase{
 		h.Assigns, h.Cluster = true, "one with a space"
 		e.declareJobs(s, h, report)
 		opened(true, h.Cluster, h.Token, "after a term that assigns")
+		again := h
+		again.Cluster = ""
+		e.declareJobs(s, again, cleanup)
+		opened(true, h.Cluster, h.Token, "after the same term declared another job")
 		e.ok(s.SetSpread(e.ctx(), group, false), "SetSpread")
 		opened(false, h.Cluster, h.Token, "after a switch: replicas may have runs")
+		e.declareJobs(s, again, report)
+		opened(false, h.Cluster, h.Token, "after the same term declared a job again")
 		e.ok(s.Pause(e.ctx(), group, ""), "Pause")
 		opened(false, h.Cluster, h.Token, "after a pause")
 		h = e.take(s, group, alice)
